@@ -1,0 +1,72 @@
+// Package fault is the one error that a caller of Purser is shown. Domain packages return it; the HTTP layer maps its code to
+// a status through one table. Any other error is a fault of ours: it is logged with an id and answered without its text.
+package fault
+
+import "errors"
+
+// Code is the machine-readable code of the interface, section 7.
+type Code string
+
+// Codes that more than one layer names.
+const (
+	InvalidBody            Code = "invalid_body"
+	InvalidQuery           Code = "invalid_query"
+	Unauthorized           Code = "unauthorized"
+	InvalidCredentials     Code = "invalid_credentials"
+	SignatureInvalid       Code = "signature_invalid"
+	SandboxOnly            Code = "sandbox_only"
+	KYBRequired            Code = "kyb_required"
+	SessionRequired        Code = "session_required"
+	RoleRequired           Code = "role_required"
+	OriginRefused          Code = "origin_refused"
+	SignupClosed           Code = "signup_closed"
+	WorkspaceRequired      Code = "workspace_required"
+	NotFound               Code = "not_found"
+	MethodNotAllowed       Code = "method_not_allowed"
+	BodyTooLarge           Code = "body_too_large"
+	HeaderTooLarge         Code = "header_too_large"
+	UnsupportedMediaType   Code = "unsupported_media_type"
+	CardTerminated         Code = "card_terminated"
+	EmailTaken             Code = "email_taken"
+	LastOwner              Code = "last_owner"
+	CapabilityUnavailable  Code = "capability_unavailable"
+	InsufficientFunds      Code = "insufficient_funds"
+	LimitExceeded          Code = "limit_exceeded"
+	IdempotencyKeyRequired Code = "idempotency_key_required"
+	InvalidIdempotencyKey  Code = "invalid_idempotency_key"
+	IdempotencyKeyMismatch Code = "idempotency_key_mismatch"
+	RateLimited            Code = "rate_limited"
+	RateLimitUnavailable   Code = "rate_limit_unavailable"
+	DuplicateMismatch      Code = "duplicate_mismatch"
+	OutcomeUnknown         Code = "outcome_unknown"
+	Unavailable            Code = "unavailable"
+	Internal               Code = "internal"
+	missingScopePrefix     Code = "missing_scope:"
+)
+
+// MissingScope is the code of a key that lacks a scope.
+func MissingScope(scope string) Code { return missingScopePrefix + Code(scope) }
+
+// Error is what the caller is told. Message is for a person and names the field at fault; it never echoes an id or a secret.
+type Error struct {
+	Code    Code
+	Message string
+	// KYBStatus goes with kyb_required only.
+	KYBStatus string
+}
+
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return string(e.Code)
+	}
+	return string(e.Code) + ": " + e.Message
+}
+
+// New makes an error of a code.
+func New(code Code, message string) *Error { return &Error{Code: code, Message: message} }
+
+// Is reports whether err is a fault of the code.
+func Is(err error, code Code) bool {
+	var f *Error
+	return errors.As(err, &f) && f.Code == code
+}
