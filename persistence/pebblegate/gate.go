@@ -1,0 +1,80 @@
+// Package pebblegate opens a Pebble store without waiting for its compactions. It is a leaf, and the one way in which Purser opens
+// a store: the authorizer's, the embedded journal's, the sandbox bank's.
+//
+// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and then waits for all of them before
+// it returns: 1 to 5 seconds with ten million records on disk, and again at the next start. Upstream has mended it after that version
+// (cockroachdb/pebble#5431); until a release has it, the gate refuses every compaction until Open has returned. What is
+// left is linear in the log to replay, 8 to 12 ms a MiB, so the memtables are bounded too.
+package pebblegate
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Bounds of what a start has to replay: MemTableSize × MemTables bytes of log, a third of a second of work.
+const (
+	MemTableSize = 16 << 20
+	MemTables    = 4
+)
+
+// grantEvery is how often a waiting compaction is offered a turn.
+const grantEvery = 100 * time.Millisecond
+
+// Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds and the compaction
+// scheduler of the options; all else is the caller's.
+func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
+	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(), done: make(chan struct{})}
+	o.MemTableSize = MemTableSize
+	o.MemTableStopWritesThreshold = MemTables
+	o.Experimental.CompactionScheduler = g
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	g.passable.Store(true)
+	go g.grant()
+	return db, nil
+}
+
+// gate is Pebble's own limiting scheduler with a door before it. The constructor that can be had does not offer turns by
+// itself, so grant does: once Pebble has been refused, it waits to be asked.
+type gate struct {
+	*pebble.ConcurrencyLimitScheduler
+	passable atomic.Bool
+	closing  sync.Once
+	done     chan struct{}
+}
+
+// TrySchedule refuses while the store is being opened.
+func (g *gate) TrySchedule() (bool, pebble.CompactionGrantHandle) {
+	if !g.passable.Load() {
+		return false, nil
+	}
+	return g.ConcurrencyLimitScheduler.TrySchedule()
+}
+
+// Unregister is called once when the store closes.
+func (g *gate) Unregister() {
+	g.closing.Do(func() { close(g.done) })
+	g.ConcurrencyLimitScheduler.Unregister()
+}
+
+func (g *gate) grant() {
+	ticker := time.NewTicker(grantEvery)
+	defer ticker.Stop()
+	for {
+		if ok, handle := g.ConcurrencyLimitScheduler.TrySchedule(); ok {
+			handle.Done() // giving the turn back passes it to a compaction that waits
+		}
+		select {
+		case <-ticker.C:
+		case <-g.done:
+			return
+		}
+	}
+}
