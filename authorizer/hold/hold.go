@@ -40,7 +40,8 @@ const (
 	Applied
 )
 
-// Reason says why, in the order in which it is checked: the first that holds is the answer.
+// Reason says why, in the order in which it is checked: the first that holds is the answer. Those from ReasonDuplicateMismatch
+// on stand beside that order; judge says where Decide checks its own two of them.
 type Reason uint8
 
 // Reasons.
@@ -156,6 +157,7 @@ type Hold struct {
 	At         int64 // Unix milliseconds
 	ExpiresAt  int64 // 0 when nothing is held
 	Asked      money.Cents
+	Approved   money.Cents // what was ever approved; less than Asked is a partial approval
 	Held       money.Cents
 	Cleared    money.Cents
 	Refunded   money.Cents

@@ -1,0 +1,249 @@
+package hold
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+// The JSON of an entry is what the journal keeps for ever: relayed entries are events, and the authorizer is rebuilt from them.
+// It reads back as exactly the same entry.
+
+const journalTime = "2006-01-02T15:04:05.000Z"
+
+type entryJSON struct {
+	Seq           uint64        `json:"seq"`
+	WsSeq         uint64        `json:"workspaceSeq"`
+	At            string        `json:"at"`
+	Kind          Kind          `json:"kind"`
+	Decision      Decision      `json:"decision"`
+	Reason        Reason        `json:"reason"`
+	Shard         ident.Shard   `json:"shard"`
+	Workspace     string        `json:"workspaceId,omitempty"`
+	Card          string        `json:"cardId,omitempty"`
+	NetworkID     string        `json:"networkId,omitempty"`
+	OriginalID    string        `json:"originalId,omitempty"`
+	Fingerprint   string        `json:"fingerprint"`
+	Amount        money.Cents   `json:"amountCents"`
+	Approved      money.Cents   `json:"approvedCents,omitempty"`
+	Currency      string        `json:"currency,omitempty"`
+	Merchant      *merchantJSON `json:"merchant,omitempty"`
+	Final         bool          `json:"final,omitempty"`
+	Tombstone     bool          `json:"tombstone,omitempty"`
+	CardDelta     money.Cents   `json:"cardDeltaCents"`
+	HoldDelta     money.Cents   `json:"holdDeltaCents"`
+	SpendDelta    money.Cents   `json:"spendDeltaCents"`
+	Posted        money.Cents   `json:"postedCents,omitempty"`
+	Month         money.Month   `json:"month,omitempty"`
+	SpendCents    money.Cents   `json:"monthSpendCents"`
+	Checked       *Checked      `json:"checked,omitempty"`
+	Authorization *holdJSON     `json:"authorization,omitempty"`
+}
+
+type holdJSON struct {
+	ID         string        `json:"id"`
+	Card       string        `json:"cardId,omitempty"`
+	Workspace  string        `json:"workspaceId,omitempty"`
+	NetworkID  string        `json:"networkId,omitempty"`
+	At         string        `json:"at"`
+	ExpiresAt  string        `json:"expiresAt,omitempty"`
+	Asked      money.Cents   `json:"amountCents"`
+	Approved   money.Cents   `json:"approvedCents"`
+	Held       money.Cents   `json:"heldCents"`
+	Cleared    money.Cents   `json:"clearedCents"`
+	Refunded   money.Cents   `json:"refundedCents"`
+	Month      money.Month   `json:"month"`
+	MonthCents money.Cents   `json:"monthCents"`
+	Decision   Decision      `json:"decision"`
+	Reason     Reason        `json:"reason"`
+	Status     Status        `json:"status"`
+	Checked    *Checked      `json:"checked,omitempty"`
+	Merchant   *merchantJSON `json:"merchant,omitempty"`
+}
+
+type merchantJSON struct {
+	ID      string `json:"id,omitempty"`
+	Name    string `json:"name,omitempty"`
+	MCC     string `json:"mcc"`
+	Country string `json:"country,omitempty"`
+}
+
+// MarshalJSON writes the entry for the journal. A time that RFC 3339 cannot write and a value without a name are errors.
+func (e Entry) MarshalJSON() ([]byte, error) {
+	at, err := formatTime(e.At)
+	if err != nil {
+		return nil, err
+	}
+	j := entryJSON{
+		Seq: e.Seq, WsSeq: e.WsSeq, At: at, Kind: e.Kind, Decision: e.Decision, Reason: e.Reason, Shard: e.Shard,
+		Workspace: formatID(ident.Workspace, e.Workspace), Card: formatID(ident.Card, e.Card),
+		NetworkID: e.NetworkID, OriginalID: e.OriginalID, Fingerprint: hex.EncodeToString(e.Fingerprint[:]),
+		Amount: e.Amount, Approved: e.Approved, Currency: formatCurrency(e.Currency), Merchant: writeMerchant(&e.Merchant),
+		Final: e.Final, Tombstone: e.Tombstone, CardDelta: e.CardDelta, HoldDelta: e.HoldDelta, SpendDelta: e.SpendDelta,
+		Posted: e.Posted, Month: e.Spend.Month, SpendCents: e.Spend.Cents, Checked: writeChecked(e.HasChecked, e.Checked),
+	}
+	if !e.After.ID.IsZero() {
+		if j.Authorization, err = writeHold(&e.After); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(&j)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. A field it does not know is an error: to drop it would be to change the entry.
+func (e *Entry) UnmarshalJSON(b []byte) error {
+	var j entryJSON
+	strict := json.NewDecoder(bytes.NewReader(b))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&j); err != nil {
+		return fmt.Errorf("entry: %w", err)
+	}
+	r := reader{}
+	*e = Entry{
+		Seq: j.Seq, WsSeq: j.WsSeq, At: r.time(j.At), Kind: j.Kind, Decision: j.Decision, Reason: j.Reason, Shard: j.Shard,
+		Workspace: r.id(ident.Workspace, j.Workspace), Card: r.id(ident.Card, j.Card),
+		NetworkID: j.NetworkID, OriginalID: j.OriginalID, Fingerprint: r.fingerprint(j.Fingerprint),
+		Amount: j.Amount, Approved: j.Approved, Currency: r.currency(j.Currency), Merchant: r.merchant(j.Merchant),
+		Final: j.Final, Tombstone: j.Tombstone, CardDelta: j.CardDelta, HoldDelta: j.HoldDelta, SpendDelta: j.SpendDelta,
+		Posted: j.Posted, Spend: Spend{Month: j.Month, Cents: j.SpendCents},
+	}
+	e.HasChecked, e.Checked = readChecked(j.Checked)
+	if j.Authorization != nil {
+		e.After = r.hold(j.Authorization)
+	}
+	return r.err
+}
+
+func writeHold(h *Hold) (*holdJSON, error) {
+	at, err := formatTime(h.At)
+	if err != nil {
+		return nil, err
+	}
+	j := &holdJSON{
+		ID: formatID(ident.Authorization, h.ID), Card: formatID(ident.Card, h.Card),
+		Workspace: formatID(ident.Workspace, h.Workspace), NetworkID: h.NetworkID, At: at,
+		Asked: h.Asked, Approved: h.Approved, Held: h.Held, Cleared: h.Cleared, Refunded: h.Refunded,
+		Month: h.Month, MonthCents: h.MonthCents, Decision: h.Decision, Reason: h.Reason, Status: h.Status,
+		Checked: writeChecked(h.HasChecked, h.Checked), Merchant: writeMerchant(&h.Merchant),
+	}
+	if h.ExpiresAt != 0 {
+		j.ExpiresAt, err = formatTime(h.ExpiresAt)
+	}
+	return j, err
+}
+
+func writeMerchant(m *Merchant) *merchantJSON {
+	if *m == (Merchant{}) {
+		return nil
+	}
+	return &merchantJSON{ID: m.ID, Name: m.Name, MCC: fmt.Sprintf("%04d", m.MCC), Country: m.Country}
+}
+
+func writeChecked(has bool, c Checked) *Checked {
+	if !has {
+		return nil
+	}
+	return &c
+}
+
+func readChecked(c *Checked) (bool, Checked) {
+	if c == nil {
+		return false, Checked{}
+	}
+	return true, *c
+}
+
+func formatID(prefix string, id ident.UUID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.Format(prefix)
+}
+
+func formatCurrency(c [3]byte) string {
+	if c == ([3]byte{}) {
+		return ""
+	}
+	return string(c[:])
+}
+
+func formatTime(ms int64) (string, error) {
+	at := time.UnixMilli(ms).UTC()
+	if year := at.Year(); year < 0 || year > 9999 {
+		return "", fmt.Errorf("time %d ms is beyond RFC 3339", ms)
+	}
+	return at.Format(journalTime), nil
+}
+
+// reader turns the journal's strings back; the first fault stays.
+type reader struct{ err error }
+
+func (r *reader) fail(what, s string, err error) {
+	if r.err == nil && err != nil {
+		r.err = fmt.Errorf("entry: %s %q: %w", what, s, err)
+	}
+}
+
+func (r *reader) time(s string) int64 {
+	at, err := time.Parse(journalTime, s)
+	r.fail("time", s, err)
+	return at.UnixMilli()
+}
+
+func (r *reader) id(prefix, s string) ident.UUID {
+	if s == "" {
+		return ident.UUID{}
+	}
+	id, err := ident.Parse(prefix, s)
+	r.fail(prefix, s, err)
+	return id
+}
+
+func (r *reader) fingerprint(s string) (f [16]byte) {
+	b, err := hex.DecodeString(s)
+	if err == nil && len(b) != len(f) {
+		err = ErrCorrupt
+	}
+	r.fail("fingerprint", s, err)
+	copy(f[:], b)
+	return f
+}
+
+func (r *reader) currency(s string) (c [3]byte) {
+	if s != "" && len(s) != len(c) {
+		r.fail("currency", s, ErrCorrupt)
+	}
+	copy(c[:], s)
+	return c
+}
+
+func (r *reader) merchant(j *merchantJSON) Merchant {
+	if j == nil {
+		return Merchant{}
+	}
+	mcc, ok := ParseMCC(j.MCC)
+	if !ok {
+		r.fail("mcc", j.MCC, ErrCorrupt)
+	}
+	return Merchant{ID: j.ID, Name: j.Name, Country: j.Country, MCC: mcc}
+}
+
+func (r *reader) hold(j *holdJSON) Hold {
+	h := Hold{
+		ID: r.id(ident.Authorization, j.ID), Card: r.id(ident.Card, j.Card), Workspace: r.id(ident.Workspace, j.Workspace),
+		NetworkID: j.NetworkID, At: r.time(j.At),
+		Asked: j.Asked, Approved: j.Approved, Held: j.Held, Cleared: j.Cleared, Refunded: j.Refunded,
+		Month: j.Month, MonthCents: j.MonthCents, Decision: j.Decision, Reason: j.Reason, Status: j.Status,
+		Merchant: r.merchant(j.Merchant),
+	}
+	if j.ExpiresAt != "" {
+		h.ExpiresAt = r.time(j.ExpiresAt)
+	}
+	h.HasChecked, h.Checked = readChecked(j.Checked)
+	return h
+}

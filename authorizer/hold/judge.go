@@ -1,0 +1,80 @@
+package hold
+
+import (
+	"slices"
+
+	"purser/actors/money"
+)
+
+// judge decides an authorization or an increment of h, and keeps what it compared. h is nil for a new or an unknown one.
+func (e *Entry) judge(v *View, m *Message, h *Hold) {
+	e.Reason = refusal(v, m, h)
+	if e.Reason == ReasonApproved {
+		e.Reason, e.Approved = e.judgeAmount(v, m, h)
+	}
+	e.Decision = Declined
+	if e.Reason == ReasonApproved {
+		e.Decision = Approved
+	}
+}
+
+// refusal is the first reason, in the order of precedence, to refuse whatever the amount: the request, the card, what the card
+// may be used for, and the authorization that the message belongs to.
+func refusal(v *View, m *Message, h *Hold) Reason {
+	switch r := v.Rule; {
+	case m.Invalid != "" || m.Amount < 0 || m.Amount > money.MaxAmount:
+		return ReasonInvalidRequest
+	case r == nil:
+		return ReasonCardNotFound
+	case r.State == CardTerminated:
+		return ReasonCardTerminated
+	case r.State != CardActive: // a state that is not known is no permission
+		return ReasonCardFrozen
+	case m.Currency != usd:
+		return ReasonCurrencyNotSupported
+	case r.MCCs != nil && !slices.Contains(r.MCCs, m.Merchant.MCC):
+		return ReasonMCCNotAllowed
+	case !MatchMerchant(r.Merchants, &m.Merchant):
+		return ReasonMerchantNotAllowed
+	case v.Tombstoned:
+		return ReasonReversedBeforeArrival
+	case m.Kind == Incremental && (h == nil || h.Held == 0):
+		return ReasonAuthorizationNotFound
+	}
+	return ReasonApproved
+}
+
+// judgeAmount compares the amount with the limits and the funds, in this order, and returns what is approved. Differences are
+// compared rather than sums: limits and spends are never negative, so that none of them can overflow.
+func (e *Entry) judgeAmount(v *View, m *Message, h *Hold) (Reason, money.Cents) {
+	asked, before := m.Amount, money.Cents(0)
+	if h != nil {
+		before = h.Held + min(h.Cleared, maxBalance)
+	}
+	e.check(v.Rule.PerTxnCents, before, asked)
+	if asked > v.Rule.PerTxnCents-before {
+		return ReasonPerTransactionLimitExceeded, 0
+	}
+	e.check(v.Rule.MonthCents, e.Spend.Cents, asked)
+	if asked == 0 {
+		return ReasonApproved, 0 // an account check asks for no money
+	}
+	least := asked
+	if m.PartialApproval && m.Kind == Authorization {
+		least = 1
+	}
+	room := min(asked, v.Rule.MonthCents-e.Spend.Cents)
+	if room < least {
+		return ReasonMonthlyLimitExceeded, 0
+	}
+	if room = min(room, v.Spendable); room < least {
+		e.check(v.Spendable, 0, asked)
+		return ReasonInsufficientFunds, 0
+	}
+	return ReasonApproved, room
+}
+
+func (e *Entry) check(limit, spent, asked money.Cents) {
+	e.HasChecked = true
+	e.Checked = Checked{LimitCents: limit, SpentCents: spent, AskedCents: asked}
+}

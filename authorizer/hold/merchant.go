@@ -1,0 +1,99 @@
+package hold
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// An entry of a merchant allowlist is kept as its folded name and, when folding changed it, the entry as written after a
+// separator: merchants match by id exactly and by name folded. U+0000 is in no request.
+const rawSeparator = "\x00"
+
+// NormalizeMerchant brings an entry of an allowlist into the form that MatchMerchant reads. It is called once, when the rule is
+// made.
+func NormalizeMerchant(entry string) string {
+	folded := string(appendFolded(make([]byte, 0, len(entry)), entry))
+	if folded == entry {
+		return folded
+	}
+	return folded + rawSeparator + entry
+}
+
+// MatchMerchant tells whether an allowlist of normalised entries allows a merchant: nil allows all, an empty one none. An entry
+// matches the merchant's id exactly, or its name after case folding and collapsing spaces; with a trailing * the beginning of the
+// name. It does not allocate.
+func MatchMerchant(allowed []string, m *Merchant) bool {
+	if allowed == nil {
+		return true
+	}
+	if len(allowed) == 0 || len(m.Name) > MaxMerchantName*utf8.UTFMax {
+		return false
+	}
+	var buffer [MaxMerchantName * utf8.UTFMax]byte
+	name := appendFolded(buffer[:0], m.Name)
+	for _, entry := range allowed {
+		folded, raw, changed := strings.Cut(entry, rawSeparator)
+		if !changed {
+			raw = folded
+		}
+		if m.ID != "" && m.ID == raw || matchName(folded, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func matchName(folded string, name []byte) bool {
+	prefix, wild := strings.CutSuffix(folded, "*")
+	if !wild {
+		return folded == string(name)
+	}
+	return len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix
+}
+
+// appendFolded appends s in folded case, without spaces at its ends and with single ones inside.
+func appendFolded(dst []byte, s string) []byte {
+	gap := false
+	for _, r := range s {
+		if unicode.IsSpace(r) {
+			gap = len(dst) > 0
+			continue
+		}
+		if gap {
+			dst, gap = append(dst, ' '), false
+		}
+		dst = utf8.AppendRune(dst, fold(r))
+	}
+	return dst
+}
+
+// fold returns one rune for all that differ by case only.
+func fold(r rune) rune {
+	if r >= utf8.RuneSelf {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		r = least
+	}
+	if r >= 'A' && r <= 'Z' {
+		r += 'a' - 'A'
+	}
+	return r
+}
+
+// ParseMCC reads a merchant category code: four digits.
+func ParseMCC[T string | []byte](s T) (uint16, bool) {
+	if len(s) != 4 {
+		return 0, false
+	}
+	mcc := uint16(0)
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		mcc = mcc*10 + uint16(s[i]-'0')
+	}
+	return mcc, true
+}
