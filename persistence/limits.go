@@ -1,0 +1,118 @@
+package persistence
+
+import (
+	"fmt"
+
+	"purser/actors/ident"
+)
+
+// Limits of one batch besides those of the contract, so that a commit of any store has a known greatest size.
+const (
+	MaxBatchBytes = 64 << 20 // bytes of payloads, documents and answers in one batch
+	MaxBatchItems = 4096     // records, onces and timers in one batch, each
+	MaxName       = 1024     // bytes of one kind, id, key, scope, type or name
+)
+
+// Check returns ErrTooLarge, with what is too large, when the batch passes a limit. It panics when something in the batch
+// lives in another shard: that is a bug of the caller, and what was written there could never be found again.
+func (b *Batch) Check(shard ident.Shard) error {
+	if len(b.Events) > MaxBatchEvents {
+		return tooLarge("events", len(b.Events), MaxBatchEvents)
+	}
+	if n := max(len(b.Records), len(b.Onces), len(b.Timers)); n > MaxBatchItems {
+		return tooLarge("records, onces or timers", n, MaxBatchItems)
+	}
+	b.mustLiveIn(shard)
+	if err := b.checkNames(); err != nil {
+		return err
+	}
+	return b.checkBytes()
+}
+
+func (b *Batch) mustLiveIn(shard ident.Shard) {
+	in := func(slot ident.Slot, what string) {
+		if slot >= ident.Slots || slot.Shard() != shard {
+			panic(fmt.Sprintf("BUG: %s of slot %d appended to shard %d", what, slot, shard))
+		}
+	}
+	in(b.Slot, "batch")
+	for i := range b.Records {
+		in(b.SlotOf(b.Records[i].Slot), "record")
+	}
+	for i := range b.Timers {
+		in(b.SlotOf(b.Timers[i].Slot), "timer")
+	}
+}
+
+// SlotOf returns the slot of an item of the batch: what the item leaves zero is the batch's.
+func (b *Batch) SlotOf(slot ident.Slot) ident.Slot {
+	if slot == 0 {
+		return b.Slot
+	}
+	return slot
+}
+
+// WorkspaceOf returns the workspace of an item of the batch: what the item leaves empty is the batch's.
+func (b *Batch) WorkspaceOf(workspace string) string {
+	if workspace == "" {
+		return b.Workspace
+	}
+	return workspace
+}
+
+func (b *Batch) checkNames() error {
+	longest := len(b.Workspace)
+	for i := range b.Events {
+		e := &b.Events[i]
+		longest = max(longest, len(e.ID), len(e.Workspace), len(e.Kind), len(e.Stream), len(e.Type))
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		longest = max(longest, len(r.Kind), len(r.Workspace), len(r.Parent), len(r.ID))
+	}
+	for i := range b.Onces {
+		longest = max(longest, len(b.Onces[i].Scope))
+	}
+	for i := range b.Timers {
+		t := &b.Timers[i]
+		longest = max(longest, len(t.Kind), len(t.Stream), len(t.Key), len(t.Workspace))
+	}
+	if longest > MaxName {
+		return tooLarge("bytes of a name", longest, MaxName)
+	}
+	return nil
+}
+
+func (b *Batch) checkBytes() error {
+	total, largest := 0, 0
+	count := func(n int) { total, largest = total+n, max(largest, n) }
+	for i := range b.Events {
+		count(len(b.Events[i].Payload))
+	}
+	for i := range b.Records {
+		count(len(b.Records[i].Document))
+	}
+	for i := range b.Onces {
+		count(len(b.Onces[i].Answer))
+	}
+	if largest > MaxPayload {
+		return tooLarge("bytes of a payload", largest, MaxPayload)
+	}
+	if total > MaxBatchBytes {
+		return tooLarge("bytes of a batch", total, MaxBatchBytes)
+	}
+	return nil
+}
+
+func tooLarge(what string, n, limit int) error {
+	return fmt.Errorf("%w: %d %s, at most %d", ErrTooLarge, n, what, limit)
+}
+
+// PageLimit returns the number of items a read may return when n are asked for: a limit of nothing, or one over
+// MaxPage, is MaxPage.
+func PageLimit(n int) int {
+	if n <= 0 || n > MaxPage {
+		return MaxPage
+	}
+	return n
+}

@@ -1,0 +1,253 @@
+package pebblejournal
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// Each value starts with the version of its layout, so that a later one can be told from it.
+const layout1 = 1
+
+// errCorrupt says that a stored value is not what was written. The store is damaged; nothing is guessed.
+var errCorrupt = errors.New("corrupt journal value")
+
+// reader takes a value apart. After the first mistake everything reads as zero and done reports it.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) take(n uint64) []byte {
+	if r.bad || n > uint64(len(r.rest)) {
+		r.bad = true
+		return nil
+	}
+	part := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return part
+}
+
+func (r *reader) layout() {
+	if b := r.take(1); r.bad || b[0] != layout1 {
+		r.bad = true
+	}
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) uint32() uint32 {
+	b := r.take(4)
+	if r.bad {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+func (r *reader) uint64() uint64 {
+	b := r.take(8)
+	if r.bad {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+func (r *reader) slot() ident.Slot {
+	v := r.uvarint()
+	if v >= ident.Slots {
+		r.bad = true
+		return 0
+	}
+	return ident.Slot(v)
+}
+
+func (r *reader) time() time.Time {
+	seconds, nanos := r.uint64(), r.uint32()
+	if nanos >= uint32(time.Second) {
+		r.bad = true
+	}
+	if r.bad {
+		return time.Time{}
+	}
+	return time.Unix(int64(seconds^signBit), int64(nanos)).UTC()
+}
+
+func (r *reader) part() string { return string(r.take(r.uvarint())) }
+
+// tail returns what is left; it aliases the value.
+func (r *reader) tail() []byte {
+	if len(r.rest) == 0 {
+		return nil
+	}
+	return r.take(uint64(len(r.rest)))
+}
+
+func (r *reader) hash() (h [32]byte) {
+	copy(h[:], r.take(32))
+	return h
+}
+
+func (r *reader) done() error {
+	if r.bad || len(r.rest) > 0 {
+		return errCorrupt
+	}
+	return nil
+}
+
+// meta is what is stamped into a store when it is made.
+type meta struct {
+	format, slots, shards uint32
+	identity              persistence.Identity
+}
+
+func encodeMeta(m meta) []byte {
+	v := binary.BigEndian.AppendUint32(nil, m.format)
+	v = binary.BigEndian.AppendUint32(v, m.slots)
+	v = binary.BigEndian.AppendUint32(v, m.shards)
+	v = append(v, m.identity.Deployment[:]...)
+	return append(v, m.identity.Store[:]...)
+}
+
+func decodeMeta(value []byte) (meta, error) {
+	r := reader{rest: value}
+	m := meta{format: r.uint32(), slots: r.uint32(), shards: r.uint32()}
+	copy(m.identity.Deployment[:], r.take(16))
+	copy(m.identity.Store[:], r.take(16))
+	return m, r.done()
+}
+
+// head is a shard's head as it is stored. ordinal is the last one given at the position.
+type head struct {
+	persistence.Head
+	ordinal uint32
+}
+
+func encodeHead(h head) []byte {
+	v := binary.BigEndian.AppendUint64([]byte{layout1}, h.Position)
+	v = binary.BigEndian.AppendUint64(v, h.Epoch)
+	return binary.BigEndian.AppendUint32(v, h.ordinal)
+}
+
+func decodeHead(value []byte) (head, error) {
+	r := reader{rest: value}
+	r.layout()
+	h := head{Head: persistence.Head{Position: r.uint64(), Epoch: r.uint64()}, ordinal: r.uint32()}
+	return h, r.done()
+}
+
+func encodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func decodeNumber(value []byte) (uint64, error) {
+	r := reader{rest: value}
+	n := r.uint64()
+	return n, r.done()
+}
+
+func encodeEvent(b *persistence.Batch, e *persistence.Event) []byte {
+	v := append(make([]byte, 0, 160+len(e.Payload)), layout1)
+	v = appendTime(v, e.At)
+	v = binary.AppendUvarint(v, e.Version)
+	v = appendPart(v, e.ID)
+	v = appendPart(v, b.WorkspaceOf(e.Workspace))
+	v = appendPart(v, e.Kind)
+	v = appendPart(v, e.Stream)
+	v = appendPart(v, e.Type)
+	return append(v, e.Payload...)
+}
+
+// decodeEvent returns an event whose payload aliases the value.
+func decodeEvent(position uint64, value []byte) (persistence.Event, error) {
+	r := reader{rest: value}
+	r.layout()
+	e := persistence.Event{
+		At: r.time(), Version: r.uvarint(), ID: r.part(), Workspace: r.part(), Kind: r.part(), Stream: r.part(), Type: r.part(),
+		Payload: r.tail(), Position: position,
+	}
+	return e, r.done()
+}
+
+func encodeRecord(r *persistence.Record) []byte {
+	v := append(make([]byte, 0, 96+len(r.Document)), layout1)
+	v = binary.AppendUvarint(v, uint64(r.Slot))
+	v = binary.AppendUvarint(v, r.Version)
+	v = binary.AppendUvarint(v, r.Position)
+	v = binary.AppendUvarint(v, uint64(r.Ordinal))
+	v = appendPart(v, r.Workspace)
+	v = appendPart(v, r.Parent)
+	return append(v, r.Document...)
+}
+
+// decodeRecord returns a record whose document aliases the value.
+func decodeRecord(kind, id string, value []byte) (persistence.Record, error) {
+	r := reader{rest: value}
+	r.layout()
+	record := persistence.Record{Kind: kind, ID: id, Slot: r.slot(), Version: r.uvarint(), Position: r.uvarint()}
+	ordinal := r.uvarint()
+	if ordinal > math.MaxUint32 {
+		r.bad = true
+	}
+	record.Ordinal = uint32(ordinal)
+	record.Workspace, record.Parent = r.part(), r.part()
+	record.Document = r.tail()
+	return record, r.done()
+}
+
+func encodeOnce(o *persistence.Once) []byte {
+	v := append(make([]byte, 0, 48+len(o.Answer)), layout1)
+	v = appendTime(v, o.Expires)
+	v = append(v, o.Fingerprint[:]...)
+	return append(v, o.Answer...)
+}
+
+// decodeOnce returns a claim whose answer aliases the value.
+func decodeOnce(scope string, hash [32]byte, value []byte) (persistence.Once, error) {
+	r := reader{rest: value}
+	r.layout()
+	o := persistence.Once{Scope: scope, Hash: hash, Expires: r.time(), Fingerprint: r.hash(), Answer: r.tail()}
+	return o, r.done()
+}
+
+func held(o persistence.Once, now time.Time) bool { return o.Expires.IsZero() || now.Before(o.Expires) }
+
+// decodeExpiry reads a key of the expiry index without its table and shard.
+func decodeExpiry(key []byte) (expires time.Time, scope string, hash [32]byte, err error) {
+	r := reader{rest: key}
+	expires, scope, hash = r.time(), r.part(), r.hash()
+	return expires, scope, hash, r.done()
+}
+
+func encodeDue(b *persistence.Batch, t *persistence.Timer) []byte {
+	v := binary.AppendUvarint([]byte{layout1}, uint64(b.SlotOf(t.Slot)))
+	return append(v, b.WorkspaceOf(t.Workspace)...)
+}
+
+// decodeDue reads a timer from its key in the due index, without its table and shard, and its value.
+func decodeDue(key, value []byte) (persistence.Timer, error) {
+	k, v := reader{rest: key}, reader{rest: value}
+	v.layout()
+	t := persistence.Timer{
+		Due: k.time(), Kind: k.part(), Stream: k.part(), Key: string(k.tail()),
+		Slot: v.slot(), Workspace: string(v.tail()),
+	}
+	return t, errors.Join(k.done(), v.done())
+}
+
+func encodeTimer(due time.Time) []byte { return appendTime(nil, due) }
+
+func decodeTimer(value []byte) (time.Time, error) {
+	r := reader{rest: value}
+	due := r.time()
+	return due, r.done()
+}

@@ -1,0 +1,300 @@
+package pebblejournal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// format is the number of the key table in the package comment. A store of another number is refused.
+const format = 1
+
+var _ persistence.Journal = (*Journal)(nil)
+
+// Journal is a persistence.Journal over one Pebble store. Open makes it, Close ends it.
+type Journal struct {
+	store    *store
+	identity persistence.Identity
+	shards   [ident.Shards]shard
+
+	// life is held shared by every call that touches the store and exclusively by Close.
+	life   sync.RWMutex
+	closed bool
+	done   chan struct{} // closed by Close or the first failure
+	stop   sync.Once
+	fatal  func(error)
+	opened atomic.Bool
+}
+
+// shard is one lane of the journal.
+type shard struct {
+	// mu is held from the checks of an Append to the end of its sync, and shared while a read opens its view of the store.
+	mu   sync.RWMutex
+	head head // under mu
+
+	synced atomic.Pointer[persistence.Head] // what Head shows
+	wakeMu sync.Mutex
+	wake   chan struct{} // closed when the head moves; nil when nobody waits
+}
+
+// Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, or the file system's.
+func Open(o Options) (*Journal, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{done: make(chan struct{}), fatal: o.Fatal}
+	if j.store, err = openStore(o, j.onFail, o.Note); err != nil {
+		return nil, err
+	}
+	err = j.identify(o)
+	if err == nil {
+		err = j.loadHeads()
+	}
+	if err == nil {
+		j.opened.Store(true)
+		err = j.store.failure()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("journal %s: %w", o.Dir, err), j.abandon())
+	}
+	return j, nil
+}
+
+// abandon closes the store of a journal that was not opened, unless it is broken: then closing may hang.
+func (j *Journal) abandon() error {
+	if j.store.failure() != nil {
+		return nil
+	}
+	return j.store.close()
+}
+
+// identify reads the stamp of the store, or sets it when the store is new.
+func (j *Journal) identify(o Options) error {
+	value, err := j.store.get(keyMeta())
+	if err != nil {
+		return err
+	}
+	if value == nil {
+		return j.stamp(o)
+	}
+	m, err := decodeMeta(value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	case m.format != format:
+		return fmt.Errorf("%w: its format is %d, this program reads %d", ErrForeign, m.format, format)
+	case m.slots != ident.Slots || m.shards != ident.Shards:
+		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
+			ErrForeign, m.slots, m.shards, ident.Slots, ident.Shards)
+	case !o.Deployment.IsZero() && o.Deployment != m.identity.Deployment:
+		return fmt.Errorf("%w: its deployment is %x, not %x", ErrForeign, m.identity.Deployment, o.Deployment)
+	}
+	j.identity = m.identity
+	return nil
+}
+
+func (j *Journal) stamp(o Options) error {
+	empty, err := j.store.empty()
+	if err != nil {
+		return err
+	}
+	if !empty {
+		return fmt.Errorf("%w: it has keys and no stamp", ErrForeign)
+	}
+	if o.MustExist {
+		return ErrNoStore
+	}
+	j.identity.Deployment = o.Deployment
+	if o.Deployment.IsZero() {
+		if j.identity.Deployment, err = ident.New(ident.SystemSlot, o.Clock(), o.Entropy); err != nil {
+			return err
+		}
+	}
+	if j.identity.Store, err = ident.New(ident.SystemSlot, o.Clock(), o.Entropy); err != nil {
+		return err
+	}
+	w := j.store.writes()
+	w.set(keyMeta(), encodeMeta(meta{format: format, slots: ident.Slots, shards: ident.Shards, identity: j.identity}))
+	return j.store.commit(w)
+}
+
+func (j *Journal) loadHeads() error {
+	for i := range j.shards {
+		j.shards[i].synced.Store(&persistence.Head{})
+	}
+	from := []byte{tableHead}
+	return j.store.scan(from, after(from), func(key, value []byte) (bool, error) {
+		h, err := decodeHead(value)
+		if err != nil || len(key) != 2 {
+			return false, fmt.Errorf("head %x: %w", key, errCorrupt)
+		}
+		s := &j.shards[key[1]]
+		s.head = h
+		s.synced.Store(&h.Head)
+		return true, nil
+	})
+}
+
+// onFail stops the journal. It is called by whoever sees the store fail first, and by everyone after.
+func (j *Journal) onFail(err error) {
+	if !j.opened.Load() {
+		return // Open returns it
+	}
+	j.stop.Do(func() {
+		close(j.done)
+		j.fatal(err)
+	})
+}
+
+// enter begins a call that touches the store; leave ends it.
+func (j *Journal) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	j.life.RLock()
+	if err := j.ready(); err != nil {
+		j.life.RUnlock()
+		return err
+	}
+	return nil
+}
+
+func (j *Journal) leave() { j.life.RUnlock() }
+
+var errClosed = errors.New("journal closed")
+
+// ready tells whether the store may be asked. A call that had to wait for a lock asks again after it.
+func (j *Journal) ready() error {
+	if j.closed {
+		return unavailable(errClosed)
+	}
+	if err := j.store.failure(); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", persistence.ErrUnavailable, err) }
+
+// Identity implements persistence.Journal.
+func (j *Journal) Identity() persistence.Identity { return j.identity }
+
+// Raise implements persistence.Journal. The new epochs are one commit.
+func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persistence.Head, error) {
+	if err := j.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer j.leave()
+	taken := slices.Clone(shards)
+	slices.Sort(taken) // every Raise locks in this order
+	taken = slices.Compact(taken)
+	for _, id := range taken {
+		j.shards[id].mu.Lock()
+		defer j.shards[id].mu.Unlock()
+	}
+	if err := errors.Join(ctx.Err(), j.ready()); err != nil {
+		return nil, unavailable(err)
+	}
+	if err := j.raise(taken); err != nil {
+		return nil, err
+	}
+	heads := make([]persistence.Head, len(shards))
+	for i, id := range shards {
+		heads[i] = j.shards[id].head.Head
+	}
+	return heads, nil
+}
+
+func (j *Journal) raise(shards []ident.Shard) error {
+	if len(shards) == 0 {
+		return nil
+	}
+	w := j.store.writes()
+	for _, id := range shards {
+		h := j.shards[id].head
+		h.Epoch++
+		w.set(keyHead(id), encodeHead(h))
+	}
+	if err := j.store.commit(w); err != nil {
+		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
+	}
+	for _, id := range shards {
+		s := &j.shards[id]
+		h := s.head
+		h.Epoch++
+		s.publish(h)
+	}
+	return nil
+}
+
+// publish shows a head that is synced and wakes who waits for it. The shard is locked.
+func (s *shard) publish(h head) {
+	moved := h.Position > s.head.Position
+	s.head = h
+	s.synced.Store(&persistence.Head{Position: h.Position, Epoch: h.Epoch})
+	if !moved {
+		return
+	}
+	s.wakeMu.Lock()
+	defer s.wakeMu.Unlock()
+	if s.wake != nil {
+		close(s.wake)
+		s.wake = nil
+	}
+}
+
+// moved returns a channel that is closed when the head moves, nil when it is past the position already.
+func (s *shard) moved(past uint64) <-chan struct{} {
+	s.wakeMu.Lock()
+	defer s.wakeMu.Unlock()
+	if s.synced.Load().Position > past {
+		return nil
+	}
+	if s.wake == nil {
+		s.wake = make(chan struct{})
+	}
+	return s.wake
+}
+
+// Head implements persistence.Journal. After a failure or Close it is what was last known to be synced.
+func (j *Journal) Head(id ident.Shard) persistence.Head { return *j.shards[id].synced.Load() }
+
+// Wait implements persistence.Journal. It returns the context's error, or ErrUnavailable when the journal ends first.
+func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
+	for {
+		moved := j.shards[id].moved(past)
+		if moved == nil {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-j.done:
+			return unavailable(errClosed)
+		}
+	}
+}
+
+// Close implements persistence.Journal. It waits for the calls under way and releases the directory. After a failure it leaves the
+// store as it is and returns the failure. A second Close returns nil.
+func (j *Journal) Close() error {
+	if err := j.store.failure(); err != nil {
+		return unavailable(err)
+	}
+	j.stop.Do(func() { close(j.done) })
+	j.life.Lock()
+	defer j.life.Unlock()
+	if j.closed {
+		return nil
+	}
+	j.closed = true
+	return j.store.close()
+}

@@ -1,0 +1,291 @@
+package pebblejournal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+const (
+	maxEventBytes = 8 << 20 // of payload in one Events, but at least one event
+	shardBytes    = 2       // table and shard at the start of a key
+)
+
+// look begins a read of a shard: the store shows only what is synced there until the function it returns is called.
+func (j *Journal) look(ctx context.Context, id ident.Shard) (unlock func(), err error) {
+	if err := j.enter(ctx); err != nil {
+		return nil, err
+	}
+	s := &j.shards[id]
+	s.mu.RLock()
+	// A commit that failed while this waited has left the store showing what may be lost.
+	if err := j.ready(); err != nil {
+		s.mu.RUnlock()
+		j.leave()
+		return nil, err
+	}
+	return s.mu.RUnlock, nil
+}
+
+// value reads one synced value.
+func (j *Journal) value(ctx context.Context, id ident.Shard, key []byte) ([]byte, error) {
+	unlock, err := j.look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer j.leave()
+	defer unlock()
+	value, err := j.store.get(key)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return value, nil
+}
+
+// walk reads a synced range. The lock is held only until the view is open.
+func (j *Journal) walk(
+	ctx context.Context, id ident.Shard, from, to []byte, each func(key, value []byte) (more bool, err error),
+) error {
+	unlock, err := j.look(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer j.leave()
+	c, err := j.store.cursor(from, to)
+	unlock()
+	if err == nil {
+		err = c.each(each)
+	}
+	if err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Events implements persistence.Journal. It takes no lock: what is at or below the head is synced and never rewritten.
+func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
+	if err := j.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer j.leave()
+	last := j.Head(id).Position
+	if past >= last {
+		return nil, nil
+	}
+	limit = persistence.PageLimit(limit)
+	last = min(last, past+uint64(limit))
+	events, size := make([]persistence.Event, 0, last-past), 0
+	err := j.store.scan(keyEvent(id, past+1), next(keyEvent(id, last)), func(_, value []byte) (bool, error) {
+		e, err := decodeEvent(past+uint64(len(events))+1, bytes.Clone(value))
+		size += len(e.Payload)
+		if err != nil || size > maxEventBytes && len(events) > 0 {
+			return false, err
+		}
+		events = append(events, e)
+		return true, nil
+	})
+	if err == nil && size <= maxEventBytes && past+uint64(len(events)) != last {
+		err = fmt.Errorf("%w: events after %d end at %d, not %d", errCorrupt, past, past+uint64(len(events)), last)
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return events, nil
+}
+
+// Record implements persistence.Journal.
+func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+	value, err := j.value(ctx, slot.Shard(), keyRecord(slot.Shard(), kind, id))
+	if err != nil {
+		return persistence.Record{}, err
+	}
+	if value == nil {
+		return persistence.Record{}, persistence.ErrNotFound
+	}
+	record, err := decodeRecord(kind, id, value)
+	if err != nil {
+		return persistence.Record{}, unavailable(err)
+	}
+	return record, nil
+}
+
+// List implements persistence.Journal.
+func (j *Journal) List(
+	ctx context.Context, slot ident.Slot, kind, workspace, parent string, page persistence.Page,
+) ([]persistence.Record, error) {
+	id := slot.Shard()
+	unlock, err := j.look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer j.leave()
+	v := j.store.view()
+	unlock()
+	records, err := list(v, id, kind, workspace, parent, page)
+	if err = errors.Join(err, v.close()); err != nil {
+		return nil, unavailable(err)
+	}
+	return records, nil
+}
+
+func list(v view, id ident.Shard, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error) {
+	from := prefixList(id, kind, workspace, parent)
+	to := after(from)
+	if page.AfterPosition != 0 || page.AfterOrdinal != 0 {
+		from = next(keyList(id, kind, workspace, parent, page.AfterPosition, page.AfterOrdinal))
+	}
+	c, err := v.cursor(from, to)
+	if err != nil {
+		return nil, err
+	}
+	var records []persistence.Record
+	limit := persistence.PageLimit(page.Limit)
+	err = c.each(func(key, recordID []byte) (bool, error) {
+		value, err := v.get(keyRecord(id, kind, string(recordID)))
+		if err == nil && value == nil {
+			err = fmt.Errorf("%w: list entry %x without its record", errCorrupt, key)
+		}
+		if err != nil {
+			return false, err
+		}
+		record, err := decodeRecord(kind, string(recordID), value)
+		records = append(records, record)
+		return len(records) < limit, err
+	})
+	return records, err
+}
+
+// Records implements persistence.Journal.
+func (j *Journal) Records(ctx context.Context, id ident.Shard, kind, past string, limit int) ([]persistence.Record, error) {
+	start := prefixRecord(id, kind)
+	from := start
+	if past != "" {
+		from = next(keyRecord(id, kind, past))
+	}
+	var records []persistence.Record
+	limit = persistence.PageLimit(limit)
+	err := j.walk(ctx, id, from, after(start), func(key, value []byte) (bool, error) {
+		record, err := decodeRecord(kind, string(key[len(start):]), bytes.Clone(value))
+		records = append(records, record)
+		return len(records) < limit, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// Once implements persistence.Journal.
+func (j *Journal) Once(
+	ctx context.Context, id ident.Shard, scope string, hash [32]byte, now time.Time,
+) (persistence.Once, bool, error) {
+	value, err := j.value(ctx, id, keyOnce(id, scope, hash))
+	if value == nil || err != nil {
+		return persistence.Once{}, false, err
+	}
+	once, err := decodeOnce(scope, hash, value)
+	if err != nil {
+		return persistence.Once{}, false, unavailable(err)
+	}
+	if !held(once, now) {
+		return persistence.Once{}, false, nil
+	}
+	return once, true, nil
+}
+
+// Timers implements persistence.Journal. Timers of the same instant come in the order of kind, stream and key.
+func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, limit int) ([]persistence.Timer, error) {
+	var timers []persistence.Timer
+	limit = persistence.PageLimit(limit)
+	to := after(appendTime(prefix(tableDue, id), now))
+	err := j.walk(ctx, id, prefix(tableDue, id), to, func(key, value []byte) (bool, error) {
+		timer, err := decodeDue(key[shardBytes:], value)
+		timers = append(timers, timer)
+		return len(timers) < limit, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return timers, nil
+}
+
+// Cursor implements persistence.Journal. A name that was never saved is at 0.
+func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint64, error) {
+	value, err := j.value(ctx, id, keyCursor(id, name))
+	if value == nil || err != nil {
+		return 0, err
+	}
+	position, err := decodeNumber(value)
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	return position, nil
+}
+
+// SaveCursor implements persistence.Journal. It does not wait for a sync.
+func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, position uint64) error {
+	if len(name) > persistence.MaxName {
+		return fmt.Errorf("%w: cursor name of %d bytes", persistence.ErrTooLarge, len(name))
+	}
+	if err := j.enter(ctx); err != nil {
+		return err
+	}
+	defer j.leave()
+	if err := j.store.setLazily(keyCursor(id, name), encodeNumber(position)); err != nil {
+		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
+	}
+	return nil
+}
+
+// Sweep implements persistence.Journal. Each shard is a commit of its own; an error leaves the shards before it swept.
+func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
+	swept := 0
+	for i := range j.shards {
+		n, err := j.sweep(ctx, ident.Shard(i), now, persistence.PageLimit(limit))
+		if err != nil {
+			return swept, err
+		}
+		swept += n
+	}
+	return swept, nil
+}
+
+func (j *Journal) sweep(ctx context.Context, id ident.Shard, now time.Time, limit int) (int, error) {
+	if err := j.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer j.leave()
+	s := &j.shards[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := j.ready(); err != nil {
+		return 0, err
+	}
+	w, swept := j.store.writes(), 0
+	to := after(appendTime(prefix(tableExpiry, id), now))
+	err := j.store.scan(prefix(tableExpiry, id), to, func(key, _ []byte) (bool, error) {
+		_, scope, hash, err := decodeExpiry(key[shardBytes:])
+		if err != nil {
+			return false, err
+		}
+		w.delete(key)
+		w.delete(keyOnce(id, scope, hash))
+		swept++
+		return swept < limit, nil
+	})
+	if err != nil || swept == 0 {
+		if err = errors.Join(err, w.discard()); err != nil {
+			return 0, unavailable(err)
+		}
+		return 0, nil
+	}
+	if err := j.store.commit(w); err != nil {
+		return 0, fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
+	}
+	return swept, nil
+}

@@ -1,0 +1,304 @@
+package pebblejournal
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/persistence/pebblegate"
+)
+
+// filterBits is the size of the Bloom filter per key: most ids that Append looks up are new.
+const filterBits = 10
+
+// store is all that the journal knows of Pebble.
+type store struct {
+	db   *pebble.DB
+	lock *pebble.Lock
+	sync bool
+	// broken is the failure after which Pebble must not be asked again.
+	broken  atomic.Pointer[error]
+	stopped chan struct{} // closed when broken is set
+	onFail  func(error)
+	onNote  func(error)
+}
+
+// openStore opens or makes the store. onFail is called, possibly more than once and from any goroutine, when Pebble cannot go on;
+// onNote when something in the background failed that Pebble tries again.
+func openStore(o Options, onFail, onNote func(error)) (*store, error) {
+	if o.MustExist {
+		if _, err := o.FS.Stat(o.Dir); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrNoStore, o.Dir, err)
+		}
+	} else if err := makeDir(o.FS, o.Dir); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(o.Dir, o.FS)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
+	}
+	s := &store{lock: lock, sync: !o.NoSync, stopped: make(chan struct{}), onFail: onFail, onNote: onNote}
+	cache := pebble.NewCache(o.CacheBytes)
+	defer cache.Unref()
+	s.db, err = s.openPebble(o.Dir, s.options(o, cache))
+	if err == nil {
+		err = s.failure()
+	}
+	if err != nil {
+		err = errors.Join(fmt.Errorf("open journal %s: %w", o.Dir, err), lock.Close())
+		if errors.Is(err, pebble.ErrDBDoesNotExist) {
+			err = fmt.Errorf("%w: %w", ErrNoStore, err)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// openPebble opens the store on a disk that may fail under it. Pebble panics when it cannot move its marker files, and waits for ever
+// for a flush that cannot write the manifest; the goroutine is then left behind with it.
+func (s *store) openPebble(dir string, o *pebble.Options) (*pebble.DB, error) {
+	type result struct {
+		db  *pebble.DB
+		err error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("pebble: %v", p)
+			}
+			opened <- r
+		}()
+		r.db, r.err = pebblegate.Open(dir, o)
+	}()
+	select {
+	case r := <-opened:
+		return r.db, r.err
+	case <-s.stopped:
+		return nil, s.failure()
+	}
+}
+
+func (s *store) options(o Options, cache *pebble.Cache) *pebble.Options {
+	po := &pebble.Options{
+		FS:               o.FS,
+		Cache:            cache,
+		Lock:             s.lock,
+		ErrorIfNotExists: o.MustExist,
+		Logger:           s,
+		EventListener:    &pebble.EventListener{BackgroundError: s.backgroundError},
+	}
+	for i := range po.Levels {
+		po.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
+	}
+	return po
+}
+
+// makeDir makes the directory and syncs the entries of it and of the parents it makes: a store in a directory that is gone after a
+// power loss is gone too. Pebble does so only for what it makes itself, and it is locked before Pebble opens it.
+func makeDir(fs vfs.FS, dir string) error {
+	parents := []string{fs.PathDir(dir)}
+	for {
+		last := parents[len(parents)-1]
+		if _, err := fs.Stat(last); err == nil || last == fs.PathDir(last) {
+			break
+		}
+		parents = append(parents, fs.PathDir(last))
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make journal directory: %w", err)
+	}
+	for _, parent := range parents {
+		if err := syncDir(fs, parent); err != nil {
+			return fmt.Errorf("sync journal directory: %w", err)
+		}
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Infof, Errorf and Fatalf are Pebble's logger. Pebble calls Fatalf when it cannot go on.
+func (s *store) Infof(string, ...any) {}
+
+func (s *store) Errorf(format string, args ...any) { s.onNote(fmt.Errorf(format, args...)) }
+
+func (s *store) Fatalf(format string, args ...any) { s.fail(fmt.Errorf(format, args...)) }
+
+func (s *store) fail(err error) {
+	if s.broken.CompareAndSwap(nil, &err) {
+		close(s.stopped)
+	}
+	s.onFail(err)
+}
+
+// backgroundError is told of every flush and compaction that failed, in their own goroutine. Pebble tries again at once; in a
+// broken store it would do so for ever.
+func (s *store) backgroundError(err error) {
+	s.onNote(err)
+	if s.failure() != nil {
+		runtime.Goexit()
+	}
+}
+
+func (s *store) failure() error {
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *store) close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
+
+func (s *store) empty() (bool, error) {
+	found := false
+	err := s.scan(nil, nil, func(_, _ []byte) (bool, error) {
+		found = true
+		return false, nil
+	})
+	return !found, err
+}
+
+func get(from pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := from.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	value = append(make([]byte, 0, len(value)), value...)
+	return value, closer.Close()
+}
+
+// get returns a copy of the value, nil when there is none. No value of the journal that get is used for is empty.
+func (s *store) get(key []byte) ([]byte, error) { return get(s.db, key) }
+
+func (s *store) scan(from, to []byte, each func(key, value []byte) (more bool, err error)) error {
+	c, err := s.cursor(from, to)
+	if err != nil {
+		return err
+	}
+	return c.each(each)
+}
+
+// cursor is a view of a range as it was when the cursor was made. It must be used, by each, or it leaks.
+type cursor struct{ iter *pebble.Iterator }
+
+func (s *store) cursor(from, to []byte) (cursor, error) { return cursorOf(s.db, from, to) }
+
+func cursorOf(r pebble.Reader, from, to []byte) (cursor, error) {
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	return cursor{iter: iter}, err
+}
+
+// each calls f with every key in order until it wants no more. Key and value are valid only during the call.
+func (c cursor) each(f func(key, value []byte) (more bool, err error)) error {
+	for ok := c.iter.First(); ok; ok = c.iter.Next() {
+		value, err := c.iter.ValueAndErr()
+		more := false
+		if err == nil {
+			more, err = f(c.iter.Key(), value)
+		}
+		if err != nil {
+			return errors.Join(err, c.iter.Close())
+		}
+		if !more {
+			break
+		}
+	}
+	return c.iter.Close()
+}
+
+// view is the whole store as it was when the view was made. It must be closed.
+type view struct{ snapshot *pebble.Snapshot }
+
+func (s *store) view() view { return view{snapshot: s.db.NewSnapshot()} }
+
+func (v view) get(key []byte) ([]byte, error) { return get(v.snapshot, key) }
+
+func (v view) cursor(from, to []byte) (cursor, error) { return cursorOf(v.snapshot, from, to) }
+
+func (v view) close() error { return v.snapshot.Close() }
+
+// writes is a batch that reads through itself: get sees what was set before.
+type writes struct{ batch *pebble.Batch }
+
+func (s *store) writes() writes { return writes{batch: s.db.NewIndexedBatch()} }
+
+func (w writes) get(key []byte) ([]byte, error) { return get(w.batch, key) }
+
+func (w writes) set(key, value []byte) {
+	if err := w.batch.Set(key, value, nil); err != nil {
+		panic(fmt.Sprintf("BUG: batch refuses a key: %v", err))
+	}
+}
+
+func (w writes) delete(key []byte) {
+	if err := w.batch.Delete(key, nil); err != nil {
+		panic(fmt.Sprintf("BUG: batch refuses a key: %v", err))
+	}
+}
+
+func (w writes) empty() bool { return w.batch.Empty() }
+
+func (w writes) bytes() int { return w.batch.Len() }
+
+func (w writes) discard() error { return w.batch.Close() }
+
+// commit applies the writes and waits until they are synced. An error means that they may or may not be there, and that the store
+// is of no more use: it has been passed to onFail. Pebble panics when its log cannot be written, having locked itself; that
+// is the same failure.
+func (s *store) commit(w writes) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("pebble: %v", p)
+		}
+		if err != nil {
+			s.fail(err)
+		}
+	}()
+	if err := s.apply(w.batch); err != nil {
+		return err
+	}
+	return w.batch.Close()
+}
+
+func (s *store) apply(b *pebble.Batch) error {
+	if !s.sync {
+		return s.db.Apply(b, pebble.NoSync)
+	}
+	if err := s.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
+		return err
+	}
+	// A refused apply is reported by Fatalf alone, and its sync would never end.
+	if err := s.failure(); err != nil {
+		return err
+	}
+	return b.SyncWait()
+}
+
+// setLazily writes one key without waiting for a sync: a crash may lose it.
+func (s *store) setLazily(key, value []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("pebble: %v", p)
+		}
+		if err != nil {
+			s.fail(err)
+		}
+	}()
+	return s.db.Set(key, value, pebble.NoSync)
+}
