@@ -1,0 +1,279 @@
+package balance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+func encode(t require.TestingT, v any) string {
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// apply decides a command, which must be accepted, and folds its events as they read back from the journal.
+func apply(t require.TestingT, s *balance.State, at time.Time, command any) decision.Decision {
+	d, err := s.Decide(decision.Meta{At: at}, command)
+	require.NoError(t, err)
+	for _, e := range d.Events {
+		read, err := balance.DecodeEvent(e.EventType(), []byte(encode(t, e)))
+		require.NoError(t, err)
+		s.Apply(read)
+	}
+	return d
+}
+
+// books re-adds a workspace from the postings of its events alone.
+type books map[string]int64
+
+func (b books) add(t require.TestingT, events []decision.Event) {
+	sums := map[string]int64{}
+	for _, e := range events {
+		var postings []balance.Posting
+		switch e := e.(type) {
+		case balance.DepositSettled:
+			postings = e.Postings
+		case balance.DepositReceived:
+			postings = e.Postings
+		case balance.Relayed:
+			postings = e.Postings
+		}
+		for _, p := range postings {
+			b[p.Account] += p.Cents
+			sums[p.Transfer] += p.Cents
+		}
+	}
+	for group, sum := range sums {
+		require.Zero(t, sum, group)
+	}
+}
+
+func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, b := newNetwork(), books{}
+		var s balance.State
+		relayed, deposits := 0, 0
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			n.now = n.now.Add(time.Duration(rapid.IntRange(0, 10*24).Draw(t, "hours")) * time.Hour)
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0:
+				deposits++
+				cents := rapid.Int64Range(1, 3_000_000).Draw(t, "cents")
+				d := apply(t, &s, n.now, balance.ReceiveDeposit{
+					Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint("b", deposits), AmountUsdCents: cents, Rail: "wire",
+				})
+				b.add(t, d.Events)
+				_, credited, _, ok := balance.Credit(d.Events[0])
+				require.True(t, ok)
+				n.ledger += credited
+			case 1, 2:
+				swipe(t, n)
+			case 3:
+				relayed = relaySome(t, n, &s, b, relayed)
+			}
+			require.Equal(t, b["usd"], s.UsdCents)
+			require.Equal(t, s.LedgerCents+s.CardCents+s.HoldCents, s.UsdCents)
+			require.Equal(t, n.ledger, s.LedgerCents)
+			require.Zero(t, b["usd"]+b["bank"]+b["network"]+b["suspense"])
+		}
+		apply(t, &s, n.now, balance.Relay{Entries: n.entries[relayed:]})
+		require.Equal(t, n.card, s.CardCents)
+		require.Equal(t, n.held(), s.HoldCents)
+		var loaded balance.State
+		require.NoError(t, json.Unmarshal([]byte(encode(t, s)), &loaded))
+		require.Equal(t, encode(t, s), encode(t, loaded))
+	})
+}
+
+func swipe(t *rapid.T, n *network) {
+	card := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "card")
+	of := card + fmt.Sprint(rapid.IntRange(0, len(n.entries)).Draw(t, "of"))
+	kind := rapid.SampledFrom([]hold.Kind{
+		hold.Authorization, hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing, hold.Refund, hold.Expiry,
+	}).Draw(t, "kind")
+	m := hold.Message{
+		Kind: kind, ID: card + fmt.Sprint(len(n.entries)), Amount: rapid.Int64Range(0, 1_200_000).Draw(t, "amount"),
+		PartialApproval: rapid.Bool().Draw(t, "partial"), Final: rapid.Bool().Draw(t, "final"),
+	}
+	switch {
+	case kind == hold.Expiry && n.holds[of] != nil:
+		n.expire(card, of)
+	case kind == hold.Reversal && n.holds[of] == nil || kind == hold.Expiry:
+		// Of nobody's authorization: not this workspace's entry.
+	case kind == hold.Authorization:
+		n.send(m, card, "")
+	default:
+		n.send(m, card, of)
+	}
+}
+
+// relaySome brings a run that may begin with entries that are known; then one with a hole, which must be refused whole.
+func relaySome(t *rapid.T, n *network, s *balance.State, b books, relayed int) int {
+	from := rapid.IntRange(0, relayed).Draw(t, "from")
+	to := rapid.IntRange(relayed, len(n.entries)).Draw(t, "to")
+	d := apply(t, s, n.now, balance.Relay{Entries: n.entries[from:to]})
+	b.add(t, d.Events)
+	require.Equal(t, to > relayed, len(d.Events) == 1, "one event for what is new, none for repeats")
+	require.Equal(t, uint64(to), d.Reply.(balance.Through).WsSeq)
+	if to+1 < len(n.entries) {
+		before := encode(t, s)
+		_, err := s.Decide(decision.Meta{At: n.now}, balance.Relay{Entries: n.entries[to+1:]})
+		require.ErrorIs(t, err, balance.ErrGap)
+		require.Equal(t, before, encode(t, s))
+	}
+	return to
+}
+
+func TestIDsFollowFromTheCause(t *testing.T) {
+	n := newNetwork()
+	n.send(hold.Message{Kind: hold.Clearing, ID: "n1", Amount: 100}, "a", "")
+	var one, two balance.State
+	first := apply(t, &one, start, balance.Relay{Entries: n.entries})
+	again := apply(t, &two, start.Add(time.Hour), balance.Relay{Entries: n.entries})
+	require.Equal(t, first.Records, again.Records)
+	require.Equal(t, first.Events[0].(balance.Relayed).Postings, again.Events[0].(balance.Relayed).Postings)
+}
+
+func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {
+	good := hold.Entry{WsSeq: 1, At: start.UnixMilli(), Workspace: workspaceID, Card: cardID, NetworkID: "n", Kind: hold.Clearing}
+	foreign := good
+	foreign.WsSeq, foreign.Workspace = 2, ident.Derive(9, start, "another")
+	const least = math.MinInt64
+	unbalanced := func(card, held int64) []hold.Entry {
+		return with(good, func(e *hold.Entry) { e.CardDelta, e.HoldDelta = card, held })
+	}
+	for name, c := range map[string]struct {
+		state   balance.State
+		entries []hold.Entry
+		err     string
+	}{
+		"does not add up":   {entries: unbalanced(-5, 0), err: "does not balance"},
+		"posts too much":    {entries: with(good, func(e *hold.Entry) { e.Posted = math.MinInt64 }), err: "does not balance"},
+		"deltas overflow":   {entries: unbalanced(math.MaxInt64, 1), err: "does not balance"},
+		"card overflows":    {balance.State{CardCents: least + 1, LedgerCents: 9}, clearing(good, 5), "card cents: amount overflow"},
+		"dollars overflow":  {balance.State{LedgerCents: least + 2, UsdCents: least + 2}, clearing(good, 5), "balance: amount overflow"},
+		"spend overflows":   {balance.State{Month: 202511, MonthSpend: math.MaxInt64}, clearing(good, 5), "month spend: amount overflow"},
+		"two workspaces":    {entries: []hold.Entry{good, foreign}, err: "not one run"},
+		"another workspace": {balance.State{Workspace: "ws_other"}, []hold.Entry{good}, "not one run"},
+		"too many":          {entries: make([]hold.Entry, balance.MaxRelay+1), err: "not one run"},
+	} {
+		before := encode(t, c.state)
+		_, err := c.state.Decide(decision.Meta{At: start}, balance.Relay{Entries: c.entries})
+		require.ErrorContains(t, err, c.err, name)
+		require.Equal(t, before, encode(t, c.state), name)
+	}
+}
+
+func with(e hold.Entry, change func(*hold.Entry)) []hold.Entry {
+	change(&e)
+	return []hold.Entry{e}
+}
+
+func clearing(e hold.Entry, cents int64) []hold.Entry {
+	e.CardDelta, e.Posted, e.SpendDelta, e.Decision = -cents, cents, cents, hold.Posted
+	e.Spend = hold.Spend{Month: 202511, Cents: cents}
+	return []hold.Entry{e}
+}
+
+func TestDepositsAreBounded(t *testing.T) {
+	s := balance.State{Deposits: make([]balance.Deposit, balance.MaxOpenDeposits)}
+	create := balance.CreateDeposit{
+		Workspace: workspaceID.Format(ident.Workspace), ID: "dep_1", Rail: "ach", AmountUsdCents: 1, ExpectedAt: start,
+	}
+	_, err := s.Decide(decision.Meta{At: start}, create)
+	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+
+	s = balance.State{LedgerCents: math.MaxInt64, UsdCents: math.MaxInt64}
+	for _, command := range []any{
+		create, balance.ReceiveDeposit{Workspace: create.Workspace, EventID: "b", AmountUsdCents: 1, Rail: "ach"},
+	} {
+		_, err = s.Decide(decision.Meta{At: start}, command)
+		require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+	}
+}
+
+func TestSettledDepositsAreRememberedForAWhile(t *testing.T) {
+	var s balance.State
+	workspace := workspaceID.Format(ident.Workspace)
+	for i := range balance.MaxSettledDeposits + 1 {
+		id := fmt.Sprint("dep_", i)
+		apply(t, &s, start, balance.CreateDeposit{Workspace: workspace, ID: id, Rail: "ach", AmountUsdCents: 1, ExpectedAt: start})
+		apply(t, &s, start, balance.SettleDeposit{EventID: id, DepositID: id})
+	}
+	require.Len(t, s.Settled, balance.MaxSettledDeposits)
+	require.Empty(t, s.Deposits)
+	_, err := s.Decide(decision.Meta{At: start}, balance.SettleDeposit{EventID: "again", DepositID: "dep_0"})
+	require.True(t, fault.Is(err, fault.NotFound), "too old to be told from an unknown one: %v", err)
+}
+
+func TestReportsOfPartnersStayOutOfEvents(t *testing.T) {
+	var s balance.State
+	d := apply(t, &s, start, balance.KeepUnmatched{
+		EventID: "b1", Partner: "bank", Type: "deposit.settled", Body: []byte(`{"from": "Ada"}`),
+	})
+	require.NotContains(t, encode(t, d.Events), "Ada")
+	require.JSONEq(t, `{"from": "Ada"}`, string(d.Reply.(balance.Unmatched).Body))
+
+	d, err := s.Decide(decision.Meta{At: start}, balance.KeepUnmatched{EventID: "b2", Partner: "bank", Body: []byte("not json \xff")})
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(d.Reply.(balance.Unmatched).Body), `"not json`))
+
+	_, err = s.Decide(decision.Meta{At: start}, balance.KeepUnmatched{
+		EventID: "b3", Partner: "bank", Body: make([]byte, balance.MaxUnmatchedBody+1),
+	})
+	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+
+	var received balance.State
+	d = apply(t, &received, start, balance.ReceiveDeposit{
+		Workspace: workspaceID.Format(ident.Workspace), EventID: "b4", AmountUsdCents: 1, Rail: "wire", Reference: "rent of Ada",
+	})
+	require.NotContains(t, encode(t, d.Events), "Ada")
+	require.Contains(t, encode(t, d.Records), "rent of Ada")
+}
+
+func TestMisuseIsABug(t *testing.T) {
+	system := balance.State{Workspace: workspaceID.Format(ident.Workspace)}
+	for _, command := range []any{
+		7, balance.KeepUnmatched{EventID: "b", Partner: "bank"}, balance.CreateDeposit{Workspace: "ws_other"},
+	} {
+		require.Panics(t, func() { _, _ = system.Decide(decision.Meta{At: start}, command) })
+	}
+	require.Panics(t, func() { system.Apply(nil) })
+	require.Panics(t, func() { system.Apply(balance.DepositSettled{Deposit: "dep_unknown"}) })
+}
+
+func TestPartnersDoNotShareEventIDs(t *testing.T) {
+	var s balance.State
+	for _, partner := range []string{"bank", "ramp"} {
+		d := apply(t, &s, start, balance.KeepUnmatched{EventID: "1", Partner: partner, Type: "x", Body: []byte("{}")})
+		require.Equal(t, partner, d.Onces[0].Scope)
+	}
+}
+
+func BenchmarkRelay(b *testing.B) {
+	n := newNetwork()
+	n.ledger = 1 << 40
+	for i := range balance.MaxRelay {
+		n.send(hold.Message{Kind: hold.Authorization, ID: fmt.Sprint("n", i), Amount: 1}, fmt.Sprint("card", i%16), "")
+	}
+	var s balance.State
+	for b.Loop() {
+		if _, err := s.Decide(decision.Meta{At: start}, balance.Relay{Entries: n.entries}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*balance.MaxRelay), "ns/entry")
+}

@@ -1,0 +1,64 @@
+package balance
+
+import (
+	"fmt"
+
+	"purser/actors/decision"
+	"purser/actors/ident"
+)
+
+// Decide says what follows from a command. Its errors are faults, but for Relay's, which are plain. A workspace that nothing has
+// moved yet has a balance of zero: decision.Read answers it.
+func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
+	switch c := command.(type) {
+	case CreateDeposit:
+		s.mustOwn(c.Workspace)
+		return s.createDeposit(m, c)
+	case SettleDeposit:
+		return s.settleDeposit(m, c)
+	case ReceiveDeposit:
+		s.mustOwn(c.Workspace)
+		return s.receiveDeposit(m, c)
+	case Relay:
+		return s.relay(m, c)
+	case KeepUnmatched:
+		s.mustOwn(ident.System.Format(ident.Workspace))
+		return s.keepUnmatched(m, c)
+	case decision.Read:
+		return decision.Decision{Reply: s.View(m.At)}, nil
+	}
+	panic(fmt.Sprintf("BUG: balance command %T", command))
+}
+
+func (s *State) mustOwn(workspace string) {
+	if s.Workspace != "" && s.Workspace != workspace {
+		panic("BUG: command for the balance of another workspace")
+	}
+}
+
+// Apply folds an event.
+func (s *State) Apply(e decision.Event) {
+	switch e := e.(type) {
+	case DepositCreated:
+		s.Workspace = e.Workspace
+		s.Deposits = append(s.Deposits, e.Deposit)
+	case DepositSettled:
+		s.applyDepositSettled(e)
+	case DepositReceived:
+		s.applyDepositReceived(e)
+	case Relayed:
+		s.applyRelayed(e)
+	case UnmatchedKept:
+		s.Workspace = ident.System.Format(ident.Workspace)
+	default:
+		panic(fmt.Sprintf("BUG: balance event %T", e))
+	}
+	s.check()
+}
+
+// check is the invariant of a balance, looked at after every event.
+func (s *State) check() {
+	if s.UsdCents != s.LedgerCents+s.CardCents+s.HoldCents {
+		panic(fmt.Sprintf("BUG: %d dollars are not %d + %d + %d", s.UsdCents, s.LedgerCents, s.CardCents, s.HoldCents))
+	}
+}

@@ -1,0 +1,180 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+// Statuses of a deposit.
+const (
+	DepositPending = "pending"
+	DepositDone    = "settled"
+)
+
+// ScopeBank is where a bank's event ids are claimed, each once within BankRetention.
+const (
+	ScopeBank     = "bank"
+	BankRetention = 90 * 24 * time.Hour
+)
+
+const sourceDeposit = "bank_deposit"
+
+func (s *State) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decision, error) {
+	if err := checkDeposit(c.Rail, c.AmountUsdCents); err != nil {
+		return decision.Decision{}, err
+	}
+	if len(s.Deposits) >= MaxOpenDeposits {
+		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d deposits may be pending", MaxOpenDeposits))
+	}
+	if !s.fits(s.incomingCents(), c.AmountUsdCents) {
+		return decision.Decision{}, overflow()
+	}
+	if s.pending(c.ID) >= 0 {
+		panic("BUG: deposit created twice")
+	}
+	deposit := Deposit{
+		ID: c.ID, Status: DepositPending, Rail: c.Rail, AmountUsdCents: c.AmountUsdCents, ExpectedAt: decision.StampOf(c.ExpectedAt),
+	}
+	return decision.Decision{
+		Events:  []decision.Event{DepositCreated{Workspace: c.Workspace, Deposit: deposit, At: decision.StampOf(m.At)}},
+		Reply:   deposit,
+		Records: []decision.Record{{Kind: RecordDeposit, ID: deposit.ID, Document: deposit}},
+	}, nil
+}
+
+func (s *State) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Decision, error) {
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	if i := slices.IndexFunc(s.Settled, func(d Deposit) bool { return d.ID == c.DepositID }); i >= 0 {
+		return decision.Decision{Reply: s.Settled[i]}, nil
+	}
+	i := s.pending(c.DepositID)
+	if i < 0 {
+		return decision.Decision{}, fault.New(fault.NotFound, "")
+	}
+	deposit := s.Deposits[i]
+	if !s.fits(deposit.AmountUsdCents) {
+		return decision.Decision{}, overflow()
+	}
+	deposit.Status = DepositDone
+	credit := s.bankCredit(s.Workspace, deposit, deposit.ID, m.At)
+	return settled(m, c.EventID, deposit, credit, DepositSettled{
+		Workspace: s.Workspace, Deposit: deposit.ID, EventID: c.EventID, AmountUsdCents: deposit.AmountUsdCents,
+		Postings: credit.postings(), At: decision.StampOf(m.At),
+	}), nil
+}
+
+func (s *State) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Decision, error) {
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	if err := checkDeposit(c.Rail, c.AmountUsdCents); err != nil {
+		return decision.Decision{}, err
+	}
+	if utf8.RuneCountInString(c.Reference) > MaxReference {
+		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters", MaxReference))
+	}
+	if !s.fits(s.incomingCents(), c.AmountUsdCents) {
+		return decision.Decision{}, overflow()
+	}
+	at := decision.StampOf(m.At)
+	deposit := Deposit{
+		ID:     ident.Derive(slotOf(c.Workspace), m.At, "deposit/"+c.EventID).Format(ident.Deposit),
+		Status: DepositDone, Rail: c.Rail, AmountUsdCents: c.AmountUsdCents, ExpectedAt: at,
+	}
+	reference := c.Reference
+	if reference == "" {
+		reference = deposit.ID
+	}
+	credit := s.bankCredit(c.Workspace, deposit, reference, m.At)
+	return settled(m, c.EventID, deposit, credit, DepositReceived{
+		Workspace: c.Workspace, Deposit: deposit, EventID: c.EventID, Postings: credit.postings(), At: at,
+	}), nil
+}
+
+func (s *State) bankCredit(workspace string, d Deposit, reference string, at time.Time) transfer {
+	return transfer{
+		workspace: workspace, account: AccountUSD, counterpart: AccountBank, cents: d.AmountUsdCents, source: sourceDeposit,
+		reference: reference, cause: "deposit/" + d.ID, at: at,
+	}
+}
+
+// settled is a deposit that has arrived: its event with its record, its line in the ledger and the claim of the bank's event id.
+func settled(m decision.Meta, eventID string, d Deposit, credit transfer, e decision.Event) decision.Decision {
+	return decision.Decision{
+		Events:  []decision.Event{e},
+		Reply:   d,
+		Records: []decision.Record{{Kind: RecordDeposit, ID: d.ID, Document: d}, credit.record()},
+		Onces:   []decision.Once{{Scope: ScopeBank, Key: eventID, Expires: m.At.Add(BankRetention)}},
+	}
+}
+
+func (s *State) applyDepositSettled(e DepositSettled) {
+	i := s.pending(e.Deposit)
+	if i < 0 {
+		panic("BUG: settled a deposit that is not pending")
+	}
+	d := s.Deposits[i]
+	s.Deposits = slices.Delete(s.Deposits, i, i+1)
+	s.arrived(d)
+}
+
+func (s *State) applyDepositReceived(e DepositReceived) {
+	s.Workspace = e.Workspace
+	s.arrived(e.Deposit)
+}
+
+func (s *State) arrived(d Deposit) {
+	if err := s.credit(d.AmountUsdCents); err != nil {
+		panic("BUG: deposit after its check: " + err.Error())
+	}
+	d.Status = DepositDone
+	s.Settled = append(s.Settled, d)
+	if extra := len(s.Settled) - MaxSettledDeposits; extra > 0 {
+		s.Settled = slices.Delete(s.Settled, 0, extra)
+	}
+}
+
+// fits says whether the balance can take the amounts.
+func (s *State) fits(amounts ...int64) bool {
+	after := *s
+	for _, cents := range amounts {
+		if after.credit(cents) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *State) pending(id string) int {
+	return slices.IndexFunc(s.Deposits, func(d Deposit) bool { return d.ID == id })
+}
+
+func checkDeposit(rail string, cents int64) error {
+	if !slices.Contains([]string{"ach", "fednow", "wire"}, rail) {
+		return fault.New(fault.InvalidBody, "rail: ach, fednow or wire")
+	}
+	if cents <= 0 || cents > money.MaxAmount {
+		return fault.New(fault.InvalidBody, fmt.Sprintf("amountUsdCents: 1 to %d", money.MaxAmount))
+	}
+	return nil
+}
+
+func checkEventID(id string) error {
+	if len(id) < 1 || len(id) > MaxEventID {
+		return fault.New(fault.InvalidBody, fmt.Sprintf("id: 1 to %d bytes", MaxEventID))
+	}
+	return nil
+}
+
+func overflow() error {
+	return fault.New(fault.LimitExceeded, "the balance cannot grow beyond what an account can hold")
+}

@@ -1,0 +1,85 @@
+package balance
+
+import (
+	"encoding/json"
+
+	"purser/actors/decision"
+	"purser/authorizer/hold"
+)
+
+// Record kinds that this package writes.
+const (
+	RecordDeposit            = "deposit"             // dep_ id → Deposit
+	RecordLedgerEntry        = "ledger_entry"        // le_ id → LedgerEntry; listed
+	RecordAuthorization      = "authorization"       // auth_ id → Authorization; listed under its card
+	RecordAuthorizationIndex = "authorization_index" // auth_ id → AuthorizationIndex; listed for the workspace
+	RecordCardSpend          = "card_spend"          // card_ id → CardSpend
+	RecordUnmatched          = "unmatched"           // evt_ id → Unmatched; listed
+)
+
+// Deposit is a bank transfer to the workspace.
+type Deposit struct {
+	ID             string         `json:"id"`
+	Status         string         `json:"status"` // pending or settled
+	Rail           string         `json:"rail"`
+	AmountUsdCents int64          `json:"amountUsdCents"`
+	ExpectedAt     decision.Stamp `json:"expectedAt"`
+}
+
+// LedgerEntry is a line of the workspace's ledger. AmountCents is positive; Direction says which way it went.
+type LedgerEntry struct {
+	ID            string         `json:"id"`
+	Source        string         `json:"source"`    // bank_deposit, card_settlement, card_refund
+	Direction     string         `json:"direction"` // debit or credit
+	AmountCents   int64          `json:"amountCents"`
+	Reference     string         `json:"reference"`
+	TransferGroup string         `json:"transferGroup"`
+	CardID        *string        `json:"cardId"`
+	CreatedAt     decision.Stamp `json:"createdAt"`
+}
+
+// Authorization is an entry of a card's authorization log as it stands.
+type Authorization struct {
+	ID            string         `json:"id"`
+	NetworkID     string         `json:"networkId"`
+	Decision      string         `json:"decision"`
+	Reason        string         `json:"reason"`
+	ResponseCode  string         `json:"responseCode"`
+	AmountCents   int64          `json:"amountCents"`
+	HeldCents     int64          `json:"heldCents"`
+	ClearedCents  int64          `json:"clearedCents"`
+	RefundedCents int64          `json:"refundedCents"`
+	Status        string         `json:"status"`
+	Checked       *hold.Checked  `json:"checked"`
+	Merchant      Merchant       `json:"merchant"`
+	At            decision.Stamp `json:"at"`
+}
+
+// Merchant is who asked. MCC is four digits.
+type Merchant struct {
+	ID      string `json:"id,omitempty"`
+	Name    string `json:"name"`
+	MCC     string `json:"mcc"`
+	Country string `json:"country,omitempty"`
+}
+
+// AuthorizationIndex lists a workspace's authorizations over all cards.
+type AuthorizationIndex struct {
+	AuthorizationID string `json:"authorizationId"`
+}
+
+// CardSpend is what a card has authorized and cleared in a month (year × 100 + month).
+type CardSpend struct {
+	Month uint32 `json:"month"`
+	Cents int64  `json:"cents"`
+}
+
+// Unmatched is a report that matched nothing. Body is the partner's, as it came.
+type Unmatched struct {
+	ID      string          `json:"id"`
+	Partner string          `json:"partner"`
+	EventID string          `json:"eventId"`
+	Type    string          `json:"type"`
+	Body    json.RawMessage `json:"body"`
+	At      decision.Stamp  `json:"at"`
+}

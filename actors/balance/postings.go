@@ -1,0 +1,70 @@
+package balance
+
+import (
+	"fmt"
+	"time"
+
+	"purser/actors/decision"
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+// transfer is one movement of dollars between an account of the workspace and a counterpart. Cents goes into the account;
+// negative goes out of it.
+type transfer struct {
+	workspace   string
+	account     string
+	counterpart string
+	cents       int64
+	source      string
+	reference   string
+	card        *string
+	cause       string // what ids are derived from: the same cause makes the same entry
+	at          time.Time
+}
+
+func (t transfer) group() string {
+	return ident.Derive(slotOf(t.workspace), t.at, "transfer/"+t.cause).Format(ident.TransferGroup)
+}
+
+// postings are the two legs of the transfer.
+func (t transfer) postings() []Posting {
+	group := t.group()
+	legs := []Posting{{group, t.account, t.cents}, {group, t.counterpart, -t.cents}}
+	mustSumToZero(legs)
+	return legs
+}
+
+// record is the line of the ledger that shows the transfer.
+func (t transfer) record() decision.Record {
+	id := ident.Derive(slotOf(t.workspace), t.at, "entry/"+t.cause).Format(ident.LedgerEntry)
+	entry := LedgerEntry{
+		ID: id, Source: t.source, Direction: "credit", AmountCents: t.cents, Reference: t.reference, TransferGroup: t.group(),
+		CardID: t.card, CreatedAt: decision.StampOf(t.at),
+	}
+	if t.cents < 0 {
+		entry.Direction, entry.AmountCents = "debit", -t.cents
+	}
+	return decision.Record{Kind: RecordLedgerEntry, ID: id, Document: entry}
+}
+
+// mustSumToZero is the last look at postings before they are returned.
+func mustSumToZero(postings []Posting) {
+	sums := map[string]int64{}
+	for _, p := range postings {
+		sums[p.Transfer] = money.MustAdd(sums[p.Transfer], p.Cents)
+	}
+	for group, sum := range sums {
+		if sum != 0 {
+			panic(fmt.Sprintf("BUG: transfer %s is off by %d", group, sum))
+		}
+	}
+}
+
+func slotOf(workspace string) ident.Slot {
+	u, err := ident.Parse(ident.Workspace, workspace)
+	if err != nil {
+		panic("BUG: workspace id " + workspace)
+	}
+	return u.Slot()
+}

@@ -1,0 +1,228 @@
+package balance_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// scenario is one workspace with its cards. Amounts are cents. Card messages are decided by the authorizer's own rules and wait
+// until they are relayed.
+type scenario struct {
+	state   balance.State
+	network *network
+	names   map[string]string // ids → what the scenario calls them
+	relayed int
+}
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if !strings.HasSuffix(path, ".txt") {
+			return
+		}
+		s := &scenario{network: newNetwork(), names: map[string]string{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, d) })
+	})
+}
+
+func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
+	a := arguments{t, d}
+	workspace := workspaceID.Format(ident.Workspace)
+	switch d.Cmd {
+	case "deposit":
+		id := ident.Derive(77, s.network.now, a.text("id")).Format(ident.Deposit)
+		s.names[id] = a.text("id")
+		return s.send(t, balance.CreateDeposit{
+			Workspace: workspace, ID: id, Rail: a.text("rail"), AmountUsdCents: a.cents("amount"),
+			ExpectedAt: s.network.now.Add(2 * time.Second),
+		})
+	case "bank-settles":
+		return s.send(t, balance.SettleDeposit{EventID: a.text("event"), DepositID: s.id(a.text("deposit"))})
+	case "bank-received":
+		return s.send(t, balance.ReceiveDeposit{
+			Workspace: workspace, EventID: a.text("event"), AmountUsdCents: a.cents("amount"), Rail: a.text("rail"),
+			Reference: a.text("reference"),
+		})
+	case "keep-unmatched":
+		return s.send(t, balance.KeepUnmatched{
+			EventID: a.text("event"), Partner: "bank", Type: "deposit.settled", Body: json.RawMessage(d.Input),
+		})
+	case "wait":
+		hours := a.cents("hours")
+		s.network.now = s.network.now.Add(time.Duration(hours) * time.Hour)
+		return ""
+	case "relay":
+		return s.relay(t, a)
+	case "balances":
+		return s.balances(t)
+	}
+	return s.message(t, a)
+}
+
+// message sends a card message; kind, card and amount are what the network said.
+func (s *scenario) message(t *testing.T, a arguments) string {
+	kind, err := hold.ParseKind(a.d.Cmd)
+	require.NoError(t, err)
+	m := hold.Message{
+		Kind: kind, ID: a.text("id"), Amount: a.cents("amount"), Merchant: hold.Merchant{Name: "Bakery", MCC: 5462, Country: "US"},
+		Final: a.d.HasArg("final"), PartialApproval: a.d.HasArg("partial"), WholeHold: kind == hold.Reversal && !a.d.HasArg("amount"),
+	}
+	copy(m.Currency[:], a.text("currency"))
+	s.network.ledger = s.state.LedgerCents
+	var e *hold.Entry
+	if kind == hold.Expiry {
+		e = s.network.expire(a.text("card"), a.text("of"))
+	} else {
+		e = s.network.send(m, a.text("card"), a.text("of"))
+	}
+	s.names[cardNamed(a.text("card")).Format(ident.Card)] = "card " + a.text("card")
+	if !e.After.ID.IsZero() {
+		s.names[e.After.ID.Format(ident.Authorization)] = "authorization " + e.After.NetworkID
+	}
+	return fmt.Sprintf("%s (%s)\n", e.Decision, e.Reason)
+}
+
+// relay brings everything that was not brought yet; with from=n everything from the n-th entry, with count=n only so many.
+func (s *scenario) relay(t *testing.T, a arguments) string {
+	from, to := s.relayed, len(s.network.entries)
+	if a.d.HasArg("from") {
+		from = int(a.cents("from")) - 1
+	}
+	if a.d.HasArg("count") {
+		to = from + int(a.cents("count"))
+	}
+	out := s.send(t, balance.Relay{Entries: s.network.entries[from:to]})
+	s.relayed = int(s.state.WsSeq)
+	return out
+}
+
+func (s *scenario) send(t *testing.T, command any) string {
+	before := encode(t, s.state)
+	d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
+	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	var f *fault.Error
+	switch {
+	case errors.As(err, &f):
+		return "refused: " + f.Error() + "\n"
+	case err != nil:
+		return "stopped: " + err.Error() + "\n"
+	}
+	var out strings.Builder
+	for _, e := range d.Events {
+		fmt.Fprintln(&out, e.EventType())
+		s.state.Apply(e)
+	}
+	for _, r := range d.Records {
+		fmt.Fprintf(&out, "  %s %s\n", r.Kind, s.describe(t, r))
+	}
+	for _, once := range d.Onces {
+		fmt.Fprintf(&out, "  once %s %s for %.0f days\n", once.Scope, once.Key, once.Expires.Sub(s.network.now).Hours()/24)
+	}
+	postings(&out, d.Events)
+	if len(d.Events) == 0 {
+		return "nothing new\n"
+	}
+	return out.String()
+}
+
+func postings(out *strings.Builder, events []decision.Event) {
+	for _, e := range events {
+		var legs []balance.Posting
+		switch e := e.(type) {
+		case balance.DepositSettled:
+			legs = e.Postings
+		case balance.DepositReceived:
+			legs = e.Postings
+		case balance.Relayed:
+			legs = e.Postings
+		}
+		for i := 0; i < len(legs); i += 2 {
+			fmt.Fprintf(out, "  %s %+d, %s %+d\n", legs[i].Account, legs[i].Cents, legs[i+1].Account, legs[i+1].Cents)
+		}
+	}
+}
+
+func (s *scenario) describe(t *testing.T, r decision.Record) string {
+	switch doc := r.Document.(type) {
+	case balance.Deposit:
+		require.Equal(t, r.ID, doc.ID)
+		return fmt.Sprintf("%s: %s, %d by %s", s.name(doc.ID), doc.Status, doc.AmountUsdCents, doc.Rail)
+	case balance.LedgerEntry:
+		require.Equal(t, r.ID, doc.ID)
+		line := fmt.Sprintf("%s %s %d, reference %s", doc.Direction, doc.Source, doc.AmountCents, s.name(doc.Reference))
+		if doc.CardID != nil {
+			line += ", " + s.name(*doc.CardID)
+		}
+		return line
+	case balance.Authorization:
+		require.Equal(t, r.ID, doc.ID)
+		return fmt.Sprintf("%s of %s: %s %s (%s), asked %d, held %d, cleared %d, refunded %d, %s", doc.NetworkID, s.name(r.Parent),
+			doc.Decision, doc.Reason, doc.ResponseCode, doc.AmountCents, doc.HeldCents, doc.ClearedCents, doc.RefundedCents, doc.Status)
+	case balance.AuthorizationIndex:
+		return s.name(doc.AuthorizationID)
+	case balance.CardSpend:
+		return fmt.Sprintf("%s: %d in %d", s.name(r.ID), doc.Cents, doc.Month)
+	case balance.Unmatched:
+		return fmt.Sprintf("%s %s %s: %s", doc.Partner, doc.EventID, doc.Type, doc.Body)
+	}
+	t.Fatalf("record %T", r.Document)
+	return ""
+}
+
+func (s *scenario) balances(t *testing.T) string {
+	d, err := s.state.Decide(decision.Meta{At: s.network.now}, decision.Read{})
+	require.NoError(t, err)
+	v := d.Reply.(balance.View)
+	var out strings.Builder
+	for _, a := range v.Balances {
+		require.Equal(t, decision.StampOf(s.network.now), a.AsOf)
+		fmt.Fprintf(&out, "%s: available %d, incoming %d, held %d\n", a.Account, a.AvailableCents, a.IncomingCents, a.HeldCents)
+	}
+	fmt.Fprintf(&out, "fiat %d, total %d, spent this month %d\n", v.Snapshot.FiatUsdCents, v.Snapshot.TotalUsdCents,
+		v.Snapshot.MonthSpendUsdCents)
+	return out.String()
+}
+
+func (s *scenario) name(id string) string {
+	if name, known := s.names[id]; known {
+		return name
+	}
+	return id
+}
+
+func (s *scenario) id(name string) string {
+	for id, known := range s.names {
+		if known == name {
+			return id
+		}
+	}
+	return name
+}
+
+// arguments of a step, all of them optional.
+type arguments struct {
+	t *testing.T
+	d *datadriven.TestData
+}
+
+func (a arguments) text(key string) (value string) {
+	a.d.MaybeScanArgs(a.t, key, &value)
+	return value
+}
+
+func (a arguments) cents(key string) (value int64) {
+	a.d.MaybeScanArgs(a.t, key, &value)
+	return value
+}

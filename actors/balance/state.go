@@ -1,0 +1,131 @@
+// Package balance is the money of one workspace: its dollars, what authorizations hold of them, what the bank still owes it. It
+// is pure; an actor of the workspace's id is the only one that folds its events. One file per movement: deposits.go (bank
+// transfers), relay.go (what the card authorizer decided), unmatched.go (reports that match nothing).
+//
+// Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts of the outside world may take
+// the balance below zero; nothing this package decides by itself does. It approves no swipe: the authorizer does, on terms of its
+// own, and what it decided arrives here as entries in order.
+package balance
+
+import (
+	"errors"
+	"time"
+
+	"purser/actors/decision"
+	"purser/actors/money"
+)
+
+// Limits of a balance.
+const (
+	MaxOpenDeposits    = 10_000
+	MaxSettledDeposits = 100 // settled ones that are remembered to answer a second report; an older one is unmatched
+	MaxRelay           = 512 // entries in one Relay
+	MaxReference       = 140 // characters of a bank's reference
+	MaxUnmatchedBody   = 1 << 20
+	MaxEventID         = 200 // bytes of a partner's event id
+)
+
+// Accounts that postings move. Dollars is the workspace's own; the others are Purser's counterparts.
+const (
+	AccountUSD      = "usd"
+	AccountBank     = "bank"
+	AccountNetwork  = "network"
+	AccountSuspense = "suspense"
+)
+
+// Errors of the relay. They are no faults: no caller is told, the relay stops and an operator is.
+var (
+	// ErrGap: an entry is missing before the first one given.
+	ErrGap = errors.New("balance: gap in the relayed entries")
+	// ErrUnbalanced: an entry's amounts do not add up.
+	ErrUnbalanced = errors.New("balance: entry does not balance")
+	// ErrForeign: an entry is of another workspace, or there are more than MaxRelay.
+	ErrForeign = errors.New("balance: entries are not one run of this workspace")
+)
+
+// State is the balance of a workspace. The zero State is one that nothing has moved yet. UsdCents is always LedgerCents +
+// CardCents + HoldCents.
+type State struct {
+	Workspace     string      `json:"workspace"`
+	UsdCents      int64       `json:"usdCents"`      // the workspace's dollars, held ones included
+	HoldCents     int64       `json:"holdCents"`     // held by open authorizations
+	CardCents     int64       `json:"cardCents"`     // running sum of the entries' CardDelta
+	LedgerCents   int64       `json:"ledgerCents"`   // what the journal originated: deposits
+	WsSeq         uint64      `json:"wsSeq"`         // of the last entry relayed
+	SuspenseCents int64       `json:"suspenseCents"` // of the system workspace: what unknown cards cleared (negative) or got back
+	Month         money.Month `json:"month"`
+	MonthSpend    int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
+	Deposits      []Deposit   `json:"deposits"`   // pending, oldest first
+	Settled       []Deposit   `json:"settled"`    // the newest MaxSettledDeposits, oldest first
+}
+
+// View is a balance as the interface shows it.
+type View struct {
+	Balances []Account `json:"balances"`
+	Snapshot Snapshot  `json:"snapshot"`
+}
+
+// Account is one entry of the balances, in cents.
+type Account struct {
+	Account        string         `json:"account"` // usd or stablecoin
+	AvailableCents int64          `json:"availableCents"`
+	IncomingCents  int64          `json:"incomingCents"`
+	HeldCents      int64          `json:"heldCents"`
+	AsOf           decision.Stamp `json:"asOf"`
+}
+
+// Snapshot is the older summary, in cents.
+type Snapshot struct {
+	FiatUsdCents       int64 `json:"fiatUsdCents"`
+	StablecoinUsdCents int64 `json:"stablecoinUsdCents"`
+	TotalUsdCents      int64 `json:"totalUsdCents"`
+	MonthSpendUsdCents int64 `json:"monthSpendUsdCents"`
+}
+
+// View is the balance at now. Nothing is reserved but what authorizations hold.
+func (s *State) View(now time.Time) View {
+	asOf := decision.StampOf(now)
+	spend := s.MonthSpend
+	if s.Month < money.MonthOf(now.UnixMilli()) {
+		spend = 0
+	}
+	return View{
+		Balances: []Account{
+			{
+				Account: "usd", AvailableCents: money.MustAdd(s.LedgerCents, s.CardCents), IncomingCents: s.incomingCents(),
+				HeldCents: s.HoldCents, AsOf: asOf,
+			},
+			{Account: "stablecoin", AsOf: asOf},
+		},
+		Snapshot: Snapshot{FiatUsdCents: s.UsdCents, TotalUsdCents: s.UsdCents, MonthSpendUsdCents: spend},
+	}
+}
+
+// incomingCents cannot overflow: the number of open deposits and the amount of each are limited.
+func (s *State) incomingCents() int64 {
+	sum := int64(0)
+	for _, d := range s.Deposits {
+		sum += d.AmountUsdCents
+	}
+	return sum
+}
+
+// credit adds dollars that the journal originated, or says that they do not fit.
+func (s *State) credit(cents int64) error {
+	ledger, err := money.Add(s.LedgerCents, cents)
+	if err != nil {
+		return err
+	}
+	s.LedgerCents = ledger
+	return s.total()
+}
+
+// total makes UsdCents what its terms add up to. Spendable dollars must fit in an int64 by themselves, with and without holds.
+func (s *State) total() error {
+	available, err := money.Add(s.LedgerCents, s.CardCents)
+	if err != nil {
+		return err
+	}
+	s.UsdCents, err = money.Add(available, s.HoldCents)
+	return err
+}

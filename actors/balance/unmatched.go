@@ -1,0 +1,44 @@
+package balance
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+)
+
+// keepUnmatched keeps a report as the partner made it. It is in the record alone: what partners write may name people.
+func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decision, error) {
+	if c.Partner == "" {
+		panic("BUG: a report of no partner")
+	}
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	if len(c.Body) > MaxUnmatchedBody {
+		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("a report has at most %d bytes", MaxUnmatchedBody))
+	}
+	at := decision.StampOf(m.At)
+	id := ident.Derive(ident.SystemSlot, m.At, "unmatched/"+c.Partner+"/"+c.EventID).Format(ident.Event)
+	report := Unmatched{ID: id, Partner: c.Partner, EventID: c.EventID, Type: c.Type, Body: bodyOf(c.Body), At: at}
+	return decision.Decision{
+		Events:  []decision.Event{UnmatchedKept{ID: id, Partner: c.Partner, EventID: c.EventID, Type: c.Type, At: at}},
+		Reply:   report,
+		Records: []decision.Record{{Kind: RecordUnmatched, ID: id, Document: report}},
+		Onces:   []decision.Once{{Scope: c.Partner, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
+	}, nil
+}
+
+// bodyOf copies a body that can be stored in a document; one that is not JSON is kept as a string.
+func bodyOf(body []byte) json.RawMessage {
+	if json.Valid(body) {
+		return append(json.RawMessage{}, body...)
+	}
+	quoted, err := json.Marshal(string(body))
+	if err != nil {
+		panic("BUG: a string that is not JSON: " + err.Error())
+	}
+	return quoted
+}

@@ -1,0 +1,194 @@
+package user
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+)
+
+// Causes of a session's end.
+const (
+	causeLogout   = "logout"
+	causeExpired  = "expired"
+	causeReplaced = "replaced"
+)
+
+// Decide says what follows from a command; each answers a View. Errors are faults.
+func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
+	if c, ok := command.(Register); ok {
+		return s.register(m, c)
+	}
+	if s.ID == "" {
+		return decision.Decision{}, fault.New(fault.NotFound, "")
+	}
+	switch c := command.(type) {
+	case StartSession:
+		return s.startSession(m, c), nil
+	case EndSession:
+		return s.endSession(m, c), nil
+	case Join:
+		return s.join(m, c), nil
+	case Leave:
+		return s.leave(m, c), nil
+	case decision.Fire:
+		return s.fire(m, c), nil
+	case decision.Read:
+		return decision.Decision{Reply: s.View()}, nil
+	}
+	panic(fmt.Sprintf("BUG: user command %T", command))
+}
+
+func (s *State) register(m decision.Meta, c Register) (decision.Decision, error) {
+	if s.ID != "" {
+		panic("BUG: registered twice")
+	}
+	folded, ok := FoldEmail(c.Email)
+	if !ok {
+		return decision.Decision{}, fault.New(fault.InvalidBody, "email: not an email address")
+	}
+	if c.ID == "" || c.PasswordHash == "" {
+		panic("BUG: user without an id or password hash")
+	}
+	hash := EmailHash(folded)
+	e := Registered{ID: c.ID, EmailHash: hash, At: decision.StampOf(m.At)}
+	email := strings.TrimSpace(c.Email)
+	reply := View{ID: c.ID, Email: email, CreatedAt: e.At, Workspaces: []Membership{}}
+	return decision.Decision{
+		Events: []decision.Event{e},
+		Reply:  reply,
+		Records: []decision.Record{
+			{Kind: RecordEmail, ID: hash, Document: EmailDocument{UserID: c.ID}},
+			{Kind: RecordCredential, ID: c.ID, Document: Credential{Email: email, PasswordHash: c.PasswordHash}},
+		},
+		Onces: []decision.Once{{
+			Scope: ScopeEmail, Key: hash, Code: string(fault.EmailTaken), Message: "an account with this email exists",
+		}},
+	}, nil
+}
+
+func (s *State) startSession(m decision.Meta, c StartSession) decision.Decision {
+	at, expires := decision.StampOf(m.At), decision.StampOf(c.Expires)
+	if c.SecretHash == "" || !expires.After(at.Time) {
+		panic("BUG: session without a secret or a life")
+	}
+	d := decision.Decision{Reply: s.View()}
+	if s.session(c.SecretHash) >= 0 {
+		panic("BUG: session started twice")
+	}
+	var open []Session
+	for _, old := range s.Sessions {
+		if old.ExpiresAt.After(at.Time) {
+			open = append(open, old)
+			continue
+		}
+		s.end(&d, old, causeExpired, at)
+	}
+	for _, oldest := range open[:max(0, len(open)+1-MaxSessions)] {
+		s.end(&d, oldest, causeReplaced, at)
+	}
+	d.Events = append(d.Events, SessionStarted{User: s.ID, Session: c.SecretHash, ExpiresAt: expires, At: at})
+	d.Records = append(d.Records, decision.Record{
+		Kind: RecordSession, ID: c.SecretHash, Document: SessionDocument{UserID: s.ID, ExpiresAt: expires},
+	})
+	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(c.SecretHash), Due: expires.Time})
+	return d
+}
+
+func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
+	d := decision.Decision{Reply: s.View()}
+	if i := s.session(c.SecretHash); i >= 0 {
+		s.end(&d, s.Sessions[i], causeLogout, decision.StampOf(m.At))
+	}
+	return d
+}
+
+// fire ends a session whose time has come. The timer of one that is gone is removed, that of one with a later end is set anew.
+func (s *State) fire(m decision.Meta, c decision.Fire) decision.Decision {
+	d := decision.Decision{Reply: s.View()}
+	at := decision.StampOf(m.At)
+	i := s.session(strings.TrimPrefix(c.Key, timerPrefix))
+	switch {
+	case i < 0:
+		d.Timers = []decision.Timer{{Key: c.Key}}
+	case s.Sessions[i].ExpiresAt.After(at.Time):
+		d.Timers = []decision.Timer{{Key: c.Key, Due: s.Sessions[i].ExpiresAt.Time}}
+	default:
+		s.end(&d, s.Sessions[i], causeExpired, at)
+	}
+	return d
+}
+
+func (s *State) end(d *decision.Decision, old Session, cause string, at decision.Stamp) {
+	d.Events = append(d.Events, SessionEnded{User: s.ID, Session: old.Hash, Cause: cause, At: at})
+	d.Records = append(d.Records, decision.Record{Kind: RecordSession, ID: old.Hash, Delete: true})
+	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(old.Hash)})
+}
+
+// join states what the workspace has decided, so it cannot be refused: beyond the limit of the list nothing is listed.
+func (s *State) join(m decision.Meta, c Join) decision.Decision {
+	i := s.membership(c.Workspace)
+	full := i < 0 && len(s.Workspaces) >= MaxWorkspaces
+	known := i >= 0 && s.Workspaces[i] == Membership{ID: c.Workspace, Name: c.Name, Role: c.Role}
+	if full || known {
+		return decision.Decision{Reply: s.View()}
+	}
+	return s.decided(Joined{User: s.ID, Workspace: c.Workspace, Name: c.Name, Role: c.Role, At: decision.StampOf(m.At)})
+}
+
+func (s *State) leave(m decision.Meta, c Leave) decision.Decision {
+	if s.membership(c.Workspace) < 0 {
+		return decision.Decision{Reply: s.View()}
+	}
+	return s.decided(Left{User: s.ID, Workspace: c.Workspace, At: decision.StampOf(m.At)})
+}
+
+// decided answers the user as it stands after an event that changes the memberships.
+func (s *State) decided(e decision.Event) decision.Decision {
+	after := *s
+	after.Workspaces = slices.Clone(s.Workspaces)
+	after.Apply(e)
+	return decision.Decision{Events: []decision.Event{e}, Reply: after.View()}
+}
+
+// Apply folds an event.
+func (s *State) Apply(e decision.Event) {
+	switch e := e.(type) {
+	case Registered:
+		*s = State{ID: e.ID, EmailHash: e.EmailHash, CreatedAt: e.At, Sessions: []Session{}, Workspaces: []Membership{}}
+	case SessionStarted:
+		s.Sessions = append(s.Sessions, Session{Hash: e.Session, ExpiresAt: e.ExpiresAt})
+	case SessionEnded:
+		s.Sessions = slices.DeleteFunc(s.Sessions, func(open Session) bool { return open.Hash == e.Session })
+	case Joined:
+		joined := Membership{ID: e.Workspace, Name: e.Name, Role: e.Role}
+		if i := s.membership(e.Workspace); i >= 0 {
+			s.Workspaces[i] = joined
+			return
+		}
+		s.Workspaces = append(s.Workspaces, joined)
+	case Left:
+		s.Workspaces = slices.DeleteFunc(s.Workspaces, func(w Membership) bool { return w.ID == e.Workspace })
+	default:
+		panic(fmt.Sprintf("BUG: user event %T", e))
+	}
+}
+
+// View copies the user as the interface shows it, without the email.
+func (s *State) View() View {
+	return View{ID: s.ID, CreatedAt: s.CreatedAt, Workspaces: append([]Membership{}, s.Workspaces...)}
+}
+
+func (s *State) session(hash string) int {
+	return slices.IndexFunc(s.Sessions, func(open Session) bool { return open.Hash == hash })
+}
+
+func (s *State) membership(workspace string) int {
+	return slices.IndexFunc(s.Workspaces, func(w Membership) bool { return w.ID == workspace })
+}
+
+const timerPrefix = "session/"
+
+func timerKey(hash string) string { return timerPrefix + hash }

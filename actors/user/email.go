@@ -1,0 +1,25 @@
+package user
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// FoldEmail is the form in which emails are compared: without surrounding spaces, in lower case. ok is false for what is no email
+// address. The folded form gives the user's slot (ident.TenantSlot) and EmailHash.
+func FoldEmail(email string) (folded string, ok bool) {
+	folded = strings.ToLower(strings.TrimSpace(email))
+	local, domain, found := strings.Cut(folded, "@")
+	if !found || local == "" || domain == "" || len(folded) > MaxEmail || strings.Contains(domain, "@") {
+		return "", false
+	}
+	if strings.IndexFunc(folded, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) >= 0 {
+		return "", false
+	}
+	return folded, true
+}
+
+// EmailHash is the id of a folded email's user_email record.
+func EmailHash(folded string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(folded))) }

@@ -1,0 +1,78 @@
+package user
+
+import (
+	"fmt"
+
+	"purser/actors/decision"
+)
+
+// Registered says that an account was made.
+type Registered struct {
+	ID        string         `json:"id"`
+	EmailHash string         `json:"emailHash"`
+	At        decision.Stamp `json:"at"`
+}
+
+// SessionStarted says that a session was opened. Session is the SHA-256 of its secret.
+type SessionStarted struct {
+	User      string         `json:"user"`
+	Session   string         `json:"session"`
+	ExpiresAt decision.Stamp `json:"expiresAt"`
+	At        decision.Stamp `json:"at"`
+}
+
+// SessionEnded says that a session was closed; Cause is logout, expired or replaced.
+type SessionEnded struct {
+	User    string         `json:"user"`
+	Session string         `json:"session"`
+	Cause   string         `json:"cause"`
+	At      decision.Stamp `json:"at"`
+}
+
+// Joined says that the user belongs to a workspace.
+type Joined struct {
+	User      string         `json:"user"`
+	Workspace string         `json:"workspace"`
+	Name      string         `json:"name"`
+	Role      string         `json:"role"`
+	At        decision.Stamp `json:"at"`
+}
+
+// Left says that the user no longer belongs to a workspace.
+type Left struct {
+	User      string         `json:"user"`
+	Workspace string         `json:"workspace"`
+	At        decision.Stamp `json:"at"`
+}
+
+// EventType is the name the event is stored under.
+func (Registered) EventType() string { return "user.registered.v1" }
+
+// EventType is the name the event is stored under.
+func (SessionStarted) EventType() string { return "user.session_started.v1" }
+
+// EventType is the name the event is stored under.
+func (SessionEnded) EventType() string { return "user.session_ended.v1" }
+
+// EventType is the name the event is stored under.
+func (Joined) EventType() string { return "user.joined.v1" }
+
+// EventType is the name the event is stored under.
+func (Left) EventType() string { return "user.left.v1" }
+
+// DecodeEvent reads an event of any version this package ever wrote.
+func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
+	switch eventType {
+	case Registered{}.EventType():
+		return decision.Decode[Registered](payload)
+	case SessionStarted{}.EventType():
+		return decision.Decode[SessionStarted](payload)
+	case SessionEnded{}.EventType():
+		return decision.Decode[SessionEnded](payload)
+	case Joined{}.EventType():
+		return decision.Decode[Joined](payload)
+	case Left{}.EventType():
+		return decision.Decode[Left](payload)
+	}
+	return nil, fmt.Errorf("user: %w %q", decision.ErrUnknownEvent, eventType)
+}

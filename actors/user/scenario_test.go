@@ -1,0 +1,123 @@
+package user_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/user"
+)
+
+// scenario is one user. A session's secret hashes to its name. Moments are told as time since the start.
+type scenario struct {
+	state user.State
+	now   time.Time
+}
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if !strings.HasSuffix(path, ".txt") {
+			return
+		}
+		s := &scenario{now: start}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "wait" {
+				s.now = s.now.Add(duration(t, d.CmdArgs[0].Key))
+				return ""
+			}
+			return s.send(t, s.command(t, d))
+		})
+	})
+}
+
+func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
+	text := func(key string) (value string) {
+		d.MaybeScanArgs(t, key, &value)
+		return value
+	}
+	switch d.Cmd {
+	case "register":
+		return user.Register{ID: userID, Email: strings.TrimSuffix(d.Input, "\n"), PasswordHash: "$argon2id$…"}
+	case "login":
+		return user.StartSession{SecretHash: text("session"), Expires: s.now.Add(duration(t, text("for")))}
+	case "logout":
+		return user.EndSession{SecretHash: text("session")}
+	case "timer":
+		return decision.Fire{Key: "session/" + text("session"), Due: s.now}
+	case "join":
+		return user.Join{Workspace: text("workspace"), Name: text("name"), Role: text("role")}
+	case "leave":
+		return user.Leave{Workspace: text("workspace")}
+	case "read":
+		return decision.Read{}
+	}
+	d.Fatalf(t, "no such step")
+	return nil
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+func (s *scenario) send(t *testing.T, command any) string {
+	before := encode(t, s.state)
+	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
+	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	if err != nil {
+		var f *fault.Error
+		require.True(t, errors.As(err, &f))
+		return "refused: " + f.Error() + "\n"
+	}
+	var out strings.Builder
+	for _, e := range d.Events {
+		read, err := user.DecodeEvent(e.EventType(), []byte(encode(t, e)))
+		require.NoError(t, err)
+		s.state.Apply(read)
+		fmt.Fprintln(&out, e.EventType())
+		if ended, ok := read.(user.SessionEnded); ok {
+			fmt.Fprintf(&out, "  session %s ended: %s\n", ended.Session, ended.Cause)
+		}
+	}
+	for _, r := range d.Records {
+		fmt.Fprintf(&out, "  record %s %s\n", r.Kind, map[bool]string{false: "kept", true: "deleted"}[r.Delete])
+	}
+	for _, timer := range d.Timers {
+		due := "removed"
+		if !timer.Due.IsZero() {
+			due = "at " + timer.Due.Sub(start.Truncate(time.Millisecond)).String()
+		}
+		fmt.Fprintf(&out, "  timer %s %s\n", timer.Key, due)
+	}
+	for _, once := range d.Onces {
+		fmt.Fprintf(&out, "  %s claimed for ever: %v, else %s\n", once.Scope, once.Expires.IsZero(), once.Code)
+	}
+	return out.String() + describe(d.Reply.(user.View), s.state)
+}
+
+func describe(v user.View, s user.State) string {
+	var names []string
+	for _, w := range v.Workspaces {
+		names = append(names, w.Role+" of "+w.Name)
+	}
+	open := make([]string, 0, len(s.Sessions))
+	for _, session := range s.Sessions {
+		open = append(open, session.Hash)
+	}
+	return fmt.Sprintf("user %s, workspaces %q, open sessions %v\n", v.Email, names, open)
+}
+
+func encode(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}

@@ -1,0 +1,93 @@
+// Package user is a person who signs in to the dashboard: an account, its open sessions and the workspaces it belongs to. It is
+// pure; an actor of the user's id is the only one that folds its events.
+//
+// A user is a tenant of its own. The email and the password's hash are in the credential record only, never in events or in the
+// state; the SHA-256 of the folded email is. Passwords are checked by the edge. Who may do what in a workspace is decided by the
+// workspace; the list kept here is for showing.
+package user
+
+import (
+	"time"
+
+	"purser/actors/decision"
+)
+
+// Limits of a user.
+const (
+	MaxSessions   = 100  // open at once; the oldest ends when one more starts
+	MaxWorkspaces = 1000 // listed; whoever lets a user make a workspace refuses one more, a Join beyond is not listed
+	MaxEmail      = 254  // bytes, RFC 5321
+)
+
+// Record kinds and scopes that this package writes.
+const (
+	RecordEmail      = "user_email" // sha256 hex of the folded email → EmailDocument
+	RecordCredential = "credential" // usr_ id → Credential
+	RecordSession    = "session"    // sha256 hex of the secret → SessionDocument
+	ScopeEmail       = "email"
+)
+
+// State is a user. The zero State is a user that does not exist.
+type State struct {
+	ID         string         `json:"id"`
+	EmailHash  string         `json:"emailHash"`
+	CreatedAt  decision.Stamp `json:"createdAt"`
+	Sessions   []Session      `json:"sessions"` // open, oldest first
+	Workspaces []Membership   `json:"workspaces"`
+}
+
+// Session is an open session.
+type Session struct {
+	Hash      string         `json:"hash"` // sha256 hex of the secret
+	ExpiresAt decision.Stamp `json:"expiresAt"`
+}
+
+// Membership is a workspace the user belongs to; Role is owner, admin or member.
+type Membership struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Role string `json:"role"`
+}
+
+// View is a user as the interface shows it. Only the reply to Register has the email; it is in the credential record otherwise.
+type View struct {
+	ID         string         `json:"id"`
+	Email      string         `json:"email,omitempty"`
+	CreatedAt  decision.Stamp `json:"createdAt"`
+	Workspaces []Membership   `json:"workspaces"`
+}
+
+// EmailDocument finds the user of an email.
+type EmailDocument struct {
+	UserID string `json:"userId"`
+}
+
+// Credential is what signing in is checked against. It is personal data.
+type Credential struct {
+	Email        string `json:"email"`
+	PasswordHash string `json:"passwordHash"` // argon2id, PHC string
+}
+
+// SessionDocument finds the user of a session.
+type SessionDocument struct {
+	UserID    string         `json:"userId"`
+	ExpiresAt decision.Stamp `json:"expiresAt"`
+}
+
+// Register makes the account. The email is claimed for ever: a second account for it is email_taken.
+type Register struct{ ID, Email, PasswordHash string }
+
+// StartSession opens a session that ends at Expires.
+type StartSession struct {
+	SecretHash string
+	Expires    time.Time
+}
+
+// EndSession closes a session; one that is not open changes nothing.
+type EndSession struct{ SecretHash string }
+
+// Join states that the user belongs to a workspace in a role; the newest name and role stand.
+type Join struct{ Workspace, Name, Role string }
+
+// Leave states that the user no longer belongs to a workspace.
+type Leave struct{ Workspace string }

@@ -1,0 +1,101 @@
+package user_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/decision"
+	"purser/actors/user"
+)
+
+func registered(t *testing.T) *user.State {
+	s := &user.State{}
+	send(t, s, start, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "$argon2id$…"})
+	return s
+}
+
+func send(t *testing.T, s *user.State, at time.Time, command any) decision.Decision {
+	d, err := s.Decide(decision.Meta{At: at}, command)
+	require.NoError(t, err)
+	for _, e := range d.Events {
+		s.Apply(e)
+	}
+	return d
+}
+
+func TestTheOldestSessionMakesRoom(t *testing.T) {
+	s := registered(t)
+	for i := range user.MaxSessions + 5 {
+		send(t, s, start, user.StartSession{SecretHash: fmt.Sprint("s", i), Expires: start.Add(time.Hour)})
+		require.LessOrEqual(t, len(s.Sessions), user.MaxSessions)
+	}
+	require.Len(t, s.Sessions, user.MaxSessions)
+	require.Equal(t, "s5", s.Sessions[0].Hash)
+}
+
+func TestARunOutSessionMakesRoomBeforeALivingOne(t *testing.T) {
+	s := registered(t)
+	send(t, s, start, user.StartSession{SecretHash: "old", Expires: start.Add(time.Hour)})
+	for i := range user.MaxSessions - 1 {
+		life := time.Hour
+		if i == 50 {
+			life = time.Minute
+		}
+		send(t, s, start, user.StartSession{SecretHash: fmt.Sprint("s", i), Expires: start.Add(life)})
+	}
+	send(t, s, start.Add(2*time.Minute), user.StartSession{SecretHash: "new", Expires: start.Add(time.Hour)})
+	require.Len(t, s.Sessions, user.MaxSessions)
+	require.Equal(t, "s0", s.Sessions[1].Hash)
+	require.Equal(t, "old", s.Sessions[0].Hash, "it is open and there is room")
+}
+
+func TestWorkspacesAreBounded(t *testing.T) {
+	s := registered(t)
+	for i := range user.MaxWorkspaces {
+		send(t, s, start, user.Join{Workspace: fmt.Sprint("ws", i), Name: "x", Role: "member"})
+	}
+	d := send(t, s, start, user.Join{Workspace: "more", Name: "x", Role: "member"})
+	require.Empty(t, d.Events, "a fact is not refused, and not listed")
+	send(t, s, start, user.Join{Workspace: "ws1", Name: "x", Role: "owner"})
+	require.Len(t, s.Workspaces, user.MaxWorkspaces)
+	require.Equal(t, "owner", s.Workspaces[1].Role)
+}
+
+func TestPersonalDataStaysInTheCredential(t *testing.T) {
+	s := &user.State{}
+	d := send(t, s, start, user.Register{ID: userID, Email: "Ann@Example.com", PasswordHash: "$argon2id$secret"})
+	for what, document := range map[string]string{"events": encode(t, d.Events), "state": encode(t, s), "onces": encode(t, d.Onces)} {
+		require.NotContains(t, strings.ToLower(document), "ann@", what)
+		require.NotContains(t, document, "argon2id", what)
+	}
+	require.Equal(t, user.Credential{Email: "Ann@Example.com", PasswordHash: "$argon2id$secret"}, d.Records[1].Document)
+	require.Equal(t, user.EmailHash("ann@example.com"), d.Records[0].ID)
+	require.Equal(t, d.Records[0].ID, d.Onces[0].Key)
+}
+
+func TestFoldEmail(t *testing.T) {
+	for email, want := range map[string]string{
+		" Ann@Example.com ": "ann@example.com", "ann+x@b.c": "ann+x@b.c",
+		"": "", "ann": "", "@b.c": "", "ann@": "", "a nn@b.c": "", "a@b\u0000c": "", "a@b@c": "", strings.Repeat("a", 250) + "@b.c.d": "",
+	} {
+		folded, ok := user.FoldEmail(email)
+		require.Equal(t, want, folded, email)
+		require.Equal(t, want != "", ok, email)
+	}
+}
+
+func TestMisuseIsABug(t *testing.T) {
+	s := registered(t)
+	send(t, s, start, user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)})
+	for _, command := range []any{
+		7, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "x"}, user.StartSession{SecretHash: "late", Expires: start},
+		user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)},
+	} {
+		require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: start}, command) })
+	}
+	require.Panics(t, func() { s.Apply(nil) })
+}

@@ -1,0 +1,134 @@
+package workspace
+
+import (
+	"fmt"
+
+	"purser/actors/decision"
+)
+
+// WorkspaceCreated says that a workspace was made, with its owners and its first key.
+type WorkspaceCreated struct {
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Plan      string         `json:"plan"`
+	Mode      string         `json:"mode"`
+	KYBStatus string         `json:"kybStatus"`
+	Issuer    Issuer         `json:"issuer"`
+	Owners    []string       `json:"owners"`
+	FirstKey  Key            `json:"firstKey"`
+	At        decision.Stamp `json:"at"`
+}
+
+// KeyCreated says that a key was made.
+type KeyCreated struct {
+	Workspace string         `json:"workspace"`
+	Key       Key            `json:"key"`
+	At        decision.Stamp `json:"at"`
+}
+
+// KeysRevoked says that keys ended, all at once.
+type KeysRevoked struct {
+	Workspace string         `json:"workspace"`
+	Keys      []string       `json:"keys"`
+	By        string         `json:"by"`
+	At        decision.Stamp `json:"at"`
+}
+
+// KeyUsed says that a key was used; it is noted now and then, not at every use.
+type KeyUsed struct {
+	Workspace string         `json:"workspace"`
+	Key       string         `json:"key"`
+	At        decision.Stamp `json:"at"`
+}
+
+// MemberAdded says that a user became a member. Name is the workspace's, for the user's list.
+type MemberAdded struct {
+	Workspace string         `json:"workspace"`
+	Name      string         `json:"name"`
+	User      string         `json:"user"`
+	Role      string         `json:"role"`
+	At        decision.Stamp `json:"at"`
+}
+
+// MemberRoleChanged says that a member has another role.
+type MemberRoleChanged struct {
+	Workspace string         `json:"workspace"`
+	Name      string         `json:"name"`
+	User      string         `json:"user"`
+	Role      string         `json:"role"`
+	At        decision.Stamp `json:"at"`
+}
+
+// MemberRemoved says that a user is no longer a member.
+type MemberRemoved struct {
+	Workspace string         `json:"workspace"`
+	User      string         `json:"user"`
+	At        decision.Stamp `json:"at"`
+}
+
+// ModeChanged says that the workspace runs in another mode.
+type ModeChanged struct {
+	Workspace string         `json:"workspace"`
+	Mode      string         `json:"mode"`
+	At        decision.Stamp `json:"at"`
+}
+
+// KYBChanged says where the business verification stands, and the bank account with it.
+type KYBChanged struct {
+	Workspace  string         `json:"workspace"`
+	Status     string         `json:"status"`
+	BankStatus string         `json:"bankStatus"`
+	At         decision.Stamp `json:"at"`
+}
+
+// EventType is the name the event is stored under.
+func (WorkspaceCreated) EventType() string { return "workspace.created.v1" }
+
+// EventType is the name the event is stored under.
+func (KeyCreated) EventType() string { return "workspace.key_created.v1" }
+
+// EventType is the name the event is stored under.
+func (KeysRevoked) EventType() string { return "workspace.keys_revoked.v1" }
+
+// EventType is the name the event is stored under.
+func (KeyUsed) EventType() string { return "workspace.key_used.v1" }
+
+// EventType is the name the event is stored under.
+func (MemberAdded) EventType() string { return "workspace.member_added.v1" }
+
+// EventType is the name the event is stored under.
+func (MemberRoleChanged) EventType() string { return "workspace.member_role_changed.v1" }
+
+// EventType is the name the event is stored under.
+func (MemberRemoved) EventType() string { return "workspace.member_removed.v1" }
+
+// EventType is the name the event is stored under.
+func (ModeChanged) EventType() string { return "workspace.mode_changed.v1" }
+
+// EventType is the name the event is stored under.
+func (KYBChanged) EventType() string { return "workspace.kyb_changed.v1" }
+
+// DecodeEvent reads an event of any version this package ever wrote.
+func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
+	switch eventType {
+	case WorkspaceCreated{}.EventType():
+		return decision.Decode[WorkspaceCreated](payload)
+	case KeyCreated{}.EventType():
+		return decision.Decode[KeyCreated](payload)
+	case KeysRevoked{}.EventType():
+		return decision.Decode[KeysRevoked](payload)
+	case KeyUsed{}.EventType():
+		return decision.Decode[KeyUsed](payload)
+	case MemberAdded{}.EventType():
+		return decision.Decode[MemberAdded](payload)
+	case MemberRoleChanged{}.EventType():
+		return decision.Decode[MemberRoleChanged](payload)
+	case MemberRemoved{}.EventType():
+		return decision.Decode[MemberRemoved](payload)
+	case ModeChanged{}.EventType():
+		return decision.Decode[ModeChanged](payload)
+	case KYBChanged{}.EventType():
+		return decision.Decode[KYBChanged](payload)
+	}
+	return nil, fmt.Errorf("workspace: %w %q", decision.ErrUnknownEvent, eventType)
+}

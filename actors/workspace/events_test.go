@@ -1,0 +1,43 @@
+package workspace_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
+	"purser/actors/ident"
+	"purser/actors/workspace"
+)
+
+var (
+	start       = time.UnixMilli(1_763_640_000_123)
+	workspaceID = ident.Derive(77, start, "workspace").Format(ident.Workspace)
+	keyID       = ident.Derive(77, start, "key").Format(ident.Key)
+	userID      = ident.Derive(78, start, "user").Format(ident.User)
+)
+
+func TestEventsAreReadForEver(t *testing.T) {
+	stamp := decision.StampOf(start)
+	key := workspace.Key{
+		ID: keyID, Label: "ci", Scopes: []string{"*", "read:cards"}, Prefix: "apk_0123abcd", SecretHash: strings.Repeat("0f", 32),
+		CreatedBy: userID, CreatedAt: stamp,
+	}
+	decisiontest.Goldens(t, workspace.DecodeEvent,
+		workspace.WorkspaceCreated{
+			ID: workspaceID, Name: "Acme", Plan: "growth", Mode: "sandbox", KYBStatus: "not_started",
+			Issuer: workspace.Issuer{ID: "iss_1", Fixture: true}, Owners: []string{userID}, FirstKey: key, At: stamp,
+		},
+		workspace.KeyCreated{Workspace: workspaceID, Key: key, At: stamp},
+		workspace.KeysRevoked{Workspace: workspaceID, Keys: []string{keyID}, By: keyID, At: stamp},
+		workspace.KeyUsed{Workspace: workspaceID, Key: keyID, At: stamp},
+		workspace.MemberAdded{Workspace: workspaceID, Name: "Acme", User: userID, Role: "admin", At: stamp},
+		workspace.MemberRoleChanged{Workspace: workspaceID, Name: "Acme", User: userID, Role: "owner", At: stamp},
+		workspace.MemberRemoved{Workspace: workspaceID, User: userID, At: stamp},
+		workspace.ModeChanged{Workspace: workspaceID, Mode: "live", At: stamp},
+		workspace.KYBChanged{Workspace: workspaceID, Status: "pending", BankStatus: "open", At: stamp},
+	)
+}
+
+func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, workspace.DecodeEvent) }

@@ -1,0 +1,211 @@
+// Package workspace is a business and who may act for it: its mode and verification, its members with their roles, and its API
+// keys with their scopes. It is pure; an actor of the workspace's id is the only one that folds its events.
+//
+// The package authenticates and checks what depends on its own state (roles, the subset rule of keys). It holds no money and no
+// secret: a key is known by the SHA-256 of its secret. Which route needs which scope is the edge's business.
+package workspace
+
+import (
+	"time"
+
+	"purser/actors/decision"
+)
+
+// Limits of a workspace.
+const (
+	MinName       = 2 // characters
+	MaxName       = 80
+	MaxLabel      = 40        // characters of a key's label
+	MaxLiveKeys   = 1000      // not revoked
+	MaxMembers    = 100       // owners, admins and members together
+	MaxRevoked    = 1000      // revoked ids that are remembered, newest first, to tell a second revocation from an unknown id
+	UseResolution = time.Hour // a key's last use is noted at most so often
+)
+
+// Record kinds that this package writes.
+const (
+	RecordKey    = "apikey"        // key_ id → APIKey
+	RecordSecret = "apikey_secret" // sha256 hex of the secret → SecretDocument
+)
+
+// Modes, verification statuses, account statuses, plans and roles.
+const (
+	Sandbox = "sandbox"
+	Live    = "live"
+
+	NotStarted = "not_started"
+	Pending    = "pending"
+	Approved   = "approved"
+	Rejected   = "rejected"
+
+	Placeholder = "placeholder"
+	Open        = "open"
+
+	Alpha  = "alpha"
+	Growth = "growth"
+
+	Owner  = "owner"
+	Admin  = "admin"
+	Member = "member"
+)
+
+// State is a workspace. The zero State is a workspace that does not exist.
+type State struct {
+	ID          string         `json:"id"`
+	Name        string         `json:"name"`
+	Plan        string         `json:"plan"`
+	Mode        string         `json:"mode"`
+	KYBStatus   string         `json:"kybStatus"`
+	BankStatus  string         `json:"bankStatus"`
+	Issuer      Issuer         `json:"issuer"`
+	CreatedAt   decision.Stamp `json:"createdAt"`
+	Members     []Person       `json:"members"`     // in the order they came
+	Keys        []Key          `json:"keys"`        // live ones, oldest first
+	RevokedKeys []string       `json:"revokedKeys"` // the newest MaxRevoked, oldest first
+}
+
+// Issuer is the workspace's account with the card issuing partner; a fixture is a stand-in.
+type Issuer struct {
+	ID      string `json:"id"`
+	Fixture bool   `json:"fixture"`
+}
+
+// Person is a member in a role.
+type Person struct {
+	UserID string         `json:"userId"`
+	Role   string         `json:"role"`
+	Since  decision.Stamp `json:"since"`
+}
+
+// Key is a live API key. CreatedBy is the key_ or usr_ id of who made it.
+type Key struct {
+	ID         string         `json:"id"`
+	Label      string         `json:"label"`
+	Scopes     []string       `json:"scopes"`
+	Prefix     string         `json:"prefix"`
+	SecretHash string         `json:"secretHash"`
+	CreatedBy  string         `json:"createdBy"`
+	CreatedAt  decision.Stamp `json:"createdAt"`
+	LastUsedAt decision.Stamp `json:"lastUsedAt,omitzero"`
+}
+
+// View is a workspace as the interface shows it.
+type View struct {
+	ID            string         `json:"id"`
+	Name          string         `json:"name"`
+	Plan          string         `json:"plan"`
+	Mode          string         `json:"mode"`
+	KYBStatus     string         `json:"kybStatus"`
+	BankAccount   BankAccount    `json:"bankAccount"`
+	IssuerAccount Issuer         `json:"issuerAccount"`
+	CreatedAt     decision.Stamp `json:"createdAt"`
+}
+
+// BankAccount is the dollar account: a placeholder until verification is submitted.
+type BankAccount struct {
+	Status string `json:"status"`
+}
+
+// APIKey is a key as the interface shows it, and its record.
+type APIKey struct {
+	ID         string          `json:"id"`
+	Label      string          `json:"label"`
+	Scopes     []string        `json:"scopes"`
+	Prefix     string          `json:"prefix"`
+	CreatedBy  string          `json:"createdBy"`
+	CreatedAt  decision.Stamp  `json:"createdAt"`
+	LastUsedAt *decision.Stamp `json:"lastUsedAt"`
+	RevokedAt  *decision.Stamp `json:"revokedAt"`
+}
+
+// SecretDocument finds the key of a secret.
+type SecretDocument struct {
+	WorkspaceID string `json:"workspaceId"`
+	KeyID       string `json:"keyId"`
+}
+
+// Principal is who asks: a key or a user with a session; one of the two is set.
+type Principal struct{ KeyID, UserID string }
+
+// NewKey is a key to be made; its secret is the caller's. CreateKey fills CreatedBy from its principal.
+type NewKey struct {
+	ID, Label  string
+	Scopes     []string
+	Prefix     string // the first characters of the secret
+	SecretHash string // sha256 hex
+	CreatedBy  string // key_ or usr_ id
+}
+
+// Create makes the workspace. FirstKey gets FirstKeyScopes, whatever it names. Plan "" is alpha. It answers Created.
+type Create struct {
+	ID, Name, Plan string
+	OwnerIDs       []string // at least one
+	IssuerID       string
+	IssuerFixture  bool
+	FirstKey       NewKey
+}
+
+// Created answers Create.
+type Created struct {
+	Workspace View   `json:"workspace"`
+	APIKey    APIKey `json:"apiKey"`
+}
+
+// CreateKey makes a key with scopes that By may hand out. It answers APIKey.
+type CreateKey struct {
+	NewKey
+	By Principal
+}
+
+// RevokeKey ends a key and every key made by it, directly or not. It answers Revoked.
+type RevokeKey struct {
+	ID string
+	By Principal
+}
+
+// Revoked names the keys that ended, the one asked for first; none when it had ended already.
+type Revoked struct {
+	Revoked []string `json:"revoked"`
+}
+
+// Authenticate finds the live key of a secret. It answers Access.
+type Authenticate struct{ SecretHash string }
+
+// Role finds what a user is here. It answers Access; a stranger is told not_found.
+type Role struct{ UserID string }
+
+// Access is who asks and what they may. A key has Scopes, a user a Role. UseDue asks for a NoteUse: the key's last noted use is
+// older than UseResolution.
+type Access struct {
+	Workspace string
+	Principal Principal
+	Scopes    []string
+	Role      string
+	Mode      string
+	KYBStatus string
+	UseDue    bool
+}
+
+// NoteUse keeps that a key was used now, unless that is known within UseResolution.
+type NoteUse struct{ KeyID string }
+
+// ListMembers answers []Person to an owner.
+type ListMembers struct{ By Principal }
+
+// AddMember gives a user a role; a member already there gets the new role. Owners only. It answers Person.
+type AddMember struct {
+	UserID, Role string
+	By           Principal
+}
+
+// RemoveMember takes a user out. Owners only. It answers the Person that was removed.
+type RemoveMember struct {
+	UserID string
+	By     Principal
+}
+
+// SetMode and SetKYB are reached by code only: no route of the sandbox moves a workspace to live.
+type SetMode struct{ Mode string }
+
+// SetKYB records where the business verification stands. See SetMode.
+type SetKYB struct{ Status string }
