@@ -1,0 +1,261 @@
+package authorizer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// prepared is a ticket as a decider gets it.
+func (r *rig) prepared(m *hold.Message) *ticket {
+	t := r.e.newTicket(actDecide)
+	t.keep(m)
+	t.view.Now = r.clock.now().UnixMilli()
+	require.NoError(r.t, r.e.address(t, &t.message))
+	return t
+}
+
+func TestDecisionAllocatesNothing(t *testing.T) {
+	r := newRig(t, vfs.NewMem())
+	c := cardOf(50, 1)
+	r.mint(c)
+	r.deposit(c.workspace, 1_000_000)
+	m := authorization("a1", c, 100)
+	r.approved(m)
+	sh := r.e.shards[c.card.Shard()]
+	allocs := testing.AllocsPerRun(1000, func() {
+		tk := r.e.newTicket(actDecide)
+		tk.keep(m)
+		tk.view.Now = epoch.UnixMilli()
+		require.True(t, r.e.claim(tk, m))
+		require.NoError(t, r.e.address(tk, &tk.message))
+		sh.mu.Lock()
+		ready := sh.fill(tk)
+		tk.view.Spendable, _ = spendable(tk.funds)
+		tk.view.Spend = tk.spend.spend
+		err := r.e.judge(tk)
+		sh.mu.Unlock()
+		if !ready || err != nil || tk.entry.Decision != hold.Approved {
+			t.Fatal("not decided")
+		}
+		r.e.release(tk)
+	})
+	require.Zero(t, allocs)
+}
+
+// BenchmarkDecideCached is a decision under the lock on a cached card, without the commit.
+func BenchmarkDecideCached(b *testing.B) {
+	r := newRig(b, vfs.NewMem())
+	c := cardOf(50, 1)
+	r.mint(c)
+	r.deposit(c.workspace, 1_000_000)
+	r.approved(authorization("a1", c, 100))
+	tk, sh := r.prepared(authorization("a2", c, 100)), r.e.shards[c.card.Shard()]
+	b.ReportAllocs()
+	for b.Loop() {
+		sh.mu.Lock()
+		if !sh.fill(tk) {
+			b.Fatal("not cached")
+		}
+		tk.view.Spendable, _ = spendable(tk.funds)
+		tk.view.Spend = tk.spend.spend
+		if err := r.e.judge(tk); err != nil {
+			b.Fatal(err)
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// fill writes cards straight into a store, n of them over all slots but the system's.
+func (r *rig) fill(n int) []ident.Token {
+	tokens := make([]ident.Token, n)
+	entropy := rand.NewChaCha8([32]byte{7})
+	b := r.e.store.newBatch()
+	for i := range tokens {
+		slot := ident.Slot(1 + i%(ident.Slots-1))
+		tokens[i], _ = ident.NewToken(slot, entropy)
+		card, _ := ident.New(slot, epoch, entropy)
+		c := testCard{token: tokens[i], card: card, workspace: workspaceOf(slot)}
+		rule := c.rule(1, hold.CardActive)
+		rule.MonthCents = 1 << 40
+		require.NoError(r.t, b.Set(appendRuleKey(nil, &c.token), hold.AppendRule(nil, &rule), nil))
+		require.NoError(r.t, b.Set(appendFundsKey(nil, &c.workspace, termLedger), appendCents(nil, 1<<50), nil))
+		if i%1000 == 999 || i == n-1 {
+			require.NoError(r.t, r.e.store.applyLazily(b))
+			b = r.e.store.newBatch()
+		}
+	}
+	return tokens
+}
+
+const million = 1_000_000
+
+// BenchmarkParseLookUpDecide reads a request, finds its card among a million in memory, and decides.
+func BenchmarkParseLookUpDecide(b *testing.B) {
+	r := newRig(b, vfs.NewMem(), func(o *Options) { o.CacheBytes = 4 << 30 })
+	tokens := r.fill(million)
+	bodies := make([][]byte, len(tokens))
+	for i, token := range tokens {
+		bodies[i] = fmt.Appendf(nil, `{"id":"n%d","cardToken":"%s","amountCents":1250,"currency":"USD",`+
+			`"merchant":{"id":"m-77","name":"Corner Shop","mcc":"5411","country":"US"}}`, i, token)
+		c := testCard{token: token}
+		tk := r.prepared(authorization("warm", c, 1))
+		require.NoError(b, r.e.read(tk))
+		tk.shard.mu.Lock()
+		require.True(b, tk.shard.fill(tk))
+		tk.shard.mu.Unlock()
+		r.e.release(tk)
+	}
+	draw := rand.New(rand.NewPCG(1, 1))
+	tk := r.e.newTicket(actDecide)
+	tk.view.Now = epoch.UnixMilli()
+	b.ReportAllocs()
+	for b.Loop() {
+		refusal := Scan(hold.Authorization, bodies[draw.IntN(million)], epoch.UnixMilli(), &tk.message)
+		if refusal != "" || tk.message.Invalid != "" {
+			b.Fatal(refusal, tk.message.Invalid)
+		}
+		if err := r.e.address(tk, &tk.message); err != nil {
+			b.Fatal(err)
+		}
+		tk.shard.mu.Lock()
+		if !tk.shard.fill(tk) {
+			b.Fatal("not cached")
+		}
+		tk.view.Spendable, _ = spendable(tk.funds)
+		tk.view.Spend = tk.spend.spend
+		if err := r.e.judge(tk); err != nil || tk.entry.Decision != hold.Approved {
+			b.Fatal(err, tk.entry.Reason)
+		}
+		tk.shard.mu.Unlock()
+	}
+}
+
+// BenchmarkRecallNew looks for an id that is new among a million, in as many buckets as can be alive.
+func BenchmarkRecallNew(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "store")
+	r := onDisk(b, dir)
+	now := time.Now().UnixMilli()
+	batch, n := r.e.store.newBatch(), 0
+	for bucket := oldestBucket(now); bucket <= bucketOf(now); bucket++ {
+		r.e.buckets.mark(bucket)
+		for range million / 4 {
+			id := networkIDOf(routeAuthorizations, strconv.Itoa(n))
+			require.NoError(b, batch.Set(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &hold.Entry{}, false), nil))
+			if n++; n%1000 == 0 {
+				require.NoError(b, r.e.store.applyLazily(batch))
+				batch = r.e.store.newBatch()
+			}
+		}
+	}
+	require.NoError(b, r.e.store.applyLazily(batch))
+	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
+	tk := r.e.newTicket(actDecide)
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		id := networkIDOf(routeAuthorizations, strconv.Itoa(n))
+		if _, found, err := r.e.recall(tk, &id, now); found || err != nil {
+			b.Fatal(found, err)
+		}
+	}
+}
+
+// onDisk is a rig on the machine's own disk and clock.
+func onDisk(b testing.TB, dir string) *rig {
+	return newRig(b, vfs.Default, func(o *Options) {
+		o.Dir, o.Deadline, o.Clock = dir, nil, time.Now
+	})
+}
+
+// BenchmarkDurableAuthorize is Submit on a real disk, by callers that each wait for their answer.
+func BenchmarkDurableAuthorize(b *testing.B) {
+	for _, callers := range []int{1, 64} {
+		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
+			r := onDisk(b, filepath.Join(b.TempDir(), "store"))
+			tokens := r.fill(4095)
+			var next, late atomic.Int64
+			b.SetParallelism(max(1, callers/2)) // times two processors
+			if callers == 1 {
+				for b.Loop() {
+					r.swipe(tokens, next.Add(1), &late)
+				}
+			} else {
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						r.swipe(tokens, next.Add(1), &late)
+					}
+				})
+			}
+			b.ReportMetric(float64(next.Load())/b.Elapsed().Seconds(), "answers/s")
+			b.ReportMetric(float64(late.Load()), "late")
+		})
+	}
+}
+
+func (r *rig) swipe(tokens []ident.Token, n int64, late *atomic.Int64) {
+	m := hold.Message{
+		Kind: hold.Authorization, ID: strconv.FormatInt(n, 10), Token: tokens[int(n)%len(tokens)], Amount: 100, Currency: usd,
+		Merchant: hold.Merchant{ID: "m-77", Name: "Corner Shop", Country: "US", MCC: 5411},
+	}
+	m.Fingerprint = m.Sum()
+	a := r.e.Submit(&m)
+	switch {
+	case a.Reason == hold.ReasonTimeout:
+		late.Add(1)
+	case a.Decision != hold.Approved:
+		panic(fmt.Sprintf("%+v", a))
+	}
+}
+
+// BenchmarkFdatasync is the disk's own time, beside which the durable answers are to be read.
+func BenchmarkFdatasync(b *testing.B) {
+	const size = 64 << 20
+	for _, zeroed := range []bool{true, false} {
+		b.Run(fmt.Sprint("zeroed=", zeroed), func(b *testing.B) {
+			f, err := os.Create(filepath.Join(b.TempDir(), "blocks"))
+			require.NoError(b, err)
+			defer f.Close()
+			if zeroed {
+				_, err := f.Write(make([]byte, size))
+				require.NoError(b, err)
+				require.NoError(b, f.Sync())
+			}
+			record, at := make([]byte, 700), int64(0)
+			for b.Loop() {
+				_, err := f.WriteAt(record, at)
+				require.NoError(b, err)
+				require.NoError(b, syscall.Fdatasync(int(f.Fd())))
+				if at += int64(len(record)); zeroed {
+					at %= size - int64(len(record))
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkOpen is a start with a million cards in the store.
+func BenchmarkOpen(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "store")
+	r := onDisk(b, dir)
+	r.fill(million)
+	for b.Loop() {
+		require.NoError(b, r.e.Close())
+		r.e = nil
+		e, err := Open(r.options(func(o *Options) { o.FS, o.Dir, o.Deadline, o.Clock = vfs.Default, dir, nil, time.Now }))
+		require.NoError(b, err)
+		r.e = e
+	}
+}

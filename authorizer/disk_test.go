@@ -1,0 +1,385 @@
+package authorizer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/authorizer/hold"
+)
+
+// acknowledged is what the engine has promised so far.
+type acknowledged struct {
+	mu       sync.Mutex
+	told     []told
+	reserved []ident.UUID
+}
+
+func (a *acknowledged) answer(m *hold.Message, said Answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if said.Status == StatusOK && said.Reason != hold.ReasonCardNotFound && said.Reason != hold.ReasonTimeout &&
+		said.Reason != hold.ReasonSystemUnavailable {
+		a.told = append(a.told, told{message: m, answer: said})
+	}
+}
+
+func (a *acknowledged) reservation(id ident.UUID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reserved = append(a.reserved, id)
+}
+
+func (a *acknowledged) so() *acknowledged {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &acknowledged{told: a.told[:len(a.told):len(a.told)], reserved: a.reserved[:len(a.reserved):len(a.reserved)]}
+}
+
+const depositCents = 10_000
+
+// load runs swipes, deposits and reservations of four tenants at once, until all is done or the engine has stopped.
+func (a *acknowledged) load(r *rig, steps int) {
+	var group sync.WaitGroup
+	for n := range 4 {
+		group.Go(func() {
+			c := cardOf(ident.Slot(200+n*300), n)
+			shard := c.card.Shard()
+			f := Follow{Through: 1, Rules: []hold.Rule{c.rule(1, hold.CardActive)}}
+			for i := range steps {
+				id := fmt.Sprint(n, "/", i)
+				switch i % 8 {
+				case 0:
+					f.Through, f.Credits = f.Through+1, []Credit{{Workspace: c.workspace, Cents: depositCents}}
+					if r.e.Follow(shard, f) != nil {
+						return
+					}
+				case 3:
+					rsv := ident.Derive(c.workspace.Slot(), epoch, id)
+					if ok, err := r.e.Reserve(c.workspace, rsv, 5); ok && err == nil {
+						a.reservation(rsv)
+					}
+				case 5:
+					m := clearing(id, fmt.Sprint(n, "/", i-1), c, 60)
+					a.answer(m, r.e.Submit(m))
+				case 6:
+					m := reversal(id, fmt.Sprint(n, "/", i+1))
+					a.answer(m, r.e.Submit(m))
+				default:
+					m := authorization(id, c, 100)
+					a.answer(m, r.e.Submit(m))
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// lost counts the promises that a store does not keep.
+func (a *acknowledged) lost(t *testing.T, fs vfs.FS) (lost int) {
+	r := newRig(t, fs)
+	r.agree()
+	reserved := make(map[ident.UUID]bool)
+	sums := make(map[ident.UUID]money.Cents)
+	require.NoError(t, r.e.WalkReservations(func(w, id ident.UUID, cents money.Cents) error {
+		reserved[id] = true
+		sums[w] += cents
+		return nil
+	}))
+	require.NoError(t, r.e.WalkFunds(func(w ident.UUID, f Funds, _ uint64) error {
+		require.Equal(t, sums[w], f.ReservedCents)
+		if w != ident.System {
+			positions := max(r.e.Followed(w.Shard()), 1) - 1
+			require.Equal(t, money.Cents(positions)*depositCents, f.LedgerCents, "the cursor and its credits are one")
+		}
+		return nil
+	}))
+	for _, id := range a.reserved {
+		if !reserved[id] {
+			lost++
+		}
+	}
+	for _, told := range a.told {
+		if r.e.Submit(told.message) != told.answer {
+			lost++
+		}
+	}
+	r.agree()
+	return lost
+}
+
+// crashes runs the load, crashes at every step-th write and after the last answer, and returns what was lost in all.
+func crashes(t *testing.T, noSync bool) (clones, lost int) {
+	fs := vfs.NewCrashableMem()
+	var a acknowledged
+	type crash struct {
+		fs  *vfs.MemFS
+		had *acknowledged
+	}
+	var all []crash
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(3, 4))
+	clone := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		had := a.so() // first: what is answered while the clone is made is not promised of it
+		cfg := vfs.CrashCloneCfg{}
+		if len(all)%2 == 1 {
+			cfg = vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: random}
+		}
+		all = append(all, crash{fs: fs.CrashClone(cfg), had: had})
+	}
+	var writes, opened atomic.Int64
+	crashing := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		const step = 7
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && opened.Load() == 1 && writes.Add(1)%step == 0 {
+			clone()
+		}
+		return nil
+	})
+	r := newRig(t, errorfs.Wrap(fs, crashing), func(o *Options) { o.NoSync = noSync })
+	opened.Store(1)
+	a.load(r, 64)
+	opened.Store(2)
+	clone()
+	for i := range all {
+		lost += all[i].had.lost(t, all[i].fs)
+	}
+	return len(all), lost
+}
+
+func TestCrashesLoseNothing(t *testing.T) {
+	clones, lost := crashes(t, false)
+	require.Greater(t, clones, 10)
+	require.Zero(t, lost)
+}
+
+func TestCrashesWithoutSyncAreSeenToLose(t *testing.T) {
+	_, lost := crashes(t, true)
+	require.Positive(t, lost, "the crash test would not notice a loss")
+}
+
+func TestFailedDiskStopsEverything(t *testing.T) {
+	stopped := 0
+	for i := int64(1); ; i += 5 {
+		fs := vfs.NewCrashableMem()
+		var writes atomic.Int64
+		armed := make(chan struct{})
+		failing := errorfs.InjectorFunc(func(op errorfs.Op) error {
+			select {
+			case <-armed:
+			default:
+				return nil
+			}
+			if strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) >= i {
+				return errorfs.ErrInjected
+			}
+			return nil
+		})
+		r := newRig(t, errorfs.Wrap(fs, failing))
+		close(armed)
+		var a acknowledged
+		a.load(r, 24)
+		if r.fatals.Load() == 0 {
+			break
+		}
+		stopped++
+		require.Equal(t, int64(1), r.fatals.Load(), "Fatal is told once")
+		c := cardOf(200, 0)
+		require.Equal(t, Answer{}, r.e.Submit(authorization("after", c, 1)), "no answer leaves")
+		require.ErrorIs(t, r.e.Follow(0, Follow{Through: 1}), ErrStopped)
+		_, err := r.e.Reserve(c.workspace, c.card, 1)
+		require.ErrorIs(t, err, ErrStopped)
+		had := a.so()
+		require.Zero(t, had.lost(t, fs.CrashClone(vfs.CrashCloneCfg{})))
+	}
+	require.Greater(t, stopped, 5)
+}
+
+// slowDisk is a file system whose write-ahead log can be made to wait before it is synced.
+type slowDisk struct {
+	vfs.FS
+	mu   sync.Mutex
+	gate chan struct{}
+}
+
+func newSlowDisk() *slowDisk {
+	d := &slowDisk{}
+	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if strings.HasSuffix(op.Path, ".log") && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData) {
+			d.mu.Lock()
+			gate := d.gate
+			d.mu.Unlock()
+			if gate != nil {
+				<-gate
+			}
+		}
+		return nil
+	}))
+	return d
+}
+
+func (d *slowDisk) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gate = make(chan struct{})
+}
+
+func (d *slowDisk) resume() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.gate)
+	d.gate = nil
+}
+
+// deadlines hands out deadlines that a test lets pass by hand.
+type deadlines struct {
+	mu  sync.Mutex
+	all []chan time.Time
+}
+
+func (d *deadlines) next() <-chan time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := make(chan time.Time, 1)
+	d.all = append(d.all, c)
+	return c
+}
+
+func (d *deadlines) pass(i int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all[i] <- time.Time{}
+}
+
+func (d *deadlines) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.all)
+}
+
+func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
+	disk, late := newSlowDisk(), &deadlines{}
+	r := newRig(t, disk, func(o *Options) { o.Deadline = late.next })
+	c := cardOf(66, 1)
+	r.mint(c)
+	r.deposit(c.workspace, 1_000)
+	r.approved(authorization("a0", c, 100))
+
+	disk.stop()
+	answers := make(chan Answer, 8)
+	send := func(m *hold.Message) {
+		n := late.count()
+		go func() { answers <- r.e.Submit(m) }()
+		require.Eventually(t, func() bool { return late.count() == n+1 }, 10*time.Second, time.Millisecond)
+	}
+	inLog := func(n uint64) {
+		require.Eventually(t, func() bool {
+			sh := r.e.shards[c.card.Shard()]
+			sh.mu.Lock()
+			defer sh.mu.Unlock()
+			return sh.seq == n
+		}, 10*time.Second, time.Millisecond)
+	}
+	send(authorization("a1", c, 300))
+	inLog(2)
+	send(incremental("i1", "a0", c, 50))
+	inLog(3)
+	send(clearing("c1", "", c, 10))
+	inLog(4)
+	send(authorization("a1", c, 300)) // a repeat while the first is under way
+	for i := range 4 {
+		if i == 0 {
+			late.pass(4) // the repeat's deadline comes first: it must not be told otherwise than the first
+			require.Equal(t, hold.ReasonTimeout, (<-answers).Reason)
+			continue
+		}
+		late.pass(i)
+		a := <-answers
+		require.Equal(t, hold.ReasonTimeout, a.Reason)
+		require.Zero(t, a.Approved)
+		if a.ID == "c1" {
+			require.Equal(t, StatusFull, a.Status, "a fact is not refused: its outcome is not known yet")
+		}
+	}
+	require.Equal(t, uint64(1), r.e.Synced(c.card.Shard()))
+	disk.resume()
+	inLog(6) // the two approvals come back
+	r.declined(authorization("a1", c, 300), hold.ReasonTimeout)
+	r.declined(incremental("i1", "a0", c, 50), hold.ReasonTimeout)
+	require.Equal(t, hold.Posted, r.submit(clearing("c1", "", c, 10)).Decision, "the fact stands")
+	require.Equal(t, money.Cents(-110), r.funds(c.workspace).CardCents)
+	entries := r.log(c.card.Shard())
+	require.Equal(t, hold.TimeoutReturn, entries[4].Kind)
+	require.Equal(t, money.Cents(300), entries[4].CardDelta)
+	require.Equal(t, money.Cents(50), entries[5].CardDelta)
+	r.agree()
+	require.Eventually(t, func() bool { return len(r.e.slots) == 0 }, 10*time.Second, time.Millisecond,
+		"every place was given back")
+
+	anew := newRig(t, vfs.NewMem())
+	require.NoError(t, anew.e.Replay(c.card.Shard(), entries))
+	anew.mint(c)
+	anew.declined(authorization("a1", c, 300), hold.ReasonTimeout)
+	require.Equal(t, money.Cents(-110), anew.funds(c.workspace).CardCents)
+}
+
+func TestTheFirstOfTwoHearsOfTheTimeoutToo(t *testing.T) {
+	disk, late := newSlowDisk(), &deadlines{}
+	r := newRig(t, disk, func(o *Options) { o.Deadline = late.next })
+	c := cardOf(67, 1)
+	r.mint(c)
+	r.deposit(c.workspace, 1_000)
+	disk.stop()
+	first, second := make(chan Answer, 1), make(chan Answer, 1)
+	go func() { first <- r.e.Submit(authorization("a1", c, 300)) }()
+	sh := r.e.shards[c.card.Shard()]
+	require.Eventually(t, func() bool { sh.mu.Lock(); defer sh.mu.Unlock(); return sh.seq == 1 }, 10*time.Second, time.Millisecond)
+	go func() { second <- r.e.Submit(authorization("a1", c, 300)) }()
+	require.Eventually(t, func() bool { return late.count() == 2 }, 10*time.Second, time.Millisecond)
+	late.pass(1)
+	require.Equal(t, hold.ReasonTimeout, (<-second).Reason)
+	disk.resume() // the sync comes before the first one's own deadline
+	require.Equal(t, hold.ReasonTimeout, (<-first).Reason)
+	r.declined(authorization("a1", c, 300), hold.ReasonTimeout)
+	require.Zero(t, r.funds(c.workspace).CardCents)
+	r.agree()
+}
+
+func TestAStalledDiskHoldsUpNoAnswer(t *testing.T) {
+	disk, late := newSlowDisk(), &deadlines{}
+	r := newRig(t, disk, func(o *Options) { o.Deadline = late.next })
+	c := cardOf(68, 1)
+	r.mint(c)
+	r.deposit(c.workspace, 1_000_000)
+	disk.stop()
+	var group sync.WaitGroup
+	var tooMany atomic.Int64
+	for i := range MaxUnsynced + 10 {
+		group.Go(func() {
+			if r.e.Submit(authorization(fmt.Sprint(i), c, 1)).Reason == hold.ReasonTimeout {
+				tooMany.Add(1)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return late.count() == MaxUnsynced+10 }, 10*time.Second, time.Millisecond)
+	for i := range late.count() {
+		late.pass(i)
+	}
+	group.Wait() // although Pebble, which must sync its first small log to go on to the next, lets nobody commit
+	require.Equal(t, int64(MaxUnsynced+10), tooMany.Load())
+	disk.resume()
+	require.Eventually(t, func() bool { return len(r.e.slots) == 0 }, 10*time.Second, time.Millisecond)
+	require.Zero(t, r.funds(c.workspace).CardCents, "every approval that was answered timeout came back")
+	r.agree()
+}

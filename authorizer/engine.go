@@ -1,0 +1,266 @@
+package authorizer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/authorizer/hold"
+)
+
+// Limits of the engine.
+const (
+	// AnswerWithin is how long a message waits for its sync before it is answered without.
+	AnswerWithin = 150 * time.Millisecond
+	// MaxUnsynced is how many commits may wait for a sync at once; more callers wait for a place. It is below Pebble's own
+	// limit, at which a commit would block under a shard's lock.
+	MaxUnsynced = 3584
+	// DefaultCacheBytes and DefaultBacklogMax are used where Options say nothing.
+	DefaultCacheBytes = 512 << 20
+	DefaultBacklogMax = 10_000_000
+	// approvalsPercent of the backlog is where approvals stop; facts are taken up to the whole.
+	approvalsPercent = 80
+	// loadAttempts is how often what is cold is read before the lock; the last time it is read under it.
+	loadAttempts = 4
+	// deciders is how many messages are decided at once; each may wait for a cold read.
+	deciders = 64
+)
+
+// Errors of the engine.
+var (
+	// ErrStopped says that a commit or a sync has failed: nothing more is decided, answered or written.
+	ErrStopped = errors.New("authorizer: stopped after a failed commit")
+	errLate    = errors.New("authorizer: no sync within the deadline")
+)
+
+// Options configure an Engine. Dir, Deployment, Entropy and Fatal are required.
+type Options struct {
+	FS         FS // nil: the operating system's
+	Dir        string
+	Deployment ident.UUID
+	CacheBytes int64 // memory for hot rules, spends and funds; 0: DefaultCacheBytes
+	BacklogMax int   // entries not yet relayed; 0: DefaultBacklogMax
+	NoSync     bool  // answers before anything is durable: only to compare
+	Clock      func() time.Time
+	Entropy    io.Reader // read under a lock; need not be safe for concurrent use
+	Listener   Listener
+	// Fatal is told of the first failed commit or sync. It should end the process; while it runs nothing is answered.
+	Fatal func(error)
+	// Deadline gives the channel that ends an answer's wait; nil: AnswerWithin by the machine's clock. Tests turn it by hand.
+	Deadline func() <-chan time.Time
+}
+
+func (o *Options) ensureDefaults() {
+	if o.FS == nil {
+		o.FS = systemFS()
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.BacklogMax == 0 {
+		o.BacklogMax = DefaultBacklogMax
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Listener == nil {
+		o.Listener = silent{}
+	}
+}
+
+// Validate names every fault of the options at once.
+func (o *Options) Validate() error {
+	var faults []error
+	fault := func(bad bool, text string) {
+		if bad {
+			faults = append(faults, errors.New("authorizer: "+text))
+		}
+	}
+	fault(o.Dir == "", "no directory")
+	fault(o.Deployment.IsZero(), "no deployment")
+	fault(o.Entropy == nil, "no entropy")
+	fault(o.Fatal == nil, "nobody to tell of a fatal error")
+	fault(o.CacheBytes < 0, "negative cache")
+	fault(o.BacklogMax < 0, "negative backlog")
+	return errors.Join(faults...)
+}
+
+// Listener is told what happens, on the goroutine on which it happens; it must be quick and safe for concurrent use.
+type Listener interface {
+	// Decided is called once per Submit with what was answered; took is from its call to its answer.
+	Decided(kind hold.Kind, decision hold.Decision, reason hold.Reason, took time.Duration)
+	// Repeated is called for an answer that was given before, beside Decided.
+	Repeated(kind hold.Kind)
+	// Synced is called for each commit that became durable.
+	Synced(shard ident.Shard)
+	// Followed is called when rules and funds up to a journal position are durable here.
+	Followed(shard ident.Shard, through uint64)
+	// Expired is called with the number of holds that ran out in one call of Expire.
+	Expired(holds int)
+}
+
+type silent struct{}
+
+func (silent) Decided(hold.Kind, hold.Decision, hold.Reason, time.Duration) {}
+func (silent) Repeated(hold.Kind)                                           {}
+func (silent) Synced(ident.Shard)                                           {}
+func (silent) Followed(ident.Shard, uint64)                                 {}
+func (silent) Expired(int)                                                  {}
+
+// Engine is the authorizer of one process and one directory.
+type Engine struct {
+	store    *store
+	shards   [ident.Shards]*shard
+	claims   *claims
+	buckets  *buckets
+	listener Listener
+	clock    func() time.Time
+	deadline func() <-chan time.Time
+	entropy  entropy
+
+	slots             chan struct{} // one per admitted commit
+	work              chan *ticket  // admitted, to be decided
+	queue             chan *ticket  // applied, waiting for the sync
+	returns           chan *ticket  // answered timeout, to be taken back
+	tickets           *sync.Pool
+	deciding, running sync.WaitGroup
+
+	backlog      atomic.Int64 // entries not yet relayed
+	backlogMax   int64
+	approvalsMax int64
+	expireFrom   atomic.Uint32 // the shard where Expire goes on
+
+	fatal     func(error)
+	failOnce  sync.Once
+	failedFor atomic.Pointer[error]
+	failed    chan struct{} // closed when Fatal has returned
+}
+
+// shard is one of the 256 units: one lock, one log.
+type shard struct {
+	id      ident.Shard
+	mu      sync.Mutex
+	seq     uint64        // of the last entry
+	changes atomic.Uint64 // moves with every commit that changes what a decision looks at
+	cache   *cache
+	follow  uint64 // the journal position that rules and ledgerCents stand at
+
+	synced  atomic.Uint64
+	relayed atomic.Uint64
+	trimmed uint64 // by Trim, which has one caller
+	mark    sync.Mutex
+	waiters atomic.Pointer[chan struct{}]
+}
+
+// Open opens the store of a directory, or makes it. It reads a few keys per shard, never all of anything.
+func Open(o Options) (*Engine, error) {
+	o.ensureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		claims: newClaims(), listener: o.Listener, clock: o.Clock, deadline: o.Deadline, fatal: o.Fatal,
+		entropy: entropy{source: o.Entropy},
+		slots:   make(chan struct{}, MaxUnsynced), work: make(chan *ticket, MaxUnsynced), queue: make(chan *ticket, MaxUnsynced),
+		returns: make(chan *ticket, MaxUnsynced), tickets: newTicketPool(),
+		backlogMax: int64(o.BacklogMax), approvalsMax: int64(o.BacklogMax) * approvalsPercent / 100,
+		failed: make(chan struct{}),
+	}
+	s, err := openStore(&o, e.fail)
+	if err != nil {
+		return nil, err
+	}
+	e.store = s
+	if err := e.readHeads(o.CacheBytes / ident.Shards); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrCorrupt, err), s.close())
+	}
+	e.running.Go(e.syncLoop)
+	e.running.Go(e.returnLoop)
+	for range deciders {
+		e.deciding.Go(e.decideLoop)
+	}
+	return e, nil
+}
+
+func (e *Engine) readHeads(cacheBytes int64) (err error) {
+	if e.buckets, err = e.store.findBuckets(); err != nil {
+		return err
+	}
+	for i := range e.shards {
+		sh := &shard{id: ident.Shard(i), cache: newCache(cacheBytes)}
+		if sh.seq, sh.follow, err = e.store.heads(sh.id, &sh.relayed); err != nil {
+			return err
+		}
+		sh.synced.Store(sh.seq)
+		e.backlog.Add(int64(sh.seq - sh.relayed.Load()))
+		e.shards[i] = sh
+	}
+	return nil
+}
+
+// Store returns the identity of this store; a new one has another.
+func (e *Engine) Store() ident.UUID { return e.store.uuid }
+
+// Close waits for what is under way and closes the store. Nothing may be called during or after it.
+func (e *Engine) Close() error {
+	for range cap(e.slots) {
+		e.slots <- struct{}{}
+	}
+	close(e.work)
+	e.deciding.Wait()
+	close(e.queue)
+	e.running.Wait()
+	return e.store.close()
+}
+
+// fail stops everything for good. The first caller tells Fatal.
+func (e *Engine) fail(err error) {
+	e.failOnce.Do(func() {
+		e.failedFor.Store(&err)
+		e.fatal(err)
+		close(e.failed)
+	})
+}
+
+// failure returns nil, or ErrStopped with its cause.
+func (e *Engine) failure() error {
+	if cause := e.failedFor.Load(); cause != nil {
+		return fmt.Errorf("%w: %w", ErrStopped, *cause)
+	}
+	return nil
+}
+
+// entropy hands out random bits from a buffer.
+type entropy struct {
+	mu     sync.Mutex
+	source io.Reader
+	buffer [512]byte
+	left   int
+}
+
+func (r *entropy) draw() (b [8]byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left < len(b) {
+		if _, err := io.ReadFull(r.source, r.buffer[:]); err != nil {
+			return b, fmt.Errorf("authorizer: entropy: %w", err)
+		}
+		r.left = len(r.buffer)
+	}
+	copy(b[:], r.buffer[len(r.buffer)-r.left:])
+	r.left -= len(b)
+	return b, nil
+}
+
+// spendable is what the view of a decision says of the funds; unknown funds are none.
+func spendable(f *fundsItem) (money.Cents, error) {
+	if f == nil {
+		return 0, nil
+	}
+	return f.funds.Spendable()
+}

@@ -1,0 +1,24 @@
+package authorizer
+
+import (
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// ExpireHold lets one authorization's hold run out now, whenever it was due, as a simulation asks for. It is durable when it
+// returns; an authorization that is unknown or holds nothing stays as it is.
+func (e *Engine) ExpireHold(id ident.UUID) error {
+	var h hold.Hold
+	for range loadAttempts {
+		found, err := e.store.get(e.store.db, appendIDKey(nil, prefixHold, &id), func(v []byte) error { return hold.DecodeHold(v, &h) })
+		if err != nil || !found || h.ExpiresAt == 0 {
+			return err
+		}
+		// A hold whose expiry moves meanwhile is stale to expireAll: it is looked at again.
+		expired, err := e.expireAll(e.shards[id.Shard()], []dueHold{{at: h.ExpiresAt, id: id}}, e.clock().UnixMilli())
+		if err != nil || expired > 0 {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+package authorizer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/authorizer/hold"
+)
+
+// Errors of reservations and of following.
+var (
+	ErrReservationMismatch = errors.New("authorizer: the reservation exists with another amount")
+	ErrForeignShard        = errors.New("authorizer: it does not belong to this shard")
+)
+
+// Follow is what a stretch of a shard's journal changes here, up to and including position Through. The slices of the rules
+// are kept: they must not be changed afterwards.
+type Follow struct {
+	Through uint64
+	Rules   []hold.Rule
+	Credits []Credit
+	Settles []Settle
+}
+
+// Credit is an amount that the journal originated, negative for a debit. Settles is the reservation it replaces, or zero.
+type Credit struct {
+	Workspace ident.UUID
+	Cents     money.Cents
+	Settles   ident.UUID
+}
+
+// Settle ends a reservation that nothing replaces.
+type Settle struct{ Workspace, Reservation ident.UUID }
+
+// Follow makes rules and funds what the journal says up to f.Through, durably before it returns: no approval is decided
+// against an older rule from then on. One caller per shard, in position order. What was followed already changes nothing, an
+// older version of a rule neither.
+func (e *Engine) Follow(shard ident.Shard, f Follow) error {
+	err := e.writeDurably(e.shards[shard], func(t *ticket) error { return e.follow(t, f) })
+	if err == nil {
+		e.listener.Followed(shard, f.Through)
+	}
+	return err
+}
+
+// Followed returns the journal position that the shard's rules and funds stand at.
+func (e *Engine) Followed(shard ident.Shard) uint64 {
+	sh := e.shards[shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.follow
+}
+
+// writeDurably makes a batch under the shard's lock and waits for its sync. A fill that leaves no batch wrote nothing.
+func (e *Engine) writeDurably(sh *shard, fill func(t *ticket) error) error {
+	if err := e.failure(); err != nil {
+		return err
+	}
+	t := e.newTicket(actWrite)
+	defer e.release(t)
+	e.admit(t)
+	t.shard = sh
+	if err := e.fillLocked(t, fill); err != nil || !t.queued {
+		return err
+	}
+	if err := e.wait(t); err != nil {
+		<-e.failed
+		return err
+	}
+	return nil
+}
+
+func (e *Engine) fillLocked(t *ticket, fill func(t *ticket) error) error {
+	t.shard.mu.Lock()
+	defer t.shard.mu.Unlock()
+	defer t.shard.cache.trim()
+	return fill(t)
+}
+
+// followed collects what one Follow changes, before it is applied.
+type followed struct {
+	rules map[ident.Token]*hold.Rule
+	funds map[ident.UUID]*fundsItem // copies
+	ended map[[32]byte]bool
+}
+
+func (e *Engine) follow(t *ticket, f Follow) error {
+	sh := t.shard
+	if f.Through <= sh.follow {
+		return nil
+	}
+	t.batch = e.store.newBatch()
+	done := followed{
+		rules: make(map[ident.Token]*hold.Rule), funds: make(map[ident.UUID]*fundsItem), ended: make(map[[32]byte]bool),
+	}
+	if err := e.collect(t, f, &done); err != nil {
+		return e.discard(t, err)
+	}
+	cursor := binary.BigEndian.AppendUint64(nil, f.Through)
+	if err := t.batch.Set(appendShardKey(nil, prefixCursor, sh.id), cursor, nil); err != nil {
+		return e.discard(t, err)
+	}
+	if err := e.apply(t); err != nil {
+		return err
+	}
+	sh.follow = f.Through
+	sh.adopt(&done)
+	e.enqueue(t)
+	return nil
+}
+
+// discard forgets a batch that was not applied.
+func (e *Engine) discard(t *ticket, err error) error {
+	err = errors.Join(err, t.batch.Close())
+	t.batch = nil
+	return err
+}
+
+func (e *Engine) collect(t *ticket, f Follow, done *followed) error {
+	for i := range f.Rules {
+		if err := e.followRule(t, &f.Rules[i], done); err != nil {
+			return err
+		}
+	}
+	for i := range f.Credits {
+		if err := e.credit(t, &f.Credits[i], done); err != nil {
+			return err
+		}
+	}
+	for i := range f.Settles {
+		if err := e.end(t, &f.Settles[i], done); err != nil {
+			return err
+		}
+	}
+	for workspace, it := range done.funds {
+		if err := writeFollowed(t, &workspace, &it.funds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFollowed(t *ticket, workspace *ident.UUID, f *Funds) error {
+	t.key, t.val = appendFundsKey(t.key[:0], workspace, termLedger), appendCents(t.val[:0], f.LedgerCents)
+	if err := t.batch.Set(t.key, t.val, nil); err != nil {
+		return err
+	}
+	return writeReserved(t, workspace, f)
+}
+
+func writeReserved(t *ticket, workspace *ident.UUID, f *Funds) error {
+	t.key, t.val = appendFundsKey(t.key[:0], workspace, termReserved), appendCents(t.val[:0], f.ReservedCents)
+	return t.batch.Set(t.key, t.val, nil)
+}
+
+func (e *Engine) followRule(t *ticket, r *hold.Rule, done *followed) error {
+	if r.Token.Slot().Shard() != t.shard.id || r.Workspace.Shard() != t.shard.id {
+		return fmt.Errorf("%w: card %s", ErrForeignShard, r.Card.Format(ident.Card))
+	}
+	version, err := e.ruleVersion(t, r, done)
+	if err != nil || r.Version <= version {
+		return err
+	}
+	done.rules[r.Token] = r
+	t.key, t.val = appendRuleKey(t.key[:0], &r.Token), hold.AppendRule(t.val[:0], r)
+	return t.batch.Set(t.key, t.val, nil)
+}
+
+// ruleVersion is the version that a card's rule stands at, 0 for a new card.
+func (e *Engine) ruleVersion(t *ticket, r *hold.Rule, done *followed) (uint64, error) {
+	if newer := done.rules[r.Token]; newer != nil {
+		return newer.Version, nil
+	}
+	it := t.shard.cache.rules[r.Token]
+	if it == nil {
+		var err error
+		if it, err = e.readRule(t, &r.Token); err != nil || it == nil {
+			return 0, err
+		}
+	}
+	return it.rule.Version, nil
+}
+
+func (e *Engine) credit(t *ticket, c *Credit, done *followed) error {
+	it, err := e.staged(t, &c.Workspace, done)
+	if err != nil {
+		return err
+	}
+	if it.funds.LedgerCents, err = money.Add(it.funds.LedgerCents, c.Cents); err != nil {
+		return fmt.Errorf("authorizer: ledger of %s: %w", c.Workspace.Format(ident.Workspace), err)
+	}
+	if c.Settles.IsZero() {
+		return nil
+	}
+	return e.end(t, &Settle{Workspace: c.Workspace, Reservation: c.Settles}, done)
+}
+
+// end drops a reservation; one that does not exist has ended before.
+func (e *Engine) end(t *ticket, s *Settle, done *followed) error {
+	it, err := e.staged(t, &s.Workspace, done)
+	if err != nil {
+		return err
+	}
+	t.key = appendReservationKey(t.key[:0], &s.Workspace, &s.Reservation)
+	id := [32]byte(t.key[1:])
+	cents := uint64(0)
+	found, err := e.store.get(e.store.db, t.key, decodeUint64(&cents))
+	if err != nil || !found || done.ended[id] {
+		return err
+	}
+	done.ended[id] = true
+	it.funds.ReservedCents -= money.Cents(cents)
+	return t.batch.Delete(t.key, nil)
+}
+
+// staged is a copy of a workspace's funds that the Follow under way has changed so far.
+func (e *Engine) staged(t *ticket, workspace *ident.UUID, done *followed) (*fundsItem, error) {
+	if it := done.funds[*workspace]; it != nil {
+		return it, nil
+	}
+	if workspace.Shard() != t.shard.id {
+		return nil, fmt.Errorf("%w: %s", ErrForeignShard, workspace.Format(ident.Workspace))
+	}
+	it, err := e.hotFunds(t, t.shard, workspace)
+	if err != nil {
+		return nil, err
+	}
+	done.funds[*workspace] = &fundsItem{workspace: it.workspace, funds: it.funds, wsSeq: it.wsSeq}
+	return done.funds[*workspace], nil
+}
+
+// adopt shows what was applied to the decisions that come after.
+func (sh *shard) adopt(done *followed) {
+	for token, r := range done.rules {
+		if sh.cache.rules[token] != nil {
+			sh.cache.putRule(&ruleItem{rule: *r})
+		}
+	}
+	for workspace, it := range done.funds {
+		if cached := sh.cache.funds[workspace]; cached != nil {
+			cached.funds = it.funds
+		}
+	}
+}
+
+// Reserve takes cents out of what the workspace can spend, durably before it returns true, for a debit that is about to be
+// appended to the journal. It is false when the funds do not suffice. The same reservation twice is one.
+func (e *Engine) Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error) {
+	if cents < 0 || cents > money.MaxAmount {
+		return false, fmt.Errorf("authorizer: a reservation of %d cents", cents)
+	}
+	granted := false
+	err := e.writeDurably(e.shards[workspace.Shard()], func(t *ticket) (err error) {
+		granted, err = e.reserve(t, &workspace, &reservation, cents)
+		return err
+	})
+	return granted && err == nil, err
+}
+
+func (e *Engine) reserve(t *ticket, workspace, reservation *ident.UUID, cents money.Cents) (bool, error) {
+	it, err := e.hotFunds(t, t.shard, workspace)
+	if err != nil {
+		return false, err
+	}
+	key := appendReservationKey(nil, workspace, reservation)
+	before := uint64(0)
+	found, err := e.store.get(e.store.db, key, decodeUint64(&before))
+	if err != nil {
+		return false, err
+	}
+	funds := it.funds
+	switch {
+	case found && money.Cents(before) != cents:
+		return false, ErrReservationMismatch
+	case !found:
+		room, err := funds.Spendable()
+		if err != nil || cents > room {
+			return false, err
+		}
+		funds.ReservedCents += cents
+	}
+	return true, e.setReservation(t, it, funds, func(b *batch) error { return b.Set(key, appendCents(nil, cents), nil) })
+}
+
+// setReservation writes a reservation's key with the sum of them all.
+func (e *Engine) setReservation(t *ticket, it *fundsItem, funds Funds, set func(b *batch) error) error {
+	t.batch = e.store.newBatch()
+	if err := errors.Join(set(t.batch), writeReserved(t, &it.workspace, &funds)); err != nil {
+		return e.discard(t, err)
+	}
+	if err := e.apply(t); err != nil {
+		return err
+	}
+	it.funds = funds
+	e.enqueue(t)
+	return nil
+}
+
+// Release gives back a reservation whose debit will not be appended, durably before it returns. One that does not exist
+// changes nothing.
+func (e *Engine) Release(workspace, reservation ident.UUID) error {
+	return e.writeDurably(e.shards[workspace.Shard()], func(t *ticket) error {
+		it, err := e.hotFunds(t, t.shard, &workspace)
+		if err != nil {
+			return err
+		}
+		key := appendReservationKey(nil, &workspace, &reservation)
+		cents := uint64(0)
+		found, err := e.store.get(e.store.db, key, decodeUint64(&cents))
+		if err != nil || !found {
+			return err
+		}
+		funds := it.funds
+		funds.ReservedCents -= money.Cents(cents)
+		return e.setReservation(t, it, funds, func(b *batch) error { return b.Delete(key, nil) })
+	})
+}

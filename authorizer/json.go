@@ -1,0 +1,267 @@
+package authorizer
+
+import (
+	"unicode/utf16"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// lexer reads the tokens of one JSON text in place. It allocates nothing: strings alias the text, and one with escapes is
+// unescaped over itself, so that the text is spent afterwards. The text must be valid UTF-8.
+//
+// Integers are the only numbers it takes. After the first fault `bad` stays set and the reads yield zeros.
+type lexer struct {
+	text []byte
+	at   int
+	bad  bool
+}
+
+func (l *lexer) fail() { l.bad = true }
+
+// peek skips white space and returns the next byte, 0 at the end.
+func (l *lexer) peek() byte {
+	for l.at < len(l.text) {
+		switch c := l.text[l.at]; c {
+		case ' ', '\t', '\n', '\r':
+			l.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// expect takes one byte of punctuation.
+func (l *lexer) expect(c byte) {
+	if l.peek() != c || l.bad {
+		l.fail()
+		return
+	}
+	l.at++
+}
+
+// more steps to the next member of an object: over the opening brace the first time, else over a comma. It is false after the
+// closing brace or a fault.
+func (l *lexer) more(first bool) bool {
+	if first {
+		l.expect('{')
+		if l.peek() == '}' {
+			l.at++
+			return false
+		}
+		return !l.bad
+	}
+	if l.peek() == '}' {
+		l.at++
+		return false
+	}
+	l.expect(',')
+	return !l.bad
+}
+
+// literal takes a word such as null if it is next.
+func (l *lexer) literal(word string) bool {
+	l.peek()
+	if len(l.text)-l.at < len(word) || string(l.text[l.at:l.at+len(word)]) != word {
+		return false
+	}
+	l.at += len(word)
+	return true
+}
+
+func (l *lexer) boolean() bool {
+	if l.literal("true") {
+		return true
+	}
+	if !l.literal("false") {
+		l.fail()
+	}
+	return false
+}
+
+// integer takes a number without fraction and exponent that an int64 holds.
+func (l *lexer) integer() int64 {
+	negative := l.peek() == '-'
+	if negative {
+		l.at++
+	}
+	start, limit := l.at, uint64(1)<<63-1
+	if negative {
+		limit++
+	}
+	n := uint64(0)
+	for l.at < len(l.text) && isDigit(l.text[l.at]) {
+		d := uint64(l.text[l.at] - '0')
+		if n > (limit-d)/10 {
+			l.fail()
+			return 0
+		}
+		n = n*10 + d
+		l.at++
+	}
+	digits := l.at - start
+	if digits == 0 || digits > 1 && l.text[start] == '0' || l.fraction() {
+		l.fail()
+		return 0
+	}
+	if negative {
+		return -int64(n)
+	}
+	return int64(n)
+}
+
+// fraction tells whether a number goes on past its integer.
+func (l *lexer) fraction() bool {
+	if l.at == len(l.text) {
+		return false
+	}
+	c := l.text[l.at]
+	return c == '.' || c|0x20 == 'e'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// string takes a string. It aliases the lexer's text.
+func (l *lexer) string() string {
+	if l.expect('"'); l.bad {
+		return ""
+	}
+	start := l.at
+	for ; l.at < len(l.text); l.at++ {
+		switch c := l.text[l.at]; {
+		case c == '"':
+			l.at++
+			return alias(l.text[start : l.at-1])
+		case c == '\\':
+			return l.escaped(start)
+		case c < ' ':
+			l.fail()
+			return ""
+		}
+	}
+	l.fail()
+	return ""
+}
+
+// escaped goes on with a string from its first backslash. What an escape stands for is never longer than the escape.
+func (l *lexer) escaped(start int) string {
+	end := l.at
+	for l.at < len(l.text) {
+		c := l.text[l.at]
+		l.at++
+		switch {
+		case c == '"':
+			return alias(l.text[start:end])
+		case c < ' ':
+			l.fail()
+			return ""
+		case c != '\\':
+			l.text[end] = c
+			end++
+		default:
+			r := l.escape()
+			if l.bad {
+				return ""
+			}
+			end += utf8.EncodeRune(l.text[end:], r)
+		}
+	}
+	l.fail()
+	return ""
+}
+
+// escape takes what follows a backslash. U+0000 and half a surrogate pair are faults.
+func (l *lexer) escape() rune {
+	if l.at == len(l.text) {
+		l.fail()
+		return 0
+	}
+	c := l.text[l.at]
+	l.at++
+	switch c {
+	case '"', '\\', '/':
+		return rune(c)
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'u':
+		return l.codePoint()
+	}
+	l.fail()
+	return 0
+}
+
+func (l *lexer) codePoint() rune {
+	r := l.hex4()
+	if utf16.IsSurrogate(r) {
+		if len(l.text)-l.at < 2 || l.text[l.at] != '\\' || l.text[l.at+1] != 'u' {
+			l.fail()
+			return 0
+		}
+		l.at += 2
+		if r = utf16.DecodeRune(r, l.hex4()); r == utf8.RuneError {
+			l.fail()
+		}
+	}
+	if r == 0 {
+		l.fail()
+	}
+	return r
+}
+
+func (l *lexer) hex4() rune {
+	if len(l.text)-l.at < 4 {
+		l.fail()
+		return 0
+	}
+	r := rune(0)
+	for _, c := range l.text[l.at : l.at+4] {
+		switch {
+		case isDigit(c):
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			l.fail()
+			return 0
+		}
+		r = r<<4 | rune(c)
+	}
+	l.at += 4
+	return r
+}
+
+// end tells whether the text is read to its end without a fault.
+func (l *lexer) end() bool { return l.peek() == 0 && l.at == len(l.text) && !l.bad }
+
+func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+const hexDigits = "0123456789abcdef"
+
+// appendQuoted appends s, valid UTF-8, as a JSON string.
+func appendQuoted(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// unsafeBytes is the other way; what it returns must not be written to.
+func unsafeBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

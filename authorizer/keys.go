@@ -1,0 +1,71 @@
+package authorizer
+
+import (
+	"encoding/binary"
+
+	"purser/actors/ident"
+)
+
+// First bytes of the keys; the table is in doc.go.
+const (
+	prefixStamp       = 'a'
+	prefixLog         = 'b'
+	prefixHold        = 'c'
+	prefixSpend       = 'd'
+	prefixRule        = 'e'
+	prefixFunds       = 'f'
+	prefixReservation = 'g'
+	prefixRepeat      = 'h'
+	prefixDue         = 'i'
+	prefixCursor      = 'j'
+	prefixRelayed     = 'k'
+)
+
+// Last bytes of the keys of a workspace's funds, one per writer.
+const (
+	termLedger   = 0
+	termCard     = 1
+	termReserved = 2
+)
+
+func keyStamp() []byte { return []byte{prefixStamp} }
+
+func appendLogKey(dst []byte, shard ident.Shard, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, prefixLog, byte(shard)), seq)
+}
+
+func appendIDKey(dst []byte, prefix byte, id *ident.UUID) []byte {
+	return append(append(dst, prefix), id[:]...)
+}
+
+func appendFundsKey(dst []byte, workspace *ident.UUID, term byte) []byte {
+	return append(appendIDKey(dst, prefixFunds, workspace), term)
+}
+
+func appendRuleKey(dst []byte, token *ident.Token) []byte {
+	return append(append(dst, prefixRule), token[:]...)
+}
+
+func appendReservationKey(dst []byte, workspace, reservation *ident.UUID) []byte {
+	return append(appendIDKey(dst, prefixReservation, workspace), reservation[:]...)
+}
+
+func appendDueKey(dst []byte, shard ident.Shard, expiresAt int64, hold *ident.UUID) []byte {
+	dst = binary.BigEndian.AppendUint64(append(dst, prefixDue, byte(shard)), uint64(expiresAt))
+	return append(dst, hold[:]...)
+}
+
+func appendRepeatKey(dst []byte, bucket uint16, id *networkID) []byte {
+	return append(binary.BigEndian.AppendUint16(append(dst, prefixRepeat), bucket), id[:]...)
+}
+
+func appendShardKey(dst []byte, prefix byte, shard ident.Shard) []byte {
+	return append(dst, prefix, byte(shard))
+}
+
+func appendRelayedKey(dst []byte, shard ident.Shard, hour uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, prefixRelayed, byte(shard)), hour)
+}
+
+// logSeq reads the sequence number out of a log key.
+func logSeq(key []byte) uint64 { return binary.BigEndian.Uint64(key[2:]) }

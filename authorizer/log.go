@@ -1,0 +1,295 @@
+package authorizer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// Retention and limits of the log.
+const (
+	// KeepRelayed is how long an entry stays after it was relayed.
+	KeepRelayed = 7 * 24 * time.Hour
+	// MaxRead is the most entries one ReadLog returns.
+	MaxRead = 4096
+)
+
+// commit numbers the entry of a ticket, writes it with all that it changes, and queues it for the sync. The shard is locked.
+func (e *Engine) commit(t *ticket) error {
+	sh, n := t.shard, &t.entry
+	if n.Workspace != t.funds.workspace {
+		panic("BUG: an entry of a workspace whose funds are not at hand")
+	}
+	n.Seq, n.WsSeq, n.Shard = sh.seq+1, t.funds.wsSeq+1, sh.id
+	t.logged = true
+	c := change{entry: n, before: t.view.Hold, spend: t.view.Spend, funds: t.funds.funds, own: t.own}
+	t.batch = e.store.newBatch()
+	if err := e.write(t, &c); err != nil {
+		return err
+	}
+	if err := e.apply(t); err != nil {
+		return err
+	}
+	sh.seq = n.Seq
+	t.funds.funds, t.funds.wsSeq = c.funds, n.WsSeq
+	if t.spend != nil {
+		t.spend.spend = c.spend
+	}
+	e.backlog.Add(1)
+	e.enqueue(t)
+	return nil
+}
+
+// apply makes the ticket's batch visible; a failure stops the engine.
+func (e *Engine) apply(t *ticket) error {
+	if err := e.failure(); err != nil {
+		return err
+	}
+	if err := e.store.apply(t.batch); err != nil {
+		e.fail(err)
+		return e.failure()
+	}
+	t.shard.changes.Add(1)
+	return nil
+}
+
+// change is an entry with the balances before it; write leaves those after it.
+type change struct {
+	entry  *hold.Entry
+	before *hold.Hold // nil for a new authorization
+	spend  hold.Spend
+	funds  Funds
+	own    networkID
+}
+
+// write puts an entry and what it changes into the ticket's batch: the log, the hold, the spend, cardCents with the
+// workspace's sequence, the repeat, and the due index. Six keys at most.
+func (e *Engine) write(t *ticket, c *change) error {
+	n, spend := c.entry, c.spend
+	hold.Apply(n, &c.spend, &t.after, &c.funds.CardCents)
+	t.val = hold.AppendEntry(t.val[:0], n)
+	t.key = appendLogKey(t.key[:0], n.Shard, n.Seq)
+	if err := t.batch.Set(t.key, t.val, nil); err != nil {
+		return err
+	}
+	t.key = appendFundsKey(t.key[:0], &n.Workspace, termCard)
+	t.val = binary.BigEndian.AppendUint64(appendCents(t.val[:0], c.funds.CardCents), n.WsSeq)
+	if err := t.batch.Set(t.key, t.val, nil); err != nil {
+		return err
+	}
+	if c.spend != spend {
+		t.key, t.val = appendIDKey(t.key[:0], prefixSpend, &n.Card), hold.AppendSpend(t.val[:0], &c.spend)
+		if err := t.batch.Set(t.key, t.val, nil); err != nil {
+			return err
+		}
+	}
+	if err := e.writeHold(t, c); err != nil {
+		return err
+	}
+	return e.writeRepeat(t, c)
+}
+
+// writeHold keeps the authorization, and the due index in step with it. A moved expiry leaves its old key behind: Expire
+// drops it when its time comes.
+func (e *Engine) writeHold(t *ticket, c *change) error {
+	h := &c.entry.After
+	if h.ID.IsZero() || c.before != nil && *c.before == *h {
+		return nil
+	}
+	t.key, t.val = appendIDKey(t.key[:0], prefixHold, &h.ID), hold.AppendHold(t.val[:0], h)
+	if err := t.batch.Set(t.key, t.val, nil); err != nil {
+		return err
+	}
+	before := int64(0)
+	if c.before != nil {
+		before = c.before.ExpiresAt
+	}
+	switch {
+	case h.ExpiresAt == before:
+		return nil
+	case h.ExpiresAt == 0:
+		t.key = appendDueKey(t.key[:0], c.entry.Shard, before, &h.ID)
+		return t.batch.Delete(t.key, nil)
+	}
+	t.key = appendDueKey(t.key[:0], c.entry.Shard, h.ExpiresAt, &h.ID)
+	return t.batch.Set(t.key, nil, nil)
+}
+
+// writeRepeat remembers the answer for repeats of the message, and a tombstone for the authorization that a reversal
+// overtook.
+func (e *Engine) writeRepeat(t *ticket, c *change) error {
+	n := c.entry
+	if n.Kind == hold.Expiry {
+		return nil
+	}
+	bucket := bucketOf(n.At)
+	e.buckets.mark(bucket)
+	t.key, t.val = appendRepeatKey(t.key[:0], bucket, &c.own), appendRemembered(t.val[:0], n, false)
+	if err := t.batch.Set(t.key, t.val, nil); err != nil || !n.Tombstone {
+		return err
+	}
+	original := networkIDOf(routeAuthorizations, n.OriginalID)
+	t.key, t.val = appendRepeatKey(t.key[:0], bucket, &original), appendRemembered(t.val[:0], n, true)
+	return t.batch.Set(t.key, t.val, nil)
+}
+
+// heads reads where a shard stands: the last entry, the journal position followed, and what was relayed.
+func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow uint64, err error) {
+	p, err := s.last(appendLogKey(nil, shard, 0), appendLogKey(nil, shard, ^uint64(0)))
+	if err != nil {
+		return 0, 0, err
+	}
+	if p != nil {
+		seq = logSeq(p.key)
+	}
+	if p, err = s.last(appendRelayedKey(nil, shard, 0), appendRelayedKey(nil, shard, ^uint32(0))); err != nil {
+		return 0, 0, err
+	}
+	if p != nil {
+		n := uint64(0)
+		if err := decodeUint64(&n)(p.value); err != nil {
+			return 0, 0, err
+		}
+		relayed.Store(n)
+		seq = max(seq, n) // all of the log may be trimmed
+	}
+	_, err = s.get(s.db, appendShardKey(nil, prefixCursor, shard), decodeUint64(&follow))
+	return seq, follow, err
+}
+
+// advance notes that an entry is durable, and wakes who waits for it.
+func (sh *shard) advance(seq uint64) {
+	sh.synced.Store(seq)
+	if w := sh.waiters.Swap(nil); w != nil {
+		close(*w)
+	}
+}
+
+// Synced returns the sequence number of the shard's last durable entry, 0 before the first.
+func (e *Engine) Synced(shard ident.Shard) uint64 { return e.shards[shard].synced.Load() }
+
+// WaitSynced returns when an entry after past is durable. Durable means that this returned: nothing else may assume it.
+func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
+	sh := e.shards[shard]
+	for {
+		fresh := make(chan struct{})
+		w := &fresh
+		if !sh.waiters.CompareAndSwap(nil, w) {
+			if w = sh.waiters.Load(); w == nil {
+				continue
+			}
+		}
+		if sh.synced.Load() > past {
+			return nil
+		}
+		select {
+		case <-*w:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.failed:
+			return e.failure()
+		}
+	}
+}
+
+// ReadLog returns at most max (and MaxRead) durable entries of a shard after a sequence number, in order.
+func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
+	head := e.Synced(shard)
+	if after >= head {
+		return nil, nil
+	}
+	limit = min(limit, MaxRead)
+	var entries []hold.Entry
+	lower, upper := appendLogKey(nil, shard, after+1), appendLogKey(nil, shard, head+1)
+	err := e.store.scan(e.store.db, lower, upper, func(_, v []byte) (bool, error) {
+		var n hold.Entry
+		if err := hold.DecodeEntry(v, &n); err != nil {
+			return false, fmt.Errorf("%w: log of shard %d: %w", ErrCorrupt, shard, err)
+		}
+		entries = append(entries, n)
+		return len(entries) >= limit, nil
+	})
+	return entries, err
+}
+
+// Relayed returns up to which sequence number the journal has the shard's entries.
+func (e *Engine) Relayed(shard ident.Shard) uint64 { return e.shards[shard].relayed.Load() }
+
+// Backlog returns the number of entries that the journal does not have.
+func (e *Engine) Backlog() int64 { return e.backlog.Load() }
+
+// MarkRelayed notes that the journal has the shard's entries up to seq. The note may be lost in a crash: the entries are then
+// relayed again and dropped as repeats.
+func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
+	sh := e.shards[shard]
+	sh.mark.Lock()
+	defer sh.mark.Unlock()
+	before := sh.relayed.Load()
+	if seq <= before {
+		return nil
+	}
+	if seq > sh.synced.Load() {
+		return fmt.Errorf("authorizer: shard %d: relayed to %d, but durable only to %d", shard, seq, sh.synced.Load())
+	}
+	b := e.store.newBatch()
+	hour := uint32(e.clock().Unix() / 3600)
+	key, value := appendRelayedKey(nil, shard, hour), binary.BigEndian.AppendUint64(nil, seq)
+	if err := b.Set(key, value, nil); err != nil {
+		return err
+	}
+	if err := e.store.applyLazily(b); err != nil {
+		e.fail(err)
+		return e.failure()
+	}
+	sh.relayed.Store(seq)
+	e.backlog.Add(-int64(seq - before))
+	return nil
+}
+
+// Trim drops the entries that were relayed KeepRelayed ago, and the network ids of more than RepeatDays ago. One caller at a
+// time.
+func (e *Engine) Trim(now time.Time) error {
+	b := e.store.newBatch()
+	oldest := oldestBucket(now.UnixMilli())
+	first := networkID{}
+	if err := b.DeleteRange([]byte{prefixRepeat}, appendRepeatKey(nil, oldest, &first), nil); err != nil {
+		return err
+	}
+	before := uint32(now.Add(-KeepRelayed).Unix() / 3600) // the whole hour of the mark must have passed
+	for _, sh := range e.shards {
+		if err := e.trimShard(b, sh, before); err != nil {
+			return err
+		}
+	}
+	if err := e.store.applyLazily(b); err != nil {
+		e.fail(err)
+		return e.failure()
+	}
+	e.buckets.drop(oldest)
+	return nil
+}
+
+// trimShard drops the entries up to the last mark made before an hour, and the marks before that one.
+func (e *Engine) trimShard(b *batch, sh *shard, before uint32) error {
+	p, err := e.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, before))
+	if err != nil || p == nil {
+		return err
+	}
+	n := uint64(0)
+	if err := decodeUint64(&n)(p.value); err != nil {
+		return fmt.Errorf("%w: relay mark of shard %d", ErrCorrupt, sh.id)
+	}
+	if n <= sh.trimmed {
+		return nil
+	}
+	sh.trimmed = n
+	if err := b.DeleteRange(appendLogKey(nil, sh.id, 0), appendLogKey(nil, sh.id, n+1), nil); err != nil {
+		return err
+	}
+	return b.DeleteRange(appendRelayedKey(nil, sh.id, 0), p.key, nil)
+}

@@ -1,0 +1,114 @@
+package authorizer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// ErrGap says that entries given to Replay are missing.
+var ErrGap = errors.New("authorizer: a gap in the workspace's sequence")
+
+// Replay folds relayed entries into a store that is being made anew from the journal: funds, spends, holds, the due index,
+// repeats, tombstones and sequences become what they were, and the answers to repeats too. The entries of a workspace come
+// in the order of its own sequence without a gap; those that are here already are skipped. The entries themselves are not
+// logged again: they count as relayed. It is durable when it returns. Nothing else may use the shard meanwhile.
+func (e *Engine) Replay(shard ident.Shard, entries []hold.Entry) error {
+	sh := e.shards[shard]
+	for i := range entries {
+		if err := e.fold(sh, &entries[i]); err != nil {
+			return err
+		}
+	}
+	return e.markReplayed(sh)
+}
+
+// fold applies one entry without waiting for its sync: markReplayed, which follows in the same write-ahead log, does.
+func (e *Engine) fold(sh *shard, n *hold.Entry) error {
+	if err := e.failure(); err != nil {
+		return err
+	}
+	t := e.newTicket(actWrite)
+	defer e.release(t)
+	t.shard = sh
+	return e.fillLocked(t, func(t *ticket) error { return e.replay(t, n) })
+}
+
+func (e *Engine) replay(t *ticket, n *hold.Entry) error {
+	if n.Shard != t.shard.id || n.Workspace.Shard() != t.shard.id {
+		return fmt.Errorf("%w: entry %d", ErrForeignShard, n.Seq)
+	}
+	funds, err := e.hotFunds(t, t.shard, &n.Workspace)
+	if err != nil || n.WsSeq <= funds.wsSeq {
+		return err
+	}
+	if n.WsSeq != funds.wsSeq+1 {
+		return fmt.Errorf("%w: %s has %d, then %d", ErrGap, n.Workspace.Format(ident.Workspace), funds.wsSeq, n.WsSeq)
+	}
+	c := change{entry: n, funds: funds.funds}
+	if err := e.before(t, n, &c); err != nil {
+		return err
+	}
+	t.batch = e.store.newBatch()
+	if err := e.write(t, &c); err != nil {
+		return e.discard(t, err)
+	}
+	t.key = appendLogKey(t.key[:0], n.Shard, n.Seq)
+	if err := t.batch.Delete(t.key, nil); err != nil { // it is the journal's
+		return e.discard(t, err)
+	}
+	if err := e.store.applyLazily(t.batch); err != nil {
+		e.fail(err)
+		return e.failure()
+	}
+	t.batch = nil
+	t.shard.changes.Add(1)
+	funds.funds, funds.wsSeq = c.funds, n.WsSeq
+	if it := t.shard.cache.spends[n.Card]; it != nil {
+		it.spend = c.spend
+	}
+	t.shard.seq = max(t.shard.seq, n.Seq)
+	return nil
+}
+
+// before reads the balances that an entry moves.
+func (e *Engine) before(t *ticket, n *hold.Entry, c *change) error {
+	if n.NetworkID != "" {
+		c.own = networkIDOf(routeOf(n.Kind), n.NetworkID)
+	}
+	spend, err := e.readSpend(t, &n.Card)
+	if err != nil {
+		return err
+	}
+	c.spend = spend.spend
+	if n.After.ID.IsZero() {
+		return nil
+	}
+	found, err := e.readHold(t, &n.After.ID, &t.load.hold)
+	if found {
+		c.before = &t.load.hold
+	}
+	return err
+}
+
+// markReplayed notes durably that all entries of the shard are the journal's.
+func (e *Engine) markReplayed(sh *shard) error {
+	return e.writeDurably(sh, func(t *ticket) error {
+		t.batch = e.store.newBatch()
+		hour := uint32(e.clock().Unix() / 3600)
+		t.key = appendRelayedKey(t.key[:0], sh.id, hour)
+		if err := t.batch.Set(t.key, binary.BigEndian.AppendUint64(nil, sh.seq), nil); err != nil {
+			return e.discard(t, err)
+		}
+		if err := e.apply(t); err != nil {
+			return err
+		}
+		sh.synced.Store(sh.seq)
+		sh.relayed.Store(sh.seq)
+		e.enqueue(t)
+		return nil
+	})
+}

@@ -1,0 +1,444 @@
+package authorizer_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/authorizer"
+	"purser/authorizer/hold"
+)
+
+var (
+	scanNow   = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	scanToken = ident.Token{0, 77, 17: 9}
+	scanAuth  = ident.Derive(77, scanNow, "auth")
+)
+
+const goodMerchant = `{"id":"acq-77","name":"Corner Shop","mcc":"0742","country":"DE"}`
+
+func goodAuthorization() string {
+	return `{"id":"net-1","cardToken":"` + scanToken.String() + `","amountCents":1250,"currency":"USD","merchant":` +
+		goodMerchant + `,"partialApproval":true,"holdExpiresAt":"2026-11-25T10:00:00Z"}`
+}
+
+func goodBody(kind hold.Kind) string {
+	reference := `"authorizationId":"` + scanAuth.Format(ident.Authorization) + `"`
+	card := `"id":"net-2","cardToken":"` + scanToken.String() + `","amountCents":1250,"currency":"USD","merchant":` +
+		goodMerchant + `,`
+	switch kind {
+	case hold.Incremental:
+		return `{` + card + `"kind":"incremental",` + reference + `}`
+	case hold.Reversal:
+		return `{"id":"net-2",` + reference + `,"amountCents":5}`
+	case hold.Clearing:
+		return `{` + card + `"final":true,` + reference + `}`
+	case hold.Refund:
+		return `{` + card + reference + `}`
+	}
+	return goodAuthorization()
+}
+
+func routeOf(kind hold.Kind) hold.Kind {
+	if kind == hold.Incremental {
+		return hold.Authorization
+	}
+	return kind
+}
+
+var messageKinds = []hold.Kind{hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing, hold.Refund}
+
+func scan(kind hold.Kind, text string) (hold.Message, string) {
+	var m hold.Message
+	why := authorizer.Scan(kind, []byte(text), scanNow.UnixMilli(), &m)
+	return m, why
+}
+
+func TestScanReadsEveryField(t *testing.T) {
+	m, why := scan(hold.Authorization, goodAuthorization())
+	require.Empty(t, why)
+	want := hold.Message{
+		Kind: hold.Authorization, ID: "net-1", Token: scanToken, Amount: 1250, Currency: [3]byte([]byte("USD")),
+		Merchant:        hold.Merchant{ID: "acq-77", Name: "Corner Shop", MCC: 742, Country: "DE"},
+		PartialApproval: true, HoldExpiresAt: scanNow.AddDate(0, 0, 5).UnixMilli(),
+	}
+	want.Fingerprint = want.Sum()
+	require.Equal(t, want, m)
+	for _, kind := range messageKinds {
+		m, why := scan(routeOf(kind), goodBody(kind))
+		require.Empty(t, why, kind)
+		require.Empty(t, m.Invalid, kind)
+		require.Equal(t, kind, m.Kind)
+		require.Equal(t, kind == hold.Clearing, m.Final)
+		if kind != hold.Authorization {
+			require.Equal(t, scanAuth, m.AuthorizationID, kind)
+		}
+	}
+	m, why = scan(hold.Reversal, ` { "originalId" : "\u00e9\"\ud83d\ude00\/" , "id":"\n" } `)
+	require.Empty(t, why)
+	require.Equal(t, "é\"😀/", m.OriginalID)
+	require.True(t, m.WholeHold)
+}
+
+// What breaks the form is refused on every route, with the field named.
+func TestScanRefusesWhatIsNotStrict(t *testing.T) {
+	good := goodAuthorization()
+	for name, c := range map[string]struct{ from, to, why string }{
+		"not json":          {good, `hello`, "JSON"},
+		"empty":             {good, ``, "JSON"},
+		"an array":          {good, `[]`, "JSON"},
+		"null":              {good, `null`, "JSON"},
+		"trailing":          {`Z"}`, `Z"} {}`, "JSON"},
+		"trailing nul":      {`Z"}`, "Z\"}\x00", "JSON"},
+		"trailing comma":    {`Z"}`, `Z",}`, "JSON"},
+		"cut":               {`Z"}`, `Z"`, "JSON"},
+		"unknown field":     {`"currency"`, `"colour"`, "unknown"},
+		"case of a field":   {`"currency"`, `"Currency"`, "unknown"},
+		"unknown in nested": {`"country"`, `"city"`, "unknown"},
+		"final is not ours": {`"partialApproval"`, `"final"`, "unknown"},
+		"duplicate":         {`"currency":"USD"`, `"currency":"USD","currency":"USD"`, "twice"},
+		"duplicate escaped": {`"currency":"USD"`, `"currency":"USD","curr\u0065ncy":"USD"`, "twice"},
+		"duplicate nested":  {`"mcc":"0742"`, `"mcc":"0742","mcc":"0742"`, "twice"},
+		"invalid utf-8":     {`Corner`, "C\xffrner", "UTF-8"},
+		"nul":               {`Corner`, `C\u0000rner`, "merchant.name"},
+		"half a pair":       {`Corner`, `C\ud800rner`, "merchant.name"},
+		"low first":         {`Corner`, `C\udc00\ud800rner`, "merchant.name"},
+		"bad escape":        {`Corner`, `C\xrner`, "merchant.name"},
+		"control character": {`Corner`, "C\trner", "merchant.name"},
+		"no id":             {`"id":"net-1",`, ``, "id:"},
+		"empty id":          {`"net-1"`, `""`, "id:"},
+		"long id":           {`"net-1"`, `"` + strings.Repeat("é", 65) + `"`, "id:"},
+		"null id":           {`"net-1"`, `null`, "id:"},
+		"id a number":       {`"net-1"`, `1`, "id:"},
+		"amount a string":   {`1250`, `"1250"`, "amountCents"},
+		"amount a fraction": {`1250`, `12.5`, "amountCents"},
+		"amount whole dot":  {`1250`, `1250.0`, "amountCents"},
+		"amount exponent":   {`1250`, `1e3`, "amountCents"},
+		"amount with plus":  {`1250`, `+1250`, "amountCents"},
+		"leading zero":      {`1250`, `01250`, "amountCents"},
+		"over int64":        {`1250`, `9223372036854775808`, "amountCents"},
+		"under int64":       {`1250`, `-9223372036854775809`, "amountCents"},
+		"amount null":       {`1250`, `null`, "amountCents"},
+		"token null":        {`"` + scanToken.String() + `"`, `null`, "cardToken"},
+		"merchant null":     {goodMerchant, `null`, "merchant:"},
+		"merchant a string": {goodMerchant, `"x"`, "merchant:"},
+		"name null":         {`"Corner Shop"`, `null`, "merchant.name"},
+		"mcc a number":      {`"0742"`, `742`, "merchant.mcc"},
+		"boolean a string":  {`true`, `"true"`, "partialApproval"},
+		"time a number":     {`"2026-11-25T10:00:00Z"`, `1795000000`, "holdExpiresAt"},
+	} {
+		body := strings.Replace(good, c.from, c.to, 1)
+		require.NotEqual(t, good, body, name)
+		_, why := scan(hold.Authorization, body)
+		require.Contains(t, why, c.why, name)
+	}
+}
+
+// A value that cannot be is a decline of an authorization and a refusal of everything else.
+func TestScanNamesTheFieldOfAnImpossibleValue(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, why string }{
+		"no token":      {`"cardToken":"` + scanToken.String() + `",`, ``, "cardToken"},
+		"no amount":     {`"amountCents":1250,`, ``, "amountCents"},
+		"negative":      {`1250`, `-1250`, "amountCents"},
+		"too much":      {`1250`, `1000000000001`, "amountCents"},
+		"no currency":   {`"currency":"USD",`, ``, "currency"},
+		"long currency": {`"USD"`, `"USDC"`, "currency"},
+		"currency":      {`"USD"`, `"U5D"`, "currency"},
+		"no merchant":   {`,"merchant":` + goodMerchant, ``, "merchant:"},
+		"no name":       {`"name":"Corner Shop",`, ``, "merchant.name"},
+		"empty name":    {`"Corner Shop"`, `""`, "merchant.name"},
+		"long name":     {`"Corner Shop"`, `"` + strings.Repeat("x", 201) + `"`, "merchant.name"},
+		"long id":       {`"acq-77"`, `"` + strings.Repeat("x", 81) + `"`, "merchant.id"},
+		"no mcc":        {`"mcc":"0742",`, ``, "merchant.mcc"},
+		"short mcc":     {`"0742"`, `"742"`, "merchant.mcc"},
+		"mcc letters":   {`"0742"`, `"07a2"`, "merchant.mcc"},
+		"country":       {`"DE"`, `"D3"`, "merchant.country"},
+	} {
+		for _, kind := range messageKinds {
+			good := goodBody(kind)
+			body := strings.Replace(good, c.from, c.to, 1)
+			if body == good {
+				require.Equal(t, hold.Reversal, kind, name)
+				continue
+			}
+			m, why := scan(routeOf(kind), body)
+			if routeOf(kind) == hold.Authorization {
+				require.Empty(t, why, name)
+				why = m.Invalid
+			}
+			require.Contains(t, why, c.why, "%s %s", kind, name)
+		}
+	}
+}
+
+func TestScanChecksTheReferences(t *testing.T) {
+	original := `"originalId":"net-1"`
+	id := `"authorizationId":"` + scanAuth.Format(ident.Authorization) + `"`
+	for _, c := range []struct {
+		kind     hold.Kind
+		from, to string
+		ok       bool
+	}{
+		{hold.Authorization, `{`, `{` + original + `,`, false},
+		{hold.Authorization, `{`, `{"kind":"authorization",`, true},
+		{hold.Authorization, `{`, `{"kind":null,"authorizationId":null,"originalId":null,`, true},
+		{hold.Authorization, `{`, `{"kind":"refund",`, false},
+		{hold.Incremental, id, original, true},
+		{hold.Incremental, id, original + `,` + id, false},
+		{hold.Incremental, `,` + id, ``, false},
+		{hold.Incremental, id, `"authorizationId":"card_1"`, false},
+		{hold.Incremental, id, `"originalId":""`, false},
+		{hold.Incremental, `1250`, `0`, false},
+		{hold.Authorization, `1250`, `0`, true},
+		{hold.Authorization, `1250`, `1000000000000`, true},
+		{hold.Reversal, id, original, true},
+		{hold.Reversal, id + `,`, ``, false},
+		{hold.Reversal, id, original + `,` + id, false},
+		{hold.Reversal, `,"amountCents":5`, ``, true},
+		{hold.Reversal, `5}`, `0}`, false},
+		{hold.Clearing, `,` + id, ``, true},
+		{hold.Clearing, id, original, true},
+		{hold.Clearing, id, original + `,` + id, false},
+		{hold.Clearing, `1250`, `0`, false},
+		{hold.Refund, `,` + id, ``, true},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-20T10:00:00Z`, false},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-12-21T10:00:00Z`, true},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-12-21T10:00:00.001Z`, false},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-25T12:00:00+02:00`, true},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `tomorrow`, false},
+		{hold.Authorization, `"DE"`, `null`, true},
+		{hold.Authorization, `"USD"`, `"usd"`, true},
+	} {
+		body := strings.Replace(goodBody(c.kind), c.from, c.to, 1)
+		require.NotEqual(t, goodBody(c.kind), body)
+		m, why := scan(routeOf(c.kind), body)
+		require.Equal(t, c.ok, why == "" && m.Invalid == "", "%s: %q %q", body, why, m.Invalid)
+	}
+}
+
+// A card token that is none of ours is an unknown card, not a bad request; the same one twice is the same card.
+func TestScanKeepsAForeignToken(t *testing.T) {
+	foreign := func(token string) hold.Message {
+		m, why := scan(hold.Authorization, strings.Replace(goodAuthorization(), scanToken.String(), token, 1))
+		require.Empty(t, why+m.Invalid)
+		return m
+	}
+	require.Equal(t, ident.SystemSlot, foreign("4111").Token.Slot())
+	require.Equal(t, foreign("4111").Fingerprint, foreign("4111").Fingerprint)
+	require.NotEqual(t, foreign("4111").Fingerprint, foreign("4112").Fingerprint)
+}
+
+func TestScanDoesNotAllocate(t *testing.T) {
+	for _, kind := range messageKinds {
+		text := []byte(goodBody(kind))
+		m := new(hold.Message)
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			if why := authorizer.Scan(routeOf(kind), text, scanNow.UnixMilli(), m); why != "" {
+				t.Fatal(why)
+			}
+		}), kind)
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	text := []byte(goodAuthorization())
+	m := new(hold.Message)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		authorizer.Scan(hold.Authorization, text, scanNow.UnixMilli(), m)
+	}
+}
+
+// FuzzScan holds the scanner against a slow reading by a strict JSON library.
+func FuzzScan(f *testing.F) {
+	for _, kind := range messageKinds {
+		f.Add(byte(kind), []byte(goodBody(kind)))
+	}
+	f.Add(byte(hold.Authorization), []byte(`{"id":"\ud83d\ude00","amountCents":-0,"merchant":{}}`))
+	f.Fuzz(func(t *testing.T, k byte, text []byte) {
+		kind := routeOf(messageKinds[int(k)%len(messageKinds)])
+		want, accepted := reference(kind, bytes.Clone(text))
+		var got hold.Message
+		why := authorizer.Scan(kind, text, scanNow.UnixMilli(), &got)
+		require.Equal(t, accepted, why == "", "%q", why)
+		if !accepted {
+			return
+		}
+		require.Equal(t, want.Invalid != "", got.Invalid != "", got.Invalid)
+		if got.Invalid == "" {
+			got.Fingerprint = [16]byte{}
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+var allowedFields = map[hold.Kind]string{
+	hold.Authorization: "id cardToken amountCents currency merchant kind authorizationId originalId partialApproval holdExpiresAt",
+	hold.Reversal:      "id amountCents authorizationId originalId",
+	hold.Clearing:      "id cardToken amountCents currency merchant authorizationId originalId final",
+	hold.Refund:        "id cardToken amountCents currency merchant authorizationId originalId",
+}
+
+// slow is a body as the reference reads it: members first, then one by one.
+type slow struct {
+	members map[string]jsontext.Value
+	needed  []string
+	broken  bool
+	invalid bool
+}
+
+func slowly(text []byte, allowed string, needed ...string) *slow {
+	s := &slow{needed: needed}
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) || json.Unmarshal(text, &s.members) != nil {
+		return &slow{broken: true}
+	}
+	for name, value := range s.members {
+		isNull := string(value) == "null"
+		s.broken = s.broken || !contains(strings.Fields(allowed), name) || isNull && contains(needed, name)
+		if isNull {
+			delete(s.members, name)
+		}
+	}
+	for _, name := range needed {
+		s.invalid = s.invalid || s.members[name] == nil
+	}
+	return s
+}
+
+func contains(list []string, s string) bool {
+	for _, item := range list {
+		if item == s {
+			return true
+		}
+	}
+	return false
+}
+
+// read decodes a member strictly and checks its value; it tells whether there is a good one.
+func read[T any](s *slow, name string, good func(T) bool) (v T, ok bool) {
+	value, given := s.members[name]
+	if !given {
+		return v, false
+	}
+	if err := json.Unmarshal(value, &v); err != nil {
+		s.broken = true
+		return v, false
+	}
+	if text, isText := any(v).(string); isText && strings.Contains(text, "\x00") {
+		s.broken = true
+	}
+	if !good(v) {
+		s.invalid = true
+		var zero T
+		return zero, false
+	}
+	return v, true
+}
+
+func matches(pattern string) func(string) bool {
+	return regexp.MustCompile(`(?s)\A(?:` + pattern + `)\z`).MatchString
+}
+
+func anything[T any](T) bool { return true }
+
+func reference(kind hold.Kind, text []byte) (m hold.Message, accepted bool) {
+	if !utf8.Valid(text) {
+		return m, false
+	}
+	needed := []string{"id", "cardToken", "amountCents", "currency", "merchant"}
+	if kind == hold.Reversal {
+		needed = needed[:1]
+	}
+	s := slowly(text, allowedFields[kind], needed...)
+	if s.broken {
+		return m, false
+	}
+	m.Kind = kind
+	m.ID, _ = read(s, "id", anything[string])
+	if named, ok := read(s, "kind", matches("authorization|incremental")); ok && named == "incremental" {
+		m.Kind = hold.Incremental
+	}
+	least := int64(1)
+	if m.Kind == hold.Authorization {
+		least = 0
+	}
+	m.Amount, _ = read(s, "amountCents", func(n int64) bool { return n >= least && n <= money.MaxAmount })
+	m.WholeHold = kind == hold.Reversal && m.Amount == 0
+	if token, ok := read(s, "cardToken", anything[string]); ok {
+		m.Token, _ = ident.ParseToken([]byte(token))
+		if m.Token == (ident.Token{}) {
+			own, _ := scan(hold.Authorization, `{"id":"x","cardToken":`+string(s.members["cardToken"])+`}`)
+			m.Token = own.Token // what it becomes is the scanner's own affair
+		}
+	}
+	currency, _ := read(s, "currency", matches("[A-Za-z]{3}"))
+	copy(m.Currency[:], currency)
+	m.PartialApproval, _ = read(s, "partialApproval", anything[bool])
+	m.Final, _ = read(s, "final", anything[bool])
+	s.references(&m)
+	s.expiry(&m)
+	s.merchant(&m)
+	if s.broken || m.ID == "" || utf8.RuneCountInString(m.ID) > 64 || s.invalid && kind != hold.Authorization {
+		return m, false
+	}
+	if s.invalid {
+		m.Invalid = "something"
+	}
+	return m, true
+}
+
+func (s *slow) references(m *hold.Message) {
+	given := 0
+	for _, name := range []string{"authorizationId", "originalId"} {
+		if s.members[name] != nil {
+			given++
+		}
+	}
+	m.OriginalID, _ = read(s, "originalId", matches(".{1,64}"))
+	id, ok := read(s, "authorizationId", func(id string) bool { _, err := ident.Parse(ident.Authorization, id); return err == nil })
+	if ok {
+		m.AuthorizationID, _ = ident.Parse(ident.Authorization, id)
+	}
+	switch m.Kind {
+	case hold.Authorization:
+		s.invalid = s.invalid || given != 0
+	case hold.Incremental, hold.Reversal:
+		s.invalid = s.invalid || given != 1
+	default:
+		s.invalid = s.invalid || given > 1
+	}
+}
+
+func (s *slow) expiry(m *hold.Message) {
+	var at time.Time
+	_, ok := read(s, "holdExpiresAt", func(text string) bool {
+		return at.UnmarshalText([]byte(text)) == nil && at.UnixMilli() > scanNow.UnixMilli() &&
+			at.UnixMilli() <= scanNow.Add(hold.MaxHoldLife).UnixMilli()
+	})
+	if ok {
+		m.HoldExpiresAt = at.UnixMilli()
+	}
+}
+
+func (s *slow) merchant(m *hold.Message) {
+	value, given := s.members["merchant"]
+	if !given {
+		return
+	}
+	inner := slowly(value, "id name mcc country", "name", "mcc")
+	m.Merchant.ID, _ = read(inner, "id", matches(".{0,80}"))
+	m.Merchant.Name, _ = read(inner, "name", matches(".{1,200}"))
+	mcc, _ := read(inner, "mcc", matches("[0-9]{4}"))
+	m.Merchant.MCC, _ = hold.ParseMCC(mcc)
+	m.Merchant.Country, _ = read(inner, "country", matches("[A-Za-z]{2}"))
+	s.broken, s.invalid = s.broken || inner.broken, s.invalid || inner.invalid
+}

@@ -1,0 +1,314 @@
+package authorizer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// Limits of the network-facing server, where its options name no other.
+const (
+	DefaultMaxBody        = 16 << 10
+	DefaultMaxHeader      = 16 << 10
+	DefaultReadTimeout    = 5 * time.Second
+	DefaultWriteTimeout   = 5 * time.Second
+	DefaultIdleTimeout    = 2 * time.Minute
+	DefaultMaxConnections = 16_384
+)
+
+// ServerOptions configure a Server. Zero values of the limits mean their defaults.
+type ServerOptions struct {
+	Decider Decider
+	// Secrets are the bearer secrets of the card network: one, or two while rotating.
+	Secrets []string
+	// Clock gives the time against which holdExpiresAt is checked and latency measured.
+	Clock func() time.Time
+	// Answered is told of every message that was decided; it must not block. It may be nil.
+	Answered func(kind hold.Kind, status int, took time.Duration)
+
+	MaxBody, MaxHeader                     int // bytes
+	MaxConnections                         int
+	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+func (o *ServerOptions) ensureDefaults() {
+	o.MaxBody = orDefault(o.MaxBody, DefaultMaxBody)
+	o.MaxHeader = orDefault(o.MaxHeader, DefaultMaxHeader)
+	o.MaxConnections = orDefault(o.MaxConnections, DefaultMaxConnections)
+	o.ReadTimeout = orDefault(o.ReadTimeout, DefaultReadTimeout)
+	o.WriteTimeout = orDefault(o.WriteTimeout, DefaultWriteTimeout)
+	o.IdleTimeout = orDefault(o.IdleTimeout, DefaultIdleTimeout)
+	if o.Answered == nil {
+		o.Answered = func(hold.Kind, int, time.Duration) {}
+	}
+}
+
+func orDefault[T int | time.Duration](v, otherwise T) T {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+func (o *ServerOptions) validate() error {
+	switch {
+	case o.Decider == nil:
+		return errors.New("authorizer server: no decider")
+	case o.Clock == nil:
+		return errors.New("authorizer server: no clock")
+	case min(o.MaxBody, o.MaxHeader, o.MaxConnections) < 0 || min(o.ReadTimeout, o.WriteTimeout, o.IdleTimeout) < 0:
+		return errors.New("authorizer server: a negative limit")
+	}
+	return nil
+}
+
+// Server is the door of the card network: four routes over HTTP, behind a shared secret. It reads a message, has it decided and
+// writes the answer, without an allocation of its own; it keeps nothing.
+type Server struct {
+	options  ServerOptions
+	secrets  secrets
+	http     fasthttp.Server
+	messages sync.Pool // of *hold.Message
+}
+
+// NewServer makes a server that does not listen yet.
+func NewServer(options ServerOptions) (*Server, error) {
+	options.ensureDefaults()
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	valid, err := newSecrets(options.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: options, secrets: valid}
+	s.messages.New = func() any { return new(hold.Message) }
+	s.http = fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.refuseUnread,
+		Concurrency:                  options.MaxConnections,
+		ReadBufferSize:               options.MaxHeader,
+		MaxRequestBodySize:           options.MaxBody,
+		ReadTimeout:                  options.ReadTimeout,
+		WriteTimeout:                 options.WriteTimeout,
+		IdleTimeout:                  options.IdleTimeout,
+		CloseOnShutdown:              true,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		DisablePreParseMultipartForm: true,
+		Logger:                       quiet{},
+	}
+	return s, nil
+}
+
+// quiet drops what the HTTP library would log: faults of peers, which the answers tell them.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// Serve answers connections of ln until Shutdown or a fault of ln.
+func (s *Server) Serve(ln net.Listener) error {
+	if err := s.http.Serve(ln); err != nil {
+		return fmt.Errorf("authorizer server: %w", err)
+	}
+	return nil
+}
+
+// Shutdown takes no new connection, lets the requests under way be answered, and returns when they are or ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error { return s.http.ShutdownWithContext(ctx) }
+
+// Codes of the errors that are answered; those of interface section 7.
+const (
+	codeInvalidBody    = "invalid_body"
+	codeUnauthorized   = "unauthorized"
+	codeNotFound       = "not_found"
+	codeMethod         = "method_not_allowed"
+	codeTimeout        = "request_timeout"
+	codeBodyTooLarge   = "body_too_large"
+	codeHeaderTooLarge = "header_too_large"
+	codeMismatch       = "duplicate_mismatch"
+	codeUnavailable    = "unavailable"
+)
+
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	kind, known := route(ctx.Path())
+	switch {
+	case !known:
+		turnAway(ctx, fasthttp.StatusNotFound, codeNotFound, "")
+	case !ctx.IsPost():
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, fasthttp.MethodPost)
+		turnAway(ctx, fasthttp.StatusMethodNotAllowed, codeMethod, "")
+	case !s.admits(ctx):
+		turnAway(ctx, fasthttp.StatusUnauthorized, codeUnauthorized, "")
+	case !framed(ctx.Request.Header.RawHeaders()):
+		ctx.SetConnectionClose() // where the next request begins is not certain
+		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the body must be plain and have one length")
+	default:
+		s.decide(ctx, kind)
+	}
+}
+
+func route(path []byte) (hold.Kind, bool) {
+	switch string(path) {
+	case "/v1/authorizations":
+		return hold.Authorization, true
+	case "/v1/reversals":
+		return hold.Reversal, true
+	case "/v1/clearings":
+		return hold.Clearing, true
+	case "/v1/refunds":
+		return hold.Refund, true
+	}
+	return 0, false
+}
+
+func (s *Server) admits(ctx *fasthttp.RequestCtx) bool {
+	secret, ok := bytes.CutPrefix(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization), bearer)
+	return s.secrets.admits(secret) && ok
+}
+
+// The names of headers, as they are compared.
+var (
+	bearer           = []byte("Bearer ")
+	contentEncoding  = []byte("content-encoding")
+	contentLength    = []byte("content-length")
+	transferEncoding = []byte("transfer-encoding")
+)
+
+// framed tells whether the headers leave no doubt about the body: no Content-Encoding, and not both Content-Length and
+// Transfer-Encoding, of which the HTTP library drops one in silence.
+func framed(headers []byte) bool {
+	length, transfer := false, false
+	for len(headers) > 0 {
+		var line []byte
+		line, headers, _ = bytes.Cut(headers, []byte{'\n'})
+		if len(line) == 0 || line[0]|0x20 != 'c' && line[0]|0x20 != 't' {
+			continue
+		}
+		name, _, _ := bytes.Cut(line, []byte{':'})
+		switch {
+		case bytes.EqualFold(name, contentEncoding):
+			return false
+		case bytes.EqualFold(name, contentLength):
+			length = true
+		case bytes.EqualFold(name, transferEncoding):
+			transfer = true
+		}
+	}
+	return !length || !transfer
+}
+
+// decide reads the message, has it decided and answers. The message lives no longer than that: its strings are the request's.
+func (s *Server) decide(ctx *fasthttp.RequestCtx, kind hold.Kind) {
+	start := s.options.Clock()
+	m := s.messages.Get().(*hold.Message)
+	defer func() {
+		*m = hold.Message{} // the pool keeps no request alive
+		s.messages.Put(m)
+	}()
+	if why := Scan(kind, ctx.PostBody(), start.UnixMilli(), m); why != "" {
+		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, why)
+		return
+	}
+	answer := s.options.Decider.Submit(m)
+	if answer.Status == 0 {
+		_ = ctx.Conn().Close() // the peer learns nothing, which is the truth
+		return
+	}
+	var buffer [answerBytes]byte
+	body := AppendAnswer(buffer[:0], m, &answer)
+	respond(ctx, answer.Status, body)
+	s.options.Answered(kind, answer.Status, s.options.Clock().Sub(start))
+}
+
+// refuseUnread answers what could not be read as a request.
+func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
+	var (
+		header  *fasthttp.ErrSmallBuffer
+		network net.Error
+	)
+	switch {
+	case errors.As(err, &header):
+		turnAway(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, codeHeaderTooLarge, "")
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		turnAway(ctx, fasthttp.StatusRequestEntityTooLarge, codeBodyTooLarge, "")
+	case errors.As(err, &network) && network.Timeout():
+		turnAway(ctx, fasthttp.StatusRequestTimeout, codeTimeout, "")
+	default:
+		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the request is not HTTP")
+	}
+}
+
+// answerBytes holds an answer with the longest id, every character of it escaped, and a message.
+const answerBytes = 1024
+
+func turnAway(ctx *fasthttp.RequestCtx, status int, code, message string) {
+	var buffer [answerBytes]byte
+	respond(ctx, status, appendError(buffer[:0], code, message))
+}
+
+func respond(ctx *fasthttp.RequestCtx, status int, body []byte) {
+	ctx.Response.SetStatusCode(status)
+	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
+	ctx.Response.SetBody(body)
+}
+
+var contentTypeJSON = []byte("application/json")
+
+func appendError(dst []byte, code, message string) []byte {
+	dst = appendQuoted(append(dst, `{"error":`...), code)
+	if message != "" {
+		dst = appendQuoted(append(dst, `,"message":`...), message)
+	}
+	return append(dst, '}')
+}
+
+// AppendAnswer appends the body of an answer in the shape of its route; a.Status is the HTTP status that goes with it.
+func AppendAnswer(dst []byte, m *hold.Message, a *Answer) []byte {
+	switch a.Status {
+	case StatusConflict:
+		return appendError(dst, codeMismatch, a.Message)
+	case StatusFull:
+		return appendError(dst, codeUnavailable, a.Message)
+	}
+	dst = appendQuoted(append(dst, `{"id":`...), m.ID)
+	switch m.Kind {
+	case hold.Authorization, hold.Incremental:
+		dst = appendDecision(appendAuthorization(dst, a), m, a)
+	case hold.Reversal:
+		dst = appendAuthorization(dst, a)
+		dst = strconv.AppendInt(append(dst, `,"heldAmountCents":`...), a.Held, 10)
+	default:
+		dst = appendQuoted(append(dst, `,"status":`...), a.Decision.String())
+	}
+	return append(dst, '}')
+}
+
+func appendAuthorization(dst []byte, a *Answer) []byte {
+	dst = append(dst, `,"authorizationId":`...)
+	if a.Authorization.IsZero() {
+		return append(dst, "null"...)
+	}
+	return append(a.Authorization.Append(append(dst, '"'), ident.Authorization), '"')
+}
+
+func appendDecision(dst []byte, m *hold.Message, a *Answer) []byte {
+	dst = appendQuoted(append(dst, `,"decision":`...), a.Decision.String())
+	dst = appendQuoted(append(dst, `,"reason":`...), a.Reason.String())
+	dst = appendQuoted(append(dst, `,"responseCode":`...), a.Reason.ResponseCode(a.Approved < m.Amount))
+	dst = strconv.AppendInt(append(dst, `,"approvedAmountCents":`...), a.Approved, 10)
+	if a.Reason == hold.ReasonInvalidRequest {
+		dst = appendQuoted(append(dst, `,"message":`...), a.Message)
+	}
+	return dst
+}

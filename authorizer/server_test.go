@@ -1,0 +1,300 @@
+package authorizer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+const (
+	testSecret = "network-secret"
+	nextSecret = "the-next-one"
+)
+
+type decider func(m *hold.Message) Answer
+
+func (d decider) Submit(m *hold.Message) Answer { return d(m) }
+
+func approve(m *hold.Message) Answer {
+	return Answer{Status: StatusOK, ID: m.ID, Decision: hold.Approved, Approved: m.Amount}
+}
+
+// door is a server that listens.
+type door struct {
+	t       *testing.T
+	server  *Server
+	address string
+	served  chan error
+}
+
+func openDoor(t *testing.T, d decider, change ...func(*ServerOptions)) *door {
+	options := ServerOptions{Decider: d, Secrets: []string{testSecret, nextSecret}, Clock: func() time.Time { return epoch }}
+	for _, c := range change {
+		c(&options)
+	}
+	server, err := NewServer(options)
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	o := &door{t: t, server: server, address: ln.Addr().String(), served: make(chan error, 1)}
+	go func() { o.served <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		require.NoError(t, server.Shutdown(context.Background()))
+		require.NoError(t, <-o.served)
+	})
+	return o
+}
+
+func (o *door) do(method, path, secret, body string, headers ...string) (int, string) {
+	request, err := http.NewRequest(method, "http://"+o.address+path, strings.NewReader(body))
+	require.NoError(o.t, err)
+	request.Header.Set("Authorization", "Bearer "+secret)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(o.t, err)
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(o.t, err)
+	require.Equal(o.t, "application/json", response.Header.Get("Content-Type"))
+	require.True(o.t, json.Valid(answer), "%s", answer)
+	return response.StatusCode, string(answer)
+}
+
+// raw sends bytes as they are and returns all that comes back until the peer closes.
+func (o *door) raw(request string) string {
+	conn, err := net.Dial("tcp", o.address)
+	require.NoError(o.t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, request)
+	require.NoError(o.t, err)
+	answer, _ := io.ReadAll(bufio.NewReader(conn))
+	return string(answer)
+}
+
+const (
+	swipeBody  = `{"id":"n\"1","cardToken":"x","amountCents":1250,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`
+	factBody   = `{"id":"n2","cardToken":"x","amountCents":5,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`
+	returnBody = `{"id":"n3","originalId":"n1"}`
+)
+
+func TestServerAnswersInTheShapeOfTheRoute(t *testing.T) {
+	id := ident.Derive(7, epoch, "auth")
+	var answer Answer
+	told := make(chan int, 1)
+	o := openDoor(t, func(m *hold.Message) Answer { return answer }, func(options *ServerOptions) {
+		options.Answered = func(_ hold.Kind, status int, _ time.Duration) { told <- status }
+	})
+	auth, swiped := id.Format(ident.Authorization), `{"id":"n\"1","authorizationId":`
+	for _, c := range []struct {
+		path, body string
+		a          Answer
+		status     int
+		want       string
+	}{
+		{"authorizations", swipeBody, Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1250}, 200,
+			swiped + `"` + auth + `","decision":"approved","reason":"approved","responseCode":"00","approvedAmountCents":1250}`},
+		{"authorizations", swipeBody, Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1249}, 200,
+			swiped + `"` + auth + `","decision":"approved","reason":"approved","responseCode":"10","approvedAmountCents":1249}`},
+		{"authorizations", swipeBody, Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonCardNotFound}, 200,
+			swiped + `null,"decision":"declined","reason":"card_not_found","responseCode":"14","approvedAmountCents":0}`},
+		{"authorizations", swipeBody,
+			Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonInvalidRequest, Message: `mcc: "x"`}, 200,
+			swiped + `null,"decision":"declined","reason":"invalid_request","responseCode":"30","approvedAmountCents":0,` +
+				`"message":"mcc: \"x\""}`},
+		{"reversals", returnBody, Answer{Status: 200, Authorization: id, Decision: hold.Applied, Held: 7}, 200,
+			`{"id":"n3","authorizationId":"` + auth + `","heldAmountCents":7}`},
+		{"reversals", returnBody, Answer{Status: 200, Decision: hold.Applied}, 200,
+			`{"id":"n3","authorizationId":null,"heldAmountCents":0}`},
+		{"clearings", factBody, Answer{Status: 200, Decision: hold.Posted}, 200, `{"id":"n2","status":"posted"}`},
+		{"refunds", factBody, Answer{Status: 200, Decision: hold.Unmatched}, 200, `{"id":"n2","status":"unmatched"}`},
+		{"refunds", factBody, Answer{Status: StatusConflict}, 409, `{"error":"duplicate_mismatch"}`},
+		{"reversals", returnBody, Answer{Status: StatusFull}, 503, `{"error":"unavailable"}`},
+	} {
+		answer = c.a
+		status, got := o.do("POST", "/v1/"+c.path, testSecret, c.body)
+		require.Equal(t, c.status, status)
+		require.Equal(t, c.want, got)
+		require.Equal(t, c.status, <-told)
+	}
+}
+
+func TestServerHandsOverTheMessage(t *testing.T) {
+	kinds := make(chan hold.Message, 1)
+	o := openDoor(t, func(m *hold.Message) Answer {
+		kinds <- hold.Message{Kind: m.Kind, ID: strings.Clone(m.ID), Amount: m.Amount, WholeHold: m.WholeHold, Invalid: m.Invalid}
+		return approve(m)
+	})
+	for _, c := range []struct {
+		path, body string
+		want       hold.Message
+	}{
+		{"authorizations", swipeBody, hold.Message{Kind: hold.Authorization, ID: `n"1`, Amount: 1250}},
+		{"reversals", returnBody, hold.Message{Kind: hold.Reversal, ID: "n3", WholeHold: true}},
+		{"clearings", factBody, hold.Message{Kind: hold.Clearing, ID: "n2", Amount: 5}},
+		{"refunds", factBody, hold.Message{Kind: hold.Refund, ID: "n2", Amount: 5}},
+		{"authorizations", `{"id":"n4"}`, hold.Message{Kind: hold.Authorization, ID: "n4", Invalid: badCardToken}},
+	} {
+		o.do("POST", "/v1/"+c.path, nextSecret, c.body)
+		require.Equal(t, c.want, <-kinds)
+	}
+}
+
+func TestServerTurnsAway(t *testing.T) {
+	o := openDoor(t, func(m *hold.Message) Answer {
+		t.Errorf("decided %+v", m)
+		return approve(m)
+	}, func(options *ServerOptions) { options.MaxBody = 1000 })
+	long := `{"id":"` + strings.Repeat("x", 1000) + `"}`
+	for name, c := range map[string]struct {
+		method, path, secret, body string
+		status                     int
+		code                       string
+	}{
+		"wrong secret":    {"POST", "/v1/authorizations", testSecret + "x", swipeBody, 401, "unauthorized"},
+		"no secret":       {"POST", "/v1/authorizations", "", swipeBody, 401, "unauthorized"},
+		"both secrets":    {"POST", "/v1/authorizations", testSecret + nextSecret, swipeBody, 401, "unauthorized"},
+		"unknown path":    {"POST", "/v1/authorization", testSecret, swipeBody, 404, "not_found"},
+		"root":            {"POST", "/", testSecret, swipeBody, 404, "not_found"},
+		"wrong method":    {"PUT", "/v1/authorizations", testSecret, swipeBody, 405, "method_not_allowed"},
+		"not json":        {"POST", "/v1/authorizations", testSecret, "hello", 400, "invalid_body"},
+		"too large":       {"POST", "/v1/authorizations", testSecret, long, 413, "body_too_large"},
+		"bad field":       {"POST", "/v1/clearings", testSecret, strings.Replace(factBody, "5411", "54", 1), 400, "invalid_body"},
+		"of another form": {"POST", "/v1/reversals", testSecret, factBody, 400, "invalid_body"},
+	} {
+		status, body := o.do(c.method, c.path, c.secret, c.body)
+		require.Equal(t, c.status, status, name)
+		require.Contains(t, body, `{"error":"`+c.code+`"`, name)
+		require.NotContains(t, body, testSecret)
+	}
+	_, body := o.do("POST", "/v1/clearings", testSecret, strings.Replace(factBody, "5411", "54", 1))
+	require.Contains(t, body, "merchant.mcc")
+	status, body := o.do("POST", "/v1/refunds", testSecret, factBody, "Content-Encoding", "gzip")
+	require.Equal(t, 400, status, body)
+	status, body = o.do("POST", "/v1/refunds", testSecret, factBody, "X-Long", strings.Repeat("x", 20_000))
+	require.Equal(t, 431, status, body)
+}
+
+func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
+	o := openDoor(t, func(m *hold.Message) Answer {
+		t.Errorf("decided %+v", m)
+		return approve(m)
+	})
+	head := "POST /v1/reversals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + testSecret + "\r\n"
+	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(returnBody), returnBody)
+	length := fmt.Sprintf("Content-Length: %d\r\n", len(returnBody))
+	for name, request := range map[string]string{
+		"length first":   head + length + "Transfer-Encoding: chunked\r\n\r\n" + chunked,
+		"transfer first": head + "transfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n" + chunked,
+		"identity":       head + "Transfer-Encoding: identity\r\n" + length + "\r\n" + returnBody,
+	} {
+		answer := o.raw(request)
+		require.True(t, strings.HasPrefix(answer, "HTTP/1.1 400"), "%s: %s", name, answer)
+		require.Contains(t, answer, "invalid_body", name)
+	}
+	require.Contains(t, o.raw("nonsense\r\n\r\n"), `{"error":"invalid_body"`)
+}
+
+func TestServerTakesAChunkedBody(t *testing.T) {
+	o := openDoor(t, approve)
+	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + testSecret +
+		"\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(returnBody), returnBody))
+	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 200"), answer)
+}
+
+func TestServerSaysNothingWhenTheOutcomeIsNotKnown(t *testing.T) {
+	o := openDoor(t, func(*hold.Message) Answer { return Answer{} })
+	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + testSecret +
+		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n%s", len(returnBody), returnBody))
+	require.Empty(t, answer)
+}
+
+func TestShutdownLetsTheRequestUnderWayBeAnswered(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	server, err := NewServer(ServerOptions{
+		Decider: decider(func(m *hold.Message) Answer {
+			close(entered)
+			<-leave
+			return approve(m)
+		}),
+		Secrets: []string{testSecret}, Clock: time.Now,
+	})
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served, answered, down := make(chan error, 1), make(chan string, 1), make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	o := &door{t: t, address: ln.Addr().String()}
+	go func() {
+		_, body := o.do("POST", "/v1/authorizations", testSecret, swipeBody)
+		answered <- body
+	}()
+	<-entered
+	go func() { down <- server.Shutdown(context.Background()) }()
+	require.NoError(t, <-served, "it stops taking connections at once")
+	close(leave)
+	require.Contains(t, <-answered, `"decision":"approved"`)
+	require.NoError(t, <-down)
+}
+
+func TestServerOptionsAreChecked(t *testing.T) {
+	good := ServerOptions{Decider: decider(approve), Clock: time.Now, Secrets: []string{"a"}}
+	_, err := NewServer(good)
+	require.NoError(t, err)
+	for name, change := range map[string]func(*ServerOptions){
+		"no decider":    func(o *ServerOptions) { o.Decider = nil },
+		"no clock":      func(o *ServerOptions) { o.Clock = nil },
+		"no secret":     func(o *ServerOptions) { o.Secrets = nil },
+		"empty secret":  func(o *ServerOptions) { o.Secrets = []string{"a", ""} },
+		"three secrets": func(o *ServerOptions) { o.Secrets = []string{"a", "b", "c"} },
+		"negative":      func(o *ServerOptions) { o.MaxBody = -1 },
+	} {
+		options := good
+		change(&options)
+		_, err := NewServer(options)
+		require.Error(t, err, name)
+	}
+}
+
+// prepared is a request as the HTTP library hands it over.
+func prepared(t testing.TB) (*Server, func()) {
+	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret, nextSecret}, Clock: time.Now})
+	require.NoError(t, err)
+	ctx := &fasthttp.RequestCtx{}
+	raw := "POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + testSecret +
+		fmt.Sprintf("\r\nContent-Type: application/json\r\n"+"Content-Length: %d\r\n\r\n%s", len(factBody), factBody)
+	require.NoError(t, ctx.Request.Read(bufio.NewReader(strings.NewReader(raw))))
+	return server, func() {
+		server.handle(ctx)
+		if ctx.Response.StatusCode() != fasthttp.StatusOK {
+			t.Fatalf("%s", ctx.Response.Body())
+		}
+	}
+}
+
+func TestParseAndAnswerDoNotAllocate(t *testing.T) {
+	_, handle := prepared(t)
+	require.Zero(t, testing.AllocsPerRun(1000, handle))
+}
+
+func BenchmarkHandle(b *testing.B) {
+	_, handle := prepared(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		handle()
+	}
+}

@@ -1,0 +1,287 @@
+package authorizer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/actors/ident"
+)
+
+// This is the only file that knows Pebble: the rest of the package sees batches, keys and the few reads below.
+
+// Sizes and limits of the Pebble store.
+const (
+	memTableBytes     = 64 << 20
+	memTablesMax      = 8         // unflushed memtables before Pebble stalls writes
+	l0StopWrites      = 1 << 10   // never stall a swipe for compaction debt
+	storeCacheBytes   = 256 << 20 // blocks and filters; Pebble takes its memtables out of it
+	bloomBitsPerKey   = 10
+	maxUnsyncedPebble = 4095 // Pebble's own limit of commits that wait for a sync; past it a commit blocks
+)
+
+// There is room in Pebble for every admitted commit, and for what is written lazily beside them.
+const _ = uint(maxUnsyncedPebble - MaxUnsynced - ident.Shards)
+
+// formatNumber is the version of the key table in doc.go.
+const formatNumber = 1
+
+// Errors that stop the start.
+var (
+	ErrInUse   = errors.New("authorizer: the directory is in use by another process")
+	ErrForeign = errors.New("authorizer: the store belongs to another deployment or has another format")
+	ErrCorrupt = errors.New("authorizer: the store cannot be read")
+)
+
+// FS is the file system a store lives on.
+type FS = vfs.FS
+
+func systemFS() FS { return vfs.Default }
+
+type (
+	batch  = pebble.Batch
+	moment = pebble.Snapshot
+)
+
+// reader is what can be read: the store as it is now, or a snapshot of it.
+type reader interface {
+	Get(key []byte) ([]byte, io.Closer, error)
+	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
+}
+
+type store struct {
+	db   *pebble.DB
+	lock *pebble.Lock
+	wait *pebble.WriteOptions // Sync, or NoSync where nothing is promised
+	uuid ident.UUID
+}
+
+// Exists tells whether the directory holds an authorizer's store.
+func Exists(fs FS, dir string) bool {
+	if fs == nil {
+		fs = systemFS()
+	}
+	d, err := pebble.Peek(dir, fs)
+	return err == nil && d.Exists
+}
+
+// openStore locks the directory and opens it. fatal is told of what Pebble cannot survive, on any goroutine.
+func openStore(o *Options, fatal func(error)) (*store, error) {
+	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("authorizer: %w", err)
+	}
+	lock, err := pebble.LockDirectory(o.Dir, o.FS)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
+	}
+	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fatal))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), lock.Close())
+	}
+	s := &store{db: db, lock: lock, wait: pebble.Sync}
+	if o.NoSync {
+		s.wait = pebble.NoSync
+	}
+	if err := s.stamp(o); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func pebbleOptions(o *Options, lock *pebble.Lock, fatal func(error)) *pebble.Options {
+	p := &pebble.Options{
+		FS:                          o.FS,
+		Lock:                        lock,
+		FormatMajorVersion:          pebble.FormatTableFormatV6,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: memTablesMax,
+		L0StopWritesThreshold:       l0StopWrites,
+		CacheSize:                   storeCacheBytes,
+		Logger:                      pebbleLogger{fatal: fatal},
+	}
+	for i := range p.Levels {
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+	}
+	return p
+}
+
+// pebbleLogger passes on what Pebble calls fatal. Pebble relies on Fatalf not to return.
+type pebbleLogger struct{ fatal func(error) }
+
+func (pebbleLogger) Infof(string, ...any) {}
+
+func (pebbleLogger) Errorf(format string, args ...any) {
+	slog.Error("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.fatal(fmt.Errorf("pebble: "+format, args...))
+	select {}
+}
+
+// stamp checks whose store this is, and marks a new one.
+func (s *store) stamp(o *Options) error {
+	var seen []byte
+	found, err := s.get(s.db, keyStamp(), func(v []byte) error { seen = bytes.Clone(v); return nil })
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if !found {
+		return s.newStamp(o)
+	}
+	if len(seen) != stampBytes {
+		return fmt.Errorf("%w: identity stamp of %d bytes", ErrCorrupt, len(seen))
+	}
+	if n := binary.BigEndian.Uint32(seen); n != formatNumber {
+		return fmt.Errorf("%w: format %d, this program reads %d", ErrForeign, n, formatNumber)
+	}
+	if n := binary.BigEndian.Uint32(seen[4:]); n != ident.Shards {
+		return fmt.Errorf("%w: %d shards, this program has %d", ErrForeign, n, ident.Shards)
+	}
+	if [16]byte(seen[8:]) != o.Deployment {
+		return fmt.Errorf("%w: deployment %x, not %x", ErrForeign, seen[8:24], o.Deployment[:])
+	}
+	copy(s.uuid[:], seen[24:])
+	return nil
+}
+
+const stampBytes = 4 + 4 + 16 + 16
+
+func (s *store) newStamp(o *Options) error {
+	last, err := s.last([]byte{0}, []byte{0xff})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if last != nil {
+		return fmt.Errorf("%w: it has no identity stamp", ErrForeign)
+	}
+	if s.uuid, err = ident.New(ident.SystemSlot, o.Clock(), o.Entropy); err != nil {
+		return err
+	}
+	v := binary.BigEndian.AppendUint32(make([]byte, 0, stampBytes), formatNumber)
+	v = binary.BigEndian.AppendUint32(v, ident.Shards)
+	v = append(append(v, o.Deployment[:]...), s.uuid[:]...)
+	return s.db.Set(keyStamp(), v, pebble.Sync)
+}
+
+func (s *store) close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
+
+func (s *store) newBatch() *batch { return s.db.NewBatch() }
+
+// apply makes the batch visible. With sync on it returns before the batch is durable; await says when it is.
+// Pebble panics when its write-ahead log is broken: that is an error like another here.
+func (s *store) apply(b *batch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("authorizer: commit: %v", r)
+		}
+	}()
+	if !s.wait.Sync {
+		return s.db.Apply(b, s.wait)
+	}
+	return s.db.ApplyNoSyncWait(b, s.wait)
+}
+
+// await returns once an applied batch is durable, and gives the batch back.
+func (s *store) await(b *batch) error {
+	if s.wait.Sync {
+		if err := b.SyncWait(); err != nil {
+			return err
+		}
+	}
+	return b.Close()
+}
+
+// applyLazily makes a batch visible whose loss in a crash is harmless.
+func (s *store) applyLazily(b *batch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("authorizer: commit: %v", r)
+		}
+	}()
+	return errors.Join(s.db.Apply(b, pebble.NoSync), b.Close())
+}
+
+// get hands the value of a key to read, which must not keep it.
+func (s *store) get(from reader, key []byte, read func(v []byte) error) (found bool, err error) {
+	v, closer, err := from.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(read(v), closer.Close())
+}
+
+// probe reads keys most of which are not there. It asks the Bloom filters of every level, where get passes those of the
+// last, for it expects to find.
+type probe struct{ it *pebble.Iterator }
+
+func (s *store) probe() (probe, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{prefixRepeat}, UpperBound: []byte{prefixRepeat + 1}, UseL6Filters: true,
+	})
+	return probe{it: it}, err
+}
+
+// get returns the value of a key, the caller's until the next get, or nil. No key that is probed for has an empty value.
+func (p probe) get(key []byte) ([]byte, error) {
+	if !p.it.SeekPrefixGE(key) {
+		return nil, p.it.Error()
+	}
+	return p.it.ValueAndErr()
+}
+
+func (p probe) close() error { return p.it.Close() }
+
+// scan visits the keys of [lower, upper) in order until visit says stop. Key and value are visit's only while it runs.
+func (s *store) scan(from reader, lower, upper []byte, visit func(key, value []byte) (stop bool, err error)) error {
+	it, err := from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return errors.Join(err, it.Close())
+		}
+		stop, err := visit(it.Key(), v)
+		if err != nil {
+			return errors.Join(err, it.Close())
+		}
+		if stop {
+			break
+		}
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// pair is a key and its value, copied.
+type pair struct{ key, value []byte }
+
+// last returns the greatest key of [lower, upper), nil when there is none.
+func (s *store) last(lower, upper []byte) (*pair, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, err
+	}
+	var p *pair
+	if it.Last() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return nil, errors.Join(err, it.Close())
+		}
+		p = &pair{key: bytes.Clone(it.Key()), value: bytes.Clone(v)}
+	}
+	return p, errors.Join(it.Error(), it.Close())
+}
+
+func (s *store) snapshot() *moment { return s.db.NewSnapshot() }

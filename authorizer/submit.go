@@ -1,0 +1,362 @@
+package authorizer
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// Submit decides a message and returns when the answer may leave: durable, or after AnswerWithin as "timeout" (an
+// authorization) or status 503 (the others). It is safe for concurrent use and keeps none of m's strings. An answer with
+// Status 0 must not leave: the engine has stopped (see Options.Fatal).
+func (e *Engine) Submit(m *hold.Message) Answer {
+	began := e.clock()
+	t := e.newTicket(actDecide)
+	e.arm(t)
+	a, err := e.submit(t, m, began.UnixMilli())
+	switch {
+	case err == nil:
+	case e.failure() != nil:
+		<-e.failed
+		return Answer{}
+	case errors.Is(err, errLate):
+		a = refuse(m, hold.ReasonTimeout)
+	default:
+		a = refuse(m, hold.ReasonSystemUnavailable)
+	}
+	e.listener.Decided(m.Kind, a.Decision, a.Reason, e.clock().Sub(began))
+	return a
+}
+
+// submit returns the answer to give. After errLate the ticket may belong to others; in every other case it is given back
+// here.
+//
+// The obvious design decides on the caller's goroutine. It loses when the disk stalls: Pebble then blocks inside a commit
+// (it rotates its log) or a read, and nothing can answer for the goroutine that is in there. So the caller only waits, and a
+// decider does what may block.
+func (e *Engine) submit(t *ticket, m *hold.Message, now int64) (Answer, error) {
+	if err := e.failure(); err != nil {
+		e.release(t)
+		return Answer{}, err
+	}
+	if !e.admit(t) || !e.claim(t, m) {
+		e.release(t)
+		return Answer{}, errLate
+	}
+	t.keep(m)
+	t.view.Now = now
+	e.work <- t // it has room for every admitted ticket
+	err := e.wait(t)
+	if err != nil && errors.Is(err, errLate) {
+		return Answer{}, err
+	}
+	a := t.answer
+	a.ID, a.Message = m.ID, m.Invalid
+	e.release(t)
+	return a, err
+}
+
+// keep copies a message into the ticket, for the caller's strings are gone once it has answered.
+func (t *ticket) keep(m *hold.Message) {
+	t.message, t.text = *m, t.text[:0]
+	n := &t.message
+	for _, s := range [...]*string{&n.ID, &n.OriginalID, &n.Invalid, &n.Merchant.ID, &n.Merchant.Name, &n.Merchant.Country} {
+		t.text = append(t.text, *s...)
+	}
+	rest := unsafe.String(unsafe.SliceData(t.text), len(t.text))
+	for _, s := range [...]*string{&n.ID, &n.OriginalID, &n.Invalid, &n.Merchant.ID, &n.Merchant.Name, &n.Merchant.Country} {
+		*s, rest = rest[:len(*s)], rest[len(*s):]
+	}
+}
+
+// decideLoop is one decider. A ticket that it has queued for the sync is no longer its own.
+func (e *Engine) decideLoop() {
+	for t := range e.work {
+		if t.state.Load() == left { // answered "timeout" before it was decided: nothing happened
+			e.release(t)
+			continue
+		}
+		if queued, err := e.decide(t); !queued {
+			t.err = err
+			e.settle(t)
+		}
+	}
+}
+
+// claim takes the message's own id, and the one of the authorization it names.
+func (e *Engine) claim(t *ticket, m *hold.Message) bool {
+	own := networkIDOf(routeOf(m.Kind), m.ID)
+	t.own = own
+	if m.OriginalID == "" {
+		return e.claims.take(t, own)
+	}
+	t.original = networkIDOf(routeAuthorizations, m.OriginalID)
+	return e.claims.take(t, own, t.original)
+}
+
+// decide answers a repeat from what is remembered, and everything else by a step under the shard's lock.
+func (e *Engine) decide(t *ticket) (queued bool, err error) {
+	m, now := &t.message, t.view.Now
+	first, found, err := e.recall(t, &t.own, now)
+	if err != nil {
+		return false, err
+	}
+	if found && !first.tombstone {
+		e.listener.Repeated(m.Kind)
+		t.answer = repeat(m, &first)
+		return false, nil
+	}
+	if e.full(m.Kind) {
+		t.answer = refuse(m, hold.ReasonBacklogFull)
+		return false, nil
+	}
+	t.view.Tombstoned = found
+	if err := e.address(t, m); err != nil {
+		return false, err
+	}
+	return e.step(t)
+}
+
+// address finds the hold and the shard that a message concerns. A hold of another shard than the card's is another tenant's:
+// it is as unknown.
+func (e *Engine) address(t *ticket, m *hold.Message) error {
+	t.holdID = m.AuthorizationID
+	if t.holdID.IsZero() && m.OriginalID != "" {
+		first, found, err := e.recall(t, &t.original, t.view.Now)
+		if err != nil {
+			return err
+		}
+		t.holdID, t.originalSeen = first.authorization, found && !first.tombstone
+	}
+	if m.Kind == hold.Reversal {
+		t.shard, t.moved = e.shards[t.holdID.Shard()], t.holdID.IsZero()
+		return nil
+	}
+	t.byToken, t.token = true, m.Token
+	t.shard = e.shards[m.Token.Slot().Shard()]
+	if t.holdID.Shard() != t.shard.id {
+		t.holdID = ident.UUID{}
+	}
+	return nil
+}
+
+// full tells whether the backlog has no room for a message of this kind: at four fifths approvals stop, at the whole of it
+// facts are refused too.
+func (e *Engine) full(k hold.Kind) bool {
+	if asks(k) {
+		return e.backlog.Load() >= e.approvalsMax
+	}
+	return e.backlog.Load() >= e.backlogMax
+}
+
+// answer says what an entry decided; the caller adds what is its message's.
+func answer(e *hold.Entry) Answer {
+	return Answer{
+		Status: StatusOK, Authorization: e.After.ID, Decision: e.Decision, Reason: e.Reason, Approved: e.Approved,
+		Held: e.After.Held,
+	}
+}
+
+// repeat gives the first answer again, or says that this is another message under the same id.
+func repeat(m *hold.Message, first *remembered) Answer {
+	if first.fingerprint != m.Fingerprint {
+		a := refuse(m, hold.ReasonDuplicateMismatch)
+		if !asks(m.Kind) {
+			a.Status = StatusConflict
+		}
+		return a
+	}
+	if first.reason == hold.ReasonTimeout {
+		return refuse(m, hold.ReasonTimeout)
+	}
+	return Answer{
+		Status: StatusOK, Authorization: first.authorization, Decision: first.decision, Reason: first.reason,
+		Approved: first.approved, Held: first.held,
+	}
+}
+
+// refuse is the answer that changes nothing: a decline of what asks, 503 for what reports a fact.
+func refuse(m *hold.Message, r hold.Reason) Answer {
+	a := Answer{Status: StatusOK, ID: m.ID, Decision: hold.Declined, Reason: r}
+	if !asks(m.Kind) {
+		a.Status, a.Decision = StatusFull, 0
+	}
+	return a
+}
+
+// asks tells the messages that ask for money from those that report a fact.
+func asks(k hold.Kind) bool { return k == hold.Authorization || k == hold.Incremental }
+
+// step brings a ticket under its shard's lock with all that its decision looks at, and decides. What is cold is read before
+// the lock; if the shard changed since, it is read again, the last time under the lock.
+func (e *Engine) step(t *ticket) (queued bool, err error) {
+	if !t.holdID.IsZero() {
+		if err := e.read(t); err != nil {
+			return false, err
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		ready, queued, err := e.try(t, attempt == loadAttempts)
+		if err != nil || ready {
+			return queued, err
+		}
+		if err := e.read(t); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (e *Engine) try(t *ticket, last bool) (ready, queued bool, err error) {
+	sh := t.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	defer sh.cache.trim()
+	if last {
+		if err := e.read(t); err != nil {
+			return false, false, err
+		}
+	}
+	if !sh.fill(t) {
+		return false, false, nil
+	}
+	if t.homeless() {
+		t.move(e.shards[ident.SystemSlot.Shard()])
+		return false, false, nil
+	}
+	queued, err = e.conclude(t)
+	return true, queued, err
+}
+
+// homeless tells a fact that concerns nothing known here: it belongs to the system's workspace.
+func (t *ticket) homeless() bool {
+	return t.act == actDecide && t.rule == nil && t.view.Hold == nil && !asks(t.message.Kind) && !t.moved
+}
+
+func (t *ticket) move(to *shard) {
+	t.shard, t.moved, t.byToken, t.holdID, t.load = to, true, false, ident.UUID{}, loaded{}
+}
+
+// fill takes from the cache, else from what was read before the lock, what the decision looks at. It is false when something
+// must be read first. A card that is not presented (a reversal's) is the hold's.
+func (sh *shard) fill(t *ticket) bool {
+	fresh := t.load.done && t.load.at == sh.changes.Load()
+	t.rule, t.spend, t.funds, t.view.Rule, t.view.Hold = nil, nil, nil, nil, nil
+	if t.byToken {
+		if t.rule = sh.cache.rule(&t.token); t.rule == nil {
+			if !fresh {
+				return false
+			}
+			if t.rule = t.load.rule; t.rule == nil {
+				return true // the card is unknown, whatever the hold
+			}
+			sh.cache.putRule(t.rule)
+		}
+		t.view.Rule = &t.rule.rule
+	}
+	if !t.holdID.IsZero() {
+		if !fresh {
+			return false
+		}
+		if t.load.holdFound {
+			t.view.Hold = &t.load.hold
+		}
+	}
+	return sh.fillBalances(t, fresh)
+}
+
+func (sh *shard) fillBalances(t *ticket, fresh bool) bool {
+	card, workspace := t.moves()
+	if workspace == ident.System && sh.id != ident.SystemSlot.Shard() {
+		return true // nothing known is concerned, and the system's funds are another shard's
+	}
+	if !card.IsZero() {
+		if t.spend = sh.cache.spend(&card); t.spend == nil {
+			if !fresh {
+				return false
+			}
+			t.spend = t.load.spend
+			sh.cache.putSpend(t.spend)
+		}
+	}
+	if t.funds = sh.cache.fund(&workspace); t.funds == nil {
+		if !fresh {
+			return false
+		}
+		t.funds = t.load.funds
+		sh.cache.putFunds(t.funds)
+	}
+	return true
+}
+
+// moves is whose spend and funds the decision moves.
+func (t *ticket) moves() (card, workspace ident.UUID) {
+	switch {
+	case t.view.Rule != nil:
+		return t.view.Rule.Card, t.view.Rule.Workspace
+	case t.view.Hold != nil:
+		return t.view.Hold.Card, t.view.Hold.Workspace
+	}
+	return ident.UUID{}, ident.System
+}
+
+// conclude decides under the lock and commits. Once queued the ticket may be another's.
+func (e *Engine) conclude(t *ticket) (queued bool, err error) {
+	if t.act == actDecide && t.rule == nil && asks(t.message.Kind) {
+		hold.Decide(&t.view, &t.message, &t.entry) // not stored: it would fill the log with what no card asked
+		t.answer = answer(&t.entry)
+		return false, nil
+	}
+	if t.view.Spendable, err = spendable(t.funds); err != nil {
+		return false, err
+	}
+	if t.spend != nil {
+		t.view.Spend = t.spend.spend
+	}
+	if err := e.judge(t); err != nil || t.stale {
+		return false, err
+	}
+	t.answer = answer(&t.entry)
+	if err := e.commit(t); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// judge makes the ticket's entry.
+func (e *Engine) judge(t *ticket) (err error) {
+	switch t.act {
+	case actDecide:
+		if t.view.NewID, err = e.newID(t); err != nil {
+			return err
+		}
+		hold.Decide(&t.view, &t.message, &t.entry)
+		t.entry.Tombstone = t.entry.Tombstone && !t.originalSeen
+	case actExpire:
+		if t.stale = t.view.Hold == nil || t.view.Hold.ExpiresAt != t.due; !t.stale {
+			hold.Expire(&t.view, &t.entry)
+		}
+	case actReturn:
+		if t.view.Hold == nil {
+			panic("BUG: an approval without its hold")
+		}
+		hold.TakeBack(&t.view, &t.approval, &t.entry)
+	default:
+		panic("BUG: nothing to judge")
+	}
+	return nil
+}
+
+func (e *Engine) newID(t *ticket) (ident.UUID, error) {
+	random, err := e.entropy.draw()
+	if err != nil {
+		return ident.UUID{}, err
+	}
+	slot := ident.SystemSlot
+	if t.byToken {
+		slot = t.token.Slot()
+	}
+	return ident.FromRandom(slot, time.UnixMilli(t.view.Now), random), nil
+}

@@ -1,0 +1,209 @@
+package authorizer
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// ticket is one commit on its way: admitted, decided under the shard's lock, applied, and waiting for the sync. Tickets are
+// pooled with everything they need, so that a decision allocates nothing.
+//
+// Who owns a ticket: Submit, until it hands it to a decider; the decider, until it is queued for the sync; then the syncer,
+// which hands it back to Submit, or to the returner when Submit has left because its deadline passed.
+type ticket struct {
+	shard   *shard
+	act     act
+	message hold.Message // act decide; its strings lie in text
+	answer  Answer
+	view    hold.View
+	entry   hold.Entry
+	after   hold.Hold
+
+	own, original networkID  // act decide: the message's id, and that of the authorization it names
+	originalSeen  bool       // original is remembered, as more than a tombstone
+	moved         bool       // nothing known is concerned: it is for the system's workspace
+	approval      hold.Entry // act return: what is taken back
+	due           int64      // act expire: the time in the due index
+	stale         bool       // act expire: the index was behind the hold, nothing was logged
+
+	byToken bool
+	token   ident.Token
+	holdID  ident.UUID // zero when no hold is concerned
+
+	// What the decision looks at, valid under the lock.
+	rule  *ruleItem
+	spend *spendItem
+	funds *fundsItem
+	load  loaded
+
+	batch  *batch
+	logged bool // the batch carries entry
+	queued bool // the syncer has it, or had
+	state  atomic.Uint32
+	done   chan struct{}
+	err    error // of the sync
+
+	claims         [2]claim
+	claimed        int
+	admitted       bool
+	timer          *time.Timer
+	deadline       <-chan time.Time
+	key, val, text []byte // scratch
+}
+
+// act is what a ticket does under the lock.
+type act uint8
+
+const (
+	actDecide act = 1 + iota
+	actExpire
+	actReturn
+	actWrite // Follow, Reserve, Release: the batch is all
+)
+
+// States of a ticket. The syncer moves pending to synced, and doomed to doomedSynced; the owner at its deadline pending or
+// doomed to left. A repeat that waits for this ticket and reaches its own deadline dooms it: both then answer timeout.
+const (
+	pending uint32 = iota
+	synced
+	doomed
+	doomedSynced
+	left
+)
+
+// loaded is what was read from the store before the lock. It holds as long as the shard's change counter stands at.
+type loaded struct {
+	done      bool
+	at        uint64
+	rule      *ruleItem
+	hold      hold.Hold
+	holdFound bool
+	spend     *spendItem
+	funds     *fundsItem
+}
+
+func newTicketPool() *sync.Pool {
+	return &sync.Pool{New: func() any {
+		t := &ticket{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+		t.timer.Stop()
+		for i := range t.claims {
+			t.claims[i].owner = t
+		}
+		return t
+	}}
+}
+
+func (e *Engine) newTicket(a act) *ticket {
+	t := e.tickets.Get().(*ticket)
+	t.act = a
+	return t
+}
+
+// arm starts the deadline of an answer.
+func (e *Engine) arm(t *ticket) {
+	if e.deadline != nil {
+		t.deadline = e.deadline()
+		return
+	}
+	t.timer.Reset(AnswerWithin)
+	t.deadline = t.timer.C
+}
+
+// admit takes one of the places for unsynced commits, false when the deadline comes first. A ticket without a deadline waits.
+func (e *Engine) admit(t *ticket) bool {
+	select {
+	case e.slots <- struct{}{}:
+		t.admitted = true
+		return true
+	default:
+	}
+	select {
+	case e.slots <- struct{}{}:
+		t.admitted = true
+		return true
+	case <-t.deadline:
+		return false
+	}
+}
+
+// release gives back all that the ticket holds, and the ticket.
+func (e *Engine) release(t *ticket) {
+	e.claims.release(t)
+	if t.admitted {
+		<-e.slots
+	}
+	t.timer.Stop()
+	*t = ticket{done: t.done, timer: t.timer, claims: t.claims, key: t.key, val: t.val, text: t.text}
+	e.tickets.Put(t)
+}
+
+// wait returns nil when the commit is durable, or there is none. errLate says that the deadline came first; the ticket then
+// belongs to others.
+func (e *Engine) wait(t *ticket) error {
+	select {
+	case <-t.done:
+	case <-t.deadline:
+		if t.state.CompareAndSwap(pending, left) || t.state.CompareAndSwap(doomed, left) {
+			return errLate
+		}
+		<-t.done
+	}
+	if t.err != nil {
+		return t.err
+	}
+	if t.logged && t.state.Load() == doomedSynced {
+		e.takeBack(t)
+		return errLate
+	}
+	return nil
+}
+
+// enqueue hands an applied batch to the syncer. It is called under the shard's lock, so that a shard's commits arrive in
+// order; the queue has room for every admitted ticket.
+func (e *Engine) enqueue(t *ticket) {
+	t.queued = true
+	e.queue <- t
+}
+
+// syncLoop waits for the syncs in the order of the commits and tells the owners.
+func (e *Engine) syncLoop() {
+	for t := range e.queue {
+		err := e.store.await(t.batch)
+		t.batch = nil
+		if err != nil {
+			e.fail(err)
+		}
+		t.err = e.failure()
+		if t.err == nil && t.logged {
+			t.shard.advance(t.entry.Seq)
+			e.listener.Synced(t.shard.id)
+		}
+		e.settle(t)
+	}
+	close(e.returns)
+}
+
+// settle passes a synced ticket on.
+func (e *Engine) settle(t *ticket) {
+	switch {
+	case t.state.CompareAndSwap(pending, synced), t.state.CompareAndSwap(doomed, doomedSynced):
+		t.done <- struct{}{}
+	case t.act == actDecide && t.logged && t.err == nil: // its owner has left
+		e.takeBack(t)
+	default:
+		e.release(t)
+	}
+}
+
+// takeBack undoes what was answered "timeout". A fact that was answered 503 stands: its repeat learns what became of it.
+func (e *Engine) takeBack(t *ticket) {
+	if t.entry.Kind != hold.Authorization && t.entry.Kind != hold.Incremental {
+		e.release(t)
+		return
+	}
+	e.returns <- t
+}

@@ -1,0 +1,132 @@
+package authorizer
+
+import (
+	"errors"
+	"fmt"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/authorizer/hold"
+)
+
+// Snapshot is the store at one moment, for the audit. Close it soon: it keeps the store from dropping old versions.
+type Snapshot struct {
+	store *store
+	at    *moment
+}
+
+// Snapshot takes one. What it shows may not be durable yet.
+func (e *Engine) Snapshot() *Snapshot { return &Snapshot{store: e.store, at: e.store.snapshot()} }
+
+// Close gives the snapshot back.
+func (s *Snapshot) Close() error { return s.at.Close() }
+
+// WalkFunds visits the workspaces in the order of their ids, with their terms and their own last sequence number.
+func (s *Snapshot) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uint64) error) error {
+	var it *fundsItem
+	flush := func() error {
+		if it == nil {
+			return nil
+		}
+		return visit(it.workspace, it.funds, it.wsSeq)
+	}
+	err := s.walk(prefixFunds, func(k, v []byte) error {
+		if len(k) != 18 {
+			return ErrCorrupt
+		}
+		if workspace := ident.UUID(k[1:17]); it == nil || it.workspace != workspace {
+			if err := flush(); err != nil {
+				return err
+			}
+			it = &fundsItem{workspace: workspace}
+		}
+		return it.decode(k[17], v)
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// WalkHolds visits the authorizations in the order of their ids, which is that of their time.
+func (s *Snapshot) WalkHolds(visit func(h *hold.Hold) error) error {
+	return s.walk(prefixHold, func(_, v []byte) error {
+		var h hold.Hold
+		if err := hold.DecodeHold(v, &h); err != nil {
+			return err
+		}
+		return visit(&h)
+	})
+}
+
+// WalkCards visits the rules in the order of their tokens.
+func (s *Snapshot) WalkCards(visit func(r *hold.Rule) error) error {
+	return s.walk(prefixRule, func(_, v []byte) error {
+		var r hold.Rule
+		if err := hold.DecodeRule(v, &r); err != nil {
+			return err
+		}
+		return visit(&r)
+	})
+}
+
+// WalkSpends visits the counters of the cards in the order of their ids.
+func (s *Snapshot) WalkSpends(visit func(card ident.UUID, spend hold.Spend) error) error {
+	return s.walk(prefixSpend, func(k, v []byte) error {
+		var spend hold.Spend
+		if err := hold.DecodeSpend(v, &spend); err != nil || len(k) != 17 {
+			return errors.Join(ErrCorrupt, err)
+		}
+		return visit(ident.UUID(k[1:]), spend)
+	})
+}
+
+// WalkReservations visits the reservations by workspace.
+func (s *Snapshot) WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error {
+	return s.walk(prefixReservation, func(k, v []byte) error {
+		var cents uint64
+		if err := decodeUint64(&cents)(v); err != nil || len(k) != 33 {
+			return errors.Join(ErrCorrupt, err)
+		}
+		return visit(ident.UUID(k[1:17]), ident.UUID(k[17:]), money.Cents(cents))
+	})
+}
+
+func (s *Snapshot) walk(prefix byte, visit func(k, v []byte) error) error {
+	return s.store.scan(s.at, []byte{prefix}, []byte{prefix + 1}, func(k, v []byte) (bool, error) {
+		if err := visit(k, v); err != nil {
+			return false, fmt.Errorf("authorizer: walk %q: %w", prefix, err)
+		}
+		return false, nil
+	})
+}
+
+// WalkFunds is Snapshot.WalkFunds over a snapshot of its own, and so are the other walks of the engine.
+func (e *Engine) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uint64) error) error {
+	return e.within(func(s *Snapshot) error { return s.WalkFunds(visit) })
+}
+
+// WalkHolds visits the authorizations; see Snapshot.WalkHolds.
+func (e *Engine) WalkHolds(visit func(h *hold.Hold) error) error {
+	return e.within(func(s *Snapshot) error { return s.WalkHolds(visit) })
+}
+
+// WalkCards visits the rules; see Snapshot.WalkCards.
+func (e *Engine) WalkCards(visit func(r *hold.Rule) error) error {
+	return e.within(func(s *Snapshot) error { return s.WalkCards(visit) })
+}
+
+// WalkSpends visits the counters of the cards; see Snapshot.WalkSpends.
+func (e *Engine) WalkSpends(visit func(card ident.UUID, spend hold.Spend) error) error {
+	return e.within(func(s *Snapshot) error { return s.WalkSpends(visit) })
+}
+
+// WalkReservations visits the reservations; see Snapshot.WalkReservations.
+func (e *Engine) WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error {
+	return e.within(func(s *Snapshot) error { return s.WalkReservations(visit) })
+}
+
+func (e *Engine) within(walk func(s *Snapshot) error) error {
+	s := e.Snapshot()
+	return errors.Join(walk(s), s.Close())
+}
