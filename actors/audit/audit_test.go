@@ -1,0 +1,308 @@
+package audit_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/audit"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+const slot = 0x120 // in shard 18
+
+func id(prefix, name string) string { return uuid(name).Format(prefix) }
+
+func uuid(name string) ident.UUID {
+	return ident.Derive(slot, time.UnixMilli(1_700_000_000_000), name)
+}
+
+var (
+	workspace = id(ident.Workspace, "ws")
+	card      = id(ident.Card, "card")
+	auth      = id(ident.Authorization, "auth")
+	deposit   = id(ident.Deposit, "deposit")
+	pending   = id(ident.Deposit, "pending")
+)
+
+// stores are a small Purser as it lies on disk: 1,000.00 deposited, an authorization of 50.00 of which 30.00 cleared and 5.00 came
+// back, relayed but for its last entry, an expiry of the 20.00 that were left.
+type stores struct {
+	persistence.Journal
+	events  []persistence.Event
+	records []persistence.Record
+	log     []string
+	follow  uint64
+	synced  uint64
+	funds   []audit.Funds
+	holds   []audit.Hold
+	rules   []audit.Rule
+	spends  []audit.Spend
+	debits  []audit.Reservation
+}
+
+func (s *stores) Events(_ context.Context, shard ident.Shard, after uint64, _ int) ([]persistence.Event, error) {
+	if shard != ident.Slot(slot).Shard() || after >= uint64(len(s.events)) {
+		return nil, nil
+	}
+	return s.events[after:], nil
+}
+
+func (s *stores) Records(_ context.Context, shard ident.Shard, kind, after string, _ int) (found []persistence.Record, _ error) {
+	for _, r := range s.records {
+		if shard == ident.Slot(slot).Shard() && r.Kind == kind && r.ID > after {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+func (s *stores) Followed(shard ident.Shard) uint64 { return s.only(shard, s.follow) }
+func (s *stores) Synced(shard ident.Shard) uint64   { return s.only(shard, s.synced) }
+
+func (s *stores) only(shard ident.Shard, n uint64) uint64 {
+	if shard != ident.Slot(slot).Shard() {
+		return 0
+	}
+	return n
+}
+
+func (s *stores) Log(shard ident.Shard, after uint64, visit func([]byte) error) error {
+	for _, raw := range s.log {
+		var e struct{ Seq uint64 }
+		if err := json.Unmarshal([]byte(raw), &e); err != nil {
+			return err
+		}
+		if shard == ident.Slot(slot).Shard() && e.Seq > after {
+			if err := visit([]byte(raw)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func walk[T any](all []T, visit func(T) error) error {
+	for _, one := range all {
+		if err := visit(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stores) WalkFunds(visit func(audit.Funds) error) error  { return walk(s.funds, visit) }
+func (s *stores) WalkHolds(visit func(audit.Hold) error) error   { return walk(s.holds, visit) }
+func (s *stores) WalkRules(visit func(audit.Rule) error) error   { return walk(s.rules, visit) }
+func (s *stores) WalkSpends(visit func(audit.Spend) error) error { return walk(s.spends, visit) }
+func (s *stores) WalkReservations(visit func(audit.Reservation) error) error {
+	return walk(s.debits, visit)
+}
+
+// entry is a row of the log: the amounts by which it moves things, and where the authorization stands after it.
+func entry(seq int, kind, decision string, cardDelta, holdDelta, spendDelta, posted, spend, held, cleared, refunded int, status string) string {
+	return fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"kind":%q,"decision":%q,"shard":18,"workspaceId":%q,"cardId":%q,
+		"cardDeltaCents":%d,"holdDeltaCents":%d,"spendDeltaCents":%d,"postedCents":%d,"month":202311,"monthSpendCents":%d,
+		"authorization":{"id":%q,"cardId":%q,"heldCents":%d,"clearedCents":%d,"refundedCents":%d,"decision":"approved","reason":"approved","status":%q}}`,
+		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card, held, cleared, refunded, status)
+}
+
+func posting(group, account string, cents int) string {
+	return fmt.Sprintf(`{"transfer":%q,"account":%q,"cents":%d}`, id(ident.TransferGroup, group), account, cents)
+}
+
+func (s *stores) event(kind, stream, eventType, payload string) {
+	version := uint64(1)
+	for _, e := range s.events {
+		if e.Kind == kind && e.Stream == stream {
+			version++
+		}
+	}
+	position := uint64(len(s.events) + 1)
+	s.events = append(s.events, persistence.Event{ID: fmt.Sprintf("evt_%d", position), Workspace: workspace, Kind: kind, Stream: stream,
+		Version: version, Type: eventType, Payload: json.RawMessage(payload), Position: position})
+}
+
+func (s *stores) record(kind, id string, version uint64, document string) {
+	s.records = append(s.records, persistence.Record{Kind: kind, Workspace: workspace, ID: id, Version: version,
+		Document: json.RawMessage(document)})
+}
+
+func newStores() *stores {
+	s := &stores{follow: 6, synced: 4}
+	terms := func(state string) string {
+		return fmt.Sprintf(`{"card":%q,"state":%q,"monthlyLimitUsdCents":9000,"perTxnLimitUsdCents":8000,"allowedMccs":["5411"],"allowedMerchants":null}`,
+			card, state)
+	}
+	s.event("workspace", workspace, "workspace.created.v1", `{}`)
+	s.event("balance", workspace, "balance.deposit_created.v1", fmt.Sprintf(`{"deposit":{"id":%q,"amountUsdCents":100000}}`, deposit))
+	s.event("balance", workspace, "balance.deposit_settled.v1", fmt.Sprintf(`{"deposit":%q,"amountUsdCents":100000,"postings":[%s,%s]}`,
+		deposit, posting("in", "usd", 100000), posting("in", "bank", -100000)))
+	s.event("card", card, "card.minted.v1", terms("active"))
+	s.event("balance", workspace, "balance.deposit_created.v1", fmt.Sprintf(`{"deposit":{"id":%q,"amountUsdCents":700}}`, pending))
+	s.event("balance", workspace, "balance.relayed.v1", fmt.Sprintf(`{"entries":[%s,%s,%s],"postings":[%s,%s,%s,%s]}`,
+		entry(1, "authorization", "approved", -5000, 5000, 5000, 0, 5000, 5000, 0, 0, "held"),
+		entry(2, "clearing", "posted", 0, -3000, 0, 3000, 5000, 2000, 3000, 0, "partially_cleared"),
+		entry(3, "refund", "posted", 500, 0, 0, -500, 5000, 2000, 3000, 500, "partially_cleared"),
+		posting("out", "usd", -3000), posting("out", "network", 3000), posting("back", "usd", 500), posting("back", "network", -500)))
+	s.event("card", card, "card.frozen.v1", terms("frozen"))
+	s.log = []string{entry(4, "expiry", "applied", 2000, -2000, -2000, 0, 3000, 0, 3000, 500, "cleared")}
+
+	s.record("workspace", workspace, 1, `{}`)
+	s.record("balance", workspace, 4, fmt.Sprintf(`{"usdCents":97500,"holdCents":2000,"cardCents":-4500,"ledgerCents":100000,
+		"suspenseCents":0,"wsSeq":3,"month":202311,"monthSpend":5000,"deposits":[{"id":%q,"status":"pending","amountUsdCents":700}]}`, pending))
+	s.record("card", card, 2, terms("frozen"))
+	s.record("deposit", deposit, 0, fmt.Sprintf(`{"id":%q,"status":"settled","amountUsdCents":100000}`, deposit))
+	s.record("deposit", pending, 0, fmt.Sprintf(`{"id":%q,"status":"pending","amountUsdCents":700}`, pending))
+	for _, line := range []struct {
+		group, direction string
+		cents            int
+	}{{"in", "credit", 100000}, {"out", "debit", 3000}, {"back", "credit", 500}} {
+		s.record("ledger_entry", id(ident.LedgerEntry, line.group), 0, fmt.Sprintf(`{"direction":%q,"amountCents":%d,"transferGroup":%q}`,
+			line.direction, line.cents, id(ident.TransferGroup, line.group)))
+	}
+	s.record("authorization", auth, 0, fmt.Sprintf(`{"id":%q,"heldCents":2000,"clearedCents":3000,"refundedCents":500,
+		"decision":"approved","reason":"approved","status":"partially_cleared"}`, auth))
+	s.record("authorization_index", auth, 0, fmt.Sprintf(`{"authorizationId":%q}`, auth))
+	s.record("card_spend", card, 0, `{"month":202311,"cents":5000}`)
+
+	s.funds = []audit.Funds{{Workspace: uuid("ws"), Ledger: 100000, Card: -2500}}
+	s.holds = []audit.Hold{{ID: uuid("auth"), Held: 0, Cleared: 3000, Refunded: 500, Status: "cleared"}}
+	s.rules = []audit.Rule{{Card: uuid("card"), Version: 1, State: "active", MonthlyLimit: 9000, PerTransaction: 8000, MCCs: 1, Merchants: -1}}
+	s.spends = []audit.Spend{{Card: uuid("card"), Month: 202311, Cents: 3000}}
+	return s
+}
+
+func (s *stores) audit(t *testing.T) audit.Report {
+	t.Helper()
+	report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s})
+	require.NoError(t, err)
+	return report
+}
+
+func TestSoundStoresAreClean(t *testing.T) {
+	report := newStores().audit(t)
+	require.Empty(t, report.Findings)
+	require.Equal(t, audit.Report{Events: 7, Transfers: 3, Workspaces: 1, Cards: 1, Authorizations: 1}, report)
+}
+
+// edit replaces text in a document of a kind.
+func edit(kind, old, new string) func(*stores) {
+	return func(s *stores) {
+		for i, r := range s.records {
+			if r.Kind == kind && strings.Contains(string(r.Document), old) {
+				s.records[i].Document = json.RawMessage(strings.Replace(string(r.Document), old, new, 1))
+				return
+			}
+		}
+		panic("nothing to edit")
+	}
+}
+
+func drop(kind string) func(*stores) {
+	return func(s *stores) {
+		s.records = slices.DeleteFunc(s.records, func(r persistence.Record) bool { return r.Kind == kind })
+	}
+}
+
+func payload(position int, old, new string) func(*stores) {
+	return func(s *stores) {
+		e := &s.events[position-1]
+		if !strings.Contains(string(e.Payload), old) {
+			panic("nothing to edit")
+		}
+		e.Payload = json.RawMessage(strings.Replace(string(e.Payload), old, new, 1))
+	}
+}
+
+// TestEveryCorruptionIsNamed damages one thing at a time and expects the finding that names it.
+func TestEveryCorruptionIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage     func(*stores)
+		kind, what string
+	}{
+		"balance record":                {edit("balance", `"usdCents":97500`, `"usdCents":97501`), "balance", "usd by postings"},
+		"balance record's hold":         {edit("balance", `"holdCents":2000`, `"holdCents":1999`), "balance", "held"},
+		"balance record's sequence":     {edit("balance", `"wsSeq":3`, `"wsSeq":2`), "balance", "workspace sequence"},
+		"balance record's deposits":     {edit("balance", `"amountUsdCents":700`, `"amountUsdCents":701`), "balance", "incoming"},
+		"balance record gone":           {drop("balance"), "balance", "record"},
+		"card record":                   {edit("card", "frozen", "active"), "card", "terms"},
+		"deposit record":                {edit("deposit", "settled", "pending"), "deposit", "document"},
+		"ledger line's amount":          {edit("ledger_entry", `3000`, `3001`), "ledger_entry", "amount"},
+		"ledger line's direction":       {edit("ledger_entry", "debit", "credit"), "ledger_entry", "amount"},
+		"ledger lines gone":             {drop("ledger_entry"), "ledger_entry", "line of the transfer"},
+		"authorization record":          {edit("authorization", `"heldCents":2000`, `"heldCents":0`), "authorization", "document"},
+		"authorization index gone":      {drop("authorization_index"), "authorization_index", "record"},
+		"card spend record":             {edit("card_spend", "5000", "4999"), "card_spend", "document"},
+		"posting":                       {payload(3, `"cents":-100000`, `"cents":-99999`), "transfer", "sum of postings"},
+		"postings against entries":      {payload(6, `"cents":-3000`, `"cents":-2999`), "event", "postings to usd"},
+		"entry's delta":                 {payload(6, `"cardDeltaCents":-5000`, `"cardDeltaCents":-4999`), "entry", "card and hold"},
+		"entry's authorization":         {payload(6, `"heldCents":2000`, `"heldCents":2001`), "entry", "held after"},
+		"entry's spend":                 {payload(6, `"monthSpendCents":5000`, `"monthSpendCents":1`), "entry", "card's spend"},
+		"entry's workspace sequence":    {payload(6, `"workspaceSeq":2`, `"workspaceSeq":3`), "entry", "workspace sequence"},
+		"entry relayed twice":           {payload(6, `"seq":2`, `"seq":1`), "entry", "relayed"},
+		"unreadable event":              {func(s *stores) { s.events[2].Payload = json.RawMessage(`{"postings":1}`) }, "event", "payload"},
+		"hole in the positions":         {func(s *stores) { s.events[4].Position++ }, "event", "position"},
+		"hole in a stream":              {func(s *stores) { s.events[4].Version++ }, "event", "stream version"},
+		"hole in the log":               {func(s *stores) { s.log = nil }, "log", "entry 4"},
+		"ledger term":                   {func(s *stores) { s.funds[0].Ledger++ }, "funds", "ledger cents"},
+		"card term":                     {func(s *stores) { s.funds[0].Card-- }, "funds", "card cents"},
+		"reserved term":                 {func(s *stores) { s.funds[0].Reserved = 7 }, "funds", "reserved cents"},
+		"funds gone":                    {func(s *stores) { s.funds = nil }, "funds", "ledger cents"},
+		"hold":                          {func(s *stores) { s.holds[0].Held = 2000 }, "hold", "held"},
+		"hold's status":                 {func(s *stores) { s.holds[0].Status = "held" }, "hold", "status"},
+		"hold of nobody":                {func(s *stores) { s.holds[0].ID = uuid("other") }, "hold", "authorization"},
+		"rule older than followed":      {func(s *stores) { s.follow = 7 }, "rule", "state"},
+		"rule's limit":                  {func(s *stores) { s.rules[0].MonthlyLimit++ }, "rule", "monthly limit"},
+		"rule gone":                     {func(s *stores) { s.rules = nil }, "rule", "version"},
+		"spend":                         {func(s *stores) { s.spends[0].Cents++ }, "spend", "month and cents"},
+		"spend gone":                    {func(s *stores) { s.spends = nil }, "spend", "cents"},
+		"orphan reservation":            {func(s *stores) { s.debits = reservation() }, "reservation", "of " + workspace},
+		"authorizer ahead of the books": {func(s *stores) { s.follow = 8 }, "authorizer", "followed position"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStores()
+			c.damage(s)
+			report := s.audit(t)
+			require.True(t, slices.ContainsFunc(report.Findings, func(f audit.Finding) bool {
+				return f.Kind == c.kind && f.What == c.what && f.Expected != f.Actual && f.Shard == ident.Slot(slot).Shard()
+			}), "%+v", report.Findings)
+			var table strings.Builder
+			require.NoError(t, report.Print(&table))
+			require.Contains(t, table.String(), c.what)
+		})
+	}
+}
+
+func reservation() []audit.Reservation {
+	return []audit.Reservation{{Workspace: uuid("ws"), ID: uuid("debit"), Cents: 900}}
+}
+
+// TestMotionIsLookedAtAgain shows stores that are caught in mid-air at the first look.
+func TestMotionIsLookedAtAgain(t *testing.T) {
+	s := &moving{stores: newStores(), reads: 2}
+	s.debits = reservation()
+	report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s, Pause: time.Millisecond})
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+}
+
+// moving has a reservation under way for some walks.
+type moving struct {
+	*stores
+	reads int
+}
+
+func (m *moving) WalkReservations(visit func(audit.Reservation) error) error {
+	if m.reads--; m.reads >= 0 {
+		return m.stores.WalkReservations(visit)
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package audit
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Print writes the report as a person reads it: what was read, then a table of what differs.
+func (r *Report) Print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "read %d events: %d transfers, %d workspaces, %d cards, %d authorizations\n",
+		r.Events, r.Transfers, r.Workspaces, r.Cards, r.Authorizations)
+	if err != nil {
+		return err
+	}
+	if r.Clean() {
+		_, err = fmt.Fprintln(w, "journal, records and authorizer agree to the cent")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "KIND\tSHARD\tID\tWHAT\tEXPECTED\tACTUAL")
+	for _, f := range r.Findings {
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", f.Kind, f.Shard, f.ID, f.What, f.Expected, f.Actual)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%d differences\n", int64(len(r.Findings))+r.More)
+	return err
+}

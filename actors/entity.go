@@ -1,0 +1,540 @@
+package actors
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// maxDecideTries bounds how often a command is decided anew because the stream had moved under it.
+const maxDecideTries = 4
+
+// State is what a domain package gives: a document that decides commands and folds events. See the package decision.
+type State interface {
+	Decide(m decision.Meta, command any) (decision.Decision, error)
+	Apply(e decision.Event)
+}
+
+// Envelope addresses a command to an actor. Workspace is the caller's tenant: another tenant's actor answers not_found.
+type Envelope struct {
+	Kind, Stream, Workspace string
+	Command                 any
+	Key                     *Key
+}
+
+type request struct {
+	ctx    context.Context
+	env    Envelope
+	entry  *entry
+	answer chan answer // capacity 1: the reply never waits for its reader
+	tries  int
+	done   atomic.Bool
+}
+
+type answer struct {
+	reply any
+	err   error
+}
+
+// op is one decided command: staged behind those before it, answered when all of them are.
+type op struct {
+	req     *request
+	batch   *persistence.Batch // nil: nothing to commit
+	onces   []decision.Once    // beside batch.Onces, for the codes of a conflict
+	debit   *decision.Debit
+	reply   any
+	err     error
+	pid     *actor.PID
+	settled bool
+	outcome persistence.Outcome
+}
+
+type phase uint8
+
+const (
+	loading   phase = iota // the record is being read
+	open                   // commands are decided as they come
+	reserving              // a debit waits for the authorizer
+	draining               // what is staged must finish before the next command is decided
+	dead                   // a panic: answer what is queued, then stop
+)
+
+// Messages an entity sends itself.
+type (
+	loaded struct {
+		state    State
+		record   persistence.Record
+		position uint64
+		err      error
+	}
+	reserved struct {
+		req *request
+		d   decision.Decision
+		ok  bool
+		err error
+	}
+	committed struct{ ops []*op }
+	lastWords struct{}
+)
+
+// entity is the one event-sourced shell. It is the only writer of its stream; it decides against the staged state, so that many
+// commands share one commit, and answers in order after the commit. It never waits inside Receive.
+type entity struct {
+	sys       *System
+	kind      *Kind
+	key       streamKey
+	slot      ident.Slot
+	shard     *shard
+	entry     *entry
+	self      *actor.PID
+	phase     phase
+	state     State
+	workspace string
+	version   uint64 // of the newest staged event
+	position  uint64 // of the newest committed event, or the shard's head when the record was read
+	waiting   []*request
+	deciding  *request // out of waiting and not yet staged
+	staged    []*op
+	unsettled int // staged ops that carry events and are not settled
+	failed    bool
+	retry     []*request
+}
+
+// Receive is protoactor's entry point.
+func (n *entity) Receive(c actor.Context) {
+	defer n.recoverPanic(c)
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		n.self = c.Self()
+		n.load()
+	case *request:
+		n.waiting = append(n.waiting, m)
+		n.work()
+	case *loaded:
+		n.onLoaded(m)
+	case *reserved:
+		n.onReserved(m)
+	case *committed:
+		for _, o := range m.ops {
+			o.settled = true
+		}
+		n.settle()
+	case lastWords:
+		c.Stop(c.Self())
+	}
+}
+
+func (n *entity) load() {
+	n.phase = loading
+	go func() { n.sys.root.Send(n.self, n.read()) }()
+}
+
+// read fetches the state document. While the shard's last commit is unresolved nothing may be read: it could still change.
+func (n *entity) read() *loaded {
+	if n.shard.lost.Load() {
+		return &loaded{err: persistence.ErrUnavailable}
+	}
+	ctx, cancel := context.WithTimeout(n.sys.ctx, loadTimeout)
+	defer cancel()
+	state := n.kind.New()
+	record, err := n.sys.journal.Record(ctx, n.slot, n.key.kind, n.key.stream)
+	if err == nil {
+		err = json.Unmarshal(record.Document, state)
+	} else if errors.Is(err, persistence.ErrNotFound) {
+		err = nil
+	}
+	// The head is read after the record, so that an answer waits for whatever the record already shows.
+	return &loaded{state: state, record: record, position: n.sys.journal.Head(n.shard.id).Position, err: err}
+}
+
+func (n *entity) onLoaded(m *loaded) {
+	if n.phase == dead {
+		n.work()
+		return
+	}
+	if m.err != nil {
+		n.sys.log.Error("actor not loaded", "kind", n.key.kind, "err", m.err)
+		n.phase = open
+		n.failWaiting(fault.New(fault.Unavailable, "The record could not be read; nothing changed."))
+		n.load()
+		return
+	}
+	n.state, n.version, n.workspace = m.state, m.record.Version, m.record.Workspace
+	n.position = max(n.position, m.position)
+	n.phase = open
+	n.work()
+}
+
+func (n *entity) failWaiting(err error) {
+	for _, r := range n.waiting {
+		n.finish(r, nil, err)
+	}
+	n.waiting = n.waiting[:0]
+}
+
+// work decides commands for as long as it may.
+func (n *entity) work() {
+	if n.phase == dead {
+		n.failWaiting(fault.New(fault.Unavailable, "The actor has stopped; nothing changed."))
+		return
+	}
+	for n.phase == open && len(n.waiting) > 0 {
+		r := n.waiting[0]
+		n.waiting[0] = nil
+		n.waiting = n.waiting[1:]
+		n.deciding = r
+		n.decide(r)
+		n.deciding = nil
+	}
+	if n.phase == draining && len(n.staged) == 0 {
+		n.drained()
+	}
+}
+
+func (n *entity) decide(r *request) {
+	switch {
+	case r.ctx.Err() != nil:
+		n.park(&op{req: r, err: fault.New(fault.Unavailable, "The request waited too long; nothing changed.")})
+		return
+	case n.workspace != "" && r.env.Workspace != n.workspace:
+		n.park(&op{req: r, err: fault.New(fault.NotFound, "")})
+		return
+	}
+	d, err := n.state.Decide(decision.Meta{At: n.sys.clock()}, r.env.Command)
+	if err != nil {
+		n.park(&op{req: r, err: err})
+		return
+	}
+	if fire, ok := r.env.Command.(decision.Fire); ok {
+		d.Timers = disarm(d.Timers, fire)
+	}
+	switch empty := len(d.Events)+len(d.Records)+len(d.Timers)+len(d.Onces) == 0 && r.env.Key == nil; {
+	case empty:
+		n.park(&op{req: r, reply: d.Reply})
+	case len(d.Events) == 0 && n.unsettled > 0:
+		// It rests on events that may yet be refused, and has no event whose version would refuse it with them.
+		n.waiting = append([]*request{r}, n.waiting...)
+		n.phase = draining
+	case d.Debit != nil:
+		n.reserve(r, d)
+	default:
+		n.commit(r, d)
+	}
+}
+
+// disarm removes the timer that fired, unless the decision has set it anew.
+func disarm(timers []decision.Timer, fired decision.Fire) []decision.Timer {
+	for _, t := range timers {
+		if t.Key == fired.Key {
+			return timers
+		}
+	}
+	return append(timers, decision.Timer{Key: fired.Key})
+}
+
+// reserve asks the authorizer for the dollars of a debit; no later command is decided before the answer.
+func (n *entity) reserve(r *request, d decision.Decision) {
+	n.phase = reserving
+	go func() {
+		ok, err := n.sys.reserve(r.env.Workspace, d.Debit)
+		n.sys.root.Send(n.self, &reserved{req: r, d: d, ok: ok, err: err})
+	}()
+}
+
+func (n *entity) onReserved(m *reserved) {
+	if n.phase != reserving {
+		return
+	}
+	n.phase = open
+	switch {
+	case n.failed:
+		if m.ok {
+			n.sys.releaseDebit(m.req.env.Workspace, m.d.Debit)
+		}
+		n.retry = append(n.retry, m.req)
+		n.phase = draining
+	case m.err != nil:
+		n.park(&op{req: m.req, err: m.err})
+	case !m.ok:
+		n.park(&op{req: m.req, err: fault.New(fault.InsufficientFunds, "The balance does not cover the amount.")})
+	default:
+		n.commit(m.req, m.d)
+	}
+	n.work()
+}
+
+// commit stages a decision and hands it to the shard's lane.
+func (n *entity) commit(r *request, d decision.Decision) {
+	o := &op{req: r, reply: d.Reply, debit: d.Debit, onces: d.Onces, pid: n.self}
+	for _, e := range d.Events {
+		n.state.Apply(e)
+	}
+	batch, err := n.batch(r, d)
+	if err != nil {
+		// The decision was applied to the staged state and can not be written: drop the state, answer, begin again.
+		n.sys.log.Error("decision not encoded", "kind", n.key.kind, "err", err)
+		o.settled, o.outcome.Err = true, err
+		n.stage(o)
+		n.settle()
+		return
+	}
+	o.batch = batch
+	n.stage(o)
+	if !n.shard.lane.submit(o) {
+		o.settled, o.outcome.Err = true, persistence.ErrUnavailable
+		n.settle()
+	}
+}
+
+func (n *entity) stage(o *op) {
+	n.staged = append(n.staged, o)
+	if o.batch != nil && len(o.batch.Events) > 0 {
+		n.unsettled++
+	}
+}
+
+// park lets a read or a refusal wait for what is staged before it, for it may rest on that.
+func (n *entity) park(o *op) {
+	o.settled = true
+	if len(n.staged) == 0 {
+		n.release(o)
+		return
+	}
+	n.staged = append(n.staged, o)
+}
+
+func (n *entity) batch(r *request, d decision.Decision) (*persistence.Batch, error) {
+	now := n.sys.clock()
+	b := &persistence.Batch{Workspace: r.env.Workspace, Slot: n.slot}
+	if err := n.addEvents(b, d, now); err != nil {
+		return nil, err
+	}
+	for _, rec := range d.Records {
+		doc, err := json.Marshal(rec.Document)
+		if err != nil {
+			return nil, fmt.Errorf("record %s: %w", rec.Kind, err)
+		}
+		b.Records = append(b.Records, persistence.Record{Kind: rec.Kind, Workspace: b.Workspace, Parent: rec.Parent, ID: rec.ID,
+			Slot: n.slot, Document: doc, Deleted: rec.Delete})
+	}
+	if err := n.addOnces(b, r, d); err != nil {
+		return nil, err
+	}
+	for _, t := range d.Timers {
+		b.Timers = append(b.Timers, persistence.Timer{Kind: n.key.kind, Stream: n.key.stream, Key: t.Key,
+			Workspace: b.Workspace, Slot: n.slot, Due: t.Due})
+	}
+	return b, nil
+}
+
+func (n *entity) addEvents(b *persistence.Batch, d decision.Decision, now time.Time) error {
+	for _, e := range d.Events {
+		payload, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("event %s: %w", e.EventType(), err)
+		}
+		id, err := ident.New(n.slot, now, n.sys.entropy)
+		if err != nil {
+			return err
+		}
+		n.version++
+		b.Events = append(b.Events, persistence.Event{ID: id.Format(ident.Event), Workspace: b.Workspace, Kind: n.key.kind,
+			Stream: n.key.stream, Version: n.version, Type: e.EventType(), At: now, Payload: payload})
+	}
+	if len(b.Events) == 0 {
+		return nil
+	}
+	doc, err := json.Marshal(n.state)
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	b.Records = append(b.Records, persistence.Record{Kind: n.key.kind, Workspace: b.Workspace, ID: n.key.stream, Slot: n.slot,
+		Document: doc, Version: n.version})
+	return nil
+}
+
+func (n *entity) addOnces(b *persistence.Batch, r *request, d decision.Decision) error {
+	if k := r.env.Key; k != nil {
+		once := persistence.Once{Scope: k.Scope, Hash: onceHash(k.Scope, k.Key), Fingerprint: k.Fingerprint, Expires: k.Expires}
+		if k.Seal != nil {
+			sealed, err := k.Seal(d.Reply)
+			if err != nil {
+				return fmt.Errorf("seal answer: %w", err)
+			}
+			once.Answer = sealed
+		}
+		b.Onces = append(b.Onces, once)
+	}
+	for _, c := range d.Onces {
+		fingerprint := c.Fingerprint
+		if fingerprint == [32]byte{} {
+			fingerprint = sha256.Sum256([]byte(c.Key))
+		}
+		b.Onces = append(b.Onces, persistence.Once{Scope: c.Scope, Hash: onceHash(c.Scope, c.Key), Fingerprint: fingerprint,
+			Expires: c.Expires, Answer: c.Answer})
+	}
+	return nil
+}
+
+// settle answers, in order, what is finished. After a refused commit the staged state is not true: what rests on it is decided
+// anew from the record.
+func (n *entity) settle() {
+	for len(n.staged) > 0 && n.staged[0].settled {
+		o := n.staged[0]
+		n.staged[0] = nil
+		n.staged = n.staged[1:]
+		if o.batch != nil && len(o.batch.Events) > 0 {
+			n.unsettled--
+		}
+		n.settleOne(o)
+	}
+	if n.failed && n.phase != dead && n.phase != reserving {
+		n.phase = draining
+	}
+	n.work()
+}
+
+func (n *entity) settleOne(o *op) {
+	switch {
+	case o.outcome.Err == nil && n.failed && o.batch == nil:
+		n.again(o)
+	case o.outcome.Err == nil:
+		if o.outcome.Last > 0 {
+			n.position = max(n.position, o.outcome.Last)
+		}
+		if n.workspace == "" && o.batch != nil && len(o.batch.Events) > 0 {
+			n.workspace = o.batch.Workspace
+		}
+		n.release(o)
+	default:
+		n.failed = true
+		n.refuse(o)
+	}
+}
+
+// refuse answers a command whose commit failed, or decides it again when only the version was in its way.
+func (n *entity) refuse(o *op) {
+	var taken *persistence.OnceError
+	err := o.outcome.Err
+	if o.debit != nil && !errors.Is(err, persistence.ErrAmbiguous) {
+		n.sys.releaseDebit(o.req.env.Workspace, o.debit)
+	}
+	switch {
+	case errors.Is(err, persistence.ErrVersion):
+		n.again(o)
+	case errors.As(err, &taken):
+		o.reply, o.err = n.conflict(o, taken.Existing)
+		n.release(o)
+	case errors.Is(err, persistence.ErrAmbiguous):
+		n.finish(o.req, nil, outcomeUnknown())
+	case errors.Is(err, persistence.ErrUnavailable), errors.Is(err, persistence.ErrFenced):
+		n.finish(o.req, nil, fault.New(fault.Unavailable, "The journal did not take the change; nothing changed."))
+	default:
+		n.sys.log.Error("commit refused", "kind", n.key.kind, "err", err)
+		n.finish(o.req, nil, err)
+	}
+}
+
+func (n *entity) again(o *op) {
+	o.req.tries++
+	if o.req.tries >= maxDecideTries {
+		n.finish(o.req, nil, fault.New(fault.Unavailable, "The record is changing too fast; nothing changed."))
+		return
+	}
+	n.retry = append(n.retry, o.req)
+}
+
+// conflict turns a taken once-key into what its owner is told.
+func (n *entity) conflict(o *op, existing persistence.Once) (any, error) {
+	if k := o.req.env.Key; k != nil && k.Scope == existing.Scope && onceHash(k.Scope, k.Key) == existing.Hash {
+		return replay(existing, k.Fingerprint)
+	}
+	for _, c := range o.onces {
+		if c.Scope == existing.Scope && onceHash(c.Scope, c.Key) == existing.Hash && c.Code != "" {
+			return nil, fault.New(fault.Code(c.Code), c.Message)
+		}
+	}
+	return Replayed{Answer: existing.Answer}, nil
+}
+
+func replay(existing persistence.Once, fingerprint [32]byte) (any, error) {
+	if existing.Fingerprint != fingerprint {
+		return nil, fault.New(fault.IdempotencyKeyMismatch, "The Idempotency-Key was used with another request body.")
+	}
+	return Replayed{Answer: existing.Answer}, nil
+}
+
+// drained goes on after the staged ops are answered: from the record when one of them failed.
+func (n *entity) drained() {
+	n.phase = open
+	if !n.failed {
+		n.work()
+		return
+	}
+	n.failed = false
+	n.waiting = append(n.retry, n.waiting...)
+	n.retry, n.unsettled = nil, 0
+	n.load()
+}
+
+// release answers when the authorizer has followed what the answer reports.
+func (n *entity) release(o *op) {
+	if !n.kind.Rules {
+		n.finish(o.req, o.reply, o.err)
+		return
+	}
+	n.shard.followed.after(n.position, func() { n.finish(o.req, o.reply, o.err) })
+}
+
+// finish answers a request, the first time; after a panic a request may be met twice.
+func (n *entity) finish(r *request, reply any, err error) {
+	if r.done.CompareAndSwap(false, true) {
+		r.answer <- answer{reply, err}
+		n.sys.directory.answered(r.entry)
+	}
+}
+
+func outcomeUnknown() error {
+	return fault.New(fault.OutcomeUnknown, "The outcome is not known; retry with the same Idempotency-Key.")
+}
+
+// recoverPanic keeps a bug in one actor from leaving callers without an answer: all of them are told that the outcome is
+// unknown, the incarnation is forgotten, and it stops after what was queued before that is answered too.
+func (n *entity) recoverPanic(c actor.Context) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	n.sys.log.Error("actor panic", "kind", n.key.kind, slog.Any("cause", cause), "stack", stack())
+	n.phase = dead
+	n.sys.directory.remove(n.entry)
+	switch m := c.Message().(type) {
+	case *request:
+		n.finish(m, nil, outcomeUnknown())
+	case *reserved:
+		n.finish(m.req, nil, outcomeUnknown())
+	}
+	if n.deciding != nil {
+		n.finish(n.deciding, nil, outcomeUnknown())
+	}
+	for _, o := range n.staged {
+		n.finish(o.req, nil, outcomeUnknown())
+	}
+	for _, r := range append(n.waiting, n.retry...) {
+		n.finish(r, nil, outcomeUnknown())
+	}
+	n.staged, n.waiting, n.retry, n.deciding = nil, nil, nil, nil
+	c.Send(c.Self(), lastWords{})
+}

@@ -1,0 +1,68 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"purser/authorizer"
+	"purser/persistence"
+)
+
+// Limits of the follower.
+const (
+	followBatch = 512  // events read at a time
+	followLag   = 4096 // positions without a rule or a credit that may pass before the cursor is written
+)
+
+// follow carries the journal to the authorizer: rules and credits, in position order, durable before the replies that wait for
+// them leave. What the authorizer can not keep ends the process, for from then on it would decide by old rules.
+func (s *System) follow(ctx context.Context, sh *shard) {
+	for {
+		if err := s.journal.Wait(ctx, sh.id, sh.followed.load()); err != nil && ctx.Err() != nil {
+			return
+		}
+		if err := s.followOnce(ctx, sh); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			s.log.Error("follower", "shard", sh.id, "err", err)
+			if !pause(ctx, retryPause) {
+				return
+			}
+		}
+	}
+}
+
+func (s *System) followOnce(ctx context.Context, sh *shard) error {
+	events, err := s.journal.Events(ctx, sh.id, sh.followed.load(), followBatch)
+	if err != nil || len(events) == 0 {
+		return err
+	}
+	through := events[len(events)-1].Position
+	f := authorizer.Follow{Through: through}
+	for i := range events {
+		if err := s.collect(&f, &events[i]); err != nil {
+			return err
+		}
+	}
+	idle := len(f.Rules)+len(f.Credits) == 0
+	if !idle || through-s.authorizer.Followed(sh.id) >= followLag {
+		if err := s.authorizer.Follow(sh.id, f); err != nil {
+			s.fatal(fmt.Errorf("authorizer can not follow shard %d: %w", sh.id, err))
+			return err
+		}
+	}
+	sh.followed.advance(through)
+	return nil
+}
+
+func (s *System) collect(f *authorizer.Follow, e *persistence.Event) error {
+	kind := s.kinds[e.Kind]
+	if kind == nil || kind.Follow == nil {
+		return nil
+	}
+	if err := kind.Follow(e, f); err != nil {
+		return fmt.Errorf("event %s at position %d: %w", e.Type, e.Position, err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"purser/actors/balance"
+	"purser/actors/card"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/partner"
+	"purser/actors/user"
+	"purser/actors/workspace"
+	"purser/authorizer"
+	"purser/persistence"
+)
+
+// Kind is one row of the table of actors: the whole of what the runtime must be told about a domain package.
+type Kind struct {
+	Name string
+	New  func() State
+	// Rules says that answers of this kind report what the authorizer enforces: they wait until it has applied it.
+	Rules bool
+	// Follow adds to f what the authorizer must know of an event; nil when it needs none of them.
+	Follow func(e *persistence.Event, f *authorizer.Follow) error
+}
+
+// Kinds is the table of the product's actors.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: "user", New: func() State { return new(user.State) }},
+		{Name: "workspace", New: func() State { return new(workspace.State) }},
+		{Name: "card", New: func() State { return new(card.State) }, Rules: true, Follow: followCard},
+		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, Follow: followBalance},
+	}
+}
+
+func followCard(e *persistence.Event, f *authorizer.Follow) error {
+	event, err := card.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return err
+	}
+	if rule, ok := card.RuleOf(event, e.Version); ok {
+		f.Rules = append(f.Rules, rule)
+	}
+	return nil
+}
+
+func followBalance(e *persistence.Event, f *authorizer.Follow) error {
+	if e.Type == (balance.Relayed{}).EventType() {
+		return nil // the authorizer's own decisions, coming back
+	}
+	event, err := balance.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return err
+	}
+	id, cents, settles, ok := balance.Credit(event)
+	if !ok {
+		return nil
+	}
+	c := authorizer.Credit{Cents: cents}
+	if c.Workspace, err = ident.Parse(ident.Workspace, id); err != nil {
+		return fmt.Errorf("credited workspace: %w", err)
+	}
+	if settles != "" {
+		if c.Settles, err = ident.Parse(ident.Reservation, settles); err != nil {
+			return fmt.Errorf("settled reservation: %w", err)
+		}
+	}
+	f.Credits = append(f.Credits, c)
+	return nil
+}
+
+func (s *System) reactions() []reaction {
+	return []reaction{
+		{name: "bank", handle: s.tellBank},
+		{name: "membership", handle: s.listMembership},
+	}
+}
+
+// tellBank announces a deposit to the bank.
+func (s *System) tellBank(ctx context.Context, e persistence.Event) error {
+	if e.Type != (balance.DepositCreated{}).EventType() {
+		return nil
+	}
+	event, err := balance.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return err
+	}
+	d := event.(balance.DepositCreated)
+	return s.bank.Expect(ctx, partner.Deposit{ID: d.ID, WorkspaceID: e.Workspace, Rail: d.Rail, AmountUsdCents: d.AmountUsdCents,
+		ExpectedAt: d.ExpectedAt.Time})
+}
+
+// listMembership keeps the workspaces shown in a user's own list; who may do what is the workspace's to say.
+func (s *System) listMembership(ctx context.Context, e persistence.Event) error {
+	if e.Kind != "workspace" {
+		return nil
+	}
+	event, err := workspace.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return err
+	}
+	switch event := event.(type) {
+	case workspace.WorkspaceCreated:
+		for _, owner := range event.Owners {
+			if err := s.tellUser(ctx, e, owner, user.Join{Workspace: event.ID, Name: event.Name, Role: "owner"}); err != nil {
+				return err
+			}
+		}
+	case workspace.MemberAdded:
+		return s.tellUser(ctx, e, event.User, user.Join{Workspace: event.Workspace, Name: event.Name, Role: event.Role})
+	case workspace.MemberRoleChanged:
+		return s.tellUser(ctx, e, event.User, user.Join{Workspace: event.Workspace, Name: event.Name, Role: event.Role})
+	case workspace.MemberRemoved:
+		return s.tellUser(ctx, e, event.User, user.Leave{Workspace: event.Workspace})
+	}
+	return nil
+}
+
+// reactionKeyLife keeps the once-key of a reaction past any crash between the deed and the cursor.
+const reactionKeyLife = 24 * time.Hour
+
+func (s *System) tellUser(ctx context.Context, cause persistence.Event, id string, command any) error {
+	_, err := s.Ask(ctx, Envelope{Kind: "user", Stream: id, Workspace: id, Command: command,
+		Key: &Key{Scope: "reaction", Key: "membership/" + cause.ID + "/" + id, Expires: s.clock().Add(reactionKeyLife)}})
+	if fault.Is(err, fault.NotFound) {
+		return nil // the user is gone; there is no list to keep
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/persistence/pebblegate"
+)
+
+// store keeps orders by id and by the time at which something is to be done about them. Keys: "o" + order id → the order as
+// JSON; "d" + 8 bytes of due time + order id → nothing. Both change in one batch.
+type store struct {
+	db *pebble.DB
+}
+
+func openStore(dir string, fs vfs.FS) (*store, error) {
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: quiet{}})
+	if err != nil {
+		return nil, fmt.Errorf("sandbox bank store: %w", err)
+	}
+	return &store{db: db}, nil
+}
+
+func (s *store) close() error { return s.db.Close() }
+
+// load returns the order of an id; ok is false when there is none.
+func (s *store) load(id string) (o order, ok bool, err error) {
+	value, closer, err := s.db.Get(orderKey(id))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return order{}, false, nil
+	}
+	if err != nil {
+		return order{}, false, err
+	}
+	err = json.Unmarshal(value, &o)
+	return o, err == nil, errors.Join(err, closer.Close())
+}
+
+// save replaces old (nil: there was none) by o, synced. A nil o forgets the order.
+func (s *store) save(old, o *order) error {
+	b := s.db.NewBatch()
+	if old != nil {
+		if err := errors.Join(b.Delete(dueKey(old.Due, old.Deposit.ID), nil), b.Delete(orderKey(old.Deposit.ID), nil)); err != nil {
+			return err
+		}
+	}
+	if o != nil {
+		value, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(b.Set(dueKey(o.Due, o.Deposit.ID), nil, nil), b.Set(orderKey(o.Deposit.ID), value, nil)); err != nil {
+			return err
+		}
+	}
+	return b.Commit(pebble.Sync)
+}
+
+// due returns at most limit orders due at or before now, earliest first, and when the next one after them is due (zero: none).
+func (s *store) due(now time.Time, limit int) (orders []order, next time.Time, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("d"), UpperBound: []byte("e")})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for it.First(); it.Valid(); it.Next() {
+		at, id := parseDueKey(it.Key())
+		if at.After(now) || len(orders) == limit {
+			return orders, at, nil
+		}
+		o, ok, err := s.load(id)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if ok {
+			orders = append(orders, o)
+		}
+	}
+	return orders, time.Time{}, it.Error()
+}
+
+// count returns how many orders are still open, for the bound on them at a start.
+func (s *store) count() (open int, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for it.First(); it.Valid(); it.Next() {
+		var o order
+		if err := json.Unmarshal(it.Value(), &o); err != nil {
+			return 0, err
+		}
+		if o.Reports > 0 {
+			open++
+		}
+	}
+	return open, it.Error()
+}
+
+func orderKey(id string) []byte { return append([]byte("o"), id...) }
+
+func dueKey(due time.Time, id string) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte("d"), uint64(due.UnixMilli())), id...)
+}
+
+func parseDueKey(key []byte) (time.Time, string) {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(key[1:9]))), string(key[9:])
+}
+
+// quiet keeps the store's own chatter out of the program's log; its errors come back from its calls.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf("sandbox bank store: "+format, args...))
+}

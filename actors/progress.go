@@ -1,0 +1,73 @@
+package actors
+
+import (
+	"context"
+	"sync"
+)
+
+// progress is a number that only grows and that can be waited for.
+type progress struct {
+	mu      sync.Mutex
+	value   uint64
+	waiting []waiter
+}
+
+type waiter struct {
+	reach uint64
+	then  func()
+}
+
+func (p *progress) load() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.value
+}
+
+// advance raises the value and runs, on this goroutine, what waited for it.
+func (p *progress) advance(value uint64) {
+	p.mu.Lock()
+	if value <= p.value {
+		p.mu.Unlock()
+		return
+	}
+	p.value = value
+	var ready []waiter
+	kept := p.waiting[:0]
+	for _, w := range p.waiting {
+		if w.reach <= value {
+			ready = append(ready, w)
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	clear(p.waiting[len(kept):])
+	p.waiting = kept
+	p.mu.Unlock()
+	for _, w := range ready {
+		w.then()
+	}
+}
+
+// after runs then once the value has reached a mark: at once when it already has. then must not block.
+func (p *progress) after(reach uint64, then func()) {
+	p.mu.Lock()
+	if p.value >= reach {
+		p.mu.Unlock()
+		then()
+		return
+	}
+	p.waiting = append(p.waiting, waiter{reach, then})
+	p.mu.Unlock()
+}
+
+// wait returns nil once the value has reached a mark.
+func (p *progress) wait(ctx context.Context, reach uint64) error {
+	done := make(chan struct{})
+	p.after(reach, func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

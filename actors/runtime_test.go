@@ -1,0 +1,415 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+func TestCommittedStateOutlivesARestart(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(1)
+	for i := range 5 {
+		reply, err := r.ask(id, add{By: 2}, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 2*(i+1), reply)
+	}
+	r.restart()
+	require.EqualValues(t, 10, r.total(id))
+	_, err := r.ask(id, add{By: -1}, nil)
+	require.True(t, fault.Is(err, fault.InvalidBody), err)
+}
+
+func TestManyCommandsOfOneActorShareACommit(t *testing.T) {
+	r := newRig(t, nil)
+	id, gate := stream(2), make(chan struct{})
+	r.total(id)
+	r.journal.set(func(f *faults) { f.gate = gate })
+	const n = 200
+	replies := make(chan int64, n)
+	for range n {
+		go func() {
+			reply, err := r.ask(id, add{By: 1}, nil)
+			if err != nil {
+				replies <- -1
+				return
+			}
+			replies <- reply.(int64)
+		}()
+	}
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)
+	close(gate)
+	seen := map[int64]bool{}
+	for range n {
+		v := <-replies
+		require.False(t, seen[v], "reply %d came twice", v)
+		seen[v] = true
+	}
+	require.True(t, seen[1] && seen[n])
+	require.Less(t, r.journal.appends.Load(), int64(n/2), "commands did not share commits")
+}
+
+func TestAReadWaitsForWhatIsStagedBeforeIt(t *testing.T) {
+	r := newRig(t, nil)
+	id, gate := stream(3), make(chan struct{})
+	r.total(id)
+	r.journal.set(func(f *faults) { f.gate = gate })
+	go func() { _, _ = r.ask(id, add{By: 7}, nil) }()
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)
+	var opened atomic.Bool
+	early, read := make(chan bool, 1), make(chan int64, 1)
+	go func() {
+		v := r.total(id)
+		early <- !opened.Load()
+		read <- v
+	}()
+	for i := range 50 { // reads elsewhere go through meanwhile
+		r.total(stream(100 + i))
+	}
+	opened.Store(true)
+	close(gate)
+	require.False(t, <-early, "a read answered what was not committed")
+	require.EqualValues(t, 7, <-read)
+}
+
+func TestOneKeyOneEffect(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(4)
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			reply, err := r.ask(id, add{By: 5}, r.key("k", "body"))
+			if err != nil {
+				t.Error(err)
+			}
+			if replayed, ok := reply.(actors.Replayed); ok && string(replayed.Answer) != "5" {
+				t.Errorf("replayed %s", replayed.Answer)
+			}
+		}()
+	}
+	wg.Wait()
+	require.EqualValues(t, 5, r.total(id))
+	_, err := r.ask(id, add{By: 5}, r.key("k", "another"))
+	require.True(t, fault.Is(err, fault.IdempotencyKeyMismatch), err)
+
+	r.restart()
+	reply, err := r.ask(id, add{By: 5}, r.key("k", "body"))
+	require.NoError(t, err)
+	require.Equal(t, actors.Replayed{Answer: []byte("5")}, reply)
+
+	r.clock.turn(24*time.Hour + time.Minute)
+	reply, err = r.ask(id, add{By: 5}, r.key("k", "body"))
+	require.NoError(t, err)
+	require.EqualValues(t, 10, reply)
+}
+
+func TestARefusedCommandLeavesItsKeyFree(t *testing.T) {
+	r := newRig(t, nil)
+	_, err := r.ask(stream(5), add{By: 0}, r.key("k", "body"))
+	require.True(t, fault.Is(err, fault.InvalidBody), err)
+	reply, err := r.ask(stream(5), add{By: 1}, r.key("k", "body"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, reply)
+}
+
+func TestATakenClaimRefusesOnlyItsOwnCommand(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(6)
+	_, err := r.ask(id, claim{Name: "a@b"}, nil)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if i%10 == 0 {
+				if _, err := r.ask(id, claim{Name: "a@b"}, nil); !fault.Is(err, fault.EmailTaken) {
+					t.Errorf("a taken claim answered %v", err)
+				}
+				return
+			}
+			if _, err := r.ask(id, add{By: 1}, nil); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	wg.Wait()
+	require.EqualValues(t, 91, r.total(id))
+}
+
+func TestAnUnavailableJournalChangesNothing(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(7)
+	_, err := r.ask(id, add{By: 1}, nil)
+	require.NoError(t, err)
+	r.journal.set(func(f *faults) {
+		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+			return nil, persistence.ErrUnavailable
+		}
+	})
+	_, err = r.ask(id, add{By: 10}, nil)
+	require.True(t, fault.Is(err, fault.Unavailable), err)
+	r.journal.set(func(f *faults) { f.append = nil })
+	require.EqualValues(t, 1, r.total(id))
+	reply, err := r.ask(id, add{By: 1}, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, reply)
+}
+
+// An answer lost in the commit: the fence must find the truth, whichever it is, and never double it.
+func TestAnAmbiguousCommitIsFencedAndResolved(t *testing.T) {
+	for _, landed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("landed=%v", landed), func(t *testing.T) {
+			r := newRig(t, nil)
+			id, raised := stream(8), 0
+			r.total(id)
+			first := true
+			r.journal.set(func(f *faults) {
+				f.raise = func() error { raised++; return nil }
+				f.append = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+					if !first {
+						return commit()
+					}
+					first = false
+					if landed {
+						if _, err := commit(); err != nil {
+							return nil, err
+						}
+					}
+					return nil, persistence.ErrAmbiguous
+				}
+			})
+			reply, err := r.ask(id, add{By: 3}, r.key("k", "body"))
+			require.NoError(t, err)
+			require.EqualValues(t, 3, reply)
+			require.Positive(t, raised, "the truth was read without a fence")
+			require.EqualValues(t, 3, r.total(id))
+			reply, err = r.ask(id, add{By: 3}, r.key("k", "body"))
+			require.NoError(t, err)
+			require.Equal(t, actors.Replayed{Answer: []byte("3")}, reply)
+		})
+	}
+}
+
+func TestAnUnresolvedCommitAnswersOutcomeUnknown(t *testing.T) {
+	r := newRig(t, func(c *actors.Config) { c.FenceWithin = 10 * time.Millisecond })
+	id := stream(9)
+	r.total(id)
+	var late func() ([]persistence.Outcome, error)
+	r.journal.set(func(f *faults) {
+		f.raise = func() error { return persistence.ErrUnavailable }
+		f.append = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+			late = commit
+			return nil, persistence.ErrAmbiguous
+		}
+	})
+	_, err := r.ask(id, add{By: 3}, r.key("k", "body"))
+	require.True(t, fault.Is(err, fault.OutcomeUnknown), err)
+	require.Error(t, r.system.Ready())
+	_, err = r.ask(id, add{By: 3}, r.key("k", "body"))
+	require.True(t, fault.Is(err, fault.Unavailable), "nothing may be read or written before the fence: %v", err)
+
+	_, err = late() // the old transaction lands after all, before the fence
+	_ = err
+	r.journal.set(func(f *faults) { f.append, f.raise = nil, nil })
+	require.Eventually(t, func() bool {
+		_, err := r.ask(stream(9), noteOnly{Name: id}, nil)
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	require.EqualValues(t, 3, r.total(id))
+	reply, err := r.ask(id, add{By: 3}, r.key("k", "body"))
+	require.NoError(t, err)
+	require.Equal(t, actors.Replayed{Answer: []byte("3")}, reply)
+}
+
+func reservation(i int) string {
+	return ident.Derive(1, time.UnixMilli(int64(i)), "r").Format(ident.Reservation)
+}
+
+func TestADebitReservesFirst(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(10)
+	_, err := r.ask(id, debit{Reservation: reservation(1)}, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, r.books.held())
+
+	r.books.mu.Lock()
+	r.books.refuse = true
+	r.books.mu.Unlock()
+	_, err = r.ask(id, debit{Reservation: reservation(2)}, nil)
+	require.True(t, fault.Is(err, fault.InsufficientFunds), err)
+	require.EqualValues(t, 1, r.total(id))
+
+	r.books.mu.Lock()
+	r.books.refuse = false
+	r.books.mu.Unlock()
+	r.journal.set(func(f *faults) {
+		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+			return nil, persistence.ErrUnavailable
+		}
+	})
+	_, err = r.ask(id, debit{Reservation: reservation(3)}, nil)
+	require.True(t, fault.Is(err, fault.Unavailable), err)
+	require.Equal(t, 1, r.books.held(), "a refused debit keeps its reservation")
+	r.journal.set(func(f *faults) { f.append = nil })
+
+	r.restart()
+	require.Zero(t, r.books.held(), "the orphan of an earlier run was not released at the start")
+}
+
+func TestNoRequestIsLostUnderPassivation(t *testing.T) {
+	r := newRig(t, func(c *actors.Config) { c.IdleAfter = time.Nanosecond })
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				r.clock.turn(time.Millisecond)
+				r.system.Passivate()
+			}
+		}
+	}()
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 200 {
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				id := stream((w + i) % 8)
+				_, err := r.system.Ask(ctx, actors.Envelope{Kind: "counter", Stream: id, Workspace: id, Command: add{By: 1}})
+				cancel()
+				if err != nil {
+					t.Errorf("lost: %v", err)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	close(done)
+	var sum int64
+	for i := range 8 {
+		sum += r.total(stream(i))
+	}
+	require.EqualValues(t, 16*200, sum)
+}
+
+func TestAPanicAnswersOutcomeUnknownAndOnlyThat(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(11)
+	_, err := r.ask(id, explode{}, nil)
+	require.True(t, fault.Is(err, fault.OutcomeUnknown), "as the first command of an incarnation: %v", err)
+	_, err = r.ask(id, add{By: 4}, nil)
+	require.NoError(t, err)
+	_, err = r.ask(id, explode{}, nil)
+	require.True(t, fault.Is(err, fault.OutcomeUnknown), err)
+	require.EqualValues(t, 4, r.total(id))
+}
+
+func TestATimerFiresOnceAndOutlivesARestart(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(12)
+	_, err := r.ask(id, alarm{At: r.clock.now().Add(time.Hour)}, nil)
+	require.NoError(t, err)
+	r.restart()
+	fired := func() int {
+		reply, err := r.ask(id, decision.Read{}, nil)
+		require.NoError(t, err)
+		return reply.(counter).Fired
+	}
+	require.Zero(t, fired())
+	r.clock.turn(time.Hour)
+	require.Eventually(t, func() bool { return fired() == 1 }, 10*time.Second, time.Millisecond)
+	due, err := r.journal.Timers(t.Context(), shardOf(t, id), r.clock.now().Add(time.Hour), 10)
+	require.NoError(t, err)
+	require.Empty(t, due)
+}
+
+func shardOf(t *testing.T, id string) ident.Shard {
+	slot, err := ident.SlotOf(id)
+	require.NoError(t, err)
+	return slot.Shard()
+}
+
+func TestAnotherTenantsActorIsNotFound(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(13)
+	_, err := r.ask(id, add{By: 1}, nil)
+	require.NoError(t, err)
+	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: stream(14), Command: decision.Read{}})
+	require.True(t, fault.Is(err, fault.NotFound), err)
+	r.restart()
+	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: stream(14), Command: add{By: 1}})
+	require.True(t, fault.Is(err, fault.NotFound), err)
+}
+
+func TestAFullActorRefusesTheNextRequest(t *testing.T) {
+	r := newRig(t, nil)
+	id, gate := stream(15), make(chan struct{})
+	r.total(id)
+	r.journal.set(func(f *faults) { f.gate = gate })
+	const over = 5000 // more than one actor's limit
+	errs := make(chan error, over)
+	for range over {
+		go func() {
+			_, err := r.ask(id, add{By: 1}, nil)
+			errs <- err
+		}()
+	}
+	refused := 0
+	require.True(t, fault.Is(<-errs, fault.Unavailable))
+	refused++
+	close(gate)
+	for range over - 1 {
+		if err := <-errs; err != nil {
+			require.True(t, fault.Is(err, fault.Unavailable), err)
+			refused++
+		}
+	}
+	require.EqualValues(t, over-refused, r.total(id))
+}
+
+func TestStopRefusesAndLosesNothing(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(16)
+	var kept int64
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	system := r.system
+	for range 64 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				_, err := system.Ask(context.Background(), actors.Envelope{Kind: "counter", Stream: id, Workspace: id, Command: add{By: 1}})
+				var f *fault.Error
+				if errors.As(err, &f) {
+					return
+				}
+				mu.Lock()
+				kept++
+				mu.Unlock()
+			}
+		}()
+	}
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return kept > 200 }, 10*time.Second, time.Millisecond)
+	r.restart()
+	wg.Wait()
+	require.EqualValues(t, kept, r.total(id))
+}

@@ -1,0 +1,525 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/partner"
+	"purser/authorizer"
+	"purser/authorizer/hold"
+	"purser/persistence"
+)
+
+// Authorizer is what the runtime needs of the authorizer; authorizer.Engine is it.
+type Authorizer interface {
+	Follow(shard ident.Shard, f authorizer.Follow) error
+	Followed(shard ident.Shard) uint64
+	Reserve(workspace, reservation ident.UUID, cents int64) (bool, error)
+	Release(workspace, reservation ident.UUID) error
+	Synced(shard ident.Shard) uint64
+	WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error
+	ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error)
+	Relayed(shard ident.Shard) uint64
+	MarkRelayed(shard ident.Shard, seq uint64) error
+	Backlog() int64
+	Expire(now time.Time) (int, error)
+	Trim(now time.Time) error
+	WalkReservations(visit func(workspace, reservation ident.UUID, cents int64) error) error
+}
+
+// Listener hears what the runtime does, for metrics. Its methods must return at once.
+type Listener interface {
+	Committed(ops int, err error)
+	Relayed(entries int, oldest time.Time)
+	Reacted(name string, err error)
+}
+
+type silent struct{}
+
+func (silent) Committed(int, error)   {}
+func (silent) Relayed(int, time.Time) {}
+func (silent) Reacted(string, error)  {}
+
+// Config is what Start needs. Journal, Authorizer, Bank, Clock and Entropy are required.
+type Config struct {
+	Journal    persistence.Journal
+	Authorizer Authorizer
+	Bank       partner.Bank
+	Clock      func() time.Time
+	Entropy    io.Reader // safe for concurrent use
+	Logger     *slog.Logger
+	Listener   Listener
+	// Fatal is called when nothing may go on: the authorizer can not keep what the journal says.
+	Fatal func(error)
+	// Kinds is the table of actors; nil means Kinds().
+	Kinds []Kind
+	// TimerEvery, ExpireEvery and HousekeepEvery pace the loops; zero means the defaults.
+	TimerEvery, ExpireEvery, HousekeepEvery time.Duration
+	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
+	FenceWithin time.Duration
+	// IdleAfter is how long an actor without work stays in memory.
+	IdleAfter time.Duration
+}
+
+// Pace of the loops.
+const (
+	defaultTimerEvery     = 250 * time.Millisecond
+	defaultExpireEvery    = time.Second
+	defaultHousekeepEvery = time.Minute
+	relayedWait           = 250 * time.Millisecond
+	drainWait             = 10 * time.Second
+	catchUpWait           = 5 * time.Minute
+)
+
+func (c *Config) ensureDefaults() error {
+	var faults []error
+	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil, "Bank": c.Bank == nil,
+		"Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
+		if missing {
+			faults = append(faults, fmt.Errorf("actors.Config.%s is required", name))
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Listener == nil {
+		c.Listener = silent{}
+	}
+	if c.Fatal == nil {
+		c.Fatal = func(err error) { panic(err) }
+	}
+	if c.Kinds == nil {
+		c.Kinds = Kinds()
+	}
+	c.TimerEvery = orDefault(c.TimerEvery, defaultTimerEvery)
+	c.ExpireEvery = orDefault(c.ExpireEvery, defaultExpireEvery)
+	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
+	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
+	c.IdleAfter = orDefault(c.IdleAfter, idleBeforePassive)
+	return errors.Join(faults...)
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// System is the running set of actors and loops.
+type System struct {
+	journal    persistence.Journal
+	authorizer Authorizer
+	bank       partner.Bank
+	clock      func() time.Time
+	entropy    io.Reader
+	log        *slog.Logger
+	listener   Listener
+	fatal      func(error)
+	config     Config
+
+	actors    *actor.ActorSystem
+	root      *actor.RootContext
+	directory *directory
+	kinds     map[string]*Kind
+	keys      inFlight
+	shards    [ident.Shards]*shard
+
+	ctx      context.Context // ends the loops
+	cancel   context.CancelFunc
+	laneCtx  context.Context // ends the lanes, after the loops
+	stopLane context.CancelFunc
+	loops    sync.WaitGroup
+	lanes    sync.WaitGroup
+	stopping atomic.Bool
+	asking   sync.WaitGroup
+	ready    atomic.Bool
+}
+
+// shard is one of the 256 columns: lane, follower, relay.
+type shard struct {
+	id       ident.Shard
+	lane     *lane
+	lost     atomic.Bool // the last commit is unresolved: nothing is read or written before the fence
+	followed progress    // the authorizer has applied the journal up to here
+	relayed  progress    // the journal has the authorizer's log up to here
+}
+
+// Start takes the shards, checks that both stores belong together, brings the authorizer to the journal's head and
+// starts the loops. The returned System answers at once; Ready tells when reads are current.
+func Start(ctx context.Context, c Config) (*System, error) {
+	if err := c.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
+		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind)}
+	for i := range c.Kinds {
+		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
+	}
+	s.keys.keys = make(map[[32]byte]chan struct{})
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.laneCtx, s.stopLane = context.WithCancel(context.Background())
+	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return c.Logger.With("lib", "actor")
+	}))
+	s.root = s.actors.Root
+	s.directory = newDirectory(s.root, s.props)
+	if err := s.takeShards(ctx); err != nil {
+		s.cancel()
+		s.stopLane()
+		return nil, err
+	}
+	s.startLanes()
+	if err := s.catchUp(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	s.startLoops()
+	s.ready.Store(true)
+	return s, nil
+}
+
+func (s *System) takeShards(ctx context.Context) error {
+	all := make([]ident.Shard, ident.Shards)
+	for i := range all {
+		all[i] = ident.Shard(i)
+	}
+	heads, err := s.journal.Raise(ctx, all...)
+	if err != nil {
+		return fmt.Errorf("take the shards: %w", err)
+	}
+	for i, head := range heads {
+		sh := &shard{id: ident.Shard(i)}
+		sh.lane = newLane(s, sh, head.Epoch)
+		sh.followed.value = s.authorizer.Followed(sh.id)
+		sh.relayed.value = s.authorizer.Relayed(sh.id)
+		s.shards[i] = sh
+		if err := s.checkShard(ctx, sh, head); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rebuildHint is the repair for an authorizer that is not the journal's.
+const rebuildHint = "stop here; `purser rebuild-authorizer --yes` makes the authorizer anew from the journal"
+
+// checkShard refuses two stores that do not belong together: going on would answer swipes from wrong funds.
+func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Head) error {
+	if followed := s.authorizer.Followed(sh.id); followed > head.Position {
+		return fmt.Errorf("shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
+			sh.id, followed, head.Position, rebuildHint)
+	}
+	told, err := s.journal.Cursor(ctx, relayCursor, sh.id)
+	if err != nil {
+		return fmt.Errorf("shard %d: relay cursor: %w", sh.id, err)
+	}
+	if synced := s.authorizer.Synced(sh.id); told > synced {
+		return fmt.Errorf("shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
+			sh.id, told, synced, rebuildHint)
+	}
+	return nil
+}
+
+func (s *System) startLanes() {
+	for _, sh := range s.shards {
+		s.lanes.Add(1)
+		go func() {
+			defer s.lanes.Done()
+			sh.lane.run(s.laneCtx)
+		}()
+	}
+}
+
+// catchUp brings the authorizer to the heads, then gives back what was reserved for a debit that never came to be: with the
+// epochs raised, no event for it can come any more.
+func (s *System) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	defer cancel()
+	for _, sh := range s.shards {
+		head := s.journal.Head(sh.id).Position
+		for sh.followed.load() < head {
+			if err := s.followOnce(ctx, sh); err != nil {
+				return fmt.Errorf("shard %d: follow the journal: %w", sh.id, err)
+			}
+		}
+	}
+	type orphan struct{ workspace, reservation ident.UUID }
+	var orphans []orphan
+	err := s.authorizer.WalkReservations(func(workspace, reservation ident.UUID, _ int64) error {
+		orphans = append(orphans, orphan{workspace, reservation})
+		return nil
+	})
+	for _, o := range orphans {
+		if err == nil {
+			err = s.authorizer.Release(o.workspace, o.reservation)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("release orphan reservations: %w", err)
+	}
+	return nil
+}
+
+func (s *System) startLoops() {
+	for _, sh := range s.shards {
+		s.loop(func(ctx context.Context) { s.follow(ctx, sh) })
+		s.loop(func(ctx context.Context) { s.relay(ctx, sh) })
+		for _, r := range s.reactions() {
+			s.loop(func(ctx context.Context) { s.react(ctx, sh, r) })
+		}
+	}
+	s.every(s.config.TimerEvery, s.fireTimers)
+	s.every(s.config.ExpireEvery, s.expireHolds)
+	s.every(s.config.HousekeepEvery, s.housekeep)
+	s.every(passivateEvery, func(context.Context) { s.Passivate() })
+}
+
+func (s *System) loop(run func(context.Context)) {
+	s.loops.Add(1)
+	go func() {
+		defer s.loops.Done()
+		run(s.ctx)
+	}()
+}
+
+func (s *System) every(pace time.Duration, do func(context.Context)) {
+	s.loop(func(ctx context.Context) {
+		ticker := time.NewTicker(pace)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				do(ctx)
+			}
+		}
+	})
+}
+
+func (s *System) props(key streamKey, e *entry) *actor.Props {
+	slot, err := ident.SlotOf(key.stream)
+	if err != nil {
+		panic("BUG: stream id without a slot: " + key.kind)
+	}
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &entity{sys: s, kind: s.kinds[key.kind], key: key, slot: slot, shard: s.shards[slot.Shard()], entry: e}
+	}, actor.WithMailbox(actor.UnboundedLockfree()), actor.WithGuardian(stopOnFailure))
+}
+
+// stopOnFailure is the one guardian: an actor that fails outside its own recovery stops; it is never restarted with half a state.
+var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
+
+// Ask sends a command to an actor and waits for its committed answer. The error is a *fault.Error: unavailable when nothing
+// changed, outcome_unknown when that can not be told (the context ended, or a commit was lost).
+func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
+	kind, slot, err := s.route(e)
+	if err != nil {
+		return nil, err
+	}
+	s.asking.Add(1)
+	defer s.asking.Done()
+	if s.stopping.Load() {
+		return nil, fault.New(fault.Unavailable, "The server is stopping; nothing changed.")
+	}
+	if e.Key == nil {
+		return s.tell(ctx, e)
+	}
+	hash := onceHash(e.Key.Scope, e.Key.Key)
+	if !s.keys.enter(ctx, hash) {
+		return nil, fault.New(fault.Unavailable, "The first request with this key is still running; nothing changed.")
+	}
+	defer s.keys.leave(hash)
+	sh := s.shards[slot.Shard()]
+	if existing, ok, err := s.once(ctx, sh, e.Key.Scope, hash); err != nil {
+		return nil, err
+	} else if ok {
+		if kind.Rules {
+			_ = sh.followed.wait(ctx, s.journal.Head(sh.id).Position)
+		}
+		return replay(existing, e.Key.Fingerprint)
+	}
+	return s.tell(ctx, e)
+}
+
+func (s *System) route(e Envelope) (*Kind, ident.Slot, error) {
+	kind := s.kinds[e.Kind]
+	if kind == nil {
+		panic("BUG: unknown kind of actor " + e.Kind)
+	}
+	slot, err := ident.SlotOf(e.Stream)
+	if err != nil {
+		return nil, 0, fault.New(fault.NotFound, "")
+	}
+	return kind, slot, nil
+}
+
+func (s *System) once(ctx context.Context, sh *shard, scope string, hash [32]byte) (persistence.Once, bool, error) {
+	if sh.lost.Load() {
+		return persistence.Once{}, false, fault.New(fault.Unavailable, "The last commit is being resolved; nothing changed.")
+	}
+	existing, ok, err := s.journal.Once(ctx, sh.id, scope, hash, s.clock())
+	if err != nil {
+		return existing, false, fault.New(fault.Unavailable, "The idempotency key could not be read; nothing changed.")
+	}
+	return existing, ok, nil
+}
+
+func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
+	reply := make(chan answer, 1)
+	sent := s.directory.tell(streamKey{e.Kind, e.Stream}, s.clock(), func(en *entry) any {
+		return &request{ctx: ctx, env: e, entry: en, answer: reply}
+	})
+	if !sent {
+		return nil, fault.New(fault.Unavailable, "Too many requests are waiting; nothing changed.")
+	}
+	select {
+	case a := <-reply:
+		return a.reply, a.err
+	case <-ctx.Done():
+		return nil, outcomeUnknown()
+	}
+}
+
+// Record returns a record of a tenant; another tenant's is not_found.
+func (s *System) Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error) {
+	slot, err := ident.SlotOf(id)
+	if err != nil {
+		return persistence.Record{}, fault.New(fault.NotFound, "")
+	}
+	record, err := s.Find(ctx, slot, kind, id)
+	if err == nil && record.Workspace != workspace {
+		return persistence.Record{}, fault.New(fault.NotFound, "")
+	}
+	return record, err
+}
+
+// Find returns a record whatever its tenant: for secrets, sessions and emails, where the id itself is the proof.
+func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+	record, err := s.journal.Record(ctx, slot, kind, id)
+	switch {
+	case errors.Is(err, persistence.ErrNotFound):
+		return record, fault.New(fault.NotFound, "")
+	case err != nil:
+		return record, fault.New(fault.Unavailable, "The record could not be read.")
+	}
+	return record, nil
+}
+
+// List returns a page of a tenant's records, newest first.
+func (s *System) List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error) {
+	slot, err := ident.SlotOf(workspace)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "")
+	}
+	records, err := s.journal.List(ctx, slot, kind, workspace, parent, page)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "The records could not be read.")
+	}
+	return records, nil
+}
+
+// WaitRelayed waits, 250 ms at most, until the journal shows what the authorizer had decided for the workspace's shard.
+func (s *System) WaitRelayed(ctx context.Context, workspace string) {
+	slot, err := ident.SlotOf(workspace)
+	if err != nil {
+		return
+	}
+	sh := s.shards[slot.Shard()]
+	ctx, cancel := context.WithTimeout(ctx, relayedWait)
+	defer cancel()
+	_ = sh.relayed.wait(ctx, s.authorizer.Synced(sh.id))
+}
+
+// Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
+// is followed. For tests and for commands that compare the stores.
+func (s *System) Settle(ctx context.Context) error {
+	for _, sh := range s.shards {
+		if err := sh.relayed.wait(ctx, s.authorizer.Synced(sh.id)); err != nil {
+			return fmt.Errorf("shard %d: relay: %w", sh.id, err)
+		}
+		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {
+			return fmt.Errorf("shard %d: follower: %w", sh.id, err)
+		}
+	}
+	return nil
+}
+
+// Clock returns the system's time; Entropy its randomness.
+func (s *System) Clock() time.Time   { return s.clock() }
+func (s *System) Entropy() io.Reader { return s.entropy }
+
+// Alive returns the number of actors in memory.
+func (s *System) Alive() int64 { return s.directory.alive.Load() }
+
+// Ready returns nil when the shards are held and the authorizer follows the journal.
+func (s *System) Ready() error {
+	if !s.ready.Load() || s.stopping.Load() {
+		return errors.New("not started, or stopping")
+	}
+	for _, sh := range s.shards {
+		if sh.lost.Load() {
+			return fmt.Errorf("shard %d: the last commit is being resolved", sh.id)
+		}
+	}
+	return nil
+}
+
+// Stop refuses new requests, lets those that run finish for a while, and ends the loops, then the lanes.
+func (s *System) Stop() {
+	s.stopping.Store(true)
+	s.cancel()
+	drained := make(chan struct{})
+	go func() { s.loops.Wait(); s.asking.Wait(); close(drained) }()
+	select {
+	case <-drained:
+	case <-time.After(drainWait):
+	}
+	s.stopLane()
+	s.lanes.Wait()
+	s.actors.Shutdown()
+}
+
+func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
+	ws, err := ident.Parse(ident.Workspace, workspace)
+	if err != nil {
+		return false, err
+	}
+	reservation, err := ident.Parse(ident.Reservation, d.Reservation)
+	if err != nil {
+		return false, err
+	}
+	return s.authorizer.Reserve(ws, reservation, d.Cents)
+}
+
+// releaseDebit gives back a reservation whose debit was refused. A failure here fails stop in the authorizer; a crash before
+// it is mended at the next start.
+func (s *System) releaseDebit(workspace string, d *decision.Debit) {
+	ws, errWS := ident.Parse(ident.Workspace, workspace)
+	reservation, errID := ident.Parse(ident.Reservation, d.Reservation)
+	if err := errors.Join(errWS, errID); err != nil {
+		s.log.Error("reservation not released", "err", err)
+		return
+	}
+	if err := s.authorizer.Release(ws, reservation); err != nil {
+		s.log.Error("reservation not released", "err", err)
+	}
+}
+
+func stack() string { return string(debug.Stack()) }
+
+// Passivate stops the actors that are idle. The runtime does it by itself every few seconds.
+func (s *System) Passivate() { s.directory.passivate(s.clock().Add(-s.config.IdleAfter)) }

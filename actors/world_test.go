@@ -1,0 +1,263 @@
+package actors_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/audit"
+	"purser/actors/balance"
+	"purser/actors/card"
+	"purser/actors/decision"
+	"purser/actors/ident"
+	"purser/actors/partner"
+	"purser/actors/workspace"
+	"purser/authorizer"
+	"purser/authorizer/hold"
+	"purser/persistence/pebblejournal"
+)
+
+var deployment = ident.Derive(0, time.UnixMilli(1), "the deployment of the tests")
+
+// world is the product without its network: both stores on one file system, the authorizer, the actors, a clock turned by hand.
+type world struct {
+	t       testing.TB
+	fs      vfs.FS
+	clock   *clock
+	engine  *authorizer.Engine
+	journal *pebblejournal.Journal
+	system  *actors.System
+	bank    *quietBank
+	options worldOptions
+}
+
+type worldOptions struct {
+	noSync bool
+	stores func(*authorizer.Options, *pebblejournal.Options)
+	fatal  func(error)
+}
+
+// quietBank keeps what it is told and reports nothing: the tests report.
+type quietBank struct {
+	mu       sync.Mutex
+	expected map[string]int
+}
+
+func (b *quietBank) Expect(_ context.Context, d partner.Deposit) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected[d.ID]++
+	return nil
+}
+
+func newWorld(t testing.TB, fs vfs.FS, o worldOptions) *world {
+	w := &world{t: t, fs: fs, clock: newClock(), options: o, bank: &quietBank{expected: map[string]int{}}}
+	if o.fatal == nil {
+		w.options.fatal = func(err error) { t.Errorf("fatal: %v", err) }
+	}
+	w.start()
+	return w
+}
+
+func (w *world) start() { require.NoError(w.t, w.tryStart()) }
+
+func (w *world) tryStart() error {
+	jo := pebblejournal.Options{FS: w.fs, Dir: "journal", Deployment: deployment, Clock: w.clock.now, Entropy: rand.Reader,
+		NoSync: w.options.noSync, Fatal: w.options.fatal}
+	ao := authorizer.Options{FS: w.fs, Dir: "authorizer", Deployment: deployment, Clock: w.clock.now, Entropy: rand.Reader,
+		NoSync: w.options.noSync, CacheBytes: 8 << 20, Fatal: w.options.fatal}
+	if w.options.stores != nil {
+		w.options.stores(&ao, &jo)
+	}
+	var err error
+	if w.journal, err = pebblejournal.Open(jo); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if w.engine, err = authorizer.Open(ao); err != nil {
+		return fmt.Errorf("authorizer: %w", err)
+	}
+	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: w.bank,
+		Clock: w.clock.now, Entropy: rand.Reader, TimerEvery: 10 * time.Millisecond, ExpireEvery: 10 * time.Millisecond,
+		Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	return err
+}
+
+func (w *world) stop() {
+	w.system.Stop()
+	require.NoError(w.t, w.engine.Close())
+	require.NoError(w.t, w.journal.Close())
+}
+
+func (w *world) restart() {
+	w.stop()
+	w.start()
+}
+
+// audit waits until the stores are at rest and compares everything.
+func (w *world) audit() audit.Report {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(w.t, w.system.Settle(ctx))
+	report, err := audit.Run(ctx, audit.Sources{Journal: w.journal, Authorizer: audit.Of(w.engine)})
+	require.NoError(w.t, err)
+	return report
+}
+
+func (w *world) requireClean() {
+	w.t.Helper()
+	require.Empty(w.t, w.audit().Findings)
+}
+
+func (w *world) ask(kind, stream, tenant string, command any, key *actors.Key) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return w.system.Ask(ctx, actors.Envelope{Kind: kind, Stream: stream, Workspace: tenant, Command: command, Key: key})
+}
+
+func (w *world) must(kind, stream, tenant string, command any) any {
+	w.t.Helper()
+	reply, err := w.ask(kind, stream, tenant, command, nil)
+	require.NoError(w.t, err)
+	return reply
+}
+
+// newID draws an id of a tenant's slot.
+func (w *world) newID(prefix string, slot ident.Slot) string {
+	u, err := ident.New(slot, w.clock.now(), rand.Reader)
+	require.NoError(w.t, err)
+	return u.Format(prefix)
+}
+
+func slotOf(id string) ident.Slot {
+	slot, err := ident.SlotOf(id)
+	if err != nil {
+		panic(err)
+	}
+	return slot
+}
+
+// newWorkspace makes a workspace in a slot.
+func (w *world) newWorkspace(slot ident.Slot) string {
+	w.t.Helper()
+	id := w.newID(ident.Workspace, slot)
+	secret, err := ident.NewSecret(ident.APISecret, slot, rand.Reader)
+	require.NoError(w.t, err)
+	_, hash, err := ident.ParseSecret(ident.APISecret, secret)
+	require.NoError(w.t, err)
+	owner := w.newID(ident.User, 7)
+	w.must("workspace", id, id, workspace.Create{ID: id, Name: "Acme", Plan: "alpha", OwnerIDs: []string{owner}, IssuerID: "issuer",
+		IssuerFixture: true, FirstKey: workspace.NewKey{ID: w.newID(ident.Key, slot), Label: "first", Prefix: secret[:12],
+			SecretHash: hash, CreatedBy: owner}})
+	return id
+}
+
+// deposit announces dollars and reports them settled.
+func (w *world) deposit(ws string, cents int64) string {
+	w.t.Helper()
+	id := w.newID(ident.Deposit, slotOf(ws))
+	w.must("balance", ws, ws, balance.CreateDeposit{Workspace: ws, ID: id, Rail: "ach", AmountUsdCents: cents,
+		ExpectedAt: w.clock.now().Add(time.Hour)})
+	w.must("balance", ws, ws, balance.SettleDeposit{EventID: "bank-" + id, DepositID: id})
+	return id
+}
+
+type plastic struct {
+	id, ws string
+	token  ident.Token
+}
+
+// mint issues a card without allowlists.
+func (w *world) mint(ws string, monthly, perTxn int64) plastic {
+	w.t.Helper()
+	token, err := ident.NewToken(slotOf(ws), rand.Reader)
+	require.NoError(w.t, err)
+	c := plastic{id: w.newID(ident.Card, slotOf(ws)), ws: ws, token: token}
+	w.must("card", c.id, ws, card.Mint{ID: c.id, Workspace: ws, Token: token.String(), Last4: "4242", HolderKind: "agent",
+		HolderLabel: "A", MonthlyLimitUsdCents: monthly, PerTxnLimitUsdCents: perTxn, Fixture: true})
+	return c
+}
+
+func (w *world) setState(c plastic, state string) error {
+	_, err := w.ask("card", c.id, c.ws, card.Update{State: &state}, nil)
+	return err
+}
+
+// message is a well-formed message of the network.
+func message(kind hold.Kind, id string, c plastic, cents int64) hold.Message {
+	m := hold.Message{Kind: kind, ID: id, Token: c.token, Amount: cents, Currency: [3]byte{'U', 'S', 'D'},
+		Merchant: hold.Merchant{Name: "Shop", MCC: 5411}}
+	return sealed(m)
+}
+
+// sealed gives a message its fingerprint, as the network server does.
+func sealed(m hold.Message) hold.Message {
+	h := sha256.New()
+	_ = binary.Write(h, binary.BigEndian, struct {
+		Kind   hold.Kind
+		Token  ident.Token
+		Amount int64
+		Auth   ident.UUID
+	}{m.Kind, m.Token, m.Amount, m.AuthorizationID})
+	_, _ = io.WriteString(h, m.OriginalID)
+	copy(m.Fingerprint[:], h.Sum(nil))
+	return m
+}
+
+func (w *world) submit(m hold.Message) authorizer.Answer { return w.engine.Submit(&m) }
+
+func (w *world) available(ws string) int64 {
+	funds, _ := w.engine.Funds(mustParse(ident.Workspace, ws))
+	return funds.LedgerCents + funds.CardCents - funds.ReservedCents
+}
+
+func mustParse(prefix, id string) ident.UUID {
+	u, err := ident.Parse(prefix, id)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
+
+func (w *world) balance(ws string) balance.View {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(w.t, w.system.Settle(ctx))
+	return w.must("balance", ws, ws, decision.Read{}).(balance.View)
+}
+
+// keyed is an idempotency key whose answer is the reply's JSON.
+func (w *world) keyed(name string) *actors.Key {
+	return &actors.Key{Scope: "http", Key: name, Expires: w.clock.now().Add(24 * time.Hour), Fingerprint: sha256.Sum256([]byte(name)),
+		Seal: func(reply any) ([]byte, error) { return json.Marshal(reply) }}
+}
+
+// rebuildAuthorizer makes the authorizer's store from the journal, as the command does.
+func (w *world) rebuildAuthorizer() error {
+	journal, err := pebblejournal.Open(pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader, Fatal: w.options.fatal})
+	if err != nil {
+		return err
+	}
+	engine, err := authorizer.Open(authorizer.Options{FS: w.fs, Dir: "authorizer", Deployment: deployment, Clock: w.clock.now,
+		Entropy: rand.Reader, Fatal: w.options.fatal})
+	if err != nil {
+		return err
+	}
+	if err := actors.Rebuild(context.Background(), journal, engine); err != nil {
+		return err
+	}
+	return errors.Join(engine.Close(), journal.Close())
+}
