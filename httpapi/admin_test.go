@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+)
+
+func TestAdmin(t *testing.T) {
+	var notReady error
+	registry := prometheus.NewRegistry()
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_test_total"})
+	registry.MustRegister(counter)
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return notReady }, Registry: registry, Commands: map[string]Command{
+		"audit": func(_ context.Context, body []byte) (any, error) { return map[string]string{"told": string(body)}, nil },
+		"break": func(context.Context, []byte) (any, error) { return nil, errors.New("the book differs by 1 cent") },
+	}})
+	require.NoError(t, err)
+	ln := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- admin.Serve(ln) }()
+	client := dial(ln)
+	f := func(method, path, body string, header [2]string, status int, contains string) {
+		t.Helper()
+		req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+		req.SetRequestURI("http://purser.test" + path)
+		req.Header.SetMethod(method)
+		req.SetBodyString(body)
+		if header[0] != "" {
+			req.Header.Set(header[0], header[1])
+		}
+		require.NoError(t, client.Do(req, resp))
+		require.Equal(t, status, resp.StatusCode(), path)
+		require.Contains(t, string(resp.Body()), contains)
+	}
+	none := [2]string{}
+	f("GET", "/healthz", "", none, 200, "ok")
+	f("GET", "/readyz", "", none, 200, "ready")
+	notReady = errors.New("rules are not followed to the head")
+	f("GET", "/readyz", "", none, 503, "not followed")
+	f("GET", "/metrics", "", none, 200, "purser_test_total 0")
+	f("GET", "/debug/pprof/cmdline", "", none, 200, "")
+	f("POST", "/audit", "all", none, 200, `{"told":"all"}`)
+	f("POST", "/break", "", none, 500, "differs by 1 cent")
+	f("GET", "/audit", "", none, 405, "method_not_allowed")
+	f("POST", "/nothing", "", none, 404, "not_found")
+	f("POST", "/audit", "", [2]string{"Origin", "https://evil.test"}, 403, "origin_refused")
+	f("POST", "/audit", "", [2]string{"Sec-Fetch-Site", "cross-site"}, 403, "origin_refused")
+	client.CloseIdleConnections()
+	require.NoError(t, admin.Shutdown(context.Background()))
+	require.NoError(t, <-done)
+	_, err = NewAdmin(AdminConfig{})
+	require.Error(t, err)
+}
+
+// A server that is shut before its Serve has begun does not serve.
+func TestShutBeforeServing(t *testing.T) {
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	require.NoError(t, admin.Shutdown(context.Background()))
+	require.NoError(t, admin.Serve(fasthttputil.NewInmemoryListener()))
+}
+
+func TestPasswords(t *testing.T) {
+	h, err := newPasswordHasher(zeros{})
+	require.NoError(t, err)
+	ctx := context.Background()
+	hash, err := h.hash(ctx, "a long password")
+	require.NoError(t, err)
+	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, hash)
+	f := func(hash, password string, want bool) {
+		t.Helper()
+		got, err := h.matches(ctx, hash, password)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	f(hash, "a long password", true)
+	f(hash, "a long passworD", false)
+	f("", "no account has this password", false)
+	for _, bad := range []string{"x", "$argon2id$v=19$m=19456,t=2,p=1$AAAA", "$argon2i$v=19$m=19456,t=2,p=1$AAAA$AAAA",
+		"$argon2id$v=19$m=99999999,t=2,p=1" + hash[len(hash)-67:], "$argon2id$v=18" + hash[len("$argon2id$v=19"):]} {
+		_, err := h.matches(ctx, bad, "a long password")
+		require.Error(t, err, bad)
+	}
+	for range maxHashes {
+		h.slots <- struct{}{}
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = h.hash(ended, "a long password")
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A connection that was opened ahead of need does not hold up a shutdown.
+func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	ln := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- admin.Serve(ln) }()
+	silent, err := ln.Dial()
+	require.NoError(t, err)
+	defer silent.Close()
+	require.Eventually(t, func() bool { return admin.door.http.GetOpenConnectionsCount() == 1 }, waitFor, pause)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout/2)
+	defer cancel()
+	require.NoError(t, admin.Shutdown(ctx))
+	require.NoError(t, <-done)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -1,0 +1,190 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"purser/actors"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/workspace"
+	"purser/httpapi/webhook"
+)
+
+const (
+	modeSandbox = workspace.Sandbox
+	kybApproved = workspace.Approved
+)
+
+// maxCachedKeys bounds the secrets whose workspace is remembered.
+const maxCachedKeys = 100_000
+
+// unauthorized is one value for a missing, malformed, unknown and revoked key: nothing tells them apart.
+func unauthorized() error { return fault.New(fault.Unauthorized, "a valid API key is required") }
+
+func noSession() error { return fault.New(fault.Unauthorized, "a valid session is required") }
+
+// authenticate finds out who asks. What the caller may do is authorize's.
+func (s *Server) authenticate(c *call) error {
+	switch kind := c.route.auth; {
+	case kind == authNone:
+		return nil
+	case kind == authPartner:
+		err := webhook.Verify(s.cfg.PartnerSecrets, c.header.signature, c.body, c.now)
+		if err != nil {
+			return fault.New(fault.SignatureInvalid, "")
+		}
+		return nil
+	case kind == authSession && c.header.hasAuthorization:
+		if err := s.authenticateKey(c); err != nil {
+			return err
+		}
+		return nil // authorize refuses the key: session_required
+	case kind == authSession, kind == authKeyOrSession && !c.header.hasAuthorization:
+		return s.authenticateSession(c)
+	default:
+		return s.authenticateKey(c)
+	}
+}
+
+// authenticateKey asks the workspace itself, every time, whether the key is alive: a revoked key stops before its DELETE is
+// answered. Only which workspace a secret belongs to is remembered, for that never changes.
+func (s *Server) authenticateKey(c *call) error {
+	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
+	slot, hash, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret))
+	if err != nil || !strings.EqualFold(scheme, "Bearer") {
+		return unauthorized()
+	}
+	owner, err := s.workspaceOfSecret(c.ctx, slot, hash)
+	if err != nil {
+		return err
+	}
+	reply, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: owner, Workspace: owner,
+		Command: workspace.Authenticate{SecretHash: hash}})
+	if fault.Is(err, fault.Unauthorized) || fault.Is(err, fault.NotFound) {
+		return unauthorized()
+	}
+	if err != nil {
+		return err
+	}
+	access, ok := reply.(workspace.Access)
+	if !ok {
+		return fmt.Errorf("authenticate answered %T", reply)
+	}
+	c.who = caller{access: access}
+	if access.UseDue {
+		s.notes.note(access)
+	}
+	return nil
+}
+
+func (s *Server) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash string) (string, error) {
+	if owner, ok := s.keys.get(hash); ok {
+		return owner, nil
+	}
+	record, err := s.actors.Find(ctx, slot, workspace.RecordSecret, hash)
+	if fault.Is(err, fault.NotFound) {
+		return "", unauthorized()
+	}
+	if err != nil {
+		return "", err
+	}
+	var document workspace.SecretDocument
+	if err := json.Unmarshal(record.Document, &document); err != nil {
+		return "", fmt.Errorf("secret's record: %w", err)
+	}
+	s.keys.put(hash, document.WorkspaceID)
+	return document.WorkspaceID, nil
+}
+
+// authorize checks what the caller may: the scope of a key, the origin and role of a session.
+func (s *Server) authorize(c *call) error {
+	r := c.route
+	if c.who.user == "" && c.who.access.Principal.KeyID != "" {
+		if r.auth == authSession {
+			return fault.New(fault.SessionRequired, "this route takes a dashboard session, not an API key")
+		}
+		if r.scope != "" && !workspace.Holds(c.who.access.Scopes, r.scope) {
+			return fault.New(fault.MissingScope(r.scope), "")
+		}
+		return nil
+	}
+	if err := s.checkOrigin(c); err != nil {
+		return err
+	}
+	if c.who.user != "" && r.roles != nil && !slices.Contains(r.roles, c.who.access.Role) {
+		return fault.New(fault.RoleRequired, "this needs the role "+strings.Join(r.roles, " or "))
+	}
+	return nil
+}
+
+// keyCache remembers which workspace a secret's hash belongs to. It forgets any of its entries when it is full.
+type keyCache struct {
+	mu     sync.RWMutex
+	owners map[string]string
+	max    int
+}
+
+func newKeyCache(max int) *keyCache { return &keyCache{owners: map[string]string{}, max: max} }
+
+func (k *keyCache) get(hash string) (string, bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	owner, ok := k.owners[hash]
+	return owner, ok
+}
+
+func (k *keyCache) put(hash, owner string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.owners) >= k.max {
+		for any := range k.owners {
+			delete(k.owners, any)
+			break
+		}
+	}
+	k.owners[hash] = owner
+}
+
+// Limits of noting that a key was used.
+const (
+	maxNotes    = 64 // at once; more are left for the key's next use
+	noteTimeout = 5 * time.Second
+)
+
+// keyUse writes down, beside the requests, when a key was last used. It is a courtesy: what fails is tried at the key's next
+// use.
+type keyUse struct {
+	server  *Server
+	slots   chan struct{}
+	running sync.WaitGroup
+}
+
+func newKeyUse(s *Server) *keyUse { return &keyUse{server: s, slots: make(chan struct{}, maxNotes)} }
+
+func (u *keyUse) note(access workspace.Access) {
+	select {
+	case u.slots <- struct{}{}:
+	default:
+		return
+	}
+	u.running.Add(1)
+	go func() {
+		defer u.running.Done()
+		defer func() { <-u.slots }()
+		ctx, cancel := context.WithTimeout(u.server.base, noteTimeout)
+		defer cancel()
+		_, err := u.server.actors.Ask(ctx, actors.Envelope{Kind: "workspace", Stream: access.Workspace, Workspace: access.Workspace,
+			Command: workspace.NoteUse{KeyID: access.Principal.KeyID}})
+		if err != nil {
+			u.server.log.Debug("key use not noted", "err", err)
+		}
+	}()
+}
+
+func (u *keyUse) wait() { u.running.Wait() }

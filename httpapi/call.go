@@ -1,0 +1,130 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/workspace"
+)
+
+// call is one request, copied out of fasthttp, and what the checks found out about its caller.
+type call struct {
+	ctx   context.Context
+	route *route
+	now   time.Time
+
+	method, path string // the concrete path
+	peer         string // address of the other end
+	params       map[string]string
+	query        map[string]string
+	body         []byte
+	header       header
+
+	who caller
+	key string // the Idempotency-Key in canonical form, "" when there is none
+}
+
+// header holds the request headers that Purser reads.
+type header struct {
+	authorization, cookie, idempotencyKey, workspaceID, origin, fetchSite, host, contentType, signature string
+	hasAuthorization, hasIdempotencyKey                                                                 bool
+}
+
+// caller is who asks: a key (Access of its workspace) or a user (and Access when the route has to do with a workspace).
+type caller struct {
+	access  workspace.Access
+	user    string // usr_ id of a session
+	session string // hash of the session's secret
+}
+
+// workspace is the tenant the request is about; "" for a session without one.
+func (c *caller) workspace() string { return c.access.Workspace }
+
+func (c *caller) principal() workspace.Principal {
+	if c.user != "" {
+		return workspace.Principal{UserID: c.user}
+	}
+	return c.access.Principal
+}
+
+// tenant scopes idempotency keys: the workspace, or the user of a session without one.
+func (c *caller) tenant() string {
+	if c.workspace() == "" {
+		return c.user
+	}
+	return c.workspace()
+}
+
+// slot is where the caller's new records go.
+func (c *call) slot() (ident.Slot, error) {
+	slot, err := ident.SlotOf(c.who.workspace())
+	if err != nil {
+		return 0, fmt.Errorf("slot of the caller's workspace: %w", err)
+	}
+	return slot, nil
+}
+
+// newCall copies what a request says. Nothing in it aliases the RequestCtx.
+func newCall(ctx *fasthttp.RequestCtx, r *route, within context.Context, now time.Time) *call {
+	c := &call{ctx: within, route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
+		peer: ctx.RemoteIP().String(), body: bytes.Clone(ctx.PostBody()), params: map[string]string{}, query: map[string]string{}}
+	h := &ctx.Request.Header
+	read := func(name string) string { return string(h.Peek(name)) }
+	c.header = header{
+		authorization: read("Authorization"), cookie: string(h.Cookie(sessionCookie)), idempotencyKey: read("Idempotency-Key"),
+		workspaceID: read("X-Workspace-Id"), origin: read("Origin"), fetchSite: read("Sec-Fetch-Site"), host: string(h.Host()),
+		contentType: read("Content-Type"), signature: read("partner-signature"),
+		hasAuthorization: len(h.PeekAll("Authorization")) > 0, hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
+	}
+	ctx.VisitUserValues(func(name []byte, value any) {
+		if text, ok := value.(string); ok {
+			c.params[string(name)] = strings.Clone(text)
+		}
+	})
+	return c
+}
+
+// readQuery refuses parameters that the route does not take: a misspelt filter must not answer everything.
+func (c *call) readQuery(args *fasthttp.Args) error {
+	for name, value := range args.All() {
+		key := string(name)
+		if !slices.Contains(c.route.query, key) {
+			return fault.New(fault.InvalidQuery, "a query parameter is not known to this route")
+		}
+		if _, twice := c.query[key]; twice {
+			return fault.New(fault.InvalidQuery, key+" is given twice")
+		}
+		c.query[key] = string(value)
+	}
+	return nil
+}
+
+// answer is what leaves: a status and a JSON body.
+type answer struct {
+	status   int
+	body     []byte
+	cookie   *fasthttp.Cookie
+	replayed bool
+	wait     time.Duration // until a retry makes sense; 0 for no such advice
+}
+
+// replyWith renders a document with a status.
+func replyWith(status int, document any) (answer, error) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		return answer{}, fmt.Errorf("render answer: %w", err)
+	}
+	return answer{status: status, body: body}, nil
+}
+
+// reply renders a document with 200.
+func reply(document any) (answer, error) { return replyWith(fasthttp.StatusOK, document) }

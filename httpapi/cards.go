@@ -1,0 +1,212 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/card"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/persistence"
+)
+
+// recentAuthorizations is how many a single card's answer shows.
+const recentAuthorizations = 20
+
+// cardDocument is a card as the interface shows it.
+type cardDocument struct {
+	card.View
+	MonthSpendUsdCents int64 `json:"monthSpendUsdCents"`
+}
+
+func (s *Server) cardRoutes() []route {
+	return []route{
+		{method: "POST", path: "/api/cards", auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
+			handle: s.mintCard},
+		{method: "GET", path: "/api/cards", auth: authKey, scope: "read:cards", query: pageQuery, handle: s.listCards},
+		{method: "GET", path: "/api/cards/{id}", auth: authKey, scope: "read:cards", handle: s.getCard},
+		{method: "PATCH", path: "/api/cards/{id}", auth: authKey, scope: "write:cards", handle: s.updateCard},
+	}
+}
+
+func (s *Server) mintCard(c *call) (answer, error) {
+	var body struct {
+		HolderKind           string    `json:"holderKind"`
+		HolderLabel          string    `json:"holderLabel"`
+		CardholderID         string    `json:"cardholderId"`
+		MonthlyLimitUsdCents int64     `json:"monthlyLimitUsdCents"`
+		PerTxnLimitUsdCents  int64     `json:"perTxnLimitUsdCents"`
+		AllowedMccs          *[]string `json:"allowedMccs"`
+		AllowedMerchants     *[]string `json:"allowedMerchants"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	if err := s.checkCardholder(c, body.CardholderID); err != nil {
+		return answer{}, err
+	}
+	mint := card.Mint{Workspace: c.who.workspace(), HolderKind: body.HolderKind, HolderLabel: body.HolderLabel,
+		CardholderID: body.CardholderID, MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
+		AllowedMccs: body.AllowedMccs, AllowedMerchants: body.AllowedMerchants, Fixture: s.cfg.Issuer == IssuerFixture}
+	if err := s.emboss(c, &mint); err != nil {
+		return answer{}, err
+	}
+	return s.perform(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace, Command: mint},
+		func(minted any) (answer, error) {
+			view, ok := minted.(card.View)
+			if !ok {
+				return answer{}, fmt.Errorf("mint answered %T", minted)
+			}
+			return reply(map[string]any{"card": cardDocument{View: view}, "fixture": view.Fixture})
+		})
+}
+
+// checkCardholder finds the person a card is issued under. The connected issuer issues no card without one.
+func (s *Server) checkCardholder(c *call, id string) error {
+	if id != "" {
+		_, err := s.actors.Record(c.ctx, "cardholder", c.who.workspace(), id)
+		return err
+	}
+	if s.cfg.Issuer == IssuerConnected {
+		return fault.New(cardholderRequired, "the issuing partner needs an active cardholder")
+	}
+	return nil
+}
+
+// emboss draws what identifies a card. Its last four digits are drawn too: no card number ever exists.
+func (s *Server) emboss(c *call, mint *card.Mint) error {
+	slot, err := c.slot()
+	if err != nil {
+		return err
+	}
+	entropy := s.actors.Entropy()
+	u, err := ident.New(slot, c.now, entropy)
+	if err != nil {
+		return err
+	}
+	token, err := ident.NewToken(slot, entropy)
+	if err != nil {
+		return err
+	}
+	last4, err := digits(4, entropy)
+	if err != nil {
+		return err
+	}
+	mint.ID, mint.Token, mint.Last4 = u.Format(ident.Card), token.String(), last4
+	return nil
+}
+
+// digits draws n decimal digits, each as likely as the other.
+func digits(n int, entropy io.Reader) (string, error) {
+	const fair = 250 // the largest multiple of ten that a byte holds
+	text := make([]byte, 0, n)
+	var b [1]byte
+	for len(text) < n {
+		if _, err := io.ReadFull(entropy, b[:]); err != nil {
+			return "", fmt.Errorf("digits: %w", err)
+		}
+		if b[0] < fair {
+			text = append(text, '0'+b[0]%10)
+		}
+	}
+	return string(text), nil
+}
+
+func (s *Server) listCards(c *call) (answer, error) {
+	workspace := c.who.workspace()
+	s.actors.WaitRelayed(c.ctx, workspace)
+	return s.list(c, listing{kind: "card", workspace: workspace}, func(r persistence.Record) (any, error) {
+		var state card.State
+		if err := json.Unmarshal(r.Document, &state); err != nil {
+			return nil, fmt.Errorf("card's record: %w", err)
+		}
+		return s.showCard(c, state.View())
+	})
+}
+
+// readCard asks the card's actor; another workspace's card is not_found.
+func (s *Server) readCard(c *call, id string) (card.View, error) {
+	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: id, Workspace: c.who.workspace(), Command: decision.Read{}})
+	if err != nil {
+		return card.View{}, err
+	}
+	view, ok := read.(card.View)
+	if !ok {
+		return card.View{}, fmt.Errorf("card answered %T", read)
+	}
+	return view, nil
+}
+
+func (s *Server) showCard(c *call, view card.View) (cardDocument, error) {
+	spent, err := s.monthSpend(c.ctx, c.who.workspace(), view.ID, c.now)
+	return cardDocument{View: view, MonthSpendUsdCents: spent}, err
+}
+
+// monthSpend is what a card has authorized and cleared in the calendar month of now.
+func (s *Server) monthSpend(ctx context.Context, workspace, id string, now time.Time) (int64, error) {
+	record, err := s.actors.Record(ctx, balance.RecordCardSpend, workspace, id)
+	if fault.Is(err, fault.NotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var spend balance.CardSpend
+	if err := json.Unmarshal(record.Document, &spend); err != nil {
+		return 0, fmt.Errorf("card's spend: %w", err)
+	}
+	if money.Month(spend.Month) < money.MonthOf(now.UnixMilli()) {
+		return 0, nil
+	}
+	return spend.Cents, nil
+}
+
+func (s *Server) getCard(c *call) (answer, error) {
+	id, workspace := c.params["id"], c.who.workspace()
+	view, err := s.readCard(c, id)
+	if err != nil {
+		return answer{}, err
+	}
+	s.actors.WaitRelayed(c.ctx, workspace)
+	shown, err := s.showCard(c, view)
+	if err != nil {
+		return answer{}, err
+	}
+	records, err := s.actors.List(c.ctx, balance.RecordAuthorization, workspace, id, persistence.Page{Limit: recentAuthorizations})
+	if err != nil {
+		return answer{}, err
+	}
+	recent := make([]json.RawMessage, len(records))
+	for i, r := range records {
+		recent[i] = c.unmark(r.Document)
+	}
+	return reply(map[string]any{"card": shown, "recentAuthorizations": recent})
+}
+
+func (s *Server) updateCard(c *call) (answer, error) {
+	var change card.Update
+	if err := s.decode(c, &change); err != nil {
+		return answer{}, err
+	}
+	updated, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: c.params["id"], Workspace: c.who.workspace(),
+		Command: change})
+	if err != nil {
+		return answer{}, err
+	}
+	view, ok := updated.(card.View)
+	if !ok {
+		return answer{}, fmt.Errorf("update answered %T", updated)
+	}
+	shown, err := s.showCard(c, view)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"card": shown})
+}

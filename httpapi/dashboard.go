@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"purser/actors"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/user"
+)
+
+func (s *Server) dashboardRoutes() []route {
+	return []route{
+		{method: "POST", path: "/api/dashboard/signup", auth: authNone, handle: s.signup},
+		{method: "POST", path: "/api/dashboard/login", auth: authNone, handle: s.login},
+		{method: "POST", path: "/api/dashboard/logout", auth: authSession, handle: s.logout},
+		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: s.me},
+	}
+}
+
+// userDocument is a user as the interface shows it.
+type userDocument struct {
+	ID        string         `json:"id"`
+	Email     string         `json:"email"`
+	CreatedAt decision.Stamp `json:"createdAt"`
+}
+
+// credentials is the body of signup and login.
+type credentials struct {
+	Email    string `json:"email"`
+	Password string `json:"password"`
+	folded   string
+}
+
+func (s *Server) readCredentials(c *call) (credentials, error) {
+	var body credentials
+	if err := s.decode(c, &body); err != nil {
+		return body, err
+	}
+	folded, ok := user.FoldEmail(body.Email)
+	if !ok {
+		return body, fault.New(fault.InvalidBody, "email must be an email address")
+	}
+	body.folded = folded
+	return body, nil
+}
+
+func (s *Server) signup(c *call) (answer, error) {
+	if s.cfg.SignupClosed {
+		return answer{}, fault.New(fault.SignupClosed, "this deployment takes no new users")
+	}
+	if err := s.limitSignIn(c); err != nil {
+		return answer{}, err
+	}
+	body, err := s.readCredentials(c)
+	if err != nil {
+		return answer{}, err
+	}
+	hash, err := s.passwords.hash(c.ctx, body.Password)
+	if err != nil {
+		return answer{}, passwordFault(c.ctx, err)
+	}
+	u, err := ident.New(ident.TenantSlot(body.folded), c.now, s.actors.Entropy())
+	if err != nil {
+		return answer{}, err
+	}
+	id := u.Format(ident.User)
+	registered, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id,
+		Command: user.Register{ID: id, Email: body.Email, PasswordHash: hash}})
+	if err != nil {
+		return answer{}, err
+	}
+	view, ok := registered.(user.View)
+	if !ok {
+		return answer{}, fmt.Errorf("register answered %T", registered)
+	}
+	return s.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt})
+}
+
+// login gives nothing away: an unknown email takes the same work and gets the same answer as a wrong password.
+func (s *Server) login(c *call) (answer, error) {
+	if err := s.limitSignIn(c); err != nil {
+		return answer{}, err
+	}
+	body, err := s.readCredentials(c)
+	if err != nil {
+		return answer{}, err
+	}
+	account := user.EmailHash(body.folded)
+	if err := s.limitGuesses(c, account); err != nil {
+		return answer{}, err
+	}
+	id, credential, err := s.credentialOf(c.ctx, ident.TenantSlot(body.folded), account)
+	if err != nil {
+		return answer{}, err
+	}
+	matches, err := s.passwords.matches(c.ctx, credential.PasswordHash, body.Password)
+	if err != nil {
+		return answer{}, passwordFault(c.ctx, err)
+	}
+	if !matches {
+		return answer{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
+	}
+	view, err := s.readUser(c.ctx, id)
+	if err != nil {
+		return answer{}, err
+	}
+	return s.startSession(c, userDocument{ID: id, Email: credential.Email, CreatedAt: view.CreatedAt})
+}
+
+// passwordFault: a slot that did not come free in time changed nothing.
+func passwordFault(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fault.New(fault.Unavailable, "too many people are signing in; nothing changed")
+	}
+	return err
+}
+
+// credentialOf finds an account by the hash of its email; an unknown one is the zero credential.
+func (s *Server) credentialOf(ctx context.Context, slot ident.Slot, account string) (id string, c user.Credential, err error) {
+	record, err := s.actors.Find(ctx, slot, user.RecordEmail, account)
+	if fault.Is(err, fault.NotFound) {
+		return "", c, nil
+	}
+	if err != nil {
+		return "", c, err
+	}
+	var document user.EmailDocument
+	if err := json.Unmarshal(record.Document, &document); err != nil {
+		return "", c, fmt.Errorf("email's record: %w", err)
+	}
+	c, err = s.readCredential(ctx, document.UserID)
+	return document.UserID, c, err
+}
+
+func (s *Server) readCredential(ctx context.Context, id string) (user.Credential, error) {
+	var c user.Credential
+	record, err := s.actors.Record(ctx, user.RecordCredential, id, id)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(record.Document, &c); err != nil {
+		return c, fmt.Errorf("credential's record: %w", err)
+	}
+	return c, nil
+}
+
+func (s *Server) startSession(c *call, who userDocument) (answer, error) {
+	slot, err := ident.SlotOf(who.ID)
+	if err != nil {
+		return answer{}, fmt.Errorf("slot of a user: %w", err)
+	}
+	secret, err := ident.NewSecret(ident.SessionSecret, slot, s.actors.Entropy())
+	if err != nil {
+		return answer{}, err
+	}
+	_, hash, err := ident.ParseSecret(ident.SessionSecret, secret)
+	if err != nil {
+		return answer{}, fmt.Errorf("a fresh secret: %w", err)
+	}
+	_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: who.ID, Workspace: who.ID,
+		Command: user.StartSession{SecretHash: hash, Expires: c.now.Add(sessionLife)}})
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := reply(map[string]any{"user": who})
+	a.cookie = s.newCookie(secret)
+	return a, err
+}
+
+func (s *Server) logout(c *call) (answer, error) {
+	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+		Command: user.EndSession{SecretHash: c.who.session}})
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := reply(map[string]bool{"ended": true})
+	a.cookie = s.newCookie("")
+	return a, err
+}
+
+func (s *Server) me(c *call) (answer, error) {
+	view, err := s.readUser(c.ctx, c.who.user)
+	if err != nil {
+		return answer{}, err
+	}
+	credential, err := s.readCredential(c.ctx, c.who.user)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{
+		"user":       userDocument{ID: view.ID, Email: credential.Email, CreatedAt: view.CreatedAt},
+		"workspaces": view.Workspaces,
+	})
+}

@@ -1,0 +1,55 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+
+	"purser/actors/fault"
+	"purser/httpapi/openapi"
+)
+
+// decode reads the request's body into a struct: strict JSON, held against the route's schema. What is wrong with it is
+// invalid_body with a message that names the field.
+func (s *Server) decode(c *call, into any) error {
+	if err := c.jsonOnly(); err != nil {
+		return err
+	}
+	return bodyFault(s.openapi.Decode(c.route.operation(), c.body, into))
+}
+
+// parse is decode into a tree.
+func (s *Server) parse(c *call) (map[string]any, error) {
+	if err := c.jsonOnly(); err != nil {
+		return nil, err
+	}
+	tree, err := s.openapi.Parse(c.route.operation(), c.body)
+	if err != nil {
+		return nil, bodyFault(err)
+	}
+	object, ok := tree.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the schema of %s %s lets through what is no object", c.route.method, c.route.path)
+	}
+	return object, nil
+}
+
+// jsonOnly refuses another media type. A request without one is taken for JSON.
+func (c *call) jsonOnly() error {
+	if c.header.contentType == "" {
+		return nil
+	}
+	media, parameters, err := mime.ParseMediaType(c.header.contentType)
+	charset := parameters["charset"]
+	if err != nil || media != "application/json" || charset != "" && charset != "utf-8" && charset != "UTF-8" {
+		return fault.New(fault.UnsupportedMediaType, "send application/json")
+	}
+	return nil
+}
+
+func bodyFault(err error) error {
+	if f, ok := errors.AsType[*openapi.Fault](err); ok {
+		return fault.New(fault.InvalidBody, f.Error())
+	}
+	return err
+}

@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/fault"
+)
+
+// Codes that only this layer knows.
+const (
+	invalidRequest     fault.Code = "invalid_request" // not HTTP as we accept it
+	requestTimedOut    fault.Code = "request_timeout"
+	cardholderRequired fault.Code = "cardholder_required"
+)
+
+// statuses is the one table from codes to HTTP. A code that is missing here is a fault of ours: 500.
+var statuses = map[fault.Code]int{
+	fault.InvalidBody:            fasthttp.StatusBadRequest,
+	fault.InvalidQuery:           fasthttp.StatusBadRequest,
+	fault.WorkspaceRequired:      fasthttp.StatusBadRequest,
+	fault.IdempotencyKeyRequired: fasthttp.StatusBadRequest,
+	fault.InvalidIdempotencyKey:  fasthttp.StatusBadRequest,
+	invalidRequest:               fasthttp.StatusBadRequest,
+	fault.Unauthorized:           fasthttp.StatusUnauthorized,
+	fault.InvalidCredentials:     fasthttp.StatusUnauthorized,
+	fault.SignatureInvalid:       fasthttp.StatusUnauthorized,
+	fault.SandboxOnly:            fasthttp.StatusForbidden,
+	fault.KYBRequired:            fasthttp.StatusForbidden,
+	fault.SessionRequired:        fasthttp.StatusForbidden,
+	fault.RoleRequired:           fasthttp.StatusForbidden,
+	fault.OriginRefused:          fasthttp.StatusForbidden,
+	fault.SignupClosed:           fasthttp.StatusForbidden,
+	fault.NotFound:               fasthttp.StatusNotFound,
+	fault.MethodNotAllowed:       fasthttp.StatusMethodNotAllowed,
+	requestTimedOut:              fasthttp.StatusRequestTimeout,
+	fault.CardTerminated:         fasthttp.StatusConflict,
+	fault.EmailTaken:             fasthttp.StatusConflict,
+	fault.LastOwner:              fasthttp.StatusConflict,
+	fault.DuplicateMismatch:      fasthttp.StatusConflict,
+	cardholderRequired:           fasthttp.StatusConflict,
+	fault.BodyTooLarge:           fasthttp.StatusRequestEntityTooLarge,
+	fault.UnsupportedMediaType:   fasthttp.StatusUnsupportedMediaType,
+	fault.CapabilityUnavailable:  fasthttp.StatusUnprocessableEntity,
+	fault.InsufficientFunds:      fasthttp.StatusUnprocessableEntity,
+	fault.LimitExceeded:          fasthttp.StatusUnprocessableEntity,
+	fault.IdempotencyKeyMismatch: fasthttp.StatusUnprocessableEntity,
+	fault.RateLimited:            fasthttp.StatusTooManyRequests,
+	fault.HeaderTooLarge:         fasthttp.StatusRequestHeaderFieldsTooLarge,
+	fault.OutcomeUnknown:         fasthttp.StatusInternalServerError,
+	fault.Internal:               fasthttp.StatusInternalServerError,
+	fault.Unavailable:            fasthttp.StatusServiceUnavailable,
+	fault.RateLimitUnavailable:   fasthttp.StatusServiceUnavailable,
+}
+
+func statusOf(code fault.Code) (int, bool) {
+	if strings.HasPrefix(string(code), string(fault.MissingScope(""))) {
+		return fasthttp.StatusForbidden, true
+	}
+	status, known := statuses[code]
+	return status, known
+}
+
+// waitError is a fault that says when to come back.
+type waitError struct {
+	fault *fault.Error
+	wait  time.Duration
+}
+
+func (e *waitError) Error() string { return e.fault.Error() }
+func (e *waitError) Unwrap() error { return e.fault }
+
+// errorBody is what a refused request is answered with.
+type errorBody struct {
+	Error     fault.Code `json:"error"`
+	Message   string     `json:"message,omitempty"`
+	KYBStatus string     `json:"kybStatus,omitempty"`
+}
+
+// refusal turns any error into an answer. A change whose context ended may have happened: outcome_unknown, never unavailable.
+func (s *Server) refusal(method string, err error) answer {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		if status, known := statusOf(f.Code); known {
+			return refused(status, f, waitOf(err))
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		if method == fasthttp.MethodGet {
+			return refused(fasthttp.StatusServiceUnavailable, fault.New(fault.Unavailable, "no answer in time; nothing changed"), 0)
+		}
+		f := fault.New(fault.OutcomeUnknown, "the outcome is not known; retry with the same Idempotency-Key")
+		return refused(fasthttp.StatusInternalServerError, f, 0)
+	}
+	return s.internal(err)
+}
+
+// internal hides an error that no caller may see behind an id that finds it in the log.
+func (s *Server) internal(err error) answer {
+	var id [8]byte
+	if _, e := io.ReadFull(s.actors.Entropy(), id[:]); e != nil {
+		s.log.Error("no entropy for a fault's id", "err", e)
+	}
+	reference := hex.EncodeToString(id[:])
+	s.log.Error("internal fault", slog.String("fault", reference), slog.Any("err", err))
+	f := fault.New(fault.Internal, "quote this when asking for help: "+reference)
+	return refused(fasthttp.StatusInternalServerError, f, 0)
+}
+
+func waitOf(err error) time.Duration {
+	if w, ok := errors.AsType[*waitError](err); ok {
+		return w.wait
+	}
+	return 0
+}
+
+func refused(status int, f *fault.Error, wait time.Duration) answer {
+	body := errorBody{Error: f.Code, Message: f.Message, KYBStatus: f.KYBStatus}
+	if f.Code == fault.NotFound {
+		body.Message = "" // another workspace's record and one that never was read the same
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic("BUG: an error that is no JSON: " + err.Error())
+	}
+	return answer{status: status, body: text, wait: wait}
+}

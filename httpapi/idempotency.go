@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/fault"
+)
+
+const (
+	onceScope  = "http"         // of the claims
+	replayLife = 24 * time.Hour // of a stored answer
+	sealInfo   = "purser stored answer v1"
+	uuidChars  = 36
+)
+
+// readIdempotencyKey checks the header's form on every route, its presence where the route requires it.
+func (c *call) readIdempotencyKey() error {
+	if !c.header.hasIdempotencyKey {
+		if c.route.idempotency == keyRequired {
+			return fault.New(fault.IdempotencyKeyRequired, "this route requires an Idempotency-Key")
+		}
+		return nil
+	}
+	id, err := uuid.Parse(c.header.idempotencyKey)
+	if err != nil || len(c.header.idempotencyKey) != uuidChars {
+		return fault.New(fault.InvalidIdempotencyKey, "Idempotency-Key must be a UUID")
+	}
+	if c.route.idempotency != keyIgnored {
+		c.key = id.String()
+	}
+	return nil
+}
+
+// onceName is what the claim is on: the tenant, the route as it was called, the key.
+func (c *call) onceName() string { return c.who.tenant() + "|" + c.method + " " + c.path + "|" + c.key }
+
+// perform sends a command and renders its reply. With an Idempotency-Key the answer commits with the effect, and a repeat
+// gets the stored one. render must answer the same for the same reply: it may run twice.
+func (s *Server) perform(c *call, e actors.Envelope, render func(reply any) (answer, error)) (answer, error) {
+	if c.key != "" {
+		e.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body), Expires: c.now.Add(replayLife),
+			Seal: func(reply any) ([]byte, error) {
+				a, err := render(reply)
+				if err != nil {
+					return nil, err
+				}
+				return c.seal(a, s.actors.Entropy())
+			}}
+	}
+	reply, err := s.actors.Ask(c.ctx, e)
+	if err != nil {
+		return answer{}, err
+	}
+	if stored, ok := reply.(actors.Replayed); ok {
+		return c.unseal(stored.Answer)
+	}
+	return render(reply)
+}
+
+// seal encrypts an answer so that only who knows the Idempotency-Key can read it: it may hold a secret, and the journal
+// keeps it for a day. The form is a nonce, then AES-256-GCM of two bytes of status and the body.
+func (c *call) seal(a answer, entropy io.Reader) ([]byte, error) {
+	box, err := c.box()
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, box.NonceSize(), box.NonceSize()+2+len(a.body)+box.Overhead())
+	if _, err := io.ReadFull(entropy, nonce); err != nil {
+		return nil, fmt.Errorf("seal answer: %w", err)
+	}
+	plain := append(binary.BigEndian.AppendUint16(nil, uint16(a.status)), a.body...)
+	return box.Seal(nonce, nonce, plain, nil), nil
+}
+
+func (c *call) unseal(sealed []byte) (answer, error) {
+	box, err := c.box()
+	if err != nil {
+		return answer{}, err
+	}
+	if len(sealed) < box.NonceSize() {
+		return answer{}, errors.New("stored answer is cut")
+	}
+	plain, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], nil)
+	if err != nil {
+		return answer{}, fmt.Errorf("stored answer: %w", err)
+	}
+	if len(plain) < 2 {
+		return answer{}, errors.New("stored answer is cut")
+	}
+	status := int(binary.BigEndian.Uint16(plain))
+	if status < fasthttp.StatusOK || status > 599 {
+		return answer{}, errors.New("stored answer has no status")
+	}
+	return answer{status: status, body: plain[2:], replayed: true}, nil
+}
+
+// box derives the cipher from the Idempotency-Key, bound to the claim, so that one key on two routes makes two ciphers.
+func (c *call) box() (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, []byte(c.key), []byte(c.onceName()), sealInfo, 32)
+	if err != nil {
+		return nil, fmt.Errorf("seal answer: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("seal answer: %w", err)
+	}
+	box, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, fmt.Errorf("seal answer: %w", err)
+	}
+	return box, nil
+}

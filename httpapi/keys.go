@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"fmt"
+
+	"purser/actors"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/workspace"
+)
+
+// prefixChars is how much of a secret a listing shows.
+const prefixChars = 12
+
+func (s *Server) keyRoutes() []route {
+	const path = "/api/auth/keys"
+	return []route{
+		{method: "POST", path: path, auth: authKeyOrSession, scope: "write:api_keys", roles: []string{workspace.Owner, workspace.Admin},
+			idempotency: keyOptional, handle: s.createKey},
+		{method: "GET", path: path, auth: authKey, scope: "read:api_keys", query: pageQuery, handle: s.listKeys},
+		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"}, handle: s.revokeKey},
+	}
+}
+
+// newKey draws a key for a slot. Only the hash of the secret goes on; the secret itself leaves once, in the answer.
+func (s *Server) newKey(c *call, slot ident.Slot, label string, scopes []string) (workspace.NewKey, string, error) {
+	u, err := ident.New(slot, c.now, s.actors.Entropy())
+	if err != nil {
+		return workspace.NewKey{}, "", err
+	}
+	secret, err := ident.NewSecret(ident.APISecret, slot, s.actors.Entropy())
+	if err != nil {
+		return workspace.NewKey{}, "", err
+	}
+	_, hash, err := ident.ParseSecret(ident.APISecret, secret)
+	if err != nil {
+		return workspace.NewKey{}, "", fmt.Errorf("a fresh secret: %w", err)
+	}
+	by := c.who.principal()
+	return workspace.NewKey{ID: u.Format(ident.Key), Label: label, Scopes: scopes, Prefix: secret[:prefixChars], SecretHash: hash,
+		CreatedBy: by.KeyID + by.UserID}, secret, nil
+}
+
+func replyKey(document map[string]any, key workspace.APIKey, secret string) (answer, error) {
+	document["apiKey"] = key
+	document["secret"] = secret
+	return reply(document)
+}
+
+func (s *Server) createKey(c *call) (answer, error) {
+	var body struct {
+		Label  string   `json:"label"`
+		Scopes []string `json:"scopes"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	slot, err := c.slot()
+	if err != nil {
+		return answer{}, err
+	}
+	key, secret, err := s.newKey(c, slot, body.Label, body.Scopes)
+	if err != nil {
+		return answer{}, err
+	}
+	id := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		Command: workspace.CreateKey{NewKey: key, By: c.who.principal()}}, func(reply any) (answer, error) {
+		made, ok := reply.(workspace.APIKey)
+		if !ok {
+			return answer{}, fmt.Errorf("create key answered %T", reply)
+		}
+		return replyKey(map[string]any{}, made, secret)
+	})
+}
+
+func (s *Server) listKeys(c *call) (answer, error) {
+	return s.list(c, listing{kind: workspace.RecordKey, workspace: c.who.workspace()}, nil)
+}
+
+func (s *Server) revokeKey(c *call) (answer, error) {
+	key := c.query["id"]
+	if key == "" {
+		return answer{}, fault.New(fault.InvalidQuery, "id is required")
+	}
+	id := c.who.workspace()
+	revoked, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		Command: workspace.RevokeKey{ID: key, By: c.who.principal()}})
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(revoked)
+}

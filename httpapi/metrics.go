@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what the interface tells an operator. Labels are routes of the table, never paths a caller made up.
+type metrics struct {
+	requests  *prometheus.CounterVec
+	latency   *prometheus.HistogramVec
+	unmatched prometheus.Counter
+}
+
+func newMetrics(r *prometheus.Registry, l *limiter) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_http_requests_total",
+			Help: "Requests answered, by route and status."}, []string{"method", "route", "status"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "purser_http_request_seconds",
+			Help:    "Time from the request being read to its answer being ready.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 10}}, []string{"method", "route"}),
+		unmatched: prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_partner_unmatched_total",
+			Help: "Partner reports that matched nothing and were kept."}),
+	}
+	windows := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_rate_limit_windows",
+		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.size()) })
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.unmatched, windows} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("httpapi: metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) observe(r *route, status int, took time.Duration) {
+	m.requests.WithLabelValues(r.method, r.path, strconv.Itoa(status)).Inc()
+	m.latency.WithLabelValues(r.method, r.path).Observe(took.Seconds())
+}

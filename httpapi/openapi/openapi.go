@@ -1,0 +1,156 @@
+// Package openapi is the single description of Purser's surface: openapi.yaml, embedded. It serves the description as JSON
+// and holds request bodies against it, so that shapes and bounds are written down in one place.
+//
+// A body is read strictly (see parse) and then validated against the schema of its operation, compiled once by Load. The
+// package knows neither HTTP nor what a request means; it answers a Fault that names the field.
+package openapi
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed openapi.yaml
+var source []byte
+
+// location names the description to the schema compiler; nothing is ever fetched from it.
+const location = "urn:purser:openapi"
+
+// Operation names a route as the description does: "POST" and "/api/cards/{id}".
+type Operation struct{ Method, Path string }
+
+// Document is the description, ready to be served and to judge bodies. It is immutable and safe for concurrent use.
+type Document struct {
+	json    []byte
+	bodies  map[Operation]*jsonschema.Schema
+	listing []Operation
+}
+
+// Load reads the embedded description and compiles the schema of every request body. An error is a fault of the description.
+func Load() (*Document, error) {
+	tree, text, err := convert(source)
+	if err != nil {
+		return nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.AssertFormat()
+	if err := compiler.AddResource(location, tree); err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	d := &Document{json: text, bodies: map[Operation]*jsonschema.Schema{}}
+	for path, item := range object(tree["paths"]) {
+		for method, operation := range object(item) {
+			if method == "parameters" {
+				continue // shared by the operations of the path
+			}
+			op := Operation{Method: strings.ToUpper(method), Path: path}
+			d.listing = append(d.listing, op)
+			if err := d.compile(compiler, op, method, object(operation)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(d.listing, func(a, b Operation) int {
+		return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method)
+	})
+	return d, nil
+}
+
+// convert turns the YAML into JSON and into the tree that the schema compiler reads.
+func convert(source []byte) (map[string]any, []byte, error) {
+	var tree any
+	if err := yaml.Unmarshal(source, &tree); err != nil {
+		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	return object(parsed), text, nil
+}
+
+func (d *Document) compile(compiler *jsonschema.Compiler, op Operation, method string, operation map[string]any) error {
+	if operation["requestBody"] == nil {
+		return nil
+	}
+	pointer := "/paths/" + escape(op.Path) + "/" + method + "/requestBody/content/application~1json/schema"
+	schema, err := compiler.Compile(location + "#" + pointer)
+	if err != nil {
+		return fmt.Errorf("openapi: body of %s %s: %w", op.Method, op.Path, err)
+	}
+	d.bodies[op] = schema
+	return nil
+}
+
+// escape writes a path as one part of a JSON pointer inside a URL fragment.
+func escape(path string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
+}
+
+func object(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// JSON returns the description as JSON. The caller must not change it.
+func (d *Document) JSON() []byte { return d.json }
+
+// Operations lists what is described, ordered by path and method. The caller must not change it.
+func (d *Document) Operations() []Operation { return d.listing }
+
+// TakesBody tells whether the operation describes a request body.
+func (d *Document) TakesBody(op Operation) bool { return d.bodies[op] != nil }
+
+// Decode reads a body strictly, holds it against the operation's schema and decodes it into a struct that must know every
+// field of the schema. What is wrong with the body comes back as a *Fault; any other error is a fault of the description.
+func (d *Document) Decode(op Operation, raw []byte, into any) error {
+	if _, err := d.Parse(op, raw); err != nil {
+		return err
+	}
+	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return semanticFault(err)
+	}
+	return nil
+}
+
+// Parse is Decode into a tree: objects are map[string]any, integers int64.
+func (d *Document) Parse(op Operation, raw []byte) (any, error) {
+	schema := d.bodies[op]
+	if schema == nil {
+		return nil, fmt.Errorf("openapi: %s %s describes no body", op.Method, op.Path)
+	}
+	value, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.Validate(value); err != nil {
+		return nil, schemaFault(err)
+	}
+	return value, nil
+}
+
+// semanticFault reports a value that passed its schema and still does not fit the field: 1.0 for an integer.
+func semanticFault(err error) error {
+	semantic, ok := errors.AsType[*jsonv2.SemanticError](err)
+	if !ok {
+		return &Fault{Problem: "is not valid JSON"}
+	}
+	if errors.Is(semantic.Err, jsonv2.ErrUnknownName) {
+		return &Fault{Field: fieldOf(semantic.JSONPointer), Problem: "is not a known field"}
+	}
+	return &Fault{Field: fieldOf(semantic.JSONPointer), Problem: "is not of the right type"}
+}

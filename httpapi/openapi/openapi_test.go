@@ -1,0 +1,141 @@
+package openapi
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDescriptionIsValid(t *testing.T) {
+	d, err := Load()
+	require.NoError(t, err)
+	doc, err := openapi3.NewLoader().LoadFromData(d.JSON())
+	require.NoError(t, err)
+	require.NoError(t, doc.Validate(context.Background(), openapi3.EnableExamplesValidation()))
+}
+
+// Every amount a request carries is bounded: a body can never bring a sum near the end of int64.
+func TestEveryAmountHasABound(t *testing.T) {
+	tree, _, err := convert(source)
+	require.NoError(t, err)
+	schemas := object(object(tree["components"])["schemas"])
+	amount := object(schemas["Amount"])
+	require.NotNil(t, amount["maximum"])
+	for name, schema := range schemas {
+		if !strings.HasPrefix(name, "New") && name != "CardChange" {
+			continue
+		}
+		walk(schema, func(field string, s map[string]any) {
+			if strings.HasSuffix(field, "Cents") {
+				require.Equal(t, "#/components/schemas/Amount", s["$ref"], "%s.%s", name, field)
+			}
+		})
+	}
+}
+
+func walk(schema any, visit func(field string, schema map[string]any)) {
+	s := object(schema)
+	for field, property := range object(s["properties"]) {
+		visit(field, object(property))
+	}
+	variants, _ := s["oneOf"].([]any)
+	for _, variant := range variants {
+		walk(variant, visit)
+	}
+}
+
+var mint = Operation{Method: "POST", Path: "/api/cards"}
+
+type minted struct {
+	HolderKind           string    `json:"holderKind"`
+	HolderLabel          string    `json:"holderLabel"`
+	CardholderID         string    `json:"cardholderId"`
+	MonthlyLimitUsdCents int64     `json:"monthlyLimitUsdCents"`
+	PerTxnLimitUsdCents  int64     `json:"perTxnLimitUsdCents"`
+	AllowedMccs          *[]string `json:"allowedMccs"`
+	AllowedMerchants     *[]string `json:"allowedMerchants"`
+}
+
+func TestDecode(t *testing.T) {
+	d, err := Load()
+	require.NoError(t, err)
+	const rest = `"holderLabel":"a","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1`
+	f := func(body, want string) {
+		t.Helper()
+		var into minted
+		err := d.Decode(mint, []byte(body), &into)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		fault, ok := err.(*Fault)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, want, fault.Error())
+	}
+	f(`{"holderKind":"agent",`+rest+`}`, "")
+	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":null,"allowedMerchants":[]} `, "")
+	f(``, "the body is empty; a JSON object is required")
+	f(`{`, "the body is not valid JSON")
+	f(`[]`, "the body must be of type object")
+	f(`null`, "the body must be of type object")
+	f(`{"holderKind":"agent",`+rest+`} {}`, "the body has data after the JSON value")
+	f(`{"holderKind":"agent",`+rest+`}x`, "the body has data after the JSON value")
+	f(`{"holderKind":"agent","holderKind":"human",`+rest+`}`, "holderKind is given twice")
+	f(`{"holderKind":null,`+rest+`}`, "holderKind must be of type string")
+	f(`{"holderKind":"robot",`+rest+`}`, "holderKind must be one of agent, human")
+	f(`{`+rest+`}`, "holderKind is required")
+	f(`{"holderKind":"agent",`+rest+`,"HolderKind":"x"}`, "HolderKind is not a known field")
+	f(`{"holderKind":"agent",`+rest+`,"apk_0123":1}`, "(field) is not a known field")
+	f(`{"holderKind":"agent","holderLabel":"a\u0000","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
+		"holderLabel holds the character U+0000")
+	f("{\"holderKind\":\"agent\",\"holderLabel\":\"\xff\",\"monthlyLimitUsdCents\":2,\"perTxnLimitUsdCents\":1}",
+		"the body is not valid JSON")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":9223372036854775808,"perTxnLimitUsdCents":1}`,
+		"monthlyLimitUsdCents must fit in 64 bits")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1e999999999,"perTxnLimitUsdCents":1}`,
+		"monthlyLimitUsdCents is out of range")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1.0,"perTxnLimitUsdCents":1}`,
+		"monthlyLimitUsdCents is not of the right type")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1.5,"perTxnLimitUsdCents":1}`,
+		"monthlyLimitUsdCents must be of type integer")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1000000000001,"perTxnLimitUsdCents":1}`,
+		"monthlyLimitUsdCents must be at most 1000000000000")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":0,"perTxnLimitUsdCents":-1}`,
+		"monthlyLimitUsdCents must be at least 1")
+	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["12a4"]}`, "allowedMccs[0] does not have the required form")
+	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["1234\n"]}`, "allowedMccs[0] does not have the required form")
+	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":`+strings.Repeat("[", 40)+strings.Repeat("]", 40)+`}`,
+		"the body is nested too deeply")
+}
+
+func TestDecodeNamesTheNearestVariant(t *testing.T) {
+	d, err := Load()
+	require.NoError(t, err)
+	_, err = d.Parse(Operation{Method: "POST", Path: "/api/treasury/deposits"},
+		[]byte(`{"source":"bank_fiat","rail":"pigeon","amountUsdCents":5}`))
+	require.EqualError(t, err, "rail must be one of ach, fednow, wire")
+}
+
+// Whatever the bytes, Decode answers a Fault or fills the struct within the bounds of the schema.
+func FuzzDecode(f *testing.F) {
+	d, err := Load()
+	require.NoError(f, err)
+	f.Add([]byte(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`))
+	f.Add([]byte(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1e30}`))
+	f.Add([]byte("{\"\xff\":[[[]]]}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var into minted
+		err := d.Decode(mint, raw, &into)
+		if err != nil {
+			_, ok := err.(*Fault)
+			require.True(t, ok, "%v", err)
+			return
+		}
+		require.Contains(t, []string{"agent", "human"}, into.HolderKind)
+		require.True(t, into.MonthlyLimitUsdCents >= 1 && into.MonthlyLimitUsdCents <= 1_000_000_000_000)
+		require.NotContains(t, into.HolderLabel, "\x00")
+	})
+}

@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits of the rate limiter.
+const (
+	rateWindow     = time.Minute
+	maxWindows     = 1_000_000 // callers that are counted at once
+	limiterShards  = 64
+	sweepPerInsert = 4           // windows looked at, to be forgotten, whenever one is added
+	fullSweepPause = time.Second // between sweeps of a full shard
+)
+
+// RateLimits says how many requests a minute are let through. Off lets all through, for load tests.
+type RateLimits struct {
+	PerKey, PerWorkspace, PerAddress int
+	Off                              bool
+}
+
+// DefaultRateLimits are the interface's: per API key, per workspace over all its keys, per peer address over the whole API.
+func DefaultRateLimits() RateLimits {
+	return RateLimits{PerKey: 100, PerWorkspace: 600, PerAddress: 1200}
+}
+
+// ParseRateLimits reads "100,600,1200" (key, workspace, address) or "off".
+func ParseRateLimits(s string) (RateLimits, error) {
+	if s == "off" {
+		return RateLimits{Off: true}, nil
+	}
+	parts := strings.Split(s, ",")
+	if len(parts) != 3 {
+		return RateLimits{}, fmt.Errorf("rate limits %q: want three numbers (key, workspace, address) or off", s)
+	}
+	var n [3]int
+	for i, part := range parts {
+		v, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil || v < 1 || v > maxPerWindow {
+			return RateLimits{}, fmt.Errorf("rate limits %q: want numbers from 1 to %d", s, maxPerWindow)
+		}
+		n[i] = v
+	}
+	return RateLimits{PerKey: n[0], PerWorkspace: n[1], PerAddress: n[2]}, nil
+}
+
+// maxPerWindow bounds a limit, for each request of a window is remembered.
+const maxPerWindow = 1_000_000
+
+// errLimiterFull says that the table has no room for another caller.
+var errLimiterFull = errors.New("rate limiter full")
+
+// limiter counts requests in sliding windows: at no moment has the last minute seen more than the limit. It remembers the
+// time of each request it let through, so its memory is that of the requests of the last minute. Safe for concurrent use.
+type limiter struct {
+	seed   maphash.Seed
+	shards [limiterShards]limiterShard
+}
+
+type limiterShard struct {
+	mu      sync.Mutex
+	windows map[string]*window
+	max     int
+	swept   int64 // when the full shard was last swept, Unix nanoseconds
+}
+
+// window is a ring of the times, in Unix nanoseconds, at which requests were let through.
+type window struct {
+	times []int64
+	head  int // oldest
+	count int
+}
+
+func newLimiter(maxWindows int) *limiter {
+	l := &limiter{seed: maphash.MakeSeed()}
+	for i := range l.shards {
+		l.shards[i] = limiterShard{windows: map[string]*window{}, max: max(1, maxWindows/limiterShards)}
+	}
+	return l
+}
+
+// take lets one request of a caller through and returns 0, or returns how long it is until the next one would be.
+func (l *limiter) take(caller string, limit int, now time.Time) (time.Duration, error) {
+	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
+	at := now.UnixNano()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.windows[caller]
+	if w == nil {
+		if !s.room(at) {
+			return 0, errLimiterFull
+		}
+		w = &window{}
+		s.windows[caller] = w
+	}
+	w.forget(at)
+	if w.count >= limit {
+		return time.Duration(w.times[w.head] + int64(rateWindow) - at), nil
+	}
+	w.add(at, limit)
+	return 0, nil
+}
+
+// size counts the windows, for the metrics.
+func (l *limiter) size() int {
+	n := 0
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		n += len(s.windows)
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// room makes sure that one more window fits. A few windows are looked at each time, so that the idle ones go as others come.
+func (s *limiterShard) room(at int64) bool {
+	s.sweep(at, sweepPerInsert)
+	if len(s.windows) < s.max {
+		return true
+	}
+	if at-s.swept >= int64(fullSweepPause) || at < s.swept {
+		s.swept = at
+		s.sweep(at, len(s.windows))
+	}
+	return len(s.windows) < s.max
+}
+
+// sweep looks at n windows, in the map's random order, and forgets the idle ones.
+func (s *limiterShard) sweep(at int64, n int) {
+	for caller, w := range s.windows {
+		if n == 0 {
+			return
+		}
+		n--
+		if w.forget(at); w.count == 0 {
+			delete(s.windows, caller)
+		}
+	}
+}
+
+// forget drops what is older than the window.
+func (w *window) forget(at int64) {
+	for w.count > 0 && w.times[w.head] <= at-int64(rateWindow) {
+		w.head = (w.head + 1) % len(w.times)
+		w.count--
+	}
+}
+
+func (w *window) add(at int64, limit int) {
+	if w.count == len(w.times) {
+		w.grow(limit)
+	}
+	w.times[(w.head+w.count)%len(w.times)] = at
+	w.count++
+}
+
+func (w *window) grow(limit int) {
+	times := make([]int64, min(max(4, 2*len(w.times)), max(limit, w.count+1)))
+	for i := range w.count {
+		times[i] = w.times[(w.head+i)%len(w.times)]
+	}
+	w.times, w.head = times, 0
+}

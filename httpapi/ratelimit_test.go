@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// In no minute are more requests let through than the limit, no request is refused that would not be one too many, and the wait
+// that is told is exact. The model keeps every request.
+func TestTheWindowSlides(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLimiter(maxWindows)
+		limit := rapid.IntRange(1, 9).Draw(t, "limit")
+		at := time.Unix(1_800_000_000, 0)
+		var passed []time.Time
+		for range rapid.IntRange(1, 60).Draw(t, "requests") {
+			at = at.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ms")) * time.Millisecond)
+			var inWindow []time.Time
+			for _, p := range passed {
+				if at.Sub(p) < rateWindow {
+					inWindow = append(inWindow, p)
+				}
+			}
+			wait, err := l.take("a", limit, at)
+			if err != nil {
+				t.Fatalf("take: %v", err)
+			}
+			if len(inWindow) < limit {
+				if wait != 0 {
+					t.Fatalf("refused with %d of %d in the window", len(inWindow), limit)
+				}
+				passed = append(passed, at)
+				continue
+			}
+			if want := inWindow[0].Add(rateWindow).Sub(at); wait != want {
+				t.Fatalf("waits %v, want %v", wait, want)
+			}
+		}
+	})
+}
+
+func TestTheTableOfWindowsIsBounded(t *testing.T) {
+	l := newLimiter(limiterShards * 10)
+	now := time.Unix(1_800_000_000, 0)
+	full := 0
+	for i := range 10_000 {
+		if _, err := l.take(fmt.Sprint(i), 1, now); err != nil {
+			require.ErrorIs(t, err, errLimiterFull)
+			full++
+		}
+	}
+	require.Equal(t, limiterShards*10, l.size())
+	require.Equal(t, 10_000-limiterShards*10, full)
+	// Who is counted already goes on being counted.
+	wait, err := l.take("0", 2, now)
+	require.NoError(t, err)
+	require.Zero(t, wait)
+	// A minute later nobody is remembered.
+	_, err = l.take("new", 1, now.Add(rateWindow))
+	require.NoError(t, err)
+}
+
+func TestParseRateLimits(t *testing.T) {
+	got, err := ParseRateLimits("100, 600,1200")
+	require.NoError(t, err)
+	require.Equal(t, DefaultRateLimits(), got)
+	got, err = ParseRateLimits("off")
+	require.NoError(t, err)
+	require.True(t, got.Off)
+	for _, bad := range []string{"", "1,2", "1,2,x", "0,1,1", "1,2,3,4", "1,2,9999999"} {
+		_, err := ParseRateLimits(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	l := newLimiter(maxWindows)
+	now := time.Unix(1_800_000_000, 0)
+	for i := range b.N {
+		_, _ = l.take("key/key_01kaex5z3ve00s2j7m0q9d4b1c", 100, now.Add(time.Duration(i)*time.Microsecond))
+	}
+}

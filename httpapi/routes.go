@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"fmt"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"purser/httpapi/openapi"
+)
+
+// authKind is how a route knows its caller.
+type authKind uint8
+
+const (
+	authNone         authKind = 1 + iota // anyone
+	authKey                              // an API key; a session is not looked at
+	authKeyOrSession                     // a key when there is an Authorization header, else a session
+	authSession                          // a dashboard session; a key is session_required
+	authPartner                          // a signed report of a partner
+)
+
+// idempotencyKind says what a route does with an Idempotency-Key.
+type idempotencyKind uint8
+
+const (
+	keyIgnored idempotencyKind = iota // checked for its form only
+	keyOptional
+	keyRequired
+)
+
+// route is one row of the table: what is checked before the handler runs.
+type route struct {
+	method, path string
+	auth         authKind
+	scope        string   // the scope a key must hold; "" for any valid key
+	roles        []string // the roles a session must have in its workspace; nil when the route needs no workspace of a session
+	sandboxOnly  bool
+	kyb          bool // live mode needs approved verification
+	idempotency  idempotencyKind
+	query        []string // parameters it takes
+	handle       func(*call) (answer, error)
+}
+
+func (r *route) operation() openapi.Operation {
+	return openapi.Operation{Method: r.method, Path: r.path}
+}
+
+// routes is the whole surface. Each resource lists its own rows beside its handlers.
+func (s *Server) routes() []route {
+	var all []route
+	for _, resource := range []func() []route{
+		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.authorizationRoutes, s.simulateRoutes, s.treasuryRoutes,
+		s.webhookRoutes, s.dashboardRoutes, s.descriptionRoutes,
+	} {
+		all = append(all, resource()...)
+	}
+	return all
+}
+
+func (s *Server) descriptionRoutes() []route {
+	return []route{{method: "GET", path: "/api/v1/openapi.json", auth: authNone, handle: func(*call) (answer, error) {
+		return answer{status: fasthttp.StatusOK, body: s.openapi.JSON()}, nil
+	}}}
+}
+
+// newRouter mounts the table. What is not in it is not_found, for another method method_not_allowed.
+func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
+	r := router.New()
+	r.RedirectTrailingSlash = false
+	r.RedirectFixedPath = false
+	r.HandleOPTIONS = false
+	r.NotFound = s.notFound
+	r.MethodNotAllowed = s.methodNotAllowed
+	r.PanicHandler = s.panicked
+	for i := range table {
+		row := &table[i]
+		if row.handle == nil || row.auth == 0 {
+			panic(fmt.Sprintf("BUG: route %s %s is incomplete", row.method, row.path))
+		}
+		r.Handle(row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })
+	}
+	return r.Handler
+}

@@ -1,0 +1,325 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/httpapi/openapi"
+	"purser/persistence"
+)
+
+// Limits of the server.
+const (
+	maxBody        = 1 << 20  // bytes; over it 413
+	maxHeader      = 16 << 10 // bytes of request line and header; over it 431
+	maxConnections = 32 << 10
+	readTimeout    = 15 * time.Second // of a whole request
+	writeTimeout   = 15 * time.Second
+	idleTimeout    = 75 * time.Second // of a connection between requests
+	requestTimeout = 10 * time.Second // until a handler gives up waiting for an actor
+)
+
+// Actors is what the interface needs of the runtime; *actors.System is it.
+type Actors interface {
+	Ask(ctx context.Context, e actors.Envelope) (reply any, err error)
+	Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error)
+	Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error)
+	List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error)
+	WaitRelayed(ctx context.Context, workspace string)
+	Clock() time.Time
+	Entropy() io.Reader
+}
+
+// Network is the card network's way into the authorizer, for the simulation routes.
+type Network interface {
+	// Submit posts a message to a route of the network interface (authorizations, reversals, clearings or refunds) and
+	// returns the status and the JSON that the authorizer's own port answers. The body is not kept; the answer is the
+	// caller's.
+	Submit(ctx context.Context, route string, body []byte) (status int, answer []byte, err error)
+	// Expire ends what an authorization holds as if its time had come. It is durable when it returns; one that holds
+	// nothing changes nothing.
+	Expire(ctx context.Context, authorization ident.UUID) error
+}
+
+// Issuers of cards.
+const (
+	IssuerFixture   = "fixture"   // cards are stand-ins
+	IssuerConnected = "connected" // cards are the sandbox issuer's; each needs a cardholder
+)
+
+// Config is what New needs. Actors, Network, BaseURL and PartnerSecrets are required.
+type Config struct {
+	Actors         Actors
+	Network        Network
+	BaseURL        string        // where browsers find us: its scheme and host are "same origin", https makes cookies Secure
+	PartnerSecrets []string      // any of them signs inbound partner reports
+	SignupClosed   bool          // no new users
+	Issuer         string        // IssuerFixture (default) or IssuerConnected
+	DepositDelay   time.Duration // how long the sandbox bank takes; only shown, as expectedAt
+	RateLimits     RateLimits    // zero: DefaultRateLimits
+	Registry       *prometheus.Registry
+	Logger         *slog.Logger
+}
+
+func (c *Config) ensureDefaults() error {
+	var faults []error
+	require := func(ok bool, what string) {
+		if !ok {
+			faults = append(faults, errors.New("httpapi.Config: "+what))
+		}
+	}
+	require(c.Actors != nil, "Actors is required")
+	require(c.Network != nil, "Network is required")
+	require(len(c.PartnerSecrets) > 0, "PartnerSecrets is required")
+	for _, secret := range c.PartnerSecrets {
+		require(secret != "", "an empty partner secret")
+	}
+	base, err := url.Parse(c.BaseURL)
+	require(err == nil && base.Host != "" && (base.Scheme == "http" || base.Scheme == "https"), "BaseURL must be an http(s) URL")
+	if c.Issuer == "" {
+		c.Issuer = IssuerFixture
+	}
+	require(c.Issuer == IssuerFixture || c.Issuer == IssuerConnected, "Issuer is fixture or connected")
+	require(c.DepositDelay >= 0, "DepositDelay is negative")
+	if c.RateLimits == (RateLimits{}) {
+		c.RateLimits = DefaultRateLimits()
+	}
+	l := c.RateLimits
+	require(l.Off || l.PerKey > 0 && l.PerWorkspace > 0 && l.PerAddress > 0, "RateLimits must be positive")
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(faults...)
+}
+
+// Server serves the REST interface. Make it with New; it is safe for concurrent use.
+type Server struct {
+	cfg       Config
+	actors    Actors
+	log       *slog.Logger
+	origin    string // scheme://host of BaseURL
+	secure    bool   // cookies are Secure
+	openapi   *openapi.Document
+	table     []route
+	limits    *limiter
+	keys      *keyCache
+	passwords *passwordHasher
+	notes     *keyUse
+	metrics   *metrics
+	door      *door
+
+	base   context.Context // of every request; ends when Shutdown has drained
+	cancel context.CancelFunc
+}
+
+// New makes a server. The error names every fault of the configuration.
+func New(c Config) (*Server, error) {
+	if err := c.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	description, err := openapi.Load()
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(c.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: base URL: %w", err)
+	}
+	s := &Server{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host, secure: base.Scheme == "https",
+		openapi: description, limits: newLimiter(maxWindows),
+		keys: newKeyCache(maxCachedKeys)}
+	if s.passwords, err = newPasswordHasher(c.Actors.Entropy()); err != nil {
+		return nil, err
+	}
+	if s.metrics, err = newMetrics(c.Registry, s.limits); err != nil {
+		return nil, err
+	}
+	s.base, s.cancel = context.WithCancel(context.Background())
+	s.notes = newKeyUse(s)
+	s.table = s.routes()
+	s.door = newDoor(s.newRouter(s.table), s.malformed, c.Logger)
+	return s, nil
+}
+
+// Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
+func (s *Server) Serve(ln net.Listener) error {
+	return s.door.serve(ln)
+}
+
+// Shutdown stops taking requests and waits for those that run, or for the context.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.door.shutdown(ctx)
+	s.cancel()
+	s.notes.wait()
+	return err
+}
+
+// serve runs the checks of a route in their order, then its handler.
+func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
+	start := s.actors.Clock()
+	within, cancel := context.WithTimeout(s.base, requestTimeout)
+	defer cancel()
+	a, err := s.run(ctx, r, within, start)
+	if err != nil {
+		a = s.refusal(r.method, err)
+	}
+	s.write(ctx, a)
+	s.metrics.observe(r, a.status, s.actors.Clock().Sub(start))
+}
+
+func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, within context.Context, now time.Time) (answer, error) {
+	if err := checkFraming(ctx); err != nil {
+		return answer{}, err
+	}
+	c := newCall(ctx, r, within, now)
+	if err := s.admit(c); err != nil {
+		return answer{}, err
+	}
+	if err := c.readIdempotencyKey(); err != nil {
+		return answer{}, err
+	}
+	if err := c.readQuery(ctx.QueryArgs()); err != nil {
+		return answer{}, err
+	}
+	return r.handle(c)
+}
+
+// admit is the part of the checks that knows who asks: limits, authentication, what the caller may.
+func (s *Server) admit(c *call) error {
+	r := c.route
+	if r.auth != authPartner {
+		if err := s.limitAddress(c.peer, c.now); err != nil {
+			return err
+		}
+	}
+	if err := s.authenticate(c); err != nil {
+		return err
+	}
+	if err := s.limitCaller(c); err != nil {
+		return err
+	}
+	if err := s.authorize(c); err != nil {
+		return err
+	}
+	switch access := c.who.access; {
+	case r.sandboxOnly && access.Mode != modeSandbox:
+		return fault.New(fault.SandboxOnly, "")
+	case r.kyb && access.Mode != modeSandbox && access.KYBStatus != kybApproved:
+		return &fault.Error{Code: fault.KYBRequired, KYBStatus: access.KYBStatus}
+	}
+	return nil
+}
+
+// checkFraming refuses what two servers in a row could read differently, and bodies that would have to be unpacked. fasthttp
+// lets one of the two lengths win, so the raw header is looked at.
+func checkFraming(ctx *fasthttp.RequestCtx) error {
+	var length, transfer, encoding bool
+	for line := range bytes.Lines(ctx.Request.Header.RawHeaders()) {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		switch strings.ToLower(string(bytes.TrimSpace(name))) {
+		case "content-length":
+			length = true
+		case "transfer-encoding":
+			transfer = true
+		case "content-encoding":
+			encoding = true
+		}
+	}
+	switch {
+	case length && transfer:
+		ctx.SetConnectionClose()
+		return fault.New(invalidRequest, "Content-Length and Transfer-Encoding exclude each other")
+	case encoding:
+		return fault.New(fault.UnsupportedMediaType, "send the body without Content-Encoding")
+	}
+	return nil
+}
+
+func (s *Server) write(ctx *fasthttp.RequestCtx, a answer) {
+	ctx.Response.ResetBody()
+	ctx.SetStatusCode(a.status)
+	h := &ctx.Response.Header
+	h.SetContentType("application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if a.replayed {
+		h.Set("Idempotent-Replayed", "true")
+	}
+	if a.wait > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((a.wait+time.Second-1)/time.Second), 10))
+		h.Set("x-ratelimit-reset-ms", strconv.FormatInt(int64((a.wait+time.Millisecond-1)/time.Millisecond), 10))
+	}
+	if a.cookie != nil {
+		h.SetCookie(a.cookie)
+	}
+	ctx.Response.SetBodyRaw(a.body)
+}
+
+// notFound answers a path that is not in the table. It counts against the address like any request.
+func (s *Server) notFound(ctx *fasthttp.RequestCtx) {
+	s.unrouted(ctx, fault.New(fault.NotFound, ""))
+}
+
+// methodNotAllowed answers a method that the path does not take; the router has set Allow.
+func (s *Server) methodNotAllowed(ctx *fasthttp.RequestCtx) {
+	allow := strings.TrimPrefix(string(ctx.Response.Header.Peek("Allow")), "OPTIONS, ")
+	allow = strings.TrimSuffix(strings.Replace(allow, ", OPTIONS,", ",", 1), ", OPTIONS")
+	s.unrouted(ctx, fault.New(fault.MethodNotAllowed, ""))
+	ctx.Response.Header.Set("Allow", allow)
+}
+
+func (s *Server) unrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
+	var err error = f
+	if framing := checkFraming(ctx); framing != nil {
+		err = framing
+	} else if limited := s.limitAddress(ctx.RemoteIP().String(), s.actors.Clock()); limited != nil {
+		err = limited
+	}
+	a := s.refusal(fasthttp.MethodGet, err)
+	s.write(ctx, a)
+	s.metrics.observe(&route{method: "-", path: "-"}, a.status, 0)
+}
+
+// panicked answers a request whose handler had a bug. What it did before is not known.
+func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) {
+	a := s.internal(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+	ctx.SetConnectionClose()
+	s.write(ctx, a)
+}
+
+// malformed answers what fasthttp could not read as a request.
+func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
+	s.write(ctx, s.refusal(fasthttp.MethodGet, malformedFault(err)))
+}
+
+func malformedFault(err error) error {
+	if _, small := errors.AsType[*fasthttp.ErrSmallBuffer](err); small {
+		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes", maxHeader))
+	}
+	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
+		return fault.New(fault.BodyTooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody))
+	}
+	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
+		return fault.New(requestTimedOut, "the request did not arrive in time")
+	}
+	return fault.New(invalidRequest, "the request is not valid HTTP")
+}

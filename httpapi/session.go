@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/user"
+	"purser/actors/workspace"
+)
+
+const (
+	sessionCookie = "purser_session"
+	sessionLife   = 14 * 24 * time.Hour
+)
+
+// authenticateSession finds the user of the cookie and, for a route that has to do with one, the workspace.
+func (s *Server) authenticateSession(c *call) error {
+	slot, hash, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie)
+	if err != nil {
+		return noSession()
+	}
+	record, err := s.actors.Find(c.ctx, slot, user.RecordSession, hash)
+	if fault.Is(err, fault.NotFound) {
+		return noSession()
+	}
+	if err != nil {
+		return err
+	}
+	var document user.SessionDocument
+	if err := json.Unmarshal(record.Document, &document); err != nil {
+		return fmt.Errorf("session's record: %w", err)
+	}
+	if !document.ExpiresAt.After(c.now) {
+		return noSession()
+	}
+	c.who = caller{user: document.UserID, session: hash}
+	if c.route.roles == nil {
+		return nil
+	}
+	return s.enterWorkspace(c)
+}
+
+// enterWorkspace finds the workspace a session means and what its user is there. The workspace has the last word on the role.
+func (s *Server) enterWorkspace(c *call) error {
+	id := c.header.workspaceID
+	if id == "" {
+		view, err := s.readUser(c.ctx, c.who.user)
+		if err != nil {
+			return err
+		}
+		if len(view.Workspaces) != 1 {
+			return fault.New(fault.WorkspaceRequired, "name the workspace in X-Workspace-Id")
+		}
+		id = view.Workspaces[0].ID
+	}
+	reply, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		Command: workspace.Role{UserID: c.who.user}})
+	if err != nil {
+		return err
+	}
+	access, ok := reply.(workspace.Access)
+	if !ok {
+		return fmt.Errorf("role answered %T", reply)
+	}
+	c.who.access = access
+	return nil
+}
+
+func (s *Server) readUser(ctx context.Context, id string) (user.View, error) {
+	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id, Command: decision.Read{}})
+	if err != nil {
+		return user.View{}, err
+	}
+	view, ok := reply.(user.View)
+	if !ok {
+		return user.View{}, fmt.Errorf("user answered %T", reply)
+	}
+	return view, nil
+}
+
+// checkOrigin keeps another site's page from acting with the cookie of the browser it runs in. A request without Origin and
+// Sec-Fetch-Site comes from no browser and passes.
+func (s *Server) checkOrigin(c *call) error {
+	if c.method == fasthttp.MethodGet || c.route.auth == authPartner {
+		return nil
+	}
+	refused := fault.New(fault.OriginRefused, "a session acts only for pages of its own origin")
+	switch c.header.fetchSite {
+	case "cross-site", "same-site":
+		return refused
+	}
+	origin := c.header.origin
+	if origin == "" || origin == s.origin {
+		return nil
+	}
+	_, host, ok := strings.Cut(origin, "://")
+	if !ok || host != c.header.host {
+		return refused
+	}
+	return nil
+}
+
+// newCookie is the session's cookie; an empty secret deletes it.
+func (s *Server) newCookie(secret string) *fasthttp.Cookie {
+	cookie := &fasthttp.Cookie{}
+	cookie.SetKey(sessionCookie)
+	cookie.SetValue(secret)
+	cookie.SetPath("/")
+	cookie.SetHTTPOnly(true)
+	cookie.SetSecure(s.secure)
+	cookie.SetSameSite(fasthttp.CookieSameSiteLaxMode)
+	cookie.SetMaxAge(int(sessionLife / time.Second))
+	if secret == "" {
+		cookie.SetExpire(fasthttp.CookieExpireDelete)
+		cookie.SetMaxAge(0)
+	}
+	return cookie
+}

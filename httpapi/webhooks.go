@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// A partner's report states a fact, so it is never refused for what it says: one that matches nothing (an unknown deposit, a
+// type that is not served) is kept as unmatched and taken. Only what a later delivery can mend is an error: a store that
+// does not answer. That a repeat of a report's id does nothing is the balance's promise, kept by its once-keys.
+
+// report is what a partner sends. Data is for its type to read.
+type report struct {
+	ID   string         `json:"id"`
+	Type string         `json:"type"`
+	Data jsontext.Value `json:"data"`
+}
+
+// Types of the bank's reports that are acted on. Any other is kept.
+const (
+	depositSettled  = "deposit.settled"
+	depositReceived = "deposit.received"
+)
+
+func (s *Server) webhookRoutes() []route {
+	return []route{{method: "POST", path: "/api/webhooks/bank-transfer", auth: authPartner, handle: s.bankTransfer}}
+}
+
+// bankTransfer takes a signed report of the bank. 200 means it is durable, applied or kept, and need not be sent again.
+func (s *Server) bankTransfer(c *call) (answer, error) {
+	if _, err := s.parse(c); err != nil {
+		return answer{}, err
+	}
+	var r report
+	if err := json.Unmarshal(c.body, &r); err != nil {
+		return answer{}, fmt.Errorf("a report that its schema let through: %w", err)
+	}
+	err := s.applyBank(c.ctx, r)
+	if matchesNothing(err) {
+		err = s.keepUnmatched(c, "bank", r)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]bool{"received": true})
+}
+
+// matchesNothing tells a report that will never be applied from one that only cannot be now.
+func matchesNothing(err error) bool {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return false
+	}
+	switch f.Code {
+	case fault.Unavailable, fault.OutcomeUnknown, fault.Internal:
+		return false
+	}
+	return true
+}
+
+func (s *Server) keepUnmatched(c *call, partner string, r report) error {
+	system := ident.System.Format(ident.Workspace)
+	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
+		Command: balance.KeepUnmatched{EventID: r.ID, Partner: partner, Type: r.Type, Body: c.body}})
+	if f, ok := errors.AsType[*fault.Error](err); ok && matchesNothing(err) {
+		return fmt.Errorf("a report could not even be kept: %s", f.Code)
+	}
+	if err != nil {
+		return err
+	}
+	s.metrics.unmatched.Inc()
+	s.log.Warn("partner report matched nothing", "partner", partner)
+	return nil
+}
+
+func (s *Server) applyBank(ctx context.Context, r report) error {
+	switch r.Type {
+	case depositSettled:
+		return s.settleDeposit(ctx, r)
+	case depositReceived:
+		return s.receiveDeposit(ctx, r)
+	}
+	return fault.New(fault.NotFound, "")
+}
+
+func (s *Server) settleDeposit(ctx context.Context, r report) error {
+	var data struct {
+		DepositID string `json:"depositId"`
+	}
+	if err := json.Unmarshal(r.Data, &data); err != nil {
+		return fault.New(fault.InvalidBody, "data")
+	}
+	record, err := s.findNamed(ctx, balance.RecordDeposit, ident.Deposit, data.DepositID)
+	if err != nil {
+		return err
+	}
+	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
+		Command: balance.SettleDeposit{EventID: r.ID, DepositID: data.DepositID}})
+	return err
+}
+
+func (s *Server) receiveDeposit(ctx context.Context, r report) error {
+	var data struct {
+		WorkspaceID    string `json:"workspaceId"`
+		AmountUsdCents int64  `json:"amountUsdCents"`
+		Rail           string `json:"rail"`
+		Reference      string `json:"reference"`
+	}
+	if err := json.Unmarshal(r.Data, &data); err != nil {
+		return fault.New(fault.InvalidBody, "data")
+	}
+	record, err := s.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
+		Command: balance.ReceiveDeposit{Workspace: record.ID, EventID: r.ID, AmountUsdCents: data.AmountUsdCents, Rail: data.Rail,
+			Reference: data.Reference}})
+	return err
+}
+
+// findNamed reads a record that a partner names. A partner is no tenant: it may name any.
+func (s *Server) findNamed(ctx context.Context, kind, prefix, id string) (persistence.Record, error) {
+	u, err := ident.Parse(prefix, id)
+	if err != nil {
+		return persistence.Record{}, fault.New(fault.NotFound, "")
+	}
+	return s.actors.Find(ctx, u.Slot(), kind, id)
+}

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"purser/actors"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/user"
+	"purser/actors/workspace"
+)
+
+// issuerAccount prefixes the id of a workspace's account with the issuing partner.
+const issuerAccount = "iss"
+
+func (s *Server) workspaceRoutes() []route {
+	return []route{
+		{method: "POST", path: "/api/workspaces", auth: authKeyOrSession, scope: "write:api_keys", idempotency: keyOptional,
+			handle: s.createWorkspace},
+		{method: "GET", path: "/api/workspaces", auth: authKey, handle: s.getWorkspace},
+	}
+}
+
+func (s *Server) getWorkspace(c *call) (answer, error) {
+	id := c.who.workspace()
+	view, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"workspace": view})
+}
+
+// createWorkspace makes a tenant. The claim of an Idempotency-Key lives in the shard of what it makes, so the slot follows
+// from the key: a repeat looks where the first request wrote.
+func (s *Server) createWorkspace(c *call) (answer, error) {
+	var body struct {
+		Name string `json:"name"`
+		Plan string `json:"plan"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	owners, err := s.ownersOfNew(c)
+	if err != nil {
+		return answer{}, err
+	}
+	slot, err := s.slotOfNew(c)
+	if err != nil {
+		return answer{}, err
+	}
+	u, err := ident.New(slot, c.now, s.actors.Entropy())
+	if err != nil {
+		return answer{}, err
+	}
+	id := u.Format(ident.Workspace)
+	key, secret, err := s.newKey(c, slot, "first key", nil)
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := s.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: workspace.Create{
+		ID: id, Name: body.Name, Plan: body.Plan, OwnerIDs: owners, IssuerID: u.Format(issuerAccount),
+		IssuerFixture: s.cfg.Issuer == IssuerFixture, FirstKey: key,
+	}}, func(reply any) (answer, error) {
+		created, ok := reply.(workspace.Created)
+		if !ok {
+			return answer{}, fmt.Errorf("create workspace answered %T", reply)
+		}
+		return replyKey(map[string]any{"workspace": created.Workspace}, created.APIKey, secret)
+	})
+	if err == nil && c.who.user != "" && !a.replayed {
+		s.listAtOnce(c, id, body.Name)
+	}
+	return a, err
+}
+
+// slotOfNew gives a new workspace its slot: the Idempotency-Key's, or any.
+func (s *Server) slotOfNew(c *call) (ident.Slot, error) {
+	if c.key != "" {
+		return ident.TenantSlot(c.onceName()), nil
+	}
+	return ident.RandomSlot(s.actors.Entropy())
+}
+
+// ownersOfNew names who a new workspace belongs to: the session's user, or the owners of the key's workspace.
+func (s *Server) ownersOfNew(c *call) ([]string, error) {
+	owners := []string{c.who.user}
+	if c.who.user == "" {
+		record, err := s.actors.Record(c.ctx, "workspace", c.who.workspace(), c.who.workspace())
+		if err != nil {
+			return nil, err
+		}
+		var state workspace.State
+		if err := json.Unmarshal(record.Document, &state); err != nil {
+			return nil, fmt.Errorf("workspace's record: %w", err)
+		}
+		owners = owners[:0]
+		for _, member := range state.Members {
+			if member.Role == workspace.Owner {
+				owners = append(owners, member.UserID)
+			}
+		}
+	}
+	for _, owner := range owners {
+		view, err := s.readUser(c.ctx, owner)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+		if len(view.Workspaces) >= user.MaxWorkspaces {
+			return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("a user has at most %d workspaces", user.MaxWorkspaces))
+		}
+	}
+	return owners, nil
+}
+
+// listAtOnce shows the new workspace in its user's list with this answer. The reaction to workspace.created does the same a
+// moment later, so that a failure here loses nothing.
+func (s *Server) listAtOnce(c *call, id, name string) {
+	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+		Command: user.Join{Workspace: id, Name: name, Role: workspace.Owner}})
+	if err != nil {
+		s.log.Warn("workspace not yet in its owner's list", "err", err)
+	}
+}

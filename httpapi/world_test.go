@@ -1,0 +1,396 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/ident"
+	"purser/actors/partner"
+	"purser/authorizer"
+	"purser/httpapi/webhook"
+	"purser/persistence"
+	"purser/persistence/pebblejournal"
+)
+
+const (
+	testSecret        = "partner-secret"
+	testNetworkSecret = "network-secret"
+)
+
+// world is the product behind its REST interface: real actors over the embedded journal and the real authorizer, on a file
+// system in memory and a clock that only tests turn.
+type world struct {
+	t       testing.TB
+	clock   *testClock
+	system  *actors.System
+	engine  *authorizer.Engine
+	actors  *hooked
+	server  *Server
+	client  *fasthttp.HostClient
+	listen  *fasthttputil.InmemoryListener
+	checked *description
+}
+
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *testClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) turn(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// hooked lets a test come between the interface and the actors.
+type hooked struct {
+	Actors
+	mu  sync.Mutex
+	ask func(ctx context.Context, e actors.Envelope) (any, error)
+}
+
+func (h *hooked) Ask(ctx context.Context, e actors.Envelope) (any, error) {
+	h.mu.Lock()
+	ask := h.ask
+	h.mu.Unlock()
+	if ask == nil {
+		ask = h.Actors.Ask
+	}
+	return ask(ctx, e)
+}
+
+func (h *hooked) hook(ask func(ctx context.Context, e actors.Envelope) (any, error)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ask = ask
+}
+
+type silentBank struct{}
+
+func (silentBank) Expect(context.Context, partner.Deposit) error { return nil }
+
+// testNetwork posts to the authorizer's real port.
+type testNetwork struct {
+	engine *authorizer.Engine
+	client *fasthttp.HostClient
+}
+
+func (n *testNetwork) Submit(_ context.Context, route string, body []byte) (int, []byte, error) {
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	req.SetRequestURI("http://network/v1/" + route)
+	req.Header.SetMethod("POST")
+	req.Header.Set("Authorization", "Bearer "+testNetworkSecret)
+	req.SetBody(body)
+	if err := n.client.Do(req, resp); err != nil {
+		return 0, nil, err
+	}
+	return resp.StatusCode(), append([]byte{}, resp.Body()...), nil
+}
+
+func (n *testNetwork) Expire(_ context.Context, id ident.UUID) error {
+	h, found, err := n.engine.Hold(id)
+	if err != nil || !found || h.ExpiresAt == 0 {
+		return err
+	}
+	_, err = n.engine.Expire(time.UnixMilli(h.ExpiresAt))
+	return err
+}
+
+func newWorld(t testing.TB, change ...func(*Config)) *world {
+	t.Helper()
+	w := &world{t: t, clock: &testClock{at: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}, checked: describe(t)}
+	fs, deployment := vfs.NewMem(), ident.Derive(0, time.UnixMilli(1), "tests of the interface")
+	fatal := func(err error) { t.Errorf("fatal: %v", err) }
+	journal, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment, Clock: w.clock.now,
+		Entropy: rand.Reader, Fatal: fatal})
+	require.NoError(t, err)
+	w.engine, err = authorizer.Open(authorizer.Options{FS: fs, Dir: "authorizer", Deployment: deployment, Clock: w.clock.now,
+		Entropy: rand.Reader, CacheBytes: 8 << 20, Fatal: fatal})
+	require.NoError(t, err)
+	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
+		Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 10 * time.Millisecond, Fatal: fatal})
+	require.NoError(t, err)
+	w.actors = &hooked{Actors: w.system}
+	network, stopNetwork := w.newNetwork()
+	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: []string{testSecret},
+		RateLimits: RateLimits{Off: true}, DepositDelay: 2 * time.Second}
+	for _, c := range change {
+		c(&config)
+	}
+	w.server, err = New(config)
+	require.NoError(t, err)
+	w.listen = fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- w.server.Serve(w.listen) }()
+	w.client = dial(w.listen)
+	t.Cleanup(func() {
+		w.client.CloseIdleConnections()
+		require.NoError(t, w.server.Shutdown(context.Background()))
+		require.NoError(t, <-done)
+		stopNetwork()
+		w.system.Stop()
+		require.NoError(t, w.engine.Close())
+		require.NoError(t, journal.Close())
+	})
+	return w
+}
+
+func dial(ln *fasthttputil.InmemoryListener) *fasthttp.HostClient {
+	return &fasthttp.HostClient{Addr: "purser.test", Dial: func(string) (net.Conn, error) { return ln.Dial() }}
+}
+
+func (w *world) newNetwork() (Network, func()) {
+	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: w.engine, Secrets: []string{testNetworkSecret}, Clock: w.clock.now})
+	require.NoError(w.t, err)
+	ln := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	client := dial(ln)
+	return &testNetwork{engine: w.engine, client: client}, func() {
+		client.CloseIdleConnections()
+		require.NoError(w.t, server.Shutdown(context.Background()))
+		require.NoError(w.t, <-done)
+	}
+}
+
+// reply is an answer, its body decoded.
+type testReply struct {
+	status int
+	raw    string
+	body   map[string]any
+	header func(name string) string
+	cookie string
+}
+
+func (r testReply) code() string { text, _ := r.body["error"].(string); return text }
+
+// at walks the body: at("data", 0, "id").
+func (r testReply) at(path ...any) any {
+	var v any = r.body
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[step]
+		case int:
+			a, _ := v.([]any)
+			if step >= len(a) {
+				return nil
+			}
+			v = a[step]
+		}
+	}
+	return v
+}
+
+func (r testReply) text(path ...any) string { s, _ := r.at(path...).(string); return s }
+
+// cents reads a number; -1 when there is none.
+func (r testReply) cents(path ...any) int {
+	f, ok := r.at(path...).(float64)
+	if !ok {
+		return -1
+	}
+	return int(f)
+}
+
+// as is a caller: headers that go with each of its requests.
+type as map[string]string
+
+func key(secret string) as { return as{"Authorization": "Bearer " + secret} }
+
+func session(cookie string) as { return as{"Cookie": sessionCookie + "=" + cookie} }
+
+func (a as) with(name, value string) as {
+	b := as{name: value}
+	for n, v := range a {
+		if n != name {
+			b[n] = v
+		}
+	}
+	return b
+}
+
+// do sends a request and holds the answer against the description.
+func (w *world) do(who as, method, path, body string) testReply {
+	w.t.Helper()
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	req.SetRequestURI("http://purser.test" + path)
+	req.Header.SetMethod(method)
+	if body != "" {
+		req.Header.SetContentType("application/json")
+		req.SetBodyString(body)
+	}
+	for name, value := range who {
+		req.Header.Set(name, value)
+	}
+	require.NoError(w.t, w.client.Do(req, resp))
+	r := testReply{status: resp.StatusCode(), raw: string(resp.Body())}
+	headers := map[string]string{}
+	for name, value := range resp.Header.All() {
+		headers[strings.ToLower(string(name))] = string(value)
+	}
+	r.header = func(name string) string { return headers[strings.ToLower(name)] }
+	var cookie fasthttp.Cookie
+	cookie.SetKey(sessionCookie)
+	if resp.Header.Cookie(&cookie) {
+		r.cookie = string(cookie.Value())
+	}
+	require.NoError(w.t, json.Unmarshal(resp.Body(), &r.body), "%s %s: %s", method, path, r.raw)
+	w.checked.require(w.t, method, path, r)
+	return r
+}
+
+func (w *world) get(who as, path string) testReply { w.t.Helper(); return w.do(who, "GET", path, "") }
+
+func (w *world) post(who as, path, body string) testReply {
+	w.t.Helper()
+	return w.do(who, "POST", path, body)
+}
+
+// fails requires an error.
+func (w *world) fails(r testReply, status int, code string) {
+	w.t.Helper()
+	require.Equal(w.t, fmt.Sprint(status, " ", code), fmt.Sprint(r.status, " ", r.code()), r.raw)
+}
+
+func (w *world) ok(r testReply) testReply {
+	w.t.Helper()
+	require.Equal(w.t, 200, r.status, r.raw)
+	return r
+}
+
+// description is the OpenAPI document as an independent library reads it.
+type description struct {
+	doc   *openapi3.T
+	paths map[string]*regexp.Regexp
+}
+
+func describe(t testing.TB) *description {
+	t.Helper()
+	d := &description{paths: map[string]*regexp.Regexp{}}
+	var err error
+	d.doc, err = openapi3.NewLoader().LoadFromData(sharedDescription(t).JSON())
+	require.NoError(t, err)
+	for path := range d.doc.Paths.Map() {
+		pattern := regexp.MustCompile(`\\\{[^}]*\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `[^/]+`)
+		d.paths[path] = regexp.MustCompile("^" + pattern + "$")
+	}
+	return d
+}
+
+// require holds an answer of a described route against its description. 404 and 405 of the router itself only need be errors.
+func (d *description) require(t testing.TB, method, path string, r testReply) {
+	t.Helper()
+	path, _, _ = strings.Cut(path, "?")
+	for template, pattern := range d.paths {
+		if !pattern.MatchString(path) {
+			continue
+		}
+		operation := d.doc.Paths.Value(template).GetOperation(method)
+		if operation == nil {
+			require.Equal(t, 405, r.status, r.raw)
+			return
+		}
+		response := operation.Responses.Status(r.status)
+		require.NotNil(t, response, "%s %s does not describe %d: %s", method, template, r.status, r.raw)
+		media := response.Value.Content.Get("application/json")
+		require.NotNil(t, media)
+		require.Equal(t, "application/json", r.header("Content-Type"))
+		err := media.Schema.Value.VisitJSON(any(r.body), openapi3.VisitAsResponse(), openapi3.EnableJSONSchema2020())
+		require.NoError(t, err, "%s %s: %s", method, template, r.raw)
+		return
+	}
+	require.Equal(t, 404, r.status, r.raw)
+}
+
+// tenant is a workspace with a user and a key for everything that the tests need.
+type tenant struct {
+	cookie, workspace, secret, firstSecret string
+	all                                    as
+}
+
+const allScopes = `["read:treasury","write:treasury","read:cards","write:cards","read:api_keys","write:api_keys"]`
+
+func (w *world) signup(email string) testReply {
+	w.t.Helper()
+	return w.post(nil, "/api/dashboard/signup", fmt.Sprintf(`{"email":%q,"password":"a long password"}`, email))
+}
+
+func (w *world) newTenant(name string) tenant {
+	w.t.Helper()
+	var tn tenant
+	tn.cookie = w.ok(w.signup(name + "@example.com")).cookie
+	made := w.ok(w.post(session(tn.cookie), "/api/workspaces", fmt.Sprintf(`{"name":"Workspace %s"}`, name)))
+	tn.workspace, tn.firstSecret = made.text("workspace", "id"), made.text("secret")
+	tn.secret = w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"all","scopes":`+allScopes+`}`)).text("secret")
+	tn.all = key(tn.secret)
+	return tn
+}
+
+// report sends a signed report of the bank.
+func (w *world) report(body string) testReply {
+	w.t.Helper()
+	signature := webhook.Sign(testSecret, w.clock.now(), []byte(body))
+	return w.post(as{"partner-signature": signature}, "/api/webhooks/bank-transfer", body)
+}
+
+// fund deposits dollars and has the bank report them.
+func (w *world) fund(tn tenant, cents int) {
+	w.t.Helper()
+	made := w.post(tn.all, "/api/treasury/deposits", fmt.Sprintf(`{"source":"bank_fiat","rail":"ach","amountUsdCents":%d}`, cents))
+	require.Equal(w.t, 202, made.status, made.raw)
+	id := made.text("deposit", "id")
+	w.ok(w.report(fmt.Sprintf(`{"id":"evt-%s","type":"deposit.settled","data":{"depositId":%q}}`, id, id)))
+}
+
+func (w *world) mint(tn tenant, extra string) testReply {
+	w.t.Helper()
+	return w.ok(w.post(tn.all, "/api/cards",
+		`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":100000,"perTxnLimitUsdCents":50000`+extra+`}`))
+}
+
+// swipe asks for an authorization through the simulation.
+func (w *world) swipe(tn tenant, card, id string, cents int) testReply {
+	w.t.Helper()
+	return w.ok(w.post(tn.all, "/api/dev/cards/"+card+"/simulate/authorization",
+		fmt.Sprintf(`{"id":%q,"amountCents":%d,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`, id, cents)))
+}
+
+var errBroken = errors.New("the disk says: /secret/path is on fire")
+
+// keptUnmatched counts the reports that the system's workspace keeps.
+func (w *world) keptUnmatched(want int) {
+	w.t.Helper()
+	system := ident.System.Format(ident.Workspace)
+	records, err := w.system.List(context.Background(), balance.RecordUnmatched, system, "", persistence.Page{Limit: 100})
+	require.NoError(w.t, err)
+	require.Len(w.t, records, want)
+}
