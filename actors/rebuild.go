@@ -42,8 +42,11 @@ func Rebuild(ctx context.Context, journal persistence.Journal, a Rebuilt) error 
 func rebuildShard(ctx context.Context, journal persistence.Journal, a Rebuilt, kinds map[string]*Kind, shard ident.Shard) error {
 	for cursor := uint64(0); ; {
 		events, err := journal.Events(ctx, shard, cursor, followBatch)
-		if err != nil || len(events) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(events) == 0 { // what was replayed is not in the new log: the relay must not ask for it
+			return journal.SaveCursor(ctx, relayCursor, shard, a.Synced(shard))
 		}
 		cursor = events[len(events)-1].Position
 		f := authorizer.Follow{Through: cursor}

@@ -204,7 +204,6 @@ func (s *System) takeShards(ctx context.Context) error {
 		sh := &shard{id: ident.Shard(i)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
-		sh.relayed.value = s.authorizer.Relayed(sh.id)
 		s.shards[i] = sh
 		if err := s.checkShard(ctx, sh, head); err != nil {
 			return err
@@ -216,7 +215,8 @@ func (s *System) takeShards(ctx context.Context) error {
 // rebuildHint is the repair for an authorizer that is not the journal's.
 const rebuildHint = "stop here; `purser rebuild-authorizer --yes` makes the authorizer anew from the journal"
 
-// checkShard refuses two stores that do not belong together: going on would answer swipes from wrong funds.
+// checkShard refuses two stores that do not belong together: going on would answer swipes from wrong funds. A journal that knows
+// fewer decisions than the authorizer believes is sent them again, for as long as the log still has them.
 func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Head) error {
 	if followed := s.authorizer.Followed(sh.id); followed > head.Position {
 		return fmt.Errorf("shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
@@ -229,6 +229,18 @@ func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Hea
 	if synced := s.authorizer.Synced(sh.id); told > synced {
 		return fmt.Errorf("shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
 			sh.id, told, synced, rebuildHint)
+	}
+	sh.relayed.value = told
+	if told >= s.authorizer.Relayed(sh.id) {
+		return nil
+	}
+	rest, err := s.authorizer.ReadLog(sh.id, told, 1)
+	if err != nil {
+		return fmt.Errorf("shard %d: decision log: %w", sh.id, err)
+	}
+	if len(rest) == 0 || rest[0].Seq != told+1 {
+		return fmt.Errorf("shard %d: the journal was told of decision %d and the log no longer has the next one: the journal is older; %s",
+			sh.id, told, rebuildHint)
 	}
 	return nil
 }

@@ -261,3 +261,10 @@ func (w *world) rebuildAuthorizer() error {
 	}
 	return errors.Join(engine.Close(), journal.Close())
 }
+
+// copyDir copies a directory of an in-memory file system.
+func copyDir(t testing.TB, fs vfs.FS, from, to string) {
+	ok, err := vfs.Clone(fs, fs, from, to)
+	require.NoError(t, err)
+	require.True(t, ok)
+}

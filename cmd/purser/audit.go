@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"purser/actors/audit"
+	"purser/authorizer"
+	"purser/persistence"
+)
+
+// AuditCmd compares the two stores. It asks the server that has the data directory, and opens the stores itself when none has.
+type AuditCmd struct {
+	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores."`
+}
+
+const (
+	auditPause  = 200 * time.Millisecond // between two looks at stores in use
+	auditWithin = 2 * time.Hour
+	maxReport   = 16 << 20
+)
+
+// errUnsound ends an audit that found something; the table says what.
+var errUnsound = errors.New("the audit found differences")
+
+// Run prints the report and fails when anything differs.
+func (a *AuditCmd) Run(out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), auditWithin)
+	defer cancel()
+	report, err := a.report(ctx)
+	if err != nil {
+		return err
+	}
+	if err := report.Print(out); err != nil {
+		return err
+	}
+	if !report.Clean() {
+		return errUnsound
+	}
+	return nil
+}
+
+func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
+	unlock, err := lockExisting(a.DataDir)
+	if errors.Is(err, errInUse) {
+		return askForAudit(ctx, a.DataDir)
+	}
+	if err != nil {
+		return audit.Report{}, err
+	}
+	report, err := auditDirectory(ctx, a.DataDir)
+	return report, errors.Join(err, unlock())
+}
+
+// auditDirectory opens both stores, which no server has, and audits them.
+func auditDirectory(ctx context.Context, data string) (report audit.Report, err error) {
+	fatal := func(err error) { panic("BUG: an audit writes: " + err.Error()) }
+	journal, err := openJournal(data, fatal, func(error) {})
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	if err := authorizerBelongs(data, journal); err != nil {
+		return audit.Report{}, err
+	}
+	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Deployment: journal.Identity().Deployment,
+		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	return runAudit(ctx, journal, engine, 0)
+}
+
+func runAudit(ctx context.Context, journal persistence.Journal, engine *authorizer.Engine, between time.Duration) (audit.Report, error) {
+	return audit.Run(ctx, audit.Sources{Journal: journal, Authorizer: audit.Of(engine), Pause: between})
+}
+
+// askForAudit has the running server audit itself.
+func askForAudit(ctx context.Context, data string) (report audit.Report, err error) {
+	admin, err := published(data, "ADMIN_ADDR")
+	if err != nil {
+		return report, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/audit", strings.NewReader("{}"))
+	if err != nil {
+		return report, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return report, fmt.Errorf("ask the running server: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
+	if err != nil {
+		return report, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return report, fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
+	}
+	return report, json.Unmarshal(text, &report)
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"purser/httpapi"
+)
+
+// Settings are the flags and environment variables of purser serve, as they were typed. They are read as strings and checked
+// together, so that every fault is named at once.
+type Settings struct {
+	HTTPAddr        string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
+	AuthorizerAddr  string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`
+	AdminAddr       string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Address of healthz, readyz, metrics, pprof and audit."`
+	DataDir         string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
+	BaseURL         string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
+	NetworkSecret   string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
+	PartnerSecret   string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
+	DataKey         string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal stored answers; made in <data dir>/data-key when unset."`
+	RateLimits      string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
+	BacklogMax      string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
+	SandboxDelay    string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank takes."`
+	Signup          string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
+	AuthorizerCache string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
+	AuthorizerSync  string `name:"authorizer-sync" env:"PURSER_AUTHORIZER_SYNC" default:"true" help:"false only to compare: answers may be lost."`
+	LogLevel        string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	DatabaseURL     string `name:"database-url" env:"DATABASE_URL" help:"Postgres; not available in this version."`
+	KafkaBrokers    string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka; not available in this version."`
+}
+
+// Config is what Settings mean.
+type Config struct {
+	HTTPAddr, AuthorizerAddr, AdminAddr string
+	DataDir, BaseURL                    string
+	NetworkSecrets                      []string // one, or two while rotating; empty: made at the start
+	PartnerSecret                       string   // "": made at the start
+	DataKey                             []byte   // dataKeyBytes; nil: made at the start
+	RateLimits                          httpapi.RateLimits
+	BacklogMax                          int
+	SandboxDelay                        time.Duration
+	SignupOpen                          bool
+	AuthorizerCacheBytes                int64
+	AuthorizerSync                      bool
+	LogLevel                            slog.Level
+}
+
+// Bounds of the settings.
+const (
+	dataKeyBytes      = 32
+	minSecretChars    = 16
+	maxBacklog        = 100_000_000
+	minBacklog        = 1_000
+	minCacheBytes     = 16 << 20
+	maxSandboxDelay   = 24 * time.Hour
+	maxNetworkSecrets = 2
+)
+
+// faults gathers what is wrong with the settings.
+type faults []error
+
+func (f *faults) add(name, format string, args ...any) {
+	*f = append(*f, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
+}
+
+// Config checks the settings and says what they mean. The error names every fault.
+func (s Settings) Config() (Config, error) {
+	var f faults
+	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
+		PartnerSecret: s.PartnerSecret, LogLevel: f.level(s.LogLevel)}
+	f.notYet(s)
+	f.address("PURSER_HTTP_ADDR", s.HTTPAddr)
+	f.address("PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr)
+	f.address("PURSER_ADMIN_ADDR", s.AdminAddr)
+	if s.DataDir == "" {
+		f.add("PURSER_DATA_DIR", "is empty")
+	}
+	c.BaseURL = f.baseURL(s.BaseURL)
+	c.NetworkSecrets = f.networkSecrets(s.NetworkSecret)
+	if s.PartnerSecret != "" && len(s.PartnerSecret) < minSecretChars {
+		f.add("PURSER_PARTNER_SECRET", "is shorter than %d characters", minSecretChars)
+	}
+	c.DataKey = f.dataKey(s.DataKey)
+	c.RateLimits = f.limits(s.RateLimits)
+	c.BacklogMax = f.integer("PURSER_BACKLOG_MAX", s.BacklogMax, minBacklog, maxBacklog)
+	c.SandboxDelay = f.delay(s.SandboxDelay)
+	c.SignupOpen = f.oneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
+	c.AuthorizerCacheBytes = f.bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache)
+	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
+	return c, errors.Join(f...)
+}
+
+// notYet refuses what a later version will have, rather than to keep the money somewhere else than was asked for.
+func (f *faults) notYet(s Settings) {
+	if s.DatabaseURL != "" {
+		f.add("DATABASE_URL", "is set, but Postgres is not available in this version; unset it to use the journal in the data directory")
+	}
+	if s.KafkaBrokers != "" {
+		f.add("KAFKA_BROKERS", "is set, but Kafka is not available in this version; unset it")
+	}
+}
+
+func (f *faults) address(name, value string) {
+	_, port, err := net.SplitHostPort(value)
+	if err != nil {
+		f.add(name, "%q is not host:port", value)
+		return
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		f.add(name, "%q has no port from 0 to 65535", value)
+	}
+}
+
+func (f *faults) baseURL(value string) string {
+	if value == "" {
+		return ""
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		f.add("PURSER_BASE_URL", "%q is not an http or https URL", value)
+	}
+	return strings.TrimRight(value, "/")
+}
+
+func (f *faults) networkSecrets(value string) []string {
+	if value == "" {
+		return nil
+	}
+	secrets := strings.Split(value, ",")
+	if len(secrets) > maxNetworkSecrets {
+		f.add("PURSER_NETWORK_SECRET", "has more than %d secrets", maxNetworkSecrets)
+	}
+	for _, secret := range secrets {
+		if len(secret) < minSecretChars {
+			f.add("PURSER_NETWORK_SECRET", "has a secret shorter than %d characters", minSecretChars)
+		}
+	}
+	return secrets
+}
+
+func (f *faults) dataKey(value string) []byte {
+	if value == "" {
+		return nil
+	}
+	key, err := hex.DecodeString(value)
+	if err != nil || len(key) != dataKeyBytes {
+		f.add("PURSER_DATA_KEY", "is not %d hex digits", 2*dataKeyBytes)
+	}
+	return key
+}
+
+func (f *faults) limits(value string) httpapi.RateLimits {
+	limits, err := httpapi.ParseRateLimits(value)
+	if err != nil {
+		f.add("PURSER_RATE_LIMITS", "%v", err)
+	}
+	return limits
+}
+
+func (f *faults) integer(name, value string, least, most int) int {
+	n, err := strconv.Atoi(strings.TrimSpace(value))
+	if err != nil || n < least || n > most {
+		f.add(name, "%q is not a number from %d to %d", value, least, most)
+	}
+	return n
+}
+
+func (f *faults) delay(value string) time.Duration {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 || d > maxSandboxDelay {
+		f.add("PURSER_SANDBOX_DELAY", "%q is not a duration from 0s to %s", value, maxSandboxDelay)
+	}
+	return d
+}
+
+func (f *faults) oneOf(name, value string, allowed ...string) string {
+	for _, a := range allowed {
+		if value == a {
+			return value
+		}
+	}
+	f.add(name, "%q is not %s", value, strings.Join(allowed, " or "))
+	return ""
+}
+
+func (f *faults) level(value string) (level slog.Level) {
+	if err := level.UnmarshalText([]byte(value)); err != nil {
+		f.add("PURSER_LOG_LEVEL", "%q is not debug, info, warn or error", value)
+	}
+	return level
+}
+
+// bytes reads a size: a number of bytes, or one with KiB, MiB or GiB.
+func (f *faults) bytes(name, value string) int64 {
+	unit, number := int64(1), value
+	for suffix, size := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if rest, ok := strings.CutSuffix(value, suffix); ok {
+			unit, number = size, rest
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n > (1<<50)/unit || n*unit < minCacheBytes {
+		f.add(name, "%q is not a size of at least %d MiB, such as 512MiB", value, minCacheBytes>>20)
+		return 0
+	}
+	return n * unit
+}
+
+// secrets fills in the secrets that were not configured, from the data directory or by making them there.
+func (c *Config) secrets() error {
+	var f faults
+	if len(c.NetworkSecrets) == 0 {
+		text, err := keepSecret(filepath.Join(c.DataDir, "network-secret"))
+		if err != nil {
+			return err
+		}
+		c.NetworkSecrets = f.networkSecrets(text)
+	}
+	if c.PartnerSecret == "" {
+		text, err := keepSecret(filepath.Join(c.DataDir, "partner-secret"))
+		if err != nil {
+			return err
+		}
+		c.PartnerSecret = text
+	}
+	if c.DataKey == nil {
+		text, err := keepSecret(filepath.Join(c.DataDir, "data-key"))
+		if err != nil {
+			return err
+		}
+		c.DataKey = f.dataKey(text)
+	}
+	return errors.Join(f...)
+}
+
+// keepSecret reads the secret of a file, or makes one of 32 random bytes and keeps it there, readable by the owner alone and
+// synced before it is used.
+func keepSecret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		secret := strings.TrimSpace(string(text))
+		if secret == "" {
+			return "", fmt.Errorf("%s is empty; remove it to have a new secret made", path)
+		}
+		return secret, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	random := make([]byte, dataKeyBytes)
+	if _, err := io.ReadFull(rand.Reader, random); err != nil {
+		return "", err
+	}
+	secret := hex.EncodeToString(random)
+	return secret, writeDurably(path, secret+"\n")
+}
+
+// writeDurably writes a whole file or none of it, mode 0600, and returns when it would survive a power loss.
+func writeDurably(path, content string) error {
+	tmp := path + ".new"
+	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"strings"
+	"time"
+)
+
+// client speaks to one of the servers with one credential: a bearer secret, or the session cookie it was given.
+type client struct {
+	base, bearer string
+	http         *http.Client
+}
+
+type request struct {
+	method, path, idempotencyKey string
+	body                         []byte
+}
+
+type answer struct {
+	status   int
+	raw      []byte
+	replayed bool
+}
+
+func newClient(base, bearer string) *client {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		panic("BUG: a cookie jar without options fails: " + err.Error())
+	}
+	return &client{base: strings.TrimRight(base, "/"), bearer: bearer, http: &http.Client{Jar: jar, Timeout: requestTimeout}}
+}
+
+func (c *client) send(ctx context.Context, r request) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(r.body))
+	if err != nil {
+		return answer{}, err
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+c.bearer)
+	}
+	if r.idempotencyKey != "" {
+		req.Header.Set("Idempotency-Key", r.idempotencyKey)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, fmt.Errorf("%w (is the server running? make run starts one)", err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: resp.StatusCode, raw: raw, replayed: resp.Header.Get("Idempotent-Replayed") == "true"}, nil
+}
+
+// at walks into the answer by field names; nil when there is nothing there. Numbers are json.Number.
+func (a answer) at(path ...string) any {
+	decoder := json.NewDecoder(bytes.NewReader(a.raw))
+	decoder.UseNumber()
+	var v any
+	if decoder.Decode(&v) != nil {
+		return nil
+	}
+	for _, name := range path {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = object[name]
+	}
+	return v
+}
+
+// text is at for a string, "" when there is none.
+func (a answer) text(path ...string) string {
+	s, _ := a.at(path...).(string)
+	return s
+}
+
+// rows is at for a list of objects.
+func (a answer) rows(path ...string) []map[string]any {
+	list, _ := a.at(path...).([]any)
+	var rows []map[string]any
+	for _, item := range list {
+		if row, ok := item.(map[string]any); ok {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// newUUID makes a random UUID (version 4) for an Idempotency-Key.
+func newUUID() string {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic("BUG: crypto/rand fails: " + err.Error())
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// pause waits between two questions, or until the context ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,355 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"purser/actors/ident"
+)
+
+// The money of the tour, in cents.
+const (
+	depositCents       = 1_000_00
+	twiceDepositCents  = 50_91 // ends in 91: the sandbox bank reports it twice
+	fundedCents        = depositCents + twiceDepositCents
+	swipeCents         = 12_50
+	incrementCents     = 5_00
+	partReversalCents  = 2_50
+	clearedCents       = 12_00
+	refundedCents      = 4_00
+	grocerPerTxnCents  = 200_00
+	tightMonthCents    = 30_00
+	generousLimitCents = 10_000_00
+	endAvailableCents  = fundedCents - clearedCents + refundedCents
+)
+
+var tourScopes = []string{"read:treasury", "write:treasury", "read:cards", "write:cards", "read:api_keys", "write:api_keys"}
+
+type fields = map[string]any
+
+func visitSignup(ctx context.Context, t *tour) error {
+	who := fields{"email": "demo-" + t.run + "@example.com", "password": "demo-" + rand.Text()}
+	if _, err := t.post(ctx, t.session, "/api/dashboard/signup", who, 200); err != nil {
+		return err
+	}
+	a, err := t.post(ctx, t.session, "/api/workspaces", fields{"name": "Demo " + t.run}, 200)
+	if err != nil {
+		return err
+	}
+	t.firstKey = a.text("secret")
+	t.expect("mode", a.text("workspace", "mode"), "sandbox")
+	t.expect("the key begins with apk_", strings.HasPrefix(t.firstKey, "apk_"), true)
+	return nil
+}
+
+func visitKeys(ctx context.Context, t *tour) error {
+	refused, err := t.call(ctx, newClient(t.session.base, t.firstKey), request{method: "GET", path: "/api/treasury"}, 403)
+	if err != nil {
+		return err
+	}
+	t.expect("error", refused.text("error"), "missing_scope:read:treasury")
+	a, err := t.post(ctx, t.session, "/api/auth/keys", fields{"label": "demo", "scopes": tourScopes}, 200)
+	if err != nil {
+		return err
+	}
+	t.api = newClient(t.session.base, a.text("secret"))
+	got, err := t.call(ctx, t.api, request{method: "GET", path: "/api/workspaces"}, 200)
+	if err != nil {
+		return err
+	}
+	t.expect("the answer names the workspace", strings.Contains(string(got.raw), "Demo "+t.run), true)
+	return nil
+}
+
+func visitDeposit(ctx context.Context, t *tour) error {
+	if err := announce(ctx, t, depositCents); err != nil {
+		return err
+	}
+	first := t.told[len(t.told)-1]
+	again, err := t.call(ctx, t.api,
+		request{method: "POST", path: first.Path, idempotencyKey: first.IdempotencyKey, body: []byte(first.Body)}, first.Status)
+	if err != nil {
+		return err
+	}
+	t.expect("a repeat with the same Idempotency-Key is replayed", again.replayed, true)
+	t.expect("the replayed answer", string(again.raw), string(first.Answer))
+	return settled(ctx, t, depositCents)
+}
+
+func visitDoubleReport(ctx context.Context, t *tour) error {
+	if err := announce(ctx, t, twiceDepositCents); err != nil {
+		return err
+	}
+	return settled(ctx, t, fundedCents)
+}
+
+func announce(ctx context.Context, t *tour, cents int64) error {
+	a, err := t.post(ctx, t.api, "/api/treasury/deposits",
+		fields{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents}, 202)
+	if err == nil {
+		t.expect("deposit status", a.text("deposit", "status"), "pending")
+	}
+	return err
+}
+
+// settled asks for the treasury until the dollars are available.
+func settled(ctx context.Context, t *tour, cents int64) error {
+	for range settlePolls {
+		a, err := t.api.send(ctx, request{method: "GET", path: "/api/treasury"})
+		if err != nil {
+			return err
+		}
+		if usd := dollars(a); fmt.Sprint(usd["availableCents"]) == fmt.Sprint(cents) && fmt.Sprint(usd["incomingCents"]) == "0" {
+			fmt.Fprintf(t.out, "    settled: GET /api/treasury shows %s available\n", cash(cents))
+			return nil
+		}
+		if err := pause(ctx, settlePause); err != nil {
+			return err
+		}
+	}
+	t.expect("the deposit", "not settled", "settled")
+	return nil
+}
+
+// dollars is the usd entry of the treasury's balances.
+func dollars(a answer) map[string]any {
+	for _, row := range a.rows("balances") {
+		if row["account"] == "usd" {
+			return row
+		}
+	}
+	return nil
+}
+
+func cash(cents int64) string { return fmt.Sprintf("%d.%02d dollars", cents/100, cents%100) }
+
+func visitCards(ctx context.Context, t *tour) error {
+	for _, c := range []struct {
+		name  string
+		rules fields
+	}{
+		{"grocer", fields{"monthlyLimitUsdCents": 500_00, "perTxnLimitUsdCents": grocerPerTxnCents,
+			"allowedMccs": []string{"5411", "5812"}, "allowedMerchants": []string{"Corner Grocer*", "Cafe Aroma"}}},
+		{"tight", fields{"monthlyLimitUsdCents": tightMonthCents, "perTxnLimitUsdCents": generousLimitCents}},
+		{"generous", fields{"monthlyLimitUsdCents": generousLimitCents, "perTxnLimitUsdCents": generousLimitCents}},
+	} {
+		c.rules["holderKind"], c.rules["holderLabel"] = "agent", "Demo "+c.name
+		a, err := t.post(ctx, t.api, "/api/cards", c.rules, 200)
+		if err != nil {
+			return err
+		}
+		t.cards[c.name] = card{id: a.text("card", "id"), token: a.text("card", "partnerCardToken")}
+		t.expect("state of the new card", a.text("card", "state"), "active")
+		t.expect("fixture", a.at("fixture"), true)
+	}
+	return nil
+}
+
+// message is the network's message about a card, as an amount at a grocer's; changes replace its fields.
+func (t *tour) message(id, card string, cents int64, changes fields) fields {
+	m := fields{"id": t.id(id), "cardToken": t.cards[card].token, "amountCents": cents, "currency": "USD",
+		"merchant": fields{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}}
+	for name, value := range changes {
+		m[name] = value
+	}
+	return m
+}
+
+// id makes a network id of this walk.
+func (t *tour) id(name string) string { return "demo-" + t.run + "-" + name }
+
+// swipe sends an authorization and expects what follows from it.
+func (t *tour) swipe(ctx context.Context, m fields, reason, code string, approved int64) (answer, error) {
+	a, err := t.post(ctx, t.network, "/v1/authorizations", m, 200)
+	if err != nil {
+		return a, err
+	}
+	decision := "declined"
+	if reason == "approved" {
+		decision = "approved"
+	}
+	t.expect("decision", a.text("decision"), decision)
+	t.expect("reason", a.text("reason"), reason)
+	t.expect("responseCode", a.text("responseCode"), code)
+	t.expect("approvedAmountCents", a.at("approvedAmountCents"), approved)
+	return a, nil
+}
+
+func visitApproved(ctx context.Context, t *tour) error {
+	m := t.message("lunch", "grocer", swipeCents, nil)
+	first, err := t.swipe(ctx, m, "approved", "00", swipeCents)
+	if err != nil {
+		return err
+	}
+	again, err := t.swipe(ctx, m, "approved", "00", swipeCents)
+	t.expect("the answer to the same message again", string(again.raw), string(first.raw))
+	return err
+}
+
+func visitDeclines(ctx context.Context, t *tour) error {
+	stranger, err := t.stranger()
+	if err != nil {
+		return err
+	}
+	elsewhere := func(name, mcc string) fields { return fields{"merchant": fields{"name": name, "mcc": mcc}} }
+	if err := t.setState(ctx, "tight", "frozen"); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		reason, code string
+		message      fields
+	}{
+		{"invalid_request", "30", t.message("negative", "grocer", -1, nil)},
+		{"card_not_found", "14", t.message("stranger", "grocer", swipeCents, fields{"cardToken": stranger})},
+		{"card_frozen", "62", t.message("frozen", "tight", swipeCents, nil)},
+		{"currency_not_supported", "12", t.message("euros", "grocer", swipeCents, fields{"currency": "EUR"})},
+		{"mcc_not_allowed", "57", t.message("casino", "grocer", swipeCents, elsewhere("Corner Grocer", "7995"))},
+		{"merchant_not_allowed", "57", t.message("other", "grocer", swipeCents, elsewhere("Somebody Else", "5411"))},
+		{"per_transaction_limit_exceeded", "61", t.message("big", "grocer", grocerPerTxnCents+1, nil)},
+		{"insufficient_funds", "51", t.message("rich", "generous", fundedCents, nil)},
+		{"duplicate_mismatch", "94", t.message("lunch", "grocer", swipeCents+1, nil)},
+		{"authorization_not_found", "25", t.message("orphan", "grocer", incrementCents,
+			fields{"kind": "incremental", "originalId": t.id("never-sent")})},
+	} {
+		if _, err := t.swipe(ctx, c.message, c.reason, c.code, 0); err != nil {
+			return err
+		}
+	}
+	return visitLaterDeclines(ctx, t)
+}
+
+// visitLaterDeclines shows the declines that need something to happen first.
+func visitLaterDeclines(ctx context.Context, t *tour) error {
+	if err := t.setState(ctx, "tight", "active"); err != nil {
+		return err
+	}
+	if _, err := t.swipe(ctx, t.message("month", "tight", tightMonthCents+1, nil), "monthly_limit_exceeded", "61", 0); err != nil {
+		return err
+	}
+	if err := t.setState(ctx, "tight", "terminated"); err != nil {
+		return err
+	}
+	if _, err := t.swipe(ctx, t.message("ended", "tight", swipeCents, nil), "card_terminated", "46", 0); err != nil {
+		return err
+	}
+	early := fields{"id": t.id("early-reversal"), "originalId": t.id("late")}
+	a, err := t.post(ctx, t.network, "/v1/reversals", early, 200)
+	if err != nil {
+		return err
+	}
+	t.expect("authorizationId of a reversal that came first", a.at("authorizationId"), nil)
+	_, err = t.swipe(ctx, t.message("late", "grocer", swipeCents, nil), "reversed_before_arrival", "12", 0)
+	return err
+}
+
+func (t *tour) setState(ctx context.Context, name, state string) error {
+	r := request{method: "PATCH", path: "/api/cards/" + t.cards[name].id, body: []byte(`{"state":"` + state + `"}`)}
+	a, err := t.call(ctx, t.api, r, 200)
+	t.expect("card state", a.text("card", "state"), state)
+	return err
+}
+
+// stranger makes a card token that nobody holds.
+func (t *tour) stranger() (string, error) {
+	known, err := ident.ParseToken([]byte(t.cards["grocer"].token))
+	if err != nil {
+		return "", fmt.Errorf("partnerCardToken %q: %w", t.cards["grocer"].token, err)
+	}
+	token, err := ident.NewToken(known.Slot(), rand.Reader)
+	return token.String(), err
+}
+
+func visitPartial(ctx context.Context, t *tour) error {
+	m := t.message("all-there-is", "generous", generousLimitCents, fields{"partialApproval": true})
+	a, err := t.swipe(ctx, m, "approved", "10", fundedCents-swipeCents)
+	if err != nil {
+		return err
+	}
+	return t.reverse(ctx, fields{"id": t.id("give-back"), "authorizationId": a.text("authorizationId")}, 0)
+}
+
+func (t *tour) reverse(ctx context.Context, m fields, held int64) error {
+	a, err := t.post(ctx, t.network, "/v1/reversals", m, 200)
+	t.expect("heldAmountCents", a.at("heldAmountCents"), held)
+	return err
+}
+
+func visitLife(ctx context.Context, t *tour) error {
+	lunch := t.id("lunch")
+	more := t.message("more", "grocer", incrementCents, fields{"kind": "incremental", "originalId": lunch})
+	if _, err := t.swipe(ctx, more, "approved", "00", incrementCents); err != nil {
+		return err
+	}
+	part := fields{"id": t.id("part"), "originalId": lunch, "amountCents": partReversalCents}
+	if err := t.reverse(ctx, part, swipeCents+incrementCents-partReversalCents); err != nil {
+		return err
+	}
+	clearing := t.message("clearing", "grocer", clearedCents, fields{"originalId": lunch, "final": true})
+	if err := t.present(ctx, "/v1/clearings", clearing); err != nil {
+		return err
+	}
+	refund := t.message("refund", "grocer", refundedCents, fields{"originalId": lunch})
+	if err := t.present(ctx, "/v1/refunds", refund); err != nil {
+		return err
+	}
+	other := t.message("clearing", "grocer", clearedCents+1, fields{"originalId": lunch, "final": true})
+	a, err := t.post(ctx, t.network, "/v1/clearings", other, 409)
+	t.expect("error", a.text("error"), "duplicate_mismatch")
+	return err
+}
+
+// present sends a clearing or a refund, which is posted.
+func (t *tour) present(ctx context.Context, path string, m fields) error {
+	a, err := t.post(ctx, t.network, path, m, 200)
+	t.expect("status", a.text("status"), "posted")
+	return err
+}
+
+// visitExpiry uses the simulation routes, with which a sandbox workspace plays the card network itself.
+func visitExpiry(ctx context.Context, t *tour) error {
+	path := "/api/dev/cards/" + t.cards["generous"].id + "/simulate/"
+	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
+	a, err := t.call(ctx, t.api, request{method: "POST", path: path + "authorization", body: swipe}, 200)
+	if err != nil {
+		return err
+	}
+	t.expect("decision", a.text("decision"), "approved")
+	expiry := []byte(`{"authorizationId":"` + a.text("authorizationId") + `"}`)
+	a, err = t.call(ctx, t.api, request{method: "POST", path: path + "expiry", body: expiry}, 200)
+	t.expect("heldAmountCents", a.at("heldAmountCents"), 0)
+	return err
+}
+
+func visitBooks(ctx context.Context, t *tour) error {
+	if err := settled(ctx, t, endAvailableCents); err != nil {
+		return err
+	}
+	a, err := t.call(ctx, t.api, request{method: "GET", path: "/api/treasury"}, 200)
+	if err != nil {
+		return err
+	}
+	t.expect("heldCents", dollars(a)["heldCents"], 0)
+	t.expect("fiatUsdCents", a.at("snapshot", "fiatUsdCents"), endAvailableCents)
+	sum := int64(0)
+	for _, row := range a.rows("ledger") {
+		cents := int64(0)
+		if _, err := fmt.Sscan(fmt.Sprint(row["amountCents"]), &cents); err != nil {
+			return fmt.Errorf("ledger amount %v: %w", row["amountCents"], err)
+		}
+		if row["direction"] == "debit" {
+			cents = -cents
+		}
+		fmt.Fprintf(t.out, "    %-8v %-18v %v cents\n", row["direction"], row["source"], cents)
+		sum += cents
+	}
+	t.expect("the ledger's sum", sum, endAvailableCents)
+	t.expect("ledger entries", len(a.rows("ledger")), 4)
+	one, err := t.call(ctx, t.api, request{method: "GET", path: "/api/cards/" + t.cards["grocer"].id}, 200)
+	if err != nil {
+		return err
+	}
+	t.expect("monthSpendUsdCents", one.at("card", "monthSpendUsdCents"), clearedCents)
+	return nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"purser/actors/ident"
+	"purser/authorizer"
+	"purser/persistence"
+	"purser/persistence/pebblejournal"
+)
+
+// The data directory: lock, addresses, the three secrets, and one directory for each store.
+
+func authorizerDir(data string) string { return filepath.Join(data, "authorizer") }
+func journalDir(data string) string    { return filepath.Join(data, "journal") }
+func addressesFile(data string) string { return filepath.Join(data, "addresses") }
+
+// errInUse says that another process has the data directory.
+var errInUse = errors.New("the data directory is in use by another purser")
+
+// lockDirectory makes the data directory and takes it for this process. The lock ends with the process, however it ends.
+func lockDirectory(data string) (unlock func() error, err error) {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, err
+	}
+	return lockExisting(data)
+}
+
+// lockExisting takes a data directory that must be there.
+func lockExisting(data string) (unlock func() error, err error) {
+	file, err := os.OpenFile(filepath.Join(data, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s", errInUse, data)
+		}
+		return nil, fmt.Errorf("lock %s: %w", data, err)
+	}
+	return file.Close, nil
+}
+
+// openJournal opens the journal of a data directory. A journal that is missing beside an authorizer that is there is not made anew: it is
+// lost, and with it what the authorizer's funds stand on.
+func openJournal(data string, fatal, note func(error)) (*pebblejournal.Journal, error) {
+	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(data), MustExist: authorizer.Exists(nil, authorizerDir(data)),
+		Fatal: fatal, Note: note})
+	if errors.Is(err, pebblejournal.ErrNoStore) {
+		return nil, fmt.Errorf("%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",
+			journalDir(data), authorizerDir(data), err)
+	}
+	return journal, err
+}
+
+// authorizerBelongs stops a start that would answer swipes from an empty authorizer though the journal knows of cards and money.
+func authorizerBelongs(data string, journal persistence.Journal) error {
+	if authorizer.Exists(nil, authorizerDir(data)) {
+		return nil
+	}
+	for shard := range ident.Shards {
+		if journal.Head(ident.Shard(shard)).Position > 0 {
+			return fmt.Errorf("%s is missing, but the journal has events: `purser rebuild-authorizer --yes` makes it anew from the journal",
+				authorizerDir(data))
+		}
+	}
+	return nil
+}
+
+// publish writes where the servers listen, for the commands that ask a running server and for scripts.
+func publish(data string, l listeners) error {
+	text := fmt.Sprintf("HTTP_ADDR=%s\nAUTHORIZER_ADDR=%s\nADMIN_ADDR=%s\n", reachable(l.http.Addr()), reachable(l.authorizer.Addr()),
+		reachable(l.admin.Addr()))
+	return writeDurably(addressesFile(data), text)
+}
+
+// published reads one of the addresses; it is stale when no server has the directory.
+func published(data, name string) (string, error) {
+	text, err := os.ReadFile(addressesFile(data))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("the server that has the data directory has not said yet where it listens")
+	}
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if address, ok := strings.CutPrefix(strings.TrimSpace(line), name+"="); ok {
+			return address, nil
+		}
+	}
+	return "", fmt.Errorf("%s has no %s", addressesFile(data), name)
+}
+
+// reachable is an address under which this machine reaches a listener of its own.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	loopback := net.IPv4(127, 0, 0, 1)
+	if tcp.IP.To4() == nil {
+		loopback = net.IPv6loopback
+	}
+	return (&net.TCPAddr{IP: loopback, Port: tcp.Port}).String()
+}

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	checkers   = 16 // at once
+	resolveTry = 5  // how often a message whose outcome is unknown is repeated
+)
+
+// each does the work for every item, several at once.
+func each[T any](items []T, work func(T)) {
+	var (
+		next    atomic.Int64
+		workers sync.WaitGroup
+	)
+	for range checkers {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(items)); i = next.Add(1) - 1 {
+				work(items[i])
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// verify compares a restarted server with what its clients were told in one round. First it only reads: a repeat would put back
+// what was lost. Then it repeats what has no outcome yet, and then all that was answered.
+func (w *witness) verify(t *testing.T, p *process, round int) {
+	t.Helper()
+	p.drained(t)
+	for _, tn := range w.tenants {
+		w.checkShown(t, p, tn, ofRound(tn.swipes, func(s *swipe) int { return s.round }, round))
+	}
+	w.checkCards(p)
+	w.checkKeys(p, round)
+	for _, tn := range w.tenants {
+		each(ofRound(tn.swipes, func(s *swipe) int { return s.round }, round), func(s *swipe) { w.resolve(p, s) })
+		each(ofRound(tn.posts, func(p *post) int { return p.round }, round), func(post *post) { w.repeatPost(p, post) })
+	}
+	w.resolveChanges(p, round)
+	w.repeatSwipes(p, round)
+	w.probeCards(p, round)
+	for i, tn := range w.tenants {
+		w.checkTreasury(t, p, tn, fmt.Sprintf("round %d, workspace %d", round, i))
+	}
+}
+
+func ofRound[T any](items []T, roundOf func(T) int, round int) (found []T) {
+	for _, item := range items {
+		if roundOf(item) == round {
+			found = append(found, item)
+		}
+	}
+	return found
+}
+
+// entry is an authorization as the list shows it.
+type entry struct {
+	NetworkID string `json:"networkId"`
+	Decision  string `json:"decision"`
+	Reason    string `json:"reason"`
+	Held      int64  `json:"heldCents"`
+	Cleared   int64  `json:"clearedCents"`
+	Refunded  int64  `json:"refundedCents"`
+}
+
+func (e entry) standing() standing {
+	return standing{declined: e.Decision != "approved", held: e.Held, cleared: e.Cleared, refunded: e.Refunded}
+}
+
+// list reads a workspace's authorizations, newest first, until a page after which enough says so.
+func (w *witness) list(t *testing.T, p *process, tn *tenant, enough func(shown map[string]entry) bool) map[string]entry {
+	t.Helper()
+	shown, cursor := map[string]entry{}, ""
+	for {
+		a, err := p.api(tn.bearer, request{method: "GET", path: "/api/authorizations?limit=100" + cursor})
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status, string(a.raw))
+		var page struct {
+			Data       []entry `json:"data"`
+			NextCursor *string `json:"nextCursor"`
+		}
+		require.NoError(t, json.Unmarshal(a.raw, &page))
+		for _, e := range page.Data {
+			if _, twice := shown[e.NetworkID]; twice {
+				w.differ("authorization %s is listed twice", e.NetworkID)
+			}
+			shown[e.NetworkID] = e
+		}
+		if enough(shown) || page.NextCursor == nil {
+			return shown
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+}
+
+// checkShown looks for every answered swipe in the list: with its decision, and with what its messages came to.
+func (w *witness) checkShown(t *testing.T, p *process, tn *tenant, swipes []*swipe) {
+	t.Helper()
+	missing := map[string]*swipe{}
+	for _, s := range swipes {
+		if s.messages[0].told {
+			missing[s.id] = s
+		}
+	}
+	w.list(t, p, tn, func(shown map[string]entry) bool {
+		for id, s := range missing {
+			if e, ok := shown[id]; ok {
+				w.compare(s, e)
+				delete(missing, id)
+			}
+		}
+		return len(missing) == 0
+	})
+	for id := range missing {
+		w.differ("swipe %s was answered and is not there", id)
+	}
+}
+
+func (w *witness) compare(s *swipe, e entry) {
+	w.counts.reads.Add(1)
+	if first := s.messages[0]; first.told && e.Reason != first.answer.text("reason") {
+		w.differ("swipe %s was answered %s and is shown as %+v", s.id, first.answer.raw, e)
+	}
+	may := s.mayStand()
+	for _, m := range may {
+		if e.standing() == m {
+			return
+		}
+	}
+	w.differ("swipe %s is shown as %+v; its answers come to %+v", s.id, e, may)
+}
+
+// resolve repeats the message that has no outcome until it has one. What stays a timeout was declined.
+func (w *witness) resolve(p *process, s *swipe) {
+	m := s.messages[len(s.messages)-1]
+	for try := 0; !m.told && try < resolveTry; try++ {
+		a, err := p.message(m.path(), m.body)
+		if err != nil {
+			w.differ("the repeat of %s failed: %v", m.id, err)
+			return
+		}
+		if !undecided(a) {
+			m.answer, m.told = a, true
+		}
+	}
+}
+
+// repeatSwipes sends every message of a round again; all rounds for a negative one.
+func (w *witness) repeatSwipes(p *process, round int) {
+	for _, tn := range w.tenants {
+		each(tn.swipes, func(s *swipe) {
+			if round >= 0 && s.round != round {
+				return
+			}
+			for _, m := range s.messages {
+				w.repeat(p, m)
+			}
+		})
+	}
+}
+
+func (w *witness) repeat(p *process, m *message) {
+	if !m.told {
+		return
+	}
+	w.counts.repeated.Add(1)
+	a, err := p.message(m.path(), m.body)
+	for try := 0; try < resolveTry && err == nil && undecided(a); try++ { // 150 ms can pass on a busy machine
+		a, err = p.message(m.path(), m.body)
+	}
+	if err != nil || a.status != m.answer.status || string(a.raw) != string(m.answer.raw) {
+		w.differ("%s %s was answered %d %s and is now answered %d %s (%v)", m.kind, m.id, m.answer.status, m.answer.raw,
+			a.status, a.raw, err)
+	}
+}
+
+// repeatPost sends a POST again. One that was answered must be replayed to the byte; of one that was not, this is the answer.
+func (w *witness) repeatPost(p *process, post *post) {
+	a, err := p.api(post.tenant.bearer, post.request)
+	switch {
+	case err != nil || a.status != post.status:
+		w.differ("the repeat of POST %s was answered %d %s (%v)", post.request.path, a.status, a.raw, err)
+	case post.told:
+		w.counts.repeated.Add(1)
+		if !a.replayed || string(a.raw) != string(post.answer.raw) {
+			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.path, post.answer.raw, a.raw,
+				a.replayed)
+		}
+	default:
+		post.answer, post.told = a, true
+		if post.request.path == "/api/auth/keys" {
+			post.tenant.made(post)
+		}
+	}
+}
+
+func (w *witness) desks() (all []*desk) {
+	for _, tn := range w.tenants {
+		all = append(all, tn.desks...)
+	}
+	return all
+}
+
+// checkCards looks whether every changed card has the terms that were last answered, or all those of the change without an
+// answer.
+func (w *witness) checkCards(p *process) {
+	for _, d := range w.desks() {
+		a, err := p.api(d.tenant.bearer, request{method: "GET", path: "/api/cards/" + d.card})
+		got, fault := termsOf(a)
+		w.counts.reads.Add(1)
+		if err != nil || fault != nil || got != d.terms && (d.maybe == nil || got != *d.maybe) {
+			w.differ("card %s is %+v; last answered %+v, perhaps %+v (%v)", d.card, got, d.terms, d.maybe, err)
+		}
+	}
+}
+
+// checkKeys tries the round's keys, of all rounds for a negative one: those that were made work and those that were revoked do not.
+func (w *witness) checkKeys(p *process, round int) {
+	for _, tn := range w.tenants {
+		each(tn.keys, func(k *madeKey) {
+			if round >= 0 && k.round != round {
+				return
+			}
+			a, err := p.api(k.secret, request{method: "GET", path: "/api/treasury"})
+			w.counts.reads.Add(1)
+			works, refused := a.status == 200, a.status == 401
+			if err != nil || !works && !refused || works && k.revoked || refused && !k.maybe {
+				w.differ("key %s (revoked %v, perhaps %v) is answered %d (%v)", k.id, k.revoked, k.maybe, a.status, err)
+			}
+		})
+	}
+}
+
+// resolveChanges repeats the changes without an answer, and looks once more at what they changed.
+func (w *witness) resolveChanges(p *process, round int) {
+	for _, d := range w.desks() {
+		if d.maybe == nil {
+			continue
+		}
+		a, err := p.api(d.tenant.bearer, d.change(*d.maybe))
+		if err != nil || a.status != 200 {
+			w.differ("the repeat of a PATCH of %s was answered %d %s (%v)", d.card, a.status, a.raw, err)
+		}
+		d.terms, d.maybe = *d.maybe, nil
+	}
+	for _, tn := range w.tenants {
+		for _, k := range tn.keys {
+			if !k.maybe || k.revoked {
+				continue
+			}
+			a, err := p.api(tn.bearer, k.revocation())
+			if err != nil || a.status != 200 {
+				w.differ("the repeat of a revocation of %s was answered %d %s (%v)", k.id, a.status, a.raw, err)
+			}
+			k.revoked = true
+		}
+	}
+	w.checkCards(p)
+	w.checkKeys(p, round)
+}
+
+// probeCards swipes each changed card once above its limit: the authorizer follows the card's terms too.
+func (w *witness) probeCards(p *process, round int) {
+	for i, d := range w.desks() {
+		s := &swipe{tenant: d.tenant, id: fmt.Sprintf("probe-%d-%d", round, i), token: d.token, round: round}
+		m := s.add("authorization", s.id, d.terms.PerTxn+1, nil)
+		w.resolve(p, s)
+		d.tenant.keep(s)
+		want := "per_transaction_limit_exceeded"
+		if d.terms.State == "frozen" {
+			want = "card_frozen"
+		}
+		if w.counts.reads.Add(1); m.answer.text("reason") != want {
+			w.differ("card %s is %+v, but a swipe of %d is answered %s", d.card, d.terms, m.cents, m.answer.raw)
+		}
+	}
+}
+
+// sums are what a workspace's answers come to, in cents.
+func (tn *tenant) sums() (funds, held int64) {
+	for _, p := range tn.posts {
+		if p.told {
+			funds += p.cents
+		}
+	}
+	for _, s := range tn.swipes {
+		now := s.stands()
+		funds += now.refunded - now.cleared - now.held
+		held += now.held
+	}
+	return funds, held
+}
+
+// checkTreasury waits for the treasury to show the sums. Deposits that have not arrived are counted with the available dollars:
+// they move from one to the other by themselves.
+func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where string) {
+	t.Helper()
+	funds, held := tn.sums()
+	var shown map[string]any
+	matches := func() bool {
+		a, err := p.api(tn.bearer, request{method: "GET", path: "/api/treasury"})
+		require.NoError(t, err)
+		shown = dollars(a)
+		number := func(name string) int64 { n, _ := shown[name].(json.Number).Int64(); return n }
+		return number("availableCents")+number("incomingCents") == funds && number("heldCents") == held
+	}
+	w.counts.reads.Add(1)
+	for deadline := time.Now().Add(stateWithin); !matches(); {
+		if time.Now().After(deadline) {
+			w.differ("%s: the treasury shows %v; the answers come to %d available or incoming and %d held", where, shown, funds, held)
+			return
+		}
+		require.NoError(t, pause(t.Context(), askAgain))
+	}
+}
+
+// verifyAll compares all rounds at once: every answer again, and the lists with nothing missing and nothing more.
+func (w *witness) verifyAll(t *testing.T, p *process) {
+	t.Helper()
+	p.drained(t)
+	w.repeatSwipes(p, -1)
+	w.checkKeys(p, -1)
+	w.checkCards(p)
+	for i, tn := range w.tenants {
+		each(tn.posts, func(post *post) { w.repeatPost(p, post) })
+		p.await(t, "the last deposit", func() bool {
+			a, err := p.api(tn.bearer, request{method: "GET", path: "/api/treasury"})
+			return err == nil && fmt.Sprint(dollars(a)["incomingCents"]) == "0"
+		})
+		w.checkTreasury(t, p, tn, fmt.Sprintf("at the end, workspace %d", i))
+		shown := w.list(t, p, tn, func(map[string]entry) bool { return false })
+		for _, s := range tn.swipes {
+			if e, ok := shown[s.id]; ok {
+				w.compare(s, e)
+				delete(shown, s.id)
+			} else if s.messages[0].told {
+				w.differ("swipe %s was answered and is not there", s.id)
+			}
+		}
+		for id, e := range shown {
+			w.differ("swipe %s is there and nobody sent it: %+v", id, e)
+		}
+	}
+}

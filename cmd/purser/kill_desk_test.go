@@ -1,0 +1,163 @@
+package main
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+)
+
+// desk is a client of the REST API with a card of its own, which it changes; what else it makes is the tenant's.
+type desk struct {
+	tenant *tenant
+	card   string
+	token  string
+	terms  terms  // as last answered
+	maybe  *terms // of a PATCH without an answer
+	live   []*madeKey
+}
+
+const perTxnUnlimited, monthUnlimited = 1_000_000_00, 100_000_000_00
+
+// workOn does one thing after another until the server is struck.
+func (d *desk) workOn(s *storm, r *rand.Rand) {
+	d.live = nil // keys of earlier storms are left alone
+	for !s.struck() {
+		var answered bool
+		switch r.IntN(6) {
+		case 0, 1:
+			answered = d.deposit(s, r)
+		case 2:
+			answered = d.mint(s)
+		case 3:
+			answered = d.patch(s, r)
+		default:
+			answered = d.turnKeys(s, r)
+		}
+		if !answered {
+			return
+		}
+	}
+}
+
+// create sends a POST with a fresh Idempotency-Key and notes its answer. It is false when the client was cut off.
+func (d *desk) create(s *storm, p *post, path string, body fields, noted *atomic.Int64) bool {
+	p.tenant, p.round = d.tenant, s.round
+	p.request = request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}
+	a, answered := s.send(s.p.as(s.p.rest, d.tenant.bearer), p.request, new(atomic.Int64))
+	d.tenant.mu.Lock()
+	d.tenant.posts = append(d.tenant.posts, p)
+	d.tenant.mu.Unlock()
+	switch {
+	case !answered:
+	case a.status == p.status:
+		noted.Add(1)
+		p.answer, p.told = a, true
+	case undecided(a):
+		s.counts.undecided.Add(1)
+	default:
+		s.differ("round %d: POST %s was answered %d %s", s.round, path, a.status, a.raw)
+	}
+	return answered
+}
+
+// deposit announces 1 to 50 dollars. The sandbox bank reports those that end in 91 cents twice, and never those that end in 93.
+func (d *desk) deposit(s *storm, r *rand.Rand) bool {
+	cents := 1_00 + r.Int64N(50_00)
+	if cents%100 == 93 {
+		cents++
+	}
+	return d.create(s, &post{status: 202, cents: cents}, "/api/treasury/deposits", announcement(cents), &s.counts.deposits)
+}
+
+func announcement(cents int64) fields {
+	return fields{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents}
+}
+
+// mint makes a card that the swipers use from the moment of its answer.
+func (d *desk) mint(s *storm) bool {
+	p := &post{status: 200}
+	answered := d.create(s, p, "/api/cards", newCard(), &s.counts.mints)
+	if p.told {
+		d.tenant.issued(p.answer.text("card", "partnerCardToken"))
+	}
+	return answered
+}
+
+func newCard() fields {
+	return fields{"holderKind": "agent", "holderLabel": "Storm", "monthlyLimitUsdCents": int64(monthUnlimited),
+		"perTxnLimitUsdCents": int64(perTxnUnlimited)}
+}
+
+// patch sets all terms of the desk's card at once, so that none of them or all of them change.
+func (d *desk) patch(s *storm, r *rand.Rand) bool {
+	want := terms{State: "active", Monthly: monthUnlimited, PerTxn: 10_00 + r.Int64N(50_00)}
+	if r.IntN(2) == 0 {
+		want.State = "frozen"
+	}
+	if r.IntN(4) == 0 {
+		want.Monthly = 100_00 + r.Int64N(1_000_00)
+	}
+	d.maybe = &want
+	a, answered := s.send(s.p.as(s.p.rest, d.tenant.bearer), d.change(want), new(atomic.Int64))
+	if !answered {
+		return false
+	}
+	if undecided(a) {
+		s.counts.undecided.Add(1)
+		return false // the next change would hide which of the two took effect
+	}
+	s.counts.patches.Add(1)
+	if got, err := termsOf(a); err != nil || a.status != 200 || got != want {
+		s.differ("round %d: PATCH of %s to %+v was answered %d %s", s.round, d.card, want, a.status, a.raw)
+	}
+	d.terms, d.maybe = want, nil
+	return true
+}
+
+func (d *desk) change(to terms) request {
+	return request{method: "PATCH", path: "/api/cards/" + d.card, body: marshal(to)}
+}
+
+// turnKeys makes a key or revokes one that it has made; some stay.
+func (d *desk) turnKeys(s *storm, r *rand.Rand) bool {
+	if len(d.live) > 0 && r.IntN(2) == 0 {
+		return d.revoke(s, r)
+	}
+	p := &post{status: 200}
+	answered := d.create(s, p, "/api/auth/keys", fields{"label": "storm", "scopes": []string{"read:treasury"}}, &s.counts.keysMade)
+	if p.told {
+		d.live = append(d.live, d.tenant.made(p))
+	}
+	return answered
+}
+
+// made keeps the key of an answered POST.
+func (tn *tenant) made(p *post) *madeKey {
+	k := &madeKey{tenant: tn, round: p.round, id: p.answer.text("apiKey", "id"), secret: p.answer.text("secret")}
+	tn.mu.Lock()
+	defer tn.mu.Unlock()
+	tn.keys = append(tn.keys, k)
+	return k
+}
+
+func (d *desk) revoke(s *storm, r *rand.Rand) bool {
+	i := r.IntN(len(d.live))
+	k := d.live[i]
+	d.live = append(d.live[:i], d.live[i+1:]...)
+	k.maybe = true
+	a, answered := s.send(s.p.as(s.p.rest, d.tenant.bearer), k.revocation(), new(atomic.Int64))
+	switch {
+	case !answered:
+	case a.status == 200:
+		s.counts.keysRevoked.Add(1)
+		k.revoked = true
+	case undecided(a):
+		s.counts.undecided.Add(1)
+	default:
+		s.differ("round %d: revocation of %s was answered %d %s", s.round, k.id, a.status, a.raw)
+	}
+	return answered
+}
+
+func (k *madeKey) revocation() request {
+	return request{method: "DELETE", path: "/api/auth/keys?id=" + k.id}
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	killRounds     = 20
+	workspaces     = 3
+	sharedCards    = 3 // of a workspace, that nobody changes
+	desksEach      = 4
+	richCents      = 1_000_000_00
+	poorCents      = 2_000_00 // runs out in the storm
+	seedVariable   = "PURSER_TEST_SEED"
+	shownFaults    = 20
+	shownLogBytes  = 4 << 10
+	drainedAnswers = 300 // before SIGTERM
+)
+
+// TestTheRealProcess runs the program that is shipped, as a process of its own, and ends it in the ways a process ends.
+func TestTheRealProcess(t *testing.T) {
+	purser := build(t)
+	t.Run("what was answered is there after kill -9", func(t *testing.T) { killInStorms(t, purser) })
+	t.Run("SIGTERM answers what is in flight", func(t *testing.T) { terminateInStorm(t, purser) })
+}
+
+// killInStorms is the promise of the whole house: a server that is killed at a random moment, 20 times over, has forgotten
+// nothing that it answered and done nothing twice. Then the audit, and then the same of an authorizer made anew from the journal.
+func killInStorms(t *testing.T, purser string) {
+	seed, data := chooseSeed(t), filepath.Join(t.TempDir(), "data")
+	random := rand.New(rand.NewPCG(seed, 0))
+	p := launch(t, purser, data)
+	w := found(t, p)
+	least, starts, storms, checks := int64(swipers), time.Duration(0), time.Duration(0), time.Duration(0)
+	for round := 1; round <= killRounds; round++ {
+		began := time.Now()
+		inFlight := w.killRound(t, p, round, leastAnswers+random.Int64N(mostAnswers-leastAnswers), seed)
+		least, storms = min(least, inFlight), storms+time.Since(began)
+		p = launch(t, purser, data)
+		starts, began = starts+p.took, time.Now()
+		w.verify(t, p, round)
+		checks += time.Since(began)
+		w.mustAgree(t, p, round)
+	}
+	w.verifyAll(t, p)
+	w.mustAgree(t, p, killRounds)
+	t.Logf("storms took %v, starts %v, comparisons %v", storms, starts, checks)
+	t.Logf("%d kills, at least %d swipes in flight at each; %s", killRounds, least, w.counts.report(len(w.differences)))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "asked of the running server")
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "of the directory")
+	w.loseAuthorizer(t, purser, data)
+}
+
+// loseAuthorizer takes the authorizer's directory away. The start is refused with the command that repairs it, and after that
+// the same network ids have the same answers.
+func (w *witness) loseAuthorizer(t *testing.T, purser, data string) {
+	require.NoError(t, os.RemoveAll(authorizerDir(data)))
+	require.Contains(t, refuse(t, purser, data, "serve"), "purser rebuild-authorizer --yes")
+	t.Log(strings.TrimSpace(succeed(t, purser, data, "rebuild-authorizer", "--yes")))
+	p := launch(t, purser, data)
+	before := w.counts.repeated.Load()
+	w.verifyAll(t, p)
+	w.mustAgree(t, p, killRounds)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "of the store made anew")
+	t.Logf("authorizer made anew: %d answers repeated, %d differences", w.counts.repeated.Load()-before, len(w.differences))
+}
+
+// terminateInStorm ends a server in good order under load, while a second one wants its directory.
+func terminateInStorm(t *testing.T, purser string) {
+	data := filepath.Join(t.TempDir(), "data")
+	p := launch(t, purser, data)
+	require.Contains(t, refuse(t, purser, data, "serve"), "the data directory is in use by another purser: "+data)
+	w := found(t, p)
+	s := &storm{witness: w, p: p, round: 1, strikeAt: drainedAnswers, strike: func() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }}
+	s.rage(chooseSeed(t))
+	require.NotZero(t, s.atStrike, "the storm ended by itself\n%s", p.log.String())
+	require.Empty(t, p.ended(t), "a drained server ends with status 0")
+	require.NotZero(t, s.late.Load(), "nothing that was in flight was answered")
+	cut := w.counts.cut()
+	p = launch(t, purser, data)
+	w.verify(t, p, 1)
+	w.verifyAll(t, p)
+	w.mustAgree(t, p, 1)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not taken any more; %s", s.atStrike, s.late.Load(), cut,
+		w.counts.report(len(w.differences)))
+}
+
+// chooseSeed is random, or the one that is to be repeated.
+func chooseSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("%s=%d", seedVariable, seed)
+	return seed
+}
+
+// killRound storms until the server is killed by the client that got the chosen answer. It returns how many swipes were then in
+// flight.
+func (w *witness) killRound(t *testing.T, p *process, round int, strikeAt int64, seed uint64) int64 {
+	t.Helper()
+	s := &storm{witness: w, p: p, round: round, strikeAt: strikeAt, strike: func() { _ = p.cmd.Process.Kill() }}
+	s.rage(seed)
+	w.mustAgree(t, p, round)
+	require.GreaterOrEqual(t, s.atStrike, int64(leastInFlight), "the storm ended by itself\n%s", p.log.String())
+	require.Equal(t, "signal: killed", p.ended(t))
+	return s.atStrike
+}
+
+// mustAgree ends the test at the first differences.
+func (w *witness) mustAgree(t *testing.T, p *process, round int) {
+	t.Helper()
+	if len(w.differences) == 0 {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	p.ended(t)
+	log := p.log.String()
+	require.FailNow(t, "differences", "round %d: %d differences, among them:\n%s\nthe server's log ends:\n%s", round,
+		len(w.differences), strings.Join(w.differences[:min(shownFaults, len(w.differences))], "\n"),
+		log[max(0, len(log)-shownLogBytes):])
+}
+
+func (c *counts) cut() int64 { return c.cutSwipes.Load() + c.cutFollowUps.Load() + c.cutREST.Load() }
+
+func (c *counts) report(differences int) string {
+	return fmt.Sprintf("%d answers noted (%d swipes, %d follow-ups, %d deposits, %d cards minted, %d card changes, %d keys made, "+
+		"%d revoked), %d requests cut off (%d swipes, %d follow-ups, %d of the REST API), %d undecided, "+
+		"%d answers repeated and %d states read, %d differences", c.noted(), c.swipes.Load(), c.followUps.Load(), c.deposits.Load(),
+		c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cut(), c.cutSwipes.Load(),
+		c.cutFollowUps.Load(), c.cutREST.Load(), c.undecided.Load(), c.repeated.Load(), c.reads.Load(), differences)
+}
+
+// found makes the workspaces of a test with their money, cards and desks. The first one is poor.
+func found(t *testing.T, p *process) *witness {
+	t.Helper()
+	w := &witness{}
+	for i := range workspaces {
+		tn := &tenant{bearer: signUp(t, p, i)}
+		w.tenants = append(w.tenants, tn)
+		cents := int64(richCents)
+		if i == 0 {
+			cents = poorCents
+		}
+		tn.mustPost(t, p, "/api/treasury/deposits", announcement(cents), 202).cents = cents
+		for range sharedCards + desksEach {
+			a := tn.mustPost(t, p, "/api/cards", newCard(), 200).answer
+			token := a.text("card", "partnerCardToken")
+			tn.issued(token)
+			first, err := termsOf(a)
+			require.NoError(t, err)
+			if len(tn.tokens) > sharedCards {
+				tn.desks = append(tn.desks, &desk{tenant: tn, card: a.text("card", "id"), token: token, terms: first})
+			}
+		}
+		p.await(t, "the first deposit", func() bool {
+			a, err := p.api(tn.bearer, request{method: "GET", path: "/api/treasury"})
+			return err == nil && fmt.Sprint(dollars(a)["availableCents"]) == fmt.Sprint(cents)
+		})
+	}
+	return w
+}
+
+// signUp makes a user with a workspace and returns a key of it.
+func signUp(t *testing.T, p *process, i int) (bearer string) {
+	t.Helper()
+	session := newClient(p.rest, "")
+	defer session.http.CloseIdleConnections()
+	must := func(path string, body fields) answer {
+		a, err := session.send(t.Context(), request{method: "POST", path: path, body: marshal(body)})
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status, string(a.raw))
+		return a
+	}
+	must("/api/dashboard/signup", fields{"email": fmt.Sprintf("storm-%d@example.com", i), "password": "a long password"})
+	must("/api/workspaces", fields{"name": fmt.Sprintf("Storm %d", i)})
+	return must("/api/auth/keys", fields{"label": "storm", "scopes": tourScopes}).text("secret")
+}
+
+// mustPost is a POST before any storm.
+func (tn *tenant) mustPost(t *testing.T, p *process, path string, body fields, status int) *post {
+	t.Helper()
+	made := &post{tenant: tn, status: status, told: true,
+		request: request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}}
+	var err error
+	made.answer, err = p.api(tn.bearer, made.request)
+	require.NoError(t, err)
+	require.Equal(t, status, made.answer.status, string(made.answer.raw))
+	tn.posts = append(tn.posts, made)
+	return made
+}

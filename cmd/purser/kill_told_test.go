@@ -1,0 +1,206 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+)
+
+// witness keeps everything that the clients asked for and what they were told.
+type witness struct {
+	tenants []*tenant
+	counts  counts
+
+	mu          sync.Mutex
+	differences []string
+}
+
+// counts are printed at the end.
+type counts struct {
+	swipes, followUps, deposits, mints, patches, keysMade, keysRevoked atomic.Int64 // answers noted
+	undecided                                                          atomic.Int64 // answered, with what promises nothing
+	cutSwipes, cutFollowUps, cutREST                                   atomic.Int64 // requests that a kill left without an answer
+	repeated, reads                                                    atomic.Int64 // compared with what was told
+}
+
+func (c *counts) noted() int64 {
+	return c.swipes.Load() + c.followUps.Load() + c.deposits.Load() + c.mints.Load() + c.patches.Load() + c.keysMade.Load() +
+		c.keysRevoked.Load()
+}
+
+// differ notes a broken promise.
+func (w *witness) differ(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.differences = append(w.differences, fmt.Sprintf(format, args...))
+}
+
+// tenant is one workspace.
+type tenant struct {
+	bearer string // a key that may do all that the test does
+	desks  []*desk
+
+	mu     sync.Mutex
+	tokens []string // of all cards that the clients know of
+	swipes []*swipe
+	posts  []*post
+	keys   []*madeKey
+}
+
+func (tn *tenant) token(r *rand.Rand) string {
+	tn.mu.Lock()
+	defer tn.mu.Unlock()
+	return tn.tokens[r.IntN(len(tn.tokens))]
+}
+
+func (tn *tenant) issued(token string) {
+	tn.mu.Lock()
+	defer tn.mu.Unlock()
+	tn.tokens = append(tn.tokens, token)
+}
+
+func (tn *tenant) keep(s *swipe) {
+	tn.mu.Lock()
+	defer tn.mu.Unlock()
+	tn.swipes = append(tn.swipes, s)
+}
+
+// swipe is one authorization and the messages that followed it, in their order: at any moment one client has it. Only its last
+// message can be one whose outcome is unknown.
+type swipe struct {
+	tenant   *tenant
+	id       string // the network's
+	token    string
+	round    int
+	messages []*message
+}
+
+// message is one message of the card network.
+type message struct {
+	kind   string // authorization, incremental, reversal, clearing or refund
+	id     string
+	body   []byte
+	cents  int64
+	final  bool
+	told   bool // the outcome is known: it is answer
+	answer answer
+}
+
+// undecided tells the answers that promise nothing: a timeout, a full backlog, a store that does not answer.
+func undecided(a answer) bool {
+	switch a.text("reason") {
+	case "timeout", "backlog_full", "system_unavailable":
+		return true
+	}
+	return a.status >= 500
+}
+
+func (m *message) path() string {
+	switch m.kind {
+	case "authorization", "incremental":
+		return "/v1/authorizations"
+	}
+	return "/v1/" + m.kind + "s"
+}
+
+// standing is an authorization as it stands, amounts in cents.
+type standing struct {
+	declined                bool
+	held, cleared, refunded int64
+}
+
+// after is the standing that a message leads to. Of an authorization without an outcome nothing is known to stand; any other
+// message is then taken to have been accepted in full.
+func (s standing) after(m *message) standing {
+	accepted := m.cents
+	if m.told && m.path() == "/v1/authorizations" {
+		accepted = m.approved()
+	}
+	switch m.kind {
+	case "authorization":
+		if !m.told {
+			return standing{declined: true}
+		}
+		return standing{declined: m.answer.text("decision") != "approved", held: accepted}
+	case "incremental":
+		s.held += accepted
+	case "reversal":
+		s.held -= min(s.held, m.cents)
+	case "clearing":
+		s.held -= min(s.held, m.cents)
+		s.cleared += m.cents
+		if m.final {
+			s.held = 0
+		}
+	case "refund":
+		s.refunded += m.cents
+	}
+	return s
+}
+
+func (m *message) approved() int64 { return m.answer.integer("approvedAmountCents") }
+
+// stands folds the messages whose outcome is known.
+func (s *swipe) stands() (now standing) {
+	for _, m := range s.messages {
+		if m.told {
+			now = now.after(m)
+		}
+	}
+	return now
+}
+
+// mayStand lists the standings that agree with what was told: the message without an outcome took effect, or did not.
+func (s *swipe) mayStand() []standing {
+	now := s.stands()
+	if last := s.messages[len(s.messages)-1]; !last.told {
+		return []standing{now, now.after(last)}
+	}
+	return []standing{now}
+}
+
+// post is a POST of the REST API with an Idempotency-Key.
+type post struct {
+	tenant  *tenant
+	request request
+	status  int // that means success
+	round   int
+	cents   int64 // of a deposit
+	told    bool
+	answer  answer
+}
+
+// madeKey is an API key and what became of it.
+type madeKey struct {
+	tenant         *tenant
+	round          int
+	id, secret     string
+	revoked, maybe bool // the revocation was answered; it was sent
+}
+
+// terms are what a PATCH sets on a card.
+type terms struct {
+	State   string `json:"state"`
+	Monthly int64  `json:"monthlyLimitUsdCents"`
+	PerTxn  int64  `json:"perTxnLimitUsdCents"`
+}
+
+func termsOf(a answer) (t terms, err error) {
+	var shown struct {
+		Card terms `json:"card"`
+	}
+	err = json.Unmarshal(a.raw, &shown)
+	return shown.Card, err
+}
+
+// integer is at for a whole number, 0 when there is none.
+func (a answer) integer(path ...string) int64 {
+	number, _ := a.at(path...).(json.Number)
+	n, err := number.Int64()
+	if err != nil {
+		return 0
+	}
+	return n
+}

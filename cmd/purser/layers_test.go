@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The arrows of the house: which packages of the project a package may import. What is not listed here may not exist.
+// "cmd/purser" may import everything and nobody may import it.
+var (
+	leaves = []string{"actors/ident", "actors/money", "actors/fault", "actors/decision"}
+	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/balance"}
+	arrows = map[string][]string{
+		"actors/ident":    {},
+		"actors/money":    {},
+		"actors/fault":    {},
+		"actors/decision": {},
+		// for tests only: what every domain package's scenarios share
+		"actors/decision/decisiontest": {"actors/decision"},
+
+		"authorizer/hold":  {"actors/ident", "actors/money"},
+		"actors/user":      append([]string{"authorizer/hold"}, leaves...),
+		"actors/workspace": append([]string{"authorizer/hold"}, leaves...),
+		"actors/card":      append([]string{"authorizer/hold"}, leaves...),
+		"actors/balance":   append([]string{"authorizer/hold"}, leaves...),
+
+		"authorizer":                       {"authorizer/hold", "persistence/pebblegate", "actors/ident", "actors/money"},
+		"persistence":                      {"actors/ident"},
+		"persistence/pebblegate":           {},
+		"persistence/pebblejournal":        {"persistence", "persistence/pebblegate", "actors/ident"},
+		"persistence/journaltest":          {"persistence", "actors/ident"},
+		"persistence/pgjournal":            {"persistence", "actors/ident", "persistence/pgjournal/migrations"},
+		"persistence/kafka":                {"persistence", "actors/ident"},
+		"persistence/pgjournal/pgtest":     {},
+		"persistence/pgjournal/migrations": {},
+
+		"actors/partner":         {},
+		"actors/partner/sandbox": {"actors/partner", "persistence/pebblegate", "actors/ident"},
+		"actors/audit":           {"persistence", "authorizer", "authorizer/hold", "actors/ident", "actors/money"},
+		"actors": slices.Concat(leaves, domain,
+			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner"}),
+
+		"httpapi/openapi": {},
+		"httpapi/webhook": slices.Concat(leaves),
+		"httpapi": slices.Concat(leaves, domain,
+			[]string{"actors", "authorizer", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/webhook"}),
+
+		"bench": {},
+	}
+	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
+	pure = slices.Concat(leaves, domain, []string{"authorizer/hold"})
+	// impure is what no pure package may reach, even through another package.
+	impure = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",
+		"github.com/jackc/pgx", "crypto/rand", "math/rand", "net/http", "database/sql"}
+	// clocks are the functions of package time that read or run on a clock.
+	clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+)
+
+type listed struct {
+	ImportPath, Dir        string
+	Imports, Deps, GoFiles []string
+}
+
+func TestArrowsPointOneWay(t *testing.T) {
+	for _, p := range packages(t) {
+		name, _ := strings.CutPrefix(p.ImportPath, "purser/")
+		if name == "cmd/purser" {
+			continue
+		}
+		allowed, known := arrows[name]
+		require.True(t, known, "package %s is not in the table of layers_test.go", name)
+		for _, imported := range p.Imports {
+			if rest, ours := strings.CutPrefix(imported, "purser/"); ours {
+				require.Contains(t, allowed, rest, "%s may not import %s", name, rest)
+			}
+		}
+	}
+}
+
+func TestPurePackagesReachNoClockNoChanceNoWire(t *testing.T) {
+	for _, p := range packages(t) {
+		name, _ := strings.CutPrefix(p.ImportPath, "purser/")
+		if !slices.Contains(pure, name) {
+			continue
+		}
+		for _, dep := range p.Imports {
+			require.False(t, reaches(dep, impure), "%s imports %s", name, dep)
+		}
+		for _, dep := range p.Deps {
+			require.False(t, reaches(dep, impure[:4]), "%s reaches %s", name, dep)
+		}
+		for _, file := range p.GoFiles {
+			requireNoClock(t, filepath.Join(p.Dir, file))
+		}
+	}
+}
+
+func TestNoPackageIsNamedAfterNothing(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, bad := range []string{"util", "utils", "common", "helper", "helpers", "model", "models", "types"} {
+			require.NotEqual(t, bad, filepath.Base(p.ImportPath), p.ImportPath)
+		}
+	}
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,Deps,GoFiles", "purser/...")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	var all []listed
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		all = append(all, p)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func reaches(dep string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(dep, root) })
+}
+
+// requireNoClock fails when a file calls a clock of package time.
+func requireNoClock(t *testing.T, path string) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, 0)
+	require.NoError(t, err)
+	name := importedAs(file, "time")
+	ast.Inspect(file, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := selector.X.(*ast.Ident); ok && name != "" && x.Name == name {
+			require.NotContains(t, clocks, selector.Sel.Name, files.Position(selector.Pos()).String())
+		}
+		return true
+	})
+}
+
+// importedAs returns the name under which a file knows an imported package, "" when it does not.
+func importedAs(file *ast.File, path string) string {
+	for _, spec := range file.Imports {
+		if got, _ := strconv.Unquote(spec.Path.Value); got != path {
+			continue
+		}
+		if spec.Name != nil {
+			return spec.Name.Name
+		}
+		return filepath.Base(path)
+	}
+	return ""
+}

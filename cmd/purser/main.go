@@ -1,0 +1,41 @@
+// Command purser is the whole of Purser: the servers, the commands that look after the stores, and a demo. It reads flags and the
+// environment, puts the packages together and takes them apart again; every decision is made elsewhere.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+type commands struct {
+	Serve             ServeCmd   `cmd:"" help:"Run the servers until SIGTERM."`
+	Audit             AuditCmd   `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
+	RebuildAuthorizer RebuildCmd `cmd:"" help:"Make the authorizer's store anew from the journal."`
+	Demo              DemoCmd    `cmd:"" help:"Walk through a running server and check every answer."`
+	Version           VersionCmd `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "purser:", err)
+		os.Exit(1)
+	}
+}
+
+// run parses the arguments and runs the command they name.
+func run(args []string, out io.Writer) error {
+	var c commands
+	parser, err := kong.New(&c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."), kong.UsageOnError())
+	if err != nil {
+		return err
+	}
+	chosen, err := parser.Parse(args)
+	if err != nil {
+		return err
+	}
+	chosen.BindTo(out, (*io.Writer)(nil))
+	return chosen.Run()
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// testConfig is a server of its own: free ports, a directory of its own, a quick bank.
+func testConfig(t *testing.T, data string) Config {
+	t.Helper()
+	s := defaults(t)
+	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	c, err := s.Config()
+	require.NoError(t, err)
+	return c
+}
+
+func start(t *testing.T, data string) *Main {
+	t.Helper()
+	m := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler))
+	require.NoError(t, m.Start(t.Context()))
+	return m
+}
+
+// demo runs the tour against a server, or what flags turn it into.
+func demo(t *testing.T, data string, flags ...string) {
+	t.Helper()
+	rest, err := published(data, "HTTP_ADDR")
+	require.NoError(t, err)
+	network, err := published(data, "AUTHORIZER_ADDR")
+	require.NoError(t, err)
+	var out strings.Builder
+	err = run(append([]string{"demo", "--url", "http://" + rest, "--authorizer-url", "http://" + network,
+		"--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
+	require.NoError(t, err, out.String())
+}
+
+func auditOf(t *testing.T, data string) string {
+	t.Helper()
+	var out strings.Builder
+	require.NoError(t, run([]string{"audit", "--data-dir", data}, &out), out.String())
+	return out.String()
+}
+
+// TestTheWholeProgram walks the demo through the real servers, restarts, and asks everything again; then loses the authorizer,
+// makes it anew, and asks once more.
+func TestTheWholeProgram(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent(), // fasthttp's housekeepers sleep on for some seconds
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
+	m := start(t, data)
+	demo(t, data, "--save", told)
+	require.Contains(t, auditOf(t, data), "agree to the cent", "asked of the running server")
+	require.NoError(t, m.Close())
+	require.Contains(t, auditOf(t, data), "agree to the cent", "of the directory")
+
+	m = start(t, data)
+	demo(t, data, "--check", told)
+	require.NoError(t, m.Close())
+
+	require.NoError(t, os.RemoveAll(authorizerDir(data)))
+	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
+		"purser rebuild-authorizer --yes")
+	require.ErrorContains(t, run([]string{"rebuild-authorizer", "--data-dir", data}, io.Discard), "--yes")
+	require.NoError(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard))
+	m = start(t, data)
+	demo(t, data, "--check", told)
+	require.NoError(t, m.Close())
+	require.Contains(t, auditOf(t, data), "agree to the cent", "of the store made anew")
+}
+
+func TestADirectoryHasOneServer(t *testing.T) {
+	data := t.TempDir()
+	m := start(t, data)
+	second := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler))
+	require.ErrorIs(t, second.Start(t.Context()), errInUse)
+	require.ErrorIs(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), errInUse)
+	require.NoError(t, m.Close())
+	require.NoError(t, start(t, data).Close(), "the lock ends with the server")
+}
+
+func TestALostJournalIsNotMadeAnew(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, start(t, data).Close())
+	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()), "put the journal back")
+	require.NoDirExists(t, journalDir(data))
+}
+
+func TestATakenPortIsNamedAndNothingIsLeftBehind(t *testing.T) {
+	data := t.TempDir()
+	m := start(t, data)
+	config := testConfig(t, t.TempDir())
+	config.AdminAddr = m.listeners.http.Addr().String()
+	require.ErrorContains(t, NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "admin address")
+	config.AdminAddr = "127.0.0.1:0"
+	again := NewMain(config, slog.New(slog.DiscardHandler))
+	require.NoError(t, again.Start(t.Context()))
+	require.NoError(t, errors.Join(again.Close(), m.Close()))
+}
+
+func TestAdminPort(t *testing.T) {
+	data := t.TempDir()
+	m := start(t, data)
+	defer func() { require.NoError(t, m.Close()) }()
+	get := func(path string) string {
+		resp, err := http.Get("http://" + m.listeners.admin.Addr().String() + path)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http.StatusOK, resp.StatusCode, path)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return string(text)
+	}
+	require.Contains(t, get("/healthz"), "ok")
+	require.Contains(t, get("/readyz"), "ready")
+	require.Contains(t, get("/metrics"), "purser_backlog_entries 0")
+}
+
+// TestAFailedStoreEndsTheProcess runs itself as a process whose store fails, and expects it to be gone with status 1.
+func TestAFailedStoreEndsTheProcess(t *testing.T) {
+	if os.Getenv("PURSER_TEST_FATAL") != "" {
+		NewMain(Config{}, slog.New(slog.DiscardHandler)).Fatal(errors.New("sync failed"))
+		os.Exit(0)
+	}
+	child := exec.Command(os.Args[0], "-test.run", "^TestAFailedStoreEndsTheProcess$")
+	child.Env = append(os.Environ(), "PURSER_TEST_FATAL=1")
+	err := child.Run()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, 1, exit.ExitCode())
+}
+
+// TestTheDemoNoticesADifference changes one saved answer.
+func TestTheDemoNoticesADifference(t *testing.T) {
+	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
+	m := start(t, data)
+	defer func() { require.NoError(t, m.Close()) }()
+	demo(t, data, "--save", told)
+	text, err := os.ReadFile(told)
+	require.NoError(t, err)
+	var s saved
+	require.NoError(t, json.Unmarshal(text, &s))
+	last := &s.Posts[len(s.Posts)-1]
+	require.NotEmpty(t, last.Answer)
+	last.Answer = json.RawMessage(`{"error":"something else"}`)
+	text, err = json.Marshal(s)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(told, text, 0o600))
+	c := DemoCmd{URL: "http://" + m.listeners.http.Addr().String(), AuthorizerURL: "http://" + m.listeners.authorizer.Addr().String(),
+		NetworkSecretFile: filepath.Join(data, "network-secret"), Check: told}
+	require.ErrorIs(t, c.Run(io.Discard), errDiffers)
+}
+
+func TestVersion(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, run([]string{"version"}, &out))
+	require.True(t, strings.HasPrefix(out.String(), "purser "+Version))
+}
+
+func TestReachable(t *testing.T) {
+	require.Equal(t, "127.0.0.1:80", reachable(tcp("0.0.0.0:80")))
+	require.Equal(t, "[::1]:80", reachable(tcp("[::]:80")))
+	require.Equal(t, "10.0.0.1:80", reachable(tcp("10.0.0.1:80")))
+}
+
+func tcp(s string) net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s))
+}

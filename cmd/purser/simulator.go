@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/actors/ident"
+	"purser/authorizer"
+)
+
+// simulator is the card network of the simulation routes: it speaks HTTP to the authorizer's own server over a listener in
+// memory, so that a simulated message passes every check a real one does.
+type simulator struct {
+	engine *authorizer.Engine
+	secret string
+	client *http.Client
+}
+
+const maxNetworkAnswer = 64 << 10
+
+func newSimulator(engine *authorizer.Engine, secret string, memory *fasthttputil.InmemoryListener) *simulator {
+	return &simulator{engine: engine, secret: secret, client: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return memory.Dial() },
+	}}}
+}
+
+// Submit posts a message and returns the status and the JSON it was answered with.
+func (s *simulator) Submit(ctx context.Context, route string, body []byte) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://authorizer/v1/"+route, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+s.secret)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxNetworkAnswer))
+	return resp.StatusCode, answer, errors.Join(err, resp.Body.Close())
+}
+
+// Expire ends what an authorization holds as if its time had come.
+func (s *simulator) Expire(_ context.Context, authorization ident.UUID) error {
+	return s.engine.ExpireHold(authorization)
+}
