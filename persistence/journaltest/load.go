@@ -59,6 +59,23 @@ func (l *Load) Use(j persistence.Journal) error {
 	return nil
 }
 
+// Continue takes the shards anew after a failed Step, on the same journal or on another, and goes on after what is there: what
+// was asked and not answered is either kept or forgotten. Nothing of the workload may be under way.
+func (l *Load) Continue(j persistence.Journal) error {
+	if err := l.Use(j); err != nil {
+		return err
+	}
+	for i := range loadShards {
+		head := j.Head(loadSlot(i).Shard()).Position
+		if told := l.told[i].Load(); head/2 < told {
+			return fmt.Errorf("shard %d lost: %d batches are there, %d were answered", loadSlot(i).Shard(), head/2, told)
+		}
+		l.asked[i].Store(head / 2)
+		l.told[i].Store(head / 2)
+	}
+	return nil
+}
+
 // Step appends one group to each shard.
 func (l *Load) Step() error {
 	for i := range loadShards {

@@ -8,12 +8,14 @@
 package pebblegate
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Bounds of what a start has to replay: MemTableSize × MemTables bytes of log, a third of a second of work.
@@ -39,6 +41,36 @@ func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	g.passable.Store(true)
 	go g.grant()
 	return db, nil
+}
+
+// MakeDir makes a store's directory and syncs the entries of it and of the parents it makes: a store in a directory that is gone after
+// a power loss is gone too. Pebble does so only for what it makes itself, and a store is locked before Pebble opens it.
+func MakeDir(fs vfs.FS, dir string) error {
+	parents := []string{fs.PathDir(dir)}
+	for {
+		last := parents[len(parents)-1]
+		if _, err := fs.Stat(last); err == nil || last == fs.PathDir(last) {
+			break
+		}
+		parents = append(parents, fs.PathDir(last))
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory of a store: %w", err)
+	}
+	for _, parent := range parents {
+		if err := syncDir(fs, parent); err != nil {
+			return fmt.Errorf("sync directory of a store: %w", err)
+		}
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // gate is Pebble's own limiting scheduler with a door before it. The constructor that can be had does not offer turns by

@@ -28,6 +28,15 @@ type store struct {
 	onNote  func(error)
 }
 
+// Exists tells whether the directory holds a journal's store; a nil fs is the operating system's. It makes nothing.
+func Exists(fs vfs.FS, dir string) bool {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	d, err := pebble.Peek(dir, fs)
+	return err == nil && d.Exists
+}
+
 // openStore opens or makes the store. onFail is called, possibly more than once and from any goroutine, when Pebble cannot go on;
 // onNote when something in the background failed that Pebble tries again.
 func openStore(o Options, onFail, onNote func(error)) (*store, error) {
@@ -35,7 +44,7 @@ func openStore(o Options, onFail, onNote func(error)) (*store, error) {
 		if _, err := o.FS.Stat(o.Dir); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrNoStore, o.Dir, err)
 		}
-	} else if err := makeDir(o.FS, o.Dir); err != nil {
+	} else if err := pebblegate.MakeDir(o.FS, o.Dir); err != nil {
 		return nil, err
 	}
 	lock, err := pebble.LockDirectory(o.Dir, o.FS)
@@ -98,36 +107,6 @@ func (s *store) options(o Options, cache *pebble.Cache) *pebble.Options {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
 	return po
-}
-
-// makeDir makes the directory and syncs the entries of it and of the parents it makes: a store in a directory that is gone after a
-// power loss is gone too. Pebble does so only for what it makes itself, and it is locked before Pebble opens it.
-func makeDir(fs vfs.FS, dir string) error {
-	parents := []string{fs.PathDir(dir)}
-	for {
-		last := parents[len(parents)-1]
-		if _, err := fs.Stat(last); err == nil || last == fs.PathDir(last) {
-			break
-		}
-		parents = append(parents, fs.PathDir(last))
-	}
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make journal directory: %w", err)
-	}
-	for _, parent := range parents {
-		if err := syncDir(fs, parent); err != nil {
-			return fmt.Errorf("sync journal directory: %w", err)
-		}
-	}
-	return nil
-}
-
-func syncDir(fs vfs.FS, dir string) error {
-	d, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Infof, Errorf and Fatalf are Pebble's logger. Pebble calls Fatalf when it cannot go on.

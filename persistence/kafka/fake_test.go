@@ -1,0 +1,75 @@
+package kafka_test
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// What only a broker in the test's own hands can show.
+
+func TestBrokerRestarts(t *testing.T) {
+	dir := t.TempDir()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir))
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(c.ListenAddrs()[0])
+	require.NoError(t, err)
+	f := newFixture(t, c.ListenAddrs())
+	o, patient := &outlet{}, &consumer{}
+	f.publish(f.topic, f.journal.Journal, o)
+	f.tailing(never, patient)
+	f.journal.blind.Store(true)
+	f.appendEverywhere(2)
+	f.handled(patient)
+	failed := o.failed.Load()
+	c.Close()
+	f.appendEverywhere(2)
+	f.eventually(func() bool { return o.failed.Load() > failed+10 }, "the publisher does not see that the broker is gone")
+	at, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	f.eventually(func() bool { // the port may be held for a moment
+		c, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(at))
+		return err == nil
+	}, "the broker does not start again")
+	t.Cleanup(c.Close)
+	f.handled(patient) // from the topic: the journal is not to be read
+	require.Zero(t, patient.gaps.Load())
+}
+
+// TestBrokerAnswersLate: the broker appends and then says that the append failed.
+func TestBrokerAnswersLate(t *testing.T) {
+	fake := startFake(t)
+	fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: 50})
+	f := newFixture(t, fake.ListenAddrs())
+	c := &consumer{}
+	f.publish(f.topic, f.journal.Journal, nil)
+	f.tailing(never, c)
+	f.journal.blind.Store(true)
+	f.appendEverywhere(3)
+	require.NoError(t, fault.Wait(f.ctx, 50))
+	f.handled(c)
+	f.eventually(func() bool { return c.repeated.Load() > 0 }, "no repeat came")
+	require.Zero(t, c.gaps.Load())
+}
+
+// TestReadsFail: a consumer whose reads fail now and then, and whose partitions move, misses nothing and needs no journal.
+func TestReadsFail(t *testing.T) {
+	fake := startFake(t, kfake.NumBrokers(3))
+	f := newFixture(t, fake.ListenAddrs())
+	c := &consumer{}
+	f.publish(f.topic, f.journal.Journal, nil)
+	f.tailing(never, c)
+	f.journal.blind.Store(true)
+	for range 5 {
+		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: 20})
+		fake.ShufflePartitionLeaders()
+		f.appendEverywhere(2)
+		f.handled(c)
+	}
+	require.Zero(t, c.gaps.Load())
+}

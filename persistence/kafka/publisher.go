@@ -1,0 +1,385 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+const (
+	// CursorName is the publisher's cursor in the journal: what is at or below it is in the topic.
+	CursorName = "kafka"
+
+	DefaultLinger    = 5 * time.Millisecond // between the starts of two requests of a partition that are not full
+	DefaultSaveEvery = time.Second          // between two saves of a cursor
+
+	fullEvents  = 1000    // events of a full request
+	fullBytes   = 1 << 20 // bytes of a full request; one more shard's events may follow, up to MaxMessageBytes
+	saveTimeout = 5 * time.Second
+	shardsOf    = ident.Shards / Partitions // of a partition
+)
+
+// PublisherListener is told what a publisher does, on the goroutine that does it: it must be quick and safe for concurrent use.
+type PublisherListener interface {
+	// Published: Kafka has so many more events of the shard, the last at the position.
+	Published(shard ident.Shard, through uint64, events int)
+	// Behind is told before every try and after every success: so many events of the shard wait, the oldest was made at that
+	// time (zero: not known, or none waits).
+	Behind(shard ident.Shard, events uint64, oldest time.Time)
+	// PublishFailed: nothing is lost; the partition is tried again after a pause.
+	PublishFailed(partition int, err error, pause time.Duration)
+}
+
+// PublisherOptions of a Publisher.
+type PublisherOptions struct {
+	Journal            persistence.Journal
+	Linger             time.Duration
+	SaveEvery          time.Duration
+	RetryMin, RetryMax time.Duration // as in persistence.SubscriptionOptions
+	Listener           PublisherListener
+}
+
+// EnsureDefaults fills in what is left zero.
+func (o *PublisherOptions) EnsureDefaults() {
+	if o.Linger == 0 {
+		o.Linger = DefaultLinger
+	}
+	if o.SaveEvery == 0 {
+		o.SaveEvery = DefaultSaveEvery
+	}
+	if o.RetryMin == 0 {
+		o.RetryMin = persistence.DefaultRetryMin
+	}
+	if o.RetryMax == 0 {
+		o.RetryMax = max(persistence.DefaultRetryMax, o.RetryMin)
+	}
+	if o.Listener == nil {
+		o.Listener = silentPublisher{}
+	}
+}
+
+// Validate names what is wrong with options that have their defaults.
+func (o *PublisherOptions) Validate() error {
+	switch {
+	case o.Journal == nil:
+		return errors.New("kafka publisher: no journal")
+	case min(o.Linger, o.SaveEvery) < 0:
+		return fmt.Errorf("kafka publisher: linger %v, save every %v", o.Linger, o.SaveEvery)
+	case o.RetryMin < 0 || o.RetryMax < o.RetryMin:
+		return fmt.Errorf("kafka publisher: pauses from %v to %v", o.RetryMin, o.RetryMax)
+	}
+	return nil
+}
+
+type silentPublisher struct{}
+
+func (silentPublisher) Published(ident.Shard, uint64, int)      {}
+func (silentPublisher) Behind(ident.Shard, uint64, time.Time)   {}
+func (silentPublisher) PublishFailed(int, error, time.Duration) {}
+
+// Publisher is the outbox: it copies the journal to the topic.
+type Publisher struct {
+	o     PublisherOptions
+	topic *Topic
+	codec codec
+}
+
+// Publisher returns the publisher of a journal. A deployment needs one; two only repeat each other.
+func (t *Topic) Publisher(o PublisherOptions) (*Publisher, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	return &Publisher{o: o, topic: t, codec: newCodec(o.Journal.Identity())}, nil
+}
+
+// Run publishes until the context ends, whose error it returns, or until ErrTopic. It then saves the cursors; the journal has to be
+// open until Run returns. Run may be called once.
+func (p *Publisher) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var lanes sync.WaitGroup
+	for partition := range Partitions {
+		lanes.Go(func() {
+			l := newLane(p, partition)
+			if err := l.run(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	lanes.Wait()
+	return context.Cause(ctx)
+}
+
+// lane publishes one partition: one request at a time, so that a request that fails is never overtaken by a later one.
+type lane struct {
+	p         *Publisher
+	partition int
+	shards    [shardsOf]place
+	first     int           // which shard is asked first, so that a busy one does not starve the others
+	wake      chan struct{} // holds one token when a head has moved
+	retry     persistence.Backoff
+}
+
+// place is how far a shard is published.
+type place struct {
+	shard       ident.Shard
+	sent, saved uint64
+}
+
+// batch is one request.
+type batch struct {
+	messages []kafkago.Record
+	bytes    int
+	parts    []part
+}
+
+// part is what a batch has of one shard.
+type part struct {
+	place   *place
+	through uint64
+	events  int
+}
+
+func (b *batch) full() bool { return len(b.messages) >= fullEvents || b.bytes >= fullBytes }
+
+func newLane(p *Publisher, partition int) *lane {
+	l := &lane{p: p, partition: partition, wake: make(chan struct{}, 1)}
+	l.retry = persistence.Backoff{Min: p.o.RetryMin, Max: p.o.RetryMax}
+	for i := range l.shards {
+		l.shards[i].shard = ident.Shard(partition + i*Partitions)
+	}
+	return l
+}
+
+// run publishes until the context ends, or returns ErrTopic.
+func (l *lane) run(ctx context.Context) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	for i := range l.shards {
+		s := l.shards[i]
+		watchers.Go(func() { l.watch(ctx, s.shard, s.sent) })
+	}
+	save := time.NewTicker(l.p.o.SaveEvery)
+	defer save.Stop()
+	defer l.saveLast(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-save.C:
+			l.save(ctx)
+		case <-l.wake:
+			if err := l.drain(ctx, save.C); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// begin finds the cursors and prepares the topic, however often that takes.
+func (l *lane) begin(ctx context.Context) error {
+	err := l.persist(ctx, func() error { return l.load(ctx) })
+	if err != nil {
+		return err
+	}
+	return l.persist(ctx, func() error {
+		l.tellBehind()
+		return l.p.topic.Prepare(ctx)
+	})
+}
+
+func (l *lane) load(ctx context.Context) error {
+	for i := range l.shards {
+		s := &l.shards[i]
+		at, err := l.p.o.Journal.Cursor(ctx, CursorName, s.shard)
+		if err != nil {
+			return err
+		}
+		s.sent, s.saved = at, at
+	}
+	return nil
+}
+
+func (l *lane) tellBehind() {
+	for i := range l.shards {
+		s := &l.shards[i]
+		l.p.o.Listener.Behind(s.shard, l.p.o.Journal.Head(s.shard).Position-s.sent, time.Time{})
+	}
+}
+
+// persist tries until it succeeds or the context ends (nil), or ErrTopic.
+func (l *lane) persist(ctx context.Context, try func() error) error {
+	for ctx.Err() == nil {
+		err := try()
+		if err == nil {
+			l.retry.Reset()
+			return nil
+		}
+		if errors.Is(err, ErrTopic) {
+			return err
+		}
+		if ctx.Err() == nil {
+			pause := l.retry.Next()
+			l.p.o.Listener.PublishFailed(l.partition, err, pause)
+			persistence.Pause(ctx, pause)
+		}
+	}
+	return nil
+}
+
+// watch wakes the lane whenever a shard's head moves.
+func (l *lane) watch(ctx context.Context, shard ident.Shard, past uint64) {
+	for {
+		err := l.p.o.Journal.Wait(ctx, shard, past)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil { // the journal is away; the lane, which reads it, says so
+			persistence.Pause(ctx, l.p.o.RetryMax)
+		} else {
+			past = l.p.o.Journal.Head(shard).Position
+		}
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// drain publishes until nothing is left or the context ends, or returns ErrTopic.
+func (l *lane) drain(ctx context.Context, save <-chan time.Time) error {
+	linger := time.NewTimer(0)
+	defer linger.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-save:
+			l.save(ctx)
+		default:
+		}
+		linger.Reset(l.p.o.Linger)
+		b, err := l.publish(ctx)
+		if err != nil || ctx.Err() != nil || len(b.messages) == 0 {
+			return err
+		}
+		l.published(b)
+		if !b.full() {
+			select {
+			case <-linger.C:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return nil
+}
+
+// publish sends one request with what there is, however often that takes, and returns what Kafka has taken: nothing when there
+// was nothing, or the context has ended.
+func (l *lane) publish(ctx context.Context) (*batch, error) {
+	var b *batch
+	missing := false
+	err := l.persist(ctx, func() (err error) {
+		if b, err = l.gather(ctx); err != nil || len(b.messages) == 0 {
+			return err
+		}
+		if missing {
+			if err = l.p.topic.Prepare(ctx); err != nil {
+				return err
+			}
+		}
+		err = l.p.topic.produce(ctx, l.partition, b.messages)
+		missing = isMissing(err)
+		return err
+	})
+	return b, err
+}
+
+// isMissing tells an answer of Kafka, or what the client knows from its last look at the cluster, that the topic is not there.
+func isMissing(err error) bool {
+	return errors.Is(err, kafkago.UnknownTopicOrPartition) ||
+		errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
+}
+
+// gather reads what the lane's shards have after what was sent, until the batch is full.
+func (l *lane) gather(ctx context.Context) (*batch, error) {
+	b := new(batch)
+	l.first = (l.first + 1) % len(l.shards)
+	for i := range l.shards {
+		s := &l.shards[(l.first+i)%len(l.shards)]
+		head := l.p.o.Journal.Head(s.shard).Position
+		if head <= s.sent || b.full() {
+			continue
+		}
+		events, err := l.p.o.Journal.Events(ctx, s.shard, s.sent, fullEvents-len(b.messages))
+		if err != nil {
+			return b, err
+		}
+		if len(events) > 0 {
+			l.p.o.Listener.Behind(s.shard, head-s.sent, events[0].At)
+			l.add(b, s, events)
+		}
+	}
+	return b, nil
+}
+
+// add appends a shard's events to the batch, as many as fit. The first of a batch always does.
+func (l *lane) add(b *batch, s *place, events []persistence.Event) {
+	p := part{place: s, through: s.sent}
+	for i := range events {
+		e := &events[i]
+		if e.Position != p.through+1 {
+			panic(fmt.Sprintf("BUG: event %d of shard %d read after %d", e.Position, s.shard, p.through))
+		}
+		size := l.p.codec.size(e)
+		if len(b.messages) > 0 && b.bytes+size > MaxMessageBytes {
+			break
+		}
+		b.messages, b.bytes = append(b.messages, l.p.codec.encode(s.shard, e)), b.bytes+size
+		p.through, p.events = e.Position, p.events+1
+	}
+	if p.events > 0 {
+		b.parts = append(b.parts, p)
+	}
+}
+
+func (l *lane) published(b *batch) {
+	for _, p := range b.parts {
+		p.place.sent = p.through
+		l.p.o.Listener.Published(p.place.shard, p.through, p.events)
+		head := l.p.o.Journal.Head(p.place.shard).Position
+		l.p.o.Listener.Behind(p.place.shard, head-p.through, time.Time{})
+	}
+}
+
+// save stores the cursors that have moved. One that could not be stored is stored the next time.
+func (l *lane) save(ctx context.Context) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		if s.sent == s.saved {
+			continue
+		}
+		if err := l.p.o.Journal.SaveCursor(ctx, CursorName, s.shard, s.sent); err != nil {
+			l.p.o.Listener.PublishFailed(l.partition, err, l.p.o.SaveEvery)
+			return
+		}
+		s.saved = s.sent
+	}
+}
+
+// saveLast stores the cursors after the context has ended.
+func (l *lane) saveLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	l.save(ctx)
+}

@@ -1,0 +1,284 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+const (
+	DefaultWait       = 500 * time.Millisecond // how long a read of a partition waits for a message
+	DefaultCheckEvery = 10 * time.Second       // how late an event may come before it is read from the journal
+
+	fetchBytes = 1 << 20 // bytes asked for at a time; Kafka gives at least one whole request of a publisher
+)
+
+// ForeignListener may be implemented by a listener of SubscriptionOptions besides: Foreign is told of a message that is none of this
+// journal's events (another store's, another program's). It was skipped.
+type ForeignListener interface {
+	Foreign(partition int, offset int64, err error)
+}
+
+// SubscriptionOptions of Topic.Subscribe.
+type SubscriptionOptions struct {
+	persistence.SubscriptionOptions
+	Wait       time.Duration
+	CheckEvery time.Duration
+}
+
+// EnsureDefaults fills in what is left zero.
+func (o *SubscriptionOptions) EnsureDefaults() {
+	o.SubscriptionOptions.EnsureDefaults()
+	if o.Wait == 0 {
+		o.Wait = DefaultWait
+	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = DefaultCheckEvery
+	}
+}
+
+// Validate names what is wrong with options that have their defaults.
+func (o *SubscriptionOptions) Validate() error {
+	if o.Wait < time.Millisecond || o.CheckEvery < 0 {
+		return fmt.Errorf("kafka subscription: wait %v, check every %v", o.Wait, o.CheckEvery)
+	}
+	return o.SubscriptionOptions.Validate()
+}
+
+type subscription struct {
+	o     SubscriptionOptions
+	topic *Topic
+	codec codec
+}
+
+// Subscribe returns the subscription that reads the topic, and the journal where the topic lacks something. Each Run reads all partitions.
+func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	return &subscription{o: o, topic: t, codec: newCodec(o.Journal.Identity())}, nil
+}
+
+// Run implements persistence.Subscription. It also ends with ErrTopic.
+func (s *subscription) Run(ctx context.Context, h persistence.Handler) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var readers sync.WaitGroup
+	for partition := range Partitions {
+		readers.Go(func() {
+			if err := newReader(s, partition, h).run(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	readers.Wait()
+	return context.Cause(ctx)
+}
+
+// reader delivers the shards of one partition.
+type reader struct {
+	s         *subscription
+	partition int
+	feeds     [shardsOf]feed
+	offset    int64 // of the next message
+	tailing   bool  // the offset is known, and all that was in the journal before it was delivered or is due for a retry
+	drained   bool  // the last read reached the end of the partition, or failed
+}
+
+// feed is one shard of a reader.
+type feed struct {
+	*persistence.Feed
+	retry persistence.Backoff
+	again <-chan time.Time // when a feed that failed is tried again; nil while it is in order
+	seen  uint64           // the journal's head at the last check
+}
+
+func newReader(s *subscription, partition int, h persistence.Handler) *reader {
+	r := &reader{s: s, partition: partition}
+	for i := range r.feeds {
+		shard := ident.Shard(partition + i*Partitions)
+		r.feeds[i].Feed = persistence.NewFeed(s.o.SubscriptionOptions, shard, h)
+		r.feeds[i].retry = persistence.Backoff{Min: s.o.RetryMin, Max: s.o.RetryMax}
+	}
+	return r
+}
+
+// run delivers until the context ends, or returns ErrAhead or ErrTopic.
+func (r *reader) run(ctx context.Context) error {
+	check := time.NewTicker(r.s.o.CheckEvery)
+	defer check.Stop()
+	retry := persistence.Backoff{Min: r.s.o.RetryMin, Max: r.s.o.RetryMax}
+	for ctx.Err() == nil {
+		err := r.turn(ctx)
+		if err == nil {
+			retry.Reset()
+		} else if final(err) {
+			return err
+		} else if ctx.Err() == nil {
+			r.drained = true
+			pause := retry.Next()
+			for i := range r.feeds {
+				r.s.o.Listener.Failed(r.feeds[i].Shard(), err, pause)
+			}
+			persistence.Pause(ctx, pause)
+		}
+		if err := r.mend(ctx, check.C); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func final(err error) bool { return errors.Is(err, persistence.ErrAhead) || errors.Is(err, ErrTopic) }
+
+// turn goes to the end of the partition the first time, and then reads it once.
+func (r *reader) turn(ctx context.Context) (err error) {
+	if !r.tailing {
+		return r.start(ctx)
+	}
+	answer, err := r.s.topic.fetch(ctx, r.partition, r.offset, r.s.o.Wait)
+	if err != nil {
+		if errors.Is(err, kafkago.OffsetOutOfRange) { // the topic was cut or made anew
+			r.tailing = false
+		}
+		return err
+	}
+	p, err := r.read(answer)
+	if err != nil {
+		return err
+	}
+	r.offset, r.drained = p.next, p.next >= answer.HighWatermark
+	return r.deliver(ctx, p)
+}
+
+// start takes the partition's end, and only then the journal's head: what is in neither is published after that end.
+func (r *reader) start(ctx context.Context) error {
+	if err := r.s.topic.Prepare(ctx); err != nil {
+		return err
+	}
+	end, err := r.s.topic.end(ctx, r.partition)
+	if err != nil {
+		return err
+	}
+	for i := range r.feeds {
+		if err := r.settle(ctx, &r.feeds[i], r.feeds[i].CatchUp); err != nil {
+			return err
+		}
+	}
+	r.offset, r.tailing = end, true
+	return nil
+}
+
+// page is what one read of a partition gave.
+type page struct {
+	next   int64
+	events [shardsOf][]persistence.Event // by shard / Partitions
+}
+
+// read takes all messages of an answer. The answer is used up.
+func (r *reader) read(answer *kafkago.FetchResponse) (*page, error) {
+	p := &page{next: r.offset}
+	for {
+		m, err := answer.Records.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			return p, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading partition %d at %d: %w", r.partition, p.next, err)
+		}
+		if m.Offset < r.offset { // a request of the publisher is given whole, from its first message
+			continue
+		}
+		shard, event, err := r.s.codec.decode(r.partition, m)
+		switch {
+		case errors.Is(err, errForeign):
+			if l, ok := r.s.o.Listener.(ForeignListener); ok {
+				l.Foreign(r.partition, m.Offset, err)
+			}
+		case err != nil:
+			return nil, fmt.Errorf("reading partition %d at %d: %w", r.partition, m.Offset, err)
+		default:
+			i := int(shard) / Partitions
+			p.events[i] = append(p.events[i], event)
+		}
+		p.next = m.Offset + 1
+	}
+}
+
+// deliver offers a page to the feeds that are in order. The others will read the journal.
+func (r *reader) deliver(ctx context.Context, p *page) error {
+	for i := range r.feeds {
+		f := &r.feeds[i]
+		if len(p.events[i]) == 0 || f.again != nil {
+			continue
+		}
+		err := r.settle(ctx, f, func(ctx context.Context) error { return f.Offer(ctx, p.events[i]) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle delivers to a feed and notes when it is to be tried again. It returns only what is final.
+func (r *reader) settle(ctx context.Context, f *feed, deliver func(context.Context) error) error {
+	err := deliver(ctx)
+	switch {
+	case err == nil:
+		f.again = nil
+		f.retry.Reset()
+	case final(err):
+		return err
+	case ctx.Err() == nil:
+		pause := f.retry.Next()
+		f.again = time.After(pause)
+		r.s.o.Listener.Failed(f.Shard(), err, pause)
+	}
+	return nil
+}
+
+// mend reads from the journal what a feed lacks: one that failed, after its pause, and at a check one whose events are late.
+func (r *reader) mend(ctx context.Context, check <-chan time.Time) error {
+	checking := false
+	select {
+	case <-check:
+		checking = true
+	default:
+	}
+	for i := range r.feeds {
+		f := &r.feeds[i]
+		select {
+		case <-f.again:
+			if err := r.settle(ctx, f, f.CatchUp); err != nil {
+				return err
+			}
+		default:
+		}
+		if checking {
+			if err := r.check(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// check compares a feed with what the journal had at the check before.
+func (r *reader) check(ctx context.Context, f *feed) error {
+	late := r.drained && f.again == nil && f.At() < f.seen
+	f.seen = r.s.o.Journal.Head(f.Shard()).Position
+	if !late {
+		return nil
+	}
+	r.s.o.Listener.Gap(f.Shard(), f.At(), f.seen)
+	return r.settle(ctx, f, f.CatchUp)
+}

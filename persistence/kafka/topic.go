@@ -1,0 +1,221 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+const (
+	// DefaultTopic is the name of the topic.
+	DefaultTopic = "purser.events.v1"
+	// Partitions is the number of its partitions. It is part of the format: see Partition.
+	Partitions = 32
+	// MaxMessageBytes is the topic's max.message.bytes: the journal's largest payload with its key and headers.
+	MaxMessageBytes = persistence.MaxPayload + messageRoom
+
+	messageRoom    = 64 << 10
+	requestTimeout = 10 * time.Second // one request to Kafka
+	metadataTTL    = 3 * time.Second  // how long a moved partition is asked for in vain, and how long Kafka may take to tell
+	clientID       = "purser"
+
+	configMaxMessage = "max.message.bytes"
+)
+
+// ErrTopic: the live topic cannot be used as it is, and no retry mends it.
+var ErrTopic = errors.New("topic unusable")
+
+// Partition returns the partition of a shard's events.
+func Partition(shard ident.Shard) int { return int(shard) % Partitions }
+
+// Options of New.
+type Options struct {
+	// Brokers are the host:port of one or more brokers, from which the others are found.
+	Brokers []string
+	// Topic is the topic's name; empty is DefaultTopic.
+	Topic string
+	// Replicas is the replication factor of a topic that has to be made; 0 is the cluster's own default.
+	Replicas int
+	// Transport carries the requests; nil is a plain one. TLS, SASL and the faults of tests come in here.
+	Transport kafkago.RoundTripper
+}
+
+// EnsureDefaults fills in what is left zero.
+func (o *Options) EnsureDefaults() {
+	if o.Topic == "" {
+		o.Topic = DefaultTopic
+	}
+	if o.Replicas == 0 {
+		o.Replicas = -1
+	}
+	if o.Transport == nil {
+		o.Transport = &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: []string{o.Topic}}
+	}
+}
+
+// Validate names every fault of the options.
+func (o *Options) Validate() error {
+	var faults []error
+	if len(o.Brokers) == 0 {
+		faults = append(faults, errors.New("kafka: no brokers"))
+	}
+	for _, broker := range o.Brokers {
+		if _, _, err := net.SplitHostPort(broker); err != nil {
+			faults = append(faults, fmt.Errorf("kafka: broker %q: %w", broker, err))
+		}
+	}
+	if o.Replicas < -1 {
+		faults = append(faults, fmt.Errorf("kafka: %d replicas", o.Replicas))
+	}
+	return errors.Join(faults...)
+}
+
+// Topic is the topic on a cluster. It is safe for concurrent use.
+type Topic struct {
+	o      Options
+	client *kafkago.Client
+}
+
+// New returns the topic without asking Kafka anything, so that a program starts while Kafka is down.
+func New(o Options) (*Topic, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	client := &kafkago.Client{Addr: kafkago.TCP(o.Brokers...), Transport: o.Transport, Timeout: requestTimeout}
+	return &Topic{o: o, client: client}, nil
+}
+
+// Close closes idle connections. Publishers and subscriptions have ended before.
+func (t *Topic) Close() {
+	if c, ok := t.o.Transport.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// Prepare makes the topic when it is missing and checks it otherwise. ErrTopic is final; any other error says that Kafka could not be
+// asked, and a retry may succeed. Publishers and subscriptions prepare the topic themselves: a program calls Prepare to
+// refuse to start.
+func (t *Topic) Prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	partitions, err := t.partitions(ctx)
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		if err = t.create(ctx); err == nil {
+			partitions, err = t.partitions(ctx)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", t.o.Topic, err)
+	}
+	if partitions != Partitions {
+		return fmt.Errorf("%w: %s has %d partitions, not %d", ErrTopic, t.o.Topic, partitions, Partitions)
+	}
+	return t.checkMaxMessage(ctx)
+}
+
+func (t *Topic) partitions(ctx context.Context) (int, error) {
+	m, err := t.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{t.o.Topic}})
+	if err != nil {
+		return 0, err
+	}
+	for _, topic := range m.Topics {
+		if topic.Name == t.o.Topic {
+			return len(topic.Partitions), topic.Error
+		}
+	}
+	return 0, kafkago.UnknownTopicOrPartition
+}
+
+// create makes the topic. That another process was quicker is no error.
+func (t *Topic) create(ctx context.Context) error {
+	answer, err := t.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{{
+		Topic: t.o.Topic, NumPartitions: Partitions, ReplicationFactor: t.o.Replicas,
+		ConfigEntries: []kafkago.ConfigEntry{{ConfigName: configMaxMessage, ConfigValue: strconv.Itoa(MaxMessageBytes)}},
+	}}})
+	if err != nil {
+		return err
+	}
+	if err = answer.Errors[t.o.Topic]; errors.Is(err, kafkago.TopicAlreadyExists) {
+		return nil
+	}
+	return err
+}
+
+// checkMaxMessage refuses a topic that would not take the largest event. A cluster that does not tell is taken at its word.
+func (t *Topic) checkMaxMessage(ctx context.Context) error {
+	answer, err := t.client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
+		ResourceType: kafkago.ResourceTypeTopic, ResourceName: t.o.Topic, ConfigNames: []string{configMaxMessage},
+	}}})
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", t.o.Topic, err)
+	}
+	for _, resource := range answer.Resources {
+		for _, entry := range resource.ConfigEntries {
+			limit, err := strconv.Atoi(entry.ConfigValue)
+			if entry.ConfigName == configMaxMessage && err == nil && limit < MaxMessageBytes {
+				return fmt.Errorf("%w: %s of %s is %d, it has to be %d or more",
+					ErrTopic, configMaxMessage, t.o.Topic, limit, MaxMessageBytes)
+			}
+		}
+	}
+	return nil
+}
+
+// produce appends messages to a partition and returns when all replicas in sync have them.
+func (t *Topic) produce(ctx context.Context, partition int, messages []kafkago.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := t.client.Produce(ctx, &kafkago.ProduceRequest{
+		Topic: t.o.Topic, Partition: partition, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(messages...),
+	})
+	if err == nil {
+		err = answer.Error
+	}
+	if err != nil {
+		return fmt.Errorf("publishing to partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// end returns the offset of the next message of a partition.
+func (t *Topic) end(ctx context.Context, partition int) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := t.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{
+		t.o.Topic: {kafkago.LastOffsetOf(partition)},
+	}})
+	if err != nil {
+		return 0, fmt.Errorf("end of partition %d: %w", partition, err)
+	}
+	for _, p := range answer.Topics[t.o.Topic] {
+		if p.Partition == partition {
+			return p.LastOffset, p.Error
+		}
+	}
+	return 0, fmt.Errorf("end of partition %d: %w", partition, kafkago.UnknownTopicOrPartition)
+}
+
+// fetch reads a partition from an offset, waiting for something to come.
+func (t *Topic) fetch(ctx context.Context, partition int, offset int64, wait time.Duration) (*kafkago.FetchResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout+wait)
+	defer cancel()
+	answer, err := t.client.Fetch(ctx, &kafkago.FetchRequest{
+		Topic: t.o.Topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: fetchBytes, MaxWait: wait,
+	})
+	if err == nil {
+		err = answer.Error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading partition %d at %d: %w", partition, offset, err)
+	}
+	return answer, nil
+}

@@ -1,0 +1,184 @@
+package pgjournal_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/persistence"
+	"purser/persistence/journaltest"
+	"purser/persistence/pgjournal"
+)
+
+// fences is how many commits of each kind are lost; each has a lane and a shard of its own.
+const fences = 50
+
+// one is a batch of one event and the state after it.
+func one(slot ident.Slot, version uint64) *persistence.Batch {
+	document := json.RawMessage(fmt.Sprintf(`{"version":%d}`, version))
+	return &persistence.Batch{
+		Workspace: "ws_1", Slot: slot,
+		Events: []persistence.Event{{ID: fmt.Sprintf("evt_%d_%d", slot, version), Kind: "card", Stream: "card_1", Version: version,
+			Type: "card.frozen.v1", At: journaltest.Start, Payload: document}},
+		Records: []persistence.Record{{Kind: "card", ID: "card_1", Version: version, Document: document}},
+		Timers:  []persistence.Timer{{Kind: "card", Stream: "card_1", Key: "t", Due: journaltest.Start}},
+	}
+}
+
+func appendOne(j persistence.Journal, slot ident.Slot, epoch, version uint64) error {
+	outcomes, err := j.Append(context.Background(), slot.Shard(), epoch, journaltest.Start, []*persistence.Batch{one(slot, version)})
+	if err != nil {
+		return err
+	}
+	return outcomes[0].Err
+}
+
+// requireTruth requires that batch 1 of the shard is there whole, or not at all, as the head says.
+func requireTruth(t *testing.T, j persistence.Journal, slot ident.Slot, head uint64) {
+	t.Helper()
+	ctx := context.Background()
+	events, err := j.Events(ctx, slot.Shard(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, events, int(head))
+	_, err = j.Record(ctx, slot, "card", "card_1")
+	timers, timersErr := j.Timers(ctx, slot.Shard(), journaltest.Start, 10)
+	require.NoError(t, timersErr)
+	require.Len(t, timers, int(head))
+	if head == 0 {
+		require.ErrorIs(t, err, persistence.ErrNotFound)
+	} else {
+		require.NoError(t, err)
+	}
+	require.Equal(t, head, j.Head(slot.Shard()).Position)
+}
+
+// ended waits until no transaction of a journal is open in the database, and so none can commit any more.
+func ended(t *testing.T, database string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	require.Eventually(t, func() bool {
+		var open int
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`).Scan(&open)
+		return err == nil && open == 0
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+// TestFence loses the outcome of commits, raises the epoch, and requires that what is true then stays true.
+func TestFence(t *testing.T) {
+	for name, c := range map[string]struct {
+		fate func(c *proxied, raising, raised <-chan struct{})
+		want func(head uint64) bool
+	}{
+		"the answer is lost": {
+			fate: func(c *proxied, _, _ <-chan struct{}) { c.loseAnswer() },
+			want: func(head uint64) bool { return head <= 1 },
+		},
+		"COMMIT comes while Raise waits": {
+			fate: func(c *proxied, raising, _ <-chan struct{}) { c.cutThen(raising) },
+			want: func(head uint64) bool { return head == 1 },
+		},
+		"COMMIT comes after Raise": {
+			fate: func(c *proxied, _, raised <-chan struct{}) { c.cutThen(raised) },
+			want: func(head uint64) bool { return head == 0 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) { runFence(t, c.fate, c.want) })
+	}
+}
+
+func runFence(t *testing.T, fate func(c *proxied, raising, raised <-chan struct{}), want func(head uint64) bool) {
+	database := databases.Database(t)
+	p, through := startProxy(t, database)
+	o := fast(through)
+	o.Lanes = fences
+	j := open(t, o)
+	t.Cleanup(func() { require.NoError(t, j.Close()) })
+	o = fast(database)
+	o.PoolSize = 2 * fences // half of them for Raise
+	next := open(t, o)
+	t.Cleanup(func() { require.NoError(t, next.Close()) })
+
+	shards := make([]ident.Shard, fences)
+	for i := range shards {
+		shards[i] = ident.Shard(i)
+	}
+	old, err := j.Raise(t.Context(), shards...)
+	require.NoError(t, err)
+	raising, raised := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(raised) })
+	defer release()
+	p.onCommit(func(c *proxied) { fate(c, raising, raised) })
+	loseAll(t, j, shards, old)
+	p.onCommit(nil)
+
+	heads := raiseAll(t, next, database, shards, raising)
+	release()
+	ended(t, database)
+	for i, shard := range shards {
+		slot := ident.Slot(shard) << 4
+		require.True(t, want(heads[i].Position), "head %d", heads[i].Position)
+		requireTruth(t, next, slot, heads[i].Position)
+		require.ErrorIs(t, appendOne(j, slot, old[i].Epoch, 1), persistence.ErrFenced)
+		require.NoError(t, appendOne(next, slot, heads[i].Epoch, heads[i].Position+1))
+	}
+}
+
+// loseAll appends to every shard at once, through a proxy that loses every outcome.
+func loseAll(t *testing.T, j *pgjournal.Journal, shards []ident.Shard, heads []persistence.Head) {
+	t.Helper()
+	var work sync.WaitGroup
+	errs := make([]error, len(shards))
+	for i, shard := range shards {
+		work.Go(func() { errs[i] = appendOne(j, ident.Slot(shard)<<4, heads[i].Epoch, 1) })
+	}
+	work.Wait()
+	for _, err := range errs {
+		require.ErrorIs(t, err, persistence.ErrAmbiguous)
+		require.NotErrorIs(t, err, persistence.ErrUnavailable)
+	}
+}
+
+// raiseAll takes every shard by a Raise of its own, and tells when they wait, or are done.
+func raiseAll(t *testing.T, j *pgjournal.Journal, database string, shards []ident.Shard, raising chan struct{}) []persistence.Head {
+	t.Helper()
+	var work sync.WaitGroup
+	heads, errs := make([]persistence.Head, len(shards)), make([]error, len(shards))
+	for i, shard := range shards {
+		work.Go(func() {
+			raised, err := j.Raise(context.Background(), shard)
+			if errs[i] = err; err == nil {
+				heads[i] = raised[0]
+			}
+		})
+	}
+	awaitWaiting(t, database, raising)
+	work.Wait()
+	require.NoError(t, errors.Join(errs...))
+	return heads
+}
+
+// awaitWaiting closes raising when a session waits for a lock, or none has to.
+func awaitWaiting(t *testing.T, database string, raising chan struct{}) {
+	t.Helper()
+	defer close(raising)
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	require.Eventually(t, func() bool {
+		var waiting, open int
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE wait_event_type = 'Lock'), count(xact_start)
+			FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&waiting, &open)
+		return err == nil && (waiting > 0 || open == 0)
+	}, 10*time.Second, time.Millisecond)
+}

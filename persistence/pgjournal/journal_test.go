@@ -1,0 +1,53 @@
+package pgjournal_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"purser/persistence"
+	"purser/persistence/journaltest"
+	"purser/persistence/pgjournal"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+// databases are those of the one server of this test binary, which runs without fsync.
+var databases *pgtest.Templates
+
+func TestMain(m *testing.M) {
+	build := func(url string) error { return pgjournal.Migrate(context.Background(), url) }
+	os.Exit(pgtest.Main("the journal over Postgres", build, func(t *pgtest.Templates) int {
+		databases = t
+		before := goleak.IgnoreCurrent() // who waits for the server's end
+		code := m.Run()
+		if err := goleak.Find(before); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}))
+}
+
+// fast are the options of tests that do not test durability.
+func fast(url string) pgjournal.Options { return pgjournal.Options{URL: url, AllowUnsafe: true} }
+
+func open(t journaltest.T, o pgjournal.Options) *pgjournal.Journal {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	j, err := pgjournal.Open(ctx, o)
+	require.NoError(t, err)
+	return j
+}
+
+func TestContract(t *testing.T) {
+	journaltest.Run(t, func(t journaltest.T) journaltest.Reopen {
+		o := fast(databases.Database(t.(pgtest.T)))
+		return func() persistence.Journal { return open(t, o) }
+	})
+}

@@ -1,0 +1,96 @@
+package pgjournal_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/persistence/pgjournal"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+func execute(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), sql)
+	require.NoError(t, errors.Join(err, conn.Close(context.Background())))
+}
+
+func TestOpenRefuses(t *testing.T) {
+	mine, theirs := ident.UUID{1}, ident.UUID{2}
+	unsafe := pgjournal.Options{AllowUnsafe: true}
+	for name, c := range map[string]struct {
+		sql  string
+		o    pgjournal.Options
+		want error
+	}{
+		"another deployment": {`SELECT 1`, pgjournal.Options{Deployment: theirs, AllowUnsafe: true}, pgjournal.ErrForeign},
+		"another format":     {`UPDATE journal_store SET format = 2`, unsafe, pgjournal.ErrForeign},
+		"other shards":       {`UPDATE journal_store SET shards = 32`, unsafe, pgjournal.ErrForeign},
+		"nothing there":      {`DROP TABLE journal_version`, unsafe, pgjournal.ErrNoStore},
+		"an old schema":      {`DELETE FROM journal_version`, unsafe, pgjournal.ErrNoStore},
+		"a newer schema":     {`UPDATE journal_version SET version_id = 999`, unsafe, pgjournal.ErrForeign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := fast(databases.Database(t))
+			o.Deployment = mine
+			j := open(t, o)
+			require.Equal(t, mine, j.Identity().Deployment)
+			require.NoError(t, j.Close())
+			execute(t, o.URL, c.sql)
+			c.o.URL = o.URL
+			_, err := pgjournal.Open(t.Context(), c.o)
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+func TestUnsafeServerIsRefused(t *testing.T) {
+	server := pgtest.Own(t, "a journal on a server without fsync", false)
+	if server == nil {
+		return
+	}
+	o := pgjournal.Options{URL: server.URL("postgres"), Migrate: true}
+	_, err := pgjournal.Open(t.Context(), o)
+	require.ErrorIs(t, err, pgjournal.ErrUnsafe)
+	o.AllowUnsafe = true
+	require.NoError(t, open(t, o).Close())
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, o := range map[string]pgjournal.Options{
+		"no database":    {},
+		"negative lanes": {URL: "host=localhost", Lanes: -1},
+		"many lanes":     {URL: "host=localhost", Lanes: 1000},
+		"small pool":     {URL: "host=localhost", PoolSize: 1},
+		"large pool":     {URL: "host=localhost", PoolSize: 1000},
+		"not a URL":      {URL: "postgres://host:port:port"},
+	} {
+		_, err := pgjournal.Open(t.Context(), o)
+		require.Error(t, err, name)
+	}
+}
+
+// TestMigrateTogether opens an empty database from several processes at once: they find one store.
+func TestMigrateTogether(t *testing.T) {
+	const processes = 4
+	o := fast(databases.Empty(t))
+	o.Migrate = true
+	var work sync.WaitGroup
+	journals, errs := make([]*pgjournal.Journal, processes), make([]error, processes)
+	for i := range processes {
+		work.Go(func() { journals[i], errs[i] = pgjournal.Open(context.Background(), o) })
+	}
+	work.Wait()
+	require.NoError(t, errors.Join(errs...))
+	for _, j := range journals {
+		require.Equal(t, journals[0].Identity(), j.Identity())
+		require.NoError(t, j.Close())
+	}
+}

@@ -1,0 +1,124 @@
+package pgjournal
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"purser/actors/ident"
+)
+
+// Errors of Open that a program tells its operator apart.
+var (
+	// ErrForeign: the database holds the journal of another deployment, or of another format.
+	ErrForeign = errors.New("not this journal")
+	// ErrNoStore: the database has no journal. Migrate makes one.
+	ErrNoStore = errors.New("no journal")
+	// ErrUnsafe: the server may lose what it has committed, by its fsync or full_page_writes. See Options.AllowUnsafe.
+	ErrUnsafe = errors.New("server does not keep what it commits")
+)
+
+// ErrRefused is the outcome of a batch that Postgres will never take: its JSON or a string in it is malformed (U+0000 and bytes
+// that are not UTF-8 included). Nothing of the batch was written, and a retry is refused again.
+var ErrRefused = errors.New("journal refuses the batch")
+
+// Sizes of what is bounded.
+const (
+	defaultLanes = 4
+	maxLanes     = 64
+
+	defaultPool = 8
+	maxPool     = 256
+
+	// laneQueue is how many appends wait in memory for a lane; more wait in their callers.
+	laneQueue = 256
+	// gatherMax is how many appends one group takes at most.
+	gatherMax = 128
+	// commitBatches and commitBytes end a transaction: what does not fit goes into the next. A single batch always fits.
+	commitBatches = 4096
+	commitBytes   = 32 << 20
+	// copyMin is the number of events from which CopyFrom is used: it takes two more round trips than an INSERT.
+	copyMin = 256
+	// eventBytes is what one Events returns, but at least one event.
+	eventBytes = 8 << 20
+	// indexBytes is the size of the strings of one index key: Postgres takes 2,704 bytes.
+	indexBytes = 2600
+	// sweepShards is how many shards one DELETE of a Sweep covers.
+	sweepShards = 16
+)
+
+// Times after which something is given up or tried again.
+const (
+	// connectTimeout bounds one attempt to connect.
+	connectTimeout = 2 * time.Second
+	// queryTimeout bounds a read, and any statement in the server.
+	queryTimeout = 5 * time.Second
+	// commitTimeout bounds a transaction of a lane from its first byte to the answer.
+	commitTimeout = 5 * time.Second
+	// lockTimeout bounds the wait for a shard that another transaction holds.
+	lockTimeout = 3 * time.Second
+	// raiseTimeout bounds a Raise. After each evictAfter of waiting it ends the transactions that hold its shards.
+	raiseTimeout = 5 * time.Second
+	evictAfter   = 1 * time.Second
+	// idleTimeout is after how long the server ends a transaction whose client says nothing.
+	idleTimeout = 10 * time.Second
+	// rollbackTimeout bounds the end of a failed transaction; then the connection is closed, which ends it too.
+	rollbackTimeout = 1 * time.Second
+	// After a connection failed none is tried for backoffMin, doubled with each failure up to backoffMax.
+	backoffMin = 50 * time.Millisecond
+	backoffMax = 1 * time.Second
+	// pollInterval is how often the heads are read while somebody waits for one: it shows what other processes have appended.
+	pollInterval = 250 * time.Millisecond
+)
+
+// Options of Open.
+type Options struct {
+	// URL is the database, as a URL or as keywords and values.
+	URL string
+	// Deployment is stamped into a new store (zero: a new one is drawn). An existing store must carry it, unless it is zero.
+	Deployment ident.UUID
+	// Lanes is the number of transactions that commit side by side; a shard always has the same lane. 0 is 4.
+	Lanes int
+	// PoolSize is the number of connections for everything else; 0 is 8. The journal has Lanes + PoolSize connections at most.
+	PoolSize int
+	// Entropy and Clock make the identity of a new store; nil is the system's.
+	Entropy io.Reader
+	Clock   func() time.Time
+	// Note is called when the server was lost, or had to be forced; nil ignores it. It may be called from any goroutine.
+	Note func(error)
+	// Migrate brings the schema up to date first.
+	Migrate bool
+	// AllowUnsafe opens a server that runs with fsync or full_page_writes off. It is there for tests.
+	AllowUnsafe bool
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.URL == "" {
+		return o, errors.New("pgjournal: Options.URL is empty")
+	}
+	if o.Lanes == 0 {
+		o.Lanes = defaultLanes
+	}
+	if o.Lanes < 0 || o.Lanes > maxLanes {
+		return o, fmt.Errorf("pgjournal: Options.Lanes is %d, not 1 to %d", o.Lanes, maxLanes)
+	}
+	if o.PoolSize == 0 {
+		o.PoolSize = defaultPool
+	}
+	// A Raise holds one connection and may need another to end what it waits for.
+	if o.PoolSize < 2 || o.PoolSize > maxPool {
+		return o, fmt.Errorf("pgjournal: Options.PoolSize is %d, not 2 to %d", o.PoolSize, maxPool)
+	}
+	if o.Entropy == nil {
+		o.Entropy = rand.Reader
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Note == nil {
+		o.Note = func(error) {}
+	}
+	return o, nil
+}

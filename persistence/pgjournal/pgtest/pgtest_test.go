@@ -1,0 +1,43 @@
+package pgtest
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAbsent: a machine without Postgres leaves tests out and says which; the checks do not, and a server that is there and does
+// not start is always a failure.
+func TestAbsent(t *testing.T) {
+	for name, c := range map[string]struct {
+		ci   string
+		err  error
+		want int
+	}{
+		"at home":      {"", ErrAbsent, 0},
+		"in the check": {"true", ErrAbsent, 1},
+		"broken":       {"", errors.New("initdb: exit status 1"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CI", c.ci)
+			var said bytes.Buffer
+			require.Equal(t, c.want, absent(&said, "the journal", c.err))
+			require.Equal(t, "left out, the journal: "+c.err.Error()+"\n", said.String())
+		})
+	}
+}
+
+// TestServer starts, pauses, crashes and stops a server, each time with the data it had.
+func TestServer(t *testing.T) {
+	server := Own(t, "a server of its own", true)
+	if server == nil {
+		return
+	}
+	for _, f := range []func() error{
+		server.Pause, server.Resume, server.await, server.Crash, server.Restart, server.Stop, server.Restart,
+	} {
+		require.NoError(t, f())
+	}
+}

@@ -1,0 +1,252 @@
+package pgjournal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// ask sends queries in one round trip. The call has entered the journal, and can be repeated. The error is ErrUnavailable, or
+// ErrNotFound when read returns that.
+func (j *Journal) ask(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	lost, err := j.exchange(ctx, b, read)
+	if lost {
+		_, err = j.exchange(ctx, b, read)
+	}
+	if err == nil || errors.Is(err, persistence.ErrNotFound) {
+		return err
+	}
+	// The error of a query that was given up does not say why.
+	return unavailable(errors.Join(err, ctx.Err()))
+}
+
+// exchange sends queries over one connection. When that is lost, the other idle ones are too, or may be: they are given up.
+func (j *Journal) exchange(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) (lost bool, err error) {
+	conn, err := j.pool.Acquire(ctx)
+	if err != nil {
+		j.lost(err)
+		return false, err
+	}
+	defer conn.Release()
+	results := conn.SendBatch(ctx, b)
+	err = read(results)
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	if !conn.Conn().IsClosed() || ctx.Err() != nil {
+		return false, err
+	}
+	j.pool.Reset()
+	return true, err
+}
+
+// look reads documents of a shard. The head is read after them and shown before they are: no read shows what is above the head.
+func (j *Journal) look(ctx context.Context, id ident.Shard, read func(pgx.BatchResults) error, sql string, args ...any) error {
+	if err := j.enter(ctx); err != nil {
+		return err
+	}
+	defer j.leave()
+	b := &pgx.Batch{}
+	b.Queue(sql, args...)
+	b.Queue(sqlHead, int16(id))
+	return j.ask(ctx, b, func(results pgx.BatchResults) error {
+		found := read(results)
+		if found != nil && !errors.Is(found, persistence.ErrNotFound) {
+			return found
+		}
+		var epoch, head int64
+		if err := results.QueryRow().Scan(&epoch, &head); err != nil {
+			return err
+		}
+		j.shards[id].publish(persistence.Head{Position: uint64(head), Epoch: uint64(epoch)})
+		return found
+	})
+}
+
+// Events implements persistence.Journal. It shows events up to the head that this process knows.
+func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
+	if err := j.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer j.leave()
+	last := j.Head(id).Position
+	if past >= last {
+		return nil, nil
+	}
+	last = min(last, past+uint64(persistence.PageLimit(limit)))
+	b := &pgx.Batch{}
+	b.Queue(sqlEvents, int16(id), int64(past), int64(last), eventBytes)
+	var events []persistence.Event
+	err := j.ask(ctx, b, func(results pgx.BatchResults) (err error) {
+		events, err = readEvents(results, past)
+		return err
+	})
+	return events, err
+}
+
+func readEvents(results pgx.BatchResults, past uint64) ([]persistence.Event, error) {
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (persistence.Event, error) {
+		var e persistence.Event
+		var position, version int64
+		err := row.Scan(&position, &e.ID, &e.Workspace, &e.Kind, &e.Stream, &version, &e.Type, &e.At, (*[]byte)(&e.Payload))
+		e.Position, e.Version, e.At = uint64(position), uint64(version), e.At.UTC()
+		return e, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range events {
+		if past++; events[i].Position != past {
+			return nil, fmt.Errorf("event %d is there where %d is due", events[i].Position, past)
+		}
+	}
+	if len(events) == 0 {
+		return nil, fmt.Errorf("event %d is not there", past+1)
+	}
+	return events, nil
+}
+
+// Record implements persistence.Journal.
+func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+	records, err := j.records(ctx, slot.Shard(), kind, sqlRecord, int16(slot.Shard()), kind, id)
+	if err != nil {
+		return persistence.Record{}, err
+	}
+	if len(records) == 0 {
+		return persistence.Record{}, persistence.ErrNotFound
+	}
+	return records[0], nil
+}
+
+// List implements persistence.Journal.
+func (j *Journal) List(
+	ctx context.Context, slot ident.Slot, kind, workspace, parent string, page persistence.Page,
+) ([]persistence.Record, error) {
+	shard, limit := slot.Shard(), persistence.PageLimit(page.Limit)
+	if page.AfterPosition == 0 && page.AfterOrdinal == 0 {
+		return j.records(ctx, shard, kind, sqlList, int16(shard), kind, workspace, parent, limit)
+	}
+	return j.records(ctx, shard, kind, sqlListAfter, int16(shard), kind, workspace, parent, limit,
+		int64(page.AfterPosition), int64(page.AfterOrdinal))
+}
+
+// Records implements persistence.Journal.
+func (j *Journal) Records(ctx context.Context, id ident.Shard, kind, after string, limit int) ([]persistence.Record, error) {
+	return j.records(ctx, id, kind, sqlRecords, int16(id), kind, after, persistence.PageLimit(limit))
+}
+
+func (j *Journal) records(ctx context.Context, id ident.Shard, kind, sql string, args ...any) ([]persistence.Record, error) {
+	var records []persistence.Record
+	err := j.look(ctx, id, func(results pgx.BatchResults) error {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		records, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (persistence.Record, error) {
+			r := persistence.Record{Kind: kind}
+			var slot int16
+			var version, position, ordinal int64
+			err := row.Scan(&r.ID, &r.Workspace, &r.Parent, &slot, &version, &position, &ordinal, (*[]byte)(&r.Document))
+			r.Slot, r.Version, r.Position, r.Ordinal = ident.Slot(slot), uint64(version), uint64(position), uint32(ordinal)
+			return r, err
+		})
+		return err
+	}, sql, args...)
+	return records, err
+}
+
+// Once implements persistence.Journal.
+func (j *Journal) Once(
+	ctx context.Context, id ident.Shard, scope string, hash [32]byte, now time.Time,
+) (persistence.Once, bool, error) {
+	var once persistence.Once
+	err := j.look(ctx, id, func(results pgx.BatchResults) error {
+		var fingerprint, answer []byte
+		var expires *time.Time
+		err := results.QueryRow().Scan(&fingerprint, &expires, &answer)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return persistence.ErrNotFound
+		}
+		once = onceOf(scope, hash[:], fingerprint, expires, answer)
+		return err
+	}, sqlOnce, int16(id), scope, hash[:])
+	switch {
+	case errors.Is(err, persistence.ErrNotFound), err == nil && !held(once, now):
+		return persistence.Once{}, false, nil
+	case err != nil:
+		return persistence.Once{}, false, err
+	}
+	return once, true, nil
+}
+
+// Cursor implements persistence.Journal. A name that was never saved is at 0.
+func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint64, error) {
+	var position int64
+	err := j.look(ctx, id, func(results pgx.BatchResults) error {
+		err := results.QueryRow().Scan(&position)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return persistence.ErrNotFound
+		}
+		return err
+	}, sqlCursor, int16(id), name)
+	if errors.Is(err, persistence.ErrNotFound) {
+		return 0, nil
+	}
+	return uint64(position), err
+}
+
+// SaveCursor implements persistence.Journal. It does not wait for a sync. After an error the place may have been saved or not.
+func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, position uint64) error {
+	if len(name) > persistence.MaxName {
+		return fmt.Errorf("%w: cursor name of %d bytes", persistence.ErrTooLarge, len(name))
+	}
+	if err := j.enter(ctx); err != nil {
+		return err
+	}
+	defer j.leave()
+	b := &pgx.Batch{}
+	b.Queue(sqlLazily)
+	b.Queue(sqlSaveCursor, int16(id), name, int64(position))
+	return j.ask(ctx, b, func(results pgx.BatchResults) error {
+		_, err := results.Exec()
+		if err == nil {
+			_, err = results.Exec()
+		}
+		return err
+	})
+}
+
+// Sweep implements persistence.Journal. Every sweepShards shards are a transaction of their own; an error leaves those before it
+// swept.
+func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
+	if err := j.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer j.leave()
+	swept := 0
+	for from := 0; from < ident.Shards; from += sweepShards {
+		b := &pgx.Batch{}
+		b.Queue(sqlSweep, from, from+sweepShards, now, persistence.PageLimit(limit))
+		err := j.ask(ctx, b, func(results pgx.BatchResults) error {
+			tag, err := results.Exec()
+			swept += int(tag.RowsAffected())
+			return err
+		})
+		if err != nil {
+			return swept, err
+		}
+	}
+	return swept, nil
+}
