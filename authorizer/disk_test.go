@@ -174,22 +174,18 @@ func TestFailedDiskStopsEverything(t *testing.T) {
 	for i := int64(1); ; i += 5 {
 		fs := vfs.NewCrashableMem()
 		var writes atomic.Int64
-		armed := make(chan struct{})
+		var armed atomic.Bool
 		failing := errorfs.InjectorFunc(func(op errorfs.Op) error {
-			select {
-			case <-armed:
-			default:
-				return nil
-			}
-			if strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) >= i {
+			if armed.Load() && strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) >= i {
 				return errorfs.ErrInjected
 			}
 			return nil
 		})
 		r := newRig(t, errorfs.Wrap(fs, failing))
-		close(armed)
+		armed.Store(true)
 		var a acknowledged
 		a.load(r, 24)
+		armed.Store(false)
 		if r.fatals.Load() == 0 {
 			break
 		}

@@ -48,6 +48,7 @@
 //	i shard expiry hold                      due index of the holds
 //	j shard                                  journal position followed
 //	k shard hour                             sequence relayed up to in that hour
+//	l shard first                            last of a run of sequences that a rebuild found lost, and when
 //
 // A swipe writes at most six: b, c, d, f1, h, i. A moved expiry leaves its old i behind, which Expire drops when its time
 // comes. A reversal that comes before its authorization is an entry of the system's workspace and writes the h of the

@@ -94,6 +94,9 @@ func (o *Options) Validate() error {
 type Listener interface {
 	// Decided is called once per Submit with what was answered; took is from its call to its answer.
 	Decided(kind hold.Kind, decision hold.Decision, reason hold.Reason, took time.Duration)
+	// Staged is called when a message is decided, before its sync; took is from the call of Submit. A message that ran out of time
+	// before is not staged.
+	Staged(kind hold.Kind, took time.Duration)
 	// Repeated is called for an answer that was given before, beside Decided.
 	Repeated(kind hold.Kind)
 	// Synced is called for each commit that became durable.
@@ -107,6 +110,7 @@ type Listener interface {
 type silent struct{}
 
 func (silent) Decided(hold.Kind, hold.Decision, hold.Reason, time.Duration) {}
+func (silent) Staged(hold.Kind, time.Duration)                              {}
 func (silent) Repeated(hold.Kind)                                           {}
 func (silent) Synced(ident.Shard)                                           {}
 func (silent) Followed(ident.Shard, uint64)                                 {}

@@ -486,6 +486,13 @@ type counting struct {
 	repeated int
 	synced   int
 	expired  int
+	staged   int
+}
+
+func (c *counting) Staged(hold.Kind, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.staged++
 }
 
 func (c *counting) Decided(_ hold.Kind, _ hold.Decision, why hold.Reason, _ time.Duration) {
@@ -525,6 +532,7 @@ func TestListenerHearsOfEverything(t *testing.T) {
 	require.Equal(t, map[hold.Reason]int{
 		hold.ReasonApproved: 2, hold.ReasonInsufficientFunds: 1, hold.ReasonCardNotFound: 1}, heard.decided)
 	require.Equal(t, 1, heard.repeated)
+	require.Equal(t, 4, heard.staged)
 	require.Equal(t, 3, heard.synced)
 	require.Equal(t, 1, heard.expired)
 }

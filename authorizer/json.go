@@ -9,7 +9,7 @@ import (
 // lexer reads the tokens of one JSON text in place. It allocates nothing: strings alias the text, and one with escapes is
 // unescaped over itself, so that the text is spent afterwards. The text must be valid UTF-8.
 //
-// Integers are the only numbers it takes. After the first fault `bad` stays set and the reads yield zeros.
+// Integers are the only numbers it takes; others it can skip. After the first fault `bad` stays set and the reads yield zeros.
 type lexer struct {
 	text []byte
 	at   int
@@ -117,6 +117,19 @@ func (l *lexer) fraction() bool {
 	}
 	c := l.text[l.at]
 	return c == '.' || c|0x20 == 'e'
+}
+
+// wholeNumber tells whether a number without fraction and exponent is next; it may still be none that integer takes.
+func (l *lexer) wholeNumber() bool {
+	if c := l.peek(); c != '-' && !isDigit(c) {
+		return false
+	}
+	end := l.at + 1
+	for end < len(l.text) && isDigit(l.text[end]) {
+		end++
+	}
+	ahead := lexer{text: l.text, at: end}
+	return !ahead.fraction()
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -19,6 +19,7 @@ const (
 	prefixDue         = 'i'
 	prefixCursor      = 'j'
 	prefixRelayed     = 'k'
+	prefixLost        = 'l'
 )
 
 // Last bytes of the keys of a workspace's funds, one per writer.
@@ -65,6 +66,10 @@ func appendShardKey(dst []byte, prefix byte, shard ident.Shard) []byte {
 
 func appendRelayedKey(dst []byte, shard ident.Shard, hour uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, prefixRelayed, byte(shard)), hour)
+}
+
+func appendLostKey(dst []byte, shard ident.Shard, first uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, prefixLost, byte(shard)), first)
 }
 
 // logSeq reads the sequence number out of a log key.

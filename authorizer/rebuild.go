@@ -112,3 +112,47 @@ func (e *Engine) markReplayed(sh *shard) error {
 		return nil
 	})
 }
+
+// Lost is a run of sequence numbers that the journal did not have when this store was made from it: decisions that were not relayed
+// before later ones of other workspaces were, and are gone with the store that had them.
+type Lost struct {
+	First, Last uint64
+	At          int64 // Unix milliseconds, of the rebuild
+}
+
+// NoteLost keeps, durably, what a rebuild found missing among the entries of a shard. It sets At by the clock.
+func (e *Engine) NoteLost(shard ident.Shard, lost []Lost) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	return e.writeDurably(e.shards[shard], func(t *ticket) error {
+		t.batch = e.store.newBatch()
+		now := uint64(e.clock().UnixMilli())
+		for _, l := range lost {
+			t.key = appendLostKey(t.key[:0], shard, l.First)
+			t.val = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(t.val[:0], l.Last), now)
+			if err := t.batch.Set(t.key, t.val, nil); err != nil {
+				return e.discard(t, err)
+			}
+		}
+		if err := e.apply(t); err != nil {
+			return err
+		}
+		e.enqueue(t)
+		return nil
+	})
+}
+
+// Lost returns what NoteLost has kept for a shard, in order.
+func (e *Engine) Lost(shard ident.Shard) ([]Lost, error) {
+	var lost []Lost
+	lower, upper := appendLostKey(nil, shard, 0), appendLostKey(nil, shard, ^uint64(0))
+	err := e.store.scan(e.store.db, lower, upper, func(k, v []byte) (bool, error) {
+		if len(k) != 10 || len(v) != 16 {
+			return false, fmt.Errorf("%w: lost decisions of shard %d", ErrCorrupt, shard)
+		}
+		lost = append(lost, Lost{First: logSeq(k), Last: binary.BigEndian.Uint64(v), At: int64(binary.BigEndian.Uint64(v[8:]))})
+		return false, nil
+	})
+	return lost, err
+}

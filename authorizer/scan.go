@@ -65,7 +65,7 @@ const (
 	badDuplicate     = "the body has a field twice"
 	badID            = "id: a string of 1 to 64 characters"
 	badCardToken     = "cardToken: a string"
-	badAmount        = "amountCents: an integer of cents from 1 to 1000000000000"
+	badAmount        = "amountCents: an integer of cents from 1 to 1000000000000, or 0 in an authorization that is not incremental"
 	badCurrency      = "currency: a string of three letters"
 	badMerchant      = "merchant: an object"
 	badMerchantID    = "merchant.id: a string of at most 80 characters"
@@ -98,9 +98,9 @@ type body struct {
 // Scan reads the body of a message of the card network into m, which it overwrites. kind is the route's: Authorization (which
 // may turn out Incremental), Reversal, Clearing or Refund. now is in Unix milliseconds.
 //
-// It returns "" or why the body is refused. A field of an authorization that has the right type and a value that cannot be is no
-// refusal: it is m.Invalid. Scan allocates nothing for a good body; the strings of m alias text, which is spent (unescaped in
-// place).
+// It returns "" or why the body is refused. A field of an authorization (other than its id) with a value of another type, or one
+// that cannot be, is no refusal: it is m.Invalid. Scan allocates nothing for a good body; the strings of m alias text, which is
+// spent (unescaped in place).
 func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal string) {
 	*m = hold.Message{Kind: kind}
 	if !utf8.Valid(text) {
@@ -188,7 +188,8 @@ func fieldOf(name string) field {
 	return 0
 }
 
-// member reads the value of a field that is allowed once. A value of the wrong type breaks the form.
+// member reads the value of a field that is allowed once. A value of another type is refused in an authorization, where it makes a
+// decline, and breaks the form of everything else, and of an id.
 func (b *body) member(f, allowed field) {
 	switch {
 	case f&allowed == 0:
@@ -205,9 +206,29 @@ func (b *body) member(f, allowed field) {
 		}
 		return
 	}
-	if b.value(f); b.bad {
+	if b.kind == hold.Authorization && f != fieldID && b.mistyped(f) {
+		b.refuse(complaint(f))
+		b.skip(maxSkipped)
+	} else {
+		b.value(f)
+	}
+	if b.bad {
 		b.breaks(complaint(f))
 	}
+}
+
+// mistyped tells whether what comes next is no beginning of a value of the field's type.
+func (b *body) mistyped(f field) bool {
+	c := b.peek()
+	switch f {
+	case fieldAmount:
+		return !b.wholeNumber()
+	case fieldPartial:
+		return c != 't' && c != 'f'
+	case fieldMerchant:
+		return c != '{'
+	}
+	return c != '"'
 }
 
 func (b *body) value(f field) {

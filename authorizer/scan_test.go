@@ -3,6 +3,7 @@ package authorizer_test
 import (
 	"bytes"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,10 +120,6 @@ func TestScanRefusesWhatIsNotStrict(t *testing.T) {
 		"long id":           {`"net-1"`, `"` + strings.Repeat("é", 65) + `"`, "id:"},
 		"null id":           {`"net-1"`, `null`, "id:"},
 		"id a number":       {`"net-1"`, `1`, "id:"},
-		"amount a string":   {`1250`, `"1250"`, "amountCents"},
-		"amount a fraction": {`1250`, `12.5`, "amountCents"},
-		"amount whole dot":  {`1250`, `1250.0`, "amountCents"},
-		"amount exponent":   {`1250`, `1e3`, "amountCents"},
 		"amount with plus":  {`1250`, `+1250`, "amountCents"},
 		"leading zero":      {`1250`, `01250`, "amountCents"},
 		"over int64":        {`1250`, `9223372036854775808`, "amountCents"},
@@ -130,11 +127,15 @@ func TestScanRefusesWhatIsNotStrict(t *testing.T) {
 		"amount null":       {`1250`, `null`, "amountCents"},
 		"token null":        {`"` + scanToken.String() + `"`, `null`, "cardToken"},
 		"merchant null":     {goodMerchant, `null`, "merchant:"},
-		"merchant a string": {goodMerchant, `"x"`, "merchant:"},
 		"name null":         {`"Corner Shop"`, `null`, "merchant.name"},
-		"mcc a number":      {`"0742"`, `742`, "merchant.mcc"},
-		"boolean a string":  {`true`, `"true"`, "partialApproval"},
-		"time a number":     {`"2026-11-25T10:00:00Z"`, `1795000000`, "holdExpiresAt"},
+		"no number":         {`1250`, `12.`, "amountCents"},
+		"no exponent":       {`1250`, `1e+`, "amountCents"},
+		"no value":          {`1250`, `nil`, "amountCents"},
+		"skipped duplicate": {`1250`, `{"a":1,"\u0061":2}`, "amountCents"},
+		"skipped nul":       {`1250`, `["\u0000"]`, "amountCents"},
+		"skipped integer":   {`1250`, `[9223372036854775808]`, "amountCents"},
+		"skipped deep":      {`1250`, strings.Repeat("[", 17) + strings.Repeat("]", 17), "amountCents"},
+		"skipped open":      {`1250`, `{"a":[1,]}`, "amountCents"},
 	} {
 		body := strings.Replace(good, c.from, c.to, 1)
 		require.NotEqual(t, good, body, name)
@@ -143,12 +144,55 @@ func TestScanRefusesWhatIsNotStrict(t *testing.T) {
 	}
 }
 
+// A field of another type is a decline of an authorization and a refusal of everything else; both name the field.
+func TestScanReadsOverAValueOfAnotherType(t *testing.T) {
+	token := `"` + scanToken.String() + `"`
+	for name, c := range map[string]struct{ from, to, why string }{
+		"token a number":    {token, `4111`, "cardToken"},
+		"amount a string":   {`1250`, `"1250"`, "amountCents"},
+		"amount a fraction": {`1250`, `12.5`, "amountCents"},
+		"amount whole dot":  {`1250`, `1250.0`, "amountCents"},
+		"amount exponent":   {`1250`, `1E+3`, "amountCents"},
+		"amount tiny":       {`1250`, `-0.5e-9`, "amountCents"},
+		"amount a boolean":  {`1250`, `true`, "amountCents"},
+		"amount an object":  {`1250`, `{"value":[1250,{}],"of":null,"x":"\ud83d\ude00"}`, "amountCents"},
+		"amount an array":   {`1250`, `[[],[1.5,-2,false]]`, "amountCents"},
+		"currency a number": {`"USD"`, `840`, "currency"},
+		"merchant a string": {goodMerchant, `"x"`, "merchant:"},
+		"merchant an array": {goodMerchant, `[]`, "merchant:"},
+		"name a boolean":    {`"Corner Shop"`, `false`, "merchant.name"},
+		"mcc a number":      {`"0742"`, `742`, "merchant.mcc"},
+		"country a number":  {`"DE"`, `49`, "merchant.country"},
+		"merchant id":       {`"acq-77"`, `77`, "merchant.id"},
+		"boolean a string":  {`"partialApproval":true`, `"partialApproval":"true"`, "partialApproval"},
+		"time a number":     {`"2026-11-25T10:00:00Z"`, `1795000000`, "holdExpiresAt"},
+		"kind a number":     {`"incremental"`, `1`, "kind"},
+		"reference":         {`"` + scanAuth.Format(ident.Authorization) + `"`, `5`, "authorizationId"},
+	} {
+		seen := false
+		for _, kind := range messageKinds {
+			good := goodBody(kind)
+			body := strings.Replace(good, c.from, c.to, 1)
+			if body == good {
+				continue
+			}
+			m, why := scan(routeOf(kind), body)
+			if routeOf(kind) == hold.Authorization {
+				require.Empty(t, why, "%s %s", kind, name)
+				why, seen = m.Invalid, true
+			}
+			require.Contains(t, why, c.why, "%s %s", kind, name)
+		}
+		require.True(t, seen, name)
+	}
+}
+
 // A value that cannot be is a decline of an authorization and a refusal of everything else.
 func TestScanNamesTheFieldOfAnImpossibleValue(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, why string }{
 		"no token":      {`"cardToken":"` + scanToken.String() + `",`, ``, "cardToken"},
 		"no amount":     {`"amountCents":1250,`, ``, "amountCents"},
-		"negative":      {`1250`, `-1250`, "amountCents"},
+		"negative":      {`1250`, `-1250`, "amountCents: an integer of cents from 1 to 1000000000000, or 0"},
 		"too much":      {`1250`, `1000000000001`, "amountCents"},
 		"no currency":   {`"currency":"USD",`, ``, "currency"},
 		"long currency": {`"USD"`, `"USDC"`, "currency"},
@@ -264,6 +308,7 @@ func FuzzScan(f *testing.F) {
 		f.Add(byte(kind), []byte(goodBody(kind)))
 	}
 	f.Add(byte(hold.Authorization), []byte(`{"id":"\ud83d\ude00","amountCents":-0,"merchant":{}}`))
+	f.Add(byte(hold.Authorization), []byte(`{"id":"x","amountCents":{"a":[1.5e3,null]},"merchant":[true],"kind":5,"currency":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, k byte, text []byte) {
 		kind := routeOf(messageKinds[int(k)%len(messageKinds)])
 		want, accepted := reference(kind, bytes.Clone(text))
@@ -294,6 +339,41 @@ type slow struct {
 	needed  []string
 	broken  bool
 	invalid bool
+	lenient bool // a value of another type is invalid, not broken
+}
+
+// mistyped notes a value of another type. It breaks the form when it could not stand anywhere.
+func (s *slow) mistyped(value jsontext.Value) {
+	s.invalid = true
+	s.broken = s.broken || !s.lenient || !strict(value)
+}
+
+// strict tells whether a value nests at most 16 deep and holds neither U+0000 nor an integer beyond int64.
+func strict(value jsontext.Value) bool {
+	dec := jsontext.NewDecoder(bytes.NewReader(value))
+	for {
+		depth := dec.StackDepth()
+		token, err := dec.ReadToken()
+		if err != nil {
+			return true // the end: the body was valid JSON
+		}
+		text := token.String()
+		switch token.Kind() {
+		case '"':
+			if strings.Contains(text, "\x00") {
+				return false
+			}
+		case '0':
+			if _, err := strconv.ParseInt(text, 10, 64); err != nil && !strings.ContainsAny(text, ".eE") {
+				return false
+			}
+		case '}', ']':
+			continue
+		}
+		if depth > 15 {
+			return false
+		}
+	}
 }
 
 func slowly(text []byte, allowed string, needed ...string) *slow {
@@ -330,7 +410,7 @@ func read[T any](s *slow, name string, good func(T) bool) (v T, ok bool) {
 		return v, false
 	}
 	if err := json.Unmarshal(value, &v); err != nil {
-		s.broken = true
+		s.mistyped(value)
 		return v, false
 	}
 	if text, isText := any(v).(string); isText && strings.Contains(text, "\x00") {
@@ -364,6 +444,7 @@ func reference(kind hold.Kind, text []byte) (m hold.Message, accepted bool) {
 	}
 	m.Kind = kind
 	m.ID, _ = read(s, "id", anything[string])
+	s.lenient = kind == hold.Authorization
 	if named, ok := read(s, "kind", matches("authorization|incremental")); ok && named == "incremental" {
 		m.Kind = hold.Incremental
 	}
@@ -434,7 +515,12 @@ func (s *slow) merchant(m *hold.Message) {
 	if !given {
 		return
 	}
+	if value[0] != '{' {
+		s.mistyped(value)
+		return
+	}
 	inner := slowly(value, "id name mcc country", "name", "mcc")
+	inner.lenient = s.lenient
 	m.Merchant.ID, _ = read(inner, "id", matches(".{0,80}"))
 	m.Merchant.Name, _ = read(inner, "name", matches(".{1,200}"))
 	mcc, _ := read(inner, "mcc", matches("[0-9]{4}"))

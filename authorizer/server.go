@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors/ident"
+	"purser/authorizer/drain"
 	"purser/authorizer/hold"
 )
 
@@ -78,7 +79,8 @@ type Server struct {
 	options  ServerOptions
 	secrets  secrets
 	http     fasthttp.Server
-	messages sync.Pool // of *hold.Message
+	door     *drain.Server // of http
+	messages sync.Pool     // of *hold.Message
 }
 
 // NewServer makes a server that does not listen yet.
@@ -108,6 +110,7 @@ func NewServer(options ServerOptions) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		Logger:                       quiet{},
 	}
+	s.door = drain.New(&s.http)
 	return s, nil
 }
 
@@ -116,16 +119,16 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// Serve answers connections of ln until Shutdown or a fault of ln.
+// Serve answers connections of ln until Shutdown or a fault of ln; after Shutdown it returns at once.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(ln); err != nil {
+	if err := s.door.Serve(ln); err != nil {
 		return fmt.Errorf("authorizer server: %w", err)
 	}
 	return nil
 }
 
 // Shutdown takes no new connection, lets the requests under way be answered, and returns when they are or ctx ends.
-func (s *Server) Shutdown(ctx context.Context) error { return s.http.ShutdownWithContext(ctx) }
+func (s *Server) Shutdown(ctx context.Context) error { return s.door.Shutdown(ctx) }
 
 // Codes of the errors that are answered; those of interface section 7.
 const (
@@ -141,8 +144,11 @@ const (
 )
 
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	kind, known := route(ctx.Path())
+	kind, known := route(ctx.URI().PathOriginal())
 	switch {
+	case !framed(ctx.Request.Header.RawHeaders()):
+		ctx.SetConnectionClose() // where the next request begins is not certain
+		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the body must be plain and have one length")
 	case !known:
 		turnAway(ctx, fasthttp.StatusNotFound, codeNotFound, "")
 	case !ctx.IsPost():
@@ -150,9 +156,6 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		turnAway(ctx, fasthttp.StatusMethodNotAllowed, codeMethod, "")
 	case !s.admits(ctx):
 		turnAway(ctx, fasthttp.StatusUnauthorized, codeUnauthorized, "")
-	case !framed(ctx.Request.Header.RawHeaders()):
-		ctx.SetConnectionClose() // where the next request begins is not certain
-		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the body must be plain and have one length")
 	default:
 		s.decide(ctx, kind)
 	}
@@ -173,7 +176,11 @@ func route(path []byte) (hold.Kind, bool) {
 }
 
 func (s *Server) admits(ctx *fasthttp.RequestCtx) bool {
-	secret, ok := bytes.CutPrefix(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization), bearer)
+	given := ctx.Request.Header.PeekAll(fasthttp.HeaderAuthorization)
+	if len(given) != 1 {
+		return false
+	}
+	secret, ok := bytes.CutPrefix(given[0], bearer)
 	return s.secrets.admits(secret) && ok
 }
 

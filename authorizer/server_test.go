@@ -209,6 +209,35 @@ func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
 	require.Contains(t, o.raw("nonsense\r\n\r\n"), `{"error":"invalid_body"`)
 }
 
+func TestServerTakesOneSecret(t *testing.T) {
+	o := openDoor(t, approve)
+	secret := "Authorization: Bearer " + testSecret + "\r\n"
+	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + secret + secret +
+		fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(returnBody), returnBody))
+	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 401"), answer)
+}
+
+// A connection that never sends anything is no request under way.
+func TestServerShutsDespiteASilentConnection(t *testing.T) {
+	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now,
+		ReadTimeout: time.Hour})
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	silent, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer silent.Close()
+	o := &door{t: t, address: ln.Addr().String()}
+	status, _ := o.do("POST", "/v1/authorizations", testSecret, swipeBody) // accepted after the silent one
+	require.Equal(t, 200, status)
+	within, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, server.Shutdown(within))
+	require.NoError(t, <-served)
+}
+
 func TestServerTakesAChunkedBody(t *testing.T) {
 	o := openDoor(t, approve)
 	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + testSecret +
@@ -249,6 +278,17 @@ func TestShutdownLetsTheRequestUnderWayBeAnswered(t *testing.T) {
 	close(leave)
 	require.Contains(t, <-answered, `"decision":"approved"`)
 	require.NoError(t, <-down)
+}
+
+func TestAServerShutBeforeServingDoesNotServe(t *testing.T) {
+	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now})
+	require.NoError(t, err)
+	require.NoError(t, server.Shutdown(context.Background()))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, server.Serve(ln))
+	_, err = net.Dial("tcp", ln.Addr().String())
+	require.Error(t, err)
 }
 
 func TestServerOptionsAreChecked(t *testing.T) {

@@ -13,14 +13,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"purser/actors/ident"
+	"purser/persistence/pebblegate"
 )
 
 // This is the only file that knows Pebble: the rest of the package sees batches, keys and the few reads below.
 
 // Sizes and limits of the Pebble store.
 const (
-	memTableBytes     = 64 << 20
-	memTablesMax      = 8         // unflushed memtables before Pebble stalls writes
 	l0StopWrites      = 1 << 10   // never stall a swipe for compaction debt
 	storeCacheBytes   = 256 << 20 // blocks and filters; Pebble takes its memtables out of it
 	bloomBitsPerKey   = 10
@@ -74,14 +73,14 @@ func Exists(fs FS, dir string) bool {
 
 // openStore locks the directory and opens it. fatal is told of what Pebble cannot survive, on any goroutine.
 func openStore(o *Options, fatal func(error)) (*store, error) {
-	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
+	if err := pebblegate.MakeDir(o.FS, o.Dir); err != nil {
 		return nil, fmt.Errorf("authorizer: %w", err)
 	}
 	lock, err := pebble.LockDirectory(o.Dir, o.FS)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
 	}
-	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fatal))
+	db, err := pebblegate.Open(o.Dir, pebbleOptions(o, lock, fatal))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), lock.Close())
 	}
@@ -95,16 +94,15 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 	return s, nil
 }
 
+// pebbleOptions leaves the memtables to the gate, which bounds by them what a start has to replay.
 func pebbleOptions(o *Options, lock *pebble.Lock, fatal func(error)) *pebble.Options {
 	p := &pebble.Options{
-		FS:                          o.FS,
-		Lock:                        lock,
-		FormatMajorVersion:          pebble.FormatTableFormatV6,
-		MemTableSize:                memTableBytes,
-		MemTableStopWritesThreshold: memTablesMax,
-		L0StopWritesThreshold:       l0StopWrites,
-		CacheSize:                   storeCacheBytes,
-		Logger:                      pebbleLogger{fatal: fatal},
+		FS:                    o.FS,
+		Lock:                  lock,
+		FormatMajorVersion:    pebble.FormatTableFormatV6,
+		L0StopWritesThreshold: l0StopWrites,
+		CacheSize:             storeCacheBytes,
+		Logger:                pebbleLogger{fatal: fatal},
 	}
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)

@@ -16,6 +16,7 @@ func (e *Engine) Submit(m *hold.Message) Answer {
 	began := e.clock()
 	t := e.newTicket(actDecide)
 	e.arm(t)
+	t.began = began
 	a, err := e.submit(t, m, began.UnixMilli())
 	switch {
 	case err == nil:
@@ -79,7 +80,10 @@ func (e *Engine) decideLoop() {
 			e.release(t)
 			continue
 		}
-		if queued, err := e.decide(t); !queued {
+		kind, began := t.message.Kind, t.began
+		queued, err := e.decide(t)
+		e.listener.Staged(kind, e.clock().Sub(began))
+		if !queued {
 			t.err = err
 			e.settle(t)
 		}
@@ -191,7 +195,8 @@ func refuse(m *hold.Message, r hold.Reason) Answer {
 func asks(k hold.Kind) bool { return k == hold.Authorization || k == hold.Incremental }
 
 // step brings a ticket under its shard's lock with all that its decision looks at, and decides. What is cold is read before
-// the lock; if the shard changed since, it is read again, the last time under the lock.
+// the lock; if the shard changed since, it is read again, at last under the lock, wherever the ticket has been
+// moved by then.
 func (e *Engine) step(t *ticket) (queued bool, err error) {
 	if !t.holdID.IsZero() {
 		if err := e.read(t); err != nil {
@@ -199,7 +204,7 @@ func (e *Engine) step(t *ticket) (queued bool, err error) {
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		ready, queued, err := e.try(t, attempt == loadAttempts)
+		ready, queued, err := e.try(t, underLock(attempt))
 		if err != nil || ready {
 			return queued, err
 		}
@@ -208,6 +213,10 @@ func (e *Engine) step(t *ticket) (queued bool, err error) {
 		}
 	}
 }
+
+// underLock says whether an attempt reads under the lock: the last of loadAttempts, and whatever follows it because the ticket was
+// moved to another shard then.
+func underLock(attempt int) bool { return attempt >= loadAttempts }
 
 func (e *Engine) try(t *ticket, last bool) (ready, queued bool, err error) {
 	sh := t.shard

@@ -17,6 +17,7 @@ import (
 type ticket struct {
 	shard   *shard
 	act     act
+	began   time.Time    // act decide: when Submit was called
 	message hold.Message // act decide; its strings lie in text
 	answer  Answer
 	view    hold.View

@@ -1,6 +1,7 @@
 package authorizer
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -92,6 +93,17 @@ func (s *Snapshot) WalkReservations(visit func(workspace, reservation ident.UUID
 	})
 }
 
+// WalkDue visits the due index: the holds in the order of their shards and there of their expiry, in Unix milliseconds. A hold whose
+// expiry was moved has an older line beside its own until that one's time has come.
+func (s *Snapshot) WalkDue(visit func(h ident.UUID, expiresAt int64) error) error {
+	return s.walk(prefixDue, func(k, _ []byte) error {
+		if len(k) != 26 {
+			return ErrCorrupt
+		}
+		return visit(ident.UUID(k[10:]), int64(binary.BigEndian.Uint64(k[2:])))
+	})
+}
+
 func (s *Snapshot) walk(prefix byte, visit func(k, v []byte) error) error {
 	return s.store.scan(s.at, []byte{prefix}, []byte{prefix + 1}, func(k, v []byte) (bool, error) {
 		if err := visit(k, v); err != nil {
@@ -124,6 +136,11 @@ func (e *Engine) WalkSpends(visit func(card ident.UUID, spend hold.Spend) error)
 // WalkReservations visits the reservations; see Snapshot.WalkReservations.
 func (e *Engine) WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error {
 	return e.within(func(s *Snapshot) error { return s.WalkReservations(visit) })
+}
+
+// WalkDue visits the due index; see Snapshot.WalkDue.
+func (e *Engine) WalkDue(visit func(h ident.UUID, expiresAt int64) error) error {
+	return e.within(func(s *Snapshot) error { return s.WalkDue(visit) })
 }
 
 func (e *Engine) within(walk func(s *Snapshot) error) error {

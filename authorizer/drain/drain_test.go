@@ -1,0 +1,119 @@
+package drain_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/authorizer/drain"
+)
+
+// within ends a test whose shutdown waits for something; far below the timeouts of the connections.
+const within = 10 * time.Second
+
+func newServer(handler fasthttp.RequestHandler) *drain.Server {
+	return drain.New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour})
+}
+
+func hello(ctx *fasthttp.RequestCtx) { ctx.SetBodyString("hello") }
+
+func shut(t *testing.T, s *drain.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	require.NoError(t, s.Shutdown(ctx))
+}
+
+// ask sends a request over a connection and returns the answer's status line.
+func ask(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	require.NoError(t, err)
+	return line
+}
+
+func TestAServerShutBeforeServingDoesNotServe(t *testing.T) {
+	s := newServer(hello)
+	shut(t, s)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, s.Serve(ln))
+	_, err = net.Dial("tcp", ln.Addr().String())
+	require.Error(t, err, "the listener is closed")
+}
+
+// Serve and Shutdown race: whichever comes first, Serve ends.
+func TestAShutdownThatMeetsTheBeginningOfServe(t *testing.T) {
+	for range 200 {
+		s, ln, done := newServer(hello), fasthttputil.NewInmemoryListener(), make(chan error, 1)
+		go func() { done <- s.Serve(ln) }()
+		shut(t, s)
+		require.NoError(t, <-done)
+	}
+}
+
+func TestIdleAndSilentConnectionsDoNotHoldUpAShutdown(t *testing.T) {
+	s, done := newServer(hello), make(chan error, 1)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { done <- s.Serve(ln) }()
+	silent, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer silent.Close()
+	idle, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer idle.Close()
+	require.Contains(t, ask(t, idle), "200 OK")
+	shut(t, s)
+	require.NoError(t, <-done)
+	_, err = io.ReadAll(silent)
+	require.NoError(t, err, "it is closed in good order")
+}
+
+func TestARequestUnderWayIsAnswered(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := newServer(func(ctx *fasthttp.RequestCtx) { close(entered); <-leave; hello(ctx) })
+	ln, done, down, answered := fasthttputil.NewInmemoryListener(), make(chan error, 1), make(chan struct{}), make(chan string, 1)
+	go func() { done <- s.Serve(ln) }()
+	conn, err := ln.Dial()
+	require.NoError(t, err)
+	defer conn.Close()
+	go func() { answered <- ask(t, conn) }()
+	<-entered
+	go func() { shut(t, s); close(down) }()
+	require.NoError(t, <-done, "no new connection is taken")
+	select {
+	case <-down:
+		t.Fatal("Shutdown did not wait")
+	default:
+	}
+	close(leave)
+	require.Contains(t, <-answered, "200 OK")
+	<-down
+}
+
+func TestAShutdownIsBoundedByItsContext(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := newServer(func(*fasthttp.RequestCtx) { close(entered); <-leave })
+	ln, done := fasthttputil.NewInmemoryListener(), make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	conn, err := ln.Dial()
+	require.NoError(t, err)
+	defer conn.Close()
+	go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") }()
+	<-entered
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+	close(leave)
+	require.NoError(t, <-done)
+}

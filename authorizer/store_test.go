@@ -1,0 +1,53 @@
+package authorizer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+)
+
+// What a start has to replay is bounded by the memtables, so the store must have those of persistence/pebblegate.
+func TestTheStoreIsOpenedThroughTheGate(t *testing.T) {
+	fs := vfs.NewMem()
+	newRig(t, fs)
+	names, err := fs.List("store")
+	require.NoError(t, err)
+	i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "OPTIONS-") })
+	require.GreaterOrEqual(t, i, 0, names)
+	f, err := fs.Open(fs.PathJoin("store", names[i]))
+	require.NoError(t, err)
+	defer f.Close()
+	text := make([]byte, 64<<10)
+	n, _ := f.ReadAt(text, 0)
+	require.Contains(t, string(text[:n]), "mem_table_size=16777216\n")
+	require.Contains(t, string(text[:n]), "mem_table_stop_writes_threshold=4\n")
+}
+
+func TestANewStoreOutlivesAPowerLoss(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	r := newRig(t, fs, func(o *Options) { o.Dir = "new/data/authorizer" })
+	c := cardOf(5, 1)
+	r.mint(c)
+	after := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
+	require.True(t, Exists(after, "new/data/authorizer"), "the directory is gone, and the rule in it")
+}
+
+func TestWhatARebuildFoundLostIsKept(t *testing.T) {
+	r := newRig(t, vfs.NewMem())
+	found := []Lost{{First: 1, Last: 1}, {First: 7, Last: 9}}
+	require.NoError(t, r.e.NoteLost(4, found))
+	require.NoError(t, r.e.NoteLost(5, nil))
+	r.reopen()
+	for i := range found {
+		found[i].At = epoch.UnixMilli()
+	}
+	kept, err := r.e.Lost(4)
+	require.NoError(t, err)
+	require.Equal(t, found, kept)
+	none, err := r.e.Lost(5)
+	require.NoError(t, err)
+	require.Empty(t, none)
+}

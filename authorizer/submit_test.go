@@ -1,0 +1,53 @@
+package authorizer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// A ticket that is moved to another shard at its last attempt has its reads under the lock there too: a shard that never rests
+// could otherwise hold it up for as long as it likes.
+func TestAMessageThatIsMovedLateIsDecidedInABusyShard(t *testing.T) {
+	for attempt := 1; attempt < 2*loadAttempts; attempt++ {
+		require.Equal(t, attempt >= loadAttempts, underLock(attempt), attempt)
+	}
+	r := newRig(t, vfs.NewMem())
+	c := cardOf(50, 1) // unknown: its clearing goes to the system's shard
+	done, stopped := make(chan struct{}), make(chan struct{})
+	for _, sh := range []*shard{r.e.shards[c.card.Shard()], r.e.shards[ident.SystemSlot.Shard()]} {
+		go func() {
+			defer func() { stopped <- struct{}{} }()
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					sh.mu.Lock()
+					sh.changes.Add(1)
+					sh.mu.Unlock()
+				}
+			}
+		}()
+	}
+	answered := make(chan Answer, 1)
+	go func() { answered <- r.e.Submit(clearing("c1", "", c, 10)) }()
+	var a Answer
+	require.Eventually(t, func() bool {
+		select {
+		case a = <-answered:
+			return true
+		default:
+			return false
+		}
+	}, 10*time.Second, time.Millisecond)
+	close(done)
+	<-stopped
+	<-stopped
+	require.Equal(t, hold.Unmatched, a.Decision)
+}
