@@ -32,6 +32,9 @@ type Envelope struct {
 	Kind, Stream, Workspace string
 	Command                 any
 	Key                     *Key
+	// Prepare, when set, makes the Command: it runs once it is known that the key has not been used, so that a repeat asks no
+	// partner again. Its error is the answer.
+	Prepare func(ctx context.Context) (any, error)
 }
 
 type request struct {
@@ -53,6 +56,7 @@ type op struct {
 	req     *request
 	batch   *persistence.Batch // nil: nothing to commit
 	onces   []decision.Once    // beside batch.Onces, for the codes of a conflict
+	tallies []decision.Tally
 	debit   *decision.Debit
 	reply   any
 	err     error
@@ -64,7 +68,8 @@ type op struct {
 type phase uint8
 
 const (
-	loading   phase = iota // the record is being read
+	unloaded  phase = iota // the record has not been read, or could not be: the next request reads it
+	loading                // the record is being read
 	open                   // commands are decided as they come
 	reserving              // a debit waits for the authorizer
 	draining               // what is staged must finish before the next command is decided
@@ -146,7 +151,7 @@ func (n *entity) read() *loaded {
 	if n.shard.lost.Load() {
 		return &loaded{err: persistence.ErrUnavailable}
 	}
-	ctx, cancel := context.WithTimeout(n.sys.ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(n.sys.laneCtx, loadTimeout)
 	defer cancel()
 	state := n.kind.New()
 	record, err := n.sys.journal.Record(ctx, n.slot, n.key.kind, n.key.stream)
@@ -166,9 +171,8 @@ func (n *entity) onLoaded(m *loaded) {
 	}
 	if m.err != nil {
 		n.sys.log.Error("actor not loaded", "kind", n.key.kind, "err", m.err)
-		n.phase = open
+		n.phase = unloaded
 		n.failWaiting(fault.New(fault.Unavailable, "The record could not be read; nothing changed."))
-		n.load()
 		return
 	}
 	n.state, n.version, n.workspace = m.state, m.record.Version, m.record.Workspace
@@ -198,7 +202,10 @@ func (n *entity) work() {
 		n.decide(r)
 		n.deciding = nil
 	}
-	if n.phase == draining && len(n.staged) == 0 {
+	switch {
+	case n.phase == unloaded && len(n.waiting) > 0:
+		n.load()
+	case n.phase == draining && len(n.staged) == 0:
 		n.drained()
 	}
 }
@@ -277,7 +284,7 @@ func (n *entity) onReserved(m *reserved) {
 
 // commit stages a decision and hands it to the shard's lane.
 func (n *entity) commit(r *request, d decision.Decision) {
-	o := &op{req: r, reply: d.Reply, debit: d.Debit, onces: d.Onces, pid: n.self}
+	o := &op{req: r, reply: d.Reply, debit: d.Debit, onces: d.Onces, tallies: d.Tallies, pid: n.self}
 	for _, e := range d.Events {
 		n.state.Apply(e)
 	}
@@ -286,6 +293,7 @@ func (n *entity) commit(r *request, d decision.Decision) {
 		// The decision was applied to the staged state and can not be written: drop the state, answer, begin again.
 		n.sys.log.Error("decision not encoded", "kind", n.key.kind, "err", err)
 		o.settled, o.outcome.Err = true, err
+		n.failed, n.phase = true, draining // nothing may be decided on it
 		n.stage(o)
 		n.settle()
 		return
@@ -322,9 +330,9 @@ func (n *entity) batch(r *request, d decision.Decision) (*persistence.Batch, err
 		return nil, err
 	}
 	for _, rec := range d.Records {
-		doc, err := json.Marshal(rec.Document)
+		doc, err := n.sys.document(rec)
 		if err != nil {
-			return nil, fmt.Errorf("record %s: %w", rec.Kind, err)
+			return nil, err
 		}
 		b.Records = append(b.Records, persistence.Record{Kind: rec.Kind, Workspace: b.Workspace, Parent: rec.Parent, ID: rec.ID,
 			Slot: n.slot, Document: doc, Deleted: rec.Delete})
@@ -427,6 +435,7 @@ func (n *entity) settleOne(o *op) {
 // refuse answers a command whose commit failed, or decides it again when only the version was in its way.
 func (n *entity) refuse(o *op) {
 	var taken *persistence.OnceError
+	var limit *fault.Error
 	err := o.outcome.Err
 	if o.debit != nil && !errors.Is(err, persistence.ErrAmbiguous) {
 		n.sys.releaseDebit(o.req.env.Workspace, o.debit)
@@ -434,7 +443,11 @@ func (n *entity) refuse(o *op) {
 	switch {
 	case errors.Is(err, persistence.ErrVersion):
 		n.again(o)
+	case errors.As(err, &limit):
+		n.finish(o.req, nil, limit)
 	case errors.As(err, &taken):
+		// Another stream's event may hold the key; the answer reports it.
+		n.position = max(n.position, n.sys.journal.Head(n.shard.id).Position)
 		o.reply, o.err = n.conflict(o, taken.Existing)
 		n.release(o)
 	case errors.Is(err, persistence.ErrAmbiguous):

@@ -45,7 +45,7 @@ func (s *System) followOnce(ctx context.Context, sh *shard) error {
 			return err
 		}
 	}
-	idle := len(f.Rules)+len(f.Credits) == 0
+	idle := len(f.Rules)+len(f.Credits)+len(f.Settles) == 0
 	if !idle || through-s.authorizer.Followed(sh.id) >= followLag {
 		if err := s.authorizer.Follow(sh.id, f); err != nil {
 			s.fatal(fmt.Errorf("authorizer can not follow shard %d: %w", sh.id, err))

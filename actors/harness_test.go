@@ -18,6 +18,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
@@ -34,17 +35,19 @@ type counter struct {
 type added struct {
 	By    int64  `json:"by"`
 	Fired string `json:"fired,omitempty"`
+	Bad   any    `json:"bad,omitempty"` // a function cannot be written as JSON
 }
 
 func (added) EventType() string { return "counter.added.v1" }
 
 type (
-	add      struct{ By int64 }
-	debit    struct{ Reservation string }
-	claim    struct{ Name string }
-	alarm    struct{ At time.Time }
-	explode  struct{}
-	noteOnly struct{ Name string }
+	add        struct{ By int64 }
+	debit      struct{ Reservation string }
+	claim      struct{ Name string }
+	alarm      struct{ At time.Time }
+	explode    struct{}
+	noteOnly   struct{ Name string }
+	unwritable struct{}
 )
 
 func (s *counter) Decide(m decision.Meta, command any) (decision.Decision, error) {
@@ -69,6 +72,8 @@ func (s *counter) Decide(m decision.Meta, command any) (decision.Decision, error
 		return decision.Decision{Events: []decision.Event{added{Fired: c.Key}}}, nil
 	case decision.Read:
 		return decision.Decision{Reply: *s}, nil
+	case unwritable:
+		return decision.Decision{Events: []decision.Event{added{By: 1000, Bad: func() {}}}, Reply: s.Total + 1000}, nil
 	case explode:
 		panic("a bug in a domain package")
 	}
@@ -89,6 +94,7 @@ type faults struct {
 	mu      sync.Mutex
 	append  func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error)
 	raise   func() error
+	read    func() error
 	appends atomic.Int64
 	gate    chan struct{} // when set, Append waits for it
 }
@@ -121,6 +127,18 @@ func (f *faults) Raise(ctx context.Context, shards ...ident.Shard) ([]persistenc
 		}
 	}
 	return f.Journal.Raise(ctx, shards...)
+}
+
+func (f *faults) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+	f.mu.Lock()
+	inject := f.read
+	f.mu.Unlock()
+	if inject != nil {
+		if err := inject(); err != nil {
+			return persistence.Record{}, err
+		}
+	}
+	return f.Journal.Record(ctx, slot, kind, id)
 }
 
 func (f *faults) set(change func(*faults)) {
@@ -225,7 +243,8 @@ func (r *rig) start() {
 	journal, err := pebblejournal.Open(pebblejournal.Options{FS: r.fs, Dir: "journal", Clock: r.clock.now, Entropy: rand.Reader})
 	require.NoError(r.t, err)
 	r.journal = &faults{Journal: journal}
-	c := actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{}, Clock: r.clock.now, Entropy: rand.Reader,
+	c := actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{}, Sealer: testSealer(r.t), Clock: r.clock.now,
+		Entropy:    rand.Reader,
 		TimerEvery: time.Millisecond,
 		Kinds:      []actors.Kind{{Name: "counter", New: func() actors.State { return new(counter) }}}}
 	if r.config != nil {
@@ -233,6 +252,14 @@ func (r *rig) start() {
 	}
 	r.system, err = actors.Start(r.t.Context(), c)
 	require.NoError(r.t, err)
+	r.journal.appends.Store(0)
+}
+
+func testSealer(t testing.TB) *seal.Sealer {
+	t.Helper()
+	s, err := seal.New(make([]byte, seal.KeyBytes), rand.Reader)
+	require.NoError(t, err)
+	return s
 }
 
 func (r *rig) stop() {

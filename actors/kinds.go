@@ -7,6 +7,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/card"
+	"purser/actors/cardholder"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/partner"
@@ -31,6 +32,7 @@ func Kinds() []Kind {
 	return []Kind{
 		{Name: "user", New: func() State { return new(user.State) }},
 		{Name: "workspace", New: func() State { return new(workspace.State) }},
+		{Name: "cardholder", New: func() State { return new(cardholder.State) }},
 		{Name: "card", New: func() State { return new(card.State) }, Rules: true, Follow: followCard},
 		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, Follow: followBalance},
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -26,10 +27,13 @@ type lane struct {
 	shard *shard
 	queue chan *op
 	epoch uint64
+	// held is an op out of the queue that could not join the last group; it begins the next.
+	held    *op
+	tallies tallies
 }
 
 func newLane(sys *System, s *shard, epoch uint64) *lane {
-	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), epoch: epoch}
+	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), epoch: epoch, tallies: newTallies()}
 }
 
 // submit queues an op; false when the lane is full.
@@ -44,34 +48,49 @@ func (l *lane) submit(o *op) bool {
 
 func (l *lane) run(ctx context.Context) {
 	group := make([]*op, 0, persistence.MaxGroup)
-	for {
-		var again <-chan time.Time
-		if l.shard.lost.Load() {
-			again = time.After(fenceRetry) // nothing can be loaded before the fence, so nobody would ask for it
-		}
-		select {
-		case o := <-l.queue:
-			group = l.gather(append(group[:0], o))
-		case <-again:
-			l.fence(ctx, fenceRetry)
+	for ctx.Err() == nil {
+		if l.held == nil && !l.next(ctx) {
 			continue
-		case <-ctx.Done():
-			return
 		}
+		group = l.gather(ctx, group[:0])
 		l.commit(ctx, group)
 		l.deliver(group)
 		clear(group)
 	}
 }
 
-func (l *lane) gather(group []*op) []*op {
+// next waits for the op that begins a group; false when something else came first.
+func (l *lane) next(ctx context.Context) bool {
+	var again <-chan time.Time
+	if l.shard.lost.Load() {
+		again = time.After(fenceRetry) // nothing can be loaded before the fence, so nobody would ask for it
+	}
+	select {
+	case l.held = <-l.queue:
+		return true
+	case <-again:
+		l.fence(ctx, fenceRetry)
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// gather takes the op that is held and all that waits, up to one that must not join: that one is held for the next group, and
+// so is everything behind it, for the order stays.
+func (l *lane) gather(ctx context.Context, group []*op) []*op {
+	clear(l.tallies.moved)
 	for len(group) < persistence.MaxGroup {
-		select {
-		case o := <-l.queue:
-			group = append(group, o)
-		default:
+		if l.held == nil {
+			select {
+			case l.held = <-l.queue:
+			default:
+				return group
+			}
+		}
+		if !l.admit(ctx, group, l.held) {
 			return group
 		}
+		group, l.held = append(group, l.held), nil
 	}
 	return group
 }
@@ -81,21 +100,26 @@ func (l *lane) commit(ctx context.Context, group []*op) {
 		l.failAll(group, persistence.ErrUnavailable)
 		return
 	}
+	if group = l.count(ctx, group); len(group) == 0 {
+		return
+	}
+	defer l.counted(group)
 	batches := make([]*persistence.Batch, len(group))
 	for i, o := range group {
 		batches[i] = o.batch
 	}
 	within, cancel := context.WithTimeout(ctx, appendTimeout)
-	outcomes, err := l.sys.journal.Append(within, l.shard.id, l.epoch, l.sys.clock(), batches)
+	began, before := l.sys.clock(), l.sys.journal.Head(l.shard.id).Position
+	outcomes, err := l.sys.journal.Append(within, l.shard.id, l.epoch, began, batches)
 	cancel()
-	l.sys.listener.Committed(len(group), err)
+	l.sys.listener.Committed(len(group), l.sys.clock().Sub(began), err)
 	switch {
 	case err == nil:
 		for i, o := range group {
 			o.outcome = outcomes[i]
 		}
 	case errors.Is(err, persistence.ErrAmbiguous):
-		l.resolve(ctx, group)
+		l.resolve(ctx, group, before)
 	case errors.Is(err, persistence.ErrFenced):
 		l.shard.lost.Store(true)
 		l.failAll(group, persistence.ErrFenced)
@@ -129,8 +153,9 @@ func (l *lane) fence(ctx context.Context, within time.Duration) bool {
 	}
 }
 
-// resolve finds out what became of a group whose commit was interrupted: first the fence, only then the truth.
-func (l *lane) resolve(ctx context.Context, group []*op) {
+// resolve finds out what became of a group whose commit was interrupted: first the fence, only then the truth. The shard stood at
+// before, or behind it, when the group was appended.
+func (l *lane) resolve(ctx context.Context, group []*op, before uint64) {
 	l.shard.lost.Store(true)
 	if !l.fence(ctx, l.sys.config.FenceWithin) {
 		l.failAll(group, persistence.ErrAmbiguous)
@@ -138,28 +163,52 @@ func (l *lane) resolve(ctx context.Context, group []*op) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
+	landed, err := l.landed(ctx, group, before)
+	if err != nil {
+		l.failAll(group, persistence.ErrAmbiguous)
+		return
+	}
 	for _, o := range group {
-		o.outcome = l.truth(ctx, o.batch)
+		if n := len(o.batch.Events); n == 0 {
+			o.outcome = l.truth(ctx, o.batch)
+		} else if last, ok := landed[o.batch.Events[n-1].ID]; ok {
+			o.outcome = persistence.Outcome{First: last - uint64(n-1), Last: last}
+		} else {
+			o.outcome = persistence.Outcome{Err: persistence.ErrVersion}
+		}
 	}
 }
 
-// truth reads whether a batch is in the journal. The lane is the shard's only writer and has appended nothing since, so the version
-// of the state record, or the batch's own once-key, tells.
-func (l *lane) truth(ctx context.Context, b *persistence.Batch) persistence.Outcome {
-	committed := persistence.Outcome{Last: l.sys.journal.Head(l.shard.id).Position}
-	if n := len(b.Events); n > 0 {
-		last := b.Events[n-1]
-		record, err := l.sys.journal.Record(ctx, b.Slot, last.Kind, last.Stream)
-		switch {
-		case errors.Is(err, persistence.ErrNotFound):
-			return persistence.Outcome{Err: persistence.ErrVersion}
-		case err != nil:
-			return persistence.Outcome{Err: persistence.ErrAmbiguous}
-		case record.Version >= last.Version:
-			return committed
+// landed finds the positions of a group's events in the journal by their ids. The version of a stream would not tell: another
+// incarnation may have taken the shard in between and written an event of the same version.
+func (l *lane) landed(ctx context.Context, group []*op, after uint64) (map[string]uint64, error) {
+	landed := make(map[string]uint64)
+	for _, o := range group {
+		for _, e := range o.batch.Events {
+			landed[e.ID] = 0
 		}
-		return persistence.Outcome{Err: persistence.ErrVersion}
 	}
+	for len(landed) > 0 {
+		events, err := l.sys.journal.Events(ctx, l.shard.id, after, followBatch)
+		if err != nil {
+			return nil, err
+		}
+		if len(events) == 0 {
+			break
+		}
+		for i := range events {
+			if _, ours := landed[events[i].ID]; ours {
+				landed[events[i].ID] = events[i].Position
+			}
+		}
+		after = events[len(events)-1].Position
+	}
+	maps.DeleteFunc(landed, func(_ string, position uint64) bool { return position == 0 })
+	return landed, nil
+}
+
+// truth reads whether a batch without events is in the journal: its own once-key tells, and without one nothing does.
+func (l *lane) truth(ctx context.Context, b *persistence.Batch) persistence.Outcome {
 	if len(b.Onces) == 0 {
 		return persistence.Outcome{Err: persistence.ErrAmbiguous}
 	}
@@ -169,7 +218,7 @@ func (l *lane) truth(ctx context.Context, b *persistence.Batch) persistence.Outc
 	case err != nil:
 		return persistence.Outcome{Err: persistence.ErrAmbiguous}
 	case ok && got.Fingerprint == want.Fingerprint:
-		return committed
+		return persistence.Outcome{Last: l.sys.journal.Head(l.shard.id).Position}
 	}
 	return persistence.Outcome{Err: persistence.ErrVersion}
 }

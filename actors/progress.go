@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -15,6 +16,7 @@ type progress struct {
 type waiter struct {
 	reach uint64
 	then  func()
+	done  chan struct{} // of wait
 }
 
 func (p *progress) load() uint64 {
@@ -56,18 +58,34 @@ func (p *progress) after(reach uint64, then func()) {
 		then()
 		return
 	}
-	p.waiting = append(p.waiting, waiter{reach, then})
+	p.waiting = append(p.waiting, waiter{reach: reach, then: then})
 	p.mu.Unlock()
 }
 
 // wait returns nil once the value has reached a mark.
 func (p *progress) wait(ctx context.Context, reach uint64) error {
 	done := make(chan struct{})
-	p.after(reach, func() { close(done) })
+	p.mu.Lock()
+	if p.value >= reach {
+		p.mu.Unlock()
+		return nil
+	}
+	p.waiting = append(p.waiting, waiter{reach, func() { close(done) }, done})
+	p.mu.Unlock()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waiting = slices.DeleteFunc(p.waiting, func(w waiter) bool { return w.done == done })
 		return ctx.Err()
 	}
+}
+
+// waiters returns how many wait.
+func (p *progress) waiters() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
 }

@@ -68,6 +68,7 @@ func (s *System) relayOnce(ctx context.Context, sh *shard) error {
 	if err := s.journal.SaveCursor(ctx, relayCursor, sh.id, last.Seq); err != nil {
 		return err
 	}
+	sh.debt.paid(entries)
 	sh.relayed.advance(last.Seq)
 	s.listener.Relayed(len(entries), time.UnixMilli(entries[0].At))
 	return nil

@@ -413,3 +413,52 @@ func TestStopRefusesAndLosesNothing(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, kept, r.total(id))
 }
+
+// While the journal cannot be read an actor answers at once, and goes on by itself when it can.
+func TestAnActorThatCannotBeLoadedAnswersAndRecovers(t *testing.T) {
+	r := newRig(t, nil)
+	id := stream(17)
+	_, err := r.ask(id, add{By: 6}, nil)
+	require.NoError(t, err)
+	r.restart()
+	var reads atomic.Int64
+	r.journal.set(func(f *faults) { f.read = func() error { reads.Add(1); return persistence.ErrUnavailable } })
+	for range 3 {
+		_, err = r.ask(id, decision.Read{}, nil)
+		require.True(t, fault.Is(err, fault.Unavailable), err)
+	}
+	require.LessOrEqual(t, reads.Load(), int64(4), "an actor that cannot be loaded must not spin")
+	r.journal.set(func(f *faults) { f.read = nil })
+	require.EqualValues(t, 6, r.total(id))
+}
+
+// A decision that cannot be written was applied to the staged state; nothing may be decided on it.
+func TestAnUnwritableDecisionLeavesNoTrace(t *testing.T) {
+	r := newRig(t, nil)
+	id, gate := stream(18), make(chan struct{})
+	r.total(id)
+	r.journal.set(func(f *faults) { f.gate = gate })
+	answers := make(chan error, 3)
+	ask := func(command any, pending int) {
+		go func() {
+			_, err := r.ask(id, command, nil)
+			answers <- err
+		}()
+		require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.Pending == pending }, 10*time.Second, time.Millisecond)
+	}
+	ask(add{By: 1}, 1)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)
+	ask(unwritable{}, 2)
+	ask(add{By: 1}, 3)
+	close(gate)
+	failed := 0
+	for range 3 {
+		if <-answers != nil {
+			failed++
+		}
+	}
+	require.Equal(t, 1, failed)
+	require.EqualValues(t, 2, r.total(id))
+	r.restart()
+	require.EqualValues(t, 2, r.total(id))
+}

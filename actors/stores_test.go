@@ -87,3 +87,22 @@ func TestAnAuthorizerBehindTheJournalIsRefused(t *testing.T) {
 	w.requireClean()
 	w.stop()
 }
+
+// A journal older than what the authorizer has followed: its dollars would be spent and come again.
+func TestAnAuthorizerAheadOfTheJournalIsRefused(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	ws := w.newWorkspace(23)
+	w.requireClean()
+	w.stop()
+	copyDir(t, w.fs, "journal", "older")
+
+	w.start()
+	w.deposit(ws, 10_000)
+	w.stop()
+	require.NoError(t, w.fs.RemoveAll("journal"))
+	copyDir(t, w.fs, "older", "journal")
+
+	require.ErrorContains(t, w.tryStart(), "has followed the journal to position")
+	require.NoError(t, w.engine.Close())
+	require.NoError(t, w.journal.Close())
+}

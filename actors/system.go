@@ -41,22 +41,37 @@ type Authorizer interface {
 
 // Listener hears what the runtime does, for metrics. Its methods must return at once.
 type Listener interface {
-	Committed(ops int, err error)
+	// Committed is called for each group of commands that a lane has appended; took is the append's time.
+	Committed(ops int, took time.Duration, err error)
+	// Relayed is called with the entries that the journal has taken over, and the time of the first of them.
 	Relayed(entries int, oldest time.Time)
+	// Reacted is called for each event that a reaction has handled, or failed to.
 	Reacted(name string, err error)
+	// Fired is called for each timer whose actor was woken, by the actor's kind.
+	Fired(kind string, err error)
 }
 
 type silent struct{}
 
-func (silent) Committed(int, error)   {}
-func (silent) Relayed(int, time.Time) {}
-func (silent) Reacted(string, error)  {}
+func (silent) Committed(int, time.Duration, error) {}
+func (silent) Relayed(int, time.Time)              {}
+func (silent) Reacted(string, error)               {}
+func (silent) Fired(string, error)                 {}
 
-// Config is what Start needs. Journal, Authorizer, Bank, Clock and Entropy are required.
+// Sealer keeps personal documents unreadable where they are stored; package seal has one. A sealed document opens for the record
+// of the same name only.
+type Sealer interface {
+	Seal(record string, document []byte) ([]byte, error)
+	Open(record string, sealed []byte) ([]byte, error)
+}
+
+// Config is what Start needs. Journal, Authorizer, Bank, Sealer, Clock and Entropy are required.
 type Config struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
 	Bank       partner.Bank
+	Issuer     partner.Issuer // nil: nobody is enrolled
+	Sealer     Sealer
 	Clock      func() time.Time
 	Entropy    io.Reader // safe for concurrent use
 	Logger     *slog.Logger
@@ -86,7 +101,7 @@ const (
 func (c *Config) ensureDefaults() error {
 	var faults []error
 	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil, "Bank": c.Bank == nil,
-		"Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
+		"Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
 		if missing {
 			faults = append(faults, fmt.Errorf("actors.Config.%s is required", name))
 		}
@@ -123,6 +138,8 @@ type System struct {
 	journal    persistence.Journal
 	authorizer Authorizer
 	bank       partner.Bank
+	issuer     partner.Issuer
+	sealer     Sealer
 	clock      func() time.Time
 	entropy    io.Reader
 	log        *slog.Logger
@@ -136,15 +153,17 @@ type System struct {
 	kinds     map[string]*Kind
 	keys      inFlight
 	shards    [ident.Shards]*shard
+	// timerReads has a place for each shard whose timers are being read.
+	timerReads chan struct{}
 
 	ctx      context.Context // ends the loops
 	cancel   context.CancelFunc
-	laneCtx  context.Context // ends the lanes, after the loops
+	laneCtx  context.Context // ends the lanes and followers, after the requests that wait for them
 	stopLane context.CancelFunc
 	loops    sync.WaitGroup
 	lanes    sync.WaitGroup
 	stopping atomic.Bool
-	asking   sync.WaitGroup
+	asking   sync.RWMutex // held shared by each request, exclusively by Stop
 	ready    atomic.Bool
 }
 
@@ -152,9 +171,12 @@ type System struct {
 type shard struct {
 	id       ident.Shard
 	lane     *lane
+	firing   atomic.Bool // timers of the last round are still being fired
 	lost     atomic.Bool // the last commit is unresolved: nothing is read or written before the fence
 	followed progress    // the authorizer has applied the journal up to here
 	relayed  progress    // the journal has the authorizer's log up to here
+	late     lateness
+	debt     debt
 }
 
 // Start takes the shards, checks that both stores belong together, brings the authorizer to the journal's head and
@@ -163,8 +185,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
-		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind)}
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, issuer: c.Issuer, sealer: c.Sealer, clock: c.Clock,
+		entropy: c.Entropy, log: c.Logger, listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
+		timerReads: make(chan struct{}, timerReads)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
 	}
@@ -176,7 +199,11 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}))
 	s.root = s.actors.Root
 	s.directory = newDirectory(s.root, s.props)
-	if err := s.takeShards(ctx); err != nil {
+	err := s.takeShards(ctx)
+	if err == nil {
+		err = s.checkDataKey(ctx)
+	}
+	if err != nil {
 		s.cancel()
 		s.stopLane()
 		return nil, err
@@ -287,7 +314,11 @@ func (s *System) catchUp(ctx context.Context) error {
 
 func (s *System) startLoops() {
 	for _, sh := range s.shards {
-		s.loop(func(ctx context.Context) { s.follow(ctx, sh) })
+		s.lanes.Add(1)
+		go func() {
+			defer s.lanes.Done()
+			s.follow(s.laneCtx, sh)
+		}()
 		s.loop(func(ctx context.Context) { s.relay(ctx, sh) })
 		for _, r := range s.reactions() {
 			s.loop(func(ctx context.Context) { s.react(ctx, sh, r) })
@@ -342,8 +373,11 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.asking.Add(1)
-	defer s.asking.Done()
+	if s.stopping.Load() { // before the lock, which Stop waits for
+		return nil, fault.New(fault.Unavailable, "The server is stopping; nothing changed.")
+	}
+	s.asking.RLock()
+	defer s.asking.RUnlock()
 	if s.stopping.Load() {
 		return nil, fault.New(fault.Unavailable, "The server is stopping; nothing changed.")
 	}
@@ -360,7 +394,9 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 		return nil, err
 	} else if ok {
 		if kind.Rules {
-			_ = sh.followed.wait(ctx, s.journal.Head(sh.id).Position)
+			if sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
+				return nil, outcomeUnknown()
+			}
 		}
 		return replay(existing, e.Key.Fingerprint)
 	}
@@ -391,6 +427,12 @@ func (s *System) once(ctx context.Context, sh *shard, scope string, hash [32]byt
 }
 
 func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
+	if e.Prepare != nil {
+		var err error
+		if e.Command, err = e.Prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
 	reply := make(chan answer, 1)
 	sent := s.directory.tell(streamKey{e.Kind, e.Stream}, s.clock(), func(en *entry) any {
 		return &request{ctx: ctx, env: e, entry: en, answer: reply}
@@ -428,7 +470,22 @@ func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (pe
 	case err != nil:
 		return record, fault.New(fault.Unavailable, "The record could not be read.")
 	}
-	return record, nil
+	if err := s.open(&record); err != nil {
+		return record, err
+	}
+	return record, s.waitRules(ctx, slot, kind)
+}
+
+// waitRules waits, after records were read that report rules, until the authorizer has applied what they may show.
+func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) error {
+	if k := s.kinds[kind]; k == nil || !k.Rules {
+		return nil
+	}
+	sh := s.shards[slot.Shard()]
+	if sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
+		return fault.New(fault.Unavailable, "The authorizer does not follow the journal now; nothing changed.")
+	}
+	return nil
 }
 
 // List returns a page of a tenant's records, newest first.
@@ -440,6 +497,14 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string, page 
 	records, err := s.journal.List(ctx, slot, kind, workspace, parent, page)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "The records could not be read.")
+	}
+	for i := range records {
+		if err := s.open(&records[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.waitRules(ctx, slot, kind); err != nil {
+		return nil, err
 	}
 	return records, nil
 }
@@ -477,25 +542,17 @@ func (s *System) Entropy() io.Reader { return s.entropy }
 // Alive returns the number of actors in memory.
 func (s *System) Alive() int64 { return s.directory.alive.Load() }
 
-// Ready returns nil when the shards are held and the authorizer follows the journal.
-func (s *System) Ready() error {
-	if !s.ready.Load() || s.stopping.Load() {
-		return errors.New("not started, or stopping")
-	}
-	for _, sh := range s.shards {
-		if sh.lost.Load() {
-			return fmt.Errorf("shard %d: the last commit is being resolved", sh.id)
-		}
-	}
-	return nil
-}
-
-// Stop refuses new requests, lets those that run finish for a while, and ends the loops, then the lanes.
+// Stop refuses new requests, ends the loops, lets the requests that run finish for a while, and then ends lanes and followers.
 func (s *System) Stop() {
 	s.stopping.Store(true)
 	s.cancel()
 	drained := make(chan struct{})
-	go func() { s.loops.Wait(); s.asking.Wait(); close(drained) }()
+	go func() {
+		s.loops.Wait()
+		s.asking.Lock()
+		defer s.asking.Unlock() // nobody asks any more
+		close(drained)
+	}()
 	select {
 	case <-drained:
 	case <-time.After(drainWait):
@@ -535,3 +592,11 @@ func stack() string { return string(debug.Stack()) }
 
 // Passivate stops the actors that are idle. The runtime does it by itself every few seconds.
 func (s *System) Passivate() { s.directory.passivate(s.clock().Add(-s.config.IdleAfter)) }
+
+// Waiting returns how many answers wait for the follower or the relay.
+func (s *System) Waiting() (n int) {
+	for _, sh := range s.shards {
+		n += sh.followed.waiters() + sh.relayed.waiters()
+	}
+	return n
+}

@@ -12,30 +12,51 @@ import (
 // Limits of the timer loop.
 const (
 	timersAtOnce = 128 // timers of one shard fired in one round
+	timerReads   = 16  // shards whose timers are being read
 	timerTimeout = 10 * time.Second
 	sweepAtOnce  = 1024 // expired claims removed per shard and round
 )
 
 // fireTimers wakes the actors whose timers are due. A timer lives in the journal until the actor's decision removes it, so that a
-// crash between due and done fires it again.
-func (s *System) fireTimers(ctx context.Context) {
+// crash between due and done fires it again. No shard waits for another: one that is not through with the last round is left out
+// of this one.
+func (s *System) fireTimers(context.Context) {
 	for _, sh := range s.shards {
-		due, err := s.journal.Timers(ctx, sh.id, s.clock(), timersAtOnce)
-		if err != nil {
-			if ctx.Err() == nil {
-				s.log.Error("timers", "shard", sh.id, "err", err)
-			}
-			return
+		if sh.firing.CompareAndSwap(false, true) {
+			s.loop(func(ctx context.Context) {
+				defer sh.firing.Store(false)
+				s.fireShard(ctx, sh)
+			})
 		}
-		var wg sync.WaitGroup
-		for _, t := range due {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				s.fire(ctx, t)
-			}()
-		}
-		wg.Wait()
+	}
+}
+
+func (s *System) fireShard(ctx context.Context, sh *shard) {
+	due, err := s.dueTimers(ctx, sh)
+	if err != nil && ctx.Err() == nil {
+		s.log.Error("timers", "shard", sh.id, "err", err)
+	}
+	var wg sync.WaitGroup
+	for _, t := range due {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			s.fire(ctx, t)
+		}()
+	}
+	wg.Wait()
+}
+
+// dueTimers reads a shard's timers, when it is its turn.
+func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
+	defer cancel()
+	select {
+	case s.timerReads <- struct{}{}:
+		defer func() { <-s.timerReads }()
+		return s.journal.Timers(ctx, sh.id, s.clock(), timersAtOnce)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -43,6 +64,7 @@ func (s *System) fire(ctx context.Context, t persistence.Timer) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
 	_, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace, Command: decision.Fire{Key: t.Key, Due: t.Due}})
+	s.listener.Fired(t.Kind, err)
 	if err != nil && ctx.Err() == nil {
 		s.log.Error("timer", "kind", t.Kind, "key", t.Key, "err", err)
 	}

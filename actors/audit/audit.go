@@ -41,11 +41,15 @@ type Authorizer interface {
 	Synced(shard ident.Shard) uint64
 	// Log visits the entries of a shard's log after a sequence number, as JSON in the form in which the journal keeps them.
 	Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error
+	// Lost are the runs of a shard's log, in order, that were found lost when this store was made anew from the journal.
+	Lost(shard ident.Shard) ([]Loss, error)
 	WalkFunds(visit func(Funds) error) error
 	WalkHolds(visit func(Hold) error) error
 	WalkRules(visit func(Rule) error) error
 	WalkSpends(visit func(Spend) error) error
 	WalkReservations(visit func(Reservation) error) error
+	// WalkDue visits the due index. An expiry that was moved may have left an older line.
+	WalkDue(visit func(Due) error) error
 }
 
 // Funds are the terms of a workspace's spendable dollars, in cents.
@@ -54,20 +58,39 @@ type Funds struct {
 	Ledger, Card, Reserved int64
 }
 
-// Hold is an authorization as the authorizer has it, in cents.
+// Hold is an authorization as the authorizer has it, in cents. MonthCents is what of Held counts in Month's spend. ExpiresAt is in
+// Unix milliseconds, 0 when nothing is held.
 type Hold struct {
-	ID                      ident.UUID
+	ID, Card, Workspace     ident.UUID
 	Held, Cleared, Refunded int64
+	Month                   uint32
+	MonthCents              int64
+	ExpiresAt               int64
 	Status                  string
 }
 
-// Rule is what the authorizer knows of a card. MCCs and Merchants are the lengths of the allowlists, −1 for null.
+// Rule is what the authorizer knows of a card. MCCs and Merchants are the allowlists as they were written, nil for null.
 type Rule struct {
-	Card                         ident.UUID
+	Card, Workspace              ident.UUID
+	Token                        string
 	Version                      uint64 // of the card's stream
 	State                        string
 	MonthlyLimit, PerTransaction int64 // cents
-	MCCs, Merchants              int
+	MCCs, Merchants              *[]string
+}
+
+// Due is a line of the due index: when a hold is to run out, in Unix milliseconds.
+type Due struct {
+	Hold ident.UUID
+	At   int64
+}
+
+// Loss is a run of decisions that went with a store of the authorizer that is gone.
+type Loss struct {
+	Shard ident.Shard `json:"shard"`
+	First uint64      `json:"first"`
+	Last  uint64      `json:"last"`
+	At    time.Time   `json:"rebuiltAt"`
 }
 
 // Spend is a card's counter of a month (year × 100 + month).
@@ -102,6 +125,8 @@ type Report struct {
 	Authorizations int64     `json:"authorizations"`
 	Findings       []Finding `json:"findings"`
 	More           int64     `json:"more"` // findings beyond MaxFindings
+	// Lost is what the last rebuild of the authorizer found lost; it is no finding. At most MaxFindings of them are kept.
+	Lost []Loss `json:"lost,omitempty"`
 }
 
 // Clean says that nothing differs.
@@ -151,11 +176,14 @@ func (s *Sources) group(ctx context.Context, shards []ident.Shard, r *Report) er
 }
 
 // look reads the shards once: the journal's events, its records, then the rest of the authorizer's log and the authorizer itself.
-func (s *Sources) look(ctx context.Context, shards []ident.Shard) (map[ident.Shard]*books, error) {
-	all := make(map[ident.Shard]*books, len(shards))
+func (s *Sources) look(ctx context.Context, shards []ident.Shard) (all map[ident.Shard]*books, err error) {
+	all = make(map[ident.Shard]*books, len(shards))
 	for _, shard := range shards {
 		b := newBooks(shard)
 		b.followed = s.Authorizer.Followed(shard)
+		if b.log.lost, err = s.Authorizer.Lost(shard); err != nil {
+			return nil, err
+		}
 		if err := b.readEvents(ctx, s.Journal); err != nil {
 			return nil, err
 		}
@@ -173,9 +201,14 @@ func (s *Sources) look(ctx context.Context, shards []ident.Shard) (map[ident.Sha
 func (r *Report) add(b *books) {
 	r.Events += int64(b.position)
 	r.Transfers += int64(len(b.transfers))
-	r.Workspaces += int64(len(b.accounts))
+	for s := range b.versions {
+		if s.kind == "workspace" {
+			r.Workspaces++
+		}
+	}
 	r.Cards += int64(len(b.cards))
 	r.Authorizations += int64(len(b.authorizations))
+	r.Lost = append(r.Lost, b.log.lost[:min(MaxFindings-len(r.Lost), len(b.log.lost))]...)
 	room := MaxFindings - len(r.Findings)
 	r.More += int64(max(0, len(b.findings)-room))
 	r.Findings = append(r.Findings, b.findings[:min(room, len(b.findings))]...)

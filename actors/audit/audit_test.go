@@ -46,6 +46,8 @@ type stores struct {
 	rules   []audit.Rule
 	spends  []audit.Spend
 	debits  []audit.Reservation
+	due     []audit.Due
+	lost    []audit.Loss
 }
 
 func (s *stores) Events(_ context.Context, shard ident.Shard, after uint64, _ int) ([]persistence.Event, error) {
@@ -102,6 +104,13 @@ func (s *stores) WalkFunds(visit func(audit.Funds) error) error  { return walk(s
 func (s *stores) WalkHolds(visit func(audit.Hold) error) error   { return walk(s.holds, visit) }
 func (s *stores) WalkRules(visit func(audit.Rule) error) error   { return walk(s.rules, visit) }
 func (s *stores) WalkSpends(visit func(audit.Spend) error) error { return walk(s.spends, visit) }
+func (s *stores) WalkDue(visit func(audit.Due) error) error      { return walk(s.due, visit) }
+func (s *stores) Lost(shard ident.Shard) ([]audit.Loss, error) {
+	if shard != ident.Slot(slot).Shard() {
+		return nil, nil
+	}
+	return s.lost, nil
+}
 func (s *stores) WalkReservations(visit func(audit.Reservation) error) error {
 	return walk(s.debits, visit)
 }
@@ -110,8 +119,10 @@ func (s *stores) WalkReservations(visit func(audit.Reservation) error) error {
 func entry(seq int, kind, decision string, cardDelta, holdDelta, spendDelta, posted, spend, held, cleared, refunded int, status string) string {
 	return fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"kind":%q,"decision":%q,"shard":18,"workspaceId":%q,"cardId":%q,
 		"cardDeltaCents":%d,"holdDeltaCents":%d,"spendDeltaCents":%d,"postedCents":%d,"month":202311,"monthSpendCents":%d,
-		"authorization":{"id":%q,"cardId":%q,"heldCents":%d,"clearedCents":%d,"refundedCents":%d,"decision":"approved","reason":"approved","status":%q}}`,
-		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card, held, cleared, refunded, status)
+		"authorization":{"id":%q,"cardId":%q,"workspaceId":%q,"expiresAt":"2023-11-21T00:00:00Z","month":202311,"monthCents":%d,
+		"heldCents":%d,"clearedCents":%d,"refundedCents":%d,"decision":"approved","reason":"approved","status":%q}}`,
+		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card, workspace, held, held, cleared,
+		refunded, status)
 }
 
 func posting(group, account string, cents int) string {
@@ -138,8 +149,8 @@ func (s *stores) record(kind, id string, version uint64, document string) {
 func newStores() *stores {
 	s := &stores{follow: 6, synced: 4}
 	terms := func(state string) string {
-		return fmt.Sprintf(`{"card":%q,"state":%q,"monthlyLimitUsdCents":9000,"perTxnLimitUsdCents":8000,"allowedMccs":["5411"],"allowedMerchants":null}`,
-			card, state)
+		return fmt.Sprintf(`{"card":%q,"workspace":%q,"token":"tok_1","state":%q,"monthlyLimitUsdCents":9000,"perTxnLimitUsdCents":8000,
+			"allowedMccs":["5411"],"allowedMerchants":null}`, card, workspace, state)
 	}
 	s.event("workspace", workspace, "workspace.created.v1", `{}`)
 	s.event("balance", workspace, "balance.deposit_created.v1", fmt.Sprintf(`{"deposit":{"id":%q,"amountUsdCents":100000}}`, deposit))
@@ -159,6 +170,7 @@ func newStores() *stores {
 	s.record("balance", workspace, 4, fmt.Sprintf(`{"usdCents":97500,"holdCents":2000,"cardCents":-4500,"ledgerCents":100000,
 		"suspenseCents":0,"wsSeq":3,"month":202311,"monthSpend":5000,"deposits":[{"id":%q,"status":"pending","amountUsdCents":700}]}`, pending))
 	s.record("card", card, 2, terms("frozen"))
+	s.record("tally_card", workspace, 0, fmt.Sprintf(`{"count":1,"first":%q}`, card))
 	s.record("deposit", deposit, 0, fmt.Sprintf(`{"id":%q,"status":"settled","amountUsdCents":100000}`, deposit))
 	s.record("deposit", pending, 0, fmt.Sprintf(`{"id":%q,"status":"pending","amountUsdCents":700}`, pending))
 	for _, line := range []struct {
@@ -174,8 +186,12 @@ func newStores() *stores {
 	s.record("card_spend", card, 0, `{"month":202311,"cents":5000}`)
 
 	s.funds = []audit.Funds{{Workspace: uuid("ws"), Ledger: 100000, Card: -2500}}
-	s.holds = []audit.Hold{{ID: uuid("auth"), Held: 0, Cleared: 3000, Refunded: 500, Status: "cleared"}}
-	s.rules = []audit.Rule{{Card: uuid("card"), Version: 1, State: "active", MonthlyLimit: 9000, PerTransaction: 8000, MCCs: 1, Merchants: -1}}
+	expiry := time.Date(2023, 11, 21, 0, 0, 0, 0, time.UTC).UnixMilli()
+	s.holds = []audit.Hold{{ID: uuid("auth"), Card: uuid("card"), Workspace: uuid("ws"), Cleared: 3000, Refunded: 500, Month: 202311,
+		ExpiresAt: expiry, Status: "cleared"}}
+	s.due = []audit.Due{{Hold: uuid("auth"), At: expiry}, {Hold: uuid("auth"), At: expiry - 1}}
+	s.rules = []audit.Rule{{Card: uuid("card"), Workspace: uuid("ws"), Token: "tok_1", Version: 1, State: "active", MonthlyLimit: 9000,
+		PerTransaction: 8000, MCCs: &[]string{"5411"}}}
 	s.spends = []audit.Spend{{Card: uuid("card"), Month: 202311, Cents: 3000}}
 	return s
 }
@@ -191,6 +207,16 @@ func TestSoundStoresAreClean(t *testing.T) {
 	report := newStores().audit(t)
 	require.Empty(t, report.Findings)
 	require.Equal(t, audit.Report{Events: 7, Transfers: 3, Workspaces: 1, Cards: 1, Authorizations: 1}, report)
+}
+
+// A workspace counts from the day it was made, with or without money.
+func TestEveryWorkspaceIsCounted(t *testing.T) {
+	s := newStores()
+	s.event("workspace", id(ident.Workspace, "new"), "workspace.created.v1", `{}`)
+	s.record("workspace", id(ident.Workspace, "new"), 1, `{}`)
+	report := s.audit(t)
+	require.Empty(t, report.Findings)
+	require.Equal(t, int64(2), report.Workspaces)
 }
 
 // edit replaces text in a document of a kind.
@@ -234,6 +260,8 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 		"balance record's deposits":     {edit("balance", `"amountUsdCents":700`, `"amountUsdCents":701`), "balance", "incoming"},
 		"balance record gone":           {drop("balance"), "balance", "record"},
 		"card record":                   {edit("card", "frozen", "active"), "card", "terms"},
+		"tally of cards":                {edit("tally_card", `"count":1`, `"count":2`), "tally_card", "count"},
+		"first of the cards":            {edit("tally_card", card, pending), "tally_card", "first"},
 		"deposit record":                {edit("deposit", "settled", "pending"), "deposit", "document"},
 		"ledger line's amount":          {edit("ledger_entry", `3000`, `3001`), "ledger_entry", "amount"},
 		"ledger line's direction":       {edit("ledger_entry", "debit", "credit"), "ledger_entry", "amount"},
@@ -261,6 +289,23 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 		"hold of nobody":                {func(s *stores) { s.holds[0].ID = uuid("other") }, "hold", "authorization"},
 		"rule older than followed":      {func(s *stores) { s.follow = 7 }, "rule", "state"},
 		"rule's limit":                  {func(s *stores) { s.rules[0].MonthlyLimit++ }, "rule", "monthly limit"},
+		"rule's token":                  {func(s *stores) { s.rules[0].Token = "tok_2" }, "rule", "token"},
+		"rule's workspace":              {func(s *stores) { s.rules[0].Workspace = uuid("other") }, "rule", "workspace"},
+		"another category in the rule":  {func(s *stores) { s.rules[0].MCCs = &[]string{"7995"} }, "rule", "categories"},
+		"no list of categories":         {func(s *stores) { s.rules[0].MCCs = nil }, "rule", "categories"},
+		"merchants in the rule":         {func(s *stores) { s.rules[0].Merchants = &[]string{} }, "rule", "merchants"},
+		"another category in the card":  {edit("card", "5411", "7995"), "card", "terms"},
+		"token of the card's record":    {edit("card", "tok_1", "tok_2"), "card", "terms"},
+		"hold's card":                   {func(s *stores) { s.holds[0].Card = uuid("other") }, "hold", "card"},
+		"hold's workspace":              {func(s *stores) { s.holds[0].Workspace = uuid("other") }, "hold", "workspace"},
+		"hold's month":                  {func(s *stores) { s.holds[0].MonthCents++ }, "hold", "month and cents in it"},
+		"hold's expiry":                 {func(s *stores) { s.holds[0].ExpiresAt++ }, "hold", "expiry"},
+		"hold that is never due":        {func(s *stores) { s.due = s.due[1:] }, "due", "line"},
+		"due hold of nobody":            {func(s *stores) { s.due[1].Hold = uuid("other") }, "due", "authorization"},
+		"deposit from another account":  {payload(3, `"bank"`, `"network"`), "event", "postings to bank"},
+		"clearing to another account":   {payload(6, `"network"`, `"bank"`), "event", "postings to network"},
+		"account that nobody knows":     {payload(6, `"network"`, `"fees"`), "event", "postings to fees"},
+		"lost and yet relayed":          {func(s *stores) { s.lost = []audit.Loss{{First: 2, Last: 3}} }, "entry", "relayed"},
 		"rule gone":                     {func(s *stores) { s.rules = nil }, "rule", "version"},
 		"spend":                         {func(s *stores) { s.spends[0].Cents++ }, "spend", "month and cents"},
 		"spend gone":                    {func(s *stores) { s.spends = nil }, "spend", "cents"},
@@ -279,6 +324,21 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 			require.Contains(t, table.String(), c.what)
 		})
 	}
+}
+
+// A decision that is known to be lost is said to be lost, and the hole it leaves is no finding.
+func TestWhatARebuildFoundLostIsReportedAndIsNoFinding(t *testing.T) {
+	s := newStores()
+	s.synced, s.log[0] = 9, strings.Replace(s.log[0], `"seq":4`, `"seq":9`, 1)
+	require.NotEmpty(t, s.audit(t).Findings)
+	s.lost = []audit.Loss{{Shard: 18, First: 4, Last: 8, At: time.Date(2023, 11, 20, 9, 0, 0, 0, time.UTC)}}
+	report := s.audit(t)
+	require.Empty(t, report.Findings)
+	require.Equal(t, s.lost, report.Lost)
+	var text strings.Builder
+	require.NoError(t, report.Print(&text))
+	require.Contains(t, text.String(), "decisions 4 to 8 of shard 18: lost at the rebuild of 2023-11-20T09:00:00Z")
+	require.Contains(t, text.String(), "agree to the cent")
 }
 
 func reservation() []audit.Reservation {

@@ -11,12 +11,13 @@ type comparison struct {
 	books    map[ident.Shard]*books
 	reserved map[ident.UUID]int64
 	seen     map[ident.UUID]bool
+	due      map[ident.UUID]int64 // by hold, when the authorizer has it run out; what the due index shows is taken out
 }
 
 // compareAuthorizer compares the funds terms, holds, rules and counters, and names every reservation: none of them is of a debit
 // that the journal knows, for what is settled or refused is gone, and what is under way is gone at the next look.
 func compareAuthorizer(a Authorizer, all map[ident.Shard]*books) error {
-	c := &comparison{books: all, reserved: map[ident.UUID]int64{}}
+	c := &comparison{books: all, reserved: map[ident.UUID]int64{}, due: map[ident.UUID]int64{}}
 	for shard, b := range all {
 		if followed := a.Followed(shard); followed > b.position {
 			b.differs("authorizer", fmt.Sprint(shard), "followed position", fmt.Sprintf("at most %d", b.position), followed)
@@ -28,6 +29,7 @@ func compareAuthorizer(a Authorizer, all map[ident.Shard]*books) error {
 	for _, walk := range []func() error{
 		func() error { return a.WalkFunds(c.funds) }, c.missingFunds,
 		func() error { return a.WalkHolds(c.hold) }, c.missingHolds,
+		func() error { return a.WalkDue(c.dueLine) }, c.missingDue,
 		func() error { return a.WalkRules(c.rule) }, c.missingRules,
 		func() error { return a.WalkSpends(c.spend) }, c.missingSpends,
 	} {
@@ -116,12 +118,50 @@ func (c *comparison) hold(h Hold) error {
 	b.differs("hold", id, "cleared", a.Cleared, h.Cleared)
 	b.differs("hold", id, "refunded", a.Refunded, h.Refunded)
 	b.differs("hold", id, "status", a.Status, h.Status)
+	b.differs("hold", id, "card", a.Card, named(ident.Card, h.Card))
+	b.differs("hold", id, "workspace", a.Workspace, named(ident.Workspace, h.Workspace))
+	b.differs("hold", id, "month and cents in it", spent{a.Month, a.MonthCents}, spent{h.Month, h.MonthCents})
+	b.differs("hold", id, "expiry", a.expires(), h.ExpiresAt)
+	if h.ExpiresAt != 0 {
+		c.due[h.ID] = h.ExpiresAt
+	}
 	return nil
 }
 
 func (c *comparison) missingHolds() error {
 	return missing(c, ident.Authorization, func(b *books) map[string]*authorization { return b.authorizations },
 		func(b *books, id string, a *authorization) { b.differs("hold", id, "held", a.Held, 0) })
+}
+
+// named is an id as the journal writes it: nothing for none.
+func named(prefix string, id ident.UUID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.Format(prefix)
+}
+
+func (c *comparison) dueLine(d Due) error {
+	b := c.of(d.Hold)
+	if b == nil {
+		return nil
+	}
+	id := d.Hold.Format(ident.Authorization)
+	if b.authorizations[id] == nil {
+		b.differs("due", id, "authorization", "none", fmt.Sprint("runs out at ", d.At))
+	}
+	if c.due[d.Hold] == d.At {
+		delete(c.due, d.Hold)
+	}
+	return nil
+}
+
+// missingDue names the holds that would never run out.
+func (c *comparison) missingDue() error {
+	for id, at := range c.due {
+		c.of(id).differs("due", id.Format(ident.Authorization), "line", at, "missing")
+	}
+	return nil
 }
 
 func (c *comparison) rule(r Rule) error {
@@ -141,8 +181,10 @@ func (c *comparison) rule(r Rule) error {
 	b.differs("rule", id, "state", t.State, r.State)
 	b.differs("rule", id, "monthly limit", t.MonthlyLimitUsdCents, r.MonthlyLimit)
 	b.differs("rule", id, "per-transaction limit", t.PerTxnLimitUsdCents, r.PerTransaction)
-	b.differs("rule", id, "categories", length(t.AllowedMccs), r.MCCs)
-	b.differs("rule", id, "merchants", length(t.AllowedMerchants), r.Merchants)
+	b.differs("rule", id, "token", t.Token, r.Token)
+	b.differs("rule", id, "workspace", t.Workspace, r.Workspace.Format(ident.Workspace))
+	b.differs("rule", id, "categories", list(t.AllowedMccs), list(r.MCCs))
+	b.differs("rule", id, "merchants", list(t.AllowedMerchants), list(r.Merchants))
 	return nil
 }
 

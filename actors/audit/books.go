@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"purser/actors/ident"
 	"purser/actors/money"
@@ -16,6 +18,7 @@ type books struct {
 	followed uint64 // the position the authorizer stands at
 	position uint64
 	versions map[stream]uint64 // of the streams' newest events
+	tallies  map[stream]tally  // of what the workspaces have, by the kind of the tally's record
 	accounts map[string]*account
 	deposits map[string]deposit
 	cards    map[string]*cardBook
@@ -55,7 +58,7 @@ type transfer struct {
 }
 
 func newBooks(shard ident.Shard) *books {
-	return &books{shard: shard, versions: map[stream]uint64{}, accounts: map[string]*account{}, deposits: map[string]deposit{},
+	return &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{}, deposits: map[string]deposit{},
 		cards: map[string]*cardBook{}, transfers: map[string]transfer{}, authorizations: map[string]*authorization{},
 		log: sequence{next: 1, above: map[uint64]bool{}}}
 }
@@ -117,6 +120,7 @@ func (b *books) event(e *persistence.Event) {
 	key := stream{e.Kind, e.Stream}
 	b.differs("event", e.ID, "stream version", b.versions[key]+1, e.Version)
 	b.versions[key] = e.Version
+	b.count(e)
 	var err error
 	switch {
 	case e.Type == "balance.deposit_created.v1":
@@ -133,6 +137,33 @@ func (b *books) event(e *persistence.Event) {
 	if err != nil {
 		b.differs("event", e.ID, "payload", "readable "+e.Type, err)
 	}
+}
+
+// tally is how many of a kind a workspace has, and which was the first.
+type tally struct {
+	Count int64  `json:"count"`
+	First string `json:"first"`
+}
+
+// count adds what an event begins to the workspace's tallies.
+func (b *books) count(e *persistence.Event) {
+	switch e.Type {
+	case "card.minted.v1":
+		b.oneMore("tally_card", e)
+	case "cardholder.created.v1":
+		b.oneMore("tally_cardholder", e)
+	case "cardholder.enrolled.v1":
+		b.oneMore("tally_cardholder_active", e)
+	}
+}
+
+func (b *books) oneMore(kind string, e *persistence.Event) {
+	t := b.tallies[stream{kind, e.Workspace}]
+	if t.Count == 0 {
+		t.First = e.Stream
+	}
+	t.Count++
+	b.tallies[stream{kind, e.Workspace}] = t
 }
 
 func (b *books) depositCreated(e *persistence.Event) error {
@@ -179,32 +210,44 @@ func (b *books) depositReceived(e *persistence.Event) error {
 	return nil
 }
 
-// credit adds dollars that the journal originated.
+// credit adds dollars that the journal originated. They come from the bank.
 func (b *books) credit(e *persistence.Event, cents int64, postings []posting) {
-	a := b.account(e.Workspace)
-	moved := b.post(e, postings)
-	b.differs("event", e.ID, "postings to usd", cents, moved)
-	b.sum("workspace", e.Workspace, "ledger cents", &a.ledger, moved)
+	a, moved := b.account(e.Workspace), b.post(e, postings)
+	b.moved(e, moved, map[string]int64{"usd": cents, "bank": -cents})
+	b.sum("workspace", e.Workspace, "ledger cents", &a.ledger, moved["usd"])
 	if e.Position <= b.followed {
-		b.sum("workspace", e.Workspace, "followed ledger cents", &a.followed, moved)
+		b.sum("workspace", e.Workspace, "followed ledger cents", &a.followed, moved["usd"])
 	}
 }
 
-// post books the postings of an event, each transfer of which must sum to zero, and returns what went to usd.
-func (b *books) post(e *persistence.Event, postings []posting) (usd int64) {
+// moved holds what an event's postings did to each account against what they should have done.
+func (b *books) moved(e *persistence.Event, got, want map[string]int64) {
+	for _, account := range slices.Sorted(maps.Keys(got)) {
+		if _, known := want[account]; !known {
+			b.differs("event", e.ID, "postings to "+account, 0, got[account])
+		}
+	}
+	for account, cents := range want {
+		b.differs("event", e.ID, "postings to "+account, cents, got[account])
+	}
+}
+
+// post books the postings of an event, each transfer of which must sum to zero, and returns what went to each account.
+func (b *books) post(e *persistence.Event, postings []posting) (moved map[string]int64) {
 	a, sums, order := b.account(e.Workspace), map[string]int64{}, []string{}
+	moved = map[string]int64{}
 	for _, p := range postings {
 		if _, known := sums[p.Transfer]; !known {
 			order = append(order, p.Transfer)
 		}
-		total := sums[p.Transfer]
+		total, account := sums[p.Transfer], moved[p.Account]
 		b.sum("transfer", p.Transfer, "sum", &total, p.Cents)
-		sums[p.Transfer] = total
+		b.sum("event", e.ID, "postings to "+p.Account, &account, p.Cents)
+		sums[p.Transfer], moved[p.Account] = total, account
 		t := b.transfers[p.Transfer]
 		t.workspace = e.Workspace
 		switch p.Account {
 		case "usd":
-			usd += p.Cents
 			t.usd += p.Cents
 			b.sum("workspace", e.Workspace, "usd", &a.usd, p.Cents)
 		case "suspense":
@@ -216,7 +259,7 @@ func (b *books) post(e *persistence.Event, postings []posting) (usd int64) {
 	for _, id := range order {
 		b.differs("transfer", id, "sum of postings", 0, sums[id])
 	}
-	return usd
+	return moved
 }
 
 func (b *books) relayed(e *persistence.Event) error {
@@ -227,7 +270,6 @@ func (b *books) relayed(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	a := b.account(e.Workspace)
 	var cleared, unmatched int64
 	for i := range p.Entries {
 		n := &p.Entries[i]
@@ -242,10 +284,7 @@ func (b *books) relayed(e *persistence.Event) error {
 			cleared += n.Posted
 		}
 	}
-	suspense := a.suspense
-	usd := b.post(e, p.Postings)
-	b.differs("event", e.ID, "postings to usd", -cleared, usd)
-	b.differs("event", e.ID, "postings to suspense", -unmatched, a.suspense-suspense)
+	b.moved(e, b.post(e, p.Postings), map[string]int64{"usd": -cleared, "suspense": -unmatched, "network": cleared + unmatched})
 	return nil
 }
 
@@ -255,6 +294,7 @@ func (b *books) cardChanged(e *persistence.Event) error {
 		return err
 	}
 	b.differs("event", e.ID, "card", e.Stream, t.Card)
+	b.differs("event", e.ID, "card's workspace", e.Workspace, t.Workspace)
 	c := b.card(e.Stream)
 	c.terms = t
 	if e.Position <= b.followed {

@@ -2,6 +2,9 @@ package audit
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
 
 	"purser/actors/ident"
 	"purser/authorizer"
@@ -18,6 +21,8 @@ type Engine interface {
 	WalkCards(visit func(r *hold.Rule) error) error
 	WalkSpends(visit func(card ident.UUID, spend hold.Spend) error) error
 	WalkReservations(visit func(workspace, reservation ident.UUID, cents int64) error) error
+	WalkDue(visit func(h ident.UUID, expiresAt int64) error) error
+	Lost(shard ident.Shard) ([]authorizer.Lost, error)
 }
 
 // Of shows an engine to an audit. It passes on what is stored and adds nothing up.
@@ -55,22 +60,53 @@ func (e engine) WalkFunds(visit func(Funds) error) error {
 
 func (e engine) WalkHolds(visit func(Hold) error) error {
 	return e.Engine.WalkHolds(func(h *hold.Hold) error {
-		return visit(Hold{ID: h.ID, Held: h.Held, Cleared: h.Cleared, Refunded: h.Refunded, Status: h.Status.String()})
+		return visit(Hold{ID: h.ID, Card: h.Card, Workspace: h.Workspace, Held: h.Held, Cleared: h.Cleared, Refunded: h.Refunded,
+			Month: uint32(h.Month), MonthCents: h.MonthCents, ExpiresAt: h.ExpiresAt, Status: h.Status.String()})
 	})
+}
+
+func (e engine) WalkDue(visit func(Due) error) error {
+	return e.Engine.WalkDue(func(h ident.UUID, at int64) error { return visit(Due{Hold: h, At: at}) })
+}
+
+func (e engine) Lost(shard ident.Shard) ([]Loss, error) {
+	var all []Loss
+	lost, err := e.Engine.Lost(shard)
+	for _, l := range lost {
+		all = append(all, Loss{Shard: shard, First: l.First, Last: l.Last, At: time.UnixMilli(l.At)})
+	}
+	return all, err
 }
 
 func (e engine) WalkRules(visit func(Rule) error) error {
 	return e.WalkCards(func(r *hold.Rule) error {
-		rule := Rule{Card: r.Card, Version: r.Version, State: r.State.String(), MonthlyLimit: r.MonthCents,
-			PerTransaction: r.PerTxnCents, MCCs: -1, Merchants: -1}
-		if r.MCCs != nil {
-			rule.MCCs = len(r.MCCs)
-		}
-		if r.Merchants != nil {
-			rule.Merchants = len(r.Merchants)
-		}
-		return visit(rule)
+		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version, State: r.State.String(),
+			MonthlyLimit: r.MonthCents, PerTransaction: r.PerTxnCents, MCCs: written(r.MCCs, writtenMCC),
+			Merchants: written(r.Merchants, writtenMerchant)})
 	})
+}
+
+// written is an allowlist as it was given, from the form in which the authorizer keeps it.
+func written[T any](kept []T, form func(T) string) *[]string {
+	if kept == nil {
+		return nil
+	}
+	all := make([]string, len(kept))
+	for i, one := range kept {
+		all[i] = form(one)
+	}
+	return &all
+}
+
+func writtenMCC(mcc uint16) string { return fmt.Sprintf("%04d", mcc) }
+
+// writtenMerchant leaves a merchant whose folded form is not that of the entry behind it as it stands, so that it differs.
+func writtenMerchant(kept string) string {
+	entry := kept[strings.LastIndexByte(kept, 0)+1:]
+	if hold.NormalizeMerchant(entry) != kept {
+		return kept
+	}
+	return entry
 }
 
 func (e engine) WalkSpends(visit func(Spend) error) error {

@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"purser/actors/ident"
 )
@@ -25,6 +28,8 @@ type deposit struct {
 // terms are a card's rule.
 type terms struct {
 	Card                 string    `json:"card"`
+	Workspace            string    `json:"workspace"`
+	Token                string    `json:"token"`
 	State                string    `json:"state"`
 	MonthlyLimitUsdCents int64     `json:"monthlyLimitUsdCents"`
 	PerTxnLimitUsdCents  int64     `json:"perTxnLimitUsdCents"`
@@ -33,15 +38,16 @@ type terms struct {
 }
 
 func (t terms) String() string {
-	return fmt.Sprintf("%s, month %d, each %d, %d categories, %d merchants", t.State, t.MonthlyLimitUsdCents, t.PerTxnLimitUsdCents,
-		length(t.AllowedMccs), length(t.AllowedMerchants))
+	return fmt.Sprintf("%s of %s, token %s, %s, month %d, each %d, categories %s, merchants %s", t.Card, t.Workspace, t.Token, t.State,
+		t.MonthlyLimitUsdCents, t.PerTxnLimitUsdCents, list(t.AllowedMccs), list(t.AllowedMerchants))
 }
 
-func length(list *[]string) int {
-	if list == nil {
-		return -1
+// list writes an allowlist, null apart from empty.
+func list(l *[]string) string {
+	if l == nil {
+		return "any"
 	}
-	return len(*list)
+	return fmt.Sprintf("%q", *l)
 }
 
 // entry is a row of the authorizer's log.
@@ -66,14 +72,26 @@ func (e *entry) name() string { return fmt.Sprintf("%d/%d", e.Shard, e.Seq) }
 
 // authorization is one as it stands after an entry; in the books Held, Cleared and Refunded are added up.
 type authorization struct {
-	ID       string `json:"id"`
-	Card     string `json:"cardId"`
-	Held     int64  `json:"heldCents"`
-	Cleared  int64  `json:"clearedCents"`
-	Refunded int64  `json:"refundedCents"`
-	Decision string `json:"decision"`
-	Reason   string `json:"reason"`
-	Status   string `json:"status"`
+	ID         string     `json:"id"`
+	Card       string     `json:"cardId"`
+	Workspace  string     `json:"workspaceId"`
+	Held       int64      `json:"heldCents"`
+	Cleared    int64      `json:"clearedCents"`
+	Refunded   int64      `json:"refundedCents"`
+	Month      uint32     `json:"month"`
+	MonthCents int64      `json:"monthCents"`
+	ExpiresAt  *time.Time `json:"expiresAt"`
+	Decision   string     `json:"decision"`
+	Reason     string     `json:"reason"`
+	Status     string     `json:"status"`
+}
+
+// expires is in Unix milliseconds, 0 when nothing is held.
+func (a *authorization) expires() int64 {
+	if a.ExpiresAt == nil {
+		return 0
+	}
+	return a.ExpiresAt.UnixMilli()
 }
 
 // entry adds a row to its workspace, its authorization and its card, and holds it against itself.
@@ -162,10 +180,11 @@ func (b *books) readLog(authorizer Authorizer) error {
 	return nil
 }
 
-// sequence is a set of numbers from 1 on, most of them without gaps.
+// sequence is a set of numbers from 1 on, most of them without gaps. Those that are known to be lost are not waited for.
 type sequence struct {
 	next  uint64 // the lowest number that is missing
 	above map[uint64]bool
+	lost  []Loss
 }
 
 // maxAhead bounds the numbers seen after a missing one: more than any backlog can hold.
@@ -173,15 +192,30 @@ const maxAhead = 200_000_000
 
 var errTooFar = errors.New("a sequence number is missing for too long")
 
-// add is false for a number that was there.
+// add is false for a number that was there, or was lost.
 func (s *sequence) add(n uint64) bool {
-	if n < s.next || s.above[n] {
+	if n < s.next || s.above[n] || s.lostAt(n) > 0 {
 		return false
 	}
 	s.above[n] = true
-	for s.above[s.next] {
-		delete(s.above, s.next)
-		s.next++
+	for {
+		switch last := s.lostAt(s.next); {
+		case last > 0:
+			s.next = last + 1
+		case s.above[s.next]:
+			delete(s.above, s.next)
+			s.next++
+		default:
+			return true
+		}
 	}
-	return true
+}
+
+// lostAt returns the last number of the run of lost ones that a number is in, 0 when it is in none.
+func (s *sequence) lostAt(n uint64) uint64 {
+	i, _ := slices.BinarySearchFunc(s.lost, n, func(l Loss, n uint64) int { return cmp.Compare(l.Last, n) })
+	if i < len(s.lost) && s.lost[i].First <= n {
+		return s.lost[i].Last
+	}
+	return 0
 }

@@ -11,10 +11,11 @@ import (
 
 // stateKinds are the streams whose state is a record of the stream's kind and id.
 var stateKinds = map[string]func(b *books, r *persistence.Record) error{
-	"user":      nil,
-	"workspace": nil,
-	"card":      (*books).cardRecord,
-	"balance":   (*books).balanceRecord,
+	"user":       nil,
+	"workspace":  nil,
+	"card":       (*books).cardRecord,
+	"cardholder": nil,
+	"balance":    (*books).balanceRecord,
 }
 
 // compareRecords holds the shard's records against the books.
@@ -34,7 +35,31 @@ func (b *books) compareRecords(ctx context.Context, journal persistence.Journal)
 			b.differs("ledger_entry", id, "line of the transfer", t.usd+t.suspense, "missing")
 		}
 	}
+	if err := b.compareTallies(ctx, journal); err != nil {
+		return err
+	}
 	return b.compareDocuments(ctx, journal)
+}
+
+// compareTallies holds what limits are judged by against what there is. A workspace older than its tally has none until it is
+// next moved.
+func (b *books) compareTallies(ctx context.Context, journal persistence.Journal) error {
+	for _, kind := range []string{"tally_card", "tally_cardholder", "tally_cardholder_active"} {
+		err := b.each(ctx, journal, kind, func(r *persistence.Record) error {
+			var got tally
+			if err := json.Unmarshal(r.Document, &got); err != nil {
+				return err
+			}
+			want := b.tallies[stream{kind, r.ID}]
+			b.differs(kind, r.ID, "count", want.Count, got.Count)
+			b.differs(kind, r.ID, "first", want.First, got.First)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compareDocuments compares the kinds of which there is one record per thing in the books.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 )
 
 // Print writes the report as a person reads it: what was read, then a table of what differs.
@@ -12,6 +13,12 @@ func (r *Report) Print(w io.Writer) error {
 		r.Events, r.Transfers, r.Workspaces, r.Cards, r.Authorizations)
 	if err != nil {
 		return err
+	}
+	for _, l := range r.Lost {
+		_, err := fmt.Fprintf(w, "decisions %d to %d of shard %d: lost at the rebuild of %s\n", l.First, l.Last, l.Shard, l.At.UTC().Format(time.RFC3339))
+		if err != nil {
+			return err
+		}
 	}
 	if r.Clean() {
 		_, err = fmt.Fprintln(w, "journal, records and authorizer agree to the cent")

@@ -36,6 +36,11 @@ type Relay struct{ Entries []hold.Entry }
 // Through answers Relay: everything up to this WsSeq is in the balance.
 type Through struct{ WsSeq uint64 }
 
+// ClaimReport says what a partner's report is about, once for each of the partner's event ids and in the system workspace only: the
+// claims of the workspaces know nothing of each other. It comes before the report is applied. It answers nothing; a repeat is
+// answered with the first Target.
+type ClaimReport struct{ EventID, Partner, Target string }
+
 // KeepUnmatched keeps a partner's report that matched nothing. For the system workspace only. The partner's event id is claimed in
 // the scope of its name ("bank" for the bank). It answers Unmatched.
 type KeepUnmatched struct {

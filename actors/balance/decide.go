@@ -21,6 +21,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.receiveDeposit(m, c)
 	case Relay:
 		return s.relay(m, c)
+	case ClaimReport:
+		s.mustOwn(ident.System.Format(ident.Workspace))
+		return claimReport(m, c)
 	case KeepUnmatched:
 		s.mustOwn(ident.System.Format(ident.Workspace))
 		return s.keepUnmatched(m, c)

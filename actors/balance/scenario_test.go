@@ -55,6 +55,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			Workspace: workspace, EventID: a.text("event"), AmountUsdCents: a.cents("amount"), Rail: a.text("rail"),
 			Reference: a.text("reference"),
 		})
+	case "claim":
+		return s.send(t, balance.ClaimReport{EventID: a.text("event"), Partner: "bank", Target: a.text("for")})
 	case "keep-unmatched":
 		return s.send(t, balance.KeepUnmatched{
 			EventID: a.text("event"), Partner: "bank", Type: "deposit.settled", Body: json.RawMessage(d.Input),
@@ -131,7 +133,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		fmt.Fprintf(&out, "  once %s %s for %.0f days\n", once.Scope, once.Key, once.Expires.Sub(s.network.now).Hours()/24)
 	}
 	postings(&out, d.Events)
-	if len(d.Events) == 0 {
+	if out.Len() == 0 {
 		return "nothing new\n"
 	}
 	return out.String()

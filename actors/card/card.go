@@ -26,14 +26,18 @@ const (
 	MaxMerchant  = 80 // characters of one merchant
 	MaxAllowlist = 1000
 	MaxLimit     = money.MaxAmount // cents
+	// MaxPerWorkspace counts terminated cards too.
+	MaxPerWorkspace = 10_000_000
 )
+
+// RecordLabel is the kind of the record card_ id → Label.
+const RecordLabel = "card_label"
 
 // State is a card. The zero State is a card that does not exist.
 type State struct {
 	Terms
 	Last4        string         `json:"last4"`
 	HolderKind   string         `json:"holderKind"`
-	HolderLabel  string         `json:"holderLabel"`
 	CardholderID string         `json:"cardholderId,omitempty"`
 	Physical     bool           `json:"physical"`
 	Fixture      bool           `json:"fixture"`
@@ -41,13 +45,18 @@ type State struct {
 	UpdatedAt    decision.Stamp `json:"updatedAt"`
 }
 
-// View is a card as the interface shows it; what it spent in the month is added by whoever asks.
+// Label is what the holder's side calls the card's holder. It may be a person's name: it is in a sealed record of its own, and in no
+// event and no state.
+type Label struct {
+	HolderLabel string `json:"holderLabel"`
+}
+
+// View is a card as the interface shows it; its label, and what it spent in the month, are added by whoever asks.
 type View struct {
 	ID                   string         `json:"id"`
 	WorkspaceID          string         `json:"workspaceId"`
 	CardholderID         *string        `json:"cardholderId"`
 	HolderKind           string         `json:"holderKind"`
-	HolderLabel          string         `json:"holderLabel"`
 	State                string         `json:"state"`
 	Last4                string         `json:"last4"`
 	PartnerCardToken     string         `json:"partnerCardToken"`

@@ -33,7 +33,7 @@ func TestAllowlistsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestHolderLabelIsInTheRecordAndNeverInAnEvent(t *testing.T) {
+func TestHolderLabelIsInASealedRecordOnly(t *testing.T) {
 	var state card.State
 	c := mint()
 	c.HolderLabel = "Ada Lovelace"
@@ -41,7 +41,10 @@ func TestHolderLabelIsInTheRecordAndNeverInAnEvent(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, encode(t, d.Events), "Lovelace")
 	state.Apply(d.Events[0])
-	require.Contains(t, encode(t, state), "Lovelace")
+	require.NotContains(t, encode(t, state), "Lovelace")
+	require.Equal(t, []decision.Record{{Kind: card.RecordLabel, ID: cardID, Document: card.Label{HolderLabel: "Ada Lovelace"},
+		Personal: true}}, d.Records)
+	require.Equal(t, []decision.Tally{{Name: "card", ID: cardID, Max: card.MaxPerWorkspace}}, d.Tallies)
 
 	var loaded card.State
 	require.NoError(t, json.Unmarshal([]byte(encode(t, state)), &loaded))

@@ -37,11 +37,14 @@ func (s *State) mint(m decision.Meta, c Mint) (decision.Decision, error) {
 			MonthlyLimitUsdCents: c.MonthlyLimitUsdCents, PerTxnLimitUsdCents: c.PerTxnLimitUsdCents,
 			AllowedMccs: clone(c.AllowedMccs), AllowedMerchants: clone(c.AllowedMerchants),
 		},
-		Last4: c.Last4, HolderKind: c.HolderKind, HolderLabel: c.HolderLabel, CardholderID: c.CardholderID,
+		Last4: c.Last4, HolderKind: c.HolderKind, CardholderID: c.CardholderID,
 		Physical: c.Physical, Fixture: c.Fixture, At: decision.StampOf(m.At),
 	}
 	must(e.Terms.check())
-	return s.decided(e), nil
+	d := s.decided(e)
+	d.Records = []decision.Record{{Kind: RecordLabel, ID: c.ID, Document: Label{c.HolderLabel}, Personal: true}}
+	d.Tallies = []decision.Tally{{Name: "card", ID: c.ID, Max: MaxPerWorkspace}}
+	return d, nil
 }
 
 func (s *State) update(m decision.Meta, c Update) (decision.Decision, error) {
@@ -121,7 +124,7 @@ func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Minted:
 		*s = State{
-			Terms: e.Terms, Last4: e.Last4, HolderKind: e.HolderKind, HolderLabel: e.HolderLabel, CardholderID: e.CardholderID,
+			Terms: e.Terms, Last4: e.Last4, HolderKind: e.HolderKind, CardholderID: e.CardholderID,
 			Physical: e.Physical, Fixture: e.Fixture, CreatedAt: e.At, UpdatedAt: e.At,
 		}
 	case Frozen:
@@ -142,7 +145,7 @@ func (s *State) Apply(e decision.Event) {
 // View copies the card as the interface shows it.
 func (s *State) View() View {
 	v := View{
-		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, HolderLabel: s.HolderLabel, State: s.State, Last4: s.Last4,
+		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, State: s.State, Last4: s.Last4,
 		PartnerCardToken: s.Token, MonthlyLimitUsdCents: s.MonthlyLimitUsdCents, PerTxnLimitUsdCents: s.PerTxnLimitUsdCents,
 		AllowedMccs: clone(s.AllowedMccs), AllowedMerchants: clone(s.AllowedMerchants),
 		Physical: s.Physical, Fixture: s.Fixture, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,

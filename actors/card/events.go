@@ -29,8 +29,6 @@ type Minted struct {
 	Physical     bool           `json:"physical"`
 	Fixture      bool           `json:"fixture"`
 	At           decision.Stamp `json:"at"`
-	// HolderLabel may be a person's name: it goes with the event into the card's record and is never written in the event.
-	HolderLabel string `json:"-"`
 }
 
 // Frozen says that the card approves nothing until it is unfrozen.

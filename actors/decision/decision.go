@@ -14,6 +14,16 @@ type Record struct {
 	Kind, Parent, ID string
 	Document         any
 	Delete           bool
+	// Personal says that the document tells of a person: it is sealed before it is stored, and opened when it is read.
+	Personal bool
+}
+
+// Tally counts what a tenant has of a kind of record: the batch makes one more. With Max of them the batch is refused, whole, with
+// limit_exceeded. The count is exact, whatever crashes, for it is stored in the same commit; with it, which ID was the first.
+type Tally struct {
+	Name string // the kind of record that is counted
+	ID   string
+	Max  int64 // 0: no limit
 }
 
 // Timer wakes the deciding stream at Due with a Fire command that carries Key. One (stream, key) has one timer: a new Due replaces it, a
@@ -43,11 +53,12 @@ type Debit struct {
 }
 
 // Decision is the outcome of a command. No events, records, timers and onces: nothing to commit, the reply is parked
-// behind what is staged.
+// behind what is staged. Tallies go with events only.
 type Decision struct {
 	Events  []Event
 	Reply   any
 	Records []Record
+	Tallies []Tally
 	Timers  []Timer
 	Onces   []Once
 	Debit   *Debit

@@ -48,6 +48,7 @@ const (
 	Key           = "key"
 	User          = "usr"
 	Card          = "card"
+	Cardholder    = "chld"
 	LedgerEntry   = "le"
 	TransferGroup = "tg"
 	Deposit       = "dep"

@@ -1,9 +1,9 @@
-// Package partner says what Purser needs of the outside world, as small interfaces: today a bank. The implementations live
+// Package partner says what Purser needs of the outside world, as small interfaces: a bank and an issuer of cards. The implementations live
 // elsewhere; package sandbox has one that behaves like the real thing.
 //
 // A partner is told what to do once or many times, for whoever tells it may crash in between: every method is idempotent
-// by the id it is given. What becomes of an order is never an answer here. It comes later, as a signed report through the
-// inbound webhook handlers.
+// by the id it is given. What becomes of an order of money is never an answer here. It comes later, as a signed report through
+// the inbound webhook handlers.
 package partner
 
 import (
@@ -29,4 +29,25 @@ type Bank interface {
 	// Expect announces a deposit. When it returns nil the bank has kept the order and will report the money's arrival; the same
 	// id again changes nothing.
 	Expect(ctx context.Context, d Deposit) error
+}
+
+// ErrRefused says that the issuer will not take a person on. Asking again changes nothing.
+var ErrRefused = errors.New("the issuer refuses the person")
+
+// Person is somebody under whom cards are issued. It is personal data: it is sent, and never logged or kept on the way.
+type Person struct {
+	Reference                               string // the same reference is the same enrolment
+	FirstName, LastName, Email, PhoneNumber string
+	Address                                 Address
+	DateOfBirth, SsnLast4                   string // "" when they were not given
+}
+
+// Address is where physical cards are sent.
+type Address struct{ Line1, City, Region, PostalCode, Country string }
+
+// Issuer is the partner that issues the cards.
+type Issuer interface {
+	// Enrol takes a person on and returns the id of their account with the issuer; ErrRefused when it will not. After any other
+	// error it is not known whether the person is enrolled, and the same reference may be sent again.
+	Enrol(ctx context.Context, p Person) (account string, err error)
 }

@@ -61,7 +61,8 @@ func (s *State) register(m decision.Meta, c Register) (decision.Decision, error)
 		Reply:  reply,
 		Records: []decision.Record{
 			{Kind: RecordEmail, ID: hash, Document: EmailDocument{UserID: c.ID}},
-			{Kind: RecordCredential, ID: c.ID, Document: Credential{Email: email, PasswordHash: c.PasswordHash}},
+			{Kind: RecordCredential, ID: c.ID, Personal: true,
+				Document: Credential{Email: email, PasswordHash: c.PasswordHash}},
 		},
 		Onces: []decision.Once{{
 			Scope: ScopeEmail, Key: hash, Code: string(fault.EmailTaken), Message: "an account with this email exists",

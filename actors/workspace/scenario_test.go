@@ -85,7 +85,7 @@ func newKey(id, label string, scopes []string) workspace.NewKey {
 func (s *scenario) send(t *testing.T, command any) string {
 	before := encode(t, s.state)
 	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
-	s.now = s.now.Add(time.Minute)
+	s.now = s.now.Add(time.Second)
 	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
 	if err != nil {
 		var f *fault.Error

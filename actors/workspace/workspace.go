@@ -15,11 +15,11 @@ import (
 const (
 	MinName       = 2 // characters
 	MaxName       = 80
-	MaxLabel      = 40        // characters of a key's label
-	MaxLiveKeys   = 1000      // not revoked
-	MaxMembers    = 100       // owners, admins and members together
-	MaxRevoked    = 1000      // revoked ids that are remembered, newest first, to tell a second revocation from an unknown id
-	UseResolution = time.Hour // a key's last use is noted at most so often
+	MaxLabel      = 40          // characters of a key's label
+	MaxLiveKeys   = 1000        // not revoked
+	MaxMembers    = 100         // owners, admins and members together
+	MaxRevoked    = 1000        // revoked ids that are remembered, newest first, to tell a second revocation from an unknown id
+	UseResolution = time.Minute // a key's last use is noted at most so often
 )
 
 // Record kinds that this package writes.

@@ -151,7 +151,7 @@ func TestAnswersAreCopies(t *testing.T) {
 	require.Equal(t, before, encode(t, s))
 }
 
-func TestUseIsDueAfterAnHour(t *testing.T) {
+func TestUseIsDueAfterAMinute(t *testing.T) {
 	s := created(t)
 	_, err := send(s, workspace.NoteUse{KeyID: "first"})
 	require.NoError(t, err)
