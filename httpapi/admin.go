@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -25,7 +26,7 @@ type Command func(ctx context.Context, body []byte) (result any, err error)
 
 // AdminConfig is what NewAdmin needs. Ready and Registry are required.
 type AdminConfig struct {
-	// Ready returns why the server should get no traffic, nil when it should.
+	// Ready returns why the server should get no traffic, nil when it should. Each line of its text is one reason.
 	Ready    func() error
 	Registry *prometheus.Registry
 	// Commands are mounted under POST /<name>.
@@ -73,7 +74,8 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 		respond(ctx, fasthttp.StatusInternalServerError, errorBody{Error: fault.Internal, Message: fmt.Sprint(cause)})
 	}
 	a.door = newDoor(noBrowser(r.Handler), func(ctx *fasthttp.RequestCtx, err error) {
-		respond(ctx, fasthttp.StatusBadRequest, errorBody{Error: invalidRequest, Message: err.Error()})
+		f := malformedFault(err)
+		respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
 	}, c.Logger)
 	a.door.http.WriteTimeout = 0 // a profile or an audit takes as long as it takes
 	return a, nil
@@ -93,18 +95,18 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 
 // Serve answers from a listener until Shutdown, then returns nil.
 func (a *Admin) Serve(ln net.Listener) error {
-	return a.door.serve(ln)
+	return a.door.Serve(ln)
 }
 
 // Shutdown ends running commands and waits for them, or for the context.
 func (a *Admin) Shutdown(ctx context.Context) error {
 	a.cancel()
-	return a.door.shutdown(ctx)
+	return a.door.Shutdown(ctx)
 }
 
 func (a *Admin) readyz(ctx *fasthttp.RequestCtx) {
 	if err := a.cfg.Ready(); err != nil {
-		respond(ctx, fasthttp.StatusServiceUnavailable, map[string]string{"status": "not ready", "reason": err.Error()})
+		respond(ctx, fasthttp.StatusServiceUnavailable, map[string]any{"status": "not ready", "reasons": strings.Split(err.Error(), "\n")})
 		return
 	}
 	respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})

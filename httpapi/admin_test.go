@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +46,8 @@ func TestAdmin(t *testing.T) {
 	f("GET", "/readyz", "", none, 200, "ready")
 	notReady = errors.New("rules are not followed to the head")
 	f("GET", "/readyz", "", none, 503, "not followed")
+	notReady = errors.Join(errors.New("3 shards are lost"), errors.New("the backlog is long"))
+	f("GET", "/readyz", "", none, 503, `{"reasons":["3 shards are lost","the backlog is long"],"status":"not ready"}`)
 	f("GET", "/metrics", "", none, 200, "purser_test_total 0")
 	f("GET", "/debug/pprof/cmdline", "", none, 200, "")
 	f("POST", "/audit", "all", none, 200, `{"told":"all"}`)
@@ -110,6 +115,30 @@ func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout/2)
 	defer cancel()
 	require.NoError(t, admin.Shutdown(ctx))
+	require.NoError(t, <-done)
+}
+
+// A client that says nothing in time, or too much, is told so, and nothing of the server's own words.
+func TestAdminRefusesWhatIsNoRequest(t *testing.T) {
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	admin.door.http.ReadTimeout = impatient
+	ln := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- admin.Serve(ln) }()
+	for request, want := range map[string]string{"": "408", "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n": "408",
+		"nonsense\r\n\r\n": "400", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n": "431"} {
+		conn, err := ln.Dial()
+		require.NoError(t, err)
+		go func() { _, _ = conn.Write([]byte(request)) }() // the server may stop reading
+		var resp fasthttp.Response
+		require.NoError(t, resp.Read(bufio.NewReader(conn)))
+		require.Equal(t, want, strconv.Itoa(resp.StatusCode()), "%.20s: %s", request, resp.Body())
+		require.NotContains(t, string(resp.Body()), "timeout:")
+		require.NotContains(t, string(resp.Body()), "i/o")
+		require.NoError(t, conn.Close())
+	}
+	require.NoError(t, admin.Shutdown(context.Background()))
 	require.NoError(t, <-done)
 }
 

@@ -109,6 +109,9 @@ func (s *Server) authorize(c *call) error {
 		if r.auth == authSession {
 			return fault.New(fault.SessionRequired, "this route takes a dashboard session, not an API key")
 		}
+		if len(c.who.access.Scopes) == 0 && r.scope == "" {
+			return fault.New(fault.MissingScope("any"), "a key without scopes can do nothing")
+		}
 		if r.scope != "" && !workspace.Holds(c.who.access.Scopes, r.scope) {
 			return fault.New(fault.MissingScope(r.scope), "")
 		}

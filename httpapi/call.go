@@ -79,10 +79,16 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, within context.Context, now tim
 		peer: ctx.RemoteIP().String(), body: bytes.Clone(ctx.PostBody()), params: map[string]string{}, query: map[string]string{}}
 	h := &ctx.Request.Header
 	read := func(name string) string { return string(h.Peek(name)) }
+	only := func(name string) string { // "" when it is given twice, which no caller's check lets through
+		if len(h.PeekAll(name)) > 1 {
+			return ""
+		}
+		return read(name)
+	}
 	c.header = header{
-		authorization: read("Authorization"), cookie: string(h.Cookie(sessionCookie)), idempotencyKey: read("Idempotency-Key"),
+		authorization: only("Authorization"), cookie: string(h.Cookie(sessionCookie)), idempotencyKey: only("Idempotency-Key"),
 		workspaceID: read("X-Workspace-Id"), origin: read("Origin"), fetchSite: read("Sec-Fetch-Site"), host: string(h.Host()),
-		contentType: read("Content-Type"), signature: read("partner-signature"),
+		contentType: read("Content-Type"), signature: only("partner-signature"),
 		hasAuthorization: len(h.PeekAll("Authorization")) > 0, hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
 	}
 	ctx.VisitUserValues(func(name []byte, value any) {
@@ -114,6 +120,7 @@ type answer struct {
 	body     []byte
 	cookie   *fasthttp.Cookie
 	replayed bool
+	code     fault.Code    // of a refusal
 	wait     time.Duration // until a retry makes sense; 0 for no such advice
 }
 

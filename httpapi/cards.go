@@ -23,7 +23,8 @@ const recentAuthorizations = 20
 // cardDocument is a card as the interface shows it.
 type cardDocument struct {
 	card.View
-	MonthSpendUsdCents int64 `json:"monthSpendUsdCents"`
+	HolderLabel        string `json:"holderLabel"`
+	MonthSpendUsdCents int64  `json:"monthSpendUsdCents"`
 }
 
 func (s *Server) cardRoutes() []route {
@@ -49,11 +50,12 @@ func (s *Server) mintCard(c *call) (answer, error) {
 	if err := s.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	if err := s.checkCardholder(c, body.CardholderID); err != nil {
+	holder, err := s.cardholderFor(c, body.CardholderID)
+	if err != nil {
 		return answer{}, err
 	}
 	mint := card.Mint{Workspace: c.who.workspace(), HolderKind: body.HolderKind, HolderLabel: body.HolderLabel,
-		CardholderID: body.CardholderID, MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
+		CardholderID: holder, MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
 		AllowedMccs: body.AllowedMccs, AllowedMerchants: body.AllowedMerchants, Fixture: s.cfg.Issuer == IssuerFixture}
 	if err := s.emboss(c, &mint); err != nil {
 		return answer{}, err
@@ -64,20 +66,8 @@ func (s *Server) mintCard(c *call) (answer, error) {
 			if !ok {
 				return answer{}, fmt.Errorf("mint answered %T", minted)
 			}
-			return reply(map[string]any{"card": cardDocument{View: view}, "fixture": view.Fixture})
+			return reply(map[string]any{"card": cardDocument{View: view, HolderLabel: body.HolderLabel}, "fixture": view.Fixture})
 		})
-}
-
-// checkCardholder finds the person a card is issued under. The connected issuer issues no card without one.
-func (s *Server) checkCardholder(c *call, id string) error {
-	if id != "" {
-		_, err := s.actors.Record(c.ctx, "cardholder", c.who.workspace(), id)
-		return err
-	}
-	if s.cfg.Issuer == IssuerConnected {
-		return fault.New(cardholderRequired, "the issuing partner needs an active cardholder")
-	}
-	return nil
 }
 
 // emboss draws what identifies a card. Its last four digits are drawn too: no card number ever exists.
@@ -146,7 +136,18 @@ func (s *Server) readCard(c *call, id string) (card.View, error) {
 
 func (s *Server) showCard(c *call, view card.View) (cardDocument, error) {
 	spent, err := s.monthSpend(c.ctx, c.who.workspace(), view.ID, c.now)
-	return cardDocument{View: view, MonthSpendUsdCents: spent}, err
+	if err != nil {
+		return cardDocument{}, err
+	}
+	record, err := s.actors.Record(c.ctx, card.RecordLabel, c.who.workspace(), view.ID)
+	if err != nil {
+		return cardDocument{}, fmt.Errorf("label of a card: %v", err) // not to be taken for a card that is not found
+	}
+	var label card.Label
+	if err := json.Unmarshal(record.Document, &label); err != nil {
+		return cardDocument{}, fmt.Errorf("label of a card: %w", err)
+	}
+	return cardDocument{View: view, HolderLabel: label.HolderLabel, MonthSpendUsdCents: spent}, nil
 }
 
 // monthSpend is what a card has authorized and cleared in the calendar month of now.

@@ -76,6 +76,7 @@ func TestACardholderMustExist(t *testing.T) {
 	tn := w.newTenant("ada")
 	w.fails(w.post(tn.all, "/api/cards", `{"holderKind":"human","holderLabel":"a","monthlyLimitUsdCents":1,"perTxnLimitUsdCents":1,
 		"cardholderId":"chld_0000000000e000g0000000000a"}`), 404, "not_found")
+	require.Nil(t, w.mint(tn, `,"cardholderId":null`).at("card", "cardholderId"), "as the card itself shows it")
 	connected := newWorld(t, func(c *Config) { c.Issuer = IssuerConnected })
 	tn = connected.newTenant("ada")
 	connected.fails(connected.post(tn.all, "/api/cards",
@@ -112,6 +113,10 @@ func TestSwipes(t *testing.T) {
 	require.Equal(t, 0, over.cents("heldAmountCents"))
 	require.Equal(t, "invalid_request", w.ok(simulate("authorization", `{"amountCents":-1,`+shop+`}`)).text("reason"))
 	w.fails(simulate("clearing", `{"amountCents":-1,`+shop+`}`), 400, "invalid_body")
+	for _, cents := range []string{"1e3", "100.0", `"100"`} { // what the network's own port makes of it
+		require.Equal(t, "invalid_request", w.ok(simulate("authorization", `{"amountCents":`+cents+`,`+shop+`}`)).text("reason"), cents)
+		w.fails(simulate("clearing", `{"amountCents":`+cents+`,`+shop+`}`), 400, "invalid_body")
+	}
 	w.fails(simulate("authorization", `{"cardToken":"x","amountCents":1,`+shop+`}`), 400, "invalid_body")
 	w.fails(simulate("authorization", `{"id":"`+someUUID+`x","amountCents":1,`+shop+`}`), 400, "invalid_body")
 	w.fails(simulate("authorization", `{"id":7,"amountCents":1,`+shop+`}`), 400, "invalid_body")

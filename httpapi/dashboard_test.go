@@ -98,6 +98,7 @@ func TestAnotherSitesPageCannotAct(t *testing.T) {
 	}
 	f("Origin", "https://evil.test", true)
 	f("Origin", "null", true)
+	f("Origin", "https://purser.test", true) // another scheme is another origin
 	f("Origin", "http://purser.test.evil.test", true)
 	f("Sec-Fetch-Site", "cross-site", true)
 	f("Sec-Fetch-Site", "same-site", true)

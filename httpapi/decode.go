@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"strings"
 
 	"purser/actors/fault"
 	"purser/httpapi/openapi"
@@ -41,7 +42,7 @@ func (c *call) jsonOnly() error {
 	}
 	media, parameters, err := mime.ParseMediaType(c.header.contentType)
 	charset := parameters["charset"]
-	if err != nil || media != "application/json" || charset != "" && charset != "utf-8" && charset != "UTF-8" {
+	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return fault.New(fault.UnsupportedMediaType, "send application/json")
 	}
 	return nil

@@ -20,7 +20,8 @@
 // else of the RequestCtx leaves the middleware, and it is never used as a context: every request has one of its own, with a
 // deadline.
 //
-// One file per resource: workspaces, keys, cards, authorizations, simulate, treasury, dashboard, webhooks. A new resource is
+// One file per resource: workspaces, keys, cards, cardholders, authorizations, simulate, treasury, dashboard,
+// members, webhooks. A new resource is
 // a file with its handlers, its rows in routes() and its paths in openapi/openapi.yaml; a test fails when a row and the
 // description differ.
 package httpapi

@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -85,8 +83,8 @@ type errorBody struct {
 	KYBStatus string     `json:"kybStatus,omitempty"`
 }
 
-// refusal turns any error into an answer. A change whose context ended may have happened: outcome_unknown, never unavailable.
-func (s *Server) refusal(method string, err error) answer {
+// refusal turns any error into an answer; id is the request's. A change whose context ended may have happened: outcome_unknown, never unavailable.
+func (s *Server) refusal(id, method string, err error) answer {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		if status, known := statusOf(f.Code); known {
 			return refused(status, f, waitOf(err))
@@ -99,18 +97,13 @@ func (s *Server) refusal(method string, err error) answer {
 		f := fault.New(fault.OutcomeUnknown, "the outcome is not known; retry with the same Idempotency-Key")
 		return refused(fasthttp.StatusInternalServerError, f, 0)
 	}
-	return s.internal(err)
+	return s.internal(id, err)
 }
 
-// internal hides an error that no caller may see behind an id that finds it in the log.
-func (s *Server) internal(err error) answer {
-	var id [8]byte
-	if _, e := io.ReadFull(s.actors.Entropy(), id[:]); e != nil {
-		s.log.Error("no entropy for a fault's id", "err", e)
-	}
-	reference := hex.EncodeToString(id[:])
-	s.log.Error("internal fault", slog.String("fault", reference), slog.Any("err", err))
-	f := fault.New(fault.Internal, "quote this when asking for help: "+reference)
+// internal hides an error that no caller may see behind the request's id, which finds it in the log.
+func (s *Server) internal(id string, err error) answer {
+	s.log.Error("internal fault", slog.String("request", id), slog.Any("err", err))
+	f := fault.New(fault.Internal, "quote this when asking for help: "+id)
 	return refused(fasthttp.StatusInternalServerError, f, 0)
 }
 
@@ -130,5 +123,5 @@ func refused(status int, f *fault.Error, wait time.Duration) answer {
 	if err != nil {
 		panic("BUG: an error that is no JSON: " + err.Error())
 	}
-	return answer{status: status, body: text, wait: wait}
+	return answer{status: status, body: text, code: f.Code, wait: wait}
 }

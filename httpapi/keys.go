@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"slices"
 
 	"purser/actors"
 	"purser/actors/fault"
@@ -55,6 +56,9 @@ func (s *Server) createKey(c *call) (answer, error) {
 	if err := s.decode(c, &body); err != nil {
 		return answer{}, err
 	}
+	if err := c.who.handsOut(body.Scopes); err != nil {
+		return answer{}, err
+	}
 	slot, err := c.slot()
 	if err != nil {
 		return answer{}, err
@@ -72,6 +76,20 @@ func (s *Server) createKey(c *call) (answer, error) {
 		}
 		return replyKey(map[string]any{}, made, secret)
 	})
+}
+
+// handsOut refuses a key that would hand out a scope it does not hold. The workspace decides the same again; here it is
+// asked first, because a replayed answer holds a secret and never reaches the workspace.
+func (c *caller) handsOut(scopes []string) error {
+	if c.access.Principal.KeyID == "" {
+		return nil
+	}
+	for _, scope := range scopes {
+		if slices.Contains(workspace.Scopes(), scope) && !workspace.Holds(c.access.Scopes, scope) {
+			return fault.New(fault.MissingScope(scope), "")
+		}
+	}
+	return nil
 }
 
 func (s *Server) listKeys(c *call) (answer, error) {

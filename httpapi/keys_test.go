@@ -113,6 +113,20 @@ func TestARepeatIsAnsweredOnce(t *testing.T) {
 	require.NotEqual(t, first.text("secret"), fresh.text("secret"))
 }
 
+// A stored answer holds a secret: who could not make the key may not have it told again.
+func TestAReplayHandsOutNoScopeThatItsCallerLacks(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	body, once := `{"label":"all","scopes":`+allScopes+`}`, func(who as) as { return who.with("Idempotency-Key", someUUID) }
+	narrow := key(w.ok(w.post(tn.all, "/api/auth/keys", `{"label":"narrow","scopes":["write:api_keys"]}`)).text("secret"))
+	secret := w.ok(w.post(once(tn.all), "/api/auth/keys", body)).text("secret")
+	require.NotEmpty(t, secret)
+	refused := w.post(once(narrow), "/api/auth/keys", body)
+	w.fails(refused, 403, "missing_scope:read:treasury")
+	require.NotContains(t, refused.raw, secret)
+	require.Equal(t, secret, w.ok(w.post(once(tn.all), "/api/auth/keys", body)).text("secret"))
+}
+
 // Many at once under one key make one thing, and all are told of it.
 func TestRepeatsAtOnce(t *testing.T) {
 	w := newWorld(t)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"strings"
 	"time"
 
 	"purser/actors/fault"
@@ -48,6 +49,7 @@ func (s *Server) limitGuesses(c *call, account string) error {
 	return s.limit("login-account/"+account, loginsPerAccount, c.now)
 }
 
+// limit counts a request of a caller, which is written as "what/who".
 func (s *Server) limit(caller string, limit int, now time.Time) error {
 	wait, err := s.limits.take(caller, limit, now)
 	switch {
@@ -55,6 +57,8 @@ func (s *Server) limit(caller string, limit int, now time.Time) error {
 		f := fault.New(fault.RateLimitUnavailable, "the limits could not be checked; nothing changed")
 		return &waitError{fault: f, wait: fullSweepPause}
 	case wait > 0:
+		what, _, _ := strings.Cut(caller, "/")
+		s.metrics.limited.WithLabelValues(what).Inc()
 		return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 type metrics struct {
 	requests  *prometheus.CounterVec
 	latency   *prometheus.HistogramVec
+	inFlight  prometheus.Gauge
+	limited   *prometheus.CounterVec
 	unmatched prometheus.Counter
 }
 
@@ -22,12 +24,15 @@ func newMetrics(r *prometheus.Registry, l *limiter) (*metrics, error) {
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "purser_http_request_seconds",
 			Help:    "Time from the request being read to its answer being ready.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 10}}, []string{"method", "route"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "purser_http_in_flight", Help: "Requests that run."}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_rate_limited_total",
+			Help: "Requests refused by a rate limit, by what was counted."}, []string{"limit"}),
 		unmatched: prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_partner_unmatched_total",
 			Help: "Partner reports that matched nothing and were kept."}),
 	}
 	windows := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_rate_limit_windows",
 		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.size()) })
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.unmatched, windows} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, windows} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("httpapi: metrics: %w", err)
 		}

@@ -50,8 +50,8 @@ func (r *route) operation() openapi.Operation {
 func (s *Server) routes() []route {
 	var all []route
 	for _, resource := range []func() []route{
-		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.authorizationRoutes, s.simulateRoutes, s.treasuryRoutes,
-		s.webhookRoutes, s.dashboardRoutes, s.descriptionRoutes,
+		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.cardholderRoutes, s.authorizationRoutes, s.simulateRoutes, s.treasuryRoutes,
+		s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.descriptionRoutes,
 	} {
 		all = append(all, resource()...)
 	}

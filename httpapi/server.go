@@ -18,6 +18,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors"
+	"purser/actors/cardholder"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/httpapi/openapi"
@@ -42,6 +43,7 @@ type Actors interface {
 	Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error)
 	List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error)
 	WaitRelayed(ctx context.Context, workspace string)
+	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)
 	Clock() time.Time
 	Entropy() io.Reader
 }
@@ -162,12 +164,12 @@ func New(c Config) (*Server, error) {
 
 // Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	return s.door.serve(ln)
+	return s.door.Serve(ln)
 }
 
 // Shutdown stops taking requests and waits for those that run, or for the context.
 func (s *Server) Shutdown(ctx context.Context) error {
-	err := s.door.shutdown(ctx)
+	err := s.door.Shutdown(ctx)
 	s.cancel()
 	s.notes.wait()
 	return err
@@ -175,15 +177,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // serve runs the checks of a route in their order, then its handler.
 func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
-	start := s.actors.Clock()
+	start, id := s.actors.Clock(), s.identify(ctx)
+	s.metrics.inFlight.Inc()
+	defer s.metrics.inFlight.Dec()
 	within, cancel := context.WithTimeout(s.base, requestTimeout)
 	defer cancel()
 	a, err := s.run(ctx, r, within, start)
 	if err != nil {
-		a = s.refusal(r.method, err)
+		a = s.refusal(id, r.method, err)
 	}
 	s.write(ctx, a)
-	s.metrics.observe(r, a.status, s.actors.Clock().Sub(start))
+	s.done(id, r, a, s.actors.Clock().Sub(start))
 }
 
 func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, within context.Context, now time.Time) (answer, error) {
@@ -268,6 +272,9 @@ func (s *Server) write(ctx *fasthttp.RequestCtx, a answer) {
 		h.Set("Retry-After", strconv.FormatInt(int64((a.wait+time.Second-1)/time.Second), 10))
 		h.Set("x-ratelimit-reset-ms", strconv.FormatInt(int64((a.wait+time.Millisecond-1)/time.Millisecond), 10))
 	}
+	if a.wait == 0 && a.status == fasthttp.StatusServiceUnavailable {
+		h.Set("Retry-After", strconv.Itoa(int(unavailableRetry/time.Second)))
+	}
 	if a.cookie != nil {
 		h.SetCookie(a.cookie)
 	}
@@ -294,31 +301,43 @@ func (s *Server) unrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	} else if limited := s.limitAddress(ctx.RemoteIP().String(), s.actors.Clock()); limited != nil {
 		err = limited
 	}
-	a := s.refusal(fasthttp.MethodGet, err)
-	s.write(ctx, a)
-	s.metrics.observe(&route{method: "-", path: "-"}, a.status, 0)
+	s.refuse(ctx, err)
 }
 
 // panicked answers a request whose handler had a bug. What it did before is not known.
 func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) {
-	a := s.internal(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 	ctx.SetConnectionClose()
-	s.write(ctx, a)
+	s.refuse(ctx, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 }
 
 // malformed answers what fasthttp could not read as a request.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
-	s.write(ctx, s.refusal(fasthttp.MethodGet, malformedFault(err)))
+	s.refuse(ctx, malformedFault(err))
 }
 
-func malformedFault(err error) error {
+// refuse answers what no route has answered.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, err error) {
+	id := s.identify(ctx)
+	a := s.refusal(id, fasthttp.MethodGet, err)
+	s.write(ctx, a)
+	s.done(id, &route{method: "-", path: "-"}, a, 0)
+}
+
+// timeoutError is less than net.Error: not every connection's timeout says whether it is temporary.
+type timeoutError interface {
+	error
+	Timeout() bool
+}
+
+// malformedFault says what was wrong with bytes that are no request. It quotes none of them.
+func malformedFault(err error) *fault.Error {
 	if _, small := errors.AsType[*fasthttp.ErrSmallBuffer](err); small {
 		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes", maxHeader))
 	}
 	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
 		return fault.New(fault.BodyTooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody))
 	}
-	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
+	if late, ok := errors.AsType[timeoutError](err); ok && late.Timeout() {
 		return fault.New(requestTimedOut, "the request did not arrive in time")
 	}
 	return fault.New(invalidRequest, "the request is not valid HTTP")

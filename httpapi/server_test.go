@@ -110,6 +110,23 @@ func (w *world) raw(request string) (int, string) {
 	return resp.StatusCode(), string(resp.Body())
 }
 
+// A header that decides who asks, or whether a request is a repeat, is given once: two servers in a row could read two of them.
+func TestHeadersThatAreGivenTwice(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	caller, once := "Authorization: Bearer "+tn.secret+"\r\n", "Idempotency-Key: "+someUUID+"\r\n"
+	f := func(headers string, status int, code string) {
+		t.Helper()
+		got, text := w.raw("GET /api/treasury HTTP/1.1\r\nHost: purser.test\r\n" + headers + "\r\n")
+		require.Equal(t, status, got, text)
+		require.Contains(t, text, code)
+	}
+	f(caller+once, 200, "balances")
+	f(caller+caller, 401, `"error":"unauthorized"`)
+	f(caller+"authorization: Bearer other\r\n", 401, `"error":"unauthorized"`)
+	f(caller+once+once, 400, `"error":"invalid_idempotency_key"`)
+}
+
 func TestFraming(t *testing.T) {
 	w := newWorld(t)
 	f := func(header, body string, status int, code string) {
@@ -142,6 +159,7 @@ func TestBodiesMustBeJSON(t *testing.T) {
 	}
 	f("application/json", 400, "invalid_body")
 	f("application/json; charset=utf-8", 400, "invalid_body")
+	f("application/json; charset=Utf-8", 400, "invalid_body")
 	f("application/json; charset=latin1", 415, "unsupported_media_type")
 	f("text/plain", 415, "unsupported_media_type")
 	f("application/x-www-form-urlencoded", 415, "unsupported_media_type")
@@ -160,7 +178,7 @@ func TestAnInternalFaultShowsNothing(t *testing.T) {
 	w.fails(r, 500, "internal")
 	require.NotContains(t, r.raw, "secret")
 	w.actors.hook(func(context.Context, actors.Envelope) (any, error) {
-		return nil, fault.New("a_code_nobody_listed", "text")
+		return nil, fault.New("a_code_not_listed", "text")
 	})
 	w.fails(w.get(tn.all, "/api/workspaces"), 500, "internal")
 }

@@ -98,15 +98,12 @@ func (s *Server) checkOrigin(c *call) error {
 	case "cross-site", "same-site":
 		return refused
 	}
-	origin := c.header.origin
-	if origin == "" || origin == s.origin {
+	scheme, _, _ := strings.Cut(s.origin, "://")
+	switch c.header.origin {
+	case "", s.origin, scheme + "://" + c.header.host:
 		return nil
 	}
-	_, host, ok := strings.Cut(origin, "://")
-	if !ok || host != c.header.host {
-		return refused
-	}
-	return nil
+	return refused
 }
 
 // newCookie is the session's cookie; an empty secret deletes it.

@@ -17,7 +17,8 @@ import (
 
 // A partner's report states a fact, so it is never refused for what it says: one that matches nothing (an unknown deposit, a
 // type that is not served) is kept as unmatched and taken. Only what a later delivery can mend is an error: a store that
-// does not answer. That a repeat of a report's id does nothing is the balance's promise, kept by its once-keys.
+// does not answer. That a repeat of a report's id does nothing is the balance's promise, kept by its once-keys; that the id means one
+// workspace only, whatever the report says, is the system's (see claim).
 
 // report is what a partner sends. Data is for its type to read.
 type report struct {
@@ -47,7 +48,7 @@ func (s *Server) bankTransfer(c *call) (answer, error) {
 	}
 	err := s.applyBank(c.ctx, r)
 	if matchesNothing(err) {
-		err = s.keepUnmatched(c, "bank", r)
+		err = s.keepUnmatched(c, partnerBank, r)
 	}
 	if err != nil {
 		return answer{}, err
@@ -66,6 +67,23 @@ func matchesNothing(err error) bool {
 		return false
 	}
 	return true
+}
+
+const partnerBank = "bank"
+
+// claim takes a report's id for the thing that the report is about, before it is applied there. After a crash in between the partner's
+// repeat finds the claim and is applied under it; an id that was claimed for something else matches nothing.
+func (s *Server) claim(ctx context.Context, r report, target string) error {
+	system := ident.System.Format(ident.Workspace)
+	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
+		Command: balance.ClaimReport{EventID: r.ID, Partner: partnerBank, Target: target}})
+	if err != nil {
+		return err
+	}
+	if first, repeated := reply.(actors.Replayed); repeated && string(first.Answer) != target {
+		return fault.New(fault.DuplicateMismatch, "")
+	}
+	return nil
 }
 
 func (s *Server) keepUnmatched(c *call, partner string, r report) error {
@@ -104,6 +122,9 @@ func (s *Server) settleDeposit(ctx context.Context, r report) error {
 	if err != nil {
 		return err
 	}
+	if err := s.claim(ctx, r, record.ID); err != nil {
+		return err
+	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
 		Command: balance.SettleDeposit{EventID: r.ID, DepositID: data.DepositID}})
 	return err
@@ -121,6 +142,9 @@ func (s *Server) receiveDeposit(ctx context.Context, r report) error {
 	}
 	record, err := s.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
 	if err != nil {
+		return err
+	}
+	if err := s.claim(ctx, r, record.ID); err != nil {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,

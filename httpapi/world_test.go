@@ -23,6 +23,8 @@ import (
 	"purser/actors/balance"
 	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/actors/partner/sandbox"
+	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/httpapi/webhook"
 	"purser/persistence"
@@ -46,6 +48,9 @@ type world struct {
 	client  *fasthttp.HostClient
 	listen  *fasthttputil.InmemoryListener
 	checked *description
+	journal persistence.Journal
+	people  int // signed up by person
+	close   func()
 }
 
 type testClock struct {
@@ -113,12 +118,7 @@ func (n *testNetwork) Submit(_ context.Context, route string, body []byte) (int,
 }
 
 func (n *testNetwork) Expire(_ context.Context, id ident.UUID) error {
-	h, found, err := n.engine.Hold(id)
-	if err != nil || !found || h.ExpiresAt == 0 {
-		return err
-	}
-	_, err = n.engine.Expire(time.UnixMilli(h.ExpiresAt))
-	return err
+	return n.engine.ExpireHold(id)
 }
 
 func newWorld(t testing.TB, change ...func(*Config)) *world {
@@ -129,16 +129,19 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	journal, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment, Clock: w.clock.now,
 		Entropy: rand.Reader, Fatal: fatal})
 	require.NoError(t, err)
+	w.journal = journal
 	w.engine, err = authorizer.Open(authorizer.Options{FS: fs, Dir: "authorizer", Deployment: deployment, Clock: w.clock.now,
 		Entropy: rand.Reader, CacheBytes: 8 << 20, Fatal: fatal})
 	require.NoError(t, err)
+	sealer, err := seal.New(make([]byte, seal.KeyBytes), rand.Reader)
+	require.NoError(t, err)
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
-		Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 10 * time.Millisecond, Fatal: fatal})
+		Issuer: sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
 	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: []string{testSecret},
-		RateLimits: RateLimits{Off: true}, DepositDelay: 2 * time.Second}
+		RateLimits: RateLimits{Off: true}, DepositDelay: 2 * time.Second, Logger: diary.logger()}
 	for _, c := range change {
 		c(&config)
 	}
@@ -148,7 +151,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	done := make(chan error, 1)
 	go func() { done <- w.server.Serve(w.listen) }()
 	w.client = dial(w.listen)
-	t.Cleanup(func() {
+	w.close = sync.OnceFunc(func() {
 		w.client.CloseIdleConnections()
 		require.NoError(t, w.server.Shutdown(context.Background()))
 		require.NoError(t, <-done)
@@ -157,6 +160,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		require.NoError(t, w.engine.Close())
 		require.NoError(t, journal.Close())
 	})
+	t.Cleanup(w.close)
 	return w
 }
 
@@ -265,6 +269,7 @@ func (w *world) do(who as, method, path, body string) testReply {
 	}
 	require.NoError(w.t, json.Unmarshal(resp.Body(), &r.body), "%s %s: %s", method, path, r.raw)
 	w.checked.require(w.t, method, path, r)
+	diary.note(who, r.cookie, body, r.raw)
 	return r
 }
 

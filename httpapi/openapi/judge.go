@@ -67,13 +67,13 @@ func leaf(e *jsonschema.ValidationError) []*Fault {
 	case *kind.Maximum:
 		return at("must be at most " + k.Want.RatString())
 	case *kind.MinLength:
-		return at(fmt.Sprintf("must have at least %d characters", k.Want))
+		return at("must have at least " + counted(k.Want, "character"))
 	case *kind.MaxLength:
-		return at(fmt.Sprintf("must have at most %d characters", k.Want))
+		return at("must have at most " + counted(k.Want, "character"))
 	case *kind.MinItems:
-		return at(fmt.Sprintf("must have at least %d items", k.Want))
+		return at("must have at least " + counted(k.Want, "item"))
 	case *kind.MaxItems:
-		return at(fmt.Sprintf("must have at most %d items", k.Want))
+		return at("must have at most " + counted(k.Want, "item"))
 	case *kind.UniqueItems:
 		return at("must not repeat an item")
 	case *kind.MinProperties:
@@ -83,6 +83,14 @@ func leaf(e *jsonschema.ValidationError) []*Fault {
 	default:
 		return at("is not valid")
 	}
+}
+
+// counted is a number of things: 1 item, 2 items.
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func named(e *jsonschema.ValidationError, names []string, problem string) []*Fault {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -127,7 +128,7 @@ func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	return nil
 }
 
-// Parse is Decode into a tree: objects are map[string]any, integers int64.
+// Parse is Decode into a tree: objects are map[string]any, integers int64, other numbers json.Number.
 func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	schema := d.bodies[op]
 	if schema == nil {
@@ -151,6 +152,9 @@ func semanticFault(err error) error {
 	}
 	if errors.Is(semantic.Err, jsonv2.ErrUnknownName) {
 		return &Fault{Field: fieldOf(semantic.JSONPointer), Problem: "is not a known field"}
+	}
+	if semantic.GoType != nil && semantic.GoType.Kind() == reflect.Int64 {
+		return &Fault{Field: fieldOf(semantic.JSONPointer), Problem: "must be of type integer"}
 	}
 	return &Fault{Field: fieldOf(semantic.JSONPointer), Problem: "is not of the right type"}
 }

@@ -17,6 +17,30 @@ func TestDescriptionIsValid(t *testing.T) {
 	require.NoError(t, doc.Validate(context.Background(), openapi3.EnableExamplesValidation()))
 }
 
+// Any request can come with a body too large or of another encoding, even one that takes none.
+func TestEveryOperationDescribesTheRefusalOfABody(t *testing.T) {
+	d, err := Load()
+	require.NoError(t, err)
+	doc, err := openapi3.NewLoader().LoadFromData(d.JSON())
+	require.NoError(t, err)
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			require.NotNil(t, operation.Responses.Value("413"), "%s %s", method, path)
+			require.NotNil(t, operation.Responses.Value("415"), "%s %s", method, path)
+		}
+	}
+}
+
+// A list names what its items hold, and no more.
+func TestAuthorizationsDescribeWhatIsSent(t *testing.T) {
+	tree, _, err := convert(source)
+	require.NoError(t, err)
+	authorization := object(object(object(tree["components"])["schemas"])["Authorization"])
+	for field := range object(authorization["properties"]) {
+		require.Contains(t, authorization["required"], field, "described and perhaps never sent")
+	}
+}
+
 // Every amount a request carries is bounded: a body can never bring a sum near the end of int64.
 func TestEveryAmountHasABound(t *testing.T) {
 	tree, _, err := convert(source)
@@ -92,23 +116,31 @@ func TestDecode(t *testing.T) {
 	f(`{"holderKind":"agent","holderLabel":"a\u0000","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
 		"holderLabel holds the character U+0000")
 	f("{\"holderKind\":\"agent\",\"holderLabel\":\"\xff\",\"monthlyLimitUsdCents\":2,\"perTxnLimitUsdCents\":1}",
-		"the body is not valid JSON")
+		"holderLabel is not valid UTF-8")
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":9223372036854775808,"perTxnLimitUsdCents":1}`,
 		"monthlyLimitUsdCents must fit in 64 bits")
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1e999999999,"perTxnLimitUsdCents":1}`,
 		"monthlyLimitUsdCents is out of range")
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1.0,"perTxnLimitUsdCents":1}`,
-		"monthlyLimitUsdCents is not of the right type")
+		"monthlyLimitUsdCents must be of type integer")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1e-999999999,"perTxnLimitUsdCents":1}`,
+		"monthlyLimitUsdCents is out of range")
+	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":0.0e-999999999,"perTxnLimitUsdCents":1}`,
+		"monthlyLimitUsdCents is out of range")
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1.5,"perTxnLimitUsdCents":1}`,
 		"monthlyLimitUsdCents must be of type integer")
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1000000000001,"perTxnLimitUsdCents":1}`,
 		"monthlyLimitUsdCents must be at most 1000000000000")
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":0,"perTxnLimitUsdCents":-1}`,
 		"monthlyLimitUsdCents must be at least 1")
+	f(`{"holderKind":"agent","holderLabel":"","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
+		"holderLabel must have at least 1 character")
+	f(`{"holderKind":"agent","holderLabel":"`+strings.Repeat("a", 61)+`","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
+		"holderLabel must have at most 60 characters")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["12a4"]}`, "allowedMccs[0] does not have the required form")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["1234\n"]}`, "allowedMccs[0] does not have the required form")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":`+strings.Repeat("[", 40)+strings.Repeat("]", 40)+`}`,
-		"the body is nested too deeply")
+		"allowedMccs is nested too deeply")
 }
 
 func TestDecodeNamesTheNearestVariant(t *testing.T) {

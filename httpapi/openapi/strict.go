@@ -2,19 +2,25 @@ package openapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Limits of a document that is read strictly.
 const (
-	maxDepth = 32      // nested objects and arrays
-	maxFloat = 1 << 53 // size of a number with a fraction or an exponent: it never becomes money
+	maxDepth = 32 // nested objects and arrays
+	// Of a number with a fraction or an exponent, which never becomes money. The schema compares it as an exact fraction, whose
+	// size the exponent decides.
+	maxFloat      = 1 << 53
+	maxFloatChars = 64
+	maxExponent   = 99
 )
 
 // Fault says what is wrong with a body. Field is a path such as "shipping.line1" or "allowedMccs[3]", "" for the whole
@@ -29,7 +35,7 @@ func (f *Fault) Error() string {
 }
 
 // parse reads one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no integer that leaves int64,
-// nothing after it. Integers become int64, other numbers float64, objects map[string]any, arrays []any.
+// nothing after it. Integers become int64, other numbers json.Number as they are written, objects map[string]any, arrays []any.
 func parse(raw []byte) (any, error) {
 	if len(bytes.TrimLeft(raw, " \t\r\n")) == 0 {
 		return nil, &Fault{Problem: "is empty; a JSON object is required"}
@@ -37,7 +43,7 @@ func parse(raw []byte) (any, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(raw))
 	value, err := parseValue(dec, 0)
 	if err != nil {
-		return nil, syntaxFault(err)
+		return nil, syntaxFault(raw, err)
 	}
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, &Fault{Problem: "has data after the JSON value"}
@@ -47,7 +53,7 @@ func parse(raw []byte) (any, error) {
 
 func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, &Fault{Problem: "is nested too deeply"}
+		return nil, &Fault{Field: outermost(dec.StackPointer()), Problem: "is nested too deeply"}
 	}
 	token, err := dec.ReadToken()
 	if err != nil {
@@ -69,6 +75,13 @@ func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	}
 }
 
+// Bounds of what is handed to the schema, which looks at all of it and reports every fault it finds: without them one body of a
+// megabyte costs seconds. They are far above anything the interface takes.
+const (
+	maxFields = 256  // of one object
+	maxItems  = 4096 // of one array
+)
+
 func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
 	object := map[string]any{}
 	for dec.PeekKind() != '}' {
@@ -83,6 +96,9 @@ func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
 		if object[key], err = parseValue(dec, depth+1); err != nil {
 			return nil, err
 		}
+		if len(object) > maxFields {
+			return nil, &Fault{Field: fieldOf(dec.StackPointer().Parent()), Problem: "has too many fields"}
+		}
 	}
 	_, err := dec.ReadToken()
 	return object, err
@@ -96,6 +112,9 @@ func parseArray(dec *jsontext.Decoder, depth int) (any, error) {
 			return nil, err
 		}
 		array = append(array, item)
+		if len(array) > maxItems {
+			return nil, &Fault{Field: fieldOf(dec.StackPointer().Parent()), Problem: "has too many items"}
+		}
 	}
 	_, err := dec.ReadToken()
 	return array, err
@@ -117,13 +136,23 @@ func number(dec *jsontext.Decoder, s string) (any, error) {
 		return n, nil
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.Abs(f) > maxFloat {
+	if err != nil || math.Abs(f) > maxFloat || !handy(s) {
 		return nil, &Fault{Field: fieldOf(dec.StackPointer()), Problem: "is out of range"}
 	}
-	return f, nil
+	return json.Number(s), nil
 }
 
-func syntaxFault(err error) error {
+// handy tells whether a number is written shortly and with a small exponent.
+func handy(s string) bool {
+	at := strings.IndexAny(s, "eE")
+	if at < 0 {
+		return len(s) <= maxFloatChars
+	}
+	exponent, err := strconv.Atoi(s[at+1:])
+	return err == nil && len(s) <= maxFloatChars && -maxExponent <= exponent && exponent <= maxExponent
+}
+
+func syntaxFault(raw []byte, err error) error {
 	if _, ok := errors.AsType[*Fault](err); ok {
 		return err
 	}
@@ -134,7 +163,27 @@ func syntaxFault(err error) error {
 	if errors.Is(syntax.Err, jsontext.ErrDuplicateName) {
 		return &Fault{Field: fieldOf(syntax.JSONPointer), Problem: "is given twice"}
 	}
-	return &Fault{Problem: "is not valid JSON"}
+	if at := syntax.ByteOffset; at < int64(len(raw)) {
+		if r, size := utf8.DecodeRune(raw[at:]); r == utf8.RuneError && size == 1 {
+			return &Fault{Field: fieldOf(syntax.JSONPointer), Problem: "is not valid UTF-8"}
+		}
+	}
+	return &Fault{Field: fieldOf(syntax.JSONPointer), Problem: "is not valid JSON"}
+}
+
+// maxOutermost is deeper than any field that is described.
+const maxOutermost = 4
+
+// outermost names the field that a deep value is in: the start of its path, up to the first item of a list.
+func outermost(pointer jsontext.Pointer) string {
+	var path []string
+	for part := range pointer.Tokens() {
+		if len(path) == maxOutermost || isIndex(part) {
+			break
+		}
+		path = append(path, part)
+	}
+	return fieldPath(path)
 }
 
 // fieldOf writes a JSON pointer the way a person names a field.
@@ -168,12 +217,17 @@ func isIndex(part string) bool {
 // maxName bounds the name of a field that is repeated in a message.
 const maxName = 40
 
-// printable hides a name the caller chose when it is not shaped like a field: it may be an id or a secret.
+// printable hides a name the caller chose when it is not shaped like a field: it may be an id or a secret. A field may have
+// digits (line1, last4); an id or a secret has an underscore as well.
 func printable(name string) string {
 	if name == "" || len(name) > maxName {
 		return "(field)"
 	}
-	for _, c := range name {
+	snake := strings.ContainsRune(name, '_')
+	for i, c := range name {
+		if i > 0 && !snake && c >= '0' && c <= '9' {
+			continue
+		}
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '_' {
 			return "(field)"
 		}

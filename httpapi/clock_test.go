@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A stored answer lives 24 hours: a minute before that it is told again, a minute after that the request is a new one.
+func TestAStoredAnswerLivesADay(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	deposit := func() testReply {
+		return w.post(tn.all.with("Idempotency-Key", "6f1f6ad4-6e0b-4c3e-9f6b-0d8b3d9e8a10"), "/api/treasury/deposits",
+			`{"source":"bank_fiat","rail":"ach","amountUsdCents":5}`)
+	}
+	first := deposit()
+	require.Equal(t, 202, first.status, first.raw)
+	require.Empty(t, first.header("Idempotent-Replayed"))
+	w.clock.turn(23*time.Hour + 59*time.Minute)
+	replayed := deposit()
+	require.Equal(t, first.raw, replayed.raw)
+	require.Equal(t, "true", replayed.header("Idempotent-Replayed"))
+	w.clock.turn(2 * time.Minute)
+	fresh := deposit()
+	require.Equal(t, 202, fresh.status, fresh.raw)
+	require.Empty(t, fresh.header("Idempotent-Replayed"))
+	require.NotEqual(t, first.text("deposit", "id"), fresh.text("deposit", "id"))
+	require.Equal(t, 10, w.ok(w.get(tn.all, "/api/treasury")).cents("balances", 0, "incomingCents"))
+}
+
+// overLimit requires 429 with both headers, which say how long until the first request of the minute is forgotten.
+func (w *world) overLimit(r testReply, wait time.Duration) {
+	w.t.Helper()
+	w.fails(r, 429, "rate_limited")
+	require.Equal(w.t, strconv.Itoa(int((wait+time.Second-1)/time.Second)), r.header("Retry-After"))
+	require.Equal(w.t, strconv.FormatInt(wait.Milliseconds(), 10), r.header("x-ratelimit-reset-ms"))
+}
+
+// The interface's own limits: 100 a minute of a key, 600 of a workspace, 1,200 of an address. One more is refused, and a minute
+// after the first request there is room again.
+func TestOneRequestTooMany(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.RateLimits = DefaultRateLimits() })
+	limits := DefaultRateLimits()
+	ada, bob := w.newTenant("ada"), w.newTenant("bob")
+	keys := map[string][]as{}
+	for _, tn := range []tenant{ada, bob} {
+		for len(keys[tn.workspace]) < limits.PerWorkspace/limits.PerKey {
+			made := w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`))
+			keys[tn.workspace] = append(keys[tn.workspace], key(made.text("secret")))
+		}
+	}
+	w.clock.turn(rateWindow)
+	sent := 0
+	for i, who := range keys[ada.workspace] {
+		for range limits.PerKey {
+			w.ok(w.get(who, "/api/workspaces"))
+			if sent++; sent == 1 {
+				w.clock.turn(1500 * time.Millisecond)
+			}
+		}
+		if i == 0 {
+			w.overLimit(w.get(who, "/api/workspaces"), rateWindow-1500*time.Millisecond) // the key's 101st
+			sent++
+		}
+	}
+	w.overLimit(w.get(ada.all, "/api/workspaces"), rateWindow-1500*time.Millisecond) // the workspace's 601st, of a key not used yet
+	sent++
+	for i := 0; sent < limits.PerAddress; i++ {
+		w.ok(w.get(keys[bob.workspace][i/limits.PerKey], "/api/workspaces"))
+		sent++
+	}
+	w.overLimit(w.get(nil, "/api/v1/openapi.json"), rateWindow-1500*time.Millisecond) // the address's 1,201st
+	w.clock.turn(rateWindow - 1501*time.Millisecond)
+	w.overLimit(w.get(keys[ada.workspace][0], "/api/workspaces"), time.Millisecond)
+	w.clock.turn(time.Millisecond)
+	w.ok(w.get(keys[ada.workspace][0], "/api/workspaces"))
+}
+
+// A session lasts 14 days to the moment, whether it is used or not.
+func TestASessionEnds(t *testing.T) {
+	w := newWorld(t)
+	used, unused := w.ok(w.signup("ada@example.com")).cookie, w.ok(w.signup("bob@example.com")).cookie
+	for range 13 {
+		w.clock.turn(24 * time.Hour)
+		w.ok(w.get(session(used), "/api/dashboard/me"))
+	}
+	w.clock.turn(24*time.Hour - time.Millisecond)
+	w.ok(w.get(session(used), "/api/dashboard/me"))
+	w.ok(w.get(session(unused), "/api/dashboard/me"))
+	w.clock.turn(time.Millisecond)
+	w.fails(w.get(session(used), "/api/dashboard/me"), 401, "unauthorized")
+	w.fails(w.get(session(unused), "/api/dashboard/me"), 401, "unauthorized")
+	w.fails(w.post(session(used), "/api/workspaces", `{"name":"Late"}`), 401, "unauthorized")
+	w.ok(w.post(nil, "/api/dashboard/login", `{"email":"ada@example.com","password":"a long password"}`))
+}
+
+// Guesses are limited by account, right ones too, and by address whatever the accounts.
+func TestGuessesAreLimited(t *testing.T) {
+	w := newWorld(t)
+	w.ok(w.signup("ada@example.com"))
+	w.clock.turn(rateWindow)
+	login := func(email, password string) testReply {
+		return w.post(nil, "/api/dashboard/login", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))
+	}
+	for range loginsPerAccount {
+		w.fails(login("ada@example.com", "a wrong password"), 401, "invalid_credentials")
+	}
+	w.clock.turn(time.Second)
+	w.overLimit(login("ADA@example.com", "a long password"), rateWindow-time.Second)
+	for i := range loginsPerAddress - loginsPerAccount - 1 {
+		w.fails(login(fmt.Sprintf("nobody-%d@example.com", i), "a wrong password"), 401, "invalid_credentials")
+	}
+	w.overLimit(login("nobody@example.com", "a wrong password"), rateWindow-time.Second)
+	w.overLimit(w.signup("eve@example.com"), rateWindow-time.Second)
+	w.clock.turn(rateWindow - time.Second)
+	w.ok(login("ada@example.com", "a long password"))
+}

@@ -1,0 +1,395 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/actors/workspace"
+	"purser/httpapi/webhook"
+)
+
+// operation is one operation of the description, with what its extensions say: x-scope, x-roles and x-ids. One whose path has a
+// parameter with listed values stands once for each value. The tables of walls, scopes, roles and bad input are made of these.
+type operation struct {
+	name, method, path string // the path still with its {id}
+	doc                *openapi3.Operation
+	scope              string
+	roles              []string
+	ids                []idPlace
+	body               map[string]any // the example; nil when it takes none
+	schema             *openapi3.Schema
+	key, session       bool
+	partner            bool
+}
+
+// idPlace is where a request names a record: path.id, query.cardId, body.cardholderId or header.X-Workspace-Id.
+type idPlace struct{ in, field, kind string }
+
+func (p idPlace) String() string { return p.in + "." + p.field }
+
+// noRecord is the kind of an id that names nothing of a workspace.
+const noRecord = "none"
+
+// operations lists what is described, ordered by name.
+func (d *description) operations(t testing.TB) []operation {
+	t.Helper()
+	var all []operation
+	for path, item := range d.doc.Paths.Map() {
+		for method, doc := range item.Operations() {
+			parameters := slices.Concat(item.Parameters, doc.Parameters)
+			for value, concrete := range expand(path, parameters) {
+				all = append(all, newOperation(t, method, concrete, value, doc))
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// expand writes the listed values of a path parameter into the path.
+func expand(path string, parameters openapi3.Parameters) map[string]string {
+	for _, p := range parameters {
+		if p.Value.In != "path" || len(p.Value.Schema.Value.Enum) == 0 {
+			continue
+		}
+		paths := map[string]string{}
+		for _, v := range p.Value.Schema.Value.Enum {
+			value := fmt.Sprint(v)
+			paths[value] = strings.ReplaceAll(path, "{"+p.Value.Name+"}", value)
+		}
+		return paths
+	}
+	return map[string]string{"": path}
+}
+
+func newOperation(t testing.TB, method, path, value string, doc *openapi3.Operation) operation {
+	t.Helper()
+	op := operation{name: method + " " + path, method: method, path: path, doc: doc}
+	op.scope, _ = doc.Extensions["x-scope"].(string)
+	roles, _ := doc.Extensions["x-roles"].([]any)
+	for _, role := range roles {
+		op.roles = append(op.roles, fmt.Sprint(role))
+	}
+	ids, _ := doc.Extensions["x-ids"].(map[string]any)
+	for _, place := range slices.Sorted(maps.Keys(ids)) {
+		in, field, _ := strings.Cut(place, ".")
+		op.ids = append(op.ids, idPlace{in: in, field: field, kind: fmt.Sprint(ids[place])})
+	}
+	security := openapi3.SecurityRequirements{{"apiKey": nil}} // the description's default
+	if doc.Security != nil {
+		security = *doc.Security
+	}
+	for _, way := range security {
+		_, key := way["apiKey"]
+		_, session := way["session"]
+		_, partner := way["partnerSignature"]
+		op.key, op.session, op.partner = op.key || key, op.session || session, op.partner || partner
+	}
+	if doc.RequestBody != nil {
+		media := doc.RequestBody.Value.Content.Get("application/json")
+		op.schema = media.Schema.Value
+		op.body = exampleOf(t, op.name, media, value)
+	}
+	return op
+}
+
+// exampleOf takes the example that bears the value of the path, else any.
+func exampleOf(t testing.TB, name string, media *openapi3.MediaType, value string) map[string]any {
+	t.Helper()
+	example := media.Example
+	for _, named := range slices.Sorted(maps.Keys(media.Examples)) {
+		if example == nil || named == value {
+			example = media.Examples[named].Value.Value
+		}
+	}
+	object, ok := example.(map[string]any)
+	require.True(t, ok, "%s has no example", name)
+	return object
+}
+
+func (op operation) takesParameter(name string) bool {
+	return slices.ContainsFunc(op.doc.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name == name })
+}
+
+// example is a copy of the operation's body that may be changed.
+func (op operation) example(t testing.TB) map[string]any {
+	t.Helper()
+	if op.body == nil {
+		return nil
+	}
+	text, err := json.Marshal(op.body)
+	require.NoError(t, err)
+	var body map[string]any
+	require.NoError(t, json.Unmarshal(text, &body))
+	return body
+}
+
+// estate is a tenant's records, made when they are asked for.
+type estate struct {
+	*world
+	tn   tenant
+	made map[string]string
+}
+
+func (w *world) newEstate(tn tenant) *estate {
+	return &estate{world: w, tn: tn, made: map[string]string{}}
+}
+
+// id returns the id of the estate's record of a kind.
+func (e *estate) id(kind string) string {
+	e.t.Helper()
+	if e.made[kind] == "" {
+		e.made[kind] = e.make(kind)
+	}
+	return e.made[kind]
+}
+
+// make makes a record of a kind that x-ids may name. A new kind needs a case here.
+func (e *estate) make(kind string) string {
+	e.t.Helper()
+	switch kind {
+	case "workspace":
+		return e.tn.workspace
+	case "card":
+		return e.mint(e.tn, "").text("card", "id")
+	case "authorization":
+		id := e.swipe(e.tn, e.id("card"), "m-"+e.id("card")[20:], 700).text("authorizationId")
+		e.get(e.tn.all, "/api/authorizations") // waits until it is relayed
+		return id
+	case "message":
+		e.id("authorization")
+		return "m-" + e.id("card")[20:]
+	case "key":
+		return e.ok(e.post(session(e.tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`)).text("apiKey", "id")
+	case "cardholder":
+		return e.ok(e.post(e.tn.all, "/api/cardholders", `{"displayName":"Grace Hopper","kind":"employee"}`)).text("cardholder", "id")
+	case "user":
+		id, _ := e.person(e.tn, workspace.Member)
+		return id
+	}
+	require.FailNow(e.t, "no way to make a record of kind "+kind)
+	return ""
+}
+
+// person signs a user up and gives it a role in the tenant's workspace; "" leaves it a stranger.
+func (w *world) person(tn tenant, role string) (id, cookie string) {
+	w.t.Helper()
+	w.people++
+	if w.people%loginsPerAddress == 0 {
+		w.clock.turn(rateWindow)
+	}
+	made := w.ok(w.signup(fmt.Sprintf("person-%d@example.com", w.people)))
+	id = made.text("user", "id")
+	if role != "" {
+		owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
+		_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
+			Command: workspace.AddMember{UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
+		require.NoError(w.t, err)
+	}
+	return id, made.cookie
+}
+
+// call is a request that is ready to be sent.
+type readyRequest struct {
+	who                as
+	method, path, body string
+}
+
+func (w *world) send(r readyRequest) testReply {
+	w.t.Helper()
+	return w.do(r.who, r.method, r.path, r.body)
+}
+
+// ready fills the places of an operation with the estate's own ids, but for those given, and writes the example as its body.
+// Places that are optional are filled only when given.
+func (e *estate) ready(op operation, given map[string]string) readyRequest {
+	e.t.Helper()
+	r := readyRequest{method: op.method, path: op.path}
+	body, query := op.example(e.t), ""
+	if op.doc.OperationID == "addMember" { // names a user by email
+		member, err := e.server.readCredential(e.t.Context(), e.id("user"))
+		require.NoError(e.t, err)
+		body["email"] = member.Email
+	}
+	who := e.callerOf(op)
+	if op.names(body, given) {
+		for _, place := range op.ids {
+			if place.in == "body" {
+				delete(body, place.field) // a request names one record in one way
+			}
+		}
+	}
+	for _, place := range op.ids {
+		id, isGiven := given[place.String()]
+		own := func() string {
+			if !isGiven && place.kind != noRecord {
+				return e.id(place.kind)
+			}
+			return id
+		}
+		switch place.in {
+		case "path":
+			r.path = strings.ReplaceAll(r.path, "{"+place.field+"}", own())
+		case "query":
+			if isGiven || op.doc.Parameters.GetByInAndName("query", place.field).Required {
+				query = "?" + place.field + "=" + own()
+			}
+		case "header":
+			if isGiven {
+				who = session(e.tn.cookie).with(place.field, id)
+			}
+		case "body":
+			if _, inExample := body[place.field]; isGiven || inExample && place.kind != noRecord {
+				body[place.field] = own()
+			}
+		}
+	}
+	r.path += query
+	if body != nil {
+		text, err := json.Marshal(body)
+		require.NoError(e.t, err)
+		r.body = string(text)
+	}
+	r.who = e.sign(op, who, r.body)
+	return r
+}
+
+// names tells whether the body is given an id that its example has not.
+func (op operation) names(body map[string]any, given map[string]string) bool {
+	return slices.ContainsFunc(op.ids, func(p idPlace) bool {
+		_, isGiven := given[p.String()]
+		_, inExample := body[p.field]
+		return p.in == "body" && isGiven && !inExample && p.field != "id"
+	})
+}
+
+// callerOf is one who may do everything: a key with all scopes where a key will do, else the owner.
+func (e *estate) callerOf(op operation) as {
+	switch {
+	case op.key:
+		return e.tn.all
+	case op.session:
+		return session(e.tn.cookie).with("X-Workspace-Id", e.tn.workspace)
+	}
+	return as{}
+}
+
+// sign adds a partner's signature where the operation takes one.
+func (e *estate) sign(op operation, who as, body string) as {
+	if !op.partner {
+		return who
+	}
+	return as{"partner-signature": webhook.Sign(testSecret, e.clock.now(), []byte(body))}
+}
+
+// positions are the heads of all shards: a request that changed something moved one of them.
+func (w *world) positions() [ident.Shards]uint64 {
+	var all [ident.Shards]uint64
+	for i := range all {
+		all[i] = w.journal.Head(ident.Shard(i)).Position
+	}
+	return all
+}
+
+// reactions are the names of what follows from an event by itself; each has a cursor in the journal.
+var reactions = []string{"bank", "membership"}
+
+// settled waits for what goes on beside the requests, so that the heads stand still.
+func (w *world) settled() [ident.Shards]uint64 {
+	w.t.Helper()
+	w.server.notes.wait()
+	for {
+		before := w.positions()
+		require.NoError(w.t, w.system.Settle(context.Background()))
+		for shard, head := range before {
+			w.reacted(ident.Shard(shard), head)
+		}
+		if after := w.positions(); after == before {
+			return after
+		}
+	}
+}
+
+// reacted waits until every reaction has seen a shard up to a position.
+func (w *world) reacted(shard ident.Shard, head uint64) {
+	w.t.Helper()
+	for _, name := range reactions {
+		for at := uint64(0); at < head; runtime.Gosched() {
+			var err error
+			at, err = w.journal.Cursor(context.Background(), "reaction/"+name, shard)
+			require.NoError(w.t, err)
+		}
+	}
+}
+
+func TestTheExtensionsSayWhatTheTableSays(t *testing.T) {
+	w := newWorld(t)
+	for _, r := range w.server.table {
+		doc := w.checked.doc.Paths.Value(r.path).GetOperation(r.method)
+		op := newOperationHead(t, r.method, r.path, doc)
+		require.Equal(t, r.scope, op.scope, op.name)
+		require.ElementsMatch(t, r.roles, op.roles, op.name)
+		require.Equal(t, r.auth == authKey || r.auth == authKeyOrSession, op.key, op.name)
+		require.Equal(t, r.auth == authSession || r.auth == authKeyOrSession, op.session, op.name)
+		require.Equal(t, r.auth == authPartner, op.partner, op.name)
+	}
+}
+
+// newOperationHead is an operation without its body.
+func newOperationHead(t testing.TB, method, path string, doc *openapi3.Operation) operation {
+	t.Helper()
+	head := *doc
+	head.RequestBody = nil
+	return newOperation(t, method, path, "", &head)
+}
+
+// Every field and parameter that is called an id is in x-ids, so that the walls are tried at it.
+func TestEveryIDIsDeclared(t *testing.T) {
+	d := describe(t)
+	for path, item := range d.doc.Paths.Map() {
+		for method, doc := range item.Operations() {
+			declared := map[string]bool{}
+			for _, place := range newOperationHead(t, method, path, doc).ids {
+				declared[place.String()] = true
+			}
+			for place := range idsNamedIn(item, doc) {
+				require.True(t, declared[place], "%s %s: x-ids lacks %s", method, path, place)
+				delete(declared, place)
+			}
+			require.Empty(t, declared, "%s %s: x-ids names what is not there", method, path)
+		}
+	}
+}
+
+func idsNamedIn(item *openapi3.PathItem, doc *openapi3.Operation) map[string]bool {
+	places := map[string]bool{}
+	note := func(in, name string) {
+		if name == "id" || strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "-Id") {
+			places[in+"."+name] = true
+		}
+	}
+	for _, p := range slices.Concat(item.Parameters, doc.Parameters) {
+		note(p.Value.In, p.Value.Name)
+	}
+	if doc.RequestBody == nil {
+		return places
+	}
+	schema := doc.RequestBody.Value.Content.Get("application/json").Schema.Value
+	for _, variant := range append(schema.OneOf, &openapi3.SchemaRef{Value: schema}) {
+		for name := range variant.Value.Properties {
+			note("body", name)
+		}
+	}
+	return places
+}

@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/ident"
+)
+
+const (
+	requestIDHeader = "X-Request-Id"
+	maxRequestID    = 64 // characters of an id that a client chose
+	// unavailableRetry is the advice of a 503 that knows no better.
+	unavailableRetry = time.Second
+)
+
+// identify gives a request its id, once: the client's own when it is plain, else a random one. The answer carries it, and so
+// does what is logged of the request.
+func (s *Server) identify(ctx *fasthttp.RequestCtx) string {
+	if id := ctx.Response.Header.Peek(requestIDHeader); len(id) > 0 {
+		return string(id)
+	}
+	id := string(ctx.Request.Header.Peek(requestIDHeader))
+	if !plainID(id) {
+		id = s.newRequestID()
+	}
+	ctx.Response.Header.Set(requestIDHeader, id)
+	return id
+}
+
+// plainID tells whether an id can stand in a header and in a log as it is.
+func plainID(id string) bool {
+	for i := range len(id) {
+		switch c := id[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxRequestID && !secretLike(id)
+}
+
+// secretLike keeps a key or a token that a client sends as an id by mistake out of the log.
+func secretLike(id string) bool {
+	for _, prefix := range []string{ident.APISecret, ident.SessionSecret, ident.CardToken} {
+		if strings.HasPrefix(id, prefix+"_") {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) newRequestID() string {
+	var random [8]byte
+	if _, err := io.ReadFull(s.actors.Entropy(), random[:]); err != nil {
+		s.log.Error("no entropy for a request's id", "err", err)
+		return "none"
+	}
+	return hex.EncodeToString(random[:])
+}
+
+// done counts an answered request and logs it: what went wrong here as a warning, all else for whoever debugs. Only the route is
+// named, never the path, the peer or anything of the body.
+func (s *Server) done(id string, r *route, a answer, took time.Duration) {
+	s.metrics.observe(r, a.status, took)
+	level := slog.LevelDebug
+	if a.status >= fasthttp.StatusInternalServerError {
+		level = slog.LevelWarn
+	}
+	s.log.LogAttrs(context.Background(), level, "request", slog.String("request", id), slog.String("method", r.method),
+		slog.String("route", r.path), slog.Int("status", a.status), slog.String("code", string(a.code)), slog.Duration("took", took))
+}

@@ -1,0 +1,255 @@
+package httpapi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/ident"
+	"purser/actors/workspace"
+)
+
+// Another workspace's id is answered byte for byte as one that never was, wherever a request may name a record. The estate's own
+// id is the proof that the request would otherwise have done something.
+func TestAnothersIDReadsAsUnknown(t *testing.T) {
+	w := newWorld(t)
+	mine, other := w.newTenant("mine"), w.newTenant("other")
+	for i := 0; w.shardOf(other) == w.shardOf(mine); i++ {
+		other = w.newTenant(fmt.Sprint("other-", i))
+	}
+	w.fund(mine, 100_000_000)
+	w.fund(other, 100_000_000)
+	compared := 0
+	for _, op := range w.checked.operations(t) {
+		for _, place := range op.ids {
+			if place.kind == noRecord {
+				continue
+			}
+			t.Run(op.name+" "+place.String(), func(t *testing.T) {
+				parent := w.t
+				w.t = t
+				defer func() { w.t = parent }()
+				compared += w.compareIDs(op, place, mine, other)
+			})
+		}
+	}
+	t.Logf("%d answers about another's ids compared", compared)
+	require.NotZero(t, compared)
+}
+
+// compareIDs tries one place of one operation.
+func (w *world) compareIDs(op operation, place idPlace, mine, other tenant) int {
+	w.t.Helper()
+	own := w.newEstate(mine)
+	r := w.send(own.ready(op, map[string]string{place.String(): own.id(place.kind)}))
+	if judgedByNetwork := strings.Contains(op.path, "/simulate/") && place.in == "body"; !judgedByNetwork || r.status != 400 {
+		require.Less(w.t, r.status, 300, "the caller's own id does nothing either: %s", r.raw)
+	}
+	e := w.newEstate(mine)
+	anothers := w.newEstate(other).id(place.kind)
+	asked := e.ready(op, map[string]string{place.String(): anothers})
+	before := w.settled()
+	got := w.answerOf(asked, anothers)
+	after := w.settled()
+	shard := w.shardOf(other)
+	require.NotEqual(w.t, w.shardOf(mine), shard)
+	require.Equal(w.t, before[shard], after[shard], "the other workspace was changed: %s", got)
+	judgedByNetwork := strings.Contains(op.path, "/simulate/") && place.in == "body"
+	if !judgedByNetwork {
+		require.Contains(w.t, got, "404 ")
+		require.Equal(w.t, before, after, "a refused request moved the journal")
+	}
+	compared := 0
+	for _, unknown := range w.unknownLike(anothers, mine, other) {
+		// Of an answer 200, the estate it is about must be as fresh as the one before.
+		fresh := e
+		if strings.HasPrefix(got, "200") {
+			fresh = w.newEstate(mine)
+		}
+		answered := w.answerOf(fresh.ready(op, map[string]string{place.String(): unknown}), unknown)
+		if strings.HasPrefix(got, "200") {
+			got, answered = withoutIDs(got), withoutIDs(answered)
+		}
+		require.Equal(w.t, got, answered)
+		compared++
+	}
+	return compared
+}
+
+func (w *world) shardOf(tn tenant) ident.Shard {
+	w.t.Helper()
+	slot, err := ident.SlotOf(tn.workspace)
+	require.NoError(w.t, err)
+	return slot.Shard()
+}
+
+// unknownLike makes ids that never were: in the shard of either tenant.
+func (w *world) unknownLike(id string, tenants ...tenant) []string {
+	w.t.Helper()
+	prefix, _, isID := strings.Cut(id, "_")
+	if !isID {
+		return []string{"m-never-" + id[2:]}
+	}
+	var all []string
+	for _, tn := range tenants {
+		slot, err := ident.SlotOf(tn.workspace)
+		require.NoError(w.t, err)
+		all = append(all, ident.Derive(slot, time.UnixMilli(1), "never was").Format(prefix))
+	}
+	return all
+}
+
+// answerOf is a whole answer as text: status, headers, body. The id that was asked about is taken out of what is no refusal.
+func (w *world) answerOf(r readyRequest, id string) string {
+	w.t.Helper()
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	req.SetRequestURI("http://purser.test" + r.path)
+	req.Header.Set(requestIDHeader, "the-same") // the one thing that differs from answer to answer
+	req.Header.SetMethod(r.method)
+	if r.body != "" {
+		req.Header.SetContentType("application/json")
+		req.SetBodyString(r.body)
+	}
+	req.Header.Set("X-Request-Id", "the-same") // else one is drawn
+	for name, value := range r.who {
+		req.Header.Set(name, value)
+	}
+	require.NoError(w.t, w.client.Do(req, resp))
+	lines := []string{fmt.Sprint(resp.StatusCode(), " ", string(resp.Body()))}
+	for name, value := range resp.Header.All() {
+		if string(name) != "Date" {
+			lines = append(lines, string(name)+": "+string(value))
+		}
+	}
+	text := strings.Join(lines, "\n")
+	if resp.StatusCode() < 400 {
+		text = strings.ReplaceAll(text, id, "<id>")
+	}
+	return text
+}
+
+// withoutIDs blanks what is drawn anew for every record.
+func withoutIDs(text string) string {
+	words := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(`" ,:{}[]`, c) })
+	for _, word := range words {
+		if prefix, _, isID := strings.Cut(word, "_"); isID && len(word) == len(prefix)+1+26 {
+			text = strings.ReplaceAll(text, word, prefix)
+		}
+		if strings.HasPrefix(word, "sim-") {
+			text = strings.ReplaceAll(text, word, "sim")
+		}
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "Content-Length: ") {
+			text = strings.ReplaceAll(text, line, "")
+		}
+	}
+	return text
+}
+
+// A key that holds every scope but the one that a route needs is told which; one that holds only that scope passes.
+func TestEveryRouteNeedsItsScope(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	with := map[string]as{} // keys by their scopes
+	keyWith := func(scopes []string) as {
+		name := strings.Join(scopes, `","`)
+		if with[name] == nil {
+			made := w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["`+name+`"]}`))
+			with[name] = key(made.text("secret"))
+		}
+		return with[name]
+	}
+	checked := 0
+	for _, op := range w.checked.operations(t) {
+		if !op.key || op.scope == "" {
+			continue
+		}
+		e := w.newEstate(tn)
+		r := e.ready(op, nil)
+		for _, scope := range workspace.Scopes() {
+			others := slices.DeleteFunc(workspace.Scopes(), func(s string) bool { return s == scope })
+			r.who = keyWith(others)
+			if scope == op.scope {
+				w.fails(w.send(r), 403, "missing_scope:"+scope)
+				r.who = keyWith([]string{scope})
+			} else {
+				r = w.newEstate(tn).ready(op, nil)
+				r.who = keyWith(others)
+			}
+			got := w.send(r)
+			require.NotEqual(t, "missing_scope:"+op.scope, got.code(), "%s without %s: %s", op.name, scope, got.raw)
+			checked++
+		}
+	}
+	t.Logf("%d pairs of route and scope", checked)
+	require.NotZero(t, checked)
+}
+
+// What each kind of caller is told by every route that a session may call: who it lets through stands in x-roles.
+func TestEveryDashboardRouteKnowsItsRoles(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	cookies := map[string]string{workspace.Owner: tn.cookie}
+	_, cookies[workspace.Admin] = w.person(tn, workspace.Admin)
+	_, cookies[workspace.Member] = w.person(tn, workspace.Member)
+	_, cookies["stranger"] = w.person(tn, "")
+	checked := 0
+	for _, op := range w.checked.operations(t) {
+		if !op.session {
+			continue
+		}
+		for _, role := range slices.Sorted(maps.Keys(cookies)) {
+			got := w.sendWith(op, tn, w.cookieFor(op, cookies[role]), tn.workspace)
+			checked++
+			switch {
+			case op.roles == nil || slices.Contains(op.roles, role):
+				require.Less(t, got.status, 300, "%s as %s: %s", op.name, role, got.raw)
+			case role == "stranger":
+				w.fails(got, 404, "not_found")
+			default:
+				w.fails(got, 403, "role_required")
+			}
+		}
+		w.fails(w.sendWith(op, tn, "", tn.workspace), 401, "unauthorized")
+		r := w.newEstate(tn).ready(op, nil)
+		r.who = tn.all
+		if got := w.send(r); op.key {
+			require.Less(t, got.status, 300, "%s with a key: %s", op.name, got.raw)
+		} else {
+			w.fails(got, 403, "session_required")
+		}
+		checked += 2
+	}
+	t.Logf("%d pairs of route and caller", checked)
+	require.NotZero(t, checked)
+}
+
+// sendWith calls an operation as a session.
+func (w *world) sendWith(op operation, tn tenant, cookie, workspace string) testReply {
+	w.t.Helper()
+	r := w.newEstate(tn).ready(op, nil)
+	r.who = as{"X-Workspace-Id": workspace}
+	if cookie != "" {
+		r.who = session(cookie).with("X-Workspace-Id", workspace)
+	}
+	return w.send(r)
+}
+
+// cookieFor keeps a caller's session from being ended by the route that ends sessions: it gets a copy of its own.
+func (w *world) cookieFor(op operation, cookie string) string {
+	w.t.Helper()
+	if op.doc.OperationID != "logout" {
+		return cookie
+	}
+	email := w.ok(w.get(session(cookie), "/api/dashboard/me")).text("user", "email")
+	return w.ok(w.post(nil, "/api/dashboard/login", fmt.Sprintf(`{"email":%q,"password":"a long password"}`, email))).cookie
+}

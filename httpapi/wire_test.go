@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+)
+
+// impatient is how long the servers of these tests wait for a request.
+const impatient = 50 * time.Millisecond
+
+// impatientServer is a second server over the same actors that waits for nobody.
+func (w *world) impatientServer() *Server {
+	w.t.Helper()
+	config := w.server.cfg
+	config.Registry = prometheus.NewRegistry()
+	s, err := New(config)
+	require.NoError(w.t, err)
+	s.door.http.ReadTimeout, s.door.http.IdleTimeout = impatient, impatient
+	return s
+}
+
+// Both lengths in either order, on every route: two servers in a row could read two different requests.
+func TestNoRouteTakesTwoLengths(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	w.fund(tn, 100_000_000)
+	w.ok(w.get(tn.all, "/api/workspaces"))
+	for _, op := range w.checked.operations(t) {
+		r := w.newEstate(tn).ready(op, nil)
+		before := w.settled()
+		length, chunked := fmt.Sprintf("Content-Length: %d\r\n", len(r.body)), "Transfer-Encoding: chunked\r\n"
+		r.body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(r.body), r.body)
+		if op.body == nil {
+			r.body = "0\r\n\r\n"
+		}
+		for _, framing := range []string{length + chunked, chunked + length, length + strings.ToUpper(chunked)} {
+			w.malformed(op, r, framing, "Content-Length and Transfer-Encoding exclude each other")
+		}
+		for _, framing := range []string{length + length, length + "Transfer-Encoding: identity\r\n", "Content-Length: +2\r\n",
+			"Content-Length: 0x2\r\n", "Content-Length: 1, 2\r\n", "Content-Length : 2\r\n", "Transfer-Encoding: chunked, identity\r\n",
+			length + "Content-Length: 1\r\n"} {
+			w.malformed(op, r, framing, "")
+		}
+		require.Equal(t, before, w.settled(), op.name)
+	}
+}
+
+// malformed requires that a framing is refused, for the reason given.
+func (w *world) malformed(op operation, r readyRequest, framing, reason string) {
+	w.t.Helper()
+	got := answersTo(w.t, w.server, []byte(wire(r, framing)))
+	require.NotEmpty(w.t, got, "%s with %q", op.name, framing)
+	text := string(got[0].Body())
+	require.Equal(w.t, 400, got[0].StatusCode(), "%s with %q answered %s", op.name, framing, text)
+	require.Contains(w.t, text, `"error":"invalid_request"`, "%s with %q", op.name, framing)
+	require.Contains(w.t, text, reason, "%s with %q", op.name, framing)
+	require.Len(w.t, got, 1, "%s with %q: the connection goes on", op.name, framing)
+}
+
+// A body that comes a byte at a time, or stops coming, is cut off and does nothing.
+func TestSlowBodiesAreCutOff(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	w.ok(w.get(tn.all, "/api/workspaces"))
+	s := w.impatientServer()
+	ln := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	for _, op := range w.checked.operations(t) {
+		if op.body == nil {
+			continue
+		}
+		r := w.newEstate(tn).ready(op, nil)
+		text := wire(r, fmt.Sprintf("Content-Length: %d\r\n", len(r.body)))
+		for _, sent := range []int{len(text) - len(r.body), len(text) - 1} {
+			before := w.settled()
+			status, body := w.drip(ln, text[:sent])
+			require.Equal(t, 408, status, "%s: %s", op.name, body)
+			require.Contains(t, body, `"error":"request_timeout"`)
+			require.Equal(t, before, w.settled(), op.name)
+		}
+	}
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, <-done)
+}
+
+// drip sends most of a request at once and the rest of it never.
+func (w *world) drip(ln *fasthttputil.InmemoryListener, text string) (int, string) {
+	w.t.Helper()
+	conn, err := ln.Dial()
+	require.NoError(w.t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, text)
+	require.NoError(w.t, err)
+	require.NoError(w.t, conn.SetReadDeadline(time.Now().Add(waitFor)))
+	var resp fasthttp.Response
+	require.NoError(w.t, resp.Read(bufio.NewReader(conn)))
+	return resp.StatusCode(), string(resp.Body())
+}
+
+// A connection that says nothing, or not even a whole request line, is closed.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	w := newWorld(t)
+	s := w.impatientServer()
+	ln := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	for _, said := range []string{"", "G", "GET /api/cards HTTP/1.1\r\nHost", "\r\n"} {
+		conn, err := ln.Dial()
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, said)
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(waitFor)))
+		told, err := io.ReadAll(conn)
+		require.NoError(t, err, "after %q", said)
+		if len(told) > 0 {
+			require.Contains(t, string(told), "408", "after %q", said)
+		}
+		require.NoError(t, conn.Close())
+	}
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, <-done)
+}
+
+// memoryConn is a connection whose client has said everything already.
+type memoryConn struct {
+	said io.Reader
+	told bytes.Buffer
+}
+
+func (c *memoryConn) Read(b []byte) (int, error)       { return c.said.Read(b) }
+func (c *memoryConn) Write(b []byte) (int, error)      { return c.told.Write(b) }
+func (c *memoryConn) Close() error                     { return nil }
+func (c *memoryConn) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func (c *memoryConn) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2} }
+func (c *memoryConn) SetDeadline(time.Time) error      { return nil }
+func (c *memoryConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *memoryConn) SetWriteDeadline(time.Time) error { return nil }
+
+// answersTo gives bytes to the server and reads every answer. What the server cannot read it may leave unanswered.
+func answersTo(t testing.TB, s *Server, said []byte) []*fasthttp.Response {
+	t.Helper()
+	conn := &memoryConn{said: bytes.NewReader(said)}
+	_ = s.door.http.ServeConn(conn) // its error is that of the last request, which has been answered
+	var all []*fasthttp.Response
+	reader := bufio.NewReader(&conn.told)
+	for {
+		resp := &fasthttp.Response{}
+		resp.SkipBody = false
+		if _, err := reader.Peek(1); errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, resp.Read(reader), "answer to %q", said)
+		all = append(all, resp)
+	}
+}
