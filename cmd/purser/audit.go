@@ -48,7 +48,7 @@ func (a *AuditCmd) Run(out io.Writer) error {
 }
 
 func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
-	unlock, err := lockExisting(a.DataDir)
+	unlock, err := lockUsed(a.DataDir)
 	if errors.Is(err, errInUse) {
 		return askForAudit(ctx, a.DataDir)
 	}
@@ -61,15 +61,15 @@ func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
 
 // auditDirectory opens both stores, which no server has, and audits them.
 func auditDirectory(ctx context.Context, data string) (report audit.Report, err error) {
+	if err := requireStores(data); err != nil {
+		return audit.Report{}, err
+	}
 	fatal := func(err error) { panic("BUG: an audit writes: " + err.Error()) }
 	journal, err := openJournal(data, fatal, func(error) {})
 	if err != nil {
 		return audit.Report{}, err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	if err := authorizerBelongs(data, journal); err != nil {
-		return audit.Report{}, err
-	}
 	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Deployment: journal.Identity().Deployment,
 		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -29,14 +30,16 @@ type Settings struct {
 	BaseURL         string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
 	NetworkSecret   string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
 	PartnerSecret   string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
-	DataKey         string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal stored answers; made in <data dir>/data-key when unset."`
+	DataKey         string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
 	RateLimits      string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
 	BacklogMax      string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
 	SandboxDelay    string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank takes."`
 	Signup          string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
+	Issuer          string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
 	AuthorizerCache string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
 	AuthorizerSync  string `name:"authorizer-sync" env:"PURSER_AUTHORIZER_SYNC" default:"true" help:"false only to compare: answers may be lost."`
 	LogLevel        string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogFormat       string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
 	DatabaseURL     string `name:"database-url" env:"DATABASE_URL" help:"Postgres; not available in this version."`
 	KafkaBrokers    string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka; not available in this version."`
 }
@@ -52,9 +55,11 @@ type Config struct {
 	BacklogMax                          int
 	SandboxDelay                        time.Duration
 	SignupOpen                          bool
+	Issuer                              string // httpapi.IssuerFixture or httpapi.IssuerConnected
 	AuthorizerCacheBytes                int64
 	AuthorizerSync                      bool
 	LogLevel                            slog.Level
+	LogFormat                           string // logText or logJSON
 }
 
 // Bounds of the settings.
@@ -75,8 +80,20 @@ func (f *faults) add(name, format string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
 }
 
+// filled takes an empty setting for one that is not set: that is how a compose file hands on a variable nobody gave.
+func (s Settings) filled() Settings {
+	fields := reflect.ValueOf(&s).Elem()
+	for i := range fields.NumField() {
+		if field := fields.Field(i); field.String() == "" {
+			field.SetString(fields.Type().Field(i).Tag.Get("default"))
+		}
+	}
+	return s
+}
+
 // Config checks the settings and says what they mean. The error names every fault.
 func (s Settings) Config() (Config, error) {
+	s = s.filled()
 	var f faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
 		PartnerSecret: s.PartnerSecret, LogLevel: f.level(s.LogLevel)}
@@ -84,9 +101,7 @@ func (s Settings) Config() (Config, error) {
 	f.address("PURSER_HTTP_ADDR", s.HTTPAddr)
 	f.address("PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr)
 	f.address("PURSER_ADMIN_ADDR", s.AdminAddr)
-	if s.DataDir == "" {
-		f.add("PURSER_DATA_DIR", "is empty")
-	}
+	f.ownAddresses(s)
 	c.BaseURL = f.baseURL(s.BaseURL)
 	c.NetworkSecrets = f.networkSecrets(s.NetworkSecret)
 	if s.PartnerSecret != "" && len(s.PartnerSecret) < minSecretChars {
@@ -96,7 +111,9 @@ func (s Settings) Config() (Config, error) {
 	c.RateLimits = f.limits(s.RateLimits)
 	c.BacklogMax = f.integer("PURSER_BACKLOG_MAX", s.BacklogMax, minBacklog, maxBacklog)
 	c.SandboxDelay = f.delay(s.SandboxDelay)
+	c.LogFormat = f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)
 	c.SignupOpen = f.oneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
+	c.Issuer = f.oneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
 	c.AuthorizerCacheBytes = f.bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache)
 	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
 	return c, errors.Join(f...)
@@ -123,6 +140,19 @@ func (f *faults) address(name, value string) {
 	}
 }
 
+// ownAddresses refuses one address for two ports; port 0 is another one each time.
+func (f *faults) ownAddresses(s Settings) {
+	taken := map[string]string{}
+	for _, a := range [][2]string{{"PURSER_HTTP_ADDR", s.HTTPAddr}, {"PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr},
+		{"PURSER_ADMIN_ADDR", s.AdminAddr}} {
+		name, address := a[0], a[1]
+		if other, twice := taken[address]; twice && !strings.HasSuffix(address, ":0") {
+			f.add(name, "%q is the address of %s too", address, other)
+		}
+		taken[address] = name
+	}
+}
+
 func (f *faults) baseURL(value string) string {
 	if value == "" {
 		return ""
@@ -130,6 +160,8 @@ func (f *faults) baseURL(value string) string {
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		f.add("PURSER_BASE_URL", "%q is not an http or https URL", value)
+	} else if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
+		f.add("PURSER_BASE_URL", "has more than a scheme, a host and a path")
 	}
 	return strings.TrimRight(value, "/")
 }
@@ -139,6 +171,12 @@ func (f *faults) networkSecrets(value string) []string {
 		return nil
 	}
 	secrets := strings.Split(value, ",")
+	for i := range secrets {
+		secrets[i] = strings.TrimSpace(secrets[i])
+	}
+	if len(secrets) == 2 && secrets[0] == secrets[1] {
+		f.add("PURSER_NETWORK_SECRET", "has the same secret twice")
+	}
 	if len(secrets) > maxNetworkSecrets {
 		f.add("PURSER_NETWORK_SECRET", "has more than %d secrets", maxNetworkSecrets)
 	}
@@ -196,7 +234,8 @@ func (f *faults) oneOf(name, value string, allowed ...string) string {
 }
 
 func (f *faults) level(value string) (level slog.Level) {
-	if err := level.UnmarshalText([]byte(value)); err != nil {
+	plain := strings.Trim(value, "+-0123456789") == value // slog takes INFO+2 too
+	if err := level.UnmarshalText([]byte(value)); err != nil || !plain {
 		f.add("PURSER_LOG_LEVEL", "%q is not debug, info, warn or error", value)
 	}
 	return level

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -29,6 +32,7 @@ func TestDefaultsAreComplete(t *testing.T) {
 	require.Equal(t, int64(512<<20), c.AuthorizerCacheBytes)
 	require.Equal(t, 2*time.Second, c.SandboxDelay)
 	require.True(t, c.SignupOpen)
+	require.Equal(t, httpapi.IssuerFixture, c.Issuer)
 	require.True(t, c.AuthorizerSync)
 	require.Equal(t, 10_000_000, c.BacklogMax)
 }
@@ -36,16 +40,76 @@ func TestDefaultsAreComplete(t *testing.T) {
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
 		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", BacklogMax: "-1", SandboxDelay: "soon", Signup: "maybe",
-		AuthorizerCache: "lots", AuthorizerSync: "perhaps", LogLevel: "loud", DatabaseURL: "postgres://x", KafkaBrokers: "x:1"}
+		Issuer:          "nobody",
+		AuthorizerCache: "lots", AuthorizerSync: "perhaps", LogLevel: "loud", LogFormat: "xml", DatabaseURL: "postgres://x", KafkaBrokers: "x:1"}
 	_, err := s.Config()
 	require.Error(t, err)
-	for _, name := range []string{"PURSER_HTTP_ADDR", "PURSER_AUTHORIZER_ADDR", "PURSER_ADMIN_ADDR", "PURSER_DATA_DIR", "PURSER_BASE_URL",
+	for _, name := range []string{"PURSER_HTTP_ADDR", "PURSER_AUTHORIZER_ADDR", "PURSER_ADMIN_ADDR", "PURSER_BASE_URL",
 		"PURSER_NETWORK_SECRET", "PURSER_PARTNER_SECRET", "PURSER_DATA_KEY", "PURSER_RATE_LIMITS", "PURSER_BACKLOG_MAX",
-		"PURSER_SANDBOX_DELAY", "PURSER_SIGNUP", "PURSER_AUTHORIZER_CACHE", "PURSER_AUTHORIZER_SYNC", "PURSER_LOG_LEVEL",
+		"PURSER_SANDBOX_DELAY", "PURSER_SIGNUP", "PURSER_ISSUER", "PURSER_AUTHORIZER_CACHE", "PURSER_AUTHORIZER_SYNC", "PURSER_LOG_LEVEL", "PURSER_LOG_FORMAT",
 		"DATABASE_URL", "KAFKA_BROKERS"} {
 		require.ErrorContains(t, err, name+":")
 	}
 	require.NotContains(t, err.Error(), "short\"", "secrets are not echoed")
+}
+
+func TestSettingsThatExcludeEachOther(t *testing.T) {
+	s := defaults(t)
+	s.AdminAddr, s.NetworkSecret = s.HTTPAddr, "a secret of sixteen,a secret of sixteen"
+	_, err := s.Config()
+	require.ErrorContains(t, err, "PURSER_ADMIN_ADDR: \"127.0.0.1:8080\" is the address of PURSER_HTTP_ADDR too")
+	require.ErrorContains(t, err, "PURSER_NETWORK_SECRET: has the same secret twice")
+	require.NotContains(t, err.Error(), "sixteen", "secrets are not echoed")
+	s = defaults(t)
+	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	_, err = s.Config()
+	require.NoError(t, err)
+}
+
+func TestSettingsThatAreAlmostRight(t *testing.T) {
+	for _, c := range []struct{ set, to, fault string }{
+		{"LogLevel", "INFO+2", "PURSER_LOG_LEVEL"}, {"LogLevel", "Warn", ""}, {"LogLevel", "warning", "PURSER_LOG_LEVEL"},
+		{"BaseURL", "https://x.test/?a=b", "PURSER_BASE_URL"}, {"BaseURL", "https://x.test/?", "PURSER_BASE_URL"},
+		{"BaseURL", "https://x.test/#a", "PURSER_BASE_URL"}, {"BaseURL", "https://me:word@x.test", "PURSER_BASE_URL"},
+		{"BaseURL", "https://x.test/pay/", ""},
+		{"NetworkSecret", "a secret of sixteen, a secret of sixteen", "PURSER_NETWORK_SECRET"},
+	} {
+		s := defaults(t)
+		reflect.ValueOf(&s).Elem().FieldByName(c.set).SetString(c.to)
+		_, err := s.Config()
+		if c.fault == "" {
+			require.NoError(t, err, c.to)
+			continue
+		}
+		require.ErrorContains(t, err, c.fault+":", c.to)
+		require.NotContains(t, err.Error(), "word", "secrets are not echoed")
+	}
+	s := defaults(t)
+	s.NetworkSecret = "the first secret of two, the second secret of two"
+	c, err := s.Config()
+	require.NoError(t, err)
+	require.Equal(t, []string{"the first secret of two", "the second secret of two"}, c.NetworkSecrets)
+}
+
+// A compose file hands on variables that nobody set as empty ones.
+func TestAnEmptySettingIsTheDefault(t *testing.T) {
+	want, err := defaults(t).Config()
+	require.NoError(t, err)
+	got, err := Settings{}.Config()
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// Ports that cannot be had are all named too.
+func TestEveryTakenPortIsNamed(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	config := testConfig(t, t.TempDir())
+	config.HTTPAddr, config.AdminAddr = taken.Addr().String(), taken.Addr().String()
+	err = NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
+	require.ErrorContains(t, err, "REST address")
+	require.ErrorContains(t, err, "admin address")
 }
 
 func TestRateLimitsOffAndSizes(t *testing.T) {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -15,9 +17,13 @@ import (
 // DemoCmd walks through a running server as a customer and as the card network would, printing each request and its answer,
 // and checks every one. It is a client over the wire and shares no code with the server but the form of an id.
 type DemoCmd struct {
-	URL               string `name:"url" env:"PURSER_DEMO_URL" default:"http://127.0.0.1:8080" help:"The REST server."`
-	AuthorizerURL     string `name:"authorizer-url" env:"PURSER_DEMO_AUTHORIZER_URL" default:"http://127.0.0.1:8081" help:"The card network's server."`
-	NetworkSecretFile string `name:"network-secret-file" default:"./data/network-secret" help:"Where the server keeps the card network's secret."`
+	URL               string `name:"url" env:"PURSER_DEMO_URL" help:"The REST server; http:// and its address when unset."`
+	AuthorizerURL     string `name:"authorizer-url" env:"PURSER_DEMO_AUTHORIZER_URL" help:"The card network's server; http:// and its address when unset."`
+	NetworkSecretFile string `name:"network-secret-file" help:"Where the server keeps the card network's secret; network-secret in the data directory when unset."`
+	HTTPAddr          string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address of the server."`
+	AuthorizerAddr    string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address of the server."`
+	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server."`
+	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"The card network's secret, when the server was given one; two with a comma while rotating."`
 	Save              string `name:"save" xor:"file" help:"Keep all that was told in this file."`
 	Check             string `name:"check" xor:"file" help:"Ask again what this file keeps, and compare. Makes nothing new."`
 }
@@ -58,14 +64,47 @@ func (d *DemoCmd) Run(out io.Writer) error {
 }
 
 func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
-	secret, err := os.ReadFile(d.NetworkSecretFile)
+	secret, err := d.secret()
 	if err != nil {
-		return nil, fmt.Errorf("the card network's secret: %w (name its file with --network-secret-file)", err)
+		return nil, err
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(string(secret)), ",")
+	rest, network := d.URL, d.AuthorizerURL
+	if rest == "" {
+		rest = urlOf(d.HTTPAddr)
+	}
+	if network == "" {
+		network = urlOf(d.AuthorizerAddr)
+	}
 	run := strings.ToLower(rand.Text()[:10])
-	return &tour{out: out, run: run, network: newClient(d.AuthorizerURL, first), session: newClient(d.URL, ""),
-		api: newClient(d.URL, ""), cards: map[string]card{}}, nil
+	return &tour{out: out, run: run, network: newClient(network, secret), session: newClient(rest, ""),
+		api: newClient(rest, ""), cards: map[string]card{}}, nil
+}
+
+// secret is the first secret of the card network: of the file that was named, of the settings, or of the data directory.
+func (d *DemoCmd) secret() (string, error) {
+	text, file := d.NetworkSecret, d.NetworkSecretFile
+	if file == "" && text == "" {
+		file = filepath.Join(d.DataDir, "network-secret")
+	}
+	if file != "" {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("the card network's secret: %w (name its file with --network-secret-file, or set PURSER_NETWORK_SECRET "+
+				"to what the server was given)", err)
+		}
+		text = string(content)
+	}
+	first, _, _ := strings.Cut(text, ",")
+	return strings.TrimSpace(first), nil
+}
+
+// urlOf is where a server on this machine that listens on an address is reached.
+func urlOf(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		address = net.JoinHostPort("localhost", port)
+	}
+	return "http://" + address
 }
 
 // tour is the state of one walk.

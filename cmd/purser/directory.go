@@ -10,9 +10,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/pebblegate"
 	"purser/persistence/pebblejournal"
 )
 
@@ -26,8 +29,9 @@ func addressesFile(data string) string { return filepath.Join(data, "addresses")
 var errInUse = errors.New("the data directory is in use by another purser")
 
 // lockDirectory makes the data directory and takes it for this process. The lock ends with the process, however it ends.
+// What is made is synced into its parents: stores in a directory that is gone after a power loss are gone too.
 func lockDirectory(data string) (unlock func() error, err error) {
-	if err := os.MkdirAll(data, 0o700); err != nil {
+	if err := pebblegate.MakeDir(vfs.Default, data); err != nil {
 		return nil, err
 	}
 	return lockExisting(data)
@@ -36,6 +40,9 @@ func lockDirectory(data string) (unlock func() error, err error) {
 // lockExisting takes a data directory that must be there.
 func lockExisting(data string) (unlock func() error, err error) {
 	file, err := os.OpenFile(filepath.Join(data, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no data directory %s; name it with --data-dir or PURSER_DATA_DIR", data)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +54,40 @@ func lockExisting(data string) (unlock func() error, err error) {
 		return nil, fmt.Errorf("lock %s: %w", data, err)
 	}
 	return file.Close, nil
+}
+
+// lockUsed takes a data directory for a command that only reads it: one that no server has ever had is refused, and nothing is made
+// in it.
+func lockUsed(data string) (unlock func() error, err error) {
+	if _, err := os.Stat(data); err == nil && !used(data) {
+		return nil, fmt.Errorf("%s is no data directory of purser: it has neither %s nor %s; name it with --data-dir or PURSER_DATA_DIR",
+			data, journalDir(data), authorizerDir(data))
+	}
+	return lockExisting(data)
+}
+
+func used(data string) bool {
+	_, err := os.Stat(filepath.Join(data, "lock"))
+	return err == nil || pebblejournal.Exists(nil, journalDir(data)) || authorizer.Exists(nil, authorizerDir(data))
+}
+
+// requireJournal refuses to read a journal that would have to be made.
+func requireJournal(data string) error {
+	if !pebblejournal.Exists(nil, journalDir(data)) {
+		return fmt.Errorf("%s has no journal: %s is missing", data, journalDir(data))
+	}
+	return nil
+}
+
+// requireStores refuses to read stores one of which would have to be made.
+func requireStores(data string) error {
+	if err := requireJournal(data); err != nil {
+		return err
+	}
+	if !authorizer.Exists(nil, authorizerDir(data)) {
+		return fmt.Errorf("%s is missing: `purser rebuild-authorizer --yes` makes it anew from the journal", authorizerDir(data))
+	}
+	return nil
 }
 
 // openJournal opens the journal of a data directory. A journal that is missing beside an authorizer that is there is not made anew: it is

@@ -21,7 +21,7 @@ import (
 // "cmd/purser" may import everything and nobody may import it.
 var (
 	leaves = []string{"actors/ident", "actors/money", "actors/fault", "actors/decision"}
-	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/balance"}
+	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/balance"}
 	arrows = map[string][]string{
 		"actors/ident":    {},
 		"actors/money":    {},
@@ -30,13 +30,15 @@ var (
 		// for tests only: what every domain package's scenarios share
 		"actors/decision/decisiontest": {"actors/decision"},
 
-		"authorizer/hold":  {"actors/ident", "actors/money"},
-		"actors/user":      append([]string{"authorizer/hold"}, leaves...),
-		"actors/workspace": append([]string{"authorizer/hold"}, leaves...),
-		"actors/card":      append([]string{"authorizer/hold"}, leaves...),
-		"actors/balance":   append([]string{"authorizer/hold"}, leaves...),
+		"authorizer/hold":   {"actors/ident", "actors/money"},
+		"actors/user":       append([]string{"authorizer/hold"}, leaves...),
+		"actors/workspace":  append([]string{"authorizer/hold"}, leaves...),
+		"actors/card":       append([]string{"authorizer/hold"}, leaves...),
+		"actors/cardholder": leaves,
+		"actors/balance":    append([]string{"authorizer/hold"}, leaves...),
 
-		"authorizer":                       {"authorizer/hold", "persistence/pebblegate", "actors/ident", "actors/money"},
+		"authorizer/drain":                 {},
+		"authorizer":                       {"authorizer/hold", "authorizer/drain", "persistence/pebblegate", "actors/ident", "actors/money"},
 		"persistence":                      {"actors/ident"},
 		"persistence/pebblegate":           {},
 		"persistence/pebblejournal":        {"persistence", "persistence/pebblegate", "actors/ident"},
@@ -47,6 +49,7 @@ var (
 		"persistence/pgjournal/migrations": {},
 
 		"actors/partner":         {},
+		"actors/seal":            {},
 		"actors/partner/sandbox": {"actors/partner", "persistence/pebblegate", "actors/ident"},
 		"actors/audit":           {"persistence", "authorizer", "authorizer/hold", "actors/ident", "actors/money"},
 		"actors": slices.Concat(leaves, domain,
@@ -55,7 +58,7 @@ var (
 		"httpapi/openapi": {},
 		"httpapi/webhook": slices.Concat(leaves),
 		"httpapi": slices.Concat(leaves, domain,
-			[]string{"actors", "authorizer", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/webhook"}),
+			[]string{"actors", "authorizer", "authorizer/drain", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/webhook"}),
 
 		"bench": {},
 	}

@@ -11,11 +11,12 @@ import (
 )
 
 type commands struct {
-	Serve             ServeCmd   `cmd:"" help:"Run the servers until SIGTERM."`
-	Audit             AuditCmd   `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
-	RebuildAuthorizer RebuildCmd `cmd:"" help:"Make the authorizer's store anew from the journal."`
-	Demo              DemoCmd    `cmd:"" help:"Walk through a running server and check every answer."`
-	Version           VersionCmd `cmd:"" help:"Print the version."`
+	Serve             ServeCmd     `cmd:"" help:"Run the servers until SIGTERM."`
+	Audit             AuditCmd     `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
+	RebuildAuthorizer RebuildCmd   `cmd:"" help:"Make the authorizer's store anew from the journal."`
+	Unmatched         UnmatchedCmd `cmd:"" help:"List the partners' reports that matched nothing."`
+	Demo              DemoCmd      `cmd:"" help:"Walk through a running server and check every answer."`
+	Version           VersionCmd   `cmd:"" help:"Print the version."`
 }
 
 func main() {

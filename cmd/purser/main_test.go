@@ -167,6 +167,36 @@ func TestTheDemoNoticesADifference(t *testing.T) {
 	require.ErrorIs(t, c.Run(io.Discard), errDiffers)
 }
 
+// A directory that is not there is said to be missing, by every command that needs one.
+func TestAMissingDirectoryIsNamed(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "nowhere")
+	for _, command := range [][]string{{"audit"}, {"rebuild-authorizer", "--yes"}} {
+		err := run(append(command, "--data-dir", missing), io.Discard)
+		require.EqualError(t, err, "there is no data directory "+missing+"; name it with --data-dir or PURSER_DATA_DIR")
+	}
+}
+
+// A directory that is not Purser's is refused by the commands that only read, and stays as it was.
+func TestACommandThatReadsMakesNothing(t *testing.T) {
+	for _, command := range []string{"audit", "unmatched"} {
+		empty := t.TempDir()
+		require.ErrorContains(t, run([]string{command, "--data-dir", empty}, io.Discard), "is no data directory of purser")
+		left, err := os.ReadDir(empty)
+		require.NoError(t, err)
+		require.Empty(t, left, command)
+	}
+	data := t.TempDir()
+	require.NoError(t, start(t, data).Close())
+	require.NoError(t, os.RemoveAll(authorizerDir(data)))
+	require.ErrorContains(t, run([]string{"audit", "--data-dir", data}, io.Discard), "purser rebuild-authorizer --yes")
+	require.NoDirExists(t, authorizerDir(data))
+	require.NoError(t, os.RemoveAll(journalDir(data)))
+	for _, command := range []string{"audit", "unmatched"} {
+		require.ErrorContains(t, run([]string{command, "--data-dir", data}, io.Discard), "has no journal")
+		require.NoDirExists(t, journalDir(data))
+	}
+}
+
 func TestVersion(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, run([]string{"version"}, &out))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,49 +11,56 @@ import (
 	"purser/authorizer/hold"
 )
 
-// metrics hears the authorizer and the actors and keeps what an operator watches.
+// metrics hears the authorizer, its server and the actors, and keeps what an operator watches. What is asked for rather than
+// heard of is in gauges.go.
 type metrics struct {
-	registry  *prometheus.Registry
-	clock     func() time.Time
+	registry *prometheus.Registry
+
 	decisions *prometheus.CounterVec
-	latency   prometheus.Histogram
-	repeats   prometheus.Counter
+	decided   prometheus.Histogram
+	answered  prometheus.Histogram
+	network   *prometheus.HistogramVec
+	repeats   *prometheus.CounterVec
 	synced    prometheus.Counter
 	followed  prometheus.Counter
 	expired   prometheus.Counter
 	commits   *prometheus.CounterVec
 	batch     prometheus.Histogram
+	append    prometheus.Histogram
 	relayed   prometheus.Counter
-	relayLag  prometheus.Gauge
 	reactions *prometheus.CounterVec
+	timers    *prometheus.CounterVec
 }
 
-func newMetrics(r *prometheus.Registry, clock func() time.Time) (*metrics, error) {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+// Buckets in seconds. 0.2 is what a card network waits, 0.15 what the authorizer waits for the disk.
+func answerBuckets() []float64 {
+	return []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .15, .2, .5, 1}
+}
+
+func newMetrics(r *prometheus.Registry) (*metrics, error) {
+	m := &metrics{registry: r,
+		decisions: counters("purser_decisions_total", "Network messages answered.", "kind", "decision", "reason"),
+		decided: histogram("purser_decision_seconds", "From a network message being taken to its decision, before the sync.",
+			answerBuckets()),
+		answered: histogram("purser_answer_seconds", "From a network message being taken to its durable answer.", answerBuckets()),
+		network: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "purser_network_request_seconds", Buckets: answerBuckets(),
+			Help: "From a network request being read to its answer being ready, by kind and status."}, []string{"kind", "status"}),
+		repeats:   counters("purser_repeats_total", "Network messages answered with their first answer.", "kind"),
+		synced:    counter("purser_decisions_synced_total", "Decisions that became durable."),
+		followed:  counter("purser_followed_total", "Stretches of the journal that the authorizer has applied."),
+		expired:   counter("purser_holds_expired_total", "Holds that ran out."),
+		commits:   counters("purser_commits_total", "Journal commits of a lane.", "outcome"),
+		batch:     histogram("purser_commit_batches", "Commands that shared a commit.", prometheus.ExponentialBuckets(1, 2, 10)),
+		append:    histogram("purser_commit_seconds", "A journal commit, synced.", answerBuckets()),
+		relayed:   counter("purser_relayed_total", "Decisions taken over by the journal."),
+		reactions: counters("purser_reactions_total", "Events that a reaction has handled or failed to.", "reaction", "outcome"),
+		timers:    counters("purser_timers_total", "Timers that woke an actor.", "kind", "outcome"),
 	}
-	m := &metrics{registry: r, clock: clock,
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_decisions_total",
-			Help: "Network messages answered."}, []string{"kind", "decision", "reason"}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "purser_decision_seconds",
-			Help:    "From a network message being read to its durable answer.",
-			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .15, .2, .5}}),
-		repeats:  counter("purser_repeats_total", "Network messages answered with their first answer."),
-		synced:   counter("purser_decisions_synced_total", "Decisions that became durable."),
-		followed: counter("purser_followed_total", "Stretches of the journal that the authorizer has applied."),
-		expired:  counter("purser_holds_expired_total", "Holds that ran out."),
-		commits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_commits_total",
-			Help: "Journal commits of a lane."}, []string{"outcome"}),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "purser_commit_batches",
-			Help: "Commands that shared a commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)}),
-		relayed: counter("purser_relayed_total", "Decisions taken over by the journal."),
-		relayLag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "purser_relay_lag_seconds",
-			Help: "Age of the oldest decision of the last relay."}),
-		reactions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_reactions_total",
-			Help: "Events that a reaction has seen."}, []string{"reaction", "outcome"}),
-	}
-	for _, c := range []prometheus.Collector{m.decisions, m.latency, m.repeats, m.synced, m.followed, m.expired, m.commits, m.batch,
-		m.relayed, m.relayLag, m.reactions, collectors.NewGoCollector(),
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "purser_build_info", Help: "What is running; always 1.",
+		ConstLabels: prometheus.Labels{"version": Version, "revision": revision(), "go": runtime.Version()}})
+	build.Set(1)
+	for _, c := range []prometheus.Collector{m.decisions, m.decided, m.answered, m.network, m.repeats, m.synced, m.followed, m.expired,
+		m.commits, m.batch, m.append, m.relayed, m.reactions, m.timers, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -61,37 +69,67 @@ func newMetrics(r *prometheus.Registry, clock func() time.Time) (*metrics, error
 	return m, nil
 }
 
-// gauge registers a number that is read when it is asked for.
-func (m *metrics) gauge(name, help string, read func() float64) error {
-	return m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// The authorizer's listener.
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+}
+
+// The authorizer's listener, and its server's.
 
 func (m *metrics) Decided(kind hold.Kind, decision hold.Decision, reason hold.Reason, took time.Duration) {
-	m.decisions.WithLabelValues(kind.String(), decision.String(), reason.String()).Inc()
-	m.latency.Observe(took.Seconds())
+	m.decisions.WithLabelValues(kind.String(), decisionLabel(decision), reason.String()).Inc()
+	m.answered.Observe(took.Seconds())
 }
-func (m *metrics) Repeated(hold.Kind)           { m.repeats.Inc() }
-func (m *metrics) Synced(ident.Shard)           { m.synced.Inc() }
-func (m *metrics) Followed(ident.Shard, uint64) { m.followed.Inc() }
-func (m *metrics) Expired(holds int)            { m.expired.Add(float64(holds)) }
+func (m *metrics) Staged(_ hold.Kind, took time.Duration) { m.decided.Observe(took.Seconds()) }
+func (m *metrics) Repeated(kind hold.Kind)                { m.repeats.WithLabelValues(kind.String()).Inc() }
+func (m *metrics) Synced(ident.Shard)                     { m.synced.Inc() }
+func (m *metrics) Followed(ident.Shard, uint64)           { m.followed.Inc() }
+func (m *metrics) Expired(holds int)                      { m.expired.Add(float64(holds)) }
+
+func (m *metrics) networkAnswered(kind hold.Kind, status int, took time.Duration) {
+	m.network.WithLabelValues(kind.String(), statusLabel(status)).Observe(took.Seconds())
+}
+
+// decisionLabel is "none" for a message that was refused undecided.
+func decisionLabel(d hold.Decision) string {
+	if d == 0 {
+		return "none"
+	}
+	return d.String()
+}
+
+// statusLabel writes the few statuses of the network interface without an allocation.
+func statusLabel(status int) string {
+	switch status {
+	case 200:
+		return "200"
+	case 409:
+		return "409"
+	case 503:
+		return "503"
+	}
+	return "other"
+}
 
 // The actors' listener.
 
-func (m *metrics) Committed(ops int, err error) {
+func (m *metrics) Committed(ops int, took time.Duration, err error) {
 	m.commits.WithLabelValues(outcome(err)).Inc()
 	m.batch.Observe(float64(ops))
+	m.append.Observe(took.Seconds())
 }
-
-func (m *metrics) Relayed(entries int, oldest time.Time) {
-	m.relayed.Add(float64(entries))
-	m.relayLag.Set(m.clock().Sub(oldest).Seconds())
-}
-
+func (m *metrics) Relayed(entries int, _ time.Time) { m.relayed.Add(float64(entries)) }
 func (m *metrics) Reacted(name string, err error) {
 	m.reactions.WithLabelValues(name, outcome(err)).Inc()
 }
+func (m *metrics) Fired(kind string, err error) { m.timers.WithLabelValues(kind, outcome(err)).Inc() }
 
 func outcome(err error) string {
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
 	"purser/persistence/pebblejournal"
@@ -39,13 +38,8 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fresh := authorizerDir(r.DataDir) + ".new"
-	decisions, err := rebuildInto(ctx, journal, fresh)
+	decisions, kept, err := r.rebuildFrom(ctx, journal)
 	if err := errors.Join(err, journal.Close()); err != nil {
-		return err
-	}
-	kept, err := r.replace(fresh)
-	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d decisions replayed into %s\n", decisions, authorizerDir(r.DataDir))
@@ -53,6 +47,22 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "the old store is kept as %s\n", kept)
 	}
 	return nil
+}
+
+// rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old store that stays must go on from them.
+func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal) (decisions uint64, kept string, err error) {
+	fresh := authorizerDir(r.DataDir) + ".new"
+	relayed, err := rebuildInto(ctx, journal, fresh)
+	if err != nil {
+		return 0, "", err
+	}
+	if kept, err = r.replace(fresh); err != nil {
+		return 0, kept, err
+	}
+	for _, n := range relayed {
+		decisions += n
+	}
+	return decisions, kept, actors.SaveRelayed(ctx, journal, relayed)
 }
 
 // replace puts the new store in its place. A crash in between leaves no authorizer directory, which stops the next start.
@@ -69,20 +79,17 @@ func (r *RebuildCmd) replace(fresh string) (kept string, err error) {
 	return kept, syncDir(r.DataDir)
 }
 
-// rebuildInto fills a new store and returns how many decisions it has. What an earlier attempt left there is removed first.
-func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (decisions uint64, err error) {
+// rebuildInto fills a new store. What an earlier attempt left there is removed first.
+func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (relayed actors.Relayed, err error) {
 	if err := os.RemoveAll(dir); err != nil {
-		return 0, err
+		return relayed, err
 	}
 	var failed error
 	engine, err := authorizer.Open(authorizer.Options{Dir: dir, Deployment: journal.Identity().Deployment, Clock: time.Now,
 		Entropy: rand.Reader, Fatal: func(err error) { failed = err }})
 	if err != nil {
-		return 0, err
+		return relayed, err
 	}
-	err = errors.Join(actors.Rebuild(ctx, journal, engine), failed)
-	for shard := range ident.Shards {
-		decisions += engine.Synced(ident.Shard(shard))
-	}
-	return decisions, errors.Join(err, engine.Close())
+	relayed, err = actors.Rebuild(ctx, journal, engine)
+	return relayed, errors.Join(err, failed, engine.Close())
 }

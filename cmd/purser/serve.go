@@ -21,7 +21,9 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"purser/actors"
+	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
+	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/httpapi"
 	"purser/persistence/pebblejournal"
@@ -48,7 +50,7 @@ func (s *ServeCmd) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: config.LogLevel}))
+	log := newLogger(os.Stderr, config)
 	m := NewMain(config, log)
 	if err := m.Start(ctx); err != nil {
 		return err
@@ -73,6 +75,7 @@ type Main struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	metrics  *metrics
+	stores   *stores
 	failed   chan error
 	closers  []func() error
 
@@ -88,8 +91,8 @@ type Main struct {
 
 // NewMain makes a Main that has not started.
 func NewMain(c Config, log *slog.Logger) *Main {
-	m := &Main{Clock: time.Now, Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(), failed: make(chan error, 1),
-		memory: fasthttputil.NewInmemoryListener()}
+	m := &Main{Clock: time.Now, Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(), stores: newStores(),
+		failed: make(chan error, 1), memory: fasthttputil.NewInmemoryListener()}
 	m.Fatal = func(err error) {
 		log.Error("a store has failed; the process ends and nothing more is answered", "err", err)
 		os.Exit(1)
@@ -108,6 +111,7 @@ func (m *Main) Start(ctx context.Context) error {
 		m.takeDirectory,
 		m.findSecrets,
 		m.listen,
+		m.startAdmin,
 		m.openJournal,
 		m.openAuthorizer,
 		m.openBank,
@@ -115,8 +119,8 @@ func (m *Main) Start(ctx context.Context) error {
 		m.startNetwork,
 		m.startREST,
 		m.startBank,
-		m.startAdmin,
 		m.publishAddresses,
+		m.openStores,
 	} {
 		if err := step(ctx); err != nil {
 			return errors.Join(err, m.Close())
@@ -154,6 +158,7 @@ func (m *Main) findSecrets(context.Context) error { return m.config.secrets() }
 type listeners struct{ http, authorizer, admin net.Listener }
 
 func (m *Main) listen(context.Context) error {
+	var taken []error
 	for _, l := range []struct {
 		to            *net.Listener
 		name, address string
@@ -164,7 +169,8 @@ func (m *Main) listen(context.Context) error {
 	} {
 		listener, err := net.Listen("tcp", l.address)
 		if err != nil {
-			return fmt.Errorf("%s address: %w", l.name, err)
+			taken = append(taken, fmt.Errorf("%s address: %w", l.name, err))
+			continue
 		}
 		*l.to = listener
 		m.onClose(func() error {
@@ -173,6 +179,9 @@ func (m *Main) listen(context.Context) error {
 			}
 			return nil // its server has closed it
 		})
+	}
+	if len(taken) > 0 {
+		return errors.Join(taken...)
 	}
 	if m.config.BaseURL == "" {
 		m.config.BaseURL = "http://" + m.listeners.http.Addr().String()
@@ -190,21 +199,16 @@ func (m *Main) openJournal(context.Context) (err error) {
 func (m *Main) note(err error) { m.log.Warn("the journal's store will try again", "err", err) }
 
 func (m *Main) openAuthorizer(context.Context) (err error) {
-	if m.metrics, err = newMetrics(m.registry, m.Clock); err != nil {
-		return err
-	}
 	if err = authorizerBelongs(m.config.DataDir, m.journal); err != nil {
 		return err
 	}
 	m.authorizer, err = authorizer.Open(authorizer.Options{Dir: authorizerDir(m.config.DataDir),
 		Deployment: m.journal.Identity().Deployment, CacheBytes: m.config.AuthorizerCacheBytes, BacklogMax: m.config.BacklogMax,
 		NoSync: !m.config.AuthorizerSync, Clock: m.Clock, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
-	if err != nil {
-		return err
+	if err == nil {
+		m.onClose(m.authorizer.Close)
 	}
-	m.onClose(m.authorizer.Close)
-	return m.metrics.gauge("purser_backlog_entries", "Decisions that the journal does not have yet.",
-		func() float64 { return float64(m.authorizer.Backlog()) })
+	return err
 }
 
 func (m *Main) openBank(context.Context) (err error) {
@@ -220,17 +224,29 @@ func (m *Main) openBank(context.Context) (err error) {
 }
 
 func (m *Main) startActors(ctx context.Context) (err error) {
-	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank, Clock: m.Clock,
-		Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal})
+	sealer, err := seal.New(m.config.DataKey, m.Entropy)
 	if err != nil {
 		return err
 	}
-	m.onClose(func() error { m.system.Stop(); return nil })
-	return m.metrics.gauge("purser_actors", "Actors in memory.", func() float64 { return float64(m.system.Alive()) })
+	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank, Issuer: m.issuer(),
+		Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal})
+	if err == nil {
+		m.onClose(func() error { m.system.Stop(); return nil })
+	}
+	return err
+}
+
+// issuer is the card issuing partner; nil where cards are stand-ins.
+func (m *Main) issuer() partner.Issuer {
+	if m.config.Issuer == httpapi.IssuerConnected {
+		return sandbox.Issuer{}
+	}
+	return nil
 }
 
 func (m *Main) startNetwork(context.Context) (err error) {
-	m.network, err = authorizer.NewServer(authorizer.ServerOptions{Decider: m.authorizer, Secrets: m.config.NetworkSecrets, Clock: m.Clock})
+	m.network, err = authorizer.NewServer(authorizer.ServerOptions{Decider: m.authorizer, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
+		Answered: m.metrics.networkAnswered})
 	if err == nil {
 		m.serve("card network", m.network, m.listeners.authorizer, m.memory)
 	}
@@ -240,7 +256,8 @@ func (m *Main) startNetwork(context.Context) (err error) {
 func (m *Main) startREST(context.Context) (err error) {
 	m.rest, err = httpapi.New(httpapi.Config{Actors: m.system, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
-		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen, DepositDelay: m.config.SandboxDelay,
+		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen,
+		Issuer: m.config.Issuer, DepositDelay: m.config.SandboxDelay,
 		RateLimits: m.config.RateLimits, Registry: m.registry, Logger: m.log})
 	if err == nil {
 		m.serve("REST", m.rest, m.listeners.http)
@@ -248,24 +265,67 @@ func (m *Main) startREST(context.Context) (err error) {
 	return err
 }
 
-func (m *Main) startAdmin(context.Context) error {
+// startAdmin comes before the stores: a start can take minutes, and says meanwhile that it lives and is not ready.
+func (m *Main) startAdmin(context.Context) (err error) {
+	if m.metrics, err = newMetrics(m.registry); err != nil {
+		return err
+	}
+	if err := m.registry.Register(newGauges(m.stores, m.look, m.log)); err != nil {
+		return err
+	}
 	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
-		Commands: map[string]httpapi.Command{"audit": func(ctx context.Context, _ []byte) (any, error) {
-			return runAudit(ctx, m.journal, m.authorizer, auditPause)
-		}}})
+		Commands: map[string]httpapi.Command{
+			"audit": m.command(func(ctx context.Context, _ []byte) (any, error) {
+				return runAudit(ctx, m.journal, m.authorizer, auditPause)
+			}),
+			"unmatched": m.command(func(ctx context.Context, body []byte) (any, error) { return unmatchedPage(ctx, m.journal, body) }),
+		}})
 	if err == nil {
 		m.serve("admin", admin, m.listeners.admin)
 	}
 	return err
 }
 
-// ready says whether the server should get traffic: the shards are held, rules are followed, and the backlog is not near its limit.
+// command runs while the stores are open; its context ends before they are closed.
+func (m *Main) command(do httpapi.Command) httpapi.Command {
+	return func(ctx context.Context, body []byte) (any, error) {
+		open, leave, err := m.stores.enter()
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(open, cancel)()
+		return do(ctx, body)
+	}
+}
+
+// openStores is the last step of a start, and closing them to others the first of a stop.
+func (m *Main) openStores(context.Context) error {
+	m.stores.opened()
+	m.onClose(m.stores.close)
+	return nil
+}
+
+// ready says why the server should get no traffic: it is not up, a shard is not held, rules are not followed, or the backlog is
+// near its limit. The error joins all that is so.
 func (m *Main) ready() error {
-	if err := m.system.Ready(); err != nil {
+	_, leave, err := m.stores.enter()
+	if err != nil {
 		return err
 	}
-	if backlog := m.authorizer.Backlog(); backlog >= int64(m.config.BacklogMax)*readyPercent/100 {
-		return fmt.Errorf("%d decisions are not relayed yet", backlog)
+	defer leave()
+	return m.serving()
+}
+
+func (m *Main) serving() error {
+	return errors.Join(m.system.Ready(), backlogFault(m.authorizer.Backlog(), m.authorizer.BacklogMax()))
+}
+
+func backlogFault(entries, limit int64) error {
+	if entries >= limit*readyPercent/100 {
+		return fmt.Errorf("%d decisions are not relayed yet", entries)
 	}
 	return nil
 }
@@ -276,8 +336,7 @@ type server interface {
 	Shutdown(context.Context) error
 }
 
-// serve runs a server until Close, which drains it. A Shutdown that comes before Serve has begun would do nothing, so the listeners
-// are closed as well.
+// serve runs a server until Close, which drains it.
 func (m *Main) serve(name string, s server, on ...net.Listener) {
 	var running sync.WaitGroup
 	var closing atomic.Bool
@@ -293,9 +352,6 @@ func (m *Main) serve(name string, s server, on ...net.Listener) {
 		ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
 		defer cancel()
 		err := s.Shutdown(ctx)
-		for _, listener := range on {
-			_ = listener.Close() // most likely closed by now
-		}
 		if err == nil {
 			running.Wait()
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // Version is the release; the build's revision goes with it when the build knows one.
@@ -15,14 +16,24 @@ type VersionCmd struct{}
 
 // Run prints the version in one line.
 func (*VersionCmd) Run(out io.Writer) error {
-	revision := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = " " + s.Value
-			}
+	words := []string{"purser", Version}
+	if r := revision(); r != "" {
+		words = append(words, r)
+	}
+	_, err := fmt.Fprintln(out, strings.Join(append(words, runtime.Version()), " "))
+	return err
+}
+
+// revision is the commit that was built, "" when the build does not know.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
 		}
 	}
-	_, err := fmt.Fprintf(out, "purser %s%s %s\n", Version, revision, runtime.Version())
-	return err
+	return ""
 }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+)
+
+// demoWith is the demo as it is asked for with flags, and where it would go.
+func demoWith(t *testing.T, flags ...string) (c DemoCmd, secret string) {
+	t.Helper()
+	parser, err := kong.New(&c)
+	require.NoError(t, err)
+	_, err = parser.Parse(flags)
+	require.NoError(t, err)
+	secret, err = c.secret()
+	require.NoError(t, err)
+	return c, secret
+}
+
+// The demo reads the settings of the server it walks through.
+func TestTheDemoReadsTheServersSettings(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(data, "network-secret"), []byte("of the directory\n"), 0o600))
+	named := filepath.Join(data, "named")
+	require.NoError(t, os.WriteFile(named, []byte("of the file"), 0o600))
+	t.Setenv("PURSER_DATA_DIR", data)
+	t.Setenv("PURSER_HTTP_ADDR", "0.0.0.0:9080")
+	t.Setenv("PURSER_AUTHORIZER_ADDR", "10.0.0.1:9081")
+	c, secret := demoWith(t)
+	require.Equal(t, "of the directory", secret)
+	require.Equal(t, "http://localhost:9080", urlOf(c.HTTPAddr))
+	require.Equal(t, "http://10.0.0.1:9081", urlOf(c.AuthorizerAddr))
+	t.Setenv("PURSER_NETWORK_SECRET", "the first, the second")
+	_, secret = demoWith(t)
+	require.Equal(t, "the first", secret)
+	_, secret = demoWith(t, "--network-secret-file", named)
+	require.Equal(t, "of the file", secret)
+	require.Equal(t, "http://localhost:80", urlOf(":80"))
+	require.Equal(t, "http://localhost:80", urlOf("[::]:80"))
+}
+
+// The container is given a secret that its reader knows: the one made in the volume cannot be read from outside.
+func TestTheReadmeSaysTheContainersSecret(t *testing.T) {
+	compose, err := os.ReadFile("../../docker-compose.yml")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`PURSER_NETWORK_SECRET: \$\{PURSER_NETWORK_SECRET:-([a-z-]+)\}`).FindSubmatch(compose)
+	require.NotNil(t, found)
+	require.GreaterOrEqual(t, len(found[1]), minSecretChars)
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(readme), "PURSER_NETWORK_SECRET="+string(found[1])+" make demo")
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/httpapi/webhook"
+)
+
+// admin reads a page of the admin port.
+func (m *Main) admin(t *testing.T, path string) (status int, text string) {
+	t.Helper()
+	resp, err := http.Get("http://" + m.listeners.admin.Addr().String() + path)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+// scrape sums the metrics by name, over all labels.
+func (m *Main) scrape(t *testing.T) map[string]float64 {
+	t.Helper()
+	status, text := m.admin(t, "/metrics")
+	require.Equal(t, http.StatusOK, status)
+	sums := map[string]float64{}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		at := strings.LastIndexByte(line, ' ')
+		name, _, _ := strings.Cut(line[:at], "{")
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		require.NoError(t, err, line)
+		sums[name] += value
+	}
+	return sums
+}
+
+// TestEveryPromisedMetricIsThereAndMoves scrapes a server before and after the demo.
+func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
+	data := t.TempDir()
+	m := start(t, data)
+	defer func() { require.NoError(t, m.Close()) }()
+	before := m.scrape(t)
+	demo(t, data)
+	require.NoError(t, m.system.Settle(t.Context()))
+	after := m.scrape(t)
+	for _, name := range []string{"purser_decisions_total", "purser_decision_seconds_count", "purser_answer_seconds_count",
+		"purser_network_request_seconds_count", "purser_repeats_total", "purser_decisions_synced_total", "purser_followed_total",
+		"purser_commits_total", "purser_commit_batches_count", "purser_commit_seconds_count", "purser_relayed_total", "purser_reactions_total",
+		"purser_actors", "purser_cache_bytes", "purser_cache_hits_total", "purser_cache_misses_total", "purser_http_requests_total",
+		"purser_http_request_seconds_count", "process_cpu_seconds_total"} {
+		require.Greater(t, after[name], before[name], name)
+	}
+	for _, name := range []string{"purser_backlog_entries", "purser_relay_lag_seconds", "purser_relay_lag_cents", "purser_reservations",
+		"purser_reservation_age_seconds", "purser_follower_lag_positions", "purser_follower_late_seconds", "purser_unresolved_shards",
+		"purser_unsynced_commits", "purser_pending_requests", "purser_lane_queue", "purser_lane_queue_longest", "purser_http_in_flight",
+		"purser_partner_unmatched_total", "purser_holds_expired_total", "purser_cache_evictions_total"} {
+		require.Contains(t, after, name)
+		require.GreaterOrEqual(t, after[name], 0.0, name)
+	}
+	require.Zero(t, after["purser_relay_lag_cents"], "all is relayed")
+	require.Equal(t, 1.0, after["purser_ready"])
+	require.Equal(t, 1.0, after["purser_build_info"])
+	require.Equal(t, 10_000_000.0, after["purser_backlog_limit_entries"])
+	require.Equal(t, float64(16<<20), after["purser_cache_limit_bytes"])
+	require.Positive(t, after["go_goroutines"])
+	_, text := m.admin(t, "/metrics")
+	require.Contains(t, text, `purser_answer_seconds_bucket{le="0.2"}`)
+	require.Contains(t, text, `purser_decision_seconds_bucket{le="0.2"}`)
+	require.Contains(t, text, `purser_decisions_total{decision="declined",kind="authorization",reason="card_frozen"}`)
+}
+
+func TestReadinessNamesEveryReason(t *testing.T) {
+	m := NewMain(testConfig(t, t.TempDir()), slog.New(slog.DiscardHandler))
+	require.ErrorIs(t, m.ready(), errNotServing)
+	require.NoError(t, m.Start(t.Context()))
+	status, text := m.admin(t, "/readyz")
+	require.Equal(t, http.StatusOK, status, text)
+	m.system.Stop() // a runtime that has stopped; the stores are still there
+	status, text = m.admin(t, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, text, `{"reasons":["stopping"]`)
+	require.Zero(t, m.scrape(t)["purser_ready"])
+	status, _ = m.admin(t, "/healthz")
+	require.Equal(t, http.StatusOK, status)
+	require.NoError(t, m.stores.close())
+	require.ErrorIs(t, m.ready(), errNotServing)
+	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "nobody is let at stores that may be closed")
+}
+
+// TestALongBacklogIsNotReady fills the backlog while nothing is relayed.
+func TestALongBacklogIsNotReady(t *testing.T) {
+	require.NoError(t, backlogFault(799, 1000))
+	require.ErrorContains(t, backlogFault(800, 1000), "800 decisions are not relayed yet")
+}
+
+// TestUnmatchedReports sends reports that match nothing and lists them, from the server and from the directory.
+func TestUnmatchedReports(t *testing.T) {
+	data := t.TempDir()
+	m := start(t, data)
+	const reports = unmatchedAtOnce + 3 // more than a page
+	for i := range reports {
+		body := fmt.Sprintf(`{"id":"evt-%d","type":"deposit.settled","data":{"depositId":"dep_0000000000000000000000000%d","by":"Ada"}}`, i, i%10)
+		req, err := http.NewRequest("POST", "http://"+m.listeners.http.Addr().String()+"/api/webhooks/bank-transfer", strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecret, time.Now(), []byte(body)))
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+	}
+	require.Equal(t, float64(reports), m.scrape(t)["purser_partner_unmatched_total"])
+	list := func(flags ...string) string {
+		var out strings.Builder
+		require.NoError(t, run(append([]string{"unmatched", "--data-dir", data}, flags...), &out), out.String())
+		return out.String()
+	}
+	table, documents := list(), list("--json")
+	require.Contains(t, table, fmt.Sprintf("%d unmatched\n", reports))
+	require.NotContains(t, table, "Ada", "bodies may name people")
+	require.Equal(t, reports, strings.Count(documents, "\n"))
+	for i := range reports {
+		require.Contains(t, table, fmt.Sprintf("%q", fmt.Sprintf("evt-%d", i)))
+	}
+	var first struct {
+		Body struct{ Data struct{ By string } }
+	}
+	require.NoError(t, json.NewDecoder(strings.NewReader(documents)).Decode(&first))
+	require.Equal(t, "Ada", first.Body.Data.By)
+	require.NoError(t, m.Close())
+	require.Equal(t, table, list(), "of the directory")
+	require.Equal(t, documents, list("--json"))
+	require.ErrorContains(t, run([]string{"unmatched", "--data-dir", t.TempDir() + "/none"}, io.Discard), "data directory")
+}
+
+// TestAStopDrains stops a server with an idle and a silent connection at every port and a request half sent: the request is
+// answered, the others hold nothing up.
+func TestAStopDrains(t *testing.T) {
+	data := t.TempDir()
+	m := start(t, data)
+	for _, ln := range []net.Listener{m.listeners.http, m.listeners.authorizer, m.listeners.admin} {
+		silent, idle := dial(t, ln), dial(t, ln)
+		defer silent.Close()
+		defer idle.Close()
+		_, err := io.WriteString(idle, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(idle), nil)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	}
+	body := `{"email":"ada@example.com","password":"correct horse battery"}`
+	conn := dial(t, m.listeners.http)
+	defer conn.Close()
+	_, err := fmt.Fprintf(conn, "POST /api/dashboard/signup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n", len(body))
+	require.NoError(t, err)
+	reader := bufio.NewReader(conn)
+	line, err := reader.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "100 Continue", "the request is being read")
+	_, err = reader.ReadString('\n')
+	require.NoError(t, err)
+	down := make(chan error, 1)
+	began := time.Now()
+	go func() { down <- m.Close() }()
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", m.listeners.http.Addr().String())
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	}, stateWithin, askAgain)
+	_, err = io.WriteString(conn, body)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(reader, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.True(t, resp.Close, "the connection ends with the answer")
+	require.NoError(t, resp.Body.Close())
+	require.NoError(t, <-down)
+	require.Less(t, time.Since(began), drainWithin, "nothing that is idle was waited for")
+}
+
+func dial(t *testing.T, ln net.Listener) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	return conn
+}
+
+// journalist keeps the log of a server.
+type journalist struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journalist) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// TestTheLogHasNoSecrets runs the demo at the most talkative level and looks for what must not be there.
+func TestTheLogHasNoSecrets(t *testing.T) {
+	data, out := t.TempDir(), &journalist{}
+	config := testConfig(t, data)
+	config.LogLevel, config.LogFormat = slog.LevelDebug, logJSON
+	m := NewMain(config, newLogger(out, config))
+	require.NoError(t, m.Start(context.WithoutCancel(t.Context())))
+	demo(t, data)
+	require.NoError(t, m.Close())
+	text := out.text.String()
+	require.Contains(t, text, `"route":"/api/cards"`)
+	for line := range strings.Lines(text) {
+		require.True(t, json.Valid([]byte(line)), line)
+	}
+	for _, file := range []string{"network-secret", "partner-secret", "data-key"} {
+		secret, err := os.ReadFile(data + "/" + file)
+		require.NoError(t, err)
+		require.NotContains(t, text, strings.TrimSpace(string(secret)), file)
+	}
+	for _, pattern := range []string{`apk_[0-9a-zA-Z]`, `ses_[0-9a-zA-Z]`, `ctok_[0-9a-zA-Z]`, `@`, `password`, `Bearer `} {
+		require.Empty(t, regexp.MustCompile(pattern).FindString(text), pattern)
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"text/tabwriter"
+	"time"
+
+	"purser/actors/balance"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// UnmatchedCmd lists the partners' reports that matched nothing. It asks the server that has the data directory, and opens the
+// journal itself when none has.
+type UnmatchedCmd struct {
+	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
+	JSON    bool   `name:"json" help:"One JSON document a line, with the bodies as they came; they may name people."`
+}
+
+const (
+	unmatchedAtOnce = 16 // reports of a page; each has a body of at most balance.MaxUnmatchedBody
+	unmatchedWithin = 10 * time.Minute
+	maxUnmatched    = unmatchedAtOnce * (balance.MaxUnmatchedBody*6 + 4096) // bytes of a page: a body that is no JSON is escaped
+)
+
+// unmatchedFrom asks for the page after a report; the zero value for the first one.
+type unmatchedFrom struct {
+	Shard int    `json:"shard"`
+	After string `json:"after"`
+}
+
+// unmatchedReports is a page, in the order of shards and there of time. Next is nil on the last one.
+type unmatchedReports struct {
+	Reports []json.RawMessage `json:"reports"`
+	Next    *unmatchedFrom    `json:"next"`
+}
+
+// Run prints them all.
+func (u *UnmatchedCmd) Run(out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), unmatchedWithin)
+	defer cancel()
+	unlock, err := lockUsed(u.DataDir)
+	if errors.Is(err, errInUse) {
+		return u.print(out, func(from unmatchedFrom) (unmatchedReports, error) { return askForUnmatched(ctx, u.DataDir, from) })
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(u.printDirectory(ctx, out), unlock())
+}
+
+// printDirectory opens the journal, which no server has.
+func (u *UnmatchedCmd) printDirectory(ctx context.Context, out io.Writer) (err error) {
+	if err := requireJournal(u.DataDir); err != nil {
+		return err
+	}
+	journal, err := openJournal(u.DataDir, func(err error) { panic("BUG: a list writes: " + err.Error()) }, func(error) {})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	return u.print(out, func(from unmatchedFrom) (unmatchedReports, error) { return readUnmatched(ctx, journal, from) })
+}
+
+// readUnmatched reads a page.
+func readUnmatched(ctx context.Context, journal persistence.Journal, from unmatchedFrom) (unmatchedReports, error) {
+	page := unmatchedReports{Reports: []json.RawMessage{}}
+	for from.Shard < ident.Shards {
+		room := unmatchedAtOnce - len(page.Reports)
+		records, err := journal.Records(ctx, ident.Shard(from.Shard), balance.RecordUnmatched, from.After, room)
+		if err != nil {
+			return page, err
+		}
+		for _, r := range records {
+			page.Reports = append(page.Reports, r.Document)
+			from.After = r.ID
+		}
+		switch {
+		case len(page.Reports) == unmatchedAtOnce:
+			page.Next = &from
+			return page, nil
+		case len(records) == 0:
+			from = unmatchedFrom{Shard: from.Shard + 1}
+		}
+	}
+	return page, nil
+}
+
+// unmatchedPage is the command of the admin port.
+func unmatchedPage(ctx context.Context, journal persistence.Journal, body []byte) (unmatchedReports, error) {
+	var from unmatchedFrom
+	if err := json.Unmarshal(body, &from); err != nil {
+		return unmatchedReports{}, err
+	}
+	if from.Shard < 0 {
+		return unmatchedReports{}, errors.New("shard is negative")
+	}
+	return readUnmatched(ctx, journal, from)
+}
+
+// askForUnmatched asks the running server for a page.
+func askForUnmatched(ctx context.Context, data string, from unmatchedFrom) (page unmatchedReports, err error) {
+	admin, err := published(data, "ADMIN_ADDR")
+	if err != nil {
+		return page, err
+	}
+	body, err := json.Marshal(from)
+	if err != nil {
+		return page, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/unmatched", bytes.NewReader(body))
+	if err != nil {
+		return page, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return page, fmt.Errorf("ask the running server: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxUnmatched))
+	if err != nil {
+		return page, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return page, fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
+	}
+	return page, json.Unmarshal(text, &page)
+}
+
+// print writes page after page: a line for each report, or each as it is kept.
+func (u *UnmatchedCmd) print(out io.Writer, next func(unmatchedFrom) (unmatchedReports, error)) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if !u.JSON {
+		fmt.Fprintln(table, "REPORT\tAT\tPARTNER\tPARTNER'S ID\tTYPE")
+	}
+	total := 0
+	for from := new(unmatchedFrom); from != nil; {
+		page, err := next(*from)
+		if err != nil {
+			return err
+		}
+		for _, report := range page.Reports {
+			if err := u.printOne(out, table, report); err != nil {
+				return err
+			}
+		}
+		total, from = total+len(page.Reports), page.Next
+	}
+	if u.JSON {
+		return nil
+	}
+	fmt.Fprintf(table, "%d unmatched\n", total)
+	return table.Flush()
+}
+
+func (u *UnmatchedCmd) printOne(out, table io.Writer, report json.RawMessage) error {
+	if u.JSON {
+		_, err := fmt.Fprintf(out, "%s\n", report)
+		return err
+	}
+	var r balance.Unmatched
+	if err := json.Unmarshal(report, &r); err != nil {
+		return fmt.Errorf("an unmatched report that cannot be read: %w", err)
+	}
+	_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%q\t%q\n", r.ID, r.At.UTC().Format(time.RFC3339), r.Partner, r.EventID, r.Type)
+	return err
+}
