@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
 	"purser/persistence/pebblejournal"
@@ -38,11 +39,14 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	decisions, kept, err := r.rebuildFrom(ctx, journal)
+	made, kept, err := r.rebuildFrom(ctx, journal)
 	if err := errors.Join(err, journal.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d decisions replayed into %s\n", decisions, authorizerDir(r.DataDir))
+	fmt.Fprintf(out, "%d decisions replayed into %s\n", made.decisions, authorizerDir(r.DataDir))
+	if made.lost > 0 {
+		fmt.Fprintf(out, "%d decisions between them are lost with the old store; `purser audit` names them\n", made.lost)
+	}
 	if kept != "" {
 		fmt.Fprintf(out, "the old store is kept as %s\n", kept)
 	}
@@ -50,19 +54,15 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 }
 
 // rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old store that stays must go on from them.
-func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal) (decisions uint64, kept string, err error) {
+func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal) (made rebuilt, kept string, err error) {
 	fresh := authorizerDir(r.DataDir) + ".new"
-	relayed, err := rebuildInto(ctx, journal, fresh)
-	if err != nil {
-		return 0, "", err
+	if made, err = rebuildInto(ctx, journal, fresh); err != nil {
+		return made, "", err
 	}
 	if kept, err = r.replace(fresh); err != nil {
-		return 0, kept, err
+		return made, kept, err
 	}
-	for _, n := range relayed {
-		decisions += n
-	}
-	return decisions, kept, actors.SaveRelayed(ctx, journal, relayed)
+	return made, kept, actors.SaveRelayed(ctx, journal, made.relayed)
 }
 
 // replace puts the new store in its place. A crash in between leaves no authorizer directory, which stops the next start.
@@ -79,17 +79,40 @@ func (r *RebuildCmd) replace(fresh string) (kept string, err error) {
 	return kept, syncDir(r.DataDir)
 }
 
+// rebuilt is what a new store has, and how many decisions between those the journal never had.
+type rebuilt struct {
+	relayed         actors.Relayed
+	decisions, lost uint64
+}
+
 // rebuildInto fills a new store. What an earlier attempt left there is removed first.
-func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (relayed actors.Relayed, err error) {
+func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (made rebuilt, err error) {
 	if err := os.RemoveAll(dir); err != nil {
-		return relayed, err
+		return made, err
 	}
 	var failed error
 	engine, err := authorizer.Open(authorizer.Options{Dir: dir, Deployment: journal.Identity().Deployment, Clock: time.Now,
 		Entropy: rand.Reader, Fatal: func(err error) { failed = err }})
 	if err != nil {
-		return relayed, err
+		return made, err
 	}
-	relayed, err = actors.Rebuild(ctx, journal, engine)
-	return relayed, errors.Join(err, failed, engine.Close())
+	if made.relayed, err = actors.Rebuild(ctx, journal, engine); err == nil {
+		err = made.count(engine)
+	}
+	return made, errors.Join(err, failed, engine.Close())
+}
+
+func (r *rebuilt) count(engine *authorizer.Engine) error {
+	for shard, last := range r.relayed {
+		lost, err := engine.Lost(ident.Shard(shard))
+		if err != nil {
+			return err
+		}
+		r.decisions += last
+		for _, run := range lost {
+			r.lost += run.Last - run.First + 1
+		}
+	}
+	r.decisions -= r.lost
+	return nil
 }
