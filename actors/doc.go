@@ -1,5 +1,5 @@
-// Package actors is the runtime of Purser: it turns the pure domain packages below it (user, workspace, card, balance) into actors that
-// each own one stream of events, and keeps the two stores in step.
+// Package actors is the runtime of Purser: it turns the pure domain packages below it (user, workspace, card, cardholder, balance) into
+// actors that each own one stream of events, and keeps the two stores in step.
 //
 // A command goes through five places. System.Ask checks its idempotency key and finds the actor in the directory; the entity, the one
 // event-sourced shell for every kind, decides it against the state it holds; the shard's lane commits it together with whatever

@@ -261,7 +261,11 @@ func (n *entity) reserve(r *request, d decision.Decision) {
 }
 
 func (n *entity) onReserved(m *reserved) {
-	if n.phase != reserving {
+	if n.phase != reserving { // a panic came in between
+		if m.ok {
+			n.sys.releaseDebit(m.req.env.Workspace, m.d.Debit)
+		}
+		n.finish(m.req, nil, outcomeUnknown())
 		return
 	}
 	n.phase = open

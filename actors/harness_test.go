@@ -27,9 +27,8 @@ import (
 
 // counter is the smallest domain there can be: it shows what the shell does without a business rule in the way.
 type counter struct {
-	Total int64  `json:"total"`
-	Fired int    `json:"fired"`
-	Last  string `json:"last"`
+	Total int64 `json:"total"`
+	Fired int   `json:"fired"`
 }
 
 type added struct {
@@ -199,7 +198,6 @@ func (*books) WaitSynced(ctx context.Context, _ ident.Shard, _ uint64) error {
 func (*books) ReadLog(ident.Shard, uint64, int) ([]hold.Entry, error) { return nil, nil }
 func (*books) Relayed(ident.Shard) uint64                             { return 0 }
 func (*books) MarkRelayed(ident.Shard, uint64) error                  { return nil }
-func (*books) Backlog() int64                                         { return 0 }
 func (*books) Expire(time.Time) (int, error)                          { return 0, nil }
 func (*books) Trim(time.Time) error                                   { return nil }
 

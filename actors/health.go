@@ -45,7 +45,7 @@ type Health struct {
 // Health looks at every shard. It reads what is new in the logs, so ask every few seconds, not for every request. The error
 // says what could not be read; the rest is there.
 func (s *System) Health() (Health, error) {
-	h, now := Health{Actors: s.Alive(), Pending: s.directory.pending()}, s.clock()
+	h, now := Health{Actors: s.directory.alive.Load(), Pending: s.directory.pending()}, s.clock()
 	var faults []error
 	reads := maxOwedRead
 	for _, sh := range s.shards {

@@ -82,10 +82,3 @@ func (p *progress) wait(ctx context.Context, reach uint64) error {
 		return ctx.Err()
 	}
 }
-
-// waiters returns how many wait.
-func (p *progress) waiters() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.waiting)
-}

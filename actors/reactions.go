@@ -49,6 +49,9 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 		if err == nil {
 			return cursor, true
 		}
+		if ctx.Err() == nil {
+			s.log.Error("reaction cursor", "name", r.name, "shard", sh.id, "err", err)
+		}
 		if !pause(ctx, reactPause) {
 			return 0, false
 		}

@@ -14,8 +14,8 @@ import (
 
 // Limits of the relay.
 const (
-	relayRead   = 2048 // entries read from the log at a time
-	relayRun    = 512  // entries of one workspace in one event
+	relayRead   = 2048             // entries read from the log at a time
+	relayRun    = balance.MaxRelay // entries of one workspace in one event
 	relayCursor = "relay"
 	retryPause  = 100 * time.Millisecond
 )
@@ -25,7 +25,11 @@ const (
 func (s *System) relay(ctx context.Context, sh *shard) {
 	for {
 		if err := s.authorizer.WaitSynced(ctx, sh.id, sh.relayed.load()); err != nil {
-			if ctx.Err() != nil || !pause(ctx, retryPause) {
+			if ctx.Err() != nil {
+				return
+			}
+			s.log.Error("relay", "shard", sh.id, "err", err)
+			if !pause(ctx, retryPause) {
 				return
 			}
 			continue

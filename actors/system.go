@@ -33,7 +33,6 @@ type Authorizer interface {
 	ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error)
 	Relayed(shard ident.Shard) uint64
 	MarkRelayed(shard ident.Shard, seq uint64) error
-	Backlog() int64
 	Expire(now time.Time) (int, error)
 	Trim(now time.Time) error
 	WalkReservations(visit func(workspace, reservation ident.UUID, cents int64) error) error
@@ -76,7 +75,7 @@ type Config struct {
 	Entropy    io.Reader // safe for concurrent use
 	Logger     *slog.Logger
 	Listener   Listener
-	// Fatal is called when nothing may go on: the authorizer can not keep what the journal says.
+	// Fatal is called when nothing may go on: the authorizer can not keep what the journal says. nil panics.
 	Fatal func(error)
 	// Kinds is the table of actors; nil means Kinds().
 	Kinds []Kind
@@ -386,7 +385,7 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	}
 	hash := onceHash(e.Key.Scope, e.Key.Key)
 	if !s.keys.enter(ctx, hash) {
-		return nil, fault.New(fault.Unavailable, "The first request with this key is still running; nothing changed.")
+		return nil, fault.New(fault.Unavailable, "The first request with this key is still running, or too many are; nothing changed.")
 	}
 	defer s.keys.leave(hash)
 	sh := s.shards[slot.Shard()]
@@ -522,7 +521,7 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 }
 
 // Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
-// is followed. For tests and for commands that compare the stores.
+// is followed. For tests.
 func (s *System) Settle(ctx context.Context) error {
 	for _, sh := range s.shards {
 		if err := sh.relayed.wait(ctx, s.authorizer.Synced(sh.id)); err != nil {
@@ -538,9 +537,6 @@ func (s *System) Settle(ctx context.Context) error {
 // Clock returns the system's time; Entropy its randomness.
 func (s *System) Clock() time.Time   { return s.clock() }
 func (s *System) Entropy() io.Reader { return s.entropy }
-
-// Alive returns the number of actors in memory.
-func (s *System) Alive() int64 { return s.directory.alive.Load() }
 
 // Stop refuses new requests, ends the loops, lets the requests that run finish for a while, and then ends lanes and followers.
 func (s *System) Stop() {
@@ -592,11 +588,3 @@ func stack() string { return string(debug.Stack()) }
 
 // Passivate stops the actors that are idle. The runtime does it by itself every few seconds.
 func (s *System) Passivate() { s.directory.passivate(s.clock().Add(-s.config.IdleAfter)) }
-
-// Waiting returns how many answers wait for the follower or the relay.
-func (s *System) Waiting() (n int) {
-	for _, sh := range s.shards {
-		n += sh.followed.waiters() + sh.relayed.waiters()
-	}
-	return n
-}

@@ -145,17 +145,6 @@ func (e *Engine) Funds(workspace ident.UUID) (Funds, bool) {
 
 func (it *fundsItem) seen() bool { return it.wsSeq != 0 || it.funds != Funds{} }
 
-// WorkspaceSeq returns the workspace's own sequence number of its last entry, 0 before the first.
-func (e *Engine) WorkspaceSeq(workspace ident.UUID) (uint64, error) {
-	t := e.newTicket(actWrite)
-	defer e.release(t)
-	it, err := e.readFunds(t, &workspace)
-	if err != nil {
-		return 0, err
-	}
-	return it.wsSeq, nil
-}
-
 // Spend returns the counter of a card, zero when it never spent.
 func (e *Engine) Spend(card ident.UUID) (hold.Spend, error) {
 	t := e.newTicket(actWrite)

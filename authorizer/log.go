@@ -197,7 +197,7 @@ func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64)
 	}
 }
 
-// ReadLog returns at most max (and MaxRead) durable entries of a shard after a sequence number, in order.
+// ReadLog returns at most limit (and MaxRead) durable entries of a shard after a sequence number, in order.
 func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
 	head := e.Synced(shard)
 	if after >= head {

@@ -130,7 +130,7 @@ func (s *Server) Serve(ln net.Listener) error {
 // Shutdown takes no new connection, lets the requests under way be answered, and returns when they are or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error { return s.door.Shutdown(ctx) }
 
-// Codes of the errors that are answered; those of interface section 7.
+// Codes of the errors that the card network is answered.
 const (
 	codeInvalidBody    = "invalid_body"
 	codeUnauthorized   = "unauthorized"

@@ -4,8 +4,8 @@
 // # The order of checks
 //
 // Every request passes the same steps, the first that fails answers: framing of the HTTP message (400, 415); limit of the
-// peer's address (429); authentication (401); limits of key and workspace (429); scope, session, origin, role (403); mode
-// and verification (403); Idempotency-Key (400). Then the route's handler: body (400), existence (404), state (409, 422).
+// peer's address (429; not for partners); authentication (401); limits of key and workspace (429); scope, session, origin, role (403); mode
+// and verification (403); Idempotency-Key and query parameters (400). Then the route's handler: body (400), existence (404), state (409, 422).
 // One table, in errors.go, says which status a fault has. An error that is no fault is logged with an id and answered 500
 // without its text.
 //
@@ -20,8 +20,7 @@
 // else of the RequestCtx leaves the middleware, and it is never used as a context: every request has one of its own, with a
 // deadline.
 //
-// One file per resource: workspaces, keys, cards, cardholders, authorizations, simulate, treasury, dashboard,
-// members, webhooks. A new resource is
-// a file with its handlers, its rows in routes() and its paths in openapi/openapi.yaml; a test fails when a row and the
-// description differ.
+// One file per resource: workspaces, keys, cards, cardholders, authorizations, simulate, treasury, dashboard, members,
+// webhooks. A new resource is a file with its handlers, its rows in routes() and its paths in openapi/openapi.yaml; a test
+// fails when a row and the description differ.
 package httpapi

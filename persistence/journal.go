@@ -16,7 +16,8 @@ import (
 	"purser/actors/ident"
 )
 
-// Limits of the contract; an Append over one of them is a bug of the caller and is refused with ErrTooLarge.
+// Limits of the contract. An Append over one of the first three is a bug of the caller and is refused with ErrTooLarge; a read
+// returns at most MaxPage.
 const (
 	MaxGroup       = 512     // batches in one Append
 	MaxBatchEvents = 1024    // events in one batch
@@ -108,7 +109,7 @@ type Batch struct {
 }
 
 // Outcome tells what became of one batch of a group: Err nil and the positions of its first and last event (both 0 when it
-// has none; then Head is where the shard stood), or why nothing of it was written.
+// has none), or why nothing of it was written.
 type Outcome struct {
 	Err         error
 	First, Last uint64

@@ -1,8 +1,9 @@
 // Package audit re-adds every amount of Purser from the raw events of the journal and compares the sums with what is kept
 // beside them: the records that are shown, and the terms from which the authorizer answers swipes.
 //
-// It reads events as JSON with small structs of its own and folds them with its own arithmetic. It calls neither a domain package nor
-// a decision of the authorizer: a fault in their code must not be repeated here. It changes nothing.
+// It reads events as JSON with small structs of its own and folds them itself. It calls neither a domain package nor a decision of
+// the authorizer: a fault in their code must not be repeated here. It shares only the checked addition of package money and the
+// folding of merchants' names. It changes nothing.
 //
 // On a running server the two stores move while they are read. A difference is therefore looked at again, several times, and only
 // one that stays is reported; a shard that never rests for the length of a look can still show one that is not there.
@@ -210,7 +211,7 @@ func (r *Report) add(b *books) {
 	r.Authorizations += int64(len(b.authorizations))
 	r.Lost = append(r.Lost, b.log.lost[:min(MaxFindings-len(r.Lost), len(b.log.lost))]...)
 	room := MaxFindings - len(r.Findings)
-	r.More += int64(max(0, len(b.findings)-room))
+	r.More += b.more + int64(max(0, len(b.findings)-room))
 	r.Findings = append(r.Findings, b.findings[:min(room, len(b.findings))]...)
 }
 

@@ -27,6 +27,7 @@ type books struct {
 	authorizations map[string]*authorization
 	log            sequence // of the authorizer's log
 	findings       []Finding
+	more           int64 // differences beyond MaxFindings
 }
 
 type stream struct{ kind, id string }
@@ -65,7 +66,12 @@ func newBooks(shard ident.Shard) *books {
 
 // differs notes a finding when the two are not equal.
 func (b *books) differs(kind, id, what string, expected, actual any) {
-	if e, a := fmt.Sprint(expected), fmt.Sprint(actual); e != a {
+	e, a := fmt.Sprint(expected), fmt.Sprint(actual)
+	switch {
+	case e == a:
+	case len(b.findings) >= MaxFindings:
+		b.more++
+	default:
 		b.findings = append(b.findings, Finding{Kind: kind, Shard: b.shard, ID: id, What: what, Expected: e, Actual: a})
 	}
 }

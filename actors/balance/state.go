@@ -25,7 +25,7 @@ const (
 	MaxEventID         = 200 // bytes of a partner's event id
 )
 
-// Accounts that postings move. Dollars is the workspace's own; the others are Purser's counterparts.
+// Accounts that postings move. AccountUSD is the workspace's own; the others are Purser's counterparts.
 const (
 	AccountUSD      = "usd"
 	AccountBank     = "bank"

@@ -21,7 +21,7 @@ type Record struct {
 // Tally counts what a tenant has of a kind of record: the batch makes one more. With Max of them the batch is refused, whole, with
 // limit_exceeded. The count is exact, whatever crashes, for it is stored in the same commit; with it, which ID was the first.
 type Tally struct {
-	Name string // the kind of record that is counted
+	Name string // what is counted: a kind of record, or a part of one that has been counted from its first
 	ID   string
 	Max  int64 // 0: no limit
 }
@@ -41,7 +41,7 @@ type Once struct {
 	Fingerprint [32]byte
 	Expires     time.Time
 	Answer      []byte
-	// Code is the fault code a conflict is answered with; "" when the claim is an idempotency key and the answer is replayed.
+	// Code is the fault code a conflict is answered with; "" replays the first answer (idempotency keys, partners' event ids).
 	Code, Message string
 }
 
@@ -64,8 +64,7 @@ type Decision struct {
 	Debit   *Debit
 }
 
-// Meta goes with every command: who, when, and where new ids come from. Time, ids and randomness are never read by a
-// domain package itself.
+// Meta goes with every command: when it is decided. Time, ids and randomness are never read by a domain package itself.
 type Meta struct {
 	At time.Time
 }

@@ -4,7 +4,7 @@ package fault
 
 import "errors"
 
-// Code is the machine-readable code of the interface, section 7.
+// Code is the machine-readable code that an error is answered with.
 type Code string
 
 // Codes that more than one layer names.

@@ -56,11 +56,9 @@ var (
 			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner"}),
 
 		"httpapi/openapi": {},
-		"httpapi/webhook": slices.Concat(leaves),
+		"httpapi/webhook": {},
 		"httpapi": slices.Concat(leaves, domain,
 			[]string{"actors", "authorizer", "authorizer/drain", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/webhook"}),
-
-		"bench": {},
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
 	pure = slices.Concat(leaves, domain, []string{"authorizer/hold"})

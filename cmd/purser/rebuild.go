@@ -99,7 +99,8 @@ func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (
 	if made.relayed, err = actors.Rebuild(ctx, journal, engine); err == nil {
 		err = made.count(engine)
 	}
-	return made, errors.Join(err, failed, engine.Close())
+	closed := engine.Close() // a commit may still fail in it
+	return made, errors.Join(err, failed, closed)
 }
 
 func (r *rebuilt) count(engine *authorizer.Engine) error {

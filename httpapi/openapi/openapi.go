@@ -113,9 +113,6 @@ func (d *Document) JSON() []byte { return d.json }
 // Operations lists what is described, ordered by path and method. The caller must not change it.
 func (d *Document) Operations() []Operation { return d.listing }
 
-// TakesBody tells whether the operation describes a request body.
-func (d *Document) TakesBody(op Operation) bool { return d.bodies[op] != nil }
-
 // Decode reads a body strictly, holds it against the operation's schema and decodes it into a struct that must know every
 // field of the schema. What is wrong with the body comes back as a *Fault; any other error is a fault of the description.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {

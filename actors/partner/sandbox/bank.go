@@ -1,5 +1,5 @@
-// Package sandbox has stand-ins for the partners, each honest in the ways that hurt: it answers later, through a signed report that
-// is sent until it is taken, sometimes twice, late or never, and it goes on after a restart.
+// Package sandbox has stand-ins for the partners, honest in the ways that hurt: the bank answers later, through a signed report that
+// is sent until it is taken, sometimes twice, late or never, and it goes on after a restart; the issuer refuses, or is silent.
 //
 // Bank keeps what it was told in a store of its own. Step does all that is due; Run calls Step as time passes. The clock is
 // passed in, so that a test can turn it. It moves no money and knows nothing of balances.

@@ -1,0 +1,16 @@
+package actors
+
+// Waiting returns how many answers wait for the follower or the relay.
+func (s *System) Waiting() (n int) {
+	for _, sh := range s.shards {
+		n += sh.followed.waiters() + sh.relayed.waiters()
+	}
+	return n
+}
+
+// waiters returns how many wait.
+func (p *progress) waiters() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
