@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/authorizer"
 	"purser/authorizer/hold"
 )
 
@@ -47,6 +51,32 @@ func TestAJournalThatLostDecisionsIsSentThemAgain(t *testing.T) {
 	w.start()
 	require.EqualValues(t, 2_000, w.balance(c.ws).Balances[0].HeldCents)
 	w.requireClean()
+	w.stop()
+}
+
+// forgetful is an authorizer whose notes of what was relayed are lost, as a crash may lose them.
+type forgetful struct{ *authorizer.Engine }
+
+func (forgetful) MarkRelayed(ident.Shard, uint64) error { return nil }
+
+// A start sends again what it cannot prove to have sent, so that the backlog comes to rest.
+func TestALostNoteOfTheRelayLeavesNoBacklog(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	w.system.Stop()
+	var err error
+	w.system, err = actors.Start(t.Context(), actors.Config{Journal: w.journal, Authorizer: forgetful{w.engine}, Bank: w.bank,
+		Clock: w.clock.now, Entropy: rand.Reader, Sealer: testSealer(t), Fatal: w.options.fatal})
+	require.NoError(t, err)
+	ws := w.newWorkspace(21)
+	w.deposit(ws, 10_000)
+	c := w.mint(ws, 10_000, 10_000)
+	w.submit(message(hold.Authorization, "s", c, 100))
+	require.EqualValues(t, 100, w.balance(ws).Balances[0].HeldCents)
+	require.EqualValues(t, 1, w.engine.Backlog())
+
+	w.restart()
+	w.requireClean()
+	require.Zero(t, w.engine.Backlog())
 	w.stop()
 }
 

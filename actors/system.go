@@ -256,8 +256,10 @@ func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Hea
 		return fmt.Errorf("shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
 			sh.id, told, synced, rebuildHint)
 	}
-	sh.relayed.value = told
-	if told >= s.authorizer.Relayed(sh.id) {
+	// Either note may be lost in a crash. The relay goes on from the lower one: what is sent twice is dropped by its number.
+	relayed := s.authorizer.Relayed(sh.id)
+	sh.relayed.value = min(told, relayed)
+	if told >= relayed {
 		return nil
 	}
 	rest, err := s.authorizer.ReadLog(sh.id, told, 1)
