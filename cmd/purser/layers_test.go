@@ -57,6 +57,7 @@ var (
 
 		"httpapi/openapi": {},
 		"httpapi/webhook": {},
+		"bench":           {},
 		"httpapi": slices.Concat(leaves, domain,
 			[]string{"actors", "authorizer", "authorizer/drain", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/webhook"}),
 	}
