@@ -2,9 +2,11 @@
 
 FUZZTIME   ?= 15s
 BENCHTIME  ?= 1s
+BENCHNAME  ?= short
+ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run demo audit test race model test-kafka fuzz fuzz-edge clients lint bench clean
+.PHONY: build run demo audit up down test test-full race model test-kafka fuzz fuzz-edge clients pages histories lint bench microbench clean
 
 build:
 	go build -trimpath -o bin/purser ./cmd/purser
@@ -18,8 +20,19 @@ demo: build
 audit: build
 	./bin/purser audit
 
+# Purser beside Postgres, Kafka, Prometheus and Grafana (Docker). down keeps the volumes.
+up:
+	docker compose up --build --detach --wait
+
+down:
+	docker compose down
+
 test:
 	go test -timeout 8m ./...
+
+# The suites that kill the program, cut its commits and take its stores away, in full length: about half an hour.
+test-full:
+	PURSER_TEST_FULL=1 go test -count=1 -timeout 60m -v -run 'Kill|RealProcess|PaidTwice|WithoutAnAnswer|Outage' ./cmd/purser
 
 # The race detector needs a C compiler.
 race:
@@ -29,9 +42,11 @@ race:
 model:
 	PURSER_MODEL_OPS=1000 go test -count=1 -timeout 30m -run TestRandomLivesAddUp -v ./actors
 
-# The Kafka suite against KAFKA_BROKERS_TEST, else against a real Apache Kafka that the script starts (Java 17, Maven).
+# The Kafka suite against KAFKA_BROKERS_TEST, else against a real Apache Kafka that the script starts (Java 17, Maven). Then the program
+# beside it: killed, cut off, and with the broker frozen for a while.
 test-kafka:
 	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 10m -v ./persistence/kafka
+	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 15m -v -run '$(ON_KAFKA)' ./cmd/purser
 
 # Every fuzzer of the tree, one after another, FUZZTIME each.
 fuzz:
@@ -41,6 +56,14 @@ fuzz:
 fuzz-edge:
 	go test ./httpapi -run '^$$' -fuzz '^FuzzRequest$$' -fuzztime 1h
 
+# The hosted checkout page in a real Chromium; the pictures are left in bin/pages.
+pages: build
+	.ci/pages bin/pages
+
+# 20,000 random histories of chains with bad nodes. make test lives 2,000.
+histories:
+	PURSER_HISTORIES=20000 go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/watch
+
 # Clients generated from the description compile (Node).
 clients:
 	.ci/clients
@@ -48,7 +71,12 @@ clients:
 lint:
 	.ci/lint $(STATICCHECK)
 
-bench:
+# Every workload against a server of its own, in about three minutes, with the machine's own figures beside them. With DATABASE_URL (an
+# empty database) and KAFKA_BROKERS it runs on those. BENCHNAME names the results.
+bench: build
+	./bin/purser bench short --results bench/results --name $(BENCHNAME)
+
+microbench:
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 clean:

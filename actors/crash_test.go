@@ -46,6 +46,7 @@ type restCall struct {
 type notebook struct {
 	mu   sync.Mutex
 	told []acked
+	over atomic.Bool // the clients may go
 }
 
 func (n *notebook) write(a acked) {
@@ -62,9 +63,10 @@ func (n *notebook) copy() []acked {
 
 // crash is the disk as the power failure left it, and what had been answered before.
 type crash struct {
-	write int64
-	fs    *vfs.MemFS
-	told  []acked
+	write    int64
+	fs       *vfs.MemFS
+	told     []acked
+	database string // of the journal, when it is not on the disk
 }
 
 // crasher is a file system that photographs itself at chosen writes: all that was synced, and nothing else.
@@ -76,6 +78,7 @@ type crasher struct {
 	writes  atomic.Int64
 	mu      sync.Mutex
 	crashes []crash
+	take    func() // in the place of photograph, when there is one
 }
 
 func (c *crasher) fs() vfs.FS { return errorfs.Wrap(c.disk, errorfs.InjectorFunc(c.before)) }
@@ -84,7 +87,11 @@ func (c *crasher) before(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !c.armed.Load() {
 		return nil
 	}
-	if n := c.writes.Add(1); n%c.every == 0 {
+	switch n := c.writes.Add(1); {
+	case n%c.every != 0:
+	case c.take != nil:
+		c.take()
+	default:
 		c.photograph(n)
 	}
 	return nil
@@ -95,7 +102,7 @@ func (c *crasher) photograph(n int64) {
 	clone := c.disk.CrashClone(vfs.CrashCloneCfg{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crashes = append(c.crashes, crash{n, clone, told})
+	c.crashes = append(c.crashes, crash{write: n, fs: clone, told: told})
 }
 
 // storm runs clients that swipe, reverse, clear, refund, deposit and change cards, on a disk that is photographed as it goes.
@@ -103,26 +110,31 @@ func storm(t *testing.T, noSync bool, every int64) []crash {
 	notes := &notebook{}
 	c := &crasher{disk: vfs.NewCrashableMem(), notes: notes, every: every}
 	w := newWorld(t, c.fs(), worldOptions{noSync: noSync})
-	var cards []plastic
+	cards := w.stormCards()
+	c.armed.Store(true)
+	w.clients(notes, cards).Wait()
+	c.photograph(c.writes.Load() + 1) // and after the last acknowledgement
+	c.armed.Store(false)
+	w.stop()
+	return c.crashes
+}
+
+func (w *world) stormCards() (cards []plastic) {
 	for i := range 4 {
 		ws := w.newWorkspace(ident.Slot(1 + i*16))
 		w.deposit(ws, 50_000)
 		cards = append(cards, w.mint(ws, 100_000, 20_000), w.mint(ws, 5_000, 2_000))
 	}
-	c.armed.Store(true)
-	var wg sync.WaitGroup
+	return cards
+}
+
+// clients begins what each of them does.
+func (w *world) clients(notes *notebook, cards []plastic) *sync.WaitGroup {
+	var working sync.WaitGroup
 	for client := range crashClients {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			w.client(notes, client, cards[client%len(cards)])
-		}()
+		working.Go(func() { w.client(notes, client, cards[client%len(cards)]) })
 	}
-	wg.Wait()
-	c.photograph(c.writes.Load() + 1) // and after the last acknowledgement
-	c.armed.Store(false)
-	w.stop()
-	return c.crashes
+	return &working
 }
 
 // client does one thing after another and notes what it was told.
@@ -130,6 +142,9 @@ func (w *world) client(notes *notebook, client int, c plastic) {
 	random := rand.New(rand.NewPCG(1, uint64(client)))
 	var open []string
 	for i := range crashOps {
+		if notes.over.Load() {
+			return
+		}
 		id := fmt.Sprintf("c%d-%d", client, i)
 		pick := func() string { return open[random.IntN(len(open))] }
 		switch n := random.IntN(10); {
@@ -186,7 +201,7 @@ func (c *crash) survives(t *testing.T, noSync bool) (wrong []string) {
 		}
 	}()
 	w := &world{t: t, fs: c.fs, clock: newClock(), bank: &quietBank{expected: map[string]int{}},
-		options: worldOptions{noSync: noSync, fatal: func(err error) { wrong = append(wrong, err.Error()) }}}
+		options: worldOptions{database: c.database, noSync: noSync, fatal: func(err error) { wrong = append(wrong, err.Error()) }}}
 	if err := w.tryStart(); err != nil {
 		return []string{"start: " + err.Error()}
 	}

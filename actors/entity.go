@@ -170,7 +170,7 @@ func (n *entity) onLoaded(m *loaded) {
 		return
 	}
 	if m.err != nil {
-		n.sys.log.Error("actor not loaded", "kind", n.key.kind, "err", m.err)
+		n.sys.complain("actor not loaded", m.err, "kind", n.key.kind)
 		n.phase = unloaded
 		n.failWaiting(fault.New(fault.Unavailable, "The record could not be read; nothing changed."))
 		return
@@ -458,9 +458,9 @@ func (n *entity) refuse(o *op) {
 		n.finish(o.req, nil, outcomeUnknown())
 	case errors.Is(err, persistence.ErrUnavailable), errors.Is(err, persistence.ErrFenced):
 		n.finish(o.req, nil, fault.New(fault.Unavailable, "The journal did not take the change; nothing changed."))
-	default:
+	default: // ErrRefused, ErrTooLarge: it would be refused again
 		n.sys.log.Error("commit refused", "kind", n.key.kind, "err", err)
-		n.finish(o.req, nil, err)
+		n.finish(o.req, nil, fault.New(fault.Internal, "The journal can not keep the change; nothing changed."))
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *System) follow(ctx context.Context, sh *shard) {
 			if ctx.Err() != nil {
 				return
 			}
-			s.log.Error("follower", "shard", sh.id, "err", err)
+			s.complain("follower", err, "shard", sh.id)
 			if !pause(ctx, retryPause) {
 				return
 			}

@@ -201,7 +201,7 @@ func (*books) MarkRelayed(ident.Shard, uint64) error                  { return n
 func (*books) Expire(time.Time) (int, error)                          { return 0, nil }
 func (*books) Trim(time.Time) error                                   { return nil }
 
-type noBank struct{}
+type noBank struct{ partner.Payments }
 
 func (noBank) Expect(context.Context, partner.Deposit) error {
 	return errors.New("no bank in this test")
@@ -221,24 +221,28 @@ func (c *clock) turn(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
 // rig is a system of counters over an in-memory Pebble, with a journal that can fail.
 type rig struct {
-	t       *testing.T
-	fs      vfs.FS
-	clock   *clock
-	journal *faults
-	books   *books
-	system  *actors.System
-	config  func(*actors.Config)
+	t        *testing.T
+	database string
+	fs       vfs.FS
+	clock    *clock
+	journal  *faults
+	books    *books
+	system   *actors.System
+	config   func(*actors.Config)
 }
 
-func newRig(t *testing.T, config func(*actors.Config)) *rig {
-	r := &rig{t: t, fs: vfs.NewMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}}, config: config}
+func newRig(t *testing.T, config func(*actors.Config)) *rig { return newRigOn(t, "", config) }
+
+// newRigOn is a rig whose journal is in a database; in memory when that is empty.
+func newRigOn(t *testing.T, database string, config func(*actors.Config)) *rig {
+	r := &rig{t: t, database: database, fs: vfs.NewMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}}, config: config}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
 }
 
 func (r *rig) start() {
-	journal, err := pebblejournal.Open(pebblejournal.Options{FS: r.fs, Dir: "journal", Clock: r.clock.now, Entropy: rand.Reader})
+	journal, err := openJournal(r.database, pebblejournal.Options{FS: r.fs, Dir: "journal", Clock: r.clock.now, Entropy: rand.Reader})
 	require.NoError(r.t, err)
 	r.journal = &faults{Journal: journal}
 	c := actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{}, Sealer: testSealer(r.t), Clock: r.clock.now,

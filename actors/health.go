@@ -182,7 +182,8 @@ func (d *directory) pending() (n int) {
 	return n
 }
 
-// Ready returns nil when the shards are held and the authorizer follows the journal. The error joins all that is not so.
+// Ready returns nil when the journal answers, the shards are held, the authorizer follows the journal and decisions are relayed.
+// The error joins all that is not so.
 func (s *System) Ready() error {
 	switch {
 	case s.stopping.Load():
@@ -190,18 +191,23 @@ func (s *System) Ready() error {
 	case !s.ready.Load():
 		return errors.New("not started")
 	}
-	var lost, late []ident.Shard
+	var lost, late, stuck []ident.Shard
 	now := s.clock()
 	for _, sh := range s.shards {
 		if sh.lost.Load() {
 			lost = append(lost, sh.id)
+		}
+		if sh.stuck.Load() {
+			stuck = append(stuck, sh.id)
 		}
 		if _, behind := s.behind(sh, now); behind > followerTolerance {
 			late = append(late, sh.id)
 		}
 	}
 	return errors.Join(
+		s.away.err(),
 		notReady(lost, "the last commit is being resolved"),
+		notReady(stuck, "the journal refuses decisions"),
 		notReady(late, fmt.Sprintf("the authorizer is more than %s behind the journal", followerTolerance)))
 }
 

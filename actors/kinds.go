@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"time"
 
+	"purser/actors/agent"
 	"purser/actors/balance"
 	"purser/actors/card"
 	"purser/actors/cardholder"
+	"purser/actors/checkout"
+	"purser/actors/counterparty"
+	"purser/actors/derivation"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/user"
+	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/authorizer"
 	"purser/persistence"
@@ -33,8 +38,13 @@ func Kinds() []Kind {
 		{Name: "user", New: func() State { return new(user.State) }},
 		{Name: "workspace", New: func() State { return new(workspace.State) }},
 		{Name: "cardholder", New: func() State { return new(cardholder.State) }},
+		{Name: "counterparty", New: func() State { return new(counterparty.State) }},
+		{Name: "agent", New: func() State { return new(agent.State) }},
 		{Name: "card", New: func() State { return new(card.State) }, Rules: true, Follow: followCard},
 		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, Follow: followBalance},
+		{Name: "checkout", New: func() State { return new(checkout.State) }},
+		{Name: "derivation", New: func() State { return new(derivation.State) }},
+		{Name: "webhook", New: func() State { return new(webhook.State) }},
 	}
 }
 
@@ -77,7 +87,12 @@ func followBalance(e *persistence.Event, f *authorizer.Follow) error {
 func (s *System) reactions() []reaction {
 	return []reaction{
 		{name: "bank", handle: s.tellBank},
+		{name: "payouts", handle: s.sendPayouts},
+		{name: "recipients", handle: s.tokenizeRecipients},
+		{name: "physical_cards", handle: s.fulfilPhysical},
 		{name: "membership", handle: s.listMembership},
+		{name: "checkout", handle: s.creditCheckouts},
+		{name: "watch", handle: s.noteWatched},
 	}
 }
 

@@ -16,6 +16,7 @@ const (
 	laneQueue      = 4096            // ops waiting for the next commit of a shard
 	fenceTimeout   = 5 * time.Second // an ambiguous commit that is not resolved by then answers outcome_unknown
 	fenceRetry     = 50 * time.Millisecond
+	fenceAgain     = 2 * time.Second // one later try to raise the epoch; what waits for it is told meanwhile
 	appendTimeout  = 10 * time.Second
 	loadTimeout    = 5 * time.Second
 	resolveTimeout = 2 * time.Second
@@ -69,7 +70,7 @@ func (l *lane) next(ctx context.Context) bool {
 	case l.held = <-l.queue:
 		return true
 	case <-again:
-		l.fence(ctx, fenceRetry)
+		l.fence(ctx, min(fenceAgain, l.sys.config.FenceWithin))
 	case <-ctx.Done():
 	}
 	return false
@@ -96,7 +97,7 @@ func (l *lane) gather(ctx context.Context, group []*op) []*op {
 }
 
 func (l *lane) commit(ctx context.Context, group []*op) {
-	if l.shard.lost.Load() && !l.fence(ctx, fenceRetry) {
+	if l.shard.lost.Load() && !l.fence(ctx, min(fenceAgain, l.sys.config.FenceWithin)) {
 		l.failAll(group, persistence.ErrUnavailable)
 		return
 	}

@@ -68,7 +68,7 @@ func (s *System) checkDataKey(ctx context.Context) error {
 	record, err := s.journal.Record(ctx, ident.SystemSlot, sample.Kind, sample.ID)
 	if err == nil {
 		if err := s.open(&record); err != nil {
-			return fmt.Errorf("the data key is not the one that the journal's personal data is sealed under: %w", err)
+			return fmt.Errorf("%w: the data key is not the one that the journal's personal data is sealed under: %w", ErrStores, err)
 		}
 		return nil
 	}

@@ -35,7 +35,7 @@ func (s *System) react(ctx context.Context, sh *shard, r reaction) {
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				s.log.Error("reaction", "name", r.name, "shard", sh.id, "err", err)
+				s.complain("reaction "+r.name, err, "shard", sh.id)
 			}
 			ok = pause(ctx, wait)
 			wait = min(2*wait, reactPauseMax)
@@ -50,7 +50,7 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 			return cursor, true
 		}
 		if ctx.Err() == nil {
-			s.log.Error("reaction cursor", "name", r.name, "shard", sh.id, "err", err)
+			s.complain("cursor of reaction "+r.name, err, "shard", sh.id)
 		}
 		if !pause(ctx, reactPause) {
 			return 0, false

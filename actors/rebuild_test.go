@@ -17,6 +17,7 @@ import (
 	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence"
 	"purser/persistence/pebblejournal"
 )
 
@@ -60,8 +61,8 @@ func (w *world) usd(ws string) int64 {
 	return w.must("balance", ws, ws, decision.Read{}).(balance.View).Snapshot.FiatUsdCents
 }
 
-func (w *world) openJournal() *pebblejournal.Journal {
-	journal, err := pebblejournal.Open(pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader, Fatal: w.options.fatal})
+func (w *world) openJournal() persistence.Journal {
+	journal, err := openJournal(w.options.database, pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader, Fatal: w.options.fatal})
 	require.NoError(w.t, err)
 	return journal
 }

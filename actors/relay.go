@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,10 +15,13 @@ import (
 
 // Limits of the relay.
 const (
-	relayRead   = 2048             // entries read from the log at a time
+	relayRead   = relayRun         // entries read from the log at a time; while the journal is away each shard holds that many
 	relayRun    = balance.MaxRelay // entries of one workspace in one event
 	relayCursor = "relay"
 	retryPause  = 100 * time.Millisecond
+	// relayPause follows each round that has read all there was, so that the entries of a busy shard share events and commits:
+	// without it nearly every entry had an event of its own, and the journal took twice the processor time that the swipes took.
+	relayPause = 50 * time.Millisecond
 )
 
 // relay carries the authorizer's log to the journal: each workspace's run of entries to its balance actor, which commits them
@@ -28,28 +32,33 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 			if ctx.Err() != nil {
 				return
 			}
-			s.log.Error("relay", "shard", sh.id, "err", err)
+			s.complain("relay", err, "shard", sh.id)
 			if !pause(ctx, retryPause) {
 				return
 			}
 			continue
 		}
-		if err := s.relayOnce(ctx, sh); err != nil {
+		more, err := s.relayOnce(ctx, sh)
+		sh.stuck.Store(errors.Is(err, errRelayRefused))
+		rest := relayPause
+		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			s.log.Error("relay", "shard", sh.id, "err", err)
-			if !pause(ctx, retryPause) {
-				return
-			}
+			s.complain("relay", err, "shard", sh.id)
+			rest = retryPause
+		}
+		if !more && !pause(ctx, rest) {
+			return
 		}
 	}
 }
 
-func (s *System) relayOnce(ctx context.Context, sh *shard) error {
+// relayOnce is one round. It tells whether the log had more entries than a round reads.
+func (s *System) relayOnce(ctx context.Context, sh *shard) (more bool, err error) {
 	entries, err := s.authorizer.ReadLog(sh.id, sh.relayed.load(), relayRead)
 	if err != nil || len(entries) == 0 {
-		return err
+		return false, err
 	}
 	runs, order := byWorkspace(entries)
 	errs := make([]error, len(order))
@@ -63,19 +72,19 @@ func (s *System) relayOnce(ctx context.Context, sh *shard) error {
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return false, err
 	}
 	last := entries[len(entries)-1]
 	if err := s.authorizer.MarkRelayed(sh.id, last.Seq); err != nil {
-		return err
+		return false, err
 	}
 	if err := s.journal.SaveCursor(ctx, relayCursor, sh.id, last.Seq); err != nil {
-		return err
+		return false, err
 	}
 	sh.debt.paid(entries)
 	sh.relayed.advance(last.Seq)
 	s.listener.Relayed(len(entries), time.UnixMilli(entries[0].At))
-	return nil
+	return len(entries) == relayRead, nil
 }
 
 func byWorkspace(entries []hold.Entry) (map[ident.UUID][]hold.Entry, []ident.UUID) {
@@ -89,6 +98,9 @@ func byWorkspace(entries []hold.Entry) (map[ident.UUID][]hold.Entry, []ident.UUI
 	}
 	return runs, order
 }
+
+// errRelayRefused: the journal or the balance does not take a fact. That is a fault of ours, and the shard's relay waits for its repair.
+var errRelayRefused = errors.New("entries refused")
 
 // relayRun commits one workspace's entries. They are facts: only time can refuse them, so an unknown outcome is sent again and the
 // numbers sort out what was kept.
@@ -105,7 +117,7 @@ func (s *System) relayRun(ctx context.Context, workspace ident.UUID, entries []h
 				return ctx.Err()
 			}
 		default:
-			return err
+			return fmt.Errorf("%w: %s: %w", errRelayRefused, id, err)
 		}
 	}
 	return nil

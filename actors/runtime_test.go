@@ -84,8 +84,10 @@ func TestAReadWaitsForWhatIsStagedBeforeIt(t *testing.T) {
 	require.EqualValues(t, 7, <-read)
 }
 
-func TestOneKeyOneEffect(t *testing.T) {
-	r := newRig(t, nil)
+func TestOneKeyOneEffect(t *testing.T) { onEachJournal(t, askWithOneKey) }
+
+func askWithOneKey(t *testing.T, database string) {
+	r := newRigOn(t, database, nil)
 	id := stream(4)
 	var wg sync.WaitGroup
 	for range 64 {

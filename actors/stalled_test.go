@@ -52,8 +52,8 @@ func (s *stalled) stall() (release func()) {
 }
 
 // stallWorld is a world with a funded card and an authorizer that can be held up.
-func stallWorld(t *testing.T) (*world, *stalled, plastic) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+func stallWorld(t *testing.T, database string) (*world, *stalled, plastic) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{database: database})
 	w.system.Stop()
 	s := &stalled{Engine: w.engine}
 	var err error
@@ -82,7 +82,11 @@ func soon(t *testing.T) context.Context {
 
 // No answer says frozen before the authorizer has applied it: neither a list, nor a look-up, nor the replay of the change.
 func TestNothingSaysFrozenBeforeTheAuthorizerKnows(t *testing.T) {
-	w, s, c := stallWorld(t)
+	onEachJournal(t, freezeWhileStalled)
+}
+
+func freezeWhileStalled(t *testing.T, database string) {
+	w, s, c := stallWorld(t, database)
 	defer w.stop()
 	release := s.stall()
 	defer release()
@@ -106,7 +110,7 @@ func TestNothingSaysFrozenBeforeTheAuthorizerKnows(t *testing.T) {
 
 // Reads that give up leave nothing behind, however long the relay or the follower is stuck.
 func TestReadsThatGiveUpAreForgotten(t *testing.T) {
-	w, s, c := stallWorld(t)
+	w, s, c := stallWorld(t, "")
 	defer w.stop()
 	release := s.stall()
 	defer release()

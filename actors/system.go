@@ -48,6 +48,11 @@ type Listener interface {
 	Reacted(name string, err error)
 	// Fired is called for each timer whose actor was woken, by the actor's kind.
 	Fired(kind string, err error)
+	// Posted is called for each attempt to deliver a webhook, with its outcome: "status_2xx" or another class, or what kept the
+	// receiver from answering.
+	Posted(outcome string, took time.Duration)
+	// Deliveries is called now and then with how many deliveries of webhooks are pending.
+	Deliveries(pending int)
 }
 
 type silent struct{}
@@ -56,6 +61,8 @@ func (silent) Committed(int, time.Duration, error) {}
 func (silent) Relayed(int, time.Time)              {}
 func (silent) Reacted(string, error)               {}
 func (silent) Fired(string, error)                 {}
+func (silent) Posted(string, time.Duration)        {}
+func (silent) Deliveries(int)                      {}
 
 // Sealer keeps personal documents unreadable where they are stored; package seal has one. A sealed document opens for the record
 // of the same name only.
@@ -69,7 +76,12 @@ type Config struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
 	Bank       partner.Bank
-	Issuer     partner.Issuer // nil: nobody is enrolled
+	Desk       partner.Desk    // nil: no exchange rates
+	Issuer     partner.Issuer  // nil: nobody is enrolled
+	Prices     partner.Prices  // nil: only stablecoins are accepted at a checkout
+	Accounts   Accounts        // nil: no checkout
+	Poster     Poster          // nil: no webhook is sent, deliveries stay pending
+	Chains     []partner.Chain // of the networks that payments are looked for on
 	Sealer     Sealer
 	Clock      func() time.Time
 	Entropy    io.Reader // safe for concurrent use
@@ -80,7 +92,7 @@ type Config struct {
 	// Kinds is the table of actors; nil means Kinds().
 	Kinds []Kind
 	// TimerEvery, ExpireEvery and HousekeepEvery pace the loops; zero means the defaults.
-	TimerEvery, ExpireEvery, HousekeepEvery time.Duration
+	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
 	FenceWithin time.Duration
 	// IdleAfter is how long an actor without work stays in memory.
@@ -93,6 +105,7 @@ const (
 	defaultExpireEvery    = time.Second
 	defaultHousekeepEvery = time.Minute
 	relayedWait           = 250 * time.Millisecond
+	followedWait          = 250 * time.Millisecond
 	drainWait             = 10 * time.Second
 	catchUpWait           = 5 * time.Minute
 )
@@ -120,6 +133,7 @@ func (c *Config) ensureDefaults() error {
 	c.TimerEvery = orDefault(c.TimerEvery, defaultTimerEvery)
 	c.ExpireEvery = orDefault(c.ExpireEvery, defaultExpireEvery)
 	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
+	c.WatchEvery = orDefault(c.WatchEvery, defaultWatchEvery)
 	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
 	c.IdleAfter = orDefault(c.IdleAfter, idleBeforePassive)
 	return errors.Join(faults...)
@@ -137,7 +151,11 @@ type System struct {
 	journal    persistence.Journal
 	authorizer Authorizer
 	bank       partner.Bank
+	desk       partner.Desk
 	issuer     partner.Issuer
+	prices     partner.Prices
+	accounts   Accounts
+	poster     Poster
 	sealer     Sealer
 	clock      func() time.Time
 	entropy    io.Reader
@@ -149,11 +167,16 @@ type System struct {
 	actors    *actor.ActorSystem
 	root      *actor.RootContext
 	directory *directory
-	kinds     map[string]*Kind
-	keys      inFlight
-	shards    [ident.Shards]*shard
+	// dispatcher sends webhooks
+	dispatcher *dispatcher
+	lookout    *lookout
+	kinds      map[string]*Kind
+	keys       inFlight
+	shards     [ident.Shards]*shard
 	// timerReads has a place for each shard whose timers are being read.
 	timerReads chan struct{}
+	// bankCalls has a place for each call about a payout that waits for the bank.
+	bankCalls chan struct{}
 
 	ctx      context.Context // ends the loops
 	cancel   context.CancelFunc
@@ -164,6 +187,9 @@ type System struct {
 	stopping atomic.Bool
 	asking   sync.RWMutex // held shared by each request, exclusively by Stop
 	ready    atomic.Bool
+
+	complaints complaints
+	away       absence
 }
 
 // shard is one of the 256 columns: lane, follower, relay.
@@ -172,21 +198,26 @@ type shard struct {
 	lane     *lane
 	firing   atomic.Bool // timers of the last round are still being fired
 	lost     atomic.Bool // the last commit is unresolved: nothing is read or written before the fence
+	stuck    atomic.Bool // the journal refuses what the relay brings
 	followed progress    // the authorizer has applied the journal up to here
 	relayed  progress    // the journal has the authorizer's log up to here
 	late     lateness
 	debt     debt
 }
 
+// ErrStores: the two stores do not belong together, or the data key is another's. No retry mends that; the text names what does.
+var ErrStores = errors.New("the stores are refused")
+
 // Start takes the shards, checks that both stores belong together, brings the authorizer to the journal's head and
-// starts the loops. The returned System answers at once; Ready tells when reads are current.
+// starts the loops. The returned System answers at once; Ready tells when reads are current. After an error that is not ErrStores
+// it may be tried again.
 func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, issuer: c.Issuer, sealer: c.Sealer, clock: c.Clock,
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock,
 		entropy: c.Entropy, log: c.Logger, listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
-		timerReads: make(chan struct{}, timerReads)}
+		timerReads: make(chan struct{}, timerReads), bankCalls: make(chan struct{}, maxBankCalls)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
 	}
@@ -198,6 +229,8 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}))
 	s.root = s.actors.Root
 	s.directory = newDirectory(s.root, s.props)
+	s.dispatcher = newDispatcher(s)
+	s.lookout = newLookout(s)
 	err := s.takeShards(ctx)
 	if err == nil {
 		err = s.checkDataKey(ctx)
@@ -245,16 +278,16 @@ const rebuildHint = "stop here; `purser rebuild-authorizer --yes` makes the auth
 // fewer decisions than the authorizer believes is sent them again, for as long as the log still has them.
 func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Head) error {
 	if followed := s.authorizer.Followed(sh.id); followed > head.Position {
-		return fmt.Errorf("shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
-			sh.id, followed, head.Position, rebuildHint)
+		return fmt.Errorf("%w: shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
+			ErrStores, sh.id, followed, head.Position, rebuildHint)
 	}
 	told, err := s.journal.Cursor(ctx, relayCursor, sh.id)
 	if err != nil {
 		return fmt.Errorf("shard %d: relay cursor: %w", sh.id, err)
 	}
 	if synced := s.authorizer.Synced(sh.id); told > synced {
-		return fmt.Errorf("shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
-			sh.id, told, synced, rebuildHint)
+		return fmt.Errorf("%w: shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
+			ErrStores, sh.id, told, synced, rebuildHint)
 	}
 	// Either note may be lost in a crash. The relay goes on from the lower one: what is sent twice is dropped by its number.
 	relayed := s.authorizer.Relayed(sh.id)
@@ -267,8 +300,8 @@ func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Hea
 		return fmt.Errorf("shard %d: decision log: %w", sh.id, err)
 	}
 	if len(rest) == 0 || rest[0].Seq != told+1 {
-		return fmt.Errorf("shard %d: the journal was told of decision %d and the log no longer has the next one: the journal is older; %s",
-			sh.id, told, rebuildHint)
+		return fmt.Errorf("%w: shard %d: the journal was told of decision %d and the log no longer has the next one: the journal is older; %s",
+			ErrStores, sh.id, told, rebuildHint)
 	}
 	return nil
 }
@@ -328,6 +361,8 @@ func (s *System) startLoops() {
 	s.every(s.config.TimerEvery, s.fireTimers)
 	s.every(s.config.ExpireEvery, s.expireHolds)
 	s.every(s.config.HousekeepEvery, s.housekeep)
+	s.every(probeEvery, s.probe)
+	s.watchChains()
 	s.every(passivateEvery, func(context.Context) { s.Passivate() })
 }
 
@@ -568,6 +603,18 @@ func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 	reservation, err := ident.Parse(ident.Reservation, d.Reservation)
 	if err != nil {
 		return false, err
+	}
+	sh := s.shards[ws.Slot().Shard()]
+	followed := sh.followed.load()
+	ok, err := s.authorizer.Reserve(ws, reservation, d.Cents)
+	if ok || err != nil || followed >= s.journal.Head(sh.id).Position {
+		return ok, err
+	}
+	// A credit that somebody has read may not be followed yet: what is refused is asked for once more when it is.
+	ctx, cancel := context.WithTimeout(context.Background(), followedWait)
+	defer cancel()
+	if sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
+		return false, nil
 	}
 	return s.authorizer.Reserve(ws, reservation, d.Cents)
 }

@@ -121,14 +121,10 @@ func (l *lane) countOne(ctx context.Context, o *op) error {
 		if err != nil {
 			return persistence.ErrUnavailable
 		}
-		if t.Max > 0 && now.Count >= t.Max {
+		if !t.Less && t.Max > 0 && now.Count >= t.Max {
 			return fault.New(fault.LimitExceeded, fmt.Sprintf("the workspace has %d of these, which is the most", t.Max))
 		}
-		if now.Count == 0 {
-			now.First = t.ID
-		}
-		now.Count++
-		after[i] = now
+		after[i] = now.moved(t)
 	}
 	for i, t := range o.tallies {
 		document, err := json.Marshal(after[i])
@@ -141,6 +137,19 @@ func (l *lane) countOne(ctx context.Context, o *op) error {
 			Slot: o.batch.Slot, Document: document})
 	}
 	return nil
+}
+
+// moved is the tally after a batch that makes one more, or one less.
+func (t Tally) moved(by decision.Tally) Tally {
+	switch {
+	case by.Less:
+		t.Count--
+		return t
+	case t.First == "":
+		t.First = by.ID
+	}
+	t.Count++
+	return t
 }
 
 // tally reads a count: from memory, from its record, or, for a tenant older than the tally, by counting once.

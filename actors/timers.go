@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"purser/actors/decision"
+	"purser/actors/webhook"
 	"purser/persistence"
 )
 
@@ -34,7 +35,7 @@ func (s *System) fireTimers(context.Context) {
 func (s *System) fireShard(ctx context.Context, sh *shard) {
 	due, err := s.dueTimers(ctx, sh)
 	if err != nil && ctx.Err() == nil {
-		s.log.Error("timers", "shard", sh.id, "err", err)
+		s.complain("timers", err, "shard", sh.id)
 	}
 	var wg sync.WaitGroup
 	for _, t := range due {
@@ -63,10 +64,13 @@ func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer,
 func (s *System) fire(ctx context.Context, t persistence.Timer) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
-	_, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace, Command: decision.Fire{Key: t.Key, Due: t.Due}})
+	reply, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace, Command: decision.Fire{Key: t.Key, Due: t.Due}})
 	s.listener.Fired(t.Kind, err)
 	if err != nil && ctx.Err() == nil {
-		s.log.Error("timer", "kind", t.Kind, "key", t.Key, "err", err)
+		s.complain("timer of a "+t.Kind, err, "key", t.Key)
+	}
+	if due, ok := reply.(webhook.Due); ok && s.poster != nil {
+		s.dispatcher.offer(due)
 	}
 }
 
@@ -88,6 +92,7 @@ func (s *System) housekeep(ctx context.Context) {
 	if err := s.authorizer.Trim(s.clock()); err != nil {
 		s.log.Error("trim the decision log", "err", err)
 	}
+	s.countDeliveries(ctx)
 	for ctx.Err() == nil {
 		n, err := s.journal.Sweep(ctx, s.clock(), sweepAtOnce)
 		if err != nil && ctx.Err() == nil {

@@ -28,6 +28,7 @@ import (
 	"purser/actors/workspace"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence"
 	"purser/persistence/pebblejournal"
 )
 
@@ -39,22 +40,28 @@ type world struct {
 	fs      vfs.FS
 	clock   *clock
 	engine  *authorizer.Engine
-	journal *pebblejournal.Journal
+	journal persistence.Journal
 	system  *actors.System
 	bank    *quietBank
+	paying  partner.Bank // used in the place of bank, when there is one
 	options worldOptions
 }
 
 type worldOptions struct {
-	noSync bool
-	stores func(*authorizer.Options, *pebblejournal.Options)
-	fatal  func(error)
+	// database is where the journal is; in the file system when it is empty.
+	database string
+	noSync   bool
+	stores   func(*authorizer.Options, *pebblejournal.Options)
+	fatal    func(error)
+	kinds    []actors.Kind // nil: the product's
+	bank     partner.Bank  // nil: world.bank
 }
 
 // quietBank keeps what it is told and reports nothing: the tests report.
 type quietBank struct {
-	mu       sync.Mutex
-	expected map[string]int
+	partner.Payments // nil: no test with this bank pays
+	mu               sync.Mutex
+	expected         map[string]int
 }
 
 func (b *quietBank) Expect(_ context.Context, d partner.Deposit) error {
@@ -85,15 +92,23 @@ func (w *world) tryStart() error {
 	if w.options.stores != nil {
 		w.options.stores(&ao, &jo)
 	}
+	bank := partner.Bank(w.bank)
+	if w.options.bank != nil {
+		bank = w.options.bank
+	}
+	if w.paying != nil {
+		bank = w.paying
+	}
 	var err error
-	if w.journal, err = pebblejournal.Open(jo); err != nil {
+	if w.journal, err = openJournal(w.options.database, jo); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	if w.engine, err = authorizer.Open(ao); err != nil {
 		return fmt.Errorf("authorizer: %w", err)
 	}
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: w.bank,
-		Sealer: testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, TimerEvery: 10 * time.Millisecond, ExpireEvery: 10 * time.Millisecond,
+	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: bank,
+		Accounts: testAccounts(w.t),
+		Sealer:   testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds, TimerEvery: 10 * time.Millisecond, ExpireEvery: 10 * time.Millisecond,
 		Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	return err
 }
@@ -241,6 +256,15 @@ func (w *world) balance(ws string) balance.View {
 	return w.must("balance", ws, ws, decision.Read{}).(balance.View)
 }
 
+// readRecord reads a record as its document.
+func readRecord[D any](w *world, kind, id string) (document D, err error) {
+	record, err := w.system.Find(context.Background(), slotOf(id), kind, id)
+	if err == nil {
+		err = json.Unmarshal(record.Document, &document)
+	}
+	return document, err
+}
+
 // keyed is an idempotency key whose answer is the reply's JSON.
 func (w *world) keyed(name string) *actors.Key {
 	return &actors.Key{Scope: "http", Key: name, Expires: w.clock.now().Add(24 * time.Hour), Fingerprint: sha256.Sum256([]byte(name)),
@@ -249,7 +273,7 @@ func (w *world) keyed(name string) *actors.Key {
 
 // rebuildAuthorizer makes the authorizer's store from the journal, as the command does.
 func (w *world) rebuildAuthorizer() error {
-	journal, err := pebblejournal.Open(pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader, Fatal: w.options.fatal})
+	journal, err := openJournal(w.options.database, pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader, Fatal: w.options.fatal})
 	if err != nil {
 		return err
 	}
@@ -266,7 +290,7 @@ func (w *world) rebuildAuthorizer() error {
 	return errors.Join(actors.SaveRelayed(context.Background(), journal, relayed), journal.Close())
 }
 
-func (w *world) rebuildInto(dir string, journal *pebblejournal.Journal) (relayed actors.Relayed, err error) {
+func (w *world) rebuildInto(dir string, journal persistence.Journal) (relayed actors.Relayed, err error) {
 	engine, err := authorizer.Open(authorizer.Options{FS: w.fs, Dir: dir, Deployment: deployment, Clock: w.clock.now,
 		Entropy: rand.Reader, Fatal: w.options.fatal})
 	if err != nil {

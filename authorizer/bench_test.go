@@ -42,7 +42,7 @@ func BenchmarkDecideCached(b *testing.B) {
 			b.Fatal("not cached")
 		}
 		tk.view.Spendable, _ = spendable(tk.funds)
-		tk.view.Spend = tk.spend.spend
+		tk.view.Spend = tk.card.spend
 		if err := r.e.judge(tk); err != nil {
 			b.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func BenchmarkParseLookUpDecide(b *testing.B) {
 			b.Fatal("not cached")
 		}
 		tk.view.Spendable, _ = spendable(tk.funds)
-		tk.view.Spend = tk.spend.spend
+		tk.view.Spend = tk.card.spend
 		if err := r.e.judge(tk); err != nil || tk.entry.Decision != hold.Approved {
 			b.Fatal(err, tk.entry.Reason)
 		}
@@ -147,7 +147,7 @@ func BenchmarkRecallNew(b *testing.B) {
 
 // onDisk is a rig on the machine's own disk and clock.
 func onDisk(b testing.TB, dir string) *rig {
-	return newRig(b, vfs.Default, func(o *Options) {
+	return newRig(b, systemFS(), func(o *Options) {
 		o.Dir, o.Deadline, o.Clock = dir, nil, time.Now
 	})
 }
@@ -226,8 +226,33 @@ func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		require.NoError(b, r.e.Close())
 		r.e = nil
-		e, err := Open(r.options(func(o *Options) { o.FS, o.Dir, o.Deadline, o.Clock = vfs.Default, dir, nil, time.Now }))
+		e, err := Open(r.options(func(o *Options) { o.FS, o.Dir, o.Deadline, o.Clock = systemFS(), dir, nil, time.Now }))
 		require.NoError(b, err)
 		r.e = e
 	}
+}
+
+// BenchmarkBytesPerSwipe is what a swipe leaves on the disk, by the parts of the store, once everything is compacted. It wants a
+// fixed number of swipes: -benchtime 500000x.
+func BenchmarkBytesPerSwipe(b *testing.B) {
+	r := newRig(b, systemFS(), func(o *Options) {
+		o.Dir, o.NoSync, o.Deadline = filepath.Join(b.TempDir(), "store"), true, nil
+	})
+	tokens := r.fill(4095)
+	var next, late atomic.Int64
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r.swipe(tokens, next.Add(1), &late)
+		}
+	})
+	b.StopTimer()
+	require.NoError(b, r.e.store.db.Flush())
+	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
+	for name, prefix := range map[string]byte{"log": prefixLog, "holds": prefixHold, "repeats": prefixRepeat, "due": prefixDue} {
+		used, err := r.e.store.db.EstimateDiskUsage([]byte{prefix}, []byte{prefix + 1})
+		require.NoError(b, err)
+		b.ReportMetric(float64(used)/float64(next.Load()), name+"-B/swipe")
+	}
+	b.ReportMetric(float64(late.Load()), "late")
 }

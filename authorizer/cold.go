@@ -28,7 +28,7 @@ func (e *Engine) read(t *ticket) (err error) {
 			return err
 		}
 		if l.rule != nil {
-			card, workspace = l.rule.rule.Card, l.rule.rule.Workspace
+			card, workspace = l.rule.Card, l.rule.Workspace
 		}
 	}
 	if l.spend, err = e.readSpend(t, &card); err != nil {
@@ -47,25 +47,24 @@ func (e *Engine) readHold(t *ticket, id *ident.UUID, h *hold.Hold) (bool, error)
 }
 
 // readRule returns nil for an unknown card.
-func (e *Engine) readRule(t *ticket, token *ident.Token) (*ruleItem, error) {
-	it := &ruleItem{}
+func (e *Engine) readRule(t *ticket, token *ident.Token) (*hold.Rule, error) {
+	r := &hold.Rule{}
 	t.key = appendRuleKey(t.key[:0], token)
-	found, err := e.store.get(e.store.db, t.key, func(v []byte) error { return hold.DecodeRule(v, &it.rule) })
+	found, err := e.store.get(e.store.db, t.key, func(v []byte) error { return hold.DecodeRule(v, r) })
 	if !found || err != nil {
 		return nil, err
 	}
-	return it, nil
+	return r, nil
 }
 
 // readSpend returns a spend of nothing for a card that has none.
-func (e *Engine) readSpend(t *ticket, card *ident.UUID) (*spendItem, error) {
-	it := &spendItem{card: *card}
+func (e *Engine) readSpend(t *ticket, card *ident.UUID) (spend hold.Spend, err error) {
 	if card.IsZero() {
-		return it, nil
+		return spend, nil
 	}
 	t.key = appendIDKey(t.key[:0], prefixSpend, card)
-	_, err := e.store.get(e.store.db, t.key, func(v []byte) error { return hold.DecodeSpend(v, &it.spend) })
-	return it, err
+	_, err = e.store.get(e.store.db, t.key, func(v []byte) error { return hold.DecodeSpend(v, &spend) })
+	return spend, err
 }
 
 // readFunds returns zero funds for a workspace that was never seen.
@@ -149,22 +148,18 @@ func (it *fundsItem) seen() bool { return it.wsSeq != 0 || it.funds != Funds{} }
 func (e *Engine) Spend(card ident.UUID) (hold.Spend, error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)
-	it, err := e.readSpend(t, &card)
-	if err != nil {
-		return hold.Spend{}, err
-	}
-	return it.spend, nil
+	return e.readSpend(t, &card)
 }
 
 // Rule returns the rule of a card, false for an unknown one.
 func (e *Engine) Rule(token ident.Token) (hold.Rule, bool, error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)
-	it, err := e.readRule(t, &token)
-	if err != nil || it == nil {
+	r, err := e.readRule(t, &token)
+	if err != nil || r == nil {
 		return hold.Rule{}, false, err
 	}
-	return it.rule, true, nil
+	return *r, true, nil
 }
 
 // Hold returns an authorization as it stands, false for an unknown one.

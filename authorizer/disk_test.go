@@ -119,7 +119,7 @@ func (a *acknowledged) lost(t *testing.T, fs vfs.FS) (lost int) {
 }
 
 // crashes runs the load, crashes at every step-th write and after the last answer, and returns what was lost in all.
-func crashes(t *testing.T, noSync bool) (clones, lost int) {
+func crashes(t *testing.T, noSync bool, logBytes int) (clones, lost int) {
 	fs := vfs.NewCrashableMem()
 	var a acknowledged
 	type crash struct {
@@ -147,7 +147,7 @@ func crashes(t *testing.T, noSync bool) (clones, lost int) {
 		}
 		return nil
 	})
-	r := newRig(t, errorfs.Wrap(fs, crashing), func(o *Options) { o.NoSync = noSync })
+	r := newRig(t, zeroedLogs{errorfs.Wrap(fs, crashing), logBytes}, func(o *Options) { o.NoSync = noSync })
 	opened.Store(1)
 	a.load(r, 64)
 	opened.Store(2)
@@ -159,13 +159,15 @@ func crashes(t *testing.T, noSync bool) (clones, lost int) {
 }
 
 func TestCrashesLoseNothing(t *testing.T) {
-	clones, lost := crashes(t, false)
-	require.Greater(t, clones, 10)
-	require.Zero(t, lost)
+	for _, logBytes := range []int{0, 64 << 10, 2 << 20} { // the logs' length before their first record
+		clones, lost := crashes(t, false, logBytes)
+		require.Greater(t, clones, 10)
+		require.Zero(t, lost)
+	}
 }
 
 func TestCrashesWithoutSyncAreSeenToLose(t *testing.T) {
-	_, lost := crashes(t, true)
+	_, lost := crashes(t, true, 64<<10)
 	require.Positive(t, lost, "the crash test would not notice a loss")
 }
 

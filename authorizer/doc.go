@@ -49,6 +49,7 @@
 //	j shard                                  journal position followed
 //	k shard hour                             sequence relayed up to in that hour
 //	l shard first                            last of a run of sequences that a rebuild found lost, and when
+//	m                                        there while FollowAnew is not through
 //
 // A swipe writes at most six: b, c, d, f1, h, i. A moved expiry leaves its old i behind, which Expire drops when its time
 // comes. A reversal that comes before its authorization is an entry of the system's workspace and writes the h of the
@@ -61,6 +62,13 @@
 // filters are those of Pebble's tables, which are read as they are needed: a new message costs one look-up per bucket that
 // holds anything. An old bucket is dropped by one range deletion; an id is thus remembered for 30 to 40 days. The answer is
 // kept with the id, for the log is trimmed earlier.
+//
+// # Retention
+//
+// Trim drops log entries KeepRelayed after they were relayed, buckets of network ids, and authorizations that hold nothing any
+// more and are older than KeepHolds; ids are in the order of time, so that it reads what it drops. Measured with 500,000 approvals
+// of ordinary size, compacted: 89 bytes of log, 62 of repeats, 43 of hold, 11 of due index, 204 together. So 50 million swipes are
+// 10.2 GB on the day, 2.1 GB once log, repeats and due index have had their time, and nothing after KeepHolds.
 //
 // # Start
 //

@@ -36,16 +36,17 @@ var (
 	// ErrStopped says that a commit or a sync has failed: nothing more is decided, answered or written.
 	ErrStopped = errors.New("authorizer: stopped after a failed commit")
 	errLate    = errors.New("authorizer: no sync within the deadline")
+	errBusy    = errors.New("authorizer: the message would have to wait")
 )
 
-// Options configure an Engine. Dir, Deployment, Entropy and Fatal are required.
+// Options configure an Engine. Dir, Entropy and Fatal are required.
 type Options struct {
 	FS         FS // nil: the operating system's
 	Dir        string
-	Deployment ident.UUID
-	CacheBytes int64 // memory for hot rules, spends and funds; 0: DefaultCacheBytes
-	BacklogMax int   // entries not yet relayed; 0: DefaultBacklogMax
-	NoSync     bool  // answers before anything is durable: only to compare
+	Deployment ident.UUID // zero: whatever the store says, which must be there
+	CacheBytes int64      // memory for hot rules, spends and funds; 0: DefaultCacheBytes
+	BacklogMax int        // entries not yet relayed; 0: DefaultBacklogMax
+	NoSync     bool       // answers before anything is durable: only to compare
 	Clock      func() time.Time
 	Entropy    io.Reader // read under a lock; need not be safe for concurrent use
 	Listener   Listener
@@ -82,7 +83,6 @@ func (o *Options) Validate() error {
 		}
 	}
 	fault(o.Dir == "", "no directory")
-	fault(o.Deployment.IsZero(), "no deployment")
 	fault(o.Entropy == nil, "no entropy")
 	fault(o.Fatal == nil, "nobody to tell of a fatal error")
 	fault(o.CacheBytes < 0, "negative cache")
@@ -152,6 +152,7 @@ type shard struct {
 	seq     uint64        // of the last entry
 	changes atomic.Uint64 // moves with every commit that changes what a decision looks at
 	cache   *cache
+	random  randomBits
 	follow  uint64 // the journal position that rules and ledgerCents stand at
 
 	synced  atomic.Uint64
@@ -178,6 +179,9 @@ func Open(o Options) (*Engine, error) {
 	s, err := openStore(&o, e.fail)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.whole(); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	e.store = s
 	if err := e.readHeads(o.CacheBytes / ident.Shards); err != nil {
@@ -210,6 +214,9 @@ func (e *Engine) readHeads(cacheBytes int64) (err error) {
 // Store returns the identity of this store; a new one has another.
 func (e *Engine) Store() ident.UUID { return e.store.uuid }
 
+// Deployment returns the deployment that the store is stamped with.
+func (e *Engine) Deployment() ident.UUID { return e.store.deployment }
+
 // Close waits for what is under way and closes the store. Nothing may be called during or after it.
 func (e *Engine) Close() error {
 	for range cap(e.slots) {
@@ -239,19 +246,21 @@ func (e *Engine) failure() error {
 	return nil
 }
 
-// entropy hands out random bits from a buffer.
+// entropy is the one source of random bits, read by the shards in turn.
 type entropy struct {
 	mu     sync.Mutex
 	source io.Reader
+}
+
+// randomBits hands out a shard's share of them. It belongs to the shard's lock, so that a decision takes no second one.
+type randomBits struct {
 	buffer [512]byte
 	left   int
 }
 
-func (r *entropy) draw() (b [8]byte, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *randomBits) draw(from *entropy) (b [8]byte, err error) {
 	if r.left < len(b) {
-		if _, err := io.ReadFull(r.source, r.buffer[:]); err != nil {
+		if err := from.fill(r.buffer[:]); err != nil {
 			return b, fmt.Errorf("authorizer: entropy: %w", err)
 		}
 		r.left = len(r.buffer)
@@ -259,6 +268,13 @@ func (r *entropy) draw() (b [8]byte, err error) {
 	copy(b[:], r.buffer[len(r.buffer)-r.left:])
 	r.left -= len(b)
 	return b, nil
+}
+
+func (s *entropy) fill(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := io.ReadFull(s.source, b)
+	return err
 }
 
 // spendable is what the view of a decision says of the funds; unknown funds are none.

@@ -58,7 +58,7 @@ func (e *Engine) expireAll(sh *shard, due []dueHold, now int64) (expired int, er
 	var waiting []*ticket
 	for _, d := range due {
 		t := e.newTicket(actExpire)
-		e.admit(t)
+		e.admit(t, true)
 		t.shard, t.holdID, t.due, t.view.Now = sh, d.id, d.at, now
 		if _, err = e.step(t); err == nil && t.stale {
 			err = e.forgetDue(sh, d)

@@ -61,7 +61,7 @@ func (e *Engine) writeDurably(sh *shard, fill func(t *ticket) error) error {
 	}
 	t := e.newTicket(actWrite)
 	defer e.release(t)
-	e.admit(t)
+	e.admit(t, true)
 	t.shard = sh
 	if err := e.fillLocked(t, fill); err != nil || !t.queued {
 		return err
@@ -174,14 +174,14 @@ func (e *Engine) ruleVersion(t *ticket, r *hold.Rule, done *followed) (uint64, e
 	if newer := done.rules[r.Token]; newer != nil {
 		return newer.Version, nil
 	}
-	it := t.shard.cache.rules[r.Token]
-	if it == nil {
-		var err error
-		if it, err = e.readRule(t, &r.Token); err != nil || it == nil {
-			return 0, err
-		}
+	if it := t.shard.cache.tokens[r.Token]; it != nil {
+		return it.rule.Version, nil
 	}
-	return it.rule.Version, nil
+	stored, err := e.readRule(t, &r.Token)
+	if err != nil || stored == nil {
+		return 0, err
+	}
+	return stored.Version, nil
 }
 
 func (e *Engine) credit(t *ticket, c *Credit, done *followed) error {
@@ -235,8 +235,8 @@ func (e *Engine) staged(t *ticket, workspace *ident.UUID, done *followed) (*fund
 // adopt shows what was applied to the decisions that come after.
 func (sh *shard) adopt(done *followed) {
 	for token, r := range done.rules {
-		if sh.cache.rules[token] != nil {
-			sh.cache.putRule(&ruleItem{rule: *r})
+		if it := sh.cache.tokens[token]; it != nil {
+			sh.cache.putRule(r, it.spend)
 		}
 	}
 	for workspace, it := range done.funds {

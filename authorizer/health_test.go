@@ -13,7 +13,7 @@ func TestTheEngineTellsItsLimitsAndItsQueue(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), func(o *Options) { o.BacklogMax, o.Listener = 5_000, heard })
 	require.Equal(t, int64(5_000), r.e.BacklogMax())
 	ticket := r.e.newTicket(actWrite)
-	require.True(t, r.e.admit(ticket))
+	require.True(t, r.e.admit(ticket, true))
 	require.Equal(t, 1, r.e.Unsynced())
 	r.e.release(ticket)
 	require.Eventually(t, func() bool { return r.e.Unsynced() == 0 }, 10*time.Second, time.Millisecond)

@@ -20,6 +20,7 @@ const (
 	prefixCursor      = 'j'
 	prefixRelayed     = 'k'
 	prefixLost        = 'l'
+	prefixAnew        = 'm'
 )
 
 // Last bytes of the keys of a workspace's funds, one per writer.
@@ -30,6 +31,8 @@ const (
 )
 
 func keyStamp() []byte { return []byte{prefixStamp} }
+
+func keyAnew() []byte { return []byte{prefixAnew} }
 
 func appendLogKey(dst []byte, shard ident.Shard, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, prefixLog, byte(shard)), seq)

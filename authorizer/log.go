@@ -37,8 +37,8 @@ func (e *Engine) commit(t *ticket) error {
 	}
 	sh.seq = n.Seq
 	t.funds.funds, t.funds.wsSeq = c.funds, n.WsSeq
-	if t.spend != nil {
-		t.spend.spend = c.spend
+	if t.card != nil {
+		t.card.spend = c.spend
 	}
 	e.backlog.Add(1)
 	e.enqueue(t)
@@ -251,8 +251,8 @@ func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
 	return nil
 }
 
-// Trim drops the entries that were relayed KeepRelayed ago, and the network ids of more than RepeatDays ago. One caller at a
-// time.
+// Trim drops the entries that were relayed KeepRelayed ago, the network ids of more than RepeatDays ago, and the finished
+// authorizations of more than KeepHolds ago. One caller at a time.
 func (e *Engine) Trim(now time.Time) error {
 	b := e.store.newBatch()
 	oldest := oldestBucket(now.UnixMilli())
@@ -271,7 +271,7 @@ func (e *Engine) Trim(now time.Time) error {
 		return e.failure()
 	}
 	e.buckets.drop(oldest)
-	return nil
+	return e.dropHolds(now)
 }
 
 // trimShard drops the entries up to the last mark made before an hour, and the marks before that one.

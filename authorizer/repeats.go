@@ -211,8 +211,8 @@ func newClaims() *claims {
 }
 
 // take claims the ids in one order for all, so that no two tickets wait for each other. It is false when the deadline comes
-// first.
-func (c *claims) take(t *ticket, ids ...networkID) bool {
+// first, or when it shall not wait and would; it has then taken nothing.
+func (c *claims) take(t *ticket, wait bool, ids ...networkID) bool {
 	if len(ids) == 2 && bytes.Compare(ids[0][:], ids[1][:]) > 0 {
 		ids[0], ids[1] = ids[1], ids[0]
 	}
@@ -221,7 +221,8 @@ func (c *claims) take(t *ticket, ids ...networkID) bool {
 			break
 		}
 		t.claims[i].id = ids[i]
-		if !c.acquire(&t.claims[i]) {
+		if !c.acquire(&t.claims[i], wait) {
+			c.release(t)
 			return false
 		}
 		t.claimed++
@@ -229,7 +230,7 @@ func (c *claims) take(t *ticket, ids ...networkID) bool {
 	return true
 }
 
-func (c *claims) acquire(own *claim) bool {
+func (c *claims) acquire(own *claim, wait bool) bool {
 	s := &c.stripes[own.id[1]]
 	for {
 		s.mu.Lock()
@@ -238,6 +239,10 @@ func (c *claims) acquire(own *claim) bool {
 			s.held[own.id] = own
 			s.mu.Unlock()
 			return true
+		}
+		if !wait {
+			s.mu.Unlock()
+			return false
 		}
 		freed := make(chan struct{})
 		first.waiters = append(first.waiters, freed)

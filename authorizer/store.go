@@ -37,12 +37,14 @@ var (
 	ErrInUse   = errors.New("authorizer: the directory is in use by another process")
 	ErrForeign = errors.New("authorizer: the store belongs to another deployment or has another format")
 	ErrCorrupt = errors.New("authorizer: the store cannot be read")
+	ErrNoStore = errors.New("authorizer: there is no store, and no deployment to make one for")
 )
 
 // FS is the file system a store lives on.
 type FS = vfs.FS
 
-func systemFS() FS { return vfs.Default }
+// systemFS has logs as long as what a full memtable puts into them at the most.
+func systemFS() FS { return zeroedLogs{FS: vfs.Default, bytes: pebblegate.MemTableSize} }
 
 type (
 	batch  = pebble.Batch
@@ -60,6 +62,8 @@ type store struct {
 	lock *pebble.Lock
 	wait *pebble.WriteOptions // Sync, or NoSync where nothing is promised
 	uuid ident.UUID
+
+	deployment ident.UUID
 }
 
 // Exists tells whether the directory holds an authorizer's store.
@@ -143,10 +147,11 @@ func (s *store) stamp(o *Options) error {
 	if n := binary.BigEndian.Uint32(seen[4:]); n != ident.Shards {
 		return fmt.Errorf("%w: %d shards, this program has %d", ErrForeign, n, ident.Shards)
 	}
-	if [16]byte(seen[8:]) != o.Deployment {
-		return fmt.Errorf("%w: deployment %x, not %x", ErrForeign, seen[8:24], o.Deployment[:])
-	}
+	copy(s.deployment[:], seen[8:])
 	copy(s.uuid[:], seen[24:])
+	if !o.Deployment.IsZero() && s.deployment != o.Deployment {
+		return fmt.Errorf("%w: deployment %x, not %x", ErrForeign, s.deployment[:], o.Deployment[:])
+	}
 	return nil
 }
 
@@ -160,6 +165,10 @@ func (s *store) newStamp(o *Options) error {
 	if last != nil {
 		return fmt.Errorf("%w: it has no identity stamp", ErrForeign)
 	}
+	if o.Deployment.IsZero() {
+		return ErrNoStore
+	}
+	s.deployment = o.Deployment
 	if s.uuid, err = ident.New(ident.SystemSlot, o.Clock(), o.Entropy); err != nil {
 		return err
 	}
@@ -283,3 +292,5 @@ func (s *store) last(lower, upper []byte) (*pair, error) {
 }
 
 func (s *store) snapshot() *moment { return s.db.NewSnapshot() }
+
+func (s *store) checkpoint(dir string) error { return s.db.Checkpoint(dir, pebble.WithFlushedWAL()) }

@@ -13,11 +13,67 @@ import (
 // authorization) or status 503 (the others). It is safe for concurrent use and keeps none of m's strings. An answer with
 // Status 0 must not leave: the engine has stopped (see Options.Fatal).
 func (e *Engine) Submit(m *hold.Message) Answer {
+	t := e.arrive()
+	if err := e.hand(t, m, true); err != nil {
+		return e.turnedAway(t, m, err)
+	}
+	return e.answer(t, m)
+}
+
+// arrive makes the ticket of a message that is taken now.
+func (e *Engine) arrive() *ticket {
 	began := e.clock()
 	t := e.newTicket(actDecide)
 	e.arm(t)
 	t.began = began
-	a, err := e.submit(t, m, began.UnixMilli())
+	return t
+}
+
+// hand gives a message to a decider. errBusy, only if it shall not wait, says that another message under way has its id; after any
+// error the ticket is still the caller's.
+//
+// The obvious design decides on the caller's goroutine. It loses when the disk stalls: Pebble then blocks inside a commit
+// (it rotates its log) or a read, and nothing can answer for the goroutine that is in there. So the caller only waits, and a
+// decider does what may block.
+func (e *Engine) hand(t *ticket, m *hold.Message, wait bool) error {
+	if err := e.failure(); err != nil {
+		return err
+	}
+	if !t.admitted && !e.admit(t, wait) || !e.claim(t, m, wait) {
+		if !wait {
+			return errBusy
+		}
+		return errLate
+	}
+	t.keep(m)
+	t.view.Now = t.began.UnixMilli()
+	e.work <- t // it has room for every admitted ticket
+	return nil
+}
+
+// turnedAway says the answer to a message that no decider has, and gives its ticket back.
+func (e *Engine) turnedAway(t *ticket, m *hold.Message, err error) Answer {
+	began := t.began
+	e.release(t)
+	return e.said(m, began, Answer{}, err)
+}
+
+// answer waits for what a decider made of a ticket, and says it. After errLate the ticket may belong to others; in every other
+// case it is given back here.
+func (e *Engine) answer(t *ticket, m *hold.Message) Answer {
+	began := t.began
+	err := e.wait(t)
+	if errors.Is(err, errLate) {
+		return e.said(m, began, Answer{}, err)
+	}
+	a := t.answer
+	a.ID, a.Message = m.ID, m.Invalid
+	e.release(t)
+	return e.said(m, began, a, err)
+}
+
+// said is the answer to give, as the listener hears it.
+func (e *Engine) said(m *hold.Message, began time.Time, a Answer, err error) Answer {
 	switch {
 	case err == nil:
 	case e.failure() != nil:
@@ -30,34 +86,6 @@ func (e *Engine) Submit(m *hold.Message) Answer {
 	}
 	e.listener.Decided(m.Kind, a.Decision, a.Reason, e.clock().Sub(began))
 	return a
-}
-
-// submit returns the answer to give. After errLate the ticket may belong to others; in every other case it is given back
-// here.
-//
-// The obvious design decides on the caller's goroutine. It loses when the disk stalls: Pebble then blocks inside a commit
-// (it rotates its log) or a read, and nothing can answer for the goroutine that is in there. So the caller only waits, and a
-// decider does what may block.
-func (e *Engine) submit(t *ticket, m *hold.Message, now int64) (Answer, error) {
-	if err := e.failure(); err != nil {
-		e.release(t)
-		return Answer{}, err
-	}
-	if !e.admit(t) || !e.claim(t, m) {
-		e.release(t)
-		return Answer{}, errLate
-	}
-	t.keep(m)
-	t.view.Now = now
-	e.work <- t // it has room for every admitted ticket
-	err := e.wait(t)
-	if err != nil && errors.Is(err, errLate) {
-		return Answer{}, err
-	}
-	a := t.answer
-	a.ID, a.Message = m.ID, m.Invalid
-	e.release(t)
-	return a, err
 }
 
 // keep copies a message into the ticket, for the caller's strings are gone once it has answered.
@@ -91,14 +119,14 @@ func (e *Engine) decideLoop() {
 }
 
 // claim takes the message's own id, and the one of the authorization it names.
-func (e *Engine) claim(t *ticket, m *hold.Message) bool {
+func (e *Engine) claim(t *ticket, m *hold.Message, wait bool) bool {
 	own := networkIDOf(routeOf(m.Kind), m.ID)
 	t.own = own
 	if m.OriginalID == "" {
-		return e.claims.take(t, own)
+		return e.claims.take(t, wait, own)
 	}
 	t.original = networkIDOf(routeAuthorizations, m.OriginalID)
-	return e.claims.take(t, own, t.original)
+	return e.claims.take(t, wait, own, t.original)
 }
 
 // decide answers a repeat from what is remembered, and everything else by a step under the shard's lock.
@@ -241,7 +269,7 @@ func (e *Engine) try(t *ticket, last bool) (ready, queued bool, err error) {
 
 // homeless tells a fact that concerns nothing known here: it belongs to the system's workspace.
 func (t *ticket) homeless() bool {
-	return t.act == actDecide && t.rule == nil && t.view.Hold == nil && !asks(t.message.Kind) && !t.moved
+	return t.act == actDecide && t.view.Rule == nil && t.view.Hold == nil && !asks(t.message.Kind) && !t.moved
 }
 
 func (t *ticket) move(to *shard) {
@@ -252,18 +280,18 @@ func (t *ticket) move(to *shard) {
 // must be read first. A card that is not presented (a reversal's) is the hold's.
 func (sh *shard) fill(t *ticket) bool {
 	fresh := t.load.done && t.load.at == sh.changes.Load()
-	t.rule, t.spend, t.funds, t.view.Rule, t.view.Hold = nil, nil, nil, nil, nil
+	t.card, t.funds, t.view.Rule, t.view.Hold = nil, nil, nil, nil
 	if t.byToken {
-		if t.rule = sh.cache.rule(&t.token); t.rule == nil {
+		if t.card = sh.cache.byToken(&t.token); t.card == nil {
 			if !fresh {
 				return false
 			}
-			if t.rule = t.load.rule; t.rule == nil {
+			if t.load.rule == nil {
 				return true // the card is unknown, whatever the hold
 			}
-			sh.cache.putRule(t.rule)
+			t.card = sh.cache.putRule(t.load.rule, t.load.spend)
 		}
-		t.view.Rule = &t.rule.rule
+		t.view.Rule = &t.card.rule
 	}
 	if !t.holdID.IsZero() {
 		if !fresh {
@@ -281,13 +309,12 @@ func (sh *shard) fillBalances(t *ticket, fresh bool) bool {
 	if workspace == ident.System && sh.id != ident.SystemSlot.Shard() {
 		return true // nothing known is concerned, and the system's funds are another shard's
 	}
-	if !card.IsZero() {
-		if t.spend = sh.cache.spend(&card); t.spend == nil {
+	if t.card == nil && !card.IsZero() {
+		if t.card = sh.cache.byID(&card); t.card == nil {
 			if !fresh {
 				return false
 			}
-			t.spend = t.load.spend
-			sh.cache.putSpend(t.spend)
+			t.card = sh.cache.putSpend(&card, t.load.spend)
 		}
 	}
 	if t.funds = sh.cache.fund(&workspace); t.funds == nil {
@@ -313,7 +340,7 @@ func (t *ticket) moves() (card, workspace ident.UUID) {
 
 // conclude decides under the lock and commits. Once queued the ticket may be another's.
 func (e *Engine) conclude(t *ticket) (queued bool, err error) {
-	if t.act == actDecide && t.rule == nil && asks(t.message.Kind) {
+	if t.act == actDecide && t.view.Rule == nil && asks(t.message.Kind) {
 		hold.Decide(&t.view, &t.message, &t.entry) // not stored: it would fill the log with what no card asked
 		t.answer = answer(&t.entry)
 		return false, nil
@@ -321,8 +348,8 @@ func (e *Engine) conclude(t *ticket) (queued bool, err error) {
 	if t.view.Spendable, err = spendable(t.funds); err != nil {
 		return false, err
 	}
-	if t.spend != nil {
-		t.view.Spend = t.spend.spend
+	if t.card != nil {
+		t.view.Spend = t.card.spend
 	}
 	if err := e.judge(t); err != nil || t.stale {
 		return false, err
@@ -359,7 +386,7 @@ func (e *Engine) judge(t *ticket) (err error) {
 }
 
 func (e *Engine) newID(t *ticket) (ident.UUID, error) {
-	random, err := e.entropy.draw()
+	random, err := t.shard.random.draw(&e.entropy)
 	if err != nil {
 		return ident.UUID{}, err
 	}

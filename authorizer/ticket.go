@@ -36,8 +36,7 @@ type ticket struct {
 	holdID  ident.UUID // zero when no hold is concerned
 
 	// What the decision looks at, valid under the lock.
-	rule  *ruleItem
-	spend *spendItem
+	card  *cardItem
 	funds *fundsItem
 	load  loaded
 
@@ -80,10 +79,10 @@ const (
 type loaded struct {
 	done      bool
 	at        uint64
-	rule      *ruleItem
+	rule      *hold.Rule // nil for an unknown card
 	hold      hold.Hold
 	holdFound bool
-	spend     *spendItem
+	spend     hold.Spend
 	funds     *fundsItem
 }
 
@@ -114,13 +113,17 @@ func (e *Engine) arm(t *ticket) {
 	t.deadline = t.timer.C
 }
 
-// admit takes one of the places for unsynced commits, false when the deadline comes first. A ticket without a deadline waits.
-func (e *Engine) admit(t *ticket) bool {
+// admit takes one of the places for unsynced commits, false when the deadline comes first, or at once when it shall not wait. A
+// ticket without a deadline waits.
+func (e *Engine) admit(t *ticket, wait bool) bool {
 	select {
 	case e.slots <- struct{}{}:
 		t.admitted = true
 		return true
 	default:
+	}
+	if !wait {
+		return false
 	}
 	select {
 	case e.slots <- struct{}{}:

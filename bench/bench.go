@@ -1,125 +1,258 @@
-// Package bench is the load harness: it sends requests over the wire and measures until the answer, as a black box. It
-// knows nothing of what it talks to but the URL, a bearer secret and the bodies it is given.
+// Package bench is the load harness: it sends requests over the wire, measures until the answer, and compares every answer with the
+// one that must come. It is a black box that imports nothing of ours: it knows the addresses of a server, the card network's secret
+// and the interface, and makes its own users, workspaces, dollars and cards through it.
 //
-// A run is a closed loop: each connection sends its next request when the last one is answered. So the figures say what the
-// server does with that many callers, not at a given rate.
+// A load is a closed loop (each connection sends its next request when the last one is answered: what the server does with that many
+// callers) or an open loop at a rate. In an open loop a latency counts from the moment at which the request was due, not from when
+// it could be sent, so that a server that stalls is charged with all the requests that its stall has held up. What was still unsent
+// when time was up is counted apart.
+//
+// Every run first measures the machine it is on (a synced write, an empty HTTP handler with the same client), and the report gives
+// each figure beside those: ratios compare between machines, figures do not. The client shares the machine with the server.
+//
+// It asserts no figure: what it fails on is a wrong answer, money that does not add up, or a backlog that grows.
 package bench
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"time"
+)
 
-	"github.com/valyala/fasthttp"
+// Workloads.
+const (
+	Authorize = "authorize" // swipes: approvals, and a share of declines for every reason
+	Lifecycle = "lifecycle" // authorize, increment, clear, refund
+	REST      = "rest"      // card updates, card reads, treasury reads, each by itself
+	Mixed     = "mixed"     // swipes and REST together
+	Sustain   = "sustain"   // swipes at a rate, while the backlog is watched
+	Recovery  = "recovery"  // kill -9 in a storm, and the time to the first correct swipe
+	Soak      = "soak"      // random lives of cards, every answer compared with books kept here
+)
+
+// Spreads: which cards are swiped.
+const (
+	SpreadZipf      = "zipf"      // all, the first far more often than the last
+	SpreadCard      = "card"      // one
+	SpreadWorkspace = "workspace" // those of one workspace
 )
 
 // Limits of a run.
 const (
 	MaxConnections = 4096
-	MaxRequests    = 10_000_000
-	answerWithin   = 10 * time.Second
+	MaxRate        = 1_000_000 // a second
+	MaxDuration    = 48 * time.Hour
+	MaxCards       = 10_000_000
+	MaxWorkspaces  = 1000 // that a user may have
+	MaxMerchants   = 1_000_000
+	MaxLoads       = 32
+	maxDeclines    = 90 // percent
+	minSkew        = 1.0
+	maxSkew        = 5.0
 )
 
-// Config says what to send. All fields but Secret are required.
+// Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card network's secret. Admin may be empty: then
+// nothing is read of the server's own figures.
+type Target struct{ REST, Network, Admin, Secret string }
+
+// Server is a server that a Recovery may kill and start again.
+type Server interface {
+	// Kill ends the process as kill -9 does and returns when it is gone.
+	Kill() error
+	// Start launches it again on the same addresses and returns without waiting for it.
+	Start() error
+}
+
+// Load is one load of a run. Zero values but for the workload have defaults.
+type Load struct {
+	Name        string // the workload's when empty
+	Workload    string
+	Connections int           // 64
+	Rate        int           // a second; 0: a closed loop. Needed by Mixed and Sustain
+	RESTRate    int           // card updates a second of Mixed, and as many reads of cards and of the treasury; 200
+	Duration    time.Duration // 10 s; of each load of a search and of each kill of a Recovery
+	Spread      string        // SpreadZipf
+	Search      bool          // Sustain: find the highest rate that is held, beginning with Rate
+}
+
+// Config says what to do and to whom.
 type Config struct {
-	URL         string
-	Secret      string // bearer
-	Connections int    // open at once, each with one request under way
-	Requests    int    // in all
-	// Body appends the body of the i-th request to dst. It is called by many goroutines at once.
-	Body func(dst []byte, i int) []byte
+	Target     Target
+	Server     Server // needed by Recovery
+	Loads      []Load
+	Cards      int     // 2,000
+	Workspaces int     // 64
+	Merchants  int     // 1,000
+	Skew       float64 // of the Zipf distributions; 1.1
+	Declines   int     // percent of the swipes; 10; -1: none
+	Seed       uint64  // of cards, merchants and amounts
+	// Run makes the ids of this run its own; drawn when empty.
+	Run string
+	// DiskDir is a directory on the disk that the server's stores are on; the temporary one when empty.
+	DiskDir string
+	// YardstickFor is how long each measurement of the machine takes; 2 s.
+	YardstickFor time.Duration
+	// Facts are printed with the machine: the server's store, whether it syncs.
+	Facts map[string]string
+	// Progress hears how far a run is, several times a second, from one goroutine at a time. It may be nil.
+	Progress func(Progress)
+}
+
+// Progress is how far a run is. Done is from 0 to 1.
+type Progress struct {
+	Stage     string
+	Done      float64
+	PerSecond float64
+	P99       time.Duration // of the last interval
+}
+
+// filled is the configuration with its defaults.
+func (c Config) filled() Config {
+	c.Cards = cmp.Or(c.Cards, 2000)
+	c.Workspaces = cmp.Or(c.Workspaces, 64)
+	c.Merchants = cmp.Or(c.Merchants, 1000)
+	c.Skew = cmp.Or(c.Skew, 1.1)
+	c.Declines = cmp.Or(c.Declines, 10)
+	c.Run = cmp.Or(c.Run, strings.ToLower(rand.Text()[:8]))
+	c.DiskDir = cmp.Or(c.DiskDir, os.TempDir())
+	c.YardstickFor = cmp.Or(c.YardstickFor, 2*time.Second)
+	if c.Progress == nil {
+		c.Progress = func(Progress) {}
+	}
+	c.Loads = slices.Clone(c.Loads)
+	for i := range c.Loads {
+		c.Loads[i].fill()
+	}
+	return c
+}
+
+func (l *Load) fill() {
+	l.Name = cmp.Or(l.Name, l.Workload)
+	l.Connections = cmp.Or(l.Connections, 64)
+	l.RESTRate = cmp.Or(l.RESTRate, 200)
+	l.Duration = cmp.Or(l.Duration, 10*time.Second)
+	l.Spread = cmp.Or(l.Spread, SpreadZipf)
+}
+
+// faults gathers what is wrong.
+type faults []error
+
+func (f *faults) check(bad bool, format string, args ...any) {
+	if bad {
+		*f = append(*f, fmt.Errorf("bench: "+format, args...))
+	}
 }
 
 // Validate names every fault at once.
-func (c *Config) Validate() error {
-	var faults []error
-	check := func(bad bool, text string) {
-		if bad {
-			faults = append(faults, errors.New("bench: "+text))
-		}
+func (c Config) Validate() error {
+	c = c.filled()
+	var f faults
+	for _, u := range []struct{ name, value string }{{"REST", c.Target.REST}, {"Network", c.Target.Network}, {"Admin", c.Target.Admin}} {
+		parsed, err := url.Parse(u.value)
+		bad := err != nil || parsed.Scheme != "http" || parsed.Host == "" || strings.Trim(parsed.Path, "/") != ""
+		f.check(bad && (u.value != "" || u.name != "Admin"), "%s URL %q is not http://host:port", u.name, u.value)
 	}
-	check(c.URL == "", "no URL")
-	check(c.Body == nil, "no bodies")
-	check(c.Connections < 1 || c.Connections > MaxConnections, fmt.Sprintf("connections must be from 1 to %d", MaxConnections))
-	check(c.Requests < 1 || c.Requests > MaxRequests, fmt.Sprintf("requests must be from 1 to %d", MaxRequests))
-	return errors.Join(faults...)
+	f.check(c.Target.Secret == "", "no secret of the card network")
+	f.check(c.Cards < 1 || c.Cards > MaxCards, "cards must be from 1 to %d", MaxCards)
+	f.check(c.Workspaces < 1 || c.Workspaces > MaxWorkspaces, "workspaces must be from 1 to %d", MaxWorkspaces)
+	f.check(c.Merchants < 1 || c.Merchants > MaxMerchants, "merchants must be from 1 to %d", MaxMerchants)
+	f.check(!(c.Skew > minSkew && c.Skew <= maxSkew), "skew must be over %g and at most %g", minSkew, maxSkew)
+	f.check(c.Declines < -1 || c.Declines > maxDeclines, "declines must be from 0 to %d percent", maxDeclines)
+	f.check(c.YardstickFor < 0 || c.YardstickFor > time.Minute, "a yardstick takes at most a minute")
+	f.check(len(c.Loads) < 1 || len(c.Loads) > MaxLoads, "loads must be from 1 to %d", MaxLoads)
+	for _, l := range c.Loads {
+		l.validate(&f, c.Server != nil)
+	}
+	return errors.Join(f...)
 }
 
-// Result is what came of a run. Latencies are of the requests that were answered 200.
-type Result struct {
-	Answered, Failed   int
-	Elapsed            time.Duration
-	P50, P90, P99, Max time.Duration
+func (l *Load) validate(f *faults, server bool) {
+	check := func(bad bool, format string, args ...any) { f.check(bad, l.Name+": "+format, args...) }
+	check(!slices.Contains([]string{Authorize, Lifecycle, REST, Mixed, Sustain, Recovery, Soak}, l.Workload), "no workload %q", l.Workload)
+	check(l.Connections < 1 || l.Connections > MaxConnections, "connections must be from 1 to %d", MaxConnections)
+	check(l.Rate < 0 || l.Rate > MaxRate, "rate must be from 0 to %d a second", MaxRate)
+	check(l.RESTRate < 1 || l.RESTRate > MaxRate/3, "REST rate must be from 1 to %d a second", MaxRate/3)
+	check(l.Duration < 0 || l.Duration > MaxDuration, "duration must be at most %s", MaxDuration)
+	check(!slices.Contains([]string{SpreadZipf, SpreadCard, SpreadWorkspace}, l.Spread), "no spread %q", l.Spread)
+	check(l.Rate == 0 && (l.Workload == Mixed || l.Workload == Sustain), "needs a rate")
+	check(l.Rate != 0 && (l.Workload == REST || l.Workload == Recovery || l.Workload == Soak), "is a closed loop and takes no rate")
+	check(l.Search && l.Workload != Sustain, "only %s searches", Sustain)
+	check(l.Workload == Soak && l.Connections > maxSoakConnections, "at most %d connections", maxSoakConnections)
+	check(l.Workload == Recovery && !server, "needs a server that it may kill")
 }
 
-// PerSecond is the rate of the answers.
-func (r Result) PerSecond() float64 { return float64(r.Answered) / r.Elapsed.Seconds() }
-
-// Run sends the requests and returns when all are answered or the context ends; then its error comes with what was measured.
-func Run(ctx context.Context, c Config) (Result, error) {
+// Run measures the machine, makes cards, and runs the loads one after another. A report comes with an error too, of what was done by
+// then. That an answer was wrong is no error: Report.Wrong tells.
+func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
-		return Result{}, err
+		return Report{}, err
 	}
-	client := &fasthttp.Client{MaxConnsPerHost: c.Connections, ReadTimeout: answerWithin, WriteTimeout: answerWithin,
-		NoDefaultUserAgentHeader: true}
-	defer client.CloseIdleConnections()
-	var next atomic.Int64
-	loops := make([]loop, c.Connections)
-	var running sync.WaitGroup
-	began := time.Now()
-	for i := range loops {
-		running.Go(func() { loops[i].run(ctx, client, &c, &next) })
+	r := &run{Config: c.filled()}
+	report, err := r.prepare(ctx)
+	for i := 0; i < len(r.Loads) && err == nil; i++ {
+		var stages []Stage
+		stages, err = r.load(ctx, &r.Loads[i])
+		report.Stages = append(report.Stages, stages...)
 	}
-	running.Wait()
-	return sum(loops, time.Since(began)), ctx.Err()
+	report.judge()
+	return report, err
 }
 
-// loop is one connection.
-type loop struct {
-	failed    int
-	latencies []time.Duration
+// run is one run under way.
+type run struct {
+	Config
+	desk  *desk
+	cards *portfolio
+	flows int // so far; part of the ids of their messages
 }
 
-func (l *loop) run(ctx context.Context, client *fasthttp.Client, c *Config, next *atomic.Int64) {
-	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-	defer fasthttp.ReleaseRequest(req)
-	defer fasthttp.ReleaseResponse(resp)
-	req.SetRequestURI(c.URL)
-	req.Header.SetMethod(fasthttp.MethodPost)
-	req.Header.SetContentType("application/json")
-	if c.Secret != "" {
-		req.Header.Set(fasthttp.HeaderAuthorization, "Bearer "+c.Secret)
+func (r *run) prepare(ctx context.Context) (Report, error) {
+	report := Report{Machine: describe(), Facts: r.Facts}
+	var err error
+	r.Progress(Progress{Stage: "measuring the machine"})
+	if report.Yardstick, err = measure(ctx, r.Config); err != nil {
+		return report, err
 	}
-	var body []byte
-	for i := next.Add(1) - 1; i < int64(c.Requests) && ctx.Err() == nil; i = next.Add(1) - 1 {
-		body = c.Body(body[:0], int(i))
-		req.SetBodyRaw(body)
-		sent := time.Now()
-		if err := client.Do(req, resp); err != nil || resp.StatusCode() != fasthttp.StatusOK {
-			l.failed++
-			continue
-		}
-		l.latencies = append(l.latencies, time.Since(sent))
+	r.Progress(Progress{Stage: "making cards"})
+	if r.desk, err = signUp(ctx, r.Target.REST, r.Run); err != nil {
+		return report, err
 	}
+	r.cards, err = issue(ctx, r.desk, r.Config)
+	return report, err
 }
 
-func sum(loops []loop, elapsed time.Duration) Result {
-	r := Result{Elapsed: elapsed}
-	var all []time.Duration
-	for _, l := range loops {
-		r.Failed += l.failed
-		all = append(all, l.latencies...)
+func (r *run) load(ctx context.Context, l *Load) ([]Stage, error) {
+	switch l.Workload {
+	case Authorize:
+		return r.settled(ctx, l, r.swipes(l))
+	case Lifecycle:
+		return r.settled(ctx, l, &lifecycle{run: r, pick: r.cards.pick(l.Spread)})
+	case REST:
+		return r.rest(ctx, l)
+	case Mixed:
+		return r.mixed(ctx, l)
+	case Sustain:
+		return r.sustain(ctx, l)
+	case Recovery:
+		return r.recovery(ctx, l)
+	case Soak:
+		return r.soak(ctx, l)
 	}
-	r.Answered = len(all)
-	if r.Answered == 0 {
-		return r
+	panic("BUG: a workload that was validated is not known: " + l.Workload)
+}
+
+// settled runs one flow and then compares the dollars.
+func (r *run) settled(ctx context.Context, l *Load, t traffic) ([]Stage, error) {
+	stages, err := r.drive(ctx, l, nil, flow{traffic: t, connections: l.Connections, rate: l.Rate})
+	if err == nil {
+		err = r.settle(ctx, &stages[0])
 	}
-	slices.Sort(all)
-	at := func(percent int) time.Duration { return all[(len(all)-1)*percent/100] }
-	r.P50, r.P90, r.P99, r.Max = at(50), at(90), at(99), at(100)
-	return r
+	return stages, err
 }

@@ -1,119 +1,241 @@
-package bench_test
+package bench
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
-	"fmt"
 	"net"
-	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
-
-	"purser/actors/ident"
-	"purser/authorizer"
-	"purser/authorizer/hold"
-	"purser/bench"
+	"pgregory.net/rapid"
 )
 
-// listen serves a handler on a free port and returns its address.
-func listen(t testing.TB, handler fasthttp.RequestHandler) string {
+// listen serves a handler on a free port and returns its base URL.
+func listen(t *testing.T, handler fasthttp.RequestHandler) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := &fasthttp.Server{Handler: handler}
-	go func() { _ = server.Serve(ln) }()
-	t.Cleanup(func() { _ = server.Shutdown() })
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		require.NoError(t, server.Shutdown())
+		require.NoError(t, <-ended)
+	})
 	return "http://" + ln.Addr().String()
 }
 
-func TestEveryRequestIsSentOnceAndCounted(t *testing.T) {
-	var got [1000]atomic.Int64
-	url := listen(t, func(ctx *fasthttp.RequestCtx) {
-		i, err := strconv.Atoi(string(ctx.PostBody()))
-		if err != nil || string(ctx.Request.Header.Peek("Authorization")) != "Bearer s" {
-			ctx.SetStatusCode(fasthttp.StatusBadRequest)
-			return
+// runAt is a run against a server that knows nothing of cards.
+func runAt(url string) *run {
+	return &run{Config: Config{Target: Target{REST: url, Network: url, Secret: "s"}}.filled()}
+}
+
+func TestFaultsAreNamedAtOnce(t *testing.T) {
+	c := Config{Target: Target{REST: "https://x", Network: "", Admin: "x:1"}, Cards: -1, Workspaces: 5000, Merchants: -1, Skew: 0.5, Declines: 99,
+		YardstickFor: time.Hour, Loads: []Load{{Workload: "dance", Connections: 5000, Rate: -1, RESTRate: -1, Duration: -1, Spread: "thin"},
+			{Name: "m", Workload: Mixed}, {Name: "r", Workload: REST, Rate: 5}, {Name: "k", Workload: Recovery}, {Name: "a", Workload: Authorize, Search: true},
+			{Name: "s", Workload: Soak, Connections: 4000}}}
+	_, err := Run(t.Context(), c)
+	for _, fault := range []string{"REST URL", "Network URL", "Admin URL", "secret", "cards", "workspaces", "merchants", "skew", "declines", "yardstick",
+		`no workload "dance"`, "dance: connections", "dance: rate", "dance: REST rate", "dance: duration", `no spread "thin"`, "m: needs a rate",
+		"r: is a closed loop", "k: needs a server", "a: only sustain searches", "s: at most 512"} {
+		require.ErrorContains(t, err, fault)
+	}
+	require.ErrorContains(t, Config{}.Validate(), "loads must be")
+	good := Config{Target: Target{REST: "http://h:1", Network: "http://h:2", Secret: "s"}, Loads: []Load{{Workload: Authorize}}}
+	require.NoError(t, good.Validate())
+}
+
+// A server that stalls once holds up every request that is due meanwhile, and each of them is charged with the rest of the stall. A loop
+// that counted from the moment of sending would see the stall in as many requests as it has connections.
+func TestAnOpenLoopChargesAStallToAllThatWereDue(t *testing.T) {
+	const rate, connections, stall = 500, 4, 600 * time.Millisecond
+	var gate sync.RWMutex
+	var requests atomic.Int64
+	url := listen(t, func(*fasthttp.RequestCtx) {
+		if requests.Add(1) == 200 {
+			gate.Lock()
+			time.Sleep(stall)
+			gate.Unlock()
 		}
-		if got[i].Add(1); i%10 == 0 {
-			ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		gate.RLock()
+		defer gate.RUnlock()
+	})
+	stages, err := runAt(url).drive(t.Context(), &Load{Duration: 2 * time.Second}, nil,
+		flow{traffic: &nothing{}, connections: connections, rate: rate})
+	require.NoError(t, err)
+	s := stages[0]
+	require.Zero(t, s.Wrong)
+	require.GreaterOrEqual(t, s.Measures[0].MaxMicros, micros(int64(stall))*0.95)
+	require.GreaterOrEqual(t, slowerThan(s.Measures[0], stall/2), float64(rate)*stall.Seconds()/4)
+	require.Greater(t, s.LateP99Micros, micros(int64(stall/4)), "what waited for a connection was sent late")
+}
+
+// slowerThan is about how many answers took longer, from the curve.
+func slowerThan(m Measure, d time.Duration) float64 {
+	for _, p := range m.Curve {
+		if p.Micros > micros(int64(d)) {
+			return float64(m.Count) * (100 - p.Percentile) / 100
+		}
+	}
+	return 0
+}
+
+// Whatever the server does, everything that was due is either sent or counted as unsent.
+func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
+	const rate, connections = 200, 2
+	release, answered := make(chan struct{}), make(chan struct{})
+	var sent atomic.Int64
+	url := listen(t, func(*fasthttp.RequestCtx) {
+		sent.Add(1)
+		<-release
+	})
+	l := &Load{Duration: time.Second}
+	r := runAt(url)
+	go func() {
+		defer close(answered)
+		time.AfterFunc(2*l.Duration, func() { close(release) })
+	}()
+	stages, err := r.drive(t.Context(), l, nil, flow{traffic: &nothing{}, connections: connections, rate: rate})
+	require.NoError(t, err)
+	<-answered
+	due := int64((l.Duration + l.Duration/10) / (time.Second / rate))
+	require.LessOrEqual(t, sent.Load(), int64(connections))
+	require.Equal(t, due, sent.Load()+stages[0].Unsent)
+}
+
+func TestAClosedLoopSendsOneRequestAtATimeOnEachConnection(t *testing.T) {
+	const connections = 8
+	var now, most atomic.Int64
+	url := listen(t, func(ctx *fasthttp.RequestCtx) {
+		for n := now.Add(1); n > most.Load(); {
+			most.Store(n)
+		}
+		now.Add(-1)
+		if string(ctx.Request.Header.Peek("Authorization")) != "Bearer s" || string(ctx.Path()) != authorizations {
+			ctx.SetStatusCode(fasthttp.StatusBadRequest)
 		}
 	})
-	r, err := bench.Run(t.Context(), bench.Config{URL: url, Secret: "s", Connections: 8, Requests: len(got),
-		Body: func(dst []byte, i int) []byte { return strconv.AppendInt(dst, int64(i), 10) }})
+	var told atomic.Int64
+	r := runAt(url)
+	r.Progress = func(Progress) { told.Add(1) }
+	stages, err := r.drive(t.Context(), &Load{Duration: 400 * time.Millisecond}, nil, flow{traffic: &nothing{}, connections: connections})
 	require.NoError(t, err)
-	require.Equal(t, 900, r.Answered)
-	require.Equal(t, 100, r.Failed)
-	require.True(t, 0 < r.P50 && r.P50 <= r.P90 && r.P90 <= r.P99 && r.P99 <= r.Max && r.Max <= r.Elapsed, r)
-	for i := range got {
-		require.EqualValues(t, 1, got[i].Load(), i)
-	}
+	require.Zero(t, stages[0].Wrong, stages[0].Differences)
+	require.LessOrEqual(t, most.Load(), int64(connections))
+	require.Positive(t, stages[0].Measures[0].Count)
+	require.Positive(t, told.Load())
+	require.NotEmpty(t, stages[0].Moments)
 }
 
 func TestARunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	url := listen(t, func(*fasthttp.RequestCtx) { cancel() })
-	r, err := bench.Run(ctx, bench.Config{URL: url, Connections: 1, Requests: 100, Body: func(dst []byte, _ int) []byte { return dst }})
-	require.ErrorIs(t, err, context.Canceled)
-	require.Less(t, r.Answered, 100)
-}
-
-func TestFaultsAreNamedAtOnce(t *testing.T) {
-	_, err := bench.Run(t.Context(), bench.Config{})
-	for _, fault := range []string{"URL", "bodies", "connections", "requests"} {
-		require.ErrorContains(t, err, fault)
+	for _, rate := range []int{0, 100} {
+		_, err := runAt(url).drive(ctx, &Load{Duration: time.Hour}, nil, flow{traffic: &nothing{}, connections: 2, rate: rate})
+		require.ErrorIs(t, err, context.Canceled)
 	}
 }
 
-// BenchmarkDurableSwipe is an authorization over loopback, synced to disk before its answer, beside an empty handler with the same
-// client: the ratios say what the authorizer costs on this machine.
-func BenchmarkDurableSwipe(b *testing.B) {
-	url, secret, token := network(b)
-	empty := listen(b, func(*fasthttp.RequestCtx) {})
-	var ids atomic.Int64
-	body := func(dst []byte, _ int) []byte {
-		return fmt.Appendf(dst, `{"id":"b%d","cardToken":"%s","amountCents":1,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`,
-			ids.Add(1), token)
+func TestCardsAreDrawnFromASeededZipf(t *testing.T) {
+	draw := func(seed uint64, connection int) (cards []uint64, first int) {
+		r := runAt("http://h:1")
+		r.Seed, r.cards = seed, &portfolio{plain: make([]*card, 100)}
+		w := newWorker(r, connection, "1a")
+		for range 1000 {
+			c := w.cards.Uint64()
+			require.Less(t, c, uint64(100))
+			if cards = append(cards, c); c == 0 {
+				first++
+			}
+		}
+		return cards, first
 	}
-	for _, connections := range []int{1, 64} {
-		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
-			c := bench.Config{URL: url + "/v1/authorizations", Secret: secret, Connections: connections, Requests: b.N, Body: body}
-			swipes, err := bench.Run(b.Context(), c)
-			require.NoError(b, err)
-			require.Zero(b, swipes.Failed)
-			b.StopTimer()
-			c.URL = empty
-			nothing, err := bench.Run(b.Context(), c)
-			require.NoError(b, err)
-			b.ReportMetric(float64(swipes.P50.Microseconds()), "p50-µs")
-			b.ReportMetric(float64(swipes.P99.Microseconds()), "p99-µs")
-			b.ReportMetric(swipes.PerSecond(), "swipes/s")
-			b.ReportMetric(swipes.PerSecond()/nothing.PerSecond(), "of-empty-rate")
-		})
+	one, first := draw(1, 0)
+	again, _ := draw(1, 0)
+	require.Equal(t, one, again)
+	require.Greater(t, first, 100, "the first card is drawn far more often than one time in a hundred")
+	for _, other := range [][2]int{{2, 0}, {1, 1}} {
+		cards, _ := draw(uint64(other[0]), other[1])
+		require.NotEqual(t, one, cards)
 	}
 }
 
-// network is an authorizer on the disk of the test, with one funded card, and its server.
-func network(b *testing.B) (url, secret, token string) {
-	e, err := authorizer.Open(authorizer.Options{Dir: b.TempDir(), Deployment: ident.Derive(0, time.UnixMilli(1), "bench"),
-		Entropy: rand.Reader, Fatal: func(err error) { b.Error(err) }})
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, e.Close()) })
-	workspace := ident.Derive(9, time.UnixMilli(1), "workspace")
-	card, err := ident.NewToken(9, rand.Reader)
-	require.NoError(b, err)
-	const plenty = 1 << 50
-	require.NoError(b, e.Follow(workspace.Shard(), authorizer.Follow{Through: 1,
-		Rules: []hold.Rule{{Token: card, Card: ident.Derive(9, time.UnixMilli(1), "card"), Workspace: workspace, Version: 1,
-			State: hold.CardActive, PerTxnCents: plenty, MonthCents: plenty}},
-		Credits: []authorizer.Credit{{Workspace: workspace, Cents: plenty}}}))
-	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: e, Secrets: []string{"a-secret-of-the-benchmark"}, Clock: time.Now})
-	require.NoError(b, err)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	go func() { _ = server.Serve(ln) }()
-	b.Cleanup(func() { require.NoError(b, server.Shutdown(context.Background())) })
-	return "http://" + ln.Addr().String(), "a-secret-of-the-benchmark", card.String()
+// Whatever lanes latencies were recorded in, the sum is that of all.
+func TestLanesAreMerged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		took := rapid.SliceOfN(rapid.Int64Range(0, 2*highestNanos), 1, 200).Draw(t, "took")
+		rec, all := newRecorder(2), newHistogram(wholeDigits)
+		for i, nanos := range took {
+			rec.lane(i).answered(i%2, time.Duration(nanos))
+			record(all, min(nanos, highestNanos))
+		}
+		sum := rec.whole(0)
+		require.Zero(t, sum.Merge(rec.whole(1)))
+		require.True(t, sum.Equals(all))
+		require.EqualValues(t, len(took), rec.moment().TotalCount())
+		require.Zero(t, rec.moment().TotalCount(), "a moment begins anew")
+	})
+}
+
+func TestHighestFindsTheRateThatIsHeld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit, first := rapid.IntRange(1, 200_000).Draw(t, "limit"), rapid.IntRange(1000, 20_000).Draw(t, "first")
+		probes := 0
+		rate, err := highest(first, func(rate int) (bool, error) { probes++; return rate <= limit, nil })
+		require.NoError(t, err)
+		require.LessOrEqual(t, rate, max(limit, 1))
+		require.LessOrEqual(t, probes, maxDoublings+maxBisections)
+		if limit > first/16 {
+			require.GreaterOrEqual(t, float64(rate), 0.9*float64(min(limit, first<<(maxDoublings-1))))
+		}
+	})
+}
+
+func TestABacklogIsBoundedOrNot(t *testing.T) {
+	held := func(backlog func(second int) float64, change func(s *Stage)) bool {
+		s := Stage{Rate: 1000, Seconds: 60, Outcomes: map[string]int64{"approved": 60_000}}
+		for i := range 60 {
+			s.Moments = append(s.Moments, Moment{AtSeconds: float64(i), Gauges: map[string]float64{backlogGauge: backlog(i)}})
+		}
+		change(&s)
+		s.judgeBacklog()
+		return s.Held
+	}
+	same := func(*Stage) {}
+	require.True(t, held(func(int) float64 { return 0 }, same))
+	require.True(t, held(func(int) float64 { return 5000 }, same), "much, but no more and more")
+	require.True(t, held(func(s int) float64 { return float64(s) * 15 }, same), "less than a second's swipes")
+	require.False(t, held(func(s int) float64 { return float64(s) * 100 }, same))
+	none := func(int) float64 { return 0 }
+	require.False(t, held(none, func(s *Stage) { s.Unsent = 2000 }))
+	require.False(t, held(none, func(s *Stage) { s.Outcomes["timeout"] = 100 }))
+	require.False(t, held(none, func(s *Stage) { s.Moments = nil }), "a server that tells nothing is not known to hold")
+	require.False(t, held(none, func(s *Stage) {
+		for i := range s.Moments {
+			s.Moments[i].Gauges["purser_outbox_lag_seconds"] = float64(i)
+		}
+	}), "the outbox falls behind")
+}
+
+func TestFiguresOfTheServer(t *testing.T) {
+	found, err := behind(bytes.NewReader([]byte(`# HELP purser_backlog_entries x
+# TYPE purser_backlog_entries gauge
+purser_backlog_entries 1234
+purser_backlog_limit_entries 1e+07
+purser_relay_lag_seconds 0.25
+purser_relay_lag_cents 9
+purser_consumer_lag_events{consumer="book"} 3
+purser_consumer_lag_events{consumer="webhook"} 4
+purser_outbox_lag_seconds{shard="1"} 3
+purser_outbox_lag_seconds{shard="2"} 2
+purser_decisions_total{reason="approved"} 8
+go_goroutines 12
+`)))
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"purser_backlog_entries": 1234, "purser_relay_lag_seconds": .25, "purser_consumer_lag_events": 7,
+		"purser_outbox_lag_seconds": 3}, found)
 }

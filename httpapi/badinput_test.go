@@ -28,7 +28,7 @@ func TestBadBodies(t *testing.T) {
 	w.fund(tn, 100_000_000)
 	total := 0
 	for _, op := range w.checked.operations(t) {
-		if op.body == nil {
+		if op.body == nil || op.rpc {
 			continue
 		}
 		e := w.newEstate(tn)
@@ -38,9 +38,9 @@ func TestBadBodies(t *testing.T) {
 		bodies := spoil(t, op, r.body)
 		for _, bad := range bodies {
 			w.refuses(e, op, r, bad)
-			require.Equal(t, before, w.positions(), "%s: %s changed something", op.name, bad.what)
+			require.True(t, op.logsRefusals || before == w.positions(), "%s: %s changed something", op.name, bad.what)
 		}
-		require.Equal(t, before, w.settled(), op.name)
+		require.True(t, op.logsRefusals || before == w.settled(), op.name)
 		total += len(bodies)
 	}
 	t.Logf("%d bad bodies", total)
@@ -287,7 +287,7 @@ func TestBoundsAreInclusive(t *testing.T) {
 	tn := w.newTenant("mine")
 	tried := 0
 	for _, op := range w.checked.operations(t) {
-		if op.body == nil {
+		if op.body == nil || op.rpc {
 			continue
 		}
 		schema := variantOf(op.schema, op.example(t))

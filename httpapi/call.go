@@ -21,9 +21,10 @@ type call struct {
 	ctx   context.Context
 	route *route
 	now   time.Time
+	id    string // of the request, as its answer tells it
 
 	method, path string // the concrete path
-	peer         string // address of the other end
+	peer         string // the other end, as limits count it
 	params       map[string]string
 	query        map[string]string
 	body         []byte
@@ -35,8 +36,8 @@ type call struct {
 
 // header holds the request headers that Purser reads.
 type header struct {
-	authorization, cookie, idempotencyKey, workspaceID, origin, fetchSite, host, contentType, signature string
-	hasAuthorization, hasIdempotencyKey                                                                 bool
+	authorization, cookie, idempotencyKey, workspaceID, origin, fetchSite, host, contentType, accept, signature string
+	hasAuthorization, hasIdempotencyKey                                                                         bool
 }
 
 // caller is who asks: a key (Access of its workspace) or a user (and Access when the route has to do with a workspace).
@@ -76,7 +77,7 @@ func (c *call) slot() (ident.Slot, error) {
 // newCall copies what a request says. Nothing in it aliases the RequestCtx.
 func newCall(ctx *fasthttp.RequestCtx, r *route, within context.Context, now time.Time) *call {
 	c := &call{ctx: within, route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
-		peer: ctx.RemoteIP().String(), body: bytes.Clone(ctx.PostBody()), params: map[string]string{}, query: map[string]string{}}
+		peer: peerOf(ctx.RemoteIP()), body: bytes.Clone(ctx.PostBody()), params: map[string]string{}, query: map[string]string{}}
 	h := &ctx.Request.Header
 	read := func(name string) string { return string(h.Peek(name)) }
 	only := func(name string) string { // "" when it is given twice, which no caller's check lets through
@@ -86,9 +87,9 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, within context.Context, now tim
 		return read(name)
 	}
 	c.header = header{
-		authorization: only("Authorization"), cookie: string(h.Cookie(sessionCookie)), idempotencyKey: only("Idempotency-Key"),
+		authorization: only("Authorization"), cookie: onlyCookie(h), idempotencyKey: only("Idempotency-Key"),
 		workspaceID: read("X-Workspace-Id"), origin: read("Origin"), fetchSite: read("Sec-Fetch-Site"), host: string(h.Host()),
-		contentType: read("Content-Type"), signature: only("partner-signature"),
+		contentType: read("Content-Type"), accept: string(bytes.Join(h.PeekAll("Accept"), []byte(","))), signature: only("partner-signature"),
 		hasAuthorization: len(h.PeekAll("Authorization")) > 0, hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
 	}
 	ctx.VisitUserValues(func(name []byte, value any) {
@@ -99,12 +100,27 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, within context.Context, now tim
 	return c
 }
 
+// onlyCookie is the session's cookie; "" when there are two: a neighbouring site can plant one beside ours.
+func onlyCookie(h *fasthttp.RequestHeader) (secret string) {
+	n := 0
+	for name, value := range h.Cookies() {
+		if string(name) == sessionCookie {
+			secret = string(value)
+			n++
+		}
+	}
+	if n > 1 {
+		return ""
+	}
+	return secret
+}
+
 // readQuery refuses parameters that the route does not take: a misspelt filter must not answer everything.
 func (c *call) readQuery(args *fasthttp.Args) error {
 	for name, value := range args.All() {
 		key := string(name)
 		if !slices.Contains(c.route.query, key) {
-			return fault.New(fault.InvalidQuery, "a query parameter is not known to this route")
+			return unknownParameter(key)
 		}
 		if _, twice := c.query[key]; twice {
 			return fault.New(fault.InvalidQuery, key+" is given twice")
@@ -114,15 +130,27 @@ func (c *call) readQuery(args *fasthttp.Args) error {
 	return nil
 }
 
-// answer is what leaves: a status and a JSON body.
+// unknownParameter names the parameter unless it is so odd that it may be anything, a secret included.
+func unknownParameter(name string) error {
+	if !plainID(name) {
+		name = "a query parameter"
+	}
+	return fault.New(fault.InvalidQuery, name+" is not known to this route")
+}
+
+// answer is what leaves: a status and a JSON body, or a file.
 type answer struct {
 	status   int
 	body     []byte
+	file     *file // what the body is when it is not JSON
 	cookie   *fasthttp.Cookie
 	replayed bool
 	code     fault.Code    // of a refusal
 	wait     time.Duration // until a retry makes sense; 0 for no such advice
 }
+
+// file says what a body is that is to be saved, not read.
+type file struct{ contentType, name string }
 
 // replyWith renders a document with a status.
 func replyWith(status int, document any) (answer, error) {

@@ -20,7 +20,13 @@
 // else of the RequestCtx leaves the middleware, and it is never used as a context: every request has one of its own, with a
 // deadline.
 //
+// # Tools for models
+//
+// POST /api/mcp speaks the Model Context Protocol (package mcp). A tool is a GET of the route table under another name: its scope is the
+// route's, it passes the same checks and runs the same handler, and its answer is the route's, to the byte. See mcp.go; a new tool is a
+// row there.
+//
 // One file per resource: workspaces, keys, cards, cardholders, authorizations, simulate, treasury, dashboard, members,
-// webhooks. A new resource is a file with its handlers, its rows in routes() and its paths in openapi/openapi.yaml; a test
+// webhooks, mcp. A new resource is a file with its handlers, its rows in routes() and its paths in openapi/openapi.yaml; a test
 // fails when a row and the description differ.
 package httpapi

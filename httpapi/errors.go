@@ -18,6 +18,7 @@ const (
 	invalidRequest     fault.Code = "invalid_request" // not HTTP as we accept it
 	requestTimedOut    fault.Code = "request_timeout"
 	cardholderRequired fault.Code = "cardholder_required"
+	notAcceptable      fault.Code = "not_acceptable"
 )
 
 // statuses is the one table from codes to HTTP. A code that is missing here is a fault of ours: 500.
@@ -31,16 +32,30 @@ var statuses = map[fault.Code]int{
 	fault.Unauthorized:           fasthttp.StatusUnauthorized,
 	fault.InvalidCredentials:     fasthttp.StatusUnauthorized,
 	fault.SignatureInvalid:       fasthttp.StatusUnauthorized,
+	fault.IntentExpired:          fasthttp.StatusUnauthorized,
+	fault.IntentIatFuture:        fasthttp.StatusUnauthorized,
 	fault.SandboxOnly:            fasthttp.StatusForbidden,
 	fault.KYBRequired:            fasthttp.StatusForbidden,
 	fault.SessionRequired:        fasthttp.StatusForbidden,
 	fault.RoleRequired:           fasthttp.StatusForbidden,
 	fault.OriginRefused:          fasthttp.StatusForbidden,
 	fault.SignupClosed:           fasthttp.StatusForbidden,
+	fault.InvalidCurrency:        fasthttp.StatusBadRequest,
+	fault.InvalidAmount:          fasthttp.StatusBadRequest,
 	fault.NotFound:               fasthttp.StatusNotFound,
+	fault.QuoteNotFound:          fasthttp.StatusNotFound,
 	fault.MethodNotAllowed:       fasthttp.StatusMethodNotAllowed,
+	notAcceptable:                fasthttp.StatusNotAcceptable,
 	requestTimedOut:              fasthttp.StatusRequestTimeout,
 	fault.CardTerminated:         fasthttp.StatusConflict,
+	fault.PairNotSupported:       fasthttp.StatusBadRequest,
+	fault.LinkExpired:            fasthttp.StatusConflict,
+	fault.PaymentSeen:            fasthttp.StatusConflict,
+	fault.LinkEnded:              fasthttp.StatusGone,
+	fault.AssetChainNotSelected:  fasthttp.StatusUnprocessableEntity,
+	fault.PayoutNotHeld:          fasthttp.StatusConflict,
+	fault.AgentFrozen:            fasthttp.StatusConflict,
+	fault.AgentTerminated:        fasthttp.StatusConflict,
 	fault.EmailTaken:             fasthttp.StatusConflict,
 	fault.LastOwner:              fasthttp.StatusConflict,
 	fault.DuplicateMismatch:      fasthttp.StatusConflict,
@@ -50,6 +65,10 @@ var statuses = map[fault.Code]int{
 	fault.CapabilityUnavailable:  fasthttp.StatusUnprocessableEntity,
 	fault.InsufficientFunds:      fasthttp.StatusUnprocessableEntity,
 	fault.LimitExceeded:          fasthttp.StatusUnprocessableEntity,
+	fault.QuoteExpired:           fasthttp.StatusUnprocessableEntity,
+	fault.QuoteUsed:              fasthttp.StatusUnprocessableEntity,
+	fault.QuoteMismatch:          fasthttp.StatusUnprocessableEntity,
+	fault.IntentReplay:           fasthttp.StatusUnprocessableEntity,
 	fault.IdempotencyKeyMismatch: fasthttp.StatusUnprocessableEntity,
 	fault.RateLimited:            fasthttp.StatusTooManyRequests,
 	fault.HeaderTooLarge:         fasthttp.StatusRequestHeaderFieldsTooLarge,
@@ -79,6 +98,7 @@ func (e *waitError) Unwrap() error { return e.fault }
 // errorBody is what a refused request is answered with.
 type errorBody struct {
 	Error     fault.Code `json:"error"`
+	Reason    string     `json:"reason,omitempty"`
 	Message   string     `json:"message,omitempty"`
 	KYBStatus string     `json:"kybStatus,omitempty"`
 }
@@ -115,7 +135,7 @@ func waitOf(err error) time.Duration {
 }
 
 func refused(status int, f *fault.Error, wait time.Duration) answer {
-	body := errorBody{Error: f.Code, Message: f.Message, KYBStatus: f.KYBStatus}
+	body := errorBody{Error: f.Code, Reason: f.Reason, Message: f.Message, KYBStatus: f.KYBStatus}
 	if f.Code == fault.NotFound {
 		body.Message = "" // another workspace's record and one that never was read the same
 	}

@@ -1,13 +1,11 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors"
 	"purser/actors/workspace"
 )
 
@@ -188,18 +186,13 @@ func TestLiveModeAsksMore(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
-	tell := func(command any) {
-		_, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
-			Command: command})
-		require.NoError(t, err)
-	}
-	tell(workspace.SetMode{Mode: workspace.Live})
+	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
 	r := w.post(tn.all, "/api/cards", `{}`)
 	w.fails(r, 403, "kyb_required")
 	require.Equal(t, "not_started", r.text("kybStatus"))
 	w.fails(w.post(tn.all, "/api/treasury/deposits", `{}`), 403, "sandbox_only")
 	w.fails(w.post(tn.all, "/api/dev/cards/"+card+"/simulate/authorization", `{}`), 403, "sandbox_only")
-	tell(workspace.SetKYB{Status: workspace.Approved})
+	w.tell(tn, workspace.SetKYB{Status: workspace.Approved})
 	w.fails(w.post(tn.all, "/api/cards", `{}`), 400, "invalid_body")
 }
 

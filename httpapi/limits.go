@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net"
 	"strings"
 	"time"
 
@@ -62,4 +63,15 @@ func (s *Server) limit(caller string, limit int, now time.Time) error {
 		return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
 	}
 	return nil
+}
+
+// peerBits of an IPv6 address name its network, which is what one peer has: it can use as many addresses in it as it likes.
+const peerBits = 64
+
+// peerOf is who a limit of an address counts.
+func peerOf(ip net.IP) string {
+	if ip.To4() != nil {
+		return ip.String()
+	}
+	return (&net.IPNet{IP: ip.Mask(net.CIDRMask(peerBits, 8*net.IPv6len)), Mask: net.CIDRMask(peerBits, 8*net.IPv6len)}).String()
 }

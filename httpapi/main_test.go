@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -36,7 +37,7 @@ func (s *secretary) logger() *slog.Logger {
 
 // personal are the fields, of requests and answers, whose values no log may hold.
 var personal = []string{"secret", "password", "email", "dateOfBirth", "phoneNumber", "firstName", "lastName", "displayName", "line1",
-	"partnerCardToken"}
+	"holderLabel", "city", "partnerCardToken", "privateKeyPem"}
 
 // leastSecret is how long a value must be to be looked for: a shorter one stands in any text by chance.
 const leastSecret = 6
@@ -80,7 +81,7 @@ func (s *secretary) keep(what, value string) {
 }
 
 // shapes are secrets and personal data by their look, for what the tests do not know of.
-var shapes = regexp.MustCompile(`(apk|ses|sess)_[0-9a-z]{20,}|\$argon2id\$|[\w.+-]+@example\.com|ssnLast4|dateOfBirth`)
+var shapes = regexp.MustCompile(`(apk|ses|sess)_[0-9a-z]{20,}|\$argon2id\$|[\w.+-]+@example\.com|ssnLast4|dateOfBirth|BEGIN PRIVATE KEY`)
 
 // leaks lists what the log holds and must not.
 func (s *secretary) leaks() []string {
@@ -96,12 +97,40 @@ func (s *secretary) leaks() []string {
 	return slices.Compact(found)
 }
 
+// said is what a log of the whole suite holds: without it the search would have found nothing in nothing.
+var said = []string{"panic: a bug with a secret", "the disk says", "code=invalid_body", "code=invalid_query", "code=invalid_request",
+	"code=unauthorized", "code=invalid_credentials", "code=signature_invalid", "code=outcome_unknown", "msg=\"internal fault\""}
+
+// unsaid lists what a log of the whole suite lacks.
+func (s *secretary) unsaid() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.logged.String()
+	return slices.DeleteFunc(slices.Clone(said), func(line string) bool { return strings.Contains(text, line) })
+}
+
+// wholeSuite tells whether no test was left out.
+func wholeSuite() bool {
+	for _, name := range []string{"test.run", "test.skip", "test.fuzz", "test.list"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
+}
+
 // TestMain reads, after the whole suite, everything that was logged in it.
 func TestMain(m *testing.M) {
 	status := m.Run()
 	if leaks := diary.leaks(); len(leaks) > 0 {
 		fmt.Printf("FAIL: the log holds %d secrets or personal data:\n%s\n", len(leaks), strings.Join(leaks[:min(len(leaks), 20)], "\n"))
 		status = max(status, 1)
+	}
+	if wholeSuite() {
+		for _, line := range diary.unsaid() {
+			fmt.Printf("FAIL: the log of the whole suite lacks %q\n", line)
+			status = max(status, 1)
+		}
 	}
 	if testing.Verbose() {
 		fmt.Printf("%d bytes of log searched for %d values\n", diary.logged.Len(), len(diary.secrets))

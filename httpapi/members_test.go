@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors"
 	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/persistence"
@@ -185,47 +184,4 @@ func TestOlderKeysAndEmptyOnes(t *testing.T) {
 	w.fails(w.post(star, "/api/auth/keys", `{"label":"x","scopes":["write:ramps"]}`), 403, "missing_scope:write:ramps")
 	w.ok(w.post(star, "/api/auth/keys", `{"label":"x","scopes":["write:payouts","read:agents"]}`))
 	w.fails(w.get(none, "/api/workspaces"), 403, "missing_scope:any")
-}
-
-// In live mode every route that moves money asks for an approved verification, whatever else is wrong with the request.
-func TestLiveModeOnEveryMoneyRoute(t *testing.T) {
-	w := newWorld(t)
-	tn := w.newTenant("olga")
-	tell := func(command any) {
-		t.Helper()
-		_, err := w.system.Ask(t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace, Command: command})
-		require.NoError(t, err)
-	}
-	var money, sandbox []route
-	for _, r := range w.server.table {
-		if r.kyb {
-			money = append(money, r)
-		}
-		if r.sandboxOnly {
-			sandbox = append(sandbox, r)
-		}
-	}
-	paths := make([]string, len(money))
-	for i, r := range money {
-		paths[i] = r.method + " " + r.path
-	}
-	require.Subset(t, paths, []string{"POST /api/cards", "POST /api/cardholders"})
-	tell(workspace.SetMode{Mode: workspace.Live})
-	for _, status := range []string{workspace.NotStarted, workspace.Pending, workspace.Rejected} {
-		tell(workspace.SetKYB{Status: status})
-		for _, r := range money {
-			got := w.do(tn.all, r.method, r.path, `{}`)
-			w.fails(got, 403, "kyb_required")
-			require.Equal(t, status, got.text("kybStatus"))
-		}
-	}
-	tell(workspace.SetKYB{Status: workspace.Approved})
-	for _, r := range money {
-		w.fails(w.do(tn.all, r.method, r.path, `{}`), 400, "invalid_body")
-	}
-	for _, r := range sandbox {
-		w.fails(w.do(tn.all, r.method, r.path, `{}`), 403, "sandbox_only")
-	}
-	w.ok(w.post(tn.all, "/api/cardholders", namedOnly))
-	w.ok(w.post(tn.all, "/api/cards", plainCard))
 }

@@ -15,6 +15,7 @@ type metrics struct {
 	inFlight  prometheus.Gauge
 	limited   *prometheus.CounterVec
 	unmatched prometheus.Counter
+	late      prometheus.Counter
 }
 
 func newMetrics(r *prometheus.Registry, l *limiter) (*metrics, error) {
@@ -29,10 +30,12 @@ func newMetrics(r *prometheus.Registry, l *limiter) (*metrics, error) {
 			Help: "Requests refused by a rate limit, by what was counted."}, []string{"limit"}),
 		unmatched: prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_partner_unmatched_total",
 			Help: "Partner reports that matched nothing and were kept."}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_payouts_settled_after_release_total",
+			Help: "Payouts that the bank reported settled after their reservation was released: an alarm."}),
 	}
 	windows := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_rate_limit_windows",
 		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.size()) })
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, windows} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, m.late, windows} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("httpapi: metrics: %w", err)
 		}

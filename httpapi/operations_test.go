@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
@@ -19,16 +22,19 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// operation is one operation of the description, with what its extensions say: x-scope, x-roles and x-ids. One whose path has a
+// operation is one operation of the description, with what its extensions say: x-scope, x-roles, x-live and x-ids. One whose path has a
 // parameter with listed values stands once for each value. The tables of walls, scopes, roles and bad input are made of these.
 type operation struct {
 	name, method, path string // the path still with its {id}
 	doc                *openapi3.Operation
 	scope              string
 	roles              []string
+	live               string // needsKYB, onlySandbox or ""
 	ids                []idPlace
 	body               map[string]any // the example; nil when it takes none
 	schema             *openapi3.Schema
+	logsRefusals       bool // a refused request is written down
+	rpc                bool // bad bodies are JSON-RPC's affair
 	key, session       bool
 	partner            bool
 }
@@ -38,6 +44,12 @@ type idPlace struct{ in, field, kind string }
 
 func (p idPlace) String() string { return p.in + "." + p.field }
 
+// What live mode does to an operation.
+const (
+	needsKYB    = "kyb"
+	onlySandbox = "sandbox-only"
+)
+
 // noRecord is the kind of an id that names nothing of a workspace.
 const noRecord = "none"
 
@@ -45,7 +57,7 @@ const noRecord = "none"
 func (d *description) operations(t testing.TB) []operation {
 	t.Helper()
 	var all []operation
-	for path, item := range d.doc.Paths.Map() {
+	for path, item := range d.Doc.Paths.Map() {
 		for method, doc := range item.Operations() {
 			parameters := slices.Concat(item.Parameters, doc.Parameters)
 			for value, concrete := range expand(path, parameters) {
@@ -77,6 +89,9 @@ func newOperation(t testing.TB, method, path, value string, doc *openapi3.Operat
 	t.Helper()
 	op := operation{name: method + " " + path, method: method, path: path, doc: doc}
 	op.scope, _ = doc.Extensions["x-scope"].(string)
+	op.live, _ = doc.Extensions["x-live"].(string)
+	op.rpc, _ = doc.Extensions["x-json-rpc"].(bool)
+	op.logsRefusals, _ = doc.Extensions["x-logs-refusals"].(bool)
 	roles, _ := doc.Extensions["x-roles"].([]any)
 	for _, role := range roles {
 		op.roles = append(op.roles, fmt.Sprint(role))
@@ -122,6 +137,22 @@ func (op operation) takesParameter(name string) bool {
 	return slices.ContainsFunc(op.doc.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name == name })
 }
 
+// requiredQuery are the parameters that name no record and must be given, with their examples.
+func (op operation) requiredQuery(first bool) (query string) {
+	for _, p := range op.doc.Parameters {
+		names := slices.ContainsFunc(op.ids, func(place idPlace) bool { return place.in == "query" && place.field == p.Value.Name })
+		if p.Value.In != "query" || !p.Value.Required || names {
+			continue
+		}
+		mark := "&"
+		if first {
+			mark, first = "?", false
+		}
+		query += fmt.Sprintf("%s%s=%v", mark, p.Value.Name, p.Value.Example)
+	}
+	return query
+}
+
 // example is a copy of the operation's body that may be changed.
 func (op operation) example(t testing.TB) map[string]any {
 	t.Helper()
@@ -140,6 +171,8 @@ type estate struct {
 	*world
 	tn   tenant
 	made map[string]string
+	// agentKey is the private key of the estate's agent.
+	agentKey ed25519.PrivateKey
 }
 
 func (w *world) newEstate(tn tenant) *estate {
@@ -172,8 +205,26 @@ func (e *estate) make(kind string) string {
 		return "m-" + e.id("card")[20:]
 	case "key":
 		return e.ok(e.post(session(e.tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`)).text("apiKey", "id")
+	case "counterparty": // with something to be paid
+		e.fund(e.tn, 500_000)
+		return e.newRecipientAbroad(e.tn)
+	case "payout": // a held wire, which nobody sends
+		return e.ok(e.pay(e.tn, `{"rail":"intl_wire","counterpartyId":"`+e.id("counterparty")+`","amountCents":1500,"description":"rent"}`)).
+			text("payout", "id")
 	case "cardholder":
 		return e.ok(e.post(e.tn.all, "/api/cardholders", `{"displayName":"Grace Hopper","kind":"employee"}`)).text("cardholder", "id")
+	case "agent":
+		var id string
+		id, e.agentKey = e.registerAgent(e.tn)
+		return id
+	case "checkout_session": // with a coin and a network that are picked
+		id := e.newCheckout(e.tn, "").text("session", "id")
+		e.ok(e.post(nil, "/api/v1/checkout/sessions/"+id+"/select", `{"asset":"USDC","chain":"polygon"}`))
+		return id
+	case "webhook_endpoint":
+		return e.newEndpoint(e.tn, `["*"]`).text("endpoint", "id")
+	case "webhook_delivery":
+		return e.ok(e.post(session(e.tn.cookie), "/api/webhooks/endpoints/"+e.id("webhook_endpoint")+"/test", "")).text("delivery", "id")
 	case "user":
 		id, _ := e.person(e.tn, workspace.Member)
 		return id
@@ -240,7 +291,7 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 		}
 		switch place.in {
 		case "path":
-			r.path = strings.ReplaceAll(r.path, "{"+place.field+"}", own())
+			r.path = strings.ReplaceAll(r.path, "{"+place.field+"}", cmp.Or(own(), "nobody"))
 		case "query":
 			if isGiven || op.doc.Parameters.GetByInAndName("query", place.field).Required {
 				query = "?" + place.field + "=" + own()
@@ -255,7 +306,14 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 			}
 		}
 	}
-	r.path += query
+	r.path += query + op.requiredQuery(query == "")
+	if op.doc.OperationID == "submitIntent" {
+		body["intent"].(map[string]any)["agent_id"] = e.id("agent")
+		e.signIntent(body, e.agentKey)
+	}
+	if key := op.doc.Parameters.GetByInAndName("header", "Idempotency-Key"); key != nil && key.Required {
+		who = who.with("Idempotency-Key", uuid.NewString())
+	}
 	if body != nil {
 		text, err := json.Marshal(body)
 		require.NoError(e.t, err)
@@ -303,7 +361,7 @@ func (w *world) positions() [ident.Shards]uint64 {
 }
 
 // reactions are the names of what follows from an event by itself; each has a cursor in the journal.
-var reactions = []string{"bank", "membership"}
+var reactions = []string{"bank", "payouts", "recipients", "physical_cards", "membership", "checkout"}
 
 // settled waits for what goes on beside the requests, so that the heads stand still.
 func (w *world) settled() [ident.Shards]uint64 {
@@ -336,13 +394,17 @@ func (w *world) reacted(shard ident.Shard, head uint64) {
 func TestTheExtensionsSayWhatTheTableSays(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range w.server.table {
-		doc := w.checked.doc.Paths.Value(r.path).GetOperation(r.method)
+		require.NotNil(t, w.checked.Doc.Paths.Value(r.path), "%s is not described", r.path)
+		doc := w.checked.Doc.Paths.Value(r.path).GetOperation(r.method)
+		require.NotNil(t, doc, "%s %s is not described", r.method, r.path)
 		op := newOperationHead(t, r.method, r.path, doc)
 		require.Equal(t, r.scope, op.scope, op.name)
 		require.ElementsMatch(t, r.roles, op.roles, op.name)
 		require.Equal(t, r.auth == authKey || r.auth == authKeyOrSession, op.key, op.name)
 		require.Equal(t, r.auth == authSession || r.auth == authKeyOrSession, op.session, op.name)
 		require.Equal(t, r.auth == authPartner, op.partner, op.name)
+		require.Equal(t, map[[2]bool]string{{true, false}: needsKYB, {false, true}: onlySandbox, {}: ""}[[2]bool{r.kyb, r.sandboxOnly}], op.live,
+			op.name)
 	}
 }
 
@@ -357,7 +419,7 @@ func newOperationHead(t testing.TB, method, path string, doc *openapi3.Operation
 // Every field and parameter that is called an id is in x-ids, so that the walls are tried at it.
 func TestEveryIDIsDeclared(t *testing.T) {
 	d := describe(t)
-	for path, item := range d.doc.Paths.Map() {
+	for path, item := range d.Doc.Paths.Map() {
 		for method, doc := range item.Operations() {
 			declared := map[string]bool{}
 			for _, place := range newOperationHead(t, method, path, doc).ids {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/fasthttp/router"
@@ -37,8 +38,10 @@ type route struct {
 	roles        []string // the roles a session must have in its workspace; nil when the route needs no workspace of a session
 	sandboxOnly  bool
 	kyb          bool // live mode needs approved verification
+	physical     bool // needs the product of physical cards
 	idempotency  idempotencyKind
 	query        []string // parameters it takes
+	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
 	handle       func(*call) (answer, error)
 }
 
@@ -50,8 +53,11 @@ func (r *route) operation() openapi.Operation {
 func (s *Server) routes() []route {
 	var all []route
 	for _, resource := range []func() []route{
-		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.cardholderRoutes, s.authorizationRoutes, s.simulateRoutes, s.treasuryRoutes,
-		s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.descriptionRoutes,
+		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.physicalRoutes, s.cardholderRoutes, s.agentRoutes, s.authorizationRoutes, s.simulateRoutes,
+		s.treasuryRoutes, s.statementRoutes,
+		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.checkoutRoutes,
+		s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.webhookEndpointRoutes, s.mcpRoutes,
+		s.descriptionRoutes,
 	} {
 		all = append(all, resource()...)
 	}
@@ -80,5 +86,12 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 		}
 		r.Handle(row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })
 	}
-	return r.Handler
+	s.mountHosted(r)
+	return func(ctx *fasthttp.RequestCtx) {
+		if path := ctx.URI().PathOriginal(); string(path) == "*" || bytes.Contains(path, []byte("//")) {
+			s.notFound(ctx) // the router takes "*" for every path, and an empty part for any parameter
+			return
+		}
+		r.Handler(ctx)
+	}
 }

@@ -12,16 +12,25 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
 	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/bankday"
+	"purser/actors/card"
 	"purser/actors/cardholder"
+	"purser/actors/checkout"
 	"purser/actors/fault"
 	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/httpapi/mcp"
 	"purser/httpapi/openapi"
+	"purser/httpapi/web"
+	"purser/httpapi/webhook"
 	"purser/persistence"
 )
 
@@ -44,6 +53,10 @@ type Actors interface {
 	List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error)
 	WaitRelayed(ctx context.Context, workspace string)
 	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)
+	FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error)
+	MidRates(ctx context.Context) (map[string]string, error)
+	MintOrdered(ctx context.Context, workspace, order string) (card.View, error)
+	PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create, error)
 	Clock() time.Time
 	Entropy() io.Reader
 }
@@ -69,14 +82,18 @@ const (
 type Config struct {
 	Actors         Actors
 	Network        Network
-	BaseURL        string        // where browsers find us: its scheme and host are "same origin", https makes cookies Secure
-	PartnerSecrets []string      // any of them signs inbound partner reports
-	SignupClosed   bool          // no new users
-	Issuer         string        // IssuerFixture (default) or IssuerConnected
-	DepositDelay   time.Duration // how long the sandbox bank takes; only shown, as expectedAt
-	RateLimits     RateLimits    // zero: DefaultRateLimits
-	Registry       *prometheus.Registry
-	Logger         *slog.Logger
+	BaseURL        string               // where browsers find us: its scheme and host are "same origin", https makes cookies Secure
+	PartnerSecrets []string             // any of them signs inbound partner reports
+	SignupClosed   bool                 // no new users
+	Issuer         string               // IssuerFixture (default) or IssuerConnected
+	NoPhysical     bool                 // the product of physical cards is not configured
+	DepositDelay   time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
+	PayoutLimits   balance.PayoutLimits // zero: DefaultPayoutLimits
+	RateLimits     RateLimits           // zero: DefaultRateLimits
+	// WebhookGuard says where webhook endpoints may lead; nil: to public addresses.
+	WebhookGuard *webhook.Guard
+	Registry     *prometheus.Registry
+	Logger       *slog.Logger
 }
 
 func (c *Config) ensureDefaults() error {
@@ -99,11 +116,18 @@ func (c *Config) ensureDefaults() error {
 	}
 	require(c.Issuer == IssuerFixture || c.Issuer == IssuerConnected, "Issuer is fixture or connected")
 	require(c.DepositDelay >= 0, "DepositDelay is negative")
+	if c.PayoutLimits == (balance.PayoutLimits{}) {
+		c.PayoutLimits = DefaultPayoutLimits()
+	}
+	require(c.PayoutLimits.KeyCents > 0 && c.PayoutLimits.WorkspaceCents > 0, "PayoutLimits must be positive")
 	if c.RateLimits == (RateLimits{}) {
 		c.RateLimits = DefaultRateLimits()
 	}
 	l := c.RateLimits
 	require(l.Off || l.PerKey > 0 && l.PerWorkspace > 0 && l.PerAddress > 0, "RateLimits must be positive")
+	if c.WebhookGuard == nil {
+		c.WebhookGuard = webhook.NewGuard(false, nil)
+	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
@@ -122,12 +146,20 @@ type Server struct {
 	secure    bool   // cookies are Secure
 	openapi   *openapi.Document
 	table     []route
+	mcp       *mcp.Server
+	tools     map[string]tool
 	limits    *limiter
 	keys      *keyCache
 	passwords *passwordHasher
 	notes     *keyUse
 	metrics   *metrics
-	door      *door
+	calendar  *bankday.Calendar
+	// statements has a place for each statement that is being made
+	statements chan struct{}
+	handler    fasthttp.RequestHandler
+	site       *web.Site
+	streams    atomic.Int64 // pages that are told news
+	door       *door
 
 	base   context.Context // of every request; ends when Shutdown has drained
 	cancel context.CancelFunc
@@ -148,7 +180,13 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host, secure: base.Scheme == "https",
 		openapi: description, limits: newLimiter(maxWindows),
-		keys: newKeyCache(maxCachedKeys)}
+		keys: newKeyCache(maxCachedKeys), statements: make(chan struct{}, statementsAtOnce)}
+	if s.calendar, err = bankday.New(); err != nil {
+		return nil, err
+	}
+	if s.site, err = web.New(hostedFiles); err != nil {
+		return nil, err
+	}
 	if s.passwords, err = newPasswordHasher(c.Actors.Entropy()); err != nil {
 		return nil, err
 	}
@@ -158,7 +196,9 @@ func New(c Config) (*Server, error) {
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.notes = newKeyUse(s)
 	s.table = s.routes()
-	s.door = newDoor(s.newRouter(s.table), s.malformed, c.Logger)
+	s.mcp, s.tools = s.newTools()
+	s.handler = s.newRouter(s.table)
+	s.door = newDoor(s.handler, s.malformed, c.Logger)
 	return s, nil
 }
 
@@ -170,9 +210,14 @@ func (s *Server) Serve(ln net.Listener) error {
 // Shutdown stops taking requests and waits for those that run, or for the context.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.door.Shutdown(ctx)
+	s.rest()
+	return err
+}
+
+// rest ends what requests have left running.
+func (s *Server) rest() {
 	s.cancel()
 	s.notes.wait()
-	return err
 }
 
 // serve runs the checks of a route in their order, then its handler.
@@ -185,6 +230,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 	a, err := s.run(ctx, r, within, start)
 	if err != nil {
 		a = s.refusal(id, r.method, err)
+		if r.rpc {
+			a = asRPC(a, ctx.PostBody())
+		}
 	}
 	s.write(ctx, a)
 	s.done(id, r, a, s.actors.Clock().Sub(start))
@@ -195,6 +243,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, within context.Context,
 		return answer{}, err
 	}
 	c := newCall(ctx, r, within, now)
+	c.id = s.identify(ctx)
 	if err := s.admit(c); err != nil {
 		return answer{}, err
 	}
@@ -209,8 +258,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, within context.Context,
 
 // admit is the part of the checks that knows who asks: limits, authentication, what the caller may.
 func (s *Server) admit(c *call) error {
-	r := c.route
-	if r.auth != authPartner {
+	if c.route.auth != authPartner {
 		if err := s.limitAddress(c.peer, c.now); err != nil {
 			return err
 		}
@@ -221,25 +269,36 @@ func (s *Server) admit(c *call) error {
 	if err := s.limitCaller(c); err != nil {
 		return err
 	}
+	return s.permit(c)
+}
+
+// permit checks what a caller who is known may.
+func (s *Server) permit(c *call) error {
 	if err := s.authorize(c); err != nil {
 		return err
 	}
-	switch access := c.who.access; {
+	switch r, access := c.route, c.who.access; {
 	case r.sandboxOnly && access.Mode != modeSandbox:
 		return fault.New(fault.SandboxOnly, "")
 	case r.kyb && access.Mode != modeSandbox && access.KYBStatus != kybApproved:
 		return &fault.Error{Code: fault.KYBRequired, KYBStatus: access.KYBStatus}
+	case r.physical && s.cfg.NoPhysical:
+		return fault.New(fault.CapabilityUnavailable, "physical cards are not available")
 	}
 	return nil
 }
 
 // checkFraming refuses what two servers in a row could read differently, and bodies that would have to be unpacked. fasthttp
-// lets one of the two lengths win, so the raw header is looked at.
+// lets one of two lengths win, unfolds lines, takes any name and any end of a line, so the raw header is looked at.
 func checkFraming(ctx *fasthttp.RequestCtx) error {
 	var length, transfer, encoding bool
 	for line := range bytes.Lines(ctx.Request.Header.RawHeaders()) {
 		name, _, _ := bytes.Cut(line, []byte(":"))
-		switch strings.ToLower(string(bytes.TrimSpace(name))) {
+		if len(bytes.TrimSpace(line)) > 0 && !isToken(name) || !bytes.HasSuffix(line, []byte("\r\n")) {
+			ctx.SetConnectionClose()
+			return fault.New(invalidRequest, "a line of the header is not a name, a colon and a value")
+		}
+		switch strings.ToLower(string(name)) {
 		case "content-length":
 			length = true
 		case "transfer-encoding":
@@ -258,6 +317,18 @@ func checkFraming(ctx *fasthttp.RequestCtx) error {
 	return nil
 }
 
+// isToken tells whether a name is one by RFC 9110. A line that goes on from the one before begins with a space, and is none.
+func isToken(name []byte) bool {
+	for _, c := range name {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return len(name) > 0
+}
+
 func (s *Server) write(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(a.status)
@@ -265,6 +336,10 @@ func (s *Server) write(ctx *fasthttp.RequestCtx, a answer) {
 	h.SetContentType("application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	if a.file != nil {
+		h.SetContentType(a.file.contentType)
+		h.Set("Content-Disposition", `attachment; filename="`+a.file.name+`"`)
+	}
 	if a.replayed {
 		h.Set("Idempotent-Replayed", "true")
 	}
@@ -298,7 +373,7 @@ func (s *Server) unrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	var err error = f
 	if framing := checkFraming(ctx); framing != nil {
 		err = framing
-	} else if limited := s.limitAddress(ctx.RemoteIP().String(), s.actors.Clock()); limited != nil {
+	} else if limited := s.limitAddress(peerOf(ctx.RemoteIP()), s.actors.Clock()); limited != nil {
 		err = limited
 	}
 	s.refuse(ctx, err)

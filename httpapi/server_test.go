@@ -42,8 +42,9 @@ func TestTheTableAndTheDescriptionAgree(t *testing.T) {
 func TestTheDescriptionTellsWhatARouteChecks(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range w.server.table {
-		operation := w.checked.doc.Paths.Value(r.path).GetOperation(r.method)
 		name := r.method + " " + r.path
+		require.NotNil(t, w.checked.Doc.Paths.Value(r.path), name)
+		operation := w.checked.Doc.Paths.Value(r.path).GetOperation(r.method)
 		if r.scope != "" {
 			require.Contains(t, operation.Description+operation.Summary, r.scope, name)
 		}
@@ -70,7 +71,7 @@ func TestEveryScopeIsInTheInterfacesTable(t *testing.T) {
 func sharedEnum(t *testing.T) []string {
 	t.Helper()
 	var scopes []string
-	for _, v := range describe(t).doc.Components.Schemas["Scope"].Value.Enum {
+	for _, v := range describe(t).Doc.Components.Schemas["Scope"].Value.Enum {
 		scopes = append(scopes, fmt.Sprint(v))
 	}
 	return scopes

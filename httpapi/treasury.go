@@ -48,6 +48,15 @@ func (s *Server) getTreasury(c *call) (answer, error) {
 	return reply(map[string]any{"balances": view.Balances, "snapshot": view.Snapshot, "ledger": ledger})
 }
 
+// listLedger lists all of the ledger, of which the treasury shows the newest entries.
+func (s *Server) listLedger(c *call) (answer, error) {
+	id := c.who.workspace()
+	s.actors.WaitRelayed(c.ctx, id)
+	return s.list(c, listing{kind: balance.RecordLedgerEntry, workspace: id}, func(r persistence.Record) (any, error) {
+		return json.RawMessage(c.unmark(r.Document)), nil
+	})
+}
+
 func (s *Server) createDeposit(c *call) (answer, error) {
 	var body struct {
 		Source         string `json:"source"`

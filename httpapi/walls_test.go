@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"purser/actors"
 	"purser/actors/ident"
 	"purser/actors/workspace"
 )
@@ -252,4 +253,61 @@ func (w *world) cookieFor(op operation, cookie string) string {
 	}
 	email := w.ok(w.get(session(cookie), "/api/dashboard/me")).text("user", "email")
 	return w.ok(w.post(nil, "/api/dashboard/login", fmt.Sprintf(`{"email":%q,"password":"a long password"}`, email))).cookie
+}
+
+// In live mode what moves money asks for an approved verification, whatever else is wrong with the request; what simulates is
+// refused; everything else is as before. Which is which stands in x-live.
+func TestLiveModeOnEveryRoute(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	w.fund(tn, 100_000_000)
+	kyb := []string{workspace.NotStarted, workspace.Pending, workspace.Rejected, workspace.Approved}
+	counted := map[string]int{}
+	for _, op := range w.checked.operations(t) {
+		if !op.key && !op.session {
+			continue
+		}
+		counted[op.live]++
+		w.tell(tn, workspace.SetMode{Mode: workspace.Sandbox})
+		r := w.newEstate(tn).ready(op, nil)
+		if !op.key {
+			r.who = session(w.cookieFor(op, tn.cookie)).with("X-Workspace-Id", tn.workspace)
+		}
+		w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+		for _, status := range kyb {
+			w.tell(tn, workspace.SetKYB{Status: status})
+			switch {
+			case op.live == onlySandbox:
+				w.refusedLive(r, "sandbox_only")
+			case op.live == needsKYB && status != workspace.Approved:
+				require.Equal(t, status, w.refusedLive(r, "kyb_required").text("kybStatus"), op.name)
+			case op.live == needsKYB || status == workspace.NotStarted:
+				got := w.send(r)
+				require.Less(t, got.status, 300, "%s in live mode: %s", op.name, got.raw)
+			}
+		}
+	}
+	t.Log("routes by x-live: ", counted)
+	require.NotZero(t, counted[needsKYB])
+	require.NotZero(t, counted[onlySandbox])
+	require.NotZero(t, counted[""])
+}
+
+// tell sends a command that no route sends to a tenant's workspace.
+func (w *world) tell(tn tenant, command any) {
+	w.t.Helper()
+	_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace, Command: command})
+	require.NoError(w.t, err)
+}
+
+// refusedLive requires that a request, whole or with a body that is none, is refused for the mode and changes nothing.
+func (w *world) refusedLive(r readyRequest, code string) testReply {
+	w.t.Helper()
+	before := w.settled()
+	got := w.send(r)
+	w.fails(got, 403, code)
+	r.body = "{"
+	w.fails(w.send(r), 403, code)
+	require.Equal(w.t, before, w.settled(), "%s %s", r.method, r.path)
+	return got
 }

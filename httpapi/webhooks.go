@@ -27,18 +27,30 @@ type report struct {
 	Data jsontext.Value `json:"data"`
 }
 
-// Types of the bank's reports that are acted on. Any other is kept.
+// Types of partners' reports that are acted on. Any other is kept.
 const (
 	depositSettled  = "deposit.settled"
 	depositReceived = "deposit.received"
+	payoutSettled   = "payout.settled"
+	payoutFailed    = "payout.failed"
+	payoutReturned  = "payout.returned"
+	stablecoinDone  = "deposit.completed"
 )
 
 func (s *Server) webhookRoutes() []route {
-	return []route{{method: "POST", path: "/api/webhooks/bank-transfer", auth: authPartner, handle: s.bankTransfer}}
+	return []route{
+		{method: "POST", path: "/api/webhooks/bank-transfer", auth: authPartner, handle: s.bankTransfer},
+		{method: "POST", path: "/api/webhooks/partner-stablecoin-deposit", auth: authPartner, handle: s.stablecoinDeposit},
+	}
 }
 
 // bankTransfer takes a signed report of the bank. 200 means it is durable, applied or kept, and need not be sent again.
 func (s *Server) bankTransfer(c *call) (answer, error) {
+	return s.takeReport(c, partnerBank, s.applyBank)
+}
+
+// takeReport applies a partner's report, or keeps it.
+func (s *Server) takeReport(c *call, partner string, apply func(context.Context, report) error) (answer, error) {
 	if _, err := s.parse(c); err != nil {
 		return answer{}, err
 	}
@@ -46,9 +58,9 @@ func (s *Server) bankTransfer(c *call) (answer, error) {
 	if err := json.Unmarshal(c.body, &r); err != nil {
 		return answer{}, fmt.Errorf("a report that its schema let through: %w", err)
 	}
-	err := s.applyBank(c.ctx, r)
+	err := apply(c.ctx, r)
 	if matchesNothing(err) {
-		err = s.keepUnmatched(c, partnerBank, r)
+		err = s.keepUnmatched(c, partner, r)
 	}
 	if err != nil {
 		return answer{}, err
@@ -69,14 +81,18 @@ func matchesNothing(err error) bool {
 	return true
 }
 
-const partnerBank = "bank"
+// Partners that report, as their claims are named.
+const (
+	partnerBank       = balance.ScopeBank
+	partnerStablecoin = balance.ScopeStablecoin
+)
 
 // claim takes a report's id for the thing that the report is about, before it is applied there. After a crash in between the partner's
 // repeat finds the claim and is applied under it; an id that was claimed for something else matches nothing.
-func (s *Server) claim(ctx context.Context, r report, target string) error {
+func (s *Server) claim(ctx context.Context, partner string, r report, target string) error {
 	system := ident.System.Format(ident.Workspace)
 	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
-		Command: balance.ClaimReport{EventID: r.ID, Partner: partnerBank, Target: target}})
+		Command: balance.ClaimReport{EventID: r.ID, Partner: partner, Target: target}})
 	if err != nil {
 		return err
 	}
@@ -107,6 +123,12 @@ func (s *Server) applyBank(ctx context.Context, r report) error {
 		return s.settleDeposit(ctx, r)
 	case depositReceived:
 		return s.receiveDeposit(ctx, r)
+	case payoutSettled:
+		return s.reportPayout(ctx, r, balance.PayoutSettled)
+	case payoutFailed:
+		return s.reportPayout(ctx, r, balance.PayoutFailed)
+	case payoutReturned:
+		return s.reportPayout(ctx, r, balance.PayoutReturned)
 	}
 	return fault.New(fault.NotFound, "")
 }
@@ -122,7 +144,7 @@ func (s *Server) settleDeposit(ctx context.Context, r report) error {
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, r, record.ID); err != nil {
+	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
@@ -144,12 +166,73 @@ func (s *Server) receiveDeposit(ctx context.Context, r report) error {
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, r, record.ID); err != nil {
+	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
 		Command: balance.ReceiveDeposit{Workspace: record.ID, EventID: r.ID, AmountUsdCents: data.AmountUsdCents, Rail: data.Rail,
 			Reference: data.Reference}})
+	return err
+}
+
+// stablecoinDeposit takes a signed report of the stablecoin partner, as bankTransfer does.
+func (s *Server) stablecoinDeposit(c *call) (answer, error) {
+	return s.takeReport(c, partnerStablecoin, s.applyStablecoin)
+}
+
+func (s *Server) applyStablecoin(ctx context.Context, r report) error {
+	var data struct {
+		WorkspaceID    string `json:"workspaceId"`
+		Asset          string `json:"asset"`
+		Chain          string `json:"chain"`
+		AmountUsdCents int64  `json:"amountUsdCents"`
+		TxHash         string `json:"txHash"`
+	}
+	if r.Type != stablecoinDone {
+		return fault.New(fault.NotFound, "")
+	}
+	if err := json.Unmarshal(r.Data, &data); err != nil {
+		return fault.New(fault.InvalidBody, "data")
+	}
+	record, err := s.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	if err := s.claim(ctx, partnerStablecoin, r, record.ID); err != nil {
+		return err
+	}
+	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
+		Command: balance.ReceiveStablecoin{Workspace: record.ID, EventID: r.ID, Asset: data.Asset, Chain: data.Chain, TxHash: data.TxHash,
+			AmountUsdCents: data.AmountUsdCents}})
+	return err
+}
+
+// reportPayout brings a payout what became of it. One that settles after its reservation was released is an alarm: its dollars had been
+// given back.
+func (s *Server) reportPayout(ctx context.Context, r report, outcome string) error {
+	var data struct {
+		PayoutID string `json:"payoutId"`
+	}
+	if err := json.Unmarshal(r.Data, &data); err != nil {
+		return fault.New(fault.InvalidBody, "data")
+	}
+	record, err := s.findNamed(ctx, balance.RecordPayout, ident.Payout, data.PayoutID)
+	if err != nil {
+		return err
+	}
+	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
+		return err
+	}
+	var known balance.Payout
+	if err := json.Unmarshal(record.Document, &known); err != nil {
+		return fmt.Errorf("payout's record: %w", err)
+	}
+	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
+		Command: balance.ReportPayout{EventID: r.ID, ID: record.ID, Outcome: outcome, Known: &known}})
+	if reported, ok := reply.(balance.ReportedPayout); ok && reported.Late {
+		s.metrics.late.Inc()
+		s.log.Error("a payout settled after its reservation was released", "payout", record.ID)
+	}
 	return err
 }
 

@@ -28,6 +28,7 @@ func (w *world) impatientServer() *Server {
 	s, err := New(config)
 	require.NoError(w.t, err)
 	s.door.http.ReadTimeout, s.door.http.IdleTimeout = impatient, impatient
+	w.judged(s)
 	return s
 }
 

@@ -37,6 +37,9 @@ var (
 	ErrVersion = errors.New("stream version conflict")
 	// ErrNotFound: no such record.
 	ErrNotFound = errors.New("record not found")
+	// ErrRefused: the batch will never be taken. A name in it has U+0000 or is not UTF-8, or a document is not JSON and the store looks
+	// at that. Nothing of the batch was written, and a retry is refused again.
+	ErrRefused = errors.New("journal refuses the batch")
 	// ErrTooLarge: a limit of the contract is passed.
 	ErrTooLarge = errors.New("journal limit exceeded")
 )
@@ -139,8 +142,8 @@ type Journal interface {
 	Raise(ctx context.Context, shards ...ident.Shard) ([]Head, error)
 
 	// Append commits the batches of one shard in order, synced, and tells the outcome of each. A batch that loses (ErrVersion,
-	// OnceError) does not stop the others. now decides which once-keys are still held. The error is for the whole group:
-	// ErrFenced, ErrUnavailable or ErrAmbiguous.
+	// OnceError) or is refused (ErrRefused, ErrTooLarge) does not stop the others. now decides which once-keys are still held. The
+	// error is for the whole group: ErrFenced, ErrUnavailable or ErrAmbiguous.
 	Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time, group []*Batch) ([]Outcome, error)
 
 	// Head returns the head of a shard. It never waits.

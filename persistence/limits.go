@@ -2,6 +2,8 @@ package persistence
 
 import (
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"purser/actors/ident"
 )
@@ -13,7 +15,8 @@ const (
 	MaxName       = 1024     // bytes of one kind, id, key, scope, type or name
 )
 
-// Check returns ErrTooLarge, with what is too large, when the batch passes a limit. It panics when something in the batch
+// Check returns ErrTooLarge, with what is too large, when the batch passes a limit, and ErrRefused when it has a name that not every
+// store can keep. It panics when something in the batch
 // lives in another shard: that is a bug of the caller, and what was written there could never be found again.
 func (b *Batch) Check(shard ident.Shard) error {
 	if len(b.Events) > MaxBatchEvents {
@@ -61,24 +64,34 @@ func (b *Batch) WorkspaceOf(workspace string) string {
 }
 
 func (b *Batch) checkNames() error {
-	longest := len(b.Workspace)
+	longest, bad := 0, false
+	see := func(names ...string) {
+		for _, name := range names {
+			longest = max(longest, len(name))
+			bad = bad || strings.IndexByte(name, 0) >= 0 || !utf8.ValidString(name)
+		}
+	}
+	see(b.Workspace)
 	for i := range b.Events {
 		e := &b.Events[i]
-		longest = max(longest, len(e.ID), len(e.Workspace), len(e.Kind), len(e.Stream), len(e.Type))
+		see(e.ID, e.Workspace, e.Kind, e.Stream, e.Type)
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		longest = max(longest, len(r.Kind), len(r.Workspace), len(r.Parent), len(r.ID))
+		see(r.Kind, r.Workspace, r.Parent, r.ID)
 	}
 	for i := range b.Onces {
-		longest = max(longest, len(b.Onces[i].Scope))
+		see(b.Onces[i].Scope)
 	}
 	for i := range b.Timers {
 		t := &b.Timers[i]
-		longest = max(longest, len(t.Kind), len(t.Stream), len(t.Key), len(t.Workspace))
+		see(t.Kind, t.Stream, t.Key, t.Workspace)
 	}
-	if longest > MaxName {
+	switch {
+	case longest > MaxName:
 		return tooLarge("bytes of a name", longest, MaxName)
+	case bad:
+		return fmt.Errorf("%w: a name with U+0000 or that is not UTF-8", ErrRefused)
 	}
 	return nil
 }

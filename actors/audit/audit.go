@@ -1,5 +1,5 @@
 // Package audit re-adds every amount of Purser from the raw events of the journal and compares the sums with what is kept
-// beside them: the records that are shown, and the terms from which the authorizer answers swipes.
+// beside them: the records that are shown, the terms from which the authorizer answers swipes, and the book when there is one.
 //
 // It reads events as JSON with small structs of its own and folds them itself. It calls neither a domain package nor a decision of
 // the authorizer: a fault in their code must not be repeated here. It shares only the checked addition of package money and the
@@ -28,10 +28,12 @@ const (
 	looks          = 5 // at a difference, while the stores are in use
 )
 
-// Sources are the two stores. Look again after Pause when they are in use by a server; Pause 0 says that they are at rest.
+// Sources are the two stores, and the book, which is nil when there is none. Look again after Pause when they are in use by a server;
+// Pause 0 says that they are at rest.
 type Sources struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
+	Book       Book
 	Pause      time.Duration
 }
 
@@ -127,7 +129,8 @@ type Report struct {
 	Findings       []Finding `json:"findings"`
 	More           int64     `json:"more"` // findings beyond MaxFindings
 	// Lost is what the last rebuild of the authorizer found lost; it is no finding. At most MaxFindings of them are kept.
-	Lost []Loss `json:"lost,omitempty"`
+	Lost []Loss  `json:"lost,omitempty"`
+	Book *Booked `json:"book,omitempty"` // nil without a book
 }
 
 // Clean says that nothing differs.
@@ -182,10 +185,16 @@ func (s *Sources) look(ctx context.Context, shards []ident.Shard) (all map[ident
 	for _, shard := range shards {
 		b := newBooks(shard)
 		b.followed = s.Authorizer.Followed(shard)
+		if b.ledger, err = openLedger(ctx, s.Book, shard); err != nil {
+			return nil, err
+		}
 		if b.log.lost, err = s.Authorizer.Lost(shard); err != nil {
 			return nil, err
 		}
 		if err := b.readEvents(ctx, s.Journal); err != nil {
+			return nil, err
+		}
+		if err := b.compareLedger(ctx); err != nil {
 			return nil, err
 		}
 		if err := b.compareRecords(ctx, s.Journal); err != nil {
@@ -209,6 +218,9 @@ func (r *Report) add(b *books) {
 	}
 	r.Cards += int64(len(b.cards))
 	r.Authorizations += int64(len(b.authorizations))
+	if b.ledger != nil {
+		r.Book = r.Book.plus(b.ledger.booked(b.position))
+	}
 	r.Lost = append(r.Lost, b.log.lost[:min(MaxFindings-len(r.Lost), len(b.log.lost))]...)
 	room := MaxFindings - len(r.Findings)
 	r.More += b.more + int64(max(0, len(b.findings)-room))

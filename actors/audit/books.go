@@ -21,11 +21,15 @@ type books struct {
 	tallies  map[stream]tally  // of what the workspaces have, by the kind of the tally's record
 	accounts map[string]*account
 	deposits map[string]deposit
+	payouts  map[string]payout
+	physical physicalCards
+	sessions map[string]session
 	cards    map[string]*cardBook
 
 	transfers      map[string]transfer
 	authorizations map[string]*authorization
 	log            sequence // of the authorizer's log
+	ledger         *ledger  // of the book; nil without one
 	findings       []Finding
 	more           int64 // differences beyond MaxFindings
 }
@@ -34,13 +38,14 @@ type stream struct{ kind, id string }
 
 // account is a workspace's money in cents, added up from postings and entries.
 type account struct {
-	usd, suspense            int64 // postings
+	usd, suspense, coins     int64 // postings; coins are stablecoins
 	ledger, followed         int64 // journal-originated credits; those the authorizer must have followed
 	card, hold               int64 // of relayed entries, and of the log's rest once that is read
 	wsSeq                    uint64
 	month                    uint32
 	monthSpend               int64
 	pending, pendingDeposits int64
+	reserved, openPayouts    int64
 }
 
 // cardBook is a card's newest terms, those the authorizer must have followed, and its counter.
@@ -56,11 +61,14 @@ type transfer struct {
 	workspace string
 	usd       int64
 	suspense  int64
+	coins     int64
 }
 
 func newBooks(shard ident.Shard) *books {
 	return &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{}, deposits: map[string]deposit{},
-		cards: map[string]*cardBook{}, transfers: map[string]transfer{}, authorizations: map[string]*authorization{},
+		payouts: map[string]payout{}, physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}},
+		sessions: map[string]session{},
+		cards:    map[string]*cardBook{}, transfers: map[string]transfer{}, authorizations: map[string]*authorization{},
 		log: sequence{next: 1, above: map[uint64]bool{}}}
 }
 
@@ -116,6 +124,9 @@ func (b *books) readEvents(ctx context.Context, journal persistence.Journal) err
 		}
 		for i := range events {
 			b.event(&events[i])
+			if err := b.booked(ctx, &events[i]); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -135,6 +146,22 @@ func (b *books) event(e *persistence.Event) {
 		err = b.depositSettled(e)
 	case e.Type == "balance.deposit_received.v1":
 		err = b.depositReceived(e)
+	case e.Type == "balance.payout_created.v1":
+		err = b.payoutCreated(e)
+	case e.Type == "balance.payout_moved.v1":
+		err = b.payoutMoved(e)
+	case e.Type == "balance.physical_card_ordered.v1":
+		err = b.physicalOrdered(e)
+	case e.Type == "balance.physical_card_refused.v1":
+		err = b.physicalRefused(e)
+	case e.Type == "balance.checkout_credited.v1":
+		err = b.checkoutCredited(e)
+	case e.Type == "balance.stablecoin_received.v1":
+		err = b.stablecoinReceived(e)
+	case e.Type == "checkout.completed.v1":
+		err = b.sessionCompleted(e)
+	case e.Type == "checkout.credited.v1":
+		err = b.sessionCredited(e)
 	case e.Type == "balance.relayed.v1":
 		err = b.relayed(e)
 	case e.Kind == "card":
@@ -156,19 +183,33 @@ func (b *books) count(e *persistence.Event) {
 	switch e.Type {
 	case "card.minted.v1":
 		b.oneMore("tally_card", e)
+	case "counterparty.saved.v1":
+		b.oneMore("tally_counterparty", e)
 	case "cardholder.created.v1":
 		b.oneMore("tally_cardholder", e)
 	case "cardholder.enrolled.v1":
 		b.oneMore("tally_cardholder_active", e)
+	case "agent.registered.v1":
+		b.oneMore("tally_agent", e)
+	case "webhook.registered.v1":
+		b.oneMore("tally_webhook_endpoint", e)
+	case "webhook.removed.v1":
+		b.oneLess("tally_webhook_endpoint", e)
 	}
 }
 
 func (b *books) oneMore(kind string, e *persistence.Event) {
 	t := b.tallies[stream{kind, e.Workspace}]
-	if t.Count == 0 {
+	if t.First == "" {
 		t.First = e.Stream
 	}
 	t.Count++
+	b.tallies[stream{kind, e.Workspace}] = t
+}
+
+func (b *books) oneLess(kind string, e *persistence.Event) {
+	t := b.tallies[stream{kind, e.Workspace}]
+	t.Count--
 	b.tallies[stream{kind, e.Workspace}] = t
 }
 
@@ -218,12 +259,9 @@ func (b *books) depositReceived(e *persistence.Event) error {
 
 // credit adds dollars that the journal originated. They come from the bank.
 func (b *books) credit(e *persistence.Event, cents int64, postings []posting) {
-	a, moved := b.account(e.Workspace), b.post(e, postings)
+	moved := b.post(e, postings)
 	b.moved(e, moved, map[string]int64{"usd": cents, "bank": -cents})
-	b.sum("workspace", e.Workspace, "ledger cents", &a.ledger, moved["usd"])
-	if e.Position <= b.followed {
-		b.sum("workspace", e.Workspace, "followed ledger cents", &a.followed, moved["usd"])
-	}
+	b.originated(e, moved["usd"])
 }
 
 // moved holds what an event's postings did to each account against what they should have done.
@@ -259,6 +297,9 @@ func (b *books) post(e *persistence.Event, postings []posting) (moved map[string
 		case "suspense":
 			t.suspense += p.Cents
 			b.sum("workspace", e.Workspace, "suspense", &a.suspense, p.Cents)
+		case "stablecoin":
+			t.coins += p.Cents
+			b.sum("workspace", e.Workspace, "stablecoins", &a.coins, p.Cents)
 		}
 		b.transfers[p.Transfer] = t
 	}
@@ -301,6 +342,7 @@ func (b *books) cardChanged(e *persistence.Event) error {
 	}
 	b.differs("event", e.ID, "card", e.Stream, t.Card)
 	b.differs("event", e.ID, "card's workspace", e.Workspace, t.Workspace)
+	b.physicalMinted(e)
 	c := b.card(e.Stream)
 	c.terms = t
 	if e.Position <= b.followed {

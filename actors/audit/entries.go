@@ -16,6 +16,7 @@ import (
 type posting struct {
 	Transfer string `json:"transfer"`
 	Account  string `json:"account"`
+	Currency string `json:"currency"` // empty for dollars
 	Cents    int64  `json:"cents"`
 }
 

@@ -11,11 +11,16 @@ import (
 
 // stateKinds are the streams whose state is a record of the stream's kind and id.
 var stateKinds = map[string]func(b *books, r *persistence.Record) error{
-	"user":       nil,
-	"workspace":  nil,
-	"card":       (*books).cardRecord,
-	"cardholder": nil,
-	"balance":    (*books).balanceRecord,
+	"user":         nil,
+	"workspace":    nil,
+	"agent":        nil,
+	"card":         (*books).cardRecord,
+	"cardholder":   nil,
+	"checkout":     (*books).checkoutRecord,
+	"counterparty": nil,
+	"derivation":   nil,
+	"balance":      (*books).balanceRecord,
+	"webhook":      nil,
 }
 
 // compareRecords holds the shard's records against the books.
@@ -32,7 +37,7 @@ func (b *books) compareRecords(ctx context.Context, journal persistence.Journal)
 	}
 	for id, t := range b.transfers {
 		if !ledger[id] {
-			b.differs("ledger_entry", id, "line of the transfer", t.usd+t.suspense, "missing")
+			b.differs("ledger_entry", id, "line of the transfer", t.usd+t.suspense+t.coins, "missing")
 		}
 	}
 	if err := b.compareTallies(ctx, journal); err != nil {
@@ -44,7 +49,7 @@ func (b *books) compareRecords(ctx context.Context, journal persistence.Journal)
 // compareTallies holds what limits are judged by against what there is. A workspace older than its tally has none until it is
 // next moved.
 func (b *books) compareTallies(ctx context.Context, journal persistence.Journal) error {
-	for _, kind := range []string{"tally_card", "tally_cardholder", "tally_cardholder_active"} {
+	for _, kind := range []string{"tally_agent", "tally_card", "tally_counterparty", "tally_cardholder", "tally_cardholder_active", "tally_webhook_endpoint"} {
 		err := b.each(ctx, journal, kind, func(r *persistence.Record) error {
 			var got tally
 			if err := json.Unmarshal(r.Document, &got); err != nil {
@@ -65,6 +70,12 @@ func (b *books) compareTallies(ctx context.Context, journal persistence.Journal)
 // compareDocuments compares the kinds of which there is one record per thing in the books.
 func (b *books) compareDocuments(ctx context.Context, journal persistence.Journal) error {
 	if err := matchAll(ctx, b, journal, "deposit", maps.Clone(b.deposits)); err != nil {
+		return err
+	}
+	if err := matchAll(ctx, b, journal, "payout", maps.Clone(b.payouts)); err != nil {
+		return err
+	}
+	if err := b.comparePhysical(ctx, journal); err != nil {
 		return err
 	}
 	authorizations, index := map[string]shown{}, map[string]indexed{}
@@ -162,10 +173,12 @@ func (b *books) cardRecord(r *persistence.Record) error {
 // balanceRecord compares a workspace's balance term by term.
 func (b *books) balanceRecord(r *persistence.Record) error {
 	var d struct {
-		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend int64
-		WsSeq                                                                  uint64
-		Month                                                                  uint32
-		Deposits                                                               []deposit
+		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend, ReservedCents, StablecoinCents int64
+
+		WsSeq    uint64
+		Month    uint32
+		Deposits []deposit
+		Payouts  []payout
 	}
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
@@ -176,13 +189,19 @@ func (b *books) balanceRecord(r *persistence.Record) error {
 		b.sum("balance", r.ID, "incoming", &incoming, pending.AmountUsdCents)
 	}
 	b.differs("balance", r.ID, "usd by postings", a.usd, d.UsdCents)
-	b.differs("balance", r.ID, "usd by terms", a.ledger+a.card+a.hold, d.UsdCents)
+	b.differs("balance", r.ID, "usd by terms", a.ledger+a.card+a.hold+a.reserved, d.UsdCents)
 	b.differs("balance", r.ID, "held", a.hold, d.HoldCents)
 	b.differs("balance", r.ID, "card cents", a.card, d.CardCents)
 	b.differs("balance", r.ID, "ledger cents", a.ledger, d.LedgerCents)
+	b.differs("balance", r.ID, "stablecoins", a.coins, d.StablecoinCents)
 	b.differs("balance", r.ID, "suspense", a.suspense, d.SuspenseCents)
 	b.differs("balance", r.ID, "workspace sequence", a.wsSeq, d.WsSeq)
 	b.differs("balance", r.ID, "month's spend", spent{a.month, a.monthSpend}, spent{d.Month, d.MonthSpend})
+	b.differs("balance", r.ID, "reserved", a.reserved, d.ReservedCents)
+	b.differs("balance", r.ID, "open payouts", a.openPayouts, len(d.Payouts))
+	for _, p := range d.Payouts {
+		b.differs("balance", r.ID, "open payout", b.payouts[p.ID], p)
+	}
 	b.differs("balance", r.ID, "pending deposits", a.pendingDeposits, len(d.Deposits))
 	b.differs("balance", r.ID, "incoming", a.pending, incoming)
 	return nil
@@ -208,7 +227,7 @@ func (b *books) ledgerRecord(r *persistence.Record, seen map[string]bool) error 
 	b.differs("ledger_entry", r.ID, "lines of its transfer", false, seen[line.TransferGroup])
 	seen[line.TransferGroup] = true
 	b.differs("ledger_entry", r.ID, "workspace", t.workspace, r.Workspace)
-	b.differs("ledger_entry", r.ID, "amount", t.usd+t.suspense, line.AmountCents)
+	b.differs("ledger_entry", r.ID, "amount", t.usd+t.suspense+t.coins, line.AmountCents)
 	return nil
 }
 

@@ -20,8 +20,16 @@ func (r *Report) Print(w io.Writer) error {
 			return err
 		}
 	}
+	agree := "journal, records and authorizer agree to the cent"
+	if r.Book != nil {
+		agree = "journal, records, authorizer and book agree to the cent"
+		_, err := fmt.Fprintf(w, "compared the book: %d accounts, %d postings; it is %d events behind\n", r.Book.Accounts, r.Book.Postings, r.Book.Lag)
+		if err != nil {
+			return err
+		}
+	}
 	if r.Clean() {
-		_, err = fmt.Fprintln(w, "journal, records and authorizer agree to the cent")
+		_, err = fmt.Fprintln(w, agree)
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)

@@ -48,6 +48,10 @@ func (b books) add(t require.TestingT, events []decision.Event) {
 			postings = e.Postings
 		case balance.DepositReceived:
 			postings = e.Postings
+		case balance.CheckoutCredited:
+			postings = e.Postings
+		case balance.StablecoinReceived:
+			postings = e.Postings
 		case balance.Relayed:
 			postings = e.Postings
 		}
@@ -143,6 +147,10 @@ func TestIDsFollowFromTheCause(t *testing.T) {
 	var one, two balance.State
 	first := apply(t, &one, start, balance.Relay{Entries: n.entries})
 	again := apply(t, &two, start.Add(time.Hour), balance.Relay{Entries: n.entries})
+	line := again.Records[0].Document.(balance.LedgerEntry)
+	require.Equal(t, decision.StampOf(start.Add(time.Hour)), *line.BookedAt)
+	line.BookedAt = first.Records[0].Document.(balance.LedgerEntry).BookedAt // all that tells when it was relayed
+	again.Records[0].Document = line
 	require.Equal(t, first.Records, again.Records)
 	require.Equal(t, first.Events[0].(balance.Relayed).Postings, again.Events[0].(balance.Relayed).Postings)
 }

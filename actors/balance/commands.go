@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"purser/actors/money"
 	"purser/authorizer/hold"
 )
 
@@ -47,3 +48,104 @@ type KeepUnmatched struct {
 	EventID, Partner, Type string
 	Body                   json.RawMessage
 }
+
+// CreditCheckout credits what a checkout session asked for, once for ever. It answers nothing; a repeat is answered as one that was made.
+type CreditCheckout struct {
+	Workspace, Session string
+	Cents              int64
+}
+
+// ReceiveStablecoin is the stablecoin partner's report of a deposit. It answers nothing.
+type ReceiveStablecoin struct {
+	Workspace, EventID   string // the partner's, once for 90 days
+	Asset, Chain, TxHash string
+	AmountUsdCents       int64
+}
+
+// Recipient is who is paid, as the recipient's own record has it.
+type Recipient struct {
+	ID            string
+	International bool
+	Currency      money.Currency
+}
+
+// PayoutLimits bound what may be ordered in a day of UTC, in cents.
+type PayoutLimits struct{ KeyCents, WorkspaceCents int64 }
+
+// CreatePayout orders a payout. It answers Payout. It is refused with limit_exceeded, quote_used, quote_expired or
+// quote_mismatch, and by the runtime with insufficient_funds.
+type CreatePayout struct {
+	Workspace, ID, Key string // Key is the key_ id of who orders
+	Recipient          Recipient
+	Rail               string
+	SameDay            bool
+	AmountCents        int64
+	Description        string
+	Quote              *Quote // as its record has it; nil when none is named
+	UETR               string // for a wire abroad
+	ExpectedOn         string // the bank day on which it should arrive
+	Limits             PayoutLimits
+}
+
+// DirectPayout releases a held wire, or cancels it. Known is the payout's record. It answers Payout, without effect when that has
+// been done before; payout_not_held when it cannot be.
+type DirectPayout struct {
+	ID      string
+	Release bool
+	Known   *Payout
+}
+
+// SubmitPayout comes from who is about to tell the bank. It answers Submission.
+type SubmitPayout struct{ ID string }
+
+// Submission answers SubmitPayout. Send is true for one asker in the life of a payout: who got it may tell the bank, once.
+type Submission struct {
+	Payout Payout
+	Send   bool
+}
+
+// Answers of the bank to an order.
+const (
+	AnswerTaken   = "taken"
+	AnswerRefused = "refused"
+	AnswerNone    = "none" // none came, or none that says whether the order was taken
+)
+
+// AnswerPayout notes the bank's answer. It answers nothing.
+type AnswerPayout struct{ ID, Answer string }
+
+// ReportPayout is the bank's report of what became of a payout: settled, failed or returned. Known is the payout's record. It
+// answers ReportedPayout, again and without effect for what was reported before; what the payout's status does not allow is
+// payout_conflict. A return that comes before its settlement is unavailable: it is to come again.
+type ReportPayout struct {
+	EventID     string // the bank's, once for 90 days
+	ID, Outcome string
+	Known       *Payout
+}
+
+// ReportedPayout answers ReportPayout. Late says that the payout had been released: its dollars are debited again.
+type ReportedPayout struct {
+	Payout Payout
+	Late   bool
+}
+
+// LockQuote locks a rate for an exact amount that a recipient gets. Rate is the desk's, in units bought for a dollar. It answers
+// Quote.
+type LockQuote struct {
+	Workspace, ID string
+	Recipient     Recipient
+	Buy           Amount
+	Rate          money.Rate
+}
+
+// OrderPhysicalCard orders a physical card. The caller fills Order but for its status, fee and time. It answers PhysicalOrder. It is
+// refused with insufficient_funds, for a fee by the runtime.
+type OrderPhysicalCard struct {
+	Workspace string
+	Order     PhysicalOrder
+	Text      PhysicalText
+}
+
+// RefusePhysicalCard undoes an order whose card can never be minted. Order is its record. It answers nothing; a repeat changes
+// nothing.
+type RefusePhysicalCard struct{ Order PhysicalOrder }

@@ -1,6 +1,9 @@
 package balance
 
-import "purser/actors/decision"
+import (
+	"purser/actors/decision"
+	"purser/actors/ident"
+)
 
 // Credit says what an event adds to the authorizer's ledgerCents and which reservation it settles (none: ""). Relayed entries are
 // not in it: the authorizer made them and has counted them already.
@@ -10,6 +13,17 @@ func Credit(e decision.Event) (workspace string, cents int64, settles string, ok
 		return e.Workspace, e.AmountUsdCents, "", true
 	case DepositReceived:
 		return e.Workspace, e.Deposit.AmountUsdCents, "", true
+	case PayoutCreated:
+		return e.Workspace, -e.Payout.AmountCents, ReservationOf(e.Payout.ID), true
+	case PayoutMoved:
+		cents := effects(e.From, e.To, e.AmountCents).ledger
+		return e.Workspace, cents, "", cents != 0
+	case PhysicalCardOrdered:
+		if e.Order.FeeCents > 0 {
+			return e.Workspace, -e.Order.FeeCents, reservationOf(ident.PhysicalOrder, e.Order.ID), true
+		}
+	case PhysicalCardRefused:
+		return e.Workspace, e.FeeCents, "", e.FeeCents != 0
 	}
 	return "", 0, "", false
 }

@@ -10,6 +10,12 @@ import (
 // Decide says what follows from a command. Its errors are faults, but for Relay's, which are plain. A workspace that nothing has
 // moved yet has a balance of zero: decision.Read answers it.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
+	d, err := s.decide(m, command)
+	s.bookLines(m, d.Records)
+	return d, err
+}
+
+func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case CreateDeposit:
 		s.mustOwn(c.Workspace)
@@ -19,6 +25,33 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	case ReceiveDeposit:
 		s.mustOwn(c.Workspace)
 		return s.receiveDeposit(m, c)
+	case CreatePayout:
+		s.mustOwn(c.Workspace)
+		return s.createPayout(m, c)
+	case DirectPayout:
+		return s.directPayout(m, c)
+	case SubmitPayout:
+		return s.submitPayout(m, c)
+	case AnswerPayout:
+		return s.answerPayout(m, c)
+	case ReportPayout:
+		return s.reportPayout(m, c)
+	case decision.Fire:
+		return s.payoutTimer(m, c.Key)
+	case LockQuote:
+		s.mustOwn(c.Workspace)
+		return s.lockQuote(m, c)
+	case OrderPhysicalCard:
+		s.mustOwn(c.Workspace)
+		return s.orderPhysical(m, c)
+	case RefusePhysicalCard:
+		return s.refusePhysical(m, c)
+	case CreditCheckout:
+		s.mustOwn(c.Workspace)
+		return s.creditCheckout(m, c)
+	case ReceiveStablecoin:
+		s.mustOwn(c.Workspace)
+		return s.receiveStablecoin(m, c)
 	case Relay:
 		return s.relay(m, c)
 	case ClaimReport:
@@ -49,6 +82,20 @@ func (s *State) Apply(e decision.Event) {
 		s.applyDepositSettled(e)
 	case DepositReceived:
 		s.applyDepositReceived(e)
+	case PayoutCreated:
+		s.applyPayoutCreated(e)
+	case PayoutMoved:
+		s.applyPayoutMoved(e)
+	case FXQuoteLocked:
+		s.applyQuoteLocked(e)
+	case PhysicalCardOrdered:
+		s.applyPhysicalOrdered(e)
+	case PhysicalCardRefused:
+		s.applyPhysicalRefused(e)
+	case CheckoutCredited:
+		s.applyStablecoin(e.Workspace, e.AmountUsdCents)
+	case StablecoinReceived:
+		s.applyStablecoin(e.Workspace, e.AmountUsdCents)
 	case Relayed:
 		s.applyRelayed(e)
 	case UnmatchedKept:
@@ -61,7 +108,15 @@ func (s *State) Apply(e decision.Event) {
 
 // check is the invariant of a balance, looked at after every event.
 func (s *State) check() {
-	if s.UsdCents != s.LedgerCents+s.CardCents+s.HoldCents {
-		panic(fmt.Sprintf("BUG: %d dollars are not %d + %d + %d", s.UsdCents, s.LedgerCents, s.CardCents, s.HoldCents))
+	if s.UsdCents != s.LedgerCents+s.CardCents+s.HoldCents+s.ReservedCents {
+		panic(fmt.Sprintf("BUG: %d dollars are not %d + %d + %d + %d", s.UsdCents, s.LedgerCents, s.CardCents, s.HoldCents,
+			s.ReservedCents))
+	}
+	open := int64(0)
+	for i := range s.Payouts {
+		open += s.Payouts[i].AmountCents
+	}
+	if open != s.ReservedCents {
+		panic(fmt.Sprintf("BUG: %d cents are reserved, for payouts of %d", s.ReservedCents, open))
 	}
 }

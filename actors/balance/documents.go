@@ -15,6 +15,11 @@ const (
 	RecordAuthorizationIndex = "authorization_index" // auth_ id → AuthorizationIndex; listed for the workspace
 	RecordCardSpend          = "card_spend"          // card_ id → CardSpend
 	RecordUnmatched          = "unmatched"           // evt_ id → Unmatched; listed
+	RecordPayout             = "payout"              // po_ id → Payout; listed
+	RecordPayoutText         = "payout_text"         // po_ id → PayoutText, sealed
+	RecordQuote              = "fx_quote"            // fxq_ id → Quote
+	RecordPhysicalOrder      = "physical_order"      // pco_ id → PhysicalOrder; listed
+	RecordPhysicalText       = "physical_text"       // pco_ id → PhysicalText, sealed
 )
 
 // Deposit is a bank transfer to the workspace.
@@ -29,13 +34,25 @@ type Deposit struct {
 // LedgerEntry is a line of the workspace's ledger. AmountCents is positive; Direction says which way it went.
 type LedgerEntry struct {
 	ID            string         `json:"id"`
-	Source        string         `json:"source"`    // bank_deposit, card_settlement, card_refund
+	Source        string         `json:"source"`    // bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout, payout_return, physical_card_fee
 	Direction     string         `json:"direction"` // debit or credit
 	AmountCents   int64          `json:"amountCents"`
 	Reference     string         `json:"reference"`
 	TransferGroup string         `json:"transferGroup"`
 	CardID        *string        `json:"cardId"`
 	CreatedAt     decision.Stamp `json:"createdAt"`
+	// BookedAt is when the line reached the ledger: a card's clearing comes later than it was made. BalanceCents are the workspace's
+	// dollars after it. Lines of other accounts have no balance; those of an older version have neither.
+	BookedAt     *decision.Stamp `json:"bookedAt,omitempty"`
+	BalanceCents *int64          `json:"balanceCents,omitempty"`
+}
+
+// Signed is what the line adds to its account, in cents.
+func (l LedgerEntry) Signed() int64 {
+	if l.Direction == "debit" {
+		return -l.AmountCents
+	}
+	return l.AmountCents
 }
 
 // Authorization is an entry of a card's authorization log as it stands.

@@ -41,6 +41,28 @@ type DepositReceived struct {
 	At        decision.Stamp `json:"at"`
 }
 
+// CheckoutCredited says that the workspace has the stablecoins of a checkout session.
+type CheckoutCredited struct {
+	Workspace      string         `json:"workspace"`
+	Session        string         `json:"session"`
+	AmountUsdCents int64          `json:"amountUsdCents"`
+	Postings       []Posting      `json:"postings"`
+	At             decision.Stamp `json:"at"`
+}
+
+// StablecoinReceived says that the stablecoin partner reported a deposit.
+type StablecoinReceived struct {
+	Workspace      string         `json:"workspace"`
+	ID             string         `json:"id"`
+	EventID        string         `json:"eventId"` // the partner's
+	Asset          string         `json:"asset"`
+	Chain          string         `json:"chain"`
+	TxHash         string         `json:"txHash"`
+	AmountUsdCents int64          `json:"amountUsdCents"`
+	Postings       []Posting      `json:"postings"`
+	At             decision.Stamp `json:"at"`
+}
+
 // Relayed says what the card authorizer decided, whole and in the workspace's order, with the postings of what was cleared
 // and refunded.
 type Relayed struct {
@@ -59,6 +81,61 @@ type UnmatchedKept struct {
 	At      decision.Stamp `json:"at"`
 }
 
+// PayoutCreated says that a payout was ordered and its dollars are reserved.
+type PayoutCreated struct {
+	Workspace string `json:"workspace"`
+	Payout    Payout `json:"payout"`
+}
+
+// PayoutMoved says that a payout went from one status to another. It posts what left the workspace's dollars, or came back to them.
+type PayoutMoved struct {
+	Workspace   string         `json:"workspace"`
+	Payout      string         `json:"payout"`
+	From        string         `json:"from"`
+	To          string         `json:"to"`
+	AmountCents int64          `json:"amountCents"`
+	EventID     string         `json:"eventId,omitempty"` // the bank's, when it reported the move
+	Postings    []Posting      `json:"postings"`
+	At          decision.Stamp `json:"at"`
+}
+
+// FXQuoteLocked says that an exchange rate was promised.
+type FXQuoteLocked struct {
+	Workspace string `json:"workspace"`
+	Quote     Quote  `json:"quote"`
+}
+
+// PhysicalCardOrdered says that a physical card was ordered. It posts the fee, when there is one.
+type PhysicalCardOrdered struct {
+	Workspace string        `json:"workspace"`
+	Order     PhysicalOrder `json:"order"`
+	Postings  []Posting     `json:"postings"`
+}
+
+// PhysicalCardRefused says that the card of an order cannot be minted and its fee has come back.
+type PhysicalCardRefused struct {
+	Workspace string         `json:"workspace"`
+	Order     string         `json:"order"`
+	FeeCents  int64          `json:"feeCents"`
+	Postings  []Posting      `json:"postings"`
+	At        decision.Stamp `json:"at"`
+}
+
+// EventType is the name the event is stored under.
+func (PhysicalCardOrdered) EventType() string { return "balance.physical_card_ordered.v1" }
+
+// EventType is the name the event is stored under.
+func (PhysicalCardRefused) EventType() string { return "balance.physical_card_refused.v1" }
+
+// EventType is the name the event is stored under.
+func (PayoutCreated) EventType() string { return "balance.payout_created.v1" }
+
+// EventType is the name the event is stored under.
+func (PayoutMoved) EventType() string { return "balance.payout_moved.v1" }
+
+// EventType is the name the event is stored under.
+func (FXQuoteLocked) EventType() string { return "balance.fx_quote_locked.v1" }
+
 // EventType is the name the event is stored under.
 func (DepositCreated) EventType() string { return "balance.deposit_created.v1" }
 
@@ -67,6 +144,12 @@ func (DepositSettled) EventType() string { return "balance.deposit_settled.v1" }
 
 // EventType is the name the event is stored under.
 func (DepositReceived) EventType() string { return "balance.deposit_received.v1" }
+
+// EventType is the name the event is stored under.
+func (CheckoutCredited) EventType() string { return "balance.checkout_credited.v1" }
+
+// EventType is the name the event is stored under.
+func (StablecoinReceived) EventType() string { return "balance.stablecoin_received.v1" }
 
 // EventType is the name the event is stored under.
 func (Relayed) EventType() string { return "balance.relayed.v1" }
@@ -83,6 +166,20 @@ func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 		return decision.Decode[DepositSettled](payload)
 	case DepositReceived{}.EventType():
 		return decision.Decode[DepositReceived](payload)
+	case PayoutCreated{}.EventType():
+		return decision.Decode[PayoutCreated](payload)
+	case PayoutMoved{}.EventType():
+		return decision.Decode[PayoutMoved](payload)
+	case FXQuoteLocked{}.EventType():
+		return decision.Decode[FXQuoteLocked](payload)
+	case PhysicalCardOrdered{}.EventType():
+		return decision.Decode[PhysicalCardOrdered](payload)
+	case PhysicalCardRefused{}.EventType():
+		return decision.Decode[PhysicalCardRefused](payload)
+	case CheckoutCredited{}.EventType():
+		return decision.Decode[CheckoutCredited](payload)
+	case StablecoinReceived{}.EventType():
+		return decision.Decode[StablecoinReceived](payload)
 	case Relayed{}.EventType():
 		return decision.Decode[Relayed](payload)
 	case UnmatchedKept{}.EventType():

@@ -26,6 +26,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 	}
 	group := ident.Derive(77, start, "group").Format(ident.TransferGroup)
 	postings := []balance.Posting{{Transfer: group, Account: "usd", Cents: 1500}, {Transfer: group, Account: "bank", Cents: -1500}}
+	coins := []balance.Posting{{Transfer: group, Account: "stablecoin", Cents: 1500}, {Transfer: group, Account: "chain", Cents: -1500}}
 	clearing := hold.Entry{
 		Seq: 9, WsSeq: 3, At: start.UnixMilli(), Kind: hold.Clearing, Decision: hold.Posted, Reason: hold.ReasonForcedPost, Shard: 4,
 		Workspace: workspaceID, Card: cardID, NetworkID: "n-1", Amount: 250, Currency: [3]byte{'U', 'S', 'D'},
@@ -36,11 +37,40 @@ func TestEventsAreReadForEver(t *testing.T) {
 			Approved: 250, Cleared: 250, Month: 202511, Decision: hold.Approved, Reason: hold.ReasonForcedPost, Status: hold.StatusCleared,
 		},
 	}
+	quote := balance.Quote{
+		ID: ident.Derive(77, start, "quote").Format(ident.FXQuote), Status: balance.QuoteLocked, CounterpartyID: "rcp_1",
+		Sell: balance.Amount{Currency: "USD", AmountMinor: 10_980}, Buy: balance.Amount{Currency: "EUR", AmountMinor: 10_000},
+		Rate: "0.910724", LockExpiresAt: stamp, CreatedAt: stamp,
+	}
+	payout := balance.Payout{
+		ID: ident.Derive(77, start, "payout").Format(ident.Payout), Rail: balance.RailIntlWire, Status: balance.PayoutHeld,
+		CounterpartyID: "rcp_1", AmountCents: 10_980, QuoteID: &quote.ID, Buy: &quote.Buy, Reference: "po_1",
+		UETR: "8a562c67-ca16-48ba-b074-65581be6f011", ExpectedOn: "2025-11-24", Key: "key_1", CreatedAt: stamp, UpdatedAt: stamp,
+		History: []balance.PayoutStep{{Status: balance.PayoutHeld, At: stamp}},
+	}
+	order := balance.PhysicalOrder{
+		ID: ident.Derive(77, start, "order").Format(ident.PhysicalOrder), Status: balance.PhysicalOrdered, Finish: balance.FinishMetal,
+		UnlockMethod: balance.UnlockPremium99, FeeCents: 9_900, Card: balance.OrderedCard{
+			ID: cardID.Format(ident.Card), Token: "ctok_e61qf6yd64nnq2za0jpx16ayhd1w", Last4: "6811", CardholderID: "chld_1",
+			MonthlyLimitUsdCents: 500_000, PerTxnLimitUsdCents: 50_000, Fixture: true,
+		}, ArrivesFrom: "2025-12-01", ArrivesTo: "2025-12-03", CreatedAt: stamp,
+	}
 	decisiontest.Goldens(t, balance.DecodeEvent,
+		balance.PhysicalCardOrdered{Workspace: workspace, Order: order, Postings: postings},
+		balance.PhysicalCardRefused{Workspace: workspace, Order: order.ID, FeeCents: 9_900, Postings: postings, At: stamp},
+		balance.PayoutCreated{Workspace: workspace, Payout: payout},
+		balance.PayoutMoved{
+			Workspace: workspace, Payout: payout.ID, From: balance.PayoutSubmitted, To: balance.PayoutSettled, AmountCents: 10_980,
+			EventID: "b-4", Postings: postings, At: stamp,
+		},
+		balance.FXQuoteLocked{Workspace: workspace, Quote: quote},
 		balance.DepositCreated{Workspace: workspace, Deposit: deposit, At: stamp},
 		balance.DepositSettled{
 			Workspace: workspace, Deposit: deposit.ID, EventID: "b-1", AmountUsdCents: 1500, Postings: postings, At: stamp,
 		},
+		balance.CheckoutCredited{Workspace: workspace, Session: "cs_1", AmountUsdCents: 1500, Postings: coins, At: stamp},
+		balance.StablecoinReceived{Workspace: workspace, ID: deposit.ID, EventID: "s-1", Asset: "USDC", Chain: "polygon", TxHash: "0x1",
+			AmountUsdCents: 1500, Postings: coins, At: stamp},
 		balance.DepositReceived{Workspace: workspace, Deposit: deposit, EventID: "b-2", Postings: postings, At: stamp},
 		balance.Relayed{Workspace: workspace, Entries: []hold.Entry{clearing}, Postings: postings, At: stamp},
 		balance.UnmatchedKept{

@@ -45,7 +45,28 @@ func (t transfer) record() decision.Record {
 	if t.cents < 0 {
 		entry.Direction, entry.AmountCents = "debit", -t.cents
 	}
+	if t.account == AccountUSD {
+		entry.BalanceCents = new(int64) // see bookLines
+	}
 	return decision.Record{Kind: RecordLedgerEntry, ID: id, Document: entry}
+}
+
+// bookLines notes on the ledger lines of a decision when they are booked, and on those of the dollars what these are after each.
+func (s *State) bookLines(m decision.Meta, records []decision.Record) {
+	at, dollars := decision.StampOf(m.At), s.UsdCents
+	for i := range records {
+		line, ok := records[i].Document.(LedgerEntry)
+		if !ok {
+			continue
+		}
+		line.BookedAt = &at
+		if line.BalanceCents != nil {
+			dollars = money.MustAdd(dollars, line.Signed())
+			after := dollars
+			line.BalanceCents = &after
+		}
+		records[i].Document = line
+	}
 }
 
 // mustSumToZero is the last look at postings before they are returned.

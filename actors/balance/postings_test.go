@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/decision"
 	"purser/actors/ident"
 )
 
@@ -19,4 +20,22 @@ func TestATransferThatDoesNotSumToZeroIsNotReturned(t *testing.T) {
 	require.Panics(t, func() { move.postings() })
 	require.Panics(t, func() { mustSumToZero([]Posting{{"t", AccountUSD, 5}, {"t", AccountNetwork, -4}}) })
 	require.Panics(t, func() { mustSumToZero([]Posting{{"t", AccountUSD, 5}, {"u", AccountNetwork, -5}}) })
+}
+
+// Each line of a decision says what the dollars are after it, and when it was booked; lines of other accounts say only when.
+func TestBookLines(t *testing.T) {
+	workspace := ident.Derive(9, time.UnixMilli(1), "workspace").Format(ident.Workspace)
+	line := func(account string, cents int64) decision.Record {
+		return transfer{workspace: workspace, account: account, counterpart: AccountBank, cents: cents, cause: "c", at: time.UnixMilli(1)}.record()
+	}
+	s := State{UsdCents: 100}
+	records := []decision.Record{line(AccountUSD, 50), line(AccountSuspense, -7), line(AccountUSD, -200)}
+	s.bookLines(decision.Meta{At: time.UnixMilli(9)}, records)
+	after := func(i int) *int64 { return records[i].Document.(LedgerEntry).BalanceCents }
+	require.Equal(t, int64(150), *after(0))
+	require.Nil(t, after(1))
+	require.Equal(t, int64(-50), *after(2))
+	for _, r := range records {
+		require.Equal(t, decision.StampOf(time.UnixMilli(9)), *r.Document.(LedgerEntry).BookedAt)
+	}
 }

@@ -25,6 +25,9 @@ type scenario struct {
 	network *network
 	names   map[string]string // ids → what the scenario calls them
 	relayed int
+	payouts map[string]balance.Payout // by id, as their records stand
+	quotes  map[string]balance.Quote
+	orders  map[string]balance.PhysicalOrder
 }
 
 func TestScenarios(t *testing.T) {
@@ -32,7 +35,10 @@ func TestScenarios(t *testing.T) {
 		if !strings.HasSuffix(path, ".txt") {
 			return
 		}
-		s := &scenario{network: newNetwork(), names: map[string]string{}}
+		s := &scenario{
+			network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{}, quotes: map[string]balance.Quote{},
+			orders: map[string]balance.PhysicalOrder{},
+		}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, d) })
 	})
 }
@@ -55,6 +61,13 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			Workspace: workspace, EventID: a.text("event"), AmountUsdCents: a.cents("amount"), Rail: a.text("rail"),
 			Reference: a.text("reference"),
 		})
+	case "checkout":
+		return s.send(t, balance.CreditCheckout{Workspace: workspace, Session: a.text("session"), Cents: a.cents("amount")})
+	case "stablecoin-received":
+		return s.send(t, balance.ReceiveStablecoin{
+			Workspace: workspace, EventID: a.text("event"), Asset: a.text("asset"), Chain: a.text("chain"), TxHash: a.text("tx"),
+			AmountUsdCents: a.cents("amount"),
+		})
 	case "claim":
 		return s.send(t, balance.ClaimReport{EventID: a.text("event"), Partner: "bank", Target: a.text("for")})
 	case "keep-unmatched":
@@ -62,9 +75,12 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			EventID: a.text("event"), Partner: "bank", Type: "deposit.settled", Body: json.RawMessage(d.Input),
 		})
 	case "wait":
-		hours := a.cents("hours")
-		s.network.now = s.network.now.Add(time.Duration(hours) * time.Hour)
+		s.network.now = s.network.now.Add(time.Duration(a.cents("hours"))*time.Hour + time.Duration(a.cents("seconds"))*time.Second)
 		return ""
+	case "order", "release", "cancel", "submit", "bank-answers", "bank-reports", "timer", "quote", "payout", "table":
+		return s.payoutStep(t, a)
+	case "order-card", "never-minted":
+		return s.physicalStep(t, a)
 	case "relay":
 		return s.relay(t, a)
 	case "balances":
@@ -122,15 +138,25 @@ func (s *scenario) send(t *testing.T, command any) string {
 		return "stopped: " + err.Error() + "\n"
 	}
 	var out strings.Builder
+	if d.Debit != nil {
+		if d.Debit.Cents > s.state.LedgerCents+s.state.CardCents { // as the authorizer would say
+			return fmt.Sprintf("refused: the funds do not cover %d\n", d.Debit.Cents)
+		}
+		fmt.Fprintf(&out, "reserves %d\n", d.Debit.Cents)
+	}
 	for _, e := range d.Events {
 		fmt.Fprintln(&out, e.EventType())
 		s.state.Apply(e)
 	}
+	s.remember(d)
 	for _, r := range d.Records {
 		fmt.Fprintf(&out, "  %s %s\n", r.Kind, s.describe(t, r))
 	}
 	for _, once := range d.Onces {
-		fmt.Fprintf(&out, "  once %s %s for %.0f days\n", once.Scope, once.Key, once.Expires.Sub(s.network.now).Hours()/24)
+		fmt.Fprintf(&out, "  once %s %s%s\n", once.Scope, s.named(once.Key), lasting(once, s.network.now))
+	}
+	for _, timer := range d.Timers {
+		fmt.Fprintf(&out, "  timer %s\n", s.timer(timer))
 	}
 	postings(&out, d.Events)
 	if out.Len() == 0 {
@@ -147,7 +173,17 @@ func postings(out *strings.Builder, events []decision.Event) {
 			legs = e.Postings
 		case balance.DepositReceived:
 			legs = e.Postings
+		case balance.CheckoutCredited:
+			legs = e.Postings
+		case balance.StablecoinReceived:
+			legs = e.Postings
 		case balance.Relayed:
+			legs = e.Postings
+		case balance.PayoutMoved:
+			legs = e.Postings
+		case balance.PhysicalCardOrdered:
+			legs = e.Postings
+		case balance.PhysicalCardRefused:
 			legs = e.Postings
 		}
 		for i := 0; i < len(legs); i += 2 {
@@ -157,7 +193,16 @@ func postings(out *strings.Builder, events []decision.Event) {
 }
 
 func (s *scenario) describe(t *testing.T, r decision.Record) string {
+	if r.Delete {
+		return s.name(r.ID) + ": no more"
+	}
 	switch doc := r.Document.(type) {
+	case balance.PhysicalOrder:
+		require.Equal(t, r.ID, doc.ID)
+		return fmt.Sprintf("%s: %s, %s, %s, fee %d", s.name(doc.ID), doc.Status, doc.Finish, doc.UnlockMethod, doc.FeeCents)
+	case balance.PhysicalText:
+		require.True(t, r.Personal)
+		return fmt.Sprintf("sealed: %s, %s", doc.HolderLabel, doc.Shipping.City)
 	case balance.Deposit:
 		require.Equal(t, r.ID, doc.ID)
 		return fmt.Sprintf("%s: %s, %d by %s", s.name(doc.ID), doc.Status, doc.AmountUsdCents, doc.Rail)
@@ -176,6 +221,16 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 		return s.name(doc.AuthorizationID)
 	case balance.CardSpend:
 		return fmt.Sprintf("%s: %d in %d", s.name(r.ID), doc.Cents, doc.Month)
+	case balance.Payout:
+		require.Equal(t, r.ID, doc.ID)
+		return fmt.Sprintf("%s: %s, %d by %s", s.name(doc.ID), doc.Status, doc.AmountCents, doc.Rail)
+	case balance.PayoutText:
+		require.True(t, r.Personal)
+		return "sealed: " + doc.Description
+	case balance.Quote:
+		require.Equal(t, r.ID, doc.ID)
+		return fmt.Sprintf("%s: %s, %d %s for %d %s at %s", s.name(doc.ID), doc.Status, doc.Sell.AmountMinor, doc.Sell.Currency,
+			doc.Buy.AmountMinor, doc.Buy.Currency, doc.Rate)
 	case balance.Unmatched:
 		return fmt.Sprintf("%s %s %s: %s", doc.Partner, doc.EventID, doc.Type, doc.Body)
 	}

@@ -1,6 +1,8 @@
 // Package balance is the money of one workspace: its dollars, what authorizations hold of them, what the bank still owes it. It
 // is pure; an actor of the workspace's id is the only one that folds its events. One file per movement: deposits.go (bank
-// transfers), relay.go (what the card authorizer decided), unmatched.go (reports that match nothing).
+// transfers), stablecoin.go (what chains hold), payouts.go and payout.go (what goes out, and its life), quotes.go (firm exchange
+// rates), physical.go (what a physical card costs), relay.go (what the card authorizer decided), unmatched.go (reports that match
+// nothing).
 //
 // Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts of the outside world may take
 // the balance below zero; nothing this package decides by itself does. It approves no swipe: the authorizer does, on terms of its
@@ -9,6 +11,7 @@ package balance
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"purser/actors/decision"
@@ -23,6 +26,10 @@ const (
 	MaxReference       = 140 // characters of a bank's reference
 	MaxUnmatchedBody   = 1 << 20
 	MaxEventID         = 200 // bytes of a partner's event id
+	MaxOpenPayouts     = 10_000
+	MaxOpenQuotes      = 1_000
+	MaxDescription     = 140 // characters of a payout's description
+	MaxSameDayCents    = 100_000_000
 )
 
 // Accounts that postings move. AccountUSD is the workspace's own; the others are Purser's counterparts.
@@ -31,6 +38,7 @@ const (
 	AccountBank     = "bank"
 	AccountNetwork  = "network"
 	AccountSuspense = "suspense"
+	AccountFees     = "fees" // what Purser has earned
 )
 
 // Errors of the relay. They are no faults: no caller is told, the relay stops and an operator is.
@@ -44,19 +52,25 @@ var (
 )
 
 // State is the balance of a workspace. The zero State is one that nothing has moved yet. UsdCents is always LedgerCents +
-// CardCents + HoldCents.
+// CardCents + HoldCents + ReservedCents.
 type State struct {
-	Workspace     string      `json:"workspace"`
-	UsdCents      int64       `json:"usdCents"`      // the workspace's dollars, held ones included
-	HoldCents     int64       `json:"holdCents"`     // held by open authorizations
-	CardCents     int64       `json:"cardCents"`     // running sum of the entries' CardDelta
-	LedgerCents   int64       `json:"ledgerCents"`   // what the journal originated: deposits
-	WsSeq         uint64      `json:"wsSeq"`         // of the last entry relayed
-	SuspenseCents int64       `json:"suspenseCents"` // of the system workspace: what unknown cards cleared (negative) or got back
-	Month         money.Month `json:"month"`
-	MonthSpend    int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
-	Deposits      []Deposit   `json:"deposits"`   // pending, oldest first
-	Settled       []Deposit   `json:"settled"`    // the newest MaxSettledDeposits, oldest first
+	Workspace     string `json:"workspace"`
+	UsdCents      int64  `json:"usdCents"`      // the workspace's dollars, held ones included
+	HoldCents     int64  `json:"holdCents"`     // held by open authorizations
+	CardCents     int64  `json:"cardCents"`     // running sum of the entries' CardDelta
+	LedgerCents   int64  `json:"ledgerCents"`   // what the journal originated: deposits, less payouts from their reservation
+	ReservedCents int64  `json:"reservedCents"` // of open payouts
+	WsSeq         uint64 `json:"wsSeq"`         // of the last entry relayed
+	// StablecoinCents are dollars' worth of stablecoins. None of the terms above has them.
+	StablecoinCents int64       `json:"stablecoinCents,omitempty"`
+	SuspenseCents   int64       `json:"suspenseCents"` // of the system workspace: what unknown cards cleared (negative) or got back
+	Month           money.Month `json:"month"`
+	MonthSpend      int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
+	Deposits        []Deposit   `json:"deposits"`   // pending, oldest first
+	Settled         []Deposit   `json:"settled"`    // the newest MaxSettledDeposits, oldest first
+	Payouts         []Payout    `json:"payouts"`    // open, oldest first
+	PaidOut         DayTotal    `json:"paidOut"`
+	Quotes          []Quote     `json:"quotes"` // neither used nor, at the last lock, expired
 }
 
 // View is a balance as the interface shows it.
@@ -82,7 +96,7 @@ type Snapshot struct {
 	MonthSpendUsdCents int64 `json:"monthSpendUsdCents"`
 }
 
-// View is the balance at now. Nothing is reserved but what authorizations hold.
+// View is the balance at now. Held is what authorizations hold and open payouts reserve.
 func (s *State) View(now time.Time) View {
 	asOf := decision.StampOf(now)
 	spend := s.MonthSpend
@@ -93,12 +107,22 @@ func (s *State) View(now time.Time) View {
 		Balances: []Account{
 			{
 				Account: "usd", AvailableCents: money.MustAdd(s.LedgerCents, s.CardCents), IncomingCents: s.incomingCents(),
-				HeldCents: s.HoldCents, AsOf: asOf,
+				HeldCents: money.MustAdd(s.HoldCents, s.ReservedCents), AsOf: asOf,
 			},
-			{Account: "stablecoin", AsOf: asOf},
+			{Account: AccountStablecoin, AvailableCents: s.StablecoinCents, AsOf: asOf},
 		},
-		Snapshot: Snapshot{FiatUsdCents: s.UsdCents, TotalUsdCents: s.UsdCents, MonthSpendUsdCents: spend},
+		Snapshot: Snapshot{FiatUsdCents: s.UsdCents, StablecoinUsdCents: s.StablecoinCents, TotalUsdCents: s.totalCents(),
+			MonthSpendUsdCents: spend},
 	}
+}
+
+// totalCents is all that is shown as money, at most what an int64 holds.
+func (s *State) totalCents() int64 {
+	total, err := money.Add(s.UsdCents, s.StablecoinCents)
+	if err != nil {
+		return math.MaxInt64
+	}
+	return total
 }
 
 // incomingCents cannot overflow: the number of open deposits and the amount of each are limited.
@@ -126,6 +150,6 @@ func (s *State) total() error {
 	if err != nil {
 		return err
 	}
-	s.UsdCents, err = money.Add(available, s.HoldCents)
+	s.UsdCents, err = money.Add(available, s.HoldCents, s.ReservedCents)
 	return err
 }

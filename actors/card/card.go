@@ -82,6 +82,7 @@ type Mint struct {
 	AllowedMccs             *[]string
 	AllowedMerchants        *[]string
 	Physical, Fixture       bool
+	OrderedAt               decision.Stamp // of a physical card, which exists from then on; zero: when it is minted
 }
 
 // Update changes what is not nil (or Set). One that changes nothing at all is refused.

@@ -3,12 +3,14 @@ package card_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/ident"
 	"purser/authorizer/hold"
 )
 
@@ -103,4 +105,23 @@ func TestDamagedEventsAreNotFollowed(t *testing.T) {
 func TestUnknownCommandsAreBugs(t *testing.T) {
 	require.Panics(t, func() { _, _ = new(card.State).Decide(decision.Meta{At: at}, 7) })
 	require.Panics(t, func() { new(card.State).Apply(nil) })
+}
+
+// Whoever fulfils an order of a physical card may mint it twice: it is one card, as old as its order.
+func TestAPhysicalCardIsMintedOnce(t *testing.T) {
+	ordered := decision.StampOf(at)
+	mint := mint()
+	mint.Physical, mint.OrderedAt = true, ordered
+	var s card.State
+	d, err := s.Decide(decision.Meta{At: at.Add(time.Hour)}, mint)
+	require.NoError(t, err)
+	require.Len(t, d.Events, 1)
+	s.Apply(d.Events[0])
+	require.Equal(t, ordered, d.Reply.(card.View).CreatedAt)
+	again, err := s.Decide(decision.Meta{At: at.Add(2 * time.Hour)}, mint)
+	require.NoError(t, err)
+	require.Empty(t, again.Events)
+	require.Equal(t, d.Reply, again.Reply)
+	mint.Token = ident.Token{9}.String()
+	require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: at}, mint) }, "another card of the same id")
 }

@@ -26,10 +26,14 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 
 func (s *State) mint(m decision.Meta, c Mint) (decision.Decision, error) {
 	if s.Card != "" {
-		panic("BUG: minted twice")
+		return s.mintAgain(c)
 	}
 	if err := c.check(); err != nil {
 		return decision.Decision{}, err
+	}
+	at := decision.StampOf(m.At)
+	if !c.OrderedAt.IsZero() {
+		at = c.OrderedAt
 	}
 	e := Minted{
 		Terms: Terms{
@@ -38,13 +42,21 @@ func (s *State) mint(m decision.Meta, c Mint) (decision.Decision, error) {
 			AllowedMccs: clone(c.AllowedMccs), AllowedMerchants: clone(c.AllowedMerchants),
 		},
 		Last4: c.Last4, HolderKind: c.HolderKind, CardholderID: c.CardholderID,
-		Physical: c.Physical, Fixture: c.Fixture, At: decision.StampOf(m.At),
+		Physical: c.Physical, Fixture: c.Fixture, At: at,
 	}
 	must(e.Terms.check())
 	d := s.decided(e)
 	d.Records = []decision.Record{{Kind: RecordLabel, ID: c.ID, Document: Label{c.HolderLabel}, Personal: true}}
 	d.Tallies = []decision.Tally{{Name: "card", ID: c.ID, Max: MaxPerWorkspace}}
 	return d, nil
+}
+
+// mintAgain answers who mints the same physical card once more: whoever fulfils an order may crash before it has heard of it.
+func (s *State) mintAgain(c Mint) (decision.Decision, error) {
+	if !s.Physical || !c.Physical || s.Card != c.ID || s.Token != c.Token {
+		panic("BUG: minted twice")
+	}
+	return decision.Decision{Reply: s.View()}, nil
 }
 
 func (s *State) update(m decision.Meta, c Update) (decision.Decision, error) {

@@ -24,6 +24,7 @@ type Tally struct {
 	Name string // what is counted: a kind of record, or a part of one that has been counted from its first
 	ID   string
 	Max  int64 // 0: no limit
+	Less bool  // the batch makes one less instead; the first stays the first though it be gone
 }
 
 // Timer wakes the deciding stream at Due with a Fire command that carries Key. One (stream, key) has one timer: a new Due replaces it, a

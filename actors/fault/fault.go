@@ -27,16 +27,35 @@ const (
 	HeaderTooLarge         Code = "header_too_large"
 	UnsupportedMediaType   Code = "unsupported_media_type"
 	CardTerminated         Code = "card_terminated"
+	AgentFrozen            Code = "agent_frozen"
+	AgentTerminated        Code = "agent_terminated"
+	IntentExpired          Code = "intent_expired"
+	IntentIatFuture        Code = "intent_iat_future"
+	IntentReplay           Code = "intent_replay"
 	EmailTaken             Code = "email_taken"
 	LastOwner              Code = "last_owner"
 	CapabilityUnavailable  Code = "capability_unavailable"
 	InsufficientFunds      Code = "insufficient_funds"
 	LimitExceeded          Code = "limit_exceeded"
+	PayoutNotHeld          Code = "payout_not_held"
+	PayoutConflict         Code = "payout_conflict" // a report that the payout's status does not allow; no caller of a route sees it
+	QuoteNotFound          Code = "quote_not_found"
+	QuoteExpired           Code = "quote_expired"
+	QuoteUsed              Code = "quote_used"
+	QuoteMismatch          Code = "quote_mismatch"
+	InvalidCurrency        Code = "invalid_currency"
+	InvalidAmount          Code = "invalid_amount"
 	IdempotencyKeyRequired Code = "idempotency_key_required"
 	InvalidIdempotencyKey  Code = "invalid_idempotency_key"
 	IdempotencyKeyMismatch Code = "idempotency_key_mismatch"
 	RateLimited            Code = "rate_limited"
 	RateLimitUnavailable   Code = "rate_limit_unavailable"
+	PairNotSupported       Code = "pair_not_supported"
+	AssetChainNotSelected  Code = "asset_chain_not_selected"
+	LinkExpired            Code = "link_expired"
+	LinkEnded              Code = "link_ended"
+	PaymentSeen            Code = "payment_seen"
+	CheckoutConflict       Code = "checkout_conflict" // a step that a link's status does not allow; no caller of a route sees it
 	DuplicateMismatch      Code = "duplicate_mismatch"
 	OutcomeUnknown         Code = "outcome_unknown"
 	Unavailable            Code = "unavailable"
@@ -53,6 +72,8 @@ type Error struct {
 	Message string
 	// KYBStatus goes with kyb_required only.
 	KYBStatus string
+	// Reason tells apart what one code covers: why a signed intent was refused.
+	Reason string
 }
 
 func (e *Error) Error() string {

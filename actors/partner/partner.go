@@ -1,7 +1,7 @@
-// Package partner says what Purser needs of the outside world, as small interfaces: a bank and an issuer of cards. The implementations live
-// elsewhere; package sandbox has one that behaves like the real thing.
+// Package partner says what Purser needs of the outside world, as small interfaces: a bank, its desk for foreign exchange, and an
+// issuer of cards. The implementations live elsewhere; package sandbox has some that behave like the real thing.
 //
-// A partner is told what to do once or many times, for whoever tells it may crash in between: every method is idempotent
+// A partner is told what to do once or many times, for whoever tells it may crash in between: every method but Pay is idempotent
 // by the id it is given. What becomes of an order of money is never an answer here. It comes later, as a signed report through
 // the inbound webhook handlers.
 package partner
@@ -29,10 +29,12 @@ type Bank interface {
 	// Expect announces a deposit. When it returns nil the bank has kept the order and will report the money's arrival; the same
 	// id again changes nothing.
 	Expect(ctx context.Context, d Deposit) error
+	Payments
 }
 
-// ErrRefused says that the issuer will not take a person on. Asking again changes nothing.
-var ErrRefused = errors.New("the issuer refuses the person")
+// ErrRefused says that a partner will not do what it was asked: the issuer take a person on, the bank pay. Asking again changes
+// nothing.
+var ErrRefused = errors.New("the partner refuses")
 
 // Person is somebody under whom cards are issued. It is personal data: it is sent, and never logged or kept on the way.
 type Person struct {
@@ -42,8 +44,14 @@ type Person struct {
 	DateOfBirth, SsnLast4                   string // "" when they were not given
 }
 
-// Address is where physical cards are sent.
-type Address struct{ Line1, City, Region, PostalCode, Country string }
+// Address is where a person lives, or a physical card is sent.
+type Address struct {
+	Line1      string `json:"line1"`
+	City       string `json:"city"`
+	Region     string `json:"region,omitempty"`
+	PostalCode string `json:"postalCode"`
+	Country    string `json:"country"`
+}
 
 // Issuer is the partner that issues the cards.
 type Issuer interface {

@@ -14,12 +14,11 @@ import (
 	"purser/actors/audit"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/book"
 )
 
 // AuditCmd compares the two stores. It asks the server that has the data directory, and opens the stores itself when none has.
-type AuditCmd struct {
-	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores."`
-}
+type AuditCmd struct{ Place }
 
 const (
 	auditPause  = 200 * time.Millisecond // between two looks at stores in use
@@ -55,32 +54,43 @@ func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
 	if err != nil {
 		return audit.Report{}, err
 	}
-	report, err := auditDirectory(ctx, a.DataDir)
+	report, err := a.auditStores(ctx)
 	return report, errors.Join(err, unlock())
 }
 
-// auditDirectory opens both stores, which no server has, and audits them.
-func auditDirectory(ctx context.Context, data string) (report audit.Report, err error) {
-	if err := requireStores(data); err != nil {
+// auditStores opens both stores, which no server has, and audits them.
+func (p Place) auditStores(ctx context.Context) (report audit.Report, err error) {
+	if err := p.requireStores(); err != nil {
 		return audit.Report{}, err
 	}
-	fatal := func(err error) { panic("BUG: an audit writes: " + err.Error()) }
-	journal, err := openJournal(data, fatal, func(error) {})
+	journal, err := p.readJournal(ctx, "an audit")
 	if err != nil {
 		return audit.Report{}, err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Deployment: journal.Identity().Deployment,
-		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
+	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(p.DataDir), Deployment: journal.Identity().Deployment,
+		Clock: time.Now, Entropy: rand.Reader, Fatal: func(err error) { panic("BUG: an audit writes: " + err.Error()) }})
 	if err != nil {
 		return audit.Report{}, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	return runAudit(ctx, journal, engine, 0)
+	return runAudit(ctx, p.DatabaseURL, journal, engine, 0)
 }
 
-func runAudit(ctx context.Context, journal persistence.Journal, engine *authorizer.Engine, between time.Duration) (audit.Report, error) {
-	return audit.Run(ctx, audit.Sources{Journal: journal, Authorizer: audit.Of(engine), Pause: between})
+// runAudit compares the stores, and the book when there is a database for it.
+func runAudit(ctx context.Context, databaseURL string, journal persistence.Journal, engine *authorizer.Engine,
+	between time.Duration) (r audit.Report, err error) {
+	sources := audit.Sources{Journal: journal, Authorizer: audit.Of(engine), Pause: between}
+	if databaseURL == "" {
+		return audit.Run(ctx, sources)
+	}
+	ledger, err := book.Open(ctx, book.Options{URL: databaseURL, Identity: journal.Identity(), PoolSize: 1})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, ledger.Close()) }()
+	sources.Book = ledger
+	return audit.Run(ctx, sources)
 }
 
 // askForAudit has the running server audit itself.

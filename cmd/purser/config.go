@@ -17,31 +17,48 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"purser/actors/balance"
+	"purser/actors/checkout/address"
 	"purser/httpapi"
 )
 
 // Settings are the flags and environment variables of purser serve, as they were typed. They are read as strings and checked
 // together, so that every fault is named at once.
 type Settings struct {
-	HTTPAddr        string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
-	AuthorizerAddr  string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`
-	AdminAddr       string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Address of healthz, readyz, metrics, pprof and audit."`
-	DataDir         string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
-	BaseURL         string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
-	NetworkSecret   string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
-	PartnerSecret   string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
-	DataKey         string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
-	RateLimits      string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
-	BacklogMax      string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
-	SandboxDelay    string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank takes."`
-	Signup          string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
-	Issuer          string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
-	AuthorizerCache string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
-	AuthorizerSync  string `name:"authorizer-sync" env:"PURSER_AUTHORIZER_SYNC" default:"true" help:"false only to compare: answers may be lost."`
-	LogLevel        string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
-	LogFormat       string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
-	DatabaseURL     string `name:"database-url" env:"DATABASE_URL" help:"Postgres; not available in this version."`
-	KafkaBrokers    string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka; not available in this version."`
+	HTTPAddr         string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
+	AuthorizerAddr   string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`
+	AdminAddr        string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Address of healthz, readyz, metrics, pprof and audit."`
+	DataDir          string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
+	BaseURL          string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
+	NetworkSecret    string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
+	PartnerSecret    string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
+	DataKey          string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
+	RateLimits       string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
+	PayoutLimits     string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
+	BacklogMax       string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
+	SandboxDelay     string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank takes."`
+	BankURL          string `name:"bank-url" env:"PURSER_BANK_URL" help:"A bank partner elsewhere, such as purser sandbox-bank; one in this process when unset."`
+	PhysicalCards    string `name:"physical-cards" env:"PURSER_PHYSICAL_CARDS" default:"true" help:"false: the product of physical cards is not configured."`
+	Signup           string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
+	Issuer           string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
+	AuthorizerCache  string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
+	AuthorizerSync   string `name:"authorizer-sync" env:"PURSER_AUTHORIZER_SYNC" default:"true" help:"false only to compare: answers may be lost."`
+	PrivateWebhooks  string `name:"allow-private-webhooks" env:"PURSER_ALLOW_PRIVATE_WEBHOOKS" default:"false" help:"true lets webhook URLs be http and lead to private addresses, for development."`
+	CheckoutXpubEVM  string `name:"checkout-xpub-evm" env:"PURSER_CHECKOUT_XPUB_EVM" help:"Account (m/44'/60'/0') that receives checkout payments on EVM chains, as an xpub; with neither account set they are a sandbox's, from <data dir>/checkout-seed."`
+	CheckoutXpubBTC  string `name:"checkout-xpub-btc" env:"PURSER_CHECKOUT_XPUB_BTC" help:"Account (m/84'/0'/0') that receives checkout payments on Bitcoin, as an xpub or zpub."`
+	LogLevel         string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogFormat        string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
+	ChainEthereumURL string `name:"chain-ethereum-url" env:"PURSER_CHAIN_ETHEREUM_URL" help:"JSON-RPC node of ethereum; a sandbox chain when unset."`
+	ChainPolygonURL  string `name:"chain-polygon-url" env:"PURSER_CHAIN_POLYGON_URL" help:"JSON-RPC node of polygon; a sandbox chain when unset."`
+	ChainArbitrumURL string `name:"chain-arbitrum-url" env:"PURSER_CHAIN_ARBITRUM_URL" help:"JSON-RPC node of arbitrum; a sandbox chain when unset."`
+	ChainBaseURL     string `name:"chain-base-url" env:"PURSER_CHAIN_BASE_URL" help:"JSON-RPC node of base; a sandbox chain when unset."`
+	ChainOptimismURL string `name:"chain-optimism-url" env:"PURSER_CHAIN_OPTIMISM_URL" help:"JSON-RPC node of optimism; a sandbox chain when unset."`
+	ChainSolanaURL   string `name:"chain-solana-url" env:"PURSER_CHAIN_SOLANA_URL" help:"RPC node of solana; a sandbox chain when unset."`
+	ChainBitcoinURL  string `name:"chain-bitcoin-url" env:"PURSER_CHAIN_BITCOIN_URL" help:"bitcoind RPC node of bitcoin; a sandbox chain when unset."`
+	DatabaseURL      string `name:"database-url" env:"DATABASE_URL" help:"Postgres that keeps the journal; the data directory keeps it when unset. Needs PURSER_DATA_KEY."`
+	KafkaBrokers     string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers that get every event, host:port with commas; consumers read the journal when unset."`
 }
 
 // Config is what Settings mean.
@@ -52,15 +69,26 @@ type Config struct {
 	PartnerSecret                       string   // "": made at the start
 	DataKey                             []byte   // dataKeyBytes; nil: made at the start
 	RateLimits                          httpapi.RateLimits
+	PayoutLimits                        balance.PayoutLimits
 	BacklogMax                          int
 	SandboxDelay                        time.Duration
+	BankURL                             string // "": the sandbox bank is in this process
+	PhysicalCards                       bool
 	SignupOpen                          bool
 	Issuer                              string // httpapi.IssuerFixture or httpapi.IssuerConnected
 	AuthorizerCacheBytes                int64
 	AuthorizerSync                      bool
+	PrivateWebhooks                     bool
+	CheckoutAccounts                    *address.Accounts // nil: a sandbox's, made at the start
 	LogLevel                            slog.Level
 	LogFormat                           string // logText or logJSON
+	DatabaseURL                         string // "": the journal is in DataDir
+	KafkaBrokers                        []string
+	ChainURLs                           map[string]string // of nodes, by network; the others are a sandbox's
 }
+
+// place is where the stores are.
+func (c *Config) place() Place { return Place{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL} }
 
 // Bounds of the settings.
 const (
@@ -97,18 +125,20 @@ func (s Settings) Config() (Config, error) {
 	var f faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
 		PartnerSecret: s.PartnerSecret, LogLevel: f.level(s.LogLevel)}
-	f.notYet(s)
 	f.address("PURSER_HTTP_ADDR", s.HTTPAddr)
 	f.address("PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr)
 	f.address("PURSER_ADMIN_ADDR", s.AdminAddr)
 	f.ownAddresses(s)
-	c.BaseURL = f.baseURL(s.BaseURL)
+	c.BaseURL = f.baseURL("PURSER_BASE_URL", s.BaseURL)
+	c.BankURL = f.baseURL("PURSER_BANK_URL", s.BankURL)
+	c.PhysicalCards = f.oneOf("PURSER_PHYSICAL_CARDS", s.PhysicalCards, "true", "false") == "true"
 	c.NetworkSecrets = f.networkSecrets(s.NetworkSecret)
 	if s.PartnerSecret != "" && len(s.PartnerSecret) < minSecretChars {
 		f.add("PURSER_PARTNER_SECRET", "is shorter than %d characters", minSecretChars)
 	}
 	c.DataKey = f.dataKey(s.DataKey)
 	c.RateLimits = f.limits(s.RateLimits)
+	c.PayoutLimits = f.payoutLimits(s.PayoutLimits)
 	c.BacklogMax = f.integer("PURSER_BACKLOG_MAX", s.BacklogMax, minBacklog, maxBacklog)
 	c.SandboxDelay = f.delay(s.SandboxDelay)
 	c.LogFormat = f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)
@@ -116,17 +146,58 @@ func (s Settings) Config() (Config, error) {
 	c.Issuer = f.oneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
 	c.AuthorizerCacheBytes = f.bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache)
 	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
+	c.PrivateWebhooks = f.oneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"
+	c.CheckoutAccounts = f.checkoutAccounts(s)
+	c.DatabaseURL = f.database(s)
+	c.KafkaBrokers = f.brokers(s.KafkaBrokers)
+	c.ChainURLs = f.chainURLs(s)
 	return c, errors.Join(f...)
 }
 
-// notYet refuses what a later version will have, rather than to keep the money somewhere else than was asked for.
-func (f *faults) notYet(s Settings) {
-	if s.DatabaseURL != "" {
-		f.add("DATABASE_URL", "is set, but Postgres is not available in this version; unset it to use the journal in the data directory")
+// checkoutAccounts reads the accounts that receive payments. When one of them is set, the other is none: a sandbox's address must not
+// stand beside a real one. The texts are not shown: one may be a private key.
+func (f *faults) checkoutAccounts(s Settings) *address.Accounts {
+	if s.CheckoutXpubEVM == "" && s.CheckoutXpubBTC == "" {
+		return nil
 	}
-	if s.KafkaBrokers != "" {
-		f.add("KAFKA_BROKERS", "is set, but Kafka is not available in this version; unset it")
+	if _, err := address.New(s.CheckoutXpubEVM, ""); err != nil {
+		f.add("PURSER_CHECKOUT_XPUB_EVM", "%v", err)
 	}
+	if _, err := address.New("", s.CheckoutXpubBTC); err != nil {
+		f.add("PURSER_CHECKOUT_XPUB_BTC", "%v", err)
+	}
+	accounts, err := address.New(s.CheckoutXpubEVM, s.CheckoutXpubBTC)
+	if err != nil {
+		return nil // named above
+	}
+	return accounts
+}
+
+// database checks how to reach Postgres. The text may have a password in it and is never shown.
+func (f *faults) database(s Settings) string {
+	if s.DatabaseURL == "" {
+		return ""
+	}
+	if _, err := pgx.ParseConfig(s.DatabaseURL); err != nil {
+		f.add("DATABASE_URL", "is neither a postgres:// URL nor keywords and values")
+	}
+	if s.DataKey == "" {
+		f.add("PURSER_DATA_KEY", "is required with DATABASE_URL: a database that outlives this directory must not be sealed under a key in it; "+
+			"`openssl rand -hex %d` makes one", dataKeyBytes)
+	}
+	return s.DatabaseURL
+}
+
+func (f *faults) brokers(value string) []string {
+	if value == "" {
+		return nil
+	}
+	brokers := strings.Split(value, ",")
+	for i := range brokers {
+		brokers[i] = strings.TrimSpace(brokers[i])
+		f.address("KAFKA_BROKERS", brokers[i])
+	}
+	return brokers
 }
 
 func (f *faults) address(name, value string) {
@@ -153,15 +224,15 @@ func (f *faults) ownAddresses(s Settings) {
 	}
 }
 
-func (f *faults) baseURL(value string) string {
+func (f *faults) baseURL(name, value string) string {
 	if value == "" {
 		return ""
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		f.add("PURSER_BASE_URL", "%q is not an http or https URL", value)
+		f.add(name, "%q is not an http or https URL", value)
 	} else if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
-		f.add("PURSER_BASE_URL", "has more than a scheme, a host and a path")
+		f.add(name, "has more than a scheme, a host and a path")
 	}
 	return strings.TrimRight(value, "/")
 }
@@ -203,6 +274,14 @@ func (f *faults) limits(value string) httpapi.RateLimits {
 	limits, err := httpapi.ParseRateLimits(value)
 	if err != nil {
 		f.add("PURSER_RATE_LIMITS", "%v", err)
+	}
+	return limits
+}
+
+func (f *faults) payoutLimits(value string) balance.PayoutLimits {
+	limits, err := httpapi.ParsePayoutLimits(value)
+	if err != nil {
+		f.add("PURSER_PAYOUT_LIMITS", "%v", err)
 	}
 	return limits
 }
@@ -281,7 +360,28 @@ func (c *Config) secrets() error {
 		}
 		c.DataKey = f.dataKey(text)
 	}
+	if c.CheckoutAccounts == nil {
+		text, err := keepSecret(filepath.Join(c.DataDir, "checkout-seed"))
+		if err != nil {
+			return err
+		}
+		c.CheckoutAccounts = f.sandboxAccounts(text)
+	}
 	return errors.Join(f...)
+}
+
+// sandboxAccounts are made of the seed in the data directory.
+func (f *faults) sandboxAccounts(text string) *address.Accounts {
+	seed, err := hex.DecodeString(text)
+	if err != nil || len(seed) != address.SeedBytes {
+		f.add("checkout-seed", "is not %d hex digits", 2*address.SeedBytes)
+		return nil
+	}
+	accounts, err := address.Sandbox(seed)
+	if err != nil {
+		f.add("checkout-seed", "%v", err)
+	}
+	return accounts
 }
 
 // keepSecret reads the secret of a file, or makes one of 32 random bytes and keeps it there, readable by the owner alone and

@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/checkout/address"
 	"purser/httpapi"
 )
 
@@ -29,28 +31,32 @@ func TestDefaultsAreComplete(t *testing.T) {
 	c, err := defaults(t).Config()
 	require.NoError(t, err)
 	require.Equal(t, httpapi.DefaultRateLimits(), c.RateLimits)
+	require.Equal(t, httpapi.DefaultPayoutLimits(), c.PayoutLimits)
 	require.Equal(t, int64(512<<20), c.AuthorizerCacheBytes)
 	require.Equal(t, 2*time.Second, c.SandboxDelay)
 	require.True(t, c.SignupOpen)
 	require.Equal(t, httpapi.IssuerFixture, c.Issuer)
 	require.True(t, c.AuthorizerSync)
+	require.False(t, c.PrivateWebhooks)
 	require.Equal(t, 10_000_000, c.BacklogMax)
 }
 
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
-		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", BacklogMax: "-1", SandboxDelay: "soon", Signup: "maybe",
+		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon", Signup: "maybe", BankURL: "bank", PhysicalCards: "some",
 		Issuer:          "nobody",
-		AuthorizerCache: "lots", AuthorizerSync: "perhaps", LogLevel: "loud", LogFormat: "xml", DatabaseURL: "postgres://x", KafkaBrokers: "x:1"}
+		AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml", DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y"}
 	_, err := s.Config()
 	require.Error(t, err)
 	for _, name := range []string{"PURSER_HTTP_ADDR", "PURSER_AUTHORIZER_ADDR", "PURSER_ADMIN_ADDR", "PURSER_BASE_URL",
-		"PURSER_NETWORK_SECRET", "PURSER_PARTNER_SECRET", "PURSER_DATA_KEY", "PURSER_RATE_LIMITS", "PURSER_BACKLOG_MAX",
-		"PURSER_SANDBOX_DELAY", "PURSER_SIGNUP", "PURSER_ISSUER", "PURSER_AUTHORIZER_CACHE", "PURSER_AUTHORIZER_SYNC", "PURSER_LOG_LEVEL", "PURSER_LOG_FORMAT",
+		"PURSER_NETWORK_SECRET", "PURSER_PARTNER_SECRET", "PURSER_DATA_KEY", "PURSER_RATE_LIMITS", "PURSER_PAYOUT_LIMITS", "PURSER_BACKLOG_MAX",
+		"PURSER_SANDBOX_DELAY", "PURSER_BANK_URL", "PURSER_PHYSICAL_CARDS", "PURSER_SIGNUP", "PURSER_ISSUER", "PURSER_AUTHORIZER_CACHE", "PURSER_AUTHORIZER_SYNC",
+		"PURSER_ALLOW_PRIVATE_WEBHOOKS", "PURSER_LOG_LEVEL", "PURSER_LOG_FORMAT",
 		"DATABASE_URL", "KAFKA_BROKERS"} {
 		require.ErrorContains(t, err, name+":")
 	}
 	require.NotContains(t, err.Error(), "short\"", "secrets are not echoed")
+	require.NotContains(t, err.Error(), "secret\"", "a URL has a password in it")
 }
 
 func TestSettingsThatExcludeEachOther(t *testing.T) {
@@ -89,6 +95,48 @@ func TestSettingsThatAreAlmostRight(t *testing.T) {
 	c, err := s.Config()
 	require.NoError(t, err)
 	require.Equal(t, []string{"the first secret of two", "the second secret of two"}, c.NetworkSecrets)
+}
+
+// Only the public key of an account is taken; a private one is not echoed. A network without an account has no addresses.
+func TestCheckoutAccounts(t *testing.T) {
+	const (
+		xpub    = "xpub6DCoCpSuQZB2jawqnGMEPS63ePKWkwWPH4TU45Q7LPXWuNd8TMtVxRrgjtEshuqpK3mdhaWHPFsBngh5GFZaM6si3yZdUsT8ddYM3PwnATt"
+		private = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
+	)
+	s := defaults(t)
+	s.CheckoutXpubEVM, s.CheckoutXpubBTC = private, "zpub"
+	_, err := s.Config()
+	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_EVM: address: an extended private key")
+	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_BTC: address: not an extended public key")
+	require.NotContains(t, err.Error(), private)
+
+	s.CheckoutXpubEVM, s.CheckoutXpubBTC = xpub, ""
+	c, err := s.Config()
+	require.NoError(t, err)
+	c.DataDir = t.TempDir()
+	require.NoError(t, c.secrets())
+	require.False(t, c.CheckoutAccounts.IsSandbox())
+	require.True(t, c.CheckoutAccounts.Has(address.EVM))
+	require.False(t, c.CheckoutAccounts.Has(address.Bitcoin), "no sandbox's beside a real one")
+
+	c = Config{DataDir: t.TempDir()}
+	require.NoError(t, c.secrets())
+	require.True(t, c.CheckoutAccounts.IsSandbox())
+	require.True(t, c.CheckoutAccounts.Has(address.Solana))
+}
+
+// A database that outlives the directory is not sealed under a key that lies in it.
+func TestADatabaseNeedsADataKey(t *testing.T) {
+	s := defaults(t)
+	s.DatabaseURL, s.KafkaBrokers = "postgres://purser:word@db/purser", "one:9092, two:9092"
+	_, err := s.Config()
+	require.ErrorContains(t, err, "PURSER_DATA_KEY: is required with DATABASE_URL")
+	require.NotContains(t, err.Error(), "word")
+	s.DataKey = strings.Repeat("ab", dataKeyBytes)
+	c, err := s.Config()
+	require.NoError(t, err)
+	require.Equal(t, s.DatabaseURL, c.DatabaseURL)
+	require.Equal(t, []string{"one:9092", "two:9092"}, c.KafkaBrokers)
 }
 
 // A compose file hands on variables that nobody set as empty ones.
@@ -130,7 +178,7 @@ func TestSecretsAreMadeOnceAndForTheOwnerAlone(t *testing.T) {
 	require.Equal(t, first, second)
 	require.Len(t, first.DataKey, dataKeyBytes)
 	require.NotEqual(t, first.NetworkSecrets[0], first.PartnerSecret)
-	for _, name := range []string{"network-secret", "partner-secret", "data-key"} {
+	for _, name := range []string{"network-secret", "partner-secret", "data-key", "checkout-seed"} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())

@@ -15,7 +15,8 @@ import (
 )
 
 // DemoCmd walks through a running server as a customer and as the card network would, printing each request and its answer,
-// and checks every one. It is a client over the wire and shares no code with the server but the form of an id.
+// and checks every one. It is a client over the wire and shares no code with the server but the form of
+// an id and what agents sign with.
 type DemoCmd struct {
 	URL               string `name:"url" env:"PURSER_DEMO_URL" help:"The REST server; http:// and its address when unset."`
 	AuthorizerURL     string `name:"authorizer-url" env:"PURSER_DEMO_AUTHORIZER_URL" help:"The card network's server; http:// and its address when unset."`
@@ -135,6 +136,8 @@ var stops = []struct {
 	{"A partial approval takes what is there, and a reversal gives it back", visitPartial},
 	{"The life of an authorization: increment, reversal, clearing, refund", visitLife},
 	{"A simulated swipe whose hold runs out", visitExpiry},
+	{"An AI agent signs what it means to pay; a replay and a forgery are refused", visitAgent},
+	{"The same reads for a model: the Model Context Protocol", visitMCP},
 	{"The books", visitBooks},
 }
 
@@ -180,6 +183,15 @@ func (t *tour) post(ctx context.Context, c *client, path string, body any, statu
 	if err == nil && c != t.session {
 		t.told = append(t.told, exchange{Network: c == t.network, Method: r.method, Path: path, IdempotencyKey: r.idempotencyKey,
 			Body: string(raw), Status: a.status, Answer: a.raw})
+	}
+	return a, err
+}
+
+// create is post for what all later stops stand on: a refusal ends the tour, in the server's words.
+func (t *tour) create(ctx context.Context, c *client, path string, body any) (answer, error) {
+	a, err := t.post(ctx, c, path, body, 200)
+	if err == nil && a.status != 200 {
+		err = fmt.Errorf("the server as it is set does not let the demo go on: %d %s", a.status, brief(a.raw))
 	}
 	return a, err
 }

@@ -25,16 +25,17 @@ const (
 	endAvailableCents  = fundedCents - clearedCents + refundedCents
 )
 
-var tourScopes = []string{"read:treasury", "write:treasury", "read:cards", "write:cards", "read:api_keys", "write:api_keys"}
+var tourScopes = []string{"read:treasury", "write:treasury", "read:cards", "write:cards", "read:agents", "write:agents",
+	"read:api_keys", "write:api_keys"}
 
 type fields = map[string]any
 
 func visitSignup(ctx context.Context, t *tour) error {
 	who := fields{"email": "demo-" + t.run + "@example.com", "password": "demo-" + rand.Text()}
-	if _, err := t.post(ctx, t.session, "/api/dashboard/signup", who, 200); err != nil {
+	if _, err := t.create(ctx, t.session, "/api/dashboard/signup", who); err != nil {
 		return err
 	}
-	a, err := t.post(ctx, t.session, "/api/workspaces", fields{"name": "Demo " + t.run}, 200)
+	a, err := t.create(ctx, t.session, "/api/workspaces", fields{"name": "Demo " + t.run})
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func visitCards(ctx context.Context, t *tour) error {
 		{"generous", fields{"monthlyLimitUsdCents": generousLimitCents, "perTxnLimitUsdCents": generousLimitCents}},
 	} {
 		c.rules["holderKind"], c.rules["holderLabel"] = "agent", "Demo "+c.name
-		a, err := t.post(ctx, t.api, "/api/cards", c.rules, 200)
+		a, err := t.create(ctx, t.api, "/api/cards", c.rules)
 		if err != nil {
 			return err
 		}

@@ -44,6 +44,29 @@ func TestTheDemoReadsTheServersSettings(t *testing.T) {
 	require.Equal(t, "http://localhost:80", urlOf("[::]:80"))
 }
 
+// Where the server's settings leave the demo nothing to show, it ends with the server's reason.
+func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		set  func(*Settings)
+		says string
+	}{
+		{func(s *Settings) { s.Signup = "closed" }, "stop 1, "},
+		{func(s *Settings) { s.Issuer = "connected" }, "the issuing partner needs an active cardholder"},
+	} {
+		data := t.TempDir()
+		s := testSettings(t, data)
+		c.set(&s)
+		config, err := s.Config()
+		require.NoError(t, err)
+		m := NewMain(config, talkative())
+		require.NoError(t, m.Start(t.Context()))
+		out, err := runDemo(t, data)
+		require.ErrorContains(t, err, c.says, out)
+		require.ErrorContains(t, err, "the server as it is set does not let the demo go on", out)
+		require.NoError(t, m.Close())
+	}
+}
+
 // The container is given a secret that its reader knows: the one made in the volume cannot be read from outside.
 func TestTheReadmeSaysTheContainersSecret(t *testing.T) {
 	compose, err := os.ReadFile("../../docker-compose.yml")

@@ -37,8 +37,19 @@ func lockDirectory(data string) (unlock func() error, err error) {
 	return lockExisting(data)
 }
 
-// lockExisting takes a data directory that must be there.
+// lockExisting takes a data directory that must be there, unless a restore into it was not finished.
 func lockExisting(data string) (unlock func() error, err error) {
+	if unlock, err = lockWhatever(data); err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(restoringDir(data)); err == nil {
+		return nil, errors.Join(fmt.Errorf("a restore into %s was not finished: run the same `purser restore` again", data), unlock())
+	}
+	return unlock, nil
+}
+
+// lockWhatever takes a data directory in whatever state it is: for restore.
+func lockWhatever(data string) (unlock func() error, err error) {
 	file, err := os.OpenFile(filepath.Join(data, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no data directory %s; name it with --data-dir or PURSER_DATA_DIR", data)
@@ -71,35 +82,23 @@ func used(data string) bool {
 	return err == nil || pebblejournal.Exists(nil, journalDir(data)) || authorizer.Exists(nil, authorizerDir(data))
 }
 
-// requireJournal refuses to read a journal that would have to be made.
-func requireJournal(data string) error {
-	if !pebblejournal.Exists(nil, journalDir(data)) {
-		return fmt.Errorf("%s has no journal: %s is missing", data, journalDir(data))
+// requireJournal refuses to read a journal that would have to be made. That of a database says so itself.
+func (p Place) requireJournal() error {
+	if p.DatabaseURL == "" && !pebblejournal.Exists(nil, journalDir(p.DataDir)) {
+		return fmt.Errorf("%s has no journal: %s is missing", p.DataDir, journalDir(p.DataDir))
 	}
 	return nil
 }
 
 // requireStores refuses to read stores one of which would have to be made.
-func requireStores(data string) error {
-	if err := requireJournal(data); err != nil {
+func (p Place) requireStores() error {
+	if err := p.requireJournal(); err != nil {
 		return err
 	}
-	if !authorizer.Exists(nil, authorizerDir(data)) {
-		return fmt.Errorf("%s is missing: `purser rebuild-authorizer --yes` makes it anew from the journal", authorizerDir(data))
+	if !authorizer.Exists(nil, authorizerDir(p.DataDir)) {
+		return fmt.Errorf("%s is missing: `purser rebuild-authorizer --yes` makes it anew from the journal", authorizerDir(p.DataDir))
 	}
 	return nil
-}
-
-// openJournal opens the journal of a data directory. A journal that is missing beside an authorizer that is there is not made anew: it is
-// lost, and with it what the authorizer's funds stand on.
-func openJournal(data string, fatal, note func(error)) (*pebblejournal.Journal, error) {
-	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(data), MustExist: authorizer.Exists(nil, authorizerDir(data)),
-		Fatal: fatal, Note: note})
-	if errors.Is(err, pebblejournal.ErrNoStore) {
-		return nil, fmt.Errorf("%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",
-			journalDir(data), authorizerDir(data), err)
-	}
-	return journal, err
 }
 
 // authorizerBelongs stops a start that would answer swipes from an empty authorizer though the journal knows of cards and money.

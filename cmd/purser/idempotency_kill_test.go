@@ -19,16 +19,18 @@ import (
 const (
 	sameKeyClients = 64
 	sameKeyRounds  = 100
-	fewRounds      = 15                   // under -short
+	fewRounds      = 15                   // where it is not run in full
 	roundsVariable = "PURSER_KILL_ROUNDS" // another number
 	strikeWithin   = 20 * time.Millisecond
 )
 
 // TestOneKeyManyClientsAndAKill sends the same request with the same Idempotency-Key from 64 clients at once and kills the server
 // at a random moment. After the restart all 64 ask again: there has been one effect, and everybody is told of it in one answer.
-func TestOneKeyManyClientsAndAKill(t *testing.T) {
-	purser, data := build(t), filepath.Join(t.TempDir(), "data")
-	seed, rounds := chooseSeed(t), chooseRounds(t)
+func TestOneKeyManyClientsAndAKill(t *testing.T) { onEachStores(t, killAmidOneKey) }
+
+func killAmidOneKey(t *testing.T, purser program, full bool) {
+	data := filepath.Join(t.TempDir(), "data")
+	seed, rounds := chooseSeed(t), chooseRounds(t, full)
 	random := rand.New(rand.NewPCG(seed, 1))
 	p := launch(t, purser, data)
 	tn := &tenant{bearer: signUp(t, p, 0)}
@@ -50,11 +52,11 @@ func TestOneKeyManyClientsAndAKill(t *testing.T) {
 	require.NotZero(t, s.cut, "no kill has met a request")
 }
 
-func chooseRounds(t *testing.T) int {
+func chooseRounds(t *testing.T, full bool) int {
 	t.Helper()
 	text := os.Getenv(roundsVariable)
 	switch {
-	case text == "" && testing.Short():
+	case text == "" && !full:
 		return fewRounds
 	case text == "":
 		return sameKeyRounds

@@ -196,6 +196,8 @@ func (w *witness) repeatPost(p *process, post *post) {
 			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.path, post.answer.raw, a.raw,
 				a.replayed)
 		}
+	case post.refused && a.replayed:
+		w.differ("POST %s was refused with nothing changed, and is there: %s", post.request.path, a.raw)
 	default:
 		post.answer, post.told = a, true
 		if post.request.path == "/api/auth/keys" {

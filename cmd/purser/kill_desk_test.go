@@ -53,6 +53,7 @@ func (d *desk) create(s *storm, p *post, path string, body fields, noted *atomic
 		p.answer, p.told = a, true
 	case undecided(a):
 		s.counts.undecided.Add(1)
+		p.refused = a.status == 503
 	default:
 		s.differ("round %d: POST %s was answered %d %s", s.round, path, a.status, a.raw)
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pgjournal/pgtest"
 )
 
 // Deadlines of what is waited for, and how often it is asked.
@@ -26,25 +28,64 @@ const (
 	askAgain      = 5 * time.Millisecond
 )
 
-// build compiles the program as it is shipped.
-func build(t *testing.T) (purser string) {
+// program is the program as it is shipped and the stores that it runs on.
+type program struct {
+	path string
+	env  []string // names the stores
+	// database and broker are the stores, nil when they are those of the directory.
+	database *pgtest.Server
+	broker   *broker
+}
+
+// fullVariable has the suite of processes run in its full length: more rounds, longer outages. make test-full sets it.
+const fullVariable = "PURSER_TEST_FULL"
+
+// onEachStores runs a test of processes on each set of stores. Where full is false the test may do less of the same.
+func onEachStores(t *testing.T, test func(t *testing.T, purser program, full bool)) {
+	path, full := build(t), os.Getenv(fullVariable) != ""
+	t.Run("embedded", func(t *testing.T) { test(t, program{path: path}, full) })
+	t.Run("postgres+kafka", func(t *testing.T) {
+		if purser := onServers(t, path); purser.database != nil {
+			test(t, purser, full)
+		}
+	})
+}
+
+// onServers is the program on a Postgres and a Kafka of its own. Its database is nil when the machine has none.
+func onServers(t *testing.T, path string) program {
 	t.Helper()
-	purser = filepath.Join(t.TempDir(), "purser")
-	out, err := exec.Command("go", "build", "-o", purser, ".").CombinedOutput()
-	require.NoError(t, err, string(out))
+	database := pgtest.Own(t, t.Name(), true)
+	if database == nil {
+		return program{}
+	}
+	purser := program{path: path, database: database, broker: startBroker(t)}
+	purser.env = serverSettings(database.URL("postgres"), purser.broker.addresses)
 	return purser
 }
 
+func serverSettings(databaseURL, brokers string) []string {
+	return []string{"DATABASE_URL=" + databaseURL, "PURSER_DATA_KEY=" + testDataKey, "KAFKA_BROKERS=" + brokers}
+}
+
+// build compiles the program as it is shipped.
+func build(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "purser")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
 // command is the program with the settings of these tests and nothing of the environment's.
-func command(purser, data string, args ...string) *exec.Cmd {
-	cmd := exec.Command(purser, append(args, "--data-dir", data)...)
-	cmd.Env = []string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0", "PURSER_ADMIN_ADDR=127.0.0.1:0",
-		"PURSER_RATE_LIMITS=off", "PURSER_SANDBOX_DELAY=50ms", "PURSER_AUTHORIZER_CACHE=64MiB"}
+func command(purser program, data string, args ...string) *exec.Cmd {
+	cmd := exec.Command(purser.path, append(args, "--data-dir", data)...)
+	cmd.Env = append([]string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0", "PURSER_ADMIN_ADDR=127.0.0.1:0",
+		"PURSER_RATE_LIMITS=off", "PURSER_SANDBOX_DELAY=50ms", "PURSER_AUTHORIZER_CACHE=64MiB"}, purser.env...)
 	return cmd
 }
 
 // succeed runs a command to its end, expects status 0 and returns what it printed.
-func succeed(t *testing.T, purser, data string, args ...string) string {
+func succeed(t *testing.T, purser program, data string, args ...string) string {
 	t.Helper()
 	out, err := command(purser, data, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -52,7 +93,7 @@ func succeed(t *testing.T, purser, data string, args ...string) string {
 }
 
 // refuse runs a command that must end with status 1 and returns what it printed.
-func refuse(t *testing.T, purser, data string, args ...string) string {
+func refuse(t *testing.T, purser program, data string, args ...string) string {
 	t.Helper()
 	out, err := command(purser, data, args...).CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -71,6 +112,7 @@ type process struct {
 	err                  error // of the exit; read it after exited
 	http                 *http.Client
 	took                 time.Duration // from the launch to readiness
+	stop                 func() error  // of a server in this process
 }
 
 // processLog is what a process has written so far.
@@ -92,11 +134,23 @@ func (l *processLog) String() string {
 }
 
 // launch starts a server on free ports and returns when it is ready. It is killed at the end of the test if it still runs.
-func launch(t *testing.T, purser, data string) *process {
+func launch(t *testing.T, purser program, data string) *process {
 	t.Helper()
 	began := time.Now()
-	p := &process{cmd: command(purser, data, "serve"), exited: make(chan struct{}),
-		http: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
+	p, said := begin(t, command(purser, data, "serve"))
+	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
+	p.await(t, "readiness", func() bool { return strings.Contains(p.ask("/readyz"), "ready") })
+	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
+	require.NoError(t, err)
+	p.secret, p.took = strings.TrimSpace(string(secret)), time.Since(began)
+	return p
+}
+
+// begin starts a command that serves and returns with the fields of its line that says ready.
+func begin(t *testing.T, cmd *exec.Cmd) (p *process, said map[string]string) {
+	t.Helper()
+	p = &process{cmd: cmd, exited: make(chan struct{}),
+		http: &http.Client{Timeout: requestTimeout, Transport: judge.Through(&http.Transport{MaxIdleConnsPerHost: 256})}}
 	stderr, err := p.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
@@ -108,18 +162,13 @@ func launch(t *testing.T, purser, data string) *process {
 		p.http.CloseIdleConnections()
 	})
 	select {
-	case said := <-ready:
-		p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
+	case said = <-ready:
 	case <-p.exited:
 		require.FailNow(t, "the server has ended before it was ready", "%v\n%s", p.err, p.log.String())
 	case <-time.After(processWithin):
 		require.FailNow(t, "the server did not say that it is ready")
 	}
-	p.await(t, "readiness", func() bool { return strings.Contains(p.ask("/readyz"), "ready") })
-	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
-	require.NoError(t, err)
-	p.secret, p.took = strings.TrimSpace(string(secret)), time.Since(began)
-	return p
+	return p, said
 }
 
 // listen keeps the log, hands over the fields of the line that says ready, and waits for the end of the process.
@@ -127,6 +176,7 @@ func (p *process) listen(stderr io.Reader, ready chan<- map[string]string) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		p.log.add(lines.Text())
+		_, _ = fmt.Fprintln(diary, lines.Text())
 		if !strings.Contains(lines.Text(), " msg=ready ") {
 			continue
 		}
@@ -158,7 +208,12 @@ func (p *process) ask(path string) string {
 // await asks until the condition holds.
 func (p *process) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), stateWithin)
+	p.awaitFor(t, stateWithin, what, holds)
+}
+
+func (p *process) awaitFor(t *testing.T, within time.Duration, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	for !holds() {
 		require.NoError(t, pause(ctx, askAgain), "waiting for %s", what)

@@ -30,6 +30,9 @@ type storm struct {
 	round    int
 	strikeAt int64  // answers
 	strike   func() // a signal to the server
+	// enough ends the storm in the place of strikeAt; rest is what a swiper does between two swipes.
+	enough func() bool
+	rest   time.Duration
 
 	ctx      context.Context
 	approved chan *swipe
@@ -94,16 +97,21 @@ func (s *storm) send(c *client, r request, inFlight *atomic.Int64) (answer, bool
 	if s.struck() {
 		s.late.Add(1)
 	}
-	if s.answers.Add(1) >= s.strikeAt {
-		if waiting := s.inFlight.Load(); waiting >= leastInFlight {
-			s.once.Do(func() {
-				s.atStrike = waiting
-				close(s.over)
-				s.strike()
-			})
-		}
+	if waiting := s.inFlight.Load(); s.ripe(s.answers.Add(1), waiting) {
+		s.once.Do(func() {
+			s.atStrike = waiting
+			close(s.over)
+			s.strike()
+		})
 	}
 	return a, true
+}
+
+func (s *storm) ripe(answers, waiting int64) bool {
+	if s.enough != nil {
+		return s.enough()
+	}
+	return answers >= s.strikeAt && waiting >= leastInFlight
 }
 
 // cut counts a request without an answer.
@@ -135,6 +143,7 @@ func (s *storm) post(m *message, noted, inFlight *atomic.Int64) bool {
 
 func (s *storm) swipeOn(r *rand.Rand) {
 	for !s.struck() {
+		_ = pause(s.ctx, s.rest)
 		tn := s.tenants[r.IntN(len(s.tenants))]
 		sw := s.newSwipe(tn, tn.token(r), 1_00+r.Int64N(50_00), r.IntN(4) == 0)
 		m := sw.messages[0]

@@ -16,6 +16,7 @@ import (
 
 const (
 	killRounds     = 20
+	fewKillRounds  = 3 // where it is not run in full
 	workspaces     = 3
 	sharedCards    = 3 // of a workspace, that nobody changes
 	desksEach      = 4
@@ -29,20 +30,22 @@ const (
 
 // TestTheRealProcess runs the program that is shipped, as a process of its own, and ends it in the ways a process ends.
 func TestTheRealProcess(t *testing.T) {
-	purser := build(t)
-	t.Run("what was answered is there after kill -9", func(t *testing.T) { killInStorms(t, purser) })
-	t.Run("SIGTERM answers what is in flight", func(t *testing.T) { terminateInStorm(t, purser) })
+	t.Run("what was answered is there after kill -9", func(t *testing.T) { onEachStores(t, killInStorms) })
+	t.Run("SIGTERM answers what is in flight", func(t *testing.T) { onEachStores(t, terminateInStorm) })
 }
 
 // killInStorms is the promise of the whole house: a server that is killed at a random moment, 20 times over, has forgotten
 // nothing that it answered and done nothing twice. Then the audit, and then the same of an authorizer made anew from the journal.
-func killInStorms(t *testing.T, purser string) {
-	seed, data := chooseSeed(t), filepath.Join(t.TempDir(), "data")
+func killInStorms(t *testing.T, purser program, full bool) {
+	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), killRounds
+	if !full {
+		rounds = fewKillRounds
+	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	p := launch(t, purser, data)
 	w := found(t, p)
 	least, starts, storms, checks := int64(swipers), time.Duration(0), time.Duration(0), time.Duration(0)
-	for round := 1; round <= killRounds; round++ {
+	for round := 1; round <= rounds; round++ {
 		began := time.Now()
 		inFlight := w.killRound(t, p, round, leastAnswers+random.Int64N(mostAnswers-leastAnswers), seed)
 		least, storms = min(least, inFlight), storms+time.Since(began)
@@ -53,32 +56,33 @@ func killInStorms(t *testing.T, purser string) {
 		w.mustAgree(t, p, round)
 	}
 	w.verifyAll(t, p)
-	w.mustAgree(t, p, killRounds)
+	w.mustAgree(t, p, rounds)
 	t.Logf("storms took %v, starts %v, comparisons %v", storms, starts, checks)
-	t.Logf("%d kills, at least %d swipes in flight at each; %s", killRounds, least, w.counts.report(len(w.differences)))
+	t.Logf("%d kills, at least %d swipes in flight at each; %s", rounds, least, w.counts.report(len(w.differences)))
 	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "asked of the running server")
+	purser.requireStreams(t, p, data)
 	require.Empty(t, p.end(t, syscall.SIGTERM))
 	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "of the directory")
-	w.loseAuthorizer(t, purser, data)
+	w.loseAuthorizer(t, purser, data, rounds)
 }
 
 // loseAuthorizer takes the authorizer's directory away. The start is refused with the command that repairs it, and after that
 // the same network ids have the same answers.
-func (w *witness) loseAuthorizer(t *testing.T, purser, data string) {
+func (w *witness) loseAuthorizer(t *testing.T, purser program, data string, rounds int) {
 	require.NoError(t, os.RemoveAll(authorizerDir(data)))
 	require.Contains(t, refuse(t, purser, data, "serve"), "purser rebuild-authorizer --yes")
 	t.Log(strings.TrimSpace(succeed(t, purser, data, "rebuild-authorizer", "--yes")))
 	p := launch(t, purser, data)
 	before := w.counts.repeated.Load()
 	w.verifyAll(t, p)
-	w.mustAgree(t, p, killRounds)
+	w.mustAgree(t, p, rounds)
 	require.Empty(t, p.end(t, syscall.SIGTERM))
 	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "of the store made anew")
 	t.Logf("authorizer made anew: %d answers repeated, %d differences", w.counts.repeated.Load()-before, len(w.differences))
 }
 
 // terminateInStorm ends a server in good order under load, while a second one wants its directory.
-func terminateInStorm(t *testing.T, purser string) {
+func terminateInStorm(t *testing.T, purser program, _ bool) {
 	data := filepath.Join(t.TempDir(), "data")
 	p := launch(t, purser, data)
 	require.Contains(t, refuse(t, purser, data, "serve"), "the data directory is in use by another purser: "+data)
@@ -180,6 +184,11 @@ func found(t *testing.T, p *process) *witness {
 // signUp makes a user with a workspace and returns a key of it.
 func signUp(t *testing.T, p *process, i int) (bearer string) {
 	t.Helper()
+	return signUpFor(t, p, i, tourScopes)
+}
+
+func signUpFor(t *testing.T, p *process, i int, scopes []string) (bearer string) {
+	t.Helper()
 	session := newClient(p.rest, "")
 	defer session.http.CloseIdleConnections()
 	must := func(path string, body fields) answer {
@@ -190,7 +199,7 @@ func signUp(t *testing.T, p *process, i int) (bearer string) {
 	}
 	must("/api/dashboard/signup", fields{"email": fmt.Sprintf("storm-%d@example.com", i), "password": "a long password"})
 	must("/api/workspaces", fields{"name": fmt.Sprintf("Storm %d", i)})
-	return must("/api/auth/keys", fields{"label": "storm", "scopes": tourScopes}).text("secret")
+	return must("/api/auth/keys", fields{"label": "storm", "scopes": scopes}).text("secret")
 }
 
 // mustPost is a POST before any storm.

@@ -169,6 +169,7 @@ type post struct {
 	round   int
 	cents   int64 // of a deposit
 	told    bool
+	refused bool // with 503: nothing changed
 	answer  answer
 }
 

@@ -21,7 +21,9 @@ import (
 // "cmd/purser" may import everything and nobody may import it.
 var (
 	leaves = []string{"actors/ident", "actors/money", "actors/fault", "actors/decision"}
-	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/balance"}
+	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/counterparty",
+		"actors/balance",
+		"actors/webhook", "actors/agent", "actors/checkout", "actors/derivation"}
 	arrows = map[string][]string{
 		"actors/ident":    {},
 		"actors/money":    {},
@@ -30,39 +32,62 @@ var (
 		// for tests only: what every domain package's scenarios share
 		"actors/decision/decisiontest": {"actors/decision"},
 
-		"authorizer/hold":   {"actors/ident", "actors/money"},
-		"actors/user":       append([]string{"authorizer/hold"}, leaves...),
-		"actors/workspace":  append([]string{"authorizer/hold"}, leaves...),
-		"actors/card":       append([]string{"authorizer/hold"}, leaves...),
-		"actors/cardholder": leaves,
-		"actors/balance":    append([]string{"authorizer/hold"}, leaves...),
+		"authorizer/hold":     {"actors/ident", "actors/money"},
+		"actors/user":         append([]string{"authorizer/hold"}, leaves...),
+		"actors/workspace":    append([]string{"authorizer/hold"}, leaves...),
+		"actors/card":         append([]string{"authorizer/hold"}, leaves...),
+		"actors/cardholder":   leaves,
+		"actors/counterparty": leaves,
+		"actors/bankday":      {},
+		// what an agent imports to sign its intents: it needs nothing of the rest
+		"actors/agent/intent": {},
+		"actors/agent":        append([]string{"actors/agent/intent"}, leaves...),
+		"actors/webhook":      leaves,
+		// addresses of an account, from its public key
+		"actors/checkout/address": {},
+		"actors/checkout":         append([]string{"actors/checkout/address"}, leaves...),
+		"actors/derivation":       leaves,
+		"actors/balance":          append([]string{"authorizer/hold"}, leaves...),
 
 		"authorizer/drain":                 {},
 		"authorizer":                       {"authorizer/hold", "authorizer/drain", "persistence/pebblegate", "actors/ident", "actors/money"},
 		"persistence":                      {"actors/ident"},
 		"persistence/pebblegate":           {},
 		"persistence/pebblejournal":        {"persistence", "persistence/pebblegate", "actors/ident"},
-		"persistence/journaltest":          {"persistence", "actors/ident"},
+		"persistence/archive":              {"persistence", "actors/ident"},
+		"persistence/journaltest":          {"persistence", "persistence/archive", "actors/ident"},
 		"persistence/pgjournal":            {"persistence", "actors/ident", "persistence/pgjournal/migrations"},
 		"persistence/kafka":                {"persistence", "actors/ident"},
+		"persistence/book":                 {"persistence", "actors/ident", "actors/money"},
 		"persistence/pgjournal/pgtest":     {},
 		"persistence/pgjournal/migrations": {},
 
-		"actors/partner":         {},
-		"actors/seal":            {},
-		"actors/partner/sandbox": {"actors/partner", "persistence/pebblegate", "actors/ident"},
-		"actors/audit":           {"persistence", "authorizer", "authorizer/hold", "actors/ident", "actors/money"},
+		"actors/partner":       {},
+		"actors/partner/chain": {"actors/partner"},
+		"actors/watch":         {"actors/partner"},
+		// for tests only: histories of chains, bad nodes, and who judges a watcher
+		"actors/watch/watchtest":  {"actors/watch", "actors/partner"},
+		"actors/seal":             {},
+		"actors/partner/sandbox":  {"actors/partner", "actors/bankday", "persistence/pebblegate", "actors/ident", "actors/money"},
+		"actors/partner/bankhttp": {"actors/partner", "actors/partner/sandbox"},
+		"actors/audit":            {"persistence", "persistence/book", "authorizer", "authorizer/hold", "actors/ident", "actors/money"},
 		"actors": slices.Concat(leaves, domain,
-			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner"}),
+			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner", "actors/watch", "actors/checkout/address"}),
 
 		"httpapi/openapi": {},
-		"httpapi/webhook": {},
-		"bench":           {},
+		// for tests only: the description as an independent library reads it
+		"httpapi/openapi/openapitest": {"httpapi/openapi"},
+		"httpapi/webhook":             {},
+		"httpapi/mcp":                 {},
+		"httpapi/web":                 {},
+		"httpapi/statement":           {"actors/money"},
+		"bench":                       {},
 		"httpapi": slices.Concat(leaves, domain,
-			[]string{"actors", "authorizer", "authorizer/drain", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/webhook"}),
+			[]string{"actors", "actors/agent/intent", "actors/bankday", "authorizer", "authorizer/drain", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/mcp", "httpapi/statement", "httpapi/web",
+				"httpapi/webhook", "actors/partner/chain"}),
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
-	pure = slices.Concat(leaves, domain, []string{"authorizer/hold"})
+	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "actors/agent/intent", "actors/bankday", "httpapi/mcp", "actors/checkout/address"})
 	// impure is what no pure package may reach, even through another package.
 	impure = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",
 		"github.com/jackc/pgx", "crypto/rand", "math/rand", "net/http", "database/sql"}

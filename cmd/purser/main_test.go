@@ -21,23 +21,34 @@ import (
 // testConfig is a server of its own: free ports, a directory of its own, a quick bank.
 func testConfig(t *testing.T, data string) Config {
 	t.Helper()
-	s := defaults(t)
-	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
-	c, err := s.Config()
+	c, err := testSettings(t, data).Config()
 	require.NoError(t, err)
 	return c
 }
 
+func testSettings(t *testing.T, data string) Settings {
+	t.Helper()
+	s := defaults(t)
+	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	return s
+}
+
 func start(t *testing.T, data string) *Main {
 	t.Helper()
-	m := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler))
+	m := NewMain(testConfig(t, data), talkative())
 	require.NoError(t, m.Start(t.Context()))
 	return m
 }
 
 // demo runs the tour against a server, or what flags turn it into.
 func demo(t *testing.T, data string, flags ...string) {
+	t.Helper()
+	out, err := runDemo(t, data, flags...)
+	require.NoError(t, err, out)
+}
+
+func runDemo(t *testing.T, data string, flags ...string) (string, error) {
 	t.Helper()
 	rest, err := published(data, "HTTP_ADDR")
 	require.NoError(t, err)
@@ -46,7 +57,7 @@ func demo(t *testing.T, data string, flags ...string) {
 	var out strings.Builder
 	err = run(append([]string{"demo", "--url", "http://" + rest, "--authorizer-url", "http://" + network,
 		"--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
-	require.NoError(t, err, out.String())
+	return out.String(), err
 }
 
 func auditOf(t *testing.T, data string) string {

@@ -30,6 +30,9 @@ type metrics struct {
 	relayed   prometheus.Counter
 	reactions *prometheus.CounterVec
 	timers    *prometheus.CounterVec
+	posts     *prometheus.CounterVec
+	post      prometheus.Histogram
+	webhooks  prometheus.Gauge
 }
 
 // Buckets in seconds. 0.2 is what a card network waits, 0.15 what the authorizer waits for the disk.
@@ -55,12 +58,16 @@ func newMetrics(r *prometheus.Registry) (*metrics, error) {
 		relayed:   counter("purser_relayed_total", "Decisions taken over by the journal."),
 		reactions: counters("purser_reactions_total", "Events that a reaction has handled or failed to.", "reaction", "outcome"),
 		timers:    counters("purser_timers_total", "Timers that woke an actor.", "kind", "outcome"),
+		posts:     counters("purser_webhook_attempts_total", "Attempts to deliver a webhook.", "outcome"),
+		post:      histogram("purser_webhook_attempt_seconds", "An attempt to deliver a webhook.", prometheus.ExponentialBuckets(.01, 2, 11)),
+		webhooks: prometheus.NewGauge(prometheus.GaugeOpts{Name: "purser_webhook_deliveries_pending",
+			Help: "Deliveries of webhooks that are neither taken nor given up, as last counted."}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "purser_build_info", Help: "What is running; always 1.",
 		ConstLabels: prometheus.Labels{"version": Version, "revision": revision(), "go": runtime.Version()}})
 	build.Set(1)
 	for _, c := range []prometheus.Collector{m.decisions, m.decided, m.answered, m.network, m.repeats, m.synced, m.followed, m.expired,
-		m.commits, m.batch, m.append, m.relayed, m.reactions, m.timers, build, collectors.NewGoCollector(),
+		m.commits, m.batch, m.append, m.relayed, m.reactions, m.timers, m.posts, m.post, m.webhooks, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -130,6 +137,11 @@ func (m *metrics) Reacted(name string, err error) {
 	m.reactions.WithLabelValues(name, outcome(err)).Inc()
 }
 func (m *metrics) Fired(kind string, err error) { m.timers.WithLabelValues(kind, outcome(err)).Inc() }
+func (m *metrics) Posted(outcome string, took time.Duration) {
+	m.posts.WithLabelValues(outcome).Inc()
+	m.post.Observe(took.Seconds())
+}
+func (m *metrics) Deliveries(pending int) { m.webhooks.Set(float64(pending)) }
 
 func outcome(err error) string {
 	if err != nil {

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"reflect"
+	"regexp"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/ident"
 	"purser/authorizer/hold"
 )
 
@@ -32,4 +36,94 @@ func TestTheLabelOfNoDecision(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{"none", "declined"}, decisions)
+}
+
+// Each gauge shows a number of its own of what a scrape sees: none is stuck, and no two show the same.
+func TestEveryGaugeMoves(t *testing.T) {
+	var empty, full sight
+	filled := 0
+	fill(t, reflect.ValueOf(&full).Elem(), &filled)
+	shown := map[float64]string{}
+	for _, g := range []*gauges{swipeGauges(nil, nil, nil), actorGauges(nil, nil, nil)} {
+		for _, n := range g.all {
+			require.Zero(t, n.read(&empty), n.desc)
+			value := n.read(&full)
+			require.Positive(t, value, n.desc)
+			require.Empty(t, shown[value], n.desc)
+			shown[value] = n.desc.String()
+		}
+	}
+}
+
+// fill gives every number of a struct another value.
+func fill(t *testing.T, v reflect.Value, filled *int) {
+	t.Helper()
+	*filled++
+	pointer := reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // fields may be unexported
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		pointer.SetInt(int64(*filled) * int64(time.Second))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i), filled)
+		}
+	case v.CanInt():
+		pointer.SetInt(int64(*filled))
+	case v.CanUint():
+		pointer.SetUint(uint64(*filled))
+	case v.Kind() == reflect.Bool:
+		pointer.SetBool(true)
+	default:
+		require.FailNow(t, "a sight holds what is no number", v.Type().String())
+	}
+}
+
+// Each counter and histogram moves when what it counts happens, and each of them has been seen to.
+func TestEveryCounterMoves(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	require.NoError(t, err)
+	require.NotEmpty(t, still(t, registry))
+	m.Decided(hold.Authorization, hold.Declined, hold.ReasonCardFrozen, time.Millisecond)
+	m.Staged(hold.Authorization, time.Millisecond)
+	m.Repeated(hold.Authorization)
+	m.Synced(ident.Shard(1))
+	m.Followed(ident.Shard(1), 1)
+	m.Expired(1)
+	m.networkAnswered(hold.Authorization, 200, time.Millisecond)
+	m.Committed(3, time.Millisecond, nil)
+	m.Relayed(1, time.Now())
+	m.Reacted("bank", nil)
+	m.Fired("balance", nil)
+	m.Posted("delivered", time.Millisecond)
+	m.Deliveries(1)
+	require.Empty(t, still(t, registry))
+}
+
+var itsName = regexp.MustCompile(`fqName: "(purser_[a-z_]+)"`)
+
+// still lists the metrics of a registry that have counted nothing.
+func still(t *testing.T, registry *prometheus.Registry) []string {
+	t.Helper()
+	moved := map[string]bool{}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, series := range f.GetMetric() {
+			counted := series.GetCounter().GetValue() + series.GetGauge().GetValue() + float64(series.GetHistogram().GetSampleCount())
+			moved[f.GetName()] = moved[f.GetName()] || counted > 0
+		}
+	}
+	described := make(chan *prometheus.Desc)
+	go func() {
+		defer close(described)
+		registry.Describe(described)
+	}()
+	var all []string
+	for desc := range described {
+		if name := itsName.FindStringSubmatch(desc.String()); name != nil && !moved[name[1]] {
+			all = append(all, name[1])
+		}
+	}
+	return all
 }

@@ -11,15 +11,18 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"purser/httpapi/openapi/openapitest"
 	"purser/httpapi/webhook"
 )
 
@@ -39,6 +42,12 @@ func (m *Main) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
 	status, text := m.admin(t, "/metrics")
 	require.Equal(t, http.StatusOK, status)
+	return sumsOf(t, text)
+}
+
+// sumsOf reads a page of metrics and adds up those of one name.
+func sumsOf(t *testing.T, text string) map[string]float64 {
+	t.Helper()
 	sums := map[string]float64{}
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "#") {
@@ -103,7 +112,9 @@ func TestReadinessNamesEveryReason(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.NoError(t, m.stores.close())
 	require.ErrorIs(t, m.ready(), errNotServing)
-	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "nobody is let at stores that may be closed")
+	require.NotContains(t, m.scrape(t), "purser_relay_lag_cents", "nobody is let at actors that may have stopped")
+	require.NoError(t, m.swipes.close())
+	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "nor at an authorizer that may be closed")
 }
 
 // TestALongBacklogIsNotReady fills the backlog while nothing is relayed.
@@ -168,37 +179,96 @@ func TestAStopDrains(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusNotFound, resp.StatusCode)
 	}
-	body := `{"email":"ada@example.com","password":"correct horse battery"}`
-	conn := dial(t, m.listeners.http)
-	defer conn.Close()
-	_, err := fmt.Fprintf(conn, "POST /api/dashboard/signup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\n\r\n", len(body))
-	require.NoError(t, err)
-	reader := bufio.NewReader(conn)
-	line, err := reader.ReadString('\n')
-	require.NoError(t, err)
-	require.Contains(t, line, "100 Continue", "the request is being read")
-	_, err = reader.ReadString('\n')
-	require.NoError(t, err)
+	signup := sendHalf(t, m.listeners.http.Addr().String(), "ada@example.com")
 	down := make(chan error, 1)
 	began := time.Now()
 	go func() { down <- m.Close() }()
+	refusing(t, m.listeners.http.Addr().String())
+	signup.finish(t)
+	require.NoError(t, <-down)
+	require.Less(t, time.Since(began), drainWithin, "nothing that is idle was waited for")
+}
+
+// TestSIGTERMAnswersWhatIsOnItsWay signals a process while requests are half sent: all are answered, what they did is kept, and
+// the process ends with status 0.
+func TestSIGTERMAnswersWhatIsOnItsWay(t *testing.T) {
+	const clients = 8
+	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	p := launch(t, purser, data)
+	address := strings.TrimPrefix(p.rest, "http://")
+	var signups []*halfSent
+	for i := range clients {
+		signups = append(signups, sendHalf(t, address, fmt.Sprintf("person-%d@example.com", i)))
+	}
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	refusing(t, address)
+	for _, s := range signups {
+		s.finish(t)
+	}
+	require.Empty(t, p.ended(t), p.log.String())
+	p = launch(t, purser, data)
+	for i := range clients {
+		a, err := p.api("", request{method: "POST", path: "/api/dashboard/login", body: signupBody(fmt.Sprintf("person-%d@example.com", i))})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, a.status, string(a.raw))
+	}
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+}
+
+// halfSent is a sign-up whose header the server has read, and whose body is still to come.
+type halfSent struct {
+	conn   net.Conn
+	reader *bufio.Reader
+	body   []byte
+}
+
+func signupBody(email string) []byte {
+	return marshal(fields{"email": email, "password": "correct horse battery"})
+}
+
+func sendHalf(t *testing.T, address, email string) *halfSent {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	h := &halfSent{conn: conn, reader: bufio.NewReader(conn), body: signupBody(email)}
+	_, err = fmt.Fprintf(conn, "POST /api/dashboard/signup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n", len(h.body))
+	require.NoError(t, err)
+	line, err := h.reader.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "100 Continue", "the request is being read")
+	_, err = h.reader.ReadString('\n')
+	require.NoError(t, err)
+	return h
+}
+
+// finish sends the body and requires the answer, and that the connection ends with it.
+func (h *halfSent) finish(t *testing.T) {
+	t.Helper()
+	_, err := h.conn.Write(h.body)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(h.reader, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.True(t, resp.Close, "the connection ends with the answer")
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.NoError(t, judge.Judge(openapitest.Answer{Method: "POST", Path: "/api/dashboard/signup", Status: resp.StatusCode,
+		ContentType: resp.Header.Get("Content-Type"), Body: body}))
+}
+
+// refusing waits until nobody takes connections at an address.
+func refusing(t *testing.T, address string) {
+	t.Helper()
 	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", m.listeners.http.Addr().String())
+		c, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = c.Close()
 		}
 		return err != nil
 	}, stateWithin, askAgain)
-	_, err = io.WriteString(conn, body)
-	require.NoError(t, err)
-	resp, err := http.ReadResponse(reader, nil)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.True(t, resp.Close, "the connection ends with the answer")
-	require.NoError(t, resp.Body.Close())
-	require.NoError(t, <-down)
-	require.Less(t, time.Since(began), drainWithin, "nothing that is idle was waited for")
 }
 
 func dial(t *testing.T, ln net.Listener) net.Conn {
@@ -220,6 +290,12 @@ func (j *journalist) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
+func (j *journalist) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // TestTheLogHasNoSecrets runs the demo at the most talkative level and looks for what must not be there.
 func TestTheLogHasNoSecrets(t *testing.T) {
 	data, out := t.TempDir(), &journalist{}
@@ -229,7 +305,7 @@ func TestTheLogHasNoSecrets(t *testing.T) {
 	require.NoError(t, m.Start(context.WithoutCancel(t.Context())))
 	demo(t, data)
 	require.NoError(t, m.Close())
-	text := out.text.String()
+	text := out.String()
 	require.Contains(t, text, `"route":"/api/cards"`)
 	for line := range strings.Lines(text) {
 		require.True(t, json.Valid([]byte(line)), line)

@@ -13,13 +13,12 @@ import (
 	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
-	"purser/persistence/pebblejournal"
 )
 
 // RebuildCmd makes the authorizer's store anew from the journal. Decisions that were not yet relayed are lost with the old store.
 type RebuildCmd struct {
-	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores."`
-	Yes     bool   `name:"yes" help:"Do it. An authorizer directory that is there is kept beside the new one."`
+	Place
+	Yes bool `name:"yes" help:"Do it. An authorizer directory that is there is kept beside the new one."`
 }
 
 // Run rebuilds beside the old store and takes the old one away only when the new one is whole.
@@ -35,7 +34,7 @@ func (r *RebuildCmd) Run(out io.Writer) error {
 }
 
 func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
-	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(r.DataDir), MustExist: true})
+	journal, err := r.openJournal(ctx, journalUse{mustExist: true})
 	if err != nil {
 		return err
 	}

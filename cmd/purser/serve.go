@@ -7,13 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,12 +17,16 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"purser/actors"
+	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/httpapi"
-	"purser/persistence/pebblejournal"
+	"purser/httpapi/webhook"
+	"purser/persistence"
+	"purser/persistence/kafka"
 )
 
 // ServeCmd runs the servers.
@@ -71,28 +71,40 @@ type Main struct {
 	// Fatal ends the process when a commit has failed: from then on nothing may be answered.
 	Fatal func(error)
 
-	config   Config
-	log      *slog.Logger
-	registry *prometheus.Registry
-	metrics  *metrics
-	stores   *stores
-	failed   chan error
-	closers  []func() error
+	config    Config
+	log       *slog.Logger
+	registry  *prometheus.Registry
+	metrics   *metrics
+	outbox    *outbox
+	inbox     *inbox
+	consumers []consumer
+	failed    chan error
+	closers   []func() error
+	waiting   waiting
+	swipes    *gate // open as long as the authorizer is
+	stores    *gate // open as long as all stores and the actors are
 
 	listeners  listeners
 	memory     *fasthttputil.InmemoryListener // the simulation routes' way to the card network's server
-	journal    *pebblejournal.Journal
+	network    *networkDesk
+	rest       *httpapi.Front
+	journal    persistence.Journal
 	authorizer *authorizer.Engine
-	bank       *sandbox.Bank
+	bank       partner.Bank
+	sandbox    *sandbox.Bank // the bank, when it is in this process
 	system     *actors.System
-	network    *authorizer.Server
-	rest       *httpapi.Server
+	chains     []partner.Chain
+	// sandboxChains are those of chains that nobody mines; nil when there are none.
+	sandboxChains *sandbox.Chains
+	topic         *kafka.Topic // nil: no Kafka
+	// stopNetwork and stopREST drain the servers, the first time.
+	stopNetwork, stopREST func() error
 }
 
 // NewMain makes a Main that has not started.
 func NewMain(c Config, log *slog.Logger) *Main {
-	m := &Main{Clock: time.Now, Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(), stores: newStores(),
-		failed: make(chan error, 1), memory: fasthttputil.NewInmemoryListener()}
+	m := &Main{Clock: time.Now, Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(), consumers: consumers(),
+		swipes: newGate(), stores: newGate(), failed: make(chan error, 1), memory: fasthttputil.NewInmemoryListener()}
 	m.Fatal = func(err error) {
 		log.Error("a store has failed; the process ends and nothing more is answered", "err", err)
 		os.Exit(1)
@@ -103,38 +115,78 @@ func NewMain(c Config, log *slog.Logger) *Main {
 // Failed hears of a server or partner that ended by itself.
 func (m *Main) Failed() <-chan error { return m.failed }
 
-// Start brings everything up, in this order. After an error nothing is left running.
-func (m *Main) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	for _, step := range []func(context.Context) error{
+// step is a part of the start. What it has started it hands to onClose.
+type step = func(context.Context) error
+
+// ground is the part of a start that needs nothing but this machine.
+func (m *Main) ground() []step {
+	return []step{
 		m.takeDirectory,
 		m.findSecrets,
 		m.listen,
 		m.startAdmin,
-		m.openJournal,
-		m.openAuthorizer,
 		m.openBank,
-		m.startActors,
 		m.startNetwork,
 		m.startREST,
-		m.startBank,
 		m.publishAddresses,
-		m.openStores,
-	} {
+		m.serveSwipesAlone,
+	}
+}
+
+// upper is the part that stands on the journal.
+func (m *Main) upper() []step {
+	return []step{
+		m.openJournal,
+		m.openAuthorizer,
+		m.openChains,
+		m.startActors,
+		m.startPublisher,
+		m.startConsumers,
+		m.admitSwipes,
+		m.admitRequests,
+		m.startBank,
+		m.admitOperators,
+	}
+}
+
+// Start brings everything up. With the journal in the data directory all of it is up when it returns. A journal in Postgres is
+// waited for in the background, for as long as it takes: swipes are answered meanwhile, if this deployment's authorizer is here, and
+// requests are told that nothing changed. After an error nothing is left running.
+func (m *Main) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	err := climb(ctx, m.ground())
+	switch {
+	case err == nil && m.config.DatabaseURL == "":
+		err = climb(ctx, m.upper())
+	case err == nil:
+		m.waiting.begin(m.awaitJournal)
+	}
+	if err != nil {
+		return errors.Join(err, m.Close())
+	}
+	return nil
+}
+
+func climb(ctx context.Context, steps []step) error {
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return errors.Join(err, m.Close())
+			return err
 		}
 	}
-	m.log.Info("ready", "http", m.listeners.http.Addr().String(), "authorizer", m.listeners.authorizer.Addr().String(),
-		"admin", m.listeners.admin.Addr().String(), "data", m.config.DataDir, "version", Version)
 	return nil
 }
 
 // Close stops what Start has started, last first. It may be called once.
 func (m *Main) Close() error {
+	m.waiting.end()
+	return m.closeTo(0)
+}
+
+// closeTo stops what was started after so many other things.
+func (m *Main) closeTo(kept int) error {
 	var faults []error
-	for len(m.closers) > 0 {
+	for len(m.closers) > kept {
 		last := len(m.closers) - 1
 		faults = append(faults, m.closers[last]())
 		m.closers = m.closers[:last]
@@ -154,71 +206,78 @@ func (m *Main) takeDirectory(context.Context) error {
 
 func (m *Main) findSecrets(context.Context) error { return m.config.secrets() }
 
-// listeners are the three ports. They are bound before the stores are opened, so that a taken port is told at once.
-type listeners struct{ http, authorizer, admin net.Listener }
-
-func (m *Main) listen(context.Context) error {
-	var taken []error
-	for _, l := range []struct {
-		to            *net.Listener
-		name, address string
-	}{
-		{&m.listeners.http, "REST", m.config.HTTPAddr},
-		{&m.listeners.authorizer, "card network", m.config.AuthorizerAddr},
-		{&m.listeners.admin, "admin", m.config.AdminAddr},
-	} {
-		listener, err := net.Listen("tcp", l.address)
-		if err != nil {
-			taken = append(taken, fmt.Errorf("%s address: %w", l.name, err))
-			continue
-		}
-		*l.to = listener
-		m.onClose(func() error {
-			if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
-				return err
-			}
-			return nil // its server has closed it
-		})
+func (m *Main) openJournal(ctx context.Context) (err error) {
+	use := journalUse{migrate: true, clock: m.Clock, entropy: m.Entropy, fatal: m.Fatal, note: m.note}
+	if m.authorizer != nil {
+		use.deployment = m.authorizer.Deployment()
 	}
-	if len(taken) > 0 {
-		return errors.Join(taken...)
+	m.journal, err = m.config.place().openJournal(ctx, use)
+	if err != nil {
+		return mayPass(err)
 	}
-	if m.config.BaseURL == "" {
-		m.config.BaseURL = "http://" + m.listeners.http.Addr().String()
-	}
+	m.onClose(m.journal.Close)
 	return nil
 }
 
-func (m *Main) openJournal(context.Context) (err error) {
-	if m.journal, err = openJournal(m.config.DataDir, m.Fatal, m.note); err == nil {
-		m.onClose(m.journal.Close)
+// note is told of what a journal's store tries again by itself. It can be many a second, and the loops that need the store say so too.
+func (m *Main) note(err error) { m.log.Debug("the journal's store will try again", "err", err) }
+
+// serveSwipesAlone opens the authorizer before the journal is there, when the journal is not in this directory: the authorizer knows
+// by itself whose it is. The first start of a deployment has none.
+func (m *Main) serveSwipesAlone(ctx context.Context) error {
+	if m.config.DatabaseURL == "" || !authorizer.Exists(nil, authorizerDir(m.config.DataDir)) {
+		return nil
 	}
-	return err
-}
-
-func (m *Main) note(err error) { m.log.Warn("the journal's store will try again", "err", err) }
-
-func (m *Main) openAuthorizer(context.Context) (err error) {
-	if err = authorizerBelongs(m.config.DataDir, m.journal); err != nil {
+	switch err := m.openEngine(ident.UUID{}); {
+	case errors.Is(err, authorizer.ErrNoStore): // a first start has ended before it was stamped
+		return nil
+	case err != nil:
 		return err
 	}
-	m.authorizer, err = authorizer.Open(authorizer.Options{Dir: authorizerDir(m.config.DataDir),
-		Deployment: m.journal.Identity().Deployment, CacheBytes: m.config.AuthorizerCacheBytes, BacklogMax: m.config.BacklogMax,
-		NoSync: !m.config.AuthorizerSync, Clock: m.Clock, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
-	if err == nil {
-		m.onClose(m.authorizer.Close)
-	}
-	return err
+	return m.admitSwipes(ctx)
 }
 
+// openAuthorizer opens it, unless it is open.
+func (m *Main) openAuthorizer(context.Context) error {
+	if m.authorizer != nil {
+		return nil
+	}
+	if err := authorizerBelongs(m.config.DataDir, m.journal); err != nil {
+		return err
+	}
+	return m.openEngine(m.journal.Identity().Deployment)
+}
+
+func (m *Main) openEngine(deployment ident.UUID) error {
+	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(m.config.DataDir), Deployment: deployment,
+		CacheBytes: m.config.AuthorizerCacheBytes, BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
+		Clock: m.Clock, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
+	if err != nil {
+		return err
+	}
+	m.authorizer = engine
+	m.onClose(func() error {
+		m.authorizer = nil
+		return engine.Close()
+	})
+	return nil
+}
+
+// openBank finds the bank: elsewhere, or in this process.
 func (m *Main) openBank(context.Context) (err error) {
-	report := sandbox.Post(&http.Client{}, "http://"+reachable(m.listeners.http.Addr())+"/api/webhooks/bank-transfer")
-	m.bank, err = sandbox.NewBank(sandbox.Config{Dir: filepath.Join(m.config.DataDir, "sandbox-bank"), Delay: m.config.SandboxDelay,
-		Secret: m.config.PartnerSecret, Report: report, Clock: m.Clock, Log: func(deposit string, attempt int, err error) {
-			m.log.Warn("the sandbox bank's report was not taken", "deposit", deposit, "attempt", attempt, "err", err)
-		}})
+	if m.config.BankURL != "" {
+		client := bankhttp.NewClient(m.config.BankURL, func(message []byte) string {
+			return webhook.Sign(m.config.PartnerSecret, m.Clock(), message)
+		})
+		m.bank = client
+		m.onClose(func() error { client.Close(); return nil })
+		return nil
+	}
+	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, m.config.PartnerSecret,
+		"http://"+reachable(m.listeners.http.Addr()), m.Clock, m.log)
 	if err == nil {
-		m.onClose(m.bank.Close)
+		m.bank = m.sandbox
+		m.onClose(m.sandbox.Close)
 	}
 	return err
 }
@@ -228,13 +287,25 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank, Issuer: m.issuer(),
-		Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal})
-	if err == nil {
-		m.onClose(func() error { m.system.Stop(); return nil })
+	poster, err := webhook.NewSender(webhook.SenderOptions{Guard: m.webhookGuard()})
+	if err != nil {
+		return err
 	}
-	return err
+	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank, Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains,
+		Accounts: m.config.CheckoutAccounts, Prices: sandbox.Prices{},
+		Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal})
+	if errors.Is(err, actors.ErrStores) {
+		return err
+	}
+	if err != nil {
+		return mayPass(err)
+	}
+	m.onClose(func() error { m.system.Stop(); return nil })
+	return nil
 }
+
+// webhookGuard decides where webhook endpoints may lead.
+func (m *Main) webhookGuard() *webhook.Guard { return webhook.NewGuard(m.config.PrivateWebhooks, nil) }
 
 // issuer is the card issuing partner; nil where cards are stand-ins.
 func (m *Main) issuer() partner.Issuer {
@@ -244,134 +315,15 @@ func (m *Main) issuer() partner.Issuer {
 	return nil
 }
 
-func (m *Main) startNetwork(context.Context) (err error) {
-	m.network, err = authorizer.NewServer(authorizer.ServerOptions{Decider: m.authorizer, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
-		Answered: m.metrics.networkAnswered})
-	if err == nil {
-		m.serve("card network", m.network, m.listeners.authorizer, m.memory)
-	}
-	return err
-}
-
-func (m *Main) startREST(context.Context) (err error) {
-	m.rest, err = httpapi.New(httpapi.Config{Actors: m.system, BaseURL: m.config.BaseURL,
-		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
-		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen,
-		Issuer: m.config.Issuer, DepositDelay: m.config.SandboxDelay,
-		RateLimits: m.config.RateLimits, Registry: m.registry, Logger: m.log})
-	if err == nil {
-		m.serve("REST", m.rest, m.listeners.http)
-	}
-	return err
-}
-
-// startAdmin comes before the stores: a start can take minutes, and says meanwhile that it lives and is not ready.
-func (m *Main) startAdmin(context.Context) (err error) {
-	if m.metrics, err = newMetrics(m.registry); err != nil {
-		return err
-	}
-	if err := m.registry.Register(newGauges(m.stores, m.look, m.log)); err != nil {
-		return err
-	}
-	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
-		Commands: map[string]httpapi.Command{
-			"audit": m.command(func(ctx context.Context, _ []byte) (any, error) {
-				return runAudit(ctx, m.journal, m.authorizer, auditPause)
-			}),
-			"unmatched": m.command(func(ctx context.Context, body []byte) (any, error) { return unmatchedPage(ctx, m.journal, body) }),
-		}})
-	if err == nil {
-		m.serve("admin", admin, m.listeners.admin)
-	}
-	return err
-}
-
-// command runs while the stores are open; its context ends before they are closed.
-func (m *Main) command(do httpapi.Command) httpapi.Command {
-	return func(ctx context.Context, body []byte) (any, error) {
-		open, leave, err := m.stores.enter()
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(open, cancel)()
-		return do(ctx, body)
-	}
-}
-
-// openStores is the last step of a start, and closing them to others the first of a stop.
-func (m *Main) openStores(context.Context) error {
-	m.stores.opened()
-	m.onClose(m.stores.close)
-	return nil
-}
-
-// ready says why the server should get no traffic: it is not up, a shard is not held, rules are not followed, or the backlog is
-// near its limit. The error joins all that is so.
-func (m *Main) ready() error {
-	_, leave, err := m.stores.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return m.serving()
-}
-
-func (m *Main) serving() error {
-	return errors.Join(m.system.Ready(), backlogFault(m.authorizer.Backlog(), m.authorizer.BacklogMax()))
-}
-
-func backlogFault(entries, limit int64) error {
-	if entries >= limit*readyPercent/100 {
-		return fmt.Errorf("%d decisions are not relayed yet", entries)
-	}
-	return nil
-}
-
-// server is one of the three.
-type server interface {
-	Serve(net.Listener) error
-	Shutdown(context.Context) error
-}
-
-// serve runs a server until Close, which drains it.
-func (m *Main) serve(name string, s server, on ...net.Listener) {
-	var running sync.WaitGroup
-	var closing atomic.Bool
-	for _, listener := range on {
-		running.Go(func() {
-			if err := s.Serve(listener); err != nil && !closing.Load() {
-				m.fail(fmt.Errorf("%s server: %w", name, err))
-			}
-		})
-	}
-	m.onClose(func() error {
-		closing.Store(true)
-		ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
-		defer cancel()
-		err := s.Shutdown(ctx)
-		if err == nil {
-			running.Wait()
-		}
-		return err
-	})
-}
-
-func (m *Main) fail(err error) {
-	select {
-	case m.failed <- err:
-	default: // one reason to stop is enough
-	}
-}
-
-// startBank lets the bank report, now that its reports can be taken.
+// startBank lets the bank in this process report, now that its reports can be taken.
 func (m *Main) startBank(context.Context) error {
+	if m.sandbox == nil {
+		return nil
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := m.bank.Run(ctx); err != nil {
+		if err := m.sandbox.Run(ctx); err != nil {
 			m.fail(err)
 		}
 	})
@@ -380,13 +332,5 @@ func (m *Main) startBank(context.Context) error {
 		running.Wait()
 		return nil
 	})
-	return nil
-}
-
-func (m *Main) publishAddresses(context.Context) error {
-	if err := publish(m.config.DataDir, m.listeners); err != nil {
-		return err
-	}
-	m.onClose(func() error { return os.Remove(addressesFile(m.config.DataDir)) })
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 // UnmatchedCmd lists the partners' reports that matched nothing. It asks the server that has the data directory, and opens the
 // journal itself when none has.
 type UnmatchedCmd struct {
-	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
-	JSON    bool   `name:"json" help:"One JSON document a line, with the bodies as they came; they may name people."`
+	Place
+	JSON bool `name:"json" help:"One JSON document a line, with the bodies as they came; they may name people."`
 }
 
 const (
@@ -52,15 +52,12 @@ func (u *UnmatchedCmd) Run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(u.printDirectory(ctx, out), unlock())
+	return errors.Join(u.printStored(ctx, out), unlock())
 }
 
-// printDirectory opens the journal, which no server has.
-func (u *UnmatchedCmd) printDirectory(ctx context.Context, out io.Writer) (err error) {
-	if err := requireJournal(u.DataDir); err != nil {
-		return err
-	}
-	journal, err := openJournal(u.DataDir, func(err error) { panic("BUG: a list writes: " + err.Error()) }, func(error) {})
+// printStored opens the journal, which no server has.
+func (u *UnmatchedCmd) printStored(ctx context.Context, out io.Writer) (err error) {
+	journal, err := u.readJournal(ctx, "a list")
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,16 @@ var eventTests = map[string]func(*fixture){
 		require.Equal(f.t, persistence.Outcome{First: 2, Last: 2}, outcomes[3])
 		sameEvents(f.t, []persistence.Event{first, last}, f.events(0, 10), 1)
 	},
+	"a name that no store keeps is refused alone": func(f *fixture) {
+		for _, name := range []string{"nul\x00", "\xff"} {
+			head := f.j.Head(f.shard).Position
+			before, after := event("card", fmt.Sprintf("before %x", name), 1), event("card", fmt.Sprintf("after %x", name), 1)
+			outcomes := f.append(batch(before), batch(event("card", name, 1)), batch(after))
+			require.ErrorIs(f.t, outcomes[1].Err, persistence.ErrRefused)
+			require.Equal(f.t, []persistence.Outcome{{First: head + 1, Last: head + 1}, {First: head + 2, Last: head + 2}},
+				[]persistence.Outcome{outcomes[0], outcomes[2]})
+		}
+	},
 	"pages": func(f *fixture) {
 		var want []persistence.Event
 		for version := uint64(1); version <= 7; version++ {

@@ -38,6 +38,7 @@ func TestBrokerRestarts(t *testing.T) {
 	}, "the broker does not start again")
 	t.Cleanup(c.Close)
 	f.handled(patient) // from the topic: the journal is not to be read
+	require.NotZero(t, o.resumed.Load(), "nobody was told that it goes on")
 	require.Zero(t, patient.gaps.Load())
 }
 

@@ -329,6 +329,7 @@ func (c *consumer) Foreign(partition int, offset int64, err error) { c.foreign.A
 // outlet listens to a publisher.
 type outlet struct {
 	failed, behind atomic.Int64
+	resumed        atomic.Int64
 	failure        atomic.Pointer[error] // the last
 }
 
@@ -342,3 +343,4 @@ func (o *outlet) PublishFailed(_ int, err error, _ time.Duration) {
 	o.failed.Add(1)
 	o.failure.Store(&err)
 }
+func (o *outlet) PublishResumed(int) { o.resumed.Add(1) }

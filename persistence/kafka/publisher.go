@@ -36,6 +36,8 @@ type PublisherListener interface {
 	Behind(shard ident.Shard, events uint64, oldest time.Time)
 	// PublishFailed: nothing is lost; the partition is tried again after a pause.
 	PublishFailed(partition int, err error, pause time.Duration)
+	// PublishResumed: a try of the partition has succeeded, the first after one that failed.
+	PublishResumed(partition int)
 }
 
 // PublisherOptions of a Publisher.
@@ -84,6 +86,7 @@ type silentPublisher struct{}
 func (silentPublisher) Published(ident.Shard, uint64, int)      {}
 func (silentPublisher) Behind(ident.Shard, uint64, time.Time)   {}
 func (silentPublisher) PublishFailed(int, error, time.Duration) {}
+func (silentPublisher) PublishResumed(int)                      {}
 
 // Publisher is the outbox: it copies the journal to the topic.
 type Publisher struct {
@@ -127,6 +130,7 @@ type lane struct {
 	first     int           // which shard is asked first, so that a busy one does not starve the others
 	wake      chan struct{} // holds one token when a head has moved
 	retry     persistence.Backoff
+	failing   bool // the listener was told of a failure and of no success since
 }
 
 // place is how far a shard is published.
@@ -225,6 +229,7 @@ func (l *lane) persist(ctx context.Context, try func() error) error {
 		err := try()
 		if err == nil {
 			l.retry.Reset()
+			l.worked()
 			return nil
 		}
 		if errors.Is(err, ErrTopic) {
@@ -232,7 +237,7 @@ func (l *lane) persist(ctx context.Context, try func() error) error {
 		}
 		if ctx.Err() == nil {
 			pause := l.retry.Next()
-			l.p.o.Listener.PublishFailed(l.partition, err, pause)
+			l.failed(err, pause)
 			persistence.Pause(ctx, pause)
 		}
 	}
@@ -370,10 +375,23 @@ func (l *lane) save(ctx context.Context) {
 			continue
 		}
 		if err := l.p.o.Journal.SaveCursor(ctx, CursorName, s.shard, s.sent); err != nil {
-			l.p.o.Listener.PublishFailed(l.partition, err, l.p.o.SaveEvery)
+			l.failed(err, l.p.o.SaveEvery)
 			return
 		}
 		s.saved = s.sent
+		l.worked()
+	}
+}
+
+func (l *lane) failed(err error, pause time.Duration) {
+	l.failing = true
+	l.p.o.Listener.PublishFailed(l.partition, err, pause)
+}
+
+func (l *lane) worked() {
+	if l.failing {
+		l.failing = false
+		l.p.o.Listener.PublishResumed(l.partition)
 	}
 }
 

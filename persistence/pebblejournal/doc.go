@@ -39,6 +39,7 @@
 //	t shard lp(kind) lp(stream) key                       a timer's due time
 //	d shard due lp(kind) lp(stream) key                   a timer, by due time
 //	c shard name                                          a cursor
+//	w                                                     where the journal went, once it has moved
 //
 // A record's position is that of its batch's last event, or the head's when it has none; its ordinal counts from 1 the records
 // first written at that position, so that no two records of a shard share both and neither pair is the zero Page.

@@ -43,7 +43,7 @@ type shard struct {
 	wake   chan struct{} // closed when the head moves; nil when nobody waits
 }
 
-// Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, or the file system's.
+// Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, ErrMoved, or the file system's.
 func Open(o Options) (*Journal, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -97,6 +97,25 @@ func (j *Journal) identify(o Options) error {
 		return fmt.Errorf("%w: its deployment is %x, not %x", ErrForeign, m.identity.Deployment, o.Deployment)
 	}
 	j.identity = m.identity
+	moved, err := j.store.get(keyMoved())
+	if moved != nil {
+		return fmt.Errorf("%w to %s", ErrMoved, moved)
+	}
+	return err
+}
+
+// MarkMoved notes, durably, that the journal goes on in another place: from now on Open answers ErrMoved with its name, which is for
+// people. This journal must not be written any more.
+func (j *Journal) MarkMoved(ctx context.Context, place string) error {
+	if err := j.enter(ctx); err != nil {
+		return err
+	}
+	defer j.leave()
+	w := j.store.writes()
+	w.set(keyMoved(), []byte(place))
+	if err := j.store.commit(w); err != nil {
+		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
+	}
 	return nil
 }
 

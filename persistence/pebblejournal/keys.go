@@ -20,6 +20,7 @@ const (
 	tableTimer   = 't'
 	tableDue     = 'd'
 	tableCursor  = 'c'
+	tableMoved   = 'w'
 )
 
 const signBit = 1 << 63
@@ -53,6 +54,8 @@ func after(prefix []byte) []byte {
 func next(key []byte) []byte { return append(key, 0) }
 
 func keyMeta() []byte { return []byte{tableMeta} }
+
+func keyMoved() []byte { return []byte{tableMoved} }
 
 func keyHead(shard ident.Shard) []byte { return prefix(tableHead, shard) }
 

@@ -15,7 +15,6 @@ import (
 	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/journaltest"
-	"purser/persistence/pgjournal"
 )
 
 func payload(slot ident.Slot, stream, document string) *persistence.Batch {
@@ -57,7 +56,7 @@ func TestBadBatchFailsAlone(t *testing.T) {
 		outcomes, err := j.Append(t.Context(), 1, heads[0].Epoch, journaltest.Start, group)
 		require.NoError(t, err)
 		require.NoError(t, outcomes[0].Err)
-		require.ErrorIs(t, outcomes[1].Err, pgjournal.ErrRefused)
+		require.ErrorIs(t, outcomes[1].Err, persistence.ErrRefused)
 		require.NoError(t, outcomes[2].Err)
 		require.Equal(t, outcomes[0].Last+1, outcomes[2].First)
 	}

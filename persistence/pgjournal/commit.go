@@ -25,6 +25,7 @@ func (l *lane) commit(items []item) error {
 	defer cancel()
 	s, conn, err := l.begin(ctx, items)
 	if err == nil {
+		s.judge(l.j)
 		s.decide()
 		if s.empty() {
 			l.rollback()
@@ -70,7 +71,7 @@ func (l *lane) failure(err error) error {
 	if errors.As(err, &refusal) {
 		switch refusal.Code[:2] {
 		case classData, classConstraint, classLimit:
-			return fmt.Errorf("%w: %w", ErrRefused, err)
+			return fmt.Errorf("%w: %w", persistence.ErrRefused, err)
 		}
 	}
 	return unavailable(err)

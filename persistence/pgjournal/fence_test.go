@@ -16,6 +16,7 @@ import (
 	"purser/persistence"
 	"purser/persistence/journaltest"
 	"purser/persistence/pgjournal"
+	"purser/persistence/pgjournal/pgtest"
 )
 
 // fences is how many commits of each kind are lost; each has a lane and a shard of its own.
@@ -77,19 +78,19 @@ func ended(t *testing.T, database string) {
 // TestFence loses the outcome of commits, raises the epoch, and requires that what is true then stays true.
 func TestFence(t *testing.T) {
 	for name, c := range map[string]struct {
-		fate func(c *proxied, raising, raised <-chan struct{})
+		fate func(c *pgtest.Commit, raising, raised <-chan struct{})
 		want func(head uint64) bool
 	}{
 		"the answer is lost": {
-			fate: func(c *proxied, _, _ <-chan struct{}) { c.loseAnswer() },
+			fate: func(c *pgtest.Commit, _, _ <-chan struct{}) { c.LoseAnswer() },
 			want: func(head uint64) bool { return head <= 1 },
 		},
 		"COMMIT comes while Raise waits": {
-			fate: func(c *proxied, raising, _ <-chan struct{}) { c.cutThen(raising) },
+			fate: func(c *pgtest.Commit, raising, _ <-chan struct{}) { c.CutThen(raising) },
 			want: func(head uint64) bool { return head == 1 },
 		},
 		"COMMIT comes after Raise": {
-			fate: func(c *proxied, _, raised <-chan struct{}) { c.cutThen(raised) },
+			fate: func(c *pgtest.Commit, _, raised <-chan struct{}) { c.CutThen(raised) },
 			want: func(head uint64) bool { return head == 0 },
 		},
 	} {
@@ -97,9 +98,9 @@ func TestFence(t *testing.T) {
 	}
 }
 
-func runFence(t *testing.T, fate func(c *proxied, raising, raised <-chan struct{}), want func(head uint64) bool) {
+func runFence(t *testing.T, fate func(c *pgtest.Commit, raising, raised <-chan struct{}), want func(head uint64) bool) {
 	database := databases.Database(t)
-	p, through := startProxy(t, database)
+	p, through := pgtest.StartProxy(t, database)
 	o := fast(through)
 	o.Lanes = fences
 	j := open(t, o)
@@ -118,9 +119,9 @@ func runFence(t *testing.T, fate func(c *proxied, raising, raised <-chan struct{
 	raising, raised := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(raised) })
 	defer release()
-	p.onCommit(func(c *proxied) { fate(c, raising, raised) })
+	p.OnCommit(func(c *pgtest.Commit) { fate(c, raising, raised) })
 	loseAll(t, j, shards, old)
-	p.onCommit(nil)
+	p.OnCommit(nil)
 
 	heads := raiseAll(t, next, database, shards, raising)
 	release()

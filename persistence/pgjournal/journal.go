@@ -26,6 +26,7 @@ type Journal struct {
 	pool     *pgxpool.Pool
 	gate     *gate
 	note     func(error)
+	fatal    func(error)
 	identity persistence.Identity
 	lanes    []*lane
 	shards   [ident.Shards]shard
@@ -46,6 +47,7 @@ type shard struct {
 	mu   sync.Mutex
 	wake chan struct{} // closed when the head moves; nil when nobody waits
 	due  due
+	tenure
 }
 
 // Open connects to the journal in a database; ctx bounds it. The errors are ErrForeign, ErrNoStore, ErrUnsafe, or the server's.
@@ -59,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 			return nil, err
 		}
 	}
-	j := &Journal{gate: &gate{}, note: o.Note, raising: make(chan struct{}, o.PoolSize/2)}
+	j := &Journal{gate: &gate{}, note: o.Note, fatal: o.Fatal, raising: make(chan struct{}, o.PoolSize/2)}
 	config, err := configure(o, j.gate)
 	if err != nil {
 		return nil, err
@@ -97,6 +99,9 @@ func (j *Journal) identify(ctx context.Context, o Options) error {
 	}
 	found, slots, shards, err := j.stamp(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
+		if o.MustExist {
+			return fmt.Errorf("%w in this database", ErrNoStore)
+		}
 		if err = j.setStamp(ctx, o); err == nil {
 			found, slots, shards, err = j.stamp(ctx)
 		}
@@ -170,7 +175,7 @@ func (j *Journal) start(o Options, config *pgx.ConnConfig) {
 	j.work.Go(func() { j.poll(alive) })
 }
 
-// refresh reads all heads.
+// refresh reads all heads. That a shard was taken shows here at the latest, when nobody appends.
 func (j *Journal) refresh(ctx context.Context) error {
 	rows, err := j.pool.Query(ctx, sqlHeads)
 	if err != nil {
@@ -178,10 +183,17 @@ func (j *Journal) refresh(ctx context.Context) error {
 	}
 	var id int16
 	var epoch, position int64
+	var taken error
 	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &position}, func() error {
 		j.shards[id].publish(persistence.Head{Position: uint64(position), Epoch: uint64(epoch)})
+		if taken == nil && j.shards[id].takenBy(uint64(epoch)) {
+			taken = fmt.Errorf("%w: shard %d is at epoch %d", ErrTaken, id, epoch)
+		}
 		return nil
 	})
+	if taken != nil {
+		j.fatal(taken)
+	}
 	return err
 }
 

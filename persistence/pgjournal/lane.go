@@ -153,7 +153,7 @@ func (l *lane) serve(requests []*request) {
 func (l *lane) settle(items []item) {
 	items = live(items)
 	err := l.commit(items)
-	if !errors.Is(err, ErrRefused) || len(items) == 1 {
+	if !errors.Is(err, persistence.ErrRefused) || len(items) == 1 {
 		finish(items, err)
 		return
 	}
@@ -236,7 +236,7 @@ func finish(items []item, err error) {
 	for _, i := range items {
 		switch {
 		case err == nil:
-		case errors.Is(err, ErrRefused) && i.n >= 0:
+		case errors.Is(err, persistence.ErrRefused) && i.n >= 0:
 			i.r.outcomes[i.n] = persistence.Outcome{Err: err}
 		default:
 			i.r.fail(err)

@@ -83,3 +83,16 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectPostgres, db, files,
 		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 }
+
+// Schema returns the version of the database's schema, 0 for none, and that of this program.
+func Schema(ctx context.Context, url string) (found, newest int64, err error) {
+	err = withProvider(url, func(p *goose.Provider) error {
+		found, err = p.GetDBVersion(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("schema of the journal: %w", err)
+	}
+	newest, err = schema()
+	return found, newest, err
+}

@@ -20,10 +20,6 @@ var (
 	ErrUnsafe = errors.New("server does not keep what it commits")
 )
 
-// ErrRefused is the outcome of a batch that Postgres will never take: its JSON or a string in it is malformed (U+0000 and bytes
-// that are not UTF-8 included). Nothing of the batch was written, and a retry is refused again.
-var ErrRefused = errors.New("journal refuses the batch")
-
 // Sizes of what is bounded.
 const (
 	defaultLanes = 4
@@ -88,8 +84,13 @@ type Options struct {
 	Clock   func() time.Time
 	// Note is called when the server was lost, or had to be forced; nil ignores it. It may be called from any goroutine.
 	Note func(error)
+	// Fatal is called when nothing may go on over this journal, with ErrTaken or ErrBehind; nil ignores it. It may be called from any
+	// goroutine, and again and again.
+	Fatal func(error)
 	// Migrate brings the schema up to date first.
 	Migrate bool
+	// MustExist refuses to stamp a new store.
+	MustExist bool
 	// AllowUnsafe opens a server that runs with fsync or full_page_writes off. It is there for tests.
 	AllowUnsafe bool
 }
@@ -119,6 +120,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Note == nil {
 		o.Note = func(error) {}
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(error) {}
 	}
 	return o, nil
 }

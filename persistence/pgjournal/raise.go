@@ -17,7 +17,7 @@ import (
 // Raise implements persistence.Journal. The new epochs are one transaction. It waits for the shards' rows, which every
 // transaction of an earlier epoch holds from before its first check until its end, and ends those that hold one for longer than
 // evictAfter: when it has them, none that has not committed can. After ErrAmbiguous the epochs may have been raised; a second
-// Raise is safe.
+// Raise is safe. A shard that another process has taken since is not taken back: that is ErrFenced, and told to Options.Fatal.
 func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persistence.Head, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -28,7 +28,14 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	}
 	ctx, cancel := context.WithTimeout(ctx, raiseTimeout)
 	defer cancel()
-	raised, err := j.raise(ctx, slices.Compact(slices.Sorted(slices.Values(shards))))
+	ids := slices.Compact(slices.Sorted(slices.Values(shards)))
+	for _, id := range ids {
+		j.shards[id].beginRaise()
+	}
+	raised, err := j.raise(ctx, ids)
+	for _, id := range ids {
+		j.shards[id].endRaise(raised[id].Epoch, err)
+	}
 	if err != nil {
 		j.lost(err)
 		return nil, err
@@ -61,7 +68,15 @@ func (j *Journal) raise(ctx context.Context, shards []ident.Shard) (map[ident.Sh
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	return heads, sendCommit(ctx, conn.Conn())
+	for id, head := range heads {
+		if err := j.judge(id, head); err != nil {
+			return nil, err
+		}
+	}
+	if err := sendCommit(ctx, conn.Conn()); err != nil {
+		return nil, err
+	}
+	return heads, nil
 }
 
 // raiseHeld waits for the shards in the order in which everybody does, and raises their epochs.

@@ -47,7 +47,8 @@ type (
 		epoch     uint64
 		was, head uint64
 		ordinal   uint32
-		touched   bool // something is written
+		touched   bool  // something is written
+		fault     error // why nothing may be
 	}
 	streamState struct {
 		version uint64
@@ -90,10 +91,23 @@ func newStaging(items []item) *staging {
 	return s
 }
 
+// judge finds the shards of which what is locked is not what this process left.
+func (s *staging) judge(j *Journal) {
+	for id, at := range s.shards {
+		if at.found {
+			at.fault = j.judge(id, persistence.Head{Position: at.was, Epoch: at.epoch})
+		}
+	}
+}
+
 // decide stages every batch, or finds why it loses.
 func (s *staging) decide() {
 	for n, i := range s.items {
 		at := s.shards[i.r.shard]
+		if at.fault != nil {
+			i.r.fail(at.fault)
+			continue
+		}
 		if !at.found || at.epoch != i.r.epoch {
 			i.r.fail(fmt.Errorf("%w: shard %d is at epoch %d, not %d", persistence.ErrFenced, i.r.shard, at.epoch, i.r.epoch))
 			continue

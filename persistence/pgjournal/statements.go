@@ -131,3 +131,36 @@ ON CONFLICT (shard, name) DO UPDATE SET position = excluded.position`
     ) c WHERE s.id >= $1 AND s.id < $2
 ) d WHERE o.shard = d.shard AND o.scope = d.scope AND o.hash = d.hash AND o.expires <= $3`
 )
+
+// Content, whole. A string that is not the last of its key is ordered by its length as a uvarint first, as package archive has it.
+const (
+	sqlBeginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
+
+	sqlAllHeads = `SELECT id, epoch, head, ordinal FROM journal_shard ORDER BY id`
+
+	sqlAllEvents = `SELECT position, id, workspace, kind, stream, version, type, at, payload FROM journal_event
+WHERE shard = $1 ORDER BY position`
+
+	sqlAllRecords = `SELECT kind, id, workspace, parent, slot, version, position, ordinal, document FROM journal_record
+WHERE shard = $1 ORDER BY octet_length(kind) & 127 | least(octet_length(kind) & -128, 128), octet_length(kind) >> 7, kind, id`
+
+	sqlAllOnces = `SELECT scope, hash, fingerprint, expires, answer FROM journal_once
+WHERE shard = $1 ORDER BY octet_length(scope) & 127 | least(octet_length(scope) & -128, 128), octet_length(scope) >> 7, scope, hash`
+
+	sqlAllTimers = `SELECT kind, stream, key, workspace, slot, due FROM journal_timer
+WHERE shard = $1 ORDER BY octet_length(kind) & 127 | least(octet_length(kind) & -128, 128), octet_length(kind) >> 7, kind,
+    octet_length(stream) & 127 | least(octet_length(stream) & -128, 128), octet_length(stream) >> 7, stream, key`
+
+	sqlAllCursors = `SELECT name, position FROM journal_cursor WHERE shard = $1 ORDER BY name`
+
+	sqlBeginLoad = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+LOCK TABLE journal_store, journal_shard IN ACCESS EXCLUSIVE MODE`
+
+	sqlSetHeads = `UPDATE journal_shard s SET epoch = q.epoch, head = q.head, ordinal = q.ordinal
+FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS q (id, epoch, head, ordinal) WHERE s.id = q.id`
+
+	sqlVersionsOfEvents = `INSERT INTO journal_stream (shard, kind, stream, version)
+SELECT shard, kind, stream, max(version) FROM journal_event GROUP BY shard, kind, stream`
+)

@@ -1,5 +1,6 @@
-// Package sandbox has stand-ins for the partners, honest in the ways that hurt: the bank answers later, through a signed report that
-// is sent until it is taken, sometimes twice, late or never, and it goes on after a restart; the issuer refuses, or is silent.
+// Package sandbox has stand-ins for the partners, honest in the ways that hurt: the bank answers later, through a signed report
+// that is sent until it is taken, sometimes twice, late or never, and it goes on after a restart; it loses answers and changes
+// its mind about payments; the issuer refuses, or is silent; the desk has fixed rates.
 //
 // Bank keeps what it was told in a store of its own. Step does all that is due; Run calls Step as time passes. The clock is
 // passed in, so that a test can turn it. It moves no money and knows nothing of balances.
@@ -26,9 +27,9 @@ import (
 	"purser/actors/partner"
 )
 
-// Magic endings of an amount (cents modulo 100) steer the bank.
+// Magic endings of an amount (cents modulo 100) steer the bank. See payments.go for those of payments only.
 const (
-	EndingTwice = 91 // the settlement is reported twice, with one event id
+	EndingTwice = 91 // the outcome is reported twice, with one event id
 	EndingLate  = 92 // it is reported after lateFactor delays
 	EndingNever = 93 // it is never reported
 )
@@ -59,7 +60,7 @@ type Config struct {
 	Report Reporter
 	Clock  func() time.Time
 	// Log hears of reports that were not taken; nil drops them.
-	Log func(depositID string, attempt int, err error)
+	Log func(orderID string, attempt int, err error)
 }
 
 // Bank is a partner.Bank. Close it after Run has returned.
@@ -72,12 +73,20 @@ type Bank struct {
 	open int
 }
 
-// order is a deposit and what is left to do about it.
+// order is a deposit or a payment, and what is left to do about it.
 type order struct {
 	Deposit partner.Deposit `json:"deposit"`
+	Payment *payment        `json:"payment,omitempty"` // nil: it is a deposit
 	Due     time.Time       `json:"due"`
 	Reports int             `json:"reports"` // to be sent yet; 0: finished, forgotten at Due
 	Attempt int             `json:"attempt"` // reports not taken in a row
+}
+
+func (o *order) id() string {
+	if o.Payment != nil {
+		return o.Payment.Reference
+	}
+	return o.Deposit.ID
 }
 
 // NewBank opens the bank's store, finding there what an earlier run left.
@@ -118,8 +127,11 @@ func (b *Bank) Expect(_ context.Context, d partner.Deposit) error {
 	if b.open >= MaxOpen {
 		return partner.ErrFull
 	}
-	now := b.cfg.Clock()
-	o := plan(d, now, b.cfg.Delay)
+	return b.keep(plan(d, b.cfg.Clock(), b.cfg.Delay))
+}
+
+// keep stores a new order, under b.mu.
+func (b *Bank) keep(o order) error {
 	if err := b.store.save(nil, &o); err != nil {
 		return fmt.Errorf("sandbox bank: %w", err)
 	}
@@ -203,7 +215,7 @@ func (b *Bank) attend(ctx context.Context, old order) error {
 		return b.replace(old, nil)
 	}
 	o := old
-	err := b.report(ctx, o.Deposit)
+	err := b.report(ctx, &o)
 	if ctx.Err() != nil {
 		return nil // the answer came to nobody: the report is sent again by the next run
 	}
@@ -211,12 +223,15 @@ func (b *Bank) attend(ctx context.Context, old order) error {
 	if err != nil {
 		o.Attempt++
 		o.Due = now.Add(backoff(o.Attempt))
-		b.cfg.Log(o.Deposit.ID, o.Attempt, err)
+		b.cfg.Log(o.id(), o.Attempt, err)
 		return b.replace(old, &o)
 	}
 	o.Attempt, o.Reports, o.Due = 0, o.Reports-1, now
-	if o.Reports == 0 {
+	switch {
+	case o.Reports == 0:
 		o.Due = now.Add(remembers)
+	case o.Payment != nil && o.Payment.outcome(o.Reports) != o.Payment.outcome(o.Reports+1):
+		o.Due = now.Add(b.cfg.Delay) // another thing happens to it
 	}
 	return b.replace(old, &o)
 }
@@ -243,20 +258,31 @@ func backoff(attempt int) time.Duration {
 	return d
 }
 
-// report says that a deposit has arrived. The event id follows from the deposit, so that a repeat is known as one.
-func (b *Bank) report(ctx context.Context, d partner.Deposit) error {
-	id, err := ident.Parse(ident.Deposit, d.ID)
-	if err != nil {
-		return err
+// announcement is what the next report of an order says. The event id follows from the order, so that a repeat is known as one.
+func announcement(o *order) ([]byte, error) {
+	prefix, eventType, field := ident.Deposit, "deposit.settled", "depositId"
+	cause := "settled " + o.id()
+	if p := o.Payment; p != nil {
+		prefix, field = ident.Payout, "payoutId"
+		eventType = "payout." + string(p.outcome(o.Reports))
+		cause = eventType + " " + o.id()
 	}
-	body, err := json.Marshal(struct {
+	id, err := ident.Parse(prefix, o.id())
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct {
 		ID   string            `json:"id"`
 		Type string            `json:"type"`
 		Data map[string]string `json:"data"`
 	}{
-		ident.Derive(id.Slot(), id.Time(), "sandbox bank settled "+d.ID).Format(ident.Event),
-		"deposit.settled", map[string]string{"depositId": d.ID},
+		ident.Derive(id.Slot(), id.Time(), "sandbox bank "+cause).Format(ident.Event), eventType, map[string]string{field: o.id()},
 	})
+}
+
+// report sends the next report of an order.
+func (b *Bank) report(ctx context.Context, o *order) error {
+	body, err := announcement(o)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type desk struct {
 
 type report struct {
 	ID, Type string
-	Data     struct{ DepositID string }
+	Data     struct{ DepositID, PayoutID string }
 }
 
 func newDesk() *desk { return &desk{now: time.UnixMilli(1_700_000_000_000), status: http.StatusOK} }

@@ -10,11 +10,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"purser/actors/partner"
 	"purser/persistence/pebblegate"
 )
 
 // store keeps orders by id and by the time at which something is to be done about them. Keys: "o" + order id → the order as
-// JSON; "d" + 8 bytes of due time + order id → nothing. Both change in one batch.
+// JSON; "d" + 8 bytes of due time + order id → nothing. Both change in one batch. "a" + token → the account as JSON.
 type store struct {
 	db *pebble.DB
 }
@@ -46,7 +47,7 @@ func (s *store) load(id string) (o order, ok bool, err error) {
 func (s *store) save(old, o *order) error {
 	b := s.db.NewBatch()
 	if old != nil {
-		if err := errors.Join(b.Delete(dueKey(old.Due, old.Deposit.ID), nil), b.Delete(orderKey(old.Deposit.ID), nil)); err != nil {
+		if err := errors.Join(b.Delete(dueKey(old.Due, old.id()), nil), b.Delete(orderKey(old.id()), nil)); err != nil {
 			return err
 		}
 	}
@@ -55,11 +56,33 @@ func (s *store) save(old, o *order) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(b.Set(dueKey(o.Due, o.Deposit.ID), nil, nil), b.Set(orderKey(o.Deposit.ID), value, nil)); err != nil {
+		if err := errors.Join(b.Set(dueKey(o.Due, o.id()), nil, nil), b.Set(orderKey(o.id()), value, nil)); err != nil {
 			return err
 		}
 	}
 	return b.Commit(pebble.Sync)
+}
+
+// saveAccount keeps an account under its token, synced.
+func (s *store) saveAccount(token string, a partner.Account) error {
+	value, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return s.db.Set(accountKey(token), value, pebble.Sync)
+}
+
+// account returns the account of a token; ok is false when there is none.
+func (s *store) account(token string) (a partner.Account, ok bool, err error) {
+	value, closer, err := s.db.Get(accountKey(token))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return a, false, nil
+	}
+	if err != nil {
+		return a, false, err
+	}
+	err = json.Unmarshal(value, &a)
+	return a, err == nil, errors.Join(err, closer.Close())
 }
 
 // due returns at most limit orders due at or before now, earliest first, and when the next one after them is due (zero: none).
@@ -85,6 +108,26 @@ func (s *store) due(now time.Time, limit int) (orders []order, next time.Time, e
 	return orders, time.Time{}, it.Error()
 }
 
+// payments lists at most limit payments after a reference.
+func (s *store) payments(after string, limit int) (orders []Order, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: append(orderKey(after), 0), UpperBound: []byte("p")})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	orders = []Order{}
+	for it.First(); it.Valid() && len(orders) < limit; it.Next() {
+		var o order
+		if err := json.Unmarshal(it.Value(), &o); err != nil {
+			return nil, err
+		}
+		if o.Payment != nil {
+			orders = append(orders, Order{Reference: o.id(), Orders: o.Payment.Orders})
+		}
+	}
+	return orders, it.Error()
+}
+
 // count returns how many orders are still open, for the bound on them at a start.
 func (s *store) count() (open int, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
@@ -103,6 +146,8 @@ func (s *store) count() (open int, err error) {
 	}
 	return open, it.Error()
 }
+
+func accountKey(token string) []byte { return append([]byte("a"), token...) }
 
 func orderKey(id string) []byte { return append([]byte("o"), id...) }
 

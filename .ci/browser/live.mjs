@@ -1,0 +1,112 @@
+// A customer pays in a real browser, on a running server and its sandbox chains: picks, pays, sees it confirmed and completed without touching
+// the page, and is taken back to the merchant; pays too little, then the rest; sees a link cancelled; has neither script nor news.
+// usage: live.mjs <http address> <admin address> <screenshots>
+import { join } from "node:path";
+import { mkdirSync } from "node:fs";
+import { randomUUID } from "node:crypto";
+import { launch, judge, faults } from "./browser.mjs";
+
+const [http, admin, shots] = process.argv.slice(2);
+mkdirSync(shots, { recursive: true });
+const within = 30_000;
+
+async function post(url, body, headers = {}) {
+  const answer = await fetch(url, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`POST ${url}: ${answer.status} ${text}`);
+  return { json: text ? JSON.parse(text) : null, cookie: answer.headers.getSetCookie().map((cookie) => cookie.split(";")[0]).join("; ") };
+}
+
+const api = `http://${http}`;
+const { cookie } = await post(`${api}/api/dashboard/signup`, { email: `pages-${randomUUID()}@example.com`, password: "correct horse battery" });
+await post(`${api}/api/workspaces`, { name: "Blue Bottle Books" }, { Cookie: cookie });
+const { json: made } = await post(`${api}/api/auth/keys`, { label: "pages", scopes: ["write:checkout"] }, { Cookie: cookie });
+const key = { Authorization: `Bearer ${made.secret}` };
+
+async function link(extra = {}) {
+  const { json } = await post(`${api}/api/v1/checkout/sessions`, { amountUsdCents: 12500, successUrl: `${api}/api/v1/openapi.json#the-merchant`,
+    cancelUrl: "https://shop.example.com/cart", description: "Two paperbacks <b>and</b> a lamp", acceptedAssets: ["USDC", "BTC"],
+    ...extra }, key);
+  return json.session;
+}
+
+const pay = (session, reference, amount, chain = "base", asset = "USDC") => post(`http://${admin}/sandbox-pay`, { chain, reference, from: "0xpayer",
+  transfers: [{ Asset: asset, Amount: amount, Address: session.receivingAddresses.find((p) => p.chain === chain).address }] });
+
+const browser = await launch();
+async function open(session, name, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(within);
+  await judge(page, name, () => page.goto(session.hostedUrl), join(shots, `live-${name}.png`));
+  return page;
+}
+const heading = (page, text) => page.getByRole("heading", { name: text }).waitFor();
+const pick = async (page, way = "USDC on Base") => {
+  await page.getByLabel(way).check();
+  await page.getByRole("button", { name: "Continue" }).first().click();
+  await heading(page, /^Pay with/);
+};
+
+let session = await link();
+let page = await open(session, "picked");
+await page.keyboard.press("Tab"); // by keyboard alone
+await page.keyboard.press("Space");
+await page.keyboard.press("Tab"); // the ways to pay are one stop
+await page.keyboard.press("Enter");
+await heading(page, /^Pay with/);
+await page.getByText("Pay another way").click();
+await pick(page);
+await page.getByRole("button", { name: "Copy address" }).click();
+await page.getByText(/Copied|Selected/).first().waitFor({ state: "attached" });
+await page.reload();
+await heading(page, "Pay with USDC on Base");
+await pay(session, "full", "125000000");
+await heading(page, "Payment seen");
+await page.screenshot({ path: join(shots, "live-confirming.png") });
+await heading(page, "Payment complete");
+await page.screenshot({ path: join(shots, "live-completed.png") });
+await page.waitForURL(/the-merchant/);
+console.log("picked by keyboard, paid, confirmed, completed, taken back");
+
+session = await link();
+page = await open(session, "short");
+await pick(page);
+await pay(session, "part", "100000000");
+await heading(page, "Some of the payment is missing");
+await page.screenshot({ path: join(shots, "live-underpaid.png"), fullPage: true });
+await pay(session, "rest", "25000000");
+await heading(page, "Payment complete");
+console.log("underpaid, then paid");
+
+session = await link();
+page = await open(session, "cancelled");
+await post(`${api}/api/dashboard/checkout/sessions/${session.id}/cancel`, {}, { Cookie: cookie });
+await heading(page, "This link was cancelled");
+console.log("cancelled while it is open");
+
+session = await link();
+page = await open(session, "polling");
+await page.context().close();
+const blind = await browser.newContext();
+page = await blind.newPage();
+page.setDefaultTimeout(within);
+await page.route("**/events", (route) => route.abort());
+await page.goto(session.hostedUrl);
+await pick(page, "BTC on Bitcoin");
+await post(`${api}/api/dashboard/checkout/sessions/${session.id}/cancel`, {}, { Cookie: cookie });
+await heading(page, "This link was cancelled");
+console.log("followed by asking when no events come");
+
+session = await link();
+const plain = await browser.newContext({ javaScriptEnabled: false });
+page = await plain.newPage();
+await page.goto(session.hostedUrl);
+await pick(page);
+await pay(session, "plain", "125000000");
+await heading(page, "Payment complete");
+console.log("works without a script");
+
+await browser.close();
+console.log(faults.length === 0 ? "the live page is in order" : `${faults.length} faults`);
+process.exit(faults.length === 0 ? 0 : 1);

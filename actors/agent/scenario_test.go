@@ -1,0 +1,198 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/agent"
+	"purser/actors/agent/intent"
+	"purser/actors/decision"
+	"purser/actors/fault"
+)
+
+// scenario is one agent that commands are sent to. Its clock stands still but for the step "later". Every step also holds the package to
+// its contract: events read back as they were written, deciding changes nothing, the answer is the agent as it then stands.
+type scenario struct {
+	state agent.State
+	now   time.Time
+}
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if !strings.HasSuffix(path, ".txt") {
+			return
+		}
+		s := &scenario{now: at}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "new":
+				*s = scenario{now: at}
+				return ""
+			case "register":
+				c := agent.Register{ID: "agt_1", Workspace: "ws_1", PublicKeyPem: intent.PublicKeyPEM(intent.PublicKey(key))}
+				require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
+				return s.send(t, c)
+			case "move":
+				return s.send(t, agent.Change{State: d.CmdArgs[0].Key})
+			case "keys":
+				return fmt.Sprintf("%d to verify with\n", len(s.state.Keys()))
+			case "submit":
+				return s.submit(t, d)
+			case "later":
+				wait, err := time.ParseDuration(d.CmdArgs[0].Key)
+				require.NoError(t, err)
+				s.now = s.now.Add(wait)
+				return ""
+			}
+			d.Fatalf(t, "no such step")
+			return ""
+		})
+	})
+}
+
+// submit signs an intent, issued now and good for a minute unless the arguments say otherwise, and has it judged and logged.
+func (s *scenario) submit(t *testing.T, d *datadriven.TestData) string {
+	asked := intent.Intent{AgentID: "agt_1", IntentID: "order-1", IssuedAt: s.now.Unix(), ExpiresAt: s.now.Unix() + 60,
+		Amount: intent.Amount{Currency: "USD", Cents: 1999}, Protocol: "TAP"}
+	signer, malformed, tampered, keyID := key, false, false, ""
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "agent":
+			asked.AgentID = arg.Vals[0]
+		case "issued":
+			asked.IssuedAt = s.now.Add(duration(t, arg.Vals[0])).Unix()
+		case "expires":
+			asked.ExpiresAt = s.now.Add(duration(t, arg.Vals[0])).Unix()
+		case "other-key":
+			signer = other
+		case "names-the-agents-key":
+			keyID = intent.KeyID(intent.PublicKey(key))
+		case "malformed":
+			malformed = true
+		case "tampered":
+			tampered = true
+		default:
+			d.Fatalf(t, "no such argument")
+		}
+	}
+	text, err := json.Marshal(asked)
+	require.NoError(t, err)
+	signed, err := intent.Sign(signer, text)
+	require.NoError(t, err)
+	c := agent.Submission{LogID: "log_1", Intent: string(text), IntentID: asked.IntentID, Signature: signed.Signature,
+		KeyID: signed.KeyID, Parsed: &asked}
+	if keyID != "" {
+		c.KeyID = keyID
+	}
+	if malformed {
+		c.Parsed = nil
+	}
+	if tampered {
+		c.Intent = strings.Replace(c.Intent, "1999", "1", 1)
+	}
+	if reason := s.state.Judge(c, s.now); reason != "" {
+		refusal := reason.Refusal()
+		require.Equal(t, string(reason), refusal.Reason)
+		return s.send(t, agent.Refuse{Submission: c, Reason: reason}) + "told: " + refusal.Error() + "\n"
+	}
+	return s.send(t, agent.Accept{Submission: c})
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+func (s *scenario) send(t *testing.T, command any) string {
+	before := encode(t, s.state)
+	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
+	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	if err != nil {
+		var f *fault.Error
+		require.True(t, errors.As(err, &f))
+		return "refused: " + f.Error() + "\n"
+	}
+	var out strings.Builder
+	for _, e := range d.Events {
+		read, err := agent.DecodeEvent(e.EventType(), []byte(encode(t, e)))
+		require.NoError(t, err)
+		require.Equal(t, e, read)
+		s.state.Apply(e)
+		fmt.Fprintln(&out, e.EventType())
+	}
+	for _, tally := range d.Tallies {
+		fmt.Fprintf(&out, "  counted: %s, most %d\n", tally.Name, tally.Max)
+	}
+	switch reply := d.Reply.(type) {
+	case agent.View:
+		require.Equal(t, s.state.View(), reply)
+		fmt.Fprintf(&out, "%s: %s, %s\n", reply.AgentName, reply.State, strings.Join(reply.Protocols, " "))
+	case agent.LogEntry:
+		require.Equal(t, reply, d.Records[0].Document)
+		reason := "accepted"
+		if !reply.Accepted {
+			reason = string(*reply.RejectionReason)
+		}
+		fmt.Fprintf(&out, "  record %s: %s\n", d.Records[0].ID, reason)
+	}
+	return out.String()
+}
+
+func encode(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestAFullLogLosesItsOldest(t *testing.T) {
+	state := agent.State{ID: "agt_1", Workspace: "ws_1", State: agent.StateActive, Logged: agent.MaxLog - 1}
+	refuse := agent.Refuse{Reason: agent.InvalidBody}
+	for _, want := range []string{"", "agt_1/1", "agt_1/2"} {
+		d, err := state.Decide(decision.Meta{At: at}, refuse)
+		require.NoError(t, err)
+		state.Apply(d.Events[0])
+		if want == "" {
+			require.Len(t, d.Records, 1)
+			continue
+		}
+		require.Equal(t, decision.Record{Kind: agent.RecordIntent, Parent: "agt_1", ID: want, Delete: true}, d.Records[1])
+	}
+	require.EqualValues(t, agent.MaxLog+2, state.Logged)
+}
+
+// What a submission was refused for may be anything, so that no event repeats it.
+func TestEventsOfRefusalsHoldNothingOfTheSubmission(t *testing.T) {
+	state := agent.State{ID: "agt_1", Workspace: "ws_1", State: agent.StateActive}
+	d, err := state.Decide(decision.Meta{At: at}, agent.Refuse{Reason: agent.InvalidBody, Submission: agent.Submission{LogID: "log_1",
+		Intent: `{"x":"Lovelace"}`, IntentID: "Lovelace", Signature: "Lovelace", KeyID: "Lovelace"}})
+	require.NoError(t, err)
+	require.NotContains(t, encode(t, d.Events), "Lovelace")
+}
+
+// The state that is answered is the caller's own.
+func TestAReadIsACopy(t *testing.T) {
+	state := agent.State{ID: "agt_1", Protocols: []string{"TAP"}, PublicKey: intent.PublicKey(key)}
+	d, err := state.Decide(decision.Meta{}, decision.Read{})
+	require.NoError(t, err)
+	read := d.Reply.(agent.State)
+	require.Equal(t, state, read)
+	read.Protocols[0], read.PublicKey[0] = "spoilt", read.PublicKey[0]+1
+	require.NotEqual(t, state.Protocols, read.Protocols)
+	require.NotEqual(t, state.PublicKey, read.PublicKey)
+}
+
+func TestUnknownCommandsAreBugs(t *testing.T) {
+	state := agent.State{ID: "agt_1", State: agent.StateActive}
+	require.Panics(t, func() { _, _ = state.Decide(decision.Meta{}, 7) })
+	require.Panics(t, func() { _, _ = state.Decide(decision.Meta{}, agent.Register{}) })
+	require.Panics(t, func() { _, _ = state.Decide(decision.Meta{}, agent.Accept{}) })
+	require.Panics(t, func() { state.Apply(nil) })
+}

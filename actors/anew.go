@@ -1,0 +1,71 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"purser/actors/ident"
+	"purser/authorizer"
+	"purser/persistence"
+)
+
+// Told returns, by shard, up to which decision a journal of this content has been told of the authorizer's log. It may have some more.
+func Told(content persistence.Content) (told Relayed, err error) {
+	var shard ident.Shard
+	for part, err := range content {
+		if err != nil {
+			return told, err
+		}
+		switch p := part.(type) {
+		case *persistence.ShardHead:
+			shard = p.Shard
+		case *persistence.Cursor:
+			if p.Name == relayCursor {
+				told[shard] = p.Position
+			}
+		}
+	}
+	return told, nil
+}
+
+// Following is what CatchUp needs of an authorizer.
+type Following interface {
+	Follow(shard ident.Shard, f authorizer.Follow) error
+	Followed(shard ident.Shard) uint64
+}
+
+// CatchUp brings an authorizer, that serves nobody, to the heads of the journal, as the start of a System does.
+func CatchUp(ctx context.Context, journal persistence.Journal, a Following) error {
+	kinds := make(map[string]*Kind)
+	for _, k := range Kinds() {
+		kinds[k.Name] = &k
+	}
+	for i := range ident.Shards {
+		if err := catchUpShard(ctx, journal, a, kinds, ident.Shard(i)); err != nil {
+			return fmt.Errorf("shard %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func catchUpShard(ctx context.Context, journal persistence.Journal, a Following, kinds map[string]*Kind, shard ident.Shard) error {
+	for {
+		events, err := journal.Events(ctx, shard, a.Followed(shard), followBatch)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		f := authorizer.Follow{Through: events[len(events)-1].Position}
+		for i := range events {
+			k := kinds[events[i].Kind]
+			if k == nil || k.Follow == nil {
+				continue
+			}
+			if err := k.Follow(&events[i], &f); err != nil {
+				return fmt.Errorf("event at position %d: %w", events[i].Position, err)
+			}
+		}
+		if err := a.Follow(shard, f); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+const (
+	sourcePayout       = "payout"
+	sourcePayoutReturn = "payout_return"
+)
+
+// scopePayout is where what happens to a payout after it is finished is claimed, once and for ever.
+const scopePayout = "payout"
+
+// createPayout reserves the dollars and keeps the order. A wire abroad is held; anything else is to be sent.
+func (s *State) createPayout(m decision.Meta, c CreatePayout) (decision.Decision, error) {
+	if err := c.check(); err != nil {
+		return decision.Decision{}, err
+	}
+	if err := s.checkQuote(m, c); err != nil {
+		return decision.Decision{}, err
+	}
+	if err := s.checkLimits(m, c); err != nil {
+		return decision.Decision{}, err
+	}
+	if s.openPayout(c.ID) >= 0 {
+		panic("BUG: payout created twice")
+	}
+	if !s.fits(-c.AmountCents) {
+		return decision.Decision{}, overflow()
+	}
+	p := newPayout(m, c)
+	e := PayoutCreated{Workspace: c.Workspace, Payout: p}
+	d := decision.Decision{
+		Events: []decision.Event{e},
+		Reply:  p,
+		Records: []decision.Record{
+			{Kind: RecordPayout, ID: p.ID, Document: p},
+			{Kind: RecordPayoutText, ID: p.ID, Document: PayoutText{Description: c.Description}, Personal: true},
+		},
+		Debit: &decision.Debit{Reservation: ReservationOf(p.ID), Cents: p.AmountCents},
+	}
+	if c.Quote != nil {
+		used := *c.Quote
+		used.Status = QuoteUsed
+		d.Records = append(d.Records, decision.Record{Kind: RecordQuote, ID: used.ID, Document: used})
+	}
+	return d, nil
+}
+
+func newPayout(m decision.Meta, c CreatePayout) Payout {
+	at := decision.StampOf(m.At)
+	p := Payout{
+		ID: c.ID, Rail: c.Rail, Status: PayoutReserved, CounterpartyID: c.Recipient.ID, AmountCents: c.AmountCents, SameDay: c.SameDay,
+		Reference: c.ID, ExpectedOn: c.ExpectedOn, Key: c.Key, CreatedAt: at, UpdatedAt: at,
+	}
+	if c.Rail == RailIntlWire {
+		p.Status, p.UETR = PayoutHeld, c.UETR
+	}
+	if c.Quote != nil {
+		p.QuoteID, p.Buy = &c.Quote.ID, &c.Quote.Buy
+	}
+	p.History = []PayoutStep{{Status: p.Status, At: at}}
+	return p
+}
+
+// ReservationOf is the id under which the authorizer reserves a payout's dollars until it has followed the payout's event.
+func ReservationOf(payout string) string { return reservationOf(ident.Payout, payout) }
+
+func reservationOf(prefix, id string) string {
+	u, err := ident.Parse(prefix, id)
+	if err != nil {
+		panic("BUG: " + prefix + " id " + id)
+	}
+	return u.Format(ident.Reservation)
+}
+
+// CheckBody refuses what makes no sense whoever the recipient is; quoted says that a quote is named.
+func (c *CreatePayout) CheckBody(quoted bool) error {
+	switch {
+	case !slices.Contains([]string{RailACH, RailWire, RailRealtime, RailIntlWire}, c.Rail):
+		return fault.New(fault.InvalidBody, "rail: ach, wire, realtime or intl_wire")
+	case c.AmountCents <= 0 || c.AmountCents > money.MaxAmount:
+		return fault.New(fault.InvalidBody, fmt.Sprintf("amountCents: 1 to %d", money.MaxAmount))
+	case utf8.RuneCountInString(c.Description) < 1 || utf8.RuneCountInString(c.Description) > MaxDescription:
+		return fault.New(fault.InvalidBody, fmt.Sprintf("description: 1 to %d characters", MaxDescription))
+	case c.SameDay && c.Rail != RailACH:
+		return fault.New(fault.InvalidBody, "sameDay: only on the rail ach")
+	case quoted && c.Rail != RailIntlWire:
+		return fault.New(fault.InvalidBody, "quoteId: only on the rail intl_wire")
+	}
+	return nil
+}
+
+func (c *CreatePayout) check() error {
+	if err := c.CheckBody(c.Quote != nil); err != nil {
+		return err
+	}
+	switch {
+	case (c.Rail == RailIntlWire) != c.Recipient.International:
+		return fault.New(fault.InvalidBody, "rail: intl_wire for a recipient abroad, another for one in the US")
+	case c.SameDay && c.AmountCents > MaxSameDayCents:
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("a same-day payout has at most %d cents", MaxSameDayCents))
+	}
+	return nil
+}
+
+// checkLimits holds a payout against what may be open and what may be paid out in a day.
+func (s *State) checkLimits(m decision.Meta, c CreatePayout) error {
+	if len(s.Payouts) >= MaxOpenPayouts {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d payouts may be open", MaxOpenPayouts))
+	}
+	today := s.PaidOut.on(dayOf(decision.StampOf(m.At)))
+	if today.Keys[c.Key] > c.Limits.KeyCents-c.AmountCents {
+		return fault.New(fault.LimitExceeded, "the key's payouts of the day")
+	}
+	if today.Cents > c.Limits.WorkspaceCents-c.AmountCents {
+		return fault.New(fault.LimitExceeded, "the workspace's payouts of the day")
+	}
+	return nil
+}
+
+// openPayout is the place of an open payout, or -1.
+func (s *State) openPayout(id string) int {
+	return slices.IndexFunc(s.Payouts, func(p Payout) bool { return p.ID == id })
+}
+
+// payout is a payout as it stands: an open one is in the state; of a finished one the caller brings the record. A record that says
+// open where the state does not know the payout is older than the state, and is to be read again.
+func (s *State) payout(id string, known *Payout) (Payout, error) {
+	if i := s.openPayout(id); i >= 0 {
+		return s.Payouts[i], nil
+	}
+	if known == nil || known.ID != id {
+		return Payout{}, fault.New(fault.NotFound, "")
+	}
+	if known.open() {
+		return Payout{}, fault.New(fault.Unavailable, "The payout has just changed; nothing changed by this request.")
+	}
+	return *known, nil
+}
+
+// directPayout releases or cancels a held wire.
+func (s *State) directPayout(m decision.Meta, c DirectPayout) (decision.Decision, error) {
+	step := stepCancel
+	if c.Release {
+		step = stepRelease
+	}
+	p, err := s.payout(c.ID, c.Known)
+	if err != nil {
+		return decision.Decision{}, err
+	}
+	if p.done(step) {
+		return decision.Decision{Reply: p}, nil
+	}
+	if _, allowed := p.after(step); !allowed {
+		return decision.Decision{}, p.refuse(fault.PayoutNotHeld, step)
+	}
+	moved, d := s.move(m, p, step, "")
+	d.Reply = moved
+	return d, nil
+}
+
+// submitPayout makes a payout the bank's to be told of, by who asked and by nobody else.
+func (s *State) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision, error) {
+	i := s.openPayout(c.ID)
+	if i < 0 || s.Payouts[i].Status != PayoutReserved {
+		return decision.Decision{Reply: Submission{}}, nil
+	}
+	p, d := s.move(m, s.Payouts[i], stepSubmit, "")
+	d.Reply = Submission{Payout: p, Send: true}
+	d.Timers = []decision.Timer{
+		{Key: timerAnswer + p.ID, Due: m.At.Add(AnswerWithin)}, {Key: timerLapse + p.ID, Due: m.At.Add(LapseAfter)},
+	}
+	return d, nil
+}
+
+// answerPayout notes what the bank answered to the order. What came too late, or after a report, changes nothing.
+func (s *State) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision, error) {
+	step, known := map[string]payoutStep{AnswerTaken: stepAccept, AnswerRefused: stepFail, AnswerNone: stepSilence}[c.Answer]
+	if !known {
+		panic("BUG: answer " + c.Answer)
+	}
+	i := s.openPayout(c.ID)
+	if i < 0 || s.Payouts[i].Status != PayoutSubmitting {
+		return decision.Decision{}, nil
+	}
+	_, d := s.move(m, s.Payouts[i], step, "")
+	if len(d.Timers) == 0 {
+		d.Timers = []decision.Timer{{Key: timerAnswer + c.ID}}
+	}
+	return d, nil
+}
+
+// reportPayout takes what the bank says became of a payout. It answers ReportedPayout.
+func (s *State) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision, error) {
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	step, known := map[string]payoutStep{PayoutSettled: stepSettle, PayoutFailed: stepFail, PayoutReturned: stepReturn}[c.Outcome]
+	if !known {
+		panic("BUG: outcome " + c.Outcome)
+	}
+	p, err := s.payout(c.ID, c.Known)
+	if err != nil {
+		return decision.Decision{}, err
+	}
+	if p.done(step) {
+		return decision.Decision{Reply: ReportedPayout{Payout: p}}, nil
+	}
+	if step == stepReturn && p.sent() {
+		return decision.Decision{}, fault.New(fault.Unavailable, "The settlement has not been reported yet; nothing changed.")
+	}
+	if _, allowed := p.after(step); !allowed {
+		return decision.Decision{}, p.refuse(fault.PayoutConflict, step)
+	}
+	late := p.Status == PayoutReleased
+	if !s.takes(effectOf(p, step)) {
+		return decision.Decision{}, overflow()
+	}
+	moved, d := s.move(m, p, step, c.EventID)
+	d.Reply = ReportedPayout{Payout: moved, Late: late}
+	d.Onces = []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}}
+	if !p.open() { // the state no longer tells a repeat
+		d.Onces = append(d.Onces, decision.Once{Scope: scopePayout, Key: moved.Status + "/" + p.ID})
+	}
+	return d, nil
+}
+
+// payoutTimer is what follows when the bank has been silent for AnswerWithin, or has reported nothing for LapseAfter.
+func (s *State) payoutTimer(m decision.Meta, key string) (decision.Decision, error) {
+	if id, answer := strings.CutPrefix(key, timerAnswer); answer {
+		return s.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
+	}
+	id, lapse := strings.CutPrefix(key, timerLapse)
+	if !lapse {
+		panic("BUG: timer of a balance " + key)
+	}
+	i := s.openPayout(id)
+	if i < 0 {
+		return decision.Decision{}, nil
+	}
+	p, events := s.Payouts[i], []decision.Event(nil)
+	if p.Status != PayoutUnknown {
+		var d decision.Decision
+		p, d = s.move(m, p, stepSilence, "")
+		events = d.Events
+	}
+	_, d := s.move(m, p, stepLapse, "")
+	d.Events = append(events, d.Events...)
+	return d, nil
+}
+
+// move makes a step that the table allows: its event, the payout's record as it then stands and what the ledger shows of it. Timers
+// end with the payout.
+func (s *State) move(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
+	to, allowed := p.after(step)
+	if !allowed {
+		panic("BUG: " + p.refuse(fault.Internal, step).Error())
+	}
+	e := PayoutMoved{
+		Workspace: s.Workspace, Payout: p.ID, From: p.Status, To: to, AmountCents: p.AmountCents, EventID: eventID,
+		Postings: []Posting{}, At: decision.StampOf(m.At),
+	}
+	d := decision.Decision{}
+	if usd := effectOf(p, step).usd; usd != 0 {
+		t := s.payoutTransfer(p, to, usd, m.At)
+		e.Postings = t.postings()
+		d.Records = append(d.Records, t.record())
+	}
+	after := p.moved(e)
+	d.Events = []decision.Event{e}
+	d.Records = append(d.Records, decision.Record{Kind: RecordPayout, ID: p.ID, Document: after})
+	if p.sent() && !after.open() {
+		d.Timers = []decision.Timer{{Key: timerAnswer + p.ID}, {Key: timerLapse + p.ID}}
+	}
+	return after, d
+}
+
+func (s *State) payoutTransfer(p Payout, to string, usd int64, at time.Time) transfer {
+	source := sourcePayout
+	if usd > 0 {
+		source = sourcePayoutReturn
+	}
+	return transfer{
+		workspace: s.Workspace, account: AccountUSD, counterpart: AccountBank, cents: usd, source: source, reference: p.Reference,
+		cause: "payout/" + to + "/" + p.ID, at: at,
+	}
+}
+
+// takes says whether the balance can take an effect.
+func (s *State) takes(e effect) bool {
+	after := *s
+	return after.book(e) == nil
+}
+
+// book adds an effect to the balance.
+func (s *State) book(e effect) error {
+	reserved, err := money.Add(s.ReservedCents, e.reserved)
+	if err != nil {
+		return err
+	}
+	s.ReservedCents = reserved
+	return s.credit(e.ledger)
+}
+
+func (s *State) applyPayoutCreated(e PayoutCreated) {
+	s.Workspace = e.Workspace
+	p := e.Payout
+	if err := s.book(effect{ledger: -p.AmountCents, reserved: p.AmountCents}); err != nil {
+		panic("BUG: payout after its check: " + err.Error())
+	}
+	s.Payouts = append(s.Payouts, p)
+	s.PaidOut = s.PaidOut.on(dayOf(p.CreatedAt)).plus(p.Key, p.AmountCents)
+	if p.QuoteID != nil {
+		s.useQuote(*p.QuoteID)
+	}
+}
+
+func (s *State) applyPayoutMoved(e PayoutMoved) {
+	if err := s.book(effects(e.From, e.To, e.AmountCents)); err != nil {
+		panic("BUG: payout's move after its check: " + err.Error())
+	}
+	i := s.openPayout(e.Payout)
+	if i < 0 {
+		return // it was finished before; its record has the rest
+	}
+	p := s.Payouts[i].moved(e)
+	if p.open() {
+		s.Payouts[i] = p
+		return
+	}
+	s.Payouts = slices.Delete(s.Payouts, i, i+1)
+	if day := dayOf(p.CreatedAt); (p.Status == PayoutCancelled || p.Status == PayoutFailed) && day == s.PaidOut.Day {
+		s.PaidOut = s.PaidOut.plus(p.Key, -p.AmountCents)
+	}
+}

@@ -1,0 +1,95 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+// Stablecoins are counted in cents, one for one. They are no dollars: no card, payout or fee is paid from them, and the authorizer does
+// not know them. What a chain holds for the workspace is its counterpart, negative for what came in.
+const (
+	AccountStablecoin = "stablecoin"
+	AccountChain      = "chain"
+)
+
+// ScopeStablecoin is where the event ids of the stablecoin partner are claimed, each once within BankRetention.
+const ScopeStablecoin = "stablecoin"
+
+// scopeCheckout is where sessions are claimed by their credit, for ever.
+const scopeCheckout = "checkout_credit"
+
+const (
+	sourceStablecoin = "stablecoin_deposit"
+	sourceCheckout   = "checkout"
+)
+
+// maxTxHash bounds the hash of a transaction, in characters.
+const maxTxHash = 128
+
+func (s *State) creditCheckout(m decision.Meta, c CreditCheckout) (decision.Decision, error) {
+	if c.Cents <= 0 || c.Cents > money.MaxAmount {
+		panic(fmt.Sprintf("BUG: a checkout of %d cents", c.Cents))
+	}
+	if _, err := money.Add(s.StablecoinCents, c.Cents); err != nil {
+		return decision.Decision{}, overflow()
+	}
+	credit := chainCredit(c.Workspace, c.Cents, sourceCheckout, c.Session, "checkout/"+c.Session, m.At)
+	return decision.Decision{
+		Events: []decision.Event{CheckoutCredited{Workspace: c.Workspace, Session: c.Session, AmountUsdCents: c.Cents,
+			Postings: credit.postings(), At: decision.StampOf(m.At)}},
+		Records: []decision.Record{credit.record()},
+		Onces:   []decision.Once{{Scope: scopeCheckout, Key: c.Session}},
+	}, nil
+}
+
+func (s *State) receiveStablecoin(m decision.Meta, c ReceiveStablecoin) (decision.Decision, error) {
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	if err := checkStablecoin(c); err != nil {
+		return decision.Decision{}, err
+	}
+	if _, err := money.Add(s.StablecoinCents, c.AmountUsdCents); err != nil {
+		return decision.Decision{}, overflow()
+	}
+	id := ident.Derive(slotOf(c.Workspace), m.At, "stablecoin/"+c.EventID).Format(ident.Deposit)
+	credit := chainCredit(c.Workspace, c.AmountUsdCents, sourceStablecoin, c.TxHash, "stablecoin/"+id, m.At)
+	return decision.Decision{
+		Events: []decision.Event{StablecoinReceived{Workspace: c.Workspace, ID: id, EventID: c.EventID, Asset: c.Asset, Chain: c.Chain,
+			TxHash: c.TxHash, AmountUsdCents: c.AmountUsdCents, Postings: credit.postings(), At: decision.StampOf(m.At)}},
+		Records: []decision.Record{credit.record()},
+		Onces:   []decision.Once{{Scope: ScopeStablecoin, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
+	}, nil
+}
+
+func chainCredit(workspace string, cents int64, source, reference, cause string, at time.Time) transfer {
+	return transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountChain, cents: cents, source: source,
+		reference: reference, cause: cause, at: at}
+}
+
+func checkStablecoin(c ReceiveStablecoin) error {
+	switch {
+	case !slices.Contains([]string{"USDC", "USDT"}, c.Asset):
+		return fault.New(fault.InvalidBody, "asset: USDC or USDT")
+	case !slices.Contains([]string{"ethereum", "polygon", "arbitrum", "solana"}, c.Chain):
+		return fault.New(fault.InvalidBody, "chain: ethereum, polygon, arbitrum or solana")
+	case c.AmountUsdCents <= 0 || c.AmountUsdCents > money.MaxAmount:
+		return fault.New(fault.InvalidBody, fmt.Sprintf("amountUsdCents: 1 to %d", money.MaxAmount))
+	case c.TxHash == "" || utf8.RuneCountInString(c.TxHash) > maxTxHash:
+		return fault.New(fault.InvalidBody, fmt.Sprintf("txHash: 1 to %d characters", maxTxHash))
+	}
+	return nil
+}
+
+// applyStablecoin adds what a check has found to fit.
+func (s *State) applyStablecoin(workspace string, cents int64) {
+	s.Workspace = workspace
+	s.StablecoinCents = money.MustAdd(s.StablecoinCents, cents)
+}

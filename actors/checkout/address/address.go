@@ -1,0 +1,180 @@
+// Package address derives the addresses at which customers pay, one per checkout session and family of chains, from the public part
+// of an account: no key that could spend is ever here. The same index always gives the same address; which index is next, package
+// derivation knows.
+//
+// An account is an extended public key of BIP-32, at depth three: m/44'/60'/0' for the chains of the EVM, which share one address,
+// and m/84'/0'/0' for Bitcoin, both then followed by /0/index. Solana derives nothing from a public key, so only a sandbox has
+// addresses there. It watches nothing and sends nothing.
+package address
+
+import (
+	"crypto/ed25519"
+	"crypto/sha512"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/btcsuite/btcd/address/v2"
+	"github.com/btcsuite/btcd/address/v2/base58"
+	"github.com/btcsuite/btcd/btcutil/v2/hdkeychain"
+	"github.com/btcsuite/btcd/chaincfg/v2"
+	"golang.org/x/crypto/sha3"
+)
+
+// Family is a group of chains on which one address is good.
+type Family string
+
+// Families.
+const (
+	EVM     Family = "evm" // ethereum and what is built like it
+	Bitcoin Family = "bitcoin"
+	Solana  Family = "solana"
+)
+
+// MaxIndex is the last index of an account.
+const MaxIndex = hdkeychain.HardenedKeyStart - 1
+
+// SeedBytes is the length of a sandbox's seed.
+const SeedBytes = 32
+
+const (
+	accountDepth = 3 // purpose, coin, account
+	external     = 0 // the branch of addresses that are handed out
+)
+
+// Errors of a key that is configured.
+var (
+	ErrKey     = errors.New("address: not an extended public key")
+	ErrPrivate = errors.New("address: an extended private key; give the public one, and move the funds: it was where it should not be")
+	ErrDepth   = errors.New("address: not the key of an account (depth 3)")
+	// ErrFamily: there is no account of the family.
+	ErrFamily = errors.New("address: no account for the chain")
+)
+
+// Accounts derive addresses. They are read only and safe for concurrent use.
+type Accounts struct {
+	branches map[Family]*hdkeychain.ExtendedKey // the external branch of each account
+	solana   []byte                             // a sandbox's seed
+	sandbox  bool
+}
+
+// New makes the accounts of extended public keys, as wallets export them (xpub, or zpub for Bitcoin); "" is none of that family.
+func New(evm, bitcoin string) (*Accounts, error) {
+	a := &Accounts{branches: map[Family]*hdkeychain.ExtendedKey{}}
+	for family, text := range map[Family]string{EVM: evm, Bitcoin: bitcoin} {
+		if text == "" {
+			continue
+		}
+		key, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		if a.branches[family], err = key.Derive(external); err != nil {
+			return nil, fmt.Errorf("address: branch: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// parse reads an account's key. Its errors never quote the text, which may be a private key.
+func parse(text string) (*hdkeychain.ExtendedKey, error) {
+	key, err := hdkeychain.NewKeyFromString(text)
+	switch {
+	case err != nil:
+		return nil, ErrKey
+	case key.IsPrivate():
+		return nil, ErrPrivate
+	case key.Depth() != accountDepth:
+		return nil, ErrDepth
+	}
+	return key, nil
+}
+
+// Sandbox makes accounts of all families from SeedBytes of randomness. Nobody should send anything of worth to their addresses.
+func Sandbox(seed []byte) (*Accounts, error) {
+	if len(seed) != SeedBytes {
+		return nil, fmt.Errorf("address: a seed has %d bytes", SeedBytes)
+	}
+	master, err := hdkeychain.NewMaster(seed, &chaincfg.MainNetParams)
+	if err != nil {
+		return nil, fmt.Errorf("address: seed: %w", err)
+	}
+	a := &Accounts{branches: map[Family]*hdkeychain.ExtendedKey{}, solana: append([]byte{}, seed...), sandbox: true}
+	for family, path := range map[Family][2]uint32{EVM: {44, 60}, Bitcoin: {84, 0}} {
+		key := master
+		for _, step := range []uint32{hdkeychain.HardenedKeyStart + path[0], hdkeychain.HardenedKeyStart + path[1],
+			hdkeychain.HardenedKeyStart, external} {
+			if key, err = key.Derive(step); err != nil {
+				return nil, fmt.Errorf("address: seed: %w", err)
+			}
+		}
+		if a.branches[family], err = key.Neuter(); err != nil {
+			return nil, fmt.Errorf("address: seed: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// IsSandbox says that the accounts were made from a seed.
+func (a *Accounts) IsSandbox() bool { return a.sandbox }
+
+// Has says whether there are addresses of a family.
+func (a *Accounts) Has(f Family) bool {
+	return a.branches[f] != nil || f == Solana && a.solana != nil
+}
+
+// At is the address of an index, spelled as its chain spells it: EIP-55, bech32 of BIP-173, base58.
+func (a *Accounts) At(f Family, index uint32) (string, error) {
+	if index > MaxIndex {
+		return "", fmt.Errorf("address: index %d is past the account's last", index)
+	}
+	if f == Solana && a.solana != nil {
+		return a.solanaAt(index), nil
+	}
+	branch := a.branches[f]
+	if branch == nil {
+		return "", fmt.Errorf("%w: %s", ErrFamily, f)
+	}
+	child, err := branch.Derive(index) // one index in 2^127 has no key
+	if err != nil {
+		return "", fmt.Errorf("address: index %d: %w", index, err)
+	}
+	key, err := child.ECPubKey()
+	if err != nil {
+		return "", fmt.Errorf("address: index %d: %w", index, err)
+	}
+	if f == EVM {
+		return checksummed(keccak(key.SerializeUncompressed()[1:])[12:]), nil
+	}
+	witness, err := address.NewAddressWitnessPubKeyHash(address.Hash160(key.SerializeCompressed()), &chaincfg.MainNetParams)
+	if err != nil {
+		return "", fmt.Errorf("address: index %d: %w", index, err)
+	}
+	return witness.EncodeAddress(), nil
+}
+
+// solanaAt is the address of a key pair of the seed and the index.
+func (a *Accounts) solanaAt(index uint32) string {
+	sum := sha512.Sum512_256(binary.BigEndian.AppendUint32(append([]byte("purser sandbox solana "), a.solana...), index))
+	key := ed25519.NewKeyFromSeed(sum[:])
+	return base58.Encode(key[ed25519.SeedSize:])
+}
+
+// checksummed spells an EVM address as EIP-55 says: a letter is a capital when the digit of the text's hash at its place is 8 or more.
+func checksummed(account []byte) string {
+	text := []byte(hex.EncodeToString(account))
+	digits := hex.EncodeToString(keccak(text))
+	for i, c := range text {
+		if c >= 'a' && digits[i] >= '8' {
+			text[i] = c - 'a' + 'A'
+		}
+	}
+	return "0x" + string(text)
+}
+
+func keccak(b []byte) []byte {
+	h := sha3.NewLegacyKeccak256()
+	h.Write(b)
+	return h.Sum(nil)
+}

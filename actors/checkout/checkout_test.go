@@ -1,0 +1,131 @@
+package checkout_test
+
+import (
+	"fmt"
+	"math/big"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/checkout"
+	"purser/actors/decision"
+)
+
+// link is a session of 25 dollars that accepts USDC and ETH on Ethereum and Arbitrum, and is picked.
+func link(t require.TestingT) *checkout.State {
+	accepted, err := checkout.Accept([]string{"USDC", "ETH"}, []string{"ethereum", "arbitrum"}, served)
+	require.NoError(t, err)
+	for i := range accepted.Pairs {
+		accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
+	}
+	s := &checkout.State{}
+	decided(t, s, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted, Expires: checkout.DefaultExpires,
+		Prices: map[string]string{"ETH": "3150.42"}, SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}})
+	decided(t, s, checkout.Select{Asset: "USDC", Chain: "ethereum"})
+	return s
+}
+
+func decided(t require.TestingT, s *checkout.State, command any) decision.Decision {
+	d, err := s.Decide(decision.Meta{At: began}, command)
+	require.NoError(t, err)
+	for _, e := range d.Events {
+		s.Apply(e)
+	}
+	return d
+}
+
+// Nobody fills a session by sending dust, by sending much, or by picking again and again; what was kept is kept.
+func TestASessionStaysSmall(t *testing.T) {
+	s := link(t)
+	seen := func(asset, units string, n int) any {
+		return decided(t, s, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"), TxHash: fmt.Sprint(asset, n),
+			Amount: units, BlockHash: "0xb", Confirmations: 1, Threshold: 12, At: began}).Reply
+	}
+	for n := range checkout.MaxStrays {
+		require.Equal(t, checkout.NotedNew, seen("FAKE", "25000000", n))
+	}
+	require.Equal(t, checkout.NotedFull, seen("FAKE", "25000000", checkout.MaxStrays))
+	require.Equal(t, checkout.NotedFull, seen("USDC", "9999", 0), "less than a cent")
+	for n := range checkout.MaxPayments {
+		require.Equal(t, checkout.NotedNew, seen("USDC", "10000", n+1), "strays take no room of payments")
+	}
+	require.Equal(t, checkout.NotedFull, seen("USDC", "25000000", checkout.MaxPayments+1))
+	require.Equal(t, int64(checkout.MaxPayments), s.Money().ReceivedCents)
+
+	for block := range 3 * checkout.MaxSightings {
+		o := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "USDC1", Amount: "10000",
+			BlockHash: fmt.Sprint("0x", block), Threshold: 12, At: began}
+		decided(t, s, o)
+		if o.Removed = true; block > 0 {
+			decided(t, s, o)
+		}
+	}
+	p := s.Payments[checkout.MaxStrays]
+	require.Len(t, p.Sightings, checkout.MaxSightings)
+	require.Equal(t, "0x0", p.Sightings[1].BlockHash, "what was withdrawn is forgotten first")
+	require.Equal(t, fmt.Sprint("0x", 3*checkout.MaxSightings-1), p.Sightings[checkout.MaxSightings-1].BlockHash)
+
+	s = link(t)
+	events := 0
+	for n := range 3 * checkout.MaxPicks {
+		d := decided(t, s, checkout.Select{Asset: "ETH", Chain: []string{"ethereum", "arbitrum"}[n%2]})
+		require.Equal(t, "ETH", d.Reply.(checkout.Picked).Pair.Asset)
+		events += len(d.Events)
+	}
+	require.Equal(t, checkout.MaxPicks-1, events)
+}
+
+// What is asked for in coins pays the amount, and one unit less does not.
+func TestUnitsPayTheAmountAndNoMore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := link(t)
+		s.AmountUsdCents = rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents")
+		asset := rapid.SampledFrom([]string{"USDC", "ETH"}).Draw(t, "asset")
+		s.Prices["ETH"] = rapid.SampledFrom([]string{"3150.42", "0.07", "99999.9999999999", "3"}).Draw(t, "price")
+		units := s.UnitsOf(asset, s.AmountUsdCents)
+		less := new(big.Int).Sub(units, big.NewInt(1))
+		for _, c := range []struct {
+			units *big.Int
+			pays  bool
+		}{{units, true}, {less, false}} {
+			paid := *s
+			decided(t, &paid, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"), TxHash: "0x1",
+				Amount: c.units.String(), BlockHash: "0xb", Confirmations: 12, Threshold: 12, At: began})
+			require.Equal(t, c.pays, paid.Status == checkout.Completed, "%s units of %s for %d", c.units, asset, s.AmountUsdCents)
+		}
+		coins, ok := new(big.Rat).SetString(checkout.CoinsOf(asset, units))
+		require.True(t, ok)
+		scale := map[string]string{"USDC": "1000000", "ETH": "1000000000000000000"}[asset]
+		whole, _ := new(big.Rat).SetString(scale)
+		require.Zero(t, coins.Mul(coins, whole).Cmp(new(big.Rat).SetInt(units)), "the same in coins")
+	})
+}
+
+// An observation that no chain makes is refused, and one of an amount beyond all money is taken for much.
+func TestObservationsThatCannotBe(t *testing.T) {
+	good := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "0x1", Amount: "1", BlockHash: "0xb",
+		Threshold: 12, At: began}
+	for name, spoil := range map[string]func(*checkout.Observed){
+		"no amount":         func(o *checkout.Observed) { o.Amount = "" },
+		"a fraction":        func(o *checkout.Observed) { o.Amount = "1.5" },
+		"less than nothing": func(o *checkout.Observed) { o.Amount = "-1" },
+		"no hash":           func(o *checkout.Observed) { o.TxHash = "" },
+		"no block":          func(o *checkout.Observed) { o.BlockHash = "" },
+		"no threshold":      func(o *checkout.Observed) { o.Threshold = 0 },
+		"before a block":    func(o *checkout.Observed) { o.Confirmations = -1 },
+		"no asset":          func(o *checkout.Observed) { o.Asset = "" },
+		"no chain":          func(o *checkout.Observed) { o.Chain = "" },
+	} {
+		o := good
+		spoil(&o)
+		_, err := link(t).Decide(decision.Meta{At: began}, o)
+		require.Error(t, err, name)
+	}
+	s := link(t)
+	huge := good
+	huge.Amount, huge.Confirmations = "99999999999999999999999999999999999999999999", 12
+	decided(t, s, huge)
+	require.Equal(t, checkout.Completed, s.Status)
+	require.Equal(t, int64(2_500-1_000_000_000_000), s.Money().DueCents)
+}

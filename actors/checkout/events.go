@@ -1,0 +1,218 @@
+package checkout
+
+import (
+	"fmt"
+	"slices"
+
+	"purser/actors/decision"
+)
+
+// Created says that a link was made. What the merchant wrote is in the record only.
+type Created struct {
+	ID               string            `json:"id"`
+	Workspace        string            `json:"workspace"`
+	AmountUsdCents   int64             `json:"amountUsdCents"`
+	Assets           []string          `json:"assets"`
+	Chains           []string          `json:"chains"`
+	Pairs            []Pair            `json:"pairs"`
+	Indexes          map[string]uint32 `json:"indexes"`
+	Prices           map[string]string `json:"prices"`
+	SettlementOption string            `json:"settlementOption"`
+	Sandbox          bool              `json:"sandbox"`
+	ExpiresAt        decision.Stamp    `json:"expiresAt"`
+	At               decision.Stamp    `json:"at"`
+}
+
+// Selected says which way to pay the customer picked. From the first one on, all of Pairs are watched.
+type Selected struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	Chosen    Pair           `json:"chosen"`
+	Pairs     []Pair         `json:"pairs"`
+	At        decision.Stamp `json:"at"`
+}
+
+// Cancelled says that the merchant ended the link.
+type Cancelled struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	At        decision.Stamp `json:"at"`
+}
+
+// Moved says that the link went from one status to another.
+type Moved struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	From      string         `json:"from"`
+	To        string         `json:"to"`
+	At        decision.Stamp `json:"at"`
+}
+
+// PaymentSeen says that a block holds a payment: a new one, or one that was seen in another block. Payment has that one sighting.
+type PaymentSeen struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	Payment   Payment        `json:"payment"`
+	At        decision.Stamp `json:"at"`
+}
+
+// PaymentConfirmed says how far a payment is confirmed in a block, out of ShownConfirmations. A block that was withdrawn is back.
+type PaymentConfirmed struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	Chain     string         `json:"chain"`
+	TxHash    string         `json:"txHash"`
+	Index     int            `json:"index"`
+	BlockHash string         `json:"blockHash"`
+	Shown     int            `json:"shown"`
+	At        decision.Stamp `json:"at"`
+}
+
+// PaymentWithdrawn says that the chain no longer has a block that held a payment.
+type PaymentWithdrawn struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	Chain     string         `json:"chain"`
+	TxHash    string         `json:"txHash"`
+	Index     int            `json:"index"`
+	BlockHash string         `json:"blockHash"`
+	At        decision.Stamp `json:"at"`
+}
+
+// SessionCompleted says that the link is paid. AmountUsdCents is what was asked, and what is credited.
+type SessionCompleted struct {
+	ID             string         `json:"id"`
+	Workspace      string         `json:"workspace"`
+	From           string         `json:"from"`
+	AmountUsdCents int64          `json:"amountUsdCents"`
+	TxHash         string         `json:"txHash"`
+	PayerAddress   string         `json:"payerAddress"`
+	Simulated      bool           `json:"simulated,omitempty"`
+	At             decision.Stamp `json:"at"`
+}
+
+// SessionCredited says that the workspace's balance has the money. It is what webhooks tell of: who hears of it can see it.
+type SessionCredited struct {
+	ID             string         `json:"id"`
+	Workspace      string         `json:"workspace"`
+	AmountUsdCents int64          `json:"amountUsdCents"`
+	TxHash         string         `json:"txHash"`
+	PayerAddress   string         `json:"payerAddress"`
+	At             decision.Stamp `json:"at"`
+}
+
+// WatchEnded says that the addresses of the session need not be watched any more.
+type WatchEnded struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	At        decision.Stamp `json:"at"`
+}
+
+// EventType is the name the event is stored under.
+func (Created) EventType() string { return "checkout.created.v1" }
+
+// EventType is the name the event is stored under.
+func (Selected) EventType() string { return "checkout.selected.v1" }
+
+// EventType is the name the event is stored under.
+func (Cancelled) EventType() string { return "checkout.cancelled.v1" }
+
+// EventType is the name the event is stored under.
+func (Moved) EventType() string { return "checkout.moved.v1" }
+
+// EventType is the name the event is stored under.
+func (PaymentSeen) EventType() string { return "checkout.payment_seen.v1" }
+
+// EventType is the name the event is stored under.
+func (PaymentConfirmed) EventType() string { return "checkout.payment_confirmed.v1" }
+
+// EventType is the name the event is stored under.
+func (PaymentWithdrawn) EventType() string { return "checkout.payment_withdrawn.v1" }
+
+// EventType is the name the event is stored under.
+func (SessionCompleted) EventType() string { return "checkout.completed.v1" }
+
+// EventType is the name the event is stored under.
+func (SessionCredited) EventType() string { return "checkout.credited.v1" }
+
+// EventType is the name the event is stored under.
+func (WatchEnded) EventType() string { return "checkout.watch_ended.v1" }
+
+// DecodeEvent reads an event of any version this package ever wrote.
+func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
+	switch eventType {
+	case Created{}.EventType():
+		return decision.Decode[Created](payload)
+	case Selected{}.EventType():
+		return decision.Decode[Selected](payload)
+	case Cancelled{}.EventType():
+		return decision.Decode[Cancelled](payload)
+	case Moved{}.EventType():
+		return decision.Decode[Moved](payload)
+	case PaymentSeen{}.EventType():
+		return decision.Decode[PaymentSeen](payload)
+	case PaymentConfirmed{}.EventType():
+		return decision.Decode[PaymentConfirmed](payload)
+	case PaymentWithdrawn{}.EventType():
+		return decision.Decode[PaymentWithdrawn](payload)
+	case SessionCompleted{}.EventType():
+		return decision.Decode[SessionCompleted](payload)
+	case SessionCredited{}.EventType():
+		return decision.Decode[SessionCredited](payload)
+	case WatchEnded{}.EventType():
+		return decision.Decode[WatchEnded](payload)
+	}
+	return nil, fmt.Errorf("checkout: %w %q", decision.ErrUnknownEvent, eventType)
+}
+
+// Apply folds an event.
+func (s *State) Apply(e decision.Event) {
+	switch e := e.(type) {
+	case Created:
+		*s = State{ID: e.ID, Workspace: e.Workspace, Status: Pending, AmountUsdCents: e.AmountUsdCents, Assets: e.Assets, Chains: e.Chains,
+			Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption, Sandbox: e.Sandbox, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
+	case Selected:
+		chosen := e.Chosen
+		s.Chosen, s.Watching, s.Status = &chosen, true, Awaiting
+		s.Picks++
+	case Cancelled:
+		at := e.At
+		s.CancelledAt = &at
+	case Moved:
+		s.Status = e.To
+	case PaymentSeen:
+		s.applySeen(e)
+	case PaymentConfirmed:
+		p := &s.Payments[s.paymentOf(e.Chain, e.TxHash, e.Index)]
+		sighting := &p.Sightings[p.sighting(e.BlockHash)]
+		sighting.Shown, sighting.Withdrawn = e.Shown, false
+	case PaymentWithdrawn:
+		p := &s.Payments[s.paymentOf(e.Chain, e.TxHash, e.Index)]
+		p.Sightings[p.sighting(e.BlockHash)].Withdrawn = true
+	case SessionCompleted:
+		at := e.At
+		s.Status, s.CompletedAt, s.TxHash, s.PayerAddress, s.Simulated = Completed, &at, e.TxHash, e.PayerAddress, e.Simulated
+	case SessionCredited:
+		at := e.At
+		s.CreditedAt = &at
+	case WatchEnded:
+		s.Watching = false
+	default:
+		panic(fmt.Sprintf("BUG: checkout event %T", e))
+	}
+}
+
+// applySeen adds a payment, or the block of one that is known. Of too many blocks the oldest that was withdrawn is forgotten.
+func (s *State) applySeen(e PaymentSeen) {
+	i := s.paymentOf(e.Payment.Chain, e.Payment.TxHash, e.Payment.Index)
+	if i < 0 {
+		s.Payments = append(s.Payments, e.Payment)
+		return
+	}
+	p := &s.Payments[i]
+	p.Sightings = append(p.Sightings, e.Payment.Sightings...)
+	if len(p.Sightings) > MaxSightings {
+		gone := slices.IndexFunc(p.Sightings, func(g Sighting) bool { return g.Withdrawn })
+		p.Sightings = slices.Delete(p.Sightings, max(gone, 0), max(gone, 0)+1)
+	}
+}

@@ -1,0 +1,298 @@
+package checkout_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/checkout"
+	"purser/actors/decision"
+)
+
+// Extent of a random history.
+const (
+	modelSteps    = 40
+	modelPayments = 4
+	modelBlocks   = 3
+	modelCents    = 2_500
+)
+
+// model is another reading of a link: nothing moves in it. It keeps what happened and says from all of that what must be.
+type model struct {
+	now               time.Time
+	ends, lives       time.Time // the end as it is, and by the time to live
+	picked, cancelled bool
+	completed         int
+	closed            bool
+	closedAs          string
+	payments          [modelPayments]modelPayment
+}
+
+type modelPayment struct {
+	cents             int64
+	good, late, known bool
+	blocks            [modelBlocks]struct {
+		here  bool
+		shown int
+	}
+}
+
+func (p *modelPayment) shown() (live bool, shown int) {
+	for _, b := range p.blocks {
+		if b.here {
+			live, shown = true, max(shown, b.shown)
+		}
+	}
+	return live, shown
+}
+
+// sums are what counts: payments that are there, that wait, cents that are confirmed; and what was received, late ones included.
+func (m *model) sums() (there, waiting int, confirmed, received int64, ever bool) {
+	for i := range m.payments {
+		p := &m.payments[i]
+		live, shown := p.shown()
+		if live && p.good {
+			received += p.cents
+		}
+		if !p.good || p.late {
+			continue
+		}
+		ever = ever || p.known
+		switch {
+		case live && shown == 3:
+			there++
+			confirmed += p.cents
+		case live:
+			there++
+			waiting++
+		}
+	}
+	return there, waiting, confirmed, received, ever
+}
+
+func (m *model) status() string {
+	there, waiting, confirmed, _, ever := m.sums()
+	switch {
+	case m.completed > 0:
+		return checkout.Completed
+	case m.closedAs != "":
+		return m.closedAs
+	case ever && there > 0 && waiting == 0 && confirmed < modelCents:
+		return checkout.Underpaid
+	case ever:
+		return checkout.Confirming
+	case !m.now.Before(m.ends):
+		return checkout.Expired
+	case m.picked:
+		return checkout.Awaiting
+	}
+	return checkout.Pending
+}
+
+// turn moves the clock on, over the moment at which the watch ends when that comes on the way.
+func (m *model) turn(d time.Duration) {
+	until := m.now.Add(d)
+	for _, moment := range []time.Time{m.ends.Add(checkout.Grace), m.lives.Add(checkout.StaleAfter)} {
+		if moment.After(until) {
+			break
+		}
+		if moment.After(m.now) {
+			m.now = moment
+		}
+		m.close(moment)
+	}
+	m.now = until
+}
+
+// waits says whether something may still come of the payments when the grace is over.
+func (m *model) waits() bool {
+	gone := false
+	for i := range m.payments {
+		live, _ := m.payments[i].shown()
+		gone = gone || m.payments[i].known && m.payments[i].good && !m.payments[i].late && !live
+	}
+	return m.status() == checkout.Confirming || m.status() == checkout.Underpaid && gone
+}
+
+// close ends the watch at the grace's end, or, while a payment waits to be confirmed, a day after the time to live.
+func (m *model) close(moment time.Time) {
+	if !m.picked || m.closed {
+		return
+	}
+	if m.waits() && moment.Before(m.lives.Add(checkout.StaleAfter)) {
+		return
+	}
+	status := m.status()
+	m.closed, m.closedAs = true, status
+	if status != checkout.Confirming {
+		return
+	}
+	m.closedAs = checkout.Failed
+	if there, _, _, _, _ := m.sums(); there > 0 {
+		m.closedAs = checkout.Expired
+	}
+}
+
+func (m *model) see(i, block, shown int, removed bool, sent time.Time) {
+	if !m.picked || m.closed {
+		return
+	}
+	p := &m.payments[i]
+	if removed {
+		p.blocks[block].here = false
+		m.closeNow()
+		return
+	}
+	if !p.known {
+		p.known = true
+		inTime := m.now.Before(m.ends) || !sent.After(m.ends) && !m.now.After(m.ends.Add(checkout.Grace))
+		p.late = !inTime
+	}
+	b := &p.blocks[block]
+	if !b.here {
+		b.shown = 0
+	}
+	b.here, b.shown = true, max(b.shown, shown)
+	if _, _, confirmed, _, _ := m.sums(); confirmed >= modelCents && m.completed == 0 {
+		m.completed = 1
+	}
+	m.closeNow()
+}
+
+// closeNow ends the watch when the grace is over and nothing is waited for.
+func (m *model) closeNow() {
+	if !m.now.Before(m.ends.Add(checkout.Grace)) && !m.waits() {
+		m.closed, m.closedAs = true, m.status()
+	}
+}
+
+// history is the package and the model, told the same.
+type history struct {
+	t *rapid.T
+	*scenario
+	model model
+	// once completed is never taken back and never comes twice
+	completions int
+}
+
+func (h *history) tell(command any) error {
+	d, err := h.state.Decide(decision.Meta{At: h.now}, command)
+	if err != nil {
+		return err
+	}
+	for _, e := range d.Events {
+		payload, err := json.Marshal(e)
+		require.NoError(h.t, err)
+		read, err := checkout.DecodeEvent(e.EventType(), payload)
+		require.NoError(h.t, err)
+		h.state.Apply(read)
+		if _, ok := e.(checkout.SessionCompleted); ok {
+			h.completions++
+		}
+	}
+	if fire, ok := command.(decision.Fire); ok {
+		delete(h.timers, fire.Key)
+	}
+	for _, timer := range d.Timers {
+		if h.timers[timer.Key] = timer.Due; timer.Due.IsZero() {
+			delete(h.timers, timer.Key)
+		}
+	}
+	return nil
+}
+
+// turn fires what comes due on the way, in its order.
+func (h *history) turn(d time.Duration) {
+	until := h.now.Add(d)
+	for range 100 {
+		key := ""
+		for k, due := range h.timers {
+			if !due.After(until) && (key == "" || due.Before(h.timers[key]) || due.Equal(h.timers[key]) && k < key) {
+				key = k
+			}
+		}
+		if key == "" {
+			h.now = until
+			return
+		}
+		if h.timers[key].After(h.now) {
+			h.now = h.timers[key]
+		}
+		require.NoError(h.t, h.tell(decision.Fire{Key: key}))
+	}
+	require.Fail(h.t, "timers without an end")
+}
+
+func (h *history) observe() {
+	i := rapid.IntRange(0, modelPayments-1).Draw(h.t, "payment")
+	block, confirmations := rapid.IntRange(0, modelBlocks-1).Draw(h.t, "block"), rapid.SampledFrom([]int{0, 1, 4, 8, 12, 30}).Draw(h.t, "blocks")
+	removed := rapid.IntRange(0, 4).Draw(h.t, "removed") == 0
+	sent := h.now.Add(-time.Duration(rapid.IntRange(0, 90).Draw(h.t, "minutes ago")) * time.Minute)
+	p := &h.model.payments[i]
+	o := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: fmt.Sprint("0x", i/2), Index: i % 2,
+		Amount: fmt.Sprint(p.cents * 10_000), Block: uint64(block), BlockHash: fmt.Sprint("0xb", block), Confirmations: confirmations,
+		Threshold: 12, At: sent, Removed: removed}
+	if !p.good {
+		o.Asset = "USDC.e"
+	}
+	h.model.see(i, block, min(3, confirmations*3/12), removed, sent)
+	require.NoError(h.t, h.tell(o))
+}
+
+func (h *history) step() {
+	switch rapid.IntRange(0, 11).Draw(h.t, "step") {
+	case 0:
+		d := time.Duration(rapid.SampledFrom([]int{1, 10, 29, 31, 61, 600, 1500}).Draw(h.t, "minutes")) * time.Minute
+		h.model.turn(d)
+		h.turn(d)
+	case 1, 2:
+		open := h.model.status() == checkout.Pending || h.model.status() == checkout.Awaiting
+		err := h.tell(checkout.Select{Asset: "USDC", Chain: "polygon"})
+		require.Equal(h.t, open, err == nil)
+		h.model.picked = h.model.picked || open
+	case 3:
+		open := h.model.status() == checkout.Pending || h.model.status() == checkout.Awaiting
+		err := h.tell(checkout.Cancel{})
+		if open {
+			require.NoError(h.t, err)
+			h.model.cancelled, h.model.ends = true, h.now
+		}
+	case 4:
+		if rapid.IntRange(0, 9).Draw(h.t, "simulate") == 0 && h.tell(checkout.Simulate{}) == nil {
+			h.model.completed = 1
+			h.model.closed = h.model.closed || h.model.picked && !h.now.Before(h.model.ends.Add(checkout.Grace))
+		}
+	default:
+		h.observe()
+	}
+}
+
+// Random histories of customers, chains and clocks: the package and the model agree after every step on status, on what was received,
+// and on the completion, which comes once at the most.
+func TestRandomHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &history{t: t, scenario: newScenario()}
+		accepted, err := checkout.Accept([]string{"USDC"}, []string{"polygon"}, served)
+		require.NoError(t, err)
+		accepted.Pairs[0].Address = addressOf("polygon")
+		require.NoError(t, h.tell(checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: modelCents, Accepted: accepted,
+			Expires: checkout.DefaultExpires, SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}}))
+		h.model = model{now: h.now, ends: h.now.Add(checkout.DefaultExpires), lives: h.now.Add(checkout.DefaultExpires)}
+		for i := range h.model.payments {
+			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_250, 2_500, 4_000}).Draw(t, "cents")
+			h.model.payments[i].good = rapid.IntRange(0, 5).Draw(t, "good") > 0
+		}
+		for range rapid.IntRange(1, modelSteps).Draw(t, "steps") {
+			h.step()
+			_, _, _, received, _ := h.model.sums()
+			require.Equal(t, h.model.status(), h.state.StatusAt(h.now))
+			require.Equal(t, checkout.Money{ReceivedCents: received, DueCents: modelCents - received}, h.state.Money())
+			require.Equal(t, h.model.completed, h.completions)
+			require.Equal(t, h.model.picked && !h.model.closed, h.state.Watching)
+		}
+	})
+}

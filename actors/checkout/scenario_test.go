@@ -1,0 +1,369 @@
+package checkout_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/checkout"
+	"purser/actors/decision"
+	"purser/actors/fault"
+)
+
+var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// scenario is one link, its timers and its records. Every step also holds the package to its contract: deciding changes nothing, events
+// read back as they were written, and the merchant's words stand in the sealed record only.
+type scenario struct {
+	state   checkout.State
+	now     time.Time
+	timers  map[string]time.Time
+	watched bool
+	credits int64
+}
+
+func newScenario() *scenario { return &scenario{now: began, timers: map[string]time.Time{}} }
+
+const merchantsWords = "order of Jane Doe"
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if !strings.HasSuffix(path, ".txt") {
+			return
+		}
+		s := newScenario()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, arguments{t, d}) })
+	})
+}
+
+type arguments struct {
+	t *testing.T
+	d *datadriven.TestData
+}
+
+func (a arguments) text(name, otherwise string) string {
+	if !a.d.HasArg(name) {
+		return otherwise
+	}
+	var value string
+	a.d.ScanArgs(a.t, name, &value)
+	return value
+}
+
+func (a arguments) list(name string) []string {
+	if !a.d.HasArg(name) {
+		return nil
+	}
+	return strings.Split(a.text(name, ""), "+")
+}
+
+func (a arguments) number(name string, otherwise int) int {
+	n, err := strconv.Atoi(a.text(name, strconv.Itoa(otherwise)))
+	require.NoError(a.t, err)
+	return n
+}
+
+func (a arguments) duration(name string, otherwise time.Duration) time.Duration {
+	d, err := time.ParseDuration(a.text(name, otherwise.String()))
+	require.NoError(a.t, err)
+	return d
+}
+
+func (s *scenario) step(t *testing.T, a arguments) string {
+	switch a.d.Cmd {
+	case "new":
+		*s = *newScenario()
+		return ""
+	case "accept":
+		return accept(a)
+	case "create":
+		return s.create(t, a)
+	case "pick":
+		return s.send(t, checkout.Select{Asset: a.d.CmdArgs[0].Key, Chain: a.d.CmdArgs[1].Key})
+	case "cancel":
+		return s.send(t, checkout.Cancel{})
+	case "simulate":
+		return s.send(t, checkout.Simulate{})
+	case "credit":
+		return s.send(t, checkout.Credit{})
+	case "see", "gone":
+		return s.send(t, s.observation(a))
+	case "wait":
+		return s.wait(t, a.duration("for", 0))
+	case "status":
+		return s.status()
+	case "payments":
+		return s.payments()
+	case "table":
+		return table(t)
+	}
+	a.d.Fatalf(t, "no such step")
+	return ""
+}
+
+func served(string) bool { return true }
+
+func accept(a arguments) string {
+	without := a.text("without", "")
+	accepted, err := checkout.Accept(a.list("assets"), a.list("chains"), func(chain string) bool { return chain != without })
+	if err != nil {
+		return "refused: " + err.Error() + "\n"
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "on %s\n", strings.Join(accepted.Chains, ", "))
+	for _, p := range accepted.Pairs {
+		fmt.Fprintf(&out, "  %s on %s\n", p.Asset, p.Chain)
+	}
+	return out.String()
+}
+
+func (s *scenario) create(t *testing.T, a arguments) string {
+	accepted, err := checkout.Accept(a.list("assets"), a.list("chains"), served)
+	require.NoError(t, err)
+	for i := range accepted.Pairs {
+		accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
+	}
+	c := checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: int64(a.number("cents", 2_500)), Accepted: accepted,
+		Expires: a.duration("expires", checkout.DefaultExpires), SettlementOption: checkout.HoldStablecoin,
+		Prices: map[string]string{"ETH": "3150.42", "BTC": "97000"},
+		Text: checkout.Text{SuccessURL: a.text("success", "https://shop.example/thanks"), CancelURL: a.text("back", ""),
+			Description: merchantsWords, MerchantReference: strings.Repeat("é", a.number("reference", 1)),
+			Metadata: map[string]json.RawMessage{"note": json.RawMessage(`"` + strings.Repeat("x", a.number("metadata", 1)) + `"`)}}}
+	return s.send(t, c)
+}
+
+func addressOf(chain string) string { return "address-" + string(checkout.FamilyOf(chain)) }
+
+// observation is what a chain says of a transfer. "coins" are whole coins.
+func (s *scenario) observation(a arguments) checkout.Observed {
+	asset, chain := a.text("asset", "USDC"), a.text("chain", "polygon")
+	decimals := map[string]int64{"ETH": 18, "BTC": 8}[asset]
+	if decimals == 0 {
+		decimals = 6
+	}
+	coins, ok := new(big.Rat).SetString(a.text("coins", "25"))
+	require.True(a.t, ok)
+	units := coins.Mul(coins, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(decimals), nil)))
+	require.True(a.t, units.IsInt())
+	return checkout.Observed{Chain: chain, Asset: asset, Address: a.text("to", addressOf(chain)), TxHash: a.text("tx", "0xa"),
+		Index: a.number("index", 0), Amount: units.Num().String(), Block: 100, BlockHash: a.text("block", "0xb1"),
+		Confirmations: a.number("blocks", 0), Threshold: a.number("of", 12), At: s.now.Add(-a.duration("ago", 0)), From: "0xpayer",
+		Removed: a.d.Cmd == "gone"}
+}
+
+// wait turns the clock and fires what comes due on the way.
+func (s *scenario) wait(t *testing.T, d time.Duration) string {
+	var out strings.Builder
+	until := s.now.Add(d)
+	for {
+		key := ""
+		for _, k := range slices.Sorted(keys(s.timers)) {
+			if due := s.timers[k]; !due.After(until) && (key == "" || due.Before(s.timers[key])) {
+				key = k
+			}
+		}
+		if key == "" {
+			break
+		}
+		s.now = s.timers[key]
+		fmt.Fprintf(&out, "after %s:\n%s", s.now.Sub(began), s.send(t, decision.Fire{Key: key, Due: s.now}))
+	}
+	s.now = until
+	return out.String()
+}
+
+func keys(m map[string]time.Time) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func (s *scenario) send(t *testing.T, command any) string {
+	before := encode(t, s.state)
+	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
+	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	if err != nil {
+		var f *fault.Error
+		require.True(t, errors.As(err, &f))
+		return "refused: " + f.Error() + "\n"
+	}
+	var out strings.Builder
+	for _, e := range d.Events {
+		s.apply(t, &out, e)
+	}
+	if fire, ok := command.(decision.Fire); ok && !slices.ContainsFunc(d.Timers, func(t decision.Timer) bool { return t.Key == fire.Key }) {
+		delete(s.timers, fire.Key)
+	}
+	s.store(t, &out, d)
+	require.NotContains(t, encode(t, d.Events)+encode(t, s.state), merchantsWords)
+	s.answer(t, &out, d.Reply)
+	if out.Len() == 0 {
+		return "nothing\n"
+	}
+	return out.String()
+}
+
+func (s *scenario) apply(t *testing.T, out *strings.Builder, e decision.Event) {
+	read, err := checkout.DecodeEvent(e.EventType(), []byte(encode(t, e)))
+	require.NoError(t, err)
+	require.Equal(t, encode(t, e), encode(t, read))
+	s.state.Apply(read)
+	switch e := e.(type) {
+	case checkout.Moved:
+		fmt.Fprintf(out, "%s → %s\n", e.From, e.To)
+	case checkout.SessionCompleted:
+		fmt.Fprintf(out, "%s → completed by %s\n", e.From, e.TxHash)
+	case checkout.SessionCredited:
+		s.credits += e.AmountUsdCents
+		fmt.Fprintf(out, "credited %d\n", e.AmountUsdCents)
+	default:
+		fmt.Fprintln(out, e.EventType())
+	}
+}
+
+func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision) {
+	for _, r := range d.Records {
+		switch r.Kind {
+		case checkout.RecordText:
+			require.True(t, r.Personal)
+		case checkout.RecordWatch:
+			s.watched = !r.Delete
+			fmt.Fprintf(out, "  watched: %t\n", s.watched)
+		}
+	}
+	for _, timer := range d.Timers {
+		if s.timers[timer.Key] = timer.Due; timer.Due.IsZero() {
+			delete(s.timers, timer.Key)
+			continue
+		}
+		fmt.Fprintf(out, "  timer %s at %s\n", timer.Key, timer.Due.Sub(began))
+	}
+	require.Equal(t, s.watched, s.state.Watching)
+	if s.state.Watching {
+		require.Contains(t, s.timers, "watch", "a watch has an end")
+	}
+	if s.state.Status == checkout.Pending || s.state.Status == checkout.Awaiting {
+		require.Contains(t, s.timers, "end", "a link has an end")
+	}
+}
+
+func (s *scenario) answer(t *testing.T, out *strings.Builder, reply any) {
+	switch r := reply.(type) {
+	case checkout.Picked:
+		fmt.Fprintf(out, "to %s: %s %s (%s units)\n", r.Pair.Address, r.Coins, r.Pair.Asset, r.Units)
+	case checkout.Noted:
+		if r != checkout.NotedNew {
+			fmt.Fprintf(out, "%s\n", r)
+		}
+	case checkout.View:
+		require.Equal(t, s.state.View(s.now), r, "the answer shows what was decided")
+	}
+}
+
+func (s *scenario) status() string {
+	v := s.state.CustomerView(s.now)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s, %d of %d, received %d, due %d", v.Status, v.Confirmations.Seen, v.Confirmations.Of, v.ReceivedUsdCents, v.DueUsdCents)
+	if v.Cancelled {
+		out.WriteString(", cancelled")
+	}
+	if v.Asset != nil {
+		fmt.Fprintf(&out, ", %s on %s", *v.Asset, *v.Chain)
+	}
+	fmt.Fprintf(&out, ", %d can be paid\n", len(v.ReceivingAddresses))
+	return out.String()
+}
+
+func (s *scenario) payments() string {
+	var out strings.Builder
+	for _, p := range s.state.View(s.now).Payments {
+		fmt.Fprintf(&out, "%s/%d: %s units of %s on %s, %s, %d of 3", p.TxHash, p.Index, p.Units, p.Asset, p.Chain, p.Status, p.Confirmations.Seen)
+		if p.Reason != nil {
+			fmt.Fprintf(&out, ", does not count: %s", *p.Reason)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// table brings a link into each status and does there whatever somebody can do to it.
+func table(t *testing.T) string {
+	usdc := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: "0x1", BlockHash: "0xb", Block: 1,
+		Threshold: 12, At: began}
+	pay := func(tx, units string, blocks int) checkout.Observed {
+		o := usdc
+		o.TxHash, o.Amount, o.Confirmations = tx, units, blocks
+		return o
+	}
+	gone := pay("0x1", "25000000", 0)
+	gone.Removed = true
+	pick := checkout.Select{Asset: "USDC", Chain: "polygon"}
+	ways := []struct {
+		status string
+		steps  []any
+		wait   time.Duration
+	}{
+		{checkout.Pending, nil, 0},
+		{checkout.Awaiting, []any{pick}, 0},
+		{checkout.Confirming, []any{pick, pay("0x1", "25000000", 1)}, 0},
+		{checkout.Underpaid, []any{pick, pay("0x1", "24000000", 12)}, 0},
+		{checkout.Completed, []any{pick, pay("0x1", "25000000", 12)}, 0},
+		{checkout.Expired, []any{pick}, 40 * time.Minute},
+		{checkout.Failed, []any{pick, pay("0x1", "25000000", 1), gone}, 25 * time.Hour},
+	}
+	tries := []struct {
+		name    string
+		command any
+	}{
+		{"pick", checkout.Select{Asset: "USDC", Chain: "base"}}, {"cancel", checkout.Cancel{}}, {"simulate", checkout.Simulate{}},
+		{"a payment in full", pay("0x2", "25000000", 12)}, {"a part of it", pay("0x2", "1000000", 12)},
+		{"a payment to confirm", pay("0x2", "25000000", 1)},
+		{"a withdrawal", func() any { o := gone; return o }()}, {"a repeat of the pick", pick},
+	}
+	var out strings.Builder
+	for _, way := range ways {
+		for _, try := range tries {
+			s := newScenario()
+			accepted, err := checkout.Accept([]string{"USDC"}, nil, served)
+			require.NoError(t, err)
+			for i := range accepted.Pairs {
+				accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
+			}
+			s.send(t, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted, Expires: checkout.DefaultExpires,
+				SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}})
+			for _, step := range way.steps {
+				s.send(t, step)
+			}
+			s.wait(t, way.wait)
+			require.Equal(t, way.status, s.state.Status)
+			said := s.send(t, try.command)
+			outcome := "stays"
+			if s.state.Status != way.status {
+				outcome = "→ " + s.state.Status
+			} else if strings.HasPrefix(said, "refused") {
+				outcome = strings.TrimSpace(said)
+			}
+			fmt.Fprintf(&out, "%-17s %-21s %s\n", way.status, try.name, outcome)
+		}
+	}
+	return out.String()
+}
+
+func encode(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}

@@ -1,0 +1,143 @@
+package checkout
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"purser/actors/decision"
+)
+
+// View is a session as the merchant sees it, but for what the merchant wrote.
+type View struct {
+	ID                 string            `json:"id"`
+	Status             string            `json:"status"`
+	AmountUsdCents     int64             `json:"amountUsdCents"`
+	ReceivedUsdCents   int64             `json:"receivedUsdCents"`
+	DueUsdCents        int64             `json:"dueUsdCents"`
+	AcceptedAssets     []string          `json:"acceptedAssets"`
+	AcceptedChains     []string          `json:"acceptedChains"`
+	ReceivingAddresses []Pair            `json:"receivingAddresses"`
+	Asset              *string           `json:"asset"` // the pair the customer picked last
+	Chain              *string           `json:"chain"`
+	Address            *string           `json:"address"`
+	Prices             map[string]string `json:"prices"`
+	SettlementOption   string            `json:"settlementOption"`
+	Confirmations      Confirmed         `json:"confirmations"`
+	Payments           []PaymentView     `json:"payments"`
+	TxHash             *string           `json:"txHash"`
+	PayerAddress       *string           `json:"payerAddress"`
+	Cancelled          bool              `json:"cancelled"`
+	Simulated          bool              `json:"simulated"`
+	Sandbox            bool              `json:"sandbox"`
+	CreatedAt          decision.Stamp    `json:"createdAt"`
+	ExpiresAt          decision.Stamp    `json:"expiresAt"`
+	CompletedAt        *decision.Stamp   `json:"completedAt"`
+}
+
+// Confirmed is how many confirmations are shown, out of how many.
+type Confirmed struct {
+	Seen int `json:"seen"`
+	Of   int `json:"of"`
+}
+
+// Conditions of a payment as it is shown.
+const (
+	PaymentConfirming = "confirming"
+	PaymentDone       = "confirmed"
+	PaymentGone       = "withdrawn"
+)
+
+// PaymentView is a payment as the merchant sees it. Reason says why it does not count.
+type PaymentView struct {
+	Asset         string         `json:"asset"`
+	Chain         string         `json:"chain"`
+	TxHash        string         `json:"txHash"`
+	Index         int            `json:"index"`
+	Units         string         `json:"units"`
+	From          *string        `json:"from"`
+	Status        string         `json:"status"`
+	Confirmations Confirmed      `json:"confirmations"`
+	Reason        *string        `json:"reason"`
+	SentAt        decision.Stamp `json:"sentAt"`
+	SeenAt        decision.Stamp `json:"seenAt"`
+}
+
+// View is the session at a time. A cancelled link ended when it was cancelled.
+func (s *State) View(now time.Time) View {
+	received := s.Money()
+	v := View{ID: s.ID, Status: s.StatusAt(now), AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents,
+		DueUsdCents: received.DueCents, AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
+		ReceivingAddresses: append([]Pair{}, s.Pairs...), Prices: maps.Clone(s.Prices), SettlementOption: s.SettlementOption,
+		Confirmations: Confirmed{s.Confirmations(), ShownConfirmations}, Payments: []PaymentView{}, TxHash: optional(s.TxHash),
+		PayerAddress: optional(s.PayerAddress), Cancelled: s.CancelledAt != nil, Simulated: s.Simulated, Sandbox: s.Sandbox,
+		CreatedAt: s.CreatedAt, ExpiresAt: decision.StampOf(s.End()), CompletedAt: s.CompletedAt}
+	if v.Prices == nil {
+		v.Prices = map[string]string{}
+	}
+	if s.Chosen != nil {
+		v.Asset, v.Chain, v.Address = optional(s.Chosen.Asset), optional(s.Chosen.Chain), optional(s.Chosen.Address)
+	}
+	for i := range s.Payments {
+		v.Payments = append(v.Payments, s.Payments[i].view())
+	}
+	return v
+}
+
+func (p *Payment) view() PaymentView {
+	v := PaymentView{Asset: p.Asset, Chain: p.Chain, TxHash: p.TxHash, Index: p.Index, Units: p.Units, From: optional(p.From),
+		Status: PaymentConfirming, Confirmations: Confirmed{p.Shown(), ShownConfirmations}, Reason: optional(p.Reason),
+		SentAt: p.SentAt, SeenAt: p.SeenAt}
+	switch {
+	case !p.Live():
+		v.Status = PaymentGone
+	case p.Confirmed():
+		v.Status = PaymentDone
+	}
+	return v
+}
+
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// CustomerView is what anybody who has the link may see.
+type CustomerView struct {
+	Status             string          `json:"status"`
+	AcceptedAssets     []string        `json:"acceptedAssets"`
+	AcceptedChains     []string        `json:"acceptedChains"`
+	ReceivingAddresses []Pair          `json:"receivingAddresses"` // that can still be paid
+	Asset              *string         `json:"asset"`              // where a payment was seen
+	Chain              *string         `json:"chain"`
+	Address            *string         `json:"address"`
+	AmountUsdCents     int64           `json:"amountUsdCents"`
+	ReceivedUsdCents   int64           `json:"receivedUsdCents"`
+	DueUsdCents        int64           `json:"dueUsdCents"`
+	Confirmations      Confirmed       `json:"confirmations"`
+	Sandbox            bool            `json:"sandbox"`
+	Cancelled          bool            `json:"cancelled"`
+	ExpiresAt          decision.Stamp  `json:"expiresAt"`
+	CompletedAt        *decision.Stamp `json:"completedAt"`
+}
+
+// CustomerView is the session at a time for who pays it.
+func (s *State) CustomerView(now time.Time) CustomerView {
+	received := s.Money()
+	v := CustomerView{Status: s.StatusAt(now), AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
+		ReceivingAddresses: []Pair{}, AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents, DueUsdCents: received.DueCents,
+		Confirmations: Confirmed{s.Confirmations(), ShownConfirmations}, Sandbox: s.Sandbox, Cancelled: s.CancelledAt != nil,
+		ExpiresAt: decision.StampOf(s.End()), CompletedAt: s.CompletedAt}
+	if !s.Ended(now) && s.Status != Completed {
+		v.ReceivingAddresses = append(v.ReceivingAddresses, s.Pairs...)
+	}
+	for i := range s.Payments {
+		if p := &s.Payments[i]; p.Reason == "" {
+			v.Asset, v.Chain, v.Address = optional(p.Asset), optional(p.Chain), optional(p.Address)
+			break
+		}
+	}
+	return v
+}

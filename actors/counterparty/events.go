@@ -1,0 +1,67 @@
+package counterparty
+
+import (
+	"fmt"
+
+	"purser/actors/decision"
+	"purser/actors/money"
+)
+
+// Saved says that a recipient was saved. Who it is, no event says.
+type Saved struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	Kind      string         `json:"kind"`
+	Currency  money.Currency `json:"currency"`
+	Country   string         `json:"country"`
+	At        decision.Stamp `json:"at"`
+}
+
+// Tokenized says that the bank has the account, and calls it by a token.
+type Tokenized struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	Token     string         `json:"token"`
+	At        decision.Stamp `json:"at"`
+}
+
+// Refused says that the bank will not pay to the account.
+type Refused struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	At        decision.Stamp `json:"at"`
+}
+
+// Removed says that the recipient is no longer listed.
+type Removed struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	At        decision.Stamp `json:"at"`
+}
+
+// EventType is the name the event is stored under.
+func (Saved) EventType() string { return "counterparty.saved.v1" }
+
+// EventType is the name the event is stored under.
+func (Tokenized) EventType() string { return "counterparty.tokenized.v1" }
+
+// EventType is the name the event is stored under.
+func (Refused) EventType() string { return "counterparty.refused.v1" }
+
+// EventType is the name the event is stored under.
+func (Removed) EventType() string { return "counterparty.removed.v1" }
+
+// DecodeEvent reads an event of any version this package ever wrote.
+func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
+	switch eventType {
+	case Saved{}.EventType():
+		return decision.Decode[Saved](payload)
+	case Tokenized{}.EventType():
+		return decision.Decode[Tokenized](payload)
+	case Refused{}.EventType():
+		return decision.Decode[Refused](payload)
+	case Removed{}.EventType():
+		return decision.Decode[Removed](payload)
+	}
+	return nil, fmt.Errorf("counterparty: %w %q", decision.ErrUnknownEvent, eventType)
+}

@@ -1,0 +1,154 @@
+package counterparty_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/counterparty"
+	"purser/actors/decision"
+	"purser/actors/fault"
+)
+
+var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// A scenario is one recipient; "save" begins a new one. Every step also holds the package to its contract: events read back as
+// they were written, and neither they nor the state tell who the recipient is or what the account's number is.
+type scenario struct {
+	state   counterparty.State
+	account counterparty.Account
+}
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if !strings.HasSuffix(path, ".txt") {
+			return
+		}
+		s := &scenario{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, d) })
+	})
+}
+
+func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "save":
+		s.state, s.account = counterparty.State{}, counterparty.Account{}
+		require.NoError(t, json.Unmarshal([]byte(d.Input), &s.account))
+		return s.send(t, counterparty.Save{ID: "rcp_1", Workspace: "ws_1", Account: s.account})
+	case "bank-takes-it":
+		return s.send(t, counterparty.Tokenize{Token: "bat_1"})
+	case "bank-refuses-it":
+		return s.send(t, counterparty.Refuse{})
+	case "remove":
+		return s.send(t, counterparty.Remove{})
+	case "read":
+		return s.send(t, decision.Read{})
+	}
+	d.Fatalf(t, "no such step")
+	return ""
+}
+
+func (s *scenario) send(t *testing.T, command any) string {
+	before := s.state
+	d, err := s.state.Decide(decision.Meta{At: now}, command)
+	require.Equal(t, before, s.state, "deciding changes nothing")
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return "refused: " + f.Error() + "\n"
+	}
+	require.NoError(t, err)
+	var out strings.Builder
+	for _, e := range d.Events {
+		read, err := counterparty.DecodeEvent(e.EventType(), []byte(encode(t, e)))
+		require.NoError(t, err)
+		require.Equal(t, e, read)
+		s.state.Apply(e)
+		fmt.Fprintln(&out, e.EventType())
+	}
+	requireNothingOf(t, s.account, encode(t, d.Events)+encode(t, s.state))
+	for _, r := range d.Records {
+		out.WriteString(record(t, r))
+	}
+	for _, tally := range d.Tallies {
+		fmt.Fprintf(&out, "  counted: %s, most %d\n", tally.Name, tally.Max)
+	}
+	if d.Reply != nil {
+		fmt.Fprintf(&out, "answered: %s\n", encode(t, d.Reply))
+	}
+	if out.Len() == 0 {
+		return "nothing new\n"
+	}
+	return out.String()
+}
+
+func record(t *testing.T, r decision.Record) string {
+	if r.Delete {
+		return "  forgotten: " + r.Kind + "\n"
+	}
+	require.True(t, r.Personal)
+	return fmt.Sprintf("  sealed record %s: %s\n", r.Kind, encode(t, r.Document))
+}
+
+// requireNothingOf fails when a text holds what tells of a recipient.
+func requireNothingOf(t *testing.T, a counterparty.Account, text string) {
+	fields := []string{a.Name, a.AccountNumber, a.IBAN, a.RoutingNumber}
+	if a.Address != nil {
+		fields = append(fields, a.Address.Line1, a.Address.City)
+	}
+	for _, field := range fields {
+		if field != "" {
+			require.NotContains(t, text, field)
+		}
+	}
+}
+
+func TestUnknownCommandsAndEventsAreBugs(t *testing.T) {
+	saved := counterparty.State{ID: "rcp_1"}
+	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, 7) })
+	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, counterparty.Save{ID: "rcp_1", Workspace: "ws_1"}) })
+	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, counterparty.Tokenize{}) })
+	require.Panics(t, func() { saved.Apply(nil) })
+	_, err := new(counterparty.State).Decide(decision.Meta{}, decision.Read{})
+	require.True(t, fault.Is(err, fault.NotFound))
+}
+
+// One wrong digit, and two neighbours in the wrong order, are what the checksums are for.
+func TestAMistypedNumberIsRefused(t *testing.T) {
+	good := counterparty.Account{
+		Kind: counterparty.International, Name: "N", BIC: "DEUTDEFF", IBAN: "DE89370400440532013000", Currency: "EUR",
+		Address: &counterparty.Address{Line1: "1", City: "C", PostalCode: "1", Country: "DE"},
+	}
+	require.NoError(t, good.Check())
+	us := counterparty.Account{Kind: counterparty.US, Name: "N", RoutingNumber: "021000021", AccountNumber: "1234", AccountType: "checking"}
+	require.NoError(t, us.Check())
+	rapid.Check(t, func(t *rapid.T) {
+		i := rapid.IntRange(4, len(good.IBAN)-1).Draw(t, "place")
+		mistyped, off := good, rapid.ByteRange(1, 9).Draw(t, "off")
+		mistyped.IBAN = change(good.IBAN, i, off)
+		require.Error(t, mistyped.Check())
+		if good.IBAN[i] != good.IBAN[i-1] && i > 4 {
+			mistyped.IBAN = good.IBAN[:i-1] + good.IBAN[i:i+1] + good.IBAN[i-1:i] + good.IBAN[i+1:]
+			require.Error(t, mistyped.Check())
+		}
+		wrong := us
+		wrong.RoutingNumber = change(us.RoutingNumber, rapid.IntRange(0, 8).Draw(t, "digit"), off)
+		require.Error(t, wrong.Check())
+	})
+}
+
+func change(number string, i int, off byte) string {
+	return number[:i] + string((number[i]-'0'+off)%10+'0') + number[i+1:]
+}
+
+func encode(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}

@@ -1,0 +1,115 @@
+package money
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// Minor is an amount of any currency in its smallest units, of which Exponent says how many decimals they are.
+type Minor = int64
+
+// Currency is an ISO 4217 code.
+type Currency string
+
+// USD is the currency of accounts.
+const USD Currency = "USD"
+
+// Exponent is the number of decimals of a currency, per ISO 4217; known is false for one that Purser does not serve.
+func (c Currency) Exponent() (exponent int, known bool) {
+	switch c {
+	case "JPY":
+		return 0, true
+	case "KWD":
+		return 3, true
+	case USD, "EUR", "GBP", "AUD", "CAD", "CHF", "SGD", "HKD", "MXN", "BRL", "INR":
+		return 2, true
+	}
+	return 0, false
+}
+
+// Limits of a rate, in digits.
+const (
+	MaxRateDecimals = 10
+	maxRateDigits   = 18
+)
+
+// ErrRate says that a text is not a rate.
+var ErrRate = errors.New("money: a rate is a positive decimal")
+
+// Rate is how many units of one currency are bought with one unit of another: an exact decimal, never a float. The zero Rate is none.
+type Rate struct {
+	digits int64 // the rate is digits / 10^scale
+	scale  int
+}
+
+// ParseRate reads a positive decimal of at most MaxRateDecimals decimals: "0.9153".
+func ParseRate(text string) (Rate, error) {
+	whole, decimals, _ := strings.Cut(text, ".")
+	digits := whole + decimals
+	if whole == "" || strings.HasSuffix(text, ".") || len(decimals) > MaxRateDecimals || len(digits) > maxRateDigits {
+		return Rate{}, fmt.Errorf("%w: %q", ErrRate, text)
+	}
+	r := Rate{scale: len(decimals)}
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return Rate{}, fmt.Errorf("%w: %q", ErrRate, text)
+		}
+		r.digits = r.digits*10 + int64(c-'0')
+	}
+	if r.digits == 0 {
+		return Rate{}, fmt.Errorf("%w: %q", ErrRate, text)
+	}
+	return r, nil
+}
+
+// String writes the rate with as many decimals as it was made with.
+func (r Rate) String() string {
+	text := fmt.Sprintf("%0*d", r.scale+1, r.digits)
+	if r.scale == 0 {
+		return text
+	}
+	return text[:len(text)-r.scale] + "." + text[len(text)-r.scale:]
+}
+
+// LessBasisPoints is the rate lowered by a spread in hundredths of a percent (0 to 9,999), rounded half-even to the decimals given.
+func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
+	if points < 0 || points > 9_999 || decimals > MaxRateDecimals {
+		panic("BUG: spread or decimals out of bounds")
+	}
+	n := new(big.Int).Mul(big.NewInt(r.digits), big.NewInt(10_000-points))
+	q := halfEven(n.Mul(n, power(decimals)), new(big.Int).Mul(big.NewInt(10_000), power(r.scale)))
+	if !q.IsInt64() {
+		panic("BUG: a rate that does not fit")
+	}
+	return Rate{digits: q.Int64(), scale: decimals}
+}
+
+// Cost is how much of sell buys the amount of buy at the rate (units of buy for one unit of sell), rounded half-even, once, to the
+// smallest unit of sell.
+func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
+	sellExponent, known := sell.Exponent()
+	buyExponent, alsoKnown := buy.Exponent()
+	if !known || !alsoKnown || r.digits <= 0 {
+		return 0, fmt.Errorf("%w for %s and %s", ErrRate, sell, buy)
+	}
+	n := new(big.Int).Mul(big.NewInt(amount), power(sellExponent+r.scale))
+	q := halfEven(n, new(big.Int).Mul(big.NewInt(r.digits), power(buyExponent)))
+	if !q.IsInt64() {
+		return 0, ErrOverflow
+	}
+	return q.Int64(), nil
+}
+
+// halfEven divides; what lies in the middle goes to the even neighbour. Both are positive.
+func halfEven(n, d *big.Int) *big.Int {
+	q, rest := new(big.Int).QuoRem(n, d, new(big.Int))
+	switch twice := rest.Lsh(rest, 1).Cmp(d); {
+	case twice > 0, twice == 0 && q.Bit(0) == 1:
+		q.Add(q, big.NewInt(1))
+	}
+	return q
+}
+
+func power(of int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(of)), nil) }

@@ -1,0 +1,232 @@
+package bankhttp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/actors/partner"
+	"purser/actors/partner/bankhttp"
+	"purser/actors/partner/sandbox"
+)
+
+const secret = "a secret of both ends"
+
+var start = time.UnixMilli(1_763_640_000_123)
+
+func sign(secret string) func([]byte) string {
+	return func(message []byte) string { return sandbox.Sign(secret, start, message) }
+}
+
+func verify(signature string, message []byte) error {
+	if signature != sandbox.Sign(secret, start, message) {
+		return errors.New("another's")
+	}
+	return nil
+}
+
+// listen serves a sandbox bank that reports to nobody.
+func listen(t *testing.T) (bank *sandbox.Bank, url string) {
+	t.Helper()
+	bank, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: vfs.NewMem(), Secret: secret, Clock: func() time.Time { return start },
+		Report: func(context.Context, string, []byte) (int, error) { return http.StatusOK, nil }})
+	require.NoError(t, err)
+	server := httptest.NewServer(bankhttp.NewHandler(bank, verify))
+	t.Cleanup(func() {
+		server.Close()
+		require.NoError(t, bank.Close())
+	})
+	return bank, server.URL
+}
+
+func dial(t *testing.T, url, secret string) *bankhttp.Client {
+	c := bankhttp.NewClient(url, sign(secret))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func payment(n int, account string, cents int64) partner.Payment {
+	id := ident.Derive(77, start.Add(time.Duration(n)*time.Millisecond), "payment").Format(ident.Payout)
+	return partner.Payment{Reference: id, Account: account, Rail: "ach", AmountCents: cents, Description: "rent"}
+}
+
+var ada = partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada", RoutingNumber: "021000021", AccountNumber: "987654321"}
+
+func TestABankElsewhereIsLikeOneHere(t *testing.T) {
+	_, url := listen(t)
+	c, ctx := dial(t, url, secret), t.Context()
+	deposit := partner.Deposit{ID: ident.Derive(77, start, "deposit").Format(ident.Deposit), AmountUsdCents: 100, ExpectedAt: start}
+	require.NoError(t, c.Expect(ctx, deposit))
+	require.NoError(t, c.Expect(ctx, deposit), "once more changes nothing")
+	token, err := c.Tokenize(ctx, ada)
+	require.NoError(t, err)
+	again, err := c.Tokenize(ctx, ada)
+	require.NoError(t, err)
+	require.Equal(t, token, again)
+	refused := ada
+	refused.Name = sandbox.NameRefused
+	_, err = c.Tokenize(ctx, refused)
+	require.ErrorIs(t, err, partner.ErrRefused)
+
+	one := payment(1, token, 1_000)
+	_, err = c.Standing(ctx, one.Reference)
+	require.ErrorIs(t, err, partner.ErrUnknown)
+	require.NoError(t, c.Pay(ctx, one))
+	standing, err := c.Standing(ctx, one.Reference)
+	require.NoError(t, err)
+	require.Equal(t, partner.Settled, standing, "due at once")
+	require.ErrorIs(t, c.Pay(ctx, payment(2, token, 1_000+sandbox.EndingRefused)), partner.ErrRefused)
+	require.ErrorIs(t, c.Pay(ctx, payment(3, "another account", 1_000)), partner.ErrRefused)
+}
+
+// What the bank does not answer is neither taken nor refused; it may have the order.
+func TestAnAnswerThatIsLostIsNone(t *testing.T) {
+	bank, url := listen(t)
+	c := dial(t, url, secret)
+	token, err := c.Tokenize(t.Context(), ada)
+	require.NoError(t, err)
+	unanswered := func(ctx context.Context, p partner.Payment) {
+		err := c.Pay(ctx, p)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, partner.ErrRefused)
+		require.NotErrorIs(t, err, partner.ErrFull)
+		orders, err := bank.Paid(p.Reference)
+		require.NoError(t, err)
+		require.Equal(t, 1, orders, "and nobody has sent it again")
+	}
+	unanswered(t.Context(), payment(1, token, 1_000+sandbox.EndingAnswersLost))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	unanswered(ctx, payment(2, token, 1_000+sandbox.EndingNever))
+}
+
+// The bank counts what it is told, and lists it in pages.
+func TestTheBankListsItsOrders(t *testing.T) {
+	_, url := listen(t)
+	c := dial(t, url, secret)
+	token, err := c.Tokenize(t.Context(), ada)
+	require.NoError(t, err)
+	const payments = 501 // one more than a page
+	var group sync.WaitGroup
+	for client := range 8 {
+		group.Go(func() {
+			for n := client; n < payments; n += 8 {
+				if err := c.Pay(t.Context(), payment(n, token, 1_000)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.NoError(t, c.Pay(t.Context(), payment(0, token, 1_000)))
+	listed, after := map[string]int{}, ""
+	for {
+		page, err := c.Orders(t.Context(), after)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, o := range page {
+			require.NotContains(t, listed, o.Reference)
+			listed[o.Reference], after = o.Orders, o.Reference
+		}
+	}
+	require.Len(t, listed, payments)
+	require.Equal(t, 2, listed[payment(0, "", 0).Reference], "it was told twice")
+	require.Equal(t, 1, listed[payment(1, "", 0).Reference])
+}
+
+func TestOnlyThePartnerIsServed(t *testing.T) {
+	bank, url := listen(t)
+	stranger := dial(t, url, "another secret")
+	_, err := stranger.Tokenize(t.Context(), ada)
+	require.ErrorContains(t, err, "401")
+	require.Error(t, stranger.Pay(t.Context(), payment(1, "any", 1_000)))
+	orders, err := bank.Orders("", 10)
+	require.NoError(t, err)
+	require.Empty(t, orders)
+
+	signature := sign(secret)([]byte("GET /v1/orders\n"))
+	for target, status := range map[string]int{"/v1/orders": 200, "/v1/orders?after=a": 401, "/v1/payments/a": 401} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+target, nil)
+		require.NoError(t, err)
+		req.Header.Set("Partner-Signature", signature)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, status, resp.StatusCode, "a signature is of one request: "+target)
+	}
+	resp, err := http.Post(url+"/v1/payments", "application/json", strings.NewReader(strings.Repeat(" ", 64<<10+1)))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
+}
+
+// Whatever the other end answers, an account's number is in no error.
+func TestNoErrorTellsAnAccount(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"echoes":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no account 987654321", 500) },
+		"not JSON": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"token":987654321`)) },
+		"no token": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) },
+		"too much": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) },
+		"closes":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"sends elsewhere": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/987654321", http.StatusTemporaryRedirect)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				calls.Add(1)
+				answer(w, r)
+			}))
+			defer server.Close()
+			_, err := dial(t, server.URL, secret).Tokenize(t.Context(), ada)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "4321")
+			require.EqualValues(t, 1, calls.Load())
+		})
+	}
+}
+
+// A bank that nobody can connect to has no order: that one can be given back at once.
+func TestABankThatIsNotThereHasNoOrder(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	order := payment(1, "any", 1_000)
+	require.ErrorIs(t, dial(t, server.URL, secret).Pay(t.Context(), order), partner.ErrFull)
+	_, err := dial(t, server.URL, secret).Standing(t.Context(), order.Reference)
+	require.ErrorIs(t, err, partner.ErrFull)
+}
+
+// The NACHA file of a bank elsewhere is the one that it writes, to the byte.
+func TestANACHAFileComesAsItIs(t *testing.T) {
+	bank, url := listen(t)
+	c := dial(t, url, secret)
+	token, err := c.Tokenize(t.Context(), partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada", RoutingNumber: "021000021",
+		AccountNumber: "987654321", AccountType: "checking"})
+	require.NoError(t, err)
+	require.NoError(t, c.Pay(t.Context(), payment(1, token, 1_000)))
+	var here, there bytes.Buffer
+	day := time.Date(2025, 11, 20, 0, 0, 0, 0, time.UTC)
+	n, err := bank.WriteACH(t.Context(), day, &here)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	n, err = c.WriteACH(t.Context(), day, &there)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, here.String(), there.String())
+	_, err = c.WriteACH(t.Context(), day.AddDate(1, 0, 0), &there)
+	require.ErrorIs(t, err, partner.ErrNothingSent)
+}

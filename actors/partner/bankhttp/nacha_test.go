@@ -1,0 +1,35 @@
+package bankhttp_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/partner"
+)
+
+func TestANACHAFileFromElsewhere(t *testing.T) {
+	bank, url := listen(t)
+	c, ctx := dial(t, url, secret), t.Context()
+	token, err := c.Tokenize(ctx, ada)
+	require.NoError(t, err)
+	const many = 700 // a file larger than any other answer may be
+	for n := range many {
+		require.NoError(t, bank.Pay(ctx, payment(n, token, int64(1_000+n%80))), fmt.Sprint(n))
+	}
+	day := time.Date(2025, 11, 20, 0, 0, 0, 0, time.UTC)
+	var here, there bytes.Buffer
+	_, err = bank.WriteACH(ctx, day, &here)
+	require.NoError(t, err)
+	payments, err := c.WriteACH(ctx, day, &there)
+	require.NoError(t, err)
+	require.Equal(t, many, payments)
+	require.Equal(t, here.String(), there.String())
+	_, err = c.WriteACH(ctx, day.AddDate(0, 0, 1), &there)
+	require.ErrorIs(t, err, partner.ErrNothingSent)
+	_, err = dial(t, url, "another secret").WriteACH(ctx, day, new(bytes.Buffer))
+	require.ErrorContains(t, err, "401")
+}

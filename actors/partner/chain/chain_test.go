@@ -1,0 +1,178 @@
+package chain_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/partner"
+	"purser/actors/partner/chain"
+	"purser/actors/watch"
+	"purser/actors/watch/watchtest"
+)
+
+func histories(t *testing.T) int {
+	n := 100
+	if text := os.Getenv("PURSER_HISTORIES"); text != "" {
+		var err error
+		n, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	}
+	return n
+}
+
+func open(t require.TestingT, name string, threshold int, w *wire) partner.Chain {
+	n := chain.Networks()[name]
+	n.Threshold, n.Span = threshold, 2*threshold+20
+	w.calls = make(map[string]int)
+	c, err := chain.Open(n, "http://user:secret@node.test/", &http.Client{Transport: w})
+	require.NoError(t, err)
+	return c
+}
+
+func names(o partner.Observation) (tx, block int) {
+	_, _ = fmt.Sscanf(o.TxHash, "0xa%x", &tx)
+	_, _ = fmt.Sscanf(o.BlockHash, "0xb%x", &block)
+	return tx, block
+}
+
+func evmAddress(n int) string { return fmt.Sprintf("0x%040X", 0xABC000+n) }
+
+// Each kind of node lives random histories behind its own wire, with the same judge.
+func TestRandomHistories(t *testing.T) {
+	kinds := []struct {
+		name       string
+		answer     wire
+		assets     []string
+		address    func(int) string
+		thresholds []int
+		finalized  bool // blocks are never replaced
+	}{
+		{"arbitrum", wire{answer: evmAnswer}, []string{"USDC", "USDT", "USDC.e"}, evmAddress, []int{1, 3, 12}, false},
+		{"bitcoin", wire{answer: bitcoinAnswer}, []string{"BTC"}, func(n int) string { return fmt.Sprint("bc1q", n) }, []int{1, 2}, false},
+		{"solana", wire{answer: solanaAnswer}, []string{"USDC", "USDT"}, func(n int) string { return fmt.Sprint("So", n) }, []int{1}, true},
+	}
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			lived := 0
+			for lived < histories(t) {
+				rapid.Check(t, func(rt *rapid.T) {
+					lived++
+					threshold := rapid.SampledFrom(k.thresholds).Draw(rt, "threshold")
+					history := watchtest.NewHistory(rapid.IntRange(1, 20).Draw(rt, "old blocks"))
+					node := &watchtest.Node{History: history}
+					depth := threshold - 1
+					if k.finalized {
+						depth = 0
+					}
+					life := &watchtest.Life{T: rt, Node: node, Assets: k.assets, Address: k.address, MaxDepth: depth,
+						Wire:  open(rt, k.name, threshold, &wire{node: node, answer: k.answer.answer}),
+						Judge: &watchtest.Judge{T: rt, History: history, Node: node, Threshold: threshold, Names: names}}
+					life.Live(rapid.IntRange(1, 40).Draw(rt, "moves"))
+				})
+			}
+		})
+	}
+}
+
+// A thousand addresses are one query for logs for each new block.
+func TestAThousandAddressesAreOneQuery(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(20)
+		w := &wire{node: &watchtest.Node{History: history}, answer: evmAnswer}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: names}
+		for n := range 1000 {
+			judge.Watching = append(judge.Watching, watch.Place{Address: evmAddress(n), Since: history.Now().Add(time.Minute)})
+		}
+		watcher := watch.New(open(rt, "arbitrum", 3, w), judge)
+		require.NoError(rt, watcher.Step(t.Context()))
+		before := w.calls["eth_getLogs"]
+		for range 5 {
+			history.Mine(nil)
+			require.NoError(rt, watcher.Step(t.Context()))
+			require.NoError(rt, watcher.Step(t.Context()))
+		}
+		require.Equal(rt, 5, w.calls["eth_getLogs"]-before)
+	})
+}
+
+func TestEtherIsFoundInTransactionsThatSucceeded(t *testing.T) {
+	history := watchtest.NewHistory(5)
+	history.Mine([]watchtest.Transfer{
+		{Asset: "ETH", Address: evmAddress(1), From: evmAddress(9), Tx: 1, Amount: 5e17},
+		{Asset: "ETH", Address: evmAddress(1), From: evmAddress(9), Tx: 2, Amount: 7, Index: 1}, // fails
+		{Asset: "ETH", Address: evmAddress(2), From: evmAddress(9), Tx: 3, Amount: 7},           // to somebody else
+	})
+	history.Mine(nil)
+	w := &wire{node: &watchtest.Node{History: history}, answer: evmAnswer}
+	c := open(t, "ethereum", 3, w)
+	for range 2 {
+		found, err := c.Transfers(t.Context(), 1, 7, []string{evmAddress(1)})
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		o := found[0]
+		require.Equal(t, []any{"ETH", "500000000000000000", evmAddress(1), uint64(6)}, []any{o.Asset, o.Amount, o.Address, o.Block})
+		require.Equal(t, history.Chain[5].At.Unix(), o.At.Unix())
+	}
+	require.Equal(t, 7, w.calls["eth_getBlockByHash"], "each block is read once")
+}
+
+// said is a node that always says the same.
+type said struct {
+	status int
+	body   string
+	asked  *http.Request
+}
+
+func (s *said) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked = r
+	return &http.Response{StatusCode: s.status, Body: io.NopCloser(bytes.NewReader([]byte(s.body)))}, nil
+}
+
+func TestWhatANodeMayNotSay(t *testing.T) {
+	for _, c := range []struct {
+		network, body string
+		status        int
+		want          string
+	}{
+		{"ethereum", "", 200, "not JSON-RPC"},
+		{"ethereum", "bad gateway", 502, "HTTP 502"},
+		{"ethereum", `{"id":1}`, 200, "neither a result nor an error"},
+		{"ethereum", `{"id":1,"error":{"code":-32000,"message":"transaction indexing is in progress"}}`, 200, "indexing is in progress"},
+		{"ethereum", `{"id":1,"result":null}`, 200, "no such block"},
+		{"ethereum", `{"id":1,"result":{"number":"12","hash":"0x1","timestamp":"0x1"}}`, 200, "not a quantity"},
+		{"ethereum", `{"id":1,"result":{"number":"0x1ffffffffffffffff","hash":"0x1","timestamp":"0x1"}}`, 200, "64 bits"},
+		{"bitcoin", `{"id":1,"result":"h","error":null}`, 200, "getblockheader"},
+		{"bitcoin", `{"id":1,"result":null,"error":{"code":-28,"message":"Loading block index"}}`, 500, "Loading block index"},
+		{"solana", `{"id":1,"result":"7"}`, 200, "getSlot"},
+	} {
+		node := &said{status: c.status, body: c.body}
+		opened, err := chain.Open(chain.Networks()[c.network], "http://user:secret@node.test/key", &http.Client{Transport: node})
+		require.NoError(t, err)
+		_, err = opened.Head(t.Context())
+		require.ErrorContains(t, err, c.want, c.body)
+		require.NotContains(t, err.Error(), "secret")
+		user, password, _ := node.asked.BasicAuth()
+		require.Equal(t, "user/secret", user+"/"+password)
+	}
+}
+
+func TestNetworksLeaveRoomBelowTheirThreshold(t *testing.T) {
+	for name, n := range chain.Networks() {
+		require.Greater(t, n.Span, 2*n.Threshold+8, name)
+	}
+	for _, bad := range []string{"", "ftp://node", "http://", "::"} {
+		_, err := chain.Open(chain.Networks()["base"], bad, nil)
+		require.Error(t, err, bad)
+	}
+	_, err := chain.Open(chain.Network{Name: "dogecoin"}, "http://node.test", nil)
+	require.Error(t, err)
+}

@@ -1,0 +1,170 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// Limits of a conversation with a node.
+const (
+	callTimeout = 20 * time.Second
+	maxAnswer   = 64 << 20 // bytes: a whole block, or a page of logs
+	maxBatch    = 100      // calls in one request
+	maxQuoted   = 200      // characters of a node's own words in an error
+)
+
+// rpcClient speaks JSON-RPC to one node. The URL may hold credentials and is in no error.
+type rpcClient struct {
+	http     *http.Client
+	url      string
+	user     *url.Userinfo
+	maxBytes int64
+}
+
+func newRPC(node string, client *http.Client) (*rpcClient, error) {
+	u, err := url.Parse(node)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("the node's URL is not an http or https URL")
+	}
+	if client == nil {
+		client = &http.Client{Timeout: callTimeout}
+	}
+	user := u.User
+	u.User = nil
+	return &rpcClient{http: client, url: u.String(), user: user, maxBytes: maxAnswer}, nil
+}
+
+type rpcCall struct {
+	Version string `json:"jsonrpc"`
+	ID      int    `json:"id"`
+	Method  string `json:"method"`
+	Params  []any  `json:"params"`
+}
+
+type rpcAnswer struct {
+	ID     *int            `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  *rpcError       `json:"error"`
+}
+
+// rpcError is what a node answers instead of a result.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *rpcError) Error() string {
+	text := e.Message
+	if len(text) > maxQuoted {
+		text = text[:maxQuoted]
+	}
+	return fmt.Sprintf("the node answers %d: %q", e.Code, text)
+}
+
+// call asks one thing. A null result leaves into as it is.
+func (c *rpcClient) call(ctx context.Context, into any, method string, params ...any) error {
+	if params == nil {
+		params = []any{}
+	}
+	body, err := c.post(ctx, rpcCall{"2.0", 1, method, params})
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	var a rpcAnswer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return fmt.Errorf("%s: the answer is not JSON-RPC: %w", method, err)
+	}
+	return a.read(method, into)
+}
+
+func (a *rpcAnswer) read(method string, into any) error {
+	switch {
+	case a.Error != nil:
+		return fmt.Errorf("%s: %w", method, a.Error)
+	case len(a.Result) == 0:
+		return fmt.Errorf("%s: the answer has neither a result nor an error", method)
+	}
+	if err := json.Unmarshal(a.Result, into); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return nil
+}
+
+// batch asks one method many times, maxBatch in a request, and gives each result to take, in the order of the parameters.
+func (c *rpcClient) batch(ctx context.Context, method string, params [][]any, take func(i int, result json.RawMessage) error) error {
+	at := 0
+	for part := range slices.Chunk(params, maxBatch) {
+		calls := make([]rpcCall, len(part))
+		for i := range part {
+			calls[i] = rpcCall{"2.0", i, method, part[i]}
+		}
+		body, err := c.post(ctx, calls)
+		if err != nil {
+			return fmt.Errorf("%s: %w", method, err)
+		}
+		var answers []rpcAnswer
+		if err := json.Unmarshal(body, &answers); err != nil {
+			return fmt.Errorf("%s: the answer is no batch: %w", method, err)
+		}
+		results := make([]json.RawMessage, len(part))
+		for _, a := range answers {
+			if a.ID == nil || *a.ID < 0 || *a.ID >= len(part) {
+				return fmt.Errorf("%s: an answer to nothing", method)
+			}
+			if err := a.read(method, &results[*a.ID]); err != nil {
+				return err
+			}
+		}
+		for i, result := range results {
+			if err := take(at+i, result); err != nil {
+				return fmt.Errorf("%s: %w", method, err)
+			}
+		}
+		at += len(part)
+	}
+	return nil
+}
+
+func (c *rpcClient) post(ctx context.Context, body any) ([]byte, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(text))
+	if err != nil {
+		return nil, errors.New("the node can not be asked")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.user != nil {
+		password, _ := c.user.Password()
+		req.SetBasicAuth(c.user.Username(), password)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // the URL may hold a key
+		}
+		return nil, err
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, c.maxBytes+1))
+	switch err = errors.Join(err, resp.Body.Close()); {
+	case err != nil:
+		return nil, err
+	case int64(len(answer)) > c.maxBytes:
+		return nil, fmt.Errorf("the node's answer is over %d bytes", c.maxBytes)
+	// bitcoind answers an error with 500 or 404 and says which in the body
+	case resp.StatusCode != http.StatusOK && !bytes.Contains(answer, []byte(`"error"`)):
+		return nil, fmt.Errorf("the node answers HTTP %d", resp.StatusCode)
+	}
+	return answer, nil
+}

@@ -1,0 +1,94 @@
+package sandbox_test
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/partner/sandbox"
+)
+
+// A checkpoint has the orders of its moment; whatever was reported before it is reported again, under the same ids, once.
+func TestACheckpointReportsAgain(t *testing.T) {
+	d, fs := newDesk(), vfs.NewMem()
+	b := d.open(t, fs)
+	for n, cents := range []int64{100, 191, 193} { // plain, twice, never
+		require.NoError(t, b.Expect(t.Context(), deposit(n, cents)))
+	}
+	d.turn(delay)
+	for range 3 {
+		_, err := b.Step(t.Context())
+		require.NoError(t, err)
+	}
+	before := d.taken()
+	require.Len(t, before, 3)
+	require.NoError(t, b.Expect(t.Context(), deposit(3, 100)))
+	require.NoError(t, b.Checkpoint("copy"))
+	require.NoError(t, b.Expect(t.Context(), deposit(4, 100)))
+	require.NoError(t, b.Close())
+
+	require.False(t, sandbox.Exists(fs, "nowhere"))
+	require.True(t, sandbox.Exists(fs, "copy"))
+	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()))
+	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()), "once more is the same")
+	require.NoError(t, sandbox.Checkpoint(fs, "copy", "copy2"))
+	require.NoError(t, fs.RemoveAll("bank"))
+	require.NoError(t, fs.Rename("copy2", "bank"))
+	b = d.open(t, fs)
+	defer func() { require.NoError(t, b.Close()) }()
+	for range 3 {
+		d.turn(delay)
+		_, err := b.Step(t.Context())
+		require.NoError(t, err)
+	}
+	var again []string
+	for _, r := range d.taken()[len(before):] {
+		again = append(again, r.Data.DepositID)
+	}
+	require.ElementsMatch(t, []string{deposit(0, 0).ID, deposit(1, 0).ID, deposit(3, 0).ID}, again)
+}
+
+// Payments report again too, all that they had reported and in its order; one that is never reported stays so.
+func TestPaymentsReportAgain(t *testing.T) {
+	d, fs := newDesk(), vfs.NewMem()
+	b := d.open(t, fs)
+	for n, ending := range []int64{0, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingUnreported} {
+		require.NoError(t, b.Pay(t.Context(), payout(t, b, n, 1_000+ending)))
+	}
+	before := outcomes(t, d, b)
+	require.Len(t, before, 3)
+	told := reportIDs(d.taken())
+	half := payout(t, b, 4, 1_000+sandbox.EndingReturned) // has settled, and is not returned yet
+	require.NoError(t, b.Pay(t.Context(), half))
+	d.turn(delay)
+	settle(t, b)
+	require.NoError(t, b.Checkpoint("copy"))
+	require.NoError(t, b.Close())
+	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()))
+	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()), "once more is the same")
+	require.NoError(t, fs.RemoveAll("bank"))
+	require.NoError(t, fs.Rename("copy", "bank"))
+
+	reported := len(d.taken())
+	b = d.open(t, fs)
+	defer func() { require.NoError(t, b.Close()) }()
+	outcomes(t, d, b)
+	again := reportIDs(d.taken()[reported:])
+	require.Subset(t, again, told)
+	require.Len(t, again, len(told)+2)
+	var ofHalf []string
+	for _, r := range d.taken()[reported:] {
+		if r.Data.PayoutID == half.Reference {
+			ofHalf = append(ofHalf, r.Type)
+		}
+	}
+	require.Equal(t, []string{"payout.settled", "payout.returned"}, ofHalf)
+}
+
+func reportIDs(reports []report) (ids []string) {
+	for _, r := range reports {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}

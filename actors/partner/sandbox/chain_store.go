@@ -1,0 +1,84 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/persistence/pebblegate"
+)
+
+// chainStore keeps all sandbox chains. Keys, each after the chain's name and "/": "b" → the base; "f" → all forks; "t" +
+// transaction hash + "/" + index → a transfer. All values are JSON.
+type chainStore struct {
+	db *pebble.DB
+}
+
+func openChainStore(dir string, fs vfs.FS) (*chainStore, error) {
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: quiet{}})
+	if err != nil {
+		return nil, fmt.Errorf("sandbox chains' store: %w", err)
+	}
+	return &chainStore{db: db}, nil
+}
+
+func (s *chainStore) close() error { return s.db.Close() }
+
+// load fills in what is kept of a chain; known is false when nothing is.
+func (s *chainStore) load(c *Chain) (known bool, err error) {
+	prefix := c.name + "/"
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: []byte(c.name + "0")})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for it.First(); it.Valid(); it.Next() {
+		switch it.Key()[len(prefix)] {
+		case 'b':
+			known, err = true, json.Unmarshal(it.Value(), &c.base)
+		case 'f':
+			err = json.Unmarshal(it.Value(), &c.forks)
+		case 't':
+			t := new(transfer)
+			if err = json.Unmarshal(it.Value(), t); err == nil {
+				c.keep(t)
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return known, it.Error()
+}
+
+func (s *chainStore) saveBase(name string, b base) error {
+	value, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return s.db.Set([]byte(name+"/b"), value, pebble.Sync)
+}
+
+// saveTransfers keeps transfers and the chain's forks in one synced commit.
+func (s *chainStore) saveTransfers(name string, transfers []*transfer, forks []fork) error {
+	b := s.db.NewBatch()
+	value, err := json.Marshal(forks)
+	if err == nil {
+		err = b.Set([]byte(name+"/f"), value, nil)
+	}
+	for _, t := range transfers {
+		if err != nil {
+			break
+		}
+		if value, err = json.Marshal(t); err == nil {
+			err = b.Set(fmt.Appendf(nil, "%s/t%s/%d", name, t.TxHash, t.Index), value, nil)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return b.Commit(pebble.Sync)
+}

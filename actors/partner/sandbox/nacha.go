@@ -1,0 +1,214 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/moov-io/ach"
+
+	"purser/actors/bankday"
+	"purser/actors/partner"
+)
+
+// Limits of a NACHA file.
+const (
+	maxACHCents   = 99_999_999_99 // of one entry, by its ten digits
+	maxACHEntries = 50_000
+	maxACHName    = 22
+	maxACHID      = 15
+	maxACHAddenda = 80
+)
+
+// What the file says of the sandbox bank, whose number is a test number with a valid check digit.
+const (
+	railACH       = "ach"
+	achOperator   = "061000146" // FedACH
+	achBank       = "110000000"
+	achCompanyID  = "1110000000"
+	achCompany    = "PURSER"
+	achDescribed  = "PAYOUT"
+	achWindow     = "SD1800" // settlement of the last same-day window, in New York
+	achFileTime   = "2000"   // bankday.CutOffACH
+	achNoName     = "RECIPIENT"
+	achOriginator = 1 // a depository institution
+)
+
+// leaves is the bank day on which a payment of the rail ach is handed to the operator, midnight in UTC.
+func (p *payment) leaves(calendar *bankday.Calendar) time.Time {
+	cutOff := bankday.CutOffACH
+	if p.SameDay {
+		cutOff = bankday.CutOffSameDayACH
+	}
+	return calendar.Leaves(p.Taken, cutOff)
+}
+
+// WriteACH writes the payments of a bank day, one batch (CCD, credits) for each effective entry date: next-day and same-day
+// payments. A payment that was ordered twice is in it twice. The addendum has our reference and the description.
+func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (payments int, err error) {
+	calendar, err := bankday.New()
+	if err != nil {
+		return 0, err
+	}
+	var standard, sameDay []*ach.EntryDetail
+	err = b.store.eachPayment(ctx, func(p *payment) error {
+		if p.Rail != railACH || !p.leaves(calendar).Equal(day) {
+			return nil
+		}
+		batch := &standard
+		if p.SameDay {
+			batch = &sameDay
+		}
+		for range p.Orders {
+			if payments++; payments > maxACHEntries {
+				return fmt.Errorf("sandbox bank: a NACHA file has at most %d entries", maxACHEntries)
+			}
+			entry, err := b.achEntry(p, payments)
+			if err != nil {
+				return err
+			}
+			*batch = append(*batch, entry)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case payments == 0:
+		return 0, partner.ErrNothingSent
+	}
+	file, err := achFile(day, calendar.After(day.Add(noonInNewYork), 1), standard, sameDay)
+	if err != nil {
+		return 0, withoutValues("the file", err)
+	}
+	out := ach.NewWriter(w)
+	if err := out.Write(file); err != nil {
+		return 0, withoutValues("the file", err)
+	}
+	return payments, out.Flush()
+}
+
+// noonInNewYork keeps a day of New York the same day when it is read as a moment in UTC.
+const noonInNewYork = 17 * time.Hour
+
+func achFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*ach.File, error) {
+	file := ach.NewFile()
+	header := ach.NewFileHeader()
+	header.ImmediateDestination, header.ImmediateDestinationName = achOperator, "FEDACH"
+	header.ImmediateOrigin, header.ImmediateOriginName = achBank, "SANDBOX BANK"
+	header.FileCreationDate, header.FileCreationTime = day.Format("060102"), achFileTime
+	file.SetHeader(header)
+	for _, of := range []struct {
+		effective time.Time
+		described string
+		entries   []*ach.EntryDetail
+	}{{next, "", standard}, {day, achWindow, sameDay}} {
+		if len(of.entries) == 0 {
+			continue
+		}
+		batch, err := achBatch(of.effective, of.described, of.entries)
+		if err != nil {
+			return nil, err
+		}
+		file.AddBatch(batch)
+	}
+	return file, file.Create()
+}
+
+func achBatch(effective time.Time, described string, entries []*ach.EntryDetail) (ach.Batcher, error) {
+	header := ach.NewBatchHeader()
+	header.ServiceClassCode, header.StandardEntryClassCode = ach.CreditsOnly, ach.CCD
+	header.CompanyName, header.CompanyIdentification = achCompany, achCompanyID
+	header.CompanyEntryDescription, header.CompanyDescriptiveDate = achDescribed, described
+	header.EffectiveEntryDate = effective.Format("060102")
+	header.OriginatorStatusCode, header.ODFIIdentification = achOriginator, achBank[:8]
+	batch, err := ach.NewBatch(header)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		batch.AddEntry(entry)
+	}
+	return batch, batch.Create()
+}
+
+// achEntry is the line of a payment. The number is its own in the file.
+func (b *Bank) achEntry(p *payment, number int) (*ach.EntryDetail, error) {
+	account, known, err := b.store.account(p.Account)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox bank: %w", err)
+	}
+	if !known {
+		return nil, fmt.Errorf("sandbox bank: payment %s is to an account that is not known", p.Reference)
+	}
+	entry := ach.NewEntryDetail()
+	entry.TransactionCode = ach.CheckingCredit
+	if account.AccountType == "savings" {
+		entry.TransactionCode = ach.SavingsCredit
+	}
+	entry.SetRDFI(account.RoutingNumber)
+	entry.DFIAccountNumber = account.AccountNumber
+	entry.Amount = int(p.AmountCents)
+	entry.IdentificationNumber = p.Reference[max(0, len(p.Reference)-maxACHID):]
+	entry.SetReceivingCompany(cmp.Or(plainText(account.Name, maxACHName), achNoName))
+	entry.SetTraceNumber(achBank[:8], number)
+	addendum := ach.NewAddenda05()
+	addendum.PaymentRelatedInformation = plainText(p.Reference+" "+p.Description, maxACHAddenda)
+	entry.AddAddenda05(addendum)
+	entry.AddendaRecordIndicator, entry.Category = 1, ach.CategoryForward
+	if err := entry.Validate(); err != nil {
+		return nil, withoutValues("payment "+p.Reference, err)
+	}
+	return entry, nil
+}
+
+// plainText is text in printable ASCII, which is all that every reader of the format takes, cut to a length.
+func plainText(text string, most int) string {
+	text = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text))
+	return text[:min(len(text), most)]
+}
+
+// withoutValues says what is wrong with a part of the file, and in which field, without what stands there: it may be an account number.
+func withoutValues(what string, err error) error {
+	field := "a record"
+	if f, ok := errors.AsType[*ach.FieldError](err); ok {
+		field = f.FieldName
+	}
+	if f, ok := errors.AsType[*ach.BatchError](err); ok {
+		field = f.FieldName
+	}
+	return fmt.Errorf("sandbox bank: %s does not fit the NACHA format: %s", what, field)
+}
+
+// eachPayment calls do with every payment that is kept, in the order of references, until it returns an error.
+func (s *store) eachPayment(ctx context.Context, do func(*payment) error) (err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for it.First(); it.Valid() && ctx.Err() == nil; it.Next() {
+		var o order
+		if err := json.Unmarshal(it.Value(), &o); err != nil {
+			return err
+		}
+		if o.Payment == nil {
+			continue
+		}
+		if err := do(o.Payment); err != nil {
+			return err
+		}
+	}
+	return errors.Join(it.Error(), ctx.Err())
+}

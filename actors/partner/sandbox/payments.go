@@ -1,0 +1,174 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"purser/actors/ident"
+	"purser/actors/partner"
+)
+
+// More endings, of the amount of a payment. EndingTwice and EndingLate are about its settlement; EndingNever is a bank that neither
+// answers the order, which it has taken, nor reports, nor says what has become of it.
+const (
+	EndingUnreported  = 90 // the order is taken, and nothing is ever reported
+	EndingFails       = 94 // it is taken, and fails
+	EndingReturned    = 95 // it settles, and is returned a delay later
+	EndingRefused     = 96 // the order is not taken
+	EndingAfterLapse  = 97 // it is not answered, and reported settled after reportsLapsed
+	EndingAnswersLost = 98 // it is taken, the answer is lost, and it settles
+)
+
+// reportsLapsed is later than a customer waits for a report.
+const reportsLapsed = 25 * time.Hour
+
+// Names of recipients that steer the bank.
+const (
+	NameRefused = "Refused" // the bank will not pay to the account
+	NameSilent  = "Silent"  // the bank does not take the account
+)
+
+var errLost = errors.New("sandbox bank: no answer")
+
+// payment is an order to pay, how often it was given, and what becomes of it: an outcome for each report that is sent.
+type payment struct {
+	partner.Payment
+	Taken    time.Time          `json:"taken"`
+	Orders   int                `json:"orders"`
+	Outcomes []partner.Standing `json:"outcomes"`
+}
+
+// outcome is what the report says that is due when so many are left.
+func (p *payment) outcome(left int) partner.Standing { return p.Outcomes[len(p.Outcomes)-left] }
+
+// planPayment decides what the bank will do about a payment.
+func planPayment(p partner.Payment, now time.Time, delay time.Duration) order {
+	o := order{
+		Payment: &payment{Payment: p, Taken: now, Orders: 1, Outcomes: []partner.Standing{partner.Settled}}, Due: now.Add(delay), Reports: 1,
+	}
+	switch p.AmountCents % 100 {
+	case EndingTwice:
+		o.Payment.Outcomes = []partner.Standing{partner.Settled, partner.Settled}
+	case EndingLate:
+		o.Due = now.Add(lateFactor * delay)
+	case EndingAfterLapse:
+		o.Due = now.Add(reportsLapsed)
+	case EndingFails:
+		o.Payment.Outcomes = []partner.Standing{partner.Failed}
+	case EndingReturned:
+		o.Payment.Outcomes = []partner.Standing{partner.Settled, partner.Returned}
+	case EndingNever, EndingUnreported:
+		o.Due, o.Payment.Outcomes = now.Add(remembers), nil
+	}
+	o.Reports = len(o.Payment.Outcomes)
+	return o
+}
+
+// Tokenize keeps the account, synced, under a token that follows from the reference.
+func (b *Bank) Tokenize(_ context.Context, a partner.Account) (string, error) {
+	switch {
+	case a.Reference == "" || a.Name == NameRefused:
+		return "", partner.ErrRefused
+	case a.Name == NameSilent:
+		return "", errLost
+	}
+	sum := sha256.Sum256([]byte("sandbox bank account|" + a.Reference))
+	token := "bat_" + hex.EncodeToString(sum[:12])
+	if err := b.store.saveAccount(token, a); err != nil {
+		return "", fmt.Errorf("sandbox bank: %w", err)
+	}
+	return token, nil
+}
+
+// Pay takes the order, synced. Like a real bank it pays what it is told twice a second time: it counts, and Paid tells.
+func (b *Bank) Pay(ctx context.Context, p partner.Payment) error {
+	if _, err := ident.Parse(ident.Payout, p.Reference); err != nil {
+		return partner.ErrRefused
+	}
+	if err := b.take(p); err != nil {
+		return err
+	}
+	switch p.AmountCents % 100 {
+	case EndingNever, EndingAfterLapse:
+		<-ctx.Done()
+		return ctx.Err()
+	case EndingAnswersLost:
+		return errLost
+	}
+	return nil
+}
+
+func (b *Bank) take(p partner.Payment) error {
+	_, known, err := b.store.account(p.Account)
+	if err != nil {
+		return fmt.Errorf("sandbox bank: %w", err)
+	}
+	if !known || p.AmountCents%100 == EndingRefused || p.Rail == railACH && p.AmountCents > maxACHCents {
+		return partner.ErrRefused
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, again, err := b.store.load(p.Reference)
+	if err != nil {
+		return fmt.Errorf("sandbox bank: %w", err)
+	}
+	if again {
+		more := old
+		more.Payment.Orders++
+		return b.store.save(&old, &more)
+	}
+	if b.open >= MaxOpen {
+		return partner.ErrFull
+	}
+	return b.keep(planPayment(p, b.cfg.Clock(), b.cfg.Delay))
+}
+
+// Standing says what has become of a payment so far, reported or not.
+func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing, error) {
+	o, known, err := b.store.load(reference)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("sandbox bank: %w", err)
+	case !known || o.Payment == nil:
+		return "", partner.ErrUnknown
+	case o.Payment.AmountCents%100 == EndingNever:
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	standing, reported := partner.Pending, len(o.Payment.Outcomes)-o.Reports
+	if reported > 0 {
+		standing = o.Payment.Outcomes[reported-1]
+	}
+	if o.Reports > 0 && !b.cfg.Clock().Before(o.Due) {
+		standing = o.Payment.outcome(o.Reports)
+	}
+	return standing, nil
+}
+
+// Paid is how often the bank was ordered to make a payment.
+func (b *Bank) Paid(reference string) (int, error) {
+	o, known, err := b.store.load(reference)
+	if err != nil || !known || o.Payment == nil {
+		return 0, err
+	}
+	return o.Payment.Orders, nil
+}
+
+// Order is how often the bank was ordered to make a payment. More than once is somebody's money paid twice.
+type Order struct {
+	Reference string `json:"reference"`
+	Orders    int    `json:"orders"`
+}
+
+// Orders lists the payments that the bank was ordered to make, at most limit of them, by reference after one of them.
+func (b *Bank) Orders(after string, limit int) ([]Order, error) {
+	orders, err := b.store.payments(after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox bank: %w", err)
+	}
+	return orders, nil
+}

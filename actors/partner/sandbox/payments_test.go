@@ -1,0 +1,164 @@
+package sandbox_test
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/actors/partner"
+	"purser/actors/partner/sandbox"
+)
+
+// payout hands an account over and returns an order to pay to it.
+func payout(t *testing.T, b *sandbox.Bank, n int, cents int64) partner.Payment {
+	t.Helper()
+	token, err := b.Tokenize(t.Context(), partner.Account{Reference: "rcp_1", Name: "Ada", AccountNumber: "123456789"})
+	require.NoError(t, err)
+	id := ident.Derive(7, time.UnixMilli(1_700_000_000_000), "payout"+strconv.Itoa(n)).Format(ident.Payout)
+	return partner.Payment{Reference: id, Account: token, Rail: "ach", AmountCents: cents, Description: "rent"}
+}
+
+// outcomes turns the clock, delay by delay, and returns what was reported when.
+func outcomes(t *testing.T, d *desk, b *sandbox.Bank) map[string]time.Duration {
+	t.Helper()
+	began, out := d.clock(), map[string]time.Duration{}
+	for d.clock().Sub(began) < 30*time.Hour {
+		before := len(d.taken())
+		settle(t, b)
+		for _, r := range d.taken()[before:] {
+			out[r.Type] = d.clock().Sub(began)
+		}
+		step := delay
+		if d.clock().Sub(began) > time.Minute {
+			step = time.Hour
+		}
+		d.turn(step)
+	}
+	return out
+}
+
+func TestWhatBecomesOfAPayment(t *testing.T) {
+	for ending, want := range map[int64]struct {
+		reports  map[string]time.Duration
+		count    int
+		standing partner.Standing
+	}{
+		0:                         {map[string]time.Duration{"payout.settled": delay}, 1, partner.Settled},
+		sandbox.EndingTwice:       {map[string]time.Duration{"payout.settled": delay}, 2, partner.Settled},
+		sandbox.EndingLate:        {map[string]time.Duration{"payout.settled": 10 * delay}, 1, partner.Settled},
+		sandbox.EndingFails:       {map[string]time.Duration{"payout.failed": delay}, 1, partner.Failed},
+		sandbox.EndingReturned:    {map[string]time.Duration{"payout.settled": delay, "payout.returned": 2 * delay}, 2, partner.Returned},
+		sandbox.EndingUnreported:  {map[string]time.Duration{}, 0, partner.Pending},
+		sandbox.EndingAnswersLost: {map[string]time.Duration{"payout.settled": delay}, 1, partner.Settled},
+	} {
+		d := newDesk()
+		b := d.open(t, vfs.NewMem())
+		p := payout(t, b, 1, 5000+ending)
+		err := b.Pay(t.Context(), p)
+		require.Equal(t, ending == sandbox.EndingAnswersLost, err != nil, ending)
+		standing, err := b.Standing(t.Context(), p.Reference)
+		require.NoError(t, err)
+		require.Equal(t, partner.Pending, standing)
+		require.Equal(t, want.reports, outcomes(t, d, b), ending)
+		require.Len(t, d.taken(), want.count, ending)
+		standing, err = b.Standing(t.Context(), p.Reference)
+		require.NoError(t, err)
+		require.Equal(t, want.standing, standing, ending)
+		require.NoError(t, b.Close())
+	}
+}
+
+func TestASilentBankHasTakenTheOrder(t *testing.T) {
+	d := newDesk()
+	b := d.open(t, vfs.NewMem())
+	defer b.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits for the answer that does not come
+	never, lapsed := payout(t, b, 1, sandbox.EndingNever), payout(t, b, 2, sandbox.EndingAfterLapse)
+	require.ErrorIs(t, b.Pay(ctx, never), context.Canceled)
+	require.ErrorIs(t, b.Pay(ctx, lapsed), context.Canceled)
+	_, err := b.Standing(ctx, never.Reference)
+	require.ErrorIs(t, err, context.Canceled)
+	reports := outcomes(t, d, b)
+	require.Len(t, reports, 1)
+	require.Greater(t, reports["payout.settled"], 24*time.Hour)
+	for _, p := range []partner.Payment{never, lapsed} {
+		orders, err := b.Paid(p.Reference)
+		require.NoError(t, err)
+		require.Equal(t, 1, orders)
+	}
+}
+
+func TestWhatTheBankDoesNotTake(t *testing.T) {
+	d := newDesk()
+	b := d.open(t, vfs.NewMem())
+	defer b.Close()
+	_, err := b.Tokenize(t.Context(), partner.Account{Reference: "rcp_2", Name: sandbox.NameRefused})
+	require.ErrorIs(t, err, partner.ErrRefused)
+	_, err = b.Tokenize(t.Context(), partner.Account{Reference: "rcp_2", Name: sandbox.NameSilent})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, partner.ErrRefused)
+
+	refused := payout(t, b, 1, sandbox.EndingRefused)
+	require.ErrorIs(t, b.Pay(t.Context(), refused), partner.ErrRefused)
+	stranger := payout(t, b, 1, 1)
+	stranger.Account = "bat_unknown"
+	require.ErrorIs(t, b.Pay(t.Context(), stranger), partner.ErrRefused)
+	require.ErrorIs(t, b.Pay(t.Context(), partner.Payment{Reference: "7"}), partner.ErrRefused)
+	_, err = b.Standing(t.Context(), refused.Reference)
+	require.ErrorIs(t, err, partner.ErrUnknown)
+}
+
+func TestTheBankPaysTwiceWhatItIsToldTwice(t *testing.T) {
+	d, fs := newDesk(), vfs.NewMem()
+	b := d.open(t, fs)
+	p := payout(t, b, 1, 100)
+	require.NoError(t, b.Pay(t.Context(), p))
+	require.NoError(t, b.Pay(t.Context(), p))
+	require.NoError(t, b.Close())
+	b = d.open(t, fs) // and remembers it
+	defer b.Close()
+	orders, err := b.Paid(p.Reference)
+	require.NoError(t, err)
+	require.Equal(t, 2, orders)
+	orders, err = b.Paid("po_other")
+	require.NoError(t, err)
+	require.Zero(t, orders)
+}
+
+func TestAReturnWaitsUntilTheSettlementIsTaken(t *testing.T) {
+	d := newDesk()
+	b := d.open(t, vfs.NewMem())
+	defer b.Close()
+	require.NoError(t, b.Pay(t.Context(), payout(t, b, 1, sandbox.EndingReturned)))
+	d.answer(http.StatusServiceUnavailable, nil)
+	d.turn(delay)
+	settle(t, b)
+	d.turn(delay)
+	d.answer(http.StatusOK, nil)
+	settle(t, b)
+	reports := d.taken()
+	require.Equal(t, "payout.settled", reports[len(reports)-1].Type)
+}
+
+func TestTheDesksTerms(t *testing.T) {
+	var desk sandbox.Desk
+	mid, err := desk.Mid(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "0.9153", mid["EUR"])
+	firm, err := desk.Firm(t.Context(), "EUR")
+	require.NoError(t, err)
+	require.Equal(t, "0.910724", firm, "0.9153 less half a percent, 0.9107235 to the even digit")
+	for currency := range mid {
+		_, err := desk.Firm(t.Context(), currency)
+		require.NoError(t, err, currency)
+	}
+	_, err = desk.Firm(t.Context(), "USD")
+	require.ErrorIs(t, err, partner.ErrRefused)
+}

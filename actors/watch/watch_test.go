@@ -1,0 +1,147 @@
+package watch_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/partner"
+	"purser/actors/watch"
+	"purser/actors/watch/watchtest"
+)
+
+// histories is how many random histories are lived; PURSER_HISTORIES has the long form.
+func histories(t *testing.T) int {
+	n := 2000
+	if text := os.Getenv("PURSER_HISTORIES"); text != "" {
+		var err error
+		n, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	}
+	return n
+}
+
+// TestRandomHistories: whatever a chain and its node do, a watcher reports nothing that is not so, nothing as final before it
+// is, and in the end all of it.
+func TestRandomHistories(t *testing.T) {
+	lived := 0
+	for lived < histories(t) {
+		rapid.Check(t, func(rt *rapid.T) {
+			lived++
+			live(rt)
+		})
+	}
+}
+
+func live(t *rapid.T) {
+	threshold := rapid.SampledFrom([]int{1, 2, 3, 6, 12}).Draw(t, "threshold")
+	history := watchtest.NewHistory(rapid.IntRange(1, 40).Draw(t, "old blocks"))
+	node := &watchtest.Node{History: history}
+	noCrash, depth := rapid.Bool().Draw(t, "no crash"), threshold-1
+	if noCrash {
+		depth = min(threshold+2, 2*threshold)
+	}
+	life := &watchtest.Life{T: t, Node: node, Wire: &watchtest.Chain{Node: node, Depth: threshold, Most: 2*threshold + 20},
+		Judge:  &watchtest.Judge{T: t, History: history, Node: node, Threshold: threshold, Names: watchtest.Plain},
+		Assets: []string{"USDC", "USDT", "USDC.e"}, Address: func(n int) string { return fmt.Sprint("address ", n) },
+		MaxDepth: depth, NoCrash: noCrash}
+	life.Live(rapid.IntRange(1, 80).Draw(t, "moves"))
+}
+
+// A thousand sessions cost one read for each block, and nothing while there is none.
+func TestOneReadForEachBlock(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(30)
+		node := &watchtest.Node{History: history}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 12, Names: watchtest.Plain}
+		for n := range 1000 {
+			judge.Watching = append(judge.Watching, watch.Place{Address: fmt.Sprint(n), Since: history.Now()})
+		}
+		w := watch.New(&watchtest.Chain{Node: node, Depth: 12, Most: 1000}, judge)
+		require.NoError(rt, w.Step(t.Context()))
+		before := node.Reads
+		blocks := rapid.IntRange(1, 20).Draw(rt, "blocks")
+		for n := range blocks {
+			history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: fmt.Sprint(n), Tx: n + 1, Amount: 5}})
+			for range 3 {
+				node.Begin()
+				require.NoError(rt, w.Step(t.Context()))
+				require.LessOrEqual(rt, node.Calls, 16)
+			}
+		}
+		require.Equal(rt, blocks, node.Reads-before)
+		require.GreaterOrEqual(rt, judge.Reports, blocks)
+	})
+}
+
+// A payment on its way to an address that the watcher hears of only when the block is left behind is found all the same.
+func TestALateAddressIsFound(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(30)
+		node := &watchtest.Node{History: history}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 2, Names: watchtest.Plain}
+		judge.Watching = []watch.Place{{Address: "one", Since: history.Now()}}
+		w := watch.New(&watchtest.Chain{Node: node, Depth: 2, Most: 10}, judge)
+		require.NoError(rt, w.Step(t.Context()))
+		since := history.Now()
+		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "two", Tx: 1, Amount: 5}})
+		for range rapid.IntRange(0, 50).Draw(rt, "blocks") {
+			history.Mine(nil)
+			require.NoError(rt, w.Step(t.Context()))
+		}
+		judge.Watching = append(judge.Watching, watch.Place{Address: "two", Since: since})
+		for range 8 {
+			history.Mine(nil)
+			require.NoError(rt, w.Step(t.Context()))
+		}
+		judge.Settled()
+	})
+}
+
+// What the chain took back though it was final is withdrawn: people have to see it.
+func TestAReorganisationBelowTheThreshold(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(30)
+		node := &watchtest.Node{History: history}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.Plain}
+		judge.Watching = []watch.Place{{Address: "one", Since: history.Now().Add(time.Minute)}}
+		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 100}, judge)
+		require.NoError(rt, w.Step(t.Context()))
+		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+		for range 4 {
+			history.Mine(nil)
+			require.NoError(rt, w.Step(t.Context()))
+		}
+		judge.Settled()
+		history.Drop(5)
+		for range 8 {
+			history.Mine(nil)
+		}
+		require.NoError(rt, w.Step(t.Context()))
+		require.NoError(rt, w.Step(t.Context()))
+		judge.Settled()
+	})
+}
+
+// A node that names a head it does not have is not believed.
+func TestABoastIsAnError(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(30)
+		node := &watchtest.Node{History: history}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.Plain,
+			Watching: []watch.Place{{Address: "one", Since: history.Now().Add(time.Minute)}}}
+		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 10_000}, judge)
+		require.NoError(rt, w.Step(t.Context()))
+		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+		node.Fault = watchtest.Boasts
+		err := w.Step(t.Context())
+		require.ErrorIs(rt, err, watch.ErrNode)
+		require.ErrorIs(rt, err, partner.ErrNoBlock)
+		require.Zero(rt, judge.Reports)
+	})
+}

@@ -1,0 +1,192 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/webhook"
+)
+
+const secret, token = "whsec_of-the-endpoint", "token-of-the-receiver"
+
+var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// scenario is one endpoint, the records of its deliveries, and its timers. Every step also holds the package to its contract: deciding
+// changes nothing, events read back as they were written, and secret and URL stand in the sealed record only.
+type scenario struct {
+	state   webhook.State
+	now     time.Time
+	records map[string]webhook.Delivery
+	timers  map[string]time.Time
+	claims  map[string]bool
+}
+
+func newScenario() *scenario {
+	return &scenario{now: began, records: map[string]webhook.Delivery{}, timers: map[string]time.Time{}, claims: map[string]bool{}}
+}
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if !strings.HasSuffix(path, ".txt") {
+			return
+		}
+		s := newScenario()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, d) })
+	})
+}
+
+func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
+	arg := func(i int) string {
+		if i >= len(d.CmdArgs) {
+			return ""
+		}
+		return d.CmdArgs[i].Key
+	}
+	switch d.Cmd {
+	case "new":
+		*s = *newScenario()
+		return ""
+	case "register":
+		c := webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com/" + token}
+		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
+		return s.send(t, c)
+	case "remove":
+		return s.send(t, webhook.Remove{})
+	case "announce":
+		return s.send(t, webhook.Enqueue{ID: arg(0), Event: arg(1), Body: `{"n":1}`})
+	case "ping":
+		return s.send(t, webhook.Ping{ID: arg(0), Body: `{"type":"ping"}`})
+	case "replay":
+		return s.send(t, webhook.Replay{Delivery: s.records[arg(0)]})
+	case "read":
+		return s.send(t, decision.Read{})
+	case "wait":
+		pause, err := time.ParseDuration(arg(0))
+		require.NoError(t, err)
+		s.now = s.now.Add(pause)
+		return ""
+	case "fire":
+		return s.send(t, decision.Fire{Key: arg(0), Due: s.now})
+	case "answer":
+		return s.attempt(t, arg(0), arg(1))
+	case "never":
+		return s.exhaust(t, arg(0))
+	case "fill":
+		for i := len(s.state.Pending); i < webhook.MaxPending; i++ {
+			s.send(t, webhook.Enqueue{ID: fmt.Sprint("whd_fill", i), Event: webhook.CheckoutCompleted, Body: "{}"})
+		}
+		return fmt.Sprintf("%d pending\n", len(s.state.Pending))
+	}
+	d.Fatalf(t, "no such step")
+	return ""
+}
+
+// attempt reports what came of an attempt: a status, or a word.
+func (s *scenario) attempt(t *testing.T, id, outcome string) string {
+	a := silent(decision.StampOf(s.now), outcome, 20)
+	if status, err := strconv.Atoi(outcome); err == nil {
+		a = answered(decision.StampOf(s.now), status, 20)
+	}
+	return s.send(t, webhook.Attempted{Delivery: s.records[id], Attempt: a, Jitter: time.Minute})
+}
+
+// exhaust lets every attempt that is due fail, with no jitter, until none is due any more, and tells the pauses.
+func (s *scenario) exhaust(t *testing.T, id string) string {
+	var out strings.Builder
+	start, attempts := s.now, 0
+	for s.records[id].Status == webhook.StatusPending {
+		before := s.now
+		s.now = s.timers[id]
+		if pause := s.now.Sub(before); attempts < 7 {
+			fmt.Fprintf(&out, "attempt after %s\n", pause)
+		}
+		attempts++
+		s.send(t, webhook.Attempted{Delivery: s.records[id], Attempt: answered(decision.StampOf(s.now), 500, 1)})
+	}
+	fmt.Fprintf(&out, "%d attempts, the last after %s: %s, %s\n", attempts, s.now.Sub(start), s.records[id].Status, s.records[id].Failure)
+	return out.String()
+}
+
+func (s *scenario) send(t *testing.T, command any) string {
+	before := encode(t, s.state)
+	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
+	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	if err != nil {
+		var f *fault.Error
+		require.True(t, errors.As(err, &f))
+		return "refused: " + f.Error() + "\n"
+	}
+	for _, once := range d.Onces {
+		if s.claims[once.Key] {
+			return "refused: " + once.Code + "\n"
+		}
+		s.claims[once.Key] = true
+	}
+	var out strings.Builder
+	for _, e := range d.Events {
+		read, err := webhook.DecodeEvent(e.EventType(), []byte(encode(t, e)))
+		require.NoError(t, err)
+		require.Equal(t, e, read)
+		s.state.Apply(e)
+		fmt.Fprintln(&out, e.EventType())
+	}
+	for _, text := range []string{secret, token} {
+		require.NotContains(t, encode(t, d.Events)+encode(t, s.state), text)
+	}
+	s.store(t, &out, d)
+	if reply, ok := d.Reply.(webhook.Due); ok {
+		fmt.Fprintf(&out, "to be sent: %s\n", reply.Delivery)
+	}
+	if out.Len() == 0 {
+		return "nothing\n"
+	}
+	return out.String()
+}
+
+func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision) {
+	for _, r := range d.Records {
+		doc, isDelivery := r.Document.(webhook.Delivery)
+		switch {
+		case r.Delete:
+			fmt.Fprintf(out, "  record %s is gone\n", r.Kind)
+		case isDelivery:
+			require.Equal(t, "whe_1", r.Parent)
+			s.records[r.ID] = doc
+			require.LessOrEqual(t, len(doc.Attempts), webhook.MaxAttempts)
+			fmt.Fprintf(out, "  %s: %s%s, %d attempts\n", r.ID, doc.Status, strings.TrimRight(" "+doc.Failure, " "), len(doc.Attempts))
+		default:
+			require.True(t, r.Personal)
+			fmt.Fprintf(out, "  sealed record %s\n", r.Kind)
+		}
+	}
+	for _, tally := range d.Tallies {
+		if tally.Less {
+			fmt.Fprintf(out, "  counted: one %s less\n", tally.Name)
+			continue
+		}
+		fmt.Fprintf(out, "  counted: %s, most %d\n", tally.Name, tally.Max)
+	}
+	for _, timer := range d.Timers {
+		if s.timers[timer.Key] = timer.Due; timer.Due.IsZero() {
+			delete(s.timers, timer.Key)
+			continue
+		}
+		fmt.Fprintf(out, "  timer %s in %s\n", timer.Key, timer.Due.Sub(s.now))
+	}
+}
+
+func encode(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}

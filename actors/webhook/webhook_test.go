@@ -1,0 +1,110 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/webhook"
+)
+
+// Whatever comes of the attempts: a delivery that is pending has its timer, one that is through has none; the record has every attempt;
+// the state is bounded; a result that was reported before changes nothing.
+func TestEveryPendingDeliveryHasATimer(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newScenario()
+		s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+		ids := []string{"whd_a", "whd_b", "whd_c"}
+		made := map[string]int{}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			id := rapid.SampledFrom(ids).Draw(rt, "delivery")
+			doc, known := s.records[id]
+			switch step := rapid.IntRange(0, 4).Draw(rt, "step"); {
+			case !known:
+				s.send(t, webhook.Ping{ID: id, Body: "{}"})
+			case step == 0:
+				s.send(t, webhook.Replay{Delivery: doc})
+			case step == 1:
+				s.now = s.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(rt, "hours")) * time.Hour)
+			default:
+				status := rapid.SampledFrom([]int{200, 299, 300, 199, 404, 500}).Draw(rt, "status")
+				report := webhook.Attempted{Delivery: doc, Attempt: answered(decision.StampOf(s.now), status, 1)}
+				if s.send(t, report) != "nothing\n" {
+					made[id]++
+				}
+				require.Equal(t, "nothing\n", s.send(t, report))
+			}
+			for id, doc := range s.records {
+				_, armed := s.timers[id]
+				require.Equal(t, doc.Status == webhook.StatusPending, armed)
+				require.Equal(t, doc.Status == webhook.StatusPending, doc.NextAttemptAt != nil)
+				require.Equal(t, doc.Status == webhook.StatusFailed, doc.Failure != "")
+				require.Len(t, doc.Attempts, made[id])
+			}
+			require.Len(t, s.state.Pending, len(s.timers))
+		}
+	})
+}
+
+func TestADeliveryIsNotReplayedPastWhatIsKept(t *testing.T) {
+	s := newScenario()
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
+	for runs := 1; ; runs++ {
+		s.exhaust(t, "whd_1")
+		if said := s.send(t, webhook.Replay{Delivery: s.records["whd_1"]}); strings.HasPrefix(said, "refused: limit_exceeded") {
+			require.Greater(t, runs, 3)
+			return
+		}
+		require.Less(t, runs, webhook.MaxAttempts)
+	}
+}
+
+// Two replays of what both saw as failed begin one run, though the first is through before the second is decided.
+func TestARunIsBegunOnce(t *testing.T) {
+	s := newScenario()
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
+	s.attempt(t, "whd_1", "200")
+	seen := s.records["whd_1"]
+	s.send(t, webhook.Replay{Delivery: seen})
+	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "unavailable")
+	s.attempt(t, "whd_1", "200")
+	s.now = s.now.Add(time.Second)
+	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "unavailable")
+	require.Len(t, s.records["whd_1"].Attempts, 2)
+}
+
+func TestADeliveryOfAnotherEndpointIsNotReplayed(t *testing.T) {
+	s := newScenario()
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+	_, err := s.state.Decide(decision.Meta{At: s.now}, webhook.Replay{Delivery: webhook.Delivery{ID: "whd_1", EndpointID: "whe_2"}})
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+}
+
+// What is sent is what was announced, to the byte, after any number of trips through the journal.
+func TestABodyStaysAsItIs(t *testing.T) {
+	const body = `{ "a" : "<&>\u00e9é",  "n":1.0}`
+	doc := webhook.Delivery{ID: "whd_1", Body: body}
+	for range 3 {
+		var read webhook.Delivery
+		require.NoError(t, json.Unmarshal([]byte(encode(t, doc)), &read))
+		require.Equal(t, body, read.Body)
+		doc = read
+	}
+}
+
+func TestBugsAreTold(t *testing.T) {
+	require.Panics(t, func() { _, _ = new(webhook.State).Decide(decision.Meta{}, 7) })
+	require.Panics(t, func() { new(webhook.State).Apply(nil) })
+	active := webhook.State{ID: "whe_1", State: webhook.StateActive, Events: []string{"*"}}
+	for _, body := range []string{"", "{", `"` + strings.Repeat("x", webhook.MaxBody) + `"`} {
+		require.Panics(t, func() { _, _ = active.Decide(decision.Meta{}, webhook.Ping{ID: "whd_1", Body: body}) })
+	}
+}

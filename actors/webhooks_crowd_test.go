@@ -1,0 +1,32 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/webhook"
+)
+
+// Endpoints that hang, each with as much waiting as it may have, leave room for others.
+func TestEndpointsThatHangLeaveRoomForOthers(t *testing.T) {
+	s := &System{}
+	s.ctx, s.cancel = context.WithCancel(t.Context())
+	d := newDispatcher(s)
+	for range maxSending {
+		d.sending <- struct{}{} // nothing goes out
+	}
+	for endpoint := range 2 * maxDue / webhook.MaxPending {
+		for delivery := range webhook.MaxPending {
+			d.offer(webhook.Due{Endpoint: fmt.Sprint("hanging ", endpoint), Delivery: fmt.Sprint(delivery)})
+		}
+	}
+	require.LessOrEqual(t, d.due, maxDue)
+	other := webhook.Due{Endpoint: "another", Delivery: "1"}
+	d.offer(other)
+	require.Equal(t, []webhook.Due{other}, d.lines["another"])
+	s.cancel()
+	s.loops.Wait()
+}

@@ -1,0 +1,186 @@
+package authorizer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"purser/actors/ident"
+)
+
+// anewBytes is how much of the funds one commit of FollowAnew forgets.
+const anewBytes = 4 << 20
+
+// Errors of following anew.
+var (
+	// ErrHalfAnew: FollowAnew was interrupted. Nothing may be decided by what is left; call it again.
+	ErrHalfAnew = errors.New("authorizer: the store was being set back to follow a journal anew, and that was interrupted")
+	// ErrHole: the journal lacks decisions that the log no longer has.
+	ErrHole = errors.New("authorizer: the log no longer has what the journal lacks")
+	// ErrLogBehind: the journal knows of decisions that the log does not have.
+	ErrLogBehind = errors.New("authorizer: the log ends before what the journal has")
+)
+
+// FollowAnew sets the store of a directory that nobody has open back to the position 0 of every shard of a journal: another one of the
+// same deployment, or an older state of the same. Rules, ledgerCents and reservations are forgotten, for Follow brings them
+// again; log, cardCents, holds, spends and repeats stay. told is, by shard, the decision up to which the journal has the log:
+// what comes after counts as not relayed from now on and is kept until it is.
+//
+// The journal must be one that the log reaches (ErrLogBehind, ErrHole); then nothing has changed. It is durable when it returns nil.
+// After a crash in between Open answers ErrHalfAnew until it was called again.
+func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
+	o.ensureDefaults()
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	s, err := openStore(&o, o.Fatal)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	a := anew{store: s, hour: uint32(o.Clock().Unix() / 3600), told: told}
+	for shard := range ident.Shards {
+		if err := a.check(ident.Shard(shard)); err != nil {
+			return fmt.Errorf("shard %d: %w", shard, err)
+		}
+	}
+	return a.forget()
+}
+
+type anew struct {
+	store *store
+	hour  uint32
+	told  [ident.Shards]uint64
+	back  [ident.Shards]bool // the shard's relay marks are beyond what the journal was told
+}
+
+// check finds whether the log has everything from what the journal was told to its end.
+func (a *anew) check(shard ident.Shard) error {
+	var sh shardHeads
+	if err := sh.read(a.store, shard); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	told := a.told[shard]
+	switch {
+	case told > sh.seq:
+		return fmt.Errorf("%w: it ends at decision %d, the journal has %d", ErrLogBehind, sh.seq, told)
+	case told >= sh.relayed:
+		return nil
+	case sh.first > told+1 || sh.first == 0:
+		return fmt.Errorf("%w: the journal has decisions up to %d, of those after it the log has none before %d; it keeps %d days after relay",
+			ErrHole, told, max(sh.first, sh.seq+1), int(KeepRelayed.Hours()/24))
+	}
+	a.back[shard] = true
+	return nil
+}
+
+// shardHeads are the ends of a shard's log; 0 where there is none.
+type shardHeads struct{ first, seq, relayed uint64 }
+
+func (h *shardHeads) read(s *store, shard ident.Shard) error {
+	lower, upper := appendLogKey(nil, shard, 0), appendLogKey(nil, shard, ^uint64(0))
+	err := s.scan(s.db, lower, upper, func(k, _ []byte) (bool, error) { h.first = logSeq(k); return true, nil })
+	if err != nil {
+		return err
+	}
+	p, err := s.last(lower, upper)
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		h.seq = logSeq(p.key)
+	}
+	if p, err = s.last(appendRelayedKey(nil, shard, 0), appendRelayedKey(nil, shard, ^uint32(0))); err != nil || p == nil {
+		return err
+	}
+	err = decodeUint64(&h.relayed)(p.value)
+	h.seq = max(h.seq, h.relayed) // all of the log may be trimmed
+	return err
+}
+
+// forget drops what is followed, between two marks that Open looks for.
+func (a *anew) forget() error {
+	if err := a.commit(func(b *batch) error { return b.Set(keyAnew(), nil, nil) }); err != nil {
+		return err
+	}
+	if err := a.forgetFunds(); err != nil {
+		return err
+	}
+	return a.commit(func(b *batch) error {
+		for _, table := range []byte{prefixRule, prefixReservation, prefixCursor} {
+			if err := b.DeleteRange([]byte{table}, []byte{table + 1}, nil); err != nil {
+				return err
+			}
+		}
+		for shard, back := range a.back {
+			if !back {
+				continue
+			}
+			if err := a.setRelayed(b, ident.Shard(shard)); err != nil {
+				return err
+			}
+		}
+		return b.Delete(keyAnew(), nil)
+	})
+}
+
+// setRelayed leaves one mark: what the journal was told.
+func (a *anew) setRelayed(b *batch, shard ident.Shard) error {
+	lower, upper := appendRelayedKey(nil, shard, 0), appendShardKey(nil, prefixRelayed, shard)
+	upper = append(upper, 0xff, 0xff, 0xff, 0xff, 0)
+	key, told := appendRelayedKey(nil, shard, a.hour), binary.BigEndian.AppendUint64(nil, a.told[shard])
+	return errors.Join(b.DeleteRange(lower, upper, nil), b.Set(key, told, nil))
+}
+
+// forgetFunds drops the terms that the follower and reservations write, a stretch at a time.
+func (a *anew) forgetFunds() error {
+	b := a.store.newBatch()
+	err := a.store.scan(a.store.db, []byte{prefixFunds}, []byte{prefixFunds + 1}, func(k, _ []byte) (bool, error) {
+		if len(k) != 18 {
+			return false, ErrCorrupt
+		}
+		if k[17] == termCard {
+			return false, nil
+		}
+		if err := b.Delete(k, nil); err != nil || b.Len() < anewBytes {
+			return false, err
+		}
+		full := b
+		b = a.store.newBatch()
+		return false, a.store.applyLazily(full)
+	})
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return a.store.applyLazily(b) // the last commit syncs the log of them all
+}
+
+func (a *anew) commit(fill func(b *batch) error) error {
+	b := a.store.newBatch()
+	if err := fill(b); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	if err := a.store.apply(b); err != nil {
+		return err
+	}
+	return a.store.await(b)
+}
+
+// whole refuses a store that FollowAnew was not through with.
+func (s *store) whole() error {
+	found, err := s.get(s.db, keyAnew(), func([]byte) error { return nil })
+	if found {
+		return ErrHalfAnew
+	}
+	return err
+}
+
+// Checkpoint writes the store as it is now into a new directory, on the same file system by links. What it holds is what a crash
+// would have left: every decision that was answered before the call, and the last ones in the order in which they were decided.
+// It holds up no decision.
+func (e *Engine) Checkpoint(dir string) error {
+	if err := e.store.checkpoint(dir); err != nil {
+		return fmt.Errorf("authorizer: checkpoint %s: %w", dir, err)
+	}
+	return nil
+}

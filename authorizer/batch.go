@@ -1,0 +1,46 @@
+package authorizer
+
+import (
+	"errors"
+
+	"purser/authorizer/hold"
+)
+
+// MaxBatch is the most messages of one SubmitBatch.
+const MaxBatch = 256
+
+// SubmitBatch decides messages as if each were submitted by a caller of its own, in their order where they name the same network id,
+// and returns when all may leave; answers has a place for each. The messages share syncs, and their caller one goroutine: it
+// is for a connection that carries many messages at once.
+//
+// A message that would have to wait for a place or for an id waits only when all before it are answered, so that no two batches wait
+// for each other.
+func (e *Engine) SubmitBatch(messages []hold.Message, answers []Answer) {
+	if len(messages) > MaxBatch || len(answers) != len(messages) {
+		panic("BUG: a batch beyond MaxBatch, or without a place for each answer")
+	}
+	var tickets [MaxBatch]*ticket
+	first := 0 // of those that are not answered
+	for i := range messages {
+		m := &messages[i]
+		t := e.arrive()
+		err := e.hand(t, m, false)
+		if errors.Is(err, errBusy) {
+			e.answerAll(tickets[first:i], messages[first:i], answers[first:i])
+			first, err = i, e.hand(t, m, true)
+		}
+		if tickets[i] = t; err != nil {
+			tickets[i], answers[i] = nil, e.turnedAway(t, m, err)
+		}
+	}
+	e.answerAll(tickets[first:len(messages)], messages[first:], answers[first:])
+}
+
+// answerAll leaves out what is answered already.
+func (e *Engine) answerAll(tickets []*ticket, messages []hold.Message, answers []Answer) {
+	for i, t := range tickets {
+		if t != nil {
+			answers[i] = e.answer(t, &messages[i])
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package authorizer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// Retention of authorizations.
+const (
+	// KeepHolds is how long an authorization that holds nothing any more stays, counted from when it was made. It outlives every
+	// message that refers to one: repeats (40 days at the most), late clearings (31), disputes as card networks allow them (120), the
+	// refund of what was bought a year ago. What comes later is treated as what concerns no authorization: a clearing makes one of
+	// its own (forced_post), a refund goes to the card, an increment is declined. What holds something stays for as long as it does.
+	KeepHolds = 400 * 24 * time.Hour
+	// dropAtOnce is how many authorizations are looked at for one batch of deletions.
+	dropAtOnce = 4096
+)
+
+// dropHolds drops what has outlived KeepHolds. The keys are in the order of time, so that it reads what it drops and little else.
+//
+// It takes no lock: what holds nothing never holds anything again. A refund that has read the authorization a moment before writes
+// it once more; the next round drops it. A drop that is lost in a crash is made again.
+func (e *Engine) dropHolds(now time.Time) error {
+	lower, upper := []byte{prefixHold}, appendHoldTime(nil, now.Add(-KeepHolds))
+	for lower != nil {
+		b := e.store.newBatch()
+		next, err := e.dropPage(b, lower, upper)
+		if err != nil {
+			return err
+		}
+		if err := e.store.applyLazily(b); err != nil {
+			e.fail(err)
+			return e.failure()
+		}
+		lower = next
+	}
+	return nil
+}
+
+// dropPage adds to the batch the deletions among the next dropAtOnce authorizations, and returns the key to go on with, nil at the
+// end. Neighbours are deleted as one range, which costs the same for two as for thousands.
+func (e *Engine) dropPage(b *batch, lower, upper []byte) (next []byte, err error) {
+	var (
+		h     hold.Hold
+		run   []byte // first key of those that are dropped together
+		seen  int
+		flush = func(end []byte) (err error) {
+			if run != nil {
+				err = b.DeleteRange(run, end, nil)
+			}
+			run = nil
+			return err
+		}
+	)
+	err = e.store.scan(e.store.db, lower, upper, func(k, v []byte) (bool, error) {
+		if seen++; seen > dropAtOnce {
+			next = append([]byte(nil), k...)
+			return true, nil
+		}
+		if err := hold.DecodeHold(v, &h); err != nil {
+			return false, fmt.Errorf("%w: authorization %x", ErrCorrupt, k)
+		}
+		if h.Held != 0 || h.ExpiresAt != 0 {
+			return false, flush(k)
+		}
+		if run == nil {
+			run = append([]byte(nil), k...)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if next == nil {
+		return nil, flush(upper)
+	}
+	return next, flush(next)
+}
+
+// appendHoldTime appends a key before those of the authorizations made at a time and later.
+func appendHoldTime(dst []byte, at time.Time) []byte {
+	id := ident.UUID{}
+	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16)
+	return appendIDKey(dst, prefixHold, &id)
+}

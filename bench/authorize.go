@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"strconv"
+	"time"
+)
+
+const (
+	authorizations = "/v1/authorizations"
+	reversals      = "/v1/reversals"
+	clearings      = "/v1/clearings"
+	refunds        = "/v1/refunds"
+)
+
+// swipe is one authorization and the reason it must be answered with.
+type swipe struct {
+	id       []byte
+	token    string
+	card     *card
+	cents    int64
+	currency string
+	merchant uint64
+	name     string // of the merchant; made from its number when empty
+	mcc      string
+	original string // of an increment
+	reason   string
+}
+
+// append writes the body of the message.
+func (s *swipe) append(dst []byte) []byte {
+	dst = append(append(dst, `{"id":"`...), s.id...)
+	dst = append(append(dst, `","cardToken":"`...), s.token...)
+	dst = append(dst, `","amountCents":`...)
+	dst = strconv.AppendInt(dst, s.cents, 10)
+	dst = append(append(dst, `,"currency":"`...), s.currency...)
+	dst = append(dst, `","merchant":{"id":"m-`...)
+	dst = strconv.AppendUint(dst, s.merchant, 10)
+	dst = append(dst, `","name":"`...)
+	if s.name != "" {
+		dst = append(dst, s.name...)
+	} else {
+		dst = strconv.AppendUint(append(dst, "Merchant "...), s.merchant, 10)
+	}
+	dst = append(append(dst, `","mcc":"`...), s.mcc...)
+	dst = append(dst, `","country":"US"}`...)
+	if s.original != "" {
+		dst = append(append(dst, `,"kind":"incremental","originalId":"`...), s.original...)
+		dst = append(dst, '"')
+	}
+	return append(dst, '}')
+}
+
+// swipes is the traffic of authorizations.
+type swipes struct {
+	run      *run
+	pick     func(w *worker) *card
+	declines int // percent
+}
+
+func (r *run) swipes(l *Load) *swipes {
+	return &swipes{run: r, pick: r.cards.pick(l.Spread), declines: max(r.Declines, 0)}
+}
+
+func (*swipes) measures() []string { return []string{"authorize"} }
+
+func (t *swipes) unit(w *worker, due time.Time) {
+	s := t.next(w)
+	if w.random.IntN(100) < t.declines {
+		spoil := spoilers[w.random.IntN(len(spoilers))]
+		s.reason = spoil.reason
+		if !spoil.make(t.run.cards, w, &s) {
+			s = t.next(w) // it has nothing to stand on yet
+		}
+	}
+	t.send(w, &s, due)
+}
+
+// next is a swipe that is approved. Its id is good until the worker's next one.
+func (t *swipes) next(w *worker) swipe {
+	c := t.pick(w)
+	return swipe{id: w.nextID(), token: c.token, card: c, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
+		cents: leastSwipeCents + w.random.Int64N(mostSwipeCents-leastSwipeCents), reason: "approved"}
+}
+
+func (t *swipes) send(w *worker, s *swipe, due time.Time) {
+	w.body = s.append(w.body[:0])
+	status, answer, ok := w.ask(w.network, 0, due, "POST", authorizations)
+	if !ok {
+		return
+	}
+	reason := textField(answer, "reason")
+	w.countBytes(reason)
+	switch {
+	case status == 200 && string(reason) == s.reason:
+	case status == 200 && couldNot(reason):
+		return
+	default:
+		w.differs("authorization of "+strconv.FormatInt(s.cents, 10)+" cents", status, answer, s.reason)
+		return
+	}
+	if s.reason == "approved" {
+		s.card.tenant.moved.Add(-s.cents)
+		id := append(w.previous.id[:0], s.id...)
+		w.previous = *s
+		w.previous.id = id
+	}
+}
+
+// couldNot tells a decline that any swipe may get: no decision was possible in time. It moves nothing in the end.
+func couldNot(reason []byte) bool {
+	switch string(reason) {
+	case "timeout", "backlog_full", "system_unavailable":
+		return true
+	}
+	return false
+}
+
+// spoilers turn a swipe into one that must be declined, for every reason that the network can bring about. False says that it cannot
+// be done yet.
+var spoilers = [...]struct {
+	reason string
+	make   func(p *portfolio, w *worker, s *swipe) bool
+}{
+	{"invalid_request", func(_ *portfolio, _ *worker, s *swipe) bool { s.cents = -1; return true }},
+	{"card_not_found", func(_ *portfolio, w *worker, s *swipe) bool { s.token = stranger(w, s.token); return true }},
+	{"card_terminated", func(p *portfolio, _ *worker, s *swipe) bool { s.token = p.terminated.token; return true }},
+	{"card_frozen", func(p *portfolio, _ *worker, s *swipe) bool { s.token = p.frozen.token; return true }},
+	{"currency_not_supported", func(_ *portfolio, _ *worker, s *swipe) bool { s.currency = "EUR"; return true }},
+	{"mcc_not_allowed", func(p *portfolio, _ *worker, s *swipe) bool {
+		s.token, s.mcc = p.groceriesOnly.token, casinoMCC
+		return true
+	}},
+	{"merchant_not_allowed", func(p *portfolio, _ *worker, s *swipe) bool { s.token = p.oneMerchantOnly.token; return true }},
+	{"per_transaction_limit_exceeded", func(_ *portfolio, _ *worker, s *swipe) bool { s.cents = perTxnCents + 1; return true }},
+	{"monthly_limit_exceeded", func(p *portfolio, _ *worker, s *swipe) bool { s.token = p.tight.token; return true }},
+	{"insufficient_funds", func(p *portfolio, _ *worker, s *swipe) bool { s.token = p.poor.token; return true }},
+	{"authorization_not_found", func(_ *portfolio, _ *worker, s *swipe) bool {
+		s.original = string(s.id) + "-never"
+		return true
+	}},
+	{"duplicate_mismatch", func(_ *portfolio, w *worker, s *swipe) bool {
+		if w.previous.id == nil {
+			return false
+		}
+		*s = w.previous
+		s.cents, s.reason = s.cents+1, "duplicate_mismatch"
+		return true
+	}},
+	{"reversed_before_arrival", func(_ *portfolio, w *worker, s *swipe) bool { return reverseEarly(w, s) }},
+}
+
+// stranger is a token that no card has: the last characters of one that is known, drawn anew.
+func stranger(w *worker, token string) string {
+	const drawn, letters = 12, "0123456789abcdef"
+	text := []byte(token)
+	for i := max(0, len(text)-drawn); i < len(text); i++ {
+		text[i] = letters[w.random.IntN(len(letters))]
+	}
+	return string(text)
+}
+
+// reverseEarly sends the reversal of an authorization that has not arrived yet. It is not measured.
+func reverseEarly(w *worker, s *swipe) bool {
+	w.body = append(append(w.body[:0], `{"id":"`...), s.id...)
+	w.body = append(append(w.body, `-early","originalId":"`...), s.id...)
+	w.body = append(w.body, `"}`...)
+	status, _, err := w.network.send("POST", reversals, w.body)
+	return err == nil && status == 200
+}

@@ -1,0 +1,227 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits of looking at the server's own figures.
+const (
+	scrapeEvery     = 500 * time.Millisecond
+	maxMetricsBytes = 16 << 20
+	drainWithin     = 2 * time.Minute
+	backlogGauge    = "purser_backlog_entries"
+)
+
+// When a backlog is bounded. It is counted in seconds: entries as the seconds in which as many swipes come.
+const (
+	freeSeconds  = 1.0  // less than that is no backlog
+	mostGrowth   = 0.02 // seconds a second, over the second half of a load
+	leastSent    = 0.99 // of what was due
+	mostCouldNot = 0.001
+)
+
+// backlog reads what is still on its way in the server: decisions, journal positions, the outbox, consumers.
+type backlog struct {
+	url  string
+	http *http.Client
+	last time.Time
+}
+
+// backlog is nil when the run knows no admin address.
+func (r *run) backlog() watch {
+	if r.Target.Admin == "" {
+		return nil
+	}
+	return newBacklog(r.Target.Admin)
+}
+
+func newBacklog(admin string) *backlog {
+	return &backlog{url: strings.TrimRight(admin, "/") + "/metrics", http: &http.Client{Timeout: answerWithin}}
+}
+
+// look adds the figures to a moment, unless they were read just before.
+func (b *backlog) look(m *Moment) {
+	if now := time.Now(); now.Sub(b.last) >= scrapeEvery {
+		b.last = now
+		m.Gauges, _ = b.read(context.Background()) // a server that does not say is seen as a gap in the plot
+	}
+}
+
+// read asks for all figures that tell how far something is behind.
+func (b *backlog) read(ctx context.Context) (map[string]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := b.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("bench: GET %s answered %d", "/metrics", resp.StatusCode)
+	}
+	return behind(io.LimitReader(resp.Body, maxMetricsBytes))
+}
+
+// behind reads Prometheus's text. Of a figure with labels it takes the sum, of seconds the most.
+func behind(text io.Reader) (map[string]float64, error) {
+	found := map[string]float64{}
+	for lines := bufio.NewScanner(text); ; {
+		if !lines.Scan() {
+			return found, lines.Err()
+		}
+		line := lines.Text()
+		name, _, _ := strings.Cut(line, " ")
+		name, _, _ = strings.Cut(name, "{")
+		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		switch {
+		case err != nil || !tellsBehind(name):
+		case strings.HasSuffix(name, "_seconds"):
+			found[name] = max(found[name], value)
+		default:
+			found[name] += value
+		}
+	}
+}
+
+func tellsBehind(name string) bool {
+	for _, not := range []string{"_total", "_bucket", "_sum", "_count", "_limit_", "_cents", "#"} {
+		if strings.Contains(name, not) {
+			return false
+		}
+	}
+	about := func(word string) bool { return strings.Contains(name, word) }
+	return strings.HasPrefix(name, "purser_") && (about("backlog") || about("_lag_") || about("_late_") || about("outbox"))
+}
+
+// sustain runs swipes at a rate, or searches for the highest one, and says whether the backlog stayed bounded.
+func (r *run) sustain(ctx context.Context, l *Load) ([]Stage, error) {
+	if r.Target.Admin == "" {
+		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Sustain)
+	}
+	if !l.Search {
+		s, err := r.hold(ctx, l)
+		return []Stage{s}, err
+	}
+	return r.search(ctx, l)
+}
+
+// hold runs one rate, judges it, and waits until the server has caught up.
+func (r *run) hold(ctx context.Context, l *Load) (Stage, error) {
+	b := newBacklog(r.Target.Admin)
+	stages, err := r.drive(ctx, l, b, flow{traffic: r.swipes(l), connections: l.Connections, rate: l.Rate})
+	s := stages[0]
+	if err != nil {
+		return s, err
+	}
+	s.judgeBacklog()
+	took, err := b.drained(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Figures = append(s.Figures, Figure{"drained after", took.Seconds(), "s"})
+	return s, r.settle(ctx, &s)
+}
+
+// drained waits until the journal has every decision.
+func (b *backlog) drained(ctx context.Context) (time.Duration, error) {
+	for began := time.Now(); ; {
+		gauges, err := b.read(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if left, told := gauges[backlogGauge]; told && left == 0 {
+			return time.Since(began), nil
+		}
+		if time.Since(began) > drainWithin {
+			return 0, fmt.Errorf("bench: %v decisions are not in the journal %s after the last swipe", gauges[backlogGauge], drainWithin)
+		}
+		if err := pause(ctx, settlePause); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// judgeBacklog says whether the stage's rate was held: what was due was sent and decided, and nothing fell further and further behind.
+func (s *Stage) judgeBacklog() {
+	s.Held, s.Judged = true, true
+	fails := func(format string, args ...any) {
+		s.Held = false
+		s.Notes = append(s.Notes, "not held: "+fmt.Sprintf(format, args...))
+	}
+	due := float64(s.Rate) * s.Seconds
+	if float64(s.Unsent) > (1-leastSent)*due {
+		fails("%d of %.0f swipes were due and could not be sent", s.Unsent, due)
+	}
+	var could, total int64
+	for outcome, n := range s.Outcomes {
+		if total += n; couldNot([]byte(outcome)) || outcome == "no answer" {
+			could += n
+		}
+	}
+	if float64(could) > mostCouldNot*float64(total) {
+		fails("%d of %d swipes could not be decided", could, total)
+	}
+	if names := s.gaugeNames(); slices.Contains(names, backlogGauge) {
+		for _, name := range names {
+			s.judgeGauge(name, fails)
+		}
+	} else {
+		fails("the server does not tell its backlog")
+	}
+}
+
+func (s *Stage) gaugeNames() []string {
+	var names []string
+	for _, m := range s.Moments {
+		for name := range m.Gauges {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *Stage) judgeGauge(name string, fails func(string, ...any)) {
+	var at, value []float64
+	for _, m := range s.Moments {
+		if v, told := m.Gauges[name]; told {
+			at, value = append(at, m.AtSeconds), append(value, v)
+		}
+	}
+	most, perSecond := slices.Max(value), 1.0
+	unit := "s"
+	if !strings.HasSuffix(name, "_seconds") {
+		perSecond, unit = float64(s.Rate), ""
+	}
+	half := len(value) / 2
+	growth := slope(at[half:], value[half:])
+	s.Figures = append(s.Figures, Figure{"most " + name, most, unit})
+	if most > freeSeconds*perSecond && growth > mostGrowth*perSecond {
+		fails("%s grows by %.1f a second", name, growth)
+	}
+}
+
+// slope is that of the straight line that is nearest to the points; 0 when there are none.
+func slope(x, y []float64) float64 {
+	n := float64(len(x))
+	var sx, sy, sxx, sxy float64
+	for i := range x {
+		sx, sy, sxx, sxy = sx+x[i], sy+y[i], sxx+x[i]*x[i], sxy+x[i]*y[i]
+	}
+	if spread := n*sxx - sx*sx; spread > 0 {
+		return (n*sxy - sx*sy) / spread
+	}
+	return 0
+}

@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of making what a run needs.
+const (
+	makers       = 32               // requests at once
+	settleWithin = 20 * time.Second // without any change
+	settlePause  = 50 * time.Millisecond
+)
+
+// ErrLimited says that the server counts requests: nothing can be measured through its limits.
+var ErrLimited = errors.New("bench: the server limits how often it may be asked; start it with PURSER_RATE_LIMITS=off")
+
+// desk makes a user, workspaces, dollars and cards through the public interface.
+type desk struct {
+	rest, run string
+	http      *http.Client
+}
+
+// tenant is a workspace of the run.
+type tenant struct {
+	id, key        string
+	depositedCents int64
+	moved          atomic.Int64 // cents that the run's swipes have added to what is available
+}
+
+// card is one of a tenant's.
+type card struct {
+	id, token string
+	tenant    *tenant
+}
+
+// rules are the body of a mint.
+type rules map[string]any
+
+// signUp makes the user whose workspaces the run uses.
+func signUp(ctx context.Context, rest, run string) (*desk, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	d := &desk{rest: strings.TrimRight(rest, "/"), run: run, http: &http.Client{Jar: jar, Timeout: answerWithin,
+		Transport: &http.Transport{MaxIdleConnsPerHost: makers}}}
+	_, err = d.ask(ctx, "POST", "/api/dashboard/signup", nil,
+		rules{"email": "bench-" + run + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com", "password": "bench-" + rand.Text()})
+	return d, err
+}
+
+// ask sends a request of the run's own and expects success. Headers come in pairs.
+func (d *desk) ask(ctx context.Context, method, path string, headers []string, body any) ([]byte, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, d.rest+path, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	if method == http.MethodGet {
+		req.Body, req.ContentLength = nil, 0
+	}
+	resp, err := d.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return nil, ErrLimited
+	case resp.StatusCode/100 != 2:
+		return nil, fmt.Errorf("bench: %s %s answered %d %s", method, path, resp.StatusCode, answer[:min(len(answer), 300)])
+	}
+	return answer, nil
+}
+
+func bearer(key string) []string { return []string{"Authorization", "Bearer " + key} }
+
+// tenant makes a workspace with a key and announces dollars for it; settled waits for them.
+func (d *desk) tenant(ctx context.Context, name string, cents int64) (*tenant, error) {
+	made, err := d.ask(ctx, "POST", "/api/workspaces", nil, rules{"name": "Bench " + d.run + " " + name})
+	if err != nil {
+		return nil, err
+	}
+	var workspace struct{ Workspace struct{ ID string } }
+	if err := json.Unmarshal(made, &workspace); err != nil {
+		return nil, err
+	}
+	t := &tenant{id: workspace.Workspace.ID, depositedCents: cents}
+	key, err := d.ask(ctx, "POST", "/api/auth/keys", []string{"X-Workspace-Id", t.id},
+		rules{"label": "bench", "scopes": []string{"read:treasury", "write:treasury", "read:cards", "write:cards"}})
+	if err != nil {
+		return nil, err
+	}
+	var issued struct{ Secret string }
+	if err := json.Unmarshal(key, &issued); err != nil {
+		return nil, err
+	}
+	if t.key = issued.Secret; cents == 0 {
+		return t, nil
+	}
+	headers := append(bearer(t.key), "Idempotency-Key", newUUID())
+	_, err = d.ask(ctx, "POST", "/api/treasury/deposits", headers, rules{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents})
+	return t, err
+}
+
+// newUUID makes a random UUID (version 4).
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// card mints a card.
+func (d *desk) card(ctx context.Context, t *tenant, r rules) (*card, error) {
+	body := rules{"holderKind": "agent", "holderLabel": "Bench", "monthlyLimitUsdCents": plentyCents, "perTxnLimitUsdCents": perTxnCents}
+	for name, value := range r {
+		body[name] = value
+	}
+	answer, err := d.ask(ctx, "POST", "/api/cards", bearer(t.key), body)
+	if err != nil {
+		return nil, err
+	}
+	var minted struct {
+		Card struct{ ID, PartnerCardToken string }
+	}
+	err = json.Unmarshal(answer, &minted)
+	return &card{id: minted.Card.ID, token: minted.Card.PartnerCardToken, tenant: t}, err
+}
+
+// dollars reads what a workspace has.
+func (d *desk) dollars(ctx context.Context, t *tenant) (availableCents, heldCents int64, err error) {
+	answer, err := d.ask(ctx, "GET", "/api/treasury", bearer(t.key), nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	var treasury struct {
+		Balances []struct {
+			Account                   string
+			AvailableCents, HeldCents int64
+		}
+	}
+	if err := json.Unmarshal(answer, &treasury); err != nil {
+		return 0, 0, err
+	}
+	for _, b := range treasury.Balances {
+		if b.Account == "usd" {
+			return b.AvailableCents, b.HeldCents, nil
+		}
+	}
+	return 0, 0, errors.New("bench: GET /api/treasury shows no dollars")
+}
+
+// settled waits until a workspace has as much available as it must have. It gives up when that has not changed for a while, and returns
+// what there is. A server that cannot answer yet is asked again.
+func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, err error) {
+	for last, since := int64(-1), time.Now(); ; last = has {
+		if has, _, err = d.dollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {
+			return has, err
+		}
+		if has != last {
+			since = time.Now()
+		}
+		if time.Since(since) > settleWithin {
+			return has, err
+		}
+		if err = pause(ctx, settlePause); err != nil {
+			return has, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// each does something n times, some of them at once, and returns the first error.
+func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var running sync.WaitGroup
+	for range min(n, makers) {
+		running.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				if err := do(ctx, int(i)); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,302 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of a flow.
+const (
+	maxWarmUp      = 500 * time.Millisecond // before anything is recorded
+	maxDifferences = 20                     // that are kept word for word
+	momentsPerLoad = 120                    // points of a plot over time
+	shortestMoment = 100 * time.Millisecond
+	longestMoment  = time.Minute
+	dueAhead       = 1 << 16 // dues that wait for a free connection
+	pauseOnFailure = 5 * time.Millisecond
+)
+
+// traffic is what the connections of a flow send.
+type traffic interface {
+	// measures are the names of what is measured apart.
+	measures() []string
+	// unit sends the next unit of work, which was due at the given moment, and judges its answers.
+	unit(w *worker, due time.Time)
+}
+
+// flow is one kind of traffic over a number of connections: at a rate a second, or, with rate 0, each as fast as it is answered.
+type flow struct {
+	name              string // of the stage, behind the load's
+	traffic           traffic
+	connections, rate int
+}
+
+// worker is one connection to each of the servers, used by one goroutine.
+type worker struct {
+	index         int
+	run           *run
+	network, rest *wire
+	random        *rand.Rand
+	cards         *rand.Zipf
+	merchants     *rand.Zipf
+	lane          *lane
+	recordFrom    time.Time
+	outcomes      map[string]*int64
+	faults        *differences
+	prefix        string // makes the ids of each flow and connection its own
+	ids           uint64
+	id, body      []byte
+	previous      swipe // the last one that was approved; its id is empty before
+	stopped       bool
+}
+
+// newWorker draws from a sequence of its own: the same seed and index, the same cards and amounts.
+func newWorker(r *run, index int, stage string) *worker {
+	random := rand.New(rand.NewPCG(r.Seed, uint64(index)))
+	w := &worker{index: index, run: r, random: random, outcomes: map[string]*int64{},
+		prefix: fmt.Sprintf("%s-%s-%d-", r.Run, stage, index), network: newWire(r.Target.Network, r.Target.Secret), rest: newWire(r.Target.REST, ""),
+		merchants: rand.NewZipf(random, r.Skew, 1, uint64(r.Merchants-1))}
+	if r.cards != nil {
+		w.cards = rand.NewZipf(random, r.Skew, 1, uint64(len(r.cards.plain)-1))
+	}
+	return w
+}
+
+func (w *worker) close() {
+	w.network.close()
+	w.rest.close()
+}
+
+// ask sends a request and measures it from the moment it was due. ok is false when there was no answer: the outcome is not known.
+func (w *worker) ask(c *wire, measure int, due time.Time, method, path string) (status int, answer []byte, ok bool) {
+	body := w.body
+	if method == "GET" {
+		body = nil
+	}
+	status, answer, err := c.send(method, path, body)
+	if err != nil {
+		w.count("no answer")
+		time.Sleep(pauseOnFailure)
+		return 0, nil, false
+	}
+	if !due.Before(w.recordFrom) {
+		w.lane.answered(measure, time.Since(due))
+	}
+	return status, answer, true
+}
+
+// count notes an outcome.
+func (w *worker) count(outcome string) { w.countBytes([]byte(outcome)) }
+
+func (w *worker) countBytes(outcome []byte) {
+	n := w.outcomes[string(outcome)]
+	if n == nil {
+		n = new(int64)
+		w.outcomes[string(outcome)] = n
+	}
+	*n++
+}
+
+// differs notes an answer that was not the one that must come.
+func (w *worker) differs(what string, status int, answer []byte, want string) {
+	w.faults.add(fmt.Sprintf("%s: answered %d %s, want %s", what, status, answer[:min(len(answer), 300)], want))
+}
+
+// nextID is a network id that no other message of any run has. It is good until the next one is drawn.
+func (w *worker) nextID() []byte {
+	w.ids++
+	w.id = strconv.AppendUint(append(w.id[:0], w.prefix...), w.ids, 10)
+	return w.id
+}
+
+// differences of a stage. The first ones are kept in words.
+type differences struct {
+	mu    sync.Mutex
+	count int64
+	first []string
+}
+
+func (d *differences) add(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count++
+	if len(d.first) < maxDifferences {
+		d.first = append(d.first, text)
+	}
+}
+
+// drive is a flow under way.
+type drive struct {
+	flow
+	recorder *recorder
+	workers  []*worker
+	faults   differences
+	pace     pace
+	moments  []Moment
+}
+
+func (r *run) newDrive(l *Load, f flow, began time.Time, number int) *drive {
+	warm := min(maxWarmUp, l.Duration/10)
+	d := &drive{flow: f, recorder: newRecorder(len(f.traffic.measures()))}
+	d.pace = pace{began: began, from: began.Add(warm), until: began.Add(warm + l.Duration)}
+	if f.rate > 0 {
+		d.pace.period = time.Second / time.Duration(f.rate)
+		d.pace.dues = make(chan time.Time, dueAhead)
+	}
+	r.flows++
+	for i := range f.connections {
+		w := newWorker(r, i, fmt.Sprintf("%d%c", r.flows, 'a'+number))
+		w.lane, w.faults, w.recordFrom = d.recorder.lane(i), &d.faults, d.pace.from
+		d.workers = append(d.workers, w)
+	}
+	return d
+}
+
+// work is one connection until the flow's time is up.
+func (d *drive) work(ctx context.Context, w *worker) {
+	defer w.close()
+	for !w.stopped && ctx.Err() == nil {
+		due, ok := d.pace.next()
+		if !ok {
+			return
+		}
+		if d.pace.period > 0 && !due.Before(w.recordFrom) {
+			w.lane.sent(time.Since(due))
+		}
+		d.traffic.unit(w, due)
+	}
+}
+
+// pace says when requests are due.
+type pace struct {
+	began, from, until time.Time
+	period             time.Duration // 0: a closed loop
+	dues               chan time.Time
+	unsent             atomic.Int64 // due before the end and not sent by then
+}
+
+// next is when the next request is due, which may be past: then it is late. It is false when time is up.
+func (p *pace) next() (due time.Time, ok bool) {
+	if p.period == 0 {
+		now := time.Now()
+		return now, now.Before(p.until)
+	}
+	for due := range p.dues {
+		if time.Now().Before(p.until) {
+			return due, true
+		}
+		p.unsent.Add(1)
+	}
+	return time.Time{}, false
+}
+
+// announce hands out the dues of an open loop at their moments, whatever becomes of them. When too many wait for a connection it waits
+// too; those after it are due when they are due all the same.
+func (p *pace) announce(ctx context.Context) {
+	defer close(p.dues)
+	for i := 0; ; i++ {
+		due := p.began.Add(time.Duration(i) * p.period)
+		if !due.Before(p.until) || ctx.Err() != nil {
+			return
+		}
+		for wait := time.Until(due); wait > 0 && ctx.Err() == nil; wait = time.Until(due) {
+			nap(min(wait, shortestMoment))
+		}
+		if !time.Now().Before(p.until) {
+			p.unsent.Add(int64(p.until.Sub(due)/p.period) + 1)
+			return
+		}
+		select {
+		case p.dues <- due:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watch is told of every moment of a load; it adds what it reads of the server.
+type watch interface{ look(m *Moment) }
+
+// drive runs flows side by side for the load's duration and says what came of each. The error is the context's.
+func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	began := time.Now()
+	drives := make([]*drive, len(flows))
+	for i, f := range flows {
+		d := r.newDrive(l, f, began, i)
+		drives[i] = d
+		if d.pace.period > 0 {
+			running.Go(func() { d.pace.announce(ctx) })
+		}
+		for _, w := range d.workers {
+			running.Go(func() { d.work(ctx, w) })
+		}
+	}
+	ended := make(chan struct{})
+	go func() { running.Wait(); close(ended) }()
+	r.observe(l, w, drives, ended)
+	return r.stages(l, drives), ctx.Err()
+}
+
+// observe looks at the flows at equal intervals until they have ended.
+func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) {
+	interval := min(max(l.Duration/momentsPerLoad, shortestMoment), longestMoment)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	last := drives[0].pace.from
+	for {
+		select {
+		case <-ended:
+			return
+		case now := <-ticker.C:
+			if !now.After(last) {
+				continue // nothing is recorded yet
+			}
+			for _, d := range drives {
+				d.moments = append(d.moments, d.moment(now, now.Sub(last)))
+			}
+			first := &drives[0].moments[len(drives[0].moments)-1]
+			if w != nil {
+				w.look(first)
+			}
+			last = now
+			r.Progress(Progress{Stage: l.Name, PerSecond: first.PerSecond, P99: time.Duration(first.P99Micros * 1000),
+				Done: min(1, float64(now.Sub(drives[0].pace.from))/float64(l.Duration))})
+		}
+	}
+}
+
+func (d *drive) moment(now time.Time, interval time.Duration) Moment {
+	h := d.recorder.moment()
+	return Moment{AtSeconds: now.Sub(d.pace.from).Seconds(), PerSecond: float64(h.TotalCount()) / interval.Seconds(),
+		P50Micros: micros(h.ValueAtPercentile(50)), P99Micros: micros(h.ValueAtPercentile(99))}
+}
+
+func (r *run) stages(l *Load, drives []*drive) []Stage {
+	var all []Stage
+	for _, d := range drives {
+		s := Stage{Name: l.Name + d.name, Workload: l.Workload, Connections: d.connections, Rate: d.rate, Unsent: d.pace.unsent.Load(),
+			Moments: d.moments, Outcomes: map[string]int64{}, Wrong: d.faults.count, Differences: d.faults.first}
+		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()
+		for i, name := range d.traffic.measures() {
+			s.Measures = append(s.Measures, newMeasure(name, d.recorder.whole(i), s.Seconds))
+		}
+		if d.rate > 0 {
+			s.LateP99Micros = micros(d.recorder.late().ValueAtPercentile(99))
+		}
+		for _, w := range d.workers {
+			for outcome, n := range w.outcomes {
+				s.Outcomes[outcome] += *n
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}

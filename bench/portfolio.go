@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// The money of a run, in cents. Swipes are small, so that nothing but what is meant to be declined is.
+const (
+	plentyCents     = 500_000_000_000
+	perTxnCents     = 1_000_000
+	leastSwipeCents = 100
+	mostSwipeCents  = 5_000
+	tightMonthCents = 50
+	groceryMCC      = "5411"
+	casinoMCC       = "7995"
+)
+
+// portfolio is what the swipes of a run are made on.
+type portfolio struct {
+	tenants []*tenant
+	plain   []*card // declined for nothing; card i belongs to tenant i modulo their number
+	// one card each for the declines that need one
+	frozen, terminated, groceriesOnly, oneMerchantOnly, tight, poor *card
+}
+
+// issue makes workspaces, dollars and cards, and returns when the dollars are there.
+func issue(ctx context.Context, d *desk, c Config) (*portfolio, error) {
+	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards)}
+	err := each(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
+		p.tenants[i], err = d.tenant(ctx, fmt.Sprint(i), plentyCents)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	made := make(chan struct{}, len(p.plain))
+	go reportMade(made, len(p.plain), c.Progress)
+	err = each(ctx, len(p.plain), func(ctx context.Context, i int) (err error) {
+		p.plain[i], err = d.card(ctx, p.tenants[i%len(p.tenants)], nil)
+		made <- struct{}{}
+		return err
+	})
+	close(made)
+	if err == nil {
+		err = p.issueSpecial(ctx, d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, each(ctx, len(p.tenants), func(ctx context.Context, i int) error {
+		has, err := d.settled(ctx, p.tenants[i], plentyCents)
+		if err == nil && has != plentyCents {
+			err = fmt.Errorf("bench: a deposit of %d cents has not settled within %s; %d are there", int64(plentyCents), settleWithin, has)
+		}
+		return err
+	})
+}
+
+func reportMade(made <-chan struct{}, all int, tell func(Progress)) {
+	began, n := time.Now(), 0
+	for range made {
+		if n++; n%1000 == 0 {
+			tell(Progress{Stage: "making cards", Done: float64(n) / float64(all), PerSecond: float64(n) / time.Since(began).Seconds()})
+		}
+	}
+}
+
+func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
+	poor, err := d.tenant(ctx, "without dollars", 0)
+	if err != nil {
+		return err
+	}
+	for i, special := range []struct {
+		to    **card
+		rules rules
+		state string
+	}{
+		{&p.frozen, nil, "frozen"}, {&p.terminated, nil, "terminated"},
+		{&p.groceriesOnly, rules{"allowedMccs": []string{groceryMCC}}, ""},
+		{&p.oneMerchantOnly, rules{"allowedMerchants": []string{"The One"}}, ""},
+		{&p.tight, rules{"monthlyLimitUsdCents": tightMonthCents}, ""}, {&p.poor, nil, ""},
+	} {
+		owner := p.tenants[i%len(p.tenants)]
+		if special.to == &p.poor {
+			owner = poor
+		}
+		c, err := d.card(ctx, owner, special.rules)
+		if err != nil {
+			return err
+		}
+		if special.state != "" {
+			if _, err := d.ask(ctx, "PATCH", "/api/cards/"+c.id, bearer(owner.key), rules{"state": special.state}); err != nil {
+				return err
+			}
+		}
+		*special.to = c
+	}
+	return nil
+}
+
+// pick says which of the plain cards the next swipe is made on.
+func (p *portfolio) pick(spread string) func(w *worker) *card {
+	switch spread {
+	case SpreadCard:
+		return func(*worker) *card { return p.plain[0] }
+	case SpreadWorkspace:
+		return func(w *worker) *card {
+			of := (len(p.plain) + len(p.tenants) - 1) / len(p.tenants)
+			return p.plain[w.random.IntN(of)*len(p.tenants)]
+		}
+	case SpreadZipf:
+		return func(w *worker) *card { return p.plain[w.cards.Uint64()] }
+	}
+	panic("BUG: a spread that was validated is not known: " + spread)
+}
+
+// settle waits until every workspace has what it must have after the run's swipes, and tells what does not.
+func (r *run) settle(ctx context.Context, s *Stage) error {
+	if n := s.Outcomes["no answer"]; n > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
+		return nil
+	}
+	if s.Wrong > 0 {
+		return nil // what was answered wrongly cannot be added up
+	}
+	r.Progress(Progress{Stage: s.Name + ": comparing the dollars", Done: 1})
+	var wrong differences
+	err := each(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
+		t := r.cards.tenants[i]
+		want := t.depositedCents + t.moved.Load()
+		has, err := r.desk.settled(ctx, t, want)
+		if err == nil && has != want {
+			wrong.add(fmt.Sprintf("GET /api/treasury shows %d cents available, want %d", has, want))
+			t.moved.Store(has - t.depositedCents) // told once
+		}
+		return err
+	})
+	s.Wrong += wrong.count
+	s.Differences = append(s.Differences, wrong.first...)
+	s.Compared += len(r.cards.tenants)
+	return err
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// The form of a histogram: from a microsecond to a minute, in nanoseconds.
+const (
+	lowestNanos   = 1000
+	highestNanos  = int64(time.Minute)
+	wholeDigits   = 3
+	momentDigits  = 2
+	recorderLanes = 8 // so that connections rarely wait for each other
+)
+
+func newHistogram(digits int) *hdrhistogram.Histogram {
+	return hdrhistogram.New(lowestNanos, highestNanos, digits)
+}
+
+// recorder takes the latencies of one flow.
+type recorder struct{ lanes [recorderLanes]lane }
+
+// lane is shared by some of the connections.
+type lane struct {
+	mu     sync.Mutex
+	whole  []*hdrhistogram.Histogram // by measure
+	moment *hdrhistogram.Histogram   // of all measures, since the last look
+	late   *hdrhistogram.Histogram   // how long after they were due requests were sent
+}
+
+func newRecorder(measures int) *recorder {
+	r := &recorder{}
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		l.moment, l.late = newHistogram(momentDigits), newHistogram(wholeDigits)
+		for range measures {
+			l.whole = append(l.whole, newHistogram(wholeDigits))
+		}
+	}
+	return r
+}
+
+// lane is the one of a connection.
+func (r *recorder) lane(connection int) *lane { return &r.lanes[connection%recorderLanes] }
+
+func (l *lane) answered(measure int, took time.Duration) {
+	nanos := bounded(took)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	record(l.whole[measure], nanos)
+	record(l.moment, nanos)
+}
+
+func (l *lane) sent(late time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	record(l.late, bounded(late))
+}
+
+func bounded(d time.Duration) int64 { return min(max(int64(d), 0), highestNanos) }
+
+func record(h *hdrhistogram.Histogram, nanos int64) {
+	if err := h.RecordValue(nanos); err != nil {
+		panic("BUG: a bounded value does not fit: " + err.Error())
+	}
+}
+
+// moment is what was answered since the last call.
+func (r *recorder) moment() *hdrhistogram.Histogram {
+	sum := newHistogram(momentDigits)
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		l.mu.Lock()
+		sum.Merge(l.moment)
+		l.moment.Reset()
+		l.mu.Unlock()
+	}
+	return sum
+}
+
+// whole is everything of one measure.
+func (r *recorder) whole(measure int) *hdrhistogram.Histogram {
+	return r.sum(func(l *lane) *hdrhistogram.Histogram { return l.whole[measure] })
+}
+
+func (r *recorder) late() *hdrhistogram.Histogram {
+	return r.sum(func(l *lane) *hdrhistogram.Histogram { return l.late })
+}
+
+func (r *recorder) sum(of func(*lane) *hdrhistogram.Histogram) *hdrhistogram.Histogram {
+	sum := newHistogram(wholeDigits)
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		l.mu.Lock()
+		sum.Merge(of(l))
+		l.mu.Unlock()
+	}
+	return sum
+}

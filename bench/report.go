@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Report is what came of a run. Its JSON is what comparisons between runs read; names keep their meaning.
+type Report struct {
+	Machine   Machine           `json:"machine"`
+	Facts     map[string]string `json:"facts,omitempty"`
+	Yardstick Yardstick         `json:"yardstick"`
+	Stages    []Stage           `json:"stages"`
+	Wrong     int64             `json:"wrong"` // answers that were not the ones that must come, and sums that do not add up
+	Failed    bool              `json:"failed"`
+}
+
+// Stage is one flow of a load.
+type Stage struct {
+	Name        string  `json:"name"`
+	Workload    string  `json:"workload"`
+	Connections int     `json:"connections"`
+	Rate        int     `json:"rate"` // a second that were due; 0 in a closed loop
+	Seconds     float64 `json:"seconds"`
+	// Unsent were due before the end and not sent by then. LateP99Micros is how long after they were due others were sent: a slow
+	// server's doing, or the client's.
+	Unsent        int64            `json:"unsent"`
+	LateP99Micros float64          `json:"lateP99Micros"`
+	Measures      []Measure        `json:"measures"`
+	Outcomes      map[string]int64 `json:"outcomes"`
+	Figures       []Figure         `json:"figures,omitempty"`
+	Judged        bool             `json:"judged"` // Held says whether the rate was held
+	Held          bool             `json:"held"`
+	Compared      int              `json:"compared"` // sums and repeats, after the load
+	Wrong         int64            `json:"wrong"`
+	Differences   []string         `json:"differences,omitempty"` // the first ones
+	Notes         []string         `json:"notes,omitempty"`
+	Moments       []Moment         `json:"moments"`
+}
+
+// Measure is one kind of request. Latencies count from the moment a request was due, in an open loop, or sent.
+type Measure struct {
+	Name       string  `json:"name"`
+	Count      int64   `json:"count"`
+	PerSecond  float64 `json:"perSecond"`
+	P50Micros  float64 `json:"p50Micros"`
+	P90Micros  float64 `json:"p90Micros"`
+	P99Micros  float64 `json:"p99Micros"`
+	P999Micros float64 `json:"p999Micros"`
+	MaxMicros  float64 `json:"maxMicros"`
+	Curve      []Point `json:"curve"` // latency by percentile
+}
+
+// Point of a curve.
+type Point struct {
+	Percentile float64 `json:"percentile"`
+	Micros     float64 `json:"micros"`
+}
+
+// Moment is a point in time of a flow.
+type Moment struct {
+	AtSeconds float64            `json:"atSeconds"`
+	PerSecond float64            `json:"perSecond"`
+	P50Micros float64            `json:"p50Micros"`
+	P99Micros float64            `json:"p99Micros"`
+	Gauges    map[string]float64 `json:"gauges,omitempty"` // of the server
+}
+
+// Figure is a number that a workload gives beside its latencies.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+const curveTicks = 2 // points while what is above halves
+
+func micros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
+
+func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure {
+	m := Measure{Name: name, Count: h.TotalCount(), P50Micros: micros(h.ValueAtPercentile(50)), P90Micros: micros(h.ValueAtPercentile(90)),
+		P99Micros: micros(h.ValueAtPercentile(99)), P999Micros: micros(h.ValueAtPercentile(99.9)), MaxMicros: micros(h.Max())}
+	if seconds > 0 {
+		m.PerSecond = float64(m.Count) / seconds
+	}
+	if m.Count == 0 {
+		return m
+	}
+	for _, b := range h.CumulativeDistributionWithTicks(curveTicks) {
+		m.Curve = append(m.Curve, Point{Percentile: b.Quantile, Micros: micros(b.ValueAt)})
+	}
+	return m
+}
+
+// judge sums up what went wrong.
+func (r *Report) judge() {
+	r.Wrong, r.Failed = 0, false
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		r.Wrong += s.Wrong
+		r.Failed = r.Failed || s.Judged && !s.Held
+	}
+	r.Failed = r.Failed || r.Wrong > 0
+}
+
+// measured are the measures that have something.
+func (s *Stage) measured() []Measure {
+	return slices.DeleteFunc(slices.Clone(s.Measures), func(m Measure) bool { return m.Count == 0 })
+}

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+)
+
+// example is a report with one of everything.
+func example() *Report {
+	h := newHistogram(wholeDigits)
+	for i := range int64(1000) {
+		record(h, (i+1)*int64(100*time.Microsecond))
+	}
+	m := newMeasure("authorize", h, 10)
+	r := &Report{Machine: Machine{CPU: "A processor", Cores: 2, MemoryBytes: 8 << 30, Kernel: "linux 6.1", Go: "go1.26"},
+		Facts: map[string]string{"store": "<embedded>"},
+		Yardstick: Yardstick{SyncZeroedP50Micros: 95, SyncGrowingP50Micros: 195,
+			Empty: []Empty{{Connections: 1, PerSecond: 20_000, P50Micros: 45, P99Micros: 90}, {Connections: 64, PerSecond: 100_000, P50Micros: 600, P99Micros: 2000}}},
+		Stages: []Stage{
+			{Name: "authorize", Workload: Authorize, Connections: 64, Seconds: 10, Measures: []Measure{m, newMeasure("unused", newHistogram(3), 10)},
+				Outcomes: map[string]int64{"approved": 990, "card_frozen": 10}, Compared: 3,
+				Moments: []Moment{{AtSeconds: 1, PerSecond: 90, P50Micros: 40, P99Micros: 1200}, {AtSeconds: 2, PerSecond: 110, P50Micros: 60, P99Micros: 900}}},
+			{Name: "sustain", Workload: Sustain, Connections: 64, Rate: 100, Seconds: 10, Unsent: 3, LateP99Micros: 120, Judged: true, Wrong: 1,
+				Measures: []Measure{m}, Outcomes: map[string]int64{"approved": 1000}, Figures: []Figure{{"most purser_backlog_entries", 12, ""}},
+				Differences: []string{"authorization: answered 200 <declined>, want approved"}, Notes: []string{"not held: it grows"},
+				Moments: []Moment{{AtSeconds: 1, PerSecond: 100, P50Micros: 40, P99Micros: 1200, Gauges: map[string]float64{backlogGauge: 12}}}},
+		}}
+	r.judge()
+	return r
+}
+
+func TestReports(t *testing.T) {
+	datadriven.RunTest(t, "testdata/report.txt", func(t *testing.T, d *datadriven.TestData) string {
+		var out bytes.Buffer
+		r := example()
+		switch d.Cmd {
+		case "table":
+			require.NoError(t, r.WriteTable(&out))
+		case "markdown":
+			require.NoError(t, r.WriteMarkdown(&out, "an example"))
+		case "html":
+			require.NoError(t, r.WriteHTML(&out, "an example"))
+		default:
+			t.Fatalf("no report %q", d.Cmd)
+		}
+		return out.String()
+	})
+}
+
+func TestAReportIsReadBack(t *testing.T) {
+	text, err := json.Marshal(example())
+	require.NoError(t, err)
+	var again Report
+	require.NoError(t, json.Unmarshal(text, &again))
+	require.Equal(t, example().rows(), again.rows())
+	require.True(t, again.Failed)
+	require.EqualValues(t, 1, again.Wrong)
+}
+
+func TestARateThatWasNotHeldFailsARun(t *testing.T) {
+	r := Report{Stages: []Stage{{Judged: true, Held: true}, {}}}
+	r.judge()
+	require.False(t, r.Failed)
+	r.Stages[0].Held = false
+	r.judge()
+	require.True(t, r.Failed)
+	require.Zero(t, r.Wrong)
+}

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Limits of a search.
+const (
+	probeFor      = 10 * time.Second
+	maxDoublings  = 8
+	maxBisections = 8
+	closeEnough   = 0.05 // of the rate
+	maxConfirms   = 4
+	stepDown      = 0.9 // after a rate that a probe held and the whole duration did not
+)
+
+// search finds the highest rate that is held by bisection over short loads, then confirms it for the whole duration. Notes of the last
+// stage name every rate that was tried.
+func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
+	var notes []string
+	probe := func(rate int) (bool, error) {
+		part := *l
+		part.Rate, part.Duration, part.Name = rate, min(probeFor, l.Duration), fmt.Sprintf("%s: probe at %d/s", l.Name, rate)
+		s, err := r.hold(ctx, &part)
+		notes = append(notes, fmt.Sprintf("probe at %d/s for %s: %s", rate, part.Duration, heldText(s.Held)))
+		return s.Held, err
+	}
+	rate, err := highest(l.Rate, probe)
+	if err != nil {
+		return nil, err
+	}
+	for range maxConfirms {
+		whole := *l
+		whole.Rate = rate
+		s, err := r.hold(ctx, &whole)
+		s.Notes = append(s.Notes, notes...)
+		if s.Held || err != nil {
+			return []Stage{s}, err
+		}
+		notes = append(notes, fmt.Sprintf("%d/s for %s: %s", rate, l.Duration, heldText(false)))
+		rate = max(1, int(float64(rate)*stepDown))
+	}
+	return nil, fmt.Errorf("bench: no rate was held for %s: %q", l.Duration, notes)
+}
+
+func heldText(held bool) string {
+	if held {
+		return "held"
+	}
+	return "not held"
+}
+
+// highest finds the highest rate that a probe says is held, to within closeEnough: first by doubling, then by bisection.
+func highest(first int, probe func(rate int) (held bool, err error)) (int, error) {
+	low, high := 0, first
+	for range maxDoublings {
+		held, err := probe(high)
+		if err != nil {
+			return 0, err
+		}
+		if !held {
+			break
+		}
+		if low, high = high, min(2*high, MaxRate); low == high {
+			return low, nil
+		}
+	}
+	for range maxBisections {
+		middle := low + (high-low)/2
+		if middle < 1 || float64(high-low) <= closeEnough*float64(high) {
+			break
+		}
+		held, err := probe(middle)
+		if err != nil {
+			return 0, err
+		}
+		if held {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return max(low, 1), nil
+}

@@ -1,0 +1,392 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Limits and money of a soak. Funds and limits are tight, so that every reason comes up.
+const (
+	maxSoakConnections = 512 // each has a workspace of its own
+	soakCards          = 4   // of each
+	soakFundsCents     = 200_000
+	soakPerTxnCents    = 20_000
+	soakMonthCents     = 60_000
+	soakSwipeCents     = 25_000 // the largest
+	soakRefundCents    = 40_000 // the largest: what is cleared comes back some day
+	soakRetries        = 200    // of a message without an answer
+	soakRetryPause     = 50 * time.Millisecond
+	comparePolls       = 200 // reads show what was relayed
+	comparePause       = 25 * time.Millisecond
+	monthMargin        = 3 * time.Second
+)
+
+// soak is random lives of cards. Every connection has a workspace of its own and sends one message at a time, so that its books know
+// every answer beforehand.
+type soak struct {
+	run      *run
+	accounts []*account // by connection
+}
+
+// account is what one connection works on.
+type account struct {
+	tenant *tenant
+	books  books
+	kept   []exchange // asked again now and then
+	month  time.Month
+}
+
+// What is measured apart.
+const (
+	soakMessage = iota
+	soakUpdate
+	soakRead
+)
+
+func (*soak) measures() []string { return []string{"network message", "card update", "read"} }
+
+// soak runs lives of cards for the load's duration, and compares everything at the end once more.
+func (r *run) soak(ctx context.Context, l *Load) ([]Stage, error) {
+	t := &soak{run: r, accounts: make([]*account, l.Connections)}
+	err := each(ctx, l.Connections, func(ctx context.Context, i int) (err error) {
+		t.accounts[i], err = openAccount(ctx, r.desk, i)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	stages, err := r.drive(ctx, l, r.backlog(), flow{traffic: t, connections: l.Connections})
+	if err == nil && stages[0].Wrong == 0 {
+		t.compareAll(&stages[0])
+	}
+	return stages, err
+}
+
+func openAccount(ctx context.Context, d *desk, i int) (*account, error) {
+	t, err := d.tenant(ctx, fmt.Sprintf("soak %d", i), soakFundsCents)
+	if err != nil {
+		return nil, err
+	}
+	a := &account{tenant: t, books: books{available: soakFundsCents}, month: time.Now().UTC().Month()}
+	for range soakCards {
+		c, err := d.card(ctx, t, rules{"perTxnLimitUsdCents": soakPerTxnCents, "monthlyLimitUsdCents": soakMonthCents})
+		if err != nil {
+			return nil, err
+		}
+		a.books.cards = append(a.books.cards, &bookedCard{card: c, perTxn: soakPerTxnCents, month: soakMonthCents})
+	}
+	has, err := d.settled(ctx, t, soakFundsCents)
+	if err == nil && has != soakFundsCents {
+		err = fmt.Errorf("bench: a deposit of %d cents has not settled; %d are there", soakFundsCents, has)
+	}
+	return a, err
+}
+
+// acts of a soak and how often each is done, in percent.
+var acts = [...]struct {
+	percent int
+	do      func(t *soak, w *worker, a *account, due time.Time)
+}{
+	{40, (*soak).authorize}, {10, (*soak).increment}, {12, (*soak).reverse}, {15, (*soak).clear}, {7, (*soak).refund},
+	{7, (*soak).repeat}, {3, (*soak).limit}, {3, (*soak).freeze}, {2, (*soak).compareCard}, {1, (*soak).compareDollars},
+}
+
+func (t *soak) unit(w *worker, due time.Time) {
+	a := t.accounts[w.index]
+	a.turn()
+	drawn := w.random.IntN(100)
+	for _, act := range acts {
+		if drawn -= act.percent; drawn < 0 {
+			act.do(t, w, a, due)
+			return
+		}
+	}
+}
+
+// turn lets no message leave near the end of a month in UTC: nobody could say in which one it is counted.
+func (a *account) turn() {
+	for {
+		now := time.Now().UTC()
+		if before, after := now.Add(-monthMargin).Month(), now.Add(monthMargin).Month(); before != after {
+			time.Sleep(monthMargin)
+			continue
+		}
+		if now.Month() != a.month {
+			a.month = now.Month()
+			a.books.turnMonth()
+		}
+		return
+	}
+}
+
+func (a *account) anyCard(w *worker) *bookedCard {
+	return a.books.cards[w.random.IntN(len(a.books.cards))]
+}
+
+func (a *account) anyHold(w *worker) *bookedHold {
+	if len(a.books.holds) == 0 {
+		return nil
+	}
+	return a.books.holds[w.random.IntN(len(a.books.holds))]
+}
+
+// tell sends the worker's body as a message of the network until it is answered. A message may be sent again, after a 503 too: its id says
+// that it is the same one.
+func (t *soak) tell(w *worker, a *account, due time.Time, path string) (status int, answer []byte) {
+	for range soakRetries {
+		var ok bool
+		if status, answer, ok = w.ask(w.network, soakMessage, due, "POST", path); ok && status != 503 {
+			return status, answer
+		}
+		w.count("sent again")
+		time.Sleep(soakRetryPause)
+	}
+	w.differs(path, 0, nil, "any answer")
+	w.stopped = true
+	return 0, nil
+}
+
+// told judges an answer and keeps it for a repeat.
+func (a *account) told(w *worker, path string, status int, answer []byte, right bool, want string) {
+	if !right {
+		w.differs(path, status, answer, want)
+		w.stopped = true // from here on the books of this workspace are not the server's
+		return
+	}
+	a.kept = append(a.kept, exchange{path, bytes.Clone(w.body), bytes.Clone(answer)})
+	a.kept = a.kept[max(0, len(a.kept)-keptAnswers):]
+}
+
+func (t *soak) authorize(w *worker, a *account, due time.Time) {
+	c := a.anyCard(w)
+	s := swipe{id: w.nextID(), token: c.token, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
+		cents: 1 + w.random.Int64N(soakSwipeCents)}
+	partial := w.random.IntN(8) == 0
+	w.body = s.append(w.body[:0])
+	if partial {
+		w.body = append(w.body[:len(w.body)-1], `,"partialApproval":true}`...)
+	}
+	want := a.books.authorize(c, nil, s.cents, partial)
+	answer, ok := t.decided(w, a, due, want)
+	if ok && want.reason == "approved" {
+		h := &bookedHold{card: c, networkID: string(s.id), authorizationID: string(textField(answer, "authorizationId"))}
+		a.books.hold(h, want.approved)
+		a.books.keep(h)
+	}
+}
+
+func (t *soak) increment(w *worker, a *account, due time.Time) {
+	h := a.anyHold(w)
+	if h == nil {
+		return
+	}
+	s := swipe{id: w.nextID(), token: h.card.token, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
+		cents: 1 + w.random.Int64N(soakSwipeCents/4), original: h.networkID}
+	w.body = s.append(w.body[:0])
+	want := a.books.authorize(h.card, h, s.cents, false)
+	answer, ok := t.decided(w, a, due, want)
+	if ok && want.reason == "approved" {
+		a.books.hold(h, want.approved)
+		if id := string(textField(answer, "authorizationId")); id != h.authorizationID {
+			w.differs("increment", 200, answer, h.authorizationID)
+		}
+	}
+}
+
+// decided sends an authorization and compares its decision; false when none was possible.
+func (t *soak) decided(w *worker, a *account, due time.Time, want verdict) (answer []byte, ok bool) {
+	status, answer := t.tell(w, a, due, authorizations)
+	reason := textField(answer, "reason")
+	w.countBytes(reason)
+	if couldNot(reason) {
+		t.compareDollars(w, a, time.Now()) // a timeout is taken back a little later
+		return answer, false
+	}
+	approved, told := centsField(answer, "approvedAmountCents")
+	right := status == 200 && string(reason) == want.reason && told && approved == want.approved
+	a.told(w, authorizations, status, answer, right, fmt.Sprintf("%s %d", want.reason, want.approved))
+	return answer, right
+}
+
+// about begins the body of a message about an authorization, which it names in one of the two ways.
+func (a *account) about(w *worker, h *bookedHold) []byte {
+	body := append(append(w.body[:0], `{"id":"`...), w.nextID()...)
+	if w.random.IntN(2) == 0 {
+		return append(append(append(body, `","originalId":"`...), h.networkID...), '"')
+	}
+	return append(append(append(body, `","authorizationId":"`...), h.authorizationID...), '"')
+}
+
+func (t *soak) reverse(w *worker, a *account, due time.Time) {
+	h := a.anyHold(w)
+	if h == nil {
+		return
+	}
+	cents := h.held
+	w.body = a.about(w, h)
+	if w.random.IntN(2) == 0 {
+		cents = 1 + w.random.Int64N(soakSwipeCents)
+		w.body = strconv.AppendInt(append(w.body, `,"amountCents":`...), cents, 10)
+	}
+	w.body = append(w.body, '}')
+	status, answer := t.tell(w, a, due, reversals)
+	w.count("message " + strconv.Itoa(status))
+	a.books.release(h, cents)
+	left, told := centsField(answer, "heldAmountCents")
+	a.told(w, reversals, status, answer, status == 200 && told && left == h.held, fmt.Sprintf("%d held", h.held))
+}
+
+func (t *soak) clear(w *worker, a *account, due time.Time) {
+	h := a.anyHold(w)
+	if h == nil {
+		return
+	}
+	cents, final := 1+w.random.Int64N(max(h.held, 1)+h.held/8), w.random.IntN(2) == 0
+	w.body = a.present(w, h, cents)
+	w.body = append(strconv.AppendBool(append(w.body, `,"final":`...), final), '}')
+	status, answer := t.tell(w, a, due, clearings)
+	w.count("message " + strconv.Itoa(status))
+	a.books.clear(h, cents, final)
+	a.told(w, clearings, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
+}
+
+func (t *soak) refund(w *worker, a *account, due time.Time) {
+	h := a.anyHold(w)
+	if h == nil {
+		return
+	}
+	cents := 1 + w.random.Int64N(soakRefundCents)
+	if a.books.available+a.books.held > soakFundsCents {
+		cents = 1 // enough has come back
+	}
+	w.body = append(a.present(w, h, cents), '}')
+	status, answer := t.tell(w, a, due, refunds)
+	w.count("message " + strconv.Itoa(status))
+	a.books.available += cents
+	a.told(w, refunds, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
+}
+
+// present begins the body of a clearing or refund.
+func (a *account) present(w *worker, h *bookedHold, cents int64) []byte {
+	body := a.about(w, h)
+	body = append(append(body, `,"cardToken":"`...), h.card.token...)
+	body = strconv.AppendInt(append(body, `","amountCents":`...), cents, 10)
+	return append(body, `,"currency":"USD","merchant":{"name":"Merchant","mcc":"5411"}`...)
+}
+
+// repeat sends a message again, which must get its first answer.
+func (t *soak) repeat(w *worker, a *account, due time.Time) {
+	if len(a.kept) == 0 {
+		return
+	}
+	e := a.kept[w.random.IntN(len(a.kept))]
+	w.body = append(w.body[:0], e.body...)
+	status, answer := t.tell(w, a, due, e.path)
+	if w.count("repeat"); status != 200 || !bytes.Equal(answer, e.answer) {
+		w.differs("repeat of "+e.path, status, answer, string(e.answer))
+	}
+}
+
+// limit changes a card's limits; from its answer on they hold.
+func (t *soak) limit(w *worker, a *account, due time.Time) {
+	c := a.anyCard(w)
+	month, perTxn := c.spent+1+w.random.Int64N(soakMonthCents), 1+w.random.Int64N(2*soakPerTxnCents)
+	w.body = fmt.Appendf(w.body[:0], `{"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d}`, month, perTxn)
+	if t.update(w, a, c, due) {
+		c.month, c.perTxn = month, perTxn
+	}
+}
+
+func (t *soak) freeze(w *worker, a *account, due time.Time) {
+	c := a.anyCard(w)
+	w.body = append(w.body[:0], `{"state":"frozen"}`...)
+	if c.frozen {
+		w.body = append(w.body[:0], `{"state":"active"}`...)
+	}
+	if t.update(w, a, c, due) {
+		c.frozen = !c.frozen
+	}
+}
+
+// update sends a change until its outcome is known. A change may be sent again: it sets, it does not add.
+func (t *soak) update(w *worker, a *account, c *bookedCard, due time.Time) bool {
+	w.rest.as(a.tenant.key)
+	for range soakRetries {
+		status, answer, ok := w.ask(w.rest, soakUpdate, due, "PATCH", "/api/cards/"+c.id)
+		switch {
+		case ok && status == 200:
+			w.count("update")
+			return true
+		case ok && status != 503 && status != 500:
+			w.differs("PATCH card", status, answer, "200")
+			w.stopped = true
+			return false
+		}
+		time.Sleep(soakRetryPause)
+	}
+	w.differs("PATCH card", 0, nil, "any outcome")
+	w.stopped = true
+	return false
+}
+
+func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
+	t.compare(w, a, due, "/api/treasury", func(answer []byte) (got, want string) {
+		usd := answer[max(0, bytes.Index(answer, []byte(`"usd"`))):]
+		available, _ := centsField(usd, "availableCents")
+		held, _ := centsField(usd, "heldCents")
+		return fmt.Sprintf("%d available, %d held", available, held),
+			fmt.Sprintf("%d available, %d held", a.books.available, a.books.held)
+	})
+}
+
+func (t *soak) compareCard(w *worker, a *account, due time.Time) {
+	c := a.anyCard(w)
+	t.compare(w, a, due, "/api/cards/"+c.id, func(answer []byte) (got, want string) {
+		spent, _ := centsField(answer, "monthSpendUsdCents")
+		return fmt.Sprintf("%s, %d spent", textField(answer, "state"), spent), fmt.Sprintf("%s, %d spent", c.state(), c.spent)
+	})
+}
+
+func (c *bookedCard) state() string {
+	if c.frozen {
+		return "frozen"
+	}
+	return "active"
+}
+
+// compare reads until the answer is that of the books: a read shows what was relayed.
+func (t *soak) compare(w *worker, a *account, due time.Time, path string, of func(answer []byte) (got, want string)) {
+	w.rest.as(a.tenant.key)
+	var got, want string
+	for range comparePolls {
+		status, answer, ok := w.ask(w.rest, soakRead, due, "GET", path)
+		if ok && status == 200 {
+			if got, want = of(answer); got == want {
+				w.count("compared")
+				return
+			}
+		}
+		time.Sleep(comparePause)
+		due = time.Now()
+	}
+	w.differs("GET "+path[:min(len(path), len("/api/treasury"))], 200, []byte(got), want)
+	w.stopped = true
+}
+
+// compareAll compares every workspace and card after the last message.
+func (t *soak) compareAll(s *Stage) {
+	var faults differences
+	rec := newRecorder(len(t.measures()))
+	for i, a := range t.accounts {
+		w := newWorker(t.run, i, "end")
+		w.faults, w.lane, w.recordFrom = &faults, rec.lane(i), time.Now().Add(time.Hour)
+		t.compareDollars(w, a, time.Now())
+		s.Compared++
+		w.close()
+	}
+	s.Wrong += faults.count
+	s.Differences = append(s.Differences, faults.first...)
+}

@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// row is one measure as tables show it.
+type row struct{ Stage, Loop, Measure, PerSecond, P50, P99, P999, Max, OfEmpty, OfFloor string }
+
+var header = row{"load", "loop", "measure", "/s", "p50", "p99", "p99.9", "max", "of empty", "of floor"}
+
+func (r row) cells() []string {
+	return []string{r.Stage, r.Loop, r.Measure, r.PerSecond, r.P50, r.P99, r.P999, r.Max, r.OfEmpty, r.OfFloor}
+}
+
+// rows of the tables, one for each measure.
+func (r *Report) rows() []row {
+	var all []row
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		for _, m := range s.measured() {
+			line := row{Stage: s.Name, Loop: s.loop(), Measure: m.Name, PerSecond: fmt.Sprintf("%.0f", m.PerSecond), P50: showMicros(m.P50Micros),
+				P99: showMicros(m.P99Micros), P999: showMicros(m.P999Micros), Max: showMicros(m.MaxMicros), OfEmpty: "–", OfFloor: "–"}
+			if e := r.Yardstick.empty(s.Connections); e != nil && e.PerSecond > 0 && s.Rate == 0 {
+				line.OfEmpty = fmt.Sprintf("%.0f %%", 100*m.PerSecond/e.PerSecond)
+			}
+			if floor := r.Yardstick.floorMicros(); floor > 0 {
+				line.OfFloor = fmt.Sprintf("%.2f×", m.P50Micros/floor)
+			}
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+func (s *Stage) loop() string {
+	if s.Rate > 0 {
+		return fmt.Sprintf("open %d/s", s.Rate)
+	}
+	return fmt.Sprintf("closed %d", s.Connections)
+}
+
+// showMicros writes a time with three digits that matter.
+func showMicros(us float64) string {
+	switch {
+	case us >= 1e6:
+		return fmt.Sprintf("%.2f s", us/1e6)
+	case us >= 1e4:
+		return fmt.Sprintf("%.1f ms", us/1e3)
+	case us >= 1e3:
+		return fmt.Sprintf("%.2f ms", us/1e3)
+	}
+	return fmt.Sprintf("%.0f µs", us)
+}
+
+// facts of the machine and the server, a line each.
+func (r *Report) facts() []string {
+	m, y := r.Machine, r.Yardstick
+	lines := []string{
+		fmt.Sprintf("machine: %s, %d cores, %.1f GiB, %s, %s", m.CPU, m.Cores, float64(m.MemoryBytes)/(1<<30), m.Kernel, m.Go),
+		fmt.Sprintf("synced write, p50: %s over zeroed blocks, %s growing", showMicros(y.SyncZeroedP50Micros), showMicros(y.SyncGrowingP50Micros)),
+	}
+	for _, e := range y.Empty {
+		lines = append(lines, fmt.Sprintf("empty handler, same client, %d connections: %.0f/s, p50 %s, p99 %s", e.Connections, e.PerSecond,
+			showMicros(e.P50Micros), showMicros(e.P99Micros)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Facts)) {
+		lines = append(lines, name+": "+r.Facts[name])
+	}
+	return lines
+}
+
+// Legend explains the columns of ratios.
+const Legend = "of empty: rate beside the empty handler's over as many connections. " +
+	"of floor: p50 beside one synced write over zeroed blocks and one exchange with the empty handler."
+
+// remarks are what a stage has to tell besides its latencies.
+func (s *Stage) remarks() []string {
+	var lines []string
+	for _, f := range s.Figures {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, number(f.Value), f.Unit)))
+	}
+	if s.Judged {
+		lines = append(lines, fmt.Sprintf("%d/s: %s", s.Rate, heldText(s.Held)))
+	}
+	if s.Rate > 0 {
+		lines = append(lines, fmt.Sprintf("%d due and unsent; sent late p99 %s", s.Unsent, showMicros(s.LateP99Micros)))
+	}
+	var outcomes []string
+	for _, name := range slices.Sorted(maps.Keys(s.Outcomes)) {
+		outcomes = append(outcomes, fmt.Sprintf("%s %d", name, s.Outcomes[name]))
+	}
+	lines = append(lines, "outcomes: "+strings.Join(outcomes, ", "))
+	if s.Compared > 0 {
+		lines = append(lines, fmt.Sprintf("%d sums and repeats compared afterwards", s.Compared))
+	}
+	lines = append(lines, s.Notes...)
+	for _, d := range s.Differences {
+		lines = append(lines, "WRONG: "+d)
+	}
+	return lines
+}
+
+func number(v float64) string {
+	if v == float64(int64(v)) {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// verdict is the last line.
+func (r *Report) verdict() string {
+	switch {
+	case r.Wrong > 0:
+		return fmt.Sprintf("%d WRONG answers or sums", r.Wrong)
+	case r.Failed:
+		return "a rate was not held"
+	}
+	return "every answer was the one that must come"
+}
+
+// WriteTable writes the report for a terminal.
+func (r *Report) WriteTable(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, line := range r.facts() {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, strings.Join(header.cells(), "\t"))
+	for _, line := range r.rows() {
+		fmt.Fprintln(w, strings.Join(line.cells(), "\t"))
+	}
+	fmt.Fprintln(w)
+	for i := range r.Stages {
+		fmt.Fprintln(w, r.Stages[i].Name)
+		for _, line := range r.Stages[i].remarks() {
+			fmt.Fprintln(w, "    "+line)
+		}
+	}
+	fmt.Fprintf(w, "\n%s\n%s\n", Legend, r.verdict())
+	return w.Flush()
+}
+
+// WriteMarkdown writes the report for a repository.
+func (r *Report) WriteMarkdown(out io.Writer, title string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n", title)
+	for _, line := range r.facts() {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	b.WriteString("\n")
+	cells := header.cells()
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(cells, " | "), strings.Repeat("---|", len(cells)))
+	for _, line := range r.rows() {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line.cells(), " | "))
+	}
+	fmt.Fprintf(&b, "\n%s\n", Legend)
+	for i := range r.Stages {
+		fmt.Fprintf(&b, "\n## %s\n\n", r.Stages[i].Name)
+		for _, line := range r.Stages[i].remarks() {
+			fmt.Fprintf(&b, "- %s\n", line)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s.\n", r.verdict())
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,216 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Limits of an answer.
+const (
+	answerWithin   = 10 * time.Second
+	maxAnswerBytes = 4 << 20
+	maxHeaderBytes = 16 << 10
+)
+
+// wire is one keep-alive connection that carries one request at a time, for one goroutine. It speaks just the HTTP/1.1 that the
+// interface uses, for a client that works more than the server would measure itself. It allocates nothing once its buffers have grown.
+type wire struct {
+	address string // host:port
+	fixed   []byte // what every head has after its path
+	conn    net.Conn
+	in      *bufio.Reader
+	out     []byte
+	answer  []byte
+}
+
+// newWire makes a wire that connects with its first request. The URL is a validated base URL.
+func newWire(base, bearer string) *wire {
+	w := &wire{in: bufio.NewReaderSize(nil, maxHeaderBytes)}
+	w.address = hostOf(base)
+	w.as(bearer)
+	return w
+}
+
+func hostOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		panic("BUG: a URL that was validated cannot be read: " + base)
+	}
+	if u.Port() == "" {
+		return net.JoinHostPort(u.Hostname(), "80")
+	}
+	return u.Host
+}
+
+// as changes the bearer secret of the requests to come.
+func (w *wire) as(bearer string) {
+	w.fixed = fmt.Appendf(w.fixed[:0], " HTTP/1.1\r\nHost: %s\r\n", w.address)
+	if bearer != "" {
+		w.fixed = fmt.Appendf(w.fixed, "Authorization: Bearer %s\r\n", bearer)
+	}
+}
+
+// send sends a request and returns its status and answer, which is good until the next one. After an error nobody knows whether the
+// request was taken; the next one begins with a new connection. A nil body sends none.
+func (w *wire) send(method, path string, body []byte) (status int, answer []byte, err error) {
+	if err = w.connect(); err != nil {
+		return 0, nil, err
+	}
+	w.out = append(w.out[:0], method...)
+	w.out = append(append(w.out, ' '), path...)
+	w.out = append(w.out, w.fixed...)
+	if body != nil {
+		w.out = append(w.out, "Content-Type: application/json\r\nContent-Length: "...)
+		w.out = strconv.AppendInt(w.out, int64(len(body)), 10)
+		w.out = append(w.out, "\r\n"...)
+	}
+	w.out = append(append(w.out, "\r\n"...), body...)
+	if _, err = w.conn.Write(w.out); err == nil {
+		status, err = w.read()
+	}
+	if err != nil {
+		w.close()
+	}
+	return status, w.answer, err
+}
+
+func (w *wire) connect() (err error) {
+	if w.conn == nil {
+		if w.conn, err = net.DialTimeout("tcp", w.address, answerWithin); err != nil {
+			w.conn = nil
+			return err
+		}
+		w.in.Reset(w.conn)
+	}
+	return w.conn.SetDeadline(time.Now().Add(answerWithin))
+}
+
+func (w *wire) close() {
+	if w.conn != nil {
+		_ = w.conn.Close() // what was to be said has been said
+		w.conn = nil
+	}
+}
+
+var errAnswer = errors.New("bench: the answer is no HTTP/1.1 with a Content-Length")
+
+func (w *wire) read() (int, error) {
+	line, err := w.in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
+		return 0, errAnswer
+	}
+	status, ok := digits(line[9:12])
+	length, last, err := w.header()
+	switch {
+	case err != nil:
+		return 0, err
+	case !ok || length < 0 || length > maxAnswerBytes:
+		return 0, errAnswer
+	}
+	if cap(w.answer) < length {
+		w.answer = make([]byte, length)
+	}
+	w.answer = w.answer[:length]
+	if _, err = io.ReadFull(w.in, w.answer); err != nil {
+		return 0, err
+	}
+	if last {
+		w.close()
+	}
+	return status, nil
+}
+
+// header reads up to the body: its length, -1 when none is given, and whether the server closes the connection after it.
+func (w *wire) header() (length int, last bool, err error) {
+	length = -1
+	for {
+		line, err := w.in.ReadSlice('\n')
+		if err != nil {
+			return 0, false, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			return length, last, nil
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch value = bytes.TrimSpace(value); {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if n, ok := digits(value); ok {
+				length = n
+			}
+		case bytes.EqualFold(name, []byte("Connection")):
+			last = bytes.EqualFold(value, []byte("close"))
+		}
+	}
+}
+
+func digits(text []byte) (n int, ok bool) {
+	for _, c := range text {
+		if c < '0' || c > '9' || n > maxAnswerBytes {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, len(text) > 0
+}
+
+// textField finds a string without escapes by its name in a JSON object; nil when there is none. Names in the answers that it is used
+// for are unique.
+func textField(object []byte, name string) []byte {
+	value, ok := valueOf(object, name)
+	if !ok || len(value) == 0 || value[0] != '"' {
+		return nil
+	}
+	text, _, ended := bytes.Cut(value[1:], []byte(`"`))
+	if !ended {
+		return nil
+	}
+	return text
+}
+
+// centsField finds a whole number by its name.
+func centsField(object []byte, name string) (cents int64, ok bool) {
+	value, ok := valueOf(object, name)
+	if !ok {
+		return 0, false
+	}
+	negative := len(value) > 0 && value[0] == '-'
+	if negative {
+		value = value[1:]
+	}
+	digit := 0
+	for ; digit < len(value) && value[digit] >= '0' && value[digit] <= '9'; digit++ {
+		cents = 10*cents + int64(value[digit]-'0')
+	}
+	if negative {
+		cents = -cents
+	}
+	return cents, digit > 0
+}
+
+// valueOf is what follows a name and its colon.
+func valueOf(object []byte, name string) ([]byte, bool) {
+	for rest := object; ; {
+		at := bytes.IndexByte(rest, '"')
+		if at < 0 {
+			return nil, false
+		}
+		rest = rest[at+1:]
+		if len(rest) <= len(name) || string(rest[:len(name)]) != name || rest[len(name)] != '"' {
+			continue
+		}
+		if value := bytes.TrimLeft(rest[len(name)+1:], " \t\r\n"); len(value) > 0 && value[0] == ':' {
+			return bytes.TrimLeft(value[1:], " \t\r\n"), true
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+func TestAWireKeepsItsConnection(t *testing.T) {
+	peers := map[string]bool{}
+	url := listen(t, func(ctx *fasthttp.RequestCtx) {
+		peers[ctx.RemoteAddr().String()] = true
+		ctx.SetStatusCode(fasthttp.StatusAccepted)
+		ctx.SetBodyString(string(ctx.Method()) + " " + string(ctx.Path()) + " " + string(ctx.PostBody()) + " " + string(ctx.Request.Header.Peek("Authorization")))
+		if string(ctx.Path()) == "/last" {
+			ctx.SetConnectionClose()
+		}
+	})
+	w := newWire(url, "first")
+	defer w.close()
+	ask := func(method, path string, body []byte, want string) {
+		status, answer, err := w.send(method, path, body)
+		require.NoError(t, err)
+		require.Equal(t, 202, status)
+		require.Equal(t, want, string(answer))
+	}
+	ask("POST", "/a", []byte("{}"), "POST /a {} Bearer first")
+	w.as("second")
+	ask("GET", "/b", nil, "GET /b  Bearer second")
+	ask("PATCH", "/last", []byte("x"), "PATCH /last x Bearer second")
+	require.Len(t, peers, 1)
+	ask("GET", "/c", nil, "GET /c  Bearer second")
+	require.Len(t, peers, 2, "the server had closed the first one")
+}
+
+func TestAWireToNobodyFails(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	_, _, err = newWire("http://"+ln.Addr().String(), "").send("GET", "/", nil)
+	require.Error(t, err)
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	for _, text := range []string{"", "HTTP/1.1", "HTTP/2 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 2x0 OK\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfour",
+		"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes) + "\r\n\r\n"} {
+		_, err := readOf([]byte(text))
+		require.Error(t, err, text)
+	}
+}
+
+func readOf(text []byte) (*wire, error) {
+	w := newWire("http://h:1", "")
+	w.in.Reset(bytes.NewReader(text))
+	_, err := w.read()
+	return w, err
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
+	f.Add([]byte("HTTP/1.1 503 X\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		w, err := readOf(text)
+		if err == nil && !bytes.HasSuffix(text[:len(text)-w.in.Buffered()], w.answer) && len(text) < maxHeaderBytes {
+			t.Fatalf("answer %q of %q", w.answer, text)
+		}
+	})
+}
+
+// What the fields of a flat object say is what encoding/json says.
+func FuzzFields(f *testing.F) {
+	f.Add("approved", int64(12))
+	f.Add(`a"reason":"b`, int64(-5))
+	f.Fuzz(func(t *testing.T, reason string, cents int64) {
+		text, err := json.Marshal(map[string]any{"amount": cents, "reason": reason, "a": "amount"})
+		require.NoError(t, err)
+		got, ok := centsField(text, "amount")
+		require.True(t, ok)
+		require.Equal(t, cents, got)
+		if plain := strconv.QuoteToASCII(reason); !strings.Contains(plain, `\`) && !strings.ContainsAny(reason, "<>&") {
+			require.Equal(t, reason, string(textField(text, "reason")))
+		}
+	})
+}
+
+func TestFieldsThatAreNotThere(t *testing.T) {
+	require.Nil(t, textField([]byte(`{"a":1,"b":"x`), "b"))
+	require.Nil(t, textField([]byte(`{"a":1}`), "a"))
+	_, ok := centsField([]byte(`{"a":"1"}`), "a")
+	require.False(t, ok)
+	_, ok = centsField([]byte(`{}`), "a")
+	require.False(t, ok)
+	require.Equal(t, "x", string(textField([]byte("{ \"b\" :\n\"x\" }"), "b")))
+}

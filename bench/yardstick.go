@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// The writes that are measured: a block, as a log of the server's would write.
+const (
+	blockBytes  = 4096
+	zeroedBytes = 16 << 20
+	maxSyncs    = 20_000
+)
+
+// Yardstick is what this machine does with nothing to do: a run's figures are given as ratios to it.
+type Yardstick struct {
+	SyncZeroedP50Micros  float64 `json:"syncZeroedP50Micros"`  // a block over preallocated zeroed ones, until it is on the disk
+	SyncGrowingP50Micros float64 `json:"syncGrowingP50Micros"` // a block at the end of a file
+	Empty                []Empty `json:"empty"`
+}
+
+// Empty is an HTTP handler that does nothing, asked by the same client over as many connections.
+type Empty struct {
+	Connections int     `json:"connections"`
+	PerSecond   float64 `json:"perSecond"`
+	P50Micros   float64 `json:"p50Micros"`
+	P99Micros   float64 `json:"p99Micros"`
+}
+
+// floorMicros is what a durable answer takes at the least: one sync and one exchange.
+func (y *Yardstick) floorMicros() float64 {
+	if e := y.empty(1); e != nil {
+		return y.SyncZeroedP50Micros + e.P50Micros
+	}
+	return 0
+}
+
+func (y *Yardstick) empty(connections int) *Empty {
+	for i := range y.Empty {
+		if y.Empty[i].Connections == connections {
+			return &y.Empty[i]
+		}
+	}
+	return nil
+}
+
+// measure takes the yardstick: syncs in the disk's directory, and an empty handler over one connection and as many as each load has.
+func measure(ctx context.Context, c Config) (Yardstick, error) {
+	var y Yardstick
+	zeroed, err := measureSync(c.DiskDir, c.YardstickFor, true)
+	if err != nil {
+		return y, err
+	}
+	growing, err := measureSync(c.DiskDir, c.YardstickFor, false)
+	if err != nil {
+		return y, err
+	}
+	y.SyncZeroedP50Micros, y.SyncGrowingP50Micros = zeroed, growing
+	connections := []int{1}
+	for _, l := range c.Loads {
+		connections = append(connections, l.Connections)
+	}
+	slices.Sort(connections)
+	for _, n := range slices.Compact(connections) {
+		e, err := measureEmpty(ctx, c, n)
+		if err != nil {
+			return y, err
+		}
+		y.Empty = append(y.Empty, e)
+	}
+	return y, nil
+}
+
+// measureSync is the median of synced writes to a file of its own.
+func measureSync(dir string, during time.Duration, zeroed bool) (p50 float64, err error) {
+	file, err := os.CreateTemp(dir, "purser-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	if zeroed {
+		if _, err := file.Write(make([]byte, zeroedBytes)); err != nil {
+			return 0, err
+		}
+		if err := file.Sync(); err != nil {
+			return 0, err
+		}
+	}
+	h, block := newHistogram(wholeDigits), make([]byte, blockBytes)
+	for began, i := time.Now(), 0; i == 0 || time.Since(began) < during && i < maxSyncs; i++ {
+		block[0] = byte(i) | 1
+		at := time.Now()
+		if _, err := file.WriteAt(block, int64(i)*blockBytes%zeroedBytes); err != nil {
+			return 0, err
+		}
+		if err := syncData(file); err != nil {
+			return 0, err
+		}
+		record(h, bounded(time.Since(at)))
+	}
+	return micros(h.ValueAtPercentile(50)), nil
+}
+
+// nothing is the traffic to the empty handler. It sends what a swipe would.
+type nothing struct{ body []byte }
+
+func (*nothing) measures() []string { return []string{"empty"} }
+
+func (t *nothing) unit(w *worker, due time.Time) {
+	w.body = append(w.body[:0], t.body...)
+	if status, answer, ok := w.ask(w.network, 0, due, "POST", authorizations); ok && status != 200 {
+		w.differs("empty handler", status, answer, "200")
+	}
+}
+
+func measureEmpty(ctx context.Context, c Config, connections int) (Empty, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return Empty{}, err
+	}
+	server := &fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, NoDefaultServerHeader: true}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	c.Target.Network = "http://" + listener.Addr().String()
+	c.Target.REST = c.Target.Network
+	like := swipe{id: []byte("an-id-of-a-usual-length"), token: "ctok_00000000000000000000000000000", cents: leastSwipeCents,
+		currency: "USD", mcc: groceryMCC}
+	r := &run{Config: c}
+	l := &Load{Name: "empty handler", Connections: connections, Duration: c.YardstickFor}
+	stages, err := r.drive(ctx, l, nil, flow{traffic: &nothing{body: like.append(nil)}, connections: connections})
+	if err = errors.Join(err, server.Shutdown(), <-ended); err != nil {
+		return Empty{}, err
+	}
+	m := stages[0].Measures[0]
+	return Empty{Connections: connections, PerSecond: m.PerSecond, P50Micros: m.P50Micros, P99Micros: m.P99Micros}, nil
+}

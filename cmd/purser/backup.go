@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"purser/actors/partner/sandbox"
+	"purser/authorizer"
+	"purser/persistence"
+	"purser/persistence/archive"
+)
+
+// BackupCmd copies the stores into a new directory. It asks the server that has the data directory, and opens the stores itself when
+// none has. Secrets are not copied: without data-key (or PURSER_DATA_KEY) what tells of a person in a backup stays unreadable.
+type BackupCmd struct {
+	Place
+	To string `arg:"" name:"directory" help:"Directory to make. The server writes it when one is running."`
+}
+
+func bankDir(data string) string { return filepath.Join(data, "sandbox-bank") }
+
+// Run backs up and says what the operator must keep besides.
+func (b *BackupCmd) Run(out io.Writer) error {
+	to, err := filepath.Abs(b.To)
+	if err != nil {
+		return err
+	}
+	m, err := b.backup(context.Background(), to)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s: %s and the authorizer's store, %d bytes\n", to, m.Counts, m.bytes())
+	fmt.Fprintln(out, "the secrets are not in it: keep data-key (PURSER_DATA_KEY) in another place, what tells of a person cannot be read without it")
+	return nil
+}
+
+func (b *BackupCmd) backup(ctx context.Context, to string) (manifest, error) {
+	unlock, err := lockUsed(b.DataDir)
+	if errors.Is(err, errInUse) {
+		return askForBackup(ctx, b.DataDir, to)
+	}
+	if err != nil {
+		return manifest{}, err
+	}
+	m, err := b.backupStores(ctx, to)
+	return m, errors.Join(err, unlock())
+}
+
+// backupStores opens the stores, which no server has.
+func (b *BackupCmd) backupStores(ctx context.Context, to string) (m manifest, err error) {
+	if err := b.requireStores(); err != nil {
+		return m, err
+	}
+	journal, err := b.readJournal(ctx, "a backup")
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(b.DataDir), Deployment: journal.Identity().Deployment,
+		Clock: time.Now, Entropy: rand.Reader, Fatal: func(err error) { panic("BUG: a backup writes: " + err.Error()) }})
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	s := backedUp{journal: journal, authorizer: engine}
+	if bank := bankDir(b.DataDir); sandbox.Exists(nil, bank) {
+		s.bank = func(dir string) error { return sandbox.Checkpoint(nil, bank, dir) }
+	}
+	return writeBackup(ctx, s, to, time.Now())
+}
+
+// backedUp are the stores of a backup.
+type backedUp struct {
+	journal    persistence.Journal
+	authorizer interface{ Checkpoint(dir string) error }
+	bank       func(dir string) error // nil: there is none
+}
+
+// writeBackup fills a directory beside its place and renames it when it is whole and synced.
+//
+// The journal's instant comes first and the authorizer's after it. So the authorizer has every decision that the journal was told of,
+// and its log, which keeps for days what was relayed, begins at or before the first one that the journal lacks: the relay
+// sends the rest. What the authorizer has followed beyond the journal is followed anew by restore. The other order could give a
+// journal with decisions that the log will number once more for others. The bank comes last for the same reason: it knows
+// every deposit that the journal has told it of, and reports again what the journal may not have heard.
+func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m manifest, err error) {
+	if _, err := os.Lstat(to); err == nil {
+		return m, fmt.Errorf("%s is there already: name a directory that is not", to)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+".unfinished-")
+	if err != nil {
+		return m, err
+	}
+	if m, err = fillBackup(ctx, s, dir, now); err == nil {
+		err = os.Rename(dir, to)
+	}
+	if err != nil {
+		return m, errors.Join(err, os.RemoveAll(dir))
+	}
+	return m, syncDir(filepath.Dir(to))
+}
+
+func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m manifest, err error) {
+	snapshot, err := s.journal.(persistence.Archiver).Snapshot(ctx)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, snapshot.Close()) }()
+	if err := s.authorizer.Checkpoint(authorizerDir(dir)); err != nil {
+		return m, err
+	}
+	if s.bank != nil {
+		if err := s.bank(bankDir(dir)); err != nil {
+			return m, err
+		}
+	}
+	identity := s.journal.Identity()
+	sum, err := writeArchive(ctx, identity, snapshot, filepath.Join(dir, archiveFile))
+	if err != nil {
+		return m, err
+	}
+	m = manifest{At: now.UTC(), Version: Version, Counts: sum.Counts,
+		Deployment: hex.EncodeToString(identity.Deployment[:]), Store: hex.EncodeToString(identity.Store[:])}
+	if m.Files, err = sumFiles(dir); err != nil {
+		return m, err
+	}
+	return m, m.write(dir)
+}
+
+func writeArchive(
+	ctx context.Context, identity persistence.Identity, snapshot persistence.Snapshot, path string,
+) (sum archive.Sum, err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return sum, err
+	}
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	sum, err = archive.Write(buffered, identity, snapshot.Content(ctx))
+	return sum, errors.Join(err, buffered.Flush(), file.Sync(), file.Close())
+}
+
+// backupTo is what the admin port is asked.
+type backupTo struct {
+	Directory string `json:"directory"`
+}
+
+// backupCommand is the command of the admin port.
+func backupCommand(ctx context.Context, s backedUp, body []byte, now time.Time) (m manifest, err error) {
+	var to backupTo
+	if err := json.Unmarshal(body, &to); err != nil {
+		return m, err
+	}
+	if !filepath.IsAbs(to.Directory) {
+		return m, errors.New("directory is not an absolute path")
+	}
+	return writeBackup(ctx, s, to.Directory, now)
+}
+
+// askAdmin has the running server do something and returns its answer, at most so many bytes.
+func askAdmin(ctx context.Context, data, name string, body any, limit int64) ([]byte, error) {
+	admin, err := published(data, "ADMIN_ADDR")
+	if err != nil {
+		return nil, err
+	}
+	question, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/"+name, bytes.NewReader(question))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the running server: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
+	}
+	return text, err
+}
+
+// askForBackup has the running server back itself up.
+func askForBackup(ctx context.Context, data, to string) (m manifest, err error) {
+	text, err := askAdmin(ctx, data, "backup", backupTo{Directory: to}, maxManifest)
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(text, &m)
+}

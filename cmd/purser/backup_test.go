@@ -1,0 +1,281 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/authorizer"
+	"purser/persistence"
+	"purser/persistence/kafka"
+	"purser/persistence/pebblejournal"
+)
+
+func runs(t *testing.T, args ...string) string {
+	t.Helper()
+	var out strings.Builder
+	require.NoError(t, run(args, &out), out.String())
+	return out.String()
+}
+
+func copyKey(t *testing.T, from, to string) {
+	t.Helper()
+	require.NoError(t, copyFile(filepath.Join(from, "data-key"), filepath.Join(to, "data-key")))
+}
+
+// journalOf opens the journal of a directory at rest.
+func journalOf(t *testing.T, data string) *pebblejournal.Journal {
+	t.Helper()
+	j, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(data), MustExist: true})
+	require.NoError(t, err)
+	return j
+}
+
+// TestABackupOfARunningServer: while it answers, a server is backed up; what is restored elsewhere has all of before, agrees to the
+// cent, and goes on.
+func TestABackupOfARunningServer(t *testing.T) {
+	data, restored, told := t.TempDir(), filepath.Join(t.TempDir(), "restored"), filepath.Join(t.TempDir(), "told.json")
+	backup := filepath.Join(t.TempDir(), "backup")
+	m := start(t, data)
+	demo(t, data, "--save", told)
+	during := make(chan error)
+	go func() {
+		var out strings.Builder
+		during <- run([]string{"backup", "--data-dir", data, backup}, &out)
+	}()
+	demo(t, data) // the load
+	require.NoError(t, <-during)
+	require.ErrorContains(t, run([]string{"backup", "--data-dir", data, backup}, io.Discard), "is there already")
+	require.NoError(t, m.Close())
+
+	require.Contains(t, runs(t, "restore", "--data-dir", restored, backup), "restored to")
+	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
+	copyKey(t, data, restored)
+	m = start(t, restored)
+	demo(t, restored, "--check", told)
+	demo(t, restored)
+	require.NoError(t, m.Close())
+	require.Contains(t, auditOf(t, restored), "agree to the cent")
+
+	old, again := journalOf(t, data), journalOf(t, restored)
+	require.Equal(t, old.Identity().Deployment, again.Identity().Deployment)
+	require.NotEqual(t, old.Identity().Store, again.Identity().Store, "a new incarnation")
+	require.NoError(t, errors.Join(old.Close(), again.Close()))
+}
+
+// TestARestoreKeepsTheNewerAuthorizer: the journal is lost and comes back older. What the authorizer has decided since is sent to it
+// again, for workspaces and cards that it does not know any more too.
+func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
+	data, told, backup := t.TempDir(), filepath.Join(t.TempDir(), "told.json"), filepath.Join(t.TempDir(), "backup")
+	m := start(t, data)
+	demo(t, data, "--save", told)
+	require.NoError(t, m.Close())
+	runs(t, "backup", "--data-dir", data, backup)
+	m = start(t, data)
+	demo(t, data)
+	var decided [ident.Shards]uint64
+	for shard := range decided {
+		decided[shard] = m.authorizer.Synced(ident.Shard(shard))
+	}
+	require.NoError(t, m.Close())
+
+	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, backup}, io.Discard), "move it away first")
+	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, backup}, io.Discard), "--keep-authorizer")
+	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
+	require.Contains(t, auditOf(t, data), "agree to the cent", "before the start")
+	m = start(t, data)
+	for shard := range decided {
+		require.GreaterOrEqual(t, m.authorizer.Synced(ident.Shard(shard)), decided[shard], "no decision is lost")
+	}
+	require.NoError(t, m.system.Settle(t.Context()))
+	demo(t, data, "--check", told)
+	demo(t, data)
+	require.NoError(t, m.Close())
+	require.Contains(t, auditOf(t, data), "agree to the cent")
+	kept, err := filepath.Glob(authorizerDir(data) + ".old-*")
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+
+	stranger := t.TempDir()
+	require.NoError(t, start(t, stranger).Close())
+	require.NoError(t, os.RemoveAll(journalDir(stranger)))
+	require.ErrorIs(t, run([]string{"restore", "--keep-authorizer", "--data-dir", stranger, backup}, io.Discard), authorizer.ErrForeign)
+	require.NoDirExists(t, restoringDir(stranger))
+}
+
+// small is a backup of a server that has done nothing but start.
+func small(t *testing.T) (data, backup string) {
+	data, backup = t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, start(t, data).Close())
+	runs(t, "backup", "--data-dir", data, backup)
+	return data, backup
+}
+
+// TestADamagedBackupIsRefused: by the name of what is wrong, before anything is touched.
+func TestADamagedBackupIsRefused(t *testing.T) {
+	_, backup := small(t)
+	table, err := filepath.Glob(filepath.Join(authorizerDir(backup), "*.log"))
+	require.NoError(t, err)
+	require.NotEmpty(t, table)
+	log := filepath.Join("authorizer", filepath.Base(table[0]))
+	flip := func(name string, at func(size int) int) func(dir string) {
+		return func(dir string) {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			require.NoError(t, err)
+			text[at(len(text))] ^= 1
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		}
+	}
+	first, middle, last := func(int) int { return 0 }, func(n int) int { return n / 2 }, func(n int) int { return n - 1 }
+	for why, damage := range map[string]func(dir string){
+		"BACKUP is not of the form":                  flip(manifestFile, first),
+		"the checksum of BACKUP differs":             flip(manifestFile, middle),
+		"the checksum of BACKUP differs ":            flip(manifestFile, last),
+		"the checksum of journal.archive differs":    flip(archiveFile, first),
+		"the checksum of journal.archive differs ":   flip(archiveFile, middle),
+		"the checksum of journal.archive differs  ":  flip(archiveFile, last),
+		"the checksum of " + log + " differs":        flip(log, last),
+		"journal.archive is missing":                 func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, archiveFile))) },
+		log + " is missing":                          func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, log))) },
+		"has no file BACKUP":                         func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, manifestFile))) },
+		"journal.archive has 7 bytes":                func(dir string) { require.NoError(t, os.Truncate(filepath.Join(dir, archiveFile), 7)) },
+		"stray is not of the backup":                 func(dir string) { require.NoError(t, os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600)) },
+		"is not the journal that BACKUP tells of":    func(dir string) { rewrite(t, dir, func(m *manifest) { m.Deployment = strings.Repeat("0", 32) }) },
+		"is not the journal that BACKUP tells of ":   func(dir string) { rewrite(t, dir, func(m *manifest) { m.Counts.Events++ }) },
+		"journal.archive: not a journal archive of":  func(dir string) { flip(archiveFile, first)(dir); resum(t, dir) },
+		"journal.archive: damaged journal archive":   func(dir string) { flip(archiveFile, middle)(dir); resum(t, dir) },
+		"journal.archive: damaged journal archive: ": func(dir string) { flip(archiveFile, last)(dir); resum(t, dir) },
+	} {
+		dir, into := filepath.Join(t.TempDir(), "damaged"), filepath.Join(t.TempDir(), "into")
+		require.NoError(t, copyTree(backup, dir))
+		damage(dir)
+		err := run([]string{"restore", "--data-dir", into, dir}, io.Discard)
+		require.ErrorIs(t, err, errDamaged, why)
+		require.ErrorContains(t, err, strings.TrimSpace(why))
+		require.NoDirExists(t, into)
+	}
+	runs(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "into"), backup)
+}
+
+// rewrite changes a manifest with a good checksum.
+func rewrite(t *testing.T, dir string, change func(*manifest)) {
+	var c checked
+	c.dir = dir
+	require.NoError(t, c.readManifest())
+	change(&c.manifest)
+	require.NoError(t, c.write(dir))
+}
+
+// resum gives a damaged backup the checksums of its files.
+func resum(t *testing.T, dir string) {
+	rewrite(t, dir, func(m *manifest) {
+		files, err := sumFiles(dir)
+		require.NoError(t, err)
+		delete(files, manifestFile)
+		m.Files = files
+	})
+}
+
+// TestARestoreThatIsInterrupted: after a crash anywhere in it no command takes the directory, and the same restore ends it.
+func TestARestoreThatIsInterrupted(t *testing.T) {
+	source, backup := small(t)
+	_, other := small(t)
+	from, err := checkBackup(backup)
+	require.NoError(t, err)
+	for name, crash := range map[string]func(s *restoration, plan restorePlan) error{
+		"after its plan":      func(s *restoration, plan restorePlan) error { return s.begin(plan) },
+		"with the authorizer": func(s *restoration, plan restorePlan) error { return errors.Join(s.begin(plan), s.buildAuthorizer()) },
+		"with the journal":    func(s *restoration, plan restorePlan) error { return s.built(t, plan) },
+		"when it is ready":    func(s *restoration, plan restorePlan) error { return s.build(t.Context(), plan) },
+		"with one store placed": func(s *restoration, plan restorePlan) error {
+			return errors.Join(s.build(t.Context(), plan),
+				os.Rename(authorizerDir(restoringDir(s.DataDir)), authorizerDir(s.DataDir)))
+		},
+		"with all stores placed": func(s *restoration, plan restorePlan) error {
+			dir := restoringDir(s.DataDir)
+			return errors.Join(s.build(t.Context(), plan), os.Rename(authorizerDir(dir), authorizerDir(s.DataDir)),
+				os.Rename(bankDir(dir), bankDir(s.DataDir)), os.Rename(journalDir(dir), journalDir(s.DataDir)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			s := &restoration{Place: Place{DataDir: data}, from: from}
+			plan, err := s.readPlan()
+			require.NoError(t, err)
+			require.NoError(t, crash(s, plan))
+			const refusal = "was not finished: run the same `purser restore` again"
+			require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()), refusal)
+			require.ErrorContains(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), refusal)
+			require.ErrorContains(t, run([]string{"restore", "--data-dir", data, other}, io.Discard), "run that one again")
+			runs(t, "restore", "--data-dir", data, backup)
+			require.NoDirExists(t, restoringDir(data))
+			j := journalOf(t, data)
+			require.Equal(t, plan.Store, j.Identity().Store)
+			require.NoError(t, j.Close())
+			copyKey(t, source, data)
+			require.NoError(t, start(t, data).Close())
+		})
+	}
+}
+
+// built is build without its last step.
+func (s *restoration) built(t *testing.T, plan restorePlan) error {
+	return errors.Join(s.begin(plan), s.buildAuthorizer(), s.buildJournal(t.Context(), plan))
+}
+
+// TestARestoreThatFailsLeavesNothing: the disk is full when the journal is loaded.
+func TestARestoreThatFailsLeavesNothing(t *testing.T) {
+	_, backup := small(t)
+	from, err := checkBackup(backup)
+	require.NoError(t, err)
+	data := t.TempDir()
+	s := &restoration{Place: Place{DataDir: data}, from: from}
+	plan, err := s.readPlan()
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(filepath.Join(backup, archiveFile), 100))
+	require.ErrorContains(t, s.build(t.Context(), plan), "cut short")
+	left, err := os.ReadDir(data)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestWhatANextIncarnationForgets: only the outbox, which speaks of a topic that has nothing of it.
+func TestWhatANextIncarnationForgets(t *testing.T) {
+	content := func(yield func(persistence.Part, error) bool) {
+		for _, name := range []string{"announcer", kafka.CursorName, "reaction/bank", "relay"} {
+			yield(&persistence.Cursor{Name: name}, nil)
+		}
+	}
+	var kept []string
+	for part := range nextIncarnation(content) {
+		kept = append(kept, part.(*persistence.Cursor).Name)
+	}
+	require.True(t, slices.Equal(kept, []string{"announcer", "reaction/bank", "relay"}), "%v", kept)
+}
+
+// TestAWrongDataKeyIsRefusedAfterARestore: a start makes no new key for what is sealed under another.
+func TestAWrongDataKeyIsRefusedAfterARestore(t *testing.T) {
+	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	m := start(t, data)
+	demo(t, data)
+	require.NoError(t, m.Close())
+	runs(t, "backup", "--data-dir", data, backup)
+	secrets, err := filepath.Glob(filepath.Join(backup, "*key*"))
+	require.NoError(t, err)
+	require.Empty(t, secrets)
+	restored := filepath.Join(t.TempDir(), "restored")
+	runs(t, "restore", "--data-dir", restored, backup)
+	require.Error(t, NewMain(testConfig(t, restored), slog.New(slog.DiscardHandler)).Start(t.Context()))
+	require.NoError(t, os.Remove(filepath.Join(restored, "data-key")))
+	copyKey(t, data, restored)
+	require.NoError(t, start(t, restored).Close())
+}

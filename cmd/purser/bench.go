@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"purser/bench"
+)
+
+// BenchCmd measures a running server over the wire, or one of its own.
+type BenchCmd struct {
+	Authorize BenchLoad  `cmd:"" help:"Swipes: approvals, and a share of declines for every reason."`
+	Lifecycle BenchLoad  `cmd:"" help:"Authorize, increment, clear, refund."`
+	Rest      BenchLoad  `cmd:"" help:"Card updates, card reads and treasury reads, each by itself."`
+	Mixed     BenchLoad  `cmd:"" help:"Swipes at a rate, beside REST calls at a rate."`
+	Sustain   BenchLoad  `cmd:"" help:"Swipes at a rate while the backlog is watched; --search finds the highest rate that is held."`
+	Recovery  BenchLoad  `cmd:"" help:"Kill a server of its own with -9 in a storm, three times; time to the first correct swipe."`
+	Soak      BenchLoad  `cmd:"" help:"Random lives of cards; every answer is compared with books kept here."`
+	Short     BenchShort `cmd:"" help:"All of them in about three minutes, against a server of its own."`
+}
+
+// benchTarget says which server is measured.
+type benchTarget struct {
+	Own               bool   `name:"own" help:"Start a server for the run, on free ports, without rate limits. It takes PURSER_*, DATABASE_URL and KAFKA_BROKERS of the environment; the database must be an empty one."`
+	OwnDir            string `name:"own-dir" help:"Data directory of the server that is started; a temporary one, removed afterwards, when unset."`
+	HTTPAddr          string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address of the server."`
+	AuthorizerAddr    string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address of the server."`
+	AdminAddr         string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Admin address of the server."`
+	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server, for the card network's secret."`
+	NetworkSecretFile string `name:"network-secret-file" help:"Where the server keeps the card network's secret."`
+	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"The card network's secret, when the server was given one."`
+}
+
+// benchOptions say what the run is made of and what becomes of its report.
+type benchOptions struct {
+	benchTarget
+	Cards      int           `default:"2000" help:"Cards to make."`
+	Workspaces int           `default:"64" help:"Workspaces to make."`
+	Skew       float64       `default:"1.1" help:"Of the Zipf distributions of cards and merchants."`
+	Declines   int           `default:"10" help:"Percent of the swipes that must be declined; -1 for none."`
+	Seed       uint64        `default:"1" help:"Of cards, merchants and amounts."`
+	DiskDir    string        `help:"A directory on the disk of the server's stores, where synced writes are measured; that of the own server, or the data directory, when unset."`
+	Yardstick  time.Duration `default:"2s" help:"How long each measurement of the machine takes."`
+	JSON       bool          `name:"json" help:"Print the report as JSON."`
+	HTML       string        `name:"html" help:"Write the report with its plots to this file."`
+	Results    string        `help:"Write NAME.json, NAME.html and NAME.md into this directory."`
+	Name       string        `help:"Name of the results; the workload's when unset."`
+}
+
+// BenchLoad is one workload.
+type BenchLoad struct {
+	benchOptions
+	Connections int           `default:"64" help:"Open at once, each with one request under way."`
+	Rate        int           `help:"Requests a second; 0 for a closed loop. mixed and sustain take 5000 when unset."`
+	RESTRate    int           `name:"rest-rate" default:"200" help:"Card updates a second of mixed; as many reads of cards and of the treasury."`
+	Duration    time.Duration `default:"30s" help:"How long."`
+	Spread      string        `default:"zipf" enum:"zipf,card,workspace" help:"Which cards are swiped: all, one, or one workspace's."`
+	Search      bool          `help:"sustain: begin with --rate and find the highest rate that is held."`
+}
+
+// Run runs the workload that the command is named after.
+func (b *BenchLoad) Run(chosen *kong.Context, out io.Writer) error {
+	workload := chosen.Selected().Name
+	if b.Rate == 0 && (workload == bench.Mixed || workload == bench.Sustain) {
+		b.Rate = defaultRate
+	}
+	if workload == bench.Recovery {
+		b.Own = true // no other server may be killed
+	}
+	return b.run(out, workload, bench.Load{Workload: workload, Connections: b.Connections, Rate: b.Rate, RESTRate: b.RESTRate,
+		Duration: b.Duration, Spread: b.Spread, Search: b.Search})
+}
+
+// defaultRate of an open loop, a second.
+const defaultRate = 5000
+
+// BenchShort is a set of short loads.
+type BenchShort struct{ benchOptions }
+
+// Run runs the set.
+func (b *BenchShort) Run(out io.Writer) error {
+	b.Own = true
+	return b.run(out, "short", shortSet()...)
+}
+
+// shortSet takes about three minutes with all that is around it.
+func shortSet() []bench.Load {
+	return []bench.Load{
+		{Name: "authorize, 1 connection", Workload: bench.Authorize, Connections: 1, Duration: 10 * time.Second},
+		{Name: "authorize, 64 connections", Workload: bench.Authorize, Duration: 15 * time.Second},
+		{Name: "authorize, one card", Workload: bench.Authorize, Duration: 8 * time.Second, Spread: bench.SpreadCard},
+		{Name: "authorize, one workspace", Workload: bench.Authorize, Duration: 8 * time.Second, Spread: bench.SpreadWorkspace},
+		{Name: "authorize, open loop", Workload: bench.Authorize, Rate: defaultRate, Duration: 15 * time.Second},
+		{Name: "mixed", Workload: bench.Mixed, Rate: defaultRate, Duration: 15 * time.Second},
+		{Name: "lifecycle", Workload: bench.Lifecycle, Duration: 8 * time.Second},
+		{Name: "rest", Workload: bench.REST, Duration: 15 * time.Second},
+		{Name: "sustain", Workload: bench.Sustain, Rate: defaultRate, Duration: 20 * time.Second},
+		{Name: "soak", Workload: bench.Soak, Connections: 16, Duration: 10 * time.Second},
+		{Name: "recovery", Workload: bench.Recovery, Duration: 2 * time.Second},
+	}
+}
+
+var errBench = errors.New("the run failed: the report says where")
+
+// run measures until the loads are done or a signal ends it, and leaves the report where it was asked for.
+func (b *benchOptions) run(out io.Writer, name string, loads ...bench.Load) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	c := bench.Config{Loads: loads, Cards: b.Cards, Workspaces: b.Workspaces, Skew: b.Skew, Declines: b.Declines, Seed: b.Seed,
+		DiskDir: b.DiskDir, YardstickFor: b.Yardstick}
+	if b.Own {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		own, err := newOwnServer(ctx, b.OwnDir, self, "serve")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, own.close()) }()
+		c.Target, c.Server, c.Facts = own.target, own, own.facts()
+		if c.DiskDir == "" {
+			c.DiskDir = own.data
+		}
+	} else if err := b.given(&c); err != nil {
+		return err
+	}
+	bar := newBar(out)
+	c.Progress = bar.show
+	report, err := bench.Run(ctx, c)
+	bar.clear()
+	if err = errors.Join(err, b.deliver(&report, out, name)); err == nil && report.Failed {
+		err = errBench
+	}
+	return err
+}
+
+// given is the server that the flags name.
+func (b *benchOptions) given(c *bench.Config) error {
+	d := DemoCmd{DataDir: b.DataDir, NetworkSecret: b.NetworkSecret, NetworkSecretFile: b.NetworkSecretFile}
+	secret, err := d.secret()
+	c.Target = bench.Target{REST: urlOf(b.HTTPAddr), Network: urlOf(b.AuthorizerAddr), Admin: urlOf(b.AdminAddr), Secret: secret}
+	if c.DiskDir == "" {
+		if _, err := os.Stat(b.DataDir); err == nil {
+			c.DiskDir = b.DataDir
+		}
+	}
+	return err
+}
+
+func (b *benchOptions) deliver(r *bench.Report, out io.Writer, name string) error {
+	if b.Name != "" {
+		name = b.Name
+	}
+	title := "purser bench " + name
+	html := func(to io.Writer) error { return r.WriteHTML(to, title) }
+	text := func(to io.Writer) error {
+		encoder := json.NewEncoder(to)
+		encoder.SetIndent("", " ")
+		return encoder.Encode(r)
+	}
+	var faults []error
+	if b.HTML != "" {
+		faults = append(faults, writeFile(b.HTML, html))
+	}
+	if b.Results != "" {
+		faults = append(faults, os.MkdirAll(b.Results, 0o755),
+			writeFile(filepath.Join(b.Results, name+".json"), text), writeFile(filepath.Join(b.Results, name+".html"), html),
+			writeFile(filepath.Join(b.Results, name+".md"), func(to io.Writer) error { return r.WriteMarkdown(to, title) }))
+	}
+	if b.JSON {
+		return errors.Join(append(faults, text(out))...)
+	}
+	return errors.Join(append(faults, r.WriteTable(out))...)
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
+
+// bar shows how far a run is where a person looks: on a terminal.
+type bar struct{ out io.Writer }
+
+const barWidth = 30
+
+func newBar(out io.Writer) *bar {
+	file, ok := out.(*os.File)
+	if !ok {
+		return &bar{}
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return &bar{}
+	}
+	return &bar{out: out}
+}
+
+func (b *bar) show(p bench.Progress) {
+	if b.out == nil {
+		return
+	}
+	full := int(p.Done * barWidth)
+	fmt.Fprintf(b.out, "\r\033[K[%s%s] %3.0f %% %s", strings.Repeat("█", full), strings.Repeat("·", barWidth-full), 100*p.Done, p.Stage)
+	if p.PerSecond > 0 {
+		fmt.Fprintf(b.out, "  %.0f/s", p.PerSecond)
+	}
+	if p.P99 > 0 {
+		fmt.Fprintf(b.out, "  p99 %s", p.P99.Round(10*time.Microsecond))
+	}
+}
+
+func (b *bar) clear() {
+	if b.out != nil {
+		fmt.Fprint(b.out, "\r\033[K")
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"purser/bench"
+)
+
+// Limits of a server of a run's own.
+const (
+	ownStartWithin = 5 * time.Minute
+	ownStopWithin  = 30 * time.Second
+	ownAskEvery    = 20 * time.Millisecond
+	ownLogBytes    = 2000 // of the end of its log, when it does not start
+)
+
+// ownServer is a purser serve that belongs to a run: a child process of the same binary, on the same addresses however often it is
+// started. It is a bench.Server.
+type ownServer struct {
+	command   []string
+	data      string
+	temporary bool
+	target    bench.Target
+	env       []string
+	cmd       *exec.Cmd
+	log       *os.File
+}
+
+// newOwnServer starts one with a command and returns when it is ready. Without a directory it gets a temporary one.
+func newOwnServer(ctx context.Context, data string, command ...string) (*ownServer, error) {
+	s := &ownServer{data: data, command: command}
+	if data == "" {
+		dir, err := os.MkdirTemp("", "purser-bench-")
+		if err != nil {
+			return nil, err
+		}
+		s.data, s.temporary = dir, true
+	}
+	err := s.prepare()
+	if err == nil {
+		err = s.Start()
+	}
+	if err == nil {
+		err = s.ready(ctx)
+	}
+	if err == nil {
+		err = s.readSecret()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *ownServer) prepare() (err error) {
+	if err := os.MkdirAll(s.data, 0o700); err != nil {
+		return err
+	}
+	if s.log, err = os.OpenFile(filepath.Join(s.data, "bench.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	addresses, err := freeAddresses(3)
+	if err != nil {
+		return err
+	}
+	s.target = bench.Target{REST: "http://" + addresses[0], Network: "http://" + addresses[1], Admin: "http://" + addresses[2]}
+	s.env = append(os.Environ(), "PURSER_HTTP_ADDR="+addresses[0], "PURSER_AUTHORIZER_ADDR="+addresses[1],
+		"PURSER_ADMIN_ADDR="+addresses[2], "PURSER_DATA_DIR="+s.data, "PURSER_BASE_URL=", "PURSER_RATE_LIMITS=off", "PURSER_SIGNUP=open",
+		"PURSER_SANDBOX_DELAY=50ms", "PURSER_ISSUER=fixture", "PURSER_LOG_LEVEL=warn", "PURSER_NETWORK_SECRET=")
+	if os.Getenv("DATABASE_URL") != "" && os.Getenv("PURSER_DATA_KEY") == "" {
+		key := make([]byte, dataKeyBytes)
+		rand.Read(key)
+		s.env = append(s.env, "PURSER_DATA_KEY="+hex.EncodeToString(key))
+	}
+	return nil
+}
+
+// freeAddresses are ports that nobody has at the moment.
+func freeAddresses(n int) ([]string, error) {
+	var all []string
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close() // after the last one is bound: they differ
+		all = append(all, listener.Addr().String())
+	}
+	return all, nil
+}
+
+// Start launches the server.
+func (s *ownServer) Start() error {
+	s.cmd = exec.Command(s.command[0], s.command[1:]...)
+	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = s.env, s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		return err
+	}
+	return nil
+}
+
+// Kill ends it with kill -9.
+func (s *ownServer) Kill() error {
+	if err := s.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = s.cmd.Wait() // it says that it was killed
+	s.cmd = nil
+	return nil
+}
+
+func (s *ownServer) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ownStartWithin)
+	defer cancel()
+	asker := &http.Client{Timeout: requestTimeout}
+	defer asker.CloseIdleConnections()
+	for {
+		if resp, err := asker.Get(s.target.Admin + "/readyz"); err == nil {
+			_ = resp.Body.Close() // its status is all that is wanted
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		if s.ended() {
+			s.cmd = nil
+			return fmt.Errorf("the server ended before it was ready:\n%s", s.lastWords())
+		}
+		if err := pause(ctx, ownAskEvery); err != nil {
+			return fmt.Errorf("the server was not ready within %s:\n%s", ownStartWithin, s.lastWords())
+		}
+	}
+}
+
+// ended looks whether the child is a zombie, without waiting for it.
+func (s *ownServer) ended() bool {
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WNOHANG, nil)
+	return err == nil && pid == s.cmd.Process.Pid
+}
+
+func (s *ownServer) lastWords() string {
+	info, err := s.log.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	text := make([]byte, min(info.Size(), ownLogBytes))
+	if _, err := s.log.ReadAt(text, info.Size()-int64(len(text))); err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (s *ownServer) readSecret() error {
+	text, err := os.ReadFile(filepath.Join(s.data, "network-secret"))
+	first, _, _ := strings.Cut(string(text), ",")
+	s.target.Secret = strings.TrimSpace(first)
+	return err
+}
+
+// facts of the server, as it was told.
+func (s *ownServer) facts() map[string]string {
+	store, sync := "embedded journal (Pebble)", "every answer is synced"
+	if os.Getenv("DATABASE_URL") != "" {
+		store = "Postgres"
+	}
+	if os.Getenv("KAFKA_BROKERS") != "" {
+		store += ", Kafka"
+	}
+	if os.Getenv("PURSER_AUTHORIZER_SYNC") == "false" {
+		sync = "NOT synced: answers may be lost"
+	}
+	return map[string]string{"server": strings.TrimSpace("purser " + Version + " " + revision()), "store": store, "authorizer": sync}
+}
+
+// close stops the server and removes what was temporary.
+func (s *ownServer) close() error {
+	var faults []error
+	if s.cmd != nil {
+		faults = append(faults, s.cmd.Process.Signal(syscall.SIGTERM))
+		patience := time.AfterFunc(ownStopWithin, func() { _ = s.cmd.Process.Kill() })
+		faults = append(faults, s.cmd.Wait())
+		patience.Stop()
+	}
+	if s.log != nil {
+		faults = append(faults, s.log.Close())
+	}
+	if s.temporary {
+		faults = append(faults, os.RemoveAll(s.data))
+	}
+	return errors.Join(faults...)
+}

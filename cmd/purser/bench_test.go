@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"purser/bench"
+)
+
+// unlimited starts a server that may be asked as often as one likes, and says how bench reaches it.
+func unlimited(t *testing.T) (*Main, bench.Config) {
+	t.Helper()
+	data := t.TempDir()
+	config := testConfig(t, data)
+	config.RateLimits.Off = true
+	m := NewMain(config, slog.New(slog.DiscardHandler))
+	require.NoError(t, m.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
+	require.NoError(t, err)
+	return m, bench.Config{Cards: 20, Workspaces: 4, YardstickFor: 20 * time.Millisecond, DiskDir: data, Seed: 1,
+		Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(), Network: "http://" + m.listeners.authorizer.Addr().String(),
+			Admin: "http://" + m.listeners.admin.Addr().String(), Secret: strings.TrimSpace(string(secret))}}
+}
+
+// declineReasons are all that the network can bring about by itself; timeout, backlog_full and system_unavailable are the server's.
+var declineReasons = []string{"invalid_request", "card_not_found", "card_terminated", "card_frozen", "currency_not_supported", "mcc_not_allowed",
+	"merchant_not_allowed", "per_transaction_limit_exceeded", "monthly_limit_exceeded", "insufficient_funds", "authorization_not_found",
+	"duplicate_mismatch", "reversed_before_arrival"}
+
+// Every workload runs against the real server: each answer is the one that must come, the dollars add up, and the mix of declines has
+// every reason.
+func TestBenchOfEveryWorkload(t *testing.T) {
+	_, c := unlimited(t)
+	c.Declines = 60
+	c.Loads = []bench.Load{
+		{Workload: bench.Authorize, Connections: 8, Duration: time.Second},
+		{Workload: bench.Lifecycle, Connections: 4, Duration: 300 * time.Millisecond},
+		{Workload: bench.REST, Connections: 4, Duration: 300 * time.Millisecond},
+		{Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, Duration: 500 * time.Millisecond},
+		{Workload: bench.Soak, Connections: 8, Duration: time.Second},
+	}
+	r, err := bench.Run(t.Context(), c)
+	require.NoError(t, err)
+	require.Zero(t, r.Wrong, "%+v", r.Stages)
+	var names []string
+	for _, s := range r.Stages {
+		names = append(names, s.Name)
+		for _, m := range s.Measures {
+			require.Positive(t, m.Count, "%s: %s", s.Name, m.Name)
+		}
+		require.Zero(t, s.Outcomes["no answer"], s.Name)
+	}
+	require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury", "mixed: swipes", "mixed: REST",
+		"soak"}, names)
+	for _, reason := range append(declineReasons, "approved") {
+		require.Positive(t, r.Stages[0].Outcomes[reason], reason)
+	}
+	require.Positive(t, r.Stages[0].Compared)
+}
+
+func TestBenchSustains(t *testing.T) {
+	_, c := unlimited(t)
+	c.Loads = []bench.Load{{Workload: bench.Sustain, Connections: 4, Rate: 50, Duration: time.Second}}
+	r, err := bench.Run(t.Context(), c)
+	require.NoError(t, err)
+	require.True(t, r.Stages[0].Judged)
+	require.Zero(t, r.Wrong, "%+v", r.Stages)
+	require.NotEmpty(t, r.Stages[0].Figures)
+}
+
+// liar stands before the card network's port and changes one answer in so many.
+func liar(t *testing.T, network string, lie func(answer []byte) []byte) string {
+	t.Helper()
+	const truthful = 40
+	var answers atomic.Int64
+	client := &fasthttp.Client{}
+	server := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
+		ctx.Request.SetHost(strings.TrimPrefix(network, "http://"))
+		if err := client.Do(&ctx.Request, &ctx.Response); err != nil {
+			ctx.Error(err.Error(), fasthttp.StatusBadGateway)
+			return
+		}
+		if answers.Add(1)%truthful == 0 {
+			ctx.Response.SetBody(lie(bytes.Clone(ctx.Response.Body())))
+		}
+	}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		require.NoError(t, server.Shutdown())
+		require.NoError(t, <-ended)
+		client.CloseIdleConnections()
+	})
+	return "http://" + ln.Addr().String()
+}
+
+// A wrong answer is found, whichever field it is in.
+func TestBenchFindsALie(t *testing.T) {
+	for _, c := range []struct{ load, from, to string }{
+		{bench.Authorize, `"approved"`, `"declined"`},
+		{bench.Lifecycle, `"posted"`, `"unmatched"`},
+		{bench.Soak, `"approvedAmountCents":`, `"approvedAmountCents":1`},
+		{bench.Soak, `"heldAmountCents":`, `"heldAmountCents":1`},
+		{bench.Soak, `"authorizationId":"auth_`, `"authorizationId":"auth_0`},
+	} {
+		_, config := unlimited(t)
+		config.Target.Network = liar(t, config.Target.Network, func(answer []byte) []byte {
+			return bytes.ReplaceAll(answer, []byte(c.from), []byte(c.to))
+		})
+		config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: time.Second}}
+		r, err := bench.Run(t.Context(), config)
+		require.NoError(t, err)
+		require.Positive(t, r.Wrong, "%s: %s", c.load, c.to)
+		require.True(t, r.Failed)
+		require.NotEmpty(t, r.Stages[0].Differences)
+	}
+}
+
+// A server that counts requests cannot be measured, and says how it can.
+func TestBenchNamesRateLimits(t *testing.T) {
+	m := start(t, t.TempDir())
+	defer func() { require.NoError(t, m.Close()) }()
+	secret := m.config.NetworkSecrets[0]
+	_, err := bench.Run(t.Context(), bench.Config{Cards: 200, Workspaces: 1, YardstickFor: time.Millisecond,
+		Loads: []bench.Load{{Workload: bench.Authorize}}, Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(),
+			Network: "http://" + m.listeners.authorizer.Addr().String(), Secret: secret}})
+	require.ErrorIs(t, err, bench.ErrLimited)
+	require.ErrorContains(t, err, "PURSER_RATE_LIMITS=off")
+}
+
+// TestServeAsAChild is no test of its own: it is the server that TestBenchOfAServerOfItsOwn starts and kills.
+func TestServeAsAChild(t *testing.T) {
+	if os.Getenv("PURSER_TEST_SERVE") != "" {
+		require.NoError(t, run([]string{"serve"}, io.Discard))
+	}
+}
+
+// A server of the run's own is killed with -9 in a storm and comes back with the same answers; the report is left where it was asked for.
+func TestBenchOfAServerOfItsOwn(t *testing.T) {
+	t.Setenv("PURSER_TEST_SERVE", "1")
+	own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
+	require.NoError(t, err)
+	c := bench.Config{Target: own.target, Server: own, Facts: own.facts(), Cards: 20, Workspaces: 4, YardstickFor: 20 * time.Millisecond,
+		Loads: []bench.Load{{Workload: bench.Recovery, Connections: 8, Duration: 300 * time.Millisecond}}}
+	r, err := bench.Run(t.Context(), c)
+	require.NoError(t, err)
+	require.NoError(t, own.close())
+	require.NoDirExists(t, own.data)
+	require.False(t, r.Failed, "%+v", r.Stages)
+	require.Len(t, r.Stages, 3)
+	for _, s := range r.Stages {
+		require.Positive(t, s.Compared, "answers were asked again")
+	}
+	dir := t.TempDir()
+	var out strings.Builder
+	b := benchOptions{JSON: true, Results: dir, HTML: filepath.Join(dir, "page.html")}
+	require.NoError(t, b.deliver(&r, &out, "recovery"))
+	var again bench.Report
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &again))
+	require.Equal(t, r.Stages[0].Measures, again.Stages[0].Measures)
+	for _, name := range []string{"recovery.json", "recovery.html", "recovery.md", "page.html"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.NotContains(t, string(text), own.data, "results name no path")
+	}
+}
+
+// A child that does not start is told with its last words.
+func TestAServerOfItsOwnThatDoesNotStart(t *testing.T) {
+	t.Setenv("PURSER_TEST_SERVE", "1")
+	t.Setenv("PURSER_BACKLOG_MAX", "few")
+	_, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
+	require.ErrorContains(t, err, "PURSER_BACKLOG_MAX")
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"purser/persistence"
+	"purser/persistence/book"
+)
+
+// bookWithin bounds how long a start waits for the book to be made.
+const bookWithin = 10 * time.Second
+
+// openBook makes the ledger consumer. The book lies beside the journal in Postgres; a journal in the data directory has none.
+func openBook(ctx context.Context, m *Main) (persistence.Handler, error) {
+	if m.config.DatabaseURL == "" {
+		return nil, nil
+	}
+	b, err := book.Open(ctx, book.Options{URL: m.config.DatabaseURL, Identity: m.journal.Identity()})
+	if err != nil {
+		return nil, err
+	}
+	m.onClose(b.Close)
+	within, cancel := context.WithTimeout(ctx, bookWithin)
+	defer cancel()
+	if err := b.Prepare(within); err != nil {
+		m.log.Warn("the book is not there; its consumer tries again, and nothing else needs it", "err", err)
+	}
+	return b, nil
+}

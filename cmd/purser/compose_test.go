@@ -1,0 +1,103 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// composeFile is what the tests read of docker-compose.yml.
+type composeFile struct {
+	Services map[string]struct {
+		Environment map[string]string
+		Volumes     []string
+	}
+	Volumes map[string]any
+}
+
+func compose(t *testing.T) composeFile {
+	t.Helper()
+	text, err := os.ReadFile("../../docker-compose.yml")
+	require.NoError(t, err)
+	var c composeFile
+	require.NoError(t, yaml.Unmarshal(text, &c))
+	return c
+}
+
+// What the compose file and the image set for purser are settings that it knows, and together they are a good configuration.
+func TestComposeSetsWhatPurserReads(t *testing.T) {
+	settings := defaults(t)
+	fields := reflect.ValueOf(&settings).Elem()
+	byName := map[string]reflect.Value{}
+	for i := range fields.NumField() {
+		byName[fields.Type().Field(i).Tag.Get("env")] = fields.Field(i)
+	}
+	set := func(name, value string) {
+		require.Contains(t, byName, name)
+		byName[name].SetString(value)
+	}
+	image, err := os.ReadFile("../../Dockerfile")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`(PURSER_[A-Z_]+)=(\S+)`).FindAllStringSubmatch(string(image), -1) {
+		set(m[1], m[2])
+	}
+	fallback := regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`)
+	for name, value := range compose(t).Services["purser"].Environment {
+		set(name, fallback.ReplaceAllString(value, "$1"))
+	}
+	_, err = settings.Config()
+	require.NoError(t, err)
+}
+
+// Every file and volume that a service mounts is there.
+func TestComposeMountsWhatIsThere(t *testing.T) {
+	c := compose(t)
+	for name, service := range c.Services {
+		for _, mount := range service.Volumes {
+			source, _, _ := strings.Cut(mount, ":")
+			if strings.HasPrefix(source, ".") {
+				require.DirExists(t, filepath.Join("../..", source), name)
+			} else {
+				require.Contains(t, c.Volumes, source, name)
+			}
+		}
+	}
+}
+
+// The dashboard and the alerts ask for metrics that the server has: a metric that is renamed is found here, not in an empty graph.
+func TestDashboardAsksForMetricsThatExist(t *testing.T) {
+	c := testConfig(t, t.TempDir())
+	c.KafkaBrokers = []string{"127.0.0.1:1"} // nobody is there; the metrics of the outbox are
+	m := NewMain(c, slog.New(slog.DiscardHandler))
+	require.NoError(t, m.Start(t.Context()))
+	defer func() { require.NoError(t, m.Close()) }()
+	known := map[string]bool{}
+	described := make(chan *prometheus.Desc)
+	go func() {
+		m.registry.Describe(described)
+		close(described)
+	}()
+	for d := range described {
+		name := regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())
+		known[name[1]] = true
+	}
+	series := regexp.MustCompile(`\b(?:purser|process|go)_[a-z0-9_]+\b`)
+	for _, file := range []string{"grafana/dashboards/purser.json", "prometheus/alerts.yml"} {
+		text, err := os.ReadFile(filepath.Join("../../.compose", file))
+		require.NoError(t, err)
+		asked := series.FindAllString(string(text), -1)
+		require.NotEmpty(t, asked, file)
+		for _, name := range asked {
+			whole := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"), "_sum")
+			require.True(t, known[name] || known[whole], "%s asks for %s", file, name)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"purser/actors/agent/intent"
+)
+
+// intentLife is how long the tour's intents are good for.
+const intentLife = 5 * time.Minute
+
+// visitAgent registers an agent whose private key never leaves the tour, and submits what it signs: a good intent, the same again, and one
+// whose amount was raised after it was signed.
+func visitAgent(ctx context.Context, t *tour) error {
+	key, err := intent.NewKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	a, err := t.post(ctx, t.api, "/api/agents", fields{"agentName": "Demo shopper " + t.run, "protocols": []string{"TAP"},
+		"publicKeyPem": intent.PublicKeyPEM(intent.PublicKey(key))}, 200)
+	if err != nil {
+		return err
+	}
+	id := a.text("agent", "id")
+	t.expect("keyId", a.text("agent", "keyId"), intent.KeyID(intent.PublicKey(key)))
+	t.expect("no private key in the answer", a.at("privateKeyPem"), nil)
+	signed, err := t.sign(key, id)
+	if err != nil {
+		return err
+	}
+	submit := request{method: "POST", path: "/api/agents/" + id + "/intents", body: signed}
+	if a, err = t.call(ctx, t.api, submit, 200); err != nil {
+		return err
+	}
+	t.expect("accepted", a.at("accepted"), true)
+	if err := t.refused(ctx, submit, 422, "intent_replay", "intent_replay"); err != nil {
+		return err
+	}
+	submit.body = []byte(strings.Replace(string(signed), fmt.Sprintf(`"cents":%d`, swipeCents), `"cents":9999`, 1))
+	if err := t.refused(ctx, submit, 401, "signature_invalid", "bad_signature"); err != nil {
+		return err
+	}
+	log, err := t.call(ctx, t.api, request{method: "GET", path: submit.path}, 200)
+	t.expect("submissions in the log", len(log.rows("data")), 3)
+	return err
+}
+
+// sign is the body that submits an intent to pay for a lunch.
+func (t *tour) sign(key ed25519.PrivateKey, agent string) ([]byte, error) {
+	now := time.Now()
+	asked, err := json.Marshal(intent.Intent{AgentID: agent, Merchant: intent.Merchant{Name: "Corner Grocer", MCC: "5411"},
+		Amount: intent.Amount{Currency: "USD", Cents: swipeCents}, IntentID: t.id("lunch"), IssuedAt: now.Unix(),
+		ExpiresAt: now.Add(intentLife).Unix(), Protocol: "TAP"})
+	if err != nil {
+		return nil, err
+	}
+	submission, err := intent.Sign(key, asked)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(submission)
+}
+
+// refused sends an intent that must be refused for a reason.
+func (t *tour) refused(ctx context.Context, r request, status int, code, reason string) error {
+	a, err := t.call(ctx, t.api, r, status)
+	t.expect("error", a.text("error"), code)
+	t.expect("reason", a.text("reason"), reason)
+	return err
+}
+
+// visitMCP reads as an agent's tool would: what a tool answers is what the REST route answers.
+func visitMCP(ctx context.Context, t *tour) error {
+	if _, err := t.rpc(ctx, "initialize", fields{"protocolVersion": "2024-11-05", "capabilities": fields{},
+		"clientInfo": fields{"name": "demo", "version": Version}}); err != nil {
+		return err
+	}
+	listed, err := t.rpc(ctx, "tools/list", fields{})
+	if err != nil {
+		return err
+	}
+	t.expect("tools are listed", len(listed.rows("result", "tools")) > 0, true)
+	called, err := t.rpc(ctx, "tools/call", fields{"name": "list_agents", "arguments": fields{"limit": 10}})
+	if err != nil {
+		return err
+	}
+	read, err := t.call(ctx, t.api, request{method: "GET", path: "/api/agents?limit=10"}, 200)
+	if err != nil {
+		return err
+	}
+	for _, part := range called.rows("result", "content") {
+		t.expect("the tool's text", part["text"], string(read.raw))
+	}
+	unknown, err := t.rpc(ctx, "tools/call", fields{"name": "pay_everybody"})
+	t.expect("code of a tool that is not there", unknown.at("error", "code"), -32601)
+	return err
+}
+
+// rpc sends a message of the Model Context Protocol.
+func (t *tour) rpc(ctx context.Context, method string, params fields) (answer, error) {
+	body, err := json.Marshal(fields{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return answer{}, err
+	}
+	return t.call(ctx, t.api, request{method: "POST", path: "/api/mcp", body: body}, 200)
+}

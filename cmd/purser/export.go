@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"purser/actors/partner"
+)
+
+// ExportCmd groups what leaves as a file.
+type ExportCmd struct {
+	NACHA ExportNACHACmd `cmd:"" name:"nacha" help:"Ask the bank for the NACHA file of a day's ACH payouts."`
+}
+
+// ExportNACHACmd asks the bank, through the running server, for what it handed to the ACH operator on a bank day. The file has the
+// numbers of the accounts that were paid: it goes from the bank to the output, is kept nowhere between, and no log has it.
+type ExportNACHACmd struct {
+	Place
+	Day string `required:"" help:"The bank day on which the payouts left, in New York: YYYY-MM-DD."`
+	Out string `help:"A file to make, readable by its owner only; without it the output."`
+}
+
+const (
+	exportWithin = 2 * time.Minute
+	maxNACHA     = 16 << 20 // bytes of a file as the admin port answers it
+)
+
+// nachaAsked and nachaFile are what the admin port is asked and answers. File is "" when nothing left on the day.
+type (
+	nachaAsked struct {
+		Day string `json:"day"`
+	}
+	nachaFile struct {
+		Payments int    `json:"payments"`
+		File     string `json:"file"`
+	}
+)
+
+// Run writes the file.
+func (e *ExportNACHACmd) Run(out io.Writer) error {
+	if _, err := time.Parse(time.DateOnly, e.Day); err != nil {
+		return errors.New("--day is a day: YYYY-MM-DD")
+	}
+	unlock, err := lockUsed(e.DataDir)
+	if err == nil {
+		return errors.Join(fmt.Errorf("no server runs on %s: only a running one can ask the bank", e.DataDir), unlock())
+	}
+	if !errors.Is(err, errInUse) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), exportWithin)
+	defer cancel()
+	nacha, err := askForNACHA(ctx, e.DataDir, nachaAsked{Day: e.Day})
+	if err != nil {
+		return err
+	}
+	if nacha.Payments == 0 {
+		return partner.ErrNothingSent
+	}
+	if e.Out == "" {
+		_, err := io.WriteString(out, nacha.File)
+		return err
+	}
+	if err := writeOwn(e.Out, nacha.File); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%d payments in %s\n", nacha.Payments, e.Out)
+	return err
+}
+
+// writeOwn makes a file that only its owner reads; one that is there is left alone.
+func writeOwn(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func askForNACHA(ctx context.Context, data string, asked nachaAsked) (nacha nachaFile, err error) {
+	admin, err := published(data, "ADMIN_ADDR")
+	if err != nil {
+		return nacha, err
+	}
+	body, err := json.Marshal(asked)
+	if err != nil {
+		return nacha, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/nacha", bytes.NewReader(body))
+	if err != nil {
+		return nacha, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nacha, fmt.Errorf("ask the running server: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxNACHA))
+	if err != nil {
+		return nacha, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nacha, fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
+	}
+	if err := json.Unmarshal(text, &nacha); err != nil {
+		return nachaFile{}, errors.New("the running server's answer is cut off or no JSON") // which the error would quote
+	}
+	return nacha, nil
+}
+
+// nachaOf is the command of the admin port.
+func nachaOf(ctx context.Context, bank partner.Bank, body []byte) (nachaFile, error) {
+	var asked nachaAsked
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nachaFile{}, err
+	}
+	day, err := time.Parse(time.DateOnly, asked.Day)
+	if err != nil {
+		return nachaFile{}, errors.New("day is not YYYY-MM-DD")
+	}
+	files, can := bank.(partner.ACHFiles)
+	if !can {
+		return nachaFile{}, errors.New("the bank shows no NACHA files")
+	}
+	var text strings.Builder
+	payments, err := files.WriteACH(ctx, day, &text)
+	if errors.Is(err, partner.ErrNothingSent) {
+		return nachaFile{}, nil
+	}
+	if err != nil {
+		return nachaFile{}, err
+	}
+	return nachaFile{Payments: payments, File: text.String()}, nil
+}

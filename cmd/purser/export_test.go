@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moov-io/ach"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/bankday"
+	"purser/actors/ident"
+	"purser/actors/partner"
+)
+
+// TestExportNACHA pays by ACH and asks the running server for the bank's file of the day.
+func TestExportNACHA(t *testing.T) {
+	data := t.TempDir()
+	var log bytes.Buffer // read when the server has stopped
+	m := NewMain(testConfig(t, data), newLogger(&log, Config{LogLevel: slog.LevelDebug, LogFormat: logJSON}))
+	require.NoError(t, m.Start(t.Context()))
+	calendar, err := bankday.New()
+	require.NoError(t, err)
+	account := partner.Account{Reference: "ada", Name: "Ada Lovelace", RoutingNumber: "021000021", AccountNumber: "000555123789",
+		AccountType: "checking"}
+	token, err := m.bank.Tokenize(t.Context(), account)
+	require.NoError(t, err)
+	before := calendar.Leaves(m.Clock(), bankday.CutOffACH)
+	require.NoError(t, m.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountCents: 4_200, Description: "rent",
+		Reference: ident.Derive(16, time.UnixMilli(1), "one").Format(ident.Payout)}))
+	export := func(day string, flags ...string) (string, error) {
+		var out strings.Builder
+		err := run(append([]string{"export", "nacha", "--data-dir", data, "--day", day}, flags...), &out)
+		return out.String(), err
+	}
+	text, err := export(before.Format(time.DateOnly))
+	if err != nil { // the hour of the cut-off struck in between
+		text, err = export(calendar.Leaves(m.Clock(), bankday.CutOffACH).Format(time.DateOnly))
+	}
+	require.NoError(t, err)
+	file, err := ach.NewReader(strings.NewReader(text)).Read()
+	require.NoError(t, err)
+	require.NoError(t, file.Validate())
+	require.Equal(t, 4_200, file.Control.TotalCreditEntryDollarAmountInFile)
+	require.Contains(t, text, account.AccountNumber)
+
+	name := filepath.Join(t.TempDir(), "day.ach")
+	day := before.Format(time.DateOnly)
+	said, err := export(day, "--out", name)
+	require.NoError(t, err)
+	require.Equal(t, "1 payments in "+name+"\n", said)
+	kept, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, text, string(kept))
+	mode, err := os.Stat(name)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), mode.Mode())
+	_, err = export(day, "--out", name)
+	require.ErrorIs(t, err, os.ErrExist, "a file that is there is left alone")
+	_, err = export("1999-01-04")
+	require.ErrorIs(t, err, partner.ErrNothingSent)
+	_, err = export("4 January")
+	require.ErrorContains(t, err, "YYYY-MM-DD")
+	require.NoError(t, m.Close())
+	require.NotContains(t, log.String(), account.AccountNumber)
+	_, err = export(day)
+	require.ErrorContains(t, err, "no server runs")
+	require.ErrorContains(t, run([]string{"export", "nacha", "--day", day, "--data-dir", t.TempDir()}, io.Discard), "data directory")
+}

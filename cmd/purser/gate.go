@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"sync"
+)
+
+// gate lets scrapes and operator's commands at something only while it is open: the admin port is there before and after.
+type gate struct {
+	mu     sync.RWMutex // held shared by whoever is in
+	open   bool
+	ctx    context.Context // ends when the gate is about to be closed
+	cancel context.CancelFunc
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g
+}
+
+// enter returns a context that ends when the caller must hurry, and what the caller must call at the end.
+func (g *gate) enter() (ctx context.Context, leave func(), err error) {
+	g.mu.RLock()
+	if !g.open || g.ctx.Err() != nil {
+		g.mu.RUnlock()
+		return nil, nil, errNotServing
+	}
+	return g.ctx, g.mu.RUnlock, nil
+}
+
+func (g *gate) opened() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = true
+}
+
+// close lets nobody in any more and returns when all have left.
+func (g *gate) close() error {
+	g.cancel()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = false
+	return nil
+}

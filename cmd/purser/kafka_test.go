@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"purser/actors/ident"
+	"purser/persistence/kafka"
+)
+
+// A running Apache Kafka that the suite of processes uses in the place of kfake, and the id of its process; .ci/kafka sets
+// both. One alone is not used: the suite has to take it away.
+const (
+	brokersVariable       = "KAFKA_BROKERS_TEST"
+	brokerProcessVariable = "KAFKA_PROCESS_TEST"
+)
+
+// broker is a Kafka of the test's own that can be taken away and given back, its messages kept.
+type broker struct {
+	addresses  string
+	stop, give func() error
+}
+
+func startBroker(t *testing.T) *broker {
+	t.Helper()
+	if addresses, process := os.Getenv(brokersVariable), os.Getenv(brokerProcessVariable); addresses != "" && process != "" {
+		return apacheKafka(t, addresses, process)
+	}
+	dir := t.TempDir()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir))
+	require.NoError(t, err)
+	t.Cleanup(func() { cluster.Close() })
+	b := &broker{addresses: cluster.ListenAddrs()[0]}
+	_, text, err := net.SplitHostPort(b.addresses)
+	require.NoError(t, err)
+	port, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	b.stop = func() error { cluster.Close(); return nil }
+	b.give = func() error {
+		for deadline := time.Now().Add(stateWithin); ; { // the port may be held for a moment
+			again, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port))
+			if err == nil {
+				cluster = again
+			}
+			if err == nil || time.Now().After(deadline) {
+				return err
+			}
+			if err := pause(t.Context(), askAgain); err != nil {
+				return err
+			}
+		}
+	}
+	return b
+}
+
+// apacheKafka is the one that runs, without the topic of an earlier test. It is taken away by freezing its process.
+func apacheKafka(t *testing.T, addresses, process string) *broker {
+	t.Helper()
+	client := kafkaClient(t, addresses)
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	topic := kmsg.NewDeleteTopicsRequestTopic()
+	topic.Topic = kmsg.StringPtr(kafka.DefaultTopic)
+	request.Topics, request.TopicNames = append(request.Topics, topic), []string{kafka.DefaultTopic}
+	response, err := request.RequestWith(t.Context(), client)
+	require.NoError(t, err)
+	if code := response.Topics[0].ErrorCode; code != kerr.UnknownTopicOrPartition.Code {
+		require.NoError(t, kerr.ErrorForCode(code))
+	}
+	id, err := strconv.Atoi(process)
+	require.NoError(t, err, brokerProcessVariable)
+	t.Cleanup(func() { _ = syscall.Kill(id, syscall.SIGCONT) })
+	return &broker{addresses: addresses, stop: func() error { return syscall.Kill(id, syscall.SIGSTOP) },
+		give: func() error { return syscall.Kill(id, syscall.SIGCONT) }}
+}
+
+func kafkaClient(t *testing.T, addresses string, more ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append(more, kgo.SeedBrokers(strings.Split(addresses, ",")...))...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// kafkaEvent is what an independent consumer knows of an event.
+type kafkaEvent struct{ id, workspace, kind string }
+
+// requireTopic reads the topic from its beginning, as a consumer that is none of ours, and holds it against the journal:
+// every event is there at least once, in the order of its shard and so of its workspace; without the repeats the positions
+// have no gap.
+func requireTopic(t *testing.T, addresses, databaseURL string) {
+	t.Helper()
+	want := journalEvents(t, databaseURL)
+	client := kafkaClient(t, addresses, kgo.ConsumeTopics(kafka.DefaultTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	ctx, cancel := context.WithTimeout(t.Context(), stateWithin)
+	defer cancel()
+	var got [ident.Shards][]kafkaEvent
+	missing, repeats := 0, 0
+	for _, events := range want {
+		missing += len(events)
+	}
+	for missing > 0 {
+		fetches := client.PollFetches(ctx)
+		require.NoError(t, fetches.Err(), "%d events are not in the topic", missing)
+		fetches.EachRecord(func(r *kgo.Record) {
+			shard, position, event := readRecord(t, r)
+			require.Equal(t, kafka.Partition(shard), int(r.Partition))
+			if known := len(got[shard]); position <= known {
+				repeats++
+				require.Equal(t, got[shard][position-1], event, "another event at position %d of shard %d", position, shard)
+				return
+			}
+			require.Equal(t, len(got[shard])+1, position, "a gap in shard %d", shard)
+			got[shard] = append(got[shard], event)
+			missing--
+		})
+	}
+	all := 0
+	for shard := range got {
+		require.Equal(t, want[shard], got[shard], "shard %d", shard)
+		all += len(got[shard])
+	}
+	t.Logf("the topic has all %d events of the journal in order, %d of them more than once", all, repeats)
+}
+
+func readRecord(t *testing.T, r *kgo.Record) (shard ident.Shard, position int, e kafkaEvent) {
+	t.Helper()
+	headers := map[string]string{}
+	for _, h := range r.Headers {
+		headers[h.Key] = string(h.Value)
+	}
+	number, err := strconv.ParseUint(headers["purser-shard"], 10, 8)
+	require.NoError(t, err)
+	position, err = strconv.Atoi(headers["purser-position"])
+	require.NoError(t, err)
+	return ident.Shard(number), position, kafkaEvent{id: headers["ce_id"], workspace: string(r.Key), kind: headers["ce_type"]}
+}
+
+// journalEvents reads the journal past the program.
+func journalEvents(t *testing.T, databaseURL string) (events [ident.Shards][]kafkaEvent) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	rows, err := conn.Query(t.Context(), `SELECT shard, id, workspace, type FROM journal_event ORDER BY shard, position`)
+	require.NoError(t, err)
+	var shard int16
+	var e kafkaEvent
+	_, err = pgx.ForEachRow(rows, []any{&shard, &e.id, &e.workspace, &e.kind}, func() error {
+		events[shard] = append(events[shard], e)
+		return nil
+	})
+	require.NoError(t, err)
+	return events
+}

@@ -1,0 +1,374 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/partner/bankhttp"
+	"purser/actors/partner/sandbox"
+	"purser/httpapi/webhook"
+)
+
+// The storm of payouts.
+const (
+	payoutClients = 64
+	payoutSwipers = 8
+	payoutsEach   = 8  // of a client in a round
+	shareCovered  = 2  // the balance covers one in so many dollars of what is ordered
+	killAtLeast   = 40 // answers to payouts before a kill
+	killAtMost    = payoutClients * payoutsEach * 3 / 4
+	settleAgain   = 100 * time.Millisecond // between two looks at all payouts
+	sharedSecret  = "the secret of bank and purser"
+	paidAccount   = "000987654321"
+)
+
+// payoutEndings are what the bank does with payouts; what it takes a day for is not among them.
+var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingRefused,
+	sandbox.EndingAnswersLost}
+
+// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts and swipes, with the bank in another process, which
+// counts what it is ordered.
+func TestNoPayoutIsPaidTwice(t *testing.T) {
+	path, full := build(t), os.Getenv(fullVariable) != ""
+	t.Run("embedded", func(t *testing.T) { killAmidPayouts(t, program{path: path}, full) })
+	if !full {
+		return
+	}
+	t.Run("postgres+kafka", func(t *testing.T) {
+		if purser := onServers(t, path); purser.database != nil {
+			killAmidPayouts(t, purser, false)
+		}
+	})
+}
+
+func killAmidPayouts(t *testing.T, purser program, full bool) {
+	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewKillRounds
+	if full {
+		rounds = killRounds
+	}
+	random := rand.New(rand.NewPCG(seed, 5))
+	rest := freeAddress(t)
+	bank, bankURL := launchBank(t, purser, rest)
+	purser.env = append(slices.Clone(purser.env), "PURSER_HTTP_ADDR="+rest, "PURSER_BANK_URL="+bankURL, "PURSER_PARTNER_SECRET="+sharedSecret,
+		"PURSER_PAYOUT_LIMITS=100000000,100000000")
+	p := launch(t, purser, data)
+	s := foundPayer(t, p, bankURL)
+	for round := range rounds {
+		after := killAtLeast + random.Int64N(killAtMost-killAtLeast)
+		s.fill(t, p, after)
+		before := len(s.orders)
+		s.rage(t, p, seed, round, after)
+		require.Equal(t, "signal: killed", p.ended(t))
+		launched := time.Now()
+		p = launch(t, purser, data)
+		s.resolve(t, p, s.orders[before:])
+		s.settle(t, p, launched)
+	}
+	s.resolve(t, p, s.orders)
+	s.agree(t, p)
+	for _, b := range []*process{p, bank} {
+		require.Empty(t, b.end(t, syscall.SIGTERM))
+		require.NotContains(t, b.log.String(), paidAccount)
+	}
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; %d never reached it and wait; "+
+		"%d requests cut off", rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.limbo, s.cut.Load())
+	require.NotZero(t, s.cut.Load(), "no kill has met a request")
+}
+
+// freeAddress is one that a server can have again and again: the bank reports to it.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+func launchBank(t *testing.T, purser program, reportTo string) (p *process, url string) {
+	t.Helper()
+	cmd := command(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank", "--addr", "127.0.0.1:0",
+		"--report-to", "http://"+reportTo, "--partner-secret", sharedSecret)
+	p, said := begin(t, cmd)
+	return p, "http://" + said["bank"]
+}
+
+// payer is a workspace that pays, and what its clients were told.
+type payer struct {
+	bearer, card, recipient string
+	bank                    *bankhttp.Client
+	deposited               int64 // cents
+	cut                     atomic.Int64
+
+	mu     sync.Mutex
+	orders []*payoutOrder
+
+	accepted, declined, atBank, limbo int
+}
+
+// payoutOrder is a POST of a payout.
+type payoutOrder struct {
+	request request
+	cents   int64
+	told    bool
+	answer  answer
+}
+
+// shownPayout is a payout as the list shows it.
+type shownPayout struct {
+	ID, Status  string
+	AmountCents int64
+	History     []payoutStep
+}
+
+type payoutStep struct {
+	Status string
+	At     time.Time
+}
+
+func foundPayer(t *testing.T, p *process, bankURL string) *payer {
+	t.Helper()
+	s := &payer{bearer: signUpFor(t, p, 0, append(slices.Clone(tourScopes), "write:payouts", "write:counterparties"))}
+	s.bank = bankhttp.NewClient(bankURL, func(message []byte) string { return webhook.Sign(sharedSecret, time.Now(), message) })
+	t.Cleanup(s.bank.Close)
+	s.card = s.must(t, p, "/api/cards", newCard()).text("card", "partnerCardToken")
+	s.recipient = s.must(t, p, "/api/treasury/counterparties", fields{"name": "Storm Landlord", "routingNumber": "021000021",
+		"accountNumber": paidAccount, "accountType": "checking"}).text("counterparty", "id")
+	return s
+}
+
+func (s *payer) must(t *testing.T, p *process, path string, body fields) answer {
+	t.Helper()
+	a, err := p.api(s.bearer, request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)})
+	require.NoError(t, err)
+	require.Contains(t, []int{200, 202}, a.status, string(a.raw))
+	return a
+}
+
+// fill makes the balance cover half of what is ordered by so many answers.
+func (s *payer) fill(t *testing.T, p *process, answers int64) {
+	t.Helper()
+	a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
+	require.NoError(t, err)
+	available, err := strconv.ParseInt(fmt.Sprint(dollars(a)["availableCents"]), 10, 64)
+	require.NoError(t, err)
+	cents := max(answers*150_00/shareCovered-available, 1_00)
+	s.must(t, p, "/api/treasury/deposits", announcement(cents))
+	s.deposited += cents
+	p.await(t, "the deposit", func() bool {
+		a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
+		return err == nil && fmt.Sprint(dollars(a)["incomingCents"]) == "0"
+	})
+}
+
+// rage orders payouts and swipes until the server is killed after so many answers to payouts.
+func (s *payer) rage(t *testing.T, p *process, seed uint64, round int, after int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stormWithin)
+	defer cancel()
+	var answers atomic.Int64
+	var clients, swipers sync.WaitGroup
+	for client := range payoutClients {
+		random := rand.New(rand.NewPCG(seed, uint64(round<<16+client)))
+		clients.Go(func() {
+			for range payoutsEach {
+				if !s.order(ctx, p, random) {
+					return
+				}
+				if answers.Add(1) == after {
+					_ = p.cmd.Process.Kill()
+				}
+			}
+		})
+	}
+	for swiper := range payoutSwipers {
+		swipers.Go(func() { s.swipeOn(t, ctx, p, fmt.Sprintf("p%d-%d", round, swiper)) })
+	}
+	clients.Wait()
+	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
+	swipers.Wait()
+}
+
+// order sends a payout. It is false when the client was cut off.
+func (s *payer) order(ctx context.Context, p *process, r *rand.Rand) bool {
+	o := &payoutOrder{cents: (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]}
+	o.request = request{method: "POST", path: "/api/treasury/payouts", idempotencyKey: newUUID(), body: marshal(fields{"rail": "ach",
+		"counterpartyId": s.recipient, "amountCents": o.cents, "description": "rent"})}
+	s.mu.Lock()
+	s.orders = append(s.orders, o)
+	s.mu.Unlock()
+	a, err := p.as(p.rest, s.bearer).send(ctx, o.request)
+	if err != nil {
+		s.cut.Add(1)
+		return false
+	}
+	if !undecided(a) {
+		o.answer, o.told = a, true
+	}
+	return true
+}
+
+// swipeOn takes from the same dollars until the server is gone. A swipe that was cut off is sent again, after the restart, by none: it is
+// looked up in the list.
+func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		_, err := p.as(p.network, p.secret).send(ctx, request{method: "POST", path: "/v1/authorizations", body: marshal(fields{
+			"id": fmt.Sprintf("%s-%d", prefix, n), "cardToken": s.card, "amountCents": 7_00, "currency": "USD",
+			"merchant": fields{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}})})
+		if err != nil {
+			s.cut.Add(1)
+			return
+		}
+		if pause(ctx, 10*time.Millisecond) != nil {
+			t.Log("the storm ended by itself")
+		}
+	}
+}
+
+// resolve sends orders again: one that was answered gets the same answer, to the byte, and the others get theirs. A payout that was
+// declined changed nothing and is judged afresh: it is not sent again.
+func (s *payer) resolve(t *testing.T, p *process, orders []*payoutOrder) {
+	t.Helper()
+	var wrong atomic.Int64
+	each(orders, func(o *payoutOrder) {
+		if o.told && o.answer.status != 200 {
+			return
+		}
+		a, err := p.api(s.bearer, o.request)
+		if err != nil || undecided(a) || o.told && string(a.raw) != string(o.answer.raw) {
+			wrong.Add(1)
+			return
+		}
+		o.answer, o.told = a, true
+	})
+	require.Zero(t, wrong.Load())
+}
+
+// settle waits until everything that reached the bank has come to its end, and everything that this server has sent.
+func (s *payer) settle(t *testing.T, p *process, launched time.Time) {
+	t.Helper()
+	p.awaitFor(t, processWithin, "the bank's reports", func() bool {
+		_ = pause(t.Context(), settleAgain)
+		known := s.atTheBank(t)
+		return !slices.ContainsFunc(s.list(t, p), func(shown shownPayout) bool {
+			if !open(shown.Status) {
+				return shown.Status == "settled" && shown.AmountCents%100 == sandbox.EndingReturned
+			}
+			sent := slices.IndexFunc(shown.History, func(h payoutStep) bool { return h.Status == "submitting" })
+			return known[shown.ID] > 0 || sent < 0 || shown.History[sent].At.After(launched)
+		})
+	})
+}
+
+func open(status string) bool {
+	return slices.Contains([]string{"reserved", "submitting", "submitted", "outcome_unknown"}, status)
+}
+
+// atTheBank is how often the bank was ordered to pay, by payout.
+func (s *payer) atTheBank(t *testing.T) map[string]int {
+	t.Helper()
+	known, after := map[string]int{}, ""
+	for {
+		page, err := s.bank.Orders(t.Context(), after)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			return known
+		}
+		for _, o := range page {
+			known[o.Reference], after = o.Orders, o.Reference
+		}
+	}
+}
+
+func (s *payer) list(t *testing.T, p *process) (payouts []shownPayout) {
+	t.Helper()
+	for cursor := ""; ; {
+		a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury/payouts?limit=100" + cursor})
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status, string(a.raw))
+		var page struct {
+			Data       []shownPayout
+			NextCursor *string
+		}
+		require.NoError(t, json.Unmarshal(a.raw, &page))
+		payouts = append(payouts, page.Data...)
+		if page.NextCursor == nil {
+			return payouts
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+}
+
+// agree compares what the clients were told with the list, the bank and the treasury. A payout that was taken for sending by a server
+// which died before it called the bank is with nobody: its dollars stay reserved until the day is over.
+func (s *payer) agree(t *testing.T, p *process) {
+	t.Helper()
+	accepted := map[string]int64{}
+	for _, o := range s.orders {
+		require.True(t, o.told)
+		switch {
+		case o.answer.status == 200:
+			accepted[o.answer.text("payout", "id")] = o.cents
+		default:
+			require.Equal(t, "insufficient_funds", o.answer.text("error"), string(o.answer.raw))
+			s.declined++
+		}
+	}
+	s.accepted = len(accepted)
+	require.Equal(t, len(s.orders), s.accepted+s.declined, "accepted and declined are what was sent")
+	require.NotZero(t, s.declined)
+	known := s.atTheBank(t)
+	held, gone := int64(0), int64(0)
+	payouts := s.list(t, p)
+	require.Len(t, payouts, s.accepted, "what was accepted is there, and nothing else")
+	for _, shown := range payouts {
+		require.Equal(t, accepted[shown.ID], shown.AmountCents)
+		switch {
+		case open(shown.Status):
+			require.Zero(t, known[shown.ID], "%s is %s", shown.ID, shown.Status)
+			held, s.limbo = held+shown.AmountCents, s.limbo+1
+		case shown.Status == "settled":
+			require.Equal(t, 1, known[shown.ID])
+			gone += shown.AmountCents
+		}
+	}
+	for reference, orders := range known {
+		require.Equal(t, 1, orders, "the bank was ordered to pay %s so often", reference)
+		require.Contains(t, accepted, reference)
+	}
+	s.atBank = len(known)
+	s.funds(t, p, held, gone)
+}
+
+// funds compares the treasury with the sums. Nothing has taken it below zero.
+func (s *payer) funds(t *testing.T, p *process, held, gone int64) {
+	t.Helper()
+	p.drained(t)
+	swiped := int64(0)
+	w := &witness{}
+	for _, e := range w.list(t, p, &tenant{bearer: s.bearer}, func(map[string]entry) bool { return false }) {
+		swiped += e.Held
+	}
+	require.Empty(t, w.differences)
+	require.NotZero(t, swiped, "swipes take from the same dollars")
+	a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprint(held+swiped), fmt.Sprint(dollars(a)["heldCents"]))
+	require.Equal(t, fmt.Sprint(s.deposited-gone-held-swiped), fmt.Sprint(dollars(a)["availableCents"]))
+	require.False(t, strings.HasPrefix(fmt.Sprint(dollars(a)["availableCents"]), "-"))
+}

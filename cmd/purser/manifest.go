@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/persistence"
+	"purser/persistence/archive"
+)
+
+// The files of a backup beside the stores' directories.
+const (
+	manifestFile = "BACKUP"
+	archiveFile  = "journal.archive"
+
+	manifestForm = "purser-backup 1"
+	maxManifest  = 64 << 20
+)
+
+// errDamaged: a backup is not what was written. Nothing was changed.
+var errDamaged = errors.New("the backup cannot be restored, and nothing was changed")
+
+// manifest is what a backup says of itself: one line with its form and the SHA-256 of the rest, then this as JSON.
+type manifest struct {
+	At         time.Time          `json:"at"`
+	Version    string             `json:"version"`
+	Deployment string             `json:"deployment"` // in hex, as the journal's
+	Store      string             `json:"store"`      // incarnation
+	Counts     persistence.Counts `json:"counts"`
+	Files      map[string]fileSum `json:"files"` // by path in the backup; all there are but the manifest
+}
+
+type fileSum struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+func (m *manifest) bytes() (total int64) {
+	for _, f := range m.Files {
+		total += f.Bytes
+	}
+	return total
+}
+
+// write makes everything that sumFiles has synced findable, and then the manifest.
+func (m *manifest) write(dir string) error {
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			return syncDir(path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	return writeDurably(filepath.Join(dir, manifestFile), fmt.Sprintf("%s %x\n%s", manifestForm, sum, text))
+}
+
+// sumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from elsewhere.
+func sumFiles(dir string) (map[string]fileSum, error) {
+	sums := map[string]fileSum{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return damaged("%s is no plain file", name)
+		}
+		sums[filepath.ToSlash(name)], err = sumFile(path)
+		return err
+	})
+	return sums, err
+}
+
+func sumFile(path string) (sum fileSum, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	h := sha256.New()
+	sum.Bytes, err = io.Copy(h, file)
+	sum.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return sum, errors.Join(err, file.Sync(), file.Close())
+}
+
+// checked is a backup that was read whole and found to be what was written.
+type checked struct {
+	manifest
+	dir  string
+	sum  string // of the manifest: it names this backup
+	told actors.Relayed
+	// deployment is that of the archive.
+	deployment ident.UUID
+}
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errDamaged, fmt.Errorf(format, args...))
+}
+
+// checkBackup reads every byte of a backup. The directory itself may be a link to one; nothing in it may be.
+func checkBackup(dir string) (*checked, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &checked{dir: dir}
+	if err := c.readManifest(); err != nil {
+		return nil, err
+	}
+	found, err := sumFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	delete(found, manifestFile)
+	for name, want := range c.Files {
+		got, there := found[name]
+		switch {
+		case !there:
+			return nil, damaged("%s is missing", name)
+		case got.Bytes != want.Bytes:
+			return nil, damaged("%s has %d bytes, not %d", name, got.Bytes, want.Bytes)
+		case got != want:
+			return nil, damaged("the checksum of %s differs", name)
+		}
+		delete(found, name)
+	}
+	for name := range found {
+		return nil, damaged("%s is not of the backup", name)
+	}
+	return c, c.readArchive()
+}
+
+func (c *checked) readManifest() error {
+	text, err := os.ReadFile(filepath.Join(c.dir, manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return damaged("%s has no file %s: it is no backup, or one that was not finished", c.dir, manifestFile)
+	}
+	if err != nil {
+		return err
+	}
+	first, rest, _ := bytes.Cut(text, []byte("\n"))
+	sum := sha256.Sum256(rest)
+	c.sum = hex.EncodeToString(sum[:])
+	switch {
+	case !bytes.HasPrefix(first, []byte(manifestForm+" ")):
+		return damaged("%s is not of the form %q", manifestFile, manifestForm)
+	case string(first) != manifestForm+" "+c.sum:
+		return damaged("the checksum of %s differs", manifestFile)
+	}
+	if err := json.Unmarshal(rest, &c.manifest); err != nil {
+		return damaged("%s: %w", manifestFile, err)
+	}
+	return nil
+}
+
+// readArchive reads the journal to its end, so that no part of a damaged one is ever loaded.
+func (c *checked) readArchive() error {
+	return c.archive(func(r *archive.Reader) (err error) {
+		if c.told, err = actors.Told(r.Content()); err != nil {
+			return damaged("%s: %w", archiveFile, err)
+		}
+		found := r.Identity()
+		c.deployment = found.Deployment
+		if hex.EncodeToString(found.Deployment[:]) != c.Deployment || hex.EncodeToString(found.Store[:]) != c.Store ||
+			r.Sum().Counts != c.Counts {
+			return damaged("%s is not the journal that %s tells of", archiveFile, manifestFile)
+		}
+		return nil
+	})
+}
+
+// archive lets do read the journal.
+func (c *checked) archive(do func(r *archive.Reader) error) error {
+	file, err := os.Open(filepath.Join(c.dir, archiveFile))
+	if err != nil {
+		return err
+	}
+	r, err := archive.NewReader(file)
+	if err != nil {
+		err = damaged("%s: %w", archiveFile, err)
+	} else {
+		err = do(r)
+	}
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+
+	"purser/persistence"
+	"purser/persistence/archive"
+	"purser/persistence/pebblejournal"
+	"purser/persistence/pgjournal"
+)
+
+// MigrateJournalCmd moves the journal of a data directory to Postgres. It is the same journal after that, identity, positions and all
+// cursors included, so that consumers, topic and authorizer go on as if nothing had happened. What stays in the directory
+// is marked as moved, and a start that would go on with it is refused: two histories can not be brought together again.
+type MigrateJournalCmd struct {
+	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
+	To      string `name:"to" env:"DATABASE_URL" required:"" help:"Postgres that shall have the journal; a database without one."`
+}
+
+// Run moves the journal while no server has the directory. It can be run again after whatever has interrupted it.
+func (m *MigrateJournalCmd) Run(out io.Writer) error {
+	place, err := placeName(m.To)
+	if err != nil {
+		return err
+	}
+	unlock, err := lockUsed(m.DataDir)
+	if err != nil {
+		return err
+	}
+	sum, err := m.migrate(context.Background(), place)
+	if err = errors.Join(err, unlock()); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "the journal is now in the %s: %s\n", place, sum.Counts)
+	fmt.Fprintf(out, "start with DATABASE_URL, and with the contents of %s/data-key as PURSER_DATA_KEY\n", m.DataDir)
+	return nil
+}
+
+// placeName names a database without its password.
+func placeName(url string) (string, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return "", errors.New("--to is neither a postgres:// URL nor keywords and values")
+	}
+	return fmt.Sprintf("Postgres database %q at %s:%d", config.Database, config.Host, config.Port), nil
+}
+
+func (m *MigrateJournalCmd) migrate(ctx context.Context, place string) (sum archive.Sum, err error) {
+	if err := (Place{DataDir: m.DataDir}).requireJournal(); err != nil {
+		return sum, err
+	}
+	from, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(m.DataDir), MustExist: true})
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	if err := m.load(ctx, from); err != nil {
+		return sum, err
+	}
+	if sum, err = m.compare(ctx, from); err != nil {
+		return sum, err
+	}
+	return sum, from.MarkMoved(ctx, "the "+place+"; set DATABASE_URL")
+}
+
+// load fills the database, in one transaction, unless an earlier run has.
+func (m *MigrateJournalCmd) load(ctx context.Context, from *pebblejournal.Journal) (err error) {
+	if err := pgjournal.Migrate(ctx, m.To); err != nil {
+		return err
+	}
+	snapshot, err := from.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, snapshot.Close()) }()
+	err = pgjournal.Load(ctx, pgjournal.Options{URL: m.To}, from.Identity(), snapshot.Content(ctx))
+	if errors.Is(err, pgjournal.ErrNotEmpty) {
+		return nil // compare tells whose it is
+	}
+	return err
+}
+
+// compare holds every byte of both against each other.
+func (m *MigrateJournalCmd) compare(ctx context.Context, from *pebblejournal.Journal) (archive.Sum, error) {
+	want, err := sumOf(ctx, from)
+	if err != nil {
+		return want, err
+	}
+	to, err := pgjournal.Open(ctx, pgjournal.Options{URL: m.To})
+	if err != nil {
+		return want, err
+	}
+	if to.Identity() != from.Identity() {
+		return want, errors.Join(errors.New("the database has the journal of another deployment: name an empty one"), to.Close())
+	}
+	got, err := sumOf(ctx, to)
+	if err = errors.Join(err, to.Close()); err != nil {
+		return want, err
+	}
+	if got != want {
+		return want, fmt.Errorf("the database has this journal, and another content (%s there, %s here): it was used already, or is damaged; "+
+			"name an empty database", got.Counts, want.Counts)
+	}
+	return want, nil
+}
+
+// sumOf reads a journal whole.
+func sumOf(ctx context.Context, j persistence.Journal) (archive.Sum, error) {
+	snapshot, err := j.(persistence.Archiver).Snapshot(ctx)
+	if err != nil {
+		return archive.Sum{}, err
+	}
+	sum, err := archive.Write(io.Discard, j.Identity(), snapshot.Content(ctx))
+	return sum, errors.Join(err, snapshot.Close())
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence"
+	"purser/persistence/pebblejournal"
+	"purser/persistence/pgjournal"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+// onKeyed is a server on a database with the data key of a directory.
+func onKeyed(t *testing.T, data, url string) *Main {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(data, "data-key"))
+	require.NoError(t, err)
+	s := defaults(t)
+	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	s.DatabaseURL, s.DataKey = url, strings.TrimSpace(string(key))
+	c, err := s.Config()
+	require.NoError(t, err)
+	m := NewMain(c, talkative())
+	require.NoError(t, m.Start(t.Context()))
+	p := &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
+	p.awaitReady(t)
+	return m
+}
+
+// TestAJournalMovesToPostgres and from there, by a backup, to another database and back into a directory.
+func TestAJournalMovesToPostgres(t *testing.T) {
+	database := pgtest.Own(t, "purser migrate-journal", true)
+	if database == nil {
+		return
+	}
+	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
+	m := start(t, data)
+	demo(t, data, "--save", told)
+	url := makeDatabase(t, database, "moved")
+	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), errInUse)
+	require.NoError(t, m.Close())
+	before := journalOf(t, data)
+	identity := before.Identity()
+	require.NoError(t, before.Close())
+
+	require.Contains(t, runs(t, "migrate-journal", "--data-dir", data, "--to", url), `the journal is now in the Postgres database "moved" at 127.0.0.1:`)
+	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
+	require.ErrorIs(t, err, pebblejournal.ErrMoved)
+	require.ErrorContains(t, err, "set DATABASE_URL")
+	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), pebblejournal.ErrMoved)
+	require.Contains(t, runs(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
+
+	m = onKeyed(t, data, url)
+	require.Equal(t, identity, m.journal.Identity(), "it is the same journal: consumers and the topic go on")
+	demo(t, data, "--check", told)
+	demo(t, data)
+	backup := filepath.Join(t.TempDir(), "backup")
+	runs(t, "backup", "--data-dir", data, "--database-url", url, backup)
+	require.NoError(t, m.Close())
+	require.Contains(t, runs(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
+
+	restoreInto(t, data, backup, told, makeDatabase(t, database, "restored"))
+	restoreInto(t, data, backup, told, "")
+	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup}, io.Discard),
+		pgjournal.ErrNotEmpty)
+}
+
+// restoreInto restores into a new directory, and a database when one is named, and asks everything again.
+func restoreInto(t *testing.T, keyed, backup, told, url string) {
+	data := filepath.Join(t.TempDir(), "restored")
+	place := []string{"--data-dir", data, "--database-url", url}
+	runs(t, append([]string{"restore", backup}, place...)...)
+	require.Contains(t, runs(t, append([]string{"audit"}, place...)...), "agree to the cent")
+	copyKey(t, keyed, data)
+	var m *Main
+	if url == "" {
+		m = start(t, data)
+	} else {
+		m = onKeyed(t, data, url)
+	}
+	demo(t, data, "--check", told)
+	require.NoError(t, m.Close())
+	require.Contains(t, runs(t, append([]string{"audit"}, place...)...), "agree to the cent")
+}
+
+// TestAnInterruptedMoveIsEnded: whatever a crash has left, the same command ends it; a database with anything else is refused.
+func TestAnInterruptedMoveIsEnded(t *testing.T) {
+	database := pgtest.Own(t, "an interrupted purser migrate-journal", true)
+	if database == nil {
+		return
+	}
+	data, _ := small(t)
+	url := makeDatabase(t, database, "interrupted")
+	move := &MigrateJournalCmd{DataDir: data, To: url}
+	from := journalOf(t, data)
+	require.NoError(t, move.load(t.Context(), from), "and killed before the mark")
+	require.NoError(t, from.Close())
+
+	taken := makeDatabase(t, database, "taken")
+	other, _ := small(t)
+	require.NoError(t, pgjournal.Migrate(t.Context(), taken))
+	stranger := journalOf(t, other)
+	require.NoError(t, (&MigrateJournalCmd{DataDir: other, To: taken}).load(t.Context(), stranger))
+	require.NoError(t, stranger.Close())
+	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", taken}, io.Discard), "of another deployment")
+	require.NoError(t, journalOf(t, data).Close(), "it is not marked")
+
+	runs(t, "migrate-journal", "--data-dir", data, "--to", url)
+	_, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(data)})
+	require.ErrorIs(t, err, pebblejournal.ErrMoved)
+}
+
+// TestAMoveIntoAUsedCopyIsRefused: a server has written to the copy before the move was ended.
+func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
+	database := pgtest.Own(t, "purser migrate-journal into a copy in use", true)
+	if database == nil {
+		return
+	}
+	data, _ := small(t)
+	url := makeDatabase(t, database, "used")
+	from := journalOf(t, data)
+	require.NoError(t, (&MigrateJournalCmd{DataDir: data, To: url}).load(t.Context(), from))
+	to, err := pgjournal.Open(t.Context(), pgjournal.Options{URL: url})
+	require.NoError(t, err)
+	_, err = to.Raise(t.Context(), 3)
+	require.NoError(t, errors.Join(err, to.Close(), from.Close()))
+	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), "it was used already")
+	require.NoError(t, journalOf(t, data).Close())
+}
+
+// TestARestoreThatHasFilledItsDatabase is ended by the same restore, and by no other.
+func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
+	database := pgtest.Own(t, "an interrupted purser restore", true)
+	if database == nil {
+		return
+	}
+	_, backup := small(t)
+	from, err := checkBackup(backup)
+	require.NoError(t, err)
+	url := makeDatabase(t, database, "filled")
+	data := t.TempDir()
+	s := &restoration{Place: Place{DataDir: data, DatabaseURL: url}, from: from}
+	plan, err := s.readPlan()
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(s.begin(plan), s.buildAuthorizer(),
+		s.loadJournal(t.Context(), persistence.Identity{Deployment: from.deployment, Store: plan.Store})))
+	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup}, io.Discard),
+		pgjournal.ErrNotEmpty)
+	runs(t, "restore", "--data-dir", data, "--database-url", url, backup)
+	require.Contains(t, runs(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/bench"
+)
+
+// extent is how long the stores are away, and how many swipes a second come before, meanwhile and after.
+type extent struct {
+	rate                int
+	before, away, after time.Duration
+}
+
+var (
+	shortOutage = extent{rate: 300, before: time.Second / 2, away: 5 * time.Second, after: time.Second}
+	fullOutage  = extent{rate: 2000, before: 5 * time.Second, away: 30 * time.Second, after: 15 * time.Second}
+)
+
+const (
+	outageClients = 64
+	recoverWithin = 3 * time.Minute
+	// mostTimeouts is how many of a hundred swipes may be declined for a disk that does not sync within 150 ms: the stores of
+	// the test share it. Swipes that waited for a store would all be.
+	mostTimeouts = 10
+	// leastDecided is how many of a hundred swipes that are due without the stores are decided meanwhile, by a busy machine.
+	leastDecided = 50
+)
+
+// outage is a server under load whose stores are taken away.
+type outage struct {
+	program
+	extent
+	data   string
+	p      *process
+	tenant *tenant
+	cards  int // that the tenant has
+}
+
+// TestSwipesDoNotNoticeAnOutage takes Postgres, Kafka and both away from the program under a steady stream of swipes.
+func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
+	o := &outage{program: onServers(t, build(t)), extent: shortOutage, data: filepath.Join(t.TempDir(), "data")}
+	if o.database == nil {
+		return
+	}
+	full := os.Getenv(fullVariable) != ""
+	if full {
+		o.extent = fullOutage
+	}
+	o.p = launch(t, o.program, o.data)
+	o.tenant = &tenant{bearer: signUp(t, o.p, 0)}
+	stopDatabase, startDatabase := o.database.Stop, o.database.Restart
+	for _, c := range []struct {
+		name            string
+		database, kafka bool // which are away
+		stop, give      func() error
+		full            bool // in the full form only
+	}{
+		{"Postgres is stopped", true, false, stopDatabase, startDatabase, false},
+		{"Kafka is stopped", false, true, o.broker.stop, o.broker.give, false},
+		{"both are stopped", true, true, func() error { return errors.Join(o.broker.stop(), stopDatabase()) },
+			func() error { return errors.Join(startDatabase(), o.broker.give()) }, false},
+		{"Postgres crashes", true, false, o.database.Crash, startDatabase, true},
+		{"Postgres is frozen", true, false, o.database.Pause, o.database.Resume, true},
+	} {
+		if c.full && !full {
+			continue
+		}
+		passed := t.Run(c.name, func(t *testing.T) {
+			load := o.swipe(t)
+			frozen := o.newCard(t)
+			require.NoError(t, c.stop())
+			began, timeouts, before := time.Now(), o.timeouts(), o.p.scrape(t)
+			o.endure(t, began.Add(o.away), frozen, c.database, c.kafka)
+			timeouts = o.timeouts() - timeouts
+			seen := o.p.scrape(t)
+			backlog, decided := seen["purser_backlog_entries"], seen["purser_decisions_total"]-before["purser_decisions_total"]
+			require.NoError(t, c.give())
+			require.Greater(t, 100*decided, leastDecided*float64(o.rate)*o.away.Seconds())
+			o.recover(t, frozen, backlog)
+			o.judge(t, load, timeouts)
+			o.requireStreams(t, o.p, o.data)
+		})
+		if !passed {
+			return
+		}
+	}
+	require.Empty(t, o.p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, o.program, o.data, "audit"), "authorizer and book agree to the cent", "of the stores at rest")
+}
+
+// load is what bench says of a stream of swipes when it has ended.
+type load struct {
+	report bench.Report
+	err    error
+	ended  chan struct{}
+}
+
+// swipe begins a stream of swipes; it returns when the time before the outage is over.
+func (o *outage) swipe(t *testing.T) *load {
+	t.Helper()
+	l, begun := &load{ended: make(chan struct{})}, make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	config := bench.Config{Cards: 40, Workspaces: 8, YardstickFor: time.Millisecond, DiskDir: o.data,
+		Target: bench.Target{REST: o.p.rest, Network: o.p.network, Admin: o.p.admin, Secret: o.p.secret},
+		Loads: []bench.Load{{Workload: bench.Authorize, Connections: outageClients, Rate: o.rate,
+			Duration: o.before + o.away + o.after}},
+		Progress: func(p bench.Progress) {
+			if p.Stage == bench.Authorize {
+				begin()
+			}
+		}}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(l.ended)
+		l.report, l.err = bench.Run(ctx, config)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-l.ended
+	})
+	select {
+	case <-begun:
+	case <-l.ended:
+		require.FailNow(t, "no swipes", "%v", l.err)
+	}
+	require.NoError(t, pause(t.Context(), o.before))
+	return l
+}
+
+func (o *outage) newCard(t *testing.T) (id string) {
+	t.Helper()
+	o.cards++
+	return o.tenant.mustPost(t, o.p, "/api/cards", newCard(), 200).answer.text("card", "id")
+}
+
+// endure asks for a read and for changes until the outage is over. Without Postgres all are refused and the server says that
+// it is not ready; without Kafka everything goes on, and the metrics tell.
+func (o *outage) endure(t *testing.T, until time.Time, card string, database, kafka bool) {
+	t.Helper()
+	for {
+		if database {
+			o.p.refuses(t, o.tenant.bearer, request{method: "GET", path: "/api/treasury"}, freeze(card),
+				request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())},
+				request{method: "POST", path: "/api/treasury/deposits", idempotencyKey: newUUID(), body: marshal(announcement(1_00))})
+		} else {
+			o.newCard(t)
+		}
+		if !time.Now().Before(until) {
+			break
+		}
+		require.NoError(t, pause(t.Context(), 20*askAgain))
+	}
+	seen := o.p.scrape(t)
+	if database {
+		o.p.await(t, "that it is not ready", func() bool { return o.p.ask("/readyz") == "" })
+		require.Zero(t, seen["purser_ready"])
+		require.Zero(t, seen["purser_journal_up"])
+		require.Positive(t, seen["purser_backlog_entries"])
+	} else {
+		require.Equal(t, 1.0, seen["purser_ready"])
+		require.Equal(t, 1.0, seen["purser_journal_up"])
+	}
+	if kafka {
+		// A broker that is frozen is missed when the request that it has runs out of time.
+		o.p.await(t, "that Kafka is missed", func() bool { return o.p.scrape(t)["purser_publisher_up"] == 0 })
+	}
+	if kafka && !database {
+		seen = o.p.scrape(t)
+		require.Positive(t, seen["purser_outbox_lag_events"])
+	}
+}
+
+func freeze(card string) request {
+	return request{method: "PATCH", path: "/api/cards/" + card, body: marshal(fields{"state": "frozen"})}
+}
+
+// recover waits until the server has caught up with the swipes, which go on, and looks for traces of what was refused.
+func (o *outage) recover(t *testing.T, card string, backlog float64) {
+	t.Helper()
+	began := time.Now()
+	o.p.awaitFor(t, recoverWithin, "readiness", func() bool { return o.p.ask("/readyz") != "" })
+	ready := time.Since(began)
+	o.p.awaitFor(t, recoverWithin, "the relay", func() bool { return o.p.scrape(t)["purser_backlog_entries"] < float64(o.rate) })
+	t.Logf("%.0f decisions were waiting when the stores came back; ready %v after that, the relay had caught up after %v", backlog,
+		ready.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	a, err := o.p.api(o.tenant.bearer, request{method: "GET", path: "/api/cards/" + card})
+	require.NoError(t, err)
+	require.Equal(t, "active", a.text("card", "state"), "a refused change has taken effect")
+	cards := (&sameKey{tenant: o.tenant}).count(t, o.p, "/api/cards", func(map[string]any) bool { return true })
+	require.Equal(t, o.cards, cards, "a refused card is there")
+	a, err = o.p.api(o.tenant.bearer, request{method: "GET", path: "/api/treasury"})
+	require.NoError(t, err)
+	has := dollars(a)
+	require.Equal(t, "0 0", fmt.Sprintf("%v %v", has["availableCents"], has["incomingCents"]), "a refused deposit is there")
+}
+
+// timeouts counts the swipes that were declined because no sync came in time.
+func (o *outage) timeouts() float64 {
+	return labelled(o.p.ask("/metrics"), "purser_decisions_total", `reason="timeout"`)
+}
+
+// labelled adds up the metrics of a name that have a label.
+func labelled(page, name, label string) (sum float64) {
+	for line := range strings.Lines(page) {
+		at := strings.LastIndexByte(line, ' ')
+		if !strings.HasPrefix(line, name+"{") || !strings.Contains(line, label) {
+			continue
+		}
+		if value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64); err == nil {
+			sum += value
+		}
+	}
+	return sum
+}
+
+// judge waits for the end of the swipes: each was answered, as it had to be, and the dollars add up.
+func (o *outage) judge(t *testing.T, l *load, timeouts float64) {
+	t.Helper()
+	<-l.ended
+	require.NoError(t, l.err)
+	s := l.report.Stages[0]
+	require.Zero(t, l.report.Wrong, "%v", s.Differences)
+	require.NotZero(t, s.Compared, "%v", s.Notes)
+	for _, failure := range []string{"no answer", "system_unavailable", "backlog_full"} {
+		require.Zero(t, s.Outcomes[failure], failure)
+	}
+	all := int64(0)
+	for _, n := range s.Outcomes {
+		all += n
+	}
+	t.Logf("%d swipes at %d a second, %d of them approved, %d that the client came too late to send, p99 %.1f ms; "+
+		"%d timeouts, %.0f of them in the %v without the stores", all, o.rate, s.Outcomes["approved"], s.Unsent, s.Measures[0].P99Micros/1000, s.Outcomes["timeout"], timeouts, o.away)
+	require.Less(t, 100*s.Outcomes["timeout"], mostTimeouts*all)
+}
+
+// requireStreams waits until the consumers of a running server have caught up, and compares all there is: the stores and the
+// book with each other, and the topic with the journal.
+func (purser program) requireStreams(t *testing.T, p *process, data string) {
+	t.Helper()
+	if purser.database == nil {
+		return
+	}
+	p.drained(t)
+	p.awaitFor(t, recoverWithin, "the consumers", func() bool {
+		seen := p.scrape(t)
+		return seen["purser_consumer_lag_events"] == 0 && seen["purser_publisher_up"] == 1
+	})
+	told := ""
+	p.await(t, "the book", func() bool { // a deposit may have settled meanwhile
+		told = succeed(t, purser, data, "audit")
+		return strings.Contains(told, "it is 0 events behind")
+	})
+	require.Contains(t, told, "authorizer and book agree to the cent")
+	requireTopic(t, purser.broker.addresses, purser.database.URL("postgres"))
+}
+
+// scrape sums the metrics of each name.
+func (p *process) scrape(t *testing.T) map[string]float64 {
+	t.Helper()
+	return sumsOf(t, p.ask("/metrics"))
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"purser/actors/ident"
+	"purser/persistence"
+	"purser/persistence/kafka"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+// testDataKey seals what the tests keep in a database.
+var testDataKey = strings.Repeat("5e", dataKeyBytes)
+
+// onDatabase is a server of its own whose journal is in a database.
+func onDatabase(t *testing.T, data, url string, brokers ...string) Config {
+	t.Helper()
+	s := defaults(t)
+	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	s.DataKey, s.DatabaseURL, s.KafkaBrokers = testDataKey, url, strings.Join(brokers, ",")
+	c, err := s.Config()
+	require.NoError(t, err)
+	return c
+}
+
+// rise starts a server that may have to wait for its journal. It is closed at the end of the test at the latest.
+func rise(t *testing.T, c Config) (*Main, *process) {
+	t.Helper()
+	m := NewMain(c, talkative())
+	require.NoError(t, m.Start(t.Context()))
+	stop := sync.OnceValue(m.Close)
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	p := &process{rest: "http://" + m.listeners.http.Addr().String(), network: "http://" + m.listeners.authorizer.Addr().String(),
+		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
+		http: &http.Client{Timeout: requestTimeout, Transport: judge.Through(&http.Transport{})}}
+	t.Cleanup(p.http.CloseIdleConnections)
+	return m, p
+}
+
+func (p *process) awaitReady(t *testing.T) {
+	t.Helper()
+	p.await(t, "readiness", func() bool { return p.ask("/readyz") != "" })
+}
+
+// awaitNotReady waits until the server says why it is not ready.
+func (p *process) awaitNotReady(t *testing.T, m *Main, why string) {
+	t.Helper()
+	p.await(t, why, func() bool {
+		status, text := m.admin(t, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, why)
+	})
+	status, _ := m.admin(t, "/healthz")
+	require.Equal(t, http.StatusOK, status)
+	require.Zero(t, m.scrape(t)["purser_ready"])
+	require.Zero(t, m.scrape(t)["purser_journal_up"])
+}
+
+// swipeFor sends an authorization and expects an approval.
+func (p *process) swipeFor(t *testing.T, token, id string) {
+	t.Helper()
+	a, err := p.message("/v1/authorizations", marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
+		"merchant": fields{"name": "Cafe", "mcc": "5812"}}))
+	require.NoError(t, err)
+	require.Equal(t, 200, a.status, string(a.raw))
+	require.Equal(t, "approved", a.text("decision"), string(a.raw))
+}
+
+// refusesRequests asks every kind of route and expects that nothing changed.
+func (p *process) refusesRequests(t *testing.T, bearer string) {
+	t.Helper()
+	p.refuses(t, bearer,
+		request{method: "GET", path: "/api/treasury"}, request{method: "GET", path: "/api/cards"},
+		request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())},
+		request{method: "POST", path: "/api/dashboard/login", body: marshal(fields{"email": "nobody@example.com", "password": "a long password"})})
+}
+
+func (p *process) refuses(t *testing.T, bearer string, requests ...request) {
+	t.Helper()
+	for _, r := range requests {
+		a, err := p.api(bearer, r)
+		require.NoError(t, err)
+		require.Equal(t, 503, a.status, "%s: %s", r.path, a.raw)
+		require.Equal(t, "unavailable", a.text("error"), r.path)
+	}
+}
+
+// auditPlace audits the stores of a server.
+func auditPlace(t *testing.T, c Config) {
+	t.Helper()
+	var out strings.Builder
+	require.NoError(t, run([]string{"audit", "--data-dir", c.DataDir, "--database-url", c.DatabaseURL}, &out), out.String())
+	require.Contains(t, out.String(), "agree to the cent")
+}
+
+// TestSwipesOutliveTheDatabase restarts a server while its database is down, and takes the database away from a running one.
+func TestSwipesOutliveTheDatabase(t *testing.T) {
+	database := pgtest.Own(t, "the program while its database is away", true)
+	if database == nil {
+		return
+	}
+	config := onDatabase(t, t.TempDir(), database.URL("postgres"), "127.0.0.1:1") // and Kafka is never there
+	_, p := rise(t, config)
+	p.awaitReady(t)
+	w := found(t, p)
+	rich := w.tenants[len(w.tenants)-1]
+	token := rich.desks[0].token
+	require.NoError(t, p.stop())
+	require.NoError(t, database.Crash())
+
+	m, p := rise(t, config)
+	p.awaitNotReady(t, m, "the journal: ")
+	p.swipeFor(t, token, "while-away-1")
+	p.refusesRequests(t, rich.bearer)
+	require.Equal(t, 1.0, m.scrape(t)["purser_backlog_entries"])
+	require.NoError(t, database.Restart())
+	p.awaitReady(t)
+	p.drained(t)
+	require.Equal(t, 1.0, m.scrape(t)["purser_journal_up"])
+	auditPlace(t, config)
+
+	require.NoError(t, database.Crash())
+	p.swipeFor(t, token, "while-away-2")
+	p.refusesRequests(t, rich.bearer)
+	p.awaitNotReady(t, m, "the journal does not answer")
+	p.swipeFor(t, token, "while-away-3")
+	require.NoError(t, database.Restart())
+	p.awaitReady(t)
+	p.drained(t)
+	require.Zero(t, m.scrape(t)["purser_publisher_up"])
+	require.Positive(t, m.scrape(t)["purser_outbox_lag_events"])
+	seen := w.list(t, p, rich, func(map[string]entry) bool { return false })
+	for i := 1; i <= 3; i++ {
+		require.Contains(t, seen, fmt.Sprintf("while-away-%d", i))
+	}
+	require.NoError(t, p.stop())
+	auditPlace(t, config)
+}
+
+// TestASilentDatabaseKeepsNobodyWaiting freezes the database: connections stand and nothing is answered. A request is told within a
+// few seconds that nothing changed, and swipes notice nothing.
+func TestASilentDatabaseKeepsNobodyWaiting(t *testing.T) {
+	database := pgtest.Own(t, "the program on a database that does not answer", true)
+	if database == nil {
+		return
+	}
+	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
+	m, p := rise(t, config)
+	p.awaitReady(t)
+	w := found(t, p)
+	rich := w.tenants[len(w.tenants)-1]
+	p.drained(t)
+	require.NoError(t, database.Pause())
+	p.swipeFor(t, rich.desks[0].token, "silence-1")
+	began := time.Now()
+	a, err := p.api(rich.bearer, request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())})
+	require.NoError(t, err)
+	require.Equal(t, 503, a.status, string(a.raw))
+	require.Less(t, time.Since(began), requestTimeout)
+	t.Logf("a request was refused after %v", time.Since(began))
+	p.awaitNotReady(t, m, "the journal does not answer")
+	p.swipeFor(t, rich.desks[0].token, "silence-2")
+	require.NoError(t, database.Resume())
+	p.awaitReady(t)
+	p.drained(t)
+	require.NoError(t, p.stop())
+	auditPlace(t, config)
+}
+
+// TestTheFirstStartWaits has nothing to answer swipes from before it knows its deployment.
+func TestTheFirstStartWaits(t *testing.T) {
+	database := pgtest.Own(t, "the first start without its database", true)
+	if database == nil {
+		return
+	}
+	require.NoError(t, database.Stop())
+	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
+	m, p := rise(t, config)
+	p.awaitNotReady(t, m, "the journal: ")
+	a, err := p.message("/v1/authorizations", marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
+		"merchant": fields{"name": "Cafe", "mcc": "5812"}}))
+	require.NoError(t, err)
+	require.Equal(t, 503, a.status, string(a.raw))
+	p.refusesRequests(t, "apk_none")
+	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "there is no authorizer")
+	require.NoError(t, database.Restart())
+	p.awaitReady(t)
+	require.NoError(t, p.stop())
+	require.NoError(t, database.Stop())
+	m, p = rise(t, config)
+	p.awaitNotReady(t, m, "the journal: ")
+	require.NoError(t, p.stop(), "a server that waits stops too")
+}
+
+// TestAnotherDatabaseIsRefused starts on a database of another deployment, and on an empty one.
+func TestAnotherDatabaseIsRefused(t *testing.T) {
+	database := pgtest.Own(t, "the program on another's database", true)
+	if database == nil {
+		return
+	}
+	mine, theirs := t.TempDir(), t.TempDir()
+	for data, name := range map[string]string{mine: "mine", theirs: "theirs"} {
+		_, p := rise(t, onDatabase(t, data, makeDatabase(t, database, name)))
+		p.awaitReady(t)
+		require.NoError(t, p.stop())
+	}
+	for name, why := range map[string]string{"theirs": "is not that of", "empty": "has no journal"} {
+		url := database.URL(name)
+		if name == "empty" {
+			url = makeDatabase(t, database, name)
+		}
+		m, p := rise(t, onDatabase(t, mine, url))
+		require.ErrorContains(t, <-m.Failed(), why)
+		require.NoError(t, p.stop())
+	}
+	_, p := rise(t, onDatabase(t, mine, database.URL("mine")))
+	p.awaitReady(t)
+}
+
+func makeDatabase(t *testing.T, server *pgtest.Server, name string) (url string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE DATABASE "+name)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	return server.URL(name)
+}
+
+// reader is a consumer that counts.
+type reader struct {
+	mu     sync.Mutex
+	at     [ident.Shards]uint64
+	refuse bool
+}
+
+func (r *reader) Position(_ context.Context, shard ident.Shard) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.at[shard], nil
+}
+
+func (r *reader) Handle(_ context.Context, shard ident.Shard, events []persistence.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.refuse:
+		return persistence.ErrUnavailable
+	case events[0].Position != r.at[shard]+1:
+		return persistence.ErrMoved
+	}
+	r.at[shard] += uint64(len(events))
+	return nil
+}
+
+func (r *reader) refuses(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = is
+}
+
+// TestTheProgramOnEveryStore walks the demo on all four combinations of stores, with a consumer that fails for a while.
+func TestTheProgramOnEveryStore(t *testing.T) {
+	database := pgtest.Own(t, "the program on Postgres", true)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	defer cluster.Close()
+	brokers := cluster.ListenAddrs()
+	for _, c := range []struct {
+		name  string
+		url   bool
+		kafka []string
+	}{{"directory", false, nil}, {"directory and Kafka", false, brokers}, {"Postgres", true, nil}, {"Postgres and Kafka", true, brokers}} {
+		t.Run(c.name, func(t *testing.T) {
+			url := ""
+			if c.url {
+				if database == nil {
+					return
+				}
+				url = makeDatabase(t, database, fmt.Sprintf("stores_%d", len(c.kafka)))
+			}
+			walkOn(t, onDatabase(t, t.TempDir(), url, c.kafka...))
+		})
+	}
+}
+
+func walkOn(t *testing.T, config Config) {
+	r := &reader{refuse: true}
+	m := NewMain(config, talkative())
+	m.consumers = append(m.consumers,
+		consumer{"left-out", func(context.Context, *Main) (persistence.Handler, error) { return nil, nil }},
+		consumer{"reader", func(context.Context, *Main) (persistence.Handler, error) { return r, nil }})
+	require.NoError(t, m.Start(t.Context()))
+	defer func() { require.NoError(t, m.Close()) }()
+	p := &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
+	p.awaitReady(t)
+	demo(t, config.DataDir)
+	require.NoError(t, m.system.Settle(t.Context()))
+	p.await(t, "a failure", func() bool { return m.scrape(t)["purser_consumer_failing_shards"] > 0 })
+	require.Positive(t, m.scrape(t)["purser_consumer_lag_events"])
+	r.refuses(false)
+	p.await(t, "the consumer", func() bool { return m.scrape(t)["purser_consumer_lag_events"] == 0 })
+	after := m.scrape(t)
+	require.Positive(t, after["purser_consumer_events_total"])
+	require.Positive(t, after["purser_consumer_failures_total"])
+	require.Zero(t, after["purser_consumer_failing_shards"])
+	require.Equal(t, 1.0, after["purser_ready"])
+	if len(config.KafkaBrokers) > 0 {
+		p.await(t, "the outbox", func() bool { return m.scrape(t)["purser_outbox_lag_events"] == 0 })
+		require.Equal(t, 1.0, m.scrape(t)["purser_publisher_up"])
+		require.Positive(t, m.scrape(t)["purser_published_total"])
+	} else {
+		require.NotContains(t, after, "purser_publisher_up")
+	}
+	auditPlace(t, config)
+}
+
+// TestProvisioning makes the schema and the topic by hand.
+func TestProvisioning(t *testing.T) {
+	say := func(args ...string) string {
+		var out strings.Builder
+		require.NoError(t, run(args, &out), out.String())
+		return out.String()
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	defer cluster.Close()
+	for range 2 {
+		require.Contains(t, say("topics", "--kafka-brokers", cluster.ListenAddrs()[0]), kafka.DefaultTopic+" has 32 partitions")
+	}
+	require.ErrorContains(t, run([]string{"topics", "--kafka-brokers", ""}, &strings.Builder{}), "KAFKA_BROKERS is not set")
+	require.ErrorContains(t, run([]string{"topics", "--kafka-brokers", "nowhere"}, &strings.Builder{}), "is not host:port")
+	require.ErrorContains(t, run([]string{"migrate", "--database-url", ""}, &strings.Builder{}), "DATABASE_URL is not set")
+	database := pgtest.Own(t, "purser migrate", true)
+	if database == nil {
+		return
+	}
+	require.Contains(t, say("migrate", "--database-url", database.URL("postgres")), "the schema went from version 0 to ")
+	require.Contains(t, say("migrate", "--database-url", database.URL("postgres")), " already")
+}

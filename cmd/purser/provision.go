@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"purser/persistence/book"
+	"purser/persistence/kafka"
+	"purser/persistence/pgjournal"
+)
+
+const (
+	migrateWithin = 10 * time.Minute // the wait for another process's migration included
+	topicsWithin  = 30 * time.Second
+)
+
+// MigrateCmd brings the schema of the database up to date. A start does so too.
+type MigrateCmd struct {
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres that has the journal."`
+}
+
+// Run says from which version to which; the book's schema comes along.
+func (c *MigrateCmd) Run(out io.Writer) error {
+	if c.DatabaseURL == "" {
+		return errors.New("DATABASE_URL is not set: a journal in the data directory has nothing to migrate")
+	}
+	if _, err := pgx.ParseConfig(c.DatabaseURL); err != nil {
+		return errors.New("DATABASE_URL is neither a postgres:// URL nor keywords and values")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), migrateWithin)
+	defer cancel()
+	before, newest, err := pgjournal.Schema(ctx, c.DatabaseURL)
+	switch {
+	case err != nil:
+		return err
+	case before > newest:
+		return fmt.Errorf("the schema is at version %d, this program knows %d: it is older than the one that made it", before, newest)
+	}
+	if err := errors.Join(pgjournal.Migrate(ctx, c.DatabaseURL), book.Migrate(ctx, c.DatabaseURL)); err != nil {
+		return err
+	}
+	if before == newest {
+		_, err = fmt.Fprintf(out, "the schema is at version %d already\n", newest)
+	} else {
+		_, err = fmt.Fprintf(out, "the schema went from version %d to %d\n", before, newest)
+	}
+	return err
+}
+
+// TopicsCmd makes the topic when it is missing and checks it otherwise. A server does so too.
+type TopicsCmd struct {
+	KafkaBrokers string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers, host:port with commas."`
+}
+
+// Run says what the topic is.
+func (c *TopicsCmd) Run(out io.Writer) error {
+	if c.KafkaBrokers == "" {
+		return errors.New("KAFKA_BROKERS is not set: there is no topic without Kafka")
+	}
+	var f faults
+	brokers := f.brokers(c.KafkaBrokers)
+	if err := errors.Join(f...); err != nil {
+		return err
+	}
+	topic, err := kafka.New(kafka.Options{Brokers: brokers})
+	if err != nil {
+		return err
+	}
+	defer topic.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), topicsWithin)
+	defer cancel()
+	if err := topic.Prepare(ctx); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s has %d partitions, messages of up to %d bytes\n", kafka.DefaultTopic, kafka.Partitions, kafka.MaxMessageBytes)
+	return err
+}

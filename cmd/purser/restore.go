@@ -1,0 +1,374 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/actors/partner/sandbox"
+	"purser/authorizer"
+	"purser/persistence"
+	"purser/persistence/archive"
+	"purser/persistence/kafka"
+	"purser/persistence/pebblegate"
+	"purser/persistence/pebblejournal"
+	"purser/persistence/pgjournal"
+)
+
+// RestoreCmd makes the stores of a place from a backup. The journal is a new incarnation of the same deployment: consumers start again.
+type RestoreCmd struct {
+	Place
+	From           string `arg:"" name:"directory" help:"The backup."`
+	KeepAuthorizer bool   `name:"keep-authorizer" help:"Keep the log, the card funds and the holds of the authorizer that is there; the journal is sent what it lacks."`
+}
+
+// Run checks the whole backup before it touches anything.
+func (r *RestoreCmd) Run(out io.Writer) error {
+	from, err := checkBackup(r.From)
+	if err != nil {
+		return err
+	}
+	if err := pebblegate.MakeDir(vfs.Default, r.DataDir); err != nil {
+		return err
+	}
+	unlock, err := lockWhatever(r.DataDir)
+	if err != nil {
+		return err
+	}
+	err = r.restore(context.Background(), &restoration{Place: r.Place, from: from, keep: r.KeepAuthorizer})
+	if err = errors.Join(err, unlock()); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s restored to %s: %s\n", r.DataDir, from.At.Format(time.RFC3339), from.Counts)
+	fmt.Fprintln(out, "put the deployment's data-key in place (PURSER_DATA_KEY) before the start; consumers will start again from 0")
+	return nil
+}
+
+func (r *RestoreCmd) restore(ctx context.Context, s *restoration) error {
+	plan, err := s.readPlan()
+	if err != nil {
+		return err
+	}
+	if !plan.Ready {
+		if err := s.build(ctx, plan); err != nil {
+			return err
+		}
+	}
+	return s.place()
+}
+
+// restoration is one restore. All is made in a directory of its own within the data directory; when that is whole and synced, it is
+// said to be ready, and from then on only moved. While it is there no other command takes the data directory.
+type restoration struct {
+	Place
+	from *checked
+	keep bool
+	// touched: the database may have been filled, by this run or an interrupted one.
+	touched bool
+}
+
+func restoringDir(data string) string { return filepath.Join(data, "restoring") }
+
+// restorePlan is kept in the restoration's directory.
+type restorePlan struct {
+	Backup string     `json:"backup"` // checksum of its manifest
+	Keep   bool       `json:"keepAuthorizer"`
+	Store  ident.UUID `json:"store"` // of the new incarnation: a database that has it was loaded by this restore
+	Ready  bool       `json:"ready"`
+}
+
+func (s *restoration) planFile() string { return filepath.Join(restoringDir(s.DataDir), "plan") }
+
+// readPlan returns the plan of a restore that was not finished, or a new one.
+func (s *restoration) readPlan() (restorePlan, error) {
+	plan := restorePlan{Backup: s.from.sum, Keep: s.keep}
+	text, err := os.ReadFile(s.planFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		plan.Store, err = ident.New(ident.SystemSlot, time.Now(), rand.Reader)
+		return plan, err
+	}
+	if err != nil {
+		return plan, err
+	}
+	var begun restorePlan
+	if err := json.Unmarshal(text, &begun); err != nil {
+		return plan, fmt.Errorf("%s: %w", s.planFile(), err)
+	}
+	if begun.Backup != plan.Backup || begun.Keep != plan.Keep {
+		return plan, fmt.Errorf("another restore into %s was begun and not finished: run that one again, or remove %s",
+			s.DataDir, restoringDir(s.DataDir))
+	}
+	s.touched = true
+	return begun, nil
+}
+
+func (s *restoration) writePlan(plan restorePlan) error {
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return err
+	}
+	return writeDurably(s.planFile(), string(text))
+}
+
+// build makes the stores. When it fails before a database was filled, the data directory is left as it was.
+func (s *restoration) build(ctx context.Context, plan restorePlan) error {
+	if err := s.requireRoom(); err != nil {
+		return err
+	}
+	if err := s.begin(plan); err != nil {
+		return err
+	}
+	err := s.buildAuthorizer()
+	if err == nil {
+		err = s.buildJournal(ctx, plan)
+	}
+	if err != nil && (s.DatabaseURL == "" || !s.touched) {
+		return errors.Join(err, os.RemoveAll(restoringDir(s.DataDir)))
+	}
+	if err != nil {
+		return err
+	}
+	plan.Ready = true
+	return s.writePlan(plan)
+}
+
+// requireRoom refuses to put a store where one is.
+func (s *restoration) requireRoom() error {
+	there := func(dir string) bool { _, err := os.Lstat(dir); return err == nil }
+	switch {
+	case s.DatabaseURL == "" && there(journalDir(s.DataDir)):
+		return fmt.Errorf("%s is there: move it away first", journalDir(s.DataDir))
+	case s.keep && !authorizer.Exists(nil, authorizerDir(s.DataDir)):
+		return fmt.Errorf("there is no authorizer to keep: %s is missing", authorizerDir(s.DataDir))
+	case !s.keep && there(authorizerDir(s.DataDir)):
+		return fmt.Errorf("%s is there: restore with --keep-authorizer if it is newer than the backup, or move it away first",
+			authorizerDir(s.DataDir))
+	case !s.keep && there(bankDir(s.DataDir)):
+		return fmt.Errorf("%s is there: move it away first", bankDir(s.DataDir))
+	}
+	return nil
+}
+
+// begin removes what an interrupted restore has left, but its plan.
+func (s *restoration) begin(plan restorePlan) error {
+	dir := restoringDir(s.DataDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := errors.Join(syncDir(s.DataDir), s.writePlan(plan)); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(journalDir(dir)), os.RemoveAll(authorizerDir(dir)), os.RemoveAll(bankDir(dir)))
+}
+
+// buildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the bank's. What is kept is copied too: a
+// restore that fails must not have touched it.
+func (s *restoration) buildAuthorizer() error {
+	dir := restoringDir(s.DataDir)
+	var err error
+	if s.keep {
+		err = checkpointAuthorizer(authorizerDir(s.DataDir), authorizerDir(dir))
+	} else {
+		err = copyTree(authorizerDir(s.from.dir), authorizerDir(dir))
+	}
+	if err != nil {
+		return err
+	}
+	err = authorizer.FollowAnew(s.authorizerOptions(), s.from.told)
+	switch {
+	case errors.Is(err, authorizer.ErrForeign):
+		return fmt.Errorf("the authorizer is not of the backup's deployment: %w", err)
+	case errors.Is(err, authorizer.ErrHole):
+		return fmt.Errorf("the backup is too old for this authorizer: %w; restore without it and lose what it decided since", err)
+	case errors.Is(err, authorizer.ErrLogBehind):
+		return fmt.Errorf("the authorizer is older than the backup: %w; restore without it", err)
+	case err != nil:
+		return err
+	}
+	return s.buildBank()
+}
+
+func (s *restoration) authorizerOptions() authorizer.Options {
+	return authorizer.Options{Dir: authorizerDir(restoringDir(s.DataDir)), Deployment: s.from.deployment, Clock: time.Now, Entropy: rand.Reader,
+		Fatal: func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) }}
+}
+
+// checkpointAuthorizer copies a store that nobody has open, whatever its deployment.
+func checkpointAuthorizer(from, to string) error {
+	engine, err := authorizer.Open(authorizer.Options{Dir: from, Clock: time.Now, Entropy: rand.Reader,
+		Fatal: func(err error) { panic("BUG: a copy writes: " + err.Error()) }})
+	if err != nil {
+		return err
+	}
+	return errors.Join(engine.Checkpoint(to), engine.Close())
+}
+
+// buildBank takes the bank that is kept, or the backup's when it has one, and has it report again: the journal is older.
+func (s *restoration) buildBank() error {
+	to := bankDir(restoringDir(s.DataDir))
+	var err error
+	switch kept, saved := bankDir(s.DataDir), bankDir(s.from.dir); {
+	case s.keep && sandbox.Exists(nil, kept):
+		err = sandbox.Checkpoint(nil, kept, to)
+	case sandbox.Exists(nil, saved):
+		err = copyTree(saved, to)
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return sandbox.ReportAgain(nil, to, time.Now())
+}
+
+// buildJournal loads the journal and lets the authorizer follow it.
+func (s *restoration) buildJournal(ctx context.Context, plan restorePlan) (err error) {
+	identity := persistence.Identity{Deployment: s.from.deployment, Store: plan.Store}
+	if err := s.loadJournal(ctx, identity); err != nil {
+		return err
+	}
+	built := Place{DataDir: restoringDir(s.DataDir), DatabaseURL: s.DatabaseURL}
+	journal, err := built.readJournal(ctx, "a restore")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	engine, err := authorizer.Open(s.authorizerOptions())
+	if err != nil {
+		return err
+	}
+	return errors.Join(actors.CatchUp(ctx, journal, engine), engine.Close())
+}
+
+func (s *restoration) loadJournal(ctx context.Context, identity persistence.Identity) error {
+	if s.DatabaseURL == "" {
+		return s.from.archive(func(r *archive.Reader) error {
+			return pebblejournal.Load(ctx, pebblejournal.Options{Dir: journalDir(restoringDir(s.DataDir))}, identity, nextIncarnation(r.Content()))
+		})
+	}
+	if err := pgjournal.Migrate(ctx, s.DatabaseURL); err != nil {
+		return err
+	}
+	resumed := s.touched
+	s.touched = true
+	err := s.from.archive(func(r *archive.Reader) error {
+		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL}, identity, nextIncarnation(r.Content()))
+	})
+	if errors.Is(err, pgjournal.ErrNotEmpty) {
+		err = s.requireOwn(ctx, identity, err)
+		s.touched = resumed || !errors.Is(err, pgjournal.ErrNotEmpty)
+	}
+	return err
+}
+
+// requireOwn accepts a database that this very restore has filled before it was interrupted.
+func (s *restoration) requireOwn(ctx context.Context, identity persistence.Identity, refusal error) error {
+	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL})
+	if err != nil {
+		return err
+	}
+	found := journal.Identity()
+	if err := journal.Close(); err != nil {
+		return err
+	}
+	if found != identity {
+		return fmt.Errorf("%w: name an empty one", refusal)
+	}
+	return nil
+}
+
+// nextIncarnation is content as the next incarnation begins with it. Events and positions are the same, but what will follow the last
+// of them is another thing than followed it before, so whoever stands outside and has handled more must start again from 0.
+// Consumers keep their places themselves, by the store's identity; the outbox keeps its in the journal, and that is dropped: the
+// topic has nothing of this incarnation. All other cursors are of the runtime. They tell of deeds that are in the content
+// itself and are as old as it is: the relay goes on where this journal knows the log, and a reaction from 0 would do again
+// what its once-keys no longer remember.
+func nextIncarnation(content persistence.Content) persistence.Content {
+	return func(yield func(persistence.Part, error) bool) {
+		for part, err := range content {
+			if c, ok := part.(*persistence.Cursor); ok && c.Name == kafka.CursorName {
+				continue
+			}
+			if !yield(part, err) {
+				return
+			}
+		}
+	}
+}
+
+// place moves what is ready into the data directory; what was moved before is passed over. The journal is last.
+func (s *restoration) place() error {
+	dir := restoringDir(s.DataDir)
+	for _, of := range []func(data string) string{authorizerDir, bankDir, journalDir} {
+		if _, err := os.Lstat(of(dir)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := setAside(of(s.DataDir)); err != nil {
+			return err
+		}
+		if err := os.Rename(of(dir), of(s.DataDir)); err != nil {
+			return err
+		}
+	}
+	if err := syncDir(s.DataDir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return syncDir(s.DataDir)
+}
+
+// setAside keeps a store that is there beside the new one.
+func setAside(dir string) error {
+	err := os.Rename(dir, fmt.Sprintf("%s.old-%d", dir, time.Now().UnixNano()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// copyTree copies a directory of files, synced.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, name)
+		if !d.IsDir() {
+			return copyFile(path, target)
+		}
+		if err := os.MkdirAll(target, 0o700); err != nil {
+			return err
+		}
+		return syncDir(filepath.Dir(target))
+	})
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return errors.Join(err, in.Close())
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close(), in.Close(), syncDir(filepath.Dir(to)))
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pgjournal"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+// TestARestoreThatIsRefusedLeavesTheServer: a restore into a database that is in use, or that cannot be reached, has changed nothing,
+// and the deployment it was to replace starts again.
+func TestARestoreThatIsRefusedLeavesTheServer(t *testing.T) {
+	database := pgtest.Own(t, "a refused purser restore", true)
+	if database == nil {
+		return
+	}
+	data, backup := small(t)
+	url := makeDatabase(t, database, "taken")
+	runs(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup)
+	keep := []string{"restore", "--keep-authorizer", "--data-dir", data, "--database-url"}
+	require.ErrorIs(t, run(append(keep, url, backup), io.Discard), pgjournal.ErrNotEmpty)
+	require.NoDirExists(t, restoringDir(data))
+	require.Error(t, run(append(keep, "postgres://127.0.0.1:1/none", backup), io.Discard))
+	require.NoDirExists(t, restoringDir(data))
+	require.NoError(t, start(t, data).Close())
+}
+
+// TestLinksInABackup: a backup may be named by a link, and no link may be in it.
+func TestLinksInABackup(t *testing.T) {
+	_, backup := small(t)
+	link := filepath.Join(t.TempDir(), "latest")
+	require.NoError(t, os.Symlink(backup, link))
+	runs(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "data"), link)
+	file, elsewhere := filepath.Join(backup, archiveFile), filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, os.Rename(file, elsewhere))
+	require.NoError(t, os.Symlink(elsewhere, file))
+	err := run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "data"), backup}, io.Discard)
+	require.ErrorIs(t, err, errDamaged)
+	require.ErrorContains(t, err, archiveFile+" is no plain file")
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"purser/actors/partner/bankhttp"
+	"purser/actors/partner/sandbox"
+	"purser/httpapi/webhook"
+)
+
+// SandboxBankCmd runs the sandbox bank as a process of its own: what it knows is in its own directory, and it reports to a Purser that is
+// somewhere else.
+type SandboxBankCmd struct {
+	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
+	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`
+	ReportTo      string `name:"report-to" env:"PURSER_BANK_REPORT_TO" default:"http://127.0.0.1:8080" help:"Base URL of the Purser that it reports to."`
+	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs its reports and the requests to it; the same as that Purser's. Required."`
+	SandboxDelay  string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long it takes."`
+	LogLevel      string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogFormat     string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
+}
+
+// Limits of the bank's port.
+const (
+	bankHeaderWithin  = 5 * time.Second
+	bankRequestWithin = 15 * time.Second
+	bankIdle          = 2 * time.Minute
+	bankHeaderBytes   = 16 << 10
+)
+
+// bankConfig is what the settings mean.
+type bankConfig struct {
+	addr, dataDir, reportTo, secret string
+	delay                           time.Duration
+	log                             Config
+}
+
+func (s *SandboxBankCmd) config() (bankConfig, error) {
+	var f faults
+	f.address("PURSER_BANK_ADDR", s.Addr)
+	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.baseURL("PURSER_BANK_REPORT_TO", s.ReportTo), secret: s.PartnerSecret,
+		delay: f.delay(s.SandboxDelay), log: Config{LogLevel: f.level(s.LogLevel),
+			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
+	if len(s.PartnerSecret) < minSecretChars {
+		f.add("PURSER_PARTNER_SECRET", "is required, with at least %d characters: the same as that of the Purser it reports to", minSecretChars)
+	}
+	return c, errors.Join(f...)
+}
+
+// Run serves until SIGTERM or SIGINT.
+func (s *SandboxBankCmd) Run() error {
+	c, err := s.config()
+	if err != nil {
+		return fmt.Errorf("configuration:\n%w", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return runSandboxBank(ctx, c, newLogger(os.Stderr, c.log))
+}
+
+func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err error) {
+	unlock, err := lockDirectory(c.dataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	listener, err := net.Listen("tcp", c.addr)
+	if err != nil {
+		return err
+	}
+	bank, err := openSandboxBank(c.dataDir, c.delay, c.secret, c.reportTo, time.Now, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer func() { err = errors.Join(err, bank.Close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler: bankhttp.NewHandler(bank, func(signature string, message []byte) error {
+			return webhook.Verify([]string{c.secret}, signature, message, time.Now())
+		}),
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // an order that is never answered ends with the server
+		ReadHeaderTimeout: bankHeaderWithin, ReadTimeout: bankRequestWithin, IdleTimeout: bankIdle, MaxHeaderBytes: bankHeaderBytes,
+	}
+	log.Info("ready", "bank", listener.Addr().String(), "data", c.dataDir, "reports", c.reportTo, "version", Version)
+	return serveBank(ctx, cancel, server, listener, bank)
+}
+
+// serveBank answers and reports until the context ends or one of the two fails.
+func serveBank(ctx context.Context, cancel func(), server *http.Server, listener net.Listener, bank *sandbox.Bank) error {
+	var running sync.WaitGroup
+	var served, reported error
+	running.Go(func() {
+		defer cancel()
+		if served = server.Serve(listener); errors.Is(served, http.ErrServerClosed) {
+			served = nil
+		}
+	})
+	running.Go(func() {
+		defer cancel()
+		reported = bank.Run(ctx)
+	})
+	<-ctx.Done()
+	within, stop := context.WithTimeout(context.Background(), drainWithin)
+	defer stop()
+	err := server.Shutdown(within)
+	running.Wait()
+	return errors.Join(err, served, reported)
+}
+
+// openSandboxBank opens the bank of a directory, which reports to the Purser at a base URL.
+func openSandboxBank(data string, delay time.Duration, secret, reportTo string, clock func() time.Time, log *slog.Logger) (*sandbox.Bank,
+	error) {
+	return sandbox.NewBank(sandbox.Config{Dir: bankDir(data), Delay: delay, Secret: secret, Clock: clock,
+		Report: sandbox.Post(&http.Client{}, reportTo+"/api/webhooks/bank-transfer"), Log: func(order string, attempt int, err error) {
+			log.Warn("the sandbox bank's report was not taken", "order", order, "attempt", attempt, "err", err)
+		}})
+}

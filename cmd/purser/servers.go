@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"purser/authorizer"
+	"purser/authorizer/hold"
+	"purser/httpapi"
+)
+
+// The three servers: they are up before what they serve is, and say so.
+
+// listeners are the three ports. They are bound before the stores are opened, so that a taken port is told at once.
+type listeners struct{ http, authorizer, admin net.Listener }
+
+func (m *Main) listen(context.Context) error {
+	var taken []error
+	for _, l := range []struct {
+		to            *net.Listener
+		name, address string
+	}{
+		{&m.listeners.http, "REST", m.config.HTTPAddr},
+		{&m.listeners.authorizer, "card network", m.config.AuthorizerAddr},
+		{&m.listeners.admin, "admin", m.config.AdminAddr},
+	} {
+		listener, err := net.Listen("tcp", l.address)
+		if err != nil {
+			taken = append(taken, fmt.Errorf("%s address: %w", l.name, err))
+			continue
+		}
+		*l.to = listener
+		m.onClose(func() error {
+			if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			return nil // its server has closed it
+		})
+	}
+	if len(taken) > 0 {
+		return errors.Join(taken...)
+	}
+	if m.config.BaseURL == "" {
+		m.config.BaseURL = "http://" + m.listeners.http.Addr().String()
+	}
+	return nil
+}
+
+// networkDesk hands the card network's messages to the authorizer. Until there is one it answers that nothing was decided.
+type networkDesk struct {
+	engine atomic.Pointer[authorizer.Engine]
+}
+
+// Submit is authorizer.Decider's.
+func (d *networkDesk) Submit(message *hold.Message) authorizer.Answer {
+	if engine := d.engine.Load(); engine != nil {
+		return engine.Submit(message)
+	}
+	return authorizer.Answer{Status: authorizer.StatusFull, ID: message.ID, Message: "the server is starting; nothing was decided"}
+}
+
+func (m *Main) startNetwork(context.Context) error {
+	m.network = &networkDesk{}
+	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
+		Answered: m.metrics.networkAnswered})
+	if err == nil {
+		m.stopNetwork = m.serve("card network", server, m.listeners.authorizer, m.memory)
+	}
+	return err
+}
+
+// admitSwipes lets the card network at the authorizer, until either is closed. It does nothing when it was done before.
+func (m *Main) admitSwipes(context.Context) error {
+	if m.network.engine.Swap(m.authorizer) != nil {
+		return nil
+	}
+	m.swipes.opened()
+	m.onClose(m.swipes.close)
+	m.onClose(m.stopNetwork)
+	return nil
+}
+
+func (m *Main) startREST(context.Context) error {
+	m.rest = httpapi.NewFront(m.log)
+	m.stopREST = m.serve("REST", m.rest, m.listeners.http)
+	return nil
+}
+
+// admitRequests lets the REST interface's callers at the actors, until either is closed.
+func (m *Main) admitRequests(context.Context) error {
+	server, err := httpapi.New(httpapi.Config{Actors: m.system, BaseURL: m.config.BaseURL,
+		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
+		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen,
+		Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards, DepositDelay: m.config.SandboxDelay,
+		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, WebhookGuard: m.webhookGuard(), Registry: m.registry, Logger: m.log})
+	if err != nil {
+		return err
+	}
+	m.rest.Open(server)
+	m.onClose(m.stopREST)
+	return nil
+}
+
+// startAdmin comes before the stores: a start can take minutes, and says meanwhile that it lives and is not ready.
+func (m *Main) startAdmin(context.Context) (err error) {
+	if m.metrics, err = newMetrics(m.registry); err != nil {
+		return err
+	}
+	if err := m.registerGauges(); err != nil {
+		return err
+	}
+	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
+		Commands: map[string]httpapi.Command{
+			"audit": m.command(func(ctx context.Context, _ []byte) (any, error) {
+				return runAudit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, auditPause)
+			}),
+			"unmatched":          m.command(func(ctx context.Context, body []byte) (any, error) { return unmatchedPage(ctx, m.journal, body) }),
+			"nacha":              m.command(func(ctx context.Context, body []byte) (any, error) { return nachaOf(ctx, m.bank, body) }),
+			"sandbox-pay":        m.command(m.payOnSandbox),
+			"sandbox-reorganise": m.command(m.reorganiseSandbox),
+			"backup": m.command(func(ctx context.Context, body []byte) (any, error) {
+				return backupCommand(ctx, backedUp{journal: m.journal, authorizer: m.authorizer, bank: m.checkpointBank()}, body, m.Clock())
+			}),
+		}})
+	if err == nil {
+		m.serve("admin", admin, m.listeners.admin)
+	}
+	return err
+}
+
+// checkpointBank copies the bank's store; nil when the bank is elsewhere and looks after its own.
+func (m *Main) checkpointBank() func(dir string) error {
+	if m.sandbox == nil {
+		return nil
+	}
+	return m.sandbox.Checkpoint
+}
+
+// command runs while the stores are open; its context ends before they are closed.
+func (m *Main) command(do httpapi.Command) httpapi.Command {
+	return func(ctx context.Context, body []byte) (any, error) {
+		open, leave, err := m.stores.enter()
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(open, cancel)()
+		return do(ctx, body)
+	}
+}
+
+// admitOperators is the last step of a start, and closing the stores to them the first of a stop.
+func (m *Main) admitOperators(context.Context) error {
+	m.stores.opened()
+	m.onClose(m.stores.close)
+	m.log.Info("ready", "http", m.listeners.http.Addr().String(), "authorizer", m.listeners.authorizer.Addr().String(),
+		"admin", m.listeners.admin.Addr().String(), "data", m.config.DataDir, "version", Version)
+	return nil
+}
+
+// ready says why the server should get no traffic: it is not up, a shard is not held, rules are not followed, or the backlog is
+// near its limit. The error joins all that is so.
+func (m *Main) ready() error {
+	_, leave, err := m.stores.enter()
+	if err != nil {
+		return errors.Join(err, m.waiting.reason())
+	}
+	defer leave()
+	return m.serving()
+}
+
+func (m *Main) serving() error {
+	return errors.Join(m.system.Ready(), backlogFault(m.authorizer.Backlog(), m.authorizer.BacklogMax()))
+}
+
+func backlogFault(entries, limit int64) error {
+	if entries >= limit*readyPercent/100 {
+		return fmt.Errorf("%d decisions are not relayed yet", entries)
+	}
+	return nil
+}
+
+// server is one of the three.
+type server interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+}
+
+// serve runs a server until stop, which drains it, or Close, which calls stop.
+func (m *Main) serve(name string, s server, on ...net.Listener) (stop func() error) {
+	var running sync.WaitGroup
+	var closing atomic.Bool
+	for _, listener := range on {
+		running.Go(func() {
+			if err := s.Serve(listener); err != nil && !closing.Load() {
+				m.fail(fmt.Errorf("%s server: %w", name, err))
+			}
+		})
+	}
+	stop = sync.OnceValue(func() error {
+		closing.Store(true)
+		ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+		defer cancel()
+		err := s.Shutdown(ctx)
+		if err == nil {
+			running.Wait()
+		}
+		return err
+	})
+	m.onClose(stop)
+	return stop
+}
+
+func (m *Main) fail(err error) {
+	select {
+	case m.failed <- err:
+	default: // one reason to stop is enough
+	}
+}
+
+func (m *Main) publishAddresses(context.Context) error {
+	if err := publish(m.config.DataDir, m.listeners); err != nil {
+		return err
+	}
+	m.onClose(func() error { return os.Remove(addressesFile(m.config.DataDir)) })
+	return nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+
+	"purser/httpapi/openapi/openapitest"
+)
+
+// judge holds every REST answer of the suite against the description: those of servers in this process and of servers that are
+// killed, asked by tests, by the demo and by the sandbox bank.
+var judge = newJudge()
+
+func newJudge() *openapitest.Judge {
+	description, err := openapitest.Load()
+	if err != nil {
+		panic("the description cannot be read: " + err.Error())
+	}
+	return openapitest.NewJudge(description)
+}
+
+// diary is the log of all servers of the suite that have no other, at the most talkative level, and of all processes.
+var diary = &journalist{}
+
+func talkative() *slog.Logger {
+	return newLogger(diary, Config{LogLevel: slog.LevelDebug, LogFormat: logJSON})
+}
+
+// unspeakable are secrets and personal data by their look.
+var unspeakable = regexp.MustCompile(`(apk|ses|ctok)_[0-9a-zA-Z]{8,}|[\w.+-]+@[\w-]+\.\w+|\$argon2id|[Pp]assword|Bearer |Storm`)
+
+// TestMain judges the suite as a whole: its answers and its logs.
+func TestMain(m *testing.M) {
+	http.DefaultTransport = judge.Through(http.DefaultTransport)
+	status := m.Run()
+	judged, complaints := judge.Verdict()
+	for _, complaint := range complaints {
+		fmt.Println("FAIL: an answer that is not described:", complaint)
+		status = max(status, 1)
+	}
+	for _, said := range unspeakable.FindAllString(diary.String(), -1) {
+		fmt.Printf("FAIL: the log holds %q\n", said)
+		status = max(status, 1)
+	}
+	if testing.Verbose() {
+		fmt.Printf("%d answers judged, %d bytes of log searched\n", judged, len(diary.String()))
+	}
+	os.Exit(status)
+}

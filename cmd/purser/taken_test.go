@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pgjournal"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+// TestASecondServerEndsTheFirst starts a copy of a deployment on the same database. The first server ends, though nothing is asked of
+// it, and does not take the journal back: two authorizers would spend the same money.
+func TestASecondServerEndsTheFirst(t *testing.T) {
+	database := pgtest.Own(t, "two servers on one database", true)
+	if database == nil {
+		return
+	}
+	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
+	_, p := rise(t, config)
+	p.awaitReady(t)
+	require.NoError(t, p.stop())
+	copied := filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, copyTree(config.DataDir, copied))
+
+	m := NewMain(config, talkative())
+	ended := make(chan error, 1)
+	m.Fatal = func(err error) {
+		select {
+		case ended <- err:
+		default:
+		}
+	}
+	require.NoError(t, m.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	require.Eventually(t, func() bool { return m.ready() == nil }, 30*time.Second, 10*time.Millisecond)
+	config.DataDir = copied
+	_, second := rise(t, config)
+	second.awaitReady(t)
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, pgjournal.ErrTaken)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the first server goes on")
+	}
+	second.awaitReady(t)
+}
+
+// TestADatabaseIsNotBegunBesideAJournal sets DATABASE_URL on a deployment whose journal is in its directory, with and without its
+// authorizer: that would begin an empty one beside all its money.
+func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
+	database := pgtest.Own(t, "a database beside a journal in the directory", true)
+	if database == nil {
+		return
+	}
+	data, _ := small(t)
+	for range 2 {
+		m := NewMain(onDatabase(t, data, database.URL("postgres")), talkative())
+		require.NoError(t, m.Start(t.Context()))
+		select {
+		case err := <-m.Failed():
+			require.ErrorContains(t, err, "`purser migrate-journal` moves it")
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "it was begun")
+		}
+		require.NoError(t, m.Close())
+		require.NoError(t, os.RemoveAll(authorizerDir(data)))
+	}
+}

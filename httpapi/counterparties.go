@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"fmt"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/counterparty"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+)
+
+func (s *Server) counterpartyRoutes() []route {
+	const path, read, write = "/api/treasury/counterparties", "read:treasury", "write:counterparties"
+	return []route{
+		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyRequired, handle: s.createCounterparty},
+		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: s.listCounterparties},
+		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: s.getCounterparty},
+		{method: "DELETE", path: path + "/{id}", auth: authKey, scope: write, handle: s.removeCounterparty},
+	}
+}
+
+func (s *Server) createCounterparty(c *call) (answer, error) {
+	var account counterparty.Account
+	if err := s.decode(c, &account); err != nil {
+		return answer{}, err
+	}
+	id, err := s.newID(c, ident.Counterparty)
+	if err != nil {
+		return answer{}, err
+	}
+	workspace := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: workspace,
+		Command: counterparty.Save{ID: id, Workspace: workspace, Account: account}}, func(saved any) (answer, error) {
+		return reply(map[string]any{"counterparty": saved})
+	})
+}
+
+func (s *Server) listCounterparties(c *call) (answer, error) {
+	return s.list(c, listing{kind: counterparty.RecordView, workspace: c.who.workspace()}, nil)
+}
+
+func (s *Server) getCounterparty(c *call) (answer, error) {
+	id := c.params["id"]
+	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
+		return answer{}, fault.New(fault.NotFound, "")
+	}
+	record, err := s.actors.Record(c.ctx, counterparty.RecordView, c.who.workspace(), id)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"counterparty": record.Document})
+}
+
+// removeCounterparty takes a recipient off the list; one that was taken off before is answered the same.
+func (s *Server) removeCounterparty(c *call) (answer, error) {
+	id := c.params["id"]
+	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
+		return answer{}, fault.New(fault.NotFound, "")
+	}
+	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: c.who.workspace(),
+		Command: counterparty.Remove{}})
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]bool{"removed": true})
+}
+
+// recipient is whom a payout or a quote names.
+func (s *Server) recipient(c *call, id string) (balance.Recipient, error) {
+	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
+		return balance.Recipient{}, fault.New(fault.NotFound, "")
+	}
+	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: c.who.workspace(),
+		Command: decision.Read{}})
+	if err != nil {
+		return balance.Recipient{}, err
+	}
+	state, ok := read.(counterparty.State)
+	if !ok {
+		return balance.Recipient{}, fmt.Errorf("counterparty answered %T", read)
+	}
+	if state.Removed {
+		return balance.Recipient{}, fault.New(fault.NotFound, "")
+	}
+	return balance.Recipient{ID: id, International: state.Kind == counterparty.International, Currency: state.Currency}, nil
+}

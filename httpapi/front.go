@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/fault"
+)
+
+// Front answers every request of a listener 503 unavailable until it is given the server that takes them. It is there for a start
+// that waits for the journal: who comes meanwhile is told so at once, and that nothing changed.
+type Front struct {
+	door   *door
+	server atomic.Pointer[Server]
+}
+
+// NewFront makes a front without a server.
+func NewFront(log *slog.Logger) *Front {
+	f := &Front{}
+	f.door = newDoor(f.handle, f.malformed, log)
+	return f
+}
+
+// Open hands all requests from now on to a server, which is not served by itself. It may be called once.
+func (f *Front) Open(s *Server) { f.server.Store(s) }
+
+// Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
+func (f *Front) Serve(ln net.Listener) error { return f.door.Serve(ln) }
+
+// Shutdown stops taking requests and waits for those that run, or for the context. It shuts the server too.
+func (f *Front) Shutdown(ctx context.Context) error {
+	err := f.door.Shutdown(ctx)
+	if s := f.server.Load(); s != nil {
+		s.rest()
+	}
+	return err
+}
+
+func (f *Front) handle(ctx *fasthttp.RequestCtx) {
+	if s := f.server.Load(); s != nil {
+		s.handler(ctx)
+		return
+	}
+	turnAway(ctx, fault.New(fault.Unavailable, "The server is starting; nothing changed."))
+	ctx.Response.Header.Set("Retry-After", strconv.Itoa(int(unavailableRetry/time.Second)))
+}
+
+func (f *Front) malformed(ctx *fasthttp.RequestCtx, err error) {
+	if s := f.server.Load(); s != nil {
+		s.malformed(ctx, err)
+		return
+	}
+	turnAway(ctx, malformedFault(err))
+}
+
+func turnAway(ctx *fasthttp.RequestCtx, f *fault.Error) {
+	respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
+	ctx.Response.Header.Set("Cache-Control", "no-store")
+	ctx.Response.Header.Set("X-Content-Type-Options", "nosniff")
+}

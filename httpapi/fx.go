@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+func (s *Server) fxRoutes() []route {
+	return []route{
+		{method: "POST", path: "/api/treasury/fx-quotes", auth: authKey, scope: "write:payouts", kyb: true, idempotency: keyRequired,
+			handle: s.createQuote},
+		{method: "GET", path: "/api/treasury/fx-rates", auth: authKey, scope: "read:treasury", handle: s.listRates},
+	}
+}
+
+// amountDocument is money as the interface shows it: whole smallest units, as text.
+type amountDocument struct {
+	Currency    money.Currency `json:"currency"`
+	AmountMinor string         `json:"amountMinor"`
+}
+
+// quoteDocument is a quote as the interface shows it.
+type quoteDocument struct {
+	ID             string         `json:"id"`
+	Status         string         `json:"status"`
+	CounterpartyID string         `json:"counterpartyId"`
+	Sell           amountDocument `json:"sell"`
+	Buy            amountDocument `json:"buy"`
+	Rate           string         `json:"rate"`
+	RateDisplay    string         `json:"rateDisplay"`
+	LockExpiresAt  decision.Stamp `json:"lockExpiresAt"`
+	ServerNow      decision.Stamp `json:"serverNow"`
+}
+
+func showAmount(a balance.Amount) amountDocument {
+	return amountDocument{Currency: a.Currency, AmountMinor: strconv.FormatInt(a.AmountMinor, 10)}
+}
+
+func showQuote(q balance.Quote) quoteDocument {
+	return quoteDocument{ID: q.ID, Status: q.Status, CounterpartyID: q.CounterpartyID, Sell: showAmount(q.Sell), Buy: showAmount(q.Buy),
+		Rate: q.Rate, RateDisplay: fmt.Sprintf("1 %s = %s %s", q.Sell.Currency, q.Rate, q.Buy.Currency),
+		LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt}
+}
+
+// createQuote locks the desk's rate. A repeat is answered without asking the desk again, or for the recipient.
+func (s *Server) createQuote(c *call) (answer, error) {
+	var body struct {
+		CounterpartyID string `json:"counterpartyId"`
+		Currency       string `json:"currency"`
+		AmountMinor    string `json:"amountMinor"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	minor, err := strconv.ParseInt(body.AmountMinor, 10, 64)
+	if err != nil {
+		return answer{}, fault.New(fault.InvalidAmount, "amountMinor: whole smallest units")
+	}
+	lock := balance.LockQuote{Workspace: c.who.workspace(),
+		Buy: balance.Amount{Currency: money.Currency(body.Currency), AmountMinor: minor}}
+	if lock.ID, err = s.newID(c, ident.FXQuote); err != nil {
+		return answer{}, err
+	}
+	if err := lock.CheckBody(); err != nil {
+		return answer{}, err
+	}
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: lock.Workspace, Workspace: lock.Workspace,
+		Prepare: func(ctx context.Context) (any, error) {
+			var err error
+			if lock.Recipient, err = s.recipient(c, body.CounterpartyID); err != nil {
+				return nil, err
+			}
+			lock.Rate, err = s.actors.FirmRate(ctx, lock.Buy.Currency)
+			return lock, err
+		}}, func(locked any) (answer, error) {
+		q, ok := locked.(balance.Quote)
+		if !ok {
+			return answer{}, fmt.Errorf("quote answered %T", locked)
+		}
+		return replyWith(fasthttp.StatusCreated, map[string]any{"quote": showQuote(q)})
+	})
+}
+
+// quoteNamed reads the quote that a payout names; nil when it names none.
+func (s *Server) quoteNamed(c *call, id string) (*balance.Quote, error) {
+	if id == "" {
+		return nil, nil
+	}
+	unknown := fault.New(fault.QuoteNotFound, "quoteId")
+	if _, err := ident.Parse(ident.FXQuote, id); err != nil {
+		return nil, unknown
+	}
+	record, err := s.actors.Record(c.ctx, balance.RecordQuote, c.who.workspace(), id)
+	if fault.Is(err, fault.NotFound) {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	var q balance.Quote
+	if err := json.Unmarshal(record.Document, &q); err != nil {
+		return nil, fmt.Errorf("quote's record: %w", err)
+	}
+	return &q, nil
+}
+
+func (s *Server) listRates(c *call) (answer, error) {
+	rates, err := s.actors.MidRates(c.ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"base": money.USD, "asOf": decision.StampOf(c.now), "indicative": true, "rates": rates})
+}

@@ -1,0 +1,305 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/checkout"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/partner/chain"
+	"purser/actors/workspace"
+	"purser/httpapi/web"
+)
+
+// Limits of the hosted pages.
+const (
+	maxStreams  = 2_000 // pages that are told news; the others ask
+	streamFor   = 10 * time.Second
+	streamEvery = 500 * time.Millisecond
+	streamRetry = time.Second
+)
+
+// hostedFiles is where a page finds its style and its script.
+const hostedFiles = "/checkout/files/"
+
+// mountHosted mounts the page of a checkout link. It is HTML and no part of the described interface; what it shows is what the
+// public routes of a session say.
+func (s *Server) mountHosted(r *router.Router) {
+	r.GET("/checkout/{id}", s.hosted(s.showHosted))
+	r.POST("/checkout/{id}/select", s.hosted(s.selectHosted))
+	r.GET("/checkout/{id}/events", s.hosted(s.streamHosted))
+	r.GET(hostedFiles+"{name}", s.hosted(s.hostedFile))
+}
+
+// hosted runs the checks that every request passes.
+func (s *Server) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
+	row := &route{method: "GET", path: "/checkout", auth: authNone}
+	return func(ctx *fasthttp.RequestCtx) {
+		within, cancel := context.WithTimeout(s.base, requestTimeout)
+		defer cancel()
+		c := newCall(ctx, row, within, s.actors.Clock())
+		err := checkFraming(ctx)
+		if err == nil {
+			err = s.limitAddress(c.peer, c.now)
+		}
+		if err == nil {
+			h := &ctx.Response.Header
+			h.Set("Content-Security-Policy", web.Policy)
+			h.Set("X-Content-Type-Options", "nosniff")
+			h.Set("X-Frame-Options", "DENY")
+			h.Set("Referrer-Policy", "no-referrer")
+			h.Set("Cross-Origin-Opener-Policy", "same-origin")
+			h.Set("Cache-Control", "no-store")
+			err = handle(ctx, c)
+		}
+		if err != nil {
+			s.refuse(ctx, err)
+		}
+	}
+}
+
+func (s *Server) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
+	file, ok := s.site.File(c.params["name"])
+	if !ok {
+		return fault.New(fault.NotFound, "")
+	}
+	ctx.Response.Header.SetContentType(file.ContentType)
+	ctx.Response.Header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	ctx.Response.SetBody(file.Content)
+	return nil
+}
+
+// showHosted shows the page as it is now; only the part that changes when the script asks for it.
+func (s *Server) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
+	page, err := s.hostedPage(c)
+	if fault.Is(err, fault.NotFound) {
+		page, err = web.Page{Step: web.Missing}, nil
+		ctx.SetStatusCode(fasthttp.StatusNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	var body bytes.Buffer
+	write := s.site.Write
+	if ctx.QueryArgs().Has("part") {
+		write = s.site.WritePart
+	}
+	if err := write(&body, page); err != nil {
+		return err
+	}
+	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
+	ctx.Response.SetBody(body.Bytes())
+	return nil
+}
+
+// selectHosted is the form's way to pick a coin and a network. Whatever comes of it, the page says what is so.
+func (s *Server) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
+	asset, network, _ := strings.Cut(string(ctx.PostArgs().Peek("pair")), "/")
+	state, err := s.publicCheckout(c)
+	if err == nil {
+		_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
+			Command: checkout.Select{Asset: asset, Chain: network}})
+	}
+	for _, shown := range []fault.Code{fault.NotFound, fault.PairNotSupported, fault.PaymentSeen, fault.LinkEnded, fault.InvalidBody} {
+		if fault.Is(err, shown) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	ctx.Response.Header.Set("Location", "/checkout/"+pathID(c))
+	ctx.SetStatusCode(fasthttp.StatusSeeOther)
+	return nil
+}
+
+// pathID is the id of the path if it is one: nothing else may find its way into a header.
+func pathID(c *call) string {
+	if u, err := ident.Parse(ident.Checkout, c.params["id"]); err == nil {
+		return u.Format(ident.Checkout)
+	}
+	return "unknown"
+}
+
+// streamHosted tells what the status route says whenever that changes, as server-sent events. A stream ends soon, well before
+// the server would cut it off, and the browser opens the next.
+func (s *Server) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
+	if _, err := s.publicCheckout(c); err != nil {
+		return err
+	}
+	if s.streams.Add(1) > maxStreams {
+		s.streams.Add(-1)
+		return fault.New(fault.Unavailable, "Too many pages are open; ask for the status instead.")
+	}
+	ctx.Response.Header.SetContentType("text/event-stream")
+	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+		defer s.streams.Add(-1)
+		within, cancel := context.WithTimeout(s.base, streamFor)
+		defer cancel()
+		follow := *c
+		follow.ctx = within
+		s.stream(&follow, w)
+	})
+	return nil
+}
+
+func (s *Server) stream(c *call, w *bufio.Writer) {
+	ticker := time.NewTicker(streamEvery)
+	defer ticker.Stop()
+	last := ""
+	fmt.Fprintf(w, "retry: %d\n\n", streamRetry.Milliseconds())
+	for {
+		state, err := s.publicCheckout(c)
+		if err != nil {
+			return
+		}
+		told, err := json.Marshal(state.CustomerView(s.actors.Clock()))
+		if err != nil {
+			return
+		}
+		line := ":\n\n" // so that a browser that has left is noticed
+		if string(told) != last {
+			last, line = string(told), "data: "+string(told)+"\n\n"
+		}
+		if _, err := w.WriteString(line); err != nil || w.Flush() != nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// hostedPage is what a session's page shows.
+func (s *Server) hostedPage(c *call) (page web.Page, err error) {
+	state, err := s.publicCheckout(c)
+	if err != nil {
+		return page, err
+	}
+	text, err := s.checkoutText(c, state.Workspace, state.ID)
+	if err != nil {
+		return page, err
+	}
+	record, err := s.actors.Record(c.ctx, "workspace", state.Workspace, state.Workspace)
+	if err != nil {
+		return page, fmt.Errorf("workspace of a checkout session: %v", err)
+	}
+	var merchant workspace.State
+	if err := json.Unmarshal(record.Document, &merchant); err != nil {
+		return page, fmt.Errorf("workspace of a checkout session: %w", err)
+	}
+	told, err := json.Marshal(state.CustomerView(c.now))
+	if err != nil {
+		return page, err
+	}
+	page = web.Page{ID: state.ID, State: string(told), Step: stepOf(&state, c.now), Merchant: merchant.Name, Description: text.Description,
+		Reference: text.MerchantReference, Amount: dollars(state.AmountUsdCents), Sandbox: state.Sandbox, Expires: state.End(), Now: c.now,
+		Coins: coinsOf(&state), Seen: state.Confirmations(), Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL,
+		CancelURL: text.CancelURL}
+	if received := state.Money(); received.ReceivedCents > 0 {
+		page.Received = dollars(received.ReceivedCents)
+		if received.DueCents > 0 {
+			page.Due = dollars(received.DueCents)
+		}
+	}
+	for i := range state.Payments {
+		page.Late = page.Late || state.Payments[i].Reason == checkout.TooLate && state.Payments[i].Live()
+	}
+	if page.Step == web.Pay || page.Step == web.Underpaid && !state.Ended(c.now) {
+		page.To = payTo(&state)
+	}
+	return page, nil
+}
+
+// stepOf is where the customer is.
+func stepOf(state *checkout.State, now time.Time) web.Step {
+	switch state.StatusAt(now) {
+	case checkout.Awaiting:
+		if state.Chosen != nil {
+			return web.Pay
+		}
+		return web.Choose
+	case checkout.Pending:
+		return web.Choose
+	case checkout.Confirming:
+		return web.Confirming
+	case checkout.Underpaid:
+		return web.Underpaid
+	case checkout.Completed:
+		return web.Completed
+	case checkout.Expired:
+		if state.CancelledAt != nil {
+			return web.Cancelled
+		}
+		return web.Expired
+	}
+	return web.Failed
+}
+
+// coinsOf are the ways to pay, in the order in which they are listed.
+func coinsOf(state *checkout.State) (coins []web.Coin) {
+	for _, p := range state.Pairs {
+		if len(coins) == 0 || coins[len(coins)-1].Asset != p.Asset {
+			coins = append(coins, web.Coin{Asset: p.Asset})
+		}
+		picked := state.Chosen != nil && state.Chosen.Asset == p.Asset && state.Chosen.Chain == p.Chain
+		last := &coins[len(coins)-1]
+		last.Networks = append(last.Networks, web.Choice{Value: p.Asset + "/" + p.Chain, Network: networkName(p.Chain), Picked: picked})
+	}
+	return coins
+}
+
+// networkName is how a network writes itself.
+func networkName(chain string) string {
+	if chain == "" {
+		return ""
+	}
+	return strings.ToUpper(chain[:1]) + chain[1:]
+}
+
+// payTo says what is still to be paid, and where.
+func payTo(state *checkout.State) *web.To {
+	if state.Chosen == nil {
+		return nil
+	}
+	units := state.UnitsOf(state.Chosen.Asset, state.Money().DueCents)
+	coins := checkout.CoinsOf(state.Chosen.Asset, units)
+	return &web.To{Asset: state.Chosen.Asset, Network: networkName(state.Chosen.Chain), Address: state.Chosen.Address, Coins: coins,
+		Link: paymentLink(*state.Chosen, units.String(), coins)}
+}
+
+// paymentLink is what a wallet opens: EIP-681 on EVM chains, BIP-21 on bitcoin, Solana Pay on solana.
+func paymentLink(p checkout.Pair, units, coins string) string {
+	network := chain.Networks()[p.Chain]
+	token := network.Tokens[p.Asset]
+	switch {
+	case p.Chain == "bitcoin":
+		return fmt.Sprintf("bitcoin:%s?amount=%s", p.Address, coins)
+	case p.Chain == "solana":
+		return fmt.Sprintf("solana:%s?amount=%s&spl-token=%s", p.Address, coins, token)
+	case token == "":
+		return fmt.Sprintf("ethereum:%s@%d?value=%s", p.Address, network.ID, units)
+	}
+	return fmt.Sprintf("ethereum:%s@%d/transfer?address=%s&uint256=%s", token, network.ID, p.Address, units)
+}
+
+// dollars writes cents as people do.
+func dollars(cents int64) string {
+	whole := fmt.Sprint(cents / 100)
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return fmt.Sprintf("$%s.%02d", whole, cents%100)
+}

@@ -1,0 +1,310 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/workspace"
+)
+
+// Header lines that two servers in a row could read differently: folded over two lines, names that are no names.
+func TestHeadersThatAreNoHeaders(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	for _, line := range []string{"X: a\r\n b\r\n", "X: a\r\n\tTransfer-Encoding: chunked\r\n", "Content-Length: 0\r\n 5\r\n", "A b: c\r\n",
+		"A\x00: c\r\n", "A: \x00\r\n", "A(b): c\r\n", ": x\r\n", "A\r\n", "A: b\n", "Host: other\r\n", "Transfer-Encoding:\r\n chunked\r\n",
+		"Trailer: Authorization\r\n", " X: a\r\n"} {
+		head := "GET /api/cards HTTP/1.1\r\nHost: purser.test\r\n"
+		got := answersTo(t, w.server, []byte(head+"Authorization: Bearer "+tn.secret+"\r\n"+line+"\r\n"+head+"\r\n"))
+		require.Len(t, got, 1, "%q: the connection goes on", line)
+		require.Equal(t, 400, got[0].StatusCode(), "%q: %s", line, got[0].Body())
+		require.Contains(t, string(got[0].Body()), `"error":"invalid_request"`)
+	}
+}
+
+// One record has one path: no other way of writing it reaches a route, so that what stands before Purser can judge by the path.
+func TestAPathHasOneSpelling(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	card := w.mint(tn, "").text("card", "id")
+	w.fund(tn, 100)
+	for _, path := range []string{"/api/%63ards", "/api/x/../cards", "/api/cards;x", "/api/cards/%2e%2e/cards", "/api//cards", "//api/cards",
+		"/API/cards", "/api/./cards", "/api/cards/..", "/api/cards/.", "/api/cards/", "/api/cards/%", "/api/cards/%00", "/api/cards/%ff", "*",
+		"/api/dev/cards//simulate/reversal", "/api/dashboard/members//", "/api/dev/cards/" + card + "/simulate/",
+		"/api/dev/cards/" + card + "/simulate/nothing/", "/api/dev/cards/" + card + "/simulate/reversal/",
+		"/api/cards/" + card + "/", "/api/cards/" + card + "%00", "/api/cards/" + card + "%2F", "/api/cards/" + card + "%20",
+		"/api/cards/" + strings.ToUpper(card), "/api/cards/card_%30" + card[6:], "/api/cards/" + card + ".json",
+		"/api/cards/" + strings.Repeat("a", 8000), "/api/cards/card_" + strings.Repeat("z", 26), "/api/cards/ws_" + card[5:]} {
+		before := w.settled()
+		methods := []string{"GET", "PATCH"}
+		if strings.HasPrefix(path, "/api/dev/") {
+			methods = []string{"POST"}
+		}
+		for _, method := range methods {
+			got := answersTo(t, w.server, []byte(method+" "+path+" HTTP/1.1\r\nHost: purser.test\r\nAuthorization: Bearer "+tn.secret+
+				"\r\nContent-Length: 18\r\n\r\n{\"state\":\"frozen\"}"))
+			require.Len(t, got, 1)
+			require.Equal(t, 404, got[0].StatusCode(), "%s %s: %s", method, path, got[0].Body())
+			require.Contains(t, string(got[0].Body()), `{"error":"not_found"}`)
+		}
+		require.Equal(t, before, w.settled(), path)
+	}
+}
+
+// No method but those of the table does anything, whatever it is called.
+func TestOtherMethods(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	for _, method := range []string{"OPTIONS", "TRACE", "CONNECT", "PUT", "get", "PROPFIND", "HEAD"} {
+		conn, err := w.listen.Dial()
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, method+" /api/cards HTTP/1.1\r\nHost: purser.test\r\nX-HTTP-Method-Override: GET\r\nAuthorization: Bearer "+
+			tn.secret+"\r\n\r\n")
+		require.NoError(t, err)
+		resp := fasthttp.Response{SkipBody: method == "HEAD"}
+		require.NoError(t, resp.Read(bufio.NewReader(conn)))
+		require.Equal(t, 405, resp.StatusCode(), method)
+		require.Equal(t, "GET, POST", string(resp.Header.Peek("Allow")), method)
+		require.NoError(t, conn.Close())
+	}
+	for _, head := range []string{"OPTIONS *", "PUT /api/dev/cards//simulate/reversal", "POST /api/dev/cards//simulate/reversal"} {
+		status, text := w.raw(head + " HTTP/1.1\r\nHost: purser.test\r\n\r\n")
+		require.Equal(t, 404, status, "%s: %s", head, text)
+	}
+}
+
+// What follows a request on its connection is the next request, byte for byte, whatever became of the first and its body.
+func TestPipelines(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	caller := " HTTP/1.1\r\nHost: purser.test\r\nAuthorization: Bearer " + tn.secret + "\r\n"
+	next := "GET /api/workspaces" + caller + "\r\n"
+	chunked := "POST /api/workspaces" + caller + "Transfer-Encoding: chunked\r\n\r\n"
+	f := func(first string, status int, goesOn bool) {
+		t.Helper()
+		got := answersTo(t, w.server, []byte(first+next))
+		require.Equal(t, status, got[0].StatusCode(), "%q: %s", first, got[0].Body())
+		if !goesOn {
+			require.Len(t, got, 1, "%q", first)
+			return
+		}
+		require.Len(t, got, 2, "%q", first)
+		require.Equal(t, 200, got[1].StatusCode())
+		require.Contains(t, string(got[1].Body()), tn.workspace)
+	}
+	f("GET /api/workspaces"+caller+"Content-Length: 5\r\n\r\nabcde", 200, true)
+	f("POST /api/nothing"+caller+"Content-Length: 5\r\n\r\nabcde", 404, true)
+	f("POST /api/cards HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", 401, true)
+	f("POST /api/cards"+caller+"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde", 415, true)
+	f("POST /api/cards"+caller+"Content-Length: 0\r\n\r\n", 400, true)
+	f("POST /api/cards"+caller+"\r\n", 400, true)
+	f(chunked+"f\r\n{\"name\":\"Acme\"}\r\n0\r\n\r\n", 200, true)
+	f(chunked+"f\r\n{\"name\":\"Acme\"}\r\n0\r\nX: y\r\n\r\n", 200, true)
+	f(chunked+"f\r\n{\"name\":\"Acme\"}\r\n0\r\nAuthorization: Bearer x\r\nContent-Length: 5\r\n\r\n", 400, false)
+	f(chunked+"0xf\r\n{\"name\":\"Acme\"}\r\n0\r\n\r\n", 400, false)
+	f(chunked+"-1\r\n", 400, false)
+	f(chunked+"ffffffffffffffff\r\n", 400, false)
+	f(chunked+"f\n{\"name\":\"Acme\"}\n0\n\n", 400, false)
+	f(chunked+"f\r\n{\"name\":\"Acme\"}XX0\r\n\r\n", 400, false)
+	f("POST /api/cards"+caller+"Content-Length: 9999999\r\n\r\n", 413, false)
+}
+
+// A query that is not exactly one of the route's is refused by the name of the parameter, and nothing is done.
+func TestBadQueries(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	w.fund(tn, 100_000_000)
+	tried := 0
+	for _, op := range w.checked.operations(t) {
+		r := w.newEstate(tn).ready(op, nil)
+		r.path = strings.ReplaceAll(r.path, "//", "/nothing/") // an id that is of no workspace
+		w.ok(w.get(tn.all, "/api/workspaces"))                 // notes the key's use in this minute
+		before := w.settled()
+		path, own, _ := strings.Cut(r.path, "?")
+		refused := func(field, query string) {
+			t.Helper()
+			w.server.limits = newLimiter(maxWindows) // signing in is limited, and this is about queries
+			r.path = path + "?" + strings.TrimPrefix(own+"&"+query, "&")
+			got := w.send(r)
+			require.Equal(t, "400 invalid_query", fmt.Sprint(got.status, " ", got.code()), "%s: %s", r.path, got.raw)
+			require.Contains(t, got.text("message"), field, r.path)
+			tried++
+		}
+		refused("surprise", "surprise=1")
+		refused("not known", "%00=1")
+		refused("not known", tn.secret)
+		refused("LIMIT", "LIMIT=1")
+		for _, p := range op.doc.Parameters {
+			name := p.Value.Name
+			if p.Value.In != "query" {
+				continue
+			}
+			if !p.Value.Required {
+				refused(name, name+"=1&"+name+"=1")
+				refused(name, name+"=1&%"+fmt.Sprintf("%x", name[0])+name[1:]+"=1")
+			}
+			for _, bad := range badParameters[name] {
+				refused(name, name+"="+bad)
+			}
+		}
+		require.Equal(t, before, w.settled(), op.name)
+	}
+	t.Logf("%d bad queries", tried)
+	require.Greater(t, tried, 100)
+}
+
+var badParameters = map[string][]string{
+	"limit": {"", "0", "101", "-1", "+1", "01", "1.0", "1e1", "x", "%00", "%ff", "1%00", "%201", "99999999999999999999", "１", "0x1"},
+	"cursor": {"", "x", "%00", "%ff", "AAAA", strings.Repeat("A", 22), strings.Repeat("_", 22), strings.Repeat("A", 5000),
+		"AAAAAAAAAAAAAAAAAAAAAA=="},
+	"decision": {"", "Approved", "pending", "%00"},
+}
+
+// A cursor is good for the list it came from, in its tenant and with its filter, and for no other.
+func TestACursorIsOfOneList(t *testing.T) {
+	w := newWorld(t)
+	mine, other := w.newTenant("mine"), w.newTenant("other")
+	for _, tn := range []tenant{mine, other} {
+		w.mint(tn, "")
+		w.mint(tn, "")
+	}
+	cursor := w.ok(w.get(mine.all, "/api/cards?limit=1")).text("nextCursor")
+	require.NotEmpty(t, cursor)
+	require.Len(t, w.ok(w.get(mine.all, "/api/cards?cursor="+cursor)).at("data"), 1)
+	for _, elsewhere := range []struct {
+		who  as
+		path string
+	}{{other.all, "/api/cards"}, {mine.all, "/api/auth/keys"}, {mine.all, "/api/authorizations"}, {mine.all, "/api/authorizations?decision=approved"},
+		{mine.all, "/api/cardholders"}, {session(mine.cookie), members}} {
+		join := map[bool]string{true: "&", false: "?"}[strings.Contains(elsewhere.path, "?")]
+		w.fails(w.get(elsewhere.who, elsewhere.path+join+"cursor="+cursor), 400, "invalid_query")
+	}
+}
+
+// Who lost the right to act while the request was on its way does not act: the last word is the workspace's.
+func TestRightsThatAreLostOnTheWay(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
+	parent := w.ok(w.post(tn.all, "/api/auth/keys", `{"label":"parent","scopes":["read:cards","write:api_keys"]}`))
+	_, second := w.person(tn, workspace.Owner)
+	me := w.ok(w.get(session(second), "/api/dashboard/me")).text("user", "id")
+	victim, _ := w.person(tn, workspace.Member)
+	by := workspace.Principal{UserID: owner}
+	revoke := workspace.RevokeKey{ID: parent.text("apiKey", "id"), By: workspace.Principal{KeyID: tn.keyID(w)}}
+	remove := workspace.RemoveMember{UserID: me, By: by}
+	demote := workspace.AddMember{UserID: me, Role: workspace.Member, By: by}
+	promote := workspace.AddMember{UserID: me, Role: workspace.Owner, By: by}
+	newKey := readyRequest{who: session(second), method: "POST", path: "/api/auth/keys", body: `{"label":"late","scopes":["read:cards"]}`}
+	add := readyRequest{who: session(second), method: "POST", path: members, body: `{"email":"olga@example.com","role":"member"}`}
+	expel := readyRequest{who: session(second), method: "DELETE", path: members + "/" + victim}
+	list := readyRequest{who: session(second), method: "GET", path: members}
+	byKey := newKey
+	byKey.who = key(parent.text("secret"))
+	f := func(r readyRequest, loss any, status int, code string) {
+		t.Helper()
+		w.tell(tn, promote)
+		w.listedAs(second, tn.workspace, workspace.Owner)
+		w.overtaken(tn, loss)
+		got := w.send(r)
+		w.actors.hook(nil)
+		w.fails(got, status, code)
+	}
+	for _, r := range []readyRequest{newKey, add, expel, list} {
+		f(r, remove, 404, "not_found")
+		f(r, demote, 403, "role_required")
+	}
+	f(byKey, revoke, 401, "unauthorized")
+	require.NotContains(t, w.ok(w.get(tn.all, "/api/auth/keys")).raw, "late")
+}
+
+// overtaken has a command reach the workspace after the caller was let in, and before what the caller asks for.
+func (w *world) overtaken(tn tenant, by any) {
+	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
+		switch e.Command.(type) {
+		case workspace.CreateKey, workspace.AddMember, workspace.RemoveMember, workspace.ListMembers:
+			w.tell(tn, by)
+		}
+		return w.system.Ask(ctx, e)
+	})
+}
+
+// A page of a neighbouring site can plant a second cookie of the same name, but not take the first away: with two of them nobody
+// is signed in.
+func TestASessionIsOneCookie(t *testing.T) {
+	w := newWorld(t)
+	mine, planted := w.newTenant("mine"), w.newTenant("planted")
+	for _, cookies := range []string{mine.cookie + "; " + sessionCookie + "=" + planted.cookie, planted.cookie + "; " + sessionCookie + "=" + mine.cookie,
+		mine.cookie + "; " + sessionCookie + "=" + mine.cookie, "; " + sessionCookie + "=" + mine.cookie} {
+		w.fails(w.get(session(cookies), "/api/dashboard/me"), 401, "unauthorized")
+	}
+	w.ok(w.get(session(mine.cookie+"; theme=dark"), "/api/dashboard/me"))
+	line := "Cookie: " + sessionCookie + "="
+	status, text := w.raw("GET /api/dashboard/me HTTP/1.1\r\nHost: purser.test\r\n" + line + planted.cookie + "\r\n" + line + mine.cookie +
+		"\r\n\r\n")
+	require.Equal(t, 401, status, text)
+}
+
+// Signing in gives a session that was not there before: one that was planted ahead stays worth nothing.
+func TestASignInTakesNoSessionFromTheCaller(t *testing.T) {
+	w := newWorld(t)
+	w.ok(w.signup("ada@example.com"))
+	planted := w.ok(w.signup("eve@example.com")).cookie
+	in := w.ok(w.post(session(planted), "/api/dashboard/login", `{"email":"ada@example.com","password":"a long password"}`))
+	require.NotEqual(t, planted, in.cookie)
+	require.Equal(t, "eve@example.com", w.ok(w.get(session(planted), "/api/dashboard/me")).text("user", "email"))
+	require.Equal(t, "ada@example.com", w.ok(w.get(session(in.cookie), "/api/dashboard/me")).text("user", "email"))
+}
+
+// A network of IPv6 has more addresses than the table of windows has room: it counts as one peer.
+func TestAPeerIsANetworkOfIPv6(t *testing.T) {
+	f := func(address, want string) {
+		t.Helper()
+		require.Equal(t, want, peerOf(net.ParseIP(address)))
+	}
+	f("203.0.113.7", "203.0.113.7")
+	f("::ffff:203.0.113.7", "203.0.113.7")
+	f("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64")
+	f("2001:db8:1:2::1", "2001:db8:1:2::/64")
+	f("2001:db8:1:3::1", "2001:db8:1:3::/64")
+	f("::1", "::/64")
+}
+
+// A key of another route or another tenant's is another key; one that was refused is free.
+func TestAKeyIsOfOneRouteAndOneTenant(t *testing.T) {
+	w := newWorld(t)
+	ada, bob := w.newTenant("ada"), w.newTenant("bob")
+	seen := map[string]string{}
+	for _, tn := range []tenant{ada, bob} {
+		w.fund(tn, 100_000_000)
+		for _, op := range w.checked.operations(t) {
+			if !op.takesParameter("Idempotency-Key") {
+				continue
+			}
+			r := w.newEstate(tn).ready(op, nil)
+			r.who = r.who.with("Idempotency-Key", someUUID)
+			first := w.send(r)
+			require.Less(t, first.status, 300, "%s: %s", op.name, first.raw)
+			require.Empty(t, first.header("Idempotent-Replayed"), "%s was answered with another's answer", op.name)
+			require.Empty(t, seen[first.raw], "%s and %s", op.name, seen[first.raw])
+			seen[first.raw] = op.name
+			again := w.send(r)
+			require.Equal(t, first.raw, again.raw, op.name)
+			require.Equal(t, "true", again.header("Idempotent-Replayed"), op.name)
+			r.body += " "
+			w.fails(w.send(r), 422, "idempotency_key_mismatch")
+			r.who = r.who.with("Idempotency-Key", "not a uuid")
+			w.fails(w.send(r), 400, "invalid_idempotency_key")
+		}
+	}
+	require.NotEmpty(t, seen)
+}

@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"purser/actors"
+	"purser/actors/agent"
+	"purser/actors/agent/intent"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// Limits of submissions.
+const (
+	maxSubmission  = 16 << 10 // bytes of the body; one over it is refused, and logged without its intent
+	maxLoggedText  = 200      // bytes of an id or a signature of a submission that is not understood
+	shownIntents   = 50       // newest entries of the log
+	intentScope    = "intent" // of the claims on intents' ids
+	intentAccepted = "intent recorded; not yet required for card payments"
+)
+
+// submitIntent judges a signed intent and logs it, whatever comes out. The judgement rests on the agent as it was committed when the
+// request came: the signature is verified here, beside the actor, and the actor looks again only at what may have changed since.
+func (s *Server) submitIntent(c *call) (answer, error) {
+	submitted, malformed := s.readSubmission(c)
+	if malformed != nil && submitted == nil {
+		return answer{}, malformed
+	}
+	state, err := s.readAgent(c)
+	switch {
+	case malformed != nil && fault.Is(err, fault.NotFound):
+		return answer{}, malformed // there is no log to put it in
+	case err != nil:
+		return answer{}, err
+	}
+	if submitted.LogID, err = s.newID(c, ident.IntentLog); err != nil {
+		return answer{}, err
+	}
+	reason := state.Judge(*submitted, c.now)
+	if reason == "" {
+		var accepted answer
+		if accepted, reason, err = s.acceptIntent(c, *submitted); reason == "" {
+			return accepted, err
+		}
+	}
+	if _, err := s.actors.Ask(c.ctx, c.toAgent(agent.Refuse{Submission: *submitted, Reason: reason})); err != nil {
+		return answer{}, err
+	}
+	refusal := reason.Refusal()
+	if f, ok := errors.AsType[*fault.Error](malformed); ok {
+		refusal.Message = f.Message
+	}
+	return answer{}, refusal
+}
+
+// acceptIntent logs an intent that was found good. The claim on its id commits with the entry and is for ever, so of those that come at
+// once the others wait for the first and are replays. The reason says why it was not accepted after all.
+func (s *Server) acceptIntent(c *call, submitted agent.Submission) (answer, agent.Reason, error) {
+	e := c.toAgent(agent.Accept{Submission: submitted})
+	e.Key = &actors.Key{Scope: intentScope, Key: e.Stream + "/" + submitted.IntentID}
+	accepted, err := s.actors.Ask(c.ctx, e)
+	switch {
+	case fault.Is(err, fault.AgentFrozen):
+		return answer{}, agent.AgentFrozen, nil
+	case fault.Is(err, fault.AgentTerminated):
+		return answer{}, agent.AgentTerminated, nil
+	case err != nil:
+		return answer{}, "", err
+	}
+	if _, taken := accepted.(actors.Replayed); taken {
+		return answer{}, agent.IntentReplay, nil
+	}
+	shown, err := reply(map[string]any{"accepted": true, "log_id": submitted.LogID, "intent_id": submitted.IntentID,
+		"next": map[string]string{"card": intentAccepted}})
+	return shown, "", err
+}
+
+// readSubmission reads what was submitted. The error says what is wrong with its form; there is a submission beside it, with what could
+// be understood, when it is JSON at all.
+func (s *Server) readSubmission(c *call) (*agent.Submission, error) {
+	var body intent.Submission
+	err := s.decode(c, &body)
+	if err != nil && !fault.Is(err, fault.InvalidBody) || !utf8.Valid(c.body) || !json.Valid(c.body) {
+		return nil, err
+	}
+	if len(c.body) > maxSubmission {
+		return &agent.Submission{}, fault.New(fault.InvalidBody, fmt.Sprintf("the body must have at most %d bytes", maxSubmission))
+	}
+	if err != nil {
+		return glean(c.body), err
+	}
+	var parsed intent.Intent
+	// The schema takes 9.00 for a whole number, as JSON Schema has it; an int64 is written without a point or an exponent.
+	if err := json.Unmarshal(body.Intent, &parsed); err != nil {
+		field := "intent"
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			field += "." + wrong.Field
+		}
+		return glean(c.body), fault.New(fault.InvalidBody, field+" must be written as a whole number")
+	}
+	return &agent.Submission{Intent: string(body.Intent), IntentID: parsed.IntentID, Signature: body.Signature, KeyID: body.KeyID,
+		Parsed: &parsed}, nil
+}
+
+// glean takes what is there out of a submission that does not have the form of one.
+func glean(body []byte) *agent.Submission {
+	fields := fieldsOf(body)
+	raw := fields["intent"]
+	return &agent.Submission{Intent: string(raw), IntentID: textOf(fieldsOf(raw)["intent_id"]), Signature: textOf(fields["signature"]),
+		KeyID: textOf(fields["key_id"])}
+}
+
+// fieldsOf is empty for what is no object.
+func fieldsOf(raw []byte) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	return fields
+}
+
+// textOf is empty for what is no short string.
+func textOf(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) != nil || len(text) > maxLoggedText {
+		return ""
+	}
+	return text
+}
+
+// shownEntry is an entry of an agent's log as the interface shows it. Intent is null for none.
+type shownEntry struct {
+	agent.LogEntry
+	Intent any `json:"intent"`
+}
+
+// showIntent shows an intent as the JSON it is. What some readers of JSON would choke on is shown as text: one bad submission must not
+// make the log unreadable.
+func showIntent(text string) any {
+	if text == "" {
+		return nil
+	}
+	if _, err := intent.Canonical([]byte(text)); err != nil {
+		return text
+	}
+	return json.RawMessage(text)
+}
+
+func (s *Server) listIntents(c *call) (answer, error) {
+	state, err := s.readAgent(c)
+	if err != nil {
+		return answer{}, err
+	}
+	records, err := s.actors.List(c.ctx, agent.RecordIntent, c.who.workspace(), state.ID, persistence.Page{Limit: shownIntents})
+	if err != nil {
+		return answer{}, err
+	}
+	shown := make([]shownEntry, len(records))
+	for i, r := range records {
+		if err := json.Unmarshal(r.Document, &shown[i].LogEntry); err != nil {
+			return answer{}, fmt.Errorf("entry of an agent's log: %w", err)
+		}
+		shown[i].Intent = showIntent(shown[i].LogEntry.Intent)
+	}
+	return reply(map[string]any{"data": shown})
+}

@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/actors/agent/intent"
+)
+
+// BenchmarkSubmitIntent is submissions a second, each of another intent, of one agent, by 1 and by 64 clients; beside them what one core
+// verifies. The journal is in memory: what is measured is the program, not the disk.
+func BenchmarkSubmitIntent(b *testing.B) {
+	for _, clients := range []int{1, 64} {
+		b.Run(fmt.Sprint(clients, " clients"), func(b *testing.B) { benchmarkSubmit(b, clients) })
+	}
+	b.Run("verify only", func(b *testing.B) {
+		w := newWorld(b)
+		id, key := w.registerAgent(w.newTenant("ada"))
+		body := []byte(w.signed(key, w.intentOf(id, "order-1")))
+		submission := intent.Submission{}
+		require.NoError(b, json.Unmarshal(body, &submission))
+		for b.Loop() {
+			require.NoError(b, intent.Verify(intent.PublicKey(key), submission.Intent, submission.Signature))
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "verified/s")
+	})
+}
+
+func benchmarkSubmit(b *testing.B, clients int) {
+	w := newWorld(b)
+	tn := w.newTenant("ada")
+	id, key := w.registerAgent(tn)
+	requests := make([][]byte, b.N)
+	for i := range requests {
+		body := w.signed(key, w.intentOf(id, fmt.Sprint("order-", i)))
+		requests[i] = fmt.Appendf(nil, "POST /api/agents/%s/intents HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Length: %d\r\n\r\n%s", id, tn.secret, len(body), body)
+	}
+	listener := w.unjudged()
+	var next atomic.Int64
+	failed := make(chan error, clients)
+	b.ResetTimer()
+	for range clients {
+		go func() { failed <- sendAll(listener, requests, &next) }()
+	}
+	for range clients {
+		require.NoError(b, <-failed)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "submitted/s")
+}
+
+// unjudged serves the same actors once more, without holding every answer against the description, which takes longer than to answer.
+func (w *world) unjudged() *fasthttputil.InmemoryListener {
+	w.t.Helper()
+	config := w.server.cfg
+	config.Registry = nil
+	server, err := New(config)
+	require.NoError(w.t, err)
+	listener := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	w.t.Cleanup(func() {
+		require.NoError(w.t, server.Shutdown(context.Background()))
+		require.NoError(w.t, <-done)
+	})
+	return listener
+}
+
+// sendAll sends requests over one connection until there are no more.
+func sendAll(listener *fasthttputil.InmemoryListener, requests [][]byte, next *atomic.Int64) error {
+	conn, err := listener.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	var resp fasthttp.Response
+	for {
+		i := next.Add(1) - 1
+		if i >= int64(len(requests)) {
+			return nil
+		}
+		if _, err := conn.Write(requests[i]); err != nil {
+			return err
+		}
+		if err := resp.Read(answers); err != nil {
+			return err
+		}
+		if resp.StatusCode() != fasthttp.StatusOK {
+			return fmt.Errorf("answered %d: %s", resp.StatusCode(), resp.Body())
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"purser/httpapi/openapi/openapitest"
+)
+
+// description is what the tables of this suite are made from, and what every answer of it is held against.
+type description struct{ *openapitest.Description }
+
+var loadDescription = sync.OnceValues(openapitest.Load)
+
+func describe(t testing.TB) *description {
+	t.Helper()
+	d, err := loadDescription()
+	require.NoError(t, err)
+	return &description{d}
+}
+
+// judged holds every answer of a server against the description, however its request came: through a client, as bytes over a
+// raw connection, in the middle of a pipeline.
+func (w *world) judged(s *Server) {
+	serve, refuse := s.door.http.Handler, s.door.http.ErrorHandler
+	judge := func(ctx *fasthttp.RequestCtx, method, path string) {
+		err := w.checked.Judge(openapitest.Answer{Method: method, Path: path, Status: ctx.Response.StatusCode(),
+			ContentType: string(ctx.Response.Header.ContentType()), Body: ctx.Response.Body()})
+		if err != nil {
+			w.t.Errorf("an answer that is not described: %v", err)
+		}
+	}
+	s.door.http.Handler = func(ctx *fasthttp.RequestCtx) {
+		serve(ctx)
+		if strings.HasPrefix(string(ctx.URI().PathOriginal()), "/checkout/") {
+			return // a page is HTML, or a stream
+		}
+		judge(ctx, string(ctx.Method()), string(ctx.URI().PathOriginal()))
+	}
+	s.door.http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
+		refuse(ctx, err)
+		judge(ctx, "", "")
+	}
+}
+
+// An answer that is not as described fails the test that caused it.
+func TestTheJudgeNotices(t *testing.T) {
+	d := describe(t)
+	f := func(method, path string, status int, body, want string) {
+		t.Helper()
+		err := d.Judge(openapitest.Answer{Method: method, Path: path, Status: status, ContentType: "application/json", Body: []byte(body)})
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f("GET", "/api/cards?limit=1", 200, `{"data":[],"nextCursor":null}`, "")
+	f("GET", "/api/cards", 200, `{"data":[],"nextCursor":null,"surprise":1}`, "surprise")
+	f("GET", "/api/cards", 200, `{"data":[]}`, "nextCursor")
+	f("GET", "/api/cards", 200, ``, "unexpected end")
+	f("GET", "/api/cards", 201, `{"data":[],"nextCursor":null}`, "status is not described")
+	f("GET", "/api/cards", 403, `{"error":"missing_scope:read:cards"}`, "")
+	f("GET", "/api/cards", 403, `{"error":"kyb_required"}`, "x-errors of listCards lacks kyb_required")
+	f("GET", "/api/cards", 401, `{"error":"internal"}`, "no example of internal")
+	f("PUT", "/api/cards", 405, `{"error":"method_not_allowed"}`, "")
+	f("PUT", "/api/cards", 404, `{"error":"not_found"}`, "not_found is none of")
+	f("GET", "/api/nothing", 404, `{"error":"not_found"}`, "")
+	f("GET", "/api/nothing", 200, `{}`, "not described")
+	f("", "", 431, `{"error":"header_too_large"}`, "")
+	f("", "", 401, `{"error":"unauthorized"}`, "unauthorized is none of")
+}

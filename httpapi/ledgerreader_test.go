@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/persistence"
+)
+
+// bookedLines is a ledger of lines that a test wrote, oldest first, two positions apart.
+type bookedLines struct {
+	Actors
+	lines []balance.LedgerEntry
+}
+
+func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.Page) (records []persistence.Record, err error) {
+	for i := len(b.lines) - 1; i >= 0 && len(records) < persistence.PageLimit(page.Limit); i-- {
+		position := uint64(2*i + 5)
+		if page.AfterPosition != 0 && position >= page.AfterPosition {
+			continue
+		}
+		text, err := json.Marshal(b.lines[i])
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, persistence.Record{ID: b.lines[i].ID, Position: position, Document: text})
+	}
+	return records, nil
+}
+
+// book adds a credit that was made and booked on hours of the test; booked -1 is a line of an older version, after nil one of another
+// account.
+func (b *bookedLines) book(made, booked int, cents int64, after *int64) {
+	hour := func(h int) decision.Stamp { return decision.StampOf(time.Date(2026, 11, 20, h, 0, 0, 0, time.UTC)) }
+	line := balance.LedgerEntry{ID: fmt.Sprint(len(b.lines)), Direction: "credit", AmountCents: cents,
+		CreatedAt: hour(made), BalanceCents: after}
+	if booked >= 0 {
+		at := hour(booked)
+		line.BookedAt = &at
+	}
+	b.lines = append(b.lines, line)
+}
+
+func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
+	b := &bookedLines{}
+	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
+	cents := func(n int64) *int64 { return &n }
+	b.book(1, -1, 100, nil)         // of an older version
+	b.book(2, -1, 20, nil)          // another one
+	b.book(3, 3, 5_000, nil)        // of another account
+	b.book(22, 23, 3, cents(123))   // the last of the first day
+	b.book(23, 26, 1, cents(124))   // made on the first day, booked on the second
+	b.book(26, 26, 10, cents(134))  // the second day
+	b.book(50, 50, 500, cents(634)) // the third
+	at := func(day int) uint64 {
+		place, err := ledger.firstOf(time.Date(2026, 11, 20+day, 0, 0, 0, 0, time.UTC))
+		require.NoError(t, err)
+		return place
+	}
+	f := func(day int, opening int64, ids ...string) {
+		t.Helper()
+		sum, err := ledger.balanceBefore(at(day))
+		require.NoError(t, err)
+		require.Equal(t, opening, sum)
+		lines, err := ledger.between(at(day), at(day+1))
+		require.NoError(t, err)
+		var got []string
+		for _, l := range lines {
+			got = append(got, l.ID)
+		}
+		require.Equal(t, ids, got)
+	}
+	f(-1, 0)
+	f(0, 0, "3", "1", "0")
+	f(1, 123, "5", "4")
+	f(2, 134, "6")
+	f(3, 634)
+	b.lines = b.lines[:3] // only what has no balance of its own
+	f(1, 120)
+}
+
+// A statement has a most of lines, and so has what is added up before it.
+func TestTooManyLines(t *testing.T) {
+	b := &bookedLines{}
+	for range maxStatementLines + 1 {
+		b.book(1, -1, 1, nil)
+	}
+	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
+	_, err := ledger.between(1, 1<<40)
+	require.ErrorContains(t, err, "at most 50000 lines")
+	b.lines = b.lines[1:]
+	lines, err := ledger.between(1, 1<<40)
+	require.NoError(t, err)
+	require.Len(t, lines, maxStatementLines)
+}

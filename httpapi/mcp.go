@@ -1,0 +1,201 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/fault"
+	"purser/httpapi/mcp"
+)
+
+// toolsVersion is what the tools' server calls itself: the version of the description.
+const toolsVersion = "0.1.0"
+
+// maxArgument bounds a string that a tool takes, in characters: ids and cursors are shorter.
+const maxArgument = 64
+
+// tool is what a client of the Model Context Protocol may call: a GET of this interface, with the route's own scope and handler.
+type tool struct {
+	mcp.Tool
+	route *route
+}
+
+func (s *Server) mcpRoutes() []route {
+	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, handle: s.answerRPC}}
+}
+
+// toolTable lists the tools. Each reads through the handler of a route; the ledger has none, and is read through the same list as the
+// treasury's entries.
+func (s *Server) toolTable() []tool {
+	ledger := &route{method: fasthttp.MethodGet, path: "/api/treasury", auth: authKey, scope: "read:treasury", query: pageQuery,
+		handle: s.listLedger}
+	return []tool{
+		s.newTool("get_treasury", "/api/treasury", "Dollar and stablecoin balances, the month's spend and the newest 25 ledger entries. "+
+			"Amounts are in cents."),
+		{route: ledger, Tool: mcp.Tool{Name: "list_ledger_entries", Arguments: pageArguments,
+			Description: "Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."}},
+		s.newTool("list_payouts", "/api/treasury/payouts", "Payouts with their rail, status and history, newest first."),
+		s.newTool("list_counterparties", "/api/treasury/counterparties", "Saved recipients of payouts, newest first."),
+		s.newTool("get_fx_rates", "/api/treasury/fx-rates", "Indicative exchange rates: units of a currency for one US dollar."),
+		s.newTool("list_cards", "/api/cards", "Cards with their state, limits, scopes and the month's spend, newest first."),
+		s.newTool("get_card", "/api/cards/{id}", "One card and its newest 20 authorizations, each with the reason of its decision.",
+			idOf("cardId", "The card's id", "card_01m7wd7tg0fk6s8by2t41d8sn5")),
+		s.newTool("list_cardholders", "/api/cardholders", "The people that cards are issued under, newest first."),
+		s.newTool("list_agents", "/api/agents", "AI agents with their state and public key, newest first."),
+		s.newTool("list_agent_intents", "/api/agents/{id}/intents", "The newest 50 payment intents an agent has submitted, refused ones "+
+			"with the reason.", idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
+	}
+}
+
+// pageArguments are what every list takes.
+var pageArguments = []mcp.Argument{
+	{Name: "limit", Description: "Entries of a page", Min: minLimit, Max: maxLimit, Example: int64(defaultLimit)},
+	{Name: "cursor", Description: "The nextCursor of the page before", MaxLength: maxArgument, Example: "qvzqfgAAAAAAAAAqAAAAAA"},
+}
+
+// idOf is the argument that stands for the {id} of a route's path.
+func idOf(name, description, example string) mcp.Argument {
+	return mcp.Argument{Name: name, Description: description, Required: true, MaxLength: maxArgument, Example: example}
+}
+
+// newTool makes a tool of a GET of the table. A list takes limit and cursor.
+func (s *Server) newTool(name, path, description string, arguments ...mcp.Argument) tool {
+	for i := range s.table {
+		if r := &s.table[i]; r.method == fasthttp.MethodGet && r.path == path {
+			if len(r.query) > 0 {
+				arguments = append(arguments, pageArguments...)
+			}
+			return tool{route: r, Tool: mcp.Tool{Name: name, Description: description, Arguments: arguments}}
+		}
+	}
+	panic("BUG: tool " + name + " reads a route that is not there")
+}
+
+// newTools makes the server of the protocol, and what finds a tool by its name.
+func (s *Server) newTools() (*mcp.Server, map[string]tool) {
+	byName, shown := map[string]tool{}, []mcp.Tool{}
+	for _, t := range s.toolTable() {
+		byName[t.Name] = t
+		shown = append(shown, t.Tool)
+	}
+	return mcp.New("purser", toolsVersion, shown), byName
+}
+
+// answerRPC answers messages of the Model Context Protocol. One that cannot be understood at all is 400; an error of one that can be is in
+// its response. What needs no response is 202.
+func (s *Server) answerRPC(c *call) (answer, error) {
+	if !c.acceptsJSON() {
+		return answer{}, fault.New(notAcceptable, "the answer is application/json")
+	}
+	if err := c.jsonOnly(); err != nil {
+		return answer{}, err
+	}
+	body, refused := s.mcp.Answer(c.body, &toolCaller{server: s, call: c})
+	switch {
+	case refused:
+		return answer{status: fasthttp.StatusBadRequest, body: body, code: fault.InvalidBody}, nil
+	case body == nil:
+		return answer{status: fasthttp.StatusAccepted}, nil
+	}
+	return answer{status: fasthttp.StatusOK, body: body}, nil
+}
+
+// acceptsJSON tells whether the caller takes application/json. One that does not say takes anything.
+func (c *call) acceptsJSON() bool {
+	if strings.TrimSpace(c.header.accept) == "" {
+		return true
+	}
+	for part := range strings.SplitSeq(c.header.accept, ",") {
+		media, parameters, _ := strings.Cut(part, ";")
+		refused := strings.Trim(strings.ReplaceAll(parameters, " ", ""), "0.") == "q="
+		switch strings.ToLower(strings.TrimSpace(media)) {
+		case "application/json", "application/*", "*/*":
+			if !refused {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// toolCaller is who calls tools in one request.
+type toolCaller struct {
+	server *Server
+	call   *call
+	calls  int
+}
+
+// May is mcp.Host's: a tool is refused for what its route would be refused for.
+func (t *toolCaller) May(name string) error {
+	if err := t.server.permit(t.read(name, nil)); err != nil {
+		return t.refusal(err)
+	}
+	return nil
+}
+
+// Call is mcp.Host's. The request has been counted once: each further call of a batch counts like a request of its own.
+func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMessage, error) {
+	if t.calls++; t.calls > 1 {
+		if err := t.server.limitAgain(t.call); err != nil {
+			return nil, t.refusal(err)
+		}
+	}
+	c := t.read(name, arguments)
+	a, err := c.route.handle(c)
+	if err != nil {
+		return nil, t.refusal(err)
+	}
+	return a.body, nil
+}
+
+// limitAgain counts one more request of a caller who was let in.
+func (s *Server) limitAgain(c *call) error {
+	if err := s.limitAddress(c.peer, c.now); err != nil {
+		return err
+	}
+	return s.limitCaller(c)
+}
+
+// read is the GET that a tool stands for: the argument that names a record goes into the path, the others into the query.
+func (t *toolCaller) read(name string, arguments map[string]string) *call {
+	c := *t.call
+	c.route, c.method, c.body, c.key = t.server.tools[name].route, fasthttp.MethodGet, nil, ""
+	c.path, c.params, c.query = c.route.path, map[string]string{}, map[string]string{}
+	for argument, value := range arguments {
+		if argument == "limit" || argument == "cursor" {
+			c.query[argument] = value
+			continue
+		}
+		c.params["id"] = value
+	}
+	return &c
+}
+
+// refusal is an error of the interface as an error of the protocol, with the body of the one as the data of the other.
+func (t *toolCaller) refusal(err error) error {
+	return rpcError(t.server.refusal(t.call.id, fasthttp.MethodGet, err))
+}
+
+func rpcError(refused answer) *mcp.Error {
+	code := mcp.ToolFailed
+	switch {
+	case refused.status == fasthttp.StatusUnauthorized || refused.status == fasthttp.StatusForbidden:
+		code = mcp.Unauthorized
+	case refused.code == fault.InvalidQuery:
+		code = mcp.InvalidParams
+	case refused.code == fault.Internal:
+		code = mcp.InternalError
+	}
+	return &mcp.Error{Code: code, Message: string(refused.code), Data: refused.body}
+}
+
+// asRPC words what was refused before the body was looked at: who is not let in is told so in the protocol's words. Everything else is not
+// about the protocol, and stays as every route says it.
+func asRPC(refused answer, body []byte) answer {
+	if e := rpcError(refused); e.Code == mcp.Unauthorized {
+		refused.body = mcp.Refusal(body, e)
+	}
+	return refused
+}

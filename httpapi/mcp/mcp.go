@@ -1,0 +1,242 @@
+// Package mcp is the server's side of the Model Context Protocol, version 2024-11-05, over HTTP: a POST's body in, an answer's body out.
+// It reads JSON-RPC 2.0, alone or in a batch, knows the methods (initialize, ping, tools/list, tools/call and notifications) and checks
+// the arguments of a tool before it is called. What the tools do, and who may call them, is the Host's.
+//
+// Bodies are read strictly: what is not JSON (a name given twice and invalid UTF-8 included) is a ParseError, JSON that is no request an
+// InvalidRequest, a parameter or argument of another form InvalidParams. An id is echoed as it was written, to the byte.
+//
+// The package knows neither HTTP nor a clock, keeps no session and starts nothing: a server is a value that is never changed, and every
+// message stands for itself, so that initialize may be left out.
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Version is the protocol version that initialize answers, whatever it was asked for: a client that cannot speak it leaves.
+const Version = "2024-11-05"
+
+// MaxBatch is the most messages of a batch; a longer one is refused whole.
+const MaxBatch = 32
+
+// Codes of errors.
+const (
+	ParseError     = -32700 // not JSON
+	InvalidRequest = -32600 // JSON, and no request
+	MethodNotFound = -32601 // no such method, or no such tool
+	InvalidParams  = -32602
+	InternalError  = -32603
+	Unauthorized   = -32001 // key missing, invalid, or without the scope
+	ToolFailed     = -32010 // the tool was called and refused
+)
+
+// Error is an error as JSON-RPC shows it. Data is JSON, or nil.
+type Error struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// Host is what a server asks of whoever offers the tools, for one caller. Both are called with the name of a tool that New was given. An
+// error that is no *Error is answered InternalError without its text.
+type Host interface {
+	// May returns nil when the caller may call a tool, else what a call is refused with.
+	May(tool string) error
+	// Call returns what a tool answers, as JSON. The arguments have been checked; an integer is in decimal, one that was not given is
+	// missing.
+	Call(tool string, arguments map[string]string) (json.RawMessage, error)
+}
+
+// Server answers messages. Make it with New; it is immutable and safe for concurrent use.
+type Server struct {
+	initialized json.RawMessage // the result of initialize
+	tools       map[string]*offered
+	order       []*offered
+}
+
+// offered is a tool and how tools/list shows it.
+type offered struct {
+	Tool
+	shown json.RawMessage
+}
+
+// New makes a server of a name and a version, as it introduces itself, with tools in the order in which they are listed.
+func New(name, version string, tools []Tool) *Server {
+	s := &Server{tools: map[string]*offered{}}
+	s.initialized = mustJSON(map[string]any{"protocolVersion": Version, "capabilities": map[string]any{"tools": struct{}{}},
+		"serverInfo": map[string]string{"name": name, "version": version}})
+	for _, tool := range tools {
+		if s.tools[tool.Name] != nil {
+			panic("BUG: two tools are called " + tool.Name)
+		}
+		one := &offered{Tool: tool, shown: mustJSON(struct {
+			Name        string `json:"name"`
+			Description string `json:"description"`
+			InputSchema any    `json:"inputSchema"`
+		}{tool.Name, tool.Description, tool.Schema()})}
+		s.tools[tool.Name], s.order = one, append(s.order, one)
+	}
+	return s
+}
+
+func mustJSON(document any) json.RawMessage {
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic("BUG: a document of ours that is no JSON: " + err.Error())
+	}
+	return text
+}
+
+// Answer answers a body. The reply is nil when there is nothing to say: all of it were notifications. It is refused when none of the body
+// was understood, and the reply is one error. The reply shares nothing with the body.
+func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
+	switch text := jsontext.Value(body); {
+	case !text.IsValid():
+		return failed(nil, &Error{Code: ParseError, Message: "the body is not valid JSON"}), true
+	case text.Kind() == '[':
+		return s.answerBatch(text, h)
+	default:
+		return s.answerOne(text, h)
+	}
+}
+
+func (s *Server) answerBatch(text jsontext.Value, h Host) (reply []byte, refused bool) {
+	var batch []jsontext.Value
+	if err := jsonv2.Unmarshal(text, &batch); err != nil || len(batch) == 0 || len(batch) > MaxBatch {
+		return failed(nil, &Error{Code: InvalidRequest, Message: fmt.Sprintf("a batch has 1 to %d messages", MaxBatch)}), true
+	}
+	var replies [][]byte
+	for _, message := range batch {
+		if one, _ := s.answerOne(message, h); one != nil {
+			replies = append(replies, one)
+		}
+	}
+	if replies == nil {
+		return nil, false
+	}
+	return slices.Concat([]byte("["), bytes.Join(replies, []byte(",")), []byte("]")), false
+}
+
+// answerOne answers a message; it is refused when that was none.
+func (s *Server) answerOne(text jsontext.Value, h Host) (reply []byte, refused bool) {
+	r, fault := readRequest(text)
+	if fault != nil {
+		return failed(r.ID, fault), true
+	}
+	if r.ID == nil {
+		return nil, false // a notification: nothing here changes anything, so there is nothing to do
+	}
+	result, err := s.perform(r, h)
+	if err != nil {
+		return failed(r.ID, shown(err)), false
+	}
+	return respond(r.ID, "result", result), false
+}
+
+// shown is an error as the caller may see it.
+func shown(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Code: InternalError, Message: "internal error"}
+}
+
+// respond writes a response; a nil id is null.
+func respond(id jsontext.Value, member string, value json.RawMessage) []byte {
+	if id == nil {
+		id = jsontext.Value("null")
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,%q:%s}`, id, member, value)
+}
+
+func failed(id jsontext.Value, e *Error) []byte { return respond(id, "error", mustJSON(e)) }
+
+// Refusal is the answer to a body that is refused whatever it says. It bears the id of the message, if it is one.
+func Refusal(body []byte, e *Error) []byte {
+	if text := jsontext.Value(body); text.IsValid() {
+		r, _ := readRequest(text)
+		return failed(r.ID, e)
+	}
+	return failed(nil, e)
+}
+
+func (s *Server) perform(r request, h Host) (json.RawMessage, error) {
+	switch r.method {
+	case "initialize":
+		return s.initialize(r.Params)
+	case "ping", "notifications/initialized":
+		return json.RawMessage("{}"), nil
+	case "tools/list":
+		return s.list(r.Params, h)
+	case "tools/call":
+		return s.call(r.Params, h)
+	}
+	return nil, &Error{Code: MethodNotFound, Message: "method not found"}
+}
+
+// initialize tells the version that is spoken here and that there are tools.
+func (s *Server) initialize(params jsontext.Value) (json.RawMessage, error) {
+	var asked struct {
+		ProtocolVersion *string `json:"protocolVersion"`
+	}
+	return s.initialized, readParams(params, &asked)
+}
+
+// list shows the tools that the caller may call. They are few: there is one page.
+func (s *Server) list(params jsontext.Value, h Host) (json.RawMessage, error) {
+	var asked struct {
+		Cursor *string `json:"cursor"`
+	}
+	if err := readParams(params, &asked); err != nil {
+		return nil, err
+	}
+	if asked.Cursor != nil {
+		return nil, invalidParams("cursor is not of this list, which has one page")
+	}
+	tools := []json.RawMessage{}
+	for _, tool := range s.order {
+		if h.May(tool.Name) == nil {
+			tools = append(tools, tool.shown)
+		}
+	}
+	return mustJSON(map[string]any{"tools": tools}), nil
+}
+
+// call calls a tool and hands on its answer as text.
+func (s *Server) call(params jsontext.Value, h Host) (json.RawMessage, error) {
+	var asked struct {
+		Name      *string        `json:"name"`
+		Arguments jsontext.Value `json:"arguments"`
+	}
+	if err := readParams(params, &asked); err != nil {
+		return nil, err
+	}
+	if asked.Name == nil {
+		return nil, invalidParams("name is required")
+	}
+	tool := s.tools[*asked.Name]
+	if tool == nil {
+		return nil, &Error{Code: MethodNotFound, Message: "tool not found"}
+	}
+	if err := h.May(tool.Name); err != nil {
+		return nil, err
+	}
+	arguments, err := tool.read(asked.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	result, err := h.Call(tool.Name, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return mustJSON(map[string]any{"content": []map[string]string{{"type": "text", "text": string(result)}}}), nil
+}

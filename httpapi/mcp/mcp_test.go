@@ -1,0 +1,185 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var (
+	limit  = Argument{Name: "limit", Description: "Entries of a page", Min: 1, Max: 100, Example: int64(50)}
+	cardID = Argument{Name: "cardId", Description: "The card's id", Required: true, MaxLength: 8, Example: "card_1"}
+)
+
+// kiosk is a host with four tools, whose caller may not read the vault.
+type kiosk struct{ calls int }
+
+func newKiosk() *Server {
+	return New("kiosk", "1", []Tool{{Name: "get_card", Description: "One card", Arguments: []Argument{cardID, limit}},
+		{Name: "open_vault", Description: "Not for you"}, {Name: "refuse", Description: "Always refuses"}, {Name: "break", Description: "Breaks"}})
+}
+
+func (k *kiosk) May(tool string) error {
+	if tool == "open_vault" {
+		return &Error{Code: Unauthorized, Message: "missing_scope:read:vault"}
+	}
+	return nil
+}
+
+func (k *kiosk) Call(tool string, arguments map[string]string) (json.RawMessage, error) {
+	k.calls++
+	switch tool {
+	case "refuse":
+		return nil, fmt.Errorf("behind a wrapper: %w", &Error{Code: ToolFailed, Message: "not_found", Data: json.RawMessage(`{"error":"not_found"}`)})
+	case "break":
+		return nil, errors.New("a secret path is on fire")
+	}
+	return json.Marshal(map[string]any{tool: arguments})
+}
+
+// The scenarios: a body, and what it is answered with. "(refused)" stands before a reply to what was not understood at all.
+func TestConversations(t *testing.T) {
+	server := newKiosk()
+	datadriven.RunTest(t, "testdata/conversations.txt", func(t *testing.T, d *datadriven.TestData) string {
+		host := &kiosk{}
+		reply, refused := server.Answer([]byte(strings.ReplaceAll(d.Input, `\xff`, "\xff")), host)
+		require.True(t, reply == nil || json.Valid(reply), "%s", reply)
+		switch text := string(reply); {
+		case reply == nil:
+			require.Zero(t, host.calls)
+			return "(nothing)"
+		case refused:
+			return "(refused) " + text
+		default:
+			return text
+		}
+	})
+}
+
+// A batch is bounded: at its limit it is answered whole, one message more and none of it is.
+func TestBatchesAreBounded(t *testing.T) {
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}}`
+	host := &kiosk{}
+	reply, refused := newKiosk().Answer([]byte("["+strings.Repeat(call+",", MaxBatch-1)+call+"]"), host)
+	require.False(t, refused)
+	require.Equal(t, MaxBatch, host.calls)
+	require.Equal(t, MaxBatch, bytes.Count(reply, []byte(`"result"`)))
+	reply, refused = newKiosk().Answer([]byte("["+strings.Repeat(call+",", MaxBatch)+call+"]"), host)
+	require.True(t, refused)
+	require.Equal(t, MaxBatch, host.calls)
+	require.Equal(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch has 1 to 32 messages"}}`, string(reply))
+}
+
+// An id comes back to the byte, however it is written.
+func TestIDsAreEchoed(t *testing.T) {
+	for _, id := range []string{`0`, `-0`, `1.0`, `1e3`, `12345678901234567890123`, `"a"`, `""`, `"\u00e9<&\/"`, `null`, `"7"`} {
+		reply, _ := newKiosk().Answer([]byte(`{"jsonrpc":"2.0","id": `+id+` ,"method":"ping"}`), &kiosk{})
+		require.Equal(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`, string(reply))
+		require.Equal(t, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32001,"message":"no"}}`,
+			string(Refusal([]byte(`{"jsonrpc":"2.0","method":"ping","id":`+id+`}`), &Error{Code: Unauthorized, Message: "no"})))
+	}
+}
+
+func compiled(t testing.TB, tool *Tool) *jsonschema.Schema {
+	t.Helper()
+	text, err := json.Marshal(tool.Schema())
+	require.NoError(t, err)
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft7) // what protocol 2024-11-05 means by a schema
+	require.NoError(t, compiler.AddResource("urn:tool", document))
+	schema, err := compiler.Compile("urn:tool")
+	require.NoError(t, err)
+	return schema
+}
+
+// What a schema lets through is let through, and nothing else: the schema as an independent library reads it against the check.
+func TestTheSchemaIsTheCheck(t *testing.T) {
+	tool := &Tool{Name: "get_card", Arguments: []Argument{cardID, limit}}
+	schema := compiled(t, tool)
+	taken := 0
+	rapid.Check(t, func(t *rapid.T) {
+		given := map[string]any{}
+		for _, name := range []string{"cardId", "limit", "Limit"} {
+			fits := map[string]*rapid.Generator[any]{"cardId": rapid.StringN(0, 10, -1).AsAny(), "limit": rapid.Int64Range(-1, 102).AsAny()}[name]
+			if drawn := rapid.IntRange(0, 9).Draw(t, name+" is"); drawn < 6 && fits != nil {
+				given[name] = fits.Draw(t, name)
+			} else if drawn == 9 {
+				given[name] = rapid.SampledFrom([]any{nil, true, []any{}, 1.5, int64(5), "x"}).Draw(t, name)
+			}
+		}
+		text, err := json.Marshal(given)
+		require.NoError(t, err)
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		require.NoError(t, err)
+		read, refused := tool.read(text)
+		if strings.Contains(string(text), `\u0000`) {
+			return // which a schema cannot say
+		}
+		require.Equal(t, schema.Validate(document) == nil, refused == nil, "%s: %v", text, refused)
+		if refused != nil {
+			return
+		}
+		taken++
+		for name, value := range given {
+			require.Equal(t, fmt.Sprint(value), read[name])
+		}
+	})
+	require.NotZero(t, taken)
+}
+
+// FuzzAnswer: whatever comes, the reply is nothing, a response, or an array of them with one for each message that has an id.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[1,{"jsonrpc":"2.0","method":"x"}]`, `{"id":{}}`, "{\"\xff\":1}",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x","limit":1e2}}}`} {
+		f.Add([]byte(seed))
+	}
+	server := newKiosk()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		reply, refused := server.Answer(body, &kiosk{})
+		if reply == nil {
+			require.False(t, refused)
+			return
+		}
+		responses := []response{{}}
+		if reply[0] == '[' {
+			require.NoError(t, json.Unmarshal(reply, &responses))
+		} else {
+			require.NoError(t, json.Unmarshal(reply, &responses[0]), "%s", reply)
+		}
+		require.NotEmpty(t, responses)
+		require.LessOrEqual(t, len(responses), MaxBatch)
+		for _, r := range responses {
+			require.Equal(t, "2.0", r.JSONRPC)
+			require.NotEmpty(t, r.ID)
+			require.NotEqual(t, r.Result == nil, r.Error == nil, "%s", reply)
+		}
+		if refused {
+			require.Contains(t, []int{ParseError, InvalidRequest}, responses[0].Error.Code)
+		}
+	})
+}
+
+type response struct {
+	JSONRPC string
+	ID      json.RawMessage
+	Result  json.RawMessage
+	Error   *Error
+}
+
+func BenchmarkAnswer(b *testing.B) {
+	server, host := newKiosk(), &kiosk{}
+	for i := 0; b.Loop(); i++ {
+		server.Answer([]byte(`{"jsonrpc":"2.0","id":`+strconv.Itoa(i)+`,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}}`), host)
+	}
+}

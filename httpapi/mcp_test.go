@@ -1,0 +1,463 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/workspace"
+	"purser/httpapi/mcp"
+)
+
+// rpc posts a body to the endpoint and returns what came back. Its answer may be empty or an array.
+func (w *world) rpc(who as, body string) (status int, answered string) {
+	w.t.Helper()
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	req.SetRequestURI("http://purser.test/api/mcp")
+	req.Header.SetMethod("POST")
+	req.Header.SetContentType("application/json")
+	req.SetBodyString(body)
+	for name, value := range who {
+		req.Header.Set(name, value)
+	}
+	require.NoError(w.t, w.client.Do(req, resp))
+	diary.note(who, "", body, string(resp.Body()))
+	return resp.StatusCode(), string(resp.Body())
+}
+
+// called calls a tool and returns the text of its answer, or its error.
+func (w *world) called(who as, tool, arguments string) (text string, fault *mcp.Error) {
+	w.t.Helper()
+	status, answered := w.rpc(who, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
+		tool, arguments))
+	require.Equal(w.t, 200, status, answered)
+	var response struct {
+		Result struct{ Content []struct{ Type, Text string } }
+		Error  *mcp.Error
+	}
+	require.NoError(w.t, json.Unmarshal([]byte(answered), &response))
+	if response.Error != nil {
+		return "", response.Error
+	}
+	require.Len(w.t, response.Result.Content, 1)
+	require.Equal(w.t, "text", response.Result.Content[0].Type)
+	return response.Result.Content[0].Text, nil
+}
+
+// listed are the names of the tools that a caller is shown.
+func (w *world) listed(who as) []string {
+	w.t.Helper()
+	status, answered := w.rpc(who, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	require.Equal(w.t, 200, status, answered)
+	var response struct {
+		Result struct{ Tools []struct{ Name string } }
+	}
+	require.NoError(w.t, json.Unmarshal([]byte(answered), &response))
+	names := []string{}
+	for _, tool := range response.Result.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+// keyOf makes a key of a tenant with some scopes.
+func (w *world) keyOf(tn tenant, scopes ...string) as {
+	w.t.Helper()
+	made := w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["`+strings.Join(scopes, `","`)+`"]}`))
+	return key(made.text("secret"))
+}
+
+// argumentsOf are those that a call of a tool needs, about an estate's records.
+func (e *estate) argumentsOf(tool string) string {
+	switch tool {
+	case "get_card":
+		return `{"cardId":"` + e.id("card") + `"}`
+	case "list_agent_intents":
+		return `{"agentId":"` + e.id("agent") + `"}`
+	}
+	return `{}`
+}
+
+// pathOf is the GET that answers what a tool answers.
+func (e *estate) pathOf(t tool) string {
+	switch t.Name {
+	case "get_card":
+		return "/api/cards/" + e.id("card")
+	case "list_agent_intents":
+		return "/api/agents/" + e.id("agent") + "/intents"
+	}
+	return t.route.path
+}
+
+// Each tool is shown to keys that hold its scope and to no other, and answers them and no other.
+func TestEveryToolNeedsItsScope(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	e := w.newEstate(tn)
+	scopes := map[string]string{"get_treasury": "read:treasury", "list_ledger_entries": "read:treasury", "list_payouts": "read:treasury",
+		"list_counterparties": "read:treasury", "get_fx_rates": "read:treasury", "list_cards": "read:cards", "get_card": "read:cards",
+		"list_cardholders": "read:cards", "list_agents": "read:agents", "list_agent_intents": "read:agents"}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(scopes)), w.listed(tn.all))
+	checked := 0
+	for _, scope := range workspace.Scopes() {
+		who, others := w.keyOf(tn, scope), []string{}
+		for name, needed := range scopes {
+			_, fault := w.called(who, name, e.argumentsOf(name))
+			checked++
+			if needed == scope {
+				require.Nil(t, fault, "%s with %s", name, scope)
+				others = append(others, name)
+				continue
+			}
+			require.Equal(t, mcp.Unauthorized, fault.Code, "%s with %s", name, scope)
+			require.Equal(t, "missing_scope:"+needed, fault.Message)
+		}
+		require.ElementsMatch(t, others, w.listed(who), "shown with %s", scope)
+	}
+	t.Logf("%d pairs of tool and scope", checked)
+}
+
+// A tool answers what its GET answers, to the byte.
+func TestAToolAnswersWhatItsRouteAnswers(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	w.fund(tn, 100_000)
+	e := w.newEstate(tn)
+	for _, kind := range []string{"authorization", "cardholder", "payout"} {
+		e.id(kind)
+	}
+	w.refusesIntent(tn, e.id("agent"), `{}`, 400, "invalid_body", "invalid_body")
+	for _, tool := range w.server.toolTable() {
+		if tool.Name == "list_ledger_entries" {
+			continue // has no GET of its own
+		}
+		text, fault := w.called(tn.all, tool.Name, e.argumentsOf(tool.Name))
+		require.Nil(t, fault, tool.Name)
+		require.Equal(t, w.ok(w.get(tn.all, e.pathOf(tool))).raw, text, tool.Name)
+	}
+	ledger, fault := w.called(tn.all, "list_ledger_entries", `{}`)
+	require.Nil(t, fault)
+	treasury, err := json.Marshal(w.ok(w.get(tn.all, "/api/treasury")).at("ledger"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"data":`+string(treasury)+`,"nextCursor":null}`, ledger)
+}
+
+// Every schema is one, lets its own examples through, and so does the tool: what it then says is about the records.
+func TestEveryToolTakesItsExamples(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	for _, tool := range w.server.toolTable() {
+		text, err := json.Marshal(tool.Schema())
+		require.NoError(t, err)
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		require.NoError(t, err)
+		compiler := jsonschema.NewCompiler()
+		require.NoError(t, compiler.AddResource("urn:"+tool.Name, document))
+		schema, err := compiler.Compile("urn:" + tool.Name)
+		require.NoError(t, err, tool.Name)
+		examples := map[string]any{}
+		for _, a := range tool.Arguments {
+			require.NotEmpty(t, a.Description, "%s %s", tool.Name, a.Name)
+			examples[a.Name] = a.Example
+		}
+		text, err = json.Marshal(examples)
+		require.NoError(t, err)
+		given, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		require.NoError(t, err)
+		require.NoError(t, schema.Validate(given), tool.Name)
+		if _, fault := w.called(tn.all, tool.Name, string(text)); fault != nil {
+			require.Contains(t, []string{"invalid_query", "not_found"}, fault.Message, "%s: the cursor of another list, an unknown id", tool.Name)
+		}
+	}
+}
+
+// A list is walked to its end by limit and cursor.
+func TestToolsPage(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	for range 5 {
+		w.fund(tn, 100)
+	}
+	seen, cursor := map[string]bool{}, ""
+	for pages := 0; pages == 0 || cursor != ""; pages++ {
+		arguments := `{"limit":2}`
+		if cursor != "" {
+			arguments = fmt.Sprintf(`{"limit":2,"cursor":%q}`, cursor)
+		}
+		text, fault := w.called(tn.all, "list_ledger_entries", arguments)
+		require.Nil(t, fault)
+		var page struct {
+			Data       []balance.LedgerEntry
+			NextCursor string
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &page))
+		for _, entry := range page.Data {
+			require.False(t, seen[entry.ID])
+			seen[entry.ID] = true
+		}
+		require.LessOrEqual(t, len(page.Data), 2)
+		cursor = page.NextCursor
+	}
+	require.Len(t, seen, 5)
+	_, fault := w.called(tn.all, "list_cards", fmt.Sprintf(`{"cursor":%q}`, "AAAA"))
+	require.Equal(t, mcp.InvalidParams, fault.Code)
+	require.JSONEq(t, `{"error":"invalid_query","message":"cursor must be a nextCursor of this list"}`, string(fault.Data))
+}
+
+// Another workspace's record reads as one that never was, through a tool too.
+func TestToolsStopAtTheWall(t *testing.T) {
+	w := newWorld(t)
+	mine, other := w.newTenant("mine"), w.newTenant("other")
+	for _, tool := range []string{"get_card", "list_agent_intents"} {
+		anothers := w.newEstate(other).argumentsOf(tool)
+		_, fault := w.called(mine.all, tool, anothers)
+		require.Equal(t, &mcp.Error{Code: mcp.ToolFailed, Message: "not_found", Data: json.RawMessage(`{"error":"not_found"}`)}, fault)
+		name, _, _ := strings.Cut(anothers, ":")
+		for _, id := range []string{"x", "card_" + strings.Repeat("z", 26), "../cards", "a/b", "%2e", "ws_" + strings.Repeat("0", 26)} {
+			_, unknown := w.called(mine.all, tool, fmt.Sprintf(`%s:%q}`, name, id))
+			require.Equal(t, fault, unknown, id)
+		}
+	}
+}
+
+// Who is not let in is told so with the status of every route and in the words of JSON-RPC.
+func TestWhoMaySpeakRPC(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
+	for _, who := range []as{{}, key("apk_nonsense"), key(tn.secret[:len(tn.secret)-4] + "zzzz"), session(tn.cookie)} {
+		status, answered := w.rpc(who, ping)
+		require.Equal(t, 401, status)
+		require.JSONEq(t, `{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"unauthorized",
+			"data":{"error":"unauthorized","message":"a valid API key is required"}}}`, answered)
+		_, answered = w.rpc(who, "{")
+		require.Contains(t, answered, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001`)
+	}
+	for _, method := range []string{"GET", "DELETE", "PUT"} {
+		r := w.do(tn.all, method, "/api/mcp", "")
+		w.fails(r, 405, "method_not_allowed")
+		require.Equal(t, "POST", r.header("Allow"))
+	}
+	w.fails(w.do(tn.all.with("Content-Type", "text/plain"), "POST", "/api/mcp", ping), 415, "unsupported_media_type")
+	for accept, status := range map[string]int{"application/json": 200, "application/json, text/event-stream": 200, "*/*": 200,
+		"text/event-stream": 406, "application/json;q=0": 406, "application/json; q=0.0, text/html": 406, "application/*;q=0.5": 200,
+		"Application/JSON;q=0.01": 200, "text/html,*/*;q=0.8": 200, " ": 200} {
+		got, answered := w.rpc(tn.all.with("Accept", accept), ping)
+		require.Equal(t, status, got, "%q: %s", accept, answered)
+	}
+}
+
+// What a key may do is asked anew for every message: a revoked key stops, and live mode does to a tool what it does to its route, which is
+// nothing where something is only read.
+func TestToolsFollowTheKeyAndTheMode(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	made := w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`))
+	who := key(made.text("secret"))
+	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	require.NotEmpty(t, w.listed(who))
+	text, fault := w.called(who, "list_cards", `{}`)
+	require.Nil(t, fault)
+	require.Equal(t, w.ok(w.get(who, "/api/cards")).raw, text)
+	w.ok(w.do(tn.all, "DELETE", "/api/auth/keys?id="+made.text("apiKey", "id"), ""))
+	status, answered := w.rpc(who, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	require.Equal(t, 401, status, answered)
+}
+
+// Notifications are taken without a word.
+func TestNotificationsAreTaken(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	const note = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	for _, body := range []string{note, "[" + note + "," + note + "]", `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"get_treasury"}}`} {
+		status, answered := w.rpc(tn.all, body)
+		require.Equal(t, 202, status)
+		require.Empty(t, answered)
+	}
+}
+
+// A batch is no way around the limits: each call of it counts like a request.
+func TestBatchesCountAgainstTheLimits(t *testing.T) {
+	const perKey = 10
+	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: perKey, PerWorkspace: 1000, PerAddress: 1000} })
+	tn := w.newTenant("ada")
+	who := w.keyOf(tn, "read:treasury")
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_treasury"}}`
+	status, answered := w.rpc(who, "["+strings.Repeat(call+",", perKey+4)+call+"]")
+	require.Equal(t, 200, status)
+	require.Equal(t, perKey, strings.Count(answered, `"result":`), answered)
+	require.Equal(t, 5, strings.Count(answered, `"error":{"code":-32010,"message":"rate_limited"`), answered)
+	r := w.do(who, "POST", "/api/mcp", call)
+	w.fails(r, 429, "rate_limited")
+	require.NotEmpty(t, r.header("Retry-After"))
+}
+
+// through is a client of the official SDK that speaks to the world as a caller. mangle may change what it sends.
+func (w *world) through(who as, mangle func(body string) string) *sdk.StreamableClientTransport {
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return w.listen.Dial() }}
+	w.t.Cleanup(transport.CloseIdleConnections)
+	return &sdk.StreamableClientTransport{Endpoint: "http://purser.test/api/mcp", MaxRetries: -1,
+		HTTPClient: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			for name, value := range who {
+				r.Header.Set(name, value)
+			}
+			if r.Body != nil && mangle != nil {
+				sent, err := io.ReadAll(r.Body)
+				if err != nil {
+					return nil, err
+				}
+				text := mangle(string(sent))
+				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader([]byte(text))), int64(len(text))
+			}
+			return transport.RoundTrip(r)
+		})}}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (w *world) connect(who as, mangle func(body string) string) (*sdk.ClientSession, error) {
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	return client.Connect(w.t.Context(), w.through(who, mangle), nil)
+}
+
+// The official client connects, lists, calls and pings.
+func TestTheOfficialClient(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	card := w.mint(tn, "").text("card", "id")
+	c, err := w.connect(tn.all, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	require.Equal(t, mcp.Version, c.InitializeResult().ProtocolVersion)
+	require.Equal(t, "purser", c.InitializeResult().ServerInfo.Name)
+	require.Equal(t, w.ok(w.get(nil, "/api/v1/openapi.json")).text("info", "version"), c.InitializeResult().ServerInfo.Version)
+	require.NoError(t, c.Ping(t.Context(), nil))
+	names := []string{}
+	for tool, err := range c.Tools(t.Context(), nil) {
+		require.NoError(t, err)
+		require.NotEmpty(t, tool.Description)
+		names = append(names, tool.Name)
+	}
+	require.Equal(t, w.listed(tn.all), names)
+	result, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "get_card", Arguments: map[string]any{"cardId": card}})
+	require.NoError(t, err)
+	require.False(t, result.IsError)
+	text, ok := result.Content[0].(*sdk.TextContent)
+	require.True(t, ok)
+	require.Equal(t, w.ok(w.get(tn.all, "/api/cards/"+card)).raw, text.Text)
+}
+
+// The official client sees each code.
+func TestTheOfficialClientSeesEachCode(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	whole, err := w.connect(tn.all, nil)
+	require.NoError(t, err)
+	defer whole.Close()
+	f := func(c *sdk.ClientSession, code int64, tool string, arguments map[string]any) {
+		t.Helper()
+		_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: arguments})
+		e, isRPC := errors.AsType[*jsonrpc.Error](err)
+		require.True(t, isRPC, "%v", err)
+		require.Equal(t, code, e.Code, "%v", err)
+	}
+	f(whole, mcp.MethodNotFound, "list_ramp_orders", nil)
+	f(whole, mcp.InvalidParams, "get_card", map[string]any{})
+	f(whole, mcp.InvalidParams, "list_cards", map[string]any{"limit": 101})
+	f(whole, mcp.ToolFailed, "get_card", map[string]any{"cardId": "card_unknown"})
+	_, err = whole.ListPrompts(t.Context(), nil)
+	e, isRPC := errors.AsType[*jsonrpc.Error](err)
+	require.True(t, isRPC, "%v", err)
+	require.EqualValues(t, mcp.MethodNotFound, e.Code)
+
+	narrow, err := w.connect(w.keyOf(tn, "read:cards"), nil)
+	require.NoError(t, err)
+	defer narrow.Close()
+	f(narrow, mcp.Unauthorized, "get_treasury", nil)
+
+	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
+		if _, reads := e.Command.(decision.Read); reads {
+			return nil, errBroken
+		}
+		return w.system.Ask(ctx, e)
+	})
+	f(whole, mcp.InternalError, "get_treasury", nil)
+	w.actors.hook(nil)
+
+	_, err = w.connect(key("apk_nonsense"), nil)
+	e, isRPC = errors.AsType[*jsonrpc.Error](err)
+	require.True(t, isRPC, "%v", err)
+	require.EqualValues(t, mcp.Unauthorized, e.Code)
+	spoilt := false
+	c, err := w.connect(tn.all, func(body string) string {
+		if spoilt {
+			return strings.Replace(body, `"2.0"`, `"1.0"`, 1)
+		}
+		return body
+	})
+	require.NoError(t, err)
+	spoilt = true
+	f(c, mcp.InvalidRequest, "get_treasury", nil)
+	require.NoError(t, c.Close())
+	status, answered := w.rpc(tn.all, `{"jsonrpc":"2.0","id":1`) // which no client would send
+	require.Equal(t, 400, status)
+	require.JSONEq(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the body is not valid JSON"}}`, answered)
+}
+
+// What breaks in here is logged under the request's id, and not told.
+func TestAToolThatBreaksIsToldByItsRequest(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
+		if _, reads := e.Command.(decision.Read); reads {
+			return nil, errBroken
+		}
+		return w.system.Ask(ctx, e)
+	})
+	_, fault := w.called(tn.all.with(requestIDHeader, "find-me"), "get_treasury", `{}`)
+	require.Equal(t, mcp.InternalError, fault.Code)
+	require.JSONEq(t, `{"error":"internal","message":"quote this when asking for help: find-me"}`, string(fault.Data))
+}
+
+// FuzzRPC posts whatever comes. It is never 500, and what is answered is a response or an array of them.
+func FuzzRPC(f *testing.F) {
+	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[]`, `{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{}}`,
+		`[{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}},1]`,
+		`{"jsonrpc":"2.0","id":1e400,"method":"tools/call","params":{"name":"list_cards","arguments":{"limit":1,"cursor":"AAAA"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":7}}`, "{\"\xff\":1}", `{"id":{},"id":1}`} {
+		f.Add(seed)
+	}
+	w := newFuzzWorld(f)
+	defer w.close()
+	who := w.names.Replace("{key}")
+	f.Fuzz(func(t *testing.T, body string) {
+		head := fmt.Sprintf("POST /api/mcp HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", who, len(body))
+		got := answersTo(t, w.server, []byte(head+body))
+		require.Len(t, got, 1)
+		require.Contains(t, []int{200, 202, 400}, got[0].StatusCode(), "%q: %s", body, got[0].Body())
+		require.Equal(t, got[0].StatusCode() == 202, len(got[0].Body()) == 0)
+		require.NotContains(t, string(got[0].Body()), fmt.Sprint(`"code":`, mcp.InternalError), body)
+	})
+}

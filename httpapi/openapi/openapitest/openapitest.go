@@ -1,0 +1,195 @@
+// Package openapitest holds answers against the description of the surface: each must have a status, a body and an error code
+// that the description gives its operation. It is for tests only, of this tree's packages that speak to a REST server, and
+// reads the description with another library than the server does.
+//
+// It judges what was answered, not whether that was the right answer.
+package openapitest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"purser/httpapi/openapi"
+)
+
+// errorsExtension lists codes: at the top those that every operation can answer, at an operation its own.
+const errorsExtension = "x-errors"
+
+// Description is the description as an independent library reads it. It is immutable and safe for concurrent use.
+type Description struct {
+	Doc   *openapi3.T
+	paths map[string]*regexp.Regexp
+}
+
+// Answer is what a server told a client.
+type Answer struct {
+	Method, Path string // as they were sent, the query included; both empty when what was sent was no HTTP request
+	Status       int
+	ContentType  string
+	Body         []byte
+}
+
+// Load reads the embedded description.
+func Load() (*Description, error) {
+	document, err := openapi.Load()
+	if err != nil {
+		return nil, err
+	}
+	d := &Description{paths: map[string]*regexp.Regexp{}}
+	if d.Doc, err = openapi3.NewLoader().LoadFromData(document.JSON()); err != nil {
+		return nil, err
+	}
+	parameter := regexp.MustCompile(`\\\{[^}]*\\\}`)
+	for path := range d.Doc.Paths.Map() {
+		pattern := parameter.ReplaceAllString(regexp.QuoteMeta(path), `[^/]+`)
+		if d.paths[path], err = regexp.Compile("^" + pattern + "$"); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// Judge returns what the description does not say of an answer; nil when it says it all.
+func (d *Description) Judge(a Answer) error {
+	if err := d.judge(a); err != nil {
+		return fmt.Errorf("%s %s: %d %.500s: %w", a.Method, a.Path, a.Status, a.Body, err)
+	}
+	return nil
+}
+
+func (d *Description) judge(a Answer) error {
+	if len(a.Body) == 0 && d.silent(a) {
+		return nil
+	}
+	if d.isFile(a) {
+		return nil
+	}
+	if a.ContentType != "application/json" {
+		return fmt.Errorf("content type %q", a.ContentType)
+	}
+	var body any
+	if err := json.Unmarshal(a.Body, &body); err != nil {
+		return err
+	}
+	operation, known := d.find(a)
+	switch {
+	case operation != nil:
+		return d.described(operation, a, body)
+	case a.Method == "":
+		return d.refusal(a, body, "invalid_request", "request_timeout", "body_too_large", "header_too_large")
+	case known:
+		return d.refusal(a, body, append(d.common(), "method_not_allowed")...)
+	}
+	return d.refusal(a, body, append(d.common(), "not_found")...)
+}
+
+// silent tells whether a status of an operation is described without a body.
+func (d *Description) silent(a Answer) bool {
+	operation, _ := d.find(a)
+	if operation == nil {
+		return false
+	}
+	response := operation.Responses.Status(a.Status)
+	return response != nil && len(response.Value.Content) == 0
+}
+
+// isFile tells whether an answer is of a content type, other than JSON, that its status of the operation is described with. What is in
+// the file is not judged.
+func (d *Description) isFile(a Answer) bool {
+	operation, _ := d.find(a)
+	if operation == nil {
+		return false
+	}
+	response := operation.Responses.Status(a.Status)
+	kind, _, _ := strings.Cut(a.ContentType, ";")
+	return response != nil && kind != "application/json" && response.Value.Content.Get(kind) != nil
+}
+
+// find returns the operation of a request, and whether its path is known at all.
+func (d *Description) find(a Answer) (operation *openapi3.Operation, known bool) {
+	path, _, _ := strings.Cut(a.Path, "?")
+	for template, pattern := range d.paths {
+		if !pattern.MatchString(path) {
+			continue
+		}
+		known = true
+		if found := d.Doc.Paths.Value(template).GetOperation(a.Method); found != nil {
+			return found, true
+		}
+	}
+	return nil, known
+}
+
+// described holds an answer against its operation.
+func (d *Description) described(operation *openapi3.Operation, a Answer, body any) error {
+	response := operation.Responses.Status(a.Status)
+	if response == nil {
+		return errors.New("the status is not described")
+	}
+	media := response.Value.Content.Get("application/json")
+	if media == nil {
+		return errors.New("no JSON is described")
+	}
+	if err := valid(media.Schema.Value, body); err != nil || a.Status < http.StatusBadRequest {
+		return err
+	}
+	code := codeOf(body)
+	if !slices.Contains(append(d.common(), listed(operation.Extensions)...), code) {
+		return fmt.Errorf("x-errors of %s lacks %s", operation.OperationID, code)
+	}
+	if media.Examples[code] == nil {
+		return fmt.Errorf("the response has no example of %s", code)
+	}
+	return nil
+}
+
+// refusal holds an answer that no operation gave against the codes it may have.
+func (d *Description) refusal(a Answer, body any, codes ...string) error {
+	if a.Status < http.StatusBadRequest {
+		return errors.New("answered by an operation that is not described")
+	}
+	if err := valid(d.Doc.Components.Schemas["Error"].Value, body); err != nil {
+		return err
+	}
+	if code := codeOf(body); !slices.Contains(codes, code) {
+		return fmt.Errorf("%s is none of %s", code, strings.Join(codes, ", "))
+	}
+	return nil
+}
+
+func valid(schema *openapi3.Schema, body any) error {
+	return schema.VisitJSON(body, openapi3.VisitAsResponse(), openapi3.EnableJSONSchema2020())
+}
+
+// codeOf is the code of a refusal, as x-errors writes it: without the scope that is missing. In an error of JSON-RPC it is in the data,
+// or else is its number.
+func codeOf(body any) string {
+	object, _ := body.(map[string]any)
+	if e, isRPC := object["error"].(map[string]any); isRPC {
+		if e["data"] != nil {
+			return codeOf(e["data"])
+		}
+		return fmt.Sprint(e["code"])
+	}
+	code, _ := object["error"].(string)
+	name, _, _ := strings.Cut(code, ":")
+	return name
+}
+
+func (d *Description) common() []string { return listed(d.Doc.Extensions) }
+
+func listed(extensions map[string]any) []string {
+	items, _ := extensions[errorsExtension].([]any)
+	codes := make([]string, len(items))
+	for i, item := range items {
+		codes[i] = fmt.Sprint(item)
+	}
+	return codes
+}

@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/persistence"
+)
+
+func (s *Server) payoutRoutes() []route {
+	const path, read, write = "/api/treasury/payouts", "read:treasury", "write:payouts"
+	return []route{
+		{method: "POST", path: path, auth: authKey, scope: write, kyb: true, idempotency: keyRequired, handle: s.createPayout},
+		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: s.listPayouts},
+		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: s.getPayout},
+		{method: "GET", path: path + "/{id}/tracking", auth: authKey, scope: read, handle: s.trackPayout},
+		{method: "POST", path: path + "/{id}/release", auth: authKey, scope: write, kyb: true, idempotency: keyOptional,
+			handle: func(c *call) (answer, error) { return s.directPayout(c, true) }},
+		{method: "POST", path: path + "/{id}/cancel", auth: authKey, scope: write, kyb: true, idempotency: keyOptional,
+			handle: func(c *call) (answer, error) { return s.directPayout(c, false) }},
+	}
+}
+
+// DefaultPayoutLimits are 250,000 dollars a day for a key and 1,000,000 for a workspace.
+func DefaultPayoutLimits() balance.PayoutLimits {
+	return balance.PayoutLimits{KeyCents: 25_000_000, WorkspaceCents: 100_000_000}
+}
+
+// ParsePayoutLimits reads "key,workspace" in whole dollars a day.
+func ParsePayoutLimits(s string) (balance.PayoutLimits, error) {
+	const most = money.MaxAmount / centsPerDollar
+	var dollars [2]int64
+	parts := strings.Split(s, ",")
+	if len(parts) != len(dollars) {
+		return balance.PayoutLimits{}, fmt.Errorf("payout limits %q: want two numbers of dollars a day (key, workspace)", s)
+	}
+	for i, part := range parts {
+		v, err := strconv.ParseInt(strings.TrimSpace(part), 10, 64)
+		if err != nil || v < 1 || v > most {
+			return balance.PayoutLimits{}, fmt.Errorf("payout limits %q: want numbers from 1 to %d", s, most)
+		}
+		dollars[i] = v
+	}
+	return balance.PayoutLimits{KeyCents: dollars[0] * centsPerDollar, WorkspaceCents: dollars[1] * centsPerDollar}, nil
+}
+
+const centsPerDollar = 100
+
+// payoutDocument is a payout as the interface shows it.
+type payoutDocument struct {
+	ID             string               `json:"id"`
+	Rail           string               `json:"rail"`
+	Status         string               `json:"status"`
+	CounterpartyID string               `json:"counterpartyId"`
+	AmountCents    int64                `json:"amountCents"`
+	FeeCents       int64                `json:"feeCents"`
+	Description    string               `json:"description"`
+	SameDay        bool                 `json:"sameDay"`
+	QuoteID        *string              `json:"quoteId"`
+	Reference      string               `json:"reference"`
+	ExpectedOn     string               `json:"expectedOn"`
+	CreatedAt      decision.Stamp       `json:"createdAt"`
+	UpdatedAt      decision.Stamp       `json:"updatedAt"`
+	History        []balance.PayoutStep `json:"history"`
+}
+
+func showPayout(p balance.Payout, description string) payoutDocument {
+	return payoutDocument{ID: p.ID, Rail: p.Rail, Status: p.Status, CounterpartyID: p.CounterpartyID, AmountCents: p.AmountCents,
+		FeeCents: p.FeeCents, Description: description, SameDay: p.SameDay, QuoteID: p.QuoteID, Reference: p.Reference,
+		ExpectedOn: p.ExpectedOn, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, History: p.History}
+}
+
+// replyPayout renders what a command on a payout answered.
+func replyPayout(description string) func(any) (answer, error) {
+	return func(answered any) (answer, error) {
+		p, ok := answered.(balance.Payout)
+		if !ok {
+			return answer{}, fmt.Errorf("payout answered %T", answered)
+		}
+		return reply(map[string]any{"payout": showPayout(p, description)})
+	}
+}
+
+// createPayout orders a payout. A repeat is answered though the recipient has been removed since, or the quote has expired.
+func (s *Server) createPayout(c *call) (answer, error) {
+	var body struct {
+		Rail           string `json:"rail"`
+		CounterpartyID string `json:"counterpartyId"`
+		AmountCents    int64  `json:"amountCents"`
+		Description    string `json:"description"`
+		SameDay        bool   `json:"sameDay"`
+		QuoteID        string `json:"quoteId"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.principal().KeyID, Rail: body.Rail, SameDay: body.SameDay,
+		AmountCents: body.AmountCents, Description: body.Description, Limits: s.cfg.PayoutLimits,
+		ExpectedOn: s.calendar.Settles(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
+	if err := create.CheckBody(body.QuoteID != ""); err != nil {
+		return answer{}, err
+	}
+	var err error
+	if create.ID, err = s.newID(c, ident.Payout); err != nil {
+		return answer{}, err
+	}
+	uetr, err := uuid.NewRandomFromReader(s.actors.Entropy())
+	if err != nil {
+		return answer{}, fmt.Errorf("uetr: %w", err)
+	}
+	create.UETR = uetr.String()
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: create.Workspace, Workspace: create.Workspace,
+		Prepare: func(context.Context) (any, error) {
+			var err error
+			if create.Recipient, err = s.recipient(c, body.CounterpartyID); err != nil {
+				return nil, err
+			}
+			create.Quote, err = s.quoteNamed(c, body.QuoteID)
+			return create, err
+		}}, replyPayout(create.Description))
+}
+
+// payoutNamed reads a payout of the caller's workspace with its description.
+func (s *Server) payoutNamed(c *call) (balance.Payout, string, error) {
+	id := c.params["id"]
+	if _, err := ident.Parse(ident.Payout, id); err != nil {
+		return balance.Payout{}, "", fault.New(fault.NotFound, "")
+	}
+	record, err := s.actors.Record(c.ctx, balance.RecordPayout, c.who.workspace(), id)
+	if err != nil {
+		return balance.Payout{}, "", err
+	}
+	return s.describePayout(c, record)
+}
+
+func (s *Server) describePayout(c *call, record persistence.Record) (p balance.Payout, description string, err error) {
+	if err := json.Unmarshal(record.Document, &p); err != nil {
+		return p, "", fmt.Errorf("payout's record: %w", err)
+	}
+	described, err := s.actors.Record(c.ctx, balance.RecordPayoutText, c.who.workspace(), p.ID)
+	if err != nil {
+		return p, "", fmt.Errorf("description of a payout: %v", err) // not to be taken for a payout that is not found
+	}
+	var text balance.PayoutText
+	if err := json.Unmarshal(described.Document, &text); err != nil {
+		return p, "", fmt.Errorf("description of a payout: %w", err)
+	}
+	return p, text.Description, nil
+}
+
+func (s *Server) listPayouts(c *call) (answer, error) {
+	return s.list(c, listing{kind: balance.RecordPayout, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
+		p, description, err := s.describePayout(c, r)
+		return showPayout(p, description), err
+	})
+}
+
+func (s *Server) getPayout(c *call) (answer, error) {
+	p, description, err := s.payoutNamed(c)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"payout": showPayout(p, description)})
+}
+
+// directPayout releases or cancels a held wire.
+func (s *Server) directPayout(c *call, release bool) (answer, error) {
+	p, description, err := s.payoutNamed(c)
+	if err != nil {
+		return answer{}, err
+	}
+	workspace := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+		Command: balance.DirectPayout{ID: p.ID, Release: release, Known: &p}}, replyPayout(description))
+}
+
+// trackingEvent is a step of a wire abroad as the network of the banks tells it.
+type trackingEvent struct {
+	At     decision.Stamp `json:"at"`
+	Status string         `json:"status"`
+	Bank   string         `json:"bank"`
+}
+
+// Banks of a tracking event.
+const (
+	bankOurs       = "originator"
+	bankRecipients = "beneficiary"
+)
+
+// trackPayout tells where a wire abroad is. Another payout is not tracked: not_found.
+func (s *Server) trackPayout(c *call) (answer, error) {
+	p, _, err := s.payoutNamed(c)
+	if err != nil {
+		return answer{}, err
+	}
+	if p.Rail != balance.RailIntlWire {
+		return answer{}, fault.New(fault.NotFound, "")
+	}
+	events := make([]trackingEvent, len(p.History))
+	for i, step := range p.History {
+		events[i] = trackingEvent{At: step.At, Status: step.Status, Bank: bankOurs}
+		if step.Status == balance.PayoutSettled || step.Status == balance.PayoutReturned {
+			events[i].Bank = bankRecipients
+		}
+	}
+	return reply(map[string]any{"payoutId": p.ID, "uetr": p.UETR, "status": p.Status, "events": events})
+}

@@ -1,0 +1,171 @@
+package statement
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+const (
+	currency = "USD"
+	issuer   = "Purser" // of the codes in BkTxCd, which are the ledger's sources
+)
+
+// Codes of the message.
+const (
+	codeOpening = "OPBD"
+	codeClosing = "CLBD"
+	codeInterim = "ITBD"
+	codeBooked  = "BOOK"
+	codeCredit  = "CRDT"
+	codeDebit   = "DBIT"
+)
+
+// maxRemittance is how long the text of an entry may be, by the message definition.
+const maxRemittance = 140
+
+// The parts of the message, in the order of its definition. What is not used is left out.
+type (
+	document struct {
+		XMLName   xml.Name `xml:"urn:iso:std:iso:20022:tech:xsd:camt.053.001.08 Document"`
+		MessageID string   `xml:"BkToCstmrStmt>GrpHdr>MsgId"`
+		Created   string   `xml:"BkToCstmrStmt>GrpHdr>CreDtTm"`
+		Statement stmt     `xml:"BkToCstmrStmt>Stmt"`
+	}
+	stmt struct {
+		ID       string    `xml:"Id"`
+		Created  string    `xml:"CreDtTm"`
+		From     string    `xml:"FrToDt>FrDtTm"`
+		To       string    `xml:"FrToDt>ToDtTm"`
+		Account  string    `xml:"Acct>Id>Othr>Id"`
+		Currency string    `xml:"Acct>Ccy"`
+		Balances []balance `xml:"Bal"`
+		Summary  summary   `xml:"TxsSummry"`
+		Entries  []entry   `xml:"Ntry"`
+	}
+	balance struct {
+		Code      string `xml:"Tp>CdOrPrtry>Cd"`
+		Amount    amount `xml:"Amt"`
+		Direction string `xml:"CdtDbtInd"`
+		At        string `xml:"Dt>DtTm"`
+	}
+	amount struct {
+		Currency string `xml:"Ccy,attr"`
+		Decimal  string `xml:",chardata"`
+	}
+	summary struct {
+		Entries      int    `xml:"TtlNtries>NbOfNtries"`
+		Net          string `xml:"TtlNtries>TtlNetNtry>Amt"`
+		NetDirection string `xml:"TtlNtries>TtlNetNtry>CdtDbtInd"`
+		Credits      int    `xml:"TtlCdtNtries>NbOfNtries"`
+		CreditSum    string `xml:"TtlCdtNtries>Sum"`
+		Debits       int    `xml:"TtlDbtNtries>NbOfNtries"`
+		DebitSum     string `xml:"TtlDbtNtries>Sum"`
+	}
+	entry struct {
+		Reference   string  `xml:"NtryRef"`
+		Amount      amount  `xml:"Amt"`
+		Direction   string  `xml:"CdtDbtInd"`
+		Status      string  `xml:"Sts>Cd"`
+		Booked      string  `xml:"BookgDt>DtTm"`
+		Value       string  `xml:"ValDt>DtTm"`
+		ServicerRef string  `xml:"AcctSvcrRef"`
+		Code        string  `xml:"BkTxCd>Prtry>Cd"`
+		Issuer      string  `xml:"BkTxCd>Prtry>Issr"`
+		Details     details `xml:"NtryDtls>TxDtls"`
+	}
+	details struct {
+		TransactionID string      `xml:"Refs>TxId,omitempty"`
+		Card          *reference  `xml:"Refs>Prtry"`
+		Remittance    *remittance `xml:"RmtInf"`
+	}
+	reference struct {
+		Type string `xml:"Tp"`
+		ID   string `xml:"Ref"`
+	}
+	remittance struct {
+		Text string `xml:"Ustrd"`
+	}
+)
+
+// CAMT053 writes the statement as a message camt.053.001.08, BankToCustomerStatement. An entry's NtryRef is its number, AcctSvcrRef its
+// id, TxId its transfer group, and Ustrd its reference. BkTxCd has the ledger's source as a code of Purser's own. The closing
+// balance of a day that is not over is ITBD.
+func (s *Statement) CAMT053(w io.Writer) error {
+	t, err := s.add()
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	out := xml.NewEncoder(w)
+	out.Indent("", " ")
+	if err := out.Encode(s.document(t)); err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, "\n")
+	return err
+}
+
+func (s *Statement) document(t totals) document {
+	id := fmt.Sprintf("S%s-%s", s.From.Format("20060102"), s.To.Format("20060102"))
+	closing := codeClosing
+	if s.Open {
+		closing = codeInterim
+	}
+	net := t.creditCents - t.debitCents
+	d := document{
+		MessageID: fmt.Sprintf("%s-%d", id, s.Made.UnixMilli()), Created: moment(s.Made),
+		Statement: stmt{
+			ID: id, Created: moment(s.Made), From: moment(s.From), To: moment(s.end()), Account: s.Account, Currency: currency,
+			Balances: []balance{balanceOf(codeOpening, s.OpeningCents, s.From), balanceOf(closing, s.ClosingCents, s.end())},
+			Summary: summary{
+				Entries: len(s.Lines), Net: magnitude(net), NetDirection: indicator(net),
+				Credits: t.credits, CreditSum: decimal(t.creditCents), Debits: t.debits, DebitSum: decimal(t.debitCents),
+			},
+			Entries: make([]entry, len(s.Lines)),
+		},
+	}
+	for i := range s.Lines {
+		d.Statement.Entries[i] = entryOf(i+1, &s.Lines[i])
+	}
+	return d
+}
+
+func balanceOf(code string, cents int64, at time.Time) balance {
+	return balance{Code: code, Amount: amount{currency, magnitude(cents)}, Direction: indicator(cents), At: moment(at)}
+}
+
+func entryOf(number int, l *Line) entry {
+	e := entry{
+		Reference: strconv.Itoa(number), Amount: amount{currency, decimal(l.AmountCents)}, Direction: indicator(l.cents()),
+		Status: codeBooked, Booked: moment(l.Booked), Value: moment(l.Made), ServicerRef: l.ID, Code: l.Source, Issuer: issuer,
+		Details: details{TransactionID: l.TransferGroup},
+	}
+	if l.CardID != "" {
+		e.Details.Card = &reference{Type: "CARD", ID: l.CardID}
+	}
+	if text := atMost(clean(l.Reference), maxRemittance); text != "" {
+		e.Details.Remittance = &remittance{text}
+	}
+	return e
+}
+
+// magnitude is an amount without its sign, which the indicator has.
+func magnitude(cents int64) string {
+	text := decimal(cents)
+	if cents < 0 {
+		return text[1:]
+	}
+	return text
+}
+
+func indicator(cents int64) string {
+	if cents < 0 {
+		return codeDebit
+	}
+	return codeCredit
+}

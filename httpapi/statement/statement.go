@@ -1,0 +1,126 @@
+// Package statement writes the statement of an account as a file: CSV for people and spreadsheets, camt.053.001.08 (ISO 20022) for
+// treasury systems.
+//
+// It is given the balances and the lines and only writes them down; a statement that does not add up is refused, never written.
+// Text that customers and merchants chose is cleaned of control characters, and escaped for the format. It reads no ledger, and
+// knows neither HTTP nor the clock.
+package statement
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"purser/actors/money"
+)
+
+// Directions of a line.
+const (
+	Debit  = "debit"
+	Credit = "credit"
+)
+
+// ErrUnbalanced says that the opening balance and the lines do not add up to the closing balance, or to the balance after a line.
+var ErrUnbalanced = errors.New("the statement does not add up")
+
+// Statement is an account in US dollars over whole days in UTC.
+type Statement struct {
+	Account      string    // ws_ id
+	From, To     time.Time // midnight of the first day and of the last one, which belongs to it
+	Made         time.Time
+	Open         bool // the last day is not over: the closing balance is only the newest
+	OpeningCents int64
+	ClosingCents int64
+	Lines        []Line // oldest first
+}
+
+// Line is an entry of the ledger.
+type Line struct {
+	ID            string
+	Source        string
+	Direction     string // Debit or Credit
+	AmountCents   int64  // positive
+	BalanceCents  int64  // after it
+	Reference     string
+	TransferGroup string
+	CardID        string    // "" for none
+	Booked        time.Time // within the statement's days
+	Made          time.Time // when what it is about happened; at or before Booked
+}
+
+// cents is what the line adds to the account.
+func (l *Line) cents() int64 {
+	if l.Direction == Debit {
+		return -l.AmountCents
+	}
+	return l.AmountCents
+}
+
+// totals are the sums of a statement's lines.
+type totals struct {
+	credits, debits         int
+	creditCents, debitCents int64
+}
+
+// add checks that the statement adds up, line by line, and returns its totals.
+func (s *Statement) add() (t totals, err error) {
+	balance := s.OpeningCents
+	for i := range s.Lines {
+		l := &s.Lines[i]
+		if balance, err = money.Add(balance, l.cents()); err != nil || balance != l.BalanceCents || l.AmountCents < 0 {
+			return t, fmt.Errorf("%w: line %s", ErrUnbalanced, l.ID)
+		}
+		if l.Direction == Debit {
+			t.debits++
+			t.debitCents, err = money.Add(t.debitCents, l.AmountCents)
+		} else {
+			t.credits++
+			t.creditCents, err = money.Add(t.creditCents, l.AmountCents)
+		}
+		if err != nil {
+			return t, fmt.Errorf("%w: %w", ErrUnbalanced, err)
+		}
+	}
+	if balance != s.ClosingCents {
+		return t, fmt.Errorf("%w: %d, not %d", ErrUnbalanced, balance, s.ClosingCents)
+	}
+	return t, nil
+}
+
+// end is the last moment of the statement: of one that is open, when it was made.
+func (s *Statement) end() time.Time {
+	if s.Open {
+		return s.Made
+	}
+	return s.To.AddDate(0, 0, 1).Add(-time.Millisecond)
+}
+
+// decimal writes cents as dollars: -12.05.
+func decimal(cents int64) string {
+	sign, magnitude := "", uint64(cents)
+	if cents < 0 {
+		sign, magnitude = "-", -magnitude
+	}
+	return fmt.Sprintf("%s%d.%02d", sign, magnitude/100, magnitude%100)
+}
+
+// clean makes text one line of valid UTF-8 without anything that a reader could take for an instruction to its terminal or that XML
+// cannot hold, and trims it.
+func clean(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0xFFFE || r == 0xFFFF {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD")))
+}
+
+// atMost cuts text to a number of characters.
+func atMost(text string, characters int) string {
+	if runes := []rune(text); len(runes) > characters {
+		return string(runes[:characters])
+	}
+	return text
+}

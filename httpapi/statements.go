@@ -1,0 +1,283 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/money"
+	"purser/httpapi/statement"
+	"purser/persistence"
+)
+
+// Limits of a statement. A statement is made whole before its first byte leaves, so that one that does not add up is never begun.
+const (
+	maxStatementDays  = 366
+	maxStatementLines = 50_000
+	statementsAtOnce  = 4
+	statementTurn     = time.Second // for which a request waits for its turn
+	statementPage     = persistence.MaxPage
+)
+
+// statementFormats are what a statement can be had as.
+var statementFormats = map[string]struct {
+	contentType, extension string
+	write                  func(*statement.Statement, io.Writer) error
+}{
+	"csv":     {"text/csv; charset=utf-8; header=present", "csv", (*statement.Statement).CSV},
+	"camt053": {"application/xml", "xml", (*statement.Statement).CAMT053},
+}
+
+func (s *Server) statementRoutes() []route {
+	return []route{{method: "GET", path: "/api/treasury/statement", auth: authKey, scope: "read:treasury",
+		query: []string{"from", "to", "format"}, handle: s.getStatement}}
+}
+
+// getStatement answers the ledger of the dollars over whole days as a file.
+//
+// A line belongs to the day on which it was booked, so that the statement of a day that is over never changes: a clearing that reaches
+// the ledger after midnight is on the next day's, with the earlier date as its value date. Each line says what the balance is after
+// it, so that the opening balance is found without reading what came before.
+func (s *Server) getStatement(c *call) (answer, error) {
+	asked, err := readPeriod(c)
+	if err != nil {
+		return answer{}, err
+	}
+	format, known := statementFormats[c.query["format"]]
+	if !known {
+		return answer{}, fault.New(fault.InvalidQuery, "format must be csv or camt053")
+	}
+	done, err := s.statementTurn(c.ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	defer done()
+	if err := s.readStatement(c, asked); err != nil {
+		return answer{}, err
+	}
+	var out bytes.Buffer
+	if err := format.write(asked, &out); err != nil {
+		return answer{}, fmt.Errorf("statement of %s: %w", asked.Account, err)
+	}
+	name := fmt.Sprintf("statement-%s-%s.%s", asked.From.Format(time.DateOnly), asked.To.Format(time.DateOnly), format.extension)
+	return answer{status: fasthttp.StatusOK, body: out.Bytes(), file: &file{format.contentType, name}}, nil
+}
+
+// statementTurn waits for one of the places of statementsAtOnce.
+func (s *Server) statementTurn(ctx context.Context) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTurn)
+	defer cancel()
+	select {
+	case s.statements <- struct{}{}:
+		return func() { <-s.statements }, nil
+	case <-ctx.Done():
+		return nil, fault.New(fault.Unavailable, "other statements are being made; nothing changed")
+	}
+}
+
+// readPeriod is a statement without its balances and lines, of the days that were asked for.
+func readPeriod(c *call) (*statement.Statement, error) {
+	from, err := readDay(c, "from")
+	if err != nil {
+		return nil, err
+	}
+	to, err := readDay(c, "to")
+	if err != nil {
+		return nil, err
+	}
+	today := c.now.UTC().Truncate(24 * time.Hour)
+	switch {
+	case to.Before(from):
+		return nil, fault.New(fault.InvalidQuery, "to must not be before from")
+	case to.After(today):
+		return nil, fault.New(fault.InvalidQuery, "to must not be after today, in UTC")
+	case !to.Before(from.AddDate(0, 0, maxStatementDays)):
+		return nil, fault.New(fault.InvalidQuery, fmt.Sprintf("a statement has at most %d days", maxStatementDays))
+	}
+	return &statement.Statement{Account: c.who.workspace(), From: from, To: to, Made: c.now, Open: to.Equal(today)}, nil
+}
+
+func readDay(c *call, name string) (time.Time, error) {
+	day, err := time.Parse(time.DateOnly, c.query[name])
+	if err != nil {
+		return day, fault.New(fault.InvalidQuery, name+" must be a day: YYYY-MM-DD")
+	}
+	return day, nil
+}
+
+// readStatement gives a statement its balances and lines. The question to the balance is answered when all that was decided before is
+// committed, so that no line of a day that is over is still on its way.
+func (s *Server) readStatement(c *call, of *statement.Statement) error {
+	s.actors.WaitRelayed(c.ctx, of.Account)
+	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: of.Account, Workspace: of.Account, Command: decision.Read{}})
+	if err != nil {
+		return err
+	}
+	ledger := ledgerReader{actors: s.actors, ctx: c.ctx, workspace: of.Account}
+	first, err := ledger.firstOf(of.From)
+	if err != nil {
+		return err
+	}
+	end, err := ledger.firstOf(of.To.AddDate(0, 0, 1))
+	if err != nil {
+		return err
+	}
+	if of.OpeningCents, err = ledger.balanceBefore(first); err != nil {
+		return err
+	}
+	entries, err := ledger.between(first, end)
+	if err != nil {
+		return err
+	}
+	of.ClosingCents = of.OpeningCents
+	for _, e := range slices.Backward(entries) {
+		if of.ClosingCents, err = money.Add(of.ClosingCents, e.Signed()); err != nil {
+			return err
+		}
+		of.Lines = append(of.Lines, statementLine(c, e, of.ClosingCents))
+	}
+	return nil
+}
+
+// statementLine is an entry with the reference as the customer knows it. The balance of an entry that has its own is not taken from it
+// here: the statement compares them.
+func statementLine(c *call, e balance.LedgerEntry, after int64) statement.Line {
+	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents, BalanceCents: after,
+		Reference: strings.TrimPrefix(e.Reference, c.mark()), TransferGroup: e.TransferGroup, Booked: bookedAt(e), Made: e.CreatedAt.Time}
+	if e.BalanceCents != nil {
+		line.BalanceCents = *e.BalanceCents
+	}
+	if e.CardID != nil {
+		line.CardID = *e.CardID
+	}
+	return line
+}
+
+// ledgerReader reads the dollars' lines of a workspace's ledger, newest first. A place in it is the position before which its
+// lines stand.
+type ledgerReader struct {
+	actors    Actors
+	ctx       context.Context
+	workspace string
+}
+
+// older is a page of what stands before a place, with the place of each; 0 begins with the newest.
+func (l ledgerReader) older(place persistence.Page) (entries []balance.LedgerEntry, records []persistence.Record, err error) {
+	records, err = l.actors.List(l.ctx, balance.RecordLedgerEntry, l.workspace, "", place)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries = make([]balance.LedgerEntry, len(records))
+	for i := range records {
+		if err := json.Unmarshal(records[i].Document, &entries[i]); err != nil {
+			return nil, nil, fmt.Errorf("ledger entry %s: %w", records[i].ID, err)
+		}
+	}
+	return entries, records, nil
+}
+
+// firstOf is the place before which the lines stand that were booked before a moment. Booking times rise with positions, so that the
+// place is found by halving.
+func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
+	newest, records, err := l.older(persistence.Page{Limit: 1})
+	if err != nil || len(newest) == 0 {
+		return 1, err
+	}
+	low, high := uint64(1), records[0].Position+1
+	if bookedAt(newest[0]).Before(at) {
+		return high, nil
+	}
+	for high-low > 1 { // what stands before low was booked before; of what stands before high, the newest was not
+		middle := low + (high-low)/2
+		entries, records, err := l.older(persistence.Page{AfterPosition: middle, Limit: 1})
+		switch {
+		case err != nil:
+			return 0, err
+		case len(entries) == 0 || bookedAt(entries[0]).Before(at):
+			low = middle
+		default:
+			high = records[0].Position + 1
+		}
+	}
+	return low, nil
+}
+
+// balanceBefore is what the dollars were before a place, from the newest line that says it. Lines of an older version do not, and are
+// added up.
+func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
+	page := persistence.Page{AfterPosition: place, Limit: 1} // the newest mostly says it
+	for added := 0; added <= maxStatementLines; page.Limit = statementPage {
+		entries, records, err := l.older(page)
+		if err != nil || len(entries) == 0 {
+			return sum, err
+		}
+		for i := range entries {
+			if e := &entries[i]; e.BalanceCents != nil {
+				return money.Add(sum, *e.BalanceCents)
+			}
+			if ofDollars(&entries[i]) {
+				if sum, err = money.Add(sum, entries[i].Signed()); err != nil {
+					return 0, err
+				}
+			}
+		}
+		added += len(entries)
+		last := records[len(records)-1]
+		page.AfterPosition, page.AfterOrdinal = last.Position, last.Ordinal
+	}
+	return 0, tooManyLines()
+}
+
+// between are the lines that stand before end and not before first, newest first.
+func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, err error) {
+	page := persistence.Page{AfterPosition: end, Limit: statementPage}
+	for {
+		entries, records, err := l.older(page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range entries {
+			if records[i].Position < first {
+				return lines, nil
+			}
+			if !ofDollars(&entries[i]) {
+				continue
+			}
+			if len(lines) == maxStatementLines {
+				return nil, tooManyLines()
+			}
+			lines = append(lines, entries[i])
+		}
+		if len(entries) < statementPage {
+			return lines, nil
+		}
+		last := records[len(records)-1]
+		page.AfterPosition, page.AfterOrdinal = last.Position, last.Ordinal
+	}
+}
+
+func tooManyLines() error {
+	return fault.New(fault.LimitExceeded, fmt.Sprintf("a statement has at most %d lines; ask for fewer days", maxStatementLines))
+}
+
+// bookedAt is when a line reached the ledger; of an older version, when it was made.
+func bookedAt(e balance.LedgerEntry) time.Time {
+	if e.BookedAt == nil {
+		return e.CreatedAt.Time
+	}
+	return e.BookedAt.Time
+}
+
+// ofDollars says whether a line is of the dollars: one of another account has been booked and has no balance.
+func ofDollars(e *balance.LedgerEntry) bool { return e.BalanceCents != nil || e.BookedAt == nil }

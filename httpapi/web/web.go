@@ -1,0 +1,213 @@
+// Package web renders the page on which a customer pays: HTML from a template that escapes whatever a merchant wrote, a style
+// sheet and a script of our own, and a QR code drawn here. Everything works without the script; with it the page follows the
+// payment by itself.
+//
+// It decides nothing and asks nobody: a Page says what is shown. What a browser may load is in Policy: nothing from elsewhere,
+// nothing inline.
+package web
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"rsc.io/qr"
+)
+
+//go:embed page.html page.css page.js
+var files embed.FS
+
+// Policy is the Content-Security-Policy of every page.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+// Step is which part of the way to show.
+type Step string
+
+// Steps. The last six are ends, of which Underpaid may be left again.
+const (
+	Choose     Step = "choose"
+	Pay        Step = "pay"
+	Confirming Step = "confirming"
+	Underpaid  Step = "underpaid"
+	Completed  Step = "completed"
+	Expired    Step = "expired"
+	Cancelled  Step = "cancelled"
+	Failed     Step = "failed"
+	Missing    Step = "missing" // there is no such link
+)
+
+// Page is what is shown. Texts are as the merchant wrote them; addresses to go to are shown only if they are http or https.
+type Page struct {
+	ID          string
+	State       string // what the status route says of the link: the script shows the page anew when that changes
+	Step        Step
+	Merchant    string
+	Description string
+	Reference   string
+	Amount      string // with its currency
+	Received    string // "" when nothing was
+	Due         string // "" when nothing is; what is missing of a payment that fell short
+	Sandbox     bool
+	Late        bool // a payment came after the end and does not count
+	Expires     time.Time
+	Now         time.Time
+	Coins       []Coin
+	To          *To // nil when nothing was picked
+	Seen, Of    int // confirmations
+	SuccessURL  string
+	CancelURL   string
+	Notice      string // what became of the last thing the customer did; "" for nothing
+}
+
+// Coin is one that can be paid with, and where.
+type Coin struct {
+	Asset    string
+	Networks []Choice
+}
+
+// Choice is a coin on a network.
+type Choice struct {
+	Value   string // of the form
+	Network string
+	Picked  bool
+}
+
+// To says whom to pay and how much.
+type To struct {
+	Asset, Network, Address string
+	Coins                   string // whole coins
+	Link                    string // payment link, for a wallet
+}
+
+// Site renders pages. It is safe for concurrent use.
+type Site struct {
+	page  *template.Template
+	files map[string]File
+}
+
+// File is what a page loads from us.
+type File struct {
+	ContentType string
+	Content     []byte
+}
+
+// New reads the template. base is the path under which the pages' own files are served; it ends with a slash.
+func New(base string) (*Site, error) {
+	s := &Site{files: make(map[string]File)}
+	paths := make(map[string]string)
+	for name, contentType := range map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"} {
+		content, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(content)
+		stem, extension, _ := strings.Cut(name, ".")
+		versioned := stem + "-" + hex.EncodeToString(sum[:6]) + "." + extension
+		s.files[versioned] = File{contentType, content}
+		paths[name] = base + versioned
+	}
+	var err error
+	s.page, err = template.New("page.html").Funcs(template.FuncMap{
+		"file": func(name string) string { return paths[name] },
+		"qr":   QR,
+		// A wallet's link has a scheme that the template does not know; it is made of an address and numbers, by us.
+		"wallet": func(link string) template.URL { return template.URL(link) },
+		"steps":  func(n int) []int { return make([]int, n) },
+	}).ParseFS(files, "page.html")
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// File returns a file by its versioned name. It never changes.
+func (s *Site) File(name string) (File, bool) {
+	f, ok := s.files[name]
+	return f, ok
+}
+
+// Write renders a whole page.
+func (s *Site) Write(w io.Writer, p Page) error { return s.render(w, "page", p) }
+
+// WritePart renders the part of a page that changes.
+func (s *Site) WritePart(w io.Writer, p Page) error { return s.render(w, "part", p) }
+
+func (s *Site) render(w io.Writer, name string, p Page) error {
+	p.SuccessURL, p.CancelURL = webAddress(p.SuccessURL), webAddress(p.CancelURL)
+	if err := s.page.ExecuteTemplate(w, name, p); err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	return nil
+}
+
+// webAddress is an address to go to, "" if it is not http or https.
+func webAddress(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return ""
+	}
+	return text
+}
+
+// Left is the time left, as minutes and seconds.
+func (p Page) Left() string {
+	left := max(p.Expires.Sub(p.Now), 0).Truncate(time.Second)
+	if left >= time.Hour {
+		return fmt.Sprintf("%d:%02d:%02d", int(left.Hours()), int(left.Minutes())%60, int(left.Seconds())%60)
+	}
+	return fmt.Sprintf("%d:%02d", int(left.Minutes()), int(left.Seconds())%60)
+}
+
+// Ends is the end as a machine reads it.
+func (p Page) Ends() string { return p.Expires.UTC().Format(time.RFC3339) }
+
+// Open says that something may still happen to the link.
+func (p Page) Open() bool { return p.Step != Completed && p.Step != Failed && p.Step != Missing }
+
+// Counts says that the time left is worth showing: the link can be paid.
+func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
+
+// Title is of the browser's tab.
+func (p Page) Title() string {
+	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete", Completed: "Paid",
+		Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed", Missing: "Link not found"}
+	if p.Merchant == "" {
+		return titles[p.Step]
+	}
+	return titles[p.Step] + " · " + p.Merchant
+}
+
+// quiet is the margin of a QR code that its readers need, in modules.
+const quiet = 4
+
+// QR draws a text as SVG. The text is not in it. "" when it is too long for a code.
+func QR(text string) template.HTML {
+	code, err := qr.Encode(text, qr.M)
+	if err != nil {
+		return ""
+	}
+	var path strings.Builder
+	for y := range code.Size {
+		for x := 0; x < code.Size; x++ {
+			run := 0
+			for x+run < code.Size && code.Black(x+run, y) {
+				run++
+			}
+			if run > 0 {
+				fmt.Fprintf(&path, "M%d %dh%dv1h-%dz", x+quiet, y+quiet, run, run)
+				x += run
+			}
+		}
+	}
+	side := code.Size + 2*quiet
+	return template.HTML(fmt.Sprintf(`<svg class="qr" viewBox="0 0 %d %d" role="img" aria-label="QR code of the payment link" `+
+		`shape-rendering="crispEdges"><rect width="%d" height="%d" fill="#fff"/><path fill="#000" d="%s"/></svg>`,
+		side, side, side, side, path.String()))
+}

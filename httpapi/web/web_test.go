@@ -1,0 +1,198 @@
+package web_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/httpapi/web"
+)
+
+const base = "/checkout/files/"
+
+// pages are one of each state, as .ci/pages looks at them in a browser.
+func pages() map[string]web.Page {
+	now := time.Date(2026, 3, 14, 9, 30, 0, 0, time.UTC)
+	plain := web.Page{ID: "cs_01kkv0000000000000000000aa", State: `{"status":"pending"}`, Merchant: "Blue Bottle Books",
+		Description: "Two paperbacks and a reading lamp", Reference: "order 10482", Amount: "$125.00", Sandbox: true, Now: now,
+		Expires: now.Add(29*time.Minute + 41*time.Second), Of: 3, SuccessURL: "https://shop.example.com/thanks",
+		CancelURL: "https://shop.example.com/cart", Coins: []web.Coin{
+			{Asset: "USDC", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum", Picked: true}, {Value: "USDC/polygon",
+				Network: "Polygon"}, {Value: "USDC/arbitrum", Network: "Arbitrum"}, {Value: "USDC/base", Network: "Base"}, {Value: "USDC/solana",
+				Network: "Solana"}}},
+			{Asset: "BTC", Networks: []web.Choice{{Value: "BTC/bitcoin", Network: "Bitcoin"}}}}}
+	to := &web.To{Asset: "USDC", Network: "Ethereum", Address: "0x52908400098527886E0F7030069857D2E4169EE7", Coins: "125",
+		Link: "ethereum:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48@1/transfer?address=0x52908400098527886E0F7030069857D2E4169EE7&uint256=125000000"}
+	rest := &web.To{Asset: to.Asset, Network: to.Network, Address: to.Address, Coins: "25", Link: strings.Replace(to.Link, "=125", "=25", 1)}
+	all := map[string]web.Page{"missing": {Step: web.Missing}}
+	for name, change := range map[string]func(*web.Page){
+		"choose":     func(p *web.Page) { p.Step = web.Choose },
+		"pay":        func(p *web.Page) { p.Step, p.To = web.Pay, to },
+		"confirming": func(p *web.Page) { p.Step, p.Seen, p.Received = web.Confirming, 1, "$125.00" },
+		"underpaid":  func(p *web.Page) { p.Step, p.To, p.Received, p.Due = web.Underpaid, rest, "$100.00", "$25.00" },
+		"short":      func(p *web.Page) { p.Step, p.Received, p.Due = web.Underpaid, "$100.00", "$25.00" },
+		"completed":  func(p *web.Page) { p.Step, p.Seen = web.Completed, 3 },
+		"expired":    func(p *web.Page) { p.Step = web.Expired },
+		"late":       func(p *web.Page) { p.Step, p.Late, p.Received = web.Expired, true, "$125.00" },
+		"cancelled":  func(p *web.Page) { p.Step = web.Cancelled },
+		"failed":     func(p *web.Page) { p.Step = web.Failed },
+	} {
+		p := plain
+		change(&p)
+		all[name] = p
+	}
+	return all
+}
+
+func render(t *testing.T, p web.Page) string {
+	t.Helper()
+	site, err := web.New(base)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, site.Write(&b, p))
+	return b.String()
+}
+
+func TestEachStateSaysWhatToDo(t *testing.T) {
+	for name, wants := range map[string][]string{
+		"missing":    {"There is no such link"},
+		"choose":     {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`, `aria-label="BTC on Bitcoin"`, "Continue"},
+		"pay":        {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address", "<svg", `href="ethereum:0xA0b8`, "Waiting"},
+		"confirming": {"<strong>1 of 3</strong>", `aria-valuenow="1"`, "You may close this page"},
+		"underpaid":  {"$100.00 of $125.00", "<strong>$25.00</strong> is still due", "Send the rest"},
+		"short":      {"can not be sent any more", `href="https://shop.example.com/cart"`},
+		"completed":  {"Payment complete", `href="https://shop.example.com/thanks"`},
+		"expired":    {"This link has expired", "still looked for", `href="https://shop.example.com/cart"`},
+		"late":       {"A payment came after the link had ended"},
+		"cancelled":  {"This link was cancelled", `href="https://shop.example.com/cart"`},
+		"failed":     {"The payment failed"},
+	} {
+		html := render(t, pages()[name])
+		for _, want := range wants {
+			require.Contains(t, html, want, name)
+		}
+		require.Equal(t, name != "missing", strings.Contains(html, "Do not send real money"), name)
+		live := name != "missing" && name != "completed" && name != "failed"
+		require.Equal(t, live, strings.Contains(html, " data-open"), name)
+	}
+	require.NotContains(t, render(t, pages()["expired"]), "0x52908400098527886E0F7030069857D2E4169EE7", "an ended link shows no address")
+}
+
+var (
+	inline   = regexp.MustCompile(`(?i)\s(style|on[a-z]+)\s*=`)
+	elements = regexp.MustCompile(`(?is)<(script|style)[^>]*>[^<]+`)
+	loads    = regexp.MustCompile(`(?i)<(?:script|link|img|iframe)[^>]*?\s(?:src|href)="([^"]*)"`)
+)
+
+// Nothing that the policy forbids is in a page: no script or style of its own, nothing from elsewhere.
+func TestPagesKeepTheirPolicy(t *testing.T) {
+	for name, p := range pages() {
+		html := render(t, p)
+		require.Empty(t, inline.FindAllString(html, -1), name)
+		require.Empty(t, elements.FindAllString(html, -1), name)
+		found := loads.FindAllStringSubmatch(html, -1)
+		require.Len(t, found, 2, name)
+		for _, load := range found {
+			require.True(t, strings.HasPrefix(load[1], base), load[1])
+		}
+	}
+	for _, allowed := range []string{"unsafe-inline", "unsafe-eval", "http", "*", "data:"} {
+		require.NotContains(t, web.Policy, allowed)
+	}
+	require.Contains(t, web.Policy, "default-src 'none'")
+	require.Contains(t, web.Policy, "frame-ancestors 'none'")
+}
+
+// Whatever a merchant or a customer writes is text.
+func TestTextsAreEscaped(t *testing.T) {
+	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>{{.ID}}`
+	for name, p := range pages() {
+		p.Merchant, p.Description, p.Reference, p.Notice, p.State = evil, evil, evil, evil, evil
+		p.Coins = []web.Coin{{Asset: evil, Networks: []web.Choice{{Value: evil, Network: evil}}}}
+		if p.To != nil {
+			to := *p.To
+			to.Asset, to.Network, to.Address, to.Coins = evil, evil, evil, evil
+			p.To = &to
+		}
+		html := render(t, p)
+		require.NotContains(t, html, "<script>alert", name)
+		require.NotContains(t, html, "<img", name)
+		require.Equal(t, 1, strings.Count(html, "<script"), name)
+	}
+}
+
+// A link leaves for http and https only.
+func TestOnlyTheWebIsLinkedTo(t *testing.T) {
+	for _, bad := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "//evil.example.com", "/checkout", "ftp://a.b", " ", ":",
+		"https://", "http:/a"} {
+		for _, name := range []string{"completed", "expired", "cancelled", "failed", "short"} {
+			p := pages()[name]
+			p.SuccessURL, p.CancelURL = bad, bad
+			require.NotContains(t, render(t, p), "<a ", bad)
+		}
+	}
+	p := pages()["completed"]
+	p.SuccessURL = `https://shop.example.com/a?b=1&c="><script>`
+	html := render(t, p)
+	require.Contains(t, html, `href="https://shop.example.com/a?b=1&amp;c=%22%3e%3cscript%3e"`)
+}
+
+func TestTheCountdown(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for left, want := range map[time.Duration]string{-time.Second: "0:00", 0: "0:00", 59 * time.Second: "0:59", 61*time.Second + 1: "1:01",
+		24 * time.Hour: "24:00:00", time.Hour + 2*time.Minute + 3*time.Second: "1:02:03"} {
+		require.Equal(t, want, web.Page{Now: now, Expires: now.Add(left)}.Left())
+	}
+}
+
+func TestFilesAreNamedByWhatIsInThem(t *testing.T) {
+	site, err := web.New(base)
+	require.NoError(t, err)
+	for _, load := range loads.FindAllStringSubmatch(render(t, pages()["pay"]), -1) {
+		file, ok := site.File(strings.TrimPrefix(load[1], base))
+		require.True(t, ok)
+		require.NotEmpty(t, file.Content)
+		require.Regexp(t, `^text/(css|javascript); charset=utf-8$`, file.ContentType)
+	}
+	_, ok := site.File("page.js")
+	require.False(t, ok)
+	_, ok = site.File("page.html")
+	require.False(t, ok)
+}
+
+func TestAQRCodeOfTooMuchIsNone(t *testing.T) {
+	require.Empty(t, web.QR(strings.Repeat("x", 4000)))
+	require.Contains(t, string(web.QR("bitcoin:bc1q?amount=1")), `viewBox="0 0 33 33"`)
+}
+
+// PURSER_PAGES is where .ci/pages wants one page of each state, with the files that they load.
+func TestPagesForABrowser(t *testing.T) {
+	dir := os.Getenv("PURSER_PAGES")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	site, err := web.New(base)
+	require.NoError(t, err)
+	write := func(name string, content []byte) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	for name, p := range pages() {
+		left := p.Expires.Sub(p.Now)
+		p.Now = time.Now() // the script counts down by the browser's clock
+		p.Expires = p.Now.Add(left)
+		html := render(t, p)
+		write(name+".html", []byte(html))
+		for _, load := range loads.FindAllStringSubmatch(html, -1) {
+			file, _ := site.File(strings.TrimPrefix(load[1], base))
+			write(load[1], file.Content)
+		}
+	}
+	write("policy", []byte(web.Policy))
+}

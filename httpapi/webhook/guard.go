@@ -1,0 +1,169 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Limits of finding and reaching a receiver.
+const (
+	resolveTimeout = 3 * time.Second
+	maxAddresses   = 8 // of one host that are tried; a host with a bad one among all it has is refused
+)
+
+// ErrAddress says that a URL leads, by its name or by the address it is connected to, where no delivery may go.
+var ErrAddress = errors.New("leads to an address that is not public")
+
+// Resolver finds the addresses of a host; net.DefaultResolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Guard decides where deliveries may go: https on a usual port of a public address. A host is resolved when its endpoint is registered and
+// again for each connection, and the address that is dialled is judged once more by the socket, so that a name that changes in between
+// leads nowhere. With private addresses allowed, for development, http and any port and address will do.
+type Guard struct {
+	allowPrivate bool
+	resolver     Resolver
+}
+
+// NewGuard makes a Guard; a nil resolver is the system's.
+func NewGuard(allowPrivate bool, r Resolver) *Guard {
+	if r == nil {
+		r = net.DefaultResolver
+	}
+	return &Guard{allowPrivate: allowPrivate, resolver: r}
+}
+
+// usualPorts are what a URL may name. Others are where services listen that speak no https, or are not for the public.
+var usualPorts = []string{"", "443", "8443"}
+
+// Check refuses a URL that deliveries may not go to now. The error's text is for whoever gave the URL; it echoes nothing of it.
+func (g *Guard) Check(ctx context.Context, text string) error {
+	u, err := g.parse(text)
+	if err != nil {
+		return err
+	}
+	_, err = g.resolve(ctx, u.Hostname())
+	if errors.Is(err, ErrAddress) {
+		return err
+	}
+	if err != nil {
+		return errors.New("has a host that cannot be resolved")
+	}
+	return nil
+}
+
+// parse checks what can be seen without the network.
+func (g *Guard) parse(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Opaque != "" || !plainHost(u.Hostname()):
+		return nil, errors.New("is not an absolute URL with a host")
+	case u.Scheme != "https" && (u.Scheme != "http" || !g.allowPrivate):
+		return nil, errors.New("must begin with https://")
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password")
+	case u.Fragment != "":
+		return nil, errors.New("must not hold a fragment")
+	case !g.allowPrivate && !slices.Contains(usualPorts, u.Port()):
+		return nil, errors.New("must have no port, or 443 or 8443")
+	}
+	return u, nil
+}
+
+// plainHost is a name or an address without a zone.
+func plainHost(host string) bool {
+	return host != "" && strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:") == ""
+}
+
+// resolve returns the addresses of a host. All of them must be allowed.
+func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	all := make([]netip.Addr, 1)
+	var err error
+	if all[0], err = netip.ParseAddr(host); err != nil {
+		if all, err = g.resolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return nil, err
+		}
+	}
+	for i := range all {
+		all[i] = all[i].Unmap()
+		if !g.allows(all[i]) {
+			return nil, ErrAddress
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("a host without an address")
+	}
+	return all[:min(len(all), maxAddresses)], nil
+}
+
+func (g *Guard) allows(a netip.Addr) bool { return g.allowPrivate || public(a.Unmap()) }
+
+// notPublic are the ranges that IANA lists as special, as far as netip has no name for them or they lie in unicast space. Those that
+// carry an IPv4 address inside are among them: what they lead to cannot be judged.
+var notPublic = prefixes(
+	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+	"203.0.113.0/24", "240.0.0.0/4", // this network, CGNAT, protocols, documentation, 6to4 relays, benchmarks, reserved
+	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", // Teredo and other protocols, documentation, 6to4, documentation
+)
+
+// globalUnicast is all of IPv6 that is given out. NAT64, IPv4-mapped, unique local, link-local and multicast lie outside.
+var globalUnicast = netip.MustParsePrefix("2000::/3")
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		all[i] = netip.MustParsePrefix(text)
+	}
+	return all
+}
+
+func public(a netip.Addr) bool {
+	if !a.IsGlobalUnicast() || a.IsPrivate() || a.Zone() != "" || a.Is6() && !globalUnicast.Contains(a) {
+		return false
+	}
+	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// dial connects to a host and port, to the first of its addresses that answers.
+func (g *Guard) dial(ctx context.Context, network, address string, within time.Duration) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := g.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	dialer := net.Dialer{Timeout: within, ControlContext: g.control}
+	var conn net.Conn
+	for _, a := range addresses {
+		if conn, err = dialer.DialContext(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// control is asked by the socket before it connects, with the very address.
+func (g *Guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("address dialled: %w", err)
+	}
+	if !g.allows(to.Addr()) {
+		return ErrAddress
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"purser/actors"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/webhook"
+	"purser/actors/workspace"
+	"purser/persistence"
+)
+
+func (s *Server) webhookEndpointRoutes() []route {
+	const path = "/api/webhooks/endpoints"
+	roles := []string{workspace.Owner, workspace.Admin}
+	return []route{
+		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional, handle: s.createEndpoint},
+		{method: "GET", path: path, auth: authSession, roles: roles, query: pageQuery, handle: s.listEndpoints},
+		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: roles, handle: s.removeEndpoint},
+		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: roles, query: pageQuery, handle: s.listDeliveries},
+		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: roles, idempotency: keyOptional, handle: s.pingEndpoint},
+		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: roles, idempotency: keyOptional,
+			handle: s.replayDelivery},
+	}
+}
+
+// createEndpoint draws the signing secret, which leaves once, in the answer.
+func (s *Server) createEndpoint(c *call) (answer, error) {
+	var body struct {
+		URL    string   `json:"url"`
+		Events []string `json:"events"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	if err := webhook.CheckEvents(body.Events); err != nil {
+		return answer{}, err
+	}
+	slot, err := c.slot()
+	if err != nil {
+		return answer{}, err
+	}
+	id, err := s.newID(c, ident.Endpoint)
+	if err != nil {
+		return answer{}, err
+	}
+	secret, err := ident.NewSecret(ident.SigningSecret, slot, s.actors.Entropy())
+	if err != nil {
+		return answer{}, err
+	}
+	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret, Events: body.Events}
+	return s.perform(c, actors.Envelope{Kind: "webhook", Stream: id, Workspace: register.Workspace,
+		Prepare: func(ctx context.Context) (any, error) {
+			if err := s.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
+				return nil, fault.New(fault.InvalidBody, "url "+err.Error())
+			}
+			return register, nil
+		}}, func(registered any) (answer, error) {
+		return reply(map[string]any{"endpoint": registered, "secret": secret})
+	})
+}
+
+func (s *Server) listEndpoints(c *call) (answer, error) {
+	return s.list(c, listing{kind: webhook.RecordEndpoint, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
+		var endpoint webhook.Endpoint
+		if err := json.Unmarshal(r.Document, &endpoint); err != nil {
+			return nil, fmt.Errorf("endpoint's record: %w", err)
+		}
+		return endpoint.View, nil
+	})
+}
+
+// askEndpoint is a command to an endpoint of the session's workspace.
+func (c *call) askEndpoint(id string, command any) actors.Envelope {
+	return actors.Envelope{Kind: "webhook", Stream: id, Workspace: c.who.workspace(), Command: command}
+}
+
+// endpoint is the one that the path names.
+func (c *call) endpoint() (string, error) {
+	if _, err := ident.Parse(ident.Endpoint, c.params["id"]); err != nil {
+		return "", fault.New(fault.NotFound, "")
+	}
+	return c.params["id"], nil
+}
+
+// removeEndpoint ends an endpoint: no attempt begins once this is answered. A second time answers the same.
+func (s *Server) removeEndpoint(c *call) (answer, error) {
+	id, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	if _, err := s.actors.Ask(c.ctx, c.askEndpoint(id, webhook.Remove{})); err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]bool{"removed": true})
+}
+
+func (s *Server) listDeliveries(c *call) (answer, error) {
+	id, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	if _, err := s.actors.Ask(c.ctx, c.askEndpoint(id, decision.Read{})); err != nil {
+		return answer{}, err
+	}
+	return s.list(c, listing{kind: webhook.RecordDelivery, workspace: c.who.workspace(), parent: id},
+		func(r persistence.Record) (any, error) {
+			var d webhook.Delivery
+			if err := json.Unmarshal(r.Document, &d); err != nil {
+				return nil, fmt.Errorf("delivery's record: %w", err)
+			}
+			return d.View(), nil
+		})
+}
+
+func replyDelivery(delivery any) (answer, error) { return reply(map[string]any{"delivery": delivery}) }
+
+// pingEndpoint queues a ping, which goes the way of every announcement.
+func (s *Server) pingEndpoint(c *call) (answer, error) {
+	endpoint, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	id, err := s.newID(c, ident.Delivery)
+	if err != nil {
+		return answer{}, err
+	}
+	body, err := json.Marshal(map[string]any{"type": webhook.PingEvent, "endpointId": endpoint, "at": decision.StampOf(c.now)})
+	if err != nil {
+		return answer{}, fmt.Errorf("render ping: %w", err)
+	}
+	return s.perform(c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
+}
+
+// replayDelivery begins a new run of a delivery that is through; one that is pending is answered as it stands.
+func (s *Server) replayDelivery(c *call) (answer, error) {
+	if _, err := ident.Parse(ident.Delivery, c.params["id"]); err != nil {
+		return answer{}, fault.New(fault.NotFound, "")
+	}
+	record, err := s.actors.Record(c.ctx, webhook.RecordDelivery, c.who.workspace(), c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	var d webhook.Delivery
+	if err := json.Unmarshal(record.Document, &d); err != nil {
+		return answer{}, fmt.Errorf("delivery's record: %w", err)
+	}
+	return s.perform(c, c.askEndpoint(d.EndpointID, webhook.Replay{Delivery: d}), replyDelivery)
+}

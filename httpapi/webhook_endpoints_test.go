@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/actors/webhook"
+	"purser/persistence"
+)
+
+// publicHosts resolves every name to one public address, but private.example.com.
+type publicHosts struct{}
+
+func (publicHosts) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if host == "private.example.com" {
+		return []netip.Addr{netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("10.0.0.7")}, nil
+	}
+	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
+}
+
+const (
+	endpointsPath = "/api/webhooks/endpoints"
+	hookURL       = "https://hooks.example.com/purser?token=of-the-receiver"
+)
+
+func endpointBody(url, events string) string {
+	return fmt.Sprintf(`{"url":%q,"events":%s}`, url, events)
+}
+
+// newEndpoint registers an endpoint in the place of those that were there, for a workspace has only so many.
+func (w *world) newEndpoint(tn tenant, events string) testReply {
+	w.t.Helper()
+	who := session(tn.cookie).with("X-Workspace-Id", tn.workspace)
+	old, _ := w.ok(w.get(who, endpointsPath)).at("data").([]any)
+	for _, endpoint := range old {
+		w.ok(w.do(who, "DELETE", endpointsPath+"/"+endpoint.(map[string]any)["id"].(string), ""))
+	}
+	return w.ok(w.post(who, endpointsPath, endpointBody(hookURL, events)))
+}
+
+func TestAnEndpointIsRegisteredListedAndRemoved(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mia")
+	who := session(tn.cookie)
+	made := w.newEndpoint(tn, `["checkout.session.completed"]`)
+	id := made.text("endpoint", "id")
+	require.Equal(t, hookURL, made.text("endpoint", "url"))
+	require.True(t, strings.HasPrefix(made.text("secret"), ident.SigningSecret+"_"))
+	list := w.ok(w.get(who, endpointsPath))
+	require.Equal(t, made.at("endpoint"), list.at("data", 0))
+	require.NotContains(t, list.raw, made.text("secret"))
+
+	pinged := w.ok(w.post(who, endpointsPath+"/"+id+"/test", ""))
+	require.Equal(t, "pending", pinged.text("delivery", "status"))
+	require.Equal(t, "ping", pinged.text("delivery", "payload", "type"))
+	deliveries := w.ok(w.get(who, endpointsPath+"/"+id+"/deliveries"))
+	require.Equal(t, pinged.at("delivery"), deliveries.at("data", 0))
+	replayed := w.ok(w.post(who, "/api/webhooks/deliveries/"+pinged.text("delivery", "id")+"/replay", ""))
+	require.Equal(t, pinged.at("delivery"), replayed.at("delivery"), "a pending delivery is answered as it stands")
+
+	for range 2 {
+		require.Equal(t, true, w.ok(w.do(who, "DELETE", endpointsPath+"/"+id, "")).at("removed"))
+	}
+	require.Empty(t, w.ok(w.get(who, endpointsPath)).at("data"))
+	w.fails(w.get(who, endpointsPath+"/"+id+"/deliveries"), 404, "not_found")
+	w.fails(w.post(who, endpointsPath+"/"+id+"/test", ""), 404, "not_found")
+	w.fails(w.post(who, "/api/webhooks/deliveries/"+pinged.text("delivery", "id")+"/replay", ""), 404, "not_found")
+}
+
+func TestTheSecretIsShownOnceAndSealed(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mia")
+	once := session(tn.cookie).with("Idempotency-Key", someUUID)
+	first := w.ok(w.post(once, endpointsPath, endpointBody(hookURL, `["*"]`)))
+	again := w.ok(w.post(once, endpointsPath, endpointBody(hookURL, `["*"]`)))
+	require.Equal(t, first.raw, again.raw)
+	require.Equal(t, "true", again.header("Idempotent-Replayed"))
+	w.ok(w.post(session(tn.cookie), endpointsPath+"/"+first.text("endpoint", "id")+"/test", ""))
+
+	var stored strings.Builder
+	slot, err := ident.SlotOf(tn.workspace)
+	require.NoError(t, err)
+	events, err := w.journal.Events(t.Context(), slot.Shard(), 0, 1000)
+	require.NoError(t, err)
+	for _, e := range events {
+		stored.Write(e.Payload)
+	}
+	require.Contains(t, stored.String(), first.text("endpoint", "id"))
+	for _, kind := range []string{"webhook", webhook.RecordEndpoint, webhook.RecordDelivery} {
+		records, err := w.journal.List(t.Context(), slot, kind, tn.workspace, "", persistence.Page{Limit: 100})
+		require.NoError(t, err)
+		for _, r := range records {
+			stored.Write(r.Document)
+		}
+	}
+	require.Contains(t, stored.String(), `"sealed"`)
+	require.NotContains(t, stored.String(), first.text("secret"))
+	require.NotContains(t, stored.String(), "of-the-receiver")
+}
+
+func TestASeventeenthEndpointIsRefused(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mia")
+	who := session(tn.cookie)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	for range webhook.MaxPerWorkspace + 4 {
+		wg.Go(func() {
+			r := w.post(who, endpointsPath, endpointBody(hookURL, `["*"]`))
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[r.status]++
+		})
+	}
+	wg.Wait()
+	require.Equal(t, map[int]int{200: webhook.MaxPerWorkspace, 422: 4}, statuses)
+	w.fails(w.post(who, endpointsPath, endpointBody(hookURL, `["*"]`)), 422, "limit_exceeded")
+	oldest := w.ok(w.get(who, endpointsPath)).text("data", webhook.MaxPerWorkspace-1, "id")
+	w.ok(w.do(who, "DELETE", endpointsPath+"/"+oldest, ""))
+	w.ok(w.do(who, "DELETE", endpointsPath+"/"+oldest, ""))
+	w.ok(w.post(who, endpointsPath, endpointBody(hookURL, `["*"]`)))
+	w.fails(w.post(who, endpointsPath, endpointBody(hookURL, `["*"]`)), 422, "limit_exceeded")
+}
+
+func TestEndpointsAreJudged(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mia")
+	who := session(tn.cookie)
+	f := func(url, events, says string) {
+		t.Helper()
+		r := w.post(who, endpointsPath, endpointBody(url, events))
+		w.fails(r, 400, "invalid_body")
+		require.Contains(t, r.text("message"), says)
+	}
+	f("http://hooks.example.com", `["*"]`, "url must begin with https://")
+	f("https://private.example.com", `["*"]`, "url leads to an address that is not public")
+	f("https://user:pass@hooks.example.com", `["*"]`, "url")
+	f(hookURL, `["checkout.session.began"]`, "events")
+	f(hookURL, `[]`, "events")
+	f(hookURL, `["*","*"]`, "events")
+	body, err := json.Marshal(map[string]any{"url": "https://a.example.com/" + strings.Repeat("a", webhook.MaxURL), "events": []string{"*"}})
+	require.NoError(t, err)
+	w.fails(w.post(who, endpointsPath, string(body)), 400, "invalid_body")
+	require.Empty(t, w.ok(w.get(who, endpointsPath)).at("data"))
+}

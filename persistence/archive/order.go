@@ -1,0 +1,122 @@
+package archive
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// order holds parts against the one order that content has. Writer and Reader both ask it, so that what was written can be read.
+type order struct {
+	shards   int // begun
+	head     persistence.ShardHead
+	position uint64 // of the last event of the shard
+	letter   byte   // of the last part
+	key      []byte // of the last part
+	next     []byte
+}
+
+// rank is the place of a part's letter within a shard; a head begins the next shard.
+func rank(letter byte) int { return bytes.IndexByte([]byte("herotc"), letter) }
+
+// add returns why the part may not come now.
+func (o *order) add(p persistence.Part) error {
+	letter := letterOf(p)
+	if h, ok := p.(*persistence.ShardHead); ok {
+		return o.begin(h)
+	}
+	if o.shards == 0 || rank(letter) < rank(o.letter) {
+		return fmt.Errorf("%w: part %q after %q of shard %d", ErrDamaged, letter, o.letter, o.shards-1)
+	}
+	if e, ok := p.(*persistence.Event); ok {
+		return o.event(e)
+	}
+	if err := o.complete(); err != nil {
+		return err
+	}
+	if err := o.inside(p); err != nil {
+		return err
+	}
+	o.next = appendKey(o.next[:0], p)
+	if letter == o.letter && bytes.Compare(o.next, o.key) <= 0 {
+		return fmt.Errorf("%w: part %q of shard %d is not after the one before", ErrDamaged, letter, o.head.Shard)
+	}
+	o.letter = letter
+	o.key, o.next = o.next, o.key
+	return nil
+}
+
+func (o *order) begin(h *persistence.ShardHead) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	if int(h.Shard) != o.shards || o.shards == ident.Shards {
+		return fmt.Errorf("%w: shard %d where %d is due", ErrDamaged, h.Shard, o.shards)
+	}
+	o.shards, o.head, o.position, o.letter = o.shards+1, *h, 0, letterHead
+	return nil
+}
+
+func (o *order) event(e *persistence.Event) error {
+	if e.Position != o.position+1 || e.Position > o.head.Position {
+		return fmt.Errorf("%w: event %d of shard %d where %d of %d is due", ErrDamaged, e.Position, o.head.Shard, o.position+1, o.head.Position)
+	}
+	o.position, o.letter = e.Position, letterEvent
+	return nil
+}
+
+// inside refuses what lives in another shard.
+func (o *order) inside(p persistence.Part) error {
+	slot := ident.Slot(o.head.Shard) << 4
+	switch p := p.(type) {
+	case *persistence.Record:
+		slot = p.Slot
+	case *persistence.Timer:
+		slot = p.Slot
+	}
+	if slot >= ident.Slots || slot.Shard() != o.head.Shard {
+		return fmt.Errorf("%w: slot %d in shard %d", ErrDamaged, slot, o.head.Shard)
+	}
+	return nil
+}
+
+// complete refuses to leave the events of a shard before its head.
+func (o *order) complete() error {
+	if o.position != o.head.Position {
+		return fmt.Errorf("%w: the events of shard %d end at %d, its head is %d", ErrDamaged, o.head.Shard, o.position, o.head.Position)
+	}
+	return nil
+}
+
+// end refuses content that lacks shards.
+func (o *order) end() error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	if o.shards != ident.Shards {
+		return fmt.Errorf("%w: %d of %d shards", ErrDamaged, o.shards, ident.Shards)
+	}
+	return nil
+}
+
+// appendKey appends what parts of one letter are ordered by.
+func appendKey(dst []byte, p persistence.Part) []byte {
+	switch p := p.(type) {
+	case *persistence.Record:
+		return append(appendString(dst, p.Kind), p.ID...)
+	case *persistence.Once:
+		return append(appendString(dst, p.Scope), p.Hash[:]...)
+	case *persistence.Timer:
+		return append(appendString(appendString(dst, p.Kind), p.Stream), p.Key...)
+	case *persistence.Cursor:
+		return append(dst, p.Name...)
+	}
+	panic(fmt.Sprintf("BUG: %T has no key", p))
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}

@@ -1,0 +1,168 @@
+package archive
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// The letters of the parts.
+const (
+	letterHead   = 'h'
+	letterEvent  = 'e'
+	letterRecord = 'r'
+	letterOnce   = 'o'
+	letterTimer  = 't'
+	letterCursor = 'c'
+)
+
+func letterOf(p persistence.Part) byte {
+	switch p.(type) {
+	case *persistence.ShardHead:
+		return letterHead
+	case *persistence.Event:
+		return letterEvent
+	case *persistence.Record:
+		return letterRecord
+	case *persistence.Once:
+		return letterOnce
+	case *persistence.Timer:
+		return letterTimer
+	case *persistence.Cursor:
+		return letterCursor
+	}
+	panic(fmt.Sprintf("BUG: a journal has no %T", p))
+}
+
+func appendBytes(dst, b []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
+}
+
+func appendStrings(dst []byte, all ...string) []byte {
+	for _, s := range all {
+		dst = appendString(dst, s)
+	}
+	return dst
+}
+
+func appendNumbers(dst []byte, all ...uint64) []byte {
+	for _, n := range all {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
+
+func appendTime(dst []byte, t time.Time) []byte { return binary.AppendVarint(dst, t.UnixMicro()) }
+
+// appendPart appends a part that is in order.
+func appendPart(dst []byte, p persistence.Part) []byte {
+	dst = append(dst, letterOf(p))
+	switch p := p.(type) {
+	case *persistence.ShardHead:
+		return appendNumbers(append(dst, byte(p.Shard)), p.Position, p.Epoch, uint64(p.Ordinal))
+	case *persistence.Event:
+		dst = appendNumbers(appendTime(dst, p.At), p.Version)
+		return appendBytes(appendStrings(dst, p.ID, p.Workspace, p.Kind, p.Stream, p.Type), p.Payload)
+	case *persistence.Record:
+		dst = appendNumbers(dst, uint64(p.Slot), p.Version, p.Position, uint64(p.Ordinal))
+		return appendBytes(appendStrings(dst, p.Kind, p.ID, p.Workspace, p.Parent), p.Document)
+	case *persistence.Once:
+		dst = append(append(appendTime(dst, p.Expires), p.Hash[:]...), p.Fingerprint[:]...)
+		return appendBytes(appendString(dst, p.Scope), p.Answer)
+	case *persistence.Timer:
+		dst = appendNumbers(appendTime(dst, p.Due), uint64(p.Slot))
+		return appendStrings(dst, p.Kind, p.Stream, p.Key, p.Workspace)
+	case *persistence.Cursor:
+		return appendString(appendNumbers(dst, p.Position), p.Name)
+	}
+	panic(fmt.Sprintf("BUG: a journal has no %T", p))
+}
+
+// cutter takes a block apart. After the first mistake everything reads as zero and bad is set.
+type cutter struct {
+	rest []byte
+	bad  bool
+}
+
+func (c *cutter) take(n uint64) []byte {
+	if c.bad || n > uint64(len(c.rest)) {
+		c.bad = true
+		return nil
+	}
+	part := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return part
+}
+
+func (c *cutter) byte() byte {
+	if b := c.take(1); !c.bad {
+		return b[0]
+	}
+	return 0
+}
+
+func (c *cutter) number(most uint64) uint64 {
+	v, n := binary.Uvarint(c.rest)
+	if n <= 0 || v > most {
+		c.bad = true
+		return 0
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+func (c *cutter) time() time.Time {
+	v, n := binary.Varint(c.rest)
+	if n <= 0 {
+		c.bad = true
+		return time.Time{}
+	}
+	c.rest = c.rest[n:]
+	return time.UnixMicro(v).UTC()
+}
+
+func (c *cutter) string() string { return string(c.take(c.number(persistence.MaxName))) }
+
+// bytes returns what aliases the block; nothing is nil, as the journals have it.
+func (c *cutter) bytes() []byte {
+	if b := c.take(c.number(persistence.MaxPayload)); len(b) > 0 {
+		return b
+	}
+	return nil
+}
+
+func (c *cutter) hash() (h [32]byte) {
+	copy(h[:], c.take(32))
+	return h
+}
+
+func (c *cutter) slot() ident.Slot { return ident.Slot(c.number(ident.Slots - 1)) }
+
+// part reads the next part; the position of an event is for the caller to set. nil when it is none.
+func (c *cutter) part() persistence.Part {
+	const any64, any32 = uint64(math.MaxInt64), uint64(math.MaxUint32) // Postgres has no unsigned numbers
+	switch c.byte() {
+	case letterHead:
+		return &persistence.ShardHead{Shard: ident.Shard(c.byte()),
+			Head: persistence.Head{Position: c.number(any64), Epoch: c.number(any64)}, Ordinal: uint32(c.number(any32))}
+	case letterEvent:
+		return &persistence.Event{At: c.time(), Version: c.number(any64), ID: c.string(), Workspace: c.string(), Kind: c.string(),
+			Stream: c.string(), Type: c.string(), Payload: c.bytes()}
+	case letterRecord:
+		return &persistence.Record{Slot: c.slot(), Version: c.number(any64), Position: c.number(any64), Ordinal: uint32(c.number(any32)),
+			Kind: c.string(), ID: c.string(), Workspace: c.string(), Parent: c.string(), Document: c.bytes()}
+	case letterOnce:
+		return &persistence.Once{Expires: c.time(), Hash: c.hash(), Fingerprint: c.hash(), Scope: c.string(), Answer: c.bytes()}
+	case letterTimer:
+		return &persistence.Timer{Due: c.time(), Slot: c.slot(), Kind: c.string(), Stream: c.string(), Key: c.string(),
+			Workspace: c.string()}
+	case letterCursor:
+		return &persistence.Cursor{Position: c.number(any64), Name: c.string()}
+	}
+	c.bad = true
+	return nil
+}

@@ -1,0 +1,166 @@
+package archive
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"purser/persistence"
+)
+
+// Reader reads one archive, once.
+type Reader struct {
+	from     io.Reader
+	sum      hash.Hash // of all that was read before the end
+	identity persistence.Identity
+	block    []byte
+	order    order
+	counts   persistence.Counts
+	ended    Sum
+}
+
+// NewReader reads the header. The reader does not close r.
+func NewReader(r io.Reader) (*Reader, error) {
+	a := &Reader{from: r, sum: sha256.New()}
+	header := make([]byte, headerBytes+4)
+	if err := a.fill(header); err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(header, []byte(magic)) {
+		return nil, fmt.Errorf("%w: it begins with %q", ErrForm, header[:len(magic)])
+	}
+	if binary.BigEndian.Uint32(header[headerBytes:]) != crc32.Checksum(header[:headerBytes], castagnoli()) {
+		return nil, fmt.Errorf("%w: the header's checksum differs", ErrDamaged)
+	}
+	a.sum.Write(header)
+	copy(a.identity.Deployment[:], header[len(magic):])
+	copy(a.identity.Store[:], header[len(magic)+16:])
+	return a, nil
+}
+
+// Identity returns the identity of the journal that was archived.
+func (a *Reader) Identity() persistence.Identity { return a.identity }
+
+// Sum returns what the archive ended with, once the content has ended without an error.
+func (a *Reader) Sum() Sum { return a.ended }
+
+// fill reads exactly so many bytes.
+func (a *Reader) fill(b []byte) error {
+	_, err := io.ReadFull(a.from, b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it is cut short after %s", ErrDamaged, a.counts)
+	}
+	return err
+}
+
+// Content reads the parts and then holds the end against them. It can be walked once.
+func (a *Reader) Content() persistence.Content {
+	return func(yield func(persistence.Part, error) bool) {
+		for {
+			last, err := a.next()
+			if err == nil && last {
+				err = a.end()
+			} else if err == nil {
+				if err = a.parts(yield); errors.Is(err, errEnough) {
+					return
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if last {
+				return
+			}
+		}
+	}
+}
+
+// errEnough: the caller wants no more parts.
+var errEnough = errors.New("enough")
+
+// next reads a frame and what is in it.
+func (a *Reader) next() (last bool, err error) {
+	var frame [frameBytes]byte
+	if err := a.fill(frame[:]); err != nil {
+		return false, err
+	}
+	size := binary.BigEndian.Uint32(frame[1:])
+	if frame[0] != frameBlock && frame[0] != frameEnd || size > MaxBlock {
+		return false, fmt.Errorf("%w: no block after %s", ErrDamaged, a.counts)
+	}
+	if uint32(cap(a.block)) < size {
+		a.block = make([]byte, size)
+	}
+	a.block = a.block[:size]
+	if err := a.fill(a.block); err != nil {
+		return false, err
+	}
+	if binary.BigEndian.Uint32(frame[5:]) != frameCRC(frame[:], a.block) {
+		return false, fmt.Errorf("%w: the checksum of the block after %s differs", ErrDamaged, a.counts)
+	}
+	if frame[0] == frameEnd {
+		return true, nil
+	}
+	a.sum.Write(frame[:])
+	a.sum.Write(a.block)
+	return false, nil
+}
+
+func (a *Reader) parts(yield func(persistence.Part, error) bool) error {
+	c := cutter{rest: a.block}
+	for len(c.rest) > 0 {
+		p := c.part()
+		if c.bad {
+			return fmt.Errorf("%w: no part after %s", ErrDamaged, a.counts)
+		}
+		if e, ok := p.(*persistence.Event); ok {
+			e.Position = a.order.position + 1
+		}
+		if err := a.order.add(p); err != nil {
+			return err
+		}
+		a.counts.Add(p)
+		if !yield(p, nil) {
+			return errEnough
+		}
+	}
+	return nil
+}
+
+// end compares the last block with what was read. Nothing may follow it.
+func (a *Reader) end() error {
+	if err := a.order.end(); err != nil {
+		return err
+	}
+	read := Sum{Counts: a.counts, SHA256: [sha256.Size]byte(a.sum.Sum(nil))}
+	if !bytes.Equal(appendSum(nil, read), a.block) {
+		return fmt.Errorf("%w: the sums at its end are not those of its content", ErrDamaged)
+	}
+	if n, err := io.ReadFull(a.from, make([]byte, 1)); n > 0 {
+		return fmt.Errorf("%w: something follows its end", ErrDamaged)
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	a.ended = read
+	return nil
+}
+
+// Verify reads an archive to its end and returns whose it is and what it ended with.
+func Verify(r io.Reader) (persistence.Identity, Sum, error) {
+	a, err := NewReader(r)
+	if err != nil {
+		return persistence.Identity{}, Sum{}, err
+	}
+	for _, err := range a.Content() {
+		if err != nil {
+			return a.identity, Sum{}, err
+		}
+	}
+	return a.identity, a.ended, nil
+}

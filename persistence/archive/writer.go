@@ -1,0 +1,129 @@
+package archive
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"purser/persistence"
+)
+
+// Errors of reading. What is none of them is the file's.
+var (
+	// ErrDamaged: the bytes are not those that were written, or not all of them.
+	ErrDamaged = errors.New("damaged journal archive")
+	// ErrForm: it is no archive, or of a later form.
+	ErrForm = errors.New("not a journal archive of this form")
+)
+
+// Sizes in bytes.
+const (
+	blockBytes  = 256 << 10                                    // a block is closed when it has so many
+	MaxBlock    = blockBytes + persistence.MaxPayload + 16<<10 // and one part more
+	magic       = "PURSERJ1"
+	headerBytes = len(magic) + 16 + 16
+	frameBytes  = 1 + 4 + 4
+)
+
+const (
+	frameBlock = 'b'
+	frameEnd   = 'z'
+)
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// Sum is what an archive ends with.
+type Sum struct {
+	Counts persistence.Counts
+	SHA256 [sha256.Size]byte // of header and blocks
+}
+
+// Write writes content to w and returns what it ended with. It does not sync w.
+func Write(w io.Writer, identity persistence.Identity, content persistence.Content) (Sum, error) {
+	a := &writer{to: w, sum: sha256.New(), block: make([]byte, frameBytes, frameBytes+blockBytes)}
+	if err := a.header(identity); err != nil {
+		return Sum{}, err
+	}
+	for part, err := range content {
+		if err == nil {
+			err = a.add(part)
+		}
+		if err != nil {
+			return Sum{}, err
+		}
+	}
+	return a.end()
+}
+
+type writer struct {
+	to     io.Writer
+	sum    hash.Hash
+	block  []byte // frame and parts
+	order  order
+	counts persistence.Counts
+}
+
+func (a *writer) header(identity persistence.Identity) error {
+	h := append([]byte(magic), identity.Deployment[:]...)
+	h = append(h, identity.Store[:]...)
+	return a.write(binary.BigEndian.AppendUint32(h, crc32.Checksum(h, castagnoli())))
+}
+
+func (a *writer) add(p persistence.Part) error {
+	if err := a.order.add(p); err != nil {
+		return err
+	}
+	a.counts.Add(p)
+	a.block = appendPart(a.block, p)
+	if len(a.block)-frameBytes > MaxBlock {
+		return fmt.Errorf("%w: a part of %d bytes", persistence.ErrTooLarge, len(a.block))
+	}
+	if len(a.block)-frameBytes < blockBytes {
+		return nil
+	}
+	return a.flush(frameBlock)
+}
+
+// flush writes the block with its frame.
+func (a *writer) flush(letter byte) error {
+	frame := a.block[:frameBytes]
+	frame[0] = letter
+	binary.BigEndian.PutUint32(frame[1:], uint32(len(a.block)-frameBytes))
+	binary.BigEndian.PutUint32(frame[5:], frameCRC(frame, a.block[frameBytes:]))
+	err := a.write(a.block)
+	a.block = a.block[:frameBytes]
+	return err
+}
+
+func frameCRC(frame, contents []byte) uint32 {
+	return crc32.Update(crc32.Checksum(frame[:5], castagnoli()), castagnoli(), contents)
+}
+
+func (a *writer) write(b []byte) error {
+	a.sum.Write(b)
+	_, err := a.to.Write(b)
+	return err
+}
+
+func (a *writer) end() (Sum, error) {
+	if err := a.order.end(); err != nil {
+		return Sum{}, err
+	}
+	if len(a.block) > frameBytes {
+		if err := a.flush(frameBlock); err != nil {
+			return Sum{}, err
+		}
+	}
+	s := Sum{Counts: a.counts, SHA256: [sha256.Size]byte(a.sum.Sum(nil))}
+	a.block = appendSum(a.block, s)
+	return s, a.flush(frameEnd)
+}
+
+func appendSum(dst []byte, s Sum) []byte {
+	c := s.Counts
+	return append(appendNumbers(dst, c.Events, c.Records, c.Onces, c.Timers, c.Cursors), s.SHA256[:]...)
+}

@@ -1,0 +1,224 @@
+package book
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/persistence"
+)
+
+const (
+	// kind is that of the streams that move money.
+	kind = "balance"
+	// defaultCurrency is that of a posting that names none.
+	defaultCurrency = "USD"
+)
+
+// page is what some events of a shard book.
+type page struct {
+	shard       ident.Shard
+	first, last uint64
+	accounts    []*account
+	known       map[accountKey]*account
+	transfers   []transfer
+	postings    []posting
+}
+
+type accountKey struct{ workspace, name, currency string }
+
+// account stands where the book has it, and after run where the page leaves it.
+type account struct {
+	accountKey
+	id               int64 // 0 until it is read
+	balance, entries int64
+}
+
+type transfer struct {
+	position  uint64
+	ordinal   int
+	id, event string
+	kind      string
+	at        time.Time
+}
+
+type posting struct {
+	position     uint64
+	leg, ordinal int
+	account      *account
+	at           time.Time
+	amount       int64
+
+	number, balance int64 // by run
+}
+
+// moved is the part of an event that moves money, by the names under which it is stored.
+type moved struct {
+	Postings []stored `json:"postings"`
+}
+
+// stored is a posting as events have it. Cents are minor units of the currency.
+type stored struct {
+	Transfer string `json:"transfer"`
+	Account  string `json:"account"`
+	Currency string `json:"currency"`
+	Cents    *int64 `json:"cents"`
+}
+
+// read turns events into what they book.
+func read(shard ident.Shard, events []persistence.Event) (*page, error) {
+	p := &page{shard: shard, first: events[0].Position, last: events[len(events)-1].Position, known: map[accountKey]*account{}}
+	for i := range events {
+		if events[i].Kind != kind {
+			continue
+		}
+		if err := p.event(&events[i]); err != nil {
+			return nil, fmt.Errorf("%w: %s at %d of shard %d: %w", ErrUnsound, events[i].ID, events[i].Position, shard, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *page) event(e *persistence.Event) error {
+	var m moved
+	if err := json.Unmarshal(e.Payload, &m); err != nil {
+		return err
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	ordinals := map[string]int{} // by transfer
+	for leg, n := range m.Postings {
+		ordinal, begun := ordinals[n.Transfer]
+		if !begun {
+			ordinal = leg
+			ordinals[n.Transfer] = leg
+			p.transfers = append(p.transfers, transfer{e.Position, leg, n.Transfer, e.ID, e.Type, e.At})
+		}
+		p.postings = append(p.postings, posting{position: e.Position, leg: leg, ordinal: ordinal, at: e.At, amount: *n.Cents,
+			account: p.account(accountKey{e.Workspace, n.Account, n.Currency})})
+	}
+	return nil
+}
+
+// check fills in the currency, and refuses postings that lack something or do not sum to zero.
+func (m *moved) check() error {
+	type part struct{ transfer, currency string }
+	sums := map[part]int64{}
+	for leg := range m.Postings {
+		n := &m.Postings[leg]
+		if n.Transfer == "" || n.Account == "" || n.Cents == nil {
+			return fmt.Errorf("posting %d has no transfer, account or amount", leg)
+		}
+		if n.Currency == "" {
+			n.Currency = defaultCurrency
+		}
+		of := part{n.Transfer, n.Currency}
+		sum, err := money.Add(sums[of], *n.Cents)
+		if err != nil {
+			return fmt.Errorf("transfer %s: %w", n.Transfer, err)
+		}
+		sums[of] = sum
+	}
+	for of, sum := range sums {
+		if sum != 0 {
+			return fmt.Errorf("transfer %s is off by %d %s", of.transfer, sum, of.currency)
+		}
+	}
+	return nil
+}
+
+func (p *page) account(key accountKey) *account {
+	a := p.known[key]
+	if a == nil {
+		a = &account{accountKey: key}
+		p.known[key] = a
+		p.accounts = append(p.accounts, a)
+	}
+	return a
+}
+
+// run numbers the postings and adds them up, from where the book has the accounts.
+func (p *page) run() error {
+	for _, a := range p.accounts {
+		if a.id == 0 {
+			return fmt.Errorf("%w: account %s of %s is in another shard", ErrUnsound, a.name, a.workspace)
+		}
+	}
+	for i := range p.postings {
+		n := &p.postings[i]
+		a := n.account
+		sum, err := money.Add(a.balance, n.amount)
+		if err != nil {
+			return fmt.Errorf("%w: account %s of %s at %d: %w", ErrUnsound, a.name, a.workspace, n.position, err)
+		}
+		a.balance, a.entries = sum, a.entries+1
+		n.number, n.balance = a.entries, a.balance
+	}
+	return nil
+}
+
+// queueMove moves the position, or ends the batch with ErrMoved.
+func (p *page) queueMove(b *pgx.Batch, store ident.UUID) {
+	b.Queue(sqlMove, int16(p.shard), [16]byte(store), int64(p.first-1), int64(p.last)).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != 1 {
+			return persistence.ErrMoved
+		}
+		return nil
+	})
+}
+
+// queueOpen makes the accounts that are new and reads all of them.
+func (p *page) queueOpen(b *pgx.Batch) {
+	n := len(p.accounts)
+	workspace, name, currency, side := make([]string, n), make([]string, n), make([]string, n), make([]Side, n)
+	for i, a := range p.accounts {
+		workspace[i], name[i], currency[i], side[i] = a.workspace, a.name, a.currency, normalSide(a.name)
+	}
+	b.Queue(sqlOpenAccounts, int16(p.shard), workspace, name, currency, side)
+	b.Queue(sqlAccounts, int16(p.shard), workspace, name, currency).Query(func(rows pgx.Rows) error {
+		var n, id, balance, entries int64
+		_, err := pgx.ForEachRow(rows, []any{&n, &id, &balance, &entries}, func() error {
+			a := p.accounts[n-1]
+			a.id, a.balance, a.entries = id, balance, entries
+			return nil
+		})
+		return err
+	})
+}
+
+// queuePostings writes what the page books.
+func (p *page) queuePostings(b *pgx.Batch) {
+	p.queueTransfers(b)
+	n := len(p.postings)
+	position, leg, ordinal, account := make([]int64, n), make([]int32, n), make([]int32, n), make([]int64, n)
+	currency, number, at := make([]string, n), make([]int64, n), make([]time.Time, n)
+	amount, balance := make([]int64, n), make([]int64, n)
+	for i, q := range p.postings {
+		position[i], leg[i], ordinal[i], account[i] = int64(q.position), int32(q.leg), int32(q.ordinal), q.account.id
+		currency[i], number[i], at[i], amount[i], balance[i] = q.account.currency, q.number, q.at, q.amount, q.balance
+	}
+	b.Queue(sqlInsertPostings, int16(p.shard), position, leg, ordinal, account, currency, number, at, amount, balance)
+
+	id, balances, entries := make([]int64, len(p.accounts)), make([]int64, len(p.accounts)), make([]int64, len(p.accounts))
+	for i, a := range p.accounts {
+		id[i], balances[i], entries[i] = a.id, a.balance, a.entries
+	}
+	b.Queue(sqlSetBalances, id, balances, entries)
+}
+
+func (p *page) queueTransfers(b *pgx.Batch) {
+	n := len(p.transfers)
+	position, ordinal, at := make([]int64, n), make([]int32, n), make([]time.Time, n)
+	id, event, kinds := make([]string, n), make([]string, n), make([]string, n)
+	for i, t := range p.transfers {
+		position[i], ordinal[i], at[i] = int64(t.position), int32(t.ordinal), t.at
+		id[i], event[i], kinds[i] = t.id, t.event, t.kind
+	}
+	b.Queue(sqlInsertTransfers, int16(p.shard), position, ordinal, id, event, kinds, at)
+}

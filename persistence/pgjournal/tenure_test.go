@@ -1,0 +1,114 @@
+package pgjournal_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/persistence"
+	"purser/persistence/pgjournal"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+// held opens a journal that tells what is fatal, and takes a shard.
+func held(t *testing.T, url string, slot ident.Slot) (*pgjournal.Journal, persistence.Head, chan error) {
+	t.Helper()
+	fatal := make(chan error, 1)
+	o := fast(url)
+	o.Fatal = func(err error) {
+		select {
+		case fatal <- err:
+		default:
+		}
+	}
+	j := open(t, o)
+	t.Cleanup(func() { require.NoError(t, j.Close()) })
+	heads, err := j.Raise(t.Context(), slot.Shard())
+	require.NoError(t, err)
+	return j, heads[0], fatal
+}
+
+func requireFatal(t *testing.T, fatal chan error, want error) {
+	t.Helper()
+	select {
+	case err := <-fatal:
+		require.ErrorIs(t, err, want)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "nothing was fatal")
+	}
+}
+
+// TestAShardIsNotTakenBack has a second process take a shard. The first hears of it though it does nothing, and when it appends, and
+// does not take the shard back.
+func TestAShardIsNotTakenBack(t *testing.T) {
+	const slot = ident.Slot(0x30)
+	url := databases.Database(t)
+	first, head, fatal := held(t, url, slot)
+	require.NoError(t, appendOne(first, slot, head.Epoch, 1))
+	second, taken, quiet := held(t, url, slot)
+	go func() { _ = first.Wait(t.Context(), slot.Shard(), 1) }()
+	requireFatal(t, fatal, pgjournal.ErrTaken)
+	require.ErrorIs(t, appendOne(first, slot, head.Epoch, 2), pgjournal.ErrTaken)
+	requireFatal(t, fatal, pgjournal.ErrTaken)
+	_, err := first.Raise(t.Context(), slot.Shard())
+	require.ErrorIs(t, err, persistence.ErrFenced)
+	require.NoError(t, appendOne(second, slot, taken.Epoch, 2))
+	require.Empty(t, quiet)
+}
+
+// TestAFailedRaiseHidesNoOther takes a shard after a Raise of the process that had it has failed and changed nothing.
+func TestAFailedRaiseHidesNoOther(t *testing.T) {
+	const slot = ident.Slot(0x30)
+	url := databases.Database(t)
+	first, _, fatal := held(t, url, slot)
+	other, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	_, err = other.Exec(t.Context(), `BEGIN; SELECT FROM journal_shard FOR UPDATE`)
+	require.NoError(t, err)
+	_, err = first.Raise(t.Context(), slot.Shard())
+	require.ErrorIs(t, err, persistence.ErrUnavailable)
+	require.NoError(t, other.Close(context.Background()))
+	_, _, quiet := held(t, url, slot)
+	_, err = first.Raise(t.Context(), slot.Shard())
+	require.ErrorIs(t, err, pgjournal.ErrTaken)
+	requireFatal(t, fatal, pgjournal.ErrTaken)
+	require.Empty(t, quiet)
+}
+
+// TestOnesOwnRaisesAreNotAnothers loses the answers of Raises: the epochs they may have moved are this process's own.
+func TestOnesOwnRaisesAreNotAnothers(t *testing.T) {
+	const slot = ident.Slot(0x30)
+	proxy, url := pgtest.StartProxy(t, databases.Database(t))
+	j, _, fatal := held(t, url, slot)
+	proxy.OnCommit(func(c *pgtest.Commit) { c.LoseAnswer() })
+	for range 3 {
+		_, err := j.Raise(t.Context(), slot.Shard())
+		require.Error(t, err)
+	}
+	proxy.OnCommit(nil)
+	var heads []persistence.Head
+	require.Eventually(t, func() (raised bool) {
+		found, err := j.Raise(t.Context(), slot.Shard())
+		heads = found
+		return err == nil
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, appendOne(j, slot, heads[0].Epoch, 1))
+	require.Empty(t, fatal)
+}
+
+// TestADatabaseThatWasSetBackIsRefused takes committed events away, as a standby does that takes over and lacked them.
+func TestADatabaseThatWasSetBackIsRefused(t *testing.T) {
+	const slot = ident.Slot(0x30)
+	url := databases.Database(t)
+	j, head, fatal := held(t, url, slot)
+	require.NoError(t, appendOne(j, slot, head.Epoch, 1))
+	execute(t, url, `DELETE FROM journal_event; DELETE FROM journal_stream; DELETE FROM journal_record; UPDATE journal_shard SET head = 0`)
+	require.ErrorIs(t, appendOne(j, slot, head.Epoch, 1), pgjournal.ErrBehind)
+	requireFatal(t, fatal, pgjournal.ErrBehind)
+	_, err := j.Raise(t.Context(), slot.Shard())
+	require.ErrorIs(t, err, persistence.ErrFenced)
+}
