@@ -12,6 +12,7 @@ import (
 const (
 	kills         = 3
 	keptAnswers   = 16 // of each connection, asked again after the kill
+	keptTimeouts  = 64 // of each connection, asked again likewise
 	startWithin   = 5 * time.Minute
 	askAgainAfter = time.Millisecond
 	killWithin    = 30 * time.Second
@@ -24,15 +25,19 @@ type exchange struct {
 }
 
 // storm is swipes of which every connection keeps the last answers and the one that had none.
+//
+// A timeout says that the answer came too late to be durable. What was approved all the same is reversed right afterwards, unless
+// the kill comes first: then the hold stands, and the network, which asks again, is told so. So these are asked again too.
 type storm struct {
 	swipes
-	kept    [][]exchange // by connection
-	pending []swipe      // sent and not answered when the server was killed; its id is empty when there is none
+	kept     [][]exchange // by connection
+	timeouts [][]swipe    // by connection: the last that were answered so
+	pending  []swipe      // sent and not answered when the server was killed; its id is empty when there is none
 }
 
 func newStorm(r *run, l *Load) *storm {
 	return &storm{swipes: swipes{run: r, pick: r.cards.pick(l.Spread)}, kept: make([][]exchange, l.Connections),
-		pending: make([]swipe, l.Connections)}
+		timeouts: make([][]swipe, l.Connections), pending: make([]swipe, l.Connections)}
 }
 
 func (t *storm) unit(w *worker, due time.Time) {
@@ -45,6 +50,11 @@ func (t *storm) unit(w *worker, due time.Time) {
 		return
 	}
 	if !t.approved(w, &s, status, answer) {
+		if string(textField(answer, "reason")) == "timeout" {
+			s.id = bytes.Clone(s.id)
+			late := append(t.timeouts[w.index], s)
+			t.timeouts[w.index] = late[max(0, len(late)-keptTimeouts):]
+		}
 		return
 	}
 	kept := append(t.kept[w.index], exchange{authorizations, bytes.Clone(w.body), bytes.Clone(answer)})
@@ -64,8 +74,8 @@ func (t *storm) approved(w *worker, s *swipe, status int, answer []byte) bool {
 	return false
 }
 
-// recovery kills the server in a storm of swipes, several times, and measures until the first correct swipe. Then everything that was
-// answered last is asked again, and what had no answer is sent again, which must have one effect.
+// recovery kills the server in a storm of swipes, several times, and measures until the first correct swipe. Then everything that
+// was answered last is asked again, and what had no answer is sent again, which must have one effect.
 func (r *run) recovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	var took []float64
@@ -105,7 +115,7 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	}
 	if err == nil {
 		s.Figures = append(s.Figures, Figure{"kill -9 to first correct swipe", b.took, "s"})
-		err = t.askAgain(&s, l)
+		err = t.askAgain(&s)
 	}
 	if err == nil {
 		err = r.settle(ctx, &s)
@@ -147,7 +157,7 @@ func (r *run) killAndWait(ctx context.Context, l *Load, w *worker) (time.Duratio
 }
 
 // askAgain sends what is kept once more and expects the same answers, then what had none.
-func (t *storm) askAgain(s *Stage, l *Load) error {
+func (t *storm) askAgain(s *Stage) error {
 	var faults differences
 	w := newWorker(t.run, 0, "again")
 	w.faults = &faults
@@ -164,23 +174,33 @@ func (t *storm) askAgain(s *Stage, l *Load) error {
 			}
 		}
 	}
-	resent := 0
-	for i := range t.pending[:l.Connections] {
-		p := &t.pending[i]
-		if p.id == nil {
-			continue
-		}
-		status, answer, err := w.network.send("POST", authorizations, p.append(nil))
+	resent, late := t.unsettled()
+	for i := range resent {
+		status, answer, err := w.network.send("POST", authorizations, resent[i].append(nil))
 		if err != nil {
 			return err
 		}
-		resent++
-		t.approved(w, p, status, answer)
+		t.approved(w, &resent[i], status, answer)
 	}
 	delete(s.Outcomes, "no answer") // every one of them has been answered now
 	s.Wrong += faults.count
 	s.Differences = append(s.Differences, faults.first...)
 	s.Compared += asked
-	s.Notes = append(s.Notes, fmt.Sprintf("%d answers asked again after the kill, %d messages without one sent again", asked, resent))
+	s.Notes = append(s.Notes, fmt.Sprintf("%d answers and %d timeouts asked again after the kill, %d messages without one sent again",
+		asked, late, len(resent)-late))
 	return nil
+}
+
+// unsettled returns the swipes of which the kill alone decided whether they stand: timeouts, so many, and what had no answer.
+func (t *storm) unsettled() (all []swipe, timeouts int) {
+	for _, late := range t.timeouts {
+		all = append(all, late...)
+	}
+	timeouts = len(all)
+	for _, p := range t.pending {
+		if p.id != nil {
+			all = append(all, p)
+		}
+	}
+	return all, timeouts
 }
