@@ -6,7 +6,7 @@ BENCHNAME  ?= short
 ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run demo audit up down test test-full race model test-kafka fuzz fuzz-edge clients pages histories lint bench microbench clean
+.PHONY: build run demo audit up down test test-full race model test-kafka test-evm fuzz fuzz-edge clients pages histories lint bench microbench clean
 
 build:
 	go build -trimpath -o bin/purser ./cmd/purser
@@ -38,15 +38,20 @@ test-full:
 race:
 	CGO_ENABLED=1 go test -race -short -timeout 20m ./...
 
-# 100,000 random operations over cards and balance, with restarts, months and a rebuild. make test runs 10,000.
+# 100,000 random operations on each journal: deposits, swipes, clearings, payouts with every outcome, fees, months, restarts, crashes and a
+# rebuild, against a model, to the cent. make test runs 10,000 and, on Postgres, 200.
 model:
-	PURSER_MODEL_OPS=1000 go test -count=1 -timeout 30m -run TestRandomLivesAddUp -v ./actors
+	PURSER_MODEL_OPS=100000 go test -count=1 -timeout 180m -parallel 4 -run TestRandomLivesAddUp -v ./actors
 
 # The Kafka suite against KAFKA_BROKERS_TEST, else against a real Apache Kafka that the script starts (Java 17, Maven). Then the program
 # beside it: killed, cut off, and with the broker frozen for a while.
 test-kafka:
 	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 10m -v ./persistence/kafka
 	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 15m -v -run '$(ON_KAFKA)' ./cmd/purser
+
+# Checkout against a real EVM: go-ethereum's in a module of its own, the program beside it.
+test-evm:
+	cd actors/partner/chain/evmtest && go vet ./... && go mod verify && go test -count=1 -timeout 10m -v ./...
 
 # Every fuzzer of the tree, one after another, FUZZTIME each.
 fuzz:
@@ -60,9 +65,10 @@ fuzz-edge:
 pages: build
 	.ci/pages bin/pages
 
-# 20,000 random histories of chains with bad nodes. make test lives 2,000.
+# 20,000 random histories of chains with bad nodes, and 20,000 of links that are paid. make test lives 2,000 and 100.
 histories:
 	PURSER_HISTORIES=20000 go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/watch
+	go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/checkout -rapid.checks=20000
 
 # Clients generated from the description compile (Node).
 clients:

@@ -9,7 +9,8 @@ import (
 	"purser/persistence"
 )
 
-// Told returns, by shard, up to which decision a journal of this content has been told of the authorizer's log. It may have some more.
+// Told returns, by shard, up to which decision a journal of this content has been told of the authorizer's log. It may have some
+// more.
 func Told(content persistence.Content) (told Relayed, err error) {
 	var shard ident.Shard
 	for part, err := range content {
@@ -48,7 +49,8 @@ func CatchUp(ctx context.Context, journal persistence.Journal, a Following) erro
 	return nil
 }
 
-func catchUpShard(ctx context.Context, journal persistence.Journal, a Following, kinds map[string]*Kind, shard ident.Shard) error {
+func catchUpShard(ctx context.Context, journal persistence.Journal, a Following, kinds map[string]*Kind,
+	shard ident.Shard) error {
 	for {
 		events, err := journal.Events(ctx, shard, a.Followed(shard), followBatch)
 		if err != nil || len(events) == 0 {

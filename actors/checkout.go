@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,10 +27,11 @@ type Accounts interface {
 	IsSandbox() bool
 }
 
-// PrepareCheckout gives a link what it needs of the deployment: the pairs that it accepts of those listed (nil: none are), an address of
-// its own for each, prices. Live says that its workspace is no sandbox. It takes an index of each account, which nobody gets again. It
-// is for an Envelope's Prepare, whose Ask keeps the system from stopping under it.
-func (s *System) PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create, error) {
+// PrepareCheckout gives a link what it needs of the deployment: the pairs that it accepts of those listed (nil: none are), an
+// address of its own for each, prices. Live says that its workspace is no sandbox. It takes an index of each account, which
+// nobody gets again. It is for an Envelope's Prepare, whose Ask keeps the system from stopping under it.
+func (s *System) PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool,
+) (checkout.Create, error) {
 	if s.accounts == nil || live && s.accounts.IsSandbox() {
 		return c, fault.New(fault.CapabilityUnavailable, "no account receives payments in this mode")
 	}
@@ -66,9 +68,9 @@ func (s *System) takeIndexes(ctx context.Context, session string, families []add
 	for i, f := range families {
 		names[i] = string(f)
 	}
-	system := ident.System.Format(ident.Workspace)
+	system, store := ident.System.Format(ident.Workspace), s.journal.Identity().Store
 	reply, err := s.tell(ctx, Envelope{Kind: "derivation", Stream: system, Workspace: system,
-		Command: derivation.Take{Session: session, Families: names}})
+		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(store[:])}})
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +115,8 @@ func (s *System) coinPrice(ctx context.Context, asset string) (string, error) {
 	return price, nil
 }
 
-// creditCheckouts credits what a completed link asked for, and then tells the link, which tells the webhooks. The balance holds a claim
-// on the link for ever, and the link notes its credit once: whatever crashes in between, there is one of each.
+// creditCheckouts credits what a completed link asked for, and then tells the link, which tells the webhooks. The balance holds a
+// claim on the link for ever, and the link notes its credit once: whatever crashes in between, there is one of each.
 func (s *System) creditCheckouts(ctx context.Context, e persistence.Event) error {
 	if e.Type != (checkout.SessionCompleted{}).EventType() {
 		return nil

@@ -52,9 +52,9 @@ func (w *world) newCheckout(ws string) (checkout.View, error) {
 }
 
 func (w *world) sees(v checkout.View, ws string, confirmations int) error {
-	_, err := w.ask("checkout", v.ID, ws, checkout.Observed{Chain: "polygon", Asset: "USDC", Address: v.ReceivingAddresses[0].Address,
-		TxHash: "0x" + v.ID, Amount: "25000000", BlockHash: "0xb", Confirmations: confirmations, Threshold: 3, At: w.clock.now(),
-		From: "0xpayer"}, nil)
+	_, err := w.ask("checkout", v.ID, ws, checkout.Observed{Chain: "polygon", Asset: "USDC",
+		Address: v.ReceivingAddresses[0].Address, TxHash: "0x" + v.ID, Amount: "25000000", BlockHash: "0xb",
+		Confirmations: confirmations, Threshold: 3, At: w.clock.now(), From: "0xpayer"}, nil)
 	return err
 }
 
@@ -128,7 +128,8 @@ func (w *world) announce() (stop func()) {
 
 func (w *world) endpoint(ws string) string {
 	id := w.newID(ident.Endpoint, slotOf(ws))
-	w.must("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "whsec_1", Events: []string{"*"}})
+	w.must("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "whsec_1",
+		Events: []string{"*"}})
 	return id
 }
 
@@ -145,8 +146,8 @@ func (w *world) checkouts(ws string) map[string]checkout.State {
 	return all
 }
 
-// creditedOnce waits until everything that follows from what is completed has followed, and holds it to one credit and one announcement
-// for each session.
+// creditedOnce waits until everything that follows from what is completed has followed, and holds it to one credit and one
+// announcement for each session.
 func (w *world) creditedOnce(ws, endpoint string) {
 	w.t.Helper()
 	completed := map[string]bool{}
@@ -163,7 +164,8 @@ func (w *world) creditedOnce(ws, endpoint string) {
 	}, 30*time.Second, 5*time.Millisecond)
 	require.Equal(w.t, int64(len(completed))*paidCents, w.balance(ws).Snapshot.StablecoinUsdCents)
 	lines := map[string]int{}
-	records, err := w.system.List(context.Background(), balance.RecordLedgerEntry, ws, "", persistence.Page{Limit: persistence.MaxPage})
+	records, err := w.system.List(context.Background(), balance.RecordLedgerEntry, ws, "",
+		persistence.Page{Limit: persistence.MaxPage})
 	require.NoError(w.t, err)
 	for _, r := range records {
 		var line balance.LedgerEntry
@@ -186,7 +188,8 @@ func (w *world) creditedOnce(ws, endpoint string) {
 }
 
 func (w *world) deliveries(ws, endpoint string) (all []webhook.Delivery) {
-	records, err := w.system.List(context.Background(), webhook.RecordDelivery, ws, endpoint, persistence.Page{Limit: persistence.MaxPage})
+	records, err := w.system.List(context.Background(), webhook.RecordDelivery, ws, endpoint,
+		persistence.Page{Limit: persistence.MaxPage})
 	require.NoError(w.t, err)
 	for _, r := range records {
 		var d webhook.Delivery
@@ -202,8 +205,8 @@ type moment struct {
 	notes *payerNotes
 }
 
-// Power fails at many writes while customers pay. What was answered as confirmed is completed; whatever is completed is credited once and
-// announced once; no address is ever given to two sessions.
+// Power fails at many writes while customers pay. What was answered as confirmed is completed; whatever is completed is credited
+// once and announced once; no address is ever given to two sessions.
 func TestCheckoutsAreCreditedOnceWhenThePowerFails(t *testing.T) {
 	var mu sync.Mutex
 	var moments []moment
@@ -248,7 +251,8 @@ func TestCheckoutsAreCreditedOnceWhenThePowerFails(t *testing.T) {
 	require.NotZero(t, completed)
 }
 
-// survives starts the product on what the power failure left, lets everything follow that has to, and makes one more link in each workspace.
+// survives starts the product on what the power failure left, lets everything follow that has to, and makes one more link in each
+// workspace.
 func (m *moment) survives(t *testing.T, workspaces, endpoints []string) {
 	again := newWorld(t, m.fs, worldOptions{})
 	stop := again.announce()

@@ -235,14 +235,16 @@ func newRig(t *testing.T, config func(*actors.Config)) *rig { return newRigOn(t,
 
 // newRigOn is a rig whose journal is in a database; in memory when that is empty.
 func newRigOn(t *testing.T, database string, config func(*actors.Config)) *rig {
-	r := &rig{t: t, database: database, fs: vfs.NewMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}}, config: config}
+	r := &rig{t: t, database: database, fs: vfs.NewMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}},
+		config: config}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
 }
 
 func (r *rig) start() {
-	journal, err := openJournal(r.database, pebblejournal.Options{FS: r.fs, Dir: "journal", Clock: r.clock.now, Entropy: rand.Reader})
+	journal, err := openJournal(r.database, pebblejournal.Options{FS: r.fs, Dir: "journal", Clock: r.clock.now,
+		Entropy: rand.Reader})
 	require.NoError(r.t, err)
 	r.journal = &faults{Journal: journal}
 	c := actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{}, Sealer: testSealer(r.t), Clock: r.clock.now,

@@ -12,8 +12,8 @@ import (
 
 // Limits of looking at the health.
 const (
-	// followerTolerance is how long a shard's rules and funds may stay behind a journal position before the server says that it is
-	// not ready. A busy shard is always a few milliseconds behind.
+	// followerTolerance is how long a shard's rules and funds may stay behind a journal position before the server says that it
+	// is not ready. A busy shard is always a few milliseconds behind.
 	followerTolerance = 2 * time.Second
 	// maxOwedRead is how many entries of all logs one look reads; after a start with a long backlog it takes several looks until
 	// all cents are counted.
@@ -33,8 +33,8 @@ type Health struct {
 	FollowerLag, FollowerLagMax uint64        // journal positions the authorizer has not applied; of the worst shard
 	FollowerLate                time.Duration // the longest time that a shard has not reached a position it was seen behind
 
-	// RelayAge is the age of the oldest decision that the journal does not have. RelayCents is the sum of what those decisions moved,
-	// each as a positive amount, held or given back: the exposure if the authorizer's log were lost now.
+	// RelayAge is the age of the oldest decision that the journal does not have. RelayCents is the sum of what those decisions
+	// moved, each as a positive amount, held or given back: the exposure if the authorizer's log were lost now.
 	RelayAge   time.Duration
 	RelayCents int64
 

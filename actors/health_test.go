@@ -55,8 +55,9 @@ func (w *world) gate(relay, follower chan struct{}) {
 	w.system.Stop()
 	require.ErrorContains(w.t, w.system.Ready(), "stopping")
 	var err error
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: &gated{w.engine, relay, follower},
-		Bank: w.bank, Sealer: testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Fatal: w.options.fatal})
+	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal,
+		Authorizer: &gated{w.engine, relay, follower}, Bank: w.bank, Sealer: testSealer(w.t), Clock: w.clock.now,
+		Entropy: rand.Reader, Fatal: w.options.fatal})
 	require.NoError(w.t, err)
 }
 

@@ -10,8 +10,8 @@ import (
 // maxKeysInFlight bounds the idempotency keys whose first request is not answered yet.
 const maxKeysInFlight = 100_000
 
-// Key makes a command happen once: the claim on it commits in the same batch as the effect, and a repeat within Expires gets the first
-// answer. Seal renders the answer of a committed command and seals it, for it is stored and may hold a secret.
+// Key makes a command happen once: the claim on it commits in the same batch as the effect, and a repeat within Expires gets the
+// first answer. Seal renders the answer of a committed command and seals it, for it is stored and may hold a secret.
 type Key struct {
 	Scope, Key  string
 	Fingerprint [32]byte

@@ -91,6 +91,7 @@ func (s *System) reactions() []reaction {
 		{name: "recipients", handle: s.tokenizeRecipients},
 		{name: "physical_cards", handle: s.fulfilPhysical},
 		{name: "membership", handle: s.listMembership},
+		{name: "agents", handle: s.mirrorAgents},
 		{name: "checkout", handle: s.creditCheckouts},
 		{name: "watch", handle: s.noteWatched},
 	}

@@ -2,6 +2,8 @@ package actors_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,23 +16,64 @@ import (
 	"purser/actors/partner"
 )
 
-// heldBank takes every order and says nothing: the model says what the bank says.
-type heldBank struct{}
+// What becomes of an order depends on its amount, by the rest of a division. The bank takes the others, and the model says what
+// it reports of them.
+const (
+	fates        = 20
+	fateRefused  = 16
+	fateMute     = 17 // the answer is lost, and the bank does not know when it is asked
+	fateSettled  = 18 // the answer is lost; when the bank is asked, it has paid
+	fateReturned = 19 // the answer is lost; when the bank is asked, the payment has come back
+)
 
-func (heldBank) Expect(context.Context, partner.Deposit) error { return nil }
+// heldBank answers orders by their amounts and reports nothing. It outlives crashes of the product.
+type heldBank struct {
+	mu     sync.Mutex
+	orders map[string]int64 // cents, by reference
+	twice  []string         // references that were ordered again
+}
 
-func (heldBank) Tokenize(context.Context, partner.Account) (string, error) { return "token", nil }
+func (*heldBank) Expect(context.Context, partner.Deposit) error { return nil }
 
-// Pay refuses what ends in 96 and takes the rest.
-func (heldBank) Pay(_ context.Context, p partner.Payment) error {
-	if p.AmountCents%100 == 96 {
+func (*heldBank) Tokenize(context.Context, partner.Account) (string, error) { return "token", nil }
+
+func (b *heldBank) Pay(_ context.Context, p partner.Payment) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, again := b.orders[p.Reference]; again {
+		b.twice = append(b.twice, p.Reference)
+	}
+	b.orders[p.Reference] = p.AmountCents
+	switch p.AmountCents % fates {
+	case fateRefused:
 		return partner.ErrRefused
+	case fateMute, fateSettled, fateReturned:
+		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-func (heldBank) Standing(context.Context, string) (partner.Standing, error) {
+func (b *heldBank) Standing(_ context.Context, reference string) (partner.Standing, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	cents, known := b.orders[reference]
+	switch fate := cents % fates; {
+	case known && fate == fateSettled:
+		return partner.Settled, nil
+	case known && fate == fateReturned:
+		return partner.Returned, nil
+	case known && fate < fateRefused:
+		return partner.Pending, nil
+	}
 	return "", partner.ErrUnknown
+}
+
+// has tells whether an order has reached the bank.
+func (b *heldBank) has(reference string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, known := b.orders[reference]
+	return known
 }
 
 // modelPayout is a payout in words of the model: it has reserved dollars, or they are gone, or they are back.
@@ -50,18 +93,28 @@ func (x *life) newRecipients() {
 		x.w.must("counterparty", id, x.ws, counterparty.Save{ID: id, Workspace: x.ws, Account: a})
 		return id
 	}
-	x.us = save(counterparty.Account{Name: "Ada", RoutingNumber: "021000021", AccountNumber: "987654321", AccountType: "checking"})
-	x.eu = save(counterparty.Account{Kind: counterparty.International, Name: "Grace", BIC: "DEUTDEFF", IBAN: "DE89370400440532013000",
-		Currency: "EUR", Address: &counterparty.Address{Line1: "1", City: "Berlin", PostalCode: "10115", Country: "DE"}})
+	x.us = save(counterparty.Account{Name: "Ada", RoutingNumber: "021000021", AccountNumber: "987654321",
+		AccountType: "checking"})
+	x.eu = save(counterparty.Account{Kind: counterparty.International, Name: "Grace", BIC: "DEUTDEFF",
+		IBAN: "DE89370400440532013000", Currency: "EUR", Address: &counterparty.Address{Line1: "1", City: "Berlin",
+			PostalCode: "10115", Country: "DE"}})
 }
 
 // pay orders a payout, and lets it get as far as the bank.
 func (x *life) pay() {
+	if p := x.order(); p != nil && !p.held {
+		x.sent(p)
+	}
+}
+
+// order orders a payout; nil when the dollars do not suffice.
+func (x *life) order() *modelPayout {
 	abroad := x.draw(0, 2, "abroad") == 0
-	p := &modelPayout{id: x.w.newID(ident.Payout, slotOf(x.ws)), cents: x.draw(1, 30_000, "cents"), held: abroad, reserved: true}
-	order := balance.CreatePayout{Workspace: x.ws, ID: p.id, Key: "key_1", Rail: balance.RailACH, AmountCents: p.cents, Description: "rent",
-		Recipient: balance.Recipient{ID: x.us, Currency: "USD"},
-		Limits:    balance.PayoutLimits{KeyCents: money.MaxAmount, WorkspaceCents: money.MaxAmount}}
+	p := &modelPayout{id: x.w.newID(ident.Payout, slotOf(x.ws)), cents: x.draw(1, 30_000, "cents"), held: abroad, reserved: true,
+		sent: x.w.clock.now()}
+	order := balance.CreatePayout{Workspace: x.ws, ID: p.id, Key: "key_1", Rail: balance.RailACH, AmountCents: p.cents,
+		Description: "rent", Recipient: balance.Recipient{ID: x.us, Currency: "USD"},
+		Limits: balance.PayoutLimits{KeyCents: money.MaxAmount, WorkspaceCents: money.MaxAmount}}
 	if abroad {
 		order.Rail, order.UETR = balance.RailIntlWire, "uetr"
 		order.Recipient = balance.Recipient{ID: x.eu, International: true, Currency: "EUR"}
@@ -69,29 +122,75 @@ func (x *life) pay() {
 	_, err := x.w.ask("balance", x.ws, x.ws, order, nil)
 	if p.cents > x.l.available() {
 		require.True(x.t, fault.Is(err, fault.InsufficientFunds), "%v", err)
-		return
+		x.seen["payout refused for its amount"]++
+		return nil
 	}
 	require.NoError(x.t, err)
 	x.l.reserved += p.cents
 	x.l.payouts = append(x.l.payouts, p)
-	if !abroad {
-		x.sent(p)
+	if abroad {
+		x.seen["payout held"]++
 	}
+	return p
 }
 
-// sent waits until the bank has answered the order.
+// sent waits until the bank has answered the order, or been asked about it.
 func (x *life) sent(p *modelPayout) {
 	p.sent = x.w.clock.now()
-	if p.cents%100 == 96 {
-		x.await(p, balance.PayoutFailed)
-		x.end(p)
-		return
+	status := balance.PayoutSubmitted
+	switch p.cents % fates {
+	case fateRefused:
+		status = balance.PayoutFailed
+	case fateMute:
+		status = balance.PayoutUnknown
+	case fateSettled:
+		status = balance.PayoutSettled
+	case fateReturned:
+		status = balance.PayoutReturned
 	}
-	x.await(p, balance.PayoutSubmitted)
+	x.await(p, status)
+	x.became(p, status)
 }
 
-func (x *life) await(p *modelPayout, status string) {
-	require.Eventually(x.t, func() bool { return x.payout(p).Status == status }, 20*time.Second, 100*time.Microsecond)
+// recovered waits until all is known that can be known of an order which a crash has interrupted. Where it was interrupted is
+// not: the bank may have the order or not, and may have refused it unheard.
+func (x *life) recovered(p *modelPayout) {
+	x.await(p, balance.PayoutSubmitting, balance.PayoutUnknown, balance.PayoutSubmitted, balance.PayoutFailed,
+		balance.PayoutSettled, balance.PayoutReturned)
+	x.turn(balance.AnswerWithin) // whoever was calling the bank is gone
+	var ends []string
+	switch fate := p.cents % fates; {
+	case fate == fateSettled && x.bank.has(p.id):
+		ends = []string{balance.PayoutSettled}
+	case fate == fateReturned && x.bank.has(p.id):
+		ends = []string{balance.PayoutReturned}
+	case fate == fateRefused:
+		ends = []string{balance.PayoutUnknown, balance.PayoutFailed}
+	case fate < fateRefused:
+		ends = []string{balance.PayoutUnknown, balance.PayoutSubmitted}
+	default:
+		ends = []string{balance.PayoutUnknown}
+	}
+	x.await(p, ends...)
+	x.became(p, x.payout(p).Status)
+}
+
+// became notes what has become of an order without a report of the model.
+func (x *life) became(p *modelPayout, status string) {
+	x.seen["payout "+status]++
+	switch status {
+	case balance.PayoutFailed, balance.PayoutReturned:
+		x.end(p)
+	case balance.PayoutSettled:
+		x.end(p)
+		p.settled = true
+		x.l.paid += p.cents
+	}
+}
+
+func (x *life) await(p *modelPayout, statuses ...string) {
+	require.Eventually(x.t, func() bool { return slices.Contains(statuses, x.payout(p).Status) }, 20*time.Second,
+		time.Millisecond, "%s of %d cents is not %s", p.id, p.cents, statuses)
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
 }
 
@@ -127,13 +226,19 @@ func (x *life) bankSays() {
 		if p.reserved {
 			x.end(p)
 		}
+		if p.released {
+			x.seen["payout settled late"]++
+		}
+		x.seen["payout settled"]++
 		p.settled, p.released = true, false
 		x.l.paid += p.cents
 	case outcome == balance.PayoutFailed && p.reserved:
 		require.NoError(x.t, err)
+		x.seen["payout failed"]++
 		x.end(p)
 	case outcome == balance.PayoutReturned && p.settled:
 		require.NoError(x.t, err)
+		x.seen["payout returned"]++
 		p.settled = false
 		x.l.paid -= p.cents
 	}
@@ -155,6 +260,7 @@ func (x *life) direct(p *modelPayout) {
 		x.sent(p)
 		return
 	}
+	x.seen["payout cancelled"]++
 	x.end(p)
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
 }
@@ -166,6 +272,7 @@ func (x *life) lapse() {
 			x.await(p, balance.PayoutReleased)
 			x.end(p)
 			p.released = true
+			x.seen["payout released"]++
 		}
 	}
 }
@@ -185,6 +292,7 @@ func (x *life) orderCard() {
 	}
 	require.NoError(x.t, err)
 	if o.Order.UnlockMethod == balance.UnlockPremium99 {
+		x.seen["card fee"]++
 		x.l.fees += needs
 	}
 	x.w.awaitMinted(o)

@@ -1,9 +1,16 @@
 package actors_test
 
 import (
+	"cmp"
 	"fmt"
+	"log/slog"
+	"maps"
+	"math/bits"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,12 +25,12 @@ import (
 	"purser/authorizer/hold"
 )
 
-// modelOps is the number of operations of one random life. rapid lives a hundred of them: 10,000 operations, or what PURSER_MODEL_OPS
-// multiplies (make model: 100,000).
-func modelOps(t *testing.T) int {
+// modelOps is how many operations the random lives on one journal have together: the short form, or what PURSER_MODEL_OPS says
+// (make model: 100,000).
+func modelOps(t *testing.T, short int) int {
 	text := os.Getenv("PURSER_MODEL_OPS")
 	if text == "" {
-		return 100
+		return short
 	}
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err, "PURSER_MODEL_OPS")
@@ -97,48 +104,115 @@ func (h *modelHold) release(r int64) {
 	h.card.spent -= min(back, h.card.spent)
 }
 
+// chance draws a number, for a purpose.
+type chance func(low, high int64, label string) int64
+
+// happened counts what the lives of a test came upon.
+type happened struct {
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func (h *happened) add(times map[string]int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for what, n := range times {
+		h.times[what] += n
+	}
+}
+
+// mustHappen are the things that a long test has to come upon, else it shows nothing of them.
+var mustHappen = []string{"deposit", "authorization approved", "authorization declined", "reversal", "clearing", "refund",
+	"card changed", "card fee", "payout refused for its amount", "payout cancelled", "payout settled late", "time passed", "restart",
+	"crash", "crash with an order", "payout held", "payout submitted", "payout outcome_unknown", "payout settled", "payout failed",
+	"payout returned", "payout released"}
+
+// told logs what happened, and how often.
+func (h *happened) told(t *testing.T, least int) {
+	var text strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(h.times)) {
+		fmt.Fprintf(&text, "\n%8d %s", h.times[what], what)
+	}
+	t.Log(text.String())
+	require.GreaterOrEqual(t, h.times["operation"], least)
+	if least < longModel {
+		return
+	}
+	for _, what := range mustHappen {
+		require.Positive(t, h.times[what], what)
+	}
+}
+
+// modelPace and postgresPace: looking at 256 shards more often takes more than the operations do.
+const (
+	modelPace    = 100 * time.Millisecond
+	postgresPace = time.Second
+)
+
+// longModel is the number of operations from which everything has to happen.
+const longModel = 10_000
+
 // life is one random life of a workspace.
 type life struct {
-	t  *rapid.T
-	w  *world
-	l  ledger
-	ws string
-	n  int
-	us string // recipients in the US and abroad
-	eu string
+	t    require.TestingT
+	draw chance
+	w    *world
+	bank *heldBank
+	l    ledger
+	ws   string
+	n    int
+	us   string // recipients in the US and abroad
+	eu   string
+	seen map[string]int
 }
 
 func TestRandomLivesAddUp(t *testing.T) {
-	ops, each := 0, modelOps(t)
+	lives := 100 // of rapid
+	if testing.Short() {
+		lives /= 5
+	}
+	seen, each := &happened{times: map[string]int{}}, modelOps(t, longModel)/100
 	rapid.Check(t, func(rt *rapid.T) {
-		live(t, rt, worldOptions{}, each)
-		ops += each
+		seen.add(live(t, rt, rapidly(rt), worldOptions{}, each))
 	})
-	t.Logf("%d operations", ops)
+	seen.told(t, lives*each)
 }
 
-// live lives so many operations, a restart and a rebuild.
-func live(t *testing.T, rt *rapid.T, o worldOptions, ops int) {
-	o.bank = &heldBank{}
-	w := newWorld(t, vfs.NewMem(), o)
+// rapidly draws small numbers more often than great ones, as rapid does, but every operation as often as its weight says.
+func rapidly(rt *rapid.T) chance {
+	return func(low, high int64, label string) int64 {
+		if label != "op" {
+			return rapid.Int64Range(low, high).Draw(rt, label)
+		}
+		const spread = 0x9e3779b97f4a7c15 // of Fibonacci hashing
+		upper, _ := bits.Mul64(rapid.Uint64().Draw(rt, label)*spread, uint64(high-low+1))
+		return low + int64(upper)
+	}
+}
+
+// live lives so many operations, a restart and a rebuild, and returns how often what happened.
+func live(t *testing.T, rt require.TestingT, draw chance, o worldOptions, ops int) map[string]int {
+	bank := &heldBank{orders: map[string]int64{}}
+	o.bank, o.pace = bank, cmp.Or(o.pace, modelPace)
+	o.logLevel = slog.LevelError // what the bank leaves without an answer is warned of
+	w := newWorld(t, vfs.NewCrashableMem(), o)
 	defer func() { w.stop() }()
-	x := &life{t: rt, w: w, ws: w.newWorkspace(5)}
+	x := &life{t: rt, draw: draw, w: w, bank: bank, ws: w.newWorkspace(5), seen: map[string]int{}}
 	x.newRecipients()
 	for range 2 {
 		x.newCard()
 	}
 	for range ops {
 		x.step()
+		x.seen["operation"]++
 	}
 	x.restart()
 	x.rebuild()
+	w.requireClean()
+	return x.seen
 }
 
 func (x *life) id() string { x.n++; return fmt.Sprintf("n%d", x.n) }
-
-func (x *life) draw(low, high int64, label string) int64 {
-	return rapid.Int64Range(low, high).Draw(x.t, label)
-}
 
 func (x *life) step() {
 	switch n := x.draw(0, 99, "op"); {
@@ -164,8 +238,10 @@ func (x *life) step() {
 		x.bankSays()
 	case n < 96:
 		x.orderCard()
-	case n < 99 || x.draw(0, 3, "restart") > 0:
+	case n < 99 || x.draw(0, 2, "stop") > 0:
 		x.pass()
+	case x.draw(0, 2, "crash") > 0:
+		x.crash()
 	default:
 		x.restart()
 	}
@@ -173,12 +249,19 @@ func (x *life) step() {
 }
 
 func (x *life) newCard() {
-	monthly, perTxn := x.draw(1_000, 200_000, "monthly"), x.draw(500, 50_000, "perTxn")
+	monthly, perTxn := x.draw(1_000, 1_000_000, "monthly"), x.draw(500, 50_000, "perTxn")
 	x.l.cards = append(x.l.cards, &modelCard{plastic: x.w.mint(x.ws, monthly, perTxn), monthly: monthly, perTxn: perTxn,
 		state: "active", month: monthOf(x.w.clock.now())})
 }
 
-func (x *life) card() *modelCard { return x.l.cards[x.draw(0, int64(len(x.l.cards)-1), "card")] }
+// card is one of the cards, seldom one that is terminated.
+func (x *life) card() *modelCard {
+	c := x.l.cards[x.draw(0, int64(len(x.l.cards)-1), "card")]
+	if c.state != "terminated" || x.draw(0, 9, "terminated") == 0 {
+		return c
+	}
+	return x.l.cards[len(x.l.cards)-1-int(x.draw(0, 1, "other"))]
+}
 
 func (x *life) hold() *modelHold {
 	if len(x.l.holds) == 0 {
@@ -194,6 +277,7 @@ func (x *life) authorize() {
 	m.PartialApproval = x.draw(0, 3, "partial") == 0
 	a := x.w.submit(m)
 	x.allowed(c, m, a, 0)
+	x.seen["authorization "+a.Decision.String()]++
 	if a.Decision != hold.Approved {
 		return
 	}
@@ -254,6 +338,7 @@ func (x *life) reverse() {
 	m.WholeHold = x.draw(0, 1, "whole") == 0
 	a := x.w.submit(sealed(m))
 	require.Equal(x.t, authorizer.StatusOK, a.Status)
+	x.seen["reversal"]++
 	r := min(m.Amount, h.held)
 	if m.WholeHold {
 		r = h.held
@@ -273,6 +358,7 @@ func (x *life) clear() {
 	a := x.w.submit(sealed(m))
 	require.Equal(x.t, hold.Posted, a.Decision)
 	u := min(c, h.held)
+	x.seen["clearing"]++
 	h.held -= u
 	h.counted = min(h.counted, h.held)
 	h.card.spent += c - u
@@ -288,6 +374,7 @@ func (x *life) refund() {
 	a := x.w.submit(message(hold.Refund, x.id(), x.card().plastic, f))
 	require.Equal(x.t, hold.Posted, a.Decision)
 	x.l.refunded += f
+	x.seen["refund"]++
 }
 
 // repeat sends a message again: the first answer comes back and nothing moves.
@@ -304,6 +391,7 @@ func (x *life) repeat() {
 func (x *life) remembered(h *modelHold) bool { return x.w.clock.now().Sub(h.at) < 29*24*time.Hour }
 
 func (x *life) changeCard() {
+	x.seen["card changed"]++
 	c := x.card()
 	switch n := x.draw(0, 9, "change"); {
 	case n < 3 && c.state == "active":
@@ -319,16 +407,21 @@ func (x *life) changeCard() {
 		}
 		x.newCard()
 	case c.state != "terminated":
-		limit := x.draw(1, 200_000, "limit")
+		limit := x.draw(1, 1_000_000, "limit")
 		x.w.must("card", c.id, c.ws, card.Update{MonthlyLimitUsdCents: &limit})
 		c.monthly = limit
 	}
 }
 
 func (x *life) deposit() {
-	cents := x.draw(1, 60_000, "cents")
+	most := int64(140_000) // about what is spent meanwhile
+	if x.l.available() > 500_000 {
+		most = 5_000
+	}
+	cents := x.draw(1, most, "cents")
 	id := x.w.deposit(x.ws, cents)
 	x.l.deposits += cents
+	x.seen["deposit"]++
 	if x.draw(0, 2, "twice") == 0 { // the bank reports again, under another event
 		x.w.must("balance", x.ws, x.ws, balance.SettleDeposit{EventID: "again-" + id, DepositID: id})
 	}
@@ -336,7 +429,13 @@ func (x *life) deposit() {
 
 // pass lets hours, days or weeks go by.
 func (x *life) pass() {
-	x.w.clock.turn(time.Duration(x.draw(1, 24*20, "hours")) * time.Hour)
+	x.seen["time passed"]++
+	x.turn(time.Duration(x.draw(1, 24*20, "hours")) * time.Hour)
+	x.lapse()
+}
+
+func (x *life) turn(by time.Duration) {
+	x.w.clock.turn(by)
 	for {
 		n, err := x.w.engine.Expire(x.w.clock.now())
 		require.NoError(x.t, err)
@@ -345,13 +444,28 @@ func (x *life) pass() {
 		}
 	}
 	x.l.turn(x.w.clock.now())
-	x.lapse()
 }
 
 // restart stops and starts the product; both stores and the model must agree to the cent.
 func (x *life) restart() {
+	x.seen["restart"]++
 	x.agree()
 	x.w.restart()
+	x.agree()
+}
+
+// crash takes the power away with work in hand, half of the time with an order on its way to the bank.
+func (x *life) crash() {
+	x.seen["crash"]++
+	var p *modelPayout
+	if x.draw(0, 1, "ordered") == 0 {
+		p = x.order()
+	}
+	x.w.crash()
+	if p != nil && !p.held {
+		x.seen["crash with an order"]++
+		x.recovered(p)
+	}
 	x.agree()
 }
 
@@ -360,7 +474,10 @@ func (x *life) agree() {
 	require.Equal(x.t, x.l.available(), view.AvailableCents, "the book's available")
 	require.Equal(x.t, x.l.held()+x.l.reserved, view.HeldCents, "the book's held")
 	require.Equal(x.t, x.l.available(), x.w.available(x.ws), "the authorizer's funds")
-	require.Empty(x.t, x.w.audit().Findings)
+	require.Empty(x.t, x.bank.twice, "orders that reached the bank again")
+	if x.w.options.database == "" {
+		x.w.requireClean() // on Postgres, where it takes ten thousand reads, at the end of a life
+	}
 }
 
 // rebuild deletes the authorizer's directory and makes it anew from the journal: the same funds, and the same answers.

@@ -126,8 +126,8 @@ func TestARefusedRelayIsNotSilent(t *testing.T) {
 	w.system.Stop()
 	journal := &faults{Journal: w.journal}
 	var err error
-	w.system, err = actors.Start(t.Context(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: w.bank, Clock: w.clock.now,
-		Entropy: rand.Reader, Sealer: testSealer(t), Fatal: w.options.fatal})
+	w.system, err = actors.Start(t.Context(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: w.bank,
+		Clock: w.clock.now, Entropy: rand.Reader, Sealer: testSealer(t), Fatal: w.options.fatal})
 	require.NoError(t, err)
 	journal.set(func(f *faults) {
 		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {

@@ -58,8 +58,8 @@ func (s *System) sendPayouts(ctx context.Context, e persistence.Event) error {
 	return nil
 }
 
-// sendPayout gathers what the bank must know, takes a place among the calls, and only then the payout. One whose account the bank has not
-// taken in accountWithin fails: it was never sent.
+// sendPayout gathers what the bank must know, takes a place among the calls, and only then the payout. One whose account the bank
+// has not taken in accountWithin fails: it was never sent.
 func (s *System) sendPayout(ctx context.Context, e persistence.Event, id string) error {
 	workspace := e.Workspace
 	p, err := readDocument[balance.Payout](ctx, s, balance.RecordPayout, workspace, id)
@@ -78,7 +78,8 @@ func (s *System) sendPayout(ctx context.Context, e persistence.Event, id string)
 	if err != nil {
 		return err
 	}
-	reply, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace, Command: balance.SubmitPayout{ID: id}})
+	reply, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+		Command: balance.SubmitPayout{ID: id}})
 	if submission, ok := reply.(balance.Submission); err != nil || !ok || !submission.Send {
 		free()
 		return err
@@ -91,16 +92,16 @@ func (s *System) sendPayout(ctx context.Context, e persistence.Event, id string)
 }
 
 func paymentOf(p balance.Payout, description, token string) partner.Payment {
-	payment := partner.Payment{Reference: p.Reference, Account: token, Rail: p.Rail, SameDay: p.SameDay, AmountCents: p.AmountCents,
-		Description: description, UETR: p.UETR}
+	payment := partner.Payment{Reference: p.Reference, Account: token, Rail: p.Rail, SameDay: p.SameDay,
+		AmountCents: p.AmountCents, Description: description, UETR: p.UETR}
 	if p.Buy != nil {
 		payment.BuyCurrency, payment.BuyMinor = string(p.Buy.Currency), p.Buy.AmountMinor
 	}
 	return payment
 }
 
-// pay calls the bank, once, and returns what it answered. The bank is asked by our reference first: a journal that was restored to an
-// older state does not know what it has ordered since.
+// pay calls the bank, once, and returns what it answered. The bank is asked by our reference first: a journal that was restored
+// to an older state does not know what it has ordered since.
 func (s *System) pay(ctx context.Context, p partner.Payment) string {
 	if p.Account == "" {
 		return balance.AnswerRefused // the bank would not take the account
@@ -258,8 +259,8 @@ func (s *System) handOver(ctx context.Context, workspace, id string) (any, error
 	if err != nil {
 		return nil, err
 	}
-	account := partner.Account{Reference: id, Kind: a.Kind, Name: a.Name, RoutingNumber: a.RoutingNumber, AccountNumber: a.AccountNumber,
-		AccountType: a.AccountType, BIC: a.BIC, IBAN: a.IBAN, Currency: string(a.Currency)}
+	account := partner.Account{Reference: id, Kind: a.Kind, Name: a.Name, RoutingNumber: a.RoutingNumber,
+		AccountNumber: a.AccountNumber, AccountType: a.AccountType, BIC: a.BIC, IBAN: a.IBAN, Currency: string(a.Currency)}
 	if a.Address != nil {
 		account.Address = &partner.Address{Line1: a.Address.Line1, City: a.Address.City, Region: a.Address.Region,
 			PostalCode: a.Address.PostalCode, Country: a.Address.Country}

@@ -53,8 +53,8 @@ func newTreasuryAt(t testing.TB, fs vfs.FS, between func(*sandbox.Bank) partner.
 
 func (w *treasury) open() {
 	var err error
-	w.sandbox, err = sandbox.NewBank(sandbox.Config{Dir: "sandbox-bank", FS: w.fs, Delay: bankDelay, Secret: "secret", Report: w.report,
-		Clock: w.clock.now})
+	w.sandbox, err = sandbox.NewBank(sandbox.Config{Dir: "sandbox-bank", FS: w.fs, Delay: bankDelay, Secret: "secret",
+		Report: w.report, Clock: w.clock.now})
 	require.NoError(w.t, err)
 	w.paying = w.sandbox
 	if w.between != nil {
@@ -186,19 +186,21 @@ func everyEnding(t *testing.T, between func(*sandbox.Bank) partner.Bank) {
 		available, held int64
 		orders, late    int
 	}{
-		"settles":           {0, []turn{{0, "submitted"}, {bankDelay, "settled"}}, -1, 0, 1, 0},
-		"reported twice":    {sandbox.EndingTwice, []turn{{0, "submitted"}, {bankDelay, "settled"}}, -1, 0, 1, 0},
-		"reported late":     {sandbox.EndingLate, []turn{{bankDelay, "submitted"}, {9 * bankDelay, "settled"}}, -1, 0, 1, 0},
-		"fails":             {sandbox.EndingFails, []turn{{0, "submitted"}, {bankDelay, "failed"}}, 0, 0, 1, 0},
-		"is returned":       {sandbox.EndingReturned, []turn{{bankDelay, "settled"}, {bankDelay, "returned"}}, 0, 0, 1, 0},
-		"is refused":        {sandbox.EndingRefused, []turn{{0, "failed"}}, 0, 0, 0, 0},
-		"the answer lost":   {sandbox.EndingAnswersLost, []turn{{0, "outcome_unknown"}, {bankDelay, "settled"}}, -1, 0, 1, 0},
-		"never reported":    {sandbox.EndingUnreported, []turn{{0, "submitted"}, {time.Hour, "submitted"}, {lapse, "released"}}, 0, 0, 1, 0},
-		"silent, then held": {sandbox.EndingNever, []turn{{0, "submitting"}, {balance.AnswerWithin, "outcome_unknown"}}, -1, 1, 1, 0},
-		"silent for ever": {sandbox.EndingNever, []turn{{0, "submitting"}, {balance.AnswerWithin, "outcome_unknown"}, {lapse, "released"}},
+		"settles":         {0, []turn{{0, "submitted"}, {bankDelay, "settled"}}, -1, 0, 1, 0},
+		"reported twice":  {sandbox.EndingTwice, []turn{{0, "submitted"}, {bankDelay, "settled"}}, -1, 0, 1, 0},
+		"reported late":   {sandbox.EndingLate, []turn{{bankDelay, "submitted"}, {9 * bankDelay, "settled"}}, -1, 0, 1, 0},
+		"fails":           {sandbox.EndingFails, []turn{{0, "submitted"}, {bankDelay, "failed"}}, 0, 0, 1, 0},
+		"is returned":     {sandbox.EndingReturned, []turn{{bankDelay, "settled"}, {bankDelay, "returned"}}, 0, 0, 1, 0},
+		"is refused":      {sandbox.EndingRefused, []turn{{0, "failed"}}, 0, 0, 0, 0},
+		"the answer lost": {sandbox.EndingAnswersLost, []turn{{0, "outcome_unknown"}, {bankDelay, "settled"}}, -1, 0, 1, 0},
+		"never reported": {sandbox.EndingUnreported, []turn{{0, "submitted"}, {time.Hour, "submitted"}, {lapse, "released"}},
 			0, 0, 1, 0},
-		"settled after all": {sandbox.EndingAfterLapse, []turn{{0, "submitting"}, {lapse, "released"}, {2 * time.Hour, "settled"}},
-			-1, 0, 1, 1},
+		"silent, then held": {sandbox.EndingNever, []turn{{0, "submitting"}, {balance.AnswerWithin, "outcome_unknown"}}, -1, 1, 1,
+			0},
+		"silent for ever": {sandbox.EndingNever, []turn{{0, "submitting"}, {balance.AnswerWithin, "outcome_unknown"},
+			{lapse, "released"}}, 0, 0, 1, 0},
+		"settled after all": {sandbox.EndingAfterLapse, []turn{{0, "submitting"}, {lapse, "released"},
+			{2 * time.Hour, "settled"}}, -1, 0, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTreasuryAt(t, vfs.NewMem(), between)
@@ -256,13 +258,15 @@ func TestAHeldWireIsSentWhenItIsReleased(t *testing.T) {
 	w.requireClean()
 }
 
-// A journal that was restored to an older state holds a wire that was released, and paid, since: who releases it again pays nothing.
+// A journal that was restored to an older state holds a wire that was released, and paid, since: who releases it again pays
+// nothing.
 func TestAnOrderThatTheBankHasIsNotSentAgain(t *testing.T) {
 	for ending, want := range map[int64]struct {
 		status    string
 		available int64
-	}{0: {"settled", 6_000}, sandbox.EndingFails: {"failed", 10_000 + sandbox.EndingFails}, sandbox.EndingReturned: {"returned", 10_000 +
-		sandbox.EndingReturned}} {
+	}{0: {"settled", 6_000}, sandbox.EndingFails: {"failed", 10_000 + sandbox.EndingFails},
+		sandbox.EndingReturned: {"returned", 10_000 +
+			sandbox.EndingReturned}} {
 		w := newTreasury(t, vfs.NewMem())
 		ws := w.newWorkspace(77)
 		w.deposit(ws, 10_000+ending)
@@ -344,6 +348,23 @@ func TestAccountNumbersGoToTheBankAndNowhereElse(t *testing.T) {
 	w.requireClean()
 }
 
+// So is the number of a recipient who was removed before the bank has taken it.
+func TestTheNumberOfARemovedRecipientIsForgotten(t *testing.T) {
+	w := newTreasury(t, vfs.NewMem())
+	defer w.close()
+	ws := w.newWorkspace(77)
+	id := w.recipient(ws, sandbox.NameSilent)
+	kept := func() bool {
+		_, err := w.journal.Record(t.Context(), slotOf(id), counterparty.RecordAccount, id)
+		return err == nil
+	}
+	w.must("counterparty", id, ws, counterparty.Remove{})
+	require.True(t, kept(), "a payout may wait for the bank to take the account")
+	w.clock.turn(counterparty.KeptRemoved)
+	require.Eventually(t, func() bool { return !kept() }, 20*time.Second, time.Millisecond)
+	w.requireClean()
+}
+
 // mute is a bank whose answers to orders are lost, and the calls counted that hand an account over.
 type mute struct {
 	partner.Bank
@@ -391,8 +412,8 @@ func TestABankThatDidNotAnswerIsAskedByOurReference(t *testing.T) {
 	}
 }
 
-// While the bank does not take the account, the payout waits as reserved, and its dollars with it; then it fails, unsent, and holds up
-// nobody.
+// While the bank does not take the account, the payout waits as reserved, and its dollars with it; then it fails, unsent, and
+// holds up nobody.
 func TestAPayoutWaitsForTheBankToTakeTheAccount(t *testing.T) {
 	w, accounts := newMuteTreasury(t)
 	defer w.close()
@@ -564,8 +585,8 @@ func (w *treasury) payouts(ws string) []balance.Payout {
 // Extent of the crash test: how many of the photographs are looked at.
 const payoutCrashPoints = 24
 
-// Power fails at writes of the journal, the authorizer and the bank, before, during and after the sending of payouts. What the bank was
-// ordered it was ordered once, and the dollars that are gone are those that it has.
+// Power fails at writes of the journal, the authorizer and the bank, before, during and after the sending of payouts. What the
+// bank was ordered it was ordered once, and the dollars that are gone are those that it has.
 func TestAPayoutIsNeverPaidTwiceWhenThePowerFails(t *testing.T) {
 	ws, crashes := payoutCrashes(t, 1)
 	points := payoutCrashPoints

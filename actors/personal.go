@@ -61,14 +61,15 @@ func (s *System) open(r *persistence.Record) error {
 // sampleKind is the kind of the one record that tells which data key a journal's personal data is sealed under.
 const sampleKind = "data_key_sample"
 
-// checkDataKey refuses another data key than the one that this journal's personal data is sealed under: what is there could not be read,
-// and what came would need the other key. The first start leaves a sample that the later ones must be able to open.
+// checkDataKey refuses another data key than the one that this journal's personal data is sealed under: what is there could not
+// be read, and what came would need the other key. The first start leaves a sample that the later ones must be able to open.
 func (s *System) checkDataKey(ctx context.Context) error {
 	sample := decision.Record{Kind: sampleKind, ID: ident.System.Format(ident.Workspace), Document: "sample", Personal: true}
 	record, err := s.journal.Record(ctx, ident.SystemSlot, sample.Kind, sample.ID)
 	if err == nil {
 		if err := s.open(&record); err != nil {
-			return fmt.Errorf("%w: the data key is not the one that the journal's personal data is sealed under: %w", ErrStores, err)
+			return fmt.Errorf("%w: the data key is not the one that the journal's personal data is sealed under: %w", ErrStores,
+				err)
 		}
 		return nil
 	}
@@ -81,7 +82,8 @@ func (s *System) checkDataKey(ctx context.Context) error {
 	}
 	sh := s.shards[ident.SystemSlot.Shard()]
 	outcomes, err := s.journal.Append(ctx, sh.id, sh.lane.epoch, s.clock(), []*persistence.Batch{{Workspace: sample.ID,
-		Slot: ident.SystemSlot, Records: []persistence.Record{{Kind: sample.Kind, Workspace: sample.ID, ID: sample.ID, Document: document}}}})
+		Slot: ident.SystemSlot, Records: []persistence.Record{{Kind: sample.Kind, Workspace: sample.ID, ID: sample.ID,
+			Document: document}}}})
 	if err == nil {
 		err = outcomes[0].Err
 	}
@@ -91,16 +93,16 @@ func (s *System) checkDataKey(ctx context.Context) error {
 	return nil
 }
 
-// Enrol asks the issuing partner to take a person on. The same reference again is the same enrolment. A person who is not complete stays
-// pending, and so does everyone where no partner is connected.
+// Enrol asks the issuing partner to take a person on. The same reference again is the same enrolment. A person who is not
+// complete stays pending, and so does everyone where no partner is connected.
 func (s *System) Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error) {
 	if s.issuer == nil || !p.Complete() {
 		return cardholder.Enrolment{State: cardholder.StatePending}, nil
 	}
 	a := p.ShippingAddress
-	account, err := s.issuer.Enrol(ctx, partner.Person{Reference: reference, FirstName: p.FirstName, LastName: p.LastName, Email: p.Email,
-		PhoneNumber: p.PhoneNumber, DateOfBirth: p.DateOfBirth, SsnLast4: p.SsnLast4, Address: partner.Address{Line1: a.Line1,
-			City: a.City, Region: a.Region, PostalCode: a.PostalCode, Country: a.Country}})
+	account, err := s.issuer.Enrol(ctx, partner.Person{Reference: reference, FirstName: p.FirstName, LastName: p.LastName,
+		Email: p.Email, PhoneNumber: p.PhoneNumber, DateOfBirth: p.DateOfBirth, SsnLast4: p.SsnLast4,
+		Address: partner.Address{Line1: a.Line1, City: a.City, Region: a.Region, PostalCode: a.PostalCode, Country: a.Country}})
 	switch {
 	case errors.Is(err, partner.ErrRefused):
 		return cardholder.Enrolment{State: cardholder.StateRejected}, nil

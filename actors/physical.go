@@ -12,10 +12,11 @@ import (
 	"purser/persistence"
 )
 
-// An order of a physical card is led by the balance: its event, with the fee, is the first thing that is durable, and names the card,
-// whose id and token were drawn with the order. The card is minted after that, by whoever comes first: who took the request and
-// waits for the card, or the reaction below, which goes on after a crash. Both mint the same card, so that it is one. The order is
-// a record of the balance's own commit, so that no third step is left to do. A card that can never be minted undoes the order.
+// An order of a physical card is led by the balance: its event, with the fee, is the first thing that is durable, and names the
+// card, whose id and token were drawn with the order. The card is minted after that, by whoever comes first: who took the request
+// and waits for the card, or the reaction below, which goes on after a crash. Both mint the same card, so that it is one. The
+// order is a record of the balance's own commit, so that no third step is left to do. A card that can never be minted undoes the
+// order.
 
 // fulfilPhysical mints what was ordered.
 func (s *System) fulfilPhysical(ctx context.Context, e persistence.Event) error {
@@ -33,9 +34,9 @@ func (s *System) fulfilPhysical(ctx context.Context, e persistence.Event) error 
 	return err
 }
 
-// MintOrdered mints the card of an order, unless that has been done, and returns it as it stands. An order whose card can never be
-// minted is undone; its error is then, and ever after, limit_exceeded. After unavailable and outcome_unknown the reaction goes on
-// with it.
+// MintOrdered mints the card of an order, unless that has been done, and returns it as it stands. An order whose card can never
+// be minted is undone; its error is then, and ever after, limit_exceeded. After unavailable and outcome_unknown the reaction goes
+// on with it.
 func (s *System) MintOrdered(ctx context.Context, workspace, id string) (card.View, error) {
 	order, err := readDocument[balance.PhysicalOrder](ctx, s, balance.RecordPhysicalOrder, workspace, id)
 	if fault.Is(err, fault.NotFound) {

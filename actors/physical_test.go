@@ -71,7 +71,8 @@ func TestAnOrderedCardIsMinted(t *testing.T) {
 	token, err := ident.ParseToken([]byte(promised.PartnerCardToken))
 	require.NoError(t, err)
 	require.Equal(t, hold.Approved, w.submit(message(hold.Authorization, "n1", plastic{token: token}, 500)).Decision)
-	require.Equal(t, hold.Declined, w.submit(message(hold.Authorization, "n2", plastic{token: token}, 1)).Decision, "the fee is gone")
+	require.Equal(t, hold.Declined, w.submit(message(hold.Authorization, "n2", plastic{token: token}, 1)).Decision,
+		"the fee is gone")
 	_, err = w.ask("balance", ws, ws, w.physicalOrder(ws, balance.UnlockPremium99), nil)
 	require.True(t, fault.Is(err, fault.InsufficientFunds))
 	w.requireClean()
@@ -105,7 +106,8 @@ func TestAnOrderWhoseCardCanNeverBeMintedIsUndone(t *testing.T) {
 	w.must("balance", ws, ws, o)
 	_, err := w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
-	require.Eventually(t, func() bool { return len(w.orders(ws)) == 0 && w.available(ws) == 9_900 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.orders(ws)) == 0 && w.available(ws) == 9_900 }, 20*time.Second,
+		time.Millisecond)
 	_, err = w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.True(t, fault.Is(err, fault.LimitExceeded))
 	w.restart()

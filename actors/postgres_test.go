@@ -9,7 +9,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"purser/persistence"
 	"purser/persistence/pebblejournal"
@@ -46,24 +45,30 @@ func makeDatabase(t *testing.T, server *pgtest.Server, name string) (url string)
 	return server.URL(name)
 }
 
-// The random lives, on a few databases.
+// The random lives, on databases of one server: a few at a time, for one alone mostly waits.
 func TestRandomLivesAddUpOnPostgres(t *testing.T) {
-	const lives, drawnBytes = 2, 1 << 20
+	ops, lives := modelOps(t, 200), 2
+	if ops >= longModel {
+		lives = 10
+	}
 	server := pgtest.Own(t, "random lives on Postgres", false)
 	if server == nil {
 		return
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	source, each := rand.NewPCG(seed, 0), modelOps(t)
-	for i := range lives {
-		database, drawn := makeDatabase(t, server, fmt.Sprint("life_", i)), make([]byte, drawnBytes)
-		for k := range drawn {
-			drawn[k] = byte(source.Uint64())
+	seen, each := &happened{times: map[string]int{}}, ops/lives
+	t.Run("lives", func(t *testing.T) {
+		for i := range lives {
+			database, seed := makeDatabase(t, server, fmt.Sprint("life_", i)), rand.Uint64()
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				t.Logf("seed %d", seed)
+				random := rand.New(rand.NewPCG(seed, 0))
+				draw := func(low, high int64, _ string) int64 { return low + random.Int64N(high-low+1) }
+				seen.add(live(t, t, draw, worldOptions{database: database, patient: true, pace: postgresPace}, each))
+			})
 		}
-		rapid.MakeFuzz(func(rt *rapid.T) { live(t, rt, worldOptions{database: database}, each) })(t, drawn)
-	}
-	t.Logf("%d operations", lives*each)
+	})
+	seen.told(t, lives*each)
 }
 
 // The machine of the authorizer and Postgres's lose power in the middle of a storm. Whatever was answered is answered again,

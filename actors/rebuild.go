@@ -24,10 +24,10 @@ type Rebuilt interface {
 // Relayed is, by shard, the decision up to which a rebuilt authorizer has what the journal has.
 type Relayed [ident.Shards]uint64
 
-// Rebuild makes a fresh authorizer from the journal: rules and credits by way of the follower, decisions from the relayed entries.
-// What had been decided and not relayed when the old one was lost is lost with it; everything else answers as before. The
-// authorizer must be empty and nothing else may run on either store. The journal stays as it is: it belongs to the old authorizer
-// until that is gone, and then to the new one by SaveRelayed.
+// Rebuild makes a fresh authorizer from the journal: rules and credits by way of the follower, decisions from the relayed
+// entries. What had been decided and not relayed when the old one was lost is lost with it; everything else answers as before.
+// The authorizer must be empty and nothing else may run on either store. The journal stays as it is: it belongs to the old
+// authorizer until that is gone, and then to the new one by SaveRelayed.
 func Rebuild(ctx context.Context, journal persistence.Journal, a Rebuilt) (relayed Relayed, err error) {
 	kinds := make(map[string]*Kind)
 	for _, k := range Kinds() {
@@ -46,8 +46,8 @@ func Rebuild(ctx context.Context, journal persistence.Journal, a Rebuilt) (relay
 	return relayed, nil
 }
 
-// SaveRelayed tells the journal from where a rebuilt authorizer will relay: what was replayed is not in its log. It comes after the
-// new store has taken the place of the old one, whose log the cursors before it are of. A start without it is refused.
+// SaveRelayed tells the journal from where a rebuilt authorizer will relay: what was replayed is not in its log. It comes after
+// the new store has taken the place of the old one, whose log the cursors before it are of. A start without it is refused.
 func SaveRelayed(ctx context.Context, journal persistence.Journal, relayed Relayed) error {
 	for shard, seq := range relayed {
 		if err := journal.SaveCursor(ctx, relayCursor, ident.Shard(shard), seq); err != nil {
@@ -105,8 +105,8 @@ func rebuildFrom(e *persistence.Event, f *authorizer.Follow, kinds map[string]*K
 	return nil, nil
 }
 
-// spans are runs of sequence numbers in order, no two of which touch. A relay mixes workspaces within what it reads at once, so they
-// are few.
+// spans are runs of sequence numbers in order, no two of which touch. A relay mixes workspaces within what it reads at once, so
+// they are few.
 type spans []span
 
 type span struct{ first, last uint64 }

@@ -45,8 +45,8 @@ func killedInMidRelay(t *testing.T) (w *world, late plastic) {
 	w.system.Stop()
 	var err error
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal,
-		Authorizer: &interrupted{w.engine, mustParse(ident.Workspace, first)}, Bank: w.bank, Sealer: testSealer(t), Clock: w.clock.now,
-		Entropy: rand.Reader, Fatal: w.options.fatal})
+		Authorizer: &interrupted{w.engine, mustParse(ident.Workspace, first)}, Bank: w.bank, Sealer: testSealer(t),
+		Clock: w.clock.now, Entropy: rand.Reader, Fatal: w.options.fatal})
 	require.NoError(t, err)
 	w.submit(message(hold.Clearing, "late", late, 10))
 	w.submit(message(hold.Clearing, "relayed", relayed, 10))
@@ -62,7 +62,8 @@ func (w *world) usd(ws string) int64 {
 }
 
 func (w *world) openJournal() persistence.Journal {
-	journal, err := openJournal(w.options.database, pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader, Fatal: w.options.fatal})
+	journal, err := openJournal(w.options.database, pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader,
+		Fatal: w.options.fatal})
 	require.NoError(w.t, err)
 	return journal
 }

@@ -25,7 +25,8 @@ const (
 )
 
 // relay carries the authorizer's log to the journal: each workspace's run of entries to its balance actor, which commits them
-// whole. Only what is synced is read, in order; an entry that was already committed is dropped by its number, so a crash repeats nothing.
+// whole. Only what is synced is read, in order; an entry that was already committed is dropped by its number, so a crash repeats
+// nothing.
 func (s *System) relay(ctx context.Context, sh *shard) {
 	for {
 		if err := s.authorizer.WaitSynced(ctx, sh.id, sh.relayed.load()); err != nil {
@@ -99,11 +100,12 @@ func byWorkspace(entries []hold.Entry) (map[ident.UUID][]hold.Entry, []ident.UUI
 	return runs, order
 }
 
-// errRelayRefused: the journal or the balance does not take a fact. That is a fault of ours, and the shard's relay waits for its repair.
+// errRelayRefused: the journal or the balance does not take a fact. That is a fault of ours, and the shard's relay waits for its
+// repair.
 var errRelayRefused = errors.New("entries refused")
 
-// relayRun commits one workspace's entries. They are facts: only time can refuse them, so an unknown outcome is sent again and the
-// numbers sort out what was kept.
+// relayRun commits one workspace's entries. They are facts: only time can refuse them, so an unknown outcome is sent again and
+// the numbers sort out what was kept.
 func (s *System) relayRun(ctx context.Context, workspace ident.UUID, entries []hold.Entry) error {
 	id := workspace.Format(ident.Workspace)
 	for len(entries) > 0 {

@@ -29,8 +29,8 @@ func (s *watched) Decide(m decision.Meta, command any) (decision.Decision, error
 	return d, err
 }
 
-// failingFirst is a rig whose first append, of an add of 7, is under way and will fail when opened. What is asked meanwhile is decided
-// on the 7 that will not be.
+// failingFirst is a rig whose first append, of an add of 7, is under way and will fail when opened. What is asked meanwhile is
+// decided on the 7 that will not be.
 func failingFirst(t *testing.T, id string) (r *rig, decided <-chan any, open func()) {
 	seen := make(chan any, 100)
 	r = newRig(t, func(c *actors.Config) {
@@ -119,7 +119,8 @@ func (r *rig) anotherWrites(id string, slot ident.Slot) {
 	b := &persistence.Batch{Workspace: id, Slot: slot,
 		Events: []persistence.Event{{ID: "evt_another", Workspace: id, Kind: "counter", Stream: id, Version: 1,
 			Type: (added{}).EventType(), At: r.clock.now(), Payload: json.RawMessage(`{"by":100}`)}},
-		Records: []persistence.Record{{Kind: "counter", Workspace: id, ID: id, Slot: slot, Version: 1, Document: json.RawMessage(`{"total":100}`)}}}
+		Records: []persistence.Record{{Kind: "counter", Workspace: id, ID: id, Slot: slot, Version: 1,
+			Document: json.RawMessage(`{"total":100}`)}}}
 	outcomes, err := r.journal.Journal.Append(ctx, slot.Shard(), heads[0].Epoch, r.clock.now(), []*persistence.Batch{b})
 	require.NoError(r.t, err)
 	require.NoError(r.t, outcomes[0].Err)

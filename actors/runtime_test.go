@@ -354,7 +354,8 @@ func TestAnotherTenantsActorIsNotFound(t *testing.T) {
 	id := stream(13)
 	_, err := r.ask(id, add{By: 1}, nil)
 	require.NoError(t, err)
-	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: stream(14), Command: decision.Read{}})
+	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: stream(14),
+		Command: decision.Read{}})
 	require.True(t, fault.Is(err, fault.NotFound), err)
 	r.restart()
 	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: stream(14), Command: add{By: 1}})
@@ -399,7 +400,8 @@ func TestStopRefusesAndLosesNothing(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for {
-				_, err := system.Ask(context.Background(), actors.Envelope{Kind: "counter", Stream: id, Workspace: id, Command: add{By: 1}})
+				_, err := system.Ask(context.Background(), actors.Envelope{Kind: "counter", Stream: id, Workspace: id,
+					Command: add{By: 1}})
 				var f *fault.Error
 				if errors.As(err, &f) {
 					return
@@ -446,7 +448,8 @@ func TestAnUnwritableDecisionLeavesNoTrace(t *testing.T) {
 			_, err := r.ask(id, command, nil)
 			answers <- err
 		}()
-		require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.Pending == pending }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.Pending == pending },
+			10*time.Second, time.Millisecond)
 	}
 	ask(add{By: 1}, 1)
 	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)

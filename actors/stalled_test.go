@@ -97,7 +97,8 @@ func freezeWhileStalled(t *testing.T, database string) {
 	_, err = w.system.Record(soon(t), "card", c.ws, c.id)
 	require.True(t, fault.Is(err, fault.Unavailable), "a look-up: %v", err)
 	for _, key := range []*actors.Key{nil, w.keyed("freeze")} {
-		reply, err := w.system.Ask(soon(t), actors.Envelope{Kind: "card", Stream: c.id, Workspace: c.ws, Command: decision.Read{}, Key: key})
+		reply, err := w.system.Ask(soon(t), actors.Envelope{Kind: "card", Stream: c.id, Workspace: c.ws, Command: decision.Read{},
+			Key: key})
 		require.Error(t, err, "answered %v", reply)
 	}
 	require.Equal(t, hold.Approved, w.submit(message(hold.Authorization, "before", c, 10)).Decision)

@@ -17,6 +17,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/actors/watch"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
@@ -53,16 +54,19 @@ type Listener interface {
 	Posted(outcome string, took time.Duration)
 	// Deliveries is called now and then with how many deliveries of webhooks are pending.
 	Deliveries(pending int)
+	// Watched is called after each look at a chain, with what its watcher has come to and why the look failed.
+	Watched(chain string, p watch.Progress, err error)
 }
 
 type silent struct{}
 
-func (silent) Committed(int, time.Duration, error) {}
-func (silent) Relayed(int, time.Time)              {}
-func (silent) Reacted(string, error)               {}
-func (silent) Fired(string, error)                 {}
-func (silent) Posted(string, time.Duration)        {}
-func (silent) Deliveries(int)                      {}
+func (silent) Committed(int, time.Duration, error)   {}
+func (silent) Relayed(int, time.Time)                {}
+func (silent) Reacted(string, error)                 {}
+func (silent) Fired(string, error)                   {}
+func (silent) Posted(string, time.Duration)          {}
+func (silent) Deliveries(int)                        {}
+func (silent) Watched(string, watch.Progress, error) {}
 
 // Sealer keeps personal documents unreadable where they are stored; package seal has one. A sealed document opens for the record
 // of the same name only.
@@ -112,8 +116,8 @@ const (
 
 func (c *Config) ensureDefaults() error {
 	var faults []error
-	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil, "Bank": c.Bank == nil,
-		"Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
+	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil,
+		"Bank": c.Bank == nil, "Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
 		if missing {
 			faults = append(faults, fmt.Errorf("actors.Config.%s is required", name))
 		}
@@ -215,8 +219,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock,
-		entropy: c.Entropy, log: c.Logger, listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, prices: c.Prices,
+		accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
+		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
 		timerReads: make(chan struct{}, timerReads), bankCalls: make(chan struct{}, maxBankCalls)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
@@ -422,7 +427,8 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	}
 	hash := onceHash(e.Key.Scope, e.Key.Key)
 	if !s.keys.enter(ctx, hash) {
-		return nil, fault.New(fault.Unavailable, "The first request with this key is still running, or too many are; nothing changed.")
+		return nil, fault.New(fault.Unavailable,
+			"The first request with this key is still running, or too many are; nothing changed.")
 	}
 	defer s.keys.leave(hash)
 	sh := s.shards[slot.Shard()]

@@ -26,8 +26,8 @@ type Tally struct {
 func TallyKind(name string) string { return "tally_" + name }
 
 // tallies keep the counts of a lane's shard exact. The lane is the shard's only writer, so it adds the new count to the
-// very batch that makes one more. A batch of a group may be refused while those behind it are written, with a count that is then too
-// high: therefore a second batch joins a group that moves its tally only when it is certain that the first will be written.
+// very batch that makes one more. A batch of a group may be refused while those behind it are written, with a count that is then
+// too high: therefore a second batch joins a group that moves its tally only when it is certain that the first will be written.
 type tallies struct {
 	known map[tallyKey]Tally
 	moved map[tallyKey]*op // the last of the group that is being gathered
@@ -56,8 +56,8 @@ func (l *lane) admit(ctx context.Context, group []*op, o *op) bool {
 	return true
 }
 
-// certain says that nothing can refuse the batch of an op of the group: it begins its stream and its claims are free. What is free
-// now is free at the commit, for nobody else writes in between, and time only frees claims.
+// certain says that nothing can refuse the batch of an op of the group: it begins its stream and its claims are free. What is
+// free now is free at the commit, for nobody else writes in between, and time only frees claims.
 func (l *lane) certain(ctx context.Context, group []*op, o *op) bool {
 	if len(o.batch.Events) == 0 || o.batch.Events[0].Version != 1 {
 		return false
@@ -98,7 +98,8 @@ func (o *op) claimsAnyOf(claims []persistence.Once) bool {
 	return false
 }
 
-// count adds the tallies' records to the batches of a group and returns the ops that may be appended; the others have their outcome.
+// count adds the tallies' records to the batches of a group and returns the ops that may be appended; the others have their
+// outcome.
 func (l *lane) count(ctx context.Context, group []*op) []*op {
 	if !slices.ContainsFunc(group, func(o *op) bool { return len(o.tallies) > 0 }) {
 		return group

@@ -64,7 +64,8 @@ func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer,
 func (s *System) fire(ctx context.Context, t persistence.Timer) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
-	reply, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace, Command: decision.Fire{Key: t.Key, Due: t.Due}})
+	reply, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace,
+		Command: decision.Fire{Key: t.Key, Due: t.Due}})
 	s.listener.Fired(t.Kind, err)
 	if err != nil && ctx.Err() == nil {
 		s.complain("timer of a "+t.Kind, err, "key", t.Key)

@@ -75,7 +75,12 @@ func (s *System) watchChain(chain partner.Chain) {
 	s.every(s.config.WatchEvery, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 		defer cancel()
-		if err := watcher.Step(ctx); err != nil && s.ctx.Err() == nil {
+		err := watcher.Step(ctx)
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.listener.Watched(chain.Name(), watcher.Progress(), err)
+		if err != nil {
 			s.complain("watch "+chain.Name(), err)
 		}
 	})
@@ -133,8 +138,9 @@ func (l *lookout) openPayments(ctx context.Context, workspace, session string) (
 			if seen.Withdrawn || seen.Shown >= checkout.ShownConfirmations {
 				continue
 			}
-			open = append(open, partner.Observation{Chain: p.Chain, Asset: p.Asset, Address: p.Address, TxHash: p.TxHash, Index: p.Index,
-				Amount: p.Units, Block: seen.Block, BlockHash: seen.BlockHash, Threshold: 1, At: p.SentAt.Time, From: p.From})
+			open = append(open, partner.Observation{Chain: p.Chain, Asset: p.Asset, Address: p.Address, TxHash: p.TxHash,
+				Index: p.Index, Amount: p.Units, Block: seen.Block, BlockHash: seen.BlockHash, Threshold: 1, At: p.SentAt.Time,
+				From: p.From})
 		}
 	}
 	return open, nil

@@ -14,8 +14,8 @@ import (
 // Announcement is what the endpoints of a workspace are told of an event: the kind they subscribe to, and the JSON that is sent.
 type Announcement struct{ Event, Body string }
 
-// Announcements says of which events webhooks tell, by the events' types. An announcement must be the same for the same event, and
-// can not fail but for an event that is damaged: its shard waits until it succeeds.
+// Announcements says of which events webhooks tell, by the events' types. An announcement must be the same for the same event,
+// and can not fail but for an event that is damaged: its shard waits until it succeeds.
 type Announcements map[string]func(e persistence.Event) (Announcement, error)
 
 // WebhookAnnouncements is the table of the product. Pings need no row: they are asked for at the endpoint.
@@ -23,8 +23,8 @@ func WebhookAnnouncements() Announcements {
 	return Announcements{checkout.SessionCredited{}.EventType(): announceCheckout}
 }
 
-// announcer queues what is announced at the endpoints that are to hear it. Its place is a cursor of the journal, which a crash may set
-// back; that an event is queued once is kept by once-keys that derive from it.
+// announcer queues what is announced at the endpoints that are to hear it. Its place is a cursor of the journal, which a crash
+// may set back; that an event is queued once is kept by once-keys that derive from it.
 type announcer struct {
 	sys   *System
 	table Announcements

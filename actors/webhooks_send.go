@@ -18,22 +18,24 @@ import (
 
 // Poster sends to a receiver; httpapi/webhook.Sender is one.
 type Poster interface {
-	// Post sends the body to the URL under the delivery's id, signed with the secret at a time. It answers the receiver's status or, as
-	// a short word such as "timeout", what kept it from giving one. It returns within a few seconds, or when the context ends.
+	// Post sends the body to the URL under the delivery's id, signed with the secret at a time. It answers the receiver's status
+	// or, as a short word such as "timeout", what kept it from giving one. It returns within a few seconds, or when the context
+	// ends.
 	Post(ctx context.Context, url, secret, id string, at time.Time, body []byte) (status int, failure string)
 }
 
 // Limits of sending.
 const (
-	maxSending  = 256              // attempts under way, at most one to an endpoint
-	maxDue      = 16_384           // attempts that wait for another to the same endpoint, or for one of maxSending
-	maxLine     = 8                // of them for one endpoint, once half of maxDue wait: a few that hang must not keep the rest out
+	maxSending = 256    // attempts under way, at most one to an endpoint
+	maxDue     = 16_384 // attempts that wait for another to the same endpoint, or for one of maxSending
+	// of them for one endpoint, once half of maxDue wait: a few that hang must not keep the rest out
+	maxLine     = 8
 	sendTimeout = 30 * time.Second // of an attempt, from reading what is to be sent to recording what came of it
 )
 
-// dispatcher makes the attempts that are due, outside of the timers' round: an endpoint that is slow or dead keeps nobody waiting but
-// itself. What it holds is in memory only and may be lost or be too much to hold, for an attempt of which nothing was recorded is due
-// again when its timer fires the next time.
+// dispatcher makes the attempts that are due, outside of the timers' round: an endpoint that is slow or dead keeps nobody waiting
+// but itself. What it holds is in memory only and may be lost or be too much to hold, for an attempt of which nothing was
+// recorded is due again when its timer fires the next time.
 type dispatcher struct {
 	sys     *System
 	sending chan struct{}
@@ -98,8 +100,8 @@ func (s *System) deliver(ctx context.Context, due webhook.Due) {
 	}
 }
 
-// attempt sends a delivery once and records what came of it. What is sent is read here and not before, the endpoint last: once that is
-// removed, no attempt begins.
+// attempt sends a delivery once and records what came of it. What is sent is read here and not before, the endpoint last: once
+// that is removed, no attempt begins.
 func (s *System) attempt(ctx context.Context, due webhook.Due) error {
 	var endpoint webhook.Endpoint
 	var delivery webhook.Delivery

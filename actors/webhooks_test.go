@@ -125,7 +125,8 @@ func (h *hooks) register(url string, events ...string) string {
 
 func (h *hooks) tell(endpoint string, command any) any {
 	h.t.Helper()
-	reply, err := h.system.Ask(h.t.Context(), actors.Envelope{Kind: "webhook", Stream: endpoint, Workspace: h.owner, Command: command})
+	reply, err := h.system.Ask(h.t.Context(), actors.Envelope{Kind: "webhook", Stream: endpoint, Workspace: h.owner,
+		Command: command})
 	require.NoError(h.t, err)
 	return reply
 }
@@ -234,8 +235,8 @@ func TestASlowEndpointDelaysNobody(t *testing.T) {
 	require.Len(t, slow.arrivals(), len(waiting))
 }
 
-// The power fails after the receiver has taken a delivery and before that is written down: it is sent once more, under the same id, and
-// there is one record of it, with one attempt.
+// The power fails after the receiver has taken a delivery and before that is written down: it is sent once more, under the same
+// id, and there is one record of it, with one attempt.
 func TestACrashBeforeTheRecordSendsAgain(t *testing.T) {
 	v, sender := newReceiver(t, 204), newSender(t)
 	crashed := make(chan vfs.FS, 1)
@@ -310,7 +311,8 @@ func TestWhatWaitsForARemovedEndpointIsNotSent(t *testing.T) {
 	<-under
 	fired := h.journal.appends.Load()
 	h.ping(endpoint)
-	require.Eventually(t, func() bool { return h.journal.appends.Load() >= fired+2 }, 10*time.Second, time.Millisecond) // its timer too
+	// its timer too
+	require.Eventually(t, func() bool { return h.journal.appends.Load() >= fired+2 }, 10*time.Second, time.Millisecond)
 	h.tell(endpoint, webhook.Remove{})
 	close(gate)
 	other := newReceiver(t, 200)
@@ -377,7 +379,8 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 		return announceAdded(e)
 	}}
 	follow := func(until int) {
-		subscription, err := persistence.Subscribe(persistence.SubscriptionOptions{Journal: h.journal, RetryMin: time.Millisecond})
+		subscription, err := persistence.Subscribe(persistence.SubscriptionOptions{Journal: h.journal,
+			RetryMin: time.Millisecond})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -442,7 +445,8 @@ func TestEndpointsAreAudited(t *testing.T) {
 	ws := w.newWorkspace(77)
 	for i := range 4 {
 		id := w.newID(ident.Endpoint, slotOf(ws))
-		w.must("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "s", Events: []string{"*"}})
+		w.must("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "s",
+			Events: []string{"*"}})
 		if i < 3 {
 			w.must("webhook", id, ws, webhook.Remove{})
 		}

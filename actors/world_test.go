@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -23,6 +24,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/card"
 	"purser/actors/decision"
+	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/workspace"
@@ -40,7 +42,7 @@ type world struct {
 	fs      vfs.FS
 	clock   *clock
 	engine  *authorizer.Engine
-	journal persistence.Journal
+	journal *power
 	system  *actors.System
 	bank    *quietBank
 	paying  partner.Bank // used in the place of bank, when there is one
@@ -55,6 +57,58 @@ type worldOptions struct {
 	fatal    func(error)
 	kinds    []actors.Kind // nil: the product's
 	bank     partner.Bank  // nil: world.bank
+	issuer   partner.Issuer
+	// pace is how often timers and holds are looked at; zero means every 10 ms.
+	pace time.Duration
+	// patient worlds ask again while the answer is that nothing has changed: a slow machine's Postgres does not take every commit
+	// in time.
+	patient bool
+	// logLevel is from which on the product's lines are shown; zero means warnings.
+	logLevel slog.Level
+}
+
+// power is what the journal is written with. Once it is off nothing more is kept, as when the process has died.
+type power struct {
+	persistence.Journal
+	mu  sync.RWMutex
+	off bool
+}
+
+func (p *power) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.off = true
+}
+
+// write does what a journal without power does not do. What has begun to be written is through before the power is off.
+func (p *power) write(write func() error) error {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.off {
+		return persistence.ErrUnavailable
+	}
+	return write()
+}
+
+func (p *power) Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time,
+	group []*persistence.Batch) (outcomes []persistence.Outcome, err error) {
+	err = p.write(func() (err error) {
+		outcomes, err = p.Journal.Append(ctx, shard, epoch, now, group)
+		return err
+	})
+	return outcomes, err
+}
+
+func (p *power) Raise(ctx context.Context, shards ...ident.Shard) (heads []persistence.Head, err error) {
+	err = p.write(func() (err error) {
+		heads, err = p.Journal.Raise(ctx, shards...)
+		return err
+	})
+	return heads, err
+}
+
+func (p *power) SaveCursor(ctx context.Context, name string, shard ident.Shard, position uint64) error {
+	return p.write(func() error { return p.Journal.SaveCursor(ctx, name, shard, position) })
 }
 
 // quietBank keeps what it is told and reports nothing: the tests report.
@@ -99,17 +153,20 @@ func (w *world) tryStart() error {
 	if w.paying != nil {
 		bank = w.paying
 	}
-	var err error
-	if w.journal, err = openJournal(w.options.database, jo); err != nil {
+	journal, err := openJournal(w.options.database, jo)
+	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
+	w.journal = &power{Journal: journal}
 	if w.engine, err = authorizer.Open(ao); err != nil {
 		return fmt.Errorf("authorizer: %w", err)
 	}
+	pace := cmp.Or(w.options.pace, 10*time.Millisecond)
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: bank,
-		Accounts: testAccounts(w.t),
-		Sealer:   testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds, TimerEvery: 10 * time.Millisecond, ExpireEvery: 10 * time.Millisecond,
-		Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		Issuer: w.options.issuer, Accounts: testAccounts(w.t),
+		Sealer: testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds, TimerEvery: pace, ExpireEvery: pace,
+		Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+			&slog.HandlerOptions{Level: cmp.Or(w.options.logLevel, slog.LevelWarn)}))})
 	return err
 }
 
@@ -124,9 +181,18 @@ func (w *world) restart() {
 	w.start()
 }
 
+// crash takes the power away and starts the product on what had been synced by then. The disk has to be a crashable one.
+func (w *world) crash() {
+	w.journal.cut()
+	disk := w.fs.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
+	w.stop()
+	w.fs = disk
+	w.start()
+}
+
 // audit waits until the stores are at rest and compares everything.
 func (w *world) audit() audit.Report {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(w.t, w.system.Settle(ctx))
 	report, err := audit.Run(ctx, audit.Sources{Journal: w.journal, Authorizer: audit.Of(w.engine)})
@@ -139,10 +205,15 @@ func (w *world) requireClean() {
 	require.Empty(w.t, w.audit().Findings)
 }
 
-func (w *world) ask(kind, stream, tenant string, command any, key *actors.Key) (any, error) {
+func (w *world) ask(kind, stream, tenant string, command any, key *actors.Key) (reply any, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	return w.system.Ask(ctx, actors.Envelope{Kind: kind, Stream: stream, Workspace: tenant, Command: command, Key: key})
+	for {
+		reply, err = w.system.Ask(ctx, actors.Envelope{Kind: kind, Stream: stream, Workspace: tenant, Command: command, Key: key})
+		if !w.options.patient || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+			return reply, err
+		}
+	}
 }
 
 func (w *world) must(kind, stream, tenant string, command any) any {

@@ -67,9 +67,11 @@ func TestSwipeOverTheSocketAllocatesNothing(t *testing.T) {
 	conn, err := net.Dial("tcp", o.address)
 	require.NoError(t, err)
 	defer conn.Close()
-	body := fmt.Sprintf(`{"id":"a2","cardToken":%q,"amountCents":100,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`, c.token)
-	request := fmt.Appendf(nil, "POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
-		testSecret, len(body), body)
+	body := fmt.Sprintf(`{"id":"a2","cardToken":%q,"amountCents":100,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`,
+		c.token)
+	request := fmt.Appendf(nil,
+		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", testSecret,
+		len(body), body)
 	var buffer [2048]byte
 	allocs := testing.AllocsPerRun(1000, func() {
 		if _, err := conn.Write(request); err != nil {

@@ -21,13 +21,13 @@ var (
 	ErrLogBehind = errors.New("authorizer: the log ends before what the journal has")
 )
 
-// FollowAnew sets the store of a directory that nobody has open back to the position 0 of every shard of a journal: another one of the
-// same deployment, or an older state of the same. Rules, ledgerCents and reservations are forgotten, for Follow brings them
-// again; log, cardCents, holds, spends and repeats stay. told is, by shard, the decision up to which the journal has the log:
-// what comes after counts as not relayed from now on and is kept until it is.
+// FollowAnew sets the store of a directory that nobody has open back to the position 0 of every shard of a journal: another one
+// of the same deployment, or an older state of the same. Rules, ledgerCents and reservations are forgotten, for Follow brings
+// them again; log, cardCents, holds, spends and repeats stay. told is, by shard, the decision up to which the journal has the
+// log: what comes after counts as not relayed from now on and is kept until it is.
 //
-// The journal must be one that the log reaches (ErrLogBehind, ErrHole); then nothing has changed. It is durable when it returns nil.
-// After a crash in between Open answers ErrHalfAnew until it was called again.
+// The journal must be one that the log reaches (ErrLogBehind, ErrHole); then nothing has changed. It is durable when it returns
+// nil. After a crash in between Open answers ErrHalfAnew until it was called again.
 func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 	o.ensureDefaults()
 	if err := o.Validate(); err != nil {

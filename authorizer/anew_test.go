@@ -97,7 +97,8 @@ func TestFollowAnewRefusesAHole(t *testing.T) {
 	require.EqualValues(t, 2, r.e.Synced(shard), "the numbers go on")
 }
 
-// The machine loses power at every write: what is left is the store as it was, one that is refused until the second call, or the end.
+// The machine loses power at every write: what is left is the store as it was, one that is refused until the second call, or the
+// end.
 func TestFollowAnewIsInterrupted(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	r, c := anewRig(t, disk)

@@ -9,12 +9,12 @@ import (
 // MaxBatch is the most messages of one SubmitBatch.
 const MaxBatch = 256
 
-// SubmitBatch decides messages as if each were submitted by a caller of its own, in their order where they name the same network id,
-// and returns when all may leave; answers has a place for each. The messages share syncs, and their caller one goroutine: it
+// SubmitBatch decides messages as if each were submitted by a caller of its own, in their order where they name the same network
+// id, and returns when all may leave; answers has a place for each. The messages share syncs, and their caller one goroutine: it
 // is for a connection that carries many messages at once.
 //
-// A message that would have to wait for a place or for an id waits only when all before it are answered, so that no two batches wait
-// for each other.
+// A message that would have to wait for a place or for an id waits only when all before it are answered, so that no two batches
+// wait for each other.
 func (e *Engine) SubmitBatch(messages []hold.Message, answers []Answer) {
 	if len(messages) > MaxBatch || len(answers) != len(messages) {
 		panic("BUG: a batch beyond MaxBatch, or without a place for each answer")

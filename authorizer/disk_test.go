@@ -178,7 +178,8 @@ func TestFailedDiskStopsEverything(t *testing.T) {
 		var writes atomic.Int64
 		var armed atomic.Bool
 		failing := errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if armed.Load() && strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) >= i {
+			if armed.Load() && strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite &&
+				writes.Add(1) >= i {
 				return errorfs.ErrInjected
 			}
 			return nil
@@ -342,7 +343,8 @@ func TestTheFirstOfTwoHearsOfTheTimeoutToo(t *testing.T) {
 	first, second := make(chan Answer, 1), make(chan Answer, 1)
 	go func() { first <- r.e.Submit(authorization("a1", c, 300)) }()
 	sh := r.e.shards[c.card.Shard()]
-	require.Eventually(t, func() bool { sh.mu.Lock(); defer sh.mu.Unlock(); return sh.seq == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { sh.mu.Lock(); defer sh.mu.Unlock(); return sh.seq == 1 }, 10*time.Second,
+		time.Millisecond)
 	go func() { second <- r.e.Submit(authorization("a1", c, 300)) }()
 	require.Eventually(t, func() bool { return late.count() == 2 }, 10*time.Second, time.Millisecond)
 	late.pass(1)

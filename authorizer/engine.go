@@ -94,8 +94,8 @@ func (o *Options) Validate() error {
 type Listener interface {
 	// Decided is called once per Submit with what was answered; took is from its call to its answer.
 	Decided(kind hold.Kind, decision hold.Decision, reason hold.Reason, took time.Duration)
-	// Staged is called when a message is decided, before its sync; took is from the call of Submit. A message that ran out of time
-	// before is not staged.
+	// Staged is called when a message is decided, before its sync; took is from the call of Submit. A message that ran out of
+	// time before is not staged.
 	Staged(kind hold.Kind, took time.Duration)
 	// Repeated is called for an answer that was given before, beside Decided.
 	Repeated(kind hold.Kind)

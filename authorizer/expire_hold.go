@@ -10,7 +10,8 @@ import (
 func (e *Engine) ExpireHold(id ident.UUID) error {
 	var h hold.Hold
 	for range loadAttempts {
-		found, err := e.store.get(e.store.db, appendIDKey(nil, prefixHold, &id), func(v []byte) error { return hold.DecodeHold(v, &h) })
+		found, err := e.store.get(e.store.db, appendIDKey(nil, prefixHold, &id),
+			func(v []byte) error { return hold.DecodeHold(v, &h) })
 		if err != nil || !found || h.ExpiresAt == 0 {
 			return err
 		}

@@ -104,7 +104,8 @@ func (a *account) reservation(name string) ident.UUID {
 	return ident.Derive(a.workspace.Slot(), standing, name)
 }
 
-var cardStates = map[string]hold.CardState{"active": hold.CardActive, "frozen": hold.CardFrozen, "terminated": hold.CardTerminated}
+var cardStates = map[string]hold.CardState{"active": hold.CardActive, "frozen": hold.CardFrozen,
+	"terminated": hold.CardTerminated}
 
 // ruleOf is a rule as the engine takes it.
 func (a *account) ruleOf(i int, r rule) hold.Rule {
@@ -284,8 +285,8 @@ func (c *client) repeat(a *account) {
 	c.submit(a, s)
 }
 
-// follow sends what the journal says next: a change of a card's rule, a credit or a debit that ends a reservation. Some come twice,
-// some rules late.
+// follow sends what the journal says next: a change of a card's rule, a credit or a debit that ends a reservation. Some come
+// twice, some rules late.
 func (c *client) follow(a *account) {
 	a.following.Lock()
 	defer a.following.Unlock()
@@ -419,8 +420,8 @@ func (c *client) open() {
 	c.sendFollow(a, call{Workspace: a.number, Kind: kindFollow, Through: 1, Rule: a.rules[0], Credit: 3000})
 }
 
-// probe ends a history with what shows each rule and the funds to the cent, whatever the draws were: a swipe of a frozen card, one
-// past each limit, and one that asks for more than there can be and gets all there is.
+// probe ends a history with what shows each rule and the funds to the cent, whatever the draws were: a swipe of a frozen card,
+// one past each limit, and one that asks for more than there can be and gets all there is.
 func (c *client) probe() {
 	const plenty = money.MaxAmount
 	for i, p := range []struct {
@@ -497,8 +498,8 @@ func (l *lateNowAndThen) deadline() <-chan time.Time {
 	return c
 }
 
-// TestLateAnswersAreLinearizable lets deadlines pass: what a message did that was answered "timeout" is not known, and an approval
-// among them is taken back.
+// TestLateAnswersAreLinearizable lets deadlines pass: what a message did that was answered "timeout" is not known, and an
+// approval among them is taken back.
 func TestLateAnswersAreLinearizable(t *testing.T) {
 	late := &lateNowAndThen{}
 	e := openEngine(t, late.deadline)
@@ -636,7 +637,8 @@ func (a *account) begin(t testing.TB, e engine, funds, perTxn, month money.Cents
 	a.rules[0] = rule{Version: 1, State: "active", PerTxn: perTxn, Monthly: month}
 	a.through = 1
 	require.NoError(t, e.Follow(a.workspace.Shard(), authorizer.Follow{
-		Through: 1, Rules: []hold.Rule{a.ruleOf(0, a.rules[0])}, Credits: []authorizer.Credit{{Workspace: a.workspace, Cents: funds}},
+		Through: 1, Rules: []hold.Rule{a.ruleOf(0, a.rules[0])},
+		Credits: []authorizer.Credit{{Workspace: a.workspace, Cents: funds}},
 	}))
 }
 

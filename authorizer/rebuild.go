@@ -113,8 +113,8 @@ func (e *Engine) markReplayed(sh *shard) error {
 	})
 }
 
-// Lost is a run of sequence numbers that the journal did not have when this store was made from it: decisions that were not relayed
-// before later ones of other workspaces were, and are gone with the store that had them.
+// Lost is a run of sequence numbers that the journal did not have when this store was made from it: decisions that were not
+// relayed before later ones of other workspaces were, and are gone with the store that had them.
 type Lost struct {
 	First, Last uint64
 	At          int64 // Unix milliseconds, of the rebuild

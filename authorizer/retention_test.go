@@ -67,7 +67,8 @@ func TestDroppedPagesLeaveWhatIsHeld(t *testing.T) {
 	var stay []ident.UUID
 	for i := range 2*dropAtOnce + 7 {
 		id := ident.FromRandom(ident.Slot(1+i%4000), epoch.Add(time.Duration(i)*time.Millisecond), [8]byte{})
-		h := hold.Hold{ID: id, Card: id, Workspace: id, Status: hold.StatusCleared, Decision: hold.Approved, Reason: hold.ReasonApproved}
+		h := hold.Hold{ID: id, Card: id, Workspace: id, Status: hold.StatusCleared, Decision: hold.Approved,
+			Reason: hold.ReasonApproved}
 		if i == 5 || i == dropAtOnce-1 || i == dropAtOnce || i == 2*dropAtOnce {
 			h.Status, h.Held, h.ExpiresAt = hold.StatusHeld, 1, 1
 			stay = append(stay, id)
@@ -86,7 +87,8 @@ func TestBucketsOfNetworkIDsAreDropped(t *testing.T) {
 	r.mint(c)
 	r.deposit(c.workspace, 100_000)
 	kept := func() (n int) {
-		err := r.e.store.scan(r.e.store.db, []byte{prefixRepeat}, []byte{prefixRepeat + 1}, func(_, _ []byte) (bool, error) { n++; return false, nil })
+		err := r.e.store.scan(r.e.store.db, []byte{prefixRepeat}, []byte{prefixRepeat + 1},
+			func(_, _ []byte) (bool, error) { n++; return false, nil })
 		require.NoError(t, err)
 		return n
 	}

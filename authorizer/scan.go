@@ -188,8 +188,8 @@ func fieldOf(name string) field {
 	return 0
 }
 
-// member reads the value of a field that is allowed once. A value of another type is refused in an authorization, where it makes a
-// decline, and breaks the form of everything else, and of an id.
+// member reads the value of a field that is allowed once. A value of another type is refused in an authorization, where it makes
+// a decline, and breaks the form of everything else, and of an id.
 func (b *body) member(f, allowed field) {
 	switch {
 	case f&allowed == 0:

@@ -308,7 +308,8 @@ func FuzzScan(f *testing.F) {
 		f.Add(byte(kind), []byte(goodBody(kind)))
 	}
 	f.Add(byte(hold.Authorization), []byte(`{"id":"\ud83d\ude00","amountCents":-0,"merchant":{}}`))
-	f.Add(byte(hold.Authorization), []byte(`{"id":"x","amountCents":{"a":[1.5e3,null]},"merchant":[true],"kind":5,"currency":"\u0000"}`))
+	f.Add(byte(hold.Authorization),
+		[]byte(`{"id":"x","amountCents":{"a":[1.5e3,null]},"merchant":[true],"kind":5,"currency":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, k byte, text []byte) {
 		kind := routeOf(messageKinds[int(k)%len(messageKinds)])
 		want, accepted := reference(kind, bytes.Clone(text))
@@ -485,7 +486,10 @@ func (s *slow) references(m *hold.Message) {
 		}
 	}
 	m.OriginalID, _ = read(s, "originalId", matches(".{1,64}"))
-	id, ok := read(s, "authorizationId", func(id string) bool { _, err := ident.Parse(ident.Authorization, id); return err == nil })
+	id, ok := read(s, "authorizationId", func(id string) bool {
+		_, err := ident.Parse(ident.Authorization, id)
+		return err == nil
+	})
 	if ok {
 		m.AuthorizationID, _ = ident.Parse(ident.Authorization, id)
 	}

@@ -29,8 +29,8 @@ func (e *Engine) arrive() *ticket {
 	return t
 }
 
-// hand gives a message to a decider. errBusy, only if it shall not wait, says that another message under way has its id; after any
-// error the ticket is still the caller's.
+// hand gives a message to a decider. errBusy, only if it shall not wait, says that another message under way has its id; after
+// any error the ticket is still the caller's.
 //
 // The obvious design decides on the caller's goroutine. It loses when the disk stalls: Pebble then blocks inside a commit
 // (it rotates its log) or a read, and nothing can answer for the goroutine that is in there. So the caller only waits, and a
@@ -242,8 +242,8 @@ func (e *Engine) step(t *ticket) (queued bool, err error) {
 	}
 }
 
-// underLock says whether an attempt reads under the lock: the last of loadAttempts, and whatever follows it because the ticket was
-// moved to another shard then.
+// underLock says whether an attempt reads under the lock: the last of loadAttempts, and whatever follows it because the ticket
+// was moved to another shard then.
 func underLock(attempt int) bool { return attempt >= loadAttempts }
 
 func (e *Engine) try(t *ticket, last bool) (ready, queued bool, err error) {

@@ -93,8 +93,8 @@ func (s *Snapshot) WalkReservations(visit func(workspace, reservation ident.UUID
 	})
 }
 
-// WalkDue visits the due index: the holds in the order of their shards and there of their expiry, in Unix milliseconds. A hold whose
-// expiry was moved has an older line beside its own until that one's time has come.
+// WalkDue visits the due index: the holds in the order of their shards and there of their expiry, in Unix milliseconds. A hold
+// whose expiry was moved has an older line beside its own until that one's time has come.
 func (s *Snapshot) WalkDue(visit func(h ident.UUID, expiresAt int64) error) error {
 	return s.walk(prefixDue, func(k, _ []byte) error {
 		if len(k) != 26 {

@@ -115,8 +115,8 @@ func couldNot(reason []byte) bool {
 	return false
 }
 
-// spoilers turn a swipe into one that must be declined, for every reason that the network can bring about. False says that it cannot
-// be done yet.
+// spoilers turn a swipe into one that must be declined, for every reason that the network can bring about. False says that it
+// cannot be done yet.
 var spoilers = [...]struct {
 	reason string
 	make   func(p *portfolio, w *worker, s *swipe) bool

@@ -143,7 +143,8 @@ func (b *backlog) drained(ctx context.Context) (time.Duration, error) {
 			return time.Since(began), nil
 		}
 		if time.Since(began) > drainWithin {
-			return 0, fmt.Errorf("bench: %v decisions are not in the journal %s after the last swipe", gauges[backlogGauge], drainWithin)
+			return 0, fmt.Errorf("bench: %v decisions are not in the journal %s after the last swipe", gauges[backlogGauge],
+				drainWithin)
 		}
 		if err := pause(ctx, settlePause); err != nil {
 			return 0, err
@@ -151,7 +152,8 @@ func (b *backlog) drained(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// judgeBacklog says whether the stage's rate was held: what was due was sent and decided, and nothing fell further and further behind.
+// judgeBacklog says whether the stage's rate was held: what was due was sent and decided, and nothing fell further and further
+// behind.
 func (s *Stage) judgeBacklog() {
 	s.Held, s.Judged = true, true
 	fails := func(format string, args ...any) {

@@ -1,14 +1,14 @@
-// Package bench is the load harness: it sends requests over the wire, measures until the answer, and compares every answer with the
-// one that must come. It is a black box that imports nothing of ours: it knows the addresses of a server, the card network's secret
-// and the interface, and makes its own users, workspaces, dollars and cards through it.
+// Package bench is the load harness: it sends requests over the wire, measures until the answer, and compares every answer with
+// the one that must come. It is a black box that imports nothing of ours: it knows the addresses of a server, the card network's
+// secret and the interface, and makes its own users, workspaces, dollars and cards through it.
 //
-// A load is a closed loop (each connection sends its next request when the last one is answered: what the server does with that many
-// callers) or an open loop at a rate. In an open loop a latency counts from the moment at which the request was due, not from when
-// it could be sent, so that a server that stalls is charged with all the requests that its stall has held up. What was still unsent
-// when time was up is counted apart.
+// A load is a closed loop (each connection sends its next request when the last one is answered: what the server does with that
+// many callers) or an open loop at a rate. In an open loop a latency counts from the moment at which the request was due, not
+// from when it could be sent, so that a server that stalls is charged with all the requests that its stall has held up. What was
+// still unsent when time was up is counted apart.
 //
-// Every run first measures the machine it is on (a synced write, an empty HTTP handler with the same client), and the report gives
-// each figure beside those: ratios compare between machines, figures do not. The client shares the machine with the server.
+// Every run first measures the machine it is on (a synced write, an empty HTTP handler with the same client), and the report
+// gives each figure beside those: ratios compare between machines, figures do not. The client shares the machine with the server.
 //
 // It asserts no figure: what it fails on is a wrong answer, money that does not add up, or a backlog that grows.
 package bench
@@ -58,8 +58,8 @@ const (
 	maxSkew        = 5.0
 )
 
-// Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card network's secret. Admin may be empty: then
-// nothing is read of the server's own figures.
+// Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card network's secret. Admin may be empty:
+// then nothing is read of the server's own figures.
 type Target struct{ REST, Network, Admin, Secret string }
 
 // Server is a server that a Recovery may kill and start again.
@@ -154,7 +154,8 @@ func (f *faults) check(bad bool, format string, args ...any) {
 func (c Config) Validate() error {
 	c = c.filled()
 	var f faults
-	for _, u := range []struct{ name, value string }{{"REST", c.Target.REST}, {"Network", c.Target.Network}, {"Admin", c.Target.Admin}} {
+	for _, u := range []struct{ name, value string }{{"REST", c.Target.REST}, {"Network", c.Target.Network},
+		{"Admin", c.Target.Admin}} {
 		parsed, err := url.Parse(u.value)
 		bad := err != nil || parsed.Scheme != "http" || parsed.Host == "" || strings.Trim(parsed.Path, "/") != ""
 		f.check(bad && (u.value != "" || u.name != "Admin"), "%s URL %q is not http://host:port", u.name, u.value)
@@ -175,21 +176,23 @@ func (c Config) Validate() error {
 
 func (l *Load) validate(f *faults, server bool) {
 	check := func(bad bool, format string, args ...any) { f.check(bad, l.Name+": "+format, args...) }
-	check(!slices.Contains([]string{Authorize, Lifecycle, REST, Mixed, Sustain, Recovery, Soak}, l.Workload), "no workload %q", l.Workload)
+	check(!slices.Contains([]string{Authorize, Lifecycle, REST, Mixed, Sustain, Recovery, Soak}, l.Workload), "no workload %q",
+		l.Workload)
 	check(l.Connections < 1 || l.Connections > MaxConnections, "connections must be from 1 to %d", MaxConnections)
 	check(l.Rate < 0 || l.Rate > MaxRate, "rate must be from 0 to %d a second", MaxRate)
 	check(l.RESTRate < 1 || l.RESTRate > MaxRate/3, "REST rate must be from 1 to %d a second", MaxRate/3)
 	check(l.Duration < 0 || l.Duration > MaxDuration, "duration must be at most %s", MaxDuration)
 	check(!slices.Contains([]string{SpreadZipf, SpreadCard, SpreadWorkspace}, l.Spread), "no spread %q", l.Spread)
 	check(l.Rate == 0 && (l.Workload == Mixed || l.Workload == Sustain), "needs a rate")
-	check(l.Rate != 0 && (l.Workload == REST || l.Workload == Recovery || l.Workload == Soak), "is a closed loop and takes no rate")
+	check(l.Rate != 0 && (l.Workload == REST || l.Workload == Recovery || l.Workload == Soak),
+		"is a closed loop and takes no rate")
 	check(l.Search && l.Workload != Sustain, "only %s searches", Sustain)
 	check(l.Workload == Soak && l.Connections > maxSoakConnections, "at most %d connections", maxSoakConnections)
 	check(l.Workload == Recovery && !server, "needs a server that it may kill")
 }
 
-// Run measures the machine, makes cards, and runs the loads one after another. A report comes with an error too, of what was done by
-// then. That an answer was wrong is no error: Report.Wrong tells.
+// Run measures the machine, makes cards, and runs the loads one after another. A report comes with an error too, of what was done
+// by then. That an answer was wrong is no error: Report.Wrong tells.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err

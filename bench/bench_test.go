@@ -34,14 +34,16 @@ func runAt(url string) *run {
 }
 
 func TestFaultsAreNamedAtOnce(t *testing.T) {
-	c := Config{Target: Target{REST: "https://x", Network: "", Admin: "x:1"}, Cards: -1, Workspaces: 5000, Merchants: -1, Skew: 0.5, Declines: 99,
-		YardstickFor: time.Hour, Loads: []Load{{Workload: "dance", Connections: 5000, Rate: -1, RESTRate: -1, Duration: -1, Spread: "thin"},
-			{Name: "m", Workload: Mixed}, {Name: "r", Workload: REST, Rate: 5}, {Name: "k", Workload: Recovery}, {Name: "a", Workload: Authorize, Search: true},
+	c := Config{Target: Target{REST: "https://x", Network: "", Admin: "x:1"}, Cards: -1, Workspaces: 5000, Merchants: -1,
+		Skew: 0.5, Declines: 99, YardstickFor: time.Hour, Loads: []Load{{Workload: "dance", Connections: 5000, Rate: -1,
+			RESTRate: -1, Duration: -1, Spread: "thin"}, {Name: "m", Workload: Mixed}, {Name: "r", Workload: REST, Rate: 5},
+			{Name: "k", Workload: Recovery}, {Name: "a", Workload: Authorize, Search: true},
 			{Name: "s", Workload: Soak, Connections: 4000}}}
 	_, err := Run(t.Context(), c)
-	for _, fault := range []string{"REST URL", "Network URL", "Admin URL", "secret", "cards", "workspaces", "merchants", "skew", "declines", "yardstick",
-		`no workload "dance"`, "dance: connections", "dance: rate", "dance: REST rate", "dance: duration", `no spread "thin"`, "m: needs a rate",
-		"r: is a closed loop", "k: needs a server", "a: only sustain searches", "s: at most 512"} {
+	for _, fault := range []string{"REST URL", "Network URL", "Admin URL", "secret", "cards", "workspaces", "merchants", "skew",
+		"declines", "yardstick", `no workload "dance"`, "dance: connections", "dance: rate", "dance: REST rate",
+		"dance: duration", `no spread "thin"`, "m: needs a rate", "r: is a closed loop", "k: needs a server",
+		"a: only sustain searches", "s: at most 512"} {
 		require.ErrorContains(t, err, fault)
 	}
 	require.ErrorContains(t, Config{}.Validate(), "loads must be")
@@ -49,8 +51,8 @@ func TestFaultsAreNamedAtOnce(t *testing.T) {
 	require.NoError(t, good.Validate())
 }
 
-// A server that stalls once holds up every request that is due meanwhile, and each of them is charged with the rest of the stall. A loop
-// that counted from the moment of sending would see the stall in as many requests as it has connections.
+// A server that stalls once holds up every request that is due meanwhile, and each of them is charged with the rest of the stall.
+// A loop that counted from the moment of sending would see the stall in as many requests as it has connections.
 func TestAnOpenLoopChargesAStallToAllThatWereDue(t *testing.T) {
 	const rate, connections, stall = 500, 4, 600 * time.Millisecond
 	var gate sync.RWMutex
@@ -122,7 +124,8 @@ func TestAClosedLoopSendsOneRequestAtATimeOnEachConnection(t *testing.T) {
 	var told atomic.Int64
 	r := runAt(url)
 	r.Progress = func(Progress) { told.Add(1) }
-	stages, err := r.drive(t.Context(), &Load{Duration: 400 * time.Millisecond}, nil, flow{traffic: &nothing{}, connections: connections})
+	stages, err := r.drive(t.Context(), &Load{Duration: 400 * time.Millisecond}, nil,
+		flow{traffic: &nothing{}, connections: connections})
 	require.NoError(t, err)
 	require.Zero(t, stages[0].Wrong, stages[0].Differences)
 	require.LessOrEqual(t, most.Load(), int64(connections))
@@ -236,6 +239,6 @@ purser_decisions_total{reason="approved"} 8
 go_goroutines 12
 `)))
 	require.NoError(t, err)
-	require.Equal(t, map[string]float64{"purser_backlog_entries": 1234, "purser_relay_lag_seconds": .25, "purser_consumer_lag_events": 7,
-		"purser_outbox_lag_seconds": 3}, found)
+	require.Equal(t, map[string]float64{"purser_backlog_entries": 1234, "purser_relay_lag_seconds": .25,
+		"purser_consumer_lag_events": 7, "purser_outbox_lag_seconds": 3}, found)
 }

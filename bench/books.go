@@ -1,7 +1,7 @@
 package bench
 
-// What a soak expects. Books are the harness's own account of one workspace, kept from the interface's rules alone; they decide what
-// every swipe must be answered with.
+// What a soak expects. Books are the harness's own account of one workspace, kept from the interface's rules alone; they decide
+// what every swipe must be answered with.
 
 // books of one workspace. All amounts are cents.
 type books struct {

@@ -57,7 +57,8 @@ func signUp(ctx context.Context, rest, run string) (*desk, error) {
 	d := &desk{rest: strings.TrimRight(rest, "/"), run: run, http: &http.Client{Jar: jar, Timeout: answerWithin,
 		Transport: &http.Transport{MaxIdleConnsPerHost: makers}}}
 	_, err = d.ask(ctx, "POST", "/api/dashboard/signup", nil,
-		rules{"email": "bench-" + run + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com", "password": "bench-" + rand.Text()})
+		rules{"email": "bench-" + run + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com",
+			"password": "bench-" + rand.Text()})
 	return d, err
 }
 
@@ -121,7 +122,8 @@ func (d *desk) tenant(ctx context.Context, name string, cents int64) (*tenant, e
 		return t, nil
 	}
 	headers := append(bearer(t.key), "Idempotency-Key", newUUID())
-	_, err = d.ask(ctx, "POST", "/api/treasury/deposits", headers, rules{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents})
+	_, err = d.ask(ctx, "POST", "/api/treasury/deposits", headers,
+		rules{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents})
 	return t, err
 }
 
@@ -135,7 +137,8 @@ func newUUID() string {
 
 // card mints a card.
 func (d *desk) card(ctx context.Context, t *tenant, r rules) (*card, error) {
-	body := rules{"holderKind": "agent", "holderLabel": "Bench", "monthlyLimitUsdCents": plentyCents, "perTxnLimitUsdCents": perTxnCents}
+	body := rules{"holderKind": "agent", "holderLabel": "Bench", "monthlyLimitUsdCents": plentyCents,
+		"perTxnLimitUsdCents": perTxnCents}
 	for name, value := range r {
 		body[name] = value
 	}
@@ -173,8 +176,8 @@ func (d *desk) dollars(ctx context.Context, t *tenant) (availableCents, heldCent
 	return 0, 0, errors.New("bench: GET /api/treasury shows no dollars")
 }
 
-// settled waits until a workspace has as much available as it must have. It gives up when that has not changed for a while, and returns
-// what there is. A server that cannot answer yet is asked again.
+// settled waits until a workspace has as much available as it must have. It gives up when that has not changed for a while, and
+// returns what there is. A server that cannot answer yet is asked again.
 func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, err error) {
 	for last, since := int64(-1), time.Now(); ; last = has {
 		if has, _, err = d.dollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {

@@ -59,8 +59,8 @@ type worker struct {
 func newWorker(r *run, index int, stage string) *worker {
 	random := rand.New(rand.NewPCG(r.Seed, uint64(index)))
 	w := &worker{index: index, run: r, random: random, outcomes: map[string]*int64{},
-		prefix: fmt.Sprintf("%s-%s-%d-", r.Run, stage, index), network: newWire(r.Target.Network, r.Target.Secret), rest: newWire(r.Target.REST, ""),
-		merchants: rand.NewZipf(random, r.Skew, 1, uint64(r.Merchants-1))}
+		prefix: fmt.Sprintf("%s-%s-%d-", r.Run, stage, index), network: newWire(r.Target.Network, r.Target.Secret),
+		rest: newWire(r.Target.REST, ""), merchants: rand.NewZipf(random, r.Skew, 1, uint64(r.Merchants-1))}
 	if r.cards != nil {
 		w.cards = rand.NewZipf(random, r.Skew, 1, uint64(len(r.cards.plain)-1))
 	}
@@ -195,8 +195,8 @@ func (p *pace) next() (due time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// announce hands out the dues of an open loop at their moments, whatever becomes of them. When too many wait for a connection it waits
-// too; those after it are due when they are due all the same.
+// announce hands out the dues of an open loop at their moments, whatever becomes of them. When too many wait for a connection it
+// waits too; those after it are due when they are due all the same.
 func (p *pace) announce(ctx context.Context) {
 	defer close(p.dues)
 	for i := 0; ; i++ {
@@ -282,8 +282,9 @@ func (d *drive) moment(now time.Time, interval time.Duration) Moment {
 func (r *run) stages(l *Load, drives []*drive) []Stage {
 	var all []Stage
 	for _, d := range drives {
-		s := Stage{Name: l.Name + d.name, Workload: l.Workload, Connections: d.connections, Rate: d.rate, Unsent: d.pace.unsent.Load(),
-			Moments: d.moments, Outcomes: map[string]int64{}, Wrong: d.faults.count, Differences: d.faults.first}
+		s := Stage{Name: l.Name + d.name, Workload: l.Workload, Connections: d.connections, Rate: d.rate,
+			Unsent: d.pace.unsent.Load(), Moments: d.moments, Outcomes: map[string]int64{}, Wrong: d.faults.count,
+			Differences: d.faults.first}
 		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()
 		for i, name := range d.traffic.measures() {
 			s.Measures = append(s.Measures, newMeasure(name, d.recorder.whole(i), s.Seconds))

@@ -118,7 +118,8 @@ func (s *Stage) percentilePlot() *plot {
 }
 
 // timePlot is what the moments have, over time.
-func (s *Stage) timePlot(show func(float64) string, log bool, curves map[string]func(Moment) (float64, bool), names ...string) *plot {
+func (s *Stage) timePlot(show func(float64) string, log bool, curves map[string]func(Moment) (float64, bool),
+	names ...string) *plot {
 	p := &plot{show: show, xShow: func(v float64) string { return number(math.Round(v*10)/10) + " s" }}
 	p.x = axis{from: 0, to: 1}
 	for _, name := range names {

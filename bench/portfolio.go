@@ -52,7 +52,8 @@ func issue(ctx context.Context, d *desk, c Config) (*portfolio, error) {
 	return p, each(ctx, len(p.tenants), func(ctx context.Context, i int) error {
 		has, err := d.settled(ctx, p.tenants[i], plentyCents)
 		if err == nil && has != plentyCents {
-			err = fmt.Errorf("bench: a deposit of %d cents has not settled within %s; %d are there", int64(plentyCents), settleWithin, has)
+			err = fmt.Errorf("bench: a deposit of %d cents has not settled within %s; %d are there", int64(plentyCents),
+				settleWithin, has)
 		}
 		return err
 	})
@@ -62,7 +63,8 @@ func reportMade(made <-chan struct{}, all int, tell func(Progress)) {
 	began, n := time.Now(), 0
 	for range made {
 		if n++; n%1000 == 0 {
-			tell(Progress{Stage: "making cards", Done: float64(n) / float64(all), PerSecond: float64(n) / time.Since(began).Seconds()})
+			tell(Progress{Stage: "making cards", Done: float64(n) / float64(all),
+				PerSecond: float64(n) / time.Since(began).Seconds()})
 		}
 	}
 }

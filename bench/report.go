@@ -80,8 +80,9 @@ const curveTicks = 2 // points while what is above halves
 func micros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
 
 func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure {
-	m := Measure{Name: name, Count: h.TotalCount(), P50Micros: micros(h.ValueAtPercentile(50)), P90Micros: micros(h.ValueAtPercentile(90)),
-		P99Micros: micros(h.ValueAtPercentile(99)), P999Micros: micros(h.ValueAtPercentile(99.9)), MaxMicros: micros(h.Max())}
+	m := Measure{Name: name, Count: h.TotalCount(), P50Micros: micros(h.ValueAtPercentile(50)),
+		P90Micros: micros(h.ValueAtPercentile(90)), P99Micros: micros(h.ValueAtPercentile(99)),
+		P999Micros: micros(h.ValueAtPercentile(99.9)), MaxMicros: micros(h.Max())}
 	if seconds > 0 {
 		m.PerSecond = float64(m.Count) / seconds
 	}

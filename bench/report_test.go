@@ -20,15 +20,20 @@ func example() *Report {
 	r := &Report{Machine: Machine{CPU: "A processor", Cores: 2, MemoryBytes: 8 << 30, Kernel: "linux 6.1", Go: "go1.26"},
 		Facts: map[string]string{"store": "<embedded>"},
 		Yardstick: Yardstick{SyncZeroedP50Micros: 95, SyncGrowingP50Micros: 195,
-			Empty: []Empty{{Connections: 1, PerSecond: 20_000, P50Micros: 45, P99Micros: 90}, {Connections: 64, PerSecond: 100_000, P50Micros: 600, P99Micros: 2000}}},
+			Empty: []Empty{{Connections: 1, PerSecond: 20_000, P50Micros: 45, P99Micros: 90},
+				{Connections: 64, PerSecond: 100_000, P50Micros: 600, P99Micros: 2000}}},
 		Stages: []Stage{
-			{Name: "authorize", Workload: Authorize, Connections: 64, Seconds: 10, Measures: []Measure{m, newMeasure("unused", newHistogram(3), 10)},
+			{Name: "authorize", Workload: Authorize, Connections: 64, Seconds: 10,
+				Measures: []Measure{m, newMeasure("unused", newHistogram(3), 10)},
 				Outcomes: map[string]int64{"approved": 990, "card_frozen": 10}, Compared: 3,
-				Moments: []Moment{{AtSeconds: 1, PerSecond: 90, P50Micros: 40, P99Micros: 1200}, {AtSeconds: 2, PerSecond: 110, P50Micros: 60, P99Micros: 900}}},
-			{Name: "sustain", Workload: Sustain, Connections: 64, Rate: 100, Seconds: 10, Unsent: 3, LateP99Micros: 120, Judged: true, Wrong: 1,
-				Measures: []Measure{m}, Outcomes: map[string]int64{"approved": 1000}, Figures: []Figure{{"most purser_backlog_entries", 12, ""}},
-				Differences: []string{"authorization: answered 200 <declined>, want approved"}, Notes: []string{"not held: it grows"},
-				Moments: []Moment{{AtSeconds: 1, PerSecond: 100, P50Micros: 40, P99Micros: 1200, Gauges: map[string]float64{backlogGauge: 12}}}},
+				Moments: []Moment{{AtSeconds: 1, PerSecond: 90, P50Micros: 40, P99Micros: 1200},
+					{AtSeconds: 2, PerSecond: 110, P50Micros: 60, P99Micros: 900}}},
+			{Name: "sustain", Workload: Sustain, Connections: 64, Rate: 100, Seconds: 10, Unsent: 3, LateP99Micros: 120,
+				Judged: true, Wrong: 1, Measures: []Measure{m}, Outcomes: map[string]int64{"approved": 1000},
+				Figures:     []Figure{{"most purser_backlog_entries", 12, ""}},
+				Differences: []string{"authorization: answered 200 <declined>, want approved"},
+				Notes:       []string{"not held: it grows"}, Moments: []Moment{{AtSeconds: 1, PerSecond: 100, P50Micros: 40,
+					P99Micros: 1200, Gauges: map[string]float64{backlogGauge: 12}}}},
 		}}
 	r.judge()
 	return r

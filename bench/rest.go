@@ -95,8 +95,9 @@ func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
 
 // mixed runs swipes and REST calls beside each other, each at its rate.
 func (r *run) mixed(ctx context.Context, l *Load) ([]Stage, error) {
-	stages, err := r.drive(ctx, l, r.backlog(), flow{name: ": swipes", traffic: r.swipes(l), connections: l.Connections, rate: l.Rate},
-		flow{name: ": REST", traffic: &clients{cards: r.cards, only: allCalls}, connections: l.Connections, rate: 3 * l.RESTRate})
+	stages, err := r.drive(ctx, l, r.backlog(), flow{name: ": swipes", traffic: r.swipes(l), connections: l.Connections,
+		rate: l.Rate}, flow{name: ": REST", traffic: &clients{cards: r.cards, only: allCalls}, connections: l.Connections,
+		rate: 3 * l.RESTRate})
 	if err == nil {
 		err = r.settle(ctx, &stages[0])
 	}

@@ -16,8 +16,8 @@ const (
 	stepDown      = 0.9 // after a rate that a probe held and the whole duration did not
 )
 
-// search finds the highest rate that is held by bisection over short loads, then confirms it for the whole duration. Notes of the last
-// stage name every rate that was tried.
+// search finds the highest rate that is held by bisection over short loads, then confirms it for the whole duration. Notes of the
+// last stage name every rate that was tried.
 func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 	var notes []string
 	probe := func(rate int) (bool, error) {

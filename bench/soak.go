@@ -24,8 +24,8 @@ const (
 	monthMargin        = 3 * time.Second
 )
 
-// soak is random lives of cards. Every connection has a workspace of its own and sends one message at a time, so that its books know
-// every answer beforehand.
+// soak is random lives of cards. Every connection has a workspace of its own and sends one message at a time, so that its books
+// know every answer beforehand.
 type soak struct {
 	run      *run
 	accounts []*account // by connection
@@ -133,8 +133,8 @@ func (a *account) anyHold(w *worker) *bookedHold {
 	return a.books.holds[w.random.IntN(len(a.books.holds))]
 }
 
-// tell sends the worker's body as a message of the network until it is answered. A message may be sent again, after a 503 too: its id says
-// that it is the same one.
+// tell sends the worker's body as a message of the network until it is answered. A message may be sent again, after a 503 too:
+// its id says that it is the same one.
 func (t *soak) tell(w *worker, a *account, due time.Time, path string) (status int, answer []byte) {
 	for range soakRetries {
 		var ok bool

@@ -24,8 +24,9 @@ func (r *Report) rows() []row {
 	for i := range r.Stages {
 		s := &r.Stages[i]
 		for _, m := range s.measured() {
-			line := row{Stage: s.Name, Loop: s.loop(), Measure: m.Name, PerSecond: fmt.Sprintf("%.0f", m.PerSecond), P50: showMicros(m.P50Micros),
-				P99: showMicros(m.P99Micros), P999: showMicros(m.P999Micros), Max: showMicros(m.MaxMicros), OfEmpty: "–", OfFloor: "–"}
+			line := row{Stage: s.Name, Loop: s.loop(), Measure: m.Name, PerSecond: fmt.Sprintf("%.0f", m.PerSecond),
+				P50: showMicros(m.P50Micros), P99: showMicros(m.P99Micros), P999: showMicros(m.P999Micros),
+				Max: showMicros(m.MaxMicros), OfEmpty: "–", OfFloor: "–"}
 			if e := r.Yardstick.empty(s.Connections); e != nil && e.PerSecond > 0 && s.Rate == 0 {
 				line.OfEmpty = fmt.Sprintf("%.0f %%", 100*m.PerSecond/e.PerSecond)
 			}
@@ -63,11 +64,12 @@ func (r *Report) facts() []string {
 	m, y := r.Machine, r.Yardstick
 	lines := []string{
 		fmt.Sprintf("machine: %s, %d cores, %.1f GiB, %s, %s", m.CPU, m.Cores, float64(m.MemoryBytes)/(1<<30), m.Kernel, m.Go),
-		fmt.Sprintf("synced write, p50: %s over zeroed blocks, %s growing", showMicros(y.SyncZeroedP50Micros), showMicros(y.SyncGrowingP50Micros)),
+		fmt.Sprintf("synced write, p50: %s over zeroed blocks, %s growing", showMicros(y.SyncZeroedP50Micros),
+			showMicros(y.SyncGrowingP50Micros)),
 	}
 	for _, e := range y.Empty {
-		lines = append(lines, fmt.Sprintf("empty handler, same client, %d connections: %.0f/s, p50 %s, p99 %s", e.Connections, e.PerSecond,
-			showMicros(e.P50Micros), showMicros(e.P99Micros)))
+		lines = append(lines, fmt.Sprintf("empty handler, same client, %d connections: %.0f/s, p50 %s, p99 %s", e.Connections,
+			e.PerSecond, showMicros(e.P50Micros), showMicros(e.P99Micros)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Facts)) {
 		lines = append(lines, name+": "+r.Facts[name])

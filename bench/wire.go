@@ -20,7 +20,8 @@ const (
 )
 
 // wire is one keep-alive connection that carries one request at a time, for one goroutine. It speaks just the HTTP/1.1 that the
-// interface uses, for a client that works more than the server would measure itself. It allocates nothing once its buffers have grown.
+// interface uses, for a client that works more than the server would measure itself. It allocates nothing once its buffers have
+// grown.
 type wire struct {
 	address string // host:port
 	fixed   []byte // what every head has after its path
@@ -57,8 +58,8 @@ func (w *wire) as(bearer string) {
 	}
 }
 
-// send sends a request and returns its status and answer, which is good until the next one. After an error nobody knows whether the
-// request was taken; the next one begins with a new connection. A nil body sends none.
+// send sends a request and returns its status and answer, which is good until the next one. After an error nobody knows whether
+// the request was taken; the next one begins with a new connection. A nil body sends none.
 func (w *wire) send(method, path string, body []byte) (status int, answer []byte, err error) {
 	if err = w.connect(); err != nil {
 		return 0, nil, err
@@ -164,8 +165,8 @@ func digits(text []byte) (n int, ok bool) {
 	return n, len(text) > 0
 }
 
-// textField finds a string without escapes by its name in a JSON object; nil when there is none. Names in the answers that it is used
-// for are unique.
+// textField finds a string without escapes by its name in a JSON object; nil when there is none. Names in the answers that it is
+// used for are unique.
 func textField(object []byte, name string) []byte {
 	value, ok := valueOf(object, name)
 	if !ok || len(value) == 0 || value[0] != '"' {

@@ -17,7 +17,8 @@ func TestAWireKeepsItsConnection(t *testing.T) {
 	url := listen(t, func(ctx *fasthttp.RequestCtx) {
 		peers[ctx.RemoteAddr().String()] = true
 		ctx.SetStatusCode(fasthttp.StatusAccepted)
-		ctx.SetBodyString(string(ctx.Method()) + " " + string(ctx.Path()) + " " + string(ctx.PostBody()) + " " + string(ctx.Request.Header.Peek("Authorization")))
+		ctx.SetBodyString(string(ctx.Method()) + " " + string(ctx.Path()) + " " + string(ctx.PostBody()) + " " +
+			string(ctx.Request.Header.Peek("Authorization")))
 		if string(ctx.Path()) == "/last" {
 			ctx.SetConnectionClose()
 		}
@@ -48,8 +49,9 @@ func TestAWireToNobodyFails(t *testing.T) {
 }
 
 func TestAnswersThatAreNone(t *testing.T) {
-	for _, text := range []string{"", "HTTP/1.1", "HTTP/2 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 2x0 OK\r\nContent-Length: 0\r\n\r\n",
-		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+	for _, text := range []string{"", "HTTP/1.1", "HTTP/2 200 OK\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 2x0 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfour",
 		"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes) + "\r\n\r\n"} {
 		_, err := readOf([]byte(text))

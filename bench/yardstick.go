@@ -50,7 +50,8 @@ func (y *Yardstick) empty(connections int) *Empty {
 	return nil
 }
 
-// measure takes the yardstick: syncs in the disk's directory, and an empty handler over one connection and as many as each load has.
+// measure takes the yardstick: syncs in the disk's directory, and an empty handler over one connection and as many as each load
+// has.
 func measure(ctx context.Context, c Config) (Yardstick, error) {
 	var y Yardstick
 	zeroed, err := measureSync(c.DiskDir, c.YardstickFor, true)

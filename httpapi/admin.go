@@ -106,7 +106,8 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 
 func (a *Admin) readyz(ctx *fasthttp.RequestCtx) {
 	if err := a.cfg.Ready(); err != nil {
-		respond(ctx, fasthttp.StatusServiceUnavailable, map[string]any{"status": "not ready", "reasons": strings.Split(err.Error(), "\n")})
+		respond(ctx, fasthttp.StatusServiceUnavailable, map[string]any{"status": "not ready",
+			"reasons": strings.Split(err.Error(), "\n")})
 		return
 	}
 	respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})

@@ -126,8 +126,9 @@ func TestAdminRefusesWhatIsNoRequest(t *testing.T) {
 	ln := fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
 	go func() { done <- admin.Serve(ln) }()
-	for request, want := range map[string]string{"": "408", "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n": "408",
-		"nonsense\r\n\r\n": "400", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n": "431"} {
+	for request, want := range map[string]string{"": "408",
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n": "408", "nonsense\r\n\r\n": "400",
+		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n": "431"} {
 		conn, err := ln.Dial()
 		require.NoError(t, err)
 		go func() { _, _ = conn.Write([]byte(request)) }() // the server may stop reading

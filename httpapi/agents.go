@@ -26,8 +26,8 @@ func (s *Server) agentRoutes() []route {
 	}
 }
 
-// registerAgent makes an agent. Without a public key a pair is made, whose private key is in the answer and is not kept: who lost the
-// answer gets it again from a repeat with the same Idempotency-Key only.
+// registerAgent makes an agent. Without a public key a pair is made, whose private key is in the answer and is not kept: who lost
+// the answer gets it again from a repeat with the same Idempotency-Key only.
 func (s *Server) registerAgent(c *call) (answer, error) {
 	var body struct {
 		AgentName    string   `json:"agentName"`

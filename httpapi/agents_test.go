@@ -55,7 +55,8 @@ func TestTheLifeOfAnAgent(t *testing.T) {
 	for _, move := range []struct {
 		to     string
 		status int
-	}{{"active", 200}, {"frozen", 200}, {"frozen", 200}, {"active", 200}, {"terminated", 200}, {"terminated", 200}, {"active", 409},
+	}{{"active", 200}, {"frozen", 200}, {"frozen", 200}, {"active", 200}, {"terminated", 200}, {"terminated", 200},
+		{"active", 409},
 		{"frozen", 409}} {
 		got := w.freeze(tn, id, move.to)
 		require.Equal(t, move.status, got.status, got.raw)
@@ -115,10 +116,11 @@ func TestKeysThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	small := ed25519.PublicKey(append(make([]byte, 31), 0)) // y = 0, of order 4
 	for text, why := range map[string]string{
-		spkiPEM(t, &other.PublicKey): "Ed25519",
-		spkiPEM(t, small):            "small order",
-		good + good:                  "one PEM block",
-		good + "trailing":            "one PEM block",
+		spkiPEM(t, &other.PublicKey):                   "Ed25519",
+		spkiPEM(t, small):                              "small order",
+		intent.PublicKeyPEM(append(public[:32:32], 0)): "Ed25519", // a byte behind the key
+		good + good:       "one PEM block",
+		good + "trailing": "one PEM block",
 		strings.ReplaceAll(good, "PUBLIC KEY", "CERTIFICATE"): "PUBLIC KEY",
 		intent.PrivateKeyPEM(private):                         "PUBLIC KEY",
 		strings.Repeat("-----BEGIN ", 20):                     "one PEM block",
@@ -221,7 +223,8 @@ func (w *world) agentLog(tn tenant, id string) []agent.LogEntry {
 
 func (w *world) ask(tn tenant, id string, command any) any {
 	w.t.Helper()
-	reply, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "agent", Stream: id, Workspace: tn.workspace, Command: command})
+	reply, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "agent", Stream: id, Workspace: tn.workspace,
+		Command: command})
 	require.NoError(w.t, err)
 	return reply
 }

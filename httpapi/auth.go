@@ -182,8 +182,8 @@ func (u *keyUse) note(access workspace.Access) {
 		defer func() { <-u.slots }()
 		ctx, cancel := context.WithTimeout(u.server.base, noteTimeout)
 		defer cancel()
-		_, err := u.server.actors.Ask(ctx, actors.Envelope{Kind: "workspace", Stream: access.Workspace, Workspace: access.Workspace,
-			Command: workspace.NoteUse{KeyID: access.Principal.KeyID}})
+		_, err := u.server.actors.Ask(ctx, actors.Envelope{Kind: "workspace", Stream: access.Workspace,
+			Workspace: access.Workspace, Command: workspace.NoteUse{KeyID: access.Principal.KeyID}})
 		if err != nil {
 			u.server.log.Debug("key use not noted", "err", err)
 		}

@@ -117,8 +117,8 @@ func (s *spoiler) whole() {
 		"U+0000 in a name": `{"\u0000":1,` + s.good[1:], "invalid UTF-8 in a name": "{\"\xff\":1," + s.good[1:]} {
 		s.add(what, "", text)
 	}
-	s.bodies = append(s.bodies, badBody{what: "2 MiB", text: s.good[:len(s.good)-1] + strings.Repeat(" ", 2<<20) + "}", status: 413,
-		code: "body_too_large"})
+	s.bodies = append(s.bodies, badBody{what: "2 MiB", text: s.good[:len(s.good)-1] + strings.Repeat(" ", 2<<20) + "}",
+		status: 413, code: "body_too_large"})
 }
 
 // object spoils each field of an object, which stands at path in the body.
@@ -211,8 +211,8 @@ func (s *spoiler) values(path []string, name string, p *openapi3.Schema, tree ma
 	if p.Const != nil {
 		return // a constant chooses the variant; another value is another body
 	}
-	for kind, value := range map[string]any{"null": nil, "string": "x", "number": 1.5, "boolean": true, "object": map[string]any{},
-		"array": []any{[]any{}}} {
+	for kind, value := range map[string]any{"null": nil, "string": "x", "number": 1.5, "boolean": true,
+		"object": map[string]any{}, "array": []any{[]any{}}} {
 		// A number with a fraction is no integer, and a list in a list is of no field.
 		if kind == "array" || !p.Type.Permits(kind) {
 			bad(kind, value)

@@ -89,8 +89,9 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, within context.Context, now tim
 	c.header = header{
 		authorization: only("Authorization"), cookie: onlyCookie(h), idempotencyKey: only("Idempotency-Key"),
 		workspaceID: read("X-Workspace-Id"), origin: read("Origin"), fetchSite: read("Sec-Fetch-Site"), host: string(h.Host()),
-		contentType: read("Content-Type"), accept: string(bytes.Join(h.PeekAll("Accept"), []byte(","))), signature: only("partner-signature"),
-		hasAuthorization: len(h.PeekAll("Authorization")) > 0, hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
+		contentType: read("Content-Type"), accept: string(bytes.Join(h.PeekAll("Accept"), []byte(","))),
+		signature: only("partner-signature"), hasAuthorization: len(h.PeekAll("Authorization")) > 0,
+		hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
 	}
 	ctx.VisitUserValues(func(name []byte, value any) {
 		if text, ok := value.(string); ok {

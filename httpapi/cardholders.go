@@ -7,7 +7,6 @@ import (
 
 	"purser/actors"
 	"purser/actors/cardholder"
-	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/persistence"
@@ -16,13 +15,14 @@ import (
 func (s *Server) cardholderRoutes() []route {
 	const path = "/api/cardholders"
 	return []route{
-		{method: "POST", path: path, auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional, handle: s.createCardholder},
+		{method: "POST", path: path, auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
+			handle: s.createCardholder},
 		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: pageQuery, handle: s.listCardholders},
 	}
 }
 
-// createCardholder saves a person. With the issuing partner connected the person is enrolled first, under a reference that a repeat of
-// the request sends again: what crashes in between is enrolled once and saved by the repeat.
+// createCardholder saves a person. With the issuing partner connected the person is enrolled first, under a reference that a
+// repeat of the request sends again: what crashes in between is enrolled once and saved by the repeat.
 func (s *Server) createCardholder(c *call) (answer, error) {
 	var body struct {
 		cardholder.Person
@@ -42,7 +42,8 @@ func (s *Server) createCardholder(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind, Person: body.Person}
+	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind,
+		Person: body.Person}
 	return s.perform(c, actors.Envelope{Kind: "cardholder", Stream: create.ID, Workspace: create.Workspace,
 		Prepare: func(ctx context.Context) (any, error) { return s.enrolled(ctx, c, create) }},
 		func(created any) (answer, error) { return reply(map[string]any{"cardholder": created}) })
@@ -94,14 +95,13 @@ func (s *Server) cardholderFor(c *call, named string) (string, error) {
 	if _, err := ident.Parse(ident.Cardholder, named); err != nil {
 		return "", fault.New(fault.NotFound, "")
 	}
-	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "cardholder", Stream: named, Workspace: c.who.workspace(),
-		Command: decision.Read{}})
+	record, err := s.actors.Record(c.ctx, "cardholder", c.who.workspace(), named)
 	if err != nil {
 		return "", err
 	}
-	holder, ok := read.(cardholder.State)
-	if !ok {
-		return "", fmt.Errorf("cardholder answered %T", read)
+	var holder cardholder.State
+	if err := json.Unmarshal(record.Document, &holder); err != nil {
+		return "", fmt.Errorf("cardholder's record: %w", err)
 	}
 	if holder.State != cardholder.StateActive && s.cfg.Issuer == IssuerConnected {
 		return "", fault.New(cardholderRequired, "the cardholder is not active with the issuing partner")

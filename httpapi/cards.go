@@ -50,17 +50,18 @@ func (s *Server) mintCard(c *call) (answer, error) {
 	if err := s.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	holder, err := s.cardholderFor(c, body.CardholderID)
-	if err != nil {
-		return answer{}, err
-	}
 	mint := card.Mint{Workspace: c.who.workspace(), HolderKind: body.HolderKind, HolderLabel: body.HolderLabel,
-		CardholderID: holder, MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
+		MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
 		AllowedMccs: body.AllowedMccs, AllowedMerchants: body.AllowedMerchants, Fixture: s.cfg.Issuer == IssuerFixture}
 	if err := s.emboss(c, &mint); err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace, Command: mint},
+	return s.perform(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace,
+		Prepare: func(context.Context) (any, error) {
+			var err error
+			mint.CardholderID, err = s.cardholderFor(c, body.CardholderID)
+			return mint, err
+		}},
 		func(minted any) (answer, error) {
 			view, ok := minted.(card.View)
 			if !ok {
@@ -123,7 +124,8 @@ func (s *Server) listCards(c *call) (answer, error) {
 
 // readCard asks the card's actor; another workspace's card is not_found.
 func (s *Server) readCard(c *call, id string) (card.View, error) {
-	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: id, Workspace: c.who.workspace(), Command: decision.Read{}})
+	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: id, Workspace: c.who.workspace(),
+		Command: decision.Read{}})
 	if err != nil {
 		return card.View{}, err
 	}
@@ -180,7 +182,8 @@ func (s *Server) getCard(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := s.actors.List(c.ctx, balance.RecordAuthorization, workspace, id, persistence.Page{Limit: recentAuthorizations})
+	records, err := s.actors.List(c.ctx, balance.RecordAuthorization, workspace, id,
+		persistence.Page{Limit: recentAuthorizations})
 	if err != nil {
 		return answer{}, err
 	}

@@ -16,6 +16,7 @@ const (
 func TestTheLifeOfACard(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
+	require.Equal(t, []any{}, w.mint(tn, `,"allowedMccs":[]`).at("card", "allowedMccs"), "none, and not all")
 	minted := w.mint(tn, `,"allowedMccs":["5411"],"allowedMerchants":null`)
 	require.Equal(t, true, minted.at("fixture"))
 	require.Equal(t, "active", minted.text("card", "state"))
@@ -120,7 +121,19 @@ func TestSwipes(t *testing.T) {
 	w.fails(simulate("authorization", `{"cardToken":"x","amountCents":1,`+shop+`}`), 400, "invalid_body")
 	w.fails(simulate("authorization", `{"id":"`+someUUID+`x","amountCents":1,`+shop+`}`), 400, "invalid_body")
 	w.fails(simulate("authorization", `{"id":7,"amountCents":1,`+shop+`}`), 400, "invalid_body")
-	w.fails(simulate("expiry", `{}`), 400, "invalid_body")
+	for body, field := range map[string]string{`{}`: "authorizationId", `{"authorizationId":7}`: "authorizationId",
+		`{"authorizationId":null}`: "authorizationId", `{"authorizationId":"auth_1","amountCents":1}`: "amountCents",
+		`{"authorizationId":"auth_1","id":7}`: "id", `{"authorizationId":"auth_1","id":null}`: "id",
+		`{"authorizationId":"auth_1","id":""}`: "id"} {
+		r := simulate("expiry", body)
+		w.fails(r, 400, "invalid_body")
+		require.Regexp(t, "^"+field+" ", r.text("message"), body)
+	}
+	w.fails(simulate("expiry", `{"authorizationId":"auth_1"}`), 404, "not_found")
+	// What is wrong with the body is told before the card is looked for.
+	nobodys := "/api/dev/cards/card_0000000000e000g0000000000a/simulate/authorization"
+	w.fails(w.post(tn.all, nobodys, `{"id":""}`), 400, "invalid_body")
+	w.fails(w.post(tn.all, nobodys, `{"id":"s9"}`), 404, "not_found")
 	w.fails(simulate("chargeback", `{}`), 404, "not_found")
 	w.ok(w.do(tn.all, "PATCH", "/api/cards/"+id, `{"state":"frozen"}`))
 	require.Equal(t, "card_frozen", w.swipe(tn, id, "s5", 1).text("reason"))

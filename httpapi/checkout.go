@@ -33,7 +33,8 @@ func (s *Server) checkoutRoutes() []route {
 		{method: "POST", path: one + "/simulate", auth: authKey, scope: write, sandboxOnly: true, idempotency: keyOptional,
 			handle: s.simulateCheckout},
 		{method: "POST", path: "/api/dashboard/checkout/sessions/{id}/cancel", auth: authSession,
-			roles: []string{workspace.Owner, workspace.Admin, workspace.Member}, idempotency: keyOptional, handle: s.cancelCheckout},
+			roles: []string{workspace.Owner, workspace.Admin, workspace.Member}, idempotency: keyOptional,
+			handle: s.cancelCheckout},
 	}
 }
 
@@ -63,8 +64,9 @@ func (s *Server) showCheckout(v checkout.View, text checkout.Text) checkoutDocum
 	if v.Cancelled {
 		metadata[serviceCancelledAt] = v.ExpiresAt
 	}
-	return checkoutDocument{View: v, HostedURL: s.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL, CancelURL: given(text.CancelURL),
-		MerchantReference: given(text.MerchantReference), Description: given(text.Description), Metadata: metadata}
+	return checkoutDocument{View: v, HostedURL: s.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL,
+		CancelURL: given(text.CancelURL), MerchantReference: given(text.MerchantReference), Description: given(text.Description),
+		Metadata: metadata}
 }
 
 // replyCheckout renders the view that a command answered.
@@ -178,7 +180,8 @@ func (s *Server) askCheckout(c *call, command any) (answer, error) {
 	return s.perform(c, e, s.replyCheckout(text))
 }
 
-// publicCheckout reads the session of the path for somebody who has the link and no key. Its id, which nobody guesses, is the proof.
+// publicCheckout reads the session of the path for somebody who has the link and no key. Its id, which nobody guesses, is the
+// proof.
 func (s *Server) publicCheckout(c *call) (checkout.State, error) {
 	var state checkout.State
 	u, err := ident.Parse(ident.Checkout, c.params["id"])
@@ -203,8 +206,8 @@ func (s *Server) checkoutStatus(c *call) (answer, error) {
 	return reply(state.CustomerView(c.now))
 }
 
-// selectCheckout is the customer's pick of a coin and a network. A refusal may be 404 for a link that is not, 400 for a pair that it
-// does not take, 409 when it was paid, 410 when it has ended.
+// selectCheckout is the customer's pick of a coin and a network. A refusal may be 404 for a link that is not, 400 for a pair that
+// it does not take, 409 when it was paid, 410 when it has ended.
 func (s *Server) selectCheckout(c *call) (answer, error) {
 	var body struct {
 		Asset string `json:"asset"`

@@ -41,8 +41,8 @@ func (w *world) observe(tn tenant, id, tx, units string, confirmations int) {
 	w.t.Helper()
 	address := w.ok(w.get(tn.all, checkoutPath+"/"+id)).text("session", "receivingAddresses", 0, "address")
 	noted, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "checkout", Stream: id, Workspace: tn.workspace,
-		Command: checkout.Observed{Chain: "polygon", Asset: "USDC", Address: address, TxHash: tx, Amount: units, Block: 7, BlockHash: "0xb",
-			Confirmations: confirmations, Threshold: 50, At: w.clock.now(), From: "0xpayer"}})
+		Command: checkout.Observed{Chain: "polygon", Asset: "USDC", Address: address, TxHash: tx, Amount: units, Block: 7,
+			BlockHash: "0xb", Confirmations: confirmations, Threshold: 50, At: w.clock.now(), From: "0xpayer"}})
 	require.NoError(w.t, err)
 	require.Equal(w.t, checkout.NotedNew, noted)
 }
@@ -103,7 +103,8 @@ func TestCheckoutIsPaid(t *testing.T) {
 		treasury.text("ledger", 0, "reference"))
 	full := w.ok(w.get(tn.all, checkoutPath+"/"+id))
 	require.Equal(t, "0xa from 0xpayer", full.text("session", "txHash")+" from "+full.text("session", "payerAddress"))
-	require.Equal(t, "completed", w.ok(w.post(tn.all, checkoutPath+"/"+id+"/simulate", "")).text("session", "status"), "again 200")
+	require.Equal(t, "completed", w.ok(w.post(tn.all, checkoutPath+"/"+id+"/simulate", "")).text("session", "status"),
+		"again 200")
 	w.settled()
 	require.Equal(t, 2500, w.stablecoins(tn), "and credited once")
 }
@@ -140,6 +141,14 @@ func TestCheckoutEnds(t *testing.T) {
 	require.Equal(t, "completed", w.checkoutStatus(late).text("status"), "sent before the end, to the second")
 	w.fails(cancel(late), 409, "payment_seen")
 
+	held := w.newCheckout(tn, `,"acceptedChains":["polygon"]`).text("session", "id")
+	w.ok(w.pick(held, "USDC", "polygon"))
+	w.ok(cancel(held))
+	require.Equal(t, true, w.checkoutStatus(held).at("cancelled"))
+	w.observe(tn, held, "0xheld", "25000000", 50)
+	require.Equal(t, "completed", w.checkoutStatus(held).text("status"), "sent before it was cancelled")
+	require.Equal(t, false, w.checkoutStatus(held).at("cancelled"), "said of an expired link")
+
 	for _, path := range []string{"", "/status", "/select", "/simulate"} {
 		for _, id := range []string{"cs_nobody", "card_01kagj5fkve16r6sydcvyx2dnv", "cs_01kagj5fkve16r6sydcvyx2dnv"} {
 			method, body := "GET", ""
@@ -173,8 +182,9 @@ func TestCheckoutRefusals(t *testing.T) {
 		`{"amountUsdCents":1,"successUrl":"https://a.example","acceptedAssets":["USDT"],"acceptedChains":["base"]}`:   "it can be paid on ethereum, polygon, arbitrum, optimism",
 		`{"amountUsdCents":1,"successUrl":"https://a.example","settlementOption":"both"}`:                             "settlementOption",
 		`{"amountUsdCents":1,"successUrl":"https://a.example","metadata":{"k":"` + strings.Repeat("x", 8<<10) + `"}}`: "metadata",
-		`{"amountUsdCents":1,"successUrl":"https://a.example","description":"` + strings.Repeat("x", 501) + `"}`:      "description",
-		`{"amountUsdCents":1,"successUrl":"https://` + strings.Repeat("x", 2048) + `"}`:                               "successUrl",
+		`{"amountUsdCents":1,"successUrl":"https://a.example","description":"` + strings.Repeat("x", 501) +
+			`"}`: "description",
+		`{"amountUsdCents":1,"successUrl":"https://` + strings.Repeat("x", 2048) + `"}`: "successUrl",
 	} {
 		got := w.post(tn.all, checkoutPath, body)
 		w.fails(got, 400, "invalid_body")
@@ -235,13 +245,16 @@ func TestStablecoinDeposits(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.newTenant("one"), w.newTenant("two")
 	report := func(body string) testReply {
-		return w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))}, "/api/webhooks/partner-stablecoin-deposit", body)
+		return w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))},
+			"/api/webhooks/partner-stablecoin-deposit", body)
 	}
 	deposit := func(event string, tn tenant, rest string) string {
-		return fmt.Sprintf(`{"id":%q,"type":"deposit.completed","data":{"workspaceId":%q,"asset":"USDC",%s}}`, event, tn.workspace, rest)
+		return fmt.Sprintf(`{"id":%q,"type":"deposit.completed","data":{"workspaceId":%q,"asset":"USDC",%s}}`, event,
+			tn.workspace, rest)
 	}
 	good := `"chain":"polygon","amountUsdCents":1500,"txHash":"0xabc"`
-	w.fails(w.post(as{"partner-signature": "t=1,v1=00"}, "/api/webhooks/partner-stablecoin-deposit", deposit("e1", tn, good)), 401, "signature_invalid")
+	w.fails(w.post(as{"partner-signature": "t=1,v1=00"}, "/api/webhooks/partner-stablecoin-deposit", deposit("e1", tn, good)),
+		401, "signature_invalid")
 	for range 3 {
 		w.ok(report(deposit("e1", tn, good)))
 	}
@@ -251,9 +264,10 @@ func TestStablecoinDeposits(t *testing.T) {
 	w.keptUnmatched(1)
 	w.ok(w.report(fmt.Sprintf(`{"id":"e1","type":"deposit.received","data":{"workspaceId":%q,"amountUsdCents":7,"rail":"ach","reference":""}}`,
 		tn.workspace)))
-	require.Equal(t, 7, w.ok(w.get(tn.all, "/api/treasury")).cents("snapshot", "fiatUsdCents"), "the bank's ids are the bank's own")
-	for i, rest := range []string{`"chain":"bitcoin","amountUsdCents":1500,"txHash":"0xabc"`, `"chain":"polygon","amountUsdCents":-1,"txHash":"0xabc"`,
-		`"chain":"polygon","amountUsdCents":1`, `"chain":7`} {
+	require.Equal(t, 7, w.ok(w.get(tn.all, "/api/treasury")).cents("snapshot", "fiatUsdCents"),
+		"the bank's ids are the bank's own")
+	for i, rest := range []string{`"chain":"bitcoin","amountUsdCents":1500,"txHash":"0xabc"`,
+		`"chain":"polygon","amountUsdCents":-1,"txHash":"0xabc"`, `"chain":"polygon","amountUsdCents":1`, `"chain":7`} {
 		w.ok(report(deposit(fmt.Sprint("bad-", i), tn, rest)))
 		w.keptUnmatched(2 + i)
 	}

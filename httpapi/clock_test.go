@@ -67,7 +67,8 @@ func TestOneRequestTooMany(t *testing.T) {
 			sent++
 		}
 	}
-	w.overLimit(w.get(ada.all, "/api/workspaces"), rateWindow-1500*time.Millisecond) // the workspace's 601st, of a key not used yet
+	// the workspace's 601st, of a key not used yet
+	w.overLimit(w.get(ada.all, "/api/workspaces"), rateWindow-1500*time.Millisecond)
 	sent++
 	for i := 0; sent < limits.PerAddress; i++ {
 		w.ok(w.get(keys[bob.workspace][i/limits.PerKey], "/api/workspaces"))

@@ -1,12 +1,12 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/counterparty"
-	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/ident"
 )
@@ -72,14 +72,13 @@ func (s *Server) recipient(c *call, id string) (balance.Recipient, error) {
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")
 	}
-	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: c.who.workspace(),
-		Command: decision.Read{}})
+	record, err := s.actors.Record(c.ctx, "counterparty", c.who.workspace(), id)
 	if err != nil {
 		return balance.Recipient{}, err
 	}
-	state, ok := read.(counterparty.State)
-	if !ok {
-		return balance.Recipient{}, fmt.Errorf("counterparty answered %T", read)
+	var state counterparty.State
+	if err := json.Unmarshal(record.Document, &state); err != nil {
+		return balance.Recipient{}, fmt.Errorf("counterparty's record: %w", err)
 	}
 	if state.Removed {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")

@@ -14,8 +14,8 @@ import (
 
 func (s *Server) dashboardRoutes() []route {
 	return []route{
-		{method: "POST", path: "/api/dashboard/signup", auth: authNone, handle: s.signup},
-		{method: "POST", path: "/api/dashboard/login", auth: authNone, handle: s.login},
+		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: s.signup},
+		{method: "POST", path: "/api/dashboard/login", auth: authNone, signsIn: true, handle: s.login},
 		{method: "POST", path: "/api/dashboard/logout", auth: authSession, handle: s.logout},
 		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: s.me},
 	}

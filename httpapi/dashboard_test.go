@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,8 +106,33 @@ func TestAnotherSitesPageCannotAct(t *testing.T) {
 	f("Sec-Fetch-Site", "same-origin", false)
 	f("Origin", "http://purser.test", false)
 	w.ok(w.get(session(cookie).with("Origin", "https://evil.test"), "/api/dashboard/me"))
-	r := w.post(as{"Origin": "https://evil.test"}, "/api/dashboard/login", `{"email":"ada@example.com","password":"a long password"}`)
+	r := w.post(as{"Origin": "https://evil.test"}, "/api/dashboard/login",
+		`{"email":"ada@example.com","password":"a long password"}`)
 	w.fails(r, 403, "origin_refused")
+}
+
+// Another site's page is refused exactly where x-errors says so: where a session acts or begins. What is for anybody is for any
+// page.
+func TestAnotherSitesPageOnEveryRoute(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	w.fund(tn, 100_000_000)
+	refused := 0
+	for _, op := range w.checked.operations(t) {
+		r := w.newEstate(tn).ready(op, nil)
+		if op.session {
+			r.who = session(tn.cookie).with("X-Workspace-Id", tn.workspace)
+		}
+		r.who = r.who.with("Origin", "https://evil.test")
+		got := w.send(r)
+		if codes, _ := op.doc.Extensions["x-errors"].([]any); slices.Contains(codes, any("origin_refused")) {
+			w.fails(got, 403, "origin_refused")
+			refused++
+			continue
+		}
+		require.NotEqual(t, 403, got.status, "%s: %s", op.name, got.raw)
+	}
+	require.NotZero(t, refused)
 }
 
 func TestASessionFindsItsWorkspace(t *testing.T) {

@@ -103,7 +103,8 @@ type errorBody struct {
 	KYBStatus string     `json:"kybStatus,omitempty"`
 }
 
-// refusal turns any error into an answer; id is the request's. A change whose context ended may have happened: outcome_unknown, never unavailable.
+// refusal turns any error into an answer; id is the request's. A change whose context ended may have happened: outcome_unknown,
+// never unavailable.
 func (s *Server) refusal(id, method string, err error) answer {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		if status, known := statusOf(f.Code); known {
@@ -112,7 +113,8 @@ func (s *Server) refusal(id, method string, err error) answer {
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if method == fasthttp.MethodGet {
-			return refused(fasthttp.StatusServiceUnavailable, fault.New(fault.Unavailable, "no answer in time; nothing changed"), 0)
+			return refused(fasthttp.StatusServiceUnavailable, fault.New(fault.Unavailable, "no answer in time; nothing changed"),
+				0)
 		}
 		f := fault.New(fault.OutcomeUnknown, "the outcome is not known; retry with the same Idempotency-Key")
 		return refused(fasthttp.StatusInternalServerError, f, 0)

@@ -36,8 +36,8 @@ func newFuzzWorld(t testing.TB) *fuzzWorld {
 	tn := w.newTenant("fuzz")
 	w.fund(tn, 1_000_000_00)
 	e := w.newEstate(tn)
-	f := &fuzzWorld{world: w, names: strings.NewReplacer("{key}", tn.secret, "{cookie}", tn.cookie, "{card}", e.id("card"), "{auth}",
-		e.id("authorization"), "{ws}", tn.workspace, "{message}", e.id("message"))}
+	f := &fuzzWorld{world: w, names: strings.NewReplacer("{key}", tn.secret, "{cookie}", tn.cookie, "{card}", e.id("card"),
+		"{auth}", e.id("authorization"), "{ws}", tn.workspace, "{message}", e.id("message"))}
 	w.ok(w.get(tn.all, "/api/workspaces"))
 	f.heads = w.settled()
 	return f

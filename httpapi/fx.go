@@ -18,8 +18,8 @@ import (
 
 func (s *Server) fxRoutes() []route {
 	return []route{
-		{method: "POST", path: "/api/treasury/fx-quotes", auth: authKey, scope: "write:payouts", kyb: true, idempotency: keyRequired,
-			handle: s.createQuote},
+		{method: "POST", path: "/api/treasury/fx-quotes", auth: authKey, scope: "write:payouts", kyb: true,
+			idempotency: keyRequired, handle: s.createQuote},
 		{method: "GET", path: "/api/treasury/fx-rates", auth: authKey, scope: "read:treasury", handle: s.listRates},
 	}
 }
@@ -48,8 +48,8 @@ func showAmount(a balance.Amount) amountDocument {
 }
 
 func showQuote(q balance.Quote) quoteDocument {
-	return quoteDocument{ID: q.ID, Status: q.Status, CounterpartyID: q.CounterpartyID, Sell: showAmount(q.Sell), Buy: showAmount(q.Buy),
-		Rate: q.Rate, RateDisplay: fmt.Sprintf("1 %s = %s %s", q.Sell.Currency, q.Rate, q.Buy.Currency),
+	return quoteDocument{ID: q.ID, Status: q.Status, CounterpartyID: q.CounterpartyID, Sell: showAmount(q.Sell),
+		Buy: showAmount(q.Buy), Rate: q.Rate, RateDisplay: fmt.Sprintf("1 %s = %s %s", q.Sell.Currency, q.Rate, q.Buy.Currency),
 		LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt}
 }
 

@@ -110,7 +110,8 @@ func (s *Server) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
 		_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
 			Command: checkout.Select{Asset: asset, Chain: network}})
 	}
-	for _, shown := range []fault.Code{fault.NotFound, fault.PairNotSupported, fault.PaymentSeen, fault.LinkEnded, fault.InvalidBody} {
+	for _, shown := range []fault.Code{fault.NotFound, fault.PairNotSupported, fault.PaymentSeen, fault.LinkEnded,
+		fault.InvalidBody} {
 		if fault.Is(err, shown) {
 			err = nil
 		}
@@ -204,14 +205,17 @@ func (s *Server) hostedPage(c *call) (page web.Page, err error) {
 	if err != nil {
 		return page, err
 	}
-	page = web.Page{ID: state.ID, State: string(told), Step: stepOf(&state, c.now), Merchant: merchant.Name, Description: text.Description,
-		Reference: text.MerchantReference, Amount: dollars(state.AmountUsdCents), Sandbox: state.Sandbox, Expires: state.End(), Now: c.now,
-		Coins: coinsOf(&state), Seen: state.Confirmations(), Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL,
-		CancelURL: text.CancelURL}
+	page = web.Page{ID: state.ID, State: string(told), Step: stepOf(&state, c.now), Merchant: merchant.Name,
+		Description: text.Description, Reference: text.MerchantReference, Amount: dollars(state.AmountUsdCents),
+		Sandbox: state.Sandbox, Expires: state.End(), Now: c.now, Coins: coinsOf(&state), Seen: state.Confirmations(),
+		Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL, CancelURL: text.CancelURL}
 	if received := state.Money(); received.ReceivedCents > 0 {
 		page.Received = dollars(received.ReceivedCents)
 		if received.DueCents > 0 {
 			page.Due = dollars(received.DueCents)
+		}
+		if received.DueCents < 0 {
+			page.Over = dollars(-received.DueCents)
 		}
 	}
 	for i := range state.Payments {
@@ -256,7 +260,8 @@ func coinsOf(state *checkout.State) (coins []web.Coin) {
 		}
 		picked := state.Chosen != nil && state.Chosen.Asset == p.Asset && state.Chosen.Chain == p.Chain
 		last := &coins[len(coins)-1]
-		last.Networks = append(last.Networks, web.Choice{Value: p.Asset + "/" + p.Chain, Network: networkName(p.Chain), Picked: picked})
+		last.Networks = append(last.Networks, web.Choice{Value: p.Asset + "/" + p.Chain, Network: networkName(p.Chain),
+			Picked: picked})
 	}
 	return coins
 }
@@ -276,8 +281,8 @@ func payTo(state *checkout.State) *web.To {
 	}
 	units := state.UnitsOf(state.Chosen.Asset, state.Money().DueCents)
 	coins := checkout.CoinsOf(state.Chosen.Asset, units)
-	return &web.To{Asset: state.Chosen.Asset, Network: networkName(state.Chosen.Chain), Address: state.Chosen.Address, Coins: coins,
-		Link: paymentLink(*state.Chosen, units.String(), coins)}
+	return &web.To{Asset: state.Chosen.Asset, Network: networkName(state.Chosen.Chain), Address: state.Chosen.Address,
+		Coins: coins, Link: paymentLink(*state.Chosen, units.String(), coins)}
 }
 
 // paymentLink is what a wallet opens: EIP-681 on EVM chains, BIP-21 on bitcoin, Solana Pay on solana.

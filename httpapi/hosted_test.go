@@ -115,6 +115,16 @@ func TestHostedPageOfEveryEnd(t *testing.T) {
 	cancelled := open()
 	w.ok(w.post(session(tn.cookie), "/api/dashboard/checkout/sessions/"+cancelled+"/cancel", ""))
 	require.Contains(t, w.shows(cancelled, "This link was cancelled"), `href="https://shop.example/cart"`)
+	w.clock.turn(time.Second)
+	to := w.ok(w.get(tn.all, checkoutPath+"/"+cancelled)).text("session", "receivingAddresses", 0, "address")
+	_, err := w.chains.Chain("polygon").Pay(t.Context(), "cancelled", "0xpayer",
+		sandbox.ChainPayment{Asset: "USDC", Address: to, Amount: "25000000"})
+	require.NoError(t, err)
+	over := open()
+	w.payOnChain(over, "USDC", "30000000")
+	w.clock.turn(2 * time.Minute)
+	require.Contains(t, w.shows(cancelled, "A payment came after the link had ended"), "This link was cancelled")
+	require.Contains(t, w.shows(over, "Payment complete"), "$5.00 more than was asked has arrived")
 
 	late := open()
 	html := w.browse("GET", "/checkout/"+late, "").html
@@ -122,13 +132,13 @@ func TestHostedPageOfEveryEnd(t *testing.T) {
 	address, _, _ := strings.Cut(rest, "<")
 	w.clock.turn(31 * time.Minute)
 	require.NotContains(t, w.shows(late, "This link has expired"), address)
-	_, err := w.chains.Chain("polygon").Pay(t.Context(), "late", "0xpayer",
+	_, err = w.chains.Chain("polygon").Pay(t.Context(), "late", "0xpayer",
 		sandbox.ChainPayment{Asset: "USDC", Address: address, Amount: "25000000"})
 	require.NoError(t, err)
 	w.clock.turn(2 * time.Minute)
 	w.shows(late, "A payment came after the link had ended")
 	w.settled()
-	require.Zero(t, w.stablecoins(tn))
+	require.Equal(t, 2500, w.stablecoins(tn), "of the link that was paid, what it asked")
 
 	missing := w.browse("GET", "/checkout/cs_01kkv0000000000000000000aa", "")
 	require.Equal(t, 404, missing.status)

@@ -20,9 +20,9 @@ import (
 func TestHeadersThatAreNoHeaders(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	for _, line := range []string{"X: a\r\n b\r\n", "X: a\r\n\tTransfer-Encoding: chunked\r\n", "Content-Length: 0\r\n 5\r\n", "A b: c\r\n",
-		"A\x00: c\r\n", "A: \x00\r\n", "A(b): c\r\n", ": x\r\n", "A\r\n", "A: b\n", "Host: other\r\n", "Transfer-Encoding:\r\n chunked\r\n",
-		"Trailer: Authorization\r\n", " X: a\r\n"} {
+	for _, line := range []string{"X: a\r\n b\r\n", "X: a\r\n\tTransfer-Encoding: chunked\r\n", "Content-Length: 0\r\n 5\r\n",
+		"A b: c\r\n", "A\x00: c\r\n", "A: \x00\r\n", "A(b): c\r\n", ": x\r\n", "A\r\n", "A: b\n", "Host: other\r\n",
+		"Transfer-Encoding:\r\n chunked\r\n", "Trailer: Authorization\r\n", " X: a\r\n"} {
 		head := "GET /api/cards HTTP/1.1\r\nHost: purser.test\r\n"
 		got := answersTo(t, w.server, []byte(head+"Authorization: Bearer "+tn.secret+"\r\n"+line+"\r\n"+head+"\r\n"))
 		require.Len(t, got, 1, "%q: the connection goes on", line)
@@ -37,21 +37,23 @@ func TestAPathHasOneSpelling(t *testing.T) {
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
 	w.fund(tn, 100)
-	for _, path := range []string{"/api/%63ards", "/api/x/../cards", "/api/cards;x", "/api/cards/%2e%2e/cards", "/api//cards", "//api/cards",
-		"/API/cards", "/api/./cards", "/api/cards/..", "/api/cards/.", "/api/cards/", "/api/cards/%", "/api/cards/%00", "/api/cards/%ff", "*",
-		"/api/dev/cards//simulate/reversal", "/api/dashboard/members//", "/api/dev/cards/" + card + "/simulate/",
-		"/api/dev/cards/" + card + "/simulate/nothing/", "/api/dev/cards/" + card + "/simulate/reversal/",
-		"/api/cards/" + card + "/", "/api/cards/" + card + "%00", "/api/cards/" + card + "%2F", "/api/cards/" + card + "%20",
-		"/api/cards/" + strings.ToUpper(card), "/api/cards/card_%30" + card[6:], "/api/cards/" + card + ".json",
-		"/api/cards/" + strings.Repeat("a", 8000), "/api/cards/card_" + strings.Repeat("z", 26), "/api/cards/ws_" + card[5:]} {
+	for _, path := range []string{"/api/%63ards", "/api/x/../cards", "/api/cards;x", "/api/cards/%2e%2e/cards", "/api//cards",
+		"//api/cards", "/API/cards", "/api/./cards", "/api/cards/..", "/api/cards/.", "/api/cards/", "/api/cards/%",
+		"/api/cards/%00", "/api/cards/%ff", "*", "/api/dev/cards//simulate/reversal", "/api/dashboard/members//",
+		"/api/dev/cards/" + card + "/simulate/", "/api/dev/cards/" + card + "/simulate/nothing/",
+		"/api/dev/cards/" + card + "/simulate/reversal/", "/api/cards/" + card + "/", "/api/cards/" + card + "%00",
+		"/api/cards/" + card + "%2F", "/api/cards/" + card + "%20", "/api/cards/" + strings.ToUpper(card),
+		"/api/cards/card_%30" + card[6:], "/api/cards/" + card + ".json", "/api/cards/" + strings.Repeat("a", 8000),
+		"/api/cards/card_" + strings.Repeat("z", 26), "/api/cards/ws_" + card[5:]} {
 		before := w.settled()
 		methods := []string{"GET", "PATCH"}
 		if strings.HasPrefix(path, "/api/dev/") {
 			methods = []string{"POST"}
 		}
 		for _, method := range methods {
-			got := answersTo(t, w.server, []byte(method+" "+path+" HTTP/1.1\r\nHost: purser.test\r\nAuthorization: Bearer "+tn.secret+
-				"\r\nContent-Length: 18\r\n\r\n{\"state\":\"frozen\"}"))
+			got := answersTo(t, w.server,
+				[]byte(method+" "+path+" HTTP/1.1\r\nHost: purser.test\r\nAuthorization: Bearer "+tn.secret+
+					"\r\nContent-Length: 18\r\n\r\n{\"state\":\"frozen\"}"))
 			require.Len(t, got, 1)
 			require.Equal(t, 404, got[0].StatusCode(), "%s %s: %s", method, path, got[0].Body())
 			require.Contains(t, string(got[0].Body()), `{"error":"not_found"}`)
@@ -67,8 +69,9 @@ func TestOtherMethods(t *testing.T) {
 	for _, method := range []string{"OPTIONS", "TRACE", "CONNECT", "PUT", "get", "PROPFIND", "HEAD"} {
 		conn, err := w.listen.Dial()
 		require.NoError(t, err)
-		_, err = io.WriteString(conn, method+" /api/cards HTTP/1.1\r\nHost: purser.test\r\nX-HTTP-Method-Override: GET\r\nAuthorization: Bearer "+
-			tn.secret+"\r\n\r\n")
+		_, err = io.WriteString(conn,
+			method+" /api/cards HTTP/1.1\r\nHost: purser.test\r\nX-HTTP-Method-Override: GET\r\nAuthorization: Bearer "+
+				tn.secret+"\r\n\r\n")
 		require.NoError(t, err)
 		resp := fasthttp.Response{SkipBody: method == "HEAD"}
 		require.NoError(t, resp.Read(bufio.NewReader(conn)))
@@ -76,7 +79,8 @@ func TestOtherMethods(t *testing.T) {
 		require.Equal(t, "GET, POST", string(resp.Header.Peek("Allow")), method)
 		require.NoError(t, conn.Close())
 	}
-	for _, head := range []string{"OPTIONS *", "PUT /api/dev/cards//simulate/reversal", "POST /api/dev/cards//simulate/reversal"} {
+	for _, head := range []string{"OPTIONS *", "PUT /api/dev/cards//simulate/reversal",
+		"POST /api/dev/cards//simulate/reversal"} {
 		status, text := w.raw(head + " HTTP/1.1\r\nHost: purser.test\r\n\r\n")
 		require.Equal(t, 404, status, "%s: %s", head, text)
 	}
@@ -163,7 +167,8 @@ func TestBadQueries(t *testing.T) {
 }
 
 var badParameters = map[string][]string{
-	"limit": {"", "0", "101", "-1", "+1", "01", "1.0", "1e1", "x", "%00", "%ff", "1%00", "%201", "99999999999999999999", "１", "0x1"},
+	"limit": {"", "0", "101", "-1", "+1", "01", "1.0", "1e1", "x", "%00", "%ff", "1%00", "%201", "99999999999999999999", "１",
+		"0x1"},
 	"cursor": {"", "x", "%00", "%ff", "AAAA", strings.Repeat("A", 22), strings.Repeat("_", 22), strings.Repeat("A", 5000),
 		"AAAAAAAAAAAAAAAAAAAAAA=="},
 	"decision": {"", "Approved", "pending", "%00"},
@@ -183,7 +188,8 @@ func TestACursorIsOfOneList(t *testing.T) {
 	for _, elsewhere := range []struct {
 		who  as
 		path string
-	}{{other.all, "/api/cards"}, {mine.all, "/api/auth/keys"}, {mine.all, "/api/authorizations"}, {mine.all, "/api/authorizations?decision=approved"},
+	}{{other.all, "/api/cards"}, {mine.all, "/api/auth/keys"}, {mine.all, "/api/authorizations"},
+		{mine.all, "/api/authorizations?decision=approved"},
 		{mine.all, "/api/cardholders"}, {session(mine.cookie), members}} {
 		join := map[bool]string{true: "&", false: "?"}[strings.Contains(elsewhere.path, "?")]
 		w.fails(w.get(elsewhere.who, elsewhere.path+join+"cursor="+cursor), 400, "invalid_query")
@@ -204,7 +210,8 @@ func TestRightsThatAreLostOnTheWay(t *testing.T) {
 	remove := workspace.RemoveMember{UserID: me, By: by}
 	demote := workspace.AddMember{UserID: me, Role: workspace.Member, By: by}
 	promote := workspace.AddMember{UserID: me, Role: workspace.Owner, By: by}
-	newKey := readyRequest{who: session(second), method: "POST", path: "/api/auth/keys", body: `{"label":"late","scopes":["read:cards"]}`}
+	newKey := readyRequest{who: session(second), method: "POST", path: "/api/auth/keys",
+		body: `{"label":"late","scopes":["read:cards"]}`}
 	add := readyRequest{who: session(second), method: "POST", path: members, body: `{"email":"olga@example.com","role":"member"}`}
 	expel := readyRequest{who: session(second), method: "DELETE", path: members + "/" + victim}
 	list := readyRequest{who: session(second), method: "GET", path: members}
@@ -243,13 +250,15 @@ func (w *world) overtaken(tn tenant, by any) {
 func TestASessionIsOneCookie(t *testing.T) {
 	w := newWorld(t)
 	mine, planted := w.newTenant("mine"), w.newTenant("planted")
-	for _, cookies := range []string{mine.cookie + "; " + sessionCookie + "=" + planted.cookie, planted.cookie + "; " + sessionCookie + "=" + mine.cookie,
-		mine.cookie + "; " + sessionCookie + "=" + mine.cookie, "; " + sessionCookie + "=" + mine.cookie} {
+	for _, cookies := range []string{mine.cookie + "; " + sessionCookie + "=" + planted.cookie,
+		planted.cookie + "; " + sessionCookie + "=" + mine.cookie, mine.cookie + "; " + sessionCookie + "=" + mine.cookie,
+		"; " + sessionCookie + "=" + mine.cookie} {
 		w.fails(w.get(session(cookies), "/api/dashboard/me"), 401, "unauthorized")
 	}
 	w.ok(w.get(session(mine.cookie+"; theme=dark"), "/api/dashboard/me"))
 	line := "Cookie: " + sessionCookie + "="
-	status, text := w.raw("GET /api/dashboard/me HTTP/1.1\r\nHost: purser.test\r\n" + line + planted.cookie + "\r\n" + line + mine.cookie +
+	status, text := w.raw("GET /api/dashboard/me HTTP/1.1\r\nHost: purser.test\r\n" + line + planted.cookie + "\r\n" + line +
+		mine.cookie +
 		"\r\n\r\n")
 	require.Equal(t, 401, status, text)
 }

@@ -50,8 +50,8 @@ func (c *call) onceName() string { return c.who.tenant() + "|" + c.method + " " 
 // gets the stored one. render must answer the same for the same reply: it may run twice.
 func (s *Server) perform(c *call, e actors.Envelope, render func(reply any) (answer, error)) (answer, error) {
 	if c.key != "" {
-		e.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body), Expires: c.now.Add(replayLife),
-			Seal: func(reply any) ([]byte, error) {
+		e.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
+			Expires: c.now.Add(replayLife), Seal: func(reply any) ([]byte, error) {
 				a, err := render(reply)
 				if err != nil {
 					return nil, err

@@ -23,8 +23,9 @@ const (
 	intentAccepted = "intent recorded; not yet required for card payments"
 )
 
-// submitIntent judges a signed intent and logs it, whatever comes out. The judgement rests on the agent as it was committed when the
-// request came: the signature is verified here, beside the actor, and the actor looks again only at what may have changed since.
+// submitIntent judges a signed intent and logs it, whatever comes out. The judgement rests on the agent as it was committed when
+// the request came: the signature is verified here, beside the actor, and the actor looks again only at what may have changed
+// since.
 func (s *Server) submitIntent(c *call) (answer, error) {
 	submitted, malformed := s.readSubmission(c)
 	if malformed != nil && submitted == nil {
@@ -57,8 +58,8 @@ func (s *Server) submitIntent(c *call) (answer, error) {
 	return answer{}, refusal
 }
 
-// acceptIntent logs an intent that was found good. The claim on its id commits with the entry and is for ever, so of those that come at
-// once the others wait for the first and are replays. The reason says why it was not accepted after all.
+// acceptIntent logs an intent that was found good. The claim on its id commits with the entry and is for ever, so of those that
+// come at once the others wait for the first and are replays. The reason says why it was not accepted after all.
 func (s *Server) acceptIntent(c *call, submitted agent.Submission) (answer, agent.Reason, error) {
 	e := c.toAgent(agent.Accept{Submission: submitted})
 	e.Key = &actors.Key{Scope: intentScope, Key: e.Stream + "/" + submitted.IntentID}
@@ -79,8 +80,8 @@ func (s *Server) acceptIntent(c *call, submitted agent.Submission) (answer, agen
 	return shown, "", err
 }
 
-// readSubmission reads what was submitted. The error says what is wrong with its form; there is a submission beside it, with what could
-// be understood, when it is JSON at all.
+// readSubmission reads what was submitted. The error says what is wrong with its form; there is a submission beside it, with what
+// could be understood, when it is JSON at all.
 func (s *Server) readSubmission(c *call) (*agent.Submission, error) {
 	var body intent.Submission
 	err := s.decode(c, &body)
@@ -88,7 +89,8 @@ func (s *Server) readSubmission(c *call) (*agent.Submission, error) {
 		return nil, err
 	}
 	if len(c.body) > maxSubmission {
-		return &agent.Submission{}, fault.New(fault.InvalidBody, fmt.Sprintf("the body must have at most %d bytes", maxSubmission))
+		return &agent.Submission{}, fault.New(fault.InvalidBody,
+			fmt.Sprintf("the body must have at most %d bytes", maxSubmission))
 	}
 	if err != nil {
 		return glean(c.body), err
@@ -110,8 +112,8 @@ func (s *Server) readSubmission(c *call) (*agent.Submission, error) {
 func glean(body []byte) *agent.Submission {
 	fields := fieldsOf(body)
 	raw := fields["intent"]
-	return &agent.Submission{Intent: string(raw), IntentID: textOf(fieldsOf(raw)["intent_id"]), Signature: textOf(fields["signature"]),
-		KeyID: textOf(fields["key_id"])}
+	return &agent.Submission{Intent: string(raw), IntentID: textOf(fieldsOf(raw)["intent_id"]),
+		Signature: textOf(fields["signature"]), KeyID: textOf(fields["key_id"])}
 }
 
 // fieldsOf is empty for what is no object.
@@ -138,8 +140,8 @@ type shownEntry struct {
 	Intent any `json:"intent"`
 }
 
-// showIntent shows an intent as the JSON it is. What some readers of JSON would choke on is shown as text: one bad submission must not
-// make the log unreadable.
+// showIntent shows an intent as the JSON it is. What some readers of JSON would choke on is shown as text: one bad submission
+// must not make the log unreadable.
 func showIntent(text string) any {
 	if text == "" {
 		return nil

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
@@ -15,8 +14,8 @@ import (
 	"purser/actors/agent/intent"
 )
 
-// BenchmarkSubmitIntent is submissions a second, each of another intent, of one agent, by 1 and by 64 clients; beside them what one core
-// verifies. The journal is in memory: what is measured is the program, not the disk.
+// BenchmarkSubmitIntent is submissions a second, each of another intent, of one agent, by 1 and by 64 clients; beside them what
+// one core verifies. The journal is in memory: what is measured is the program, not the disk.
 func BenchmarkSubmitIntent(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprint(clients, " clients"), func(b *testing.B) { benchmarkSubmit(b, clients) })
@@ -44,34 +43,16 @@ func benchmarkSubmit(b *testing.B, clients int) {
 		requests[i] = fmt.Appendf(nil, "POST /api/agents/%s/intents HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n"+
 			"Content-Length: %d\r\n\r\n%s", id, tn.secret, len(body), body)
 	}
-	listener := w.unjudged()
 	var next atomic.Int64
 	failed := make(chan error, clients)
 	b.ResetTimer()
 	for range clients {
-		go func() { failed <- sendAll(listener, requests, &next) }()
+		go func() { failed <- sendAll(w.listen, requests, &next) }()
 	}
 	for range clients {
 		require.NoError(b, <-failed)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "submitted/s")
-}
-
-// unjudged serves the same actors once more, without holding every answer against the description, which takes longer than to answer.
-func (w *world) unjudged() *fasthttputil.InmemoryListener {
-	w.t.Helper()
-	config := w.server.cfg
-	config.Registry = nil
-	server, err := New(config)
-	require.NoError(w.t, err)
-	listener := fasthttputil.NewInmemoryListener()
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	w.t.Cleanup(func() {
-		require.NoError(w.t, server.Shutdown(context.Background()))
-		require.NoError(w.t, <-done)
-	})
-	return listener
 }
 
 // sendAll sends requests over one connection until there are no more.

@@ -16,8 +16,8 @@ const prefixChars = 12
 func (s *Server) keyRoutes() []route {
 	const path = "/api/auth/keys"
 	return []route{
-		{method: "POST", path: path, auth: authKeyOrSession, scope: "write:api_keys", roles: []string{workspace.Owner, workspace.Admin},
-			idempotency: keyOptional, handle: s.createKey},
+		{method: "POST", path: path, auth: authKeyOrSession, scope: "write:api_keys",
+			roles: []string{workspace.Owner, workspace.Admin}, idempotency: keyOptional, handle: s.createKey},
 		{method: "GET", path: path, auth: authKey, scope: "read:api_keys", query: pageQuery, handle: s.listKeys},
 		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"}, handle: s.revokeKey},
 	}

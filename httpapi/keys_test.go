@@ -76,7 +76,8 @@ func TestMalformedKeysAreAllTheSame(t *testing.T) {
 	want := w.get(key("apk_x"), "/api/workspaces").raw
 	last := tn.secret[len(tn.secret)-1:]
 	flipped := tn.secret[:len(tn.secret)-1] + map[bool]string{true: "g", false: "0"}[last == "0"]
-	for _, value := range []string{"", "Bearer", "Bearer ", "Basic " + tn.secret, tn.secret, "Bearer " + flipped, "Bearer " + tn.secret + "0"} {
+	for _, value := range []string{"", "Bearer", "Bearer ", "Basic " + tn.secret, tn.secret, "Bearer " + flipped,
+		"Bearer " + tn.secret + "0"} {
 		r := w.get(as{"Authorization": value}, "/api/workspaces")
 		w.fails(r, 401, "unauthorized")
 		require.Equal(t, want, r.raw)
@@ -104,7 +105,8 @@ func TestARepeatIsAnsweredOnce(t *testing.T) {
 	theirs := w.ok(w.post(other.all.with("Idempotency-Key", someUUID), "/api/auth/keys", body))
 	require.NotEqual(t, first.text("secret"), theirs.text("secret"))
 	// A refused command holds no key.
-	w.fails(w.post(tn.all.with("Idempotency-Key", otherUUID), "/api/auth/keys", `{"label":"","scopes":["read:cards"]}`), 400, "invalid_body")
+	w.fails(w.post(tn.all.with("Idempotency-Key", otherUUID), "/api/auth/keys", `{"label":"","scopes":["read:cards"]}`), 400,
+		"invalid_body")
 	w.ok(w.post(tn.all.with("Idempotency-Key", otherUUID), "/api/auth/keys", body))
 	w.clock.turn(replayLife)
 	fresh := w.ok(w.post(tn.all.with("Idempotency-Key", someUUID), "/api/auth/keys", body))
@@ -151,7 +153,8 @@ func TestAWorkspaceIsMadeOnce(t *testing.T) {
 		first := w.ok(w.post(who.with("Idempotency-Key", someUUID), "/api/workspaces", `{"name":"Twice"}`))
 		again := w.ok(w.post(who.with("Idempotency-Key", someUUID), "/api/workspaces", `{"name":"Twice"}`))
 		require.Equal(t, first.raw, again.raw)
-		w.fails(w.post(who.with("Idempotency-Key", someUUID), "/api/workspaces", `{"name":"Other"}`), 422, "idempotency_key_mismatch")
+		w.fails(w.post(who.with("Idempotency-Key", someUUID), "/api/workspaces", `{"name":"Other"}`), 422,
+			"idempotency_key_mismatch")
 		w.ok(w.get(key(first.text("secret")), "/api/workspaces"))
 	}
 	// The one made with the key belongs to the owners of the key's workspace; a reaction lists it.

@@ -35,8 +35,8 @@ func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.P
 	return records, nil
 }
 
-// book adds a credit that was made and booked on hours of the test; booked -1 is a line of an older version, after nil one of another
-// account.
+// book adds a credit that was made and booked on hours of the test; booked -1 is a line of an older version, after nil one of
+// another account.
 func (b *bookedLines) book(made, booked int, cents int64, after *int64) {
 	hour := func(h int) decision.Stamp { return decision.StampOf(time.Date(2026, 11, 20, h, 0, 0, 0, time.UTC)) }
 	line := balance.LedgerEntry{ID: fmt.Sprint(len(b.lines)), Direction: "credit", AmountCents: cents,
@@ -99,4 +99,23 @@ func TestTooManyLines(t *testing.T) {
 	lines, err := ledger.between(1, 1<<40)
 	require.NoError(t, err)
 	require.Len(t, lines, maxStatementLines)
+}
+
+// Lines of the stablecoins are none of the dollars': they are read past, up to a limit of their own.
+func TestCoinsDoNotCountAgainstTheDollars(t *testing.T) {
+	b, cents := &bookedLines{}, int64(700)
+	b.book(1, 1, 700, &cents)
+	for range maxStatementLines + 1 {
+		b.book(2, 2, 1, nil)
+	}
+	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
+	sum, err := ledger.balanceBefore(1 << 40)
+	require.NoError(t, err)
+	require.Equal(t, cents, sum)
+	lines, err := ledger.between(1, 1<<40)
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	passed := lineCount{others: maxOtherLines}
+	require.NoError(t, passed.add(&b.lines[0]))
+	require.ErrorContains(t, passed.add(&b.lines[1]), "at most 1000000 lines of other balances")
 }

@@ -27,13 +27,16 @@ func BenchmarkLoad(b *testing.B) {
 	routes := []struct{ name, method, path, body string }{
 		{"GET card", "GET", "/api/cards/" + card, ""},
 		{"PATCH card", "PATCH", "/api/cards/" + card, `{"monthlyLimitUsdCents":%d}`},
-		{"POST card", "POST", "/api/cards", `{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":5}`},
+		{"POST card", "POST", "/api/cards",
+			`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":5}`},
 	}
 	for _, clients := range []int{1, 64} {
 		for _, route := range routes {
 			b.Run(fmt.Sprintf("%s/clients=%d", route.name, clients), func(b *testing.B) {
-				base := load{listen: empty, clients: clients, method: route.method, path: route.path, body: route.body}.run(b, b.N)
-				full := load{listen: w.listen, clients: clients, method: route.method, path: route.path, body: route.body, secret: tn.secret}
+				base := load{listen: empty, clients: clients, method: route.method, path: route.path, body: route.body}.run(b,
+					b.N)
+				full := load{listen: w.listen, clients: clients, method: route.method, path: route.path, body: route.body,
+					secret: tn.secret}
 				b.ResetTimer()
 				took := full.run(b, b.N)
 				b.StopTimer()

@@ -36,8 +36,8 @@ func (s *secretary) logger() *slog.Logger {
 }
 
 // personal are the fields, of requests and answers, whose values no log may hold.
-var personal = []string{"secret", "password", "email", "dateOfBirth", "phoneNumber", "firstName", "lastName", "displayName", "line1",
-	"holderLabel", "city", "partnerCardToken", "privateKeyPem"}
+var personal = []string{"secret", "password", "email", "dateOfBirth", "phoneNumber", "firstName", "lastName", "displayName",
+	"line1", "holderLabel", "city", "partnerCardToken", "privateKeyPem"}
 
 // leastSecret is how long a value must be to be looked for: a shorter one stands in any text by chance.
 const leastSecret = 6
@@ -98,8 +98,9 @@ func (s *secretary) leaks() []string {
 }
 
 // said is what a log of the whole suite holds: without it the search would have found nothing in nothing.
-var said = []string{"panic: a bug with a secret", "the disk says", "code=invalid_body", "code=invalid_query", "code=invalid_request",
-	"code=unauthorized", "code=invalid_credentials", "code=signature_invalid", "code=outcome_unknown", "msg=\"internal fault\""}
+var said = []string{"panic: a bug with a secret", "the disk says", "code=invalid_body", "code=invalid_query",
+	"code=invalid_request", "code=unauthorized", "code=invalid_credentials", "code=signature_invalid", "code=outcome_unknown",
+	"msg=\"internal fault\""}
 
 // unsaid lists what a log of the whole suite lacks.
 func (s *secretary) unsaid() []string {
@@ -123,7 +124,8 @@ func wholeSuite() bool {
 func TestMain(m *testing.M) {
 	status := m.Run()
 	if leaks := diary.leaks(); len(leaks) > 0 {
-		fmt.Printf("FAIL: the log holds %d secrets or personal data:\n%s\n", len(leaks), strings.Join(leaks[:min(len(leaks), 20)], "\n"))
+		fmt.Printf("FAIL: the log holds %d secrets or personal data:\n%s\n", len(leaks),
+			strings.Join(leaks[:min(len(leaks), 20)], "\n"))
 		status = max(status, 1)
 	}
 	if wholeSuite() {

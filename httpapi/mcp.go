@@ -26,26 +26,35 @@ func (s *Server) mcpRoutes() []route {
 	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, handle: s.answerRPC}}
 }
 
-// toolTable lists the tools. Each reads through the handler of a route; the ledger has none, and is read through the same list as the
-// treasury's entries.
+// toolTable lists the tools. Each reads through the handler of a route; the ledger has none, and is read through the same list as
+// the treasury's entries.
 func (s *Server) toolTable() []tool {
 	ledger := &route{method: fasthttp.MethodGet, path: "/api/treasury", auth: authKey, scope: "read:treasury", query: pageQuery,
 		handle: s.listLedger}
 	return []tool{
-		s.newTool("get_treasury", "/api/treasury", "Dollar and stablecoin balances, the month's spend and the newest 25 ledger entries. "+
-			"Amounts are in cents."),
+		s.newTool("get_treasury", "/api/treasury",
+			"Dollar and stablecoin balances, the month's spend and the newest 25 ledger entries. "+
+				"Amounts are in cents."),
 		{route: ledger, Tool: mcp.Tool{Name: "list_ledger_entries", Arguments: pageArguments,
 			Description: "Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."}},
 		s.newTool("list_payouts", "/api/treasury/payouts", "Payouts with their rail, status and history, newest first."),
 		s.newTool("list_counterparties", "/api/treasury/counterparties", "Saved recipients of payouts, newest first."),
 		s.newTool("get_fx_rates", "/api/treasury/fx-rates", "Indicative exchange rates: units of a currency for one US dollar."),
 		s.newTool("list_cards", "/api/cards", "Cards with their state, limits, scopes and the month's spend, newest first."),
-		s.newTool("get_card", "/api/cards/{id}", "One card and its newest 20 authorizations, each with the reason of its decision.",
+		s.newTool("get_card", "/api/cards/{id}",
+			"One card and its newest 20 authorizations, each with the reason of its decision.",
 			idOf("cardId", "The card's id", "card_01m7wd7tg0fk6s8by2t41d8sn5")),
 		s.newTool("list_cardholders", "/api/cardholders", "The people that cards are issued under, newest first."),
 		s.newTool("list_agents", "/api/agents", "AI agents with their state and public key, newest first."),
-		s.newTool("list_agent_intents", "/api/agents/{id}/intents", "The newest 50 payment intents an agent has submitted, refused ones "+
-			"with the reason.", idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
+		s.newTool("list_agent_intents", "/api/agents/{id}/intents",
+			"The newest 50 payment intents an agent has submitted, refused ones "+
+				"with the reason.", idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
+		s.newTool("list_checkout_sessions", "/api/v1/checkout/sessions",
+			"The newest 50 checkout sessions with their status and what was "+
+				"received and is due. Amounts are in cents."),
+		s.newTool("get_checkout_session", "/api/v1/checkout/sessions/{id}",
+			"One checkout session with its addresses and payments.",
+			idOf("sessionId", "The session's id", "cs_01kagj5fkve16r6sydcvyx2dnv")),
 	}
 }
 
@@ -83,8 +92,8 @@ func (s *Server) newTools() (*mcp.Server, map[string]tool) {
 	return mcp.New("purser", toolsVersion, shown), byName
 }
 
-// answerRPC answers messages of the Model Context Protocol. One that cannot be understood at all is 400; an error of one that can be is in
-// its response. What needs no response is 202.
+// answerRPC answers messages of the Model Context Protocol. One that cannot be understood at all is 400; an error of one that can
+// be is in its response. What needs no response is 202.
 func (s *Server) answerRPC(c *call) (answer, error) {
 	if !c.acceptsJSON() {
 		return answer{}, fault.New(notAcceptable, "the answer is application/json")
@@ -191,8 +200,8 @@ func rpcError(refused answer) *mcp.Error {
 	return &mcp.Error{Code: code, Message: string(refused.code), Data: refused.body}
 }
 
-// asRPC words what was refused before the body was looked at: who is not let in is told so in the protocol's words. Everything else is not
-// about the protocol, and stays as every route says it.
+// asRPC words what was refused before the body was looked at: who is not let in is told so in the protocol's words. Everything
+// else is not about the protocol, and stays as every route says it.
 func asRPC(refused answer, body []byte) answer {
 	if e := rpcError(refused); e.Code == mcp.Unauthorized {
 		refused.body = mcp.Refusal(body, e)

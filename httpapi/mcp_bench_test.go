@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkCallTool is one card read through its tool, beside the same card read by its route, one after the other over one connection.
+// BenchmarkCallTool is one card read through its tool, beside the same card read by its route, one after the other over one
+// connection.
 func BenchmarkCallTool(b *testing.B) {
 	w := newWorld(b)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
 	head := " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + tn.secret + "\r\n"
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"` + card + `"}}}`
-	listener := w.unjudged()
 	for _, way := range []struct{ name, request string }{
 		{"route", "GET /api/cards/" + card + head + "\r\n"},
 		{"tool", fmt.Sprintf("POST /api/mcp%sContent-Length: %d\r\n\r\n%s", head, len(body), body)},
@@ -27,7 +27,7 @@ func BenchmarkCallTool(b *testing.B) {
 			}
 			var next atomic.Int64
 			b.ResetTimer()
-			require.NoError(b, sendAll(listener, requests, &next))
+			require.NoError(b, sendAll(w.listen, requests, &next))
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "read/s")
 		})
 	}

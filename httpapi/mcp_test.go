@@ -48,8 +48,8 @@ func (w *world) rpc(who as, body string) (status int, answered string) {
 // called calls a tool and returns the text of its answer, or its error.
 func (w *world) called(who as, tool, arguments string) (text string, fault *mcp.Error) {
 	w.t.Helper()
-	status, answered := w.rpc(who, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
-		tool, arguments))
+	status, answered := w.rpc(who,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, arguments))
 	require.Equal(w.t, 200, status, answered)
 	var response struct {
 		Result struct{ Content []struct{ Type, Text string } }
@@ -94,6 +94,8 @@ func (e *estate) argumentsOf(tool string) string {
 		return `{"cardId":"` + e.id("card") + `"}`
 	case "list_agent_intents":
 		return `{"agentId":"` + e.id("agent") + `"}`
+	case "get_checkout_session":
+		return `{"sessionId":"` + e.id("checkout_session") + `"}`
 	}
 	return `{}`
 }
@@ -105,6 +107,8 @@ func (e *estate) pathOf(t tool) string {
 		return "/api/cards/" + e.id("card")
 	case "list_agent_intents":
 		return "/api/agents/" + e.id("agent") + "/intents"
+	case "get_checkout_session":
+		return "/api/v1/checkout/sessions/" + e.id("checkout_session")
 	}
 	return t.route.path
 }
@@ -114,9 +118,10 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	e := w.newEstate(tn)
-	scopes := map[string]string{"get_treasury": "read:treasury", "list_ledger_entries": "read:treasury", "list_payouts": "read:treasury",
-		"list_counterparties": "read:treasury", "get_fx_rates": "read:treasury", "list_cards": "read:cards", "get_card": "read:cards",
-		"list_cardholders": "read:cards", "list_agents": "read:agents", "list_agent_intents": "read:agents"}
+	scopes := map[string]string{"get_treasury": "read:treasury", "list_ledger_entries": "read:treasury",
+		"list_payouts": "read:treasury", "list_counterparties": "read:treasury", "get_fx_rates": "read:treasury",
+		"list_cards": "read:cards", "get_card": "read:cards", "list_cardholders": "read:cards", "list_agents": "read:agents",
+		"list_agent_intents": "read:agents", "list_checkout_sessions": "read:checkout", "get_checkout_session": "read:checkout"}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(scopes)), w.listed(tn.all))
 	checked := 0
 	for _, scope := range workspace.Scopes() {
@@ -137,13 +142,13 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 	t.Logf("%d pairs of tool and scope", checked)
 }
 
-// A tool answers what its GET answers, to the byte.
+// A tool answers what its GET answers, to the byte, and without white space.
 func TestAToolAnswersWhatItsRouteAnswers(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 100_000)
 	e := w.newEstate(tn)
-	for _, kind := range []string{"authorization", "cardholder", "payout"} {
+	for _, kind := range []string{"authorization", "cardholder", "payout", "checkout_session"} {
 		e.id(kind)
 	}
 	w.refusesIntent(tn, e.id("agent"), `{}`, 400, "invalid_body", "invalid_body")
@@ -154,6 +159,9 @@ func TestAToolAnswersWhatItsRouteAnswers(t *testing.T) {
 		text, fault := w.called(tn.all, tool.Name, e.argumentsOf(tool.Name))
 		require.Nil(t, fault, tool.Name)
 		require.Equal(t, w.ok(w.get(tn.all, e.pathOf(tool))).raw, text, tool.Name)
+		var compact bytes.Buffer
+		require.NoError(t, json.Compact(&compact, []byte(text)))
+		require.Equal(t, compact.String(), text, tool.Name)
 	}
 	ledger, fault := w.called(tn.all, "list_ledger_entries", `{}`)
 	require.Nil(t, fault)
@@ -186,7 +194,8 @@ func TestEveryToolTakesItsExamples(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, schema.Validate(given), tool.Name)
 		if _, fault := w.called(tn.all, tool.Name, string(text)); fault != nil {
-			require.Contains(t, []string{"invalid_query", "not_found"}, fault.Message, "%s: the cursor of another list, an unknown id", tool.Name)
+			require.Contains(t, []string{"invalid_query", "not_found"}, fault.Message,
+				"%s: the cursor of another list, an unknown id", tool.Name)
 		}
 	}
 }
@@ -228,12 +237,14 @@ func TestToolsPage(t *testing.T) {
 func TestToolsStopAtTheWall(t *testing.T) {
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
-	for _, tool := range []string{"get_card", "list_agent_intents"} {
+	for _, tool := range []string{"get_card", "list_agent_intents", "get_checkout_session"} {
 		anothers := w.newEstate(other).argumentsOf(tool)
 		_, fault := w.called(mine.all, tool, anothers)
-		require.Equal(t, &mcp.Error{Code: mcp.ToolFailed, Message: "not_found", Data: json.RawMessage(`{"error":"not_found"}`)}, fault)
+		require.Equal(t, &mcp.Error{Code: mcp.ToolFailed, Message: "not_found", Data: json.RawMessage(`{"error":"not_found"}`)},
+			fault)
 		name, _, _ := strings.Cut(anothers, ":")
-		for _, id := range []string{"x", "card_" + strings.Repeat("z", 26), "../cards", "a/b", "%2e", "ws_" + strings.Repeat("0", 26)} {
+		for _, id := range []string{"x", "card_" + strings.Repeat("z", 26), "../cards", "a/b", "%2e",
+			"ws_" + strings.Repeat("0", 26)} {
 			_, unknown := w.called(mine.all, tool, fmt.Sprintf(`%s:%q}`, name, id))
 			require.Equal(t, fault, unknown, id)
 		}
@@ -260,15 +271,15 @@ func TestWhoMaySpeakRPC(t *testing.T) {
 	}
 	w.fails(w.do(tn.all.with("Content-Type", "text/plain"), "POST", "/api/mcp", ping), 415, "unsupported_media_type")
 	for accept, status := range map[string]int{"application/json": 200, "application/json, text/event-stream": 200, "*/*": 200,
-		"text/event-stream": 406, "application/json;q=0": 406, "application/json; q=0.0, text/html": 406, "application/*;q=0.5": 200,
-		"Application/JSON;q=0.01": 200, "text/html,*/*;q=0.8": 200, " ": 200} {
+		"text/event-stream": 406, "application/json;q=0": 406, "application/json; q=0.0, text/html": 406,
+		"application/*;q=0.5": 200, "Application/JSON;q=0.01": 200, "text/html,*/*;q=0.8": 200, " ": 200} {
 		got, answered := w.rpc(tn.all.with("Accept", accept), ping)
 		require.Equal(t, status, got, "%q: %s", accept, answered)
 	}
 }
 
-// What a key may do is asked anew for every message: a revoked key stops, and live mode does to a tool what it does to its route, which is
-// nothing where something is only read.
+// What a key may do is asked anew for every message: a revoked key stops, and live mode does to a tool what it does to its route,
+// which is nothing where something is only read.
 func TestToolsFollowTheKeyAndTheMode(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -289,7 +300,8 @@ func TestNotificationsAreTaken(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const note = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	for _, body := range []string{note, "[" + note + "," + note + "]", `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"get_treasury"}}`} {
+	for _, body := range []string{note, "[" + note + "," + note + "]",
+		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"get_treasury"}}`} {
 		status, answered := w.rpc(tn.all, body)
 		require.Equal(t, 202, status)
 		require.Empty(t, answered)
@@ -443,17 +455,18 @@ func TestAToolThatBreaksIsToldByItsRequest(t *testing.T) {
 
 // FuzzRPC posts whatever comes. It is never 500, and what is answered is a response or an array of them.
 func FuzzRPC(f *testing.F) {
-	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[]`, `{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{}}`,
+	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[]`,
+		`{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{}}`,
 		`[{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}},1]`,
-		`{"jsonrpc":"2.0","id":1e400,"method":"tools/call","params":{"name":"list_cards","arguments":{"limit":1,"cursor":"AAAA"}}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":7}}`, "{\"\xff\":1}", `{"id":{},"id":1}`} {
+		`{"jsonrpc":"2.0","id":1e400,"method":"tools/call","params":{"name":"list_cards","arguments":{"limit":1,"cursor":"AAAA"}}}`, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":7}}`, "{\"\xff\":1}", `{"id":{},"id":1}`} {
 		f.Add(seed)
 	}
 	w := newFuzzWorld(f)
 	defer w.close()
 	who := w.names.Replace("{key}")
 	f.Fuzz(func(t *testing.T, body string) {
-		head := fmt.Sprintf("POST /api/mcp HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", who, len(body))
+		head := fmt.Sprintf("POST /api/mcp HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", who,
+			len(body))
 		got := answersTo(t, w.server, []byte(head+body))
 		require.Len(t, got, 1)
 		require.Contains(t, []int{200, 202, 400}, got[0].StatusCode(), "%q: %s", body, got[0].Body())

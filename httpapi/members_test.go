@@ -68,8 +68,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	gone := w.ok(w.do(session(tn.cookie), "DELETE", members+"/"+bobID, ""))
 	require.Equal(t, "admin", gone.text("member", "role"))
 	w.fails(w.do(session(tn.cookie), "DELETE", members+"/"+bobID, ""), 404, "not_found")
-	w.fails(w.post(session(bob.cookie).with("X-Workspace-Id", tn.workspace), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`), 404,
-		"not_found")
+	w.fails(w.post(session(bob.cookie).with("X-Workspace-Id", tn.workspace), "/api/auth/keys",
+		`{"label":"k","scopes":["read:cards"]}`), 404, "not_found")
 	w.listedAs(bob.cookie, tn.workspace, "")
 }
 
@@ -132,13 +132,14 @@ func (w *world) olderKey(tn tenant, id string, scopes ...string) string {
 	require.NoError(w.t, err)
 	var state workspace.State
 	require.NoError(w.t, json.Unmarshal(record.Document, &state))
-	state.Keys = append(state.Keys, workspace.Key{ID: id, Label: "older", Scopes: scopes, Prefix: secret[:prefixChars], SecretHash: hash,
-		CreatedBy: "key_of_old", CreatedAt: state.CreatedAt})
+	state.Keys = append(state.Keys, workspace.Key{ID: id, Label: "older", Scopes: scopes, Prefix: secret[:prefixChars],
+		SecretHash: hash, CreatedBy: "key_of_old", CreatedAt: state.CreatedAt})
 	record.Document, err = json.Marshal(state)
 	require.NoError(w.t, err)
 	owner, err := json.Marshal(workspace.SecretDocument{WorkspaceID: tn.workspace, KeyID: id})
 	require.NoError(w.t, err)
-	w.write(tn, slot, record, persistence.Record{Kind: workspace.RecordSecret, Workspace: tn.workspace, ID: hash, Slot: slot, Document: owner})
+	w.write(tn, slot, record, persistence.Record{Kind: workspace.RecordSecret, Workspace: tn.workspace, ID: hash, Slot: slot,
+		Document: owner})
 	return secret
 }
 

@@ -106,8 +106,8 @@ func (s *Server) createPayout(c *call) (answer, error) {
 	if err := s.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.principal().KeyID, Rail: body.Rail, SameDay: body.SameDay,
-		AmountCents: body.AmountCents, Description: body.Description, Limits: s.cfg.PayoutLimits,
+	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.principal().KeyID, Rail: body.Rail,
+		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description, Limits: s.cfg.PayoutLimits,
 		ExpectedOn: s.calendar.Settles(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
 	if err := create.CheckBody(body.QuoteID != ""); err != nil {
 		return answer{}, err

@@ -41,7 +41,8 @@ func (w *world) newRecipient(tn tenant) string {
 func (w *world) bankSays(event, what, payout string) {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"id":%q,"type":%q,"data":{"payoutId":%q}}`, event, what, payout)
-	w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))}, "/api/webhooks/bank-transfer", body))
+	w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))}, "/api/webhooks/bank-transfer",
+		body))
 }
 
 // awaitPayout waits until a payout that is being sent has a status, and returns how it is shown.
@@ -86,7 +87,8 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)
-	order := `{"rail":"ach","counterpartyId":"` + w.newRecipient(tn) + `","amountCents":30000,"description":"rent","sameDay":true}`
+	order := `{"rail":"ach","counterpartyId":"` + w.newRecipient(tn) +
+		`","amountCents":30000,"description":"rent","sameDay":true}`
 	w.fails(w.post(tn.all, "/api/treasury/payouts", order), 400, "idempotency_key_required")
 	who := w.keyed(tn)
 	made := w.ok(w.post(who, "/api/treasury/payouts", order))
@@ -109,7 +111,8 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 	w.bankSays("b3", "payout.returned", id)
 	w.bankSays("b4", "payout.returned", id)
 	w.awaitPayout(tn, id, "returned")
-	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw, `"source":"payout_return","direction":"credit","amountCents":30000`)
+	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw,
+		`"source":"payout_return","direction":"credit","amountCents":30000`)
 	available, held = w.dollars(tn)
 	require.Equal(t, [2]int64{100_000, 0}, [2]int64{available, held})
 	w.fails(w.get(tn.all, "/api/treasury/payouts/"+id+"/tracking"), 404, "not_found")
@@ -185,7 +188,8 @@ func TestAWireAbroadAtALockedRate(t *testing.T) {
 	require.Equal(t, made.raw, w.post(who, "/api/treasury/fx-quotes", lock).raw)
 
 	quote := made.text("quote", "id")
-	order := `{"rail":"intl_wire","counterpartyId":"` + abroad + `","amountCents":109803,"description":"Invoice 7","quoteId":"` + quote + `"}`
+	order := `{"rail":"intl_wire","counterpartyId":"` + abroad + `","amountCents":109803,"description":"Invoice 7","quoteId":"` +
+		quote + `"}`
 	w.fails(w.pay(tn, strings.Replace(order, "109803", "109802", 1)), 422, "quote_mismatch")
 	id := w.ok(w.pay(tn, order)).text("payout", "id")
 	w.fails(w.pay(tn, order), 422, "quote_used")

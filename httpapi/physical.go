@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -58,12 +59,13 @@ func showPhysical(o balance.PhysicalOrder, shipping balance.Shipping, card cardD
 		Card: card,
 		Order: orderDocument{ID: o.ID, CardID: o.Card.ID, Finish: o.Finish, UnlockMethod: o.UnlockMethod, Status: o.Status,
 			Shipping: shipping, CreatedAt: o.CreatedAt},
-		ETA: etaDocument{MinBusinessDays: leastShippingDays, MaxBusinessDays: mostShippingDays, From: o.ArrivesFrom, To: o.ArrivesTo},
+		ETA: etaDocument{MinBusinessDays: leastShippingDays, MaxBusinessDays: mostShippingDays, From: o.ArrivesFrom,
+			To: o.ArrivesTo},
 	}
 }
 
-// orderPhysical orders a physical card and answers when the card is there. The answer is that of the order, which says all of the card:
-// it commits with the charge, so that a repeat after a crash gets it, and waits for the card too.
+// orderPhysical orders a physical card and answers when the card is there. The answer is that of the order, which says all of the
+// card: it commits with the charge, so that a repeat after a crash gets it, and waits for the card too.
 func (s *Server) orderPhysical(c *call) (answer, error) {
 	order, err := s.readOrder(c)
 	if err != nil {
@@ -73,7 +75,12 @@ func (s *Server) orderPhysical(c *call) (answer, error) {
 	if order.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
 		s.actors.WaitRelayed(c.ctx, workspace) // what cards have spent of the balance is told
 	}
-	done, err := s.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace, Command: order},
+	done, err := s.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+		Prepare: func(context.Context) (any, error) {
+			var err error
+			order.Order.Card.CardholderID, err = s.cardholderFor(c, "")
+			return order, err
+		}},
 		func(ordered any) (answer, error) {
 			o, ok := ordered.(balance.PhysicalOrder)
 			if !ok {
@@ -105,7 +112,8 @@ func (s *Server) awaitOrdered(c *call, done answer) error {
 	return fault.New(fault.OutcomeUnknown, "The card is ordered and not minted yet; retry with the same Idempotency-Key.")
 }
 
-// readOrder reads the body, and draws what identifies order and card.
+// readOrder reads the body, and draws what identifies order and card. Under whom the card is issued is not looked up here: a
+// repeat is answered though nobody is active any more.
 func (s *Server) readOrder(c *call) (order balance.OrderPhysicalCard, err error) {
 	var body struct {
 		HolderLabel          string           `json:"holderLabel"`
@@ -119,10 +127,6 @@ func (s *Server) readOrder(c *call) (order balance.OrderPhysicalCard, err error)
 	if err := s.decode(c, &body); err != nil {
 		return order, err
 	}
-	holder, err := s.cardholderFor(c, "")
-	if err != nil {
-		return order, err
-	}
 	var drawn card.Mint
 	if err := s.emboss(c, &drawn); err != nil {
 		return order, err
@@ -133,7 +137,7 @@ func (s *Server) readOrder(c *call) (order balance.OrderPhysicalCard, err error)
 	}
 	order = balance.OrderPhysicalCard{Workspace: c.who.workspace(), Order: balance.PhysicalOrder{
 		ID: id, Finish: body.Finish, UnlockMethod: body.UnlockMethod,
-		Card: balance.OrderedCard{ID: drawn.ID, Token: drawn.Token, Last4: drawn.Last4, CardholderID: holder,
+		Card: balance.OrderedCard{ID: drawn.ID, Token: drawn.Token, Last4: drawn.Last4,
 			MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
 			Fixture: s.cfg.Issuer == IssuerFixture},
 		ArrivesFrom: s.calendar.After(c.now, leastShippingDays).Format(time.DateOnly),

@@ -40,7 +40,8 @@ func TestAPhysicalCardCosts99Dollars(t *testing.T) {
 	w.fails(w.orderPhysical(tn.all, physicalOrder), 422, "insufficient_funds")
 	available, _ := w.dollars(tn)
 	require.Equal(t, int64(9_899-500), available)
-	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw, `"source":"physical_card_fee","direction":"debit","amountCents":9900`)
+	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw,
+		`"source":"physical_card_fee","direction":"debit","amountCents":9900`)
 
 	listed := w.ok(w.get(tn.all, "/api/physical-cards"))
 	require.Equal(t, 1, strings.Count(listed.raw, `"pco_`))
@@ -69,8 +70,8 @@ func TestWhatAPhysicalCardIsRefusedFor(t *testing.T) {
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)
 	w.fails(w.orderPhysical(tn.all, physicalOrder), 409, "cardholder_required")
-	for _, change := range [][2]string{{"premium_99", "premium_100"}, {`"1 Main St"`, `"1"`}, {`"US"`, `"USA"`}, {`"line1":"1 Main St",`, ""},
-		{`"unlock`, `"finish":"gold","unlock`}, {`500000`, `0`}} {
+	for _, change := range [][2]string{{"premium_99", "premium_100"}, {`"1 Main St"`, `"1"`}, {`"US"`, `"USA"`},
+		{`"line1":"1 Main St",`, ""}, {`"unlock`, `"finish":"gold","unlock`}, {`500000`, `0`}} {
 		w.fails(w.orderPhysical(tn.all, strings.Replace(physicalOrder, change[0], change[1], 1)), 400, "invalid_body")
 	}
 	available, _ := w.dollars(tn)

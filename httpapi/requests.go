@@ -74,5 +74,6 @@ func (s *Server) done(id string, r *route, a answer, took time.Duration) {
 		level = slog.LevelWarn
 	}
 	s.log.LogAttrs(context.Background(), level, "request", slog.String("request", id), slog.String("method", r.method),
-		slog.String("route", r.path), slog.Int("status", a.status), slog.String("code", string(a.code)), slog.Duration("took", took))
+		slog.String("route", r.path), slog.Int("status", a.status), slog.String("code", string(a.code)),
+		slog.Duration("took", took))
 }

@@ -82,8 +82,8 @@ func TestARequestIsLoggedByItsRouteAndNothingElse(t *testing.T) {
 	delete(found[0], "time")
 	require.Contains(t, found[0], "took")
 	delete(found[0], "took")
-	require.Equal(t, map[string]any{"level": "DEBUG", "msg": "request", "request": id, "method": "GET", "route": "/api/cards/{id}",
-		"status": 400.0, "code": "invalid_query"}, found[0])
+	require.Equal(t, map[string]any{"level": "DEBUG", "msg": "request", "request": id, "method": "GET",
+		"route": "/api/cards/{id}", "status": 400.0, "code": "invalid_query"}, found[0])
 	require.NotContains(t, log.text.String(), tn.secret)
 	require.NotContains(t, log.text.String(), "secretive")
 	require.NotContains(t, log.text.String(), "@")
@@ -132,7 +132,8 @@ func TestMetricsOfTheInterface(t *testing.T) {
 	f := func(method, route, status string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			return metric(t, registry, "purser_http_requests_total", map[string]string{"method": method, "route": route, "status": status}) > 0
+			return metric(t, registry, "purser_http_requests_total",
+				map[string]string{"method": method, "route": route, "status": status}) > 0
 		}, waitFor, pause)
 	}
 	f("GET", "/api/cards", "200")

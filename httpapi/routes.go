@@ -42,6 +42,7 @@ type route struct {
 	idempotency  idempotencyKind
 	query        []string // parameters it takes
 	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
+	signsIn      bool     // answers with a session
 	handle       func(*call) (answer, error)
 }
 
@@ -53,8 +54,8 @@ func (r *route) operation() openapi.Operation {
 func (s *Server) routes() []route {
 	var all []route
 	for _, resource := range []func() []route{
-		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.physicalRoutes, s.cardholderRoutes, s.agentRoutes, s.authorizationRoutes, s.simulateRoutes,
-		s.treasuryRoutes, s.statementRoutes,
+		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.physicalRoutes, s.cardholderRoutes, s.agentRoutes, s.authorizationRoutes,
+		s.simulateRoutes, s.treasuryRoutes, s.statementRoutes,
 		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.checkoutRoutes,
 		s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.webhookEndpointRoutes, s.mcpRoutes,
 		s.descriptionRoutes,

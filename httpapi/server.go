@@ -80,9 +80,10 @@ const (
 
 // Config is what New needs. Actors, Network, BaseURL and PartnerSecrets are required.
 type Config struct {
-	Actors         Actors
-	Network        Network
-	BaseURL        string               // where browsers find us: its scheme and host are "same origin", https makes cookies Secure
+	Actors  Actors
+	Network Network
+	// where browsers find us: its scheme and host are "same origin", https makes cookies Secure
+	BaseURL        string
 	PartnerSecrets []string             // any of them signs inbound partner reports
 	SignupClosed   bool                 // no new users
 	Issuer         string               // IssuerFixture (default) or IssuerConnected

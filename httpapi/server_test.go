@@ -195,7 +195,8 @@ func TestTimeRunsOut(t *testing.T) {
 		return nil, context.DeadlineExceeded
 	})
 	w.fails(w.get(tn.all, "/api/workspaces"), 503, "unavailable")
-	w.fails(w.post(tn.all, "/api/treasury/deposits", `{"source":"bank_fiat","rail":"ach","amountUsdCents":1}`), 500, "outcome_unknown")
+	w.fails(w.post(tn.all, "/api/treasury/deposits", `{"source":"bank_fiat","rail":"ach","amountUsdCents":1}`), 500,
+		"outcome_unknown")
 }
 
 func TestEveryCodeHasAStatus(t *testing.T) {

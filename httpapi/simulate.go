@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -35,11 +37,16 @@ func (s *Server) simulate(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	view, err := s.readCard(c, c.params["id"])
-	if err != nil {
+	if err := s.markIDs(c, body); err != nil {
 		return answer{}, err
 	}
-	if err := s.markIDs(c, body); err != nil {
+	if message.route == "" {
+		if err := checkExpiry(body); err != nil {
+			return answer{}, err
+		}
+	}
+	view, err := s.readCard(c, c.params["id"])
+	if err != nil {
 		return answer{}, err
 	}
 	if message.byAuthorization {
@@ -81,12 +88,25 @@ var networkRoutes = map[string]networkRoute{
 	"expiry":        {byAuthorization: true},
 }
 
+// checkExpiry holds an expiry against what it may say. It is no message of the network, so the authorizer does not.
+func checkExpiry(body map[string]any) error {
+	for _, field := range slices.Sorted(maps.Keys(body)) {
+		if field != "id" && field != "authorizationId" {
+			return fault.New(fault.InvalidBody, field+" is not a field of an expiry")
+		}
+	}
+	if id, ok := body["authorizationId"].(string); !ok || id == "" {
+		return fault.New(fault.InvalidBody, "authorizationId is required, a string")
+	}
+	return nil
+}
+
 // simulateExpiry ends a hold as if its time had come.
 func (s *Server) simulateExpiry(c *call, body map[string]any) (answer, error) {
 	text, _ := body["authorizationId"].(string)
 	u, err := ident.Parse(ident.Authorization, text)
-	if err != nil || len(body) > 2 {
-		return answer{}, fault.New(fault.InvalidBody, "an expiry names authorizationId, and nothing else")
+	if err != nil {
+		return answer{}, fault.New(fault.NotFound, "")
 	}
 	if err := s.cfg.Network.Expire(c.ctx, u); err != nil {
 		return answer{}, err
@@ -103,7 +123,8 @@ func (c *call) mark() string {
 	return strings.TrimPrefix(c.who.workspace(), ident.Workspace+"_") + "."
 }
 
-// markIDs marks the ids of a message; one is drawn when it has none. What is no string stays: the authorizer refuses it.
+// markIDs marks the ids of a message; one is drawn when it has none. An originalId that is no string stays: the authorizer judges
+// it.
 func (s *Server) markIDs(c *call, body map[string]any) error {
 	if _, given := body["id"]; !given {
 		var b [8]byte

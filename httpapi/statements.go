@@ -25,6 +25,7 @@ import (
 const (
 	maxStatementDays  = 366
 	maxStatementLines = 50_000
+	maxOtherLines     = 1_000_000 // of other balances, which are read past
 	statementsAtOnce  = 4
 	statementTurn     = time.Second // for which a request waits for its turn
 	statementPage     = persistence.MaxPage
@@ -46,9 +47,9 @@ func (s *Server) statementRoutes() []route {
 
 // getStatement answers the ledger of the dollars over whole days as a file.
 //
-// A line belongs to the day on which it was booked, so that the statement of a day that is over never changes: a clearing that reaches
-// the ledger after midnight is on the next day's, with the earlier date as its value date. Each line says what the balance is after
-// it, so that the opening balance is found without reading what came before.
+// A line belongs to the day on which it was booked, so that the statement of a day that is over never changes: a clearing that
+// reaches the ledger after midnight is on the next day's, with the earlier date as its value date. Each line says what the
+// balance is after it, so that the opening balance is found without reading what came before.
 func (s *Server) getStatement(c *call) (answer, error) {
 	asked, err := readPeriod(c)
 	if err != nil {
@@ -116,11 +117,12 @@ func readDay(c *call, name string) (time.Time, error) {
 	return day, nil
 }
 
-// readStatement gives a statement its balances and lines. The question to the balance is answered when all that was decided before is
-// committed, so that no line of a day that is over is still on its way.
+// readStatement gives a statement its balances and lines. The question to the balance is answered when all that was decided
+// before is committed, so that no line of a day that is over is still on its way.
 func (s *Server) readStatement(c *call, of *statement.Statement) error {
 	s.actors.WaitRelayed(c.ctx, of.Account)
-	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: of.Account, Workspace: of.Account, Command: decision.Read{}})
+	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: of.Account, Workspace: of.Account,
+		Command: decision.Read{}})
 	if err != nil {
 		return err
 	}
@@ -150,11 +152,12 @@ func (s *Server) readStatement(c *call, of *statement.Statement) error {
 	return nil
 }
 
-// statementLine is an entry with the reference as the customer knows it. The balance of an entry that has its own is not taken from it
-// here: the statement compares them.
+// statementLine is an entry with the reference as the customer knows it. The balance of an entry that has its own is not taken
+// from it here: the statement compares them.
 func statementLine(c *call, e balance.LedgerEntry, after int64) statement.Line {
 	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents, BalanceCents: after,
-		Reference: strings.TrimPrefix(e.Reference, c.mark()), TransferGroup: e.TransferGroup, Booked: bookedAt(e), Made: e.CreatedAt.Time}
+		Reference: strings.TrimPrefix(e.Reference, c.mark()), TransferGroup: e.TransferGroup, Booked: bookedAt(e),
+		Made: e.CreatedAt.Time}
 	if e.BalanceCents != nil {
 		line.BalanceCents = *e.BalanceCents
 	}
@@ -187,8 +190,8 @@ func (l ledgerReader) older(place persistence.Page) (entries []balance.LedgerEnt
 	return entries, records, nil
 }
 
-// firstOf is the place before which the lines stand that were booked before a moment. Booking times rise with positions, so that the
-// place is found by halving.
+// firstOf is the place before which the lines stand that were booked before a moment. Booking times rise with positions, so that
+// the place is found by halving.
 func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 	newest, records, err := l.older(persistence.Page{Limit: 1})
 	if err != nil || len(newest) == 0 {
@@ -213,36 +216,38 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 	return low, nil
 }
 
-// balanceBefore is what the dollars were before a place, from the newest line that says it. Lines of an older version do not, and are
-// added up.
+// balanceBefore is what the dollars were before a place, from the newest line that says it. Lines of an older version do not, and
+// are added up.
 func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
 	page := persistence.Page{AfterPosition: place, Limit: 1} // the newest mostly says it
-	for added := 0; added <= maxStatementLines; page.Limit = statementPage {
+	for read := (lineCount{}); ; page.Limit = statementPage {
 		entries, records, err := l.older(page)
 		if err != nil || len(entries) == 0 {
 			return sum, err
 		}
 		for i := range entries {
-			if e := &entries[i]; e.BalanceCents != nil {
+			e := &entries[i]
+			if e.BalanceCents != nil {
 				return money.Add(sum, *e.BalanceCents)
 			}
-			if ofDollars(&entries[i]) {
-				if sum, err = money.Add(sum, entries[i].Signed()); err != nil {
+			if err := read.add(e); err != nil {
+				return 0, err
+			}
+			if ofDollars(e) {
+				if sum, err = money.Add(sum, e.Signed()); err != nil {
 					return 0, err
 				}
 			}
 		}
-		added += len(entries)
 		last := records[len(records)-1]
 		page.AfterPosition, page.AfterOrdinal = last.Position, last.Ordinal
 	}
-	return 0, tooManyLines()
 }
 
 // between are the lines that stand before end and not before first, newest first.
 func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, err error) {
 	page := persistence.Page{AfterPosition: end, Limit: statementPage}
-	for {
+	for read := (lineCount{}); ; {
 		entries, records, err := l.older(page)
 		if err != nil {
 			return nil, err
@@ -251,13 +256,12 @@ func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, e
 			if records[i].Position < first {
 				return lines, nil
 			}
-			if !ofDollars(&entries[i]) {
-				continue
+			if err := read.add(&entries[i]); err != nil {
+				return nil, err
 			}
-			if len(lines) == maxStatementLines {
-				return nil, tooManyLines()
+			if ofDollars(&entries[i]) {
+				lines = append(lines, entries[i])
 			}
-			lines = append(lines, entries[i])
 		}
 		if len(entries) < statementPage {
 			return lines, nil
@@ -267,8 +271,21 @@ func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, e
 	}
 }
 
-func tooManyLines() error {
-	return fault.New(fault.LimitExceeded, fmt.Sprintf("a statement has at most %d lines; ask for fewer days", maxStatementLines))
+// lineCount is how many lines have been read for a statement.
+type lineCount struct{ dollars, others int }
+
+func (n *lineCount) add(e *balance.LedgerEntry) error {
+	if !ofDollars(e) {
+		if n.others++; n.others > maxOtherLines {
+			return fault.New(fault.LimitExceeded,
+				fmt.Sprintf("a statement reads past at most %d lines of other balances; ask for fewer days", maxOtherLines))
+		}
+		return nil
+	}
+	if n.dollars++; n.dollars > maxStatementLines {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("a statement has at most %d lines; ask for fewer days", maxStatementLines))
+	}
+	return nil
 }
 
 // bookedAt is when a line reached the ledger; of an older version, when it was made.

@@ -34,7 +34,8 @@ type statementRow struct {
 func readStatementCSV(t require.TestingT, text string) []statementRow {
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	require.NoError(t, err)
-	require.Equal(t, "type,bookedAt,id,source,amount,balance,currency,reference,transferGroup,cardId,createdAt", strings.Join(rows[0], ","))
+	require.Equal(t, "type,bookedAt,id,source,amount,balance,currency,reference,transferGroup,cardId,createdAt",
+		strings.Join(rows[0], ","))
 	var all []statementRow
 	for _, r := range rows[1:] {
 		row := statementRow{kind: r[0], id: r[2], reference: r[7], balance: centsOf(t, r[5])}
@@ -62,15 +63,16 @@ func (w *world) ledgerOf(tn tenant) (entries []map[string]any) {
 	return entries
 }
 
-// Whatever moves the dollars and whenever a statement is asked for: it opens with what the day before closed with, its lines are the
-// ledger's, in order, and it closes with the balance that the treasury shows.
+// Whatever moves the dollars and whenever a statement is asked for: it opens with what the day before closed with, its lines are
+// the ledger's, in order, and it closes with the balance that the treasury shows.
 func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 	w := newWorld(t)
 	owner, since, people := session(w.newTenant("owner").cookie), w.clock.now(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		people++
 		if w.clock.now().Sub(since) > 7*24*time.Hour { // sessions end
-			owner, since = session(w.ok(w.post(nil, "/api/dashboard/login", `{"email":"owner@example.com","password":"a long password"}`)).
+			owner, since = session(w.ok(w.post(nil, "/api/dashboard/login",
+				`{"email":"owner@example.com","password":"a long password"}`)).
 				cookie), w.clock.now()
 		}
 		made := w.ok(w.post(owner, "/api/workspaces", fmt.Sprintf(`{"name":"Saver %d"}`, people)))
@@ -143,15 +145,16 @@ func (w *world) agrees(t *rapid.T, tn tenant, first time.Time, today int) {
 	require.Equal(t, whole, days)
 }
 
-// Stablecoins are no dollars: their lines stand in the same ledger, first and last of a day and alone on one, and no statement shows or
-// counts them.
+// Stablecoins are no dollars: their lines stand in the same ledger, first and last of a day and alone on one, and no statement
+// shows or counts them.
 func TestStatementsLeaveOutStablecoins(t *testing.T) {
 	w := newWorld(t)
 	tn, first := w.newTenant("mine"), w.clock.now()
 	coins := func(event string) {
 		body := fmt.Sprintf(`{"id":%q,"type":"deposit.completed","data":{"workspaceId":%q,"asset":"USDC","chain":"polygon","amountUsdCents":7,"txHash":"0x1"}}`,
 			event, tn.workspace)
-		w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))}, "/api/webhooks/partner-stablecoin-deposit", body))
+		w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))},
+			"/api/webhooks/partner-stablecoin-deposit", body))
 	}
 	nextDay := func() { w.clock.turn(24 * time.Hour) }
 	coins("before any dollar")

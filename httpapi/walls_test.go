@@ -296,7 +296,8 @@ func TestLiveModeOnEveryRoute(t *testing.T) {
 // tell sends a command that no route sends to a tenant's workspace.
 func (w *world) tell(tn tenant, command any) {
 	w.t.Helper()
-	_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace, Command: command})
+	_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
+		Command: command})
 	require.NoError(w.t, err)
 }
 

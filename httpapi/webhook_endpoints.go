@@ -21,8 +21,10 @@ func (s *Server) webhookEndpointRoutes() []route {
 		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional, handle: s.createEndpoint},
 		{method: "GET", path: path, auth: authSession, roles: roles, query: pageQuery, handle: s.listEndpoints},
 		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: roles, handle: s.removeEndpoint},
-		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: roles, query: pageQuery, handle: s.listDeliveries},
-		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: roles, idempotency: keyOptional, handle: s.pingEndpoint},
+		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: roles, query: pageQuery,
+			handle: s.listDeliveries},
+		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: roles, idempotency: keyOptional,
+			handle: s.pingEndpoint},
 		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: roles, idempotency: keyOptional,
 			handle: s.replayDelivery},
 	}
@@ -65,13 +67,14 @@ func (s *Server) createEndpoint(c *call) (answer, error) {
 }
 
 func (s *Server) listEndpoints(c *call) (answer, error) {
-	return s.list(c, listing{kind: webhook.RecordEndpoint, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
-		var endpoint webhook.Endpoint
-		if err := json.Unmarshal(r.Document, &endpoint); err != nil {
-			return nil, fmt.Errorf("endpoint's record: %w", err)
-		}
-		return endpoint.View, nil
-	})
+	return s.list(c, listing{kind: webhook.RecordEndpoint, workspace: c.who.workspace()},
+		func(r persistence.Record) (any, error) {
+			var endpoint webhook.Endpoint
+			if err := json.Unmarshal(r.Document, &endpoint); err != nil {
+				return nil, fmt.Errorf("endpoint's record: %w", err)
+			}
+			return endpoint.View, nil
+		})
 }
 
 // askEndpoint is a command to an endpoint of the session's workspace.

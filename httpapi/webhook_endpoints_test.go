@@ -147,7 +147,8 @@ func TestEndpointsAreJudged(t *testing.T) {
 	f(hookURL, `["checkout.session.began"]`, "events")
 	f(hookURL, `[]`, "events")
 	f(hookURL, `["*","*"]`, "events")
-	body, err := json.Marshal(map[string]any{"url": "https://a.example.com/" + strings.Repeat("a", webhook.MaxURL), "events": []string{"*"}})
+	body, err := json.Marshal(map[string]any{"url": "https://a.example.com/" + strings.Repeat("a", webhook.MaxURL),
+		"events": []string{"*"}})
 	require.NoError(t, err)
 	w.fails(w.post(who, endpointsPath, string(body)), 400, "invalid_body")
 	require.Empty(t, w.ok(w.get(who, endpointsPath)).at("data"))

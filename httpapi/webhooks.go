@@ -17,8 +17,8 @@ import (
 
 // A partner's report states a fact, so it is never refused for what it says: one that matches nothing (an unknown deposit, a
 // type that is not served) is kept as unmatched and taken. Only what a later delivery can mend is an error: a store that
-// does not answer. That a repeat of a report's id does nothing is the balance's promise, kept by its once-keys; that the id means one
-// workspace only, whatever the report says, is the system's (see claim).
+// does not answer. That a repeat of a report's id does nothing is the balance's promise, kept by its once-keys; that the id means
+// one workspace only, whatever the report says, is the system's (see claim).
 
 // report is what a partner sends. Data is for its type to read.
 type report struct {
@@ -87,8 +87,8 @@ const (
 	partnerStablecoin = balance.ScopeStablecoin
 )
 
-// claim takes a report's id for the thing that the report is about, before it is applied there. After a crash in between the partner's
-// repeat finds the claim and is applied under it; an id that was claimed for something else matches nothing.
+// claim takes a report's id for the thing that the report is about, before it is applied there. After a crash in between the
+// partner's repeat finds the claim and is applied under it; an id that was claimed for something else matches nothing.
 func (s *Server) claim(ctx context.Context, partner string, r report, target string) error {
 	system := ident.System.Format(ident.Workspace)
 	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
@@ -202,13 +202,13 @@ func (s *Server) applyStablecoin(ctx context.Context, r report) error {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
-		Command: balance.ReceiveStablecoin{Workspace: record.ID, EventID: r.ID, Asset: data.Asset, Chain: data.Chain, TxHash: data.TxHash,
-			AmountUsdCents: data.AmountUsdCents}})
+		Command: balance.ReceiveStablecoin{Workspace: record.ID, EventID: r.ID, Asset: data.Asset, Chain: data.Chain,
+			TxHash: data.TxHash, AmountUsdCents: data.AmountUsdCents}})
 	return err
 }
 
-// reportPayout brings a payout what became of it. One that settles after its reservation was released is an alarm: its dollars had been
-// given back.
+// reportPayout brings a payout what became of it. One that settles after its reservation was released is an alarm: its dollars
+// had been given back.
 func (s *Server) reportPayout(ctx context.Context, r report, outcome string) error {
 	var data struct {
 		PayoutID string `json:"payoutId"`

@@ -13,7 +13,8 @@ import (
 )
 
 func received(id, workspace string) string {
-	return fmt.Sprintf(`{"id":%q,"type":"deposit.received","data":{"workspaceId":%q,"amountUsdCents":500,"rail":"ach"}}`, id, workspace)
+	return fmt.Sprintf(`{"id":%q,"type":"deposit.received","data":{"workspaceId":%q,"amountUsdCents":500,"rail":"ach"}}`, id,
+		workspace)
 }
 
 func (w *world) fiat(tn tenant) int {

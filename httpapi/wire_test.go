@@ -50,8 +50,8 @@ func TestNoRouteTakesTwoLengths(t *testing.T) {
 			w.malformed(op, r, framing, "Content-Length and Transfer-Encoding exclude each other")
 		}
 		for _, framing := range []string{length + length, length + "Transfer-Encoding: identity\r\n", "Content-Length: +2\r\n",
-			"Content-Length: 0x2\r\n", "Content-Length: 1, 2\r\n", "Content-Length : 2\r\n", "Transfer-Encoding: chunked, identity\r\n",
-			length + "Content-Length: 1\r\n"} {
+			"Content-Length: 0x2\r\n", "Content-Length: 1, 2\r\n", "Content-Length : 2\r\n",
+			"Transfer-Encoding: chunked, identity\r\n", length + "Content-Length: 1\r\n"} {
 			w.malformed(op, r, framing, "")
 		}
 		require.Equal(t, before, w.settled(), op.name)

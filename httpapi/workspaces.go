@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -42,10 +43,6 @@ func (s *Server) createWorkspace(c *call) (answer, error) {
 	if err := s.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	owners, err := s.ownersOfNew(c)
-	if err != nil {
-		return answer{}, err
-	}
 	slot, err := s.slotOfNew(c)
 	if err != nil {
 		return answer{}, err
@@ -59,10 +56,14 @@ func (s *Server) createWorkspace(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a, err := s.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: workspace.Create{
-		ID: id, Name: body.Name, Plan: body.Plan, OwnerIDs: owners, IssuerID: u.Format(issuerAccount),
-		IssuerFixture: s.cfg.Issuer == IssuerFixture, FirstKey: key,
-	}}, func(reply any) (answer, error) {
+	create := workspace.Create{ID: id, Name: body.Name, Plan: body.Plan, IssuerID: u.Format(issuerAccount),
+		IssuerFixture: s.cfg.Issuer == IssuerFixture, FirstKey: key}
+	a, err := s.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		Prepare: func(context.Context) (any, error) {
+			var err error
+			create.OwnerIDs, err = s.ownersOfNew(c)
+			return create, err
+		}}, func(reply any) (answer, error) {
 		created, ok := reply.(workspace.Created)
 		if !ok {
 			return answer{}, fmt.Errorf("create workspace answered %T", reply)
@@ -103,15 +104,30 @@ func (s *Server) ownersOfNew(c *call) ([]string, error) {
 		}
 	}
 	for _, owner := range owners {
-		view, err := s.readUser(c.ctx, owner)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		if err := s.roomOf(c, owner); err != nil {
 			return nil, err
-		}
-		if len(view.Workspaces) >= user.MaxWorkspaces {
-			return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("a user has at most %d workspaces", user.MaxWorkspaces))
 		}
 	}
 	return owners, nil
+}
+
+// roomOf refuses one more workspace to a user who has as many as there may be.
+func (s *Server) roomOf(c *call, owner string) error {
+	record, err := s.actors.Record(c.ctx, "user", owner, owner)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var state user.State
+	if err := json.Unmarshal(record.Document, &state); err != nil {
+		return fmt.Errorf("user's record: %w", err)
+	}
+	if len(state.Workspaces) >= user.MaxWorkspaces {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("a user has at most %d workspaces", user.MaxWorkspaces))
+	}
+	return nil
 }
 
 // listAtOnce shows the new workspace in its user's list with this answer. The reaction to workspace.created does the same a

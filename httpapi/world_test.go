@@ -155,13 +155,15 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	require.NoError(t, err)
 	accounts, err := address.New(testXpub, testZpub)
 	require.NoError(t, err)
-	w.chains, err = sandbox.NewChains(sandbox.ChainsConfig{Dir: "chains", FS: fs, Chain: map[string]int{"ethereum": 6, "polygon": 6,
-		"arbitrum": 6, "base": 6, "optimism": 6, "solana": 1, "bitcoin": 2}, Final: time.Minute, Clock: w.clock.now})
+	w.chains, err = sandbox.NewChains(sandbox.ChainsConfig{Dir: "chains", FS: fs,
+		Chain: map[string]int{"ethereum": 6, "polygon": 6, "arbitrum": 6, "base": 6, "optimism": 6, "solana": 1, "bitcoin": 2},
+		Final: time.Minute, Clock: w.clock.now})
 	require.NoError(t, err)
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{}, Desk: sandbox.Desk{},
-		Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
+	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
+		Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
 		WatchEvery: 10 * time.Millisecond,
-		Issuer:     sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
+		Issuer:     sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader,
+		ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
@@ -197,7 +199,8 @@ func dial(ln *fasthttputil.InmemoryListener) *fasthttp.HostClient {
 }
 
 func (w *world) newNetwork() (Network, func()) {
-	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: w.engine, Secrets: []string{testNetworkSecret}, Clock: w.clock.now})
+	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: w.engine, Secrets: []string{testNetworkSecret},
+		Clock: w.clock.now})
 	require.NoError(w.t, err)
 	ln := fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
@@ -362,7 +365,8 @@ func (w *world) report(body string) testReply {
 // fund deposits dollars and has the bank report them.
 func (w *world) fund(tn tenant, cents int) {
 	w.t.Helper()
-	made := w.post(tn.all, "/api/treasury/deposits", fmt.Sprintf(`{"source":"bank_fiat","rail":"ach","amountUsdCents":%d}`, cents))
+	made := w.post(tn.all, "/api/treasury/deposits", fmt.Sprintf(`{"source":"bank_fiat","rail":"ach","amountUsdCents":%d}`,
+		cents))
 	require.Equal(w.t, 202, made.status, made.raw)
 	id := made.text("deposit", "id")
 	w.ok(w.report(fmt.Sprintf(`{"id":"evt-%s","type":"deposit.settled","data":{"depositId":%q}}`, id, id)))

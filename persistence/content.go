@@ -8,8 +8,8 @@ import (
 	"purser/actors/ident"
 )
 
-// Archiver is a journal that can be read whole, as it was at one instant. Both journals are; each has a function Load, which makes a
-// journal of such content. Package archive is the form in which content leaves a journal for a file.
+// Archiver is a journal that can be read whole, as it was at one instant. Both journals are; each has a function Load, which
+// makes a journal of such content. Package archive is the form in which content leaves a journal for a file.
 type Archiver interface {
 	// Snapshot takes the instant: every commit that was answered before the call is in it, none that begins after its return. It
 	// holds up commits for a moment at most. The snapshot must be closed.
@@ -18,8 +18,8 @@ type Archiver interface {
 
 // Snapshot is the content of a journal at one instant. It is for one goroutine.
 type Snapshot interface {
-	// Content walks everything, a part at a time: memory does not grow with the journal. An error ends it. A part and what it refers
-	// to belong to the caller only until the next one.
+	// Content walks everything, a part at a time: memory does not grow with the journal. An error ends it. A part and what it
+	// refers to belong to the caller only until the next one.
 	Content(ctx context.Context) Content
 	Close() error
 }
@@ -74,5 +74,6 @@ func (c *Counts) Add(p Part) {
 }
 
 func (c Counts) String() string {
-	return fmt.Sprintf("%d events, %d records, %d once-keys, %d timers, %d cursors", c.Events, c.Records, c.Onces, c.Timers, c.Cursors)
+	return fmt.Sprintf("%d events, %d records, %d once-keys, %d timers, %d cursors", c.Events, c.Records, c.Onces, c.Timers,
+		c.Cursors)
 }

@@ -1,6 +1,6 @@
 // Package persistence is the contract of the journal: the one place where events, records, once-keys and timers are kept, each
-// batch of them whole or not at all. It knows nothing of cards or balances. Two packages keep the contract, pebblejournal in the data
-// directory and pgjournal in Postgres; persistence/journaltest is the suite that both pass.
+// batch of them whole or not at all. It knows nothing of cards or balances. Two packages keep the contract, pebblejournal in the
+// data directory and pgjournal in Postgres; persistence/journaltest is the suite that both pass.
 //
 // A journal has 256 shards. Each has a head (the position of its newest event, gapless from 1), and an epoch: whoever
 // writes holds the epoch, and raising it fences every writer that came before.
@@ -37,8 +37,8 @@ var (
 	ErrVersion = errors.New("stream version conflict")
 	// ErrNotFound: no such record.
 	ErrNotFound = errors.New("record not found")
-	// ErrRefused: the batch will never be taken. A name in it has U+0000 or is not UTF-8, or a document is not JSON and the store looks
-	// at that. Nothing of the batch was written, and a retry is refused again.
+	// ErrRefused: the batch will never be taken. A name in it has U+0000 or is not UTF-8, or a document is not JSON and the store
+	// looks at that. Nothing of the batch was written, and a retry is refused again.
 	ErrRefused = errors.New("journal refuses the batch")
 	// ErrTooLarge: a limit of the contract is passed.
 	ErrTooLarge = errors.New("journal limit exceeded")
@@ -124,26 +124,27 @@ type Head struct {
 	Epoch    uint64
 }
 
-// Page asks for a part of a list, newest first. After is the (position, ordinal) of the last item seen; zero starts at the newest.
+// Page asks for a part of a list, newest first. After is the (position, ordinal) of the last item seen; zero starts at the
+// newest.
 type Page struct {
 	AfterPosition uint64
 	AfterOrdinal  uint32
 	Limit         int
 }
 
-// Journal keeps batches. All methods are safe for concurrent use. Every slice and document that is passed in belongs to the journal
-// until the call returns; what is returned belongs to the caller.
+// Journal keeps batches. All methods are safe for concurrent use. Every slice and document that is passed in belongs to the
+// journal until the call returns; what is returned belongs to the caller.
 type Journal interface {
 	// Identity returns what Open found or made.
 	Identity() Identity
 
-	// Raise takes the shards: it makes every earlier epoch void, waits until no transaction of theirs can still commit, and returns
-	// the heads with the new epochs, in the order asked.
+	// Raise takes the shards: it makes every earlier epoch void, waits until no transaction of theirs can still commit, and
+	// returns the heads with the new epochs, in the order asked.
 	Raise(ctx context.Context, shards ...ident.Shard) ([]Head, error)
 
 	// Append commits the batches of one shard in order, synced, and tells the outcome of each. A batch that loses (ErrVersion,
-	// OnceError) or is refused (ErrRefused, ErrTooLarge) does not stop the others. now decides which once-keys are still held. The
-	// error is for the whole group: ErrFenced, ErrUnavailable or ErrAmbiguous.
+	// OnceError) or is refused (ErrRefused, ErrTooLarge) does not stop the others. now decides which once-keys are still held.
+	// The error is for the whole group: ErrFenced, ErrUnavailable or ErrAmbiguous.
 	Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time, group []*Batch) ([]Outcome, error)
 
 	// Head returns the head of a shard. It never waits.
@@ -167,7 +168,8 @@ type Journal interface {
 	// Once returns a claim that is still held at now; ok is false when there is none.
 	Once(ctx context.Context, shard ident.Shard, scope string, hash [32]byte, now time.Time) (Once, bool, error)
 
-	// Timers returns the timers of a shard due at or before now, earliest first. A timer stays until a batch removes or replaces it.
+	// Timers returns the timers of a shard due at or before now, earliest first. A timer stays until a batch removes or replaces
+	// it.
 	Timers(ctx context.Context, shard ident.Shard, now time.Time, limit int) ([]Timer, error)
 
 	// Cursor and SaveCursor keep the place of a named subscriber in a shard. A save may be lost in a crash: what follows from an

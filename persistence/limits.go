@@ -15,8 +15,8 @@ const (
 	MaxName       = 1024     // bytes of one kind, id, key, scope, type or name
 )
 
-// Check returns ErrTooLarge, with what is too large, when the batch passes a limit, and ErrRefused when it has a name that not every
-// store can keep. It panics when something in the batch
+// Check returns ErrTooLarge, with what is too large, when the batch passes a limit, and ErrRefused when it has a name that not
+// every store can keep. It panics when something in the batch
 // lives in another shard: that is a bug of the caller, and what was written there could never be found again.
 func (b *Batch) Check(shard ident.Shard) error {
 	if len(b.Events) > MaxBatchEvents {

@@ -42,10 +42,11 @@ type Handler interface {
 	Handle(ctx context.Context, shard ident.Shard, events []Event) error
 }
 
-// Subscription is how a consumer gets the events of all shards: those of a shard in the order of their positions, without a gap, each
-// at least once. Between shards there is no order.
+// Subscription is how a consumer gets the events of all shards: those of a shard in the order of their positions, without a gap,
+// each at least once. Between shards there is no order.
 //
-// Subscribe reads the journal; package kafka reads the topic and the journal. Both keep nothing: a consumer's place is its Position.
+// Subscribe reads the journal; package kafka reads the topic and the journal. Both keep nothing: a consumer's place is its
+// Position.
 type Subscription interface {
 	// Run hands events to the handler until the context ends, whose error it returns, or until ErrAhead or another reason that no
 	// retry mends. Calls for one shard never overlap, at most MaxHandlers run at a time. An error of the handler or of the
@@ -53,7 +54,8 @@ type Subscription interface {
 	Run(ctx context.Context, h Handler) error
 }
 
-// SubscriptionListener is told what a subscription does, on the goroutine that does it: it must be quick and safe for concurrent use.
+// SubscriptionListener is told what a subscription does, on the goroutine that does it: it must be quick and safe for concurrent
+// use.
 type SubscriptionListener interface {
 	// Handled: the effects of so many events, the last at the position, stand.
 	Handled(shard ident.Shard, through uint64, events int)
@@ -186,8 +188,8 @@ func (l limited) Handle(ctx context.Context, shard ident.Shard, events []Event) 
 	return l.Handler.Handle(ctx, shard, events)
 }
 
-// Feed delivers one shard to a handler: it is the part that all subscriptions share. It drops repeats, reads the journal over a gap, and
-// asks the handler for its position before the first delivery and after every error. It is for one goroutine.
+// Feed delivers one shard to a handler: it is the part that all subscriptions share. It drops repeats, reads the journal over a
+// gap, and asks the handler for its position before the first delivery and after every error. It is for one goroutine.
 type Feed struct {
 	o       SubscriptionOptions
 	shard   ident.Shard
@@ -245,7 +247,8 @@ func (f *Feed) locate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("position of shard %d: %w", f.shard, err)
 	}
-	if head := f.o.Journal.Head(f.shard).Position; at > head { // the head is read after the position, so that it cannot be the older
+	// the head is read after the position, so that it cannot be the older
+	if head := f.o.Journal.Head(f.shard).Position; at > head {
 		return fmt.Errorf("%w: shard %d is at %d there, at %d here", ErrAhead, f.shard, head, at)
 	}
 	f.at, f.located = at, true

@@ -1,5 +1,6 @@
 // A customer pays in a real browser, on a running server and its sandbox chains: picks, pays, sees it confirmed and completed without touching
-// the page, and is taken back to the merchant; pays too little, then the rest; sees a link cancelled; has neither script nor news.
+// the page, and is taken back to the merchant; pays too little, then the rest; sees a link cancelled and pays it all the same; has neither
+// script nor news. With PURSER_TEST_FULL a link expires, which takes five minutes, and is paid late.
 // usage: live.mjs <http address> <admin address> <screenshots>
 import { join } from "node:path";
 import { mkdirSync } from "node:fs";
@@ -38,7 +39,7 @@ async function open(session, name, options = {}) {
   const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(within);
-  await judge(page, name, () => page.goto(session.hostedUrl), join(shots, `live-${name}.png`));
+  await judge(page, name, () => page.goto(session.hostedUrl), join(shots, `live-${name}-open.png`));
   return page;
 }
 const heading = (page, text) => page.getByRole("heading", { name: text }).waitFor();
@@ -47,6 +48,16 @@ const pick = async (page, way = "USDC on Base") => {
   await page.getByRole("button", { name: "Continue" }).first().click();
   await heading(page, /^Pay with/);
 };
+
+const picture = (of, name) => of.screenshot({ path: join(shots, `live-${name}.png`), fullPage: true });
+const late = "A payment came after the link had ended";
+
+let expiring = null; // and its page, which is left open
+if (process.env.PURSER_TEST_FULL) {
+  const session = await link({ expiresInSeconds: 300 });
+  expiring = { session, page: await open(session, "expired") };
+  await pick(expiring.page);
+}
 
 let session = await link();
 let page = await open(session, "picked");
@@ -63,9 +74,9 @@ await page.reload();
 await heading(page, "Pay with USDC on Base");
 await pay(session, "full", "125000000");
 await heading(page, "Payment seen");
-await page.screenshot({ path: join(shots, "live-confirming.png") });
+await picture(page, "confirming");
 await heading(page, "Payment complete");
-await page.screenshot({ path: join(shots, "live-completed.png") });
+await picture(page, "completed");
 await page.waitForURL(/the-merchant/);
 console.log("picked by keyboard, paid, confirmed, completed, taken back");
 
@@ -74,16 +85,21 @@ page = await open(session, "short");
 await pick(page);
 await pay(session, "part", "100000000");
 await heading(page, "Some of the payment is missing");
-await page.screenshot({ path: join(shots, "live-underpaid.png"), fullPage: true });
+await picture(page, "underpaid");
 await pay(session, "rest", "25000000");
 await heading(page, "Payment complete");
 console.log("underpaid, then paid");
 
 session = await link();
 page = await open(session, "cancelled");
+await pick(page);
 await post(`${api}/api/dashboard/checkout/sessions/${session.id}/cancel`, {}, { Cookie: cookie });
 await heading(page, "This link was cancelled");
-console.log("cancelled while it is open");
+await picture(page, "cancelled");
+await pay(session, "after", "125000000");
+await page.getByText(late).waitFor();
+await picture(page, "cancelled-late");
+console.log("cancelled while it is open, and paid too late");
 
 session = await link();
 page = await open(session, "polling");
@@ -106,6 +122,15 @@ await pick(page);
 await pay(session, "plain", "125000000");
 await heading(page, "Payment complete");
 console.log("works without a script");
+
+if (expiring) {
+  await expiring.page.getByRole("heading", { name: "This link has expired" }).waitFor({ timeout: 330_000 });
+  await picture(expiring.page, "expired");
+  await pay(expiring.session, "late", "125000000");
+  await expiring.page.getByText(late).waitFor();
+  await picture(expiring.page, "late");
+  console.log("expired while it is open, and paid too late");
+}
 
 await browser.close();
 console.log(faults.length === 0 ? "the live page is in order" : `${faults.length} faults`);

@@ -1,9 +1,9 @@
-// Package agent is an AI agent that acts for a workspace: its key, its state, and the log of the payment intents it submitted. It is
-// pure; an actor of the agent's id is the only one that folds its events.
+// Package agent is an AI agent that acts for a workspace: its key, its state, and the log of the payment intents it submitted. It
+// is pure; an actor of the agent's id is the only one that folds its events.
 //
-// An intent is judged (State.Judge) outside the actor, against the state that the actor last committed, and then either accepted or
-// refused by a command: both go into the log. The actor looks once more at what may have changed in between, the agent's state. That an
-// intent's id was not accepted before is the claim of the Accept command and not known here.
+// An intent is judged (State.Judge) outside the actor, against the state that the actor last committed, and then either accepted
+// or refused by a command: both go into the log. The actor looks once more at what may have changed in between, the agent's
+// state. That an intent's id was not accepted before is the claim of the Accept command and not known here.
 package agent
 
 import (
@@ -66,9 +66,9 @@ type View struct {
 
 // View copies the agent as the interface shows it.
 func (s *State) View() View {
-	return View{ID: s.ID, AgentName: s.AgentName, Description: s.Description, Protocols: slices.Clone(s.Protocols), State: s.State,
-		PublicKeyPem: s.PublicKeyPem, KeyID: intent.KeyID(s.PublicKey), JWKThumbprint: intent.Thumbprint(s.PublicKey),
-		CreatedAt: s.CreatedAt}
+	return View{ID: s.ID, AgentName: s.AgentName, Description: s.Description, Protocols: slices.Clone(s.Protocols),
+		State: s.State, PublicKeyPem: s.PublicKeyPem, KeyID: intent.KeyID(s.PublicKey),
+		JWKThumbprint: intent.Thumbprint(s.PublicKey), CreatedAt: s.CreatedAt}
 }
 
 // Keys are the keys that what the agent signs may be verified with now: its own while it is active, else none.
@@ -79,8 +79,8 @@ func (s *State) Keys() []intent.JWK {
 	return []intent.JWK{intent.JWKOf(s.PublicKey)}
 }
 
-// LogEntry is one submission, whatever became of it. What the submission did not have, or had too much of, is null; Intent is the text
-// that came, "" for none.
+// LogEntry is one submission, whatever became of it. What the submission did not have, or had too much of, is null; Intent is the
+// text that came, "" for none.
 type LogEntry struct {
 	LogID           string         `json:"log_id"`
 	IntentID        *string        `json:"intent_id"`

@@ -13,8 +13,8 @@ import (
 // Protocols lists what agents speak.
 func Protocols() []string { return []string{"TAP", "MPP", "ACP"} }
 
-// Decide says what follows from Register, Change, Accept, Refuse or decision.Read; the last answers the State, which is the caller's.
-// Errors are faults.
+// Decide says what follows from Register, Change, Accept, Refuse or decision.Read; the last answers the State, which is the
+// caller's. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if register, ok := command.(Register); ok {
 		return s.register(m, register)
@@ -145,7 +145,8 @@ func (s *State) logged(e decision.Event, n int64, entry LogEntry, c Submission) 
 	d := decision.Decision{Events: []decision.Event{e}, Reply: entry,
 		Records: []decision.Record{{Kind: RecordIntent, Parent: s.ID, ID: entryID(s.ID, n), Document: entry}}}
 	if n > MaxLog {
-		d.Records = append(d.Records, decision.Record{Kind: RecordIntent, Parent: s.ID, ID: entryID(s.ID, n-MaxLog), Delete: true})
+		d.Records = append(d.Records, decision.Record{Kind: RecordIntent, Parent: s.ID, ID: entryID(s.ID, n-MaxLog),
+			Delete: true})
 	}
 	return d
 }
@@ -154,8 +155,8 @@ func (s *State) logged(e decision.Event, n int64, entry LogEntry, c Submission) 
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Registered:
-		*s = State{ID: e.Agent, Workspace: e.Workspace, AgentName: e.AgentName, Description: e.Description, Protocols: e.Protocols,
-			State: StateActive, PublicKeyPem: e.PublicKeyPem, PublicKey: e.PublicKey, CreatedAt: e.At}
+		*s = State{ID: e.Agent, Workspace: e.Workspace, AgentName: e.AgentName, Description: e.Description,
+			Protocols: e.Protocols, State: StateActive, PublicKeyPem: e.PublicKeyPem, PublicKey: e.PublicKey, CreatedAt: e.At}
 	case Frozen:
 		s.State = StateFrozen
 	case Unfrozen:

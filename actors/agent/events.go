@@ -2,8 +2,6 @@ package agent
 
 import (
 	"crypto/ed25519"
-	"fmt"
-
 	"purser/actors/decision"
 )
 
@@ -77,21 +75,10 @@ func (IntentAccepted) EventType() string { return "agent.intent_accepted.v1" }
 // EventType is the name the event is stored under.
 func (IntentRefused) EventType() string { return "agent.intent_refused.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("agent", Registered{}, Frozen{}, Unfrozen{}, Terminated{}, IntentAccepted{}, IntentRefused{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case Registered{}.EventType():
-		return decision.Decode[Registered](payload)
-	case Frozen{}.EventType():
-		return decision.Decode[Frozen](payload)
-	case Unfrozen{}.EventType():
-		return decision.Decode[Unfrozen](payload)
-	case Terminated{}.EventType():
-		return decision.Decode[Terminated](payload)
-	case IntentAccepted{}.EventType():
-		return decision.Decode[IntentAccepted](payload)
-	case IntentRefused{}.EventType():
-		return decision.Decode[IntentRefused](payload)
-	}
-	return nil, fmt.Errorf("agent: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }

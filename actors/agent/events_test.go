@@ -24,8 +24,8 @@ func TestEventsAreReadForEver(t *testing.T) {
 	moved := agent.Moved{Agent: "agt_1", Workspace: "ws_1", At: stamp}
 	decisiontest.Goldens(t, agent.DecodeEvent,
 		agent.Registered{Agent: "agt_1", Workspace: "ws_1", AgentName: "Travel agent", Description: "Books flights",
-			Protocols: []string{"TAP", "ACP"}, PublicKeyPem: intent.PublicKeyPEM(public), PublicKey: public, KeyID: intent.KeyID(public),
-			At: stamp},
+			Protocols: []string{"TAP", "ACP"}, PublicKeyPem: intent.PublicKeyPEM(public), PublicKey: public,
+			KeyID: intent.KeyID(public), At: stamp},
 		agent.Frozen{Moved: moved}, agent.Unfrozen{Moved: moved}, agent.Terminated{Moved: moved},
 		agent.IntentAccepted{Agent: "agt_1", Workspace: "ws_1", LogID: "log_1", Number: 7, IntentID: "order-1", Currency: "USD",
 			Cents: 1999, Protocol: "TAP", At: stamp},

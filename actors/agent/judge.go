@@ -25,8 +25,8 @@ const (
 	IntentReplay    Reason = "intent_replay"
 )
 
-// Judge says why the submission may not be accepted at a moment: the first reason of the list that applies, but for IntentReplay, or ""
-// when none does. The state is not changed, and must be one that is committed.
+// Judge says why the submission may not be accepted at a moment: the first reason of the list that applies, but for IntentReplay,
+// or "" when none does. The state is not changed, and must be one that is committed.
 func (s *State) Judge(c Submission, at time.Time) Reason {
 	switch {
 	case c.Parsed == nil || c.Parsed.AgentID != s.ID:

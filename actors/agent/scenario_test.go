@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,47 +13,42 @@ import (
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
 	"purser/actors/decision"
-	"purser/actors/fault"
+	"purser/actors/decision/decisiontest"
 )
 
-// scenario is one agent that commands are sent to. Its clock stands still but for the step "later". Every step also holds the package to
-// its contract: events read back as they were written, deciding changes nothing, the answer is the agent as it then stands.
+// scenario is one agent that commands are sent to. Its clock stands still but for the step "later". Every step also holds the
+// package to its contract: events read back as they were written, deciding changes nothing, the answer is the agent as it then
+// stands.
 type scenario struct {
 	state agent.State
 	now   time.Time
 }
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
-		s := &scenario{now: at}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			switch d.Cmd {
-			case "new":
-				*s = scenario{now: at}
-				return ""
-			case "register":
-				c := agent.Register{ID: "agt_1", Workspace: "ws_1", PublicKeyPem: intent.PublicKeyPEM(intent.PublicKey(key))}
-				require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
-				return s.send(t, c)
-			case "move":
-				return s.send(t, agent.Change{State: d.CmdArgs[0].Key})
-			case "keys":
-				return fmt.Sprintf("%d to verify with\n", len(s.state.Keys()))
-			case "submit":
-				return s.submit(t, d)
-			case "later":
-				wait, err := time.ParseDuration(d.CmdArgs[0].Key)
-				require.NoError(t, err)
-				s.now = s.now.Add(wait)
-				return ""
-			}
-			d.Fatalf(t, "no such step")
-			return ""
-		})
-	})
+	decisiontest.Scenarios(t, func() decisiontest.Step { return (&scenario{now: at}).step })
+}
+
+func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "new":
+		*s = scenario{now: at}
+		return ""
+	case "register":
+		c := agent.Register{ID: "agt_1", Workspace: "ws_1", PublicKeyPem: intent.PublicKeyPEM(intent.PublicKey(key))}
+		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
+		return s.send(t, c)
+	case "move":
+		return s.send(t, agent.Change{State: d.CmdArgs[0].Key})
+	case "keys":
+		return fmt.Sprintf("%d to verify with\n", len(s.state.Keys()))
+	case "submit":
+		return s.submit(t, d)
+	case "later":
+		s.now = s.now.Add(decisiontest.Duration(t, d.CmdArgs[0].Key))
+		return ""
+	}
+	d.Fatalf(t, "no such step")
+	return ""
 }
 
 // submit signs an intent, issued now and good for a minute unless the arguments say otherwise, and has it judged and logged.
@@ -67,9 +61,9 @@ func (s *scenario) submit(t *testing.T, d *datadriven.TestData) string {
 		case "agent":
 			asked.AgentID = arg.Vals[0]
 		case "issued":
-			asked.IssuedAt = s.now.Add(duration(t, arg.Vals[0])).Unix()
+			asked.IssuedAt = s.now.Add(decisiontest.Duration(t, arg.Vals[0])).Unix()
 		case "expires":
-			asked.ExpiresAt = s.now.Add(duration(t, arg.Vals[0])).Unix()
+			asked.ExpiresAt = s.now.Add(decisiontest.Duration(t, arg.Vals[0])).Unix()
 		case "other-key":
 			signer = other
 		case "names-the-agents-key":
@@ -105,32 +99,14 @@ func (s *scenario) submit(t *testing.T, d *datadriven.TestData) string {
 	return s.send(t, agent.Accept{Submission: c})
 }
 
-func duration(t *testing.T, text string) time.Duration {
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err)
-	return d
-}
-
 func (s *scenario) send(t *testing.T, command any) string {
-	before := encode(t, s.state)
-	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
-	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		var f *fault.Error
-		require.True(t, errors.As(err, &f))
-		return "refused: " + f.Error() + "\n"
+		return decisiontest.Refused(t, err)
 	}
 	var out strings.Builder
-	for _, e := range d.Events {
-		read, err := agent.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		require.Equal(t, e, read)
-		s.state.Apply(e)
-		fmt.Fprintln(&out, e.EventType())
-	}
-	for _, tally := range d.Tallies {
-		fmt.Fprintf(&out, "  counted: %s, most %d\n", tally.Name, tally.Max)
-	}
+	out.WriteString(decisiontest.Apply(t, &s.state, agent.DecodeEvent, d.Events...))
+	out.WriteString(decisiontest.Counted(d.Tallies))
 	switch reply := d.Reply.(type) {
 	case agent.View:
 		require.Equal(t, s.state.View(), reply)
@@ -144,12 +120,6 @@ func (s *scenario) send(t *testing.T, command any) string {
 		fmt.Fprintf(&out, "  record %s: %s\n", d.Records[0].ID, reason)
 	}
 	return out.String()
-}
-
-func encode(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }
 
 func TestAFullLogLosesItsOldest(t *testing.T) {
@@ -171,10 +141,11 @@ func TestAFullLogLosesItsOldest(t *testing.T) {
 // What a submission was refused for may be anything, so that no event repeats it.
 func TestEventsOfRefusalsHoldNothingOfTheSubmission(t *testing.T) {
 	state := agent.State{ID: "agt_1", Workspace: "ws_1", State: agent.StateActive}
-	d, err := state.Decide(decision.Meta{At: at}, agent.Refuse{Reason: agent.InvalidBody, Submission: agent.Submission{LogID: "log_1",
-		Intent: `{"x":"Lovelace"}`, IntentID: "Lovelace", Signature: "Lovelace", KeyID: "Lovelace"}})
+	d, err := state.Decide(decision.Meta{At: at}, agent.Refuse{Reason: agent.InvalidBody,
+		Submission: agent.Submission{LogID: "log_1", Intent: `{"x":"Lovelace"}`, IntentID: "Lovelace", Signature: "Lovelace",
+			KeyID: "Lovelace"}})
 	require.NoError(t, err)
-	require.NotContains(t, encode(t, d.Events), "Lovelace")
+	require.NotContains(t, decisiontest.JSON(t, d.Events), "Lovelace")
 }
 
 // The state that is answered is the caller's own.

@@ -1,9 +1,9 @@
 // Package audit re-adds every amount of Purser from the raw events of the journal and compares the sums with what is kept
 // beside them: the records that are shown, the terms from which the authorizer answers swipes, and the book when there is one.
 //
-// It reads events as JSON with small structs of its own and folds them itself. It calls neither a domain package nor a decision of
-// the authorizer: a fault in their code must not be repeated here. It shares only the checked addition of package money and the
-// folding of merchants' names. It changes nothing.
+// It reads events as JSON with small structs of its own and folds them itself. It calls neither a domain package nor a decision
+// of the authorizer: a fault in their code must not be repeated here. It shares only the checked addition of package money and
+// the folding of merchants' names. It changes nothing.
 //
 // On a running server the two stores move while they are read. A difference is therefore looked at again, several times, and only
 // one that stays is reported; a shard that never rests for the length of a look can still show one that is not there.
@@ -28,8 +28,8 @@ const (
 	looks          = 5 // at a difference, while the stores are in use
 )
 
-// Sources are the two stores, and the book, which is nil when there is none. Look again after Pause when they are in use by a server;
-// Pause 0 says that they are at rest.
+// Sources are the two stores, and the book, which is nil when there is none. Look again after Pause when they are in use by a
+// server; Pause 0 says that they are at rest.
 type Sources struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
@@ -61,8 +61,8 @@ type Funds struct {
 	Ledger, Card, Reserved int64
 }
 
-// Hold is an authorization as the authorizer has it, in cents. MonthCents is what of Held counts in Month's spend. ExpiresAt is in
-// Unix milliseconds, 0 when nothing is held.
+// Hold is an authorization as the authorizer has it, in cents. MonthCents is what of Held counts in Month's spend. ExpiresAt is
+// in Unix milliseconds, 0 when nothing is held.
 type Hold struct {
 	ID, Card, Workspace     ident.UUID
 	Held, Cleared, Refunded int64

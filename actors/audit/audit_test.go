@@ -32,8 +32,8 @@ var (
 	pending   = id(ident.Deposit, "pending")
 )
 
-// stores are a small Purser as it lies on disk: 1,000.00 deposited, an authorization of 50.00 of which 30.00 cleared and 5.00 came
-// back, relayed but for its last entry, an expiry of the 20.00 that were left.
+// stores are a small Purser as it lies on disk: 1,000.00 deposited, an authorization of 50.00 of which 30.00 cleared and 5.00
+// came back, relayed but for its last entry, an expiry of the 20.00 that were left.
 type stores struct {
 	persistence.Journal
 	events  []persistence.Event
@@ -116,13 +116,14 @@ func (s *stores) WalkReservations(visit func(audit.Reservation) error) error {
 }
 
 // entry is a row of the log: the amounts by which it moves things, and where the authorization stands after it.
-func entry(seq int, kind, decision string, cardDelta, holdDelta, spendDelta, posted, spend, held, cleared, refunded int, status string) string {
+func entry(seq int, kind, decision string, cardDelta, holdDelta, spendDelta, posted, spend, held, cleared, refunded int,
+	status string) string {
 	return fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"kind":%q,"decision":%q,"shard":18,"workspaceId":%q,"cardId":%q,
 		"cardDeltaCents":%d,"holdDeltaCents":%d,"spendDeltaCents":%d,"postedCents":%d,"month":202311,"monthSpendCents":%d,
 		"authorization":{"id":%q,"cardId":%q,"workspaceId":%q,"expiresAt":"2023-11-21T00:00:00Z","month":202311,"monthCents":%d,
 		"heldCents":%d,"clearedCents":%d,"refundedCents":%d,"decision":"approved","reason":"approved","status":%q}}`,
-		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card, workspace, held, held, cleared,
-		refunded, status)
+		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card, workspace, held,
+		held, cleared, refunded, status)
 }
 
 func posting(group, account string, cents int) string {
@@ -137,8 +138,8 @@ func (s *stores) event(kind, stream, eventType, payload string) {
 		}
 	}
 	position := uint64(len(s.events) + 1)
-	s.events = append(s.events, persistence.Event{ID: fmt.Sprintf("evt_%d", position), Workspace: workspace, Kind: kind, Stream: stream,
-		Version: version, Type: eventType, Payload: json.RawMessage(payload), Position: position})
+	s.events = append(s.events, persistence.Event{ID: fmt.Sprintf("evt_%d", position), Workspace: workspace, Kind: kind,
+		Stream: stream, Version: version, Type: eventType, Payload: json.RawMessage(payload), Position: position})
 }
 
 func (s *stores) record(kind, id string, version uint64, document string) {
@@ -153,16 +154,20 @@ func newStores() *stores {
 			"allowedMccs":["5411"],"allowedMerchants":null}`, card, workspace, state)
 	}
 	s.event("workspace", workspace, "workspace.created.v1", `{}`)
-	s.event("balance", workspace, "balance.deposit_created.v1", fmt.Sprintf(`{"deposit":{"id":%q,"amountUsdCents":100000}}`, deposit))
-	s.event("balance", workspace, "balance.deposit_settled.v1", fmt.Sprintf(`{"deposit":%q,"amountUsdCents":100000,"postings":[%s,%s]}`,
-		deposit, posting("in", "usd", 100000), posting("in", "bank", -100000)))
+	s.event("balance", workspace, "balance.deposit_created.v1",
+		fmt.Sprintf(`{"deposit":{"id":%q,"amountUsdCents":100000}}`, deposit))
+	s.event("balance", workspace, "balance.deposit_settled.v1",
+		fmt.Sprintf(`{"deposit":%q,"amountUsdCents":100000,"postings":[%s,%s]}`, deposit, posting("in", "usd", 100000),
+			posting("in", "bank", -100000)))
 	s.event("card", card, "card.minted.v1", terms("active"))
-	s.event("balance", workspace, "balance.deposit_created.v1", fmt.Sprintf(`{"deposit":{"id":%q,"amountUsdCents":700}}`, pending))
+	s.event("balance", workspace, "balance.deposit_created.v1",
+		fmt.Sprintf(`{"deposit":{"id":%q,"amountUsdCents":700}}`, pending))
 	s.event("balance", workspace, "balance.relayed.v1", fmt.Sprintf(`{"entries":[%s,%s,%s],"postings":[%s,%s,%s,%s]}`,
 		entry(1, "authorization", "approved", -5000, 5000, 5000, 0, 5000, 5000, 0, 0, "held"),
 		entry(2, "clearing", "posted", 0, -3000, 0, 3000, 5000, 2000, 3000, 0, "partially_cleared"),
 		entry(3, "refund", "posted", 500, 0, 0, -500, 5000, 2000, 3000, 500, "partially_cleared"),
-		posting("out", "usd", -3000), posting("out", "network", 3000), posting("back", "usd", 500), posting("back", "network", -500)))
+		posting("out", "usd", -3000), posting("out", "network", 3000), posting("back", "usd", 500),
+		posting("back", "network", -500)))
 	s.event("card", card, "card.frozen.v1", terms("frozen"))
 	s.log = []string{entry(4, "expiry", "applied", 2000, -2000, -2000, 0, 3000, 0, 3000, 500, "cleared")}
 
@@ -177,8 +182,9 @@ func newStores() *stores {
 		group, direction string
 		cents            int
 	}{{"in", "credit", 100000}, {"out", "debit", 3000}, {"back", "credit", 500}} {
-		s.record("ledger_entry", id(ident.LedgerEntry, line.group), 0, fmt.Sprintf(`{"direction":%q,"amountCents":%d,"transferGroup":%q}`,
-			line.direction, line.cents, id(ident.TransferGroup, line.group)))
+		s.record("ledger_entry", id(ident.LedgerEntry, line.group), 0,
+			fmt.Sprintf(`{"direction":%q,"amountCents":%d,"transferGroup":%q}`, line.direction, line.cents,
+				id(ident.TransferGroup, line.group)))
 	}
 	s.record("authorization", auth, 0, fmt.Sprintf(`{"id":%q,"heldCents":2000,"clearedCents":3000,"refundedCents":500,
 		"decision":"approved","reason":"approved","status":"partially_cleared"}`, auth))
@@ -187,11 +193,11 @@ func newStores() *stores {
 
 	s.funds = []audit.Funds{{Workspace: uuid("ws"), Ledger: 100000, Card: -2500}}
 	expiry := time.Date(2023, 11, 21, 0, 0, 0, 0, time.UTC).UnixMilli()
-	s.holds = []audit.Hold{{ID: uuid("auth"), Card: uuid("card"), Workspace: uuid("ws"), Cleared: 3000, Refunded: 500, Month: 202311,
-		ExpiresAt: expiry, Status: "cleared"}}
+	s.holds = []audit.Hold{{ID: uuid("auth"), Card: uuid("card"), Workspace: uuid("ws"), Cleared: 3000, Refunded: 500,
+		Month: 202311, ExpiresAt: expiry, Status: "cleared"}}
 	s.due = []audit.Due{{Hold: uuid("auth"), At: expiry}, {Hold: uuid("auth"), At: expiry - 1}}
-	s.rules = []audit.Rule{{Card: uuid("card"), Workspace: uuid("ws"), Token: "tok_1", Version: 1, State: "active", MonthlyLimit: 9000,
-		PerTransaction: 8000, MCCs: &[]string{"5411"}}}
+	s.rules = []audit.Rule{{Card: uuid("card"), Workspace: uuid("ws"), Token: "tok_1", Version: 1, State: "active",
+		MonthlyLimit: 9000, PerTransaction: 8000, MCCs: &[]string{"5411"}}}
 	s.spends = []audit.Spend{{Card: uuid("card"), Month: 202311, Cents: 3000}}
 	return s
 }
@@ -248,35 +254,67 @@ func payload(position int, old, new string) func(*stores) {
 	}
 }
 
-// TestEveryCorruptionIsNamed damages one thing at a time and expects the finding that names it.
+// version says how many events there are of the streams of a kind.
+func (s *stores) version(kind string, version uint64) {
+	for i := range s.records {
+		if s.records[i].Kind == kind {
+			s.records[i].Version = version
+		}
+	}
+}
+
+// corruption is one damage, and kind and what of the finding that names it.
+type corruption struct {
+	damage     func(*stores)
+	kind, what string
+}
+
+// requireNamed damages one thing at a time in stores that are sound, and expects the finding that names it.
+func requireNamed(t *testing.T, sound func() *stores, corruptions map[string]corruption) {
+	require.Empty(t, sound().audit(t).Findings)
+	for name, c := range corruptions {
+		t.Run(name, func(t *testing.T) {
+			s := sound()
+			c.damage(s)
+			report := s.audit(t)
+			require.True(t, slices.ContainsFunc(report.Findings, func(f audit.Finding) bool {
+				return f.Kind == c.kind && f.What == c.what && f.Expected != f.Actual && f.Shard == ident.Slot(slot).Shard()
+			}), "%+v", report.Findings)
+			var table strings.Builder
+			require.NoError(t, report.Print(&table))
+			require.Contains(t, table.String(), c.what)
+		})
+	}
+}
+
 func TestEveryCorruptionIsNamed(t *testing.T) {
-	for name, c := range map[string]struct {
-		damage     func(*stores)
-		kind, what string
-	}{
-		"balance record":                {edit("balance", `"usdCents":97500`, `"usdCents":97501`), "balance", "usd by postings"},
-		"balance record's hold":         {edit("balance", `"holdCents":2000`, `"holdCents":1999`), "balance", "held"},
-		"balance record's sequence":     {edit("balance", `"wsSeq":3`, `"wsSeq":2`), "balance", "workspace sequence"},
-		"balance record's deposits":     {edit("balance", `"amountUsdCents":700`, `"amountUsdCents":701`), "balance", "incoming"},
-		"balance record gone":           {drop("balance"), "balance", "record"},
-		"card record":                   {edit("card", "frozen", "active"), "card", "terms"},
-		"tally of cards":                {edit("tally_card", `"count":1`, `"count":2`), "tally_card", "count"},
-		"first of the cards":            {edit("tally_card", card, pending), "tally_card", "first"},
-		"deposit record":                {edit("deposit", "settled", "pending"), "deposit", "document"},
-		"ledger line's amount":          {edit("ledger_entry", `3000`, `3001`), "ledger_entry", "amount"},
-		"ledger line's direction":       {edit("ledger_entry", "debit", "credit"), "ledger_entry", "amount"},
-		"ledger lines gone":             {drop("ledger_entry"), "ledger_entry", "line of the transfer"},
-		"authorization record":          {edit("authorization", `"heldCents":2000`, `"heldCents":0`), "authorization", "document"},
-		"authorization index gone":      {drop("authorization_index"), "authorization_index", "record"},
-		"card spend record":             {edit("card_spend", "5000", "4999"), "card_spend", "document"},
-		"posting":                       {payload(3, `"cents":-100000`, `"cents":-99999`), "transfer", "sum of postings"},
-		"postings against entries":      {payload(6, `"cents":-3000`, `"cents":-2999`), "event", "postings to usd"},
-		"entry's delta":                 {payload(6, `"cardDeltaCents":-5000`, `"cardDeltaCents":-4999`), "entry", "card and hold"},
-		"entry's authorization":         {payload(6, `"heldCents":2000`, `"heldCents":2001`), "entry", "held after"},
-		"entry's spend":                 {payload(6, `"monthSpendCents":5000`, `"monthSpendCents":1`), "entry", "card's spend"},
-		"entry's workspace sequence":    {payload(6, `"workspaceSeq":2`, `"workspaceSeq":3`), "entry", "workspace sequence"},
-		"entry relayed twice":           {payload(6, `"seq":2`, `"seq":1`), "entry", "relayed"},
-		"unreadable event":              {func(s *stores) { s.events[2].Payload = json.RawMessage(`{"postings":1}`) }, "event", "payload"},
+	requireNamed(t, newStores, map[string]corruption{
+		"balance record":            {edit("balance", `"usdCents":97500`, `"usdCents":97501`), "balance", "usd by postings"},
+		"balance record's hold":     {edit("balance", `"holdCents":2000`, `"holdCents":1999`), "balance", "held"},
+		"balance record's sequence": {edit("balance", `"wsSeq":3`, `"wsSeq":2`), "balance", "workspace sequence"},
+		"balance record's deposits": {edit("balance", `"amountUsdCents":700`, `"amountUsdCents":701`), "balance", "incoming"},
+		"balance record gone":       {drop("balance"), "balance", "record"},
+		"card record":               {edit("card", "frozen", "active"), "card", "terms"},
+		"tally of cards":            {edit("tally_card", `"count":1`, `"count":2`), "tally_card", "count"},
+		"first of the cards":        {edit("tally_card", card, pending), "tally_card", "first"},
+		"deposit record":            {edit("deposit", "settled", "pending"), "deposit", "document"},
+		"ledger line's amount":      {edit("ledger_entry", `3000`, `3001`), "ledger_entry", "amount"},
+		"ledger line's direction":   {edit("ledger_entry", "debit", "credit"), "ledger_entry", "amount"},
+		"ledger lines gone":         {drop("ledger_entry"), "ledger_entry", "line of the transfer"},
+		"authorization record": {edit("authorization", `"heldCents":2000`, `"heldCents":0`), "authorization",
+			"document"},
+		"authorization index gone": {drop("authorization_index"), "authorization_index", "record"},
+		"card spend record":        {edit("card_spend", "5000", "4999"), "card_spend", "document"},
+		"posting":                  {payload(3, `"cents":-100000`, `"cents":-99999`), "transfer", "sum of postings"},
+		"postings against entries": {payload(6, `"cents":-3000`, `"cents":-2999`), "event", "postings to usd"},
+		"entry's delta": {payload(6, `"cardDeltaCents":-5000`, `"cardDeltaCents":-4999`), "entry",
+			"card and hold"},
+		"entry's authorization":      {payload(6, `"heldCents":2000`, `"heldCents":2001`), "entry", "held after"},
+		"entry's spend":              {payload(6, `"monthSpendCents":5000`, `"monthSpendCents":1`), "entry", "card's spend"},
+		"entry's workspace sequence": {payload(6, `"workspaceSeq":2`, `"workspaceSeq":3`), "entry", "workspace sequence"},
+		"entry relayed twice":        {payload(6, `"seq":2`, `"seq":1`), "entry", "relayed"},
+		"unreadable event": {func(s *stores) { s.events[2].Payload = json.RawMessage(`{"postings":1}`) }, "event",
+			"payload"},
 		"hole in the positions":         {func(s *stores) { s.events[4].Position++ }, "event", "position"},
 		"hole in a stream":              {func(s *stores) { s.events[4].Version++ }, "event", "stream version"},
 		"hole in the log":               {func(s *stores) { s.log = nil }, "log", "entry 4"},
@@ -311,19 +349,7 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 		"spend gone":                    {func(s *stores) { s.spends = nil }, "spend", "cents"},
 		"orphan reservation":            {func(s *stores) { s.debits = reservation() }, "reservation", "of " + workspace},
 		"authorizer ahead of the books": {func(s *stores) { s.follow = 8 }, "authorizer", "followed position"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStores()
-			c.damage(s)
-			report := s.audit(t)
-			require.True(t, slices.ContainsFunc(report.Findings, func(f audit.Finding) bool {
-				return f.Kind == c.kind && f.What == c.what && f.Expected != f.Actual && f.Shard == ident.Slot(slot).Shard()
-			}), "%+v", report.Findings)
-			var table strings.Builder
-			require.NoError(t, report.Print(&table))
-			require.Contains(t, table.String(), c.what)
-		})
-	}
+	})
 }
 
 // A decision that is known to be lost is said to be lost, and the hole it leaves is no finding.

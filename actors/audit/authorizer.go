@@ -51,7 +51,8 @@ func (c *comparison) reservation(r Reservation) error {
 	total := c.reserved[r.Workspace]
 	b.sum("reservation", r.ID.Format(ident.Reservation), "reserved", &total, r.Cents)
 	c.reserved[r.Workspace] = total
-	b.differs("reservation", r.ID.Format(ident.Reservation), "of "+r.Workspace.Format(ident.Workspace), "settled or released", r.Cents)
+	b.differs("reservation", r.ID.Format(ident.Reservation), "of "+r.Workspace.Format(ident.Workspace), "settled or released",
+		r.Cents)
 	return nil
 }
 

@@ -65,10 +65,10 @@ type transfer struct {
 }
 
 func newBooks(shard ident.Shard) *books {
-	return &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{}, deposits: map[string]deposit{},
-		payouts: map[string]payout{}, physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}},
-		sessions: map[string]session{},
-		cards:    map[string]*cardBook{}, transfers: map[string]transfer{}, authorizations: map[string]*authorization{},
+	return &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{},
+		deposits: map[string]deposit{}, payouts: map[string]payout{},
+		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}}, sessions: map[string]session{},
+		cards: map[string]*cardBook{}, transfers: map[string]transfer{}, authorizations: map[string]*authorization{},
 		log: sequence{next: 1, above: map[uint64]bool{}}}
 }
 
@@ -178,23 +178,26 @@ type tally struct {
 	First string `json:"first"`
 }
 
-// count adds what an event begins to the workspace's tallies.
+// begins and ends are the tallies to which an event adds one, and from which it takes one.
+var (
+	begins = map[string]string{
+		"card.minted.v1":         "tally_card",
+		"counterparty.saved.v1":  "tally_counterparty",
+		"cardholder.created.v1":  "tally_cardholder",
+		"cardholder.enrolled.v1": "tally_cardholder_active",
+		"agent.registered.v1":    "tally_agent",
+		"webhook.registered.v1":  "tally_webhook_endpoint",
+	}
+	ends = map[string]string{"webhook.removed.v1": "tally_webhook_endpoint"}
+)
+
+// count adds what an event begins to the workspace's tallies, and takes what it ends from them.
 func (b *books) count(e *persistence.Event) {
-	switch e.Type {
-	case "card.minted.v1":
-		b.oneMore("tally_card", e)
-	case "counterparty.saved.v1":
-		b.oneMore("tally_counterparty", e)
-	case "cardholder.created.v1":
-		b.oneMore("tally_cardholder", e)
-	case "cardholder.enrolled.v1":
-		b.oneMore("tally_cardholder_active", e)
-	case "agent.registered.v1":
-		b.oneMore("tally_agent", e)
-	case "webhook.registered.v1":
-		b.oneMore("tally_webhook_endpoint", e)
-	case "webhook.removed.v1":
-		b.oneLess("tally_webhook_endpoint", e)
+	if kind, ok := begins[e.Type]; ok {
+		b.oneMore(kind, e)
+	}
+	if kind, ok := ends[e.Type]; ok {
+		b.oneLess(kind, e)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"purser/persistence"
 )
 
-// session is what the events say of a checkout session, in cents: what it was completed with, what the balance was credited, and whether
-// the session was told. A credit may be still to come: it follows the completion.
+// session is what the events say of a checkout session, in cents: what it was completed with, what the balance was credited, and
+// whether the session was told. A credit may be still to come: it follows the completion.
 type session struct {
 	completed, credited int64
 	told                bool

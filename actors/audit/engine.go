@@ -80,8 +80,8 @@ func (e engine) Lost(shard ident.Shard) ([]Loss, error) {
 
 func (e engine) WalkRules(visit func(Rule) error) error {
 	return e.WalkCards(func(r *hold.Rule) error {
-		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version, State: r.State.String(),
-			MonthlyLimit: r.MonthCents, PerTransaction: r.PerTxnCents, MCCs: written(r.MCCs, writtenMCC),
+		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version,
+			State: r.State.String(), MonthlyLimit: r.MonthCents, PerTransaction: r.PerTxnCents, MCCs: written(r.MCCs, writtenMCC),
 			Merchants: written(r.Merchants, writtenMerchant)})
 	})
 }

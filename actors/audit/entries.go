@@ -39,8 +39,8 @@ type terms struct {
 }
 
 func (t terms) String() string {
-	return fmt.Sprintf("%s of %s, token %s, %s, month %d, each %d, categories %s, merchants %s", t.Card, t.Workspace, t.Token, t.State,
-		t.MonthlyLimitUsdCents, t.PerTxnLimitUsdCents, list(t.AllowedMccs), list(t.AllowedMerchants))
+	return fmt.Sprintf("%s of %s, token %s, %s, month %d, each %d, categories %s, merchants %s", t.Card, t.Workspace, t.Token,
+		t.State, t.MonthlyLimitUsdCents, t.PerTxnLimitUsdCents, list(t.AllowedMccs), list(t.AllowedMerchants))
 }
 
 // list writes an allowlist, null apart from empty.

@@ -51,6 +51,29 @@ func auditBook(t *testing.T, s *stores, b audit.Book) audit.Report {
 	return report
 }
 
+// bookDamages are changes of the book behind its back, and what of the finding that names each.
+var bookDamages = map[string]struct{ sql, what string }{
+	"an amount": {`UPDATE book.posting SET amount = 99999 WHERE position = 3 AND leg = 0`, "amount"},
+	"a running balance": {`UPDATE book.posting SET balance = balance + 1 WHERE position = 6 AND leg = 1`,
+		"balance after"},
+	"a number":              {`UPDATE book.posting SET number = 77 WHERE position = 6 AND leg = 1`, "number"},
+	"another account":       {`UPDATE book.account SET name = 'fees' WHERE name = 'network'`, "account"},
+	"a posting that is not": {`DELETE FROM book.posting WHERE position = 6 AND leg = 1`, "posting"},
+	"a transfer that is not": {`DELETE FROM book.transfer WHERE position = 6 AND ordinal = 2;
+		DELETE FROM book.posting WHERE position = 6 AND ordinal = 2`, "posting"},
+	"a doubled posting": {`INSERT INTO book.posting SELECT shard, position, 9, ordinal, account, currency, 9, at, amount, balance
+		FROM book.posting WHERE position = 6 AND leg = 1`, "posting"},
+	"a posting of another event": {`UPDATE book.posting SET position = 5 WHERE position = 6 AND ordinal = 2;
+		UPDATE book.transfer SET position = 5 WHERE position = 6 AND ordinal = 2`, "posting"},
+	"a cause":                        {`UPDATE book.transfer SET event = 'evt_7' WHERE position = 3`, "cause"},
+	"a group":                        {`UPDATE book.transfer SET id = 'tg_7' WHERE position = 3`, "transfer"},
+	"a time":                         {`UPDATE book.posting SET at = now() WHERE position = 3`, "time"},
+	"an account's balance":           {`UPDATE book.account SET balance = balance - 1 WHERE name = 'network'`, "balance"},
+	"an account's count":             {`UPDATE book.account SET entries = entries - 1 WHERE name = 'network'`, "postings"},
+	"an account that is not":         {`DELETE FROM book.account WHERE name = 'network'`, "balance"},
+	"a position ahead of the events": {`UPDATE book.shard SET position = 8 WHERE id = 18`, "position"},
+}
+
 // TestTheBookIsCompared damages a book in Postgres in one way at a time, and expects the finding that names it.
 func TestTheBookIsCompared(t *testing.T) {
 	server := pgtest.Own(t, "the audit of the book", false)
@@ -58,26 +81,7 @@ func TestTheBookIsCompared(t *testing.T) {
 		return
 	}
 	l := &ledgers{url: server.URL("postgres")}
-	for name, c := range map[string]struct{ sql, what string }{
-		"an amount":             {`UPDATE book.posting SET amount = 99999 WHERE position = 3 AND leg = 0`, "amount"},
-		"a running balance":     {`UPDATE book.posting SET balance = balance + 1 WHERE position = 6 AND leg = 1`, "balance after"},
-		"a number":              {`UPDATE book.posting SET number = 77 WHERE position = 6 AND leg = 1`, "number"},
-		"another account":       {`UPDATE book.account SET name = 'fees' WHERE name = 'network'`, "account"},
-		"a posting that is not": {`DELETE FROM book.posting WHERE position = 6 AND leg = 1`, "posting"},
-		"a transfer that is not": {`DELETE FROM book.transfer WHERE position = 6 AND ordinal = 2;
-			DELETE FROM book.posting WHERE position = 6 AND ordinal = 2`, "posting"},
-		"a doubled posting": {`INSERT INTO book.posting SELECT shard, position, 9, ordinal, account, currency, 9, at, amount, balance
-			FROM book.posting WHERE position = 6 AND leg = 1`, "posting"},
-		"a posting of another event": {`UPDATE book.posting SET position = 5 WHERE position = 6 AND ordinal = 2;
-			UPDATE book.transfer SET position = 5 WHERE position = 6 AND ordinal = 2`, "posting"},
-		"a cause":                        {`UPDATE book.transfer SET event = 'evt_7' WHERE position = 3`, "cause"},
-		"a group":                        {`UPDATE book.transfer SET id = 'tg_7' WHERE position = 3`, "transfer"},
-		"a time":                         {`UPDATE book.posting SET at = now() WHERE position = 3`, "time"},
-		"an account's balance":           {`UPDATE book.account SET balance = balance - 1 WHERE name = 'network'`, "balance"},
-		"an account's count":             {`UPDATE book.account SET entries = entries - 1 WHERE name = 'network'`, "postings"},
-		"an account that is not":         {`DELETE FROM book.account WHERE name = 'network'`, "balance"},
-		"a position ahead of the events": {`UPDATE book.shard SET position = 8 WHERE id = 18`, "position"},
-	} {
+	for name, c := range bookDamages {
 		t.Run(name, func(t *testing.T) {
 			s := newStores()
 			b := l.book(t, s.events)
@@ -110,7 +114,8 @@ func TestTheBookIsCompared(t *testing.T) {
 		}
 		s.event("balance", workspace, "balance.charged.v1", `{"postings":[`+strings.Join(legs, ",")+`]}`)
 		report := auditBook(t, s, l.book(t, s.events))
-		require.False(t, slices.ContainsFunc(report.Findings, func(f audit.Finding) bool { return f.Kind == "book" }), "%+v", report.Findings)
+		require.False(t, slices.ContainsFunc(report.Findings, func(f audit.Finding) bool { return f.Kind == "book" }), "%+v",
+			report.Findings)
 		require.Equal(t, &audit.Booked{Accounts: 4, Postings: 2506}, report.Book)
 	})
 	t.Run("a book of before a restore", func(t *testing.T) {

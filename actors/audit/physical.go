@@ -82,8 +82,8 @@ func (b *books) physicalMinted(e *persistence.Event) {
 	}
 }
 
-// comparePhysical compares the records of orders with the events, and looks for a physical card that nobody has ordered. An order whose
-// card is not minted yet is on its way.
+// comparePhysical compares the records of orders with the events, and looks for a physical card that nobody has ordered. An order
+// whose card is not minted yet is on its way.
 func (b *books) comparePhysical(ctx context.Context, journal persistence.Journal) error {
 	unordered := maps.Clone(b.physical.minted)
 	for _, o := range b.physical.orders {

@@ -49,7 +49,8 @@ func (b *books) compareRecords(ctx context.Context, journal persistence.Journal)
 // compareTallies holds what limits are judged by against what there is. A workspace older than its tally has none until it is
 // next moved.
 func (b *books) compareTallies(ctx context.Context, journal persistence.Journal) error {
-	for _, kind := range []string{"tally_agent", "tally_card", "tally_counterparty", "tally_cardholder", "tally_cardholder_active", "tally_webhook_endpoint"} {
+	for _, kind := range []string{"tally_agent", "tally_card", "tally_counterparty", "tally_cardholder",
+		"tally_cardholder_active", "tally_webhook_endpoint"} {
 		err := b.each(ctx, journal, kind, func(r *persistence.Record) error {
 			var got tally
 			if err := json.Unmarshal(r.Document, &got); err != nil {
@@ -232,7 +233,8 @@ func (b *books) ledgerRecord(r *persistence.Record, seen map[string]bool) error 
 }
 
 // matchAll compares the records of a kind with what they should say, one for each; it takes them out of expected.
-func matchAll[D comparable](ctx context.Context, b *books, journal persistence.Journal, kind string, expected map[string]D) error {
+func matchAll[D comparable](ctx context.Context, b *books, journal persistence.Journal, kind string,
+	expected map[string]D) error {
 	err := b.each(ctx, journal, kind, func(r *persistence.Record) error {
 		var got D
 		if err := json.Unmarshal(r.Document, &got); err != nil {

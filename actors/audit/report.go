@@ -15,7 +15,8 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 	for _, l := range r.Lost {
-		_, err := fmt.Fprintf(w, "decisions %d to %d of shard %d: lost at the rebuild of %s\n", l.First, l.Last, l.Shard, l.At.UTC().Format(time.RFC3339))
+		_, err := fmt.Fprintf(w, "decisions %d to %d of shard %d: lost at the rebuild of %s\n", l.First, l.Last, l.Shard,
+			l.At.UTC().Format(time.RFC3339))
 		if err != nil {
 			return err
 		}
@@ -23,7 +24,8 @@ func (r *Report) Print(w io.Writer) error {
 	agree := "journal, records and authorizer agree to the cent"
 	if r.Book != nil {
 		agree = "journal, records, authorizer and book agree to the cent"
-		_, err := fmt.Fprintf(w, "compared the book: %d accounts, %d postings; it is %d events behind\n", r.Book.Accounts, r.Book.Postings, r.Book.Lag)
+		_, err := fmt.Fprintf(w, "compared the book: %d accounts, %d postings; it is %d events behind\n", r.Book.Accounts,
+			r.Book.Postings, r.Book.Lag)
 		if err != nil {
 			return err
 		}

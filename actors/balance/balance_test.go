@@ -13,26 +13,17 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/authorizer/hold"
 )
 
-func encode(t require.TestingT, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
-}
-
 // apply decides a command, which must be accepted, and folds its events as they read back from the journal.
 func apply(t require.TestingT, s *balance.State, at time.Time, command any) decision.Decision {
 	d, err := s.Decide(decision.Meta{At: at}, command)
 	require.NoError(t, err)
-	for _, e := range d.Events {
-		read, err := balance.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		s.Apply(read)
-	}
+	decisiontest.Apply(t, s, balance.DecodeEvent, d.Events...)
 	return d
 }
 
@@ -77,7 +68,8 @@ func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
 				deposits++
 				cents := rapid.Int64Range(1, 3_000_000).Draw(t, "cents")
 				d := apply(t, &s, n.now, balance.ReceiveDeposit{
-					Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint("b", deposits), AmountUsdCents: cents, Rail: "wire",
+					Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint("b", deposits), AmountUsdCents: cents,
+					Rail: "wire",
 				})
 				b.add(t, d.Events)
 				_, credited, _, ok := balance.Credit(d.Events[0])
@@ -97,8 +89,8 @@ func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
 		require.Equal(t, n.card, s.CardCents)
 		require.Equal(t, n.held(), s.HoldCents)
 		var loaded balance.State
-		require.NoError(t, json.Unmarshal([]byte(encode(t, s)), &loaded))
-		require.Equal(t, encode(t, s), encode(t, loaded))
+		require.NoError(t, json.Unmarshal([]byte(decisiontest.JSON(t, s)), &loaded))
+		require.Equal(t, decisiontest.JSON(t, s), decisiontest.JSON(t, loaded))
 	})
 }
 
@@ -133,10 +125,10 @@ func relaySome(t *rapid.T, n *network, s *balance.State, b books, relayed int) i
 	require.Equal(t, to > relayed, len(d.Events) == 1, "one event for what is new, none for repeats")
 	require.Equal(t, uint64(to), d.Reply.(balance.Through).WsSeq)
 	if to+1 < len(n.entries) {
-		before := encode(t, s)
+		before := decisiontest.JSON(t, s)
 		_, err := s.Decide(decision.Meta{At: n.now}, balance.Relay{Entries: n.entries[to+1:]})
 		require.ErrorIs(t, err, balance.ErrGap)
-		require.Equal(t, before, encode(t, s))
+		require.Equal(t, before, decisiontest.JSON(t, s))
 	}
 	return to
 }
@@ -168,20 +160,23 @@ func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {
 		entries []hold.Entry
 		err     string
 	}{
-		"does not add up":   {entries: unbalanced(-5, 0), err: "does not balance"},
-		"posts too much":    {entries: with(good, func(e *hold.Entry) { e.Posted = math.MinInt64 }), err: "does not balance"},
-		"deltas overflow":   {entries: unbalanced(math.MaxInt64, 1), err: "does not balance"},
-		"card overflows":    {balance.State{CardCents: least + 1, LedgerCents: 9}, clearing(good, 5), "card cents: amount overflow"},
-		"dollars overflow":  {balance.State{LedgerCents: least + 2, UsdCents: least + 2}, clearing(good, 5), "balance: amount overflow"},
-		"spend overflows":   {balance.State{Month: 202511, MonthSpend: math.MaxInt64}, clearing(good, 5), "month spend: amount overflow"},
+		"does not add up": {entries: unbalanced(-5, 0), err: "does not balance"},
+		"posts too much":  {entries: with(good, func(e *hold.Entry) { e.Posted = math.MinInt64 }), err: "does not balance"},
+		"deltas overflow": {entries: unbalanced(math.MaxInt64, 1), err: "does not balance"},
+		"card overflows": {balance.State{CardCents: least + 1, LedgerCents: 9}, clearing(good, 5),
+			"card cents: amount overflow"},
+		"dollars overflow": {balance.State{LedgerCents: least + 2, UsdCents: least + 2}, clearing(good, 5),
+			"balance: amount overflow"},
+		"spend overflows": {balance.State{Month: 202511, MonthSpend: math.MaxInt64}, clearing(good, 5),
+			"month spend: amount overflow"},
 		"two workspaces":    {entries: []hold.Entry{good, foreign}, err: "not one run"},
 		"another workspace": {balance.State{Workspace: "ws_other"}, []hold.Entry{good}, "not one run"},
 		"too many":          {entries: make([]hold.Entry, balance.MaxRelay+1), err: "not one run"},
 	} {
-		before := encode(t, c.state)
+		before := decisiontest.JSON(t, c.state)
 		_, err := c.state.Decide(decision.Meta{At: start}, balance.Relay{Entries: c.entries})
 		require.ErrorContains(t, err, c.err, name)
-		require.Equal(t, before, encode(t, c.state), name)
+		require.Equal(t, before, decisiontest.JSON(t, c.state), name)
 	}
 }
 
@@ -218,7 +213,8 @@ func TestSettledDepositsAreRememberedForAWhile(t *testing.T) {
 	workspace := workspaceID.Format(ident.Workspace)
 	for i := range balance.MaxSettledDeposits + 1 {
 		id := fmt.Sprint("dep_", i)
-		apply(t, &s, start, balance.CreateDeposit{Workspace: workspace, ID: id, Rail: "ach", AmountUsdCents: 1, ExpectedAt: start})
+		apply(t, &s, start, balance.CreateDeposit{Workspace: workspace, ID: id, Rail: "ach", AmountUsdCents: 1,
+			ExpectedAt: start})
 		apply(t, &s, start, balance.SettleDeposit{EventID: id, DepositID: id})
 	}
 	require.Len(t, s.Settled, balance.MaxSettledDeposits)
@@ -232,10 +228,11 @@ func TestReportsOfPartnersStayOutOfEvents(t *testing.T) {
 	d := apply(t, &s, start, balance.KeepUnmatched{
 		EventID: "b1", Partner: "bank", Type: "deposit.settled", Body: []byte(`{"from": "Ada"}`),
 	})
-	require.NotContains(t, encode(t, d.Events), "Ada")
+	require.NotContains(t, decisiontest.JSON(t, d.Events), "Ada")
 	require.JSONEq(t, `{"from": "Ada"}`, string(d.Reply.(balance.Unmatched).Body))
 
-	d, err := s.Decide(decision.Meta{At: start}, balance.KeepUnmatched{EventID: "b2", Partner: "bank", Body: []byte("not json \xff")})
+	d, err := s.Decide(decision.Meta{At: start}, balance.KeepUnmatched{EventID: "b2", Partner: "bank",
+		Body: []byte("not json \xff")})
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(d.Reply.(balance.Unmatched).Body), `"not json`))
 
@@ -248,8 +245,8 @@ func TestReportsOfPartnersStayOutOfEvents(t *testing.T) {
 	d = apply(t, &received, start, balance.ReceiveDeposit{
 		Workspace: workspaceID.Format(ident.Workspace), EventID: "b4", AmountUsdCents: 1, Rail: "wire", Reference: "rent of Ada",
 	})
-	require.NotContains(t, encode(t, d.Events), "Ada")
-	require.Contains(t, encode(t, d.Records), "rent of Ada")
+	require.NotContains(t, decisiontest.JSON(t, d.Events), "Ada")
+	require.Contains(t, decisiontest.JSON(t, d.Records), "rent of Ada")
 }
 
 func TestMisuseIsABug(t *testing.T) {

@@ -2,8 +2,9 @@ package balance
 
 import "purser/actors/decision"
 
-// claimScope is where the event ids of a partner are claimed for one target. The scope of the partner's name is another: there the
-// target claims the same id with its effect, so that a crash between the two leaves a claim under which a repeat still applies.
+// claimScope is where the event ids of a partner are claimed for one target. The scope of the partner's name is another: there
+// the target claims the same id with its effect, so that a crash between the two leaves a claim under which a repeat still
+// applies.
 func claimScope(partner string) string { return partner + "_target" }
 
 func claimReport(m decision.Meta, c ClaimReport) (decision.Decision, error) {

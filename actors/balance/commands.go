@@ -37,19 +37,20 @@ type Relay struct{ Entries []hold.Entry }
 // Through answers Relay: everything up to this WsSeq is in the balance.
 type Through struct{ WsSeq uint64 }
 
-// ClaimReport says what a partner's report is about, once for each of the partner's event ids and in the system workspace only: the
-// claims of the workspaces know nothing of each other. It comes before the report is applied. It answers nothing; a repeat is
+// ClaimReport says what a partner's report is about, once for each of the partner's event ids and in the system workspace only:
+// the claims of the workspaces know nothing of each other. It comes before the report is applied. It answers nothing; a repeat is
 // answered with the first Target.
 type ClaimReport struct{ EventID, Partner, Target string }
 
-// KeepUnmatched keeps a partner's report that matched nothing. For the system workspace only. The partner's event id is claimed in
-// the scope of its name ("bank" for the bank). It answers Unmatched.
+// KeepUnmatched keeps a partner's report that matched nothing. For the system workspace only. The partner's event id is claimed
+// in the scope of its name ("bank" for the bank). It answers Unmatched.
 type KeepUnmatched struct {
 	EventID, Partner, Type string
 	Body                   json.RawMessage
 }
 
-// CreditCheckout credits what a checkout session asked for, once for ever. It answers nothing; a repeat is answered as one that was made.
+// CreditCheckout credits what a checkout session asked for, once for ever. It answers nothing; a repeat is answered as one that
+// was made.
 type CreditCheckout struct {
 	Workspace, Session string
 	Cents              int64
@@ -138,8 +139,8 @@ type LockQuote struct {
 	Rate          money.Rate
 }
 
-// OrderPhysicalCard orders a physical card. The caller fills Order but for its status, fee and time. It answers PhysicalOrder. It is
-// refused with insufficient_funds, for a fee by the runtime.
+// OrderPhysicalCard orders a physical card. The caller fills Order but for its status, fee and time. It answers PhysicalOrder. It
+// is refused with insufficient_funds, for a fee by the runtime.
 type OrderPhysicalCard struct {
 	Workspace string
 	Order     PhysicalOrder

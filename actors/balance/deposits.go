@@ -31,7 +31,8 @@ func (s *State) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decisi
 		return decision.Decision{}, err
 	}
 	if len(s.Deposits) >= MaxOpenDeposits {
-		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d deposits may be pending", MaxOpenDeposits))
+		return decision.Decision{}, fault.New(fault.LimitExceeded,
+			fmt.Sprintf("at most %d deposits may be pending", MaxOpenDeposits))
 	}
 	if !s.fits(s.incomingCents(), c.AmountUsdCents) {
 		return decision.Decision{}, overflow()
@@ -40,7 +41,8 @@ func (s *State) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decisi
 		panic("BUG: deposit created twice")
 	}
 	deposit := Deposit{
-		ID: c.ID, Status: DepositPending, Rail: c.Rail, AmountUsdCents: c.AmountUsdCents, ExpectedAt: decision.StampOf(c.ExpectedAt),
+		ID: c.ID, Status: DepositPending, Rail: c.Rail, AmountUsdCents: c.AmountUsdCents,
+		ExpectedAt: decision.StampOf(c.ExpectedAt),
 	}
 	return decision.Decision{
 		Events:  []decision.Event{DepositCreated{Workspace: c.Workspace, Deposit: deposit, At: decision.StampOf(m.At)}},

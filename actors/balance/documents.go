@@ -33,16 +33,17 @@ type Deposit struct {
 
 // LedgerEntry is a line of the workspace's ledger. AmountCents is positive; Direction says which way it went.
 type LedgerEntry struct {
-	ID            string         `json:"id"`
-	Source        string         `json:"source"`    // bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout, payout_return, physical_card_fee
+	ID string `json:"id"`
+	// bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout, payout_return, physical_card_fee
+	Source        string         `json:"source"`
 	Direction     string         `json:"direction"` // debit or credit
 	AmountCents   int64          `json:"amountCents"`
 	Reference     string         `json:"reference"`
 	TransferGroup string         `json:"transferGroup"`
 	CardID        *string        `json:"cardId"`
 	CreatedAt     decision.Stamp `json:"createdAt"`
-	// BookedAt is when the line reached the ledger: a card's clearing comes later than it was made. BalanceCents are the workspace's
-	// dollars after it. Lines of other accounts have no balance; those of an older version have neither.
+	// BookedAt is when the line reached the ledger: a card's clearing comes later than it was made. BalanceCents are the
+	// workspace's dollars after it. Lines of other accounts have no balance; those of an older version have neither.
 	BookedAt     *decision.Stamp `json:"bookedAt,omitempty"`
 	BalanceCents *int64          `json:"balanceCents,omitempty"`
 }

@@ -1,8 +1,6 @@
 package balance
 
 import (
-	"fmt"
-
 	"purser/actors/decision"
 	"purser/authorizer/hold"
 )
@@ -87,7 +85,8 @@ type PayoutCreated struct {
 	Payout    Payout `json:"payout"`
 }
 
-// PayoutMoved says that a payout went from one status to another. It posts what left the workspace's dollars, or came back to them.
+// PayoutMoved says that a payout went from one status to another. It posts what left the workspace's dollars, or came back to
+// them.
 type PayoutMoved struct {
 	Workspace   string         `json:"workspace"`
 	Payout      string         `json:"payout"`
@@ -157,33 +156,12 @@ func (Relayed) EventType() string { return "balance.relayed.v1" }
 // EventType is the name the event is stored under.
 func (UnmatchedKept) EventType() string { return "balance.unmatched_kept.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{}, DepositReceived{}, PayoutCreated{},
+	PayoutMoved{}, FXQuoteLocked{}, PhysicalCardOrdered{}, PhysicalCardRefused{}, CheckoutCredited{}, StablecoinReceived{},
+	Relayed{}, UnmatchedKept{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case DepositCreated{}.EventType():
-		return decision.Decode[DepositCreated](payload)
-	case DepositSettled{}.EventType():
-		return decision.Decode[DepositSettled](payload)
-	case DepositReceived{}.EventType():
-		return decision.Decode[DepositReceived](payload)
-	case PayoutCreated{}.EventType():
-		return decision.Decode[PayoutCreated](payload)
-	case PayoutMoved{}.EventType():
-		return decision.Decode[PayoutMoved](payload)
-	case FXQuoteLocked{}.EventType():
-		return decision.Decode[FXQuoteLocked](payload)
-	case PhysicalCardOrdered{}.EventType():
-		return decision.Decode[PhysicalCardOrdered](payload)
-	case PhysicalCardRefused{}.EventType():
-		return decision.Decode[PhysicalCardRefused](payload)
-	case CheckoutCredited{}.EventType():
-		return decision.Decode[CheckoutCredited](payload)
-	case StablecoinReceived{}.EventType():
-		return decision.Decode[StablecoinReceived](payload)
-	case Relayed{}.EventType():
-		return decision.Decode[Relayed](payload)
-	case UnmatchedKept{}.EventType():
-		return decision.Decode[UnmatchedKept](payload)
-	}
-	return nil, fmt.Errorf("balance: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }

@@ -21,20 +21,23 @@ func TestEventsAreReadForEver(t *testing.T) {
 	stamp := decision.StampOf(start)
 	workspace := workspaceID.Format(ident.Workspace)
 	deposit := balance.Deposit{
-		ID: ident.Derive(77, start, "deposit").Format(ident.Deposit), Status: balance.DepositPending, Rail: "ach", AmountUsdCents: 1500,
-		ExpectedAt: stamp,
+		ID: ident.Derive(77, start, "deposit").Format(ident.Deposit), Status: balance.DepositPending, Rail: "ach",
+		AmountUsdCents: 1500, ExpectedAt: stamp,
 	}
 	group := ident.Derive(77, start, "group").Format(ident.TransferGroup)
-	postings := []balance.Posting{{Transfer: group, Account: "usd", Cents: 1500}, {Transfer: group, Account: "bank", Cents: -1500}}
-	coins := []balance.Posting{{Transfer: group, Account: "stablecoin", Cents: 1500}, {Transfer: group, Account: "chain", Cents: -1500}}
+	postings := []balance.Posting{{Transfer: group, Account: "usd", Cents: 1500},
+		{Transfer: group, Account: "bank", Cents: -1500}}
+	coins := []balance.Posting{{Transfer: group, Account: "stablecoin", Cents: 1500},
+		{Transfer: group, Account: "chain", Cents: -1500}}
 	clearing := hold.Entry{
-		Seq: 9, WsSeq: 3, At: start.UnixMilli(), Kind: hold.Clearing, Decision: hold.Posted, Reason: hold.ReasonForcedPost, Shard: 4,
-		Workspace: workspaceID, Card: cardID, NetworkID: "n-1", Amount: 250, Currency: [3]byte{'U', 'S', 'D'},
+		Seq: 9, WsSeq: 3, At: start.UnixMilli(), Kind: hold.Clearing, Decision: hold.Posted, Reason: hold.ReasonForcedPost,
+		Shard: 4, Workspace: workspaceID, Card: cardID, NetworkID: "n-1", Amount: 250, Currency: [3]byte{'U', 'S', 'D'},
 		Merchant: hold.Merchant{ID: "m1", Name: "Bakery", Country: "US", MCC: 742}, CardDelta: -250, SpendDelta: 250, Posted: 250,
 		Spend: hold.Spend{Month: 202511, Cents: 250},
 		After: hold.Hold{
-			ID: ident.Derive(77, start, "auth"), Card: cardID, Workspace: workspaceID, NetworkID: "n-1", At: start.UnixMilli(), Asked: 250,
-			Approved: 250, Cleared: 250, Month: 202511, Decision: hold.Approved, Reason: hold.ReasonForcedPost, Status: hold.StatusCleared,
+			ID: ident.Derive(77, start, "auth"), Card: cardID, Workspace: workspaceID, NetworkID: "n-1", At: start.UnixMilli(),
+			Asked: 250, Approved: 250, Cleared: 250, Month: 202511, Decision: hold.Approved, Reason: hold.ReasonForcedPost,
+			Status: hold.StatusCleared,
 		},
 	}
 	quote := balance.Quote{
@@ -49,8 +52,8 @@ func TestEventsAreReadForEver(t *testing.T) {
 		History: []balance.PayoutStep{{Status: balance.PayoutHeld, At: stamp}},
 	}
 	order := balance.PhysicalOrder{
-		ID: ident.Derive(77, start, "order").Format(ident.PhysicalOrder), Status: balance.PhysicalOrdered, Finish: balance.FinishMetal,
-		UnlockMethod: balance.UnlockPremium99, FeeCents: 9_900, Card: balance.OrderedCard{
+		ID: ident.Derive(77, start, "order").Format(ident.PhysicalOrder), Status: balance.PhysicalOrdered,
+		Finish: balance.FinishMetal, UnlockMethod: balance.UnlockPremium99, FeeCents: 9_900, Card: balance.OrderedCard{
 			ID: cardID.Format(ident.Card), Token: "ctok_e61qf6yd64nnq2za0jpx16ayhd1w", Last4: "6811", CardholderID: "chld_1",
 			MonthlyLimitUsdCents: 500_000, PerTxnLimitUsdCents: 50_000, Fixture: true,
 		}, ArrivesFrom: "2025-12-01", ArrivesTo: "2025-12-03", CreatedAt: stamp,
@@ -60,8 +63,8 @@ func TestEventsAreReadForEver(t *testing.T) {
 		balance.PhysicalCardRefused{Workspace: workspace, Order: order.ID, FeeCents: 9_900, Postings: postings, At: stamp},
 		balance.PayoutCreated{Workspace: workspace, Payout: payout},
 		balance.PayoutMoved{
-			Workspace: workspace, Payout: payout.ID, From: balance.PayoutSubmitted, To: balance.PayoutSettled, AmountCents: 10_980,
-			EventID: "b-4", Postings: postings, At: stamp,
+			Workspace: workspace, Payout: payout.ID, From: balance.PayoutSubmitted, To: balance.PayoutSettled,
+			AmountCents: 10_980, EventID: "b-4", Postings: postings, At: stamp,
 		},
 		balance.FXQuoteLocked{Workspace: workspace, Quote: quote},
 		balance.DepositCreated{Workspace: workspace, Deposit: deposit, At: stamp},
@@ -69,12 +72,13 @@ func TestEventsAreReadForEver(t *testing.T) {
 			Workspace: workspace, Deposit: deposit.ID, EventID: "b-1", AmountUsdCents: 1500, Postings: postings, At: stamp,
 		},
 		balance.CheckoutCredited{Workspace: workspace, Session: "cs_1", AmountUsdCents: 1500, Postings: coins, At: stamp},
-		balance.StablecoinReceived{Workspace: workspace, ID: deposit.ID, EventID: "s-1", Asset: "USDC", Chain: "polygon", TxHash: "0x1",
-			AmountUsdCents: 1500, Postings: coins, At: stamp},
+		balance.StablecoinReceived{Workspace: workspace, ID: deposit.ID, EventID: "s-1", Asset: "USDC", Chain: "polygon",
+			TxHash: "0x1", AmountUsdCents: 1500, Postings: coins, At: stamp},
 		balance.DepositReceived{Workspace: workspace, Deposit: deposit, EventID: "b-2", Postings: postings, At: stamp},
 		balance.Relayed{Workspace: workspace, Entries: []hold.Entry{clearing}, Postings: postings, At: stamp},
 		balance.UnmatchedKept{
-			ID: ident.Derive(0, start, "report").Format(ident.Event), Partner: "bank", EventID: "b-3", Type: "deposit.settled", At: stamp,
+			ID: ident.Derive(0, start, "report").Format(ident.Event), Partner: "bank", EventID: "b-3", Type: "deposit.settled",
+			At: stamp,
 		},
 	)
 }

@@ -61,8 +61,8 @@ const (
 
 // payoutMoves is the life of a payout: what may happen in each status, and where it leads. What is not here is refused.
 //
-// A report can come before the answer to the order has been noted, so that it moves a submitting payout too. A released payout may
-// still turn out to be settled: the dollars are gone, and are debited again.
+// A report can come before the answer to the order has been noted, so that it moves a submitting payout too. A released payout
+// may still turn out to be settled: the dollars are gone, and are debited again.
 var payoutMoves = map[string]map[payoutStep]string{
 	PayoutHeld:     {stepRelease: PayoutReserved, stepCancel: PayoutCancelled},
 	PayoutReserved: {stepSubmit: PayoutSubmitting},

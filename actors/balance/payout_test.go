@@ -14,6 +14,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/money"
@@ -52,9 +53,9 @@ func (s *scenario) order(t *testing.T, a arguments) string {
 	s.names[id] = a.text("id")
 	c := balance.CreatePayout{
 		Workspace: workspaceID.Format(ident.Workspace), ID: id, Key: "key_" + a.text("by"), Rail: a.text("rail"),
-		AmountCents: a.cents("amount"), Description: "rent", SameDay: a.d.HasArg("same-day"), UETR: "uetr", ExpectedOn: "2025-11-21",
-		Recipient: balance.Recipient{ID: "rcp_" + a.text("to"), International: a.d.HasArg("abroad"), Currency: "EUR"},
-		Limits:    balance.PayoutLimits{KeyCents: 25_000_000, WorkspaceCents: 100_000_000},
+		AmountCents: a.cents("amount"), Description: "rent", SameDay: a.d.HasArg("same-day"), UETR: "uetr",
+		ExpectedOn: "2025-11-21", Recipient: balance.Recipient{ID: "rcp_" + a.text("to"), International: a.d.HasArg("abroad"),
+			Currency: "EUR"}, Limits: balance.PayoutLimits{KeyCents: 25_000_000, WorkspaceCents: 100_000_000},
 	}
 	if a.d.HasArg("description") {
 		c.Description = strings.Repeat("x", int(a.cents("description")))
@@ -129,7 +130,8 @@ var statuses = []string{
 func table(t *testing.T) string {
 	var out strings.Builder
 	for _, status := range statuses {
-		for _, step := range []string{"release", "cancel", "submit", "taken", "refused", "none", "settled", "failed", "returned"} {
+		for _, step := range []string{"release", "cancel", "submit", "taken", "refused", "none", "settled", "failed",
+			"returned"} {
 			fmt.Fprintf(&out, "%-15s  %-8s  %s\n", status, step, try(t, status, step))
 		}
 	}
@@ -175,9 +177,9 @@ func newWire(t require.TestingT) *wire {
 		Workspace: workspaceID.Format(ident.Workspace), EventID: "b", AmountUsdCents: 1000, Rail: "wire",
 	})
 	require.NoError(t, w.do(t, balance.CreatePayout{
-		Workspace: w.state.Workspace, ID: ident.Derive(77, start, "p").Format(ident.Payout), Key: "key_1", Rail: balance.RailIntlWire,
-		Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"}, AmountCents: 100, Description: "rent",
-		Limits: balance.PayoutLimits{KeyCents: 1000, WorkspaceCents: 1000},
+		Workspace: w.state.Workspace, ID: ident.Derive(77, start, "p").Format(ident.Payout), Key: "key_1",
+		Rail: balance.RailIntlWire, Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"},
+		AmountCents: 100, Description: "rent", Limits: balance.PayoutLimits{KeyCents: 1000, WorkspaceCents: 1000},
 	}))
 	return w
 }
@@ -198,11 +200,7 @@ func (w *wire) step(t require.TestingT, step string) error {
 
 func (w *wire) do(t require.TestingT, command any) error {
 	d, err := w.state.Decide(decision.Meta{At: start}, command)
-	for _, e := range d.Events {
-		read, err := balance.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		w.state.Apply(read)
-	}
+	decisiontest.Apply(t, &w.state, balance.DecodeEvent, d.Events...)
 	for _, r := range d.Records {
 		if p, ok := r.Document.(balance.Payout); ok {
 			w.known = p
@@ -234,7 +232,8 @@ func TestAnOlderRecordOfAPayoutIsNotActedOn(t *testing.T) {
 	require.NoError(t, w.step(t, "cancel"))
 	_, err := w.state.Decide(decision.Meta{At: start}, balance.DirectPayout{ID: old.ID, Release: true, Known: &old})
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
-	_, err = w.state.Decide(decision.Meta{At: start}, balance.ReportPayout{EventID: "e", ID: "po_other", Outcome: "settled", Known: &old})
+	_, err = w.state.Decide(decision.Meta{At: start}, balance.ReportPayout{EventID: "e", ID: "po_other", Outcome: "settled",
+		Known: &old})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
@@ -269,8 +268,8 @@ func TestPayoutsAreBounded(t *testing.T) {
 	rate, err := money.ParseRate("1")
 	require.NoError(t, err)
 	lock := balance.LockQuote{
-		Workspace: w.state.Workspace, ID: "fxq_1", Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"},
-		Buy: balance.Amount{Currency: "EUR", AmountMinor: 1}, Rate: rate,
+		Workspace: w.state.Workspace, ID: "fxq_1", Recipient: balance.Recipient{ID: "rcp_1", International: true,
+			Currency: "EUR"}, Buy: balance.Amount{Currency: "EUR", AmountMinor: 1}, Rate: rate,
 	}
 	full = w.state
 	locked := balance.Quote{Status: balance.QuoteLocked, LockExpiresAt: decision.StampOf(start.Add(time.Second))}
@@ -284,15 +283,16 @@ func TestPayoutsAreBounded(t *testing.T) {
 func TestTheDescriptionOfAPayoutStaysOutOfEvents(t *testing.T) {
 	var s balance.State
 	d, err := s.Decide(decision.Meta{At: start}, balance.CreatePayout{
-		Workspace: workspaceID.Format(ident.Workspace), ID: ident.Derive(77, start, "p").Format(ident.Payout), Rail: balance.RailACH,
-		AmountCents: 1, Description: "rent of Ada", Limits: balance.PayoutLimits{KeyCents: 1, WorkspaceCents: 1},
+		Workspace: workspaceID.Format(ident.Workspace), ID: ident.Derive(77, start, "p").Format(ident.Payout),
+		Rail: balance.RailACH, AmountCents: 1, Description: "rent of Ada",
+		Limits: balance.PayoutLimits{KeyCents: 1, WorkspaceCents: 1},
 	})
 	require.NoError(t, err)
-	require.NotContains(t, encode(t, d.Events)+encode(t, d.Reply), "Ada")
+	require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, d.Reply), "Ada")
 }
 
-// Whatever happens to payouts in whatever order: the dollars are what was deposited less what the bank has, no order takes more than
-// is there, and the limits of the day hold what neither failed nor was cancelled.
+// Whatever happens to payouts in whatever order: the dollars are what was deposited less what the bank has, no order takes more
+// than is there, and the limits of the day hold what neither failed nor was cancelled.
 func TestPayoutsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := payoutModel{now: start, known: map[string]balance.Payout{}}
@@ -302,8 +302,8 @@ func TestPayoutsAddUp(t *testing.T) {
 			m.check(t)
 		}
 		var loaded balance.State
-		require.NoError(t, json.Unmarshal([]byte(encode(t, m.state)), &loaded))
-		require.Equal(t, encode(t, m.state), encode(t, loaded))
+		require.NoError(t, json.Unmarshal([]byte(decisiontest.JSON(t, m.state)), &loaded))
+		require.Equal(t, decisiontest.JSON(t, m.state), decisiontest.JSON(t, loaded))
 	})
 }
 
@@ -338,8 +338,8 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 			rail = balance.RailIntlWire
 		}
 		m.do(t, balance.CreatePayout{
-			Workspace: workspaceID.Format(ident.Workspace), ID: ident.Derive(77, m.now, fmt.Sprint(i)).Format(ident.Payout), Key: "key_1",
-			Rail: rail, Recipient: balance.Recipient{ID: "rcp_1", International: abroad}, Description: "x",
+			Workspace: workspaceID.Format(ident.Workspace), ID: ident.Derive(77, m.now, fmt.Sprint(i)).Format(ident.Payout),
+			Key: "key_1", Rail: rail, Recipient: balance.Recipient{ID: "rcp_1", International: abroad}, Description: "x",
 			AmountCents: rapid.Int64Range(1, 1_000).Draw(t, "cents"),
 			Limits:      balance.PayoutLimits{KeyCents: modelDayLimit, WorkspaceCents: modelDayLimit},
 		})
@@ -445,7 +445,7 @@ func BenchmarkStateOfOpenPayouts(b *testing.B) {
 	w.state.Payouts = slices.Repeat([]balance.Payout{p}, balance.MaxOpenPayouts)
 	size := 0
 	for b.Loop() {
-		size = len(encode(b, w.state))
+		size = len(decisiontest.JSON(b, w.state))
 	}
 	b.ReportMetric(float64(size)/balance.MaxOpenPayouts, "B/payout")
 }

@@ -60,8 +60,8 @@ func (s *State) createPayout(m decision.Meta, c CreatePayout) (decision.Decision
 func newPayout(m decision.Meta, c CreatePayout) Payout {
 	at := decision.StampOf(m.At)
 	p := Payout{
-		ID: c.ID, Rail: c.Rail, Status: PayoutReserved, CounterpartyID: c.Recipient.ID, AmountCents: c.AmountCents, SameDay: c.SameDay,
-		Reference: c.ID, ExpectedOn: c.ExpectedOn, Key: c.Key, CreatedAt: at, UpdatedAt: at,
+		ID: c.ID, Rail: c.Rail, Status: PayoutReserved, CounterpartyID: c.Recipient.ID, AmountCents: c.AmountCents,
+		SameDay: c.SameDay, Reference: c.ID, ExpectedOn: c.ExpectedOn, Key: c.Key, CreatedAt: at, UpdatedAt: at,
 	}
 	if c.Rail == RailIntlWire {
 		p.Status, p.UETR = PayoutHeld, c.UETR
@@ -134,8 +134,8 @@ func (s *State) openPayout(id string) int {
 	return slices.IndexFunc(s.Payouts, func(p Payout) bool { return p.ID == id })
 }
 
-// payout is a payout as it stands: an open one is in the state; of a finished one the caller brings the record. A record that says
-// open where the state does not know the payout is older than the state, and is to be read again.
+// payout is a payout as it stands: an open one is in the state; of a finished one the caller brings the record. A record that
+// says open where the state does not know the payout is older than the state, and is to be read again.
 func (s *State) payout(id string, known *Payout) (Payout, error) {
 	if i := s.openPayout(id); i >= 0 {
 		return s.Payouts[i], nil
@@ -260,8 +260,8 @@ func (s *State) payoutTimer(m decision.Meta, key string) (decision.Decision, err
 	return d, nil
 }
 
-// move makes a step that the table allows: its event, the payout's record as it then stands and what the ledger shows of it. Timers
-// end with the payout.
+// move makes a step that the table allows: its event, the payout's record as it then stands and what the ledger shows of it.
+// Timers end with the payout.
 func (s *State) move(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
 	to, allowed := p.after(step)
 	if !allowed {

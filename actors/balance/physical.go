@@ -33,8 +33,8 @@ const sourcePhysicalFee = "physical_card_fee"
 // scopePhysical is where the end of an order that cannot be fulfilled is claimed, once and for ever.
 const scopePhysical = "physical_card"
 
-// PhysicalOrder is an order of a physical card. Its label and where it goes are in a record of its own, PhysicalText. It is the first
-// thing that is known of the card, which is minted as it says.
+// PhysicalOrder is an order of a physical card. Its label and where it goes are in a record of its own, PhysicalText. It is the
+// first thing that is known of the card, which is minted as it says.
 type PhysicalOrder struct {
 	ID           string         `json:"id"`
 	Status       string         `json:"status"`
@@ -74,7 +74,8 @@ type Shipping struct {
 	Country    string `json:"country"`
 }
 
-// orderPhysical takes what the card costs and keeps the order: from then on the card is owed. It is refused with insufficient_funds.
+// orderPhysical takes what the card costs and keeps the order: from then on the card is owed. It is refused with
+// insufficient_funds.
 func (s *State) orderPhysical(m decision.Meta, c OrderPhysicalCard) (decision.Decision, error) {
 	if err := c.check(); err != nil {
 		return decision.Decision{}, err
@@ -114,7 +115,8 @@ func (c *OrderPhysicalCard) check() error {
 		{"postalCode", to.PostalCode, 2, 20}, {"country", to.Country, 2, 2},
 	} {
 		if n := utf8.RuneCountInString(line.value); n < line.least || n > line.most {
-			return fault.New(fault.InvalidBody, fmt.Sprintf("shipping.%s: %d to %d characters", line.field, line.least, line.most))
+			return fault.New(fault.InvalidBody, fmt.Sprintf("shipping.%s: %d to %d characters", line.field, line.least,
+				line.most))
 		}
 	}
 	switch {
@@ -155,8 +157,8 @@ func feeTransfer(workspace string, o PhysicalOrder, cents int64, at decision.Sta
 		cause = "physical/refused/"
 	}
 	return transfer{
-		workspace: workspace, account: AccountUSD, counterpart: AccountFees, cents: cents, source: sourcePhysicalFee, reference: o.ID,
-		card: &o.Card.ID, cause: cause + o.ID, at: at.Time,
+		workspace: workspace, account: AccountUSD, counterpart: AccountFees, cents: cents, source: sourcePhysicalFee,
+		reference: o.ID, card: &o.Card.ID, cause: cause + o.ID, at: at.Time,
 	}
 }
 

@@ -29,7 +29,8 @@ func (s *scenario) physicalStep(t *testing.T, a arguments) string {
 func orderOf(unlock string) balance.OrderPhysicalCard {
 	return balance.OrderPhysicalCard{Workspace: workspaceID.Format(ident.Workspace), Order: balance.PhysicalOrder{
 		ID: ident.Derive(77, start, "order").Format(ident.PhysicalOrder), Finish: balance.FinishMetal, UnlockMethod: unlock,
-		Card: balance.OrderedCard{ID: cardID.Format(ident.Card), Last4: "6811", MonthlyLimitUsdCents: 500_000, PerTxnLimitUsdCents: 50_000},
+		Card: balance.OrderedCard{ID: cardID.Format(ident.Card), Last4: "6811", MonthlyLimitUsdCents: 500_000,
+			PerTxnLimitUsdCents: 50_000},
 	}, Text: balance.PhysicalText{HolderLabel: "Ada", Shipping: balance.Shipping{
 		Line1: "1 Main St", City: "Oakland", Region: "CA", PostalCode: "94607", Country: "US",
 	}}}

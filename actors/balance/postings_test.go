@@ -14,7 +14,8 @@ import (
 // Every transfer is looked at once more before it is returned: one that has no opposite is a bug, and must not be stored.
 func TestATransferThatDoesNotSumToZeroIsNotReturned(t *testing.T) {
 	workspace := ident.Derive(9, time.UnixMilli(1), "workspace").Format(ident.Workspace)
-	move := transfer{workspace: workspace, account: AccountUSD, counterpart: AccountNetwork, cents: 5, cause: "c", at: time.UnixMilli(1)}
+	move := transfer{workspace: workspace, account: AccountUSD, counterpart: AccountNetwork, cents: 5, cause: "c",
+		at: time.UnixMilli(1)}
 	require.Len(t, move.postings(), 2)
 	move.cents = math.MinInt64
 	require.Panics(t, func() { move.postings() })
@@ -26,7 +27,8 @@ func TestATransferThatDoesNotSumToZeroIsNotReturned(t *testing.T) {
 func TestBookLines(t *testing.T) {
 	workspace := ident.Derive(9, time.UnixMilli(1), "workspace").Format(ident.Workspace)
 	line := func(account string, cents int64) decision.Record {
-		return transfer{workspace: workspace, account: account, counterpart: AccountBank, cents: cents, cause: "c", at: time.UnixMilli(1)}.record()
+		return transfer{workspace: workspace, account: account, counterpart: AccountBank, cents: cents, cause: "c",
+			at: time.UnixMilli(1)}.record()
 	}
 	s := State{UsdCents: 100}
 	records := []decision.Record{line(AccountUSD, 50), line(AccountSuspense, -7), line(AccountUSD, -200)}

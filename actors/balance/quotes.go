@@ -74,7 +74,8 @@ func (s *State) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, erro
 	}
 	cents, err := c.Rate.Cost(money.USD, c.Buy.Currency, c.Buy.AmountMinor)
 	if err != nil || cents < 1 || cents > money.MaxAmount {
-		return decision.Decision{}, fault.New(fault.InvalidAmount, fmt.Sprintf("amountMinor: worth 1 to %d cents", money.MaxAmount))
+		return decision.Decision{}, fault.New(fault.InvalidAmount,
+			fmt.Sprintf("amountMinor: worth 1 to %d cents", money.MaxAmount))
 	}
 	now := decision.StampOf(m.At)
 	if len(unexpired(s.Quotes, now)) >= MaxOpenQuotes {

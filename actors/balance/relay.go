@@ -30,7 +30,8 @@ func (s *State) relay(m decision.Meta, c Relay) (decision.Decision, error) {
 	}
 	after := *s
 	e := Relayed{
-		Workspace: entries[0].Workspace.Format(ident.Workspace), Entries: entries, Postings: []Posting{}, At: decision.StampOf(m.At),
+		Workspace: entries[0].Workspace.Format(ident.Workspace), Entries: entries, Postings: []Posting{},
+		At: decision.StampOf(m.At),
 	}
 	documents := documents{at: map[string]int{}}
 	for i := range entries {
@@ -48,8 +49,8 @@ func (s *State) relay(m decision.Meta, c Relay) (decision.Decision, error) {
 	return decision.Decision{Events: []decision.Event{e}, Reply: Through{after.WsSeq}, Records: documents.records}, nil
 }
 
-// fresh drops the entries that are in the balance already and refuses a run with a hole, or of somebody else. What it returns is a
-// copy.
+// fresh drops the entries that are in the balance already and refuses a run with a hole, or of somebody else. What it returns is
+// a copy.
 func (s *State) fresh(entries []hold.Entry) ([]hold.Entry, error) {
 	if len(entries) > MaxRelay {
 		return nil, fmt.Errorf("%w: %d entries", ErrForeign, len(entries))

@@ -13,6 +13,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/authorizer/hold"
@@ -31,15 +32,12 @@ type scenario struct {
 }
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
+	decisiontest.Scenarios(t, func() decisiontest.Step {
 		s := &scenario{
-			network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{}, quotes: map[string]balance.Quote{},
-			orders: map[string]balance.PhysicalOrder{},
+			network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{},
+			quotes: map[string]balance.Quote{}, orders: map[string]balance.PhysicalOrder{},
 		}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, d) })
+		return s.step
 	})
 }
 
@@ -75,7 +73,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			EventID: a.text("event"), Partner: "bank", Type: "deposit.settled", Body: json.RawMessage(d.Input),
 		})
 	case "wait":
-		s.network.now = s.network.now.Add(time.Duration(a.cents("hours"))*time.Hour + time.Duration(a.cents("seconds"))*time.Second)
+		s.network.now = s.network.now.Add(time.Duration(a.cents("hours"))*time.Hour +
+			time.Duration(a.cents("seconds"))*time.Second)
 		return ""
 	case "order", "release", "cancel", "submit", "bank-answers", "bank-reports", "timer", "quote", "payout", "table":
 		return s.payoutStep(t, a)
@@ -94,8 +93,9 @@ func (s *scenario) message(t *testing.T, a arguments) string {
 	kind, err := hold.ParseKind(a.d.Cmd)
 	require.NoError(t, err)
 	m := hold.Message{
-		Kind: kind, ID: a.text("id"), Amount: a.cents("amount"), Merchant: hold.Merchant{Name: "Bakery", MCC: 5462, Country: "US"},
-		Final: a.d.HasArg("final"), PartialApproval: a.d.HasArg("partial"), WholeHold: kind == hold.Reversal && !a.d.HasArg("amount"),
+		Kind: kind, ID: a.text("id"), Amount: a.cents("amount"),
+		Merchant: hold.Merchant{Name: "Bakery", MCC: 5462, Country: "US"}, Final: a.d.HasArg("final"),
+		PartialApproval: a.d.HasArg("partial"), WholeHold: kind == hold.Reversal && !a.d.HasArg("amount"),
 	}
 	copy(m.Currency[:], a.text("currency"))
 	s.network.ledger = s.state.LedgerCents
@@ -127,13 +127,11 @@ func (s *scenario) relay(t *testing.T, a arguments) string {
 }
 
 func (s *scenario) send(t *testing.T, command any) string {
-	before := encode(t, s.state)
-	d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
-	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	d, err := decisiontest.Decide(t, &s.state, s.network.now, command)
 	var f *fault.Error
 	switch {
 	case errors.As(err, &f):
-		return "refused: " + f.Error() + "\n"
+		return decisiontest.Refused(t, err)
 	case err != nil:
 		return "stopped: " + err.Error() + "\n"
 	}
@@ -144,10 +142,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		}
 		fmt.Fprintf(&out, "reserves %d\n", d.Debit.Cents)
 	}
-	for _, e := range d.Events {
-		fmt.Fprintln(&out, e.EventType())
-		s.state.Apply(e)
-	}
+	out.WriteString(decisiontest.Apply(t, &s.state, balance.DecodeEvent, d.Events...))
 	s.remember(d)
 	for _, r := range d.Records {
 		fmt.Fprintf(&out, "  %s %s\n", r.Kind, s.describe(t, r))
@@ -215,8 +210,9 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 		return line
 	case balance.Authorization:
 		require.Equal(t, r.ID, doc.ID)
-		return fmt.Sprintf("%s of %s: %s %s (%s), asked %d, held %d, cleared %d, refunded %d, %s", doc.NetworkID, s.name(r.Parent),
-			doc.Decision, doc.Reason, doc.ResponseCode, doc.AmountCents, doc.HeldCents, doc.ClearedCents, doc.RefundedCents, doc.Status)
+		return fmt.Sprintf("%s of %s: %s %s (%s), asked %d, held %d, cleared %d, refunded %d, %s", doc.NetworkID,
+			s.name(r.Parent), doc.Decision, doc.Reason, doc.ResponseCode, doc.AmountCents, doc.HeldCents, doc.ClearedCents,
+			doc.RefundedCents, doc.Status)
 	case balance.AuthorizationIndex:
 		return s.name(doc.AuthorizationID)
 	case balance.CardSpend:

@@ -12,8 +12,8 @@ import (
 	"purser/actors/money"
 )
 
-// Stablecoins are counted in cents, one for one. They are no dollars: no card, payout or fee is paid from them, and the authorizer does
-// not know them. What a chain holds for the workspace is its counterpart, negative for what came in.
+// Stablecoins are counted in cents, one for one. They are no dollars: no card, payout or fee is paid from them, and the
+// authorizer does not know them. What a chain holds for the workspace is its counterpart, negative for what came in.
 const (
 	AccountStablecoin = "stablecoin"
 	AccountChain      = "chain"
@@ -62,8 +62,9 @@ func (s *State) receiveStablecoin(m decision.Meta, c ReceiveStablecoin) (decisio
 	id := ident.Derive(slotOf(c.Workspace), m.At, "stablecoin/"+c.EventID).Format(ident.Deposit)
 	credit := chainCredit(c.Workspace, c.AmountUsdCents, sourceStablecoin, c.TxHash, "stablecoin/"+id, m.At)
 	return decision.Decision{
-		Events: []decision.Event{StablecoinReceived{Workspace: c.Workspace, ID: id, EventID: c.EventID, Asset: c.Asset, Chain: c.Chain,
-			TxHash: c.TxHash, AmountUsdCents: c.AmountUsdCents, Postings: credit.postings(), At: decision.StampOf(m.At)}},
+		Events: []decision.Event{StablecoinReceived{Workspace: c.Workspace, ID: id, EventID: c.EventID, Asset: c.Asset,
+			Chain: c.Chain, TxHash: c.TxHash, AmountUsdCents: c.AmountUsdCents, Postings: credit.postings(),
+			At: decision.StampOf(m.At)}},
 		Records: []decision.Record{credit.record()},
 		Onces:   []decision.Once{{Scope: ScopeStablecoin, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
 	}, nil

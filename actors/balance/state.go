@@ -62,15 +62,16 @@ type State struct {
 	ReservedCents int64  `json:"reservedCents"` // of open payouts
 	WsSeq         uint64 `json:"wsSeq"`         // of the last entry relayed
 	// StablecoinCents are dollars' worth of stablecoins. None of the terms above has them.
-	StablecoinCents int64       `json:"stablecoinCents,omitempty"`
-	SuspenseCents   int64       `json:"suspenseCents"` // of the system workspace: what unknown cards cleared (negative) or got back
-	Month           money.Month `json:"month"`
-	MonthSpend      int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
-	Deposits        []Deposit   `json:"deposits"`   // pending, oldest first
-	Settled         []Deposit   `json:"settled"`    // the newest MaxSettledDeposits, oldest first
-	Payouts         []Payout    `json:"payouts"`    // open, oldest first
-	PaidOut         DayTotal    `json:"paidOut"`
-	Quotes          []Quote     `json:"quotes"` // neither used nor, at the last lock, expired
+	StablecoinCents int64 `json:"stablecoinCents,omitempty"`
+	// of the system workspace: what unknown cards cleared (negative) or got back
+	SuspenseCents int64       `json:"suspenseCents"`
+	Month         money.Month `json:"month"`
+	MonthSpend    int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
+	Deposits      []Deposit   `json:"deposits"`   // pending, oldest first
+	Settled       []Deposit   `json:"settled"`    // the newest MaxSettledDeposits, oldest first
+	Payouts       []Payout    `json:"payouts"`    // open, oldest first
+	PaidOut       DayTotal    `json:"paidOut"`
+	Quotes        []Quote     `json:"quotes"` // neither used nor, at the last lock, expired
 }
 
 // View is a balance as the interface shows it.

@@ -1,5 +1,5 @@
-// Package bankday is the calendar of US banks: the days on which the Federal Reserve settles, the hour by which an order must be in
-// to go out that day, and when what goes out arrives. All of it is in New York's time, whose rules are embedded.
+// Package bankday is the calendar of US banks: the days on which the Federal Reserve settles, the hour by which an order must be
+// in to go out that day, and when what goes out arrives. All of it is in New York's time, whose rules are embedded.
 //
 // The package is pure: it is told the time. It knows no holiday of another country, and no outage.
 package bankday

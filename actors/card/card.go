@@ -45,8 +45,8 @@ type State struct {
 	UpdatedAt    decision.Stamp `json:"updatedAt"`
 }
 
-// Label is what the holder's side calls the card's holder. It may be a person's name: it is in a sealed record of its own, and in no
-// event and no state.
+// Label is what the holder's side calls the card's holder. It may be a person's name: it is in a sealed record of its own, and in
+// no event and no state.
 type Label struct {
 	HolderLabel string `json:"holderLabel"`
 }

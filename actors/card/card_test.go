@@ -9,6 +9,7 @@ import (
 
 	"purser/actors/card"
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/authorizer/hold"
@@ -41,15 +42,15 @@ func TestHolderLabelIsInASealedRecordOnly(t *testing.T) {
 	c.HolderLabel = "Ada Lovelace"
 	d, err := state.Decide(decision.Meta{At: at}, c)
 	require.NoError(t, err)
-	require.NotContains(t, encode(t, d.Events), "Lovelace")
+	require.NotContains(t, decisiontest.JSON(t, d.Events), "Lovelace")
 	state.Apply(d.Events[0])
-	require.NotContains(t, encode(t, state), "Lovelace")
+	require.NotContains(t, decisiontest.JSON(t, state), "Lovelace")
 	require.Equal(t, []decision.Record{{Kind: card.RecordLabel, ID: cardID, Document: card.Label{HolderLabel: "Ada Lovelace"},
 		Personal: true}}, d.Records)
 	require.Equal(t, []decision.Tally{{Name: "card", ID: cardID, Max: card.MaxPerWorkspace}}, d.Tallies)
 
 	var loaded card.State
-	require.NoError(t, json.Unmarshal([]byte(encode(t, state)), &loaded))
+	require.NoError(t, json.Unmarshal([]byte(decisiontest.JSON(t, state)), &loaded))
 	require.Equal(t, state, loaded)
 }
 
@@ -97,7 +98,7 @@ func TestDamagedEventsAreNotFollowed(t *testing.T) {
 	} {
 		broken := terms("active")
 		damage(&broken)
-		_, err := card.DecodeEvent("card.unfrozen.v1", []byte(encode(t, card.Unfrozen{Terms: broken})))
+		_, err := card.DecodeEvent("card.unfrozen.v1", []byte(decisiontest.JSON(t, card.Unfrozen{Terms: broken})))
 		require.Error(t, err)
 	}
 }

@@ -79,9 +79,12 @@ func (LimitsChanged) EventType() string { return "card.limits_changed.v1" }
 // EventType is the name the event is stored under.
 func (ScopesChanged) EventType() string { return "card.scopes_changed.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("card", Minted{}, Frozen{}, Unfrozen{}, Terminated{}, LimitsChanged{}, ScopesChanged{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	e, err := decodePayload(eventType, payload)
+	e, err := catalog.Decode(eventType, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -90,24 +93,6 @@ func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 		return nil, fmt.Errorf("decode %s: %w", eventType, err)
 	}
 	return e, nil
-}
-
-func decodePayload(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case Minted{}.EventType():
-		return decision.Decode[Minted](payload)
-	case Frozen{}.EventType():
-		return decision.Decode[Frozen](payload)
-	case Unfrozen{}.EventType():
-		return decision.Decode[Unfrozen](payload)
-	case Terminated{}.EventType():
-		return decision.Decode[Terminated](payload)
-	case LimitsChanged{}.EventType():
-		return decision.Decode[LimitsChanged](payload)
-	case ScopesChanged{}.EventType():
-		return decision.Decode[ScopesChanged](payload)
-	}
-	return nil, fmt.Errorf("card: %w %q", decision.ErrUnknownEvent, eventType)
 }
 
 func termsOf(e decision.Event) (Terms, bool) {

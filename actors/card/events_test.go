@@ -30,8 +30,8 @@ func TestEventsAreReadForEver(t *testing.T) {
 	everything.AllowedMccs, everything.AllowedMerchants = nil, &[]string{}
 	decisiontest.Goldens(t, card.DecodeEvent,
 		card.Minted{
-			Terms: terms(card.StateActive), Last4: "4242", HolderKind: "agent", CardholderID: "chld_1", Physical: true, Fixture: true,
-			At: stamp,
+			Terms: terms(card.StateActive), Last4: "4242", HolderKind: "agent", CardholderID: "chld_1", Physical: true,
+			Fixture: true, At: stamp,
 		},
 		card.Frozen{Terms: terms(card.StateFrozen), At: stamp},
 		card.Unfrozen{Terms: terms(card.StateActive), At: stamp},

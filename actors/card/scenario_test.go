@@ -2,7 +2,6 @@ package card_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 
 	"purser/actors/card"
 	"purser/actors/decision"
-	"purser/actors/fault"
+	"purser/actors/decision/decisiontest"
 )
 
 // scenario is one card that commands are sent to, a second apart. Every step also holds the package to its contract: events read
@@ -25,66 +24,52 @@ type scenario struct {
 }
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
-		s := &scenario{now: at}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			switch d.Cmd {
-			case "new":
-				*s = scenario{now: at}
-				return ""
-			case "mint":
-				c := card.Mint{ID: cardID, Workspace: workspaceID, Token: token.String(), Last4: "4242"}
-				require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
-				return s.send(t, c)
-			case "patch":
-				var c card.Update
-				require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
-				return s.send(t, c)
-			case "read":
-				return s.send(t, decision.Read{})
-			case "rule":
-				return s.rule()
-			}
-			d.Fatalf(t, "no such step")
-			return ""
-		})
-	})
+	decisiontest.Scenarios(t, func() decisiontest.Step { return (&scenario{now: at}).step })
+}
+
+func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "new":
+		*s = scenario{now: at}
+		return ""
+	case "mint":
+		c := card.Mint{ID: cardID, Workspace: workspaceID, Token: token.String(), Last4: "4242"}
+		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
+		return s.send(t, c)
+	case "patch":
+		var c card.Update
+		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
+		return s.send(t, c)
+	case "read":
+		return s.send(t, decision.Read{})
+	case "rule":
+		return s.rule()
+	}
+	d.Fatalf(t, "no such step")
+	return ""
 }
 
 func (s *scenario) send(t *testing.T, command any) string {
-	before := encode(t, s.state)
-	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
+	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	s.now = s.now.Add(time.Second)
-	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
 	if err != nil {
-		var f *fault.Error
-		require.True(t, errors.As(err, &f))
-		return "refused: " + f.Error() + "\n"
+		return decisiontest.Refused(t, err)
 	}
-	var out strings.Builder
-	for _, e := range d.Events {
-		s.version++
-		read, err := card.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		require.Equal(t, encode(t, e), encode(t, read))
-		s.state.Apply(e)
-		fmt.Fprintln(&out, e.EventType())
-	}
+	told := decisiontest.Apply(t, &s.state, card.DecodeEvent, d.Events...)
+	s.version += uint64(len(d.Events))
 	view := d.Reply.(card.View)
 	require.Equal(t, s.state.View(), view)
 	if view.AllowedMccs != nil && len(*view.AllowedMccs) > 0 {
 		(*view.AllowedMccs)[0] = "spoilt"
 		require.NotEqual(t, "spoilt", (*s.state.AllowedMccs)[0], "an answer is a copy")
 	}
-	return out.String() + s.describe(s.state.View())
+	return told + s.describe(s.state.View())
 }
 
 func (s *scenario) describe(v card.View) string {
 	return fmt.Sprintf("%s, %d a month, %d per transaction, categories %s, merchants %s, changed after %s\n", v.State,
-		v.MonthlyLimitUsdCents, v.PerTxnLimitUsdCents, list(v.AllowedMccs), list(v.AllowedMerchants), v.UpdatedAt.Sub(v.CreatedAt.Time))
+		v.MonthlyLimitUsdCents, v.PerTxnLimitUsdCents, list(v.AllowedMccs), list(v.AllowedMerchants),
+		v.UpdatedAt.Sub(v.CreatedAt.Time))
 }
 
 // rule is what the authorizer would follow if the card were frozen next.
@@ -112,10 +97,4 @@ func list(items *[]string) string {
 		return "none"
 	}
 	return strings.Join(*items, " ")
-}
-
-func encode(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }

@@ -1,9 +1,9 @@
-// Package cardholder is a person under whom cards are issued, and whether the issuing partner has taken that person on. It is pure; an
-// actor of the cardholder's id is the only one that folds its events.
+// Package cardholder is a person under whom cards are issued, and whether the issuing partner has taken that person on. It is
+// pure; an actor of the cardholder's id is the only one that folds its events.
 //
-// What tells who the person is stands in the record RecordPerson only, which is sealed where it is stored; the state and the events
-// hold none of it. Birth date and SSN digits are kept for the partner and are in no View. The package does not speak to the
-// partner: whoever creates a cardholder brings the outcome of the enrolment along.
+// What tells who the person is stands in the record RecordPerson only, which is sealed where it is stored; the state and the
+// events hold none of it. Birth date and SSN digits are kept for the partner and are in no View. The package does not speak to
+// the partner: whoever creates a cardholder brings the outcome of the enrolment along.
 package cardholder
 
 import (

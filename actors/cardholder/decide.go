@@ -7,8 +7,8 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide says what follows from a command. Create answers View, decision.Read the State, for the person is in a record of its own.
-// Errors are faults.
+// Decide says what follows from a command. Create answers View, decision.Read the State, for the person is in a record of its
+// own. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Create:

@@ -1,8 +1,6 @@
 package cardholder
 
 import (
-	"fmt"
-
 	"purser/actors/decision"
 )
 
@@ -38,15 +36,10 @@ func (Enrolled) EventType() string { return "cardholder.enrolled.v1" }
 // EventType is the name the event is stored under.
 func (Rejected) EventType() string { return "cardholder.rejected.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("cardholder", Created{}, Enrolled{}, Rejected{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case Created{}.EventType():
-		return decision.Decode[Created](payload)
-	case Enrolled{}.EventType():
-		return decision.Decode[Enrolled](payload)
-	case Rejected{}.EventType():
-		return decision.Decode[Rejected](payload)
-	}
-	return nil, fmt.Errorf("cardholder: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }

@@ -40,7 +40,8 @@ func invalid(format string, args ...any) error {
 	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
 }
 
-// isWebAddress says whether a browser can be sent to an address and goes where it reads: http(s), a host, nothing before the host.
+// isWebAddress says whether a browser can be sent to an address and goes where it reads: http(s), a host, nothing before the
+// host.
 func isWebAddress(text string) bool {
 	if len(text) > MaxURL || strings.ContainsFunc(text, unfit) {
 		return false

@@ -1,15 +1,15 @@
-// Package checkout is one link with which a customer pays a merchant in crypto: what is asked, where it can be paid, what the chains are
-// seen to say of that, and what follows. It is pure; an actor of the session's id is the only one that folds its events. See moves.go
-// for its life, pairs.go for coins and networks, payments.go for what was received.
+// Package checkout is one link with which a customer pays a merchant in crypto: what is asked, where it can be paid, what the
+// chains are seen to say of that, and what follows. It is pure; an actor of the session's id is the only one that folds its
+// events. See moves.go for its life, pairs.go for coins and networks, payments.go for what was received.
 //
-// What was received, what is still due and the status are three facts. A payment that came too late is received and does not complete a
-// link; one that is more than was asked leaves less than nothing due, which is the merchant's to give back; a payment that a chain
-// withdraws after the link was completed makes something due again and takes no completion back. What is credited is what was asked,
-// once.
+// What was received, what is still due and the status are three facts. A payment that came too late is received and does not
+// complete a link; one that is more than was asked leaves less than nothing due, which is the merchant's to give back; a payment
+// that a chain withdraws after the link was completed makes something due again and takes no completion back. What is credited is
+// what was asked, once.
 //
-// The chains are watched by others: they tell every observation of a watched address, in any number, the newest word on a transfer
-// last, and this package finds out what is new. Texts of the merchant (addresses to return to, reference, description, metadata)
-// may name people: they stand in the sealed record RecordText only.
+// The chains are watched by others: they tell every observation of a watched address, in any number, the newest word on a
+// transfer last, and this package finds out what is new. Texts of the merchant (addresses to return to, reference, description,
+// metadata) may name people: they stand in the sealed record RecordText only.
 package checkout
 
 import (
@@ -40,7 +40,8 @@ const (
 
 // Times of a session.
 const (
-	// LastLook is how long after its end a link that somebody picked a way to pay for still counts as awaiting: the watcher's last look.
+	// LastLook is how long after its end a link that somebody picked a way to pay for still counts as awaiting: the watcher's
+	// last look.
 	LastLook = time.Minute
 	// Grace is how long after the end a payment that was sent before it may be found.
 	Grace = time.Hour
@@ -65,14 +66,15 @@ const (
 
 // State is a session. The zero State is one that does not exist.
 type State struct {
-	ID               string            `json:"id"`
-	Workspace        string            `json:"workspace"`
-	Status           string            `json:"status"`
-	AmountUsdCents   int64             `json:"amountUsdCents"`
-	Assets           []string          `json:"assets"`
-	Chains           []string          `json:"chains"`
-	Pairs            []Pair            `json:"pairs"`  // that can be paid
-	Prices           map[string]string `json:"prices"` // dollars for a coin, of those that are no dollars; fixed for the life of the link
+	ID             string   `json:"id"`
+	Workspace      string   `json:"workspace"`
+	Status         string   `json:"status"`
+	AmountUsdCents int64    `json:"amountUsdCents"`
+	Assets         []string `json:"assets"`
+	Chains         []string `json:"chains"`
+	Pairs          []Pair   `json:"pairs"` // that can be paid
+	// dollars for a coin, of those that are no dollars; fixed for the life of the link
+	Prices           map[string]string `json:"prices"`
 	SettlementOption string            `json:"settlementOption"`
 	Sandbox          bool              `json:"sandbox"` // the addresses are of a sandbox's accounts
 	CreatedAt        decision.Stamp    `json:"createdAt"`

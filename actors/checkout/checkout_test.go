@@ -20,8 +20,9 @@ func link(t require.TestingT) *checkout.State {
 		accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
 	}
 	s := &checkout.State{}
-	decided(t, s, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted, Expires: checkout.DefaultExpires,
-		Prices: map[string]string{"ETH": "3150.42"}, SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}})
+	decided(t, s, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted,
+		Expires: checkout.DefaultExpires, Prices: map[string]string{"ETH": "3150.42"}, SettlementOption: checkout.HoldStablecoin,
+		Text: checkout.Text{SuccessURL: "https://shop.example"}})
 	decided(t, s, checkout.Select{Asset: "USDC", Chain: "ethereum"})
 	return s
 }
@@ -39,8 +40,8 @@ func decided(t require.TestingT, s *checkout.State, command any) decision.Decisi
 func TestASessionStaysSmall(t *testing.T) {
 	s := link(t)
 	seen := func(asset, units string, n int) any {
-		return decided(t, s, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"), TxHash: fmt.Sprint(asset, n),
-			Amount: units, BlockHash: "0xb", Confirmations: 1, Threshold: 12, At: began}).Reply
+		return decided(t, s, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"),
+			TxHash: fmt.Sprint(asset, n), Amount: units, BlockHash: "0xb", Confirmations: 1, Threshold: 12, At: began}).Reply
 	}
 	for n := range checkout.MaxStrays {
 		require.Equal(t, checkout.NotedNew, seen("FAKE", "25000000", n))
@@ -104,8 +105,8 @@ func TestUnitsPayTheAmountAndNoMore(t *testing.T) {
 
 // An observation that no chain makes is refused, and one of an amount beyond all money is taken for much.
 func TestObservationsThatCannotBe(t *testing.T) {
-	good := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "0x1", Amount: "1", BlockHash: "0xb",
-		Threshold: 12, At: began}
+	good := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "0x1", Amount: "1",
+		BlockHash: "0xb", Threshold: 12, At: began}
 	for name, spoil := range map[string]func(*checkout.Observed){
 		"no amount":         func(o *checkout.Observed) { o.Amount = "" },
 		"a fraction":        func(o *checkout.Observed) { o.Amount = "1.5" },

@@ -34,8 +34,8 @@ type Cancel struct{}
 // Simulate completes a link without a payment. It answers View.
 type Simulate struct{}
 
-// Observed is what a chain is seen to say of a transfer to an address. It is partner.Observation, field by field, so that one converts
-// into the other. It answers Noted, and a repeat of the newest word changes nothing.
+// Observed is what a chain is seen to say of a transfer to an address. It is partner.Observation, field by field, so that one
+// converts into the other. It answers Noted, and a repeat of the newest word changes nothing.
 type Observed struct {
 	Chain         string
 	Asset         string

@@ -54,8 +54,9 @@ func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
 		}
 	}
 	created := Created{ID: c.ID, Workspace: c.Workspace, AmountUsdCents: c.AmountUsdCents, Assets: c.Accepted.Assets,
-		Chains: c.Accepted.Chains, Pairs: c.Accepted.Pairs, Indexes: c.Indexes, Prices: c.Prices, SettlementOption: c.SettlementOption,
-		Sandbox: c.Sandbox, ExpiresAt: decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
+		Chains: c.Accepted.Chains, Pairs: c.Accepted.Pairs, Indexes: c.Indexes, Prices: c.Prices,
+		SettlementOption: c.SettlementOption, Sandbox: c.Sandbox, ExpiresAt: decision.StampOf(m.At.Add(c.Expires)),
+		At: decision.StampOf(m.At)}
 	after := State{}
 	after.Apply(created)
 	return decision.Decision{
@@ -66,8 +67,8 @@ func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
 	}, nil
 }
 
-// statusFor is the status in which a request of somebody finds the link. One that nobody has paid and that is past its end is expired,
-// whatever is still looked for.
+// statusFor is the status in which a request of somebody finds the link. One that nobody has paid and that is past its end is
+// expired, whatever is still looked for.
 func (s *State) statusFor(m decision.Meta) string { return s.StatusAt(m.At) }
 
 func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error) {
@@ -81,11 +82,13 @@ func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error)
 	work := s.clone()
 	var d decision.Decision
 	if s.Chosen == nil || *s.Chosen != pair && s.Picks < MaxPicks {
-		d.Events = []decision.Event{Selected{ID: s.ID, Workspace: s.Workspace, Chosen: pair, Pairs: s.Pairs, At: decision.StampOf(m.At)}}
+		d.Events = []decision.Event{Selected{ID: s.ID, Workspace: s.Workspace, Chosen: pair, Pairs: s.Pairs,
+			At: decision.StampOf(m.At)}}
 		work.Apply(d.Events[0])
 	}
 	if !s.Watching {
-		d.Records = []decision.Record{{Kind: RecordWatch, ID: s.ID, Document: Watch{Session: s.ID, Workspace: s.Workspace, Pairs: s.Pairs}}}
+		d.Records = []decision.Record{{Kind: RecordWatch, ID: s.ID,
+			Document: Watch{Session: s.ID, Workspace: s.Workspace, Pairs: s.Pairs}}}
 		d.Timers = []decision.Timer{{Key: timerWatch, Due: s.End().Add(Grace)}}
 	}
 	units := s.UnitsOf(pair.Asset, s.AmountUsdCents)
@@ -154,8 +157,8 @@ func (s *State) credit(m decision.Meta) decision.Decision {
 	if s.CreditedAt != nil {
 		return decision.Decision{}
 	}
-	return decision.Decision{Events: []decision.Event{SessionCredited{ID: s.ID, Workspace: s.Workspace, AmountUsdCents: s.AmountUsdCents,
-		TxHash: s.TxHash, PayerAddress: s.PayerAddress, At: decision.StampOf(m.At)}}}
+	return decision.Decision{Events: []decision.Event{SessionCredited{ID: s.ID, Workspace: s.Workspace,
+		AmountUsdCents: s.AmountUsdCents, TxHash: s.TxHash, PayerAddress: s.PayerAddress, At: decision.StampOf(m.At)}}}
 }
 
 func (s *State) fire(m decision.Meta, f decision.Fire) decision.Decision {
@@ -183,8 +186,8 @@ func (s *State) fireEnd(m decision.Meta) decision.Decision {
 	return decision.Decision{Events: []decision.Event{s.moved(m, mustGo(s.Status, stepEnd))}}
 }
 
-// fireWatch ends the watch after the grace, but for a link that waits for confirmations, or for a payment to come back: that has until
-// a day after its time to live.
+// fireWatch ends the watch after the grace, but for a link that waits for confirmations, or for a payment to come back: that has
+// until a day after its time to live.
 func (s *State) fireWatch(m decision.Meta) decision.Decision {
 	if !s.Watching {
 		return decision.Decision{}

@@ -138,39 +138,22 @@ func (SessionCredited) EventType() string { return "checkout.credited.v1" }
 // EventType is the name the event is stored under.
 func (WatchEnded) EventType() string { return "checkout.watch_ended.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("checkout", Created{}, Selected{}, Cancelled{}, Moved{}, PaymentSeen{}, PaymentConfirmed{},
+	PaymentWithdrawn{}, SessionCompleted{}, SessionCredited{}, WatchEnded{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case Created{}.EventType():
-		return decision.Decode[Created](payload)
-	case Selected{}.EventType():
-		return decision.Decode[Selected](payload)
-	case Cancelled{}.EventType():
-		return decision.Decode[Cancelled](payload)
-	case Moved{}.EventType():
-		return decision.Decode[Moved](payload)
-	case PaymentSeen{}.EventType():
-		return decision.Decode[PaymentSeen](payload)
-	case PaymentConfirmed{}.EventType():
-		return decision.Decode[PaymentConfirmed](payload)
-	case PaymentWithdrawn{}.EventType():
-		return decision.Decode[PaymentWithdrawn](payload)
-	case SessionCompleted{}.EventType():
-		return decision.Decode[SessionCompleted](payload)
-	case SessionCredited{}.EventType():
-		return decision.Decode[SessionCredited](payload)
-	case WatchEnded{}.EventType():
-		return decision.Decode[WatchEnded](payload)
-	}
-	return nil, fmt.Errorf("checkout: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }
 
 // Apply folds an event.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Created:
-		*s = State{ID: e.ID, Workspace: e.Workspace, Status: Pending, AmountUsdCents: e.AmountUsdCents, Assets: e.Assets, Chains: e.Chains,
-			Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption, Sandbox: e.Sandbox, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
+		*s = State{ID: e.ID, Workspace: e.Workspace, Status: Pending, AmountUsdCents: e.AmountUsdCents, Assets: e.Assets,
+			Chains: e.Chains, Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption, Sandbox: e.Sandbox,
+			CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
 	case Selected:
 		chosen := e.Chosen
 		s.Chosen, s.Watching, s.Status = &chosen, true, Awaiting
@@ -183,11 +166,11 @@ func (s *State) Apply(e decision.Event) {
 	case PaymentSeen:
 		s.applySeen(e)
 	case PaymentConfirmed:
-		p := &s.Payments[s.paymentOf(e.Chain, e.TxHash, e.Index)]
+		p := &s.Payments[s.paymentIn(e.Chain, e.TxHash, e.Index, e.BlockHash)]
 		sighting := &p.Sightings[p.sighting(e.BlockHash)]
 		sighting.Shown, sighting.Withdrawn = e.Shown, false
 	case PaymentWithdrawn:
-		p := &s.Payments[s.paymentOf(e.Chain, e.TxHash, e.Index)]
+		p := &s.Payments[s.paymentIn(e.Chain, e.TxHash, e.Index, e.BlockHash)]
 		p.Sightings[p.sighting(e.BlockHash)].Withdrawn = true
 	case SessionCompleted:
 		at := e.At
@@ -204,7 +187,7 @@ func (s *State) Apply(e decision.Event) {
 
 // applySeen adds a payment, or the block of one that is known. Of too many blocks the oldest that was withdrawn is forgotten.
 func (s *State) applySeen(e PaymentSeen) {
-	i := s.paymentOf(e.Payment.Chain, e.Payment.TxHash, e.Payment.Index)
+	i := s.paymentOf(&e.Payment, e.Payment.Sightings[0].BlockHash)
 	if i < 0 {
 		s.Payments = append(s.Payments, e.Payment)
 		return

@@ -229,13 +229,14 @@ func (h *history) turn(d time.Duration) {
 
 func (h *history) observe() {
 	i := rapid.IntRange(0, modelPayments-1).Draw(h.t, "payment")
-	block, confirmations := rapid.IntRange(0, modelBlocks-1).Draw(h.t, "block"), rapid.SampledFrom([]int{0, 1, 4, 8, 12, 30}).Draw(h.t, "blocks")
+	block, confirmations := rapid.IntRange(0, modelBlocks-1).Draw(h.t, "block"),
+		rapid.SampledFrom([]int{0, 1, 4, 8, 12, 30}).Draw(h.t, "blocks")
 	removed := rapid.IntRange(0, 4).Draw(h.t, "removed") == 0
 	sent := h.now.Add(-time.Duration(rapid.IntRange(0, 90).Draw(h.t, "minutes ago")) * time.Minute)
 	p := &h.model.payments[i]
-	o := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: fmt.Sprint("0x", i/2), Index: i % 2,
-		Amount: fmt.Sprint(p.cents * 10_000), Block: uint64(block), BlockHash: fmt.Sprint("0xb", block), Confirmations: confirmations,
-		Threshold: 12, At: sent, Removed: removed}
+	o := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: fmt.Sprint("0x", i/2),
+		Index: i % 2, Amount: fmt.Sprint(p.cents * 10_000), Block: uint64(block), BlockHash: fmt.Sprint("0xb", block),
+		Confirmations: confirmations, Threshold: 12, At: sent, Removed: removed}
 	if !p.good {
 		o.Asset = "USDC.e"
 	}
@@ -271,8 +272,8 @@ func (h *history) step() {
 	}
 }
 
-// Random histories of customers, chains and clocks: the package and the model agree after every step on status, on what was received,
-// and on the completion, which comes once at the most.
+// Random histories of customers, chains and clocks: the package and the model agree after every step on status, on what was
+// received, and on the completion, which comes once at the most.
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{t: t, scenario: newScenario()}
@@ -280,7 +281,8 @@ func TestRandomHistories(t *testing.T) {
 		require.NoError(t, err)
 		accepted.Pairs[0].Address = addressOf("polygon")
 		require.NoError(t, h.tell(checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: modelCents, Accepted: accepted,
-			Expires: checkout.DefaultExpires, SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}}))
+			Expires: checkout.DefaultExpires, SettlementOption: checkout.HoldStablecoin,
+			Text: checkout.Text{SuccessURL: "https://shop.example"}}))
 		h.model = model{now: h.now, ends: h.now.Add(checkout.DefaultExpires), lives: h.now.Add(checkout.DefaultExpires)}
 		for i := range h.model.payments {
 			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_250, 2_500, 4_000}).Draw(t, "cents")

@@ -38,16 +38,16 @@ type move struct {
 	refused fault.Code
 }
 
-// moves is the life of a session: what each step does in each status. Every step has an answer in every status. What a customer, a
-// merchant or a test asks is refused by name; what only this package's own reading of chain and clock can bring is refused with
+// moves is the life of a session: what each step does in each status. Every step has an answer in every status. What a customer,
+// a merchant or a test asks is refused by name; what only this package's own reading of chain and clock can bring is refused with
 // CheckoutConflict, which nobody sees.
 //
-// A cancelled link is an expired one. An expired one goes on when a payment turns up that was sent before its end; an underpaid one
-// when the rest is paid, or what was paid changes.
+// A cancelled link is an expired one. An expired one goes on when a payment turns up that was sent before its end; an underpaid
+// one when the rest is paid, or what was paid changes.
 var moves = map[string]map[step]move{
 	Pending: {
-		stepSelect: {to: Awaiting}, stepCancel: {to: Expired}, stepSimulate: {refused: fault.AssetChainNotSelected}, stepEnd: {to: Expired},
-		stepSee: never, stepFill: never, stepFall: never, stepStale: never, stepLose: never,
+		stepSelect: {to: Awaiting}, stepCancel: {to: Expired}, stepSimulate: {refused: fault.AssetChainNotSelected},
+		stepEnd: {to: Expired}, stepSee: never, stepFill: never, stepFall: never, stepStale: never, stepLose: never,
 	},
 	Awaiting: {
 		stepSelect: {to: Awaiting}, stepCancel: {to: Awaiting}, stepSimulate: {to: Completed}, stepEnd: {to: Expired},
@@ -62,8 +62,9 @@ var moves = map[string]map[step]move{
 		stepSee: {to: Confirming}, stepFill: never, stepFall: never, stepStale: never, stepLose: never,
 	},
 	Expired: {
-		stepSelect: {refused: fault.LinkEnded}, stepCancel: {refused: fault.LinkExpired}, stepSimulate: {refused: fault.LinkExpired}, stepEnd: never,
-		stepSee: {to: Confirming}, stepFill: never, stepFall: never, stepStale: never, stepLose: never,
+		stepSelect: {refused: fault.LinkEnded}, stepCancel: {refused: fault.LinkExpired},
+		stepSimulate: {refused: fault.LinkExpired}, stepEnd: never, stepSee: {to: Confirming}, stepFill: never, stepFall: never,
+		stepStale: never, stepLose: never,
 	},
 	Completed: {
 		stepSelect: seen, stepCancel: seen, stepSimulate: {to: Completed}, stepEnd: never,

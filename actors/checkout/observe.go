@@ -59,15 +59,20 @@ func (o *Observed) shown() int {
 	return o.Confirmations * ShownConfirmations / o.Threshold
 }
 
-// factOf is the event that says what is new; nil when nothing is. Confirmations that become fewer are no news: the node is behind.
+// factOf is the event that says what is new; nil when nothing is. Confirmations that become fewer are no news: the node is
+// behind.
 func (s *State) factOf(m decision.Meta, o Observed, units *big.Int) (decision.Event, Noted) {
 	at := decision.StampOf(m.At)
-	i := s.paymentOf(o.Chain, o.TxHash, o.Index)
-	if i < 0 {
-		if o.Removed {
-			return nil, NotedKnown
-		}
-		return s.firstSeen(m, o, units)
+	told := Payment{Chain: o.Chain, Asset: o.Asset, Address: o.Address, TxHash: o.TxHash, Index: o.Index, Units: units.String(),
+		From: o.From, SentAt: decision.StampOf(o.At), SeenAt: at,
+		Sightings: []Sighting{{BlockHash: o.BlockHash, Block: o.Block, Shown: o.shown()}}}
+	i := s.paymentOf(&told, o.BlockHash)
+	switch {
+	case i < 0 && o.Removed:
+		return nil, NotedKnown
+	case i < 0:
+		told.Reason = s.reasonOf(o, units, m.At)
+		return s.firstSeen(told, at)
 	}
 	p := &s.Payments[i]
 	j := p.sighting(o.BlockHash)
@@ -76,11 +81,11 @@ func (s *State) factOf(m decision.Meta, o Observed, units *big.Int) (decision.Ev
 		return nil, NotedKnown
 	case j < 0:
 		again := *p
-		again.Sightings = []Sighting{{BlockHash: o.BlockHash, Block: o.Block, Shown: o.shown()}}
+		again.Sightings = told.Sightings
 		return PaymentSeen{ID: s.ID, Workspace: s.Workspace, Payment: again, At: at}, NotedNew
 	case o.Removed && !p.Sightings[j].Withdrawn:
-		return PaymentWithdrawn{ID: s.ID, Workspace: s.Workspace, Chain: o.Chain, TxHash: o.TxHash, Index: o.Index, BlockHash: o.BlockHash,
-			At: at}, NotedNew
+		return PaymentWithdrawn{ID: s.ID, Workspace: s.Workspace, Chain: o.Chain, TxHash: o.TxHash, Index: o.Index,
+			BlockHash: o.BlockHash, At: at}, NotedNew
 	case !o.Removed && (p.Sightings[j].Withdrawn || o.shown() > p.Sightings[j].Shown):
 		return PaymentConfirmed{ID: s.ID, Workspace: s.Workspace, Chain: o.Chain, TxHash: o.TxHash, Index: o.Index,
 			BlockHash: o.BlockHash, Shown: o.shown(), At: at}, NotedNew
@@ -89,10 +94,7 @@ func (s *State) factOf(m decision.Meta, o Observed, units *big.Int) (decision.Ev
 }
 
 // firstSeen is a payment that was not known, when there is room for it.
-func (s *State) firstSeen(m decision.Meta, o Observed, units *big.Int) (decision.Event, Noted) {
-	p := Payment{Chain: o.Chain, Asset: o.Asset, Address: o.Address, TxHash: o.TxHash, Index: o.Index, Units: units.String(), From: o.From,
-		SentAt: decision.StampOf(o.At), SeenAt: decision.StampOf(m.At), Reason: s.reasonOf(o, units, m.At),
-		Sightings: []Sighting{{BlockHash: o.BlockHash, Block: o.Block, Shown: o.shown()}}}
+func (s *State) firstSeen(p Payment, at decision.Stamp) (decision.Event, Noted) {
 	strays := 0
 	for i := range s.Payments {
 		if s.Payments[i].stray() {
@@ -102,11 +104,11 @@ func (s *State) firstSeen(m decision.Meta, o Observed, units *big.Int) (decision
 	if p.stray() && strays >= MaxStrays || !p.stray() && len(s.Payments)-strays >= MaxPayments {
 		return nil, NotedFull
 	}
-	return PaymentSeen{ID: s.ID, Workspace: s.Workspace, Payment: p, At: decision.StampOf(m.At)}, NotedNew
+	return PaymentSeen{ID: s.ID, Workspace: s.Workspace, Payment: p, At: at}, NotedNew
 }
 
-// follow applies to a copy of the state what the payments now bring about, and returns it: a link that is seen paid in full in one
-// word is confirming and completed at once.
+// follow applies to a copy of the state what the payments now bring about, and returns it: a link that is seen paid in full in
+// one word is confirming and completed at once.
 func (s *State) follow(m decision.Meta) []decision.Event {
 	var events []decision.Event
 	for {

@@ -60,14 +60,16 @@ func decimals(asset string) int64 {
 	return 6
 }
 
-// Accepted is what a link accepts: the assets, the networks that were kept, and the pairs of them that can be paid, without addresses.
+// Accepted is what a link accepts: the assets, the networks that were kept, and the pairs of them that can be paid, without
+// addresses.
 type Accepted struct {
 	Assets, Chains []string
 	Pairs          []Pair
 }
 
-// Accept works out what a link accepts of what a request lists; nil is what it lists nothing of. served says on which networks there are
-// addresses. An asset that can be paid on none of the networks is invalid_body, and the message names those on which it can.
+// Accept works out what a link accepts of what a request lists; nil is what it lists nothing of. served says on which networks
+// there are addresses. An asset that can be paid on none of the networks is invalid_body, and the message names those on which it
+// can.
 func Accept(assets, chains []string, served func(chain string) bool) (Accepted, error) {
 	if assets == nil {
 		assets = []string{"USDC"}
@@ -116,8 +118,9 @@ func (a *Accepted) add(asset string, listed []string, served func(string) bool) 
 		}
 	}
 	if len(a.Pairs) == before {
-		return fault.New(fault.InvalidBody, fmt.Sprintf("acceptedAssets: %s cannot be paid on any of acceptedChains; it can be paid on %s",
-			asset, strings.Join(can, ", ")))
+		return fault.New(fault.InvalidBody,
+			fmt.Sprintf("acceptedAssets: %s cannot be paid on any of acceptedChains; it can be paid on %s", asset,
+				strings.Join(can, ", ")))
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ const (
 	TooLate     = "too_late"     // sent after the end, or found more than Grace after it
 )
 
-// Payment is a transfer to one of the session's addresses. Chain, TxHash and Index name it.
+// Payment is a transfer to one of the session's addresses. Chain, TxHash and Index name it, together with a block that holds it:
+// on EVM chains an index counts within its block, and may be another transfer's in another block.
 type Payment struct {
 	Chain     string         `json:"chain"`
 	Asset     string         `json:"asset"`
@@ -70,9 +71,22 @@ func (p *Payment) sighting(blockHash string) int {
 	return slices.IndexFunc(p.Sightings, func(s Sighting) bool { return s.BlockHash == blockHash })
 }
 
-// paymentOf is where the payment of a transfer is; -1 when it was not seen.
-func (s *State) paymentOf(chain, txHash string, index int) int {
-	return slices.IndexFunc(s.Payments, func(p Payment) bool { return p.Chain == chain && p.TxHash == txHash && p.Index == index })
+// paymentIn is where the payment is that a block was seen to hold; -1 when there is none.
+func (s *State) paymentIn(chain, txHash string, index int, blockHash string) int {
+	return slices.IndexFunc(s.Payments, func(p Payment) bool {
+		return p.Chain == chain && p.TxHash == txHash && p.Index == index && p.sighting(blockHash) >= 0
+	})
+}
+
+// paymentOf is where a payment is that was seen in this block or another; -1 when it was in none.
+func (s *State) paymentOf(q *Payment, blockHash string) int {
+	if i := s.paymentIn(q.Chain, q.TxHash, q.Index, blockHash); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(s.Payments, func(p Payment) bool {
+		return p.Chain == q.Chain && p.TxHash == q.TxHash && p.Index == q.Index && p.Asset == q.Asset && p.Address == q.Address &&
+			p.Units == q.Units
+	})
 }
 
 // Money is what was received and what is due. It says nothing of the status.

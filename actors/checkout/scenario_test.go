@@ -2,8 +2,8 @@ package checkout_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strconv"
@@ -16,13 +16,13 @@ import (
 
 	"purser/actors/checkout"
 	"purser/actors/decision"
-	"purser/actors/fault"
+	"purser/actors/decision/decisiontest"
 )
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// scenario is one link, its timers and its records. Every step also holds the package to its contract: deciding changes nothing, events
-// read back as they were written, and the merchant's words stand in the sealed record only.
+// scenario is one link, its timers and its records. Every step also holds the package to its contract: deciding changes nothing,
+// events read back as they were written, and the merchant's words stand in the sealed record only.
 type scenario struct {
 	state   checkout.State
 	now     time.Time
@@ -36,12 +36,9 @@ func newScenario() *scenario { return &scenario{now: began, timers: map[string]t
 const merchantsWords = "order of Jane Doe"
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
+	decisiontest.Scenarios(t, func() decisiontest.Step {
 		s := newScenario()
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, arguments{t, d}) })
+		return func(t *testing.T, d *datadriven.TestData) string { return s.step(t, arguments{t, d}) }
 	})
 }
 
@@ -73,9 +70,7 @@ func (a arguments) number(name string, otherwise int) int {
 }
 
 func (a arguments) duration(name string, otherwise time.Duration) time.Duration {
-	d, err := time.ParseDuration(a.text(name, otherwise.String()))
-	require.NoError(a.t, err)
-	return d
+	return decisiontest.Duration(a.t, a.text(name, otherwise.String()))
 }
 
 func (s *scenario) step(t *testing.T, a arguments) string {
@@ -137,7 +132,8 @@ func (s *scenario) create(t *testing.T, a arguments) string {
 		Prices: map[string]string{"ETH": "3150.42", "BTC": "97000"},
 		Text: checkout.Text{SuccessURL: a.text("success", "https://shop.example/thanks"), CancelURL: a.text("back", ""),
 			Description: merchantsWords, MerchantReference: strings.Repeat("é", a.number("reference", 1)),
-			Metadata: map[string]json.RawMessage{"note": json.RawMessage(`"` + strings.Repeat("x", a.number("metadata", 1)) + `"`)}}}
+			Metadata: map[string]json.RawMessage{"note": json.RawMessage(`"` + strings.Repeat("x",
+				a.number("metadata", 1)) + `"`)}}}
 	return s.send(t, c)
 }
 
@@ -156,8 +152,8 @@ func (s *scenario) observation(a arguments) checkout.Observed {
 	require.True(a.t, units.IsInt())
 	return checkout.Observed{Chain: chain, Asset: asset, Address: a.text("to", addressOf(chain)), TxHash: a.text("tx", "0xa"),
 		Index: a.number("index", 0), Amount: units.Num().String(), Block: 100, BlockHash: a.text("block", "0xb1"),
-		Confirmations: a.number("blocks", 0), Threshold: a.number("of", 12), At: s.now.Add(-a.duration("ago", 0)), From: "0xpayer",
-		Removed: a.d.Cmd == "gone"}
+		Confirmations: a.number("blocks", 0), Threshold: a.number("of", 12), At: s.now.Add(-a.duration("ago", 0)),
+		From: "0xpayer", Removed: a.d.Cmd == "gone"}
 }
 
 // wait turns the clock and fires what comes due on the way.
@@ -166,7 +162,7 @@ func (s *scenario) wait(t *testing.T, d time.Duration) string {
 	until := s.now.Add(d)
 	for {
 		key := ""
-		for _, k := range slices.Sorted(keys(s.timers)) {
+		for _, k := range slices.Sorted(maps.Keys(s.timers)) {
 			if due := s.timers[k]; !due.After(until) && (key == "" || due.Before(s.timers[key])) {
 				key = k
 			}
@@ -181,34 +177,21 @@ func (s *scenario) wait(t *testing.T, d time.Duration) string {
 	return out.String()
 }
 
-func keys(m map[string]time.Time) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
 func (s *scenario) send(t *testing.T, command any) string {
-	before := encode(t, s.state)
-	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
-	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		var f *fault.Error
-		require.True(t, errors.As(err, &f))
-		return "refused: " + f.Error() + "\n"
+		return decisiontest.Refused(t, err)
 	}
 	var out strings.Builder
 	for _, e := range d.Events {
 		s.apply(t, &out, e)
 	}
-	if fire, ok := command.(decision.Fire); ok && !slices.ContainsFunc(d.Timers, func(t decision.Timer) bool { return t.Key == fire.Key }) {
+	if fire, ok := command.(decision.Fire); ok && !slices.ContainsFunc(d.Timers,
+		func(t decision.Timer) bool { return t.Key == fire.Key }) {
 		delete(s.timers, fire.Key)
 	}
 	s.store(t, &out, d)
-	require.NotContains(t, encode(t, d.Events)+encode(t, s.state), merchantsWords)
+	require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state), merchantsWords)
 	s.answer(t, &out, d.Reply)
 	if out.Len() == 0 {
 		return "nothing\n"
@@ -217,10 +200,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 }
 
 func (s *scenario) apply(t *testing.T, out *strings.Builder, e decision.Event) {
-	read, err := checkout.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-	require.NoError(t, err)
-	require.Equal(t, encode(t, e), encode(t, read))
-	s.state.Apply(read)
+	told := decisiontest.Apply(t, &s.state, checkout.DecodeEvent, e)
 	switch e := e.(type) {
 	case checkout.Moved:
 		fmt.Fprintf(out, "%s → %s\n", e.From, e.To)
@@ -230,7 +210,7 @@ func (s *scenario) apply(t *testing.T, out *strings.Builder, e decision.Event) {
 		s.credits += e.AmountUsdCents
 		fmt.Fprintf(out, "credited %d\n", e.AmountUsdCents)
 	default:
-		fmt.Fprintln(out, e.EventType())
+		out.WriteString(told)
 	}
 }
 
@@ -276,7 +256,8 @@ func (s *scenario) answer(t *testing.T, out *strings.Builder, reply any) {
 func (s *scenario) status() string {
 	v := s.state.CustomerView(s.now)
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s, %d of %d, received %d, due %d", v.Status, v.Confirmations.Seen, v.Confirmations.Of, v.ReceivedUsdCents, v.DueUsdCents)
+	fmt.Fprintf(&out, "%s, %d of %d, received %d, due %d", v.Status, v.Confirmations.Seen, v.Confirmations.Of, v.ReceivedUsdCents,
+		v.DueUsdCents)
 	if v.Cancelled {
 		out.WriteString(", cancelled")
 	}
@@ -290,7 +271,8 @@ func (s *scenario) status() string {
 func (s *scenario) payments() string {
 	var out strings.Builder
 	for _, p := range s.state.View(s.now).Payments {
-		fmt.Fprintf(&out, "%s/%d: %s units of %s on %s, %s, %d of 3", p.TxHash, p.Index, p.Units, p.Asset, p.Chain, p.Status, p.Confirmations.Seen)
+		fmt.Fprintf(&out, "%s/%d: %s units of %s on %s, %s, %d of 3", p.TxHash, p.Index, p.Units, p.Asset, p.Chain, p.Status,
+			p.Confirmations.Seen)
 		if p.Reason != nil {
 			fmt.Fprintf(&out, ", does not count: %s", *p.Reason)
 		}
@@ -301,8 +283,8 @@ func (s *scenario) payments() string {
 
 // table brings a link into each status and does there whatever somebody can do to it.
 func table(t *testing.T) string {
-	usdc := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: "0x1", BlockHash: "0xb", Block: 1,
-		Threshold: 12, At: began}
+	usdc := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: "0x1", BlockHash: "0xb",
+		Block: 1, Threshold: 12, At: began}
 	pay := func(tx, units string, blocks int) checkout.Observed {
 		o := usdc
 		o.TxHash, o.Amount, o.Confirmations = tx, units, blocks
@@ -342,8 +324,9 @@ func table(t *testing.T) string {
 			for i := range accepted.Pairs {
 				accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
 			}
-			s.send(t, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted, Expires: checkout.DefaultExpires,
-				SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}})
+			s.send(t, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted,
+				Expires: checkout.DefaultExpires, SettlementOption: checkout.HoldStablecoin,
+				Text: checkout.Text{SuccessURL: "https://shop.example"}})
 			for _, step := range way.steps {
 				s.send(t, step)
 			}
@@ -360,10 +343,4 @@ func table(t *testing.T) string {
 		}
 	}
 	return out.String()
-}
-
-func encode(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }

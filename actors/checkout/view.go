@@ -127,9 +127,9 @@ type CustomerView struct {
 func (s *State) CustomerView(now time.Time) CustomerView {
 	received := s.Money()
 	v := CustomerView{Status: s.StatusAt(now), AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
-		ReceivingAddresses: []Pair{}, AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents, DueUsdCents: received.DueCents,
-		Confirmations: Confirmed{s.Confirmations(), ShownConfirmations}, Sandbox: s.Sandbox, Cancelled: s.CancelledAt != nil,
-		ExpiresAt: decision.StampOf(s.End()), CompletedAt: s.CompletedAt}
+		ReceivingAddresses: []Pair{}, AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents,
+		DueUsdCents: received.DueCents, Confirmations: Confirmed{s.Confirmations(), ShownConfirmations}, Sandbox: s.Sandbox,
+		Cancelled: s.CancelledAt != nil && s.StatusAt(now) == Expired, ExpiresAt: decision.StampOf(s.End()), CompletedAt: s.CompletedAt}
 	if !s.Ended(now) && s.Status != Completed {
 		v.ReceivingAddresses = append(v.ReceivingAddresses, s.Pairs...)
 	}

@@ -3,10 +3,13 @@
 //
 // Who the recipient is stands in records that are sealed where they are stored; the state and the events hold none of it. Of the
 // account number the last four characters are kept. The whole number is in RecordAccount only until the bank that will pay has
-// taken it and answered with a token of its own, or has refused it. The package does not speak to the bank.
+// taken it and answered with a token of its own, or has refused it, or the recipient has been removed for a while. The package
+// does not speak to the bank.
 package counterparty
 
 import (
+	"time"
+
 	"purser/actors/decision"
 	"purser/actors/money"
 )
@@ -30,6 +33,13 @@ const (
 	MaxPerWorkspace = 100_000
 )
 
+// KeptRemoved is how long the number of a removed recipient is kept whose account the bank has not taken: payouts that were
+// ordered before wait for that.
+const KeptRemoved = 5 * time.Minute
+
+// timerForget is the key of the timer at its end.
+const timerForget = "forget"
+
 // Record kinds that this package writes, both sealed.
 const (
 	RecordView    = "counterparty_view"    // rcp_ id → View; listed
@@ -52,8 +62,8 @@ type State struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// Account is all that the bank must know of a recipient. Of IBAN and AccountNumber one is given. Type, of an account in the US, is
-// checking or savings.
+// Account is all that the bank must know of a recipient. Of IBAN and AccountNumber one is given. Type, of an account in the US,
+// is checking or savings.
 type Account struct {
 	Kind          string         `json:"kind"`
 	Name          string         `json:"name"`
@@ -129,7 +139,8 @@ func (a *Account) currency() money.Currency {
 }
 
 func (a *Account) view(id string, at decision.Stamp) View {
-	v := View{ID: id, Kind: a.Kind, Name: a.Name, AccountLast4: a.last4(), Currency: a.currency(), Country: a.country(), CreatedAt: at}
+	v := View{ID: id, Kind: a.Kind, Name: a.Name, AccountLast4: a.last4(), Currency: a.currency(), Country: a.country(),
+		CreatedAt: at}
 	if a.Kind == US {
 		v.RoutingNumber = &a.RoutingNumber
 	} else {

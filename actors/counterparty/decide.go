@@ -25,6 +25,8 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.handOver(Refused{ID: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}), nil
 	case Remove:
 		return s.remove(m), nil
+	case decision.Fire:
+		return s.forget(c.Key), nil
 	case decision.Read:
 		return decision.Decision{Reply: *s}, nil
 	}
@@ -56,26 +58,48 @@ func (s *State) save(m decision.Meta, c Save) (decision.Decision, error) {
 
 // handOver ends the time for which the account's number is kept, once.
 func (s *State) handOver(e decision.Event) decision.Decision {
-	if s.Token != "" || s.Refused {
+	if s.handedOver() {
 		return decision.Decision{Reply: *s}
 	}
 	after := *s
 	after.Apply(e)
-	return decision.Decision{
+	d := decision.Decision{
 		Events: []decision.Event{e}, Reply: after, Records: []decision.Record{{Kind: RecordAccount, ID: s.ID, Delete: true}},
 	}
+	if s.Removed {
+		d.Timers = []decision.Timer{{Key: timerForget}}
+	}
+	return d
 }
 
-// remove leaves the account's number where the bank has not had it yet: a payout may wait for it.
+// remove leaves the account's number for KeptRemoved where the bank has not had it yet: a payout may wait for it.
 func (s *State) remove(m decision.Meta) decision.Decision {
 	if s.Removed {
 		return decision.Decision{}
 	}
-	return decision.Decision{
+	d := decision.Decision{
 		Events:  []decision.Event{Removed{ID: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}},
 		Records: []decision.Record{{Kind: RecordView, ID: s.ID, Delete: true}},
 	}
+	if !s.handedOver() {
+		d.Timers = []decision.Timer{{Key: timerForget, Due: m.At.Add(KeptRemoved)}}
+	}
+	return d
 }
+
+// forget deletes the account's number of a removed recipient. The bank never pays to it.
+func (s *State) forget(key string) decision.Decision {
+	if key != timerForget {
+		panic("BUG: timer of a counterparty " + key)
+	}
+	if s.handedOver() {
+		return decision.Decision{}
+	}
+	return decision.Decision{Records: []decision.Record{{Kind: RecordAccount, ID: s.ID, Delete: true}}}
+}
+
+// handedOver says whether the bank has had the account's number, so that it is kept no more.
+func (s *State) handedOver() bool { return s.Token != "" || s.Refused }
 
 // Apply folds an event.
 func (s *State) Apply(e decision.Event) {

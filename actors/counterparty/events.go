@@ -1,8 +1,6 @@
 package counterparty
 
 import (
-	"fmt"
-
 	"purser/actors/decision"
 	"purser/actors/money"
 )
@@ -51,17 +49,10 @@ func (Refused) EventType() string { return "counterparty.refused.v1" }
 // EventType is the name the event is stored under.
 func (Removed) EventType() string { return "counterparty.removed.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("counterparty", Saved{}, Tokenized{}, Refused{}, Removed{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case Saved{}.EventType():
-		return decision.Decode[Saved](payload)
-	case Tokenized{}.EventType():
-		return decision.Decode[Tokenized](payload)
-	case Refused{}.EventType():
-		return decision.Decode[Refused](payload)
-	case Removed{}.EventType():
-		return decision.Decode[Removed](payload)
-	}
-	return nil, fmt.Errorf("counterparty: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }

@@ -11,8 +11,8 @@ const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28
 // territories are the places whose banks use the IBAN of another country.
 const territories = "GB:GG GB:IM GB:JE FR:BL FR:GF FR:GP FR:MF FR:MQ FR:NC FR:PF FR:PM FR:RE FR:TF FR:WF FR:YT "
 
-// isIBAN checks the length of the country and the checksum: the number with its head at its end, letters as 10 to 35, is 1 modulo 97. Check
-// digits are 02 to 98; 00, 01 and 99 are other spellings of three of them.
+// isIBAN checks the length of the country and the checksum: the number with its head at its end, letters as 10 to 35, is 1 modulo
+// 97. Check digits are 02 to 98; 00, 01 and 99 are other spellings of three of them.
 func isIBAN(text string) bool {
 	if len(text) < 4 || !isUpper(text[:2]) || !isDigits(text[2:4]) || !isAlphanumeric(text) {
 		return false

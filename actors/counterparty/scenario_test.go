@@ -2,7 +2,6 @@ package counterparty_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"purser/actors/counterparty"
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
 )
 
@@ -27,13 +27,7 @@ type scenario struct {
 }
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
-		s := &scenario{}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, d) })
-	})
+	decisiontest.Scenarios(t, func() decisiontest.Step { return new(scenario).step })
 }
 
 func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
@@ -48,6 +42,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		return s.send(t, counterparty.Refuse{})
 	case "remove":
 		return s.send(t, counterparty.Remove{})
+	case "five-minutes-later":
+		return s.send(t, decision.Fire{Key: "forget"})
 	case "read":
 		return s.send(t, decision.Read{})
 	}
@@ -56,31 +52,26 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *scenario) send(t *testing.T, command any) string {
-	before := s.state
-	d, err := s.state.Decide(decision.Meta{At: now}, command)
-	require.Equal(t, before, s.state, "deciding changes nothing")
-	var f *fault.Error
-	if errors.As(err, &f) {
-		return "refused: " + f.Error() + "\n"
+	d, err := decisiontest.Decide(t, &s.state, now, command)
+	if err != nil {
+		return decisiontest.Refused(t, err)
 	}
-	require.NoError(t, err)
 	var out strings.Builder
-	for _, e := range d.Events {
-		read, err := counterparty.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		require.Equal(t, e, read)
-		s.state.Apply(e)
-		fmt.Fprintln(&out, e.EventType())
-	}
-	requireNothingOf(t, s.account, encode(t, d.Events)+encode(t, s.state))
+	out.WriteString(decisiontest.Apply(t, &s.state, counterparty.DecodeEvent, d.Events...))
+	requireNothingOf(t, s.account, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state))
 	for _, r := range d.Records {
 		out.WriteString(record(t, r))
 	}
-	for _, tally := range d.Tallies {
-		fmt.Fprintf(&out, "  counted: %s, most %d\n", tally.Name, tally.Max)
+	for _, timer := range d.Timers {
+		if timer.Due.IsZero() {
+			fmt.Fprintf(&out, "  no longer: %s\n", timer.Key)
+			continue
+		}
+		fmt.Fprintf(&out, "  in %s: %s\n", timer.Due.Sub(now), timer.Key)
 	}
+	out.WriteString(decisiontest.Counted(d.Tallies))
 	if d.Reply != nil {
-		fmt.Fprintf(&out, "answered: %s\n", encode(t, d.Reply))
+		fmt.Fprintf(&out, "answered: %s\n", decisiontest.JSON(t, d.Reply))
 	}
 	if out.Len() == 0 {
 		return "nothing new\n"
@@ -93,7 +84,7 @@ func record(t *testing.T, r decision.Record) string {
 		return "  forgotten: " + r.Kind + "\n"
 	}
 	require.True(t, r.Personal)
-	return fmt.Sprintf("  sealed record %s: %s\n", r.Kind, encode(t, r.Document))
+	return fmt.Sprintf("  sealed record %s: %s\n", r.Kind, decisiontest.JSON(t, r.Document))
 }
 
 // requireNothingOf fails when a text holds what tells of a recipient.
@@ -114,6 +105,7 @@ func TestUnknownCommandsAndEventsAreBugs(t *testing.T) {
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, 7) })
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, counterparty.Save{ID: "rcp_1", Workspace: "ws_1"}) })
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, counterparty.Tokenize{}) })
+	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, decision.Fire{Key: "other"}) })
 	require.Panics(t, func() { saved.Apply(nil) })
 	_, err := new(counterparty.State).Decide(decision.Meta{}, decision.Read{})
 	require.True(t, fault.Is(err, fault.NotFound))
@@ -126,7 +118,8 @@ func TestAMistypedNumberIsRefused(t *testing.T) {
 		Address: &counterparty.Address{Line1: "1", City: "C", PostalCode: "1", Country: "DE"},
 	}
 	require.NoError(t, good.Check())
-	us := counterparty.Account{Kind: counterparty.US, Name: "N", RoutingNumber: "021000021", AccountNumber: "1234", AccountType: "checking"}
+	us := counterparty.Account{Kind: counterparty.US, Name: "N", RoutingNumber: "021000021", AccountNumber: "1234",
+		AccountType: "checking"}
 	require.NoError(t, us.Check())
 	rapid.Check(t, func(t *rapid.T) {
 		i := rapid.IntRange(4, len(good.IBAN)-1).Draw(t, "place")
@@ -145,10 +138,4 @@ func TestAMistypedNumberIsRefused(t *testing.T) {
 
 func change(number string, i int, off byte) string {
 	return number[:i] + string((number[i]-'0'+off)%10+'0') + number[i+1:]
-}
-
-func encode(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }

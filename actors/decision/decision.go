@@ -5,7 +5,8 @@ package decision
 import "time"
 
 // Event is a fact of one stream. Its type carries a version ("card.frozen.v1"): a stored event is never rewritten, and the
-// package that declares it decodes every version it ever wrote. Events hold ids, never personal data or secrets: they go to Kafka.
+// package that declares it decodes every version it ever wrote. Events hold ids, never personal data or secrets: they go to
+// Kafka.
 type Event interface{ EventType() string }
 
 // Record is one document to store beside the events: what a GET or a list shows. Document is encoded as JSON.
@@ -18,8 +19,9 @@ type Record struct {
 	Personal bool
 }
 
-// Tally counts what a tenant has of a kind of record: the batch makes one more. With Max of them the batch is refused, whole, with
-// limit_exceeded. The count is exact, whatever crashes, for it is stored in the same commit; with it, which ID was the first.
+// Tally counts what a tenant has of a kind of record: the batch makes one more. With Max of them the batch is refused, whole,
+// with limit_exceeded. The count is exact, whatever crashes, for it is stored in the same commit; with it, which ID was the
+// first.
 type Tally struct {
 	Name string // what is counted: a kind of record, or a part of one that has been counted from its first
 	ID   string
@@ -27,8 +29,8 @@ type Tally struct {
 	Less bool  // the batch makes one less instead; the first stays the first though it be gone
 }
 
-// Timer wakes the deciding stream at Due with a Fire command that carries Key. One (stream, key) has one timer: a new Due replaces it, a
-// zero Due removes it.
+// Timer wakes the deciding stream at Due with a Fire command that carries Key. One (stream, key) has one timer: a new Due
+// replaces it, a zero Due removes it.
 type Timer struct {
 	Key string
 	Due time.Time

@@ -2,7 +2,6 @@ package decision
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -30,16 +29,4 @@ func (s *Stamp) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("moment %s", b)
 	}
 	return nil
-}
-
-// ErrUnknownEvent says that a package never wrote an event of that type.
-var ErrUnknownEvent = errors.New("unknown event type")
-
-// Decode reads the payload of an event of type E.
-func Decode[E Event](payload []byte) (Event, error) {
-	var e E
-	if err := json.Unmarshal(payload, &e); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", e.EventType(), err)
-	}
-	return e, nil
 }

@@ -29,7 +29,8 @@ func TestAnIndexIsGivenOnce(t *testing.T) {
 		state := &derivation.State{}
 		given := map[string]map[uint32]bool{"evm": {}, "bitcoin": {}, "solana": {}}
 		for range rapid.IntRange(1, 40).Draw(t, "takes") {
-			families := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"evm", "bitcoin", "solana"}), 1, 3, rapid.ID).Draw(t, "families")
+			one := rapid.SampledFrom([]string{"evm", "bitcoin", "solana"})
+			families := rapid.SliceOfNDistinct(one, 1, 3, rapid.ID).Draw(t, "families")
 			d, err := state.Decide(decision.Meta{At: at}, derivation.Take{Session: "cs_1", Families: families})
 			require.NoError(t, err)
 			taken := d.Reply.(derivation.Taken)
@@ -45,6 +46,40 @@ func TestAnIndexIsGivenOnce(t *testing.T) {
 			require.NoError(t, json.Unmarshal(written, state))
 		}
 	})
+}
+
+// TestARestoredCountGoesOnBeyondWhatWasForgotten: a state of before is used again in another incarnation, of every family, and
+// again.
+func TestARestoredCountGoesOnBeyondWhatWasForgotten(t *testing.T) {
+	given := map[uint32]bool{}
+	take := func(state *derivation.State, store, family string, after time.Duration) {
+		d, err := state.Decide(decision.Meta{At: at.Add(after)},
+			derivation.Take{Session: "cs_1", Families: []string{family}, Store: store})
+		require.NoError(t, err)
+		state.Apply(d.Events[0])
+		index := d.Reply.(derivation.Taken)[family]
+		require.False(t, family == "evm" && given[index], "%d is given twice", index)
+		given[index] = given[index] || family == "evm"
+	}
+	state := &derivation.State{}
+	for range 5 {
+		take(state, "first", "evm", 0)
+	}
+	require.Equal(t, uint32(5), state.Next["evm"], "without a restore there is no gap")
+	backup, err := json.Marshal(state)
+	require.NoError(t, err)
+	for n, store := range []string{"first", "second", "third"} {
+		restored := &derivation.State{}
+		require.NoError(t, json.Unmarshal(backup, restored))
+		take(restored, store, "bitcoin", time.Duration(n)*time.Minute)
+		for range 50 {
+			take(restored, store, "evm", time.Duration(n)*time.Minute)
+		}
+		if n > 0 {
+			require.Equal(t, uint32(at.Add(time.Duration(n)*time.Minute).Sub(derivation.Epoch()).Seconds())+1,
+				restored.Next["bitcoin"])
+		}
+	}
 }
 
 func TestAnAccountEnds(t *testing.T) {

@@ -38,7 +38,8 @@ const (
 // ErrRate says that a text is not a rate.
 var ErrRate = errors.New("money: a rate is a positive decimal")
 
-// Rate is how many units of one currency are bought with one unit of another: an exact decimal, never a float. The zero Rate is none.
+// Rate is how many units of one currency are bought with one unit of another: an exact decimal, never a float. The zero Rate is
+// none.
 type Rate struct {
 	digits int64 // the rate is digits / 10^scale
 	scale  int
@@ -73,7 +74,8 @@ func (r Rate) String() string {
 	return text[:len(text)-r.scale] + "." + text[len(text)-r.scale:]
 }
 
-// LessBasisPoints is the rate lowered by a spread in hundredths of a percent (0 to 9,999), rounded half-even to the decimals given.
+// LessBasisPoints is the rate lowered by a spread in hundredths of a percent (0 to 9,999), rounded half-even to the decimals
+// given.
 func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 	if points < 0 || points > 9_999 || decimals > MaxRateDecimals {
 		panic("BUG: spread or decimals out of bounds")
@@ -86,8 +88,8 @@ func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 	return Rate{digits: q.Int64(), scale: decimals}
 }
 
-// Cost is how much of sell buys the amount of buy at the rate (units of buy for one unit of sell), rounded half-even, once, to the
-// smallest unit of sell.
+// Cost is how much of sell buys the amount of buy at the rate (units of buy for one unit of sell), rounded half-even, once, to
+// the smallest unit of sell.
 func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
 	sellExponent, known := sell.Exponent()
 	buyExponent, alsoKnown := buy.Exponent()

@@ -21,14 +21,16 @@ func TestRatesAreExactDecimals(t *testing.T) {
 	for _, text := range []string{"0.9153", "1", "149.52", "0.0000000001", "12.50"} {
 		require.Equal(t, text, rate(t, text).String())
 	}
-	for _, bad := range []string{"", ".", "1.", ".5", "0", "0.00", "-1", "1e3", "1,5", "0.12345678901", "1234567890123456789", "１"} {
+	for _, bad := range []string{"", ".", "1.", ".5", "0", "0.00", "-1", "1e3", "1,5", "0.12345678901", "1234567890123456789",
+		"１"} {
 		_, err := money.ParseRate(bad)
 		require.ErrorIs(t, err, money.ErrRate, bad)
 	}
 }
 
 func TestASpreadIsRoundedHalfEven(t *testing.T) {
-	require.Equal(t, "0.910724", rate(t, "0.9153").LessBasisPoints(50, 6).String(), "0.9107235 is in the middle: to the even digit")
+	require.Equal(t, "0.910724", rate(t, "0.9153").LessBasisPoints(50, 6).String(),
+		"0.9107235 is in the middle: to the even digit")
 	require.Equal(t, "0.4", rate(t, "0.9").LessBasisPoints(5000, 1).String(), "0.45 is in the middle: down to the even digit")
 	require.Equal(t, "1.0", rate(t, "1").LessBasisPoints(0, 1).String())
 }

@@ -21,10 +21,11 @@ type Observation struct {
 	// Confirmations are the blocks that hold the transfer up, its own included: 1 in the newest block.
 	Confirmations int `json:"confirmations"`
 	// Threshold is how many confirmations make a transfer final on this chain; at least 1.
-	Threshold int       `json:"threshold"`
-	At        time.Time `json:"at"`   // when it was sent, as far as it is known: the time of the block, or when it was seen before
-	From      string    `json:"from"` // "" when the chain names no payer
-	Removed   bool      `json:"removed,omitempty"`
+	Threshold int `json:"threshold"`
+	// when it was sent, as far as it is known: the time of the block, or when it was seen before
+	At      time.Time `json:"at"`
+	From    string    `json:"from"` // "" when the chain names no payer
+	Removed bool      `json:"removed,omitempty"`
 }
 
 // Head is a block of a chain; as a head the newest.

@@ -58,4 +58,15 @@ type Issuer interface {
 	// Enrol takes a person on and returns the id of their account with the issuer; ErrRefused when it will not. After any other
 	// error it is not known whether the person is enrolled, and the same reference may be sent again.
 	Enrol(ctx context.Context, p Person) (account string, err error)
+	// Mirror binds agents of a workspace to the issuer and says how they stand now: what was said of one before is replaced.
+	// There are at most 10,000. ErrRefused when the issuer will not have them; after any other error the same may be sent again.
+	Mirror(ctx context.Context, workspaceID string, agents []Agent) error
+}
+
+// Agent is an AI agent that acts for a workspace, with the key it signs with.
+type Agent struct {
+	ID, Name     string
+	PublicKeyPem string // SubjectPublicKeyInfo
+	KeyID        string // base64url of the SHA-256 of the key
+	State        string // active, frozen or terminated
 }

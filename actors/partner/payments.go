@@ -49,13 +49,14 @@ var ErrUnknown = errors.New("the bank does not know the payment")
 
 // Payments is how the bank pays.
 type Payments interface {
-	// Tokenize hands an account number over and returns the bank's name for the account; ErrRefused when the bank will not pay to it.
+	// Tokenize hands an account number over and returns the bank's name for the account; ErrRefused when the bank will not pay to
+	// it.
 	Tokenize(ctx context.Context, a Account) (token string, err error)
 	// Pay orders a payment. It is called once for a payment: it alone is not idempotent. When it returns nil the bank has the
 	// order and reports later what becomes of it; after ErrRefused or ErrFull it has not. After any other error nobody knows.
 	Pay(ctx context.Context, p Payment) error
-	// Standing asks, by our reference, what has become of a payment; ErrUnknown when the bank has no such order, ErrFull when nobody can be
-	// asked now.
+	// Standing asks, by our reference, what has become of a payment; ErrUnknown when the bank has no such order, ErrFull when
+	// nobody can be asked now.
 	Standing(ctx context.Context, reference string) (Standing, error)
 }
 

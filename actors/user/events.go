@@ -1,8 +1,6 @@
 package user
 
 import (
-	"fmt"
-
 	"purser/actors/decision"
 )
 
@@ -60,19 +58,10 @@ func (Joined) EventType() string { return "user.joined.v1" }
 // EventType is the name the event is stored under.
 func (Left) EventType() string { return "user.left.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("user", Registered{}, SessionStarted{}, SessionEnded{}, Joined{}, Left{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case Registered{}.EventType():
-		return decision.Decode[Registered](payload)
-	case SessionStarted{}.EventType():
-		return decision.Decode[SessionStarted](payload)
-	case SessionEnded{}.EventType():
-		return decision.Decode[SessionEnded](payload)
-	case Joined{}.EventType():
-		return decision.Decode[Joined](payload)
-	case Left{}.EventType():
-		return decision.Decode[Left](payload)
-	}
-	return nil, fmt.Errorf("user: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }

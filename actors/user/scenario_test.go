@@ -1,18 +1,15 @@
 package user_test
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/stretchr/testify/require"
 
 	"purser/actors/decision"
-	"purser/actors/fault"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/user"
 )
 
@@ -23,19 +20,15 @@ type scenario struct {
 }
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
-		s := &scenario{now: start}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			if d.Cmd == "wait" {
-				s.now = s.now.Add(duration(t, d.CmdArgs[0].Key))
-				return ""
-			}
-			return s.send(t, s.command(t, d))
-		})
-	})
+	decisiontest.Scenarios(t, func() decisiontest.Step { return (&scenario{now: start}).step })
+}
+
+func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
+	if d.Cmd == "wait" {
+		s.now = s.now.Add(decisiontest.Duration(t, d.CmdArgs[0].Key))
+		return ""
+	}
+	return s.send(t, s.command(t, d))
 }
 
 func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
@@ -47,7 +40,7 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "register":
 		return user.Register{ID: userID, Email: strings.TrimSuffix(d.Input, "\n"), PasswordHash: "$argon2id$…"}
 	case "login":
-		return user.StartSession{SecretHash: text("session"), Expires: s.now.Add(duration(t, text("for")))}
+		return user.StartSession{SecretHash: text("session"), Expires: s.now.Add(decisiontest.Duration(t, text("for")))}
 	case "logout":
 		return user.EndSession{SecretHash: text("session")}
 	case "timer":
@@ -63,28 +56,15 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	return nil
 }
 
-func duration(t *testing.T, text string) time.Duration {
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err)
-	return d
-}
-
 func (s *scenario) send(t *testing.T, command any) string {
-	before := encode(t, s.state)
-	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
-	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		var f *fault.Error
-		require.True(t, errors.As(err, &f))
-		return "refused: " + f.Error() + "\n"
+		return decisiontest.Refused(t, err)
 	}
 	var out strings.Builder
 	for _, e := range d.Events {
-		read, err := user.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		s.state.Apply(read)
-		fmt.Fprintln(&out, e.EventType())
-		if ended, ok := read.(user.SessionEnded); ok {
+		out.WriteString(decisiontest.Apply(t, &s.state, user.DecodeEvent, e))
+		if ended, ok := e.(user.SessionEnded); ok {
 			fmt.Fprintf(&out, "  session %s ended: %s\n", ended.Session, ended.Cause)
 		}
 	}
@@ -114,10 +94,4 @@ func describe(v user.View, s user.State) string {
 		open = append(open, session.Hash)
 	}
 	return fmt.Sprintf("user %s, workspaces %q, open sessions %v\n", v.Email, names, open)
-}
-
-func encode(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/user"
 )
 
@@ -68,7 +69,8 @@ func TestWorkspacesAreBounded(t *testing.T) {
 func TestPersonalDataStaysInTheCredential(t *testing.T) {
 	s := &user.State{}
 	d := send(t, s, start, user.Register{ID: userID, Email: "Ann@Example.com", PasswordHash: "$argon2id$secret"})
-	for what, document := range map[string]string{"events": encode(t, d.Events), "state": encode(t, s), "onces": encode(t, d.Onces)} {
+	for what, document := range map[string]string{"events": decisiontest.JSON(t, d.Events), "state": decisiontest.JSON(t, s),
+		"onces": decisiontest.JSON(t, d.Onces)} {
 		require.NotContains(t, strings.ToLower(document), "ann@", what)
 		require.NotContains(t, document, "argon2id", what)
 	}
@@ -80,7 +82,8 @@ func TestPersonalDataStaysInTheCredential(t *testing.T) {
 func TestFoldEmail(t *testing.T) {
 	for email, want := range map[string]string{
 		" Ann@Example.com ": "ann@example.com", "ann+x@b.c": "ann+x@b.c",
-		"": "", "ann": "", "@b.c": "", "ann@": "", "a nn@b.c": "", "a@b\u0000c": "", "a@b@c": "", strings.Repeat("a", 250) + "@b.c.d": "",
+		"": "", "ann": "", "@b.c": "", "ann@": "", "a nn@b.c": "", "a@b\u0000c": "", "a@b@c": "",
+		strings.Repeat("a", 250) + "@b.c.d": "",
 	} {
 		folded, ok := user.FoldEmail(email)
 		require.Equal(t, want, folded, email)
@@ -92,8 +95,8 @@ func TestMisuseIsABug(t *testing.T) {
 	s := registered(t)
 	send(t, s, start, user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)})
 	for _, command := range []any{
-		7, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "x"}, user.StartSession{SecretHash: "late", Expires: start},
-		user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)},
+		7, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "x"},
+		user.StartSession{SecretHash: "late", Expires: start}, user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)},
 	} {
 		require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: start}, command) })
 	}

@@ -66,6 +66,20 @@ type transfer struct {
 	block string
 }
 
+// Progress is what a watcher has come to since it was made.
+type Progress struct {
+	Head            partner.Head // the node's newest block when it was last asked; zero before it was
+	Behind          uint64       // blocks of that chain that were not read yet
+	Reorganisations uint64       // times that blocks which were read had been replaced
+	NodeFaults      uint64       // looks that failed through the node: it was silent, slow, refused, or contradicted itself
+}
+
+// bookFault is what a Book could not do: no fault of the node's.
+type bookFault struct{ error }
+
+// Unwrap is for package errors.
+func (f bookFault) Unwrap() error { return f.error }
+
 func of(o *partner.Observation) transfer { return transfer{o.TxHash, o.Index, o.BlockHash} }
 
 // Watcher follows one chain. It is not safe for concurrent use.
@@ -75,11 +89,13 @@ type Watcher struct {
 	threshold uint64
 
 	started bool
-	fresh   bool                             // it has taken up an earlier run's cursor, and not looked yet
-	done    uint64                           // everything through here was read for the last time
-	base    string                           // hash of the block done when it was; "" when that is not known
-	saved   uint64                           // done as it was last saved
-	head    partner.Head                     // at the end of the last whole step
+	fresh   bool         // it has taken up an earlier run's cursor, and not looked yet
+	done    uint64       // everything through here was read for the last time
+	base    string       // hash of the block done when it was; "" when that is not known
+	saved   uint64       // done as it was last saved
+	head    partner.Head // at the end of the last whole step
+	through uint64       // the block through which it has read
+	told    Progress
 	places  map[string]bool                  // looked at in the last whole step
 	seen    map[transfer]partner.Observation // as last reported, in blocks after done
 }
@@ -89,12 +105,27 @@ func New(chain partner.Chain, book Book) *Watcher {
 	return &Watcher{chain: chain, book: book, threshold: uint64(chain.Threshold()), seen: make(map[transfer]partner.Observation)}
 }
 
+// Progress is what the watcher has come to.
+func (w *Watcher) Progress() Progress { return w.told }
+
 // Step looks once. What it could not do it does in the next one: an error loses nothing.
 func (w *Watcher) Step(ctx context.Context) error {
+	err := w.look(ctx)
+	if _, ours := errors.AsType[bookFault](err); err != nil && !ours {
+		w.told.NodeFaults++
+	}
+	if w.started {
+		w.told.Behind = w.told.Head.Number - min(w.told.Head.Number, w.through)
+	}
+	return err
+}
+
+func (w *Watcher) look(ctx context.Context) error {
 	head, err := w.chain.Head(ctx)
 	if err != nil {
 		return fmt.Errorf("head: %w", err)
 	}
+	w.told.Head = head
 	if err := w.start(ctx, head); err != nil {
 		return err
 	}
@@ -108,6 +139,9 @@ func (w *Watcher) Step(ctx context.Context) error {
 	case since.IsZero() && head.Hash == w.head.Hash && len(addresses) == len(w.places):
 		return nil
 	}
+	if err := w.countFork(ctx, head); err != nil {
+		return err
+	}
 	if err := w.checkBase(ctx); err != nil {
 		return err
 	}
@@ -120,7 +154,7 @@ func (w *Watcher) Step(ctx context.Context) error {
 			return err
 		}
 	}
-	w.fresh, w.head = false, partner.Head{}
+	w.fresh, w.head, w.through = false, partner.Head{}, through
 	if through == head.Number {
 		w.head = head
 	}
@@ -139,7 +173,7 @@ func (w *Watcher) start(ctx context.Context, head partner.Head) error {
 	name := w.chain.Name()
 	cursor, known, err := w.book.Cursor(ctx, name)
 	if err != nil {
-		return fmt.Errorf("cursor: %w", err)
+		return bookFault{fmt.Errorf("cursor: %w", err)}
 	}
 	w.done, w.saved, w.places = cursor, cursor, make(map[string]bool)
 	w.fresh = known
@@ -151,13 +185,13 @@ func (w *Watcher) start(ctx context.Context, head partner.Head) error {
 	}
 	open, err := w.book.Unsettled(ctx, name)
 	if err != nil {
-		return fmt.Errorf("what is not settled: %w", err)
+		return bookFault{fmt.Errorf("what is not settled: %w", err)}
 	}
 	for _, o := range open {
 		w.seen[of(&o)] = o
 		w.done = min(w.done, max(o.Block, 1)-1)
 	}
-	w.started = true
+	w.started, w.through = true, w.done
 	return nil
 }
 
@@ -180,7 +214,7 @@ func (w *Watcher) addresses(places []Place) (all []string, since time.Time) {
 
 // skip leaves blocks behind that nobody has to be looked for in.
 func (w *Watcher) skip(ctx context.Context, head partner.Head) error {
-	w.places, w.head = nil, partner.Head{}
+	w.places, w.head, w.through = nil, partner.Head{}, head.Number
 	clear(w.seen)
 	if end := w.oldest(head); end > w.done {
 		w.done, w.base = end, ""
@@ -193,9 +227,30 @@ func (w *Watcher) save(ctx context.Context, after uint64) error {
 		return nil
 	}
 	if err := w.book.SaveCursor(ctx, w.chain.Name(), w.done); err != nil {
-		return fmt.Errorf("save the cursor: %w", err)
+		return bookFault{fmt.Errorf("save the cursor: %w", err)}
 	}
 	w.saved = w.done
+	return nil
+}
+
+// countFork counts it when the head of the last whole step is not in the chain any more. What follows from that is withdraw's. A
+// node that is behind that head can not tell.
+func (w *Watcher) countFork(ctx context.Context, head partner.Head) error {
+	before := w.head
+	if before.Hash == "" || before.Hash == head.Hash || head.Number < before.Number {
+		return nil
+	}
+	replaced := head.Number == before.Number
+	if !replaced {
+		now, err := w.hashOf(ctx, before.Number)
+		if err != nil {
+			return err
+		}
+		replaced = now != before.Hash
+	}
+	if w.head = (partner.Head{}); replaced {
+		w.told.Reorganisations++
+	}
 	return nil
 }
 
@@ -328,7 +383,7 @@ func (w *Watcher) report(ctx context.Context, head partner.Head, found []partner
 			return err
 		}
 		if err := w.book.Report(ctx, o); err != nil {
-			return fmt.Errorf("report: %w", err)
+			return bookFault{fmt.Errorf("report: %w", err)}
 		}
 		w.seen[of(&o)] = o
 	}
@@ -351,7 +406,7 @@ func (w *Watcher) gone(ctx context.Context, o *partner.Observation) error {
 func (w *Watcher) remove(ctx context.Context, key transfer, o partner.Observation) error {
 	o.Removed, o.Confirmations = true, 0
 	if err := w.book.Report(ctx, o); err != nil {
-		return fmt.Errorf("withdraw: %w", err)
+		return bookFault{fmt.Errorf("withdraw: %w", err)}
 	}
 	delete(w.seen, key)
 	return nil

@@ -145,3 +145,53 @@ func TestABoastIsAnError(t *testing.T) {
 		require.Zero(rt, judge.Reports)
 	})
 }
+
+// What an operator is told: how far the watcher is behind, forks that were seen, and faults that are the node's and no others.
+func TestProgressIsTold(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(30)
+		node := &watchtest.Node{History: history}
+		judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 3, Names: watchtest.Plain}
+		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 26}, judge)
+		step := func() (watch.Progress, error) {
+			node.Begin()
+			err := w.Step(t.Context())
+			return w.Progress(), err
+		}
+		require.Zero(rt, w.Progress())
+		told, err := step()
+		require.NoError(rt, err)
+		require.Equal(rt, []uint64{30, 0, 0, 0}, []uint64{told.Head.Number, told.Behind, told.Reorganisations, told.NodeFaults},
+			"nobody is looked for")
+		judge.Watching = []watch.Place{{Address: "one", Since: history.Now()}}
+		_, err = step()
+		require.NoError(rt, err)
+		for range 40 {
+			history.Mine(nil)
+		}
+		told, err = step()
+		require.NoError(rt, err)
+		require.Positive(rt, told.Behind, "more than one query's blocks are new")
+		for told.Behind > 0 {
+			told, err = step()
+			require.NoError(rt, err)
+		}
+		depth := rapid.IntRange(1, 2).Draw(rt, "depth")
+		history.Drop(depth)
+		for range depth + rapid.IntRange(0, 2).Draw(rt, "longer") {
+			history.Mine(nil)
+		}
+		told, err = step()
+		require.NoError(rt, err)
+		require.Equal(rt, uint64(1), told.Reorganisations)
+		node.Fault = watchtest.Gone
+		_, err = step()
+		require.Error(rt, err)
+		node.Fault, judge.Refuses = 0, true
+		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+		told, err = step()
+		require.ErrorContains(rt, err, "no place for it")
+		require.Equal(rt, []uint64{1, 1, 1}, []uint64{told.Behind, told.Reorganisations, told.NodeFaults},
+			"what the book refuses is not the node's")
+	})
+}

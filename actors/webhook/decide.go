@@ -59,7 +59,8 @@ func (s *State) register(m decision.Meta, c Register) (decision.Decision, error)
 	}
 	view := View{ID: c.ID, URL: c.URL, Events: slices.Clone(c.Events), CreatedAt: decision.StampOf(m.At)}
 	return decision.Decision{
-		Events:  []decision.Event{Registered{ID: c.ID, Workspace: c.Workspace, Events: slices.Clone(c.Events), At: view.CreatedAt}},
+		Events: []decision.Event{Registered{ID: c.ID, Workspace: c.Workspace, Events: slices.Clone(c.Events),
+			At: view.CreatedAt}},
 		Records: []decision.Record{{Kind: RecordEndpoint, ID: c.ID, Document: Endpoint{view, c.Secret}, Personal: true}},
 		Tallies: []decision.Tally{{Name: Tally, ID: c.ID, Max: MaxPerWorkspace}},
 		Reply:   view,
@@ -146,8 +147,8 @@ func (s *State) delivery(m decision.Meta, c Enqueue) Delivery {
 		panic("BUG: a delivery without an id or with a bad body")
 	}
 	at := decision.StampOf(m.At)
-	return Delivery{ID: c.ID, EndpointID: s.ID, Event: c.Event, Status: StatusPending, Body: c.Body, Attempts: []Attempt{}, Runs: 1,
-		NextAttemptAt: &at, CreatedAt: at}
+	return Delivery{ID: c.ID, EndpointID: s.ID, Event: c.Event, Status: StatusPending, Body: c.Body, Attempts: []Attempt{},
+		Runs: 1, NextAttemptAt: &at, CreatedAt: at}
 }
 
 // recorded is the decision that stores a delivery with what happened to it, and answers its view.
@@ -156,8 +157,8 @@ func (s *State) recorded(doc Delivery, e decision.Event) decision.Decision {
 		Records: []decision.Record{{Kind: RecordDelivery, Parent: s.ID, ID: doc.ID, Document: doc}}}
 }
 
-// attempted records what came of an attempt and arms the next. A result that is not of the newest attempt changes nothing: another
-// sender was faster, or the endpoint is removed.
+// attempted records what came of an attempt and arms the next. A result that is not of the newest attempt changes nothing:
+// another sender was faster, or the endpoint is removed.
 func (s *State) attempted(c Attempted) decision.Decision {
 	p, ok := s.pending(c.Delivery.ID)
 	if !ok || p.Attempts != len(c.Delivery.Attempts) {
@@ -215,7 +216,8 @@ func (s *State) replay(m decision.Meta, c Replay) (decision.Decision, error) {
 	return d, nil
 }
 
-// fire answers Due when the attempt is due, and arms the timer again: should nothing be heard of the attempt, it is made once more.
+// fire answers Due when the attempt is due, and arms the timer again: should nothing be heard of the attempt, it is made once
+// more.
 func (s *State) fire(m decision.Meta, c decision.Fire) decision.Decision {
 	p, ok := s.pending(c.Key)
 	if !ok {

@@ -96,27 +96,13 @@ func (Failed) EventType() string { return "webhook.delivery_failed.v1" }
 // EventType is the name the event is stored under.
 func (Replayed) EventType() string { return "webhook.delivery_replayed.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("webhook", Registered{}, Removed{}, Queued{}, Dropped{}, Postponed{}, Succeeded{}, Failed{},
+	Replayed{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case Registered{}.EventType():
-		return decision.Decode[Registered](payload)
-	case Removed{}.EventType():
-		return decision.Decode[Removed](payload)
-	case Queued{}.EventType():
-		return decision.Decode[Queued](payload)
-	case Dropped{}.EventType():
-		return decision.Decode[Dropped](payload)
-	case Postponed{}.EventType():
-		return decision.Decode[Postponed](payload)
-	case Succeeded{}.EventType():
-		return decision.Decode[Succeeded](payload)
-	case Failed{}.EventType():
-		return decision.Decode[Failed](payload)
-	case Replayed{}.EventType():
-		return decision.Decode[Replayed](payload)
-	}
-	return nil, fmt.Errorf("webhook: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }
 
 // Apply folds an event.

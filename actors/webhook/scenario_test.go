@@ -2,7 +2,6 @@ package webhook_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/decision"
-	"purser/actors/fault"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/webhook"
 )
 
@@ -21,8 +20,8 @@ const secret, token = "whsec_of-the-endpoint", "token-of-the-receiver"
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// scenario is one endpoint, the records of its deliveries, and its timers. Every step also holds the package to its contract: deciding
-// changes nothing, events read back as they were written, and secret and URL stand in the sealed record only.
+// scenario is one endpoint, the records of its deliveries, and its timers. Every step also holds the package to its contract:
+// deciding changes nothing, events read back as they were written, and secret and URL stand in the sealed record only.
 type scenario struct {
 	state   webhook.State
 	now     time.Time
@@ -32,17 +31,12 @@ type scenario struct {
 }
 
 func newScenario() *scenario {
-	return &scenario{now: began, records: map[string]webhook.Delivery{}, timers: map[string]time.Time{}, claims: map[string]bool{}}
+	return &scenario{now: began, records: map[string]webhook.Delivery{}, timers: map[string]time.Time{},
+		claims: map[string]bool{}}
 }
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
-		s := newScenario()
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.step(t, d) })
-	})
+	decisiontest.Scenarios(t, func() decisiontest.Step { return newScenario().step })
 }
 
 func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
@@ -71,9 +65,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	case "read":
 		return s.send(t, decision.Read{})
 	case "wait":
-		pause, err := time.ParseDuration(arg(0))
-		require.NoError(t, err)
-		s.now = s.now.Add(pause)
+		s.now = s.now.Add(decisiontest.Duration(t, arg(0)))
 		return ""
 	case "fire":
 		return s.send(t, decision.Fire{Key: arg(0), Due: s.now})
@@ -113,18 +105,15 @@ func (s *scenario) exhaust(t *testing.T, id string) string {
 		attempts++
 		s.send(t, webhook.Attempted{Delivery: s.records[id], Attempt: answered(decision.StampOf(s.now), 500, 1)})
 	}
-	fmt.Fprintf(&out, "%d attempts, the last after %s: %s, %s\n", attempts, s.now.Sub(start), s.records[id].Status, s.records[id].Failure)
+	fmt.Fprintf(&out, "%d attempts, the last after %s: %s, %s\n", attempts, s.now.Sub(start), s.records[id].Status,
+		s.records[id].Failure)
 	return out.String()
 }
 
 func (s *scenario) send(t *testing.T, command any) string {
-	before := encode(t, s.state)
-	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
-	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
+	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		var f *fault.Error
-		require.True(t, errors.As(err, &f))
-		return "refused: " + f.Error() + "\n"
+		return decisiontest.Refused(t, err)
 	}
 	for _, once := range d.Onces {
 		if s.claims[once.Key] {
@@ -133,15 +122,9 @@ func (s *scenario) send(t *testing.T, command any) string {
 		s.claims[once.Key] = true
 	}
 	var out strings.Builder
-	for _, e := range d.Events {
-		read, err := webhook.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		require.Equal(t, e, read)
-		s.state.Apply(e)
-		fmt.Fprintln(&out, e.EventType())
-	}
+	out.WriteString(decisiontest.Apply(t, &s.state, webhook.DecodeEvent, d.Events...))
 	for _, text := range []string{secret, token} {
-		require.NotContains(t, encode(t, d.Events)+encode(t, s.state), text)
+		require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state), text)
 	}
 	s.store(t, &out, d)
 	if reply, ok := d.Reply.(webhook.Due); ok {
@@ -163,19 +146,14 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 			require.Equal(t, "whe_1", r.Parent)
 			s.records[r.ID] = doc
 			require.LessOrEqual(t, len(doc.Attempts), webhook.MaxAttempts)
-			fmt.Fprintf(out, "  %s: %s%s, %d attempts\n", r.ID, doc.Status, strings.TrimRight(" "+doc.Failure, " "), len(doc.Attempts))
+			fmt.Fprintf(out, "  %s: %s%s, %d attempts\n", r.ID, doc.Status, strings.TrimRight(" "+doc.Failure, " "),
+				len(doc.Attempts))
 		default:
 			require.True(t, r.Personal)
 			fmt.Fprintf(out, "  sealed record %s\n", r.Kind)
 		}
 	}
-	for _, tally := range d.Tallies {
-		if tally.Less {
-			fmt.Fprintf(out, "  counted: one %s less\n", tally.Name)
-			continue
-		}
-		fmt.Fprintf(out, "  counted: %s, most %d\n", tally.Name, tally.Max)
-	}
+	out.WriteString(decisiontest.Counted(d.Tallies))
 	for _, timer := range d.Timers {
 		if s.timers[timer.Key] = timer.Due; timer.Due.IsZero() {
 			delete(s.timers, timer.Key)
@@ -183,10 +161,4 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 		}
 		fmt.Fprintf(out, "  timer %s in %s\n", timer.Key, timer.Due.Sub(s.now))
 	}
-}
-
-func encode(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }

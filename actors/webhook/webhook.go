@@ -1,9 +1,9 @@
-// Package webhook is one endpoint of a workspace that hears of what happens there: what it subscribes to, what is still to be delivered
-// to it, and when the next try is. It is pure; an actor of the endpoint's id is the only one that folds its events.
+// Package webhook is one endpoint of a workspace that hears of what happens there: what it subscribes to, what is still to be
+// delivered to it, and when the next try is. It is pure; an actor of the endpoint's id is the only one that folds its events.
 //
-// A delivery is tried at once, then after 5 s, 30 s, 2 min and 10 min, then hourly, for three days; then it has failed. Every attempt
-// stands in the delivery's record, which can be replayed. Each delivery that is pending has a timer of its own: what a crash keeps
-// from being recorded is tried again. So a receiver may see a delivery twice, always under the same id.
+// A delivery is tried at once, then after 5 s, 30 s, 2 min and 10 min, then hourly, for three days; then it has failed. Every
+// attempt stands in the delivery's record, which can be replayed. Each delivery that is pending has a timer of its own: what a
+// crash keeps from being recorded is tried again. So a receiver may see a delivery twice, always under the same id.
 //
 // URL and secret of an endpoint are in the record RecordEndpoint only, which is sealed where it is stored, for a URL may carry a
 // token of the receiver's; the state and the events hold neither. The package signs nothing and sends nothing.
@@ -121,8 +121,8 @@ type View struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// Delivery is the record of one event on its way to one endpoint. Body is what is sent, to the byte; NextAttemptAt is set while the
-// delivery is pending, Failure when it has failed.
+// Delivery is the record of one event on its way to one endpoint. Body is what is sent, to the byte; NextAttemptAt is set while
+// the delivery is pending, Failure when it has failed.
 type Delivery struct {
 	ID            string          `json:"id"`
 	EndpointID    string          `json:"endpointId"`
@@ -177,8 +177,8 @@ func (d Delivery) DueAt(now decision.Stamp) bool {
 	return d.Status == StatusPending && !d.NextAttemptAt.After(now.Time)
 }
 
-// Register makes an endpoint. ID, Workspace and Secret are made by the caller, who has also judged where the URL leads. It answers
-// View.
+// Register makes an endpoint. ID, Workspace and Secret are made by the caller, who has also judged where the URL leads. It
+// answers View.
 type Register struct {
 	ID, Workspace, URL, Secret string
 	Events                     []string
@@ -187,8 +187,8 @@ type Register struct {
 // Remove ends an endpoint: no attempt begins after it is answered. It answers true.
 type Remove struct{}
 
-// Enqueue has an event delivered, if the endpoint is active and subscribes to it; else nothing follows. ID is the delivery's; Body
-// is JSON. When MaxPending others wait the delivery is recorded as failed. The caller's key makes it once for each event.
+// Enqueue has an event delivered, if the endpoint is active and subscribes to it; else nothing follows. ID is the delivery's;
+// Body is JSON. When MaxPending others wait the delivery is recorded as failed. The caller's key makes it once for each event.
 type Enqueue struct{ ID, Event, Body string }
 
 // Ping has a ping delivered, whatever the endpoint subscribes to. It answers DeliveryView.
@@ -202,8 +202,8 @@ type Attempted struct {
 	Jitter   time.Duration
 }
 
-// Replay begins a new run of a delivery that is through. Delivery is its record. It answers DeliveryView; one that is pending is answered
-// as it stands.
+// Replay begins a new run of a delivery that is through. Delivery is its record. It answers DeliveryView; one that is pending is
+// answered as it stands.
 type Replay struct{ Delivery Delivery }
 
 // Due is the answer of a timer that fired: the attempt to make now.

@@ -10,16 +10,18 @@ import (
 	"pgregory.net/rapid"
 
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
 	"purser/actors/webhook"
 )
 
-// Whatever comes of the attempts: a delivery that is pending has its timer, one that is through has none; the record has every attempt;
-// the state is bounded; a result that was reported before changes nothing.
+// Whatever comes of the attempts: a delivery that is pending has its timer, one that is through has none; the record has every
+// attempt; the state is bounded; a result that was reported before changes nothing.
 func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newScenario()
-		s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+		s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com",
+			Events: []string{"*"}})
 		ids := []string{"whd_a", "whd_b", "whd_c"}
 		made := map[string]int{}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
@@ -84,7 +86,8 @@ func TestARunIsBegunOnce(t *testing.T) {
 func TestADeliveryOfAnotherEndpointIsNotReplayed(t *testing.T) {
 	s := newScenario()
 	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
-	_, err := s.state.Decide(decision.Meta{At: s.now}, webhook.Replay{Delivery: webhook.Delivery{ID: "whd_1", EndpointID: "whe_2"}})
+	_, err := s.state.Decide(decision.Meta{At: s.now}, webhook.Replay{Delivery: webhook.Delivery{ID: "whd_1",
+		EndpointID: "whe_2"}})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
@@ -94,7 +97,7 @@ func TestABodyStaysAsItIs(t *testing.T) {
 	doc := webhook.Delivery{ID: "whd_1", Body: body}
 	for range 3 {
 		var read webhook.Delivery
-		require.NoError(t, json.Unmarshal([]byte(encode(t, doc)), &read))
+		require.NoError(t, json.Unmarshal([]byte(decisiontest.JSON(t, doc)), &read))
 		require.Equal(t, body, read.Body)
 		doc = read
 	}

@@ -127,8 +127,8 @@ func (s *State) decided(e decision.Event) decision.Decision {
 // View copies the workspace as the interface shows it.
 func (s *State) View() View {
 	return View{
-		ID: s.ID, Name: s.Name, Plan: s.Plan, Mode: s.Mode, KYBStatus: s.KYBStatus, BankAccount: BankAccount{Status: s.BankStatus},
-		IssuerAccount: s.Issuer, CreatedAt: s.CreatedAt,
+		ID: s.ID, Name: s.Name, Plan: s.Plan, Mode: s.Mode, KYBStatus: s.KYBStatus,
+		BankAccount: BankAccount{Status: s.BankStatus}, IssuerAccount: s.Issuer, CreatedAt: s.CreatedAt,
 	}
 }
 

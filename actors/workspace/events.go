@@ -1,8 +1,6 @@
 package workspace
 
 import (
-	"fmt"
-
 	"purser/actors/decision"
 )
 
@@ -108,27 +106,11 @@ func (ModeChanged) EventType() string { return "workspace.mode_changed.v1" }
 // EventType is the name the event is stored under.
 func (KYBChanged) EventType() string { return "workspace.kyb_changed.v1" }
 
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("workspace", WorkspaceCreated{}, KeyCreated{}, KeysRevoked{}, KeyUsed{}, MemberAdded{},
+	MemberRoleChanged{}, MemberRemoved{}, ModeChanged{}, KYBChanged{})
+
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	switch eventType {
-	case WorkspaceCreated{}.EventType():
-		return decision.Decode[WorkspaceCreated](payload)
-	case KeyCreated{}.EventType():
-		return decision.Decode[KeyCreated](payload)
-	case KeysRevoked{}.EventType():
-		return decision.Decode[KeysRevoked](payload)
-	case KeyUsed{}.EventType():
-		return decision.Decode[KeyUsed](payload)
-	case MemberAdded{}.EventType():
-		return decision.Decode[MemberAdded](payload)
-	case MemberRoleChanged{}.EventType():
-		return decision.Decode[MemberRoleChanged](payload)
-	case MemberRemoved{}.EventType():
-		return decision.Decode[MemberRemoved](payload)
-	case ModeChanged{}.EventType():
-		return decision.Decode[ModeChanged](payload)
-	case KYBChanged{}.EventType():
-		return decision.Decode[KYBChanged](payload)
-	}
-	return nil, fmt.Errorf("workspace: %w %q", decision.ErrUnknownEvent, eventType)
+	return catalog.Decode(eventType, payload)
 }

@@ -168,7 +168,8 @@ func (k NewKey) key(scopes []string, at decision.Stamp) Key {
 		panic("BUG: key without an id or secret")
 	}
 	return Key{
-		ID: k.ID, Label: k.Label, Scopes: scopes, Prefix: k.Prefix, SecretHash: k.SecretHash, CreatedBy: k.CreatedBy, CreatedAt: at,
+		ID: k.ID, Label: k.Label, Scopes: scopes, Prefix: k.Prefix, SecretHash: k.SecretHash, CreatedBy: k.CreatedBy,
+		CreatedAt: at,
 	}
 }
 

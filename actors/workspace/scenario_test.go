@@ -1,18 +1,15 @@
 package workspace_test
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/stretchr/testify/require"
 
 	"purser/actors/decision"
-	"purser/actors/fault"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/workspace"
 )
 
@@ -23,12 +20,9 @@ type scenario struct {
 }
 
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
+	decisiontest.Scenarios(t, func() decisiontest.Step {
 		s := &scenario{now: start}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.send(t, s.command(t, d)) })
+		return func(t *testing.T, d *datadriven.TestData) string { return s.send(t, s.command(t, d)) }
 	})
 }
 
@@ -41,8 +35,9 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	switch d.Cmd {
 	case "create":
 		return workspace.Create{
-			ID: workspaceID, Name: text("name"), Plan: text("plan"), OwnerIDs: strings.Fields(strings.ReplaceAll(text("owners"), "+", " ")),
-			IssuerID: "iss_1", IssuerFixture: true, FirstKey: newKey("first", text("label"), nil),
+			ID: workspaceID, Name: text("name"), Plan: text("plan"),
+			OwnerIDs: strings.Fields(strings.ReplaceAll(text("owners"), "+", " ")), IssuerID: "iss_1", IssuerFixture: true,
+			FirstKey: newKey("first", text("label"), nil),
 		}
 	case "create-key":
 		return workspace.CreateKey{By: by, NewKey: newKey(text("id"), text("label"), strings.Fields(d.Input))}
@@ -83,22 +78,13 @@ func newKey(id, label string, scopes []string) workspace.NewKey {
 }
 
 func (s *scenario) send(t *testing.T, command any) string {
-	before := encode(t, s.state)
-	d, err := s.state.Decide(decision.Meta{At: s.now}, command)
+	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	s.now = s.now.Add(time.Second)
-	require.Equal(t, before, encode(t, s.state), "deciding changes nothing")
 	if err != nil {
-		var f *fault.Error
-		require.True(t, errors.As(err, &f))
-		return "refused: " + f.Error() + "\n"
+		return decisiontest.Refused(t, err)
 	}
 	var out strings.Builder
-	for _, e := range d.Events {
-		read, err := workspace.DecodeEvent(e.EventType(), []byte(encode(t, e)))
-		require.NoError(t, err)
-		s.state.Apply(read)
-		fmt.Fprintln(&out, e.EventType())
-	}
+	out.WriteString(decisiontest.Apply(t, &s.state, workspace.DecodeEvent, d.Events...))
 	for _, r := range d.Records {
 		fmt.Fprintf(&out, "  %s\n", describeRecord(r))
 	}
@@ -146,10 +132,4 @@ func describe(reply any) string {
 		return out.String()
 	}
 	panic(fmt.Sprintf("reply %T", reply))
-}
-
-func encode(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }

@@ -27,7 +27,8 @@ func Scopes() []string {
 // FirstKeyScopes lists what the first key of a workspace holds. The caller owns the list.
 func FirstKeyScopes() []string { return []string{ReadKeys, WriteKeys} }
 
-// Holds says whether a key's scopes grant a scope. A stored * grants every scope but write:ramps, which must be on the key itself.
+// Holds says whether a key's scopes grant a scope. A stored * grants every scope but write:ramps, which must be on the key
+// itself.
 func Holds(scopes []string, scope string) bool {
 	return slices.Contains(scopes, scope) || scope != WriteRamps && slices.Contains(scopes, everything)
 }

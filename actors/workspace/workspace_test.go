@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"purser/actors/decision"
+	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
 	"purser/actors/workspace"
 )
@@ -136,7 +137,7 @@ func requireSound(t *rapid.T, s *workspace.State) {
 
 func TestAnswersAreCopies(t *testing.T) {
 	s := created(t)
-	before := encode(t, s)
+	before := decisiontest.JSON(t, s)
 	for _, command := range []any{workspace.Authenticate{SecretHash: "secret of first"},
 		workspace.ListMembers{By: workspace.Principal{UserID: "ann"}}} {
 		d, err := s.Decide(decision.Meta{At: start}, command)
@@ -148,14 +149,15 @@ func TestAnswersAreCopies(t *testing.T) {
 			reply[0].Role = "spoilt"
 		}
 	}
-	require.Equal(t, before, encode(t, s))
+	require.Equal(t, before, decisiontest.JSON(t, s))
 }
 
 func TestUseIsDueAfterAMinute(t *testing.T) {
 	s := created(t)
 	_, err := send(s, workspace.NoteUse{KeyID: "first"})
 	require.NoError(t, err)
-	for age, due := range map[time.Duration]bool{workspace.UseResolution - time.Millisecond: false, workspace.UseResolution: true} {
+	for age, due := range map[time.Duration]bool{workspace.UseResolution - time.Millisecond: false,
+		workspace.UseResolution: true} {
 		d, err := s.Decide(decision.Meta{At: start.Add(age)}, workspace.Authenticate{SecretHash: "secret of first"})
 		require.NoError(t, err)
 		require.Equal(t, due, d.Reply.(workspace.Access).UseDue)

@@ -37,8 +37,8 @@ func New(http *fasthttp.Server) *Server {
 	return &Server{http: http, silent: map[*silentConn]struct{}{}}
 }
 
-// Serve answers from a listener until Shutdown, then returns nil; after Shutdown it closes the listener and returns at once. It may
-// be called for several listeners at a time.
+// Serve answers from a listener until Shutdown, then returns nil; after Shutdown it closes the listener and returns at once. It
+// may be called for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	if s.shut {

@@ -67,13 +67,14 @@ var (
 			Seq: rapid.Uint64().Draw(t, "seq"), WsSeq: rapid.Uint64().Draw(t, "wsseq"), At: anyTime.Draw(t, "at"),
 			Kind:     hold.Kind(rapid.IntRange(1, int(hold.TimeoutReturn)).Draw(t, "kind")),
 			Decision: anyDecision.Draw(t, "decision"), Reason: anyReason.Draw(t, "reason"),
-			Shard: ident.Shard(rapid.Byte().Draw(t, "shard")), Workspace: maybeUUID.Draw(t, "ws"), Card: maybeUUID.Draw(t, "card"),
-			NetworkID: rapid.String().Draw(t, "network"), OriginalID: rapid.String().Draw(t, "original"),
-			Fingerprint: [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "fingerprint")),
-			Amount:      anyCents.Draw(t, "amount"), Approved: anyCents.Draw(t, "approved"),
-			Merchant: anyMerchant.Draw(t, "merchant"), Final: rapid.Bool().Draw(t, "final"), Tombstone: rapid.Bool().Draw(t, "tombstone"),
-			CardDelta: anyCents.Draw(t, "c"), HoldDelta: anyCents.Draw(t, "h"), SpendDelta: anyCents.Draw(t, "s"),
-			Posted: anyCents.Draw(t, "p"), Spend: anySpend.Draw(t, "spend"), HasChecked: rapid.Bool().Draw(t, "has"),
+			Shard: ident.Shard(rapid.Byte().Draw(t, "shard")), Workspace: maybeUUID.Draw(t, "ws"),
+			Card: maybeUUID.Draw(t, "card"), NetworkID: rapid.String().Draw(t, "network"),
+			OriginalID:  rapid.String().Draw(t, "original"),
+			Fingerprint: [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "fingerprint")), Amount: anyCents.Draw(t, "amount"), Approved: anyCents.Draw(t, "approved"),
+			Merchant: anyMerchant.Draw(t, "merchant"), Final: rapid.Bool().Draw(t, "final"),
+			Tombstone: rapid.Bool().Draw(t, "tombstone"), CardDelta: anyCents.Draw(t, "c"), HoldDelta: anyCents.Draw(t, "h"),
+			SpendDelta: anyCents.Draw(t, "s"), Posted: anyCents.Draw(t, "p"), Spend: anySpend.Draw(t, "spend"),
+			HasChecked: rapid.Bool().Draw(t, "has"),
 		}
 		if rapid.Bool().Draw(t, "currency") {
 			copy(e.Currency[:], rapid.StringMatching("[A-Za-z]{3}").Draw(t, "iso"))
@@ -90,7 +91,8 @@ var (
 		r := hold.Rule{
 			Token: ident.Token(rapid.SliceOfN(rapid.Byte(), 18, 18).Draw(t, "token")), Card: maybeUUID.Draw(t, "card"),
 			Workspace: maybeUUID.Draw(t, "ws"), Version: rapid.Uint64().Draw(t, "version"),
-			State:       rapid.SampledFrom([]hold.CardState{hold.CardActive, hold.CardFrozen, hold.CardTerminated}).Draw(t, "state"),
+			State: rapid.SampledFrom(
+				[]hold.CardState{hold.CardActive, hold.CardFrozen, hold.CardTerminated}).Draw(t, "state"),
 			PerTxnCents: anyCents.Draw(t, "txn"), MonthCents: anyCents.Draw(t, "month"),
 		}
 		if rapid.Bool().Draw(t, "mccs") {
@@ -202,14 +204,14 @@ func sampleEntry() hold.Entry {
 	checked := hold.Checked{LimitCents: 100_000, SpentCents: 2_500, AskedCents: 12_000}
 	return hold.Entry{
 		Seq: 300, WsSeq: 5, At: at.UnixMilli(), Kind: hold.Authorization, Decision: hold.Approved, Shard: 4, Workspace: id("ws"),
-		Card: id("card"), NetworkID: "net-1", OriginalID: "net-0", Fingerprint: [16]byte{1, 2, 15: 0xff}, Amount: 12_000, Approved: 9_000,
-		Currency: [3]byte([]byte("USD")), Merchant: merchant, Final: true, CardDelta: -9_000, HoldDelta: 9_000, SpendDelta: 9_000,
-		Posted: -1, Spend: hold.Spend{Month: 202611, Cents: 11_500}, HasChecked: true, Checked: checked,
+		Card: id("card"), NetworkID: "net-1", OriginalID: "net-0", Fingerprint: [16]byte{1, 2, 15: 0xff}, Amount: 12_000,
+		Approved: 9_000, Currency: [3]byte([]byte("USD")), Merchant: merchant, Final: true, CardDelta: -9_000, HoldDelta: 9_000,
+		SpendDelta: 9_000, Posted: -1, Spend: hold.Spend{Month: 202611, Cents: 11_500}, HasChecked: true, Checked: checked,
 		After: hold.Hold{
 			ID: id("auth"), Card: id("card"), Workspace: id("ws"), NetworkID: "net-1", At: at.UnixMilli(),
-			ExpiresAt: at.Add(hold.DefaultHoldLife).UnixMilli(), Asked: 12_000, Approved: 9_000, Held: 9_000, Cleared: 1, Refunded: 2,
-			Month: 202611, MonthCents: 9_000, Decision: hold.Approved, Status: hold.StatusHeld, HasChecked: true, Checked: checked,
-			Merchant: merchant,
+			ExpiresAt: at.Add(hold.DefaultHoldLife).UnixMilli(), Asked: 12_000, Approved: 9_000, Held: 9_000, Cleared: 1,
+			Refunded: 2, Month: 202611, MonthCents: 9_000, Decision: hold.Approved, Status: hold.StatusHeld, HasChecked: true,
+			Checked: checked, Merchant: merchant,
 		},
 	}
 }
@@ -218,7 +220,8 @@ func sampleRule() hold.Rule {
 	e := sampleEntry()
 	return hold.Rule{
 		Token: ident.Token{0, 77, 17: 9}, Card: e.Card, Workspace: e.Workspace, Version: 3, State: hold.CardFrozen,
-		PerTxnCents: 50_000, MonthCents: 100_000, MCCs: []uint16{5411, 742}, Merchants: []string{hold.NormalizeMerchant("Air *"), "acq-77"},
+		PerTxnCents: 50_000, MonthCents: 100_000, MCCs: []uint16{5411, 742},
+		Merchants: []string{hold.NormalizeMerchant("Air *"), "acq-77"},
 	}
 }
 

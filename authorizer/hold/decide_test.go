@@ -37,10 +37,10 @@ func TestDecideIsTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := message(hold.Kind(rapid.IntRange(int(hold.Authorization), int(hold.Refund)).Draw(t, "kind")), edge.Draw(t, "amount"))
 		m.Final, m.PartialApproval = rapid.Bool().Draw(t, "final"), rapid.Bool().Draw(t, "partial")
-		rule := hold.Rule{Card: ident.UUID{1}, Workspace: ident.UUID{2}, State: hold.CardActive, PerTxnCents: amount.Draw(t, "limit"),
-			MonthCents: amount.Draw(t, "month")}
-		held := hold.Hold{ID: ident.UUID{3}, Card: rule.Card, Held: amount.Draw(t, "held"), Cleared: max(0, edge.Draw(t, "cleared")),
-			Refunded: max(0, edge.Draw(t, "refunded")), Month: 202611}
+		rule := hold.Rule{Card: ident.UUID{1}, Workspace: ident.UUID{2}, State: hold.CardActive,
+			PerTxnCents: amount.Draw(t, "limit"), MonthCents: amount.Draw(t, "month")}
+		held := hold.Hold{ID: ident.UUID{3}, Card: rule.Card, Held: amount.Draw(t, "held"),
+			Cleared: max(0, edge.Draw(t, "cleared")), Refunded: max(0, edge.Draw(t, "refunded")), Month: 202611}
 		v := hold.View{Now: 1_795_000_000_000, Rule: &rule, Spendable: edge.Draw(t, "funds"), Hold: &held, NewID: ident.UUID{4},
 			Spend: hold.Spend{Month: 202611, Cents: max(0, edge.Draw(t, "spent"))}}
 		held.MonthCents = min(held.Held, v.Spend.Cents)
@@ -126,9 +126,10 @@ func TestMerchantMatching(t *testing.T) {
 func TestNamesReadBackAndCodesAreThoseOfISO8583(t *testing.T) {
 	codes := map[string]string{
 		"approved": "00", "invalid_request": "30", "card_not_found": "14", "card_terminated": "46", "card_frozen": "62",
-		"currency_not_supported": "12", "mcc_not_allowed": "57", "merchant_not_allowed": "57", "per_transaction_limit_exceeded": "61",
-		"monthly_limit_exceeded": "61", "insufficient_funds": "51", "duplicate_mismatch": "94", "authorization_not_found": "25",
-		"reversed_before_arrival": "12", "timeout": "91", "backlog_full": "96", "system_unavailable": "96", "forced_post": "00",
+		"currency_not_supported": "12", "mcc_not_allowed": "57", "merchant_not_allowed": "57",
+		"per_transaction_limit_exceeded": "61", "monthly_limit_exceeded": "61", "insufficient_funds": "51",
+		"duplicate_mismatch": "94", "authorization_not_found": "25", "reversed_before_arrival": "12", "timeout": "91",
+		"backlog_full": "96", "system_unavailable": "96", "forced_post": "00",
 	}
 	for name, code := range codes {
 		reason, err := hold.ParseReason(name)

@@ -1,9 +1,9 @@
-// Package hold is the life of a card authorization, pure: what the network asks (Message), what is known of the card, the funds and
-// the authorization at that moment (View), and the one Entry that follows and says everything that changes. Decide makes the
+// Package hold is the life of a card authorization, pure: what the network asks (Message), what is known of the card, the funds
+// and the authorization at that moment (View), and the one Entry that follows and says everything that changes. Decide makes the
 // entry; Apply folds it. There is no clock, no lock and no store here; the authorizer brings those.
 //
-// An Entry is a row of the decision log. It carries the amounts by which each balance moves and the state of the authorization after it, so
-// that whoever reads the log (the balance actor, the audit, a rebuild) needs no other source.
+// An Entry is a row of the decision log. It carries the amounts by which each balance moves and the state of the authorization
+// after it, so that whoever reads the log (the balance actor, the audit, a rebuild) needs no other source.
 package hold
 
 import (

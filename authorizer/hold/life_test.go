@@ -90,7 +90,8 @@ func (l *life) open() int {
 }
 
 func message(kind hold.Kind, amount money.Cents) hold.Message {
-	return hold.Message{Kind: kind, Amount: amount, Currency: [3]byte([]byte("USD")), Merchant: hold.Merchant{Name: "Shop", MCC: 1}}
+	return hold.Message{Kind: kind, Amount: amount, Currency: [3]byte([]byte("USD")),
+		Merchant: hold.Merchant{Name: "Shop", MCC: 1}}
 }
 
 func drawAmount(t *rapid.T) money.Cents { return rapid.Int64Range(1, 60).Draw(t, "amount") }

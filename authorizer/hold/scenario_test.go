@@ -127,9 +127,10 @@ func (w *world) message(t *testing.T, d *datadriven.TestData) string {
 	kind, ok := kinds[d.Cmd]
 	require.True(t, ok, "no such step: %s", d.Cmd)
 	m := hold.Message{
-		Kind: kind, ID: fmt.Sprintf("%s %s", d.Cmd, d.CmdArgs[0].Key), Currency: [3]byte([]byte("USD")), Amount: cents(t, d, "amount"),
-		Merchant:        hold.Merchant{Name: "Corner Shop", MCC: 5411},
-		PartialApproval: d.HasArg("partial"), Final: d.HasArg("final"), WholeHold: !d.HasArg("amount"), Invalid: arg(d, "invalid"),
+		Kind: kind, ID: fmt.Sprintf("%s %s", d.Cmd, d.CmdArgs[0].Key), Currency: [3]byte([]byte("USD")),
+		Amount: cents(t, d, "amount"), Merchant: hold.Merchant{Name: "Corner Shop", MCC: 5411},
+		PartialApproval: d.HasArg("partial"), Final: d.HasArg("final"), WholeHold: !d.HasArg("amount"),
+		Invalid: arg(d, "invalid"),
 	}
 	name := d.CmdArgs[0].Key
 	if kind == hold.Authorization {
@@ -231,7 +232,8 @@ func (w *world) outcome(e *hold.Entry, card string) string {
 	b.WriteString("\n")
 	if e.HasChecked && e.Decision == hold.Declined {
 		c := e.Checked
-		fmt.Fprintf(&b, "compared: limit %s, spent %s, asked %s\n", dollars(c.LimitCents), dollars(c.SpentCents), dollars(c.AskedCents))
+		fmt.Fprintf(&b, "compared: limit %s, spent %s, asked %s\n", dollars(c.LimitCents), dollars(c.SpentCents),
+			dollars(c.AskedCents))
 	}
 	moves := []string{}
 	for _, m := range []struct {

@@ -3,12 +3,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
-	"strings"
 	"time"
 
 	"purser/actors/audit"
@@ -49,7 +45,7 @@ func (a *AuditCmd) Run(out io.Writer) error {
 func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
 	unlock, err := lockUsed(a.DataDir)
 	if errors.Is(err, errInUse) {
-		return askForAudit(ctx, a.DataDir)
+		return askAdmin[audit.Report](ctx, a.DataDir, "audit", struct{}{}, maxReport)
 	}
 	if err != nil {
 		return audit.Report{}, err
@@ -91,29 +87,4 @@ func runAudit(ctx context.Context, databaseURL string, journal persistence.Journ
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	sources.Book = ledger
 	return audit.Run(ctx, sources)
-}
-
-// askForAudit has the running server audit itself.
-func askForAudit(ctx context.Context, data string) (report audit.Report, err error) {
-	admin, err := published(data, "ADMIN_ADDR")
-	if err != nil {
-		return report, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/audit", strings.NewReader("{}"))
-	if err != nil {
-		return report, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return report, fmt.Errorf("ask the running server: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
-	if err != nil {
-		return report, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return report, fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
-	}
-	return report, json.Unmarshal(text, &report)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,14 +19,17 @@ import (
 	"purser/persistence/archive"
 )
 
-// BackupCmd copies the stores into a new directory. It asks the server that has the data directory, and opens the stores itself when
-// none has. Secrets are not copied: without data-key (or PURSER_DATA_KEY) what tells of a person in a backup stays unreadable.
+// BackupCmd copies the stores into a new directory. It asks the server that has the data directory, and opens the stores itself
+// when none has. Secrets are not copied: without data-key (or PURSER_DATA_KEY) what tells of a person in a backup stays
+// unreadable.
 type BackupCmd struct {
 	Place
 	To string `arg:"" name:"directory" help:"Directory to make. The server writes it when one is running."`
 }
 
 func bankDir(data string) string { return filepath.Join(data, "sandbox-bank") }
+
+func chainsDir(data string) string { return filepath.Join(data, "sandbox-chains") }
 
 // Run backs up and says what the operator must keep besides.
 func (b *BackupCmd) Run(out io.Writer) error {
@@ -48,7 +49,7 @@ func (b *BackupCmd) Run(out io.Writer) error {
 func (b *BackupCmd) backup(ctx context.Context, to string) (manifest, error) {
 	unlock, err := lockUsed(b.DataDir)
 	if errors.Is(err, errInUse) {
-		return askForBackup(ctx, b.DataDir, to)
+		return askAdmin[manifest](ctx, b.DataDir, "backup", backupTo{Directory: to}, maxManifest)
 	}
 	if err != nil {
 		return manifest{}, err
@@ -74,26 +75,34 @@ func (b *BackupCmd) backupStores(ctx context.Context, to string) (m manifest, er
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	s := backedUp{journal: journal, authorizer: engine}
-	if bank := bankDir(b.DataDir); sandbox.Exists(nil, bank) {
-		s.bank = func(dir string) error { return sandbox.Checkpoint(nil, bank, dir) }
-	}
+	s.bank, s.chains = checkpointOf(bankDir(b.DataDir)), checkpointOf(chainsDir(b.DataDir))
 	return writeBackup(ctx, s, to, time.Now())
+}
+
+// checkpointOf copies a store of the sandbox's that nobody has open; nil when it is not there.
+func checkpointOf(from string) func(dir string) error {
+	if !sandbox.Exists(nil, from) {
+		return nil
+	}
+	return func(dir string) error { return sandbox.Checkpoint(nil, from, dir) }
 }
 
 // backedUp are the stores of a backup.
 type backedUp struct {
 	journal    persistence.Journal
 	authorizer interface{ Checkpoint(dir string) error }
-	bank       func(dir string) error // nil: there is none
+	// bank and chains copy the sandbox's stores; nil: there is none.
+	bank, chains func(dir string) error
 }
 
 // writeBackup fills a directory beside its place and renames it when it is whole and synced.
 //
-// The journal's instant comes first and the authorizer's after it. So the authorizer has every decision that the journal was told of,
-// and its log, which keeps for days what was relayed, begins at or before the first one that the journal lacks: the relay
+// The journal's instant comes first and the authorizer's after it. So the authorizer has every decision that the journal was told
+// of, and its log, which keeps for days what was relayed, begins at or before the first one that the journal lacks: the relay
 // sends the rest. What the authorizer has followed beyond the journal is followed anew by restore. The other order could give a
 // journal with decisions that the log will number once more for others. The bank comes last for the same reason: it knows
-// every deposit that the journal has told it of, and reports again what the journal may not have heard.
+// every deposit that the journal has told it of, and reports again what the journal may not have heard. So do the sandbox's
+// chains: they have every block that a watcher has left behind.
 func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m manifest, err error) {
 	if _, err := os.Lstat(to); err == nil {
 		return m, fmt.Errorf("%s is there already: name a directory that is not", to)
@@ -121,9 +130,13 @@ func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m m
 		return m, err
 	}
 	if s.bank != nil {
-		if err := s.bank(bankDir(dir)); err != nil {
-			return m, err
-		}
+		err = s.bank(bankDir(dir))
+	}
+	if err == nil && s.chains != nil {
+		err = s.chains(chainsDir(dir))
+	}
+	if err != nil {
+		return m, err
 	}
 	identity := s.journal.Identity()
 	sum, err := writeArchive(ctx, identity, snapshot, filepath.Join(dir, archiveFile))
@@ -165,39 +178,4 @@ func backupCommand(ctx context.Context, s backedUp, body []byte, now time.Time) 
 		return m, errors.New("directory is not an absolute path")
 	}
 	return writeBackup(ctx, s, to.Directory, now)
-}
-
-// askAdmin has the running server do something and returns its answer, at most so many bytes.
-func askAdmin(ctx context.Context, data, name string, body any, limit int64) ([]byte, error) {
-	admin, err := published(data, "ADMIN_ADDR")
-	if err != nil {
-		return nil, err
-	}
-	question, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/"+name, bytes.NewReader(question))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("ask the running server: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, limit))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
-	}
-	return text, err
-}
-
-// askForBackup has the running server back itself up.
-func askForBackup(ctx context.Context, data, to string) (m manifest, err error) {
-	text, err := askAdmin(ctx, data, "backup", backupTo{Directory: to}, maxManifest)
-	if err != nil {
-		return m, err
-	}
-	return m, json.Unmarshal(text, &m)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -9,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/ident"
+	"purser/actors/partner/sandbox"
 	"purser/authorizer"
 	"purser/persistence"
 	"purser/persistence/kafka"
@@ -112,6 +115,49 @@ func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
 	require.NoDirExists(t, restoringDir(stranger))
 }
 
+// TestABackupHasTheSandboxChains: of a running server and of a directory at rest. What was paid on a chain of the sandbox is in the same
+// block of the restored one, and a restore that keeps the authorizer keeps the newer chains too.
+func TestABackupHasTheSandboxChains(t *testing.T) {
+	data, running, rest := t.TempDir(), filepath.Join(t.TempDir(), "running"), filepath.Join(t.TempDir(), "rest")
+	paid := func(m *Main) (all []string) {
+		found, err := m.sandboxChains.Chain("base").Transfers(t.Context(), 1, 1<<40, []string{"0xshop"})
+		require.NoError(t, err)
+		for _, o := range found {
+			all = append(all, fmt.Sprint(o.TxHash, o.Amount, o.Block, o.BlockHash))
+		}
+		return all
+	}
+	pay := func(m *Main, reference string) (all []string) {
+		count := len(paid(m))
+		_, err := m.sandboxChains.Chain("base").Pay(t.Context(), reference, "0xpayer",
+			sandbox.ChainPayment{Asset: "USDC", Address: "0xshop", Amount: "7"})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { all = paid(m); return len(all) > count }, 10*time.Second, time.Millisecond)
+		return all
+	}
+	m := start(t, data)
+	first := pay(m, "first")
+	runs(t, "backup", "--data-dir", data, running)
+	second := pay(m, "second")
+	require.NoError(t, m.Close())
+	runs(t, "backup", "--data-dir", data, rest)
+	for backup, want := range map[string][]string{running: first, rest: second} {
+		restored := filepath.Join(t.TempDir(), "restored")
+		runs(t, "restore", "--data-dir", restored, backup)
+		copyKey(t, data, restored)
+		m = start(t, restored)
+		require.Equal(t, want, paid(m), backup)
+		require.NoError(t, m.Close())
+	}
+	require.NoError(t, os.RemoveAll(journalDir(data)))
+	runs(t, "restore", "--keep-authorizer", "--data-dir", data, running)
+	m = start(t, data)
+	require.Equal(t, second, paid(m))
+	require.NoError(t, m.Close())
+	require.NoError(t, errors.Join(os.RemoveAll(journalDir(data)), os.RemoveAll(authorizerDir(data)), os.RemoveAll(bankDir(data))))
+	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, rest}, io.Discard), "sandbox-chains is there: move it away first")
+}
+
 // small is a backup of a server that has done nothing but start.
 func small(t *testing.T) (data, backup string) {
 	data, backup = t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -203,7 +249,8 @@ func TestARestoreThatIsInterrupted(t *testing.T) {
 		"with all stores placed": func(s *restoration, plan restorePlan) error {
 			dir := restoringDir(s.DataDir)
 			return errors.Join(s.build(t.Context(), plan), os.Rename(authorizerDir(dir), authorizerDir(s.DataDir)),
-				os.Rename(bankDir(dir), bankDir(s.DataDir)), os.Rename(journalDir(dir), journalDir(s.DataDir)))
+				os.Rename(bankDir(dir), bankDir(s.DataDir)), os.Rename(chainsDir(dir), chainsDir(s.DataDir)),
+				os.Rename(journalDir(dir), journalDir(s.DataDir)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -214,7 +214,8 @@ func (b *bar) show(p bench.Progress) {
 		return
 	}
 	full := int(p.Done * barWidth)
-	fmt.Fprintf(b.out, "\r\033[K[%s%s] %3.0f %% %s", strings.Repeat("█", full), strings.Repeat("·", barWidth-full), 100*p.Done, p.Stage)
+	fmt.Fprintf(b.out, "\r\033[K[%s%s] %3.0f %% %s", strings.Repeat("█", full), strings.Repeat("·", barWidth-full), 100*p.Done,
+		p.Stage)
 	if p.PerSecond > 0 {
 		fmt.Fprintf(b.out, "  %.0f/s", p.PerSecond)
 	}

@@ -26,8 +26,8 @@ const (
 	ownLogBytes    = 2000 // of the end of its log, when it does not start
 )
 
-// ownServer is a purser serve that belongs to a run: a child process of the same binary, on the same addresses however often it is
-// started. It is a bench.Server.
+// ownServer is a purser serve that belongs to a run: a child process of the same binary, on the same addresses however often it
+// is started. It is a bench.Server.
 type ownServer struct {
 	command   []string
 	data      string
@@ -77,8 +77,9 @@ func (s *ownServer) prepare() (err error) {
 	}
 	s.target = bench.Target{REST: "http://" + addresses[0], Network: "http://" + addresses[1], Admin: "http://" + addresses[2]}
 	s.env = append(os.Environ(), "PURSER_HTTP_ADDR="+addresses[0], "PURSER_AUTHORIZER_ADDR="+addresses[1],
-		"PURSER_ADMIN_ADDR="+addresses[2], "PURSER_DATA_DIR="+s.data, "PURSER_BASE_URL=", "PURSER_RATE_LIMITS=off", "PURSER_SIGNUP=open",
-		"PURSER_SANDBOX_DELAY=50ms", "PURSER_ISSUER=fixture", "PURSER_LOG_LEVEL=warn", "PURSER_NETWORK_SECRET=")
+		"PURSER_ADMIN_ADDR="+addresses[2], "PURSER_DATA_DIR="+s.data, "PURSER_BASE_URL=", "PURSER_RATE_LIMITS=off",
+		"PURSER_SIGNUP=open", "PURSER_SANDBOX_DELAY=50ms", "PURSER_ISSUER=fixture", "PURSER_LOG_LEVEL=warn",
+		"PURSER_NETWORK_SECRET=")
 	if os.Getenv("DATABASE_URL") != "" && os.Getenv("PURSER_DATA_KEY") == "" {
 		key := make([]byte, dataKeyBytes)
 		rand.Read(key)
@@ -182,7 +183,8 @@ func (s *ownServer) facts() map[string]string {
 	if os.Getenv("PURSER_AUTHORIZER_SYNC") == "false" {
 		sync = "NOT synced: answers may be lost"
 	}
-	return map[string]string{"server": strings.TrimSpace("purser " + Version + " " + revision()), "store": store, "authorizer": sync}
+	return map[string]string{"server": strings.TrimSpace("purser " + Version + " " + revision()), "store": store,
+		"authorizer": sync}
 }
 
 // close stops the server and removes what was temporary.

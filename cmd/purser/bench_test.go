@@ -31,17 +31,19 @@ func unlimited(t *testing.T) (*Main, bench.Config) {
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
 	require.NoError(t, err)
 	return m, bench.Config{Cards: 20, Workspaces: 4, YardstickFor: 20 * time.Millisecond, DiskDir: data, Seed: 1,
-		Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(), Network: "http://" + m.listeners.authorizer.Addr().String(),
-			Admin: "http://" + m.listeners.admin.Addr().String(), Secret: strings.TrimSpace(string(secret))}}
+		Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(),
+			Network: "http://" + m.listeners.authorizer.Addr().String(), Admin: "http://" + m.listeners.admin.Addr().String(),
+			Secret: strings.TrimSpace(string(secret))}}
 }
 
-// declineReasons are all that the network can bring about by itself; timeout, backlog_full and system_unavailable are the server's.
-var declineReasons = []string{"invalid_request", "card_not_found", "card_terminated", "card_frozen", "currency_not_supported", "mcc_not_allowed",
-	"merchant_not_allowed", "per_transaction_limit_exceeded", "monthly_limit_exceeded", "insufficient_funds", "authorization_not_found",
-	"duplicate_mismatch", "reversed_before_arrival"}
+// declineReasons are all that the network can bring about by itself; timeout, backlog_full and system_unavailable are the
+// server's.
+var declineReasons = []string{"invalid_request", "card_not_found", "card_terminated", "card_frozen", "currency_not_supported",
+	"mcc_not_allowed", "merchant_not_allowed", "per_transaction_limit_exceeded", "monthly_limit_exceeded", "insufficient_funds",
+	"authorization_not_found", "duplicate_mismatch", "reversed_before_arrival"}
 
-// Every workload runs against the real server: each answer is the one that must come, the dollars add up, and the mix of declines has
-// every reason.
+// Every workload runs against the real server: each answer is the one that must come, the dollars add up, and the mix of declines
+// has every reason.
 func TestBenchOfEveryWorkload(t *testing.T) {
 	_, c := unlimited(t)
 	c.Declines = 60
@@ -63,8 +65,8 @@ func TestBenchOfEveryWorkload(t *testing.T) {
 		}
 		require.Zero(t, s.Outcomes["no answer"], s.Name)
 	}
-	require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury", "mixed: swipes", "mixed: REST",
-		"soak"}, names)
+	require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury",
+		"mixed: swipes", "mixed: REST", "soak"}, names)
 	for _, reason := range append(declineReasons, "approved") {
 		require.Positive(t, r.Stages[0].Outcomes[reason], reason)
 	}
@@ -150,13 +152,15 @@ func TestServeAsAChild(t *testing.T) {
 	}
 }
 
-// A server of the run's own is killed with -9 in a storm and comes back with the same answers; the report is left where it was asked for.
+// A server of the run's own is killed with -9 in a storm and comes back with the same answers; the report is left where it was
+// asked for.
 func TestBenchOfAServerOfItsOwn(t *testing.T) {
 	t.Setenv("PURSER_TEST_SERVE", "1")
 	own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
 	require.NoError(t, err)
-	c := bench.Config{Target: own.target, Server: own, Facts: own.facts(), Cards: 20, Workspaces: 4, YardstickFor: 20 * time.Millisecond,
-		Loads: []bench.Load{{Workload: bench.Recovery, Connections: 8, Duration: 300 * time.Millisecond}}}
+	c := bench.Config{Target: own.target, Server: own, Facts: own.facts(), Cards: 20, Workspaces: 4,
+		YardstickFor: 20 * time.Millisecond, Loads: []bench.Load{{Workload: bench.Recovery, Connections: 8,
+			Duration: 300 * time.Millisecond}}}
 	r, err := bench.Run(t.Context(), c)
 	require.NoError(t, err)
 	require.NoError(t, own.close())

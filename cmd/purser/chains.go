@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"purser/actors/partner"
@@ -13,7 +12,8 @@ import (
 	"purser/actors/partner/sandbox"
 )
 
-// chainURLs checks where the nodes are; a network without one is a sandbox's. A URL may have a key in it and is never shown.
+// chainURLs checks where the nodes are; a network without one is a sandbox's, or not offered beside real accounts, of which each
+// needs a node. A URL may have a key in it and is never shown.
 func (f *faults) chainURLs(s Settings) map[string]string {
 	urls := make(map[string]string)
 	for name, setting := range map[string][2]string{
@@ -33,6 +33,12 @@ func (f *faults) chainURLs(s Settings) map[string]string {
 			f.add(variable, "is not an http or https URL")
 		}
 		urls[name] = node
+	}
+	if s.CheckoutXpubEVM != "" && s.ChainEthereumURL+s.ChainPolygonURL+s.ChainArbitrumURL+s.ChainBaseURL+s.ChainOptimismURL == "" {
+		f.add("PURSER_CHECKOUT_XPUB_EVM", "nobody would see what is paid: set PURSER_CHAIN_ETHEREUM_URL or that of another EVM chain")
+	}
+	if s.CheckoutXpubBTC != "" && s.ChainBitcoinURL == "" {
+		f.add("PURSER_CHECKOUT_XPUB_BTC", "nobody would see what is paid: set PURSER_CHAIN_BITCOIN_URL")
 	}
 	return urls
 }
@@ -60,7 +66,7 @@ func (m *Main) openChains(context.Context) error {
 	if len(stand) == 0 {
 		return nil
 	}
-	chains, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: filepath.Join(m.config.DataDir, "sandbox-chains"), Chain: stand,
+	chains, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: chainsDir(m.config.DataDir), Chain: stand,
 		Final: m.config.SandboxDelay, Clock: m.Clock})
 	if err != nil {
 		return err

@@ -57,6 +57,20 @@ func TestComposeSetsWhatPurserReads(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Accounts and nodes are the deployment's own: whatever of them is set beside the compose file reaches the server.
+func TestComposePassesAccountsAndNodesOn(t *testing.T) {
+	passed, environment := 0, compose(t).Services["purser"].Environment
+	settings := reflect.TypeFor[Settings]()
+	for i := range settings.NumField() {
+		name := settings.Field(i).Tag.Get("env")
+		if strings.HasPrefix(name, "PURSER_CHAIN_") || strings.HasPrefix(name, "PURSER_CHECKOUT_XPUB_") {
+			require.Equal(t, "${"+name+":-}", environment[name], name)
+			passed++
+		}
+	}
+	require.Equal(t, 9, passed)
+}
+
 // Every file and volume that a service mounts is there.
 func TestComposeMountsWhatIsThere(t *testing.T) {
 	c := compose(t)
@@ -72,7 +86,8 @@ func TestComposeMountsWhatIsThere(t *testing.T) {
 	}
 }
 
-// The dashboard and the alerts ask for metrics that the server has: a metric that is renamed is found here, not in an empty graph.
+// The dashboard and the alerts ask for metrics that the server has: a metric that is renamed is found here, not in an empty
+// graph.
 func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 	c := testConfig(t, t.TempDir())
 	c.KafkaBrokers = []string{"127.0.0.1:1"} // nobody is there; the metrics of the outbox are

@@ -154,8 +154,8 @@ func (s Settings) Config() (Config, error) {
 	return c, errors.Join(f...)
 }
 
-// checkoutAccounts reads the accounts that receive payments. When one of them is set, the other is none: a sandbox's address must not
-// stand beside a real one. The texts are not shown: one may be a private key.
+// checkoutAccounts reads the accounts that receive payments. When one of them is set, the other is none: a sandbox's address must
+// not stand beside a real one. The texts are not shown: one may be a private key.
 func (f *faults) checkoutAccounts(s Settings) *address.Accounts {
 	if s.CheckoutXpubEVM == "" && s.CheckoutXpubBTC == "" {
 		return nil
@@ -182,8 +182,9 @@ func (f *faults) database(s Settings) string {
 		f.add("DATABASE_URL", "is neither a postgres:// URL nor keywords and values")
 	}
 	if s.DataKey == "" {
-		f.add("PURSER_DATA_KEY", "is required with DATABASE_URL: a database that outlives this directory must not be sealed under a key in it; "+
-			"`openssl rand -hex %d` makes one", dataKeyBytes)
+		f.add("PURSER_DATA_KEY",
+			"is required with DATABASE_URL: a database that outlives this directory must not be sealed under a key in it; "+
+				"`openssl rand -hex %d` makes one", dataKeyBytes)
 	}
 	return s.DatabaseURL
 }

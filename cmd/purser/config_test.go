@@ -41,19 +41,21 @@ func TestDefaultsAreComplete(t *testing.T) {
 	require.Equal(t, 10_000_000, c.BacklogMax)
 }
 
+// Every setting but the directory's name can be wrong, a new one too; all of them at once are all named.
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
-		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon", Signup: "maybe", BankURL: "bank", PhysicalCards: "some",
-		Issuer:          "nobody",
-		AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml", DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y"}
+		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
+		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", Issuer: "nobody",
+		AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
+		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",
+		ChainEthereumURL: "node", ChainPolygonURL: "node", ChainArbitrumURL: "node", ChainBaseURL: "node",
+		ChainOptimismURL: "node", ChainSolanaURL: "node", ChainBitcoinURL: "node"}
 	_, err := s.Config()
 	require.Error(t, err)
-	for _, name := range []string{"PURSER_HTTP_ADDR", "PURSER_AUTHORIZER_ADDR", "PURSER_ADMIN_ADDR", "PURSER_BASE_URL",
-		"PURSER_NETWORK_SECRET", "PURSER_PARTNER_SECRET", "PURSER_DATA_KEY", "PURSER_RATE_LIMITS", "PURSER_PAYOUT_LIMITS", "PURSER_BACKLOG_MAX",
-		"PURSER_SANDBOX_DELAY", "PURSER_BANK_URL", "PURSER_PHYSICAL_CARDS", "PURSER_SIGNUP", "PURSER_ISSUER", "PURSER_AUTHORIZER_CACHE", "PURSER_AUTHORIZER_SYNC",
-		"PURSER_ALLOW_PRIVATE_WEBHOOKS", "PURSER_LOG_LEVEL", "PURSER_LOG_FORMAT",
-		"DATABASE_URL", "KAFKA_BROKERS"} {
-		require.ErrorContains(t, err, name+":")
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		if name := field.Tag.Get("env"); name != "PURSER_DATA_DIR" {
+			require.ErrorContains(t, err, name+":")
+		}
 	}
 	require.NotContains(t, err.Error(), "short\"", "secrets are not echoed")
 	require.NotContains(t, err.Error(), "secret\"", "a URL has a password in it")
@@ -110,9 +112,15 @@ func TestCheckoutAccounts(t *testing.T) {
 	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_BTC: address: not an extended public key")
 	require.NotContains(t, err.Error(), private)
 
-	s.CheckoutXpubEVM, s.CheckoutXpubBTC = xpub, ""
+	s.CheckoutXpubEVM, s.CheckoutXpubBTC, s.ChainBitcoinURL = xpub, "", "http://node.test"
+	_, err = s.Config()
+	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_EVM: nobody would see what is paid: set PURSER_CHAIN_ETHEREUM_URL")
+	s.ChainPolygonURL = "http://node.test"
 	c, err := s.Config()
 	require.NoError(t, err)
+	s.CheckoutXpubBTC, s.ChainBitcoinURL = xpub, ""
+	_, err = s.Config()
+	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_BTC: nobody would see what is paid: set PURSER_CHAIN_BITCOIN_URL")
 	c.DataDir = t.TempDir()
 	require.NoError(t, c.secrets())
 	require.False(t, c.CheckoutAccounts.IsSandbox())

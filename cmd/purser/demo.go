@@ -20,9 +20,11 @@ import (
 type DemoCmd struct {
 	URL               string `name:"url" env:"PURSER_DEMO_URL" help:"The REST server; http:// and its address when unset."`
 	AuthorizerURL     string `name:"authorizer-url" env:"PURSER_DEMO_AUTHORIZER_URL" help:"The card network's server; http:// and its address when unset."`
+	AdminURL          string `name:"admin-url" env:"PURSER_DEMO_ADMIN_URL" help:"The admin port, which pays on the sandbox chain; http:// and its address when unset."`
 	NetworkSecretFile string `name:"network-secret-file" help:"Where the server keeps the card network's secret; network-secret in the data directory when unset."`
 	HTTPAddr          string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address of the server."`
 	AuthorizerAddr    string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address of the server."`
+	AdminAddr         string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Admin address of the server."`
 	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server."`
 	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"The card network's secret, when the server was given one; two with a comma while rotating."`
 	Save              string `name:"save" xor:"file" help:"Keep all that was told in this file."`
@@ -33,6 +35,7 @@ type DemoCmd struct {
 const (
 	settlePolls    = 40 // of settlePause each
 	settlePause    = time.Second
+	followPause    = 250 * time.Millisecond
 	requestTimeout = 10 * time.Second
 	maxAnswerBytes = 4 << 20
 )
@@ -69,16 +72,19 @@ func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest, network := d.URL, d.AuthorizerURL
+	rest, network, admin := d.URL, d.AuthorizerURL, d.AdminURL
 	if rest == "" {
 		rest = urlOf(d.HTTPAddr)
 	}
 	if network == "" {
 		network = urlOf(d.AuthorizerAddr)
 	}
+	if admin == "" {
+		admin = urlOf(d.AdminAddr)
+	}
 	run := strings.ToLower(rand.Text()[:10])
 	return &tour{out: out, run: run, network: newClient(network, secret), session: newClient(rest, ""),
-		api: newClient(rest, ""), cards: map[string]card{}}, nil
+		api: newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
 }
 
 // secret is the first secret of the card network: of the file that was named, of the settings, or of the data directory.
@@ -110,13 +116,14 @@ func urlOf(address string) string {
 
 // tour is the state of one walk.
 type tour struct {
-	out                   io.Writer
-	run                   string // makes ids of this walk its own
-	session, api, network *client
-	firstKey              string
-	cards                 map[string]card
-	told                  []exchange // what is asked again after a restart
-	checks, differences   int
+	out                          io.Writer
+	run                          string // makes ids of this walk its own
+	session, api, network, admin *client
+	firstKey                     string
+	cards                        map[string]card
+	link                         string     // the path of the payment link
+	told                         []exchange // what is asked again after a restart
+	checks, differences          int
 }
 
 type card struct{ id, token string }
@@ -137,6 +144,7 @@ var stops = []struct {
 	{"The life of an authorization: increment, reversal, clearing, refund", visitLife},
 	{"A simulated swipe whose hold runs out", visitExpiry},
 	{"An AI agent signs what it means to pay; a replay and a forgery are refused", visitAgent},
+	{"A payment link that is paid on the sandbox chain", visitCheckout},
 	{"The same reads for a model: the Model Context Protocol", visitMCP},
 	{"The books", visitBooks},
 }
@@ -180,7 +188,7 @@ func (t *tour) post(ctx context.Context, c *client, path string, body any, statu
 		r.idempotencyKey = newUUID()
 	}
 	a, err := t.call(ctx, c, r, status)
-	if err == nil && c != t.session {
+	if err == nil && (c == t.api || c == t.network) {
 		t.told = append(t.told, exchange{Network: c == t.network, Method: r.method, Path: path, IdempotencyKey: r.idempotencyKey,
 			Body: string(raw), Status: a.status, Answer: a.raw})
 	}

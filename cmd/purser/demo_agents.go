@@ -15,8 +15,8 @@ import (
 // intentLife is how long the tour's intents are good for.
 const intentLife = 5 * time.Minute
 
-// visitAgent registers an agent whose private key never leaves the tour, and submits what it signs: a good intent, the same again, and one
-// whose amount was raised after it was signed.
+// visitAgent registers an agent whose private key never leaves the tour, and submits what it signs: a good intent, the same
+// again, and one whose amount was raised after it was signed.
 func visitAgent(ctx context.Context, t *tour) error {
 	key, err := intent.NewKey(rand.Reader)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 )
 
 var tourScopes = []string{"read:treasury", "write:treasury", "read:cards", "write:cards", "read:agents", "write:agents",
-	"read:api_keys", "write:api_keys"}
+	"read:checkout", "write:checkout", "read:api_keys", "write:api_keys"}
 
 type fields = map[string]any
 
@@ -226,7 +226,8 @@ func visitLaterDeclines(ctx context.Context, t *tour) error {
 	if err := t.setState(ctx, "tight", "active"); err != nil {
 		return err
 	}
-	if _, err := t.swipe(ctx, t.message("month", "tight", tightMonthCents+1, nil), "monthly_limit_exceeded", "61", 0); err != nil {
+	if _, err := t.swipe(ctx, t.message("month", "tight", tightMonthCents+1, nil), "monthly_limit_exceeded", "61",
+		0); err != nil {
 		return err
 	}
 	if err := t.setState(ctx, "tight", "terminated"); err != nil {
@@ -333,6 +334,7 @@ func visitBooks(ctx context.Context, t *tour) error {
 	}
 	t.expect("heldCents", dollars(a)["heldCents"], 0)
 	t.expect("fiatUsdCents", a.at("snapshot", "fiatUsdCents"), endAvailableCents)
+	t.expect("stablecoinUsdCents", a.at("snapshot", "stablecoinUsdCents"), linkCents)
 	sum := int64(0)
 	for _, row := range a.rows("ledger") {
 		cents := int64(0)
@@ -345,8 +347,8 @@ func visitBooks(ctx context.Context, t *tour) error {
 		fmt.Fprintf(t.out, "    %-8v %-18v %v cents\n", row["direction"], row["source"], cents)
 		sum += cents
 	}
-	t.expect("the ledger's sum", sum, endAvailableCents)
-	t.expect("ledger entries", len(a.rows("ledger")), 4)
+	t.expect("the ledger's sum", sum, endAvailableCents+linkCents)
+	t.expect("ledger entries", len(a.rows("ledger")), 5)
 	one, err := t.call(ctx, t.api, request{method: "GET", path: "/api/cards/" + t.cards["grocer"].id}, 200)
 	if err != nil {
 		return err

@@ -43,7 +43,8 @@ func lockExisting(data string) (unlock func() error, err error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(restoringDir(data)); err == nil {
-		return nil, errors.Join(fmt.Errorf("a restore into %s was not finished: run the same `purser restore` again", data), unlock())
+		return nil, errors.Join(fmt.Errorf("a restore into %s was not finished: run the same `purser restore` again", data),
+			unlock())
 	}
 	return unlock, nil
 }
@@ -67,8 +68,8 @@ func lockWhatever(data string) (unlock func() error, err error) {
 	return file.Close, nil
 }
 
-// lockUsed takes a data directory for a command that only reads it: one that no server has ever had is refused, and nothing is made
-// in it.
+// lockUsed takes a data directory for a command that only reads it: one that no server has ever had is refused, and nothing is
+// made in it.
 func lockUsed(data string) (unlock func() error, err error) {
 	if _, err := os.Stat(data); err == nil && !used(data) {
 		return nil, fmt.Errorf("%s is no data directory of purser: it has neither %s nor %s; name it with --data-dir or PURSER_DATA_DIR",
@@ -96,7 +97,8 @@ func (p Place) requireStores() error {
 		return err
 	}
 	if !authorizer.Exists(nil, authorizerDir(p.DataDir)) {
-		return fmt.Errorf("%s is missing: `purser rebuild-authorizer --yes` makes it anew from the journal", authorizerDir(p.DataDir))
+		return fmt.Errorf("%s is missing: `purser rebuild-authorizer --yes` makes it anew from the journal",
+			authorizerDir(p.DataDir))
 	}
 	return nil
 }
@@ -117,8 +119,8 @@ func authorizerBelongs(data string, journal persistence.Journal) error {
 
 // publish writes where the servers listen, for the commands that ask a running server and for scripts.
 func publish(data string, l listeners) error {
-	text := fmt.Sprintf("HTTP_ADDR=%s\nAUTHORIZER_ADDR=%s\nADMIN_ADDR=%s\n", reachable(l.http.Addr()), reachable(l.authorizer.Addr()),
-		reachable(l.admin.Addr()))
+	text := fmt.Sprintf("HTTP_ADDR=%s\nAUTHORIZER_ADDR=%s\nADMIN_ADDR=%s\n", reachable(l.http.Addr()),
+		reachable(l.authorizer.Addr()), reachable(l.admin.Addr()))
 	return writeDurably(addressesFile(data), text)
 }
 

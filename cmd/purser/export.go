@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -20,8 +18,8 @@ type ExportCmd struct {
 	NACHA ExportNACHACmd `cmd:"" name:"nacha" help:"Ask the bank for the NACHA file of a day's ACH payouts."`
 }
 
-// ExportNACHACmd asks the bank, through the running server, for what it handed to the ACH operator on a bank day. The file has the
-// numbers of the accounts that were paid: it goes from the bank to the output, is kept nowhere between, and no log has it.
+// ExportNACHACmd asks the bank, through the running server, for what it handed to the ACH operator on a bank day. The file has
+// the numbers of the accounts that were paid: it goes from the bank to the output, is kept nowhere between, and no log has it.
 type ExportNACHACmd struct {
 	Place
 	Day string `required:"" help:"The bank day on which the payouts left, in New York: YYYY-MM-DD."`
@@ -58,7 +56,7 @@ func (e *ExportNACHACmd) Run(out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), exportWithin)
 	defer cancel()
-	nacha, err := askForNACHA(ctx, e.DataDir, nachaAsked{Day: e.Day})
+	nacha, err := askAdmin[nachaFile](ctx, e.DataDir, "nacha", nachaAsked{Day: e.Day}, maxNACHA)
 	if err != nil {
 		return err
 	}
@@ -84,37 +82,6 @@ func writeOwn(name, text string) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func askForNACHA(ctx context.Context, data string, asked nachaAsked) (nacha nachaFile, err error) {
-	admin, err := published(data, "ADMIN_ADDR")
-	if err != nil {
-		return nacha, err
-	}
-	body, err := json.Marshal(asked)
-	if err != nil {
-		return nacha, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/nacha", bytes.NewReader(body))
-	if err != nil {
-		return nacha, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nacha, fmt.Errorf("ask the running server: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxNACHA))
-	if err != nil {
-		return nacha, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nacha, fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
-	}
-	if err := json.Unmarshal(text, &nacha); err != nil {
-		return nachaFile{}, errors.New("the running server's answer is cut off or no JSON") // which the error would quote
-	}
-	return nacha, nil
 }
 
 // nachaOf is the command of the admin port.

@@ -31,8 +31,8 @@ func TestExportNACHA(t *testing.T) {
 	token, err := m.bank.Tokenize(t.Context(), account)
 	require.NoError(t, err)
 	before := calendar.Leaves(m.Clock(), bankday.CutOffACH)
-	require.NoError(t, m.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountCents: 4_200, Description: "rent",
-		Reference: ident.Derive(16, time.UnixMilli(1), "one").Format(ident.Payout)}))
+	require.NoError(t, m.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountCents: 4_200,
+		Description: "rent", Reference: ident.Derive(16, time.UnixMilli(1), "one").Format(ident.Payout)}))
 	export := func(day string, flags ...string) (string, error) {
 		var out strings.Builder
 		err := run(append([]string{"export", "nacha", "--data-dir", data, "--day", day}, flags...), &out)
@@ -70,5 +70,6 @@ func TestExportNACHA(t *testing.T) {
 	require.NotContains(t, log.String(), account.AccountNumber)
 	_, err = export(day)
 	require.ErrorContains(t, err, "no server runs")
-	require.ErrorContains(t, run([]string{"export", "nacha", "--day", day, "--data-dir", t.TempDir()}, io.Discard), "data directory")
+	require.ErrorContains(t, run([]string{"export", "nacha", "--day", day, "--data-dir", t.TempDir()}, io.Discard),
+		"data directory")
 }

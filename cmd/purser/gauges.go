@@ -51,7 +51,8 @@ func swipeGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g.add(now, "purser_unsynced_commits", "Commits of the authorizer that wait for the disk.",
 		func(s *sight) float64 { return float64(s.unsynced) })
 	g.add(now, "purser_cache_bytes", "Memory that hot cards use.", func(s *sight) float64 { return float64(s.cache.Bytes) })
-	g.add(now, "purser_cache_limit_bytes", "Memory that hot cards may use.", func(s *sight) float64 { return float64(s.cache.LimitBytes) })
+	g.add(now, "purser_cache_limit_bytes", "Memory that hot cards may use.",
+		func(s *sight) float64 { return float64(s.cache.LimitBytes) })
 	g.add(since, "purser_cache_hits_total", "Rules, spends and funds found in memory.",
 		func(s *sight) float64 { return float64(s.cache.Hits) })
 	g.add(since, "purser_cache_misses_total", "Rules, spends and funds read from the store.",

@@ -23,9 +23,9 @@ import (
 // intentRounds are those of the full length; a run without fullVariable has a few.
 const intentRounds = 50
 
-// TestOneIntentManyClientsAndAKill submits one signed intent from 64 clients at once and kills the server at a random moment. After the
-// restart all 64 submit it again: it was accepted once, before or after, every other answer is intent_replay, and each answer is in the
-// agent's log.
+// TestOneIntentManyClientsAndAKill submits one signed intent from 64 clients at once and kills the server at a random moment.
+// After the restart all 64 submit it again: it was accepted once, before or after, every other answer is intent_replay, and each
+// answer is in the agent's log.
 func TestOneIntentManyClientsAndAKill(t *testing.T) { onEachStores(t, killAmidOneIntent) }
 
 func killAmidOneIntent(t *testing.T, purser program, full bool) {
@@ -68,8 +68,8 @@ type oneIntent struct {
 func (s *oneIntent) register(t *testing.T, p *process) {
 	t.Helper()
 	s.key = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	s.agent = s.mustPost(t, p, "/api/agents", fields{"agentName": "shopper", "publicKeyPem": intent.PublicKeyPEM(intent.PublicKey(s.key))},
-		200).answer.text("agent", "id")
+	s.agent = s.mustPost(t, p, "/api/agents", fields{"agentName": "shopper",
+		"publicKeyPem": intent.PublicKeyPEM(intent.PublicKey(s.key))}, 200).answer.text("agent", "id")
 	a, err := p.api(s.bearer, request{method: "GET", path: "/api/workspaces"})
 	require.NoError(t, err)
 	s.workspace = a.text("workspace", "id")
@@ -78,14 +78,15 @@ func (s *oneIntent) register(t *testing.T, p *process) {
 func (s *oneIntent) submission(t *testing.T, intentID string) request {
 	t.Helper()
 	now := time.Now().Unix()
-	submission, err := intent.Sign(s.key, marshal(intent.Intent{AgentID: s.agent, Merchant: intent.Merchant{Name: "Shop", MCC: "5411"},
-		Amount: intent.Amount{Currency: "USD", Cents: 100}, IntentID: intentID, IssuedAt: now, ExpiresAt: now + 3600, Protocol: "TAP"}))
+	submission, err := intent.Sign(s.key, marshal(intent.Intent{AgentID: s.agent,
+		Merchant: intent.Merchant{Name: "Shop", MCC: "5411"}, Amount: intent.Amount{Currency: "USD", Cents: 100},
+		IntentID: intentID, IssuedAt: now, ExpiresAt: now + 3600, Protocol: "TAP"}))
 	require.NoError(t, err)
 	return request{method: "POST", path: "/api/agents/" + s.agent + "/intents", body: marshal(submission)}
 }
 
-// judge requires that at most one answer of a round accepts, that one before the kill leaves none for after it, and that all others are
-// replays.
+// judge requires that at most one answer of a round accepts, that one before the kill leaves none for after it, and that all
+// others are replays.
 func (s *oneIntent) judge(t *testing.T, before, repeated []answer) {
 	t.Helper()
 	told, later := accepted(t, before), accepted(t, repeated)

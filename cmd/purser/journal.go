@@ -42,8 +42,8 @@ func (p Place) openJournal(ctx context.Context, use journalUse) (persistence.Jou
 }
 
 func (p Place) openDirectory(use journalUse) (persistence.Journal, error) {
-	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(p.DataDir), Deployment: use.deployment, MustExist: use.mustExist,
-		Clock: use.clock, Entropy: use.entropy, Fatal: use.fatal, Note: use.note})
+	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(p.DataDir), Deployment: use.deployment,
+		MustExist: use.mustExist, Clock: use.clock, Entropy: use.entropy, Fatal: use.fatal, Note: use.note})
 	switch {
 	case errors.Is(err, pebblejournal.ErrNoStore) && authorizer.Exists(nil, authorizerDir(p.DataDir)):
 		return nil, fmt.Errorf("%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",
@@ -55,11 +55,12 @@ func (p Place) openDirectory(use journalUse) (persistence.Journal, error) {
 }
 
 func (p Place) openDatabase(ctx context.Context, use journalUse) (persistence.Journal, error) {
-	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: p.DatabaseURL, Deployment: use.deployment, MustExist: use.mustExist,
-		Migrate: use.migrate, Clock: use.clock, Entropy: use.entropy, Note: use.note, Fatal: use.fatal})
+	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: p.DatabaseURL, Deployment: use.deployment,
+		MustExist: use.mustExist, Migrate: use.migrate, Clock: use.clock, Entropy: use.entropy, Note: use.note, Fatal: use.fatal})
 	switch {
 	case errors.Is(err, pgjournal.ErrForeign):
-		return nil, fmt.Errorf("the database of DATABASE_URL is not that of %s, or a newer purser's: name the right one (%w)", p.DataDir, err)
+		return nil, fmt.Errorf("the database of DATABASE_URL is not that of %s, or a newer purser's: name the right one (%w)",
+			p.DataDir, err)
 	case errors.Is(err, pgjournal.ErrNoStore) && pebblejournal.Exists(nil, journalDir(p.DataDir)):
 		return nil, fmt.Errorf("the database of DATABASE_URL has no journal, but %s is there: `purser migrate-journal` moves it, "+
 			"or name the right database (%w)", journalDir(p.DataDir), err)

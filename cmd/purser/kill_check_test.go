@@ -226,7 +226,8 @@ func (w *witness) checkCards(p *process) {
 	}
 }
 
-// checkKeys tries the round's keys, of all rounds for a negative one: those that were made work and those that were revoked do not.
+// checkKeys tries the round's keys, of all rounds for a negative one: those that were made work and those that were revoked do
+// not.
 func (w *witness) checkKeys(p *process, round int) {
 	for _, tn := range w.tenants {
 		each(tn.keys, func(k *madeKey) {
@@ -319,7 +320,8 @@ func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where stri
 	w.counts.reads.Add(1)
 	for deadline := time.Now().Add(stateWithin); !matches(); {
 		if time.Now().After(deadline) {
-			w.differ("%s: the treasury shows %v; the answers come to %d available or incoming and %d held", where, shown, funds, held)
+			w.differ("%s: the treasury shows %v; the answers come to %d available or incoming and %d held", where, shown, funds,
+				held)
 			return
 		}
 		require.NoError(t, pause(t.Context(), askAgain))

@@ -124,7 +124,8 @@ func (d *desk) turnKeys(s *storm, r *rand.Rand) bool {
 		return d.revoke(s, r)
 	}
 	p := &post{status: 200}
-	answered := d.create(s, p, "/api/auth/keys", fields{"label": "storm", "scopes": []string{"read:treasury"}}, &s.counts.keysMade)
+	answered := d.create(s, p, "/api/auth/keys", fields{"label": "storm", "scopes": []string{"read:treasury"}},
+		&s.counts.keysMade)
 	if p.told {
 		d.live = append(d.live, d.tenant.made(p))
 	}

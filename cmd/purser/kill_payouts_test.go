@@ -41,8 +41,8 @@ const (
 var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingRefused,
 	sandbox.EndingAnswersLost}
 
-// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts and swipes, with the bank in another process, which
-// counts what it is ordered.
+// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts and swipes, with the bank in another process,
+// which counts what it is ordered.
 func TestNoPayoutIsPaidTwice(t *testing.T) {
 	path, full := build(t), os.Getenv(fullVariable) != ""
 	t.Run("embedded", func(t *testing.T) { killAmidPayouts(t, program{path: path}, full) })
@@ -64,8 +64,8 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 	random := rand.New(rand.NewPCG(seed, 5))
 	rest := freeAddress(t)
 	bank, bankURL := launchBank(t, purser, rest)
-	purser.env = append(slices.Clone(purser.env), "PURSER_HTTP_ADDR="+rest, "PURSER_BANK_URL="+bankURL, "PURSER_PARTNER_SECRET="+sharedSecret,
-		"PURSER_PAYOUT_LIMITS=100000000,100000000")
+	purser.env = append(slices.Clone(purser.env), "PURSER_HTTP_ADDR="+rest, "PURSER_BANK_URL="+bankURL,
+		"PURSER_PARTNER_SECRET="+sharedSecret, "PURSER_PAYOUT_LIMITS=100000000,100000000")
 	p := launch(t, purser, data)
 	s := foundPayer(t, p, bankURL)
 	for round := range rounds {
@@ -207,8 +207,8 @@ func (s *payer) rage(t *testing.T, p *process, seed uint64, round int, after int
 // order sends a payout. It is false when the client was cut off.
 func (s *payer) order(ctx context.Context, p *process, r *rand.Rand) bool {
 	o := &payoutOrder{cents: (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]}
-	o.request = request{method: "POST", path: "/api/treasury/payouts", idempotencyKey: newUUID(), body: marshal(fields{"rail": "ach",
-		"counterpartyId": s.recipient, "amountCents": o.cents, "description": "rent"})}
+	o.request = request{method: "POST", path: "/api/treasury/payouts", idempotencyKey: newUUID(),
+		body: marshal(fields{"rail": "ach", "counterpartyId": s.recipient, "amountCents": o.cents, "description": "rent"})}
 	s.mu.Lock()
 	s.orders = append(s.orders, o)
 	s.mu.Unlock()
@@ -223,8 +223,8 @@ func (s *payer) order(ctx context.Context, p *process, r *rand.Rand) bool {
 	return true
 }
 
-// swipeOn takes from the same dollars until the server is gone. A swipe that was cut off is sent again, after the restart, by none: it is
-// looked up in the list.
+// swipeOn takes from the same dollars until the server is gone. A swipe that was cut off is sent again, after the restart, by
+// none: it is looked up in the list.
 func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		_, err := p.as(p.network, p.secret).send(ctx, request{method: "POST", path: "/v1/authorizations", body: marshal(fields{
@@ -240,8 +240,8 @@ func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix st
 	}
 }
 
-// resolve sends orders again: one that was answered gets the same answer, to the byte, and the others get theirs. A payout that was
-// declined changed nothing and is judged afresh: it is not sent again.
+// resolve sends orders again: one that was answered gets the same answer, to the byte, and the others get theirs. A payout that
+// was declined changed nothing and is judged afresh: it is not sent again.
 func (s *payer) resolve(t *testing.T, p *process, orders []*payoutOrder) {
 	t.Helper()
 	var wrong atomic.Int64
@@ -314,8 +314,8 @@ func (s *payer) list(t *testing.T, p *process) (payouts []shownPayout) {
 	}
 }
 
-// agree compares what the clients were told with the list, the bank and the treasury. A payout that was taken for sending by a server
-// which died before it called the bank is with nobody: its dollars stay reserved until the day is over.
+// agree compares what the clients were told with the list, the bank and the treasury. A payout that was taken for sending by a
+// server which died before it called the bank is with nobody: its dollars stay reserved until the day is over.
 func (s *payer) agree(t *testing.T, p *process) {
 	t.Helper()
 	accepted := map[string]int64{}

@@ -87,7 +87,8 @@ func terminateInStorm(t *testing.T, purser program, _ bool) {
 	p := launch(t, purser, data)
 	require.Contains(t, refuse(t, purser, data, "serve"), "the data directory is in use by another purser: "+data)
 	w := found(t, p)
-	s := &storm{witness: w, p: p, round: 1, strikeAt: drainedAnswers, strike: func() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }}
+	s := &storm{witness: w, p: p, round: 1, strikeAt: drainedAnswers,
+		strike: func() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }}
 	s.rage(chooseSeed(t))
 	require.NotZero(t, s.atStrike, "the storm ended by itself\n%s", p.log.String())
 	require.Empty(t, p.ended(t), "a drained server ends with status 0")
@@ -98,8 +99,8 @@ func terminateInStorm(t *testing.T, purser program, _ bool) {
 	w.verifyAll(t, p)
 	w.mustAgree(t, p, 1)
 	require.Empty(t, p.end(t, syscall.SIGTERM))
-	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not taken any more; %s", s.atStrike, s.late.Load(), cut,
-		w.counts.report(len(w.differences)))
+	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not taken any more; %s", s.atStrike, s.late.Load(),
+		cut, w.counts.report(len(w.differences)))
 }
 
 // chooseSeed is random, or the one that is to be repeated.
@@ -146,8 +147,8 @@ func (c *counts) cut() int64 { return c.cutSwipes.Load() + c.cutFollowUps.Load()
 func (c *counts) report(differences int) string {
 	return fmt.Sprintf("%d answers noted (%d swipes, %d follow-ups, %d deposits, %d cards minted, %d card changes, %d keys made, "+
 		"%d revoked), %d requests cut off (%d swipes, %d follow-ups, %d of the REST API), %d undecided, "+
-		"%d answers repeated and %d states read, %d differences", c.noted(), c.swipes.Load(), c.followUps.Load(), c.deposits.Load(),
-		c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cut(), c.cutSwipes.Load(),
+		"%d answers repeated and %d states read, %d differences", c.noted(), c.swipes.Load(), c.followUps.Load(),
+		c.deposits.Load(), c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cut(), c.cutSwipes.Load(),
 		c.cutFollowUps.Load(), c.cutREST.Load(), c.undecided.Load(), c.repeated.Load(), c.reads.Load(), differences)
 }
 

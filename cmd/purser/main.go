@@ -37,7 +37,8 @@ func main() {
 // run parses the arguments and runs the command they name.
 func run(args []string, out io.Writer) error {
 	var c commands
-	parser, err := kong.New(&c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."), kong.UsageOnError())
+	parser, err := kong.New(&c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."),
+		kong.UsageOnError())
 	if err != nil {
 		return err
 	}

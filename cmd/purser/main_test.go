@@ -54,9 +54,11 @@ func runDemo(t *testing.T, data string, flags ...string) (string, error) {
 	require.NoError(t, err)
 	network, err := published(data, "AUTHORIZER_ADDR")
 	require.NoError(t, err)
+	admin, err := published(data, "ADMIN_ADDR")
+	require.NoError(t, err)
 	var out strings.Builder
 	err = run(append([]string{"demo", "--url", "http://" + rest, "--authorizer-url", "http://" + network,
-		"--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
+		"--admin-url", "http://" + admin, "--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
 	return out.String(), err
 }
 
@@ -109,7 +111,8 @@ func TestALostJournalIsNotMadeAnew(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
 	require.NoError(t, os.RemoveAll(journalDir(data)))
-	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()), "put the journal back")
+	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
+		"put the journal back")
 	require.NoDirExists(t, journalDir(data))
 }
 
@@ -173,7 +176,8 @@ func TestTheDemoNoticesADifference(t *testing.T) {
 	text, err = json.Marshal(s)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(told, text, 0o600))
-	c := DemoCmd{URL: "http://" + m.listeners.http.Addr().String(), AuthorizerURL: "http://" + m.listeners.authorizer.Addr().String(),
+	c := DemoCmd{URL: "http://" + m.listeners.http.Addr().String(),
+		AuthorizerURL:     "http://" + m.listeners.authorizer.Addr().String(),
 		NetworkSecretFile: filepath.Join(data, "network-secret"), Check: told}
 	require.ErrorIs(t, c.Run(io.Discard), errDiffers)
 }

@@ -72,7 +72,8 @@ func (m *manifest) write(dir string) error {
 	return writeDurably(filepath.Join(dir, manifestFile), fmt.Sprintf("%s %x\n%s", manifestForm, sum, text))
 }
 
-// sumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from elsewhere.
+// sumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from
+// elsewhere.
 func sumFiles(dir string) (map[string]fileSum, error) {
 	sums := map[string]fileSum{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

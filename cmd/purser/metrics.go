@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"purser/actors/ident"
+	"purser/actors/watch"
 	"purser/authorizer/hold"
 )
 
@@ -33,6 +34,7 @@ type metrics struct {
 	posts     *prometheus.CounterVec
 	post      prometheus.Histogram
 	webhooks  prometheus.Gauge
+	chains    *watched
 }
 
 // Buckets in seconds. 0.2 is what a card network waits, 0.15 what the authorizer waits for the disk.
@@ -40,8 +42,8 @@ func answerBuckets() []float64 {
 	return []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .15, .2, .5, 1}
 }
 
-func newMetrics(r *prometheus.Registry) (*metrics, error) {
-	m := &metrics{registry: r,
+func newMetrics(r *prometheus.Registry, clock func() time.Time) (*metrics, error) {
+	m := &metrics{registry: r, chains: newWatched(clock),
 		decisions: counters("purser_decisions_total", "Network messages answered.", "kind", "decision", "reason"),
 		decided: histogram("purser_decision_seconds", "From a network message being taken to its decision, before the sync.",
 			answerBuckets()),
@@ -67,7 +69,7 @@ func newMetrics(r *prometheus.Registry) (*metrics, error) {
 		ConstLabels: prometheus.Labels{"version": Version, "revision": revision(), "go": runtime.Version()}})
 	build.Set(1)
 	for _, c := range []prometheus.Collector{m.decisions, m.decided, m.answered, m.network, m.repeats, m.synced, m.followed, m.expired,
-		m.commits, m.batch, m.append, m.relayed, m.reactions, m.timers, m.posts, m.post, m.webhooks, build, collectors.NewGoCollector(),
+		m.commits, m.batch, m.append, m.relayed, m.reactions, m.timers, m.posts, m.post, m.webhooks, m.chains, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -142,6 +144,9 @@ func (m *metrics) Posted(outcome string, took time.Duration) {
 	m.post.Observe(took.Seconds())
 }
 func (m *metrics) Deliveries(pending int) { m.webhooks.Set(float64(pending)) }
+func (m *metrics) Watched(chain string, p watch.Progress, err error) {
+	m.chains.note(chain, p, err != nil)
+}
 
 func outcome(err error) string {
 	if err != nil {

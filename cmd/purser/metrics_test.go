@@ -10,13 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/ident"
+	"purser/actors/partner"
+	"purser/actors/watch"
 	"purser/authorizer/hold"
 )
 
 // A message that nothing was decided about has a label that says so.
 func TestTheLabelOfNoDecision(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
+	m, err := newMetrics(registry, time.Now)
 	require.NoError(t, err)
 	m.Decided(hold.Clearing, 0, hold.ReasonDuplicateMismatch, 0)
 	m.Decided(hold.Authorization, hold.Declined, hold.ReasonTimeout, 0)
@@ -81,7 +83,7 @@ func fill(t *testing.T, v reflect.Value, filled *int) {
 // Each counter and histogram moves when what it counts happens, and each of them has been seen to.
 func TestEveryCounterMoves(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
+	m, err := newMetrics(registry, time.Now)
 	require.NoError(t, err)
 	require.NotEmpty(t, still(t, registry))
 	m.Decided(hold.Authorization, hold.Declined, hold.ReasonCardFrozen, time.Millisecond)
@@ -97,6 +99,8 @@ func TestEveryCounterMoves(t *testing.T) {
 	m.Fired("balance", nil)
 	m.Posted("delivered", time.Millisecond)
 	m.Deliveries(1)
+	m.Watched("base", watch.Progress{Head: partner.Head{Number: 9, Hash: "0xb", At: time.Now().Add(-time.Minute)}, Behind: 1,
+		Reorganisations: 1, NodeFaults: 1}, nil)
 	require.Empty(t, still(t, registry))
 }
 

@@ -14,8 +14,8 @@ import (
 	"purser/persistence/pgjournal"
 )
 
-// MigrateJournalCmd moves the journal of a data directory to Postgres. It is the same journal after that, identity, positions and all
-// cursors included, so that consumers, topic and authorizer go on as if nothing had happened. What stays in the directory
+// MigrateJournalCmd moves the journal of a data directory to Postgres. It is the same journal after that, identity, positions and
+// all cursors included, so that consumers, topic and authorizer go on as if nothing had happened. What stays in the directory
 // is marked as moved, and a start that would go on with it is refused: two histories can not be brought together again.
 type MigrateJournalCmd struct {
 	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`

@@ -52,7 +52,8 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	identity := before.Identity()
 	require.NoError(t, before.Close())
 
-	require.Contains(t, runs(t, "migrate-journal", "--data-dir", data, "--to", url), `the journal is now in the Postgres database "moved" at 127.0.0.1:`)
+	require.Contains(t, runs(t, "migrate-journal", "--data-dir", data, "--to", url),
+		`the journal is now in the Postgres database "moved" at 127.0.0.1:`)
 	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 	require.ErrorContains(t, err, "set DATABASE_URL")
@@ -70,8 +71,8 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 
 	restoreInto(t, data, backup, told, makeDatabase(t, database, "restored"))
 	restoreInto(t, data, backup, told, "")
-	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup}, io.Discard),
-		pgjournal.ErrNotEmpty)
+	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
+		io.Discard), pgjournal.ErrNotEmpty)
 }
 
 // restoreInto restores into a new directory, and a database when one is named, and asks everything again.
@@ -111,7 +112,8 @@ func TestAnInterruptedMoveIsEnded(t *testing.T) {
 	stranger := journalOf(t, other)
 	require.NoError(t, (&MigrateJournalCmd{DataDir: other, To: taken}).load(t.Context(), stranger))
 	require.NoError(t, stranger.Close())
-	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", taken}, io.Discard), "of another deployment")
+	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", taken}, io.Discard),
+		"of another deployment")
 	require.NoError(t, journalOf(t, data).Close(), "it is not marked")
 
 	runs(t, "migrate-journal", "--data-dir", data, "--to", url)
@@ -153,8 +155,8 @@ func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(s.begin(plan), s.buildAuthorizer(),
 		s.loadJournal(t.Context(), persistence.Identity{Deployment: from.deployment, Store: plan.Store})))
-	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup}, io.Discard),
-		pgjournal.ErrNotEmpty)
+	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
+		io.Discard), pgjournal.ErrNotEmpty)
 	runs(t, "restore", "--data-dir", data, "--database-url", url, backup)
 	require.Contains(t, runs(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 }

@@ -73,15 +73,16 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 	after := m.scrape(t)
 	for _, name := range []string{"purser_decisions_total", "purser_decision_seconds_count", "purser_answer_seconds_count",
 		"purser_network_request_seconds_count", "purser_repeats_total", "purser_decisions_synced_total", "purser_followed_total",
-		"purser_commits_total", "purser_commit_batches_count", "purser_commit_seconds_count", "purser_relayed_total", "purser_reactions_total",
-		"purser_actors", "purser_cache_bytes", "purser_cache_hits_total", "purser_cache_misses_total", "purser_http_requests_total",
-		"purser_http_request_seconds_count", "process_cpu_seconds_total"} {
+		"purser_commits_total", "purser_commit_batches_count", "purser_commit_seconds_count", "purser_relayed_total",
+		"purser_reactions_total", "purser_actors", "purser_cache_bytes", "purser_cache_hits_total", "purser_cache_misses_total",
+		"purser_http_requests_total", "purser_http_request_seconds_count", "process_cpu_seconds_total"} {
 		require.Greater(t, after[name], before[name], name)
 	}
-	for _, name := range []string{"purser_backlog_entries", "purser_relay_lag_seconds", "purser_relay_lag_cents", "purser_reservations",
-		"purser_reservation_age_seconds", "purser_follower_lag_positions", "purser_follower_late_seconds", "purser_unresolved_shards",
-		"purser_unsynced_commits", "purser_pending_requests", "purser_lane_queue", "purser_lane_queue_longest", "purser_http_in_flight",
-		"purser_partner_unmatched_total", "purser_holds_expired_total", "purser_cache_evictions_total"} {
+	for _, name := range []string{"purser_backlog_entries", "purser_relay_lag_seconds", "purser_relay_lag_cents",
+		"purser_reservations", "purser_reservation_age_seconds", "purser_follower_lag_positions", "purser_follower_late_seconds",
+		"purser_unresolved_shards", "purser_unsynced_commits", "purser_pending_requests", "purser_lane_queue",
+		"purser_lane_queue_longest", "purser_http_in_flight", "purser_partner_unmatched_total", "purser_holds_expired_total",
+		"purser_cache_evictions_total"} {
 		require.Contains(t, after, name)
 		require.GreaterOrEqual(t, after[name], 0.0, name)
 	}
@@ -130,7 +131,8 @@ func TestUnmatchedReports(t *testing.T) {
 	const reports = unmatchedAtOnce + 3 // more than a page
 	for i := range reports {
 		body := fmt.Sprintf(`{"id":"evt-%d","type":"deposit.settled","data":{"depositId":"dep_0000000000000000000000000%d","by":"Ada"}}`, i, i%10)
-		req, err := http.NewRequest("POST", "http://"+m.listeners.http.Addr().String()+"/api/webhooks/bank-transfer", strings.NewReader(body))
+		req, err := http.NewRequest("POST", "http://"+m.listeners.http.Addr().String()+"/api/webhooks/bank-transfer",
+			strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecret, time.Now(), []byte(body)))
@@ -208,7 +210,8 @@ func TestSIGTERMAnswersWhatIsOnItsWay(t *testing.T) {
 	require.Empty(t, p.ended(t), p.log.String())
 	p = launch(t, purser, data)
 	for i := range clients {
-		a, err := p.api("", request{method: "POST", path: "/api/dashboard/login", body: signupBody(fmt.Sprintf("person-%d@example.com", i))})
+		a, err := p.api("", request{method: "POST", path: "/api/dashboard/login",
+			body: signupBody(fmt.Sprintf("person-%d@example.com", i))})
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, a.status, string(a.raw))
 	}
@@ -232,8 +235,9 @@ func sendHalf(t *testing.T, address, email string) *halfSent {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	h := &halfSent{conn: conn, reader: bufio.NewReader(conn), body: signupBody(email)}
-	_, err = fmt.Fprintf(conn, "POST /api/dashboard/signup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\n\r\n", len(h.body))
+	_, err = fmt.Fprintf(conn,
+		"POST /api/dashboard/signup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n", len(h.body))
 	require.NoError(t, err)
 	line, err := h.reader.ReadString('\n')
 	require.NoError(t, err)

@@ -154,7 +154,8 @@ func (o *outage) endure(t *testing.T, until time.Time, card string, database, ka
 		if database {
 			o.p.refuses(t, o.tenant.bearer, request{method: "GET", path: "/api/treasury"}, freeze(card),
 				request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())},
-				request{method: "POST", path: "/api/treasury/deposits", idempotencyKey: newUUID(), body: marshal(announcement(1_00))})
+				request{method: "POST", path: "/api/treasury/deposits", idempotencyKey: newUUID(),
+					body: marshal(announcement(1_00))})
 		} else {
 			o.newCard(t)
 		}
@@ -194,8 +195,8 @@ func (o *outage) recover(t *testing.T, card string, backlog float64) {
 	o.p.awaitFor(t, recoverWithin, "readiness", func() bool { return o.p.ask("/readyz") != "" })
 	ready := time.Since(began)
 	o.p.awaitFor(t, recoverWithin, "the relay", func() bool { return o.p.scrape(t)["purser_backlog_entries"] < float64(o.rate) })
-	t.Logf("%.0f decisions were waiting when the stores came back; ready %v after that, the relay had caught up after %v", backlog,
-		ready.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	t.Logf("%.0f decisions were waiting when the stores came back; ready %v after that, the relay had caught up after %v",
+		backlog, ready.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 	a, err := o.p.api(o.tenant.bearer, request{method: "GET", path: "/api/cards/" + card})
 	require.NoError(t, err)
 	require.Equal(t, "active", a.text("card", "state"), "a refused change has taken effect")
@@ -242,7 +243,8 @@ func (o *outage) judge(t *testing.T, l *load, timeouts float64) {
 		all += n
 	}
 	t.Logf("%d swipes at %d a second, %d of them approved, %d that the client came too late to send, p99 %.1f ms; "+
-		"%d timeouts, %.0f of them in the %v without the stores", all, o.rate, s.Outcomes["approved"], s.Unsent, s.Measures[0].P99Micros/1000, s.Outcomes["timeout"], timeouts, o.away)
+		"%d timeouts, %.0f of them in the %v without the stores", all, o.rate, s.Outcomes["approved"], s.Unsent,
+		s.Measures[0].P99Micros/1000, s.Outcomes["timeout"], timeouts, o.away)
 	require.Less(t, 100*s.Outcomes["timeout"], mostTimeouts*all)
 }
 

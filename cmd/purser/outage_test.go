@@ -82,7 +82,8 @@ func (p *process) refusesRequests(t *testing.T, bearer string) {
 	p.refuses(t, bearer,
 		request{method: "GET", path: "/api/treasury"}, request{method: "GET", path: "/api/cards"},
 		request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())},
-		request{method: "POST", path: "/api/dashboard/login", body: marshal(fields{"email": "nobody@example.com", "password": "a long password"})})
+		request{method: "POST", path: "/api/dashboard/login", body: marshal(fields{"email": "nobody@example.com",
+			"password": "a long password"})})
 }
 
 func (p *process) refuses(t *testing.T, bearer string, requests ...request) {
@@ -147,8 +148,8 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 	auditPlace(t, config)
 }
 
-// TestASilentDatabaseKeepsNobodyWaiting freezes the database: connections stand and nothing is answered. A request is told within a
-// few seconds that nothing changed, and swipes notice nothing.
+// TestASilentDatabaseKeepsNobodyWaiting freezes the database: connections stand and nothing is answered. A request is told within
+// a few seconds that nothing changed, and swipes notice nothing.
 func TestASilentDatabaseKeepsNobodyWaiting(t *testing.T) {
 	database := pgtest.Own(t, "the program on a database that does not answer", true)
 	if database == nil {
@@ -187,8 +188,8 @@ func TestTheFirstStartWaits(t *testing.T) {
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
 	m, p := rise(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	a, err := p.message("/v1/authorizations", marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
-		"merchant": fields{"name": "Cafe", "mcc": "5812"}}))
+	a, err := p.message("/v1/authorizations", marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100,
+		"currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}}))
 	require.NoError(t, err)
 	require.Equal(t, 503, a.status, string(a.raw))
 	p.refusesRequests(t, "apk_none")
@@ -280,7 +281,8 @@ func TestTheProgramOnEveryStore(t *testing.T) {
 		name  string
 		url   bool
 		kafka []string
-	}{{"directory", false, nil}, {"directory and Kafka", false, brokers}, {"Postgres", true, nil}, {"Postgres and Kafka", true, brokers}} {
+	}{{"directory", false, nil}, {"directory and Kafka", false, brokers}, {"Postgres", true, nil},
+		{"Postgres and Kafka", true, brokers}} {
 		t.Run(c.name, func(t *testing.T) {
 			url := ""
 			if c.url {

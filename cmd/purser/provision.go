@@ -39,7 +39,8 @@ func (c *MigrateCmd) Run(out io.Writer) error {
 	case err != nil:
 		return err
 	case before > newest:
-		return fmt.Errorf("the schema is at version %d, this program knows %d: it is older than the one that made it", before, newest)
+		return fmt.Errorf("the schema is at version %d, this program knows %d: it is older than the one that made it", before,
+			newest)
 	}
 	if err := errors.Join(pgjournal.Migrate(ctx, c.DatabaseURL), book.Migrate(ctx, c.DatabaseURL)); err != nil {
 		return err
@@ -77,6 +78,7 @@ func (c *TopicsCmd) Run(out io.Writer) error {
 	if err := topic.Prepare(ctx); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s has %d partitions, messages of up to %d bytes\n", kafka.DefaultTopic, kafka.Partitions, kafka.MaxMessageBytes)
+	_, err = fmt.Fprintf(out, "%s has %d partitions, messages of up to %d bytes\n", kafka.DefaultTopic, kafka.Partitions,
+		kafka.MaxMessageBytes)
 	return err
 }

@@ -52,7 +52,8 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old store that stays must go on from them.
+// rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old store that stays must go on
+// from them.
 func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal) (made rebuilt, kept string, err error) {
 	fresh := authorizerDir(r.DataDir) + ".new"
 	if made, err = rebuildInto(ctx, journal, fresh); err != nil {

@@ -26,7 +26,8 @@ import (
 	"purser/persistence/pgjournal"
 )
 
-// RestoreCmd makes the stores of a place from a backup. The journal is a new incarnation of the same deployment: consumers start again.
+// RestoreCmd makes the stores of a place from a backup. The journal is a new incarnation of the same deployment: consumers start
+// again.
 type RestoreCmd struct {
 	Place
 	From           string `arg:"" name:"directory" help:"The backup."`
@@ -68,8 +69,8 @@ func (r *RestoreCmd) restore(ctx context.Context, s *restoration) error {
 	return s.place()
 }
 
-// restoration is one restore. All is made in a directory of its own within the data directory; when that is whole and synced, it is
-// said to be ready, and from then on only moved. While it is there no other command takes the data directory.
+// restoration is one restore. All is made in a directory of its own within the data directory; when that is whole and synced, it
+// is said to be ready, and from then on only moved. While it is there no other command takes the data directory.
 type restoration struct {
 	Place
 	from *checked
@@ -156,6 +157,8 @@ func (s *restoration) requireRoom() error {
 			authorizerDir(s.DataDir))
 	case !s.keep && there(bankDir(s.DataDir)):
 		return fmt.Errorf("%s is there: move it away first", bankDir(s.DataDir))
+	case !s.keep && there(chainsDir(s.DataDir)):
+		return fmt.Errorf("%s is there: move it away first", chainsDir(s.DataDir))
 	}
 	return nil
 }
@@ -169,11 +172,12 @@ func (s *restoration) begin(plan restorePlan) error {
 	if err := errors.Join(syncDir(s.DataDir), s.writePlan(plan)); err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(journalDir(dir)), os.RemoveAll(authorizerDir(dir)), os.RemoveAll(bankDir(dir)))
+	return errors.Join(os.RemoveAll(journalDir(dir)), os.RemoveAll(authorizerDir(dir)), os.RemoveAll(bankDir(dir)),
+		os.RemoveAll(chainsDir(dir)))
 }
 
-// buildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the bank's. What is kept is copied too: a
-// restore that fails must not have touched it.
+// buildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. What is kept is copied
+// too: a restore that fails must not have touched it.
 func (s *restoration) buildAuthorizer() error {
 	dir := restoringDir(s.DataDir)
 	var err error
@@ -196,12 +200,12 @@ func (s *restoration) buildAuthorizer() error {
 	case err != nil:
 		return err
 	}
-	return s.buildBank()
+	return s.buildSandbox()
 }
 
 func (s *restoration) authorizerOptions() authorizer.Options {
-	return authorizer.Options{Dir: authorizerDir(restoringDir(s.DataDir)), Deployment: s.from.deployment, Clock: time.Now, Entropy: rand.Reader,
-		Fatal: func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) }}
+	return authorizer.Options{Dir: authorizerDir(restoringDir(s.DataDir)), Deployment: s.from.deployment, Clock: time.Now,
+		Entropy: rand.Reader, Fatal: func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) }}
 }
 
 // checkpointAuthorizer copies a store that nobody has open, whatever its deployment.
@@ -214,22 +218,25 @@ func checkpointAuthorizer(from, to string) error {
 	return errors.Join(engine.Checkpoint(to), engine.Close())
 }
 
-// buildBank takes the bank that is kept, or the backup's when it has one, and has it report again: the journal is older.
-func (s *restoration) buildBank() error {
-	to := bankDir(restoringDir(s.DataDir))
-	var err error
-	switch kept, saved := bankDir(s.DataDir), bankDir(s.from.dir); {
-	case s.keep && sandbox.Exists(nil, kept):
-		err = sandbox.Checkpoint(nil, kept, to)
-	case sandbox.Exists(nil, saved):
-		err = copyTree(saved, to)
-	default:
-		return nil
+// buildSandbox takes the bank and the chains that are kept, or the backup's when it has them. The bank reports again: the journal
+// is older. The chains need not: watchers go on from the journal's own cursors.
+func (s *restoration) buildSandbox() error {
+	for _, of := range []func(data string) string{bankDir, chainsDir} {
+		var err error
+		switch kept, saved := of(s.DataDir), of(s.from.dir); {
+		case s.keep && sandbox.Exists(nil, kept):
+			err = sandbox.Checkpoint(nil, kept, of(restoringDir(s.DataDir)))
+		case sandbox.Exists(nil, saved):
+			err = copyTree(saved, of(restoringDir(s.DataDir)))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
+	if bank := bankDir(restoringDir(s.DataDir)); sandbox.Exists(nil, bank) {
+		return sandbox.ReportAgain(nil, bank, time.Now())
 	}
-	return sandbox.ReportAgain(nil, to, time.Now())
+	return nil
 }
 
 // buildJournal loads the journal and lets the authorizer follow it.
@@ -254,7 +261,8 @@ func (s *restoration) buildJournal(ctx context.Context, plan restorePlan) (err e
 func (s *restoration) loadJournal(ctx context.Context, identity persistence.Identity) error {
 	if s.DatabaseURL == "" {
 		return s.from.archive(func(r *archive.Reader) error {
-			return pebblejournal.Load(ctx, pebblejournal.Options{Dir: journalDir(restoringDir(s.DataDir))}, identity, nextIncarnation(r.Content()))
+			return pebblejournal.Load(ctx, pebblejournal.Options{Dir: journalDir(restoringDir(s.DataDir))}, identity,
+				nextIncarnation(r.Content()))
 		})
 	}
 	if err := pgjournal.Migrate(ctx, s.DatabaseURL); err != nil {
@@ -288,8 +296,8 @@ func (s *restoration) requireOwn(ctx context.Context, identity persistence.Ident
 	return nil
 }
 
-// nextIncarnation is content as the next incarnation begins with it. Events and positions are the same, but what will follow the last
-// of them is another thing than followed it before, so whoever stands outside and has handled more must start again from 0.
+// nextIncarnation is content as the next incarnation begins with it. Events and positions are the same, but what will follow the
+// last of them is another thing than followed it before, so whoever stands outside and has handled more must start again from 0.
 // Consumers keep their places themselves, by the store's identity; the outbox keeps its in the journal, and that is dropped: the
 // topic has nothing of this incarnation. All other cursors are of the runtime. They tell of deeds that are in the content
 // itself and are as old as it is: the relay goes on where this journal knows the log, and a reaction from 0 would do again
@@ -310,7 +318,7 @@ func nextIncarnation(content persistence.Content) persistence.Content {
 // place moves what is ready into the data directory; what was moved before is passed over. The journal is last.
 func (s *restoration) place() error {
 	dir := restoringDir(s.DataDir)
-	for _, of := range []func(data string) string{authorizerDir, bankDir, journalDir} {
+	for _, of := range []func(data string) string{authorizerDir, bankDir, chainsDir, journalDir} {
 		if _, err := os.Lstat(of(dir)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

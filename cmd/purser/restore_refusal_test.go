@@ -12,8 +12,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// TestARestoreThatIsRefusedLeavesTheServer: a restore into a database that is in use, or that cannot be reached, has changed nothing,
-// and the deployment it was to replace starts again.
+// TestARestoreThatIsRefusedLeavesTheServer: a restore into a database that is in use, or that cannot be reached, has changed
+// nothing, and the deployment it was to replace starts again.
 func TestARestoreThatIsRefusedLeavesTheServer(t *testing.T) {
 	database := pgtest.Own(t, "a refused purser restore", true)
 	if database == nil {

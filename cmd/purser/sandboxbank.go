@@ -18,8 +18,8 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// SandboxBankCmd runs the sandbox bank as a process of its own: what it knows is in its own directory, and it reports to a Purser that is
-// somewhere else.
+// SandboxBankCmd runs the sandbox bank as a process of its own: what it knows is in its own directory, and it reports to a Purser
+// that is somewhere else.
 type SandboxBankCmd struct {
 	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
 	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`
@@ -48,11 +48,12 @@ type bankConfig struct {
 func (s *SandboxBankCmd) config() (bankConfig, error) {
 	var f faults
 	f.address("PURSER_BANK_ADDR", s.Addr)
-	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.baseURL("PURSER_BANK_REPORT_TO", s.ReportTo), secret: s.PartnerSecret,
-		delay: f.delay(s.SandboxDelay), log: Config{LogLevel: f.level(s.LogLevel),
+	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.baseURL("PURSER_BANK_REPORT_TO", s.ReportTo),
+		secret: s.PartnerSecret, delay: f.delay(s.SandboxDelay), log: Config{LogLevel: f.level(s.LogLevel),
 			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
 	if len(s.PartnerSecret) < minSecretChars {
-		f.add("PURSER_PARTNER_SECRET", "is required, with at least %d characters: the same as that of the Purser it reports to", minSecretChars)
+		f.add("PURSER_PARTNER_SECRET", "is required, with at least %d characters: the same as that of the Purser it reports to",
+			minSecretChars)
 	}
 	return c, errors.Join(f...)
 }
@@ -89,8 +90,10 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 		Handler: bankhttp.NewHandler(bank, func(signature string, message []byte) error {
 			return webhook.Verify([]string{c.secret}, signature, message, time.Now())
 		}),
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // an order that is never answered ends with the server
-		ReadHeaderTimeout: bankHeaderWithin, ReadTimeout: bankRequestWithin, IdleTimeout: bankIdle, MaxHeaderBytes: bankHeaderBytes,
+		// an order that is never answered ends with the server
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: bankHeaderWithin, ReadTimeout: bankRequestWithin, IdleTimeout: bankIdle,
+		MaxHeaderBytes: bankHeaderBytes,
 	}
 	log.Info("ready", "bank", listener.Addr().String(), "data", c.dataDir, "reports", c.reportTo, "version", Version)
 	return serveBank(ctx, cancel, server, listener, bank)
@@ -119,10 +122,11 @@ func serveBank(ctx context.Context, cancel func(), server *http.Server, listener
 }
 
 // openSandboxBank opens the bank of a directory, which reports to the Purser at a base URL.
-func openSandboxBank(data string, delay time.Duration, secret, reportTo string, clock func() time.Time, log *slog.Logger) (*sandbox.Bank,
-	error) {
+func openSandboxBank(data string, delay time.Duration, secret, reportTo string, clock func() time.Time,
+	log *slog.Logger) (*sandbox.Bank, error) {
 	return sandbox.NewBank(sandbox.Config{Dir: bankDir(data), Delay: delay, Secret: secret, Clock: clock,
-		Report: sandbox.Post(&http.Client{}, reportTo+"/api/webhooks/bank-transfer"), Log: func(order string, attempt int, err error) {
+		Report: sandbox.Post(&http.Client{}, reportTo+"/api/webhooks/bank-transfer"),
+		Log: func(order string, attempt int, err error) {
 			log.Warn("the sandbox bank's report was not taken", "order", order, "attempt", attempt, "err", err)
 		}})
 }

@@ -103,8 +103,9 @@ type Main struct {
 
 // NewMain makes a Main that has not started.
 func NewMain(c Config, log *slog.Logger) *Main {
-	m := &Main{Clock: time.Now, Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(), consumers: consumers(),
-		swipes: newGate(), stores: newGate(), failed: make(chan error, 1), memory: fasthttputil.NewInmemoryListener()}
+	m := &Main{Clock: time.Now, Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(),
+		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
+		memory: fasthttputil.NewInmemoryListener()}
 	m.Fatal = func(err error) {
 		log.Error("a store has failed; the process ends and nothing more is answered", "err", err)
 		os.Exit(1)
@@ -150,8 +151,8 @@ func (m *Main) upper() []step {
 }
 
 // Start brings everything up. With the journal in the data directory all of it is up when it returns. A journal in Postgres is
-// waited for in the background, for as long as it takes: swipes are answered meanwhile, if this deployment's authorizer is here, and
-// requests are told that nothing changed. After an error nothing is left running.
+// waited for in the background, for as long as it takes: swipes are answered meanwhile, if this deployment's authorizer is here,
+// and requests are told that nothing changed. After an error nothing is left running.
 func (m *Main) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -219,11 +220,12 @@ func (m *Main) openJournal(ctx context.Context) (err error) {
 	return nil
 }
 
-// note is told of what a journal's store tries again by itself. It can be many a second, and the loops that need the store say so too.
+// note is told of what a journal's store tries again by itself. It can be many a second, and the loops that need the store say so
+// too.
 func (m *Main) note(err error) { m.log.Debug("the journal's store will try again", "err", err) }
 
-// serveSwipesAlone opens the authorizer before the journal is there, when the journal is not in this directory: the authorizer knows
-// by itself whose it is. The first start of a deployment has none.
+// serveSwipesAlone opens the authorizer before the journal is there, when the journal is not in this directory: the authorizer
+// knows by itself whose it is. The first start of a deployment has none.
 func (m *Main) serveSwipesAlone(ctx context.Context) error {
 	if m.config.DatabaseURL == "" || !authorizer.Exists(nil, authorizerDir(m.config.DataDir)) {
 		return nil
@@ -291,9 +293,10 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank, Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains,
-		Accounts: m.config.CheckoutAccounts, Prices: sandbox.Prices{},
-		Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal})
+	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank,
+		Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains, Accounts: m.config.CheckoutAccounts,
+		Prices: sandbox.Prices{}, Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
+		Fatal: m.Fatal})
 	if errors.Is(err, actors.ErrStores) {
 		return err
 	}

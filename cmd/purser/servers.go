@@ -108,7 +108,7 @@ func (m *Main) admitRequests(context.Context) error {
 
 // startAdmin comes before the stores: a start can take minutes, and says meanwhile that it lives and is not ready.
 func (m *Main) startAdmin(context.Context) (err error) {
-	if m.metrics, err = newMetrics(m.registry); err != nil {
+	if m.metrics, err = newMetrics(m.registry, m.Clock); err != nil {
 		return err
 	}
 	if err := m.registerGauges(); err != nil {
@@ -124,7 +124,7 @@ func (m *Main) startAdmin(context.Context) (err error) {
 			"sandbox-pay":        m.command(m.payOnSandbox),
 			"sandbox-reorganise": m.command(m.reorganiseSandbox),
 			"backup": m.command(func(ctx context.Context, body []byte) (any, error) {
-				return backupCommand(ctx, backedUp{journal: m.journal, authorizer: m.authorizer, bank: m.checkpointBank()}, body, m.Clock())
+				return backupCommand(ctx, m.backedUp(), body, m.Clock())
 			}),
 		}})
 	if err == nil {
@@ -133,12 +133,16 @@ func (m *Main) startAdmin(context.Context) (err error) {
 	return err
 }
 
-// checkpointBank copies the bank's store; nil when the bank is elsewhere and looks after its own.
-func (m *Main) checkpointBank() func(dir string) error {
-	if m.sandbox == nil {
-		return nil
+// backedUp are the stores that are open. A bank that is elsewhere looks after its own.
+func (m *Main) backedUp() backedUp {
+	s := backedUp{journal: m.journal, authorizer: m.authorizer}
+	if m.sandbox != nil {
+		s.bank = m.sandbox.Checkpoint
 	}
-	return m.sandbox.Checkpoint
+	if m.sandboxChains != nil {
+		s.chains = m.sandboxChains.Checkpoint
+	}
+	return s
 }
 
 // command runs while the stores are open; its context ends before they are closed.

@@ -54,14 +54,16 @@ type backlog struct {
 }
 
 func newOutbox(clock func() time.Time, log *slog.Logger) *outbox {
-	return &outbox{log: log, clock: clock, published: counter("purser_published_total", "Events that Kafka has taken, repeats included."),
-		failures: counter("purser_publish_failures_total", "Tries to publish that failed; nothing is lost by them.")}
+	return &outbox{log: log, clock: clock, published: counter("purser_published_total",
+		"Events that Kafka has taken, repeats included."), failures: counter("purser_publish_failures_total",
+		"Tries to publish that failed; nothing is lost by them.")}
 }
 
 func (o *outbox) register(r *prometheus.Registry) error {
 	return registerAll(r, o.published, o.failures,
 		gaugeOf("purser_publisher_up", "1 when events reach Kafka.", o.up),
-		gaugeOf("purser_outbox_lag_events", "Events of the journal that Kafka does not have yet, as of the last try.", o.lagEvents),
+		gaugeOf("purser_outbox_lag_events", "Events of the journal that Kafka does not have yet, as of the last try.",
+			o.lagEvents),
 		gaugeOf("purser_outbox_lag_seconds", "Age of the oldest event that Kafka does not have yet.", o.lagSeconds))
 }
 
@@ -123,7 +125,8 @@ func (o *outbox) PublishFailed(partition int, err error, pause time.Duration) {
 	o.failures.Inc()
 	o.mark(partition, true)
 	if o.said.due(o.clock()) {
-		o.log.Warn("events do not reach Kafka; they wait in the journal", "partition", partition, "err", err, "again_after", pause)
+		o.log.Warn("events do not reach Kafka; they wait in the journal", "partition", partition, "err", err, "again_after",
+			pause)
 	}
 }
 
@@ -135,7 +138,8 @@ func (o *outbox) mark(partition int, failing bool) {
 	o.failing[partition] = failing
 }
 
-// followed is a consumer as its metrics see it: it stands between the subscription and the handler, and is the listener of the one.
+// followed is a consumer as its metrics see it: it stands between the subscription and the handler, and is the listener of the
+// one.
 type followed struct {
 	persistence.Handler
 	name    string

@@ -11,11 +11,12 @@ import (
 	"purser/persistence/kafka"
 )
 
-// consumer is one that follows all events of the journal besides the actors: by way of Kafka when there is one, else from the journal.
+// consumer is one that follows all events of the journal besides the actors: by way of Kafka when there is one, else from the
+// journal.
 type consumer struct {
 	name string // in metrics and the log
-	// open makes the handler when the stores and the actors are up, and hands what it has opened to Main.onClose. nil: there is none
-	// in this configuration.
+	// open makes the handler when the stores and the actors are up, and hands what it has opened to Main.onClose. nil: there is
+	// none in this configuration.
 	open func(ctx context.Context, m *Main) (persistence.Handler, error)
 }
 
@@ -32,8 +33,8 @@ func consumers() []consumer {
 // restartAfter is how long a publisher or consumer rests that has ended for a reason that only an operator mends.
 const restartAfter = 30 * time.Second
 
-// startPublisher begins to carry the journal's events to Kafka. Whether that is there shows in the metrics and nowhere else: it makes
-// the topic when it is missing and goes on from its cursors when it can.
+// startPublisher begins to carry the journal's events to Kafka. Whether that is there shows in the metrics and nowhere else: it
+// makes the topic when it is missing and goes on from its cursors when it can.
 func (m *Main) startPublisher(context.Context) error {
 	if len(m.config.KafkaBrokers) == 0 {
 		return nil

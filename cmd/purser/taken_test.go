@@ -12,8 +12,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// TestASecondServerEndsTheFirst starts a copy of a deployment on the same database. The first server ends, though nothing is asked of
-// it, and does not take the journal back: two authorizers would spend the same money.
+// TestASecondServerEndsTheFirst starts a copy of a deployment on the same database. The first server ends, though nothing is
+// asked of it, and does not take the journal back: two authorizers would spend the same money.
 func TestASecondServerEndsTheFirst(t *testing.T) {
 	database := pgtest.Own(t, "two servers on one database", true)
 	if database == nil {

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"text/tabwriter"
 	"time"
 
@@ -47,7 +45,9 @@ func (u *UnmatchedCmd) Run(out io.Writer) error {
 	defer cancel()
 	unlock, err := lockUsed(u.DataDir)
 	if errors.Is(err, errInUse) {
-		return u.print(out, func(from unmatchedFrom) (unmatchedReports, error) { return askForUnmatched(ctx, u.DataDir, from) })
+		return u.print(out, func(from unmatchedFrom) (unmatchedReports, error) {
+			return askAdmin[unmatchedReports](ctx, u.DataDir, "unmatched", from, maxUnmatched)
+		})
 	}
 	if err != nil {
 		return err
@@ -99,35 +99,6 @@ func unmatchedPage(ctx context.Context, journal persistence.Journal, body []byte
 		return unmatchedReports{}, errors.New("shard is negative")
 	}
 	return readUnmatched(ctx, journal, from)
-}
-
-// askForUnmatched asks the running server for a page.
-func askForUnmatched(ctx context.Context, data string, from unmatchedFrom) (page unmatchedReports, err error) {
-	admin, err := published(data, "ADMIN_ADDR")
-	if err != nil {
-		return page, err
-	}
-	body, err := json.Marshal(from)
-	if err != nil {
-		return page, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/unmatched", bytes.NewReader(body))
-	if err != nil {
-		return page, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return page, fmt.Errorf("ask the running server: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxUnmatched))
-	if err != nil {
-		return page, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return page, fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
-	}
-	return page, json.Unmarshal(text, &page)
 }
 
 // print writes page after page: a line for each report, or each as it is kept.

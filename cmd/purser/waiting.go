@@ -31,8 +31,8 @@ func mayPass(err error) error {
 	return passing{err}
 }
 
-// awaitJournal climbs the part of the start that stands on the journal, whole, until it has got to its end. What no retry mends ends
-// the process.
+// awaitJournal climbs the part of the start that stands on the journal, whole, until it has got to its end. What no retry mends
+// ends the process.
 func (m *Main) awaitJournal(ctx context.Context) {
 	pause := persistence.Backoff{Min: awaitMin, Max: awaitMax}
 	for kept := len(m.closers); ; {

@@ -1,12 +1,13 @@
-// Package mcp is the server's side of the Model Context Protocol, version 2024-11-05, over HTTP: a POST's body in, an answer's body out.
-// It reads JSON-RPC 2.0, alone or in a batch, knows the methods (initialize, ping, tools/list, tools/call and notifications) and checks
-// the arguments of a tool before it is called. What the tools do, and who may call them, is the Host's.
+// Package mcp is the server's side of the Model Context Protocol, version 2024-11-05, over HTTP: a POST's body in, an answer's
+// body out. It reads JSON-RPC 2.0, alone or in a batch, knows the methods (initialize, ping, tools/list, tools/call and
+// notifications) and checks the arguments of a tool before it is called. What the tools do, and who may call them, is the Host's.
 //
-// Bodies are read strictly: what is not JSON (a name given twice and invalid UTF-8 included) is a ParseError, JSON that is no request an
-// InvalidRequest, a parameter or argument of another form InvalidParams. An id is echoed as it was written, to the byte.
+// Bodies are read strictly: what is not JSON (a name given twice and invalid UTF-8 included) is a ParseError, JSON that is no
+// request an InvalidRequest, a parameter or argument of another form InvalidParams. An id is echoed as it was written, to the
+// byte.
 //
-// The package knows neither HTTP nor a clock, keeps no session and starts nothing: a server is a value that is never changed, and every
-// message stands for itself, so that initialize may be left out.
+// The package knows neither HTTP nor a clock, keeps no session and starts nothing: a server is a value that is never changed, and
+// every message stands for itself, so that initialize may be left out.
 package mcp
 
 import (
@@ -46,13 +47,13 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Host is what a server asks of whoever offers the tools, for one caller. Both are called with the name of a tool that New was given. An
-// error that is no *Error is answered InternalError without its text.
+// Host is what a server asks of whoever offers the tools, for one caller. Both are called with the name of a tool that New was
+// given. An error that is no *Error is answered InternalError without its text.
 type Host interface {
 	// May returns nil when the caller may call a tool, else what a call is refused with.
 	May(tool string) error
-	// Call returns what a tool answers, as JSON. The arguments have been checked; an integer is in decimal, one that was not given is
-	// missing.
+	// Call returns what a tool answers, as JSON. The arguments have been checked; an integer is in decimal, one that was not
+	// given is missing.
 	Call(tool string, arguments map[string]string) (json.RawMessage, error)
 }
 
@@ -96,8 +97,8 @@ func mustJSON(document any) json.RawMessage {
 	return text
 }
 
-// Answer answers a body. The reply is nil when there is nothing to say: all of it were notifications. It is refused when none of the body
-// was understood, and the reply is one error. The reply shares nothing with the body.
+// Answer answers a body. The reply is nil when there is nothing to say: all of it were notifications. It is refused when none of
+// the body was understood, and the reply is one error. The reply shares nothing with the body.
 func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 	switch text := jsontext.Value(body); {
 	case !text.IsValid():

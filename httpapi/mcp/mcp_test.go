@@ -25,7 +25,8 @@ type kiosk struct{ calls int }
 
 func newKiosk() *Server {
 	return New("kiosk", "1", []Tool{{Name: "get_card", Description: "One card", Arguments: []Argument{cardID, limit}},
-		{Name: "open_vault", Description: "Not for you"}, {Name: "refuse", Description: "Always refuses"}, {Name: "break", Description: "Breaks"}})
+		{Name: "open_vault", Description: "Not for you"}, {Name: "refuse", Description: "Always refuses"},
+		{Name: "break", Description: "Breaks"}})
 }
 
 func (k *kiosk) May(tool string) error {
@@ -39,7 +40,8 @@ func (k *kiosk) Call(tool string, arguments map[string]string) (json.RawMessage,
 	k.calls++
 	switch tool {
 	case "refuse":
-		return nil, fmt.Errorf("behind a wrapper: %w", &Error{Code: ToolFailed, Message: "not_found", Data: json.RawMessage(`{"error":"not_found"}`)})
+		return nil, fmt.Errorf("behind a wrapper: %w", &Error{Code: ToolFailed, Message: "not_found",
+			Data: json.RawMessage(`{"error":"not_found"}`)})
 	case "break":
 		return nil, errors.New("a secret path is on fire")
 	}
@@ -76,7 +78,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	reply, refused = newKiosk().Answer([]byte("["+strings.Repeat(call+",", MaxBatch)+call+"]"), host)
 	require.True(t, refused)
 	require.Equal(t, MaxBatch, host.calls)
-	require.Equal(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch has 1 to 32 messages"}}`, string(reply))
+	require.Equal(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch has 1 to 32 messages"}}`,
+		string(reply))
 }
 
 // An id comes back to the byte, however it is written.
@@ -111,7 +114,8 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		given := map[string]any{}
 		for _, name := range []string{"cardId", "limit", "Limit"} {
-			fits := map[string]*rapid.Generator[any]{"cardId": rapid.StringN(0, 10, -1).AsAny(), "limit": rapid.Int64Range(-1, 102).AsAny()}[name]
+			fits := map[string]*rapid.Generator[any]{"cardId": rapid.StringN(0, 10, -1).AsAny(),
+				"limit": rapid.Int64Range(-1, 102).AsAny()}[name]
 			if drawn := rapid.IntRange(0, 9).Draw(t, name+" is"); drawn < 6 && fits != nil {
 				given[name] = fits.Draw(t, name)
 			} else if drawn == 9 {
@@ -140,8 +144,8 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 
 // FuzzAnswer: whatever comes, the reply is nothing, a response, or an array of them with one for each message that has an id.
 func FuzzAnswer(f *testing.F) {
-	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[1,{"jsonrpc":"2.0","method":"x"}]`, `{"id":{}}`, "{\"\xff\":1}",
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x","limit":1e2}}}`} {
+	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[1,{"jsonrpc":"2.0","method":"x"}]`, `{"id":{}}`,
+		"{\"\xff\":1}", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x","limit":1e2}}}`} {
 		f.Add([]byte(seed))
 	}
 	server := newKiosk()

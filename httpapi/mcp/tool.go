@@ -44,8 +44,8 @@ func (t *Tool) Schema() map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }
 
-// read checks what a tool is called with. It lets through what the schema lets through, but for integers that are not written as such
-// (1.0, 1e2) and U+0000 in a string.
+// read checks what a tool is called with. It lets through what the schema lets through, but for integers that are not written as
+// such (1.0, 1e2) and U+0000 in a string.
 func (t *Tool) read(arguments jsontext.Value) (map[string]string, error) {
 	var given map[string]jsontext.Value
 	switch arguments.Kind() {

@@ -90,9 +90,9 @@ type (
 	}
 )
 
-// CAMT053 writes the statement as a message camt.053.001.08, BankToCustomerStatement. An entry's NtryRef is its number, AcctSvcrRef its
-// id, TxId its transfer group, and Ustrd its reference. BkTxCd has the ledger's source as a code of Purser's own. The closing
-// balance of a day that is not over is ITBD.
+// CAMT053 writes the statement as a message camt.053.001.08, BankToCustomerStatement. An entry's NtryRef is its number,
+// AcctSvcrRef its id, TxId its transfer group, and Ustrd its reference. BkTxCd has the ledger's source as a code of Purser's own.
+// The closing balance of a day that is not over is ITBD.
 func (s *Statement) CAMT053(w io.Writer) error {
 	t, err := s.add()
 	if err != nil {

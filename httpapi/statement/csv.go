@@ -8,14 +8,14 @@ import (
 )
 
 // csvHeader names the columns. An opening and a closing row stand around the lines.
-var csvHeader = [...]string{"type", "bookedAt", "id", "source", "amount", "balance", "currency", "reference", "transferGroup", "cardId",
-	"createdAt"}
+var csvHeader = [...]string{"type", "bookedAt", "id", "source", "amount", "balance", "currency", "reference", "transferGroup",
+	"cardId", "createdAt"}
 
 // formulas are the characters with which a spreadsheet takes a cell for a formula, in either width.
 const formulas = "=+-@|%＝＋－＠"
 
-// CSV writes the statement by RFC 4180: a header, the opening balance, the lines, the closing balance. Amounts are dollars with two
-// decimals, negative for debits. Text that a spreadsheet would take for a formula has an apostrophe before it.
+// CSV writes the statement by RFC 4180: a header, the opening balance, the lines, the closing balance. Amounts are dollars with
+// two decimals, negative for debits. Text that a spreadsheet would take for a formula has an apostrophe before it.
 func (s *Statement) CSV(w io.Writer) error {
 	if _, err := s.add(); err != nil {
 		return err

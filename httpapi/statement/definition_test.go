@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rule is an element of camt.053.001.08 as testdata/definition.txt has it, in the part that a statement uses: how often it may stand, its
-// children in order or, of a leaf, the form of its text. A second reader, of text, that knows nothing of how the message is written.
+// rule is an element of camt.053.001.08 as testdata/definition.txt has it, in the part that a statement uses: how often it may
+// stand, its children in order or, of a leaf, the form of its text. A second reader, of text, that knows nothing of how the
+// message is written.
 type rule struct {
 	name     string
 	least    int

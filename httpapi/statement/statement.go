@@ -1,5 +1,5 @@
-// Package statement writes the statement of an account as a file: CSV for people and spreadsheets, camt.053.001.08 (ISO 20022) for
-// treasury systems.
+// Package statement writes the statement of an account as a file: CSV for people and spreadsheets, camt.053.001.08 (ISO 20022)
+// for treasury systems.
 //
 // It is given the balances and the lines and only writes them down; a statement that does not add up is refused, never written.
 // Text that customers and merchants chose is cleaned of control characters, and escaped for the format. It reads no ledger, and
@@ -106,8 +106,8 @@ func decimal(cents int64) string {
 	return fmt.Sprintf("%s%d.%02d", sign, magnitude/100, magnitude%100)
 }
 
-// clean makes text one line of valid UTF-8 without anything that a reader could take for an instruction to its terminal or that XML
-// cannot hold, and trims it.
+// clean makes text one line of valid UTF-8 without anything that a reader could take for an instruction to its terminal or that
+// XML cannot hold, and trims it.
 func clean(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0xFFFE || r == 0xFFFF {

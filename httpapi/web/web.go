@@ -54,6 +54,7 @@ type Page struct {
 	Amount      string // with its currency
 	Received    string // "" when nothing was
 	Due         string // "" when nothing is; what is missing of a payment that fell short
+	Over        string // "" when nothing is; what came beyond the amount
 	Sandbox     bool
 	Late        bool // a payment came after the end and does not count
 	Expires     time.Time
@@ -102,7 +103,8 @@ type File struct {
 func New(base string) (*Site, error) {
 	s := &Site{files: make(map[string]File)}
 	paths := make(map[string]string)
-	for name, contentType := range map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"} {
+	for name, contentType := range map[string]string{"page.css": "text/css; charset=utf-8",
+		"page.js": "text/javascript; charset=utf-8"} {
 		content, err := files.ReadFile(name)
 		if err != nil {
 			return nil, err
@@ -176,8 +178,9 @@ func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
 
 // Title is of the browser's tab.
 func (p Page) Title() string {
-	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete", Completed: "Paid",
-		Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed", Missing: "Link not found"}
+	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete",
+		Completed: "Paid", Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed",
+		Missing: "Link not found"}
 	if p.Merchant == "" {
 		return titles[p.Step]
 	}

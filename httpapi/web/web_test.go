@@ -23,13 +23,14 @@ func pages() map[string]web.Page {
 		Description: "Two paperbacks and a reading lamp", Reference: "order 10482", Amount: "$125.00", Sandbox: true, Now: now,
 		Expires: now.Add(29*time.Minute + 41*time.Second), Of: 3, SuccessURL: "https://shop.example.com/thanks",
 		CancelURL: "https://shop.example.com/cart", Coins: []web.Coin{
-			{Asset: "USDC", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum", Picked: true}, {Value: "USDC/polygon",
-				Network: "Polygon"}, {Value: "USDC/arbitrum", Network: "Arbitrum"}, {Value: "USDC/base", Network: "Base"}, {Value: "USDC/solana",
-				Network: "Solana"}}},
+			{Asset: "USDC", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum", Picked: true},
+				{Value: "USDC/polygon", Network: "Polygon"}, {Value: "USDC/arbitrum", Network: "Arbitrum"},
+				{Value: "USDC/base", Network: "Base"}, {Value: "USDC/solana", Network: "Solana"}}},
 			{Asset: "BTC", Networks: []web.Choice{{Value: "BTC/bitcoin", Network: "Bitcoin"}}}}}
 	to := &web.To{Asset: "USDC", Network: "Ethereum", Address: "0x52908400098527886E0F7030069857D2E4169EE7", Coins: "125",
 		Link: "ethereum:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48@1/transfer?address=0x52908400098527886E0F7030069857D2E4169EE7&uint256=125000000"}
-	rest := &web.To{Asset: to.Asset, Network: to.Network, Address: to.Address, Coins: "25", Link: strings.Replace(to.Link, "=125", "=25", 1)}
+	rest := &web.To{Asset: to.Asset, Network: to.Network, Address: to.Address, Coins: "25",
+		Link: strings.Replace(to.Link, "=125", "=25", 1)}
 	all := map[string]web.Page{"missing": {Step: web.Missing}}
 	for name, change := range map[string]func(*web.Page){
 		"choose":     func(p *web.Page) { p.Step = web.Choose },
@@ -41,6 +42,8 @@ func pages() map[string]web.Page {
 		"expired":    func(p *web.Page) { p.Step = web.Expired },
 		"late":       func(p *web.Page) { p.Step, p.Late, p.Received = web.Expired, true, "$125.00" },
 		"cancelled":  func(p *web.Page) { p.Step = web.Cancelled },
+		"over":       func(p *web.Page) { p.Step, p.Seen, p.Received, p.Over = web.Completed, 3, "$130.00", "$5.00" },
+		"withdrawn":  func(p *web.Page) { p.Step, p.Late, p.Received = web.Cancelled, true, "$125.00" },
 		"failed":     func(p *web.Page) { p.Step = web.Failed },
 	} {
 		p := plain
@@ -61,9 +64,11 @@ func render(t *testing.T, p web.Page) string {
 
 func TestEachStateSaysWhatToDo(t *testing.T) {
 	for name, wants := range map[string][]string{
-		"missing":    {"There is no such link"},
-		"choose":     {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`, `aria-label="BTC on Bitcoin"`, "Continue"},
-		"pay":        {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address", "<svg", `href="ethereum:0xA0b8`, "Waiting"},
+		"missing": {"There is no such link"},
+		"choose": {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`,
+			`aria-label="BTC on Bitcoin"`, "Continue"},
+		"pay": {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address", "<svg",
+			`href="ethereum:0xA0b8`, "Waiting"},
 		"confirming": {"<strong>1 of 3</strong>", `aria-valuenow="1"`, "You may close this page"},
 		"underpaid":  {"$100.00 of $125.00", "<strong>$25.00</strong> is still due", "Send the rest"},
 		"short":      {"can not be sent any more", `href="https://shop.example.com/cart"`},
@@ -71,6 +76,8 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 		"expired":    {"This link has expired", "still looked for", `href="https://shop.example.com/cart"`},
 		"late":       {"A payment came after the link had ended"},
 		"cancelled":  {"This link was cancelled", `href="https://shop.example.com/cart"`},
+		"over":       {"Payment complete", "$5.00 more than was asked", "give it back"},
+		"withdrawn":  {"This link was cancelled", "A payment came after the link had ended"},
 		"failed":     {"The payment failed"},
 	} {
 		html := render(t, pages()[name])
@@ -78,10 +85,11 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 			require.Contains(t, html, want, name)
 		}
 		require.Equal(t, name != "missing", strings.Contains(html, "Do not send real money"), name)
-		live := name != "missing" && name != "completed" && name != "failed"
+		live := name != "missing" && name != "completed" && name != "over" && name != "failed"
 		require.Equal(t, live, strings.Contains(html, " data-open"), name)
 	}
-	require.NotContains(t, render(t, pages()["expired"]), "0x52908400098527886E0F7030069857D2E4169EE7", "an ended link shows no address")
+	require.NotContains(t, render(t, pages()["expired"]), "0x52908400098527886E0F7030069857D2E4169EE7",
+		"an ended link shows no address")
 }
 
 var (
@@ -129,8 +137,8 @@ func TestTextsAreEscaped(t *testing.T) {
 
 // A link leaves for http and https only.
 func TestOnlyTheWebIsLinkedTo(t *testing.T) {
-	for _, bad := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "//evil.example.com", "/checkout", "ftp://a.b", " ", ":",
-		"https://", "http:/a"} {
+	for _, bad := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "//evil.example.com",
+		"/checkout", "ftp://a.b", " ", ":", "https://", "http:/a"} {
 		for _, name := range []string{"completed", "expired", "cancelled", "failed", "short"} {
 			p := pages()[name]
 			p.SuccessURL, p.CancelURL = bad, bad
@@ -145,8 +153,8 @@ func TestOnlyTheWebIsLinkedTo(t *testing.T) {
 
 func TestTheCountdown(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for left, want := range map[time.Duration]string{-time.Second: "0:00", 0: "0:00", 59 * time.Second: "0:59", 61*time.Second + 1: "1:01",
-		24 * time.Hour: "24:00:00", time.Hour + 2*time.Minute + 3*time.Second: "1:02:03"} {
+	for left, want := range map[time.Duration]string{-time.Second: "0:00", 0: "0:00", 59 * time.Second: "0:59",
+		61*time.Second + 1: "1:01", 24 * time.Hour: "24:00:00", time.Hour + 2*time.Minute + 3*time.Second: "1:02:03"} {
 		require.Equal(t, want, web.Page{Now: now, Expires: now.Add(left)}.Left())
 	}
 }

@@ -27,9 +27,9 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Guard decides where deliveries may go: https on a usual port of a public address. A host is resolved when its endpoint is registered and
-// again for each connection, and the address that is dialled is judged once more by the socket, so that a name that changes in between
-// leads nowhere. With private addresses allowed, for development, http and any port and address will do.
+// Guard decides where deliveries may go: https on a usual port of a public address. A host is resolved when its endpoint is
+// registered and again for each connection, and the address that is dialled is judged once more by the socket, so that a name
+// that changes in between leads nowhere. With private addresses allowed, for development, http and any port and address will do.
 type Guard struct {
 	allowPrivate bool
 	resolver     Resolver
@@ -110,8 +110,8 @@ func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 
 func (g *Guard) allows(a netip.Addr) bool { return g.allowPrivate || public(a.Unmap()) }
 
-// notPublic are the ranges that IANA lists as special, as far as netip has no name for them or they lie in unicast space. Those that
-// carry an IPv4 address inside are among them: what they lead to cannot be judged.
+// notPublic are the ranges that IANA lists as special, as far as netip has no name for them or they lie in unicast space. Those
+// that carry an IPv4 address inside are among them: what they lead to cannot be judged.
 var notPublic = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
 	"203.0.113.0/24", "240.0.0.0/4", // this network, CGNAT, protocols, documentation, 6to4 relays, benchmarks, reserved

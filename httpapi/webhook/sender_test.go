@@ -77,7 +77,9 @@ func ExampleSender() {
 		_, err = fmt.Sscan(stamp, &at)
 		return err == nil && hmac.Equal(mac.Sum(nil), given) && time.Since(time.Unix(at, 0)).Abs() < 5*time.Minute
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { fmt.Println(receive(r, "whsec_1")) }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		fmt.Println(receive(r, "whsec_1"))
+	}))
 	defer server.Close()
 	sender, err := NewSender(SenderOptions{Guard: NewGuard(true, nil)})
 	if err != nil {
@@ -171,7 +173,8 @@ func TestANameThatChangesLeadsNowhere(t *testing.T) {
 	defer server.Close()
 	guard := NewGuard(false, names{"rebinds.example.com": {{"93.184.216.34"}, {"127.0.0.1"}}})
 	require.NoError(t, guard.Check(t.Context(), "https://rebinds.example.com"))
-	status, failure := newSender(t, SenderOptions{Guard: guard}).Post(t.Context(), "https://rebinds.example.com", "s", deliveryID, now, body)
+	status, failure := newSender(t, SenderOptions{Guard: guard}).Post(t.Context(), "https://rebinds.example.com", "s",
+		deliveryID, now, body)
 	require.Zero(t, status)
 	require.Equal(t, "address_refused", failure)
 	require.False(t, reached.Load())
@@ -181,7 +184,8 @@ func TestANameThatChangesLeadsNowhere(t *testing.T) {
 func TestAURLIsJudgedAgainWhenItIsSentTo(t *testing.T) {
 	reached := atomic.Bool{}
 	server := serve(t, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
-	_, failure := newSender(t, SenderOptions{Guard: NewGuard(false, nil)}).Post(t.Context(), server.URL, "s", deliveryID, now, body)
+	_, failure := newSender(t, SenderOptions{Guard: NewGuard(false, nil)}).Post(t.Context(), server.URL, "s",
+		deliveryID, now, body)
 	require.Equal(t, "address_refused", failure)
 	require.False(t, reached.Load())
 }

@@ -1,7 +1,7 @@
 // Package webhook is how webhooks come in and go out. What partners report is verified by the header
 // "partner-signature: t=<unix>,v1=<hex HMAC-SHA256 of t.body>"; what Purser announces to a workspace's endpoints is signed in the
-// same form under "service-signature" and posted by a Sender, to where a Guard lets it. The package reads no clock to sign or verify
-// by; what a report means is for its handler, and when a delivery is tried is for the actors.
+// same form under "service-signature" and posted by a Sender, to where a Guard lets it. The package reads no clock to sign or
+// verify by; what a report means is for its handler, and when a delivery is tried is for the actors.
 package webhook
 
 import (

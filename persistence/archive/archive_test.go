@@ -30,13 +30,15 @@ func small(size int) []persistence.Part {
 		}
 		parts = append(parts, &persistence.ShardHead{Shard: shard, Head: persistence.Head{Position: 2, Epoch: 5}, Ordinal: 1})
 		for position := uint64(1); position <= 2; position++ {
-			parts = append(parts, &persistence.Event{ID: "evt_1", Workspace: "ws", Kind: "card", Stream: "card_1", Version: position,
-				Type: "card.made.v1", At: start, Position: position,
+			parts = append(parts, &persistence.Event{ID: "evt_1", Workspace: "ws", Kind: "card", Stream: "card_1",
+				Version: position, Type: "card.made.v1", At: start, Position: position,
 				Payload: json.RawMessage(fmt.Sprintf("%q", bytes.Repeat([]byte("x"), size)))})
 		}
 		parts = append(parts,
-			&persistence.Record{Kind: "card", ID: "a", Workspace: "ws", Slot: 48, Version: 1, Position: 1, Ordinal: 1, Document: json.RawMessage(`{}`)},
-			&persistence.Record{Kind: "card", ID: "b", Workspace: "ws", Parent: "p", Slot: 49, Version: 2, Position: 2, Ordinal: 1},
+			&persistence.Record{Kind: "card", ID: "a", Workspace: "ws", Slot: 48, Version: 1, Position: 1, Ordinal: 1,
+				Document: json.RawMessage(`{}`)},
+			&persistence.Record{Kind: "card", ID: "b", Workspace: "ws", Parent: "p", Slot: 49, Version: 2, Position: 2,
+				Ordinal: 1},
 			&persistence.Once{Scope: "http", Hash: [32]byte{1}, Fingerprint: [32]byte{9}, Expires: start, Answer: []byte("ok")},
 			&persistence.Once{Scope: "http", Hash: [32]byte{2}, Expires: time.Time{}},
 			&persistence.Timer{Kind: "card", Stream: "card_1", Key: "a", Workspace: "ws", Slot: 48, Due: start},

@@ -1,5 +1,5 @@
-// Package archive is the portable form of a journal: one stream of bytes that is the same whichever journal wrote it, and that any
-// journal can be made of. `purser backup` keeps it in a file, `purser migrate-journal` compares two journals by its checksum.
+// Package archive is the portable form of a journal: one stream of bytes that is the same whichever journal wrote it, and that
+// any journal can be made of. `purser backup` keeps it in a file, `purser migrate-journal` compares two journals by its checksum.
 //
 // # Form
 //
@@ -19,15 +19,15 @@
 //	t  time due, uv slot, lp kind, stream, key, workspace
 //	c  uv position, lp name
 //
-// All 256 shards are there, each with its parts in the order of the letters; events are gapless up to the head; within a shard the
-// keys (kind, id), (scope, hash), (kind, stream, key) and name ascend, where a string that is not the last of its key is
+// All 256 shards are there, each with its parts in the order of the letters; events are gapless up to the head; within a shard
+// the keys (kind, id), (scope, hash), (kind, stream, key) and name ascend, where a string that is not the last of its key is
 // compared with its length as uv before it.
 //
 // # Contract
 //
-// A Writer refuses what is out of order, and a Reader what is out of order, damaged, cut short, followed by anything, or of another
-// form: each with ErrDamaged or ErrForm and what is wrong. Both hold one block in memory. A reader hands out no part of a block
-// whose crc differs, but it has compared the SHA-256 only when the parts have ended without an error: who must not act on a
+// A Writer refuses what is out of order, and a Reader what is out of order, damaged, cut short, followed by anything, or of
+// another form: each with ErrDamaged or ErrForm and what is wrong. Both hold one block in memory. A reader hands out no part of a
+// block whose crc differs, but it has compared the SHA-256 only when the parts have ended without an error: who must not act on a
 // part of a damaged archive reads it twice.
 //
 // It does not compress, encrypt, or know what a payload means.

@@ -62,7 +62,8 @@ func (o *order) begin(h *persistence.ShardHead) error {
 
 func (o *order) event(e *persistence.Event) error {
 	if e.Position != o.position+1 || e.Position > o.head.Position {
-		return fmt.Errorf("%w: event %d of shard %d where %d of %d is due", ErrDamaged, e.Position, o.head.Shard, o.position+1, o.head.Position)
+		return fmt.Errorf("%w: event %d of shard %d where %d of %d is due", ErrDamaged, e.Position, o.head.Shard, o.position+1,
+			o.head.Position)
 	}
 	o.position, o.letter = e.Position, letterEvent
 	return nil
@@ -86,7 +87,8 @@ func (o *order) inside(p persistence.Part) error {
 // complete refuses to leave the events of a shard before its head.
 func (o *order) complete() error {
 	if o.position != o.head.Position {
-		return fmt.Errorf("%w: the events of shard %d end at %d, its head is %d", ErrDamaged, o.head.Shard, o.position, o.head.Position)
+		return fmt.Errorf("%w: the events of shard %d end at %d, its head is %d", ErrDamaged, o.head.Shard, o.position,
+			o.head.Position)
 	}
 	return nil
 }

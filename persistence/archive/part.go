@@ -153,8 +153,9 @@ func (c *cutter) part() persistence.Part {
 		return &persistence.Event{At: c.time(), Version: c.number(any64), ID: c.string(), Workspace: c.string(), Kind: c.string(),
 			Stream: c.string(), Type: c.string(), Payload: c.bytes()}
 	case letterRecord:
-		return &persistence.Record{Slot: c.slot(), Version: c.number(any64), Position: c.number(any64), Ordinal: uint32(c.number(any32)),
-			Kind: c.string(), ID: c.string(), Workspace: c.string(), Parent: c.string(), Document: c.bytes()}
+		return &persistence.Record{Slot: c.slot(), Version: c.number(any64), Position: c.number(any64),
+			Ordinal: uint32(c.number(any32)), Kind: c.string(), ID: c.string(), Workspace: c.string(), Parent: c.string(),
+			Document: c.bytes()}
 	case letterOnce:
 		return &persistence.Once{Expires: c.time(), Hash: c.hash(), Fingerprint: c.hash(), Scope: c.string(), Answer: c.bytes()}
 	case letterTimer:

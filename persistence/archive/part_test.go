@@ -10,8 +10,9 @@ import (
 
 // FuzzPart has the decoder of parts without the checksums before it: what it takes is written and read again as the same.
 func FuzzPart(f *testing.F) {
-	for _, p := range []persistence.Part{&persistence.ShardHead{Shard: 1}, &persistence.Event{ID: "e"}, &persistence.Record{Kind: "k"},
-		&persistence.Once{Scope: "s"}, &persistence.Timer{Key: "k"}, &persistence.Cursor{Name: "n"}} {
+	for _, p := range []persistence.Part{&persistence.ShardHead{Shard: 1}, &persistence.Event{ID: "e"},
+		&persistence.Record{Kind: "k"}, &persistence.Once{Scope: "s"}, &persistence.Timer{Key: "k"},
+		&persistence.Cursor{Name: "n"}} {
 		f.Add(appendPart(nil, p))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -3,12 +3,13 @@ package book
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"purser/persistence"
+	"purser/persistence/postgres"
 )
 
 // Errors that a program tells its operator apart. All others are the server's, and a retry may mend them.
@@ -24,21 +25,15 @@ var (
 )
 
 const (
-	defaultPool = 8
-	maxPool     = 256
-
 	// MaxEntries is how many entries or accounts one read returns at most.
 	MaxEntries = persistence.MaxPage
 
-	// connectTimeout bounds one attempt to connect, queryTimeout a read and handleTimeout a Handle, in the server too.
-	connectTimeout = 2 * time.Second
-	queryTimeout   = 30 * time.Second
-	handleTimeout  = 60 * time.Second
+	// queryTimeout bounds a read and handleTimeout a Handle, in the server too.
+	queryTimeout  = 30 * time.Second
+	handleTimeout = 60 * time.Second
 	// prepareTimeout bounds a Prepare; after one that failed the error stands for preparePause.
 	prepareTimeout = 2 * time.Minute
 	preparePause   = 500 * time.Millisecond
-	// idleTimeout is after how long the server ends a transaction whose client says nothing.
-	idleTimeout = 10 * time.Second
 )
 
 // Options of Open.
@@ -54,7 +49,7 @@ type Options struct {
 // EnsureDefaults fills in what is left zero.
 func (o *Options) EnsureDefaults() {
 	if o.PoolSize == 0 {
-		o.PoolSize = defaultPool
+		o.PoolSize = postgres.DefaultPool
 	}
 }
 
@@ -65,8 +60,8 @@ func (o *Options) Validate() error {
 		return errors.New("book: Options.URL is empty")
 	case o.Identity.Deployment.IsZero() || o.Identity.Store.IsZero():
 		return errors.New("book: Options.Identity is not a journal's")
-	case o.PoolSize < 1 || o.PoolSize > maxPool:
-		return fmt.Errorf("book: Options.PoolSize is %d, not 1 to %d", o.PoolSize, maxPool)
+	case o.PoolSize < 1 || o.PoolSize > postgres.MaxPool:
+		return fmt.Errorf("book: Options.PoolSize is %d, not 1 to %d", o.PoolSize, postgres.MaxPool)
 	}
 	return nil
 }
@@ -78,24 +73,9 @@ func (o *Options) configure() (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("book: %w", err)
 	}
 	config.MaxConns = int32(o.PoolSize)
-	config.PingTimeout = connectTimeout
-	config.ConnConfig.ConnectTimeout = connectTimeout
+	config.PingTimeout = postgres.ConnectTimeout
+	config.ConnConfig.ConnectTimeout = postgres.ConnectTimeout
 	// The subscription remembers what was handled: a server that crashes must not take it back.
-	for name, value := range map[string]string{
-		"application_name":                    "purser book",
-		"timezone":                            "UTC",
-		"client_encoding":                     "UTF8",
-		"synchronous_commit":                  "on",
-		"default_transaction_read_only":       "off",
-		"statement_timeout":                   milliseconds(handleTimeout),
-		"lock_timeout":                        milliseconds(handleTimeout),
-		"idle_in_transaction_session_timeout": milliseconds(idleTimeout),
-		"client_connection_check_interval":    milliseconds(idleTimeout),
-		"jit":                                 "off",
-	} {
-		config.ConnConfig.RuntimeParams[name] = value
-	}
+	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Settings("purser book", handleTimeout, handleTimeout))
 	return config, nil
 }
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

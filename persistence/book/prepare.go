@@ -6,31 +6,28 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 
 	"purser/actors/ident"
+	"purser/persistence/postgres"
 )
 
 const (
-	// versionTable is goose's table of the migrations that were applied.
-	versionTable = "book.version"
 	// prepareLock and migrateLock are the keys of the advisory locks under which one process at a time prepares and migrates.
 	prepareLock = 0x626f6f6b // "book"
 	migrateLock = prepareLock + 1
-	// A process waits for migrateLock by trying once in migrateRetrySeconds, migrateTries times.
-	migrateRetrySeconds = 1
-	migrateTries        = 100
+	// migrateTries is how many seconds a process waits for migrateLock.
+	migrateTries = 100
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var files embed.FS
+
+var migrations = postgres.Migrations{Files: files, Table: "book.version", Lock: migrateLock, Tries: migrateTries}
 
 // readiness is what is known of the schema and of whose journal the book is of.
 type readiness struct {
@@ -94,7 +91,7 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("book: %w", err)
 	}
-	config.ConnectTimeout = connectTimeout
+	config.ConnectTimeout = postgres.ConnectTimeout
 	return migrate(ctx, config)
 }
 
@@ -105,7 +102,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	if err := createSchema(ctx, db); err != nil {
 		return fmt.Errorf("make the book's schema: %w", err)
 	}
-	p, err := provider(db)
+	p, err := migrations.Provider(db)
 	if err != nil {
 		return err
 	}
@@ -137,20 +134,6 @@ func createSchema(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	return tx.Commit()
-}
-
-func provider(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrateLock),
-		lock.WithLockTimeout(migrateRetrySeconds, migrateTries))
-	if err != nil {
-		return nil, err
-	}
-	return goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 }
 
 // follow makes the book one of this incarnation of the journal: a new book is stamped, one of an earlier incarnation begins

@@ -114,7 +114,8 @@ func runLane(f *fixture, slot ident.Slot, epoch uint64, appends int) error {
 			entry := record("entry", fmt.Sprint(slot, "-", version), "", `{}`)
 			entry.Slot = slot
 			group = append(group, &persistence.Batch{Workspace: workspace, Slot: slot,
-				Events: []persistence.Event{event("card", fmt.Sprint(slot), version)}, Records: []persistence.Record{state, entry}})
+				Events:  []persistence.Event{event("card", fmt.Sprint(slot), version)},
+				Records: []persistence.Record{state, entry}})
 		}
 		outcomes, err := f.j.Append(f.ctx, slot.Shard(), epoch, Start, group)
 		if err != nil {

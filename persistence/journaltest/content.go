@@ -32,8 +32,8 @@ func Dump(t T, j persistence.Journal) []byte {
 	return out.Bytes()
 }
 
-// RunLoad holds the content of a journal and what a loader makes of it against each other: it must be the same to the byte, and the
-// new journal must go on where the old one stood.
+// RunLoad holds the content of a journal and what a loader makes of it against each other: it must be the same to the byte, and
+// the new journal must go on where the old one stood.
 func RunLoad(t *testing.T, open Factory, load Loader) {
 	t.Run("same bytes", func(t *testing.T) {
 		f := start(t, open)
@@ -86,7 +86,8 @@ func (f *fixture) fill() {
 		for _, kind := range []string{"card", "balance", "b", long, longer} {
 			f.must(batch(event(kind, "s", version), record(kind, "r", "p", fmt.Sprintf(`{"version": %d}`, version)),
 				record(kind, fmt.Sprintf("r%d", version), "", ""),
-				once(kind, fmt.Sprint(version), f.now.Add(time.Duration(version)*time.Hour)), timer(kind, "k", f.now.Add(time.Hour))))
+				once(kind, fmt.Sprint(version), f.now.Add(time.Duration(version)*time.Hour)),
+				timer(kind, "k", f.now.Add(time.Hour))))
 		}
 	}
 	forever, unanswered := once("forever", "x", time.Time{}), once("z", "y", time.Time{})
@@ -136,15 +137,22 @@ func snapshotInstant(f *fixture) {
 	var appending sync.WaitGroup
 	stop := make(chan struct{})
 	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	var failed error
 	appending.Go(func() {
+		defer begin()
 		for version := uint64(1); ; version++ {
 			value := fmt.Sprint(version)
-			_, err := f.j.Append(f.ctx, f.shard, f.epoch, f.now, []*persistence.Batch{
+			outcomes, err := f.j.Append(f.ctx, f.shard, f.epoch, f.now, []*persistence.Batch{
 				batch(event("card", "s", version), record("one", "x", "", value), record("two", "x", "", value))})
-			require.NoError(f.t, err)
-			if version == 1 {
-				close(begun)
+			if err == nil {
+				err = outcomes[0].Err
 			}
+			if err != nil {
+				failed = err
+				return
+			}
+			begin()
 			select {
 			case <-stop:
 				return
@@ -174,6 +182,7 @@ func snapshotInstant(f *fixture) {
 	}
 	close(stop)
 	appending.Wait()
+	require.NoError(f.t, failed)
 }
 
 func snapshotContext(f *fixture) {

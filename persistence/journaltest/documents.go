@@ -18,7 +18,8 @@ func (f *fixture) list(kind, workspace, parent string, page persistence.Page) []
 	require.NoError(f.t, err)
 	for i := 1; i < len(records); i++ {
 		a, b := records[i-1], records[i]
-		require.True(f.t, a.Position > b.Position || a.Position == b.Position && a.Ordinal > b.Ordinal, "%s before %s", a.ID, b.ID)
+		require.True(f.t, a.Position > b.Position || a.Position == b.Position && a.Ordinal > b.Ordinal, "%s before %s", a.ID,
+			b.ID)
 	}
 	return records
 }
@@ -56,7 +57,8 @@ var recordTests = map[string]func(*fixture){
 	},
 	"the newest first, page by page": func(f *fixture) {
 		for i := range 3 {
-			f.must(batch(event("card", fmt.Sprint(i), 1), record("item", fmt.Sprint(2*i), "", `{}`), record("item", fmt.Sprint(2*i+1), "", `{}`)))
+			f.must(batch(event("card", fmt.Sprint(i), 1), record("item", fmt.Sprint(2*i), "", `{}`),
+				record("item", fmt.Sprint(2*i+1), "", `{}`)))
 		}
 		// Batches without an event stand where the shard stood, and still have their own places.
 		f.must(batch(record("item", "6", "", `{}`)), batch(record("item", "7", "", `{}`)))
@@ -210,7 +212,8 @@ var onceTests = map[string]func(*fixture){
 	},
 	"is claimed by the first of a group": func(f *fixture) {
 		first, second := once("http", "k", Start.Add(time.Hour)), once("http", "k", Start.Add(time.Minute))
-		outcomes := f.append(batch(event("card", "a", 1), first), batch(event("card", "b", 1), second), batch(event("card", "c", 1)))
+		outcomes := f.append(batch(event("card", "a", 1), first), batch(event("card", "b", 1), second),
+			batch(event("card", "c", 1)))
 		require.NoError(f.t, outcomes[0].Err)
 		var taken *persistence.OnceError
 		require.ErrorAs(f.t, outcomes[1].Err, &taken)
@@ -288,7 +291,8 @@ var onceTests = map[string]func(*fixture){
 		for _, slot := range []ident.Slot{0x010, 0x020} {
 			heads, err := f.j.Raise(f.ctx, slot.Shard())
 			require.NoError(f.t, err)
-			b := &persistence.Batch{Workspace: workspace, Slot: slot, Onces: []persistence.Once{once("s", "a", Start), once("s", "b", Start)}}
+			b := &persistence.Batch{Workspace: workspace, Slot: slot,
+				Onces: []persistence.Once{once("s", "a", Start), once("s", "b", Start)}}
 			_, err = f.j.Append(f.ctx, slot.Shard(), heads[0].Epoch, f.now, []*persistence.Batch{b})
 			require.NoError(f.t, err)
 		}
@@ -309,7 +313,8 @@ func (f *fixture) timers(now time.Time, limit int) []persistence.Timer {
 
 var timerTests = map[string]func(*fixture){
 	"earliest first, and stay": func(f *fixture) {
-		late, early, later := timer("a", "x", Start.Add(2*time.Second)), timer("b", "x", Start), timer("a", "y", Start.Add(time.Hour))
+		late, early, later := timer("a", "x", Start.Add(2*time.Second)), timer("b", "x", Start),
+			timer("a", "y", Start.Add(time.Hour))
 		f.must(batch(late, later), batch(early))
 		f.again()
 		require.Empty(f.t, f.timers(Start.Add(-time.Millisecond), 10))

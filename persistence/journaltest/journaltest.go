@@ -151,8 +151,8 @@ func batch(parts ...any) *persistence.Batch {
 
 func event(kind, stream string, version uint64) persistence.Event {
 	return persistence.Event{
-		ID: fmt.Sprintf("evt_%s_%s_%d", kind, stream, version), Workspace: workspace, Kind: kind, Stream: stream, Version: version,
-		Type: kind + ".happened.v1", At: Start.Add(time.Duration(version) * time.Millisecond),
+		ID: fmt.Sprintf("evt_%s_%s_%d", kind, stream, version), Workspace: workspace, Kind: kind, Stream: stream,
+		Version: version, Type: kind + ".happened.v1", At: Start.Add(time.Duration(version) * time.Millisecond),
 		// The order of the members and the space are the writer's: a payload comes back byte by byte.
 		Payload: json.RawMessage(fmt.Sprintf(`{"version": %d, "stream":%q}`, version, stream)),
 	}

@@ -163,7 +163,8 @@ func (l *Load) verifyEvents(j persistence.Journal, i int, n uint64) error {
 	}
 	for k, e := range events {
 		want := event("card", fmt.Sprint("card", i), uint64(k+1))
-		if e.Position != uint64(k+1) || e.Version != want.Version || e.ID != want.ID || string(e.Payload) != string(want.Payload) {
+		if e.Position != uint64(k+1) || e.Version != want.Version || e.ID != want.ID ||
+			string(e.Payload) != string(want.Payload) {
 			return fmt.Errorf("event %d is %+v", k+1, e)
 		}
 	}

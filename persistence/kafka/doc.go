@@ -1,20 +1,21 @@
-// Package kafka publishes the journal's events to one topic of Apache Kafka and gives them to consumers from there: a Publisher (the
-// outbox) and a persistence.Subscription.
+// Package kafka publishes the journal's events to one topic of Apache Kafka and gives them to consumers from there: a Publisher
+// (the outbox) and a persistence.Subscription.
 //
 // # The topic
 //
-// purser.events.v1 has 32 partitions; the partition of an event is its shard mod 32, and neither ever changes on a live topic. The
-// program makes the topic when it is missing and refuses one with another number of partitions or too small a message.
+// purser.events.v1 has 32 partitions; the partition of an event is its shard mod 32, and neither ever changes on a live topic.
+// The program makes the topic when it is missing and refuses one with another number of partitions or too small a message.
 // A message's key is the workspace id, its value the payload as stored, byte for byte. Its headers are those of CloudEvents
 // 1.0 in binary mode (content-type, ce_specversion, ce_id, ce_type, ce_source, ce_time) and, to rebuild the event exactly,
 // purser-store, purser-shard, purser-position, purser-kind, purser-stream and purser-version.
 //
 // # What is promised
 //
-// Of the events of a shard, leaving out repeats, the topic has each one and in the order of positions. A publisher keeps a cursor in
-// the journal; what waits for Kafka is simply the journal after that cursor, so nothing grows when Kafka is down, and
-// nothing is skipped. Kafka acknowledges a request when all replicas in sync have it; the cursor is saved after, about every second,
-// so a crash repeats about a second of events. A lost acknowledgement repeats a batch. kafka-go has no idempotent producer.
+// Of the events of a shard, leaving out repeats, the topic has each one and in the order of positions. A publisher keeps a cursor
+// in the journal; what waits for Kafka is simply the journal after that cursor, so nothing grows when Kafka is down, and
+// nothing is skipped. Kafka acknowledges a request when all replicas in sync have it; the cursor is saved after, about every
+// second, so a crash repeats about a second of events. A lost acknowledgement repeats a batch. kafka-go has no idempotent
+// producer.
 //
 // So a consumer of another language keeps one position per shard, drops what is at or below it, and ignores messages of another
 // purser-store: after a restore from a backup a journal is another store and gives positions anew.
@@ -31,16 +32,16 @@
 // reads each shard from the journal up to the head, and goes on in the topic from that end: what was not in the journal then
 // is published after that end. The topic is thus the live tail, and its retention may be short.
 //
-// A gap is filled from the journal. So is a shard whose newest events did not come within CheckEvery though the reader has read all
-// there is or cannot reach Kafka: lost messages and an absent Kafka delay a consumer by that time, no more. A shard whose handler
-// fails drops what comes from the topic and reads the journal after its pause, so that it holds nothing up and keeps
+// A gap is filled from the journal. So is a shard whose newest events did not come within CheckEvery though the reader has read
+// all there is or cannot reach Kafka: lost messages and an absent Kafka delay a consumer by that time, no more. A shard whose
+// handler fails drops what comes from the topic and reads the journal after its pause, so that it holds nothing up and keeps
 // nothing. A Handle that takes long does delay the seven other shards of its partition.
 //
 // # Limits
 //
 // The journal's largest payload is 8 MiB; the topic's max.message.bytes is set to MaxMessageBytes, which holds it with its
-// headers, and a request is at most that. When somebody lowers it on the live topic and an event does not fit, its partition stops there,
-// with every try told to the listener, until it is raised: to skip it would break the order for every reader.
+// headers, and a request is at most that. When somebody lowers it on the live topic and an event does not fit, its partition
+// stops there, with every try told to the listener, until it is raised: to skip it would break the order for every reader.
 // The broker's socket.request.max.bytes (100 MiB by default) has to be larger still.
 //
 // # What it does not do

@@ -184,7 +184,8 @@ func (f *fixture) handled(consumers ...*consumer) {
 		for i := range ident.Shards {
 			shard := ident.Shard(i)
 			head := f.journal.Head(shard).Position
-			f.eventually(func() bool { return c.position(shard) >= head }, fmt.Sprintf("shard %d does not come to %d", shard, head))
+			f.eventually(func() bool { return c.position(shard) >= head },
+				fmt.Sprintf("shard %d does not come to %d", shard, head))
 			require.Equal(f.t, f.events(shard), c.of(shard))
 		}
 	}

@@ -143,7 +143,8 @@ func TestKafkaDown(t *testing.T) {
 		o, c := &outlet{}, &consumer{}
 		f.publish(f.topic, f.journal, o)
 		f.appendEverywhere(2)
-		f.eventually(func() bool { return o.failed.Load() > 2*kafka.Partitions && o.behind.Load() > 0 }, "nobody says that Kafka is down")
+		f.eventually(func() bool { return o.failed.Load() > 2*kafka.Partitions && o.behind.Load() > 0 },
+			"nobody says that Kafka is down")
 		f.wire.down.Store(false)
 		f.published()
 		stop := f.subscribe(f.topic, 10*time.Millisecond, c)
@@ -235,7 +236,8 @@ func TestMessageLimitLowered(t *testing.T) {
 		f.appendEverywhere(1)
 		f.handled(c) // so that the publisher has begun on every partition
 		f.limit(100 << 10)
-		f.eventually(func() bool { return errors.Is(f.probe(2, 150<<10), kafkago.MessageSizeTooLarge) }, "the limit is not lowered")
+		f.eventually(func() bool { return errors.Is(f.probe(2, 150<<10), kafkago.MessageSizeTooLarge) },
+			"the limit is not lowered")
 		failed := o.failed.Load()
 		f.append(2, 1, `{"a":"`+strings.Repeat("x", 200<<10)+`"}`)
 		f.append(3, 1, `{}`)

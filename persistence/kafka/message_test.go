@@ -19,8 +19,8 @@ func TestEventsComeBackExactly(t *testing.T) {
 		text := rapid.String()
 		shard := ident.Shard(rapid.Byte().Draw(t, "shard"))
 		event := persistence.Event{
-			ID: text.Draw(t, "id"), Workspace: text.Draw(t, "workspace"), Kind: text.Draw(t, "kind"), Stream: text.Draw(t, "stream"),
-			Version: rapid.Uint64().Draw(t, "version"), Type: text.Draw(t, "type"),
+			ID: text.Draw(t, "id"), Workspace: text.Draw(t, "workspace"), Kind: text.Draw(t, "kind"),
+			Stream: text.Draw(t, "stream"), Version: rapid.Uint64().Draw(t, "version"), Type: text.Draw(t, "type"),
 			At:       time.Unix(rapid.Int64Range(1, 4e9).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC(),
 			Payload:  rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "payload"),
 			Position: rapid.Uint64Min(1).Draw(t, "position"),
@@ -41,7 +41,8 @@ func TestEventsComeBackExactly(t *testing.T) {
 // TestTheLargestFits: an event at every limit of the journal is one request that the topic takes.
 func TestTheLargestFits(t *testing.T) {
 	name := string(make([]byte, persistence.MaxName))
-	event := persistence.Event{ID: name, Workspace: name, Kind: name, Stream: name, Type: name, Payload: make([]byte, persistence.MaxPayload)}
+	event := persistence.Event{ID: name, Workspace: name, Kind: name, Stream: name, Type: name,
+		Payload: make([]byte, persistence.MaxPayload)}
 	require.LessOrEqual(t, testCodec.size(&event), MaxMessageBytes)
 }
 

@@ -104,8 +104,8 @@ func (t *Topic) Publisher(o PublisherOptions) (*Publisher, error) {
 	return &Publisher{o: o, topic: t, codec: newCodec(o.Journal.Identity())}, nil
 }
 
-// Run publishes until the context ends, whose error it returns, or until ErrTopic. It then saves the cursors; the journal has to be
-// open until Run returns. Run may be called once.
+// Run publishes until the context ends, whose error it returns, or until ErrTopic. It then saves the cursors; the journal has to
+// be open until Run returns. Run may be called once.
 func (p *Publisher) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -21,8 +21,8 @@ const (
 	fetchBytes = 1 << 20 // bytes asked for at a time; Kafka gives at least one whole request of a publisher
 )
 
-// ForeignListener may be implemented by a listener of SubscriptionOptions besides: Foreign is told of a message that is none of this
-// journal's events (another store's, another program's). It was skipped.
+// ForeignListener may be implemented by a listener of SubscriptionOptions besides: Foreign is told of a message that is none of
+// this journal's events (another store's, another program's). It was skipped.
 type ForeignListener interface {
 	Foreign(partition int, offset int64, err error)
 }
@@ -59,7 +59,8 @@ type subscription struct {
 	codec codec
 }
 
-// Subscribe returns the subscription that reads the topic, and the journal where the topic lacks something. Each Run reads all partitions.
+// Subscribe returns the subscription that reads the topic, and the journal where the topic lacks something. Each Run reads all
+// partitions.
 func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {

@@ -101,8 +101,8 @@ func (t *Topic) Close() {
 	}
 }
 
-// Prepare makes the topic when it is missing and checks it otherwise. ErrTopic is final; any other error says that Kafka could not be
-// asked, and a retry may succeed. Publishers and subscriptions prepare the topic themselves: a program calls Prepare to
+// Prepare makes the topic when it is missing and checks it otherwise. ErrTopic is final; any other error says that Kafka could
+// not be asked, and a retry may succeed. Publishers and subscriptions prepare the topic themselves: a program calls Prepare to
 // refuse to start.
 func (t *Topic) Prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -152,9 +152,10 @@ func (t *Topic) create(ctx context.Context) error {
 
 // checkMaxMessage refuses a topic that would not take the largest event. A cluster that does not tell is taken at its word.
 func (t *Topic) checkMaxMessage(ctx context.Context) error {
-	answer, err := t.client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
-		ResourceType: kafkago.ResourceTypeTopic, ResourceName: t.o.Topic, ConfigNames: []string{configMaxMessage},
-	}}})
+	answer, err := t.client.DescribeConfigs(ctx,
+		&kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
+			ResourceType: kafkago.ResourceTypeTopic, ResourceName: t.o.Topic, ConfigNames: []string{configMaxMessage},
+		}}})
 	if err != nil {
 		return fmt.Errorf("topic %s: %w", t.o.Topic, err)
 	}

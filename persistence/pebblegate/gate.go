@@ -1,10 +1,10 @@
-// Package pebblegate opens a Pebble store without waiting for its compactions. It is a leaf, and the one way in which Purser opens
-// a store: the authorizer's, the embedded journal's, the sandbox bank's.
+// Package pebblegate opens a Pebble store without waiting for its compactions. It is a leaf, and the one way in which Purser
+// opens a store: the authorizer's, the embedded journal's, the sandbox bank's.
 //
-// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and then waits for all of them before
-// it returns: 1 to 5 seconds with ten million records on disk, and again at the next start. Upstream has mended it after that version
-// (cockroachdb/pebble#5431); until a release has it, the gate refuses every compaction until Open has returned. What is
-// left is linear in the log to replay, 8 to 12 ms a MiB, so the memtables are bounded too.
+// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and then waits for all of them
+// before it returns: 1 to 5 seconds with ten million records on disk, and again at the next start. Upstream has mended it after
+// that version (cockroachdb/pebble#5431); until a release has it, the gate refuses every compaction until Open has returned. What
+// is left is linear in the log to replay, 8 to 12 ms a MiB, so the memtables are bounded too.
 package pebblegate
 
 import (
@@ -30,7 +30,8 @@ const grantEvery = 100 * time.Millisecond
 // Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds and the compaction
 // scheduler of the options; all else is the caller's.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
-	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(), done: make(chan struct{})}
+	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
+		done: make(chan struct{})}
 	o.MemTableSize = MemTableSize
 	o.MemTableStopWritesThreshold = MemTables
 	o.Experimental.CompactionScheduler = g
@@ -43,8 +44,8 @@ func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	return db, nil
 }
 
-// MakeDir makes a store's directory and syncs the entries of it and of the parents it makes: a store in a directory that is gone after
-// a power loss is gone too. Pebble does so only for what it makes itself, and a store is locked before Pebble opens it.
+// MakeDir makes a store's directory and syncs the entries of it and of the parents it makes: a store in a directory that is gone
+// after a power loss is gone too. Pebble does so only for what it makes itself, and a store is locked before Pebble opens it.
 func MakeDir(fs vfs.FS, dir string) error {
 	parents := []string{fs.PathDir(dir)}
 	for {

@@ -10,8 +10,8 @@ import (
 	"purser/persistence"
 )
 
-// maxCommit is the size, in bytes, at which an Append commits what it has staged and goes on in another Pebble batch: Pebble takes
-// at most 4 GiB, and a commit must fit in memory.
+// maxCommit is the size, in bytes, at which an Append commits what it has staged and goes on in another Pebble batch: Pebble
+// takes at most 4 GiB, and a commit must fit in memory.
 const maxCommit = 32 << 20
 
 // Append implements persistence.Journal. A batch over a limit is refused by its outcome, a group over MaxGroup as a whole.

@@ -18,7 +18,8 @@ func TestValuesSurvive(t *testing.T) {
 		name := rapid.StringOf(rapid.Rune())
 		content := rapid.SliceOfN(rapid.Byte(), 1, 64)
 		at := time.Unix(rapid.Int64().Draw(t, "seconds")>>8, rapid.Int64Range(0, 999_999_999).Draw(t, "nanos")).UTC()
-		b := &persistence.Batch{Workspace: name.Draw(t, "batch workspace"), Slot: ident.Slot(rapid.IntRange(0, 4095).Draw(t, "slot"))}
+		b := &persistence.Batch{Workspace: name.Draw(t, "batch workspace"),
+			Slot: ident.Slot(rapid.IntRange(0, 4095).Draw(t, "slot"))}
 
 		e := persistence.Event{
 			ID: name.Draw(t, "id"), Workspace: b.WorkspaceOf(name.Draw(t, "workspace")), Kind: name.Draw(t, "kind"),
@@ -31,7 +32,8 @@ func TestValuesSurvive(t *testing.T) {
 
 		r := persistence.Record{
 			Kind: e.Kind, ID: e.ID, Workspace: e.Workspace, Parent: name.Draw(t, "parent"), Slot: b.Slot,
-			Document: content.Draw(t, "document"), Version: e.Version, Position: e.Position, Ordinal: rapid.Uint32().Draw(t, "ordinal"),
+			Document: content.Draw(t, "document"), Version: e.Version, Position: e.Position,
+			Ordinal: rapid.Uint32().Draw(t, "ordinal"),
 		}
 		gotRecord, err := decodeRecord(r.Kind, r.ID, encodeRecord(&r))
 		require.NoError(t, err)

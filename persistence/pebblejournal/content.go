@@ -19,8 +19,8 @@ var ErrNotEmpty = errors.New("there is a journal already")
 
 var _ persistence.Archiver = (*Journal)(nil)
 
-// Snapshot implements persistence.Archiver. It waits for the commits under way, one per shard at most. Close of the journal waits for
-// its snapshots.
+// Snapshot implements persistence.Archiver. It waits for the commits under way, one per shard at most. Close of the journal waits
+// for its snapshots.
 func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -95,7 +95,8 @@ func (w *walk) shard(id ident.Shard) error {
 		table byte
 		part  func(shard ident.Shard, key, value []byte) (persistence.Part, error)
 	}{
-		{tableEvent, eventPart}, {tableRecord, recordPart}, {tableOnce, oncePart}, {tableTimer, w.timerPart}, {tableCursor, cursorPart},
+		{tableEvent, eventPart}, {tableRecord, recordPart}, {tableOnce, oncePart}, {tableTimer, w.timerPart},
+		{tableCursor, cursorPart},
 	} {
 		if err := w.table(id, t.table, t.part); err != nil {
 			return err
@@ -171,8 +172,8 @@ func cursorPart(_ ident.Shard, key, value []byte) (persistence.Part, error) {
 }
 
 // Load makes the journal of a directory from content and stamps it with the identity. The directory must hold no journal
-// (ErrNotEmpty). Everything is synced when it returns nil; what an error or a crash leaves has no stamp, and Open refuses it: remove
-// the directory. Options.Deployment and MustExist are not looked at.
+// (ErrNotEmpty). Everything is synced when it returns nil; what an error or a crash leaves has no stamp, and Open refuses it:
+// remove the directory. Options.Deployment and MustExist are not looked at.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) error {
 	o.MustExist = false
 	o, err := o.withDefaults()

@@ -44,7 +44,8 @@ func (c crash) verify(load *journaltest.Load) error {
 	return j.Close()
 }
 
-// runLoad works until the rounds are over or something fails. A fault, which may be nil, is spared when an existing store is opened.
+// runLoad works until the rounds are over or something fails. A fault, which may be nil, is spared when an existing store is
+// opened.
 func runLoad(load *journaltest.Load, o pebblejournal.Options, fault *faultAt) error {
 	for round := range rounds {
 		fault.spare(round > 0)
@@ -69,8 +70,8 @@ func runLoad(load *journaltest.Load, o pebblejournal.Options, fault *faultAt) er
 }
 
 // crashes runs the workload and takes what a crash would leave before every write: all that was synced, and of the rest the
-// percentage. The last is from after the last answer, before the journal is closed. Between nothing and all it crashes in the writes
-// of logs alone: Pebble relies on a file system that keeps the order of directory entries, which this one then does not.
+// percentage. The last is from after the last answer, before the journal is closed. Between nothing and all it crashes in the
+// writes of logs alone: Pebble relies on a file system that keeps the order of directory entries, which this one then does not.
 func crashes(t *testing.T, load *journaltest.Load, noSync bool, unsynced int) []crash {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
@@ -116,8 +117,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrashFindsLoss is TestCrash's own test: the same workload without syncs must be caught losing what was answered. Any crash may
-// catch it: one alone, even the last, finds all there when Pebble happened to sync on its own account just before.
+// TestCrashFindsLoss is TestCrash's own test: the same workload without syncs must be caught losing what was answered. Any crash
+// may catch it: one alone, even the last, finds all there when Pebble happened to sync on its own account just before.
 func TestCrashFindsLoss(t *testing.T) {
 	var load journaltest.Load
 	var errs []error
@@ -179,8 +180,9 @@ func failAt(t *testing.T, i int, sticky bool) (done, died bool) {
 	return false, died
 }
 
-// faultAt injects an error at the i-th operation. Two things it spares, because Pebble then panics in a goroutine of its own, which
-// ends the process as it should, and the test with it: the sync of the directory, and the opening of a store that has tables.
+// faultAt injects an error at the i-th operation. Two things it spares, because Pebble then panics in a goroutine of its own,
+// which ends the process as it should, and the test with it: the sync of the directory, and the opening of a store that has
+// tables.
 type faultAt struct {
 	at     int
 	sticky bool

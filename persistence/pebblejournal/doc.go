@@ -20,7 +20,8 @@
 //
 // A failed commit stops the journal for good: the batch is answered ErrAmbiguous, everything later ErrUnavailable, and
 // Options.Fatal is called, which should end the process. Pebble keeps a failed batch visible in memory; going on would show it.
-// Some failures Pebble ends the process for by itself: it panics in its own goroutine when it cannot sync the directory or close a log.
+// Some failures Pebble ends the process for by itself: it panics in its own goroutine when it cannot sync the directory or close
+// a log.
 //
 // # Keys
 //

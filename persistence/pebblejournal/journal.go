@@ -38,12 +38,11 @@ type shard struct {
 	mu   sync.RWMutex
 	head head // under mu
 
-	synced atomic.Pointer[persistence.Head] // what Head shows
-	wakeMu sync.Mutex
-	wake   chan struct{} // closed when the head moves; nil when nobody waits
+	tip persistence.Tip // what was synced of it
 }
 
-// Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, ErrMoved, or the file system's.
+// Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, ErrMoved, or the file
+// system's.
 func Open(o Options) (*Journal, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -104,8 +103,8 @@ func (j *Journal) identify(o Options) error {
 	return err
 }
 
-// MarkMoved notes, durably, that the journal goes on in another place: from now on Open answers ErrMoved with its name, which is for
-// people. This journal must not be written any more.
+// MarkMoved notes, durably, that the journal goes on in another place: from now on Open answers ErrMoved with its name, which is
+// for people. This journal must not be written any more.
 func (j *Journal) MarkMoved(ctx context.Context, place string) error {
 	if err := j.enter(ctx); err != nil {
 		return err
@@ -145,18 +144,13 @@ func (j *Journal) stamp(o Options) error {
 }
 
 func (j *Journal) loadHeads() error {
-	for i := range j.shards {
-		j.shards[i].synced.Store(&persistence.Head{})
-	}
 	from := []byte{tableHead}
 	return j.store.scan(from, after(from), func(key, value []byte) (bool, error) {
 		h, err := decodeHead(value)
 		if err != nil || len(key) != 2 {
 			return false, fmt.Errorf("head %x: %w", key, errCorrupt)
 		}
-		s := &j.shards[key[1]]
-		s.head = h
-		s.synced.Store(&h.Head)
+		j.shards[key[1]].publish(h)
 		return true, nil
 	})
 }
@@ -253,57 +247,22 @@ func (j *Journal) raise(shards []ident.Shard) error {
 	return nil
 }
 
-// publish shows a head that is synced and wakes who waits for it. The shard is locked.
+// publish shows a head that is synced and wakes who waits for it. The shard is locked, or nobody knows it yet.
 func (s *shard) publish(h head) {
-	moved := h.Position > s.head.Position
 	s.head = h
-	s.synced.Store(&persistence.Head{Position: h.Position, Epoch: h.Epoch})
-	if !moved {
-		return
-	}
-	s.wakeMu.Lock()
-	defer s.wakeMu.Unlock()
-	if s.wake != nil {
-		close(s.wake)
-		s.wake = nil
-	}
-}
-
-// moved returns a channel that is closed when the head moves, nil when it is past the position already.
-func (s *shard) moved(past uint64) <-chan struct{} {
-	s.wakeMu.Lock()
-	defer s.wakeMu.Unlock()
-	if s.synced.Load().Position > past {
-		return nil
-	}
-	if s.wake == nil {
-		s.wake = make(chan struct{})
-	}
-	return s.wake
+	s.tip.Show(h.Head)
 }
 
 // Head implements persistence.Journal. After a failure or Close it is what was last known to be synced.
-func (j *Journal) Head(id ident.Shard) persistence.Head { return *j.shards[id].synced.Load() }
+func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
 
 // Wait implements persistence.Journal. It returns the context's error, or ErrUnavailable when the journal ends first.
 func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
-	for {
-		moved := j.shards[id].moved(past)
-		if moved == nil {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-j.done:
-			return unavailable(errClosed)
-		}
-	}
+	return j.shards[id].tip.Wait(ctx, past, j.done)
 }
 
-// Close implements persistence.Journal. It waits for the calls under way and releases the directory. After a failure it leaves the
-// store as it is and returns the failure. A second Close returns nil.
+// Close implements persistence.Journal. It waits for the calls under way and releases the directory. After a failure it leaves
+// the store as it is and returns the failure. A second Close returns nil.
 func (j *Journal) Close() error {
 	if err := j.store.failure(); err != nil {
 		return unavailable(err)

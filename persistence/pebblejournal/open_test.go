@@ -196,7 +196,8 @@ func stalled(t *testing.T, fail bool) (j *pebblejournal.Journal, f *syncFault, f
 	f.on.Store(true)
 	answer = make(chan error, 1)
 	go func() {
-		_, err := j.Append(context.Background(), slot.Shard(), heads[0].Epoch, journaltest.Start, []*persistence.Batch{write("b")})
+		_, err := j.Append(context.Background(), slot.Shard(), heads[0].Epoch, journaltest.Start,
+			[]*persistence.Batch{write("b")})
 		answer <- err
 	}()
 	<-f.reached

@@ -68,8 +68,8 @@ func openStore(o Options, onFail, onNote func(error)) (*store, error) {
 	return s, nil
 }
 
-// openPebble opens the store on a disk that may fail under it. Pebble panics when it cannot move its marker files, and waits for ever
-// for a flush that cannot write the manifest; the goroutine is then left behind with it.
+// openPebble opens the store on a disk that may fail under it. Pebble panics when it cannot move its marker files, and waits for
+// ever for a flush that cannot write the manifest; the goroutine is then left behind with it.
 func (s *store) openPebble(dir string, o *pebble.Options) (*pebble.DB, error) {
 	type result struct {
 		db  *pebble.DB

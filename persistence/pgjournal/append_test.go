@@ -100,7 +100,8 @@ func TestCopied(t *testing.T) {
 		b.Events = append(b.Events, one(0x010, version).Events...)
 	}
 	long := &persistence.Batch{Slot: 0x010, Timers: []persistence.Timer{{
-		Kind: strings.Repeat("k", 1000), Stream: strings.Repeat("s", 1000), Key: strings.Repeat("k", 1000), Due: journaltest.Start,
+		Kind: strings.Repeat("k", 1000), Stream: strings.Repeat("s", 1000), Key: strings.Repeat("k", 1000),
+		Due: journaltest.Start,
 	}}}
 	empty := payload(0x010, "empty", "")
 	outcomes, err := j.Append(t.Context(), 1, heads[0].Epoch, journaltest.Start, []*persistence.Batch{b, long, empty})

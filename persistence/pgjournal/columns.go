@@ -38,7 +38,8 @@ func (s *staging) streamKeys() streamColumns {
 			key := streamKey{i.r.shard, b.Events[n].Kind, b.Events[n].Stream}
 			if !seen[key] {
 				seen[key] = true
-				c.shard, c.kind, c.stream = append(c.shard, int16(key.shard)), append(c.kind, key.kind), append(c.stream, key.stream)
+				c.shard, c.kind, c.stream = append(c.shard, int16(key.shard)), append(c.kind, key.kind),
+					append(c.stream, key.stream)
 			}
 		}
 	}
@@ -64,7 +65,8 @@ func (s *staging) claimKeys() claimColumns {
 			key := claimKey{i.r.shard, b.Onces[n].Scope, b.Onces[n].Hash}
 			if !seen[key] {
 				seen[key] = true
-				c.shard, c.scope, c.hash = append(c.shard, int16(key.shard)), append(c.scope, key.scope), append(c.hash, key.hash[:])
+				c.shard, c.scope, c.hash = append(c.shard, int16(key.shard)), append(c.scope, key.scope),
+					append(c.hash, key.hash[:])
 			}
 		}
 	}
@@ -97,8 +99,8 @@ func (s *staging) eventRows() pgx.CopyFromSource {
 		if len(e.event.Payload) > 0 {
 			payload = []byte(e.event.Payload)
 		}
-		return []any{int16(e.shard), int64(e.position), e.event.ID, e.workspace, e.event.Kind, e.event.Stream, int64(e.event.Version),
-			e.event.Type, e.event.At, int32(len(e.event.Payload)), payload}, nil
+		return []any{int16(e.shard), int64(e.position), e.event.ID, e.workspace, e.event.Kind, e.event.Stream,
+			int64(e.event.Version), e.event.Type, e.event.At, int32(len(e.event.Payload)), payload}, nil
 	})
 }
 
@@ -221,7 +223,8 @@ func (s *staging) queueTimers(b *pgx.Batch) {
 
 func timerColumns(keys []timerKey) (shard []int16, kind, stream, key []string) {
 	for _, k := range keys {
-		shard, kind, stream, key = append(shard, int16(k.shard)), append(kind, k.kind), append(stream, k.stream), append(key, k.key)
+		shard, kind, stream, key = append(shard, int16(k.shard)), append(kind, k.kind), append(stream, k.stream),
+			append(key, k.key)
 	}
 	return shard, kind, stream, key
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // commit writes the items in one transaction of three round trips: hold the shards and read what is checked; write; COMMIT.
-// (CopyFrom, when there are many events, takes two more.) The outcomes are set when it has committed. The error is ErrRefused, ErrUnavailable or
-// ErrAmbiguous; in the first two nothing was written. Requests that are fenced have failed when it returns.
+// (CopyFrom, when there are many events, takes two more.) The outcomes are set when it has committed. The error is ErrRefused,
+// ErrUnavailable or ErrAmbiguous; in the first two nothing was written. Requests that are fenced have failed when it returns.
 func (l *lane) commit(items []item) error {
 	if len(items) == 0 {
 		return nil

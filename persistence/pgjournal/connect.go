@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"purser/persistence/postgres"
 )
 
 // application is the name under which the journal's connections are seen; Raise ends only those that have it.
@@ -23,13 +25,11 @@ func configure(o Options, g *gate) (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("pgjournal: %w", err)
 	}
 	config.MaxConns = int32(o.PoolSize)
-	config.PingTimeout = connectTimeout
+	config.PingTimeout = postgres.ConnectTimeout
 	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return g.check() }
 	c := config.ConnConfig
-	c.ConnectTimeout = connectTimeout
-	for name, value := range settings() {
-		c.RuntimeParams[name] = value
-	}
+	c.ConnectTimeout = postgres.ConnectTimeout
+	maps.Copy(c.RuntimeParams, settings())
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := checkServer(ctx, conn); err != nil && !o.AllowUnsafe {
 			return err
@@ -44,24 +44,12 @@ func configure(o Options, g *gate) (*pgxpool.Config, error) {
 // with tables it believes to be small, or has no statistics of, is switched off, so that a plan is the same on the first day and
 // later.
 func settings() map[string]string {
-	return map[string]string{
-		"application_name":                    application,
-		"timezone":                            "UTC",
-		"client_encoding":                     "UTF8",
-		"synchronous_commit":                  "on",
-		"default_transaction_read_only":       "off",
-		"statement_timeout":                   milliseconds(queryTimeout),
-		"lock_timeout":                        milliseconds(lockTimeout),
-		"idle_in_transaction_session_timeout": milliseconds(idleTimeout),
-		"client_connection_check_interval":    milliseconds(idleTimeout),
-		"jit":                                 "off",
-		"enable_seqscan":                      "off",
-		"enable_hashjoin":                     "off",
-		"enable_mergejoin":                    "off",
+	all := postgres.Settings(application, queryTimeout, lockTimeout)
+	for _, plan := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
+		all[plan] = "off"
 	}
+	return all
 }
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // checkServer refuses a server that forgets what it has committed when it loses power.
 func checkServer(ctx context.Context, conn *pgconn.PgConn) error {

@@ -122,10 +122,12 @@ type contentTable struct {
 func contentTables() []contentTable {
 	return []contentTable{
 		{"journal_event", eventColumns(), sqlAllEvents, scanEvent, eventValues},
-		{"journal_record", []string{"shard", "kind", "id", "workspace", "parent", "slot", "version", "position", "ordinal", "document"},
-			sqlAllRecords, scanRecord, recordValues},
-		{"journal_once", []string{"shard", "scope", "hash", "fingerprint", "expires", "answer"}, sqlAllOnces, scanOnce, onceValues},
-		{"journal_timer", []string{"shard", "kind", "stream", "key", "workspace", "slot", "due"}, sqlAllTimers, scanTimer, timerValues},
+		{"journal_record", []string{"shard", "kind", "id", "workspace", "parent", "slot", "version", "position", "ordinal",
+			"document"}, sqlAllRecords, scanRecord, recordValues},
+		{"journal_once", []string{"shard", "scope", "hash", "fingerprint", "expires", "answer"}, sqlAllOnces, scanOnce,
+			onceValues},
+		{"journal_timer", []string{"shard", "kind", "stream", "key", "workspace", "slot", "due"}, sqlAllTimers, scanTimer,
+			timerValues},
 		{"journal_cursor", []string{"shard", "name", "position"}, sqlAllCursors, scanCursor, cursorValues},
 	}
 }
@@ -222,8 +224,9 @@ func cursorValues(shard ident.Shard, p persistence.Part) []any {
 	return []any{int16(shard), c.Name, int64(c.Position)}
 }
 
-// Load makes the journal of a database from content and stamps it with the identity, in one transaction: a crash or an error leaves
-// nothing. The database must be migrated and have no journal (ErrNotEmpty). Only URL and AllowUnsafe of the options are looked at.
+// Load makes the journal of a database from content and stamps it with the identity, in one transaction: a crash or an error
+// leaves nothing. The database must be migrated and have no journal (ErrNotEmpty). Only URL and AllowUnsafe of the options are
+// looked at.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) (err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return err
@@ -264,7 +267,8 @@ func (l *loading) load(ctx context.Context, identity persistence.Identity) error
 	if _, err := l.conn.Exec(ctx, sqlBeginLoad); err != nil {
 		return err
 	}
-	tag, err := l.conn.Exec(ctx, sqlSetStamp, format, ident.Slots, ident.Shards, [16]byte(identity.Deployment), [16]byte(identity.Store))
+	tag, err := l.conn.Exec(ctx, sqlSetStamp, format, ident.Slots, ident.Shards, [16]byte(identity.Deployment),
+		[16]byte(identity.Store))
 	if err != nil {
 		return err
 	}

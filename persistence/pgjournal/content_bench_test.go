@@ -24,15 +24,17 @@ func made(events int) persistence.Content {
 	each := events / ident.Shards
 	return func(yield func(persistence.Part, error) bool) {
 		for shard := range ident.Shards {
-			yield(&persistence.ShardHead{Shard: ident.Shard(shard), Head: persistence.Head{Position: uint64(each), Epoch: 1}}, nil)
+			yield(&persistence.ShardHead{Shard: ident.Shard(shard), Head: persistence.Head{Position: uint64(each), Epoch: 1}},
+				nil)
 			for n := 1; n <= each; n++ {
-				yield(&persistence.Event{ID: fmt.Sprintf("evt_%026d", n), Workspace: "ws_00000000000000000000000000", Kind: "card",
-					Stream: fmt.Sprintf("card_%026d", n/4), Version: uint64(n%4 + 1), Type: "card.changed.v1", At: journaltest.Start,
-					Position: uint64(n), Payload: payload}, nil)
+				yield(&persistence.Event{ID: fmt.Sprintf("evt_%026d", n), Workspace: "ws_00000000000000000000000000",
+					Kind: "card", Stream: fmt.Sprintf("card_%026d", n/4), Version: uint64(n%4 + 1), Type: "card.changed.v1",
+					At: journaltest.Start, Position: uint64(n), Payload: payload}, nil)
 			}
 			for n := 1; n <= each; n += 4 {
-				yield(&persistence.Record{Kind: "card", ID: fmt.Sprintf("card_%026d", n), Workspace: "ws_00000000000000000000000000",
-					Slot: ident.Slot(shard << 4), Version: 4, Position: uint64(n), Ordinal: 1, Document: payload}, nil)
+				yield(&persistence.Record{Kind: "card", ID: fmt.Sprintf("card_%026d", n),
+					Workspace: "ws_00000000000000000000000000", Slot: ident.Slot(shard << 4), Version: 4, Position: uint64(n),
+					Ordinal: 1, Document: payload}, nil)
 			}
 			for n := 1; n <= each; n += 4 {
 				yield(&persistence.Once{Scope: "http", Hash: [32]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)},

@@ -30,8 +30,8 @@
 // returns, a COMMIT that was delayed anywhere meets a session that no longer exists.
 //
 // Two processes that take the same shards in turn would each go on from what it has in memory, and their authorizers would spend
-// the same money twice. So a process takes a shard over only the first time. Later it knows which epochs are its own; what it finds
-// beyond them, in a lane, in a Raise, or in the heads that are read anyway every pollInterval, is another's and is told to
+// the same money twice. So a process takes a shard over only the first time. Later it knows which epochs are its own; what it
+// finds beyond them, in a lane, in a Raise, or in the heads that are read anyway every pollInterval, is another's and is told to
 // Options.Fatal. So is a head that is behind what this process has seen committed: a standby took over that lacked it.
 //
 // # Tables

@@ -27,15 +27,16 @@ func one(slot ident.Slot, version uint64) *persistence.Batch {
 	document := json.RawMessage(fmt.Sprintf(`{"version":%d}`, version))
 	return &persistence.Batch{
 		Workspace: "ws_1", Slot: slot,
-		Events: []persistence.Event{{ID: fmt.Sprintf("evt_%d_%d", slot, version), Kind: "card", Stream: "card_1", Version: version,
-			Type: "card.frozen.v1", At: journaltest.Start, Payload: document}},
+		Events: []persistence.Event{{ID: fmt.Sprintf("evt_%d_%d", slot, version), Kind: "card", Stream: "card_1",
+			Version: version, Type: "card.frozen.v1", At: journaltest.Start, Payload: document}},
 		Records: []persistence.Record{{Kind: "card", ID: "card_1", Version: version, Document: document}},
 		Timers:  []persistence.Timer{{Kind: "card", Stream: "card_1", Key: "t", Due: journaltest.Start}},
 	}
 }
 
 func appendOne(j persistence.Journal, slot ident.Slot, epoch, version uint64) error {
-	outcomes, err := j.Append(context.Background(), slot.Shard(), epoch, journaltest.Start, []*persistence.Batch{one(slot, version)})
+	outcomes, err := j.Append(context.Background(), slot.Shard(), epoch, journaltest.Start,
+		[]*persistence.Batch{one(slot, version)})
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,8 @@ func loseAll(t *testing.T, j *pgjournal.Journal, shards []ident.Shard, heads []p
 }
 
 // raiseAll takes every shard by a Raise of its own, and tells when they wait, or are done.
-func raiseAll(t *testing.T, j *pgjournal.Journal, database string, shards []ident.Shard, raising chan struct{}) []persistence.Head {
+func raiseAll(t *testing.T, j *pgjournal.Journal, database string, shards []ident.Shard,
+	raising chan struct{}) []persistence.Head {
 	t.Helper()
 	var work sync.WaitGroup
 	heads, errs := make([]persistence.Head, len(shards)), make([]error, len(shards))

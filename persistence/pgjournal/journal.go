@@ -43,10 +43,9 @@ type Journal struct {
 
 // shard is what is known in memory of a shard.
 type shard struct {
-	head atomic.Pointer[persistence.Head] // never goes back; changed under mu
-	mu   sync.Mutex
-	wake chan struct{} // closed when the head moves; nil when nobody waits
-	due  due
+	tip persistence.Tip
+	mu  sync.Mutex // of what follows
+	due due
 	tenure
 }
 
@@ -80,9 +79,6 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 func (j *Journal) load(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	for i := range j.shards {
-		j.shards[i].head.Store(&persistence.Head{})
-	}
 	if err := j.identify(ctx, o); err != nil {
 		return err
 	}
@@ -185,7 +181,7 @@ func (j *Journal) refresh(ctx context.Context) error {
 	var epoch, position int64
 	var taken error
 	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &position}, func() error {
-		j.shards[id].publish(persistence.Head{Position: uint64(position), Epoch: uint64(epoch)})
+		j.shards[id].tip.Show(persistence.Head{Position: uint64(position), Epoch: uint64(epoch)})
 		if taken == nil && j.shards[id].takenBy(uint64(epoch)) {
 			taken = fmt.Errorf("%w: shard %d is at epoch %d", ErrTaken, id, epoch)
 		}
@@ -252,55 +248,14 @@ func ambiguous(err error) error { return fmt.Errorf("%w: %w", persistence.ErrAmb
 func (j *Journal) Identity() persistence.Identity { return j.identity }
 
 // Head implements persistence.Journal. It is what this process last read or wrote.
-func (j *Journal) Head(id ident.Shard) persistence.Head { return *j.shards[id].head.Load() }
-
-// publish shows a head that is committed, and wakes who waits for it. An older one changes nothing.
-func (s *shard) publish(h persistence.Head) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.head.Load()
-	h.Position, h.Epoch = max(h.Position, old.Position), max(h.Epoch, old.Epoch)
-	if h == *old {
-		return
-	}
-	s.head.Store(&h)
-	if h.Position > old.Position && s.wake != nil {
-		close(s.wake)
-		s.wake = nil
-	}
-}
-
-// moved returns a channel that is closed when the head moves, nil when it is past the position already.
-func (s *shard) moved(past uint64) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.head.Load().Position > past {
-		return nil
-	}
-	if s.wake == nil {
-		s.wake = make(chan struct{})
-	}
-	return s.wake
-}
+func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
 
 // Wait implements persistence.Journal. What this process appends wakes it at once, what others do within pollInterval. It
 // returns the context's error, or ErrUnavailable when the journal ends first.
 func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
 	j.waiters.Add(1)
 	defer j.waiters.Add(-1)
-	for {
-		moved := j.shards[id].moved(past)
-		if moved == nil {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-j.done:
-			return unavailable(errClosed)
-		}
-	}
+	return j.shards[id].tip.Wait(ctx, past, j.done)
 }
 
 // Close implements persistence.Journal. It waits for the calls under way, all of which are bounded, and ends the connections. A

@@ -2,30 +2,28 @@ package pgjournal
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
+
+	"purser/persistence/postgres"
 )
 
 const (
-	// versionTable is goose's table of the migrations that were applied.
-	versionTable = "journal_version"
 	// migrateLock is the key of the advisory lock under which migrations run, one process at a time.
 	migrateLock = 0x707572736572 // "purser"
-	// A process waits for the lock by trying once in migrateRetrySeconds, migrateTries times.
-	migrateRetrySeconds = 1
-	migrateTries        = 300
+	// migrateTries is how many seconds a process waits for it.
+	migrateTries = 300
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var files embed.FS
+
+var migrations = postgres.Migrations{Files: files, Table: "journal_version", Lock: migrateLock, Tries: migrateTries}
 
 // Migrate brings the database to the schema of this program. Processes that do so at once wait for each other.
 func Migrate(ctx context.Context, url string) error {
@@ -40,8 +38,8 @@ func Migrate(ctx context.Context, url string) error {
 // schema is the number of the newest migration.
 func schema() (int64, error) {
 	newest := int64(0)
-	files, err := migrations.ReadDir("migrations")
-	for _, file := range files {
+	found, err := files.ReadDir("migrations")
+	for _, file := range found {
 		number, err := goose.NumericComponent(file.Name())
 		if err != nil {
 			return 0, err
@@ -57,31 +55,17 @@ func withProvider(url string, f func(*goose.Provider) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("pgjournal: %w", err)
 	}
-	config.ConnectTimeout = connectTimeout
+	config.ConnectTimeout = postgres.ConnectTimeout
 	config.RuntimeParams["application_name"] = application + " migrate"
 	config.RuntimeParams["synchronous_commit"] = "on"
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	p, err := provider(db)
+	p, err := migrations.Provider(db)
 	if err != nil {
 		return err
 	}
 	return f(p)
-}
-
-func provider(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrateLock),
-		lock.WithLockTimeout(migrateRetrySeconds, migrateTries))
-	if err != nil {
-		return nil, err
-	}
-	return goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 }
 
 // Schema returns the version of the database's schema, 0 for none, and that of this program.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"purser/actors/ident"
+	"purser/persistence/postgres"
 )
 
 // Errors of Open that a program tells its operator apart.
@@ -24,9 +25,6 @@ var (
 const (
 	defaultLanes = 4
 	maxLanes     = 64
-
-	defaultPool = 8
-	maxPool     = 256
 
 	// laneQueue is how many appends wait in memory for a lane; more wait in their callers.
 	laneQueue = 256
@@ -47,8 +45,6 @@ const (
 
 // Times after which something is given up or tried again.
 const (
-	// connectTimeout bounds one attempt to connect.
-	connectTimeout = 2 * time.Second
 	// queryTimeout bounds a read, and any statement in the server.
 	queryTimeout = 5 * time.Second
 	// commitTimeout bounds a transaction of a lane from its first byte to the answer.
@@ -58,8 +54,6 @@ const (
 	// raiseTimeout bounds a Raise. After each evictAfter of waiting it ends the transactions that hold its shards.
 	raiseTimeout = 5 * time.Second
 	evictAfter   = 1 * time.Second
-	// idleTimeout is after how long the server ends a transaction whose client says nothing.
-	idleTimeout = 10 * time.Second
 	// rollbackTimeout bounds the end of a failed transaction; then the connection is closed, which ends it too.
 	rollbackTimeout = 1 * time.Second
 	// After a connection failed none is tried for backoffMin, doubled with each failure up to backoffMax.
@@ -84,8 +78,8 @@ type Options struct {
 	Clock   func() time.Time
 	// Note is called when the server was lost, or had to be forced; nil ignores it. It may be called from any goroutine.
 	Note func(error)
-	// Fatal is called when nothing may go on over this journal, with ErrTaken or ErrBehind; nil ignores it. It may be called from any
-	// goroutine, and again and again.
+	// Fatal is called when nothing may go on over this journal, with ErrTaken or ErrBehind; nil ignores it. It may be called from
+	// any goroutine, and again and again.
 	Fatal func(error)
 	// Migrate brings the schema up to date first.
 	Migrate bool
@@ -106,11 +100,11 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("pgjournal: Options.Lanes is %d, not 1 to %d", o.Lanes, maxLanes)
 	}
 	if o.PoolSize == 0 {
-		o.PoolSize = defaultPool
+		o.PoolSize = postgres.DefaultPool
 	}
 	// A Raise holds one connection and may need another to end what it waits for.
-	if o.PoolSize < 2 || o.PoolSize > maxPool {
-		return o, fmt.Errorf("pgjournal: Options.PoolSize is %d, not 2 to %d", o.PoolSize, maxPool)
+	if o.PoolSize < 2 || o.PoolSize > postgres.MaxPool {
+		return o, fmt.Errorf("pgjournal: Options.PoolSize is %d, not 2 to %d", o.PoolSize, postgres.MaxPool)
 	}
 	if o.Entropy == nil {
 		o.Entropy = rand.Reader

@@ -66,7 +66,7 @@ func (j *Journal) look(ctx context.Context, id ident.Shard, read func(pgx.BatchR
 		if err := results.QueryRow().Scan(&epoch, &head); err != nil {
 			return err
 		}
-		j.shards[id].publish(persistence.Head{Position: uint64(head), Epoch: uint64(epoch)})
+		j.shards[id].tip.Show(persistence.Head{Position: uint64(head), Epoch: uint64(epoch)})
 		return found
 	})
 }

@@ -243,7 +243,7 @@ func (s *staging) settle(j *Journal) {
 	}
 	for id, at := range s.shards {
 		if at.found {
-			j.shards[id].publish(persistence.Head{Position: at.head, Epoch: at.epoch})
+			j.shards[id].tip.Show(persistence.Head{Position: at.head, Epoch: at.epoch})
 		}
 	}
 	for n, i := range s.items {

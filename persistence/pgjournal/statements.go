@@ -132,7 +132,8 @@ ON CONFLICT (shard, name) DO UPDATE SET position = excluded.position`
 ) d WHERE o.shard = d.shard AND o.scope = d.scope AND o.hash = d.hash AND o.expires <= $3`
 )
 
-// Content, whole. A string that is not the last of its key is ordered by its length as a uvarint first, as package archive has it.
+// Content, whole. A string that is not the last of its key is ordered by its length as a uvarint first, as package archive has
+// it.
 const (
 	sqlBeginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`

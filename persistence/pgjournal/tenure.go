@@ -16,7 +16,8 @@ var (
 	ErrBehind = errors.New("the database has lost what it had committed")
 )
 
-// tenure is what this process knows of its hold on a shard: the epoch may be so much beyond that of its last Raise by its own doing.
+// tenure is what this process knows of its hold on a shard: the epoch may be so much beyond that of its last Raise by its own
+// doing.
 type tenure struct {
 	held    uint64 // by the last Raise that succeeded; 0: the shard was not taken by this process
 	trying  uint64 // Raises under way
@@ -54,7 +55,7 @@ func (s *shard) takenBy(epoch uint64) bool {
 // judge looks at a head that was read under its row's lock, so that nothing newer can be known of it than it says itself.
 func (j *Journal) judge(id ident.Shard, found persistence.Head) error {
 	s := &j.shards[id]
-	known := s.head.Load().Position
+	known := s.tip.Head().Position
 	switch {
 	case found.Position < known:
 		return j.refuse(fmt.Errorf("%w: shard %d ends at %d, it was at %d", ErrBehind, id, found.Position, known))

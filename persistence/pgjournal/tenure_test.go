@@ -42,8 +42,8 @@ func requireFatal(t *testing.T, fatal chan error, want error) {
 	}
 }
 
-// TestAShardIsNotTakenBack has a second process take a shard. The first hears of it though it does nothing, and when it appends, and
-// does not take the shard back.
+// TestAShardIsNotTakenBack has a second process take a shard. The first hears of it though it does nothing, and when it appends,
+// and does not take the shard back.
 func TestAShardIsNotTakenBack(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	url := databases.Database(t)

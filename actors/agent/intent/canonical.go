@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrNumber says that a number of the JSON is none that every reader reads alike: it has no double, or is written as an integer beyond
-// 2^53 - 1, where doubles leave integers out.
+// ErrNumber says that a number of the JSON is none that every reader reads alike: it has no double, or is written as an integer
+// beyond 2^53 - 1, where doubles leave integers out.
 var ErrNumber = errors.New("a number is out of range")
 
 // ErrDepth says that the JSON is nested deeper than MaxDepth.
@@ -24,8 +24,8 @@ const MaxDepth = 32
 
 const maxInteger = 1<<53 - 1
 
-// Canonical returns the canonical form of one JSON value, as RFC 8785 defines it. The value must be I-JSON: no name twice in an object,
-// valid UTF-8 and no half of a surrogate pair. The value is not changed.
+// Canonical returns the canonical form of one JSON value, as RFC 8785 defines it. The value must be I-JSON: no name twice in an
+// object, valid UTF-8 and no half of a surrogate pair. The value is not changed.
 func Canonical(value []byte) ([]byte, error) {
 	if err := check(value); err != nil {
 		return nil, err

@@ -5,9 +5,9 @@
 //	body, err := json.Marshal(intent.Intent{AgentID: id, IntentID: "order-1", …})
 //	submission, err := intent.Sign(key, body) // the body of POST /api/agents/{id}/intents, once encoded as JSON
 //
-// What is signed is the canonical form of the intent's JSON as it is sent, so that white space, the order of the fields and the way
-// numbers and strings are written may change on the way. The package holds no opinion on what an intent may say, or when: that is for
-// whoever receives it. It reads no clock and draws no randomness by itself.
+// What is signed is the canonical form of the intent's JSON as it is sent, so that white space, the order of the fields and the
+// way numbers and strings are written may change on the way. The package holds no opinion on what an intent may say, or when:
+// that is for whoever receives it. It reads no clock and draws no randomness by itself.
 package intent
 
 import (
@@ -70,8 +70,8 @@ func Sign(key ed25519.PrivateKey, intent []byte) (Submission, error) {
 		KeyID: KeyID(PublicKey(key))}, nil
 }
 
-// Verify returns nil when the signature (base64url, with or without padding) is the key's over the canonical form of the intent, and
-// ErrSignature when it is not, or when the intent has no canonical form.
+// Verify returns nil when the signature (base64url, with or without padding) is the key's over the canonical form of the intent,
+// and ErrSignature when it is not, or when the intent has no canonical form.
 func Verify(key ed25519.PublicKey, intent []byte, signature string) error {
 	bytes, err := decodeBase64URL(signature)
 	if err != nil || len(bytes) != ed25519.SignatureSize || len(key) != ed25519.PublicKeySize {

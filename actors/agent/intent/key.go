@@ -38,8 +38,8 @@ var (
 	ErrWeak      = errors.New("is a point of small order, for which anybody can make signatures")
 )
 
-// ParsePublicKeyPEM reads a public key in SPKI form. A key that is none, or for which signatures prove nothing, is refused with one of
-// the errors above.
+// ParsePublicKeyPEM reads a public key in SPKI form. A key that is none, or for which signatures prove nothing, is refused with
+// one of the errors above.
 func ParsePublicKeyPEM(text string) (ed25519.PublicKey, error) {
 	block, err := onlyBlock(text)
 	if err != nil {
@@ -142,11 +142,12 @@ type JWK struct {
 
 // JWKOf writes a public key as a JWK.
 func JWKOf(key ed25519.PublicKey) JWK {
-	return JWK{Kty: "OKP", Crv: "Ed25519", X: base64.RawURLEncoding.EncodeToString(key), Kid: KeyID(key), Use: "sig", Alg: "EdDSA"}
+	return JWK{Kty: "OKP", Crv: "Ed25519", X: base64.RawURLEncoding.EncodeToString(key), Kid: KeyID(key), Use: "sig",
+		Alg: "EdDSA"}
 }
 
-// checkPoint refuses 32 bytes that encode no point (RFC 8032, 5.1.3) and the points of small order: the identity, (0, -1), those with
-// y = 0, whose double is (0, -1), and those with x² = -y², whose double has y = 0.
+// checkPoint refuses 32 bytes that encode no point (RFC 8032, 5.1.3) and the points of small order: the identity, (0, -1), those
+// with y = 0, whose double is (0, -1), and those with x² = -y², whose double has y = 0.
 func checkPoint(encoded []byte) error {
 	little := slices.Clone(encoded)
 	negative := little[31]&0x80 != 0

@@ -47,7 +47,8 @@ func TestTheThumbprintOfTheRFC(t *testing.T) {
 	require.Equal(t, "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", intent.JWKOf(x).X)
 }
 
-// point is a point of the curve in the test's own arithmetic, which adds by the law of RFC 8032 and knows nothing of small orders.
+// point is a point of the curve in the test's own arithmetic, which adds by the law of RFC 8032 and knows nothing of small
+// orders.
 type point struct{ x, y *big.Int }
 
 var (
@@ -100,10 +101,14 @@ func pemOf(encoded []byte) string { return intent.PublicKeyPEM(encoded) }
 func TestPointsOfSmallOrderAreRefused(t *testing.T) {
 	refused := 0
 	for _, text := range []string{
-		"0100000000000000000000000000000000000000000000000000000000000000", "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"0000000000000000000000000000000000000000000000000000000000000080", "0000000000000000000000000000000000000000000000000000000000000000",
-		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a", "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
-		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+		"0100000000000000000000000000000000000000000000000000000000000000",
+		"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"0000000000000000000000000000000000000000000000000000000000000080",
+		"0000000000000000000000000000000000000000000000000000000000000000",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
 	} {
 		n, ok := new(big.Int).SetString(text, 16)
 		require.True(t, ok)

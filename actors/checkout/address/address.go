@@ -1,10 +1,10 @@
-// Package address derives the addresses at which customers pay, one per checkout session and family of chains, from the public part
-// of an account: no key that could spend is ever here. The same index always gives the same address; which index is next, package
-// derivation knows.
+// Package address derives the addresses at which customers pay, one per checkout session and family of chains, from the public
+// part of an account: no key that could spend is ever here. The same index always gives the same address; which index is next,
+// package derivation knows.
 //
-// An account is an extended public key of BIP-32, at depth three: m/44'/60'/0' for the chains of the EVM, which share one address,
-// and m/84'/0'/0' for Bitcoin, both then followed by /0/index. Solana derives nothing from a public key, so only a sandbox has
-// addresses there. It watches nothing and sends nothing.
+// An account is an extended public key of BIP-32, at depth three: m/44'/60'/0' for the chains of the EVM, which share one
+// address, and m/84'/0'/0' for Bitcoin, both then followed by /0/index. Solana derives nothing from a public key, so only a
+// sandbox has addresses there. It watches nothing and sends nothing.
 package address
 
 import (
@@ -161,7 +161,8 @@ func (a *Accounts) solanaAt(index uint32) string {
 	return base58.Encode(key[ed25519.SeedSize:])
 }
 
-// checksummed spells an EVM address as EIP-55 says: a letter is a capital when the digit of the text's hash at its place is 8 or more.
+// checksummed spells an EVM address as EIP-55 says: a letter is a capital when the digit of the text's hash at its place is 8 or
+// more.
 func checksummed(account []byte) string {
 	text := []byte(hex.EncodeToString(account))
 	digits := hex.EncodeToString(keccak(text))

@@ -42,7 +42,8 @@ func Goldens(t *testing.T, decode Decode, samples ...decision.Event) {
 		got, err := decode(eventType, golden)
 		require.NoError(t, err, eventType)
 		require.Equal(t, sample, got, eventType)
-		require.JSONEq(t, string(golden), string(written), "%s is written otherwise than before: it needs a new version", eventType)
+		require.JSONEq(t, string(golden), string(written), "%s is written otherwise than before: it needs a new version",
+			eventType)
 		delete(byType, eventType)
 	}
 	require.Empty(t, byType, "samples of event types that the package does not declare")

@@ -39,7 +39,8 @@ func verify(signature string, message []byte) error {
 // listen serves a sandbox bank that reports to nobody.
 func listen(t *testing.T) (bank *sandbox.Bank, url string) {
 	t.Helper()
-	bank, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: vfs.NewMem(), Secret: secret, Clock: func() time.Time { return start },
+	bank, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: vfs.NewMem(), Secret: secret,
+		Clock:  func() time.Time { return start },
 		Report: func(context.Context, string, []byte) (int, error) { return http.StatusOK, nil }})
 	require.NoError(t, err)
 	server := httptest.NewServer(bankhttp.NewHandler(bank, verify))
@@ -66,7 +67,8 @@ var ada = partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada", RoutingNu
 func TestABankElsewhereIsLikeOneHere(t *testing.T) {
 	_, url := listen(t)
 	c, ctx := dial(t, url, secret), t.Context()
-	deposit := partner.Deposit{ID: ident.Derive(77, start, "deposit").Format(ident.Deposit), AmountUsdCents: 100, ExpectedAt: start}
+	deposit := partner.Deposit{ID: ident.Derive(77, start, "deposit").Format(ident.Deposit), AmountUsdCents: 100,
+		ExpectedAt: start}
 	require.NoError(t, c.Expect(ctx, deposit))
 	require.NoError(t, c.Expect(ctx, deposit), "once more changes nothing")
 	token, err := c.Tokenize(ctx, ada)

@@ -29,9 +29,11 @@ type Client struct {
 func NewClient(base string, sign func(message []byte) string) *Client {
 	dialer := net.Dialer{Timeout: callTimeout}
 	return &Client{base: strings.TrimRight(base, "/"), sign: sign, http: &http.Client{
-		Transport: &http.Transport{DialContext: dialer.DialContext, MaxConnsPerHost: maxConnections, MaxIdleConnsPerHost: maxConnections,
-			IdleConnTimeout: idleTimeout, TLSHandshakeTimeout: callTimeout, DisableCompression: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // an order goes to one place
+		Transport: &http.Transport{DialContext: dialer.DialContext, MaxConnsPerHost: maxConnections,
+			MaxIdleConnsPerHost: maxConnections, IdleConnTimeout: idleTimeout, TLSHandshakeTimeout: callTimeout,
+			DisableCompression: true},
+		// an order goes to one place
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 

@@ -1,5 +1,5 @@
-// Package bankhttp is a bank that is somewhere else: Client asks it over HTTP as a partner.Bank, and Handler puts the sandbox bank on the
-// other end. What the bank reports does not go this way; it comes to the inbound webhook handlers.
+// Package bankhttp is a bank that is somewhere else: Client asks it over HTTP as a partner.Bank, and Handler puts the sandbox
+// bank on the other end. What the bank reports does not go this way; it comes to the inbound webhook handlers.
 //
 //	PUT  /v1/deposits/{id}           a deposit is announced                    200
 //	PUT  /v1/accounts/{reference}    an account is handed over                 200 {token}, 422 refused
@@ -8,8 +8,9 @@
 //	GET  /v1/orders?after=reference  how often payments were ordered, a page   200 {orders: [{reference, orders}]}
 //	GET  /v1/ach/{day}               the NACHA file of a day's ACH payments    200 the file, 404 nothing left
 //
-// Every request is signed with the partner's secret, the same that signs the bank's reports: over its method, its path and its body. An
-// order without an answer is an open connection that is closed. Accounts are in bodies only, and in no error and no log of this package.
+// Every request is signed with the partner's secret, the same that signs the bank's reports: over its method, its path and its
+// body. An order without an answer is an open connection that is closed. Accounts are in bodies only, and in no error and no log
+// of this package.
 package bankhttp
 
 import (

@@ -8,7 +8,6 @@ import (
 	"math/big"
 	"slices"
 	"strings"
-	"time"
 
 	"purser/actors/partner"
 )
@@ -73,11 +72,13 @@ func (b *bitcoin) header(ctx context.Context, hash string) (partner.Head, error)
 	if h.Hash == "" || h.Hash != hash {
 		return partner.Head{}, errors.New("getblockheader: it is another block's")
 	}
-	return partner.Head{Number: h.Height, Hash: h.Hash, At: time.Unix(h.Time, 0)}, nil
+	at, err := madeAt(h.Time)
+	return partner.Head{Number: h.Height, Hash: h.Hash, At: at}, err
 }
 
 // Transfers are the outputs that pay to an address. Blocks are read whole, once each, back from the newest.
-func (b *bitcoin) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation, err error) {
+func (b *bitcoin) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation,
+	err error) {
 	to := set(addresses)
 	newest, err := b.Block(ctx, through)
 	if err != nil {
@@ -125,6 +126,10 @@ func (b *bitcoin) whole(ctx context.Context, n uint64, hash string) (block, erro
 	if read.Hash != hash || read.Height != n {
 		return block{}, errMoved
 	}
+	at, err := madeAt(read.Time)
+	if err != nil {
+		return block{}, fmt.Errorf("getblock: %w", err)
+	}
 	one := block{parent: read.Previous}
 	for _, tx := range read.Tx {
 		for _, out := range tx.Vout {
@@ -135,8 +140,12 @@ func (b *bitcoin) whole(ctx context.Context, n uint64, hash string) (block, erro
 			if out.Script.Address == "" || satoshi.Sign() == 0 {
 				continue
 			}
-			one.transfers = append(one.transfers, partner.Observation{Chain: b.Network.Name, Asset: "BTC", Address: out.Script.Address,
-				TxHash: tx.TxID, Index: out.N, Amount: satoshi.String(), Block: n, BlockHash: hash, At: time.Unix(read.Time, 0)})
+			o := partner.Observation{Chain: b.Network.Name, Asset: "BTC", Address: out.Script.Address, TxHash: tx.TxID, Index: out.N,
+				Amount: satoshi.String(), Block: n, BlockHash: hash, At: at}
+			if err := placed(&o); err != nil {
+				return block{}, fmt.Errorf("getblock: %w", err)
+			}
+			one.transfers = append(one.transfers, o)
 		}
 	}
 	b.blocks.keep(hash, one)
@@ -145,8 +154,13 @@ func (b *bitcoin) whole(ctx context.Context, n uint64, hash string) (block, erro
 
 // smallest reads a decimal number of whole coins as one of smallest units, exactly.
 func smallest(text string, decimals int) (*big.Int, error) {
+	// A number of a few characters can have a million digits: 1e1000000. bitcoind writes the smallest ones as 1e-8.
+	if _, exponent, scaled := strings.Cut(strings.ToLower(text), "e"); len(text) > 32 || strings.ContainsAny(text, "/_xXpP+") ||
+		scaled && len(strings.TrimLeft(exponent, "-")) > 1 {
+		return nil, fmt.Errorf("%.20q is not an amount", text)
+	}
 	r, ok := new(big.Rat).SetString(text)
-	if !ok || len(text) > 32 || strings.ContainsAny(text, "/_xXpP") {
+	if !ok {
 		return nil, fmt.Errorf("%.20q is not an amount", text)
 	}
 	r.Mul(r, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(decimals)), nil)))

@@ -8,9 +8,11 @@
 package chain
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
+	"time"
 
 	"purser/actors/partner"
 )
@@ -118,6 +120,25 @@ func quantity(text string) (*big.Int, error) {
 		return nil, fmt.Errorf("%.20q is not a quantity", text)
 	}
 	return n, nil
+}
+
+// maxSeconds is the last second of the year 9999, which is the last that can be written down.
+const maxSeconds = 253402300799
+
+// madeAt is when a block was made, from seconds since 1970.
+func madeAt(seconds int64) (time.Time, error) {
+	if seconds < 0 || seconds > maxSeconds {
+		return time.Time{}, fmt.Errorf("%d is no time of a block", seconds)
+	}
+	return time.Unix(seconds, 0), nil
+}
+
+// placed refuses a transfer without its place in the chain.
+func placed(o *partner.Observation) error {
+	if o.TxHash == "" || o.BlockHash == "" || o.Index < 0 {
+		return errors.New("a transfer without its place")
+	}
+	return nil
 }
 
 func number(text string) (uint64, error) {

@@ -57,8 +57,10 @@ func TestRandomHistories(t *testing.T) {
 		finalized  bool // blocks are never replaced
 	}{
 		{"arbitrum", wire{answer: evmAnswer}, []string{"USDC", "USDT", "USDC.e"}, evmAddress, []int{1, 3, 12}, false},
-		{"bitcoin", wire{answer: bitcoinAnswer}, []string{"BTC"}, func(n int) string { return fmt.Sprint("bc1q", n) }, []int{1, 2}, false},
-		{"solana", wire{answer: solanaAnswer}, []string{"USDC", "USDT"}, func(n int) string { return fmt.Sprint("So", n) }, []int{1}, true},
+		{"bitcoin", wire{answer: bitcoinAnswer}, []string{"BTC"}, func(n int) string { return fmt.Sprint("bc1q", n) },
+			[]int{1, 2}, false},
+		{"solana", wire{answer: solanaAnswer}, []string{"USDC", "USDT"}, func(n int) string { return fmt.Sprint("So", n) },
+			[]int{1}, true},
 	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -119,7 +121,8 @@ func TestEtherIsFoundInTransactionsThatSucceeded(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		o := found[0]
-		require.Equal(t, []any{"ETH", "500000000000000000", evmAddress(1), uint64(6)}, []any{o.Asset, o.Amount, o.Address, o.Block})
+		require.Equal(t, []any{"ETH", "500000000000000000", evmAddress(1), uint64(6)},
+			[]any{o.Asset, o.Amount, o.Address, o.Block})
 		require.Equal(t, history.Chain[5].At.Unix(), o.At.Unix())
 	}
 	require.Equal(t, 7, w.calls["eth_getBlockByHash"], "each block is read once")
@@ -146,7 +149,8 @@ func TestWhatANodeMayNotSay(t *testing.T) {
 		{"ethereum", "", 200, "not JSON-RPC"},
 		{"ethereum", "bad gateway", 502, "HTTP 502"},
 		{"ethereum", `{"id":1}`, 200, "neither a result nor an error"},
-		{"ethereum", `{"id":1,"error":{"code":-32000,"message":"transaction indexing is in progress"}}`, 200, "indexing is in progress"},
+		{"ethereum", `{"id":1,"error":{"code":-32000,"message":"transaction indexing is in progress"}}`, 200,
+			"indexing is in progress"},
 		{"ethereum", `{"id":1,"result":null}`, 200, "no such block"},
 		{"ethereum", `{"id":1,"result":{"number":"12","hash":"0x1","timestamp":"0x1"}}`, 200, "not a quantity"},
 		{"ethereum", `{"id":1,"result":{"number":"0x1ffffffffffffffff","hash":"0x1","timestamp":"0x1"}}`, 200, "64 bits"},

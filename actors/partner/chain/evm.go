@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"purser/actors/partner"
 )
@@ -86,11 +85,12 @@ func (b *evmBlock) head() (partner.Head, error) {
 		return partner.Head{}, partner.ErrNoBlock
 	}
 	n, err := number(b.Number)
-	at, errAt := number(b.Timestamp)
-	if err := errors.Join(err, errAt); err != nil || b.Hash == "" {
+	seconds, errAt := number(b.Timestamp)
+	at, errMade := madeAt(int64(min(seconds, maxSeconds+1)))
+	if err := errors.Join(err, errAt, errMade); err != nil || b.Hash == "" {
 		return partner.Head{}, fmt.Errorf("block: %w", cmp.Or(err, errMoved))
 	}
-	return partner.Head{Number: n, Hash: b.Hash, At: time.Unix(int64(at), 0)}, nil
+	return partner.Head{Number: n, Hash: b.Hash, At: at}, nil
 }
 
 // Transfers are those of the known tokens, and of ether.
@@ -146,8 +146,8 @@ func (e *evm) logs(ctx context.Context, from, through uint64, to []string) (foun
 	}
 	slices.Sort(contracts)
 	var logs []evmLog
-	err = e.rpc.call(ctx, &logs, "eth_getLogs", map[string]any{"fromBlock": hex(from), "toBlock": hex(through), "address": contracts,
-		"topics": []any{transferTopic, nil, to}})
+	err = e.rpc.call(ctx, &logs, "eth_getLogs", map[string]any{"fromBlock": hex(from), "toBlock": hex(through),
+		"address": contracts, "topics": []any{transferTopic, nil, to}})
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +180,13 @@ func (e *evm) token(l *evmLog) (o partner.Observation, err error) {
 	if err := errors.Join(errBlock, errIndex, errAmount); err != nil {
 		return o, err
 	}
-	if l.BlockHash == "" || l.TransactionHash == "" || index >= nativeIndex {
+	if index >= nativeIndex {
 		return o, errors.New("a log without its place")
 	}
-	return partner.Observation{Chain: e.Network.Name, Asset: name, Address: "0x" + strings.ToLower(l.Topics[2][26:]), TxHash: l.TransactionHash,
-		Index: int(index), Amount: amount.String(), Block: block, BlockHash: l.BlockHash, From: "0x" + l.Topics[1][26:]}, nil
+	o = partner.Observation{Chain: e.Network.Name, Asset: name, Address: "0x" + strings.ToLower(l.Topics[2][26:]),
+		TxHash: l.TransactionHash, Index: int(index), Amount: amount.String(), Block: block, BlockHash: l.BlockHash,
+		From: "0x" + l.Topics[1][26:]}
+	return o, placed(&o)
 }
 
 // dates fills in when blocks were made, and refuses transfers from blocks that are not there.
@@ -268,8 +270,12 @@ func (e *evm) whole(ctx context.Context, n uint64, hash string) (block, error) {
 		if t.To == nil || value.Sign() == 0 {
 			continue
 		}
-		one.transfers = append(one.transfers, partner.Observation{Chain: e.Network.Name, Asset: "ETH", Address: strings.ToLower(*t.To),
-			TxHash: t.Hash, Index: nativeIndex, Amount: value.String(), Block: n, BlockHash: hash, From: t.From})
+		o := partner.Observation{Chain: e.Network.Name, Asset: "ETH", Address: strings.ToLower(*t.To), TxHash: t.Hash,
+			Index: nativeIndex, Amount: value.String(), Block: n, BlockHash: hash, From: t.From}
+		if err := placed(&o); err != nil {
+			return block{}, fmt.Errorf("block %d: %w", n, err)
+		}
+		one.transfers = append(one.transfers, o)
 	}
 	e.blocks.keep(hash, one)
 	return one, nil

@@ -99,7 +99,8 @@ func (a *rpcAnswer) read(method string, into any) error {
 }
 
 // batch asks one method many times, maxBatch in a request, and gives each result to take, in the order of the parameters.
-func (c *rpcClient) batch(ctx context.Context, method string, params [][]any, take func(i int, result json.RawMessage) error) error {
+func (c *rpcClient) batch(ctx context.Context, method string, params [][]any,
+	take func(i int, result json.RawMessage) error) error {
 	at := 0
 	for part := range slices.Chunk(params, maxBatch) {
 		calls := make([]rpcCall, len(part))

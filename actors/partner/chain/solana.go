@@ -56,6 +56,14 @@ type tokenBalance struct {
 	Amount       struct{ Amount string } `json:"uiTokenAmount"`
 }
 
+// madeAt is when the block was made; zero where the node does not say.
+func (b *solanaBlock) madeAt() (time.Time, error) {
+	if b.BlockTime == nil {
+		return time.Time{}, nil
+	}
+	return madeAt(*b.BlockTime)
+}
+
 // Head is the newest finalized block.
 func (s *solana) Head(ctx context.Context) (partner.Head, error) {
 	var slot uint64
@@ -75,15 +83,13 @@ func (s *solana) Block(ctx context.Context, slot uint64) (partner.Head, error) {
 	if b.Blockhash == "" {
 		h.Hash = fmt.Sprintf("empty slot %d", slot)
 	}
-	if b.BlockTime != nil {
-		h.At = time.Unix(*b.BlockTime, 0)
-	}
-	return h, nil
+	h.At, err = b.madeAt()
+	return h, err
 }
 
 func (s *solana) read(ctx context.Context, slot uint64, details string) (b solanaBlock, err error) {
-	err = s.rpc.call(ctx, &b, "getBlock", slot, map[string]any{"commitment": finalized, "encoding": "json", "transactionDetails": details,
-		"maxSupportedTransactionVersion": 0, "rewards": false})
+	err = s.rpc.call(ctx, &b, "getBlock", slot, map[string]any{"commitment": finalized, "encoding": "json",
+		"transactionDetails": details, "maxSupportedTransactionVersion": 0, "rewards": false})
 	if refused, ok := errors.AsType[*rpcError](err); ok {
 		switch refused.Code {
 		case codeSlotSkipped, codeSlotMissing:
@@ -99,7 +105,8 @@ func (s *solana) read(ctx context.Context, slot uint64, details string) (b solan
 }
 
 // Transfers are what the addresses have more of a token after a transaction than before it, by the token accounts they own.
-func (s *solana) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation, err error) {
+func (s *solana) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation,
+	err error) {
 	var slots []uint64
 	if err := s.rpc.call(ctx, &slots, "getBlocks", from, through, map[string]any{"commitment": finalized}); err != nil {
 		return nil, err
@@ -138,6 +145,10 @@ func (s *solana) whole(ctx context.Context, slot uint64) (one block, err error) 
 }
 
 func (s *solana) received(slot uint64, b solanaBlock) (found []partner.Observation, err error) {
+	at, err := b.madeAt()
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range b.Transactions {
 		if t.Meta == nil || t.Meta.Err != nil || len(t.Transaction.Signatures) == 0 {
 			continue
@@ -154,11 +165,12 @@ func (s *solana) received(slot uint64, b solanaBlock) (found []partner.Observati
 			if amount.Sign() <= 0 {
 				continue
 			}
-			o := partner.Observation{Chain: s.Network.Name, Asset: asset, Address: after.Owner, TxHash: t.Transaction.Signatures[0],
-				Index: after.AccountIndex, Amount: amount.String(), Block: slot, BlockHash: b.Blockhash, From: payer(t.Meta.PreTokenBalances,
-					t.Meta.PostTokenBalances, after.Mint)}
-			if b.BlockTime != nil {
-				o.At = time.Unix(*b.BlockTime, 0)
+			o := partner.Observation{Chain: s.Network.Name, Asset: asset, Address: after.Owner,
+				TxHash: t.Transaction.Signatures[0], Index: after.AccountIndex, Amount: amount.String(), Block: slot,
+				BlockHash: b.Blockhash, At: at,
+				From: payer(t.Meta.PreTokenBalances, t.Meta.PostTokenBalances, after.Mint)}
+			if err := placed(&o); err != nil {
+				return nil, err
 			}
 			found = append(found, o)
 		}

@@ -80,15 +80,16 @@ func contracts() map[string]string { return chain.Networks()["arbitrum"].Tokens 
 func hash32(what string, n int) string { return fmt.Sprintf("0x%s%063x", what, n) }
 
 func evmBlock(b watchtest.Block) map[string]any {
-	return map[string]any{"number": fmt.Sprintf("0x%x", b.Number), "hash": hash32("b", b.Hash), "parentHash": hash32("b", b.Parent),
-		"timestamp": fmt.Sprintf("0x%x", b.At.Unix()), "transactions": evmTransactions(b)}
+	return map[string]any{"number": fmt.Sprintf("0x%x", b.Number), "hash": hash32("b", b.Hash),
+		"parentHash": hash32("b", b.Parent), "timestamp": fmt.Sprintf("0x%x", b.At.Unix()), "transactions": evmTransactions(b)}
 }
 
 func evmTransactions(b watchtest.Block) []any {
 	all := []any{map[string]any{"hash": "0x1", "from": "0x2", "to": nil, "value": "0x0"}}
 	for _, t := range b.Transfers {
 		if t.Asset == "ETH" {
-			all = append(all, map[string]any{"hash": hash32("a", t.Tx), "from": t.From, "to": t.Address, "value": fmt.Sprintf("0x%x", t.Amount)})
+			all = append(all, map[string]any{"hash": hash32("a", t.Tx), "from": t.From, "to": t.Address,
+				"value": fmt.Sprintf("0x%x", t.Amount)})
 		}
 	}
 	return all
@@ -155,8 +156,8 @@ func evmLogs(n *watchtest.Node, view []watchtest.Block, params []json.RawMessage
 			}
 			logs = append(logs, map[string]any{"address": contract, "topics": []string{string(arg[string](f.Topics, 0)),
 				"0x000000000000000000000000" + strings.TrimPrefix(t.From, "0x"), topic}, "data": fmt.Sprintf("0x%064x", t.Amount),
-				"blockNumber": fmt.Sprintf("0x%x", b.Number), "blockHash": hash32("b", b.Hash), "transactionHash": hash32("a", t.Tx),
-				"logIndex": fmt.Sprintf("0x%x", t.Index), "removed": false})
+				"blockNumber": fmt.Sprintf("0x%x", b.Number), "blockHash": hash32("b", b.Hash),
+				"transactionHash": hash32("a", t.Tx), "logIndex": fmt.Sprintf("0x%x", t.Index), "removed": false})
 		}
 	}
 	return logs, nil
@@ -246,7 +247,8 @@ func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (a
 func solanaBlock(b watchtest.Block) any {
 	type balance map[string]any
 	of := func(account int, owner, mint string, amount int64) balance {
-		return balance{"accountIndex": account, "owner": owner, "mint": mint, "uiTokenAmount": balance{"amount": fmt.Sprint(amount)}}
+		return balance{"accountIndex": account, "owner": owner, "mint": mint,
+			"uiTokenAmount": balance{"amount": fmt.Sprint(amount)}}
 	}
 	txs := []any{balance{"transaction": balance{"signatures": []string{"vote"}}, "meta": balance{"err": nil}}}
 	for _, t := range b.Transfers {
@@ -257,5 +259,6 @@ func solanaBlock(b watchtest.Block) any {
 		txs = append(txs, balance{"transaction": balance{"signatures": []string{"failed"}}, "meta": balance{"err": "no funds",
 			"preTokenBalances": []balance{}, "postTokenBalances": []balance{of(t.Index, t.Address, mint, 5)}}})
 	}
-	return balance{"blockhash": hash32("b", b.Hash), "previousBlockhash": hash32("b", b.Parent), "blockTime": b.At.Unix(), "transactions": txs}
+	return balance{"blockhash": hash32("b", b.Hash), "previousBlockhash": hash32("b", b.Parent), "blockTime": b.At.Unix(),
+		"transactions": txs}
 }

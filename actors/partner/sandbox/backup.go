@@ -13,7 +13,8 @@ import (
 // againBytes is how much of the orders one commit of ReportAgain writes.
 const againBytes = 4 << 20
 
-// Exists tells whether a directory holds a bank's store; a nil fs is the disk. It makes nothing.
+// Exists tells whether a directory holds a store of the sandbox's, a bank's or that of its chains; a nil fs is the disk. It makes
+// nothing.
 func Exists(fs vfs.FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -23,16 +24,19 @@ func Exists(fs vfs.FS, dir string) bool {
 }
 
 // Checkpoint writes the bank's orders as they are now into a new directory, while it works.
-func (b *Bank) Checkpoint(dir string) error { return checkpoint(b.store, dir) }
+func (b *Bank) Checkpoint(dir string) error { return checkpoint(b.store.db, dir) }
 
-// Checkpoint is Bank.Checkpoint of a directory that no bank has open; a nil fs is the disk.
+// Checkpoint writes what was paid on the chains until now, and their reorganisations, into a new directory.
+func (c *Chains) Checkpoint(dir string) error { return checkpoint(c.store.db, dir) }
+
+// Checkpoint is Bank.Checkpoint, or that of Chains, of a directory that nobody has open; a nil fs is the disk.
 func Checkpoint(fs vfs.FS, from, to string) error {
-	return withStore(fs, from, func(s *store) error { return checkpoint(s, to) })
+	return withStore(fs, from, func(s *store) error { return checkpoint(s.db, to) })
 }
 
-func checkpoint(s *store, dir string) error {
-	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
-		return fmt.Errorf("sandbox bank: checkpoint %s: %w", dir, err)
+func checkpoint(db *pebble.DB, dir string) error {
+	if err := db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("sandbox: checkpoint %s: %w", dir, err)
 	}
 	return nil
 }

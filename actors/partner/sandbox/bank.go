@@ -276,7 +276,8 @@ func announcement(o *order) ([]byte, error) {
 		Type string            `json:"type"`
 		Data map[string]string `json:"data"`
 	}{
-		ident.Derive(id.Slot(), id.Time(), "sandbox bank "+cause).Format(ident.Event), eventType, map[string]string{field: o.id()},
+		ident.Derive(id.Slot(), id.Time(), "sandbox bank "+cause).Format(ident.Event), eventType,
+		map[string]string{field: o.id()},
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"purser/actors/partner"
 )
 
-// Terms of the desk: what it takes off the mid rate for itself, in hundredths of a percent, and to how many decimals its firm rates are
-// rounded, half-even.
+// Terms of the desk: what it takes off the mid rate for itself, in hundredths of a percent, and to how many decimals its firm
+// rates are rounded, half-even.
 const (
 	SpreadBasisPoints = 50
 	rateDecimals      = 6

@@ -24,7 +24,8 @@ type Issuer struct{}
 // Enrol takes on everyone whose data is complete.
 func (Issuer) Enrol(_ context.Context, p partner.Person) (string, error) {
 	a := p.Address
-	for _, needed := range []string{p.Reference, p.FirstName, p.LastName, p.Email, p.PhoneNumber, a.Line1, a.City, a.PostalCode, a.Country} {
+	for _, needed := range []string{p.Reference, p.FirstName, p.LastName, p.Email, p.PhoneNumber, a.Line1, a.City, a.PostalCode,
+		a.Country} {
 		if needed == "" {
 			return "", partner.ErrRefused
 		}
@@ -37,4 +38,16 @@ func (Issuer) Enrol(_ context.Context, p partner.Person) (string, error) {
 	}
 	sum := sha256.Sum256([]byte("sandbox issuer account|" + p.Reference))
 	return "ich_" + hex.EncodeToString(sum[:12]), nil
+}
+
+// Mirror takes every agent that has a name, a key and a state.
+func (Issuer) Mirror(_ context.Context, workspaceID string, agents []partner.Agent) error {
+	for _, a := range agents {
+		for _, needed := range []string{workspaceID, a.ID, a.Name, a.PublicKeyPem, a.KeyID, a.State} {
+			if needed == "" {
+				return partner.ErrRefused
+			}
+		}
+	}
+	return nil
 }

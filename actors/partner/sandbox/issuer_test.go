@@ -11,8 +11,9 @@ import (
 
 func TestTheIssuerTakesOnWhoIsComplete(t *testing.T) {
 	var issuer partner.Issuer = sandbox.Issuer{}
-	ada := partner.Person{Reference: "r1", FirstName: "Ada", LastName: "Lovelace", Email: "ada@example.com", PhoneNumber: "+14155550100",
-		Address: partner.Address{Line1: "1 Main St", City: "Oakland", Region: "CA", PostalCode: "94607", Country: "US"}}
+	ada := partner.Person{Reference: "r1", FirstName: "Ada", LastName: "Lovelace", Email: "ada@example.com",
+		PhoneNumber: "+14155550100", Address: partner.Address{Line1: "1 Main St", City: "Oakland", Region: "CA",
+			PostalCode: "94607", Country: "US"}}
 	enrol := func(change func(*partner.Person)) (string, error) {
 		p := ada
 		change(&p)
@@ -37,4 +38,15 @@ func TestTheIssuerTakesOnWhoIsComplete(t *testing.T) {
 	_, err = enrol(func(p *partner.Person) { p.LastName = sandbox.LastNameSilent })
 	require.Error(t, err)
 	require.NotErrorIs(t, err, partner.ErrRefused)
+}
+
+func TestTheIssuerTakesAgentsThatAreComplete(t *testing.T) {
+	var issuer partner.Issuer = sandbox.Issuer{}
+	whole := partner.Agent{ID: "agt_1", Name: "Travel agent", PublicKeyPem: "-----BEGIN PUBLIC KEY-----", KeyID: "k",
+		State: "frozen"}
+	require.NoError(t, issuer.Mirror(t.Context(), "ws_1", []partner.Agent{whole, whole}))
+	nameless := whole
+	nameless.Name = ""
+	require.ErrorIs(t, issuer.Mirror(t.Context(), "ws_1", []partner.Agent{whole, nameless}), partner.ErrRefused)
+	require.ErrorIs(t, issuer.Mirror(t.Context(), "", []partner.Agent{whole}), partner.ErrRefused)
 }

@@ -179,7 +179,8 @@ func plainText(text string, most int) string {
 	return text[:min(len(text), most)]
 }
 
-// withoutValues says what is wrong with a part of the file, and in which field, without what stands there: it may be an account number.
+// withoutValues says what is wrong with a part of the file, and in which field, without what stands there: it may be an account
+// number.
 func withoutValues(what string, err error) error {
 	field := "a record"
 	if f, ok := errors.AsType[*ach.FieldError](err); ok {

@@ -37,8 +37,10 @@ func achBankOf(t *testing.T) (*achBank, map[string]string) {
 	f.now = time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)
 	tokens := map[string]string{}
 	for _, a := range []partner.Account{
-		{Reference: "ada", Name: "Ada Lovelace", RoutingNumber: "021000021", AccountNumber: "000123456789", AccountType: "checking"},
-		{Reference: "zoe", Name: "Zoë & Daughters, Overland Freight", RoutingNumber: "011401533", AccountNumber: "987654321", AccountType: "savings"},
+		{Reference: "ada", Name: "Ada Lovelace", RoutingNumber: "021000021", AccountNumber: "000123456789",
+			AccountType: "checking"},
+		{Reference: "zoe", Name: "Zoë & Daughters, Overland Freight", RoutingNumber: "011401533", AccountNumber: "987654321",
+			AccountType: "savings"},
 	} {
 		token, err := f.bank.Tokenize(t.Context(), a)
 		require.NoError(t, err)
@@ -50,8 +52,8 @@ func achBankOf(t *testing.T) (*achBank, map[string]string) {
 func (f *achBank) order(t *testing.T, n int, account, rail string, sameDay bool, cents int64) string {
 	t.Helper()
 	reference := ident.Derive(16, time.UnixMilli(int64(n)), fmt.Sprint("payment ", n)).Format(ident.Payout)
-	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: reference, Account: account, Rail: rail, SameDay: sameDay,
-		AmountCents: cents, Description: fmt.Sprintf("Invoice %d", n)}))
+	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: reference, Account: account, Rail: rail,
+		SameDay: sameDay, AmountCents: cents, Description: fmt.Sprintf("Invoice %d", n)}))
 	return reference
 }
 
@@ -83,7 +85,8 @@ func TestNACHAFileOfADay(t *testing.T) {
 	f.order(t, 2, account["zoe"], "ach", true, 2_505)
 	f.order(t, 3, account["ada"], "wire", false, 77_700)
 	twice := f.order(t, 4, account["zoe"], "ach", false, 1_001)
-	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: twice, Account: account["zoe"], Rail: "ach", AmountCents: 1_001}))
+	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: twice, Account: account["zoe"], Rail: "ach",
+		AmountCents: 1_001}))
 	text, n := f.nacha(t, "2026-11-20")
 	require.Equal(t, 4, n, "one was ordered twice, and is paid twice")
 	file := readACH(t, text)
@@ -143,8 +146,8 @@ func TestNACHAFileHasWhatTheFormatCannotHold(t *testing.T) {
 		AccountNumber: "1234", AccountType: "checking"})
 	require.NoError(t, err)
 	reference := ident.Derive(16, time.UnixMilli(9), "odd").Format(ident.Payout)
-	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: reference, Account: token, Rail: "ach", AmountCents: 1_000,
-		Description: strings.Repeat("é\r\n", 60)}))
+	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: reference, Account: token, Rail: "ach",
+		AmountCents: 1_000, Description: strings.Repeat("é\r\n", 60)}))
 	text, n := f.nacha(t, "2026-11-20")
 	require.Equal(t, 1, n)
 	readACH(t, text)

@@ -12,8 +12,8 @@ import (
 	"purser/actors/partner"
 )
 
-// More endings, of the amount of a payment. EndingTwice and EndingLate are about its settlement; EndingNever is a bank that neither
-// answers the order, which it has taken, nor reports, nor says what has become of it.
+// More endings, of the amount of a payment. EndingTwice and EndingLate are about its settlement; EndingNever is a bank that
+// neither answers the order, which it has taken, nor reports, nor says what has become of it.
 const (
 	EndingUnreported  = 90 // the order is taken, and nothing is ever reported
 	EndingFails       = 94 // it is taken, and fails
@@ -48,7 +48,8 @@ func (p *payment) outcome(left int) partner.Standing { return p.Outcomes[len(p.O
 // planPayment decides what the bank will do about a payment.
 func planPayment(p partner.Payment, now time.Time, delay time.Duration) order {
 	o := order{
-		Payment: &payment{Payment: p, Taken: now, Orders: 1, Outcomes: []partner.Standing{partner.Settled}}, Due: now.Add(delay), Reports: 1,
+		Payment: &payment{Payment: p, Taken: now, Orders: 1, Outcomes: []partner.Standing{partner.Settled}}, Due: now.Add(delay),
+		Reports: 1,
 	}
 	switch p.AmountCents % 100 {
 	case EndingTwice:

@@ -49,11 +49,12 @@ func TestWhatBecomesOfAPayment(t *testing.T) {
 		count    int
 		standing partner.Standing
 	}{
-		0:                         {map[string]time.Duration{"payout.settled": delay}, 1, partner.Settled},
-		sandbox.EndingTwice:       {map[string]time.Duration{"payout.settled": delay}, 2, partner.Settled},
-		sandbox.EndingLate:        {map[string]time.Duration{"payout.settled": 10 * delay}, 1, partner.Settled},
-		sandbox.EndingFails:       {map[string]time.Duration{"payout.failed": delay}, 1, partner.Failed},
-		sandbox.EndingReturned:    {map[string]time.Duration{"payout.settled": delay, "payout.returned": 2 * delay}, 2, partner.Returned},
+		0:                   {map[string]time.Duration{"payout.settled": delay}, 1, partner.Settled},
+		sandbox.EndingTwice: {map[string]time.Duration{"payout.settled": delay}, 2, partner.Settled},
+		sandbox.EndingLate:  {map[string]time.Duration{"payout.settled": 10 * delay}, 1, partner.Settled},
+		sandbox.EndingFails: {map[string]time.Duration{"payout.failed": delay}, 1, partner.Failed},
+		sandbox.EndingReturned: {map[string]time.Duration{"payout.settled": delay, "payout.returned": 2 * delay}, 2,
+			partner.Returned},
 		sandbox.EndingUnreported:  {map[string]time.Duration{}, 0, partner.Pending},
 		sandbox.EndingAnswersLost: {map[string]time.Duration{"payout.settled": delay}, 1, partner.Settled},
 	} {

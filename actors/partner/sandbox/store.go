@@ -23,7 +23,7 @@ type store struct {
 func openStore(dir string, fs vfs.FS) (*store, error) {
 	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: quiet{}})
 	if err != nil {
-		return nil, fmt.Errorf("sandbox bank store: %w", err)
+		return nil, fmt.Errorf("sandbox store: %w", err)
 	}
 	return &store{db: db}, nil
 }

@@ -33,6 +33,7 @@ type History struct {
 	Chain []Block // Chain[i] has number i+1
 	All   map[int]Block
 	hash  int
+	clock time.Time // of the newest block there ever was: the clock goes on when a chain gets shorter
 }
 
 // BlockTime is between two blocks.
@@ -50,8 +51,11 @@ func NewHistory(blocks int) *History {
 // Mine adds a block.
 func (h *History) Mine(transfers []Transfer) {
 	h.hash++
+	if h.clock = h.clock.Add(BlockTime); h.hash == 1 {
+		h.clock = time.Unix(1_700_000_000, 0)
+	}
 	b := Block{Number: uint64(len(h.Chain) + 1), Hash: h.hash, Transfers: transfers,
-		At: time.Unix(1_700_000_000, 0).Add(time.Duration(len(h.Chain)) * BlockTime)}
+		At: h.clock}
 	if len(h.Chain) > 0 {
 		b.Parent = h.Chain[len(h.Chain)-1].Hash
 	}
@@ -183,8 +187,9 @@ func (c *Chain) Transfers(_ context.Context, from, through uint64, addresses []s
 	for _, b := range c.Node.View() {
 		for _, t := range b.Transfers {
 			if c.Node.Shows(b) && b.Number >= from && b.Number <= through && slices.Contains(addresses, t.Address) {
-				found = append(found, partner.Observation{Chain: "ethereum", Asset: t.Asset, Address: t.Address, TxHash: fmt.Sprint(t.Tx),
-					Index: t.Index, Amount: fmt.Sprint(t.Amount), Block: b.Number, BlockHash: fmt.Sprint(b.Hash), At: b.At, From: t.From})
+				found = append(found, partner.Observation{Chain: "ethereum", Asset: t.Asset, Address: t.Address,
+					TxHash: fmt.Sprint(t.Tx), Index: t.Index, Amount: fmt.Sprint(t.Amount), Block: b.Number,
+					BlockHash: fmt.Sprint(b.Hash), At: b.At, From: t.From})
 			}
 		}
 	}

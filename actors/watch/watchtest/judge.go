@@ -50,7 +50,8 @@ func (j *Judge) Report(_ context.Context, o partner.Observation) error {
 		j.T.Fatalf("a report from a block that never was: %+v", o)
 	}
 	if !slices.ContainsFunc(b.Transfers, func(t Transfer) bool {
-		return t.Tx == tx && t.Index == o.Index && t.Address == o.Address && fmt.Sprint(t.Amount) == o.Amount && t.Asset == o.Asset
+		return t.Tx == tx && t.Index == o.Index && t.Address == o.Address && fmt.Sprint(t.Amount) == o.Amount &&
+			t.Asset == o.Asset
 	}) {
 		j.T.Fatalf("a report of what is not in its block: %+v", o)
 	}

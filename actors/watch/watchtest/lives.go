@@ -116,8 +116,9 @@ func (l *Life) transfers() (all []Transfer) {
 		if together {
 			index = i
 		}
-		all = append(all, Transfer{Tx: l.tx, Index: index, From: l.Address(1000), Amount: rapid.Int64Range(1, 1e12).Draw(l.T, "amount"),
-			Asset: rapid.SampledFrom(l.Assets).Draw(l.T, "asset"), Address: rapid.SampledFrom(l.payable).Draw(l.T, "to").Address})
+		all = append(all, Transfer{Tx: l.tx, Index: index, From: l.Address(1000),
+			Amount: rapid.Int64Range(1, 1e12).Draw(l.T, "amount"), Asset: rapid.SampledFrom(l.Assets).Draw(l.T, "asset"),
+			Address: rapid.SampledFrom(l.payable).Draw(l.T, "to").Address})
 	}
 	return all
 }

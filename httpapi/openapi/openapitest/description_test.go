@@ -72,8 +72,8 @@ func TestEveryOperationListsItsErrors(t *testing.T) {
 			if strings.HasPrefix(status, "2") {
 				continue
 			}
-			require.True(t, slices.ContainsFunc(slices.Concat(own, common), func(code string) bool { return media.Examples[code] != nil }),
-				"no listed code is of status %s", status)
+			require.True(t, slices.ContainsFunc(slices.Concat(own, common),
+				func(code string) bool { return media.Examples[code] != nil }), "no listed code is of status %s", status)
 		}
 	})
 }

@@ -100,8 +100,8 @@ func (d *Description) silent(a Answer) bool {
 	return response != nil && len(response.Value.Content) == 0
 }
 
-// isFile tells whether an answer is of a content type, other than JSON, that its status of the operation is described with. What is in
-// the file is not judged.
+// isFile tells whether an answer is of a content type, other than JSON, that its status of the operation is described with. What
+// is in the file is not judged.
 func (d *Description) isFile(a Answer) bool {
 	operation, _ := d.find(a)
 	if operation == nil {
@@ -168,8 +168,8 @@ func valid(schema *openapi3.Schema, body any) error {
 	return schema.VisitJSON(body, openapi3.VisitAsResponse(), openapi3.EnableJSONSchema2020())
 }
 
-// codeOf is the code of a refusal, as x-errors writes it: without the scope that is missing. In an error of JSON-RPC it is in the data,
-// or else is its number.
+// codeOf is the code of a refusal, as x-errors writes it: without the scope that is missing. In an error of JSON-RPC it is in the
+// data, or else is its number.
 func codeOf(body any) string {
 	object, _ := body.(map[string]any)
 	if e, isRPC := object["error"].(map[string]any); isRPC {

@@ -11,8 +11,8 @@ import (
 // maxKept bounds the complaints that are kept; the first ones say enough.
 const maxKept = 20
 
-// Judge judges what comes back through transports, if it is of a path of the REST interface (/api/…). What it finds wrong it keeps,
-// for a client may take an error for a broken connection. It is safe for concurrent use.
+// Judge judges what comes back through transports, if it is of a path of the REST interface (/api/…). What it finds wrong it
+// keeps, for a client may take an error for a broken connection. It is safe for concurrent use.
 type Judge struct {
 	description *Description
 

@@ -1,4 +1,4 @@
-// Speaks to /api/mcp with the official TypeScript SDK: node client.mjs <url> <api key with write:api_keys and all read scopes it hands out>
+// Speaks to /api/mcp with the official TypeScript SDK: node mcp.mjs <url> <api key with write:api_keys and all read scopes it hands out>
 // It connects, lists, calls and pings, and sees each error code that a request from outside can cause.
 import assert from "node:assert/strict";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
@@ -27,19 +27,22 @@ const fails = (promise, code) => assert.rejects(promise, (e) => e.code === code 
   `expected ${code}`);
 const result = { parse: (v) => v, safeParse: (v) => ({ success: true, data: v }) }; // of a method that is not there
 
-const key = await newKey(["read:treasury", "read:cards", "read:agents"]);
+const key = await newKey(["read:treasury", "read:cards", "read:agents", "read:checkout"]);
 const client = await connect(key);
 assert.equal(client.getServerVersion().name, "purser");
 assert.deepEqual(client.getServerCapabilities(), { tools: {} });
 await client.ping();
 
 const { tools } = await client.listTools();
-assert.ok(tools.length >= 10, `${tools.length} tools`);
+assert.ok(tools.length >= 12, `${tools.length} tools`);
 for (const tool of tools) assert.equal(tool.inputSchema.type, "object", tool.name);
 
 const { content } = await client.callTool({ name: "list_cards", arguments: { limit: 1 } });
 const read = await fetch(`${url}/api/cards?limit=1`, { headers: { Authorization: `Bearer ${key}` } });
 assert.equal(content[0].text, await read.text());
+const { data: [newest], nextCursor: cursor } = JSON.parse(content[0].text);
+const next = await client.callTool({ name: "list_cards", arguments: { limit: 1, cursor } });
+assert.notEqual(JSON.parse(next.content[0].text).data[0].id, newest.id);
 
 await fails(client.callTool({ name: "list_everything" }), -32601);
 await fails(client.request({ method: "resources/everything" }, result), -32601);

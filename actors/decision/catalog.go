@@ -1,0 +1,42 @@
+package decision
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// ErrUnknownEvent says that a package never wrote an event of that type.
+var ErrUnknownEvent = errors.New("unknown event type")
+
+// Catalog is the types of event that a package ever wrote.
+type Catalog struct {
+	owner string
+	types map[string]reflect.Type
+}
+
+// NewCatalog makes the catalog of a package from a zero value of each type.
+func NewCatalog(owner string, all ...Event) Catalog {
+	c := Catalog{owner: owner, types: make(map[string]reflect.Type, len(all))}
+	for _, e := range all {
+		if _, twice := c.types[e.EventType()]; twice {
+			panic("BUG: two events are stored as " + e.EventType())
+		}
+		c.types[e.EventType()] = reflect.TypeOf(e)
+	}
+	return c
+}
+
+// Decode reads a payload. An event of no type of the package is ErrUnknownEvent.
+func (c Catalog) Decode(eventType string, payload []byte) (Event, error) {
+	t, known := c.types[eventType]
+	if !known {
+		return nil, fmt.Errorf("%s: %w %q", c.owner, ErrUnknownEvent, eventType)
+	}
+	e := reflect.New(t)
+	if err := json.Unmarshal(payload, e.Interface()); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", eventType, err)
+	}
+	return e.Elem().Interface().(Event), nil
+}

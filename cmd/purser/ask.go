@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// askAdmin has the running server of a data directory do what a command of its admin port does, and reads the answer, which has
+// at most so many bytes.
+func askAdmin[T any](ctx context.Context, data, command string, question any, limit int64) (answer T, err error) {
+	admin, err := published(data, "ADMIN_ADDR")
+	if err != nil {
+		return answer, err
+	}
+	body, err := json.Marshal(question)
+	if err != nil {
+		return answer, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/"+command, bytes.NewReader(body))
+	if err != nil {
+		return answer, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer, fmt.Errorf("ask the running server: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	if err != nil {
+		return answer, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return answer, fmt.Errorf("the running server answered %d: %s", resp.StatusCode, text)
+	}
+	var read T
+	if err := json.Unmarshal(text, &read); err != nil {
+		return answer, errors.New("the running server's answer is cut off or no JSON") // which the error would quote
+	}
+	return read, nil
+}

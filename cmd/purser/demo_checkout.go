@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// The tour's payment link: what it asks, and how a customer pays it.
+const (
+	linkCents = 25_00
+	linkUnits = "25000000" // of a coin of 6 decimals
+	linkAsset = "USDC"
+	linkChain = "base"
+)
+
+// visitCheckout makes a payment link, looks at its page, picks a coin and a network as a customer would, and pays on the sandbox
+// chain.
+func visitCheckout(ctx context.Context, t *tour) error {
+	made, err := t.create(ctx, t.api, "/api/v1/checkout/sessions",
+		fields{"amountUsdCents": linkCents, "description": "Two paperbacks", "successUrl": "https://shop.example/thanks",
+			"merchantReference": t.id("order"), "acceptedChains": []string{linkChain, "polygon"}})
+	if err != nil {
+		return err
+	}
+	t.link = "/api/v1/checkout/sessions/" + made.text("session", "id")
+	t.expect("status of the new link", made.text("session", "status"), "pending")
+	fmt.Fprintf(t.out, "    look at it: %s\n", made.text("session", "hostedUrl"))
+	page, err := t.session.send(ctx, request{method: "GET", path: "/checkout/" + made.text("session", "id")})
+	if err != nil {
+		return err
+	}
+	t.expect("status of the page", page.status, 200)
+	t.expect("the page says it is a sandbox", strings.Contains(string(page.raw), "Do not send real money"), true)
+	picked, err := t.post(ctx, t.session, t.link+"/select", fields{"asset": linkAsset, "chain": linkChain}, 200)
+	if err != nil {
+		return err
+	}
+	t.expect("amountUnits", picked.text("amountUnits"), linkUnits)
+	paid, err := t.post(ctx, t.admin, "/sandbox-pay", fields{"chain": linkChain, "reference": t.id("payment"),
+		"from": "0xcustomer", "transfers": []fields{{"Asset": linkAsset, "Address": picked.text("address"),
+			"Amount": linkUnits}}}, 200)
+	if err != nil {
+		return err
+	}
+	if paid.status != 200 {
+		return fmt.Errorf("nobody can pay on %s: %d %s (its node is a real one, or --admin-url is another server's)", linkChain,
+			paid.status, brief(paid.raw))
+	}
+	return t.completed(ctx, paid.text("txHash"))
+}
+
+// completed follows a link until it is paid and the money is there.
+func (t *tour) completed(ctx context.Context, txHash string) error {
+	last := ""
+	for range settlePolls {
+		a, err := t.session.send(ctx, request{method: "GET", path: t.link + "/status"})
+		if err != nil {
+			return err
+		}
+		now := fmt.Sprintf("%s, %v of %v confirmations", a.text("status"), a.at("confirmations", "seen"),
+			a.at("confirmations", "of"))
+		if now != last {
+			fmt.Fprintf(t.out, "    the link is %s\n", now)
+		}
+		if last = now; a.text("status") == "completed" {
+			break
+		}
+		if err := pause(ctx, followPause); err != nil {
+			return err
+		}
+	}
+	a, err := t.call(ctx, t.api, request{method: "GET", path: t.link}, 200)
+	if err != nil {
+		return err
+	}
+	t.expect("status of the link", a.text("session", "status"), "completed")
+	t.expect("receivedUsdCents", a.at("session", "receivedUsdCents"), linkCents)
+	t.expect("txHash", a.text("session", "txHash"), txHash)
+	return credited(ctx, t)
+}
+
+// credited asks for the treasury until the stablecoin balance has what the link was paid.
+func credited(ctx context.Context, t *tour) error {
+	for range settlePolls {
+		a, err := t.api.send(ctx, request{method: "GET", path: "/api/treasury"})
+		if err != nil {
+			return err
+		}
+		if fmt.Sprint(a.at("snapshot", "stablecoinUsdCents")) == fmt.Sprint(linkCents) {
+			fmt.Fprintf(t.out, "    credited: GET /api/treasury shows %s in stablecoins\n", cash(linkCents))
+			return nil
+		}
+		if err := pause(ctx, settlePause); err != nil {
+			return err
+		}
+	}
+	t.expect("the link's credit", "missing", "there")
+	return nil
+}

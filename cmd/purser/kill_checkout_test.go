@@ -1,0 +1,321 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/partner/sandbox"
+	"purser/httpapi/webhook"
+)
+
+// The storm of customers.
+const (
+	customers     = 8 // of a merchant; each round has a merchant of its own
+	lookAgain     = 10 * time.Millisecond
+	customerChain = "polygon"
+	rewoundBlocks = 10 // of the 50 that make a payment final
+	// finalAfter is how long a payment takes to be final: as long as a storm, so that kills meet payments at each stage.
+	finalAfter = "1s"
+	// announcedWithin covers an attempt that a kill has cut off: it is made again a minute later.
+	announcedWithin = 2 * time.Minute
+	refusedOneIn    = 4 // of the events are refused the first time
+)
+
+// killAmong are within how many answers a round's kill comes: while links are made and paid, while payments are seen, while they
+// are final, credited and announced.
+var killAmong = []int64{40, 400, 1_000}
+
+// TestNoCheckoutIsCreditedTwice kills the server at random moments while customers make links, pick, pay and wait.
+func TestNoCheckoutIsCreditedTwice(t *testing.T) { onEachStores(t, killAmidCheckouts) }
+
+// killAmidCheckouts: each link that was paid is completed, whatever was killed when, its credit is in the ledger once, and its
+// merchant is told of it under one id. No address is given to two links.
+func killAmidCheckouts(t *testing.T, purser program, full bool) {
+	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewKillRounds
+	if full {
+		rounds = killRounds
+	}
+	random := rand.New(rand.NewPCG(seed, 7))
+	purser.env = append(slices.Clone(purser.env), "PURSER_SANDBOX_DELAY="+finalAfter, "PURSER_ALLOW_PRIVATE_WEBHOOKS=true")
+	m := newMarket(t)
+	p := launch(t, purser, data)
+	for round := range rounds {
+		merchant := m.found(t, p, round)
+		m.rage(t, p, merchant, 1+random.Int64N(killAmong[round%len(killAmong)]))
+		require.Equal(t, "signal: killed", p.ended(t))
+		p = launch(t, purser, data)
+		m.resolve(t, p, merchant)
+	}
+	m.settle(t, p)
+	m.agree(t, p)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	t.Logf("%d kills: %d links, each paid, credited and announced once; last seen %v; %d requests cut off, "+
+		"%d events refused at first", rounds, rounds*customers, m.stages, m.cut.Load(), m.refused)
+	require.NotZero(t, m.cut.Load(), "no kill has met a request")
+}
+
+// market is all merchants, and what their servers were sent.
+type market struct {
+	receiver  *httptest.Server
+	merchants []*merchant
+	stages    map[string]int // links by the last status that was seen before a kill
+	cut       atomic.Int64
+
+	mu      sync.Mutex
+	told    map[string]map[string]string // session → webhook-id → body
+	refused int
+	faults  []string
+}
+
+// merchant is a workspace with a webhook endpoint, and its links.
+type merchant struct {
+	name, bearer, secret, endpoint string
+	session                        *client // the dashboard's
+	links                          []*link
+}
+
+// link is what one customer does; all of it can be sent again.
+type link struct {
+	cents    int64
+	create   request
+	payments []sandboxPayment // of no address yet
+
+	made    answer // the first one
+	id      string
+	address string
+	seen    string // the status, by the customer who looked last
+}
+
+func newMarket(t *testing.T) *market {
+	m := &market{stages: map[string]int{}, told: map[string]map[string]string{}}
+	m.receiver = httptest.NewServer(http.HandlerFunc(m.receive))
+	t.Cleanup(m.receiver.Close)
+	return m
+}
+
+// receive is the server of all merchants. It checks what it is sent and refuses some of it the first time.
+func (m *market) receive(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var told struct{ ID string }
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := slices.IndexFunc(m.merchants, func(one *merchant) bool { return r.URL.Path == "/"+one.name })
+	if err != nil || at < 0 || json.Unmarshal(body, &told) != nil {
+		m.faults = append(m.faults, fmt.Sprintf("%s: %v: %s", r.URL.Path, err, body))
+		return
+	}
+	if err := webhook.Verify([]string{m.merchants[at].secret}, r.Header.Get(webhook.SignatureHeader), body, time.Now()); err != nil {
+		m.faults = append(m.faults, err.Error())
+	}
+	id := r.Header.Get(webhook.IDHeader)
+	if m.told[told.ID] == nil {
+		m.told[told.ID] = map[string]string{}
+	}
+	before, again := m.told[told.ID][id]
+	if again && before != string(body) {
+		m.faults = append(m.faults, "under one id: "+before+" and "+string(body))
+	}
+	m.told[told.ID][id] = string(body)
+	if !again && len(m.told)%refusedOneIn == 0 {
+		m.refused++
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+func (m *market) fault(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults = append(m.faults, fmt.Sprintf(format, args...))
+}
+
+// found makes a merchant and what its customers are going to do: every second pays in two transactions.
+func (m *market) found(t *testing.T, p *process, round int) *merchant {
+	t.Helper()
+	one := &merchant{name: fmt.Sprintf("merchant-%d", round), session: newClient(p.rest, "")}
+	must := func(path string, body fields) answer {
+		a, err := one.session.send(t.Context(), request{method: "POST", path: path, body: marshal(body)})
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status, string(a.raw))
+		return a
+	}
+	must("/api/dashboard/signup", fields{"email": one.name + "@example.com", "password": "a long password"})
+	must("/api/workspaces", fields{"name": one.name})
+	a := must("/api/webhooks/endpoints", fields{"url": m.receiver.URL + "/" + one.name,
+		"events": []string{"checkout.session.completed"}})
+	one.endpoint, one.secret = a.text("endpoint", "id"), a.text("secret")
+	one.bearer = must("/api/auth/keys", fields{"label": "storm",
+		"scopes": []string{"read:checkout", "write:checkout", "read:treasury"}}).text("secret")
+	for n := range customers {
+		l := &link{cents: int64(10_00 + round*100 + n)}
+		l.create = request{method: "POST", path: "/api/v1/checkout/sessions", idempotencyKey: newUUID(), body: marshal(fields{
+			"amountUsdCents": l.cents, "successUrl": "https://shop.example.com", "acceptedAssets": []string{"USDC"},
+			"acceptedChains": []string{customerChain}})}
+		parts := []int64{l.cents}
+		if n%2 == 1 {
+			parts = []int64{l.cents / 3, l.cents - l.cents/3}
+		}
+		for part, cents := range parts {
+			l.payments = append(l.payments, sandboxPayment{Chain: customerChain, Reference: fmt.Sprintf("%s-%d-%d", one.name, n, part),
+				From: "0xcustomer", Transfers: []sandbox.ChainPayment{{Asset: "USDC", Amount: fmt.Sprint(cents * 10_000)}}})
+		}
+		one.links = append(one.links, l)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.merchants = append(m.merchants, one)
+	return one
+}
+
+// rage has all customers at work until the server is killed after so many answers.
+func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stormWithin)
+	defer cancel()
+	var answers atomic.Int64
+	count := func(a answer, err error) bool {
+		if err != nil {
+			m.cut.Add(1)
+			return false
+		}
+		if a.status != http.StatusOK {
+			m.fault("%d: %s", a.status, a.raw)
+		}
+		if answers.Add(1) == after {
+			_ = p.cmd.Process.Kill()
+		}
+		return true
+	}
+	var all sync.WaitGroup
+	for n, l := range one.links {
+		all.Go(func() {
+			if !l.pay(ctx, p, one.bearer, count) {
+				return
+			}
+			if n == 0 && !count(p.as(p.admin, "").send(ctx, request{method: "POST", path: "/sandbox-reorganise",
+				body: marshal(sandboxReorganisation{Chain: customerChain, Depth: rewoundBlocks})})) {
+				return
+			}
+			for pause(ctx, lookAgain) == nil {
+				a, err := p.as(p.rest, one.bearer).send(ctx, request{method: "GET", path: "/api/v1/checkout/sessions/" + l.id})
+				if !count(a, err) {
+					return
+				}
+				l.seen = a.text("session", "status")
+			}
+		})
+	}
+	all.Wait()
+	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
+}
+
+// pay makes the link, picks and pays, or does what is left of it. It is false when it was cut off.
+func (l *link) pay(ctx context.Context, p *process, bearer string, count func(answer, error) bool) bool {
+	a, err := p.as(p.rest, bearer).send(ctx, l.create)
+	if !count(a, err) {
+		return false
+	}
+	if l.id == "" {
+		l.made, l.id = a, a.text("session", "id")
+		for _, pair := range a.rows("session", "receivingAddresses") {
+			l.address = fmt.Sprint(pair["address"])
+		}
+	}
+	steps := []request{{path: "/api/v1/checkout/sessions/" + l.id + "/select",
+		body: marshal(fields{"asset": "USDC", "chain": customerChain})}}
+	for _, payment := range l.payments {
+		payment.Transfers[0].Address = l.address
+		steps = append(steps, request{path: "/sandbox-pay", body: marshal(payment)})
+	}
+	for i, step := range steps {
+		base := p.admin
+		if i == 0 {
+			base = p.rest
+		}
+		step.method = "POST"
+		if !count(p.as(base, "").send(ctx, step)) {
+			return false
+		}
+	}
+	return true
+}
+
+// resolve does what the customers of a round could not: what was answered before is answered the same again.
+func (m *market) resolve(t *testing.T, p *process, one *merchant) {
+	t.Helper()
+	for _, l := range one.links {
+		m.stages[cmp.Or(l.seen, "not seen")]++
+		made := l.made
+		require.True(t, l.pay(t.Context(), p, one.bearer, func(a answer, err error) bool {
+			return err == nil && (a.status == 200 || a.text("error") == "payment_seen") // too late to pick: it was paid before the kill
+		}))
+		again, err := p.api(one.bearer, l.create)
+		require.NoError(t, err)
+		require.Equal(t, 200, again.status, string(again.raw))
+		if made.raw != nil {
+			require.Equal(t, string(made.raw), string(again.raw))
+		}
+	}
+}
+
+// settle waits until every link is completed and all its merchant's endpoint was to be told has been taken.
+func (m *market) settle(t *testing.T, p *process) {
+	t.Helper()
+	for _, one := range m.merchants {
+		for _, l := range one.links {
+			p.await(t, "the completion of "+l.id, func() bool {
+				a, err := p.api(one.bearer, request{method: "GET", path: "/api/v1/checkout/sessions/" + l.id})
+				return err == nil && a.text("session", "status") == "completed"
+			})
+		}
+		one.session.base = p.rest
+		p.awaitFor(t, announcedWithin, "the events of "+one.name, func() bool {
+			a, err := one.session.send(t.Context(), request{method: "GET",
+				path: "/api/webhooks/endpoints/" + one.endpoint + "/deliveries?limit=100"})
+			require.NoError(t, err)
+			rows, pending := a.rows("data"), func(row map[string]any) bool { return row["status"] != "delivered" }
+			return len(rows) >= customers && !slices.ContainsFunc(rows, pending)
+		})
+	}
+}
+
+// agree holds every link to one line of the ledger and one event, and every address to one link.
+func (m *market) agree(t *testing.T, p *process) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.Empty(t, m.faults)
+	addresses := map[string]bool{}
+	for _, one := range m.merchants {
+		a, err := p.api(one.bearer, request{method: "GET", path: "/api/treasury"})
+		require.NoError(t, err)
+		lines, total := map[string]int{}, int64(0)
+		for _, line := range a.rows("ledger") {
+			lines[fmt.Sprint(line["reference"])]++
+		}
+		for _, l := range one.links {
+			require.Equal(t, 1, lines[l.id], "lines of the ledger for %s", l.id)
+			require.Len(t, m.told[l.id], 1, "ids of the event of %s", l.id)
+			require.False(t, addresses[l.address], "%s is given twice", l.address)
+			addresses[l.address], total = true, total+l.cents
+		}
+		require.Len(t, lines, customers)
+		require.Equal(t, total, a.integer("snapshot", "stablecoinUsdCents"))
+	}
+	require.Len(t, m.told, len(m.merchants)*customers, "events of links that nobody made")
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/partner/sandbox"
+)
+
+// paymaster pays from a server whose clock stands still but when it is turned, so that payouts stay in the statuses they have.
+type paymaster struct {
+	t       *testing.T
+	turned  atomic.Int64 // milliseconds
+	m       *Main
+	client  *client
+	told    []told // what was ordered, and the answers
+	payouts map[string]string
+	us, eu  string
+}
+
+// told is a POST and its answer.
+type told struct {
+	request request
+	answer  string
+}
+
+const bankTakes = time.Second
+
+func (p *paymaster) start(data string) {
+	config := testConfig(p.t, data)
+	config.RateLimits.Off, config.SandboxDelay = true, bankTakes
+	p.m = NewMain(config, talkative())
+	p.m.Clock = func() time.Time {
+		return time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC).Add(time.Duration(p.turned.Load()) * time.Millisecond)
+	}
+	require.NoError(p.t, p.m.Start(p.t.Context()))
+	rest, err := published(data, "HTTP_ADDR")
+	require.NoError(p.t, err)
+	if p.client == nil {
+		p.client = newClient("http://"+rest, signUpFor(p.t, &process{rest: "http://" + rest}, 0,
+			append(slices.Clone(tourScopes), "write:payouts", "write:counterparties")))
+	}
+	p.client.base = "http://" + rest
+}
+
+func (p *paymaster) turn(by time.Duration) { p.turned.Add(by.Milliseconds()) }
+
+func (p *paymaster) get(path string) string {
+	a, err := p.client.send(p.t.Context(), request{method: "GET", path: path})
+	require.NoError(p.t, err)
+	require.Equal(p.t, 200, a.status, string(a.raw))
+	return string(a.raw)
+}
+
+func (p *paymaster) post(path string, body fields) answer {
+	r := request{method: "POST", path: path, idempotencyKey: newUUID()}
+	if body != nil {
+		r.body = marshal(body)
+	}
+	a, err := p.client.send(p.t.Context(), r)
+	require.NoError(p.t, err)
+	require.Contains(p.t, []int{200, 202}, a.status, string(a.raw))
+	p.told = append(p.told, told{r, string(a.raw)})
+	return a
+}
+
+// save saves a recipient in the US.
+func (p *paymaster) save(name string) string {
+	return p.post("/api/treasury/counterparties", fields{"name": name, "routingNumber": "021000021", "accountNumber": paidAccount,
+		"accountType": "checking"}).text("counterparty", "id")
+}
+
+// order orders a payout that is to be remembered by a name.
+func (p *paymaster) order(name, rail, recipient string, cents int64) (id string) {
+	id = p.post("/api/treasury/payouts", fields{"rail": rail, "counterpartyId": recipient, "amountCents": cents,
+		"description": name}).text("payout", "id")
+	p.payouts[name] = id
+	return id
+}
+
+// await waits until payouts have a status, in which the bank's clock stands still.
+func (p *paymaster) await(status string, names ...string) {
+	p.t.Helper()
+	for _, name := range names {
+		require.EventuallyWithT(p.t, func(c *assert.CollectT) { assert.Equal(c, status, p.status(name), name) }, processWithin,
+			time.Millisecond)
+	}
+}
+
+func (p *paymaster) status(name string) string {
+	a := answer{raw: []byte(p.get("/api/treasury/payouts/" + p.payouts[name]))}
+	return a.text("payout", "status")
+}
+
+// everyState orders payouts until there is one in each status.
+func (p *paymaster) everyState() {
+	p.post("/api/treasury/deposits", announcement(10_000_00))
+	p.turn(bankTakes)
+	require.Eventually(p.t, func() bool { return strings.Contains(p.get("/api/treasury"), `"availableCents":1000000`) },
+		processWithin, time.Millisecond)
+	p.us = p.save("Ada")
+	p.eu = p.post("/api/treasury/counterparties", fields{"kind": "international", "name": "Grace", "bic": "DEUTDEFF",
+		"currency": "EUR", "iban": "DE89370400440532013000", "address": fields{"line1": "1", "city": "Berlin", "postalCode": "10115", "country": "DE"}}).
+		text("counterparty", "id")
+	p.order("lapses", "ach", p.us, 100_00+sandbox.EndingUnreported)
+	p.await("submitted", "lapses")
+	p.turn(25 * time.Hour)
+	p.await("released", "lapses")
+	p.told = nil // the day of the keys is over
+	p.order("settles", "wire", p.us, 200_00)
+	p.order("fails", "realtime", p.us, 300_00+sandbox.EndingFails)
+	p.order("comes back", "ach", p.us, 400_00+sandbox.EndingReturned)
+	p.await("submitted", "settles", "fails", "comes back")
+	p.turn(bankTakes)
+	p.await("settled", "settles", "comes back")
+	p.await("failed", "fails")
+	p.turn(bankTakes)
+	p.await("returned", "comes back")
+	p.order("is refused", "ach", p.us, 500_00+sandbox.EndingRefused)
+	p.await("failed", "is refused")
+	p.order("waits", "intl_wire", p.eu, 600_00)
+	p.order("is called off", "intl_wire", p.eu, 700_00)
+	p.post("/api/treasury/payouts/"+p.payouts["is called off"]+"/cancel", nil)
+	p.order("is sent", "ach", p.us, 800_00+sandbox.EndingUnreported)
+	p.await("submitted", "is sent")
+	p.order("is not answered", "ach", p.us, 900_00+sandbox.EndingAnswersLost)
+	p.await("outcome_unknown", "is not answered")
+	p.order("is being sent", "ach", p.us, 110_00+sandbox.EndingNever)
+	p.await("submitting", "is being sent")
+	p.order("is not yet sent", "ach", p.save(sandbox.NameSilent), 120_00)
+	p.await("reserved", "is not yet sent")
+	p.await("held", "waits")
+	p.await("cancelled", "is called off")
+}
+
+// answers are what is read of the payouts and of the dollars, by path.
+func (p *paymaster) answers() map[string]string {
+	all := map[string]string{}
+	for _, path := range []string{"/api/treasury", "/api/treasury/payouts?limit=100", "/api/treasury/counterparties",
+		"/api/treasury/statement?format=csv&from=2026-11-19&to=2026-11-20"} {
+		all[path] = p.get(path)
+	}
+	for _, id := range p.payouts {
+		all[id] = p.get("/api/treasury/payouts/" + id)
+	}
+	for _, name := range []string{"waits", "is called off"} {
+		all[name] = p.get("/api/treasury/payouts/" + p.payouts[name] + "/tracking")
+	}
+	return all
+}
+
+// repeats sends everything again that was answered: each answer is the same, to the byte.
+func (p *paymaster) repeats() {
+	for _, told := range p.told {
+		a, err := p.client.send(p.t.Context(), told.request)
+		require.NoError(p.t, err)
+		require.True(p.t, a.replayed, told.request.path)
+		require.Equal(p.t, told.answer, string(a.raw))
+	}
+}
+
+// requireOnce compares how often the bank was ordered to make each payment. What is not named it was ordered once.
+func (p *paymaster) requireOnce(never ...string) {
+	for name, id := range p.payouts {
+		want := 1
+		if slices.Contains(never, name) {
+			want = 0
+		}
+		orders, err := p.m.sandbox.Paid(id)
+		require.NoError(p.t, err)
+		require.Equal(p.t, want, orders, name)
+	}
+}
+
+// TestARestoreWithPayoutsInEveryState: what was backed up with payouts in every status answers the same when it is restored, orders
+// the bank nothing again, and brings each payout to its end.
+func TestARestoreWithPayoutsInEveryState(t *testing.T) {
+	data, backup, restored := t.TempDir(), filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored")
+	p := &paymaster{t: t, payouts: map[string]string{}}
+	p.start(data)
+	p.everyState()
+	before := p.answers()
+	runs(t, "backup", "--data-dir", data, backup)
+	require.NoError(t, p.m.Close())
+
+	runs(t, "restore", "--data-dir", restored, backup)
+	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
+	copyKey(t, data, restored)
+	p.start(restored)
+	require.Equal(t, before, p.answers())
+	p.repeats()
+	p.requireOnce("is refused", "waits", "is called off", "is not yet sent")
+	p.finish()
+	p.requireOnce("is refused", "is called off", "is not yet sent")
+	require.NoError(t, p.m.Close())
+	require.Contains(t, auditOf(t, restored), "agree to the cent")
+}
+
+// finish lets all that is open come to its end.
+func (p *paymaster) finish() {
+	p.turn(2 * time.Minute) // the bank does not take the account
+	p.await("settled", "is not answered")
+	p.await("outcome_unknown", "is being sent")
+	p.await("failed", "is not yet sent")
+	p.post("/api/treasury/payouts/"+p.payouts["waits"]+"/release", nil)
+	p.await("submitted", "waits")
+	p.turn(bankTakes)
+	p.await("settled", "waits")
+	p.turn(25 * time.Hour)
+	p.ends()
+}
+
+// ends waits for what is left to end by itself, and compares the dollars.
+func (p *paymaster) ends() {
+	p.await("released", "is sent", "is being sent")
+	p.await("settled", "is not answered", "waits")
+	p.await("failed", "is not yet sent")
+	const gone = 200_00 + 600_00 + 900_00 + sandbox.EndingAnswersLost
+	require.Contains(p.t, p.get("/api/treasury"), fmt.Sprintf(`"availableCents":%d,"incomingCents":0,"heldCents":0`, 10_000_00-gone))
+}
+
+// TestARestoredJournalSendsNothingAgain: the journal comes back as it was before a wire was released, beside a bank that has the
+// order. Released once more it is found there and not ordered again.
+func TestARestoredJournalSendsNothingAgain(t *testing.T) {
+	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	p := &paymaster{t: t, payouts: map[string]string{}}
+	p.start(data)
+	p.everyState()
+	runs(t, "backup", "--data-dir", data, backup)
+	p.finish()
+	require.NoError(t, p.m.Close())
+
+	require.NoError(t, os.RemoveAll(journalDir(data)))
+	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
+	require.Contains(t, auditOf(t, data), "agree to the cent", "before the start")
+	p.start(data)
+	require.Equal(t, "held", p.status("waits"), "the journal does not know better")
+	p.post("/api/treasury/payouts/"+p.payouts["waits"]+"/release", nil)
+	p.ends()
+	p.requireOnce("is refused", "is called off", "is not yet sent")
+	require.NoError(t, p.m.Close())
+	require.Contains(t, auditOf(t, data), "agree to the cent")
+}

@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/actors/user"
+	"purser/actors/workspace"
+)
+
+// What a repeat is answered does not depend on what could be done today: the user who made the last workspace that a user may
+// have, and asks again, is told of it.
+func TestARepeatIsAnsweredWhenNoMoreMayBeMade(t *testing.T) {
+	w := newWorld(t)
+	cookie := w.ok(w.signup("ada@example.com")).cookie
+	once := session(cookie).with("Idempotency-Key", someUUID)
+	first := w.ok(w.post(once, "/api/workspaces", `{"name":"The last"}`))
+	w.fillWorkspaces(w.ok(w.get(session(cookie), "/api/dashboard/me")).text("user", "id"))
+	w.fails(w.post(session(cookie), "/api/workspaces", `{"name":"One more"}`), 422, "limit_exceeded")
+	again := w.ok(w.post(once, "/api/workspaces", `{"name":"The last"}`))
+	require.Equal(t, first.raw, again.raw)
+	require.Equal(t, "true", again.header("Idempotent-Replayed"))
+}
+
+// fillWorkspaces puts as many workspaces as there may be into a user's record, beside the system.
+func (w *world) fillWorkspaces(id string) {
+	w.t.Helper()
+	slot, err := ident.SlotOf(id)
+	require.NoError(w.t, err)
+	record, err := w.journal.Record(w.t.Context(), slot, "user", id)
+	require.NoError(w.t, err)
+	var state user.State
+	require.NoError(w.t, json.Unmarshal(record.Document, &state))
+	for i := len(state.Workspaces); i < user.MaxWorkspaces; i++ {
+		state.Workspaces = append(state.Workspaces, user.Membership{ID: fmt.Sprint("ws_", i), Name: "of old", Role: "owner"})
+	}
+	record.Document, err = json.Marshal(state)
+	require.NoError(w.t, err)
+	other := w.newTenant("other")
+	other.workspace = id // the batch is the user's
+	w.write(other, slot, record)
+}
+
+// A card that was minted as a stand-in is answered again by a deployment that has since been connected, though it would mint
+// none.
+func TestARepeatOutlivesTheDeploymentsSettings(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	once := tn.all.with("Idempotency-Key", someUUID)
+	first := w.ok(w.post(once, "/api/cards", plainCard))
+	w.serveAnew(connected)
+	again := w.ok(w.post(once, "/api/cards", plainCard))
+	require.Equal(t, first.raw, again.raw)
+	w.fails(w.post(tn.all, "/api/cards", plainCard), 409, "cardholder_required")
+}
+
+// So is a physical card that was ordered.
+func TestARepeatOfAnOrderOutlivesTheDeploymentsSettings(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	w.fund(tn, 9_900)
+	once := tn.all.with("Idempotency-Key", someUUID)
+	first := w.ok(w.orderPhysical(once, physicalOrder))
+	w.serveAnew(connected)
+	again := w.ok(w.orderPhysical(once, physicalOrder))
+	require.Equal(t, first.raw, again.raw)
+	w.fails(w.orderPhysical(tn.all, physicalOrder), 409, "cardholder_required")
+}
+
+// serveAnew has the world's client speak to another server over the same actors, with other settings.
+func (w *world) serveAnew(change func(*Config)) {
+	w.t.Helper()
+	config := w.server.cfg
+	config.Registry = prometheus.NewRegistry()
+	change(&config)
+	server, err := New(config)
+	require.NoError(w.t, err)
+	w.judged(server)
+	listen, done := fasthttputil.NewInmemoryListener(), make(chan error, 1)
+	go func() { done <- server.Serve(listen) }()
+	client, before := dial(listen), w.client
+	w.client = client
+	w.t.Cleanup(func() {
+		client.CloseIdleConnections()
+		require.NoError(w.t, server.Shutdown(context.Background()))
+		require.NoError(w.t, <-done)
+		w.client = before
+	})
+}
+
+// What prepares a command runs inside of an Ask, which holds off the system's stop; to ask again from there would wait for that
+// stop, and the stop for it.
+func TestNobodyAsksWhilePreparing(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	w.fund(tn, 100_000_000)
+	var preparing atomic.Bool
+	var prepared atomic.Int64
+	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
+		if _, beside := e.Command.(workspace.NoteUse); preparing.Load() && !beside {
+			t.Errorf("%s is asked while a command is prepared", e.Kind)
+		}
+		if prepare := e.Prepare; prepare != nil {
+			e.Prepare = func(ctx context.Context) (any, error) {
+				preparing.Store(true)
+				defer preparing.Store(false)
+				prepared.Add(1)
+				return prepare(ctx)
+			}
+		}
+		return w.system.Ask(ctx, e)
+	})
+	for _, op := range w.checked.operations(t) {
+		if r := w.newEstate(tn).ready(op, nil); op.method == "POST" && op.key {
+			require.Less(t, w.send(r).status, 300, op.name)
+		}
+	}
+	require.NotZero(t, prepared.Load())
+}
