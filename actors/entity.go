@@ -353,7 +353,7 @@ func (n *entity) batch(r *request, d decision.Decision) (*persistence.Batch, err
 
 func (n *entity) addEvents(b *persistence.Batch, d decision.Decision, now time.Time) error {
 	for _, e := range d.Events {
-		payload, err := json.Marshal(e)
+		payload, err := decision.Encode(e)
 		if err != nil {
 			return fmt.Errorf("event %s: %w", e.EventType(), err)
 		}

@@ -27,7 +27,7 @@ func (s *System) document(rec decision.Record) (json.RawMessage, error) {
 	if rec.Delete {
 		return nil, nil
 	}
-	document, err := json.Marshal(rec.Document)
+	document, err := decision.Encode(rec.Document)
 	if err != nil {
 		return nil, fmt.Errorf("record %s: %w", rec.Kind, err)
 	}

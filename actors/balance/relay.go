@@ -209,7 +209,7 @@ func authorizationOf(h *hold.Hold) Authorization {
 }
 
 func merchantOf(m hold.Merchant) Merchant {
-	return Merchant{ID: m.ID, Name: m.Name, MCC: fmt.Sprintf("%04d", m.MCC), Country: m.Country}
+	return Merchant{ID: m.ID, Name: m.Name, MCC: string(hold.AppendMCC(nil, m.MCC)), Country: m.Country}
 }
 
 // unmatchedEntry keeps a clearing or refund that no card's balance took.

@@ -10,12 +10,14 @@ import (
 // that what is stored is what is shown.
 type Stamp struct{ time.Time }
 
+const stampLayout = `"2006-01-02T15:04:05.000Z07:00"`
+
 // StampOf makes the stamp of a moment; what is finer than a millisecond is dropped.
 func StampOf(t time.Time) Stamp { return Stamp{t.UTC().Truncate(time.Millisecond)} }
 
 // MarshalJSON writes the stamp.
 func (s Stamp) MarshalJSON() ([]byte, error) {
-	return []byte(s.UTC().Format(`"2006-01-02T15:04:05.000Z07:00"`)), nil
+	return s.Append(nil), nil
 }
 
 // UnmarshalJSON reads any RFC 3339 moment of the years that MarshalJSON can write.

@@ -74,26 +74,7 @@ type merchantJSON struct {
 }
 
 // MarshalJSON writes the entry for the journal. A time that RFC 3339 cannot write and a value without a name are errors.
-func (e Entry) MarshalJSON() ([]byte, error) {
-	at, err := formatTime(e.At)
-	if err != nil {
-		return nil, err
-	}
-	j := entryJSON{
-		Seq: e.Seq, WsSeq: e.WsSeq, At: at, Kind: e.Kind, Decision: e.Decision, Reason: e.Reason, Shard: e.Shard,
-		Workspace: formatID(ident.Workspace, e.Workspace), Card: formatID(ident.Card, e.Card),
-		NetworkID: e.NetworkID, OriginalID: e.OriginalID, Fingerprint: hex.EncodeToString(e.Fingerprint[:]),
-		Amount: e.Amount, Approved: e.Approved, Currency: formatCurrency(e.Currency), Merchant: writeMerchant(&e.Merchant),
-		Final: e.Final, Tombstone: e.Tombstone, CardDelta: e.CardDelta, HoldDelta: e.HoldDelta, SpendDelta: e.SpendDelta,
-		Posted: e.Posted, Month: e.Spend.Month, SpendCents: e.Spend.Cents, Checked: writeChecked(e.HasChecked, e.Checked),
-	}
-	if !e.After.ID.IsZero() {
-		if j.Authorization, err = writeHold(&e.After); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(&j)
-}
+func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil) }
 
 // UnmarshalJSON reads what MarshalJSON wrote. A field it does not know is an error: to drop it would be to change the entry.
 func (e *Entry) UnmarshalJSON(b []byte) error {
@@ -119,65 +100,11 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return r.err
 }
 
-func writeHold(h *Hold) (*holdJSON, error) {
-	at, err := formatTime(h.At)
-	if err != nil {
-		return nil, err
-	}
-	j := &holdJSON{
-		ID: formatID(ident.Authorization, h.ID), Card: formatID(ident.Card, h.Card),
-		Workspace: formatID(ident.Workspace, h.Workspace), NetworkID: h.NetworkID, At: at,
-		Asked: h.Asked, Approved: h.Approved, Held: h.Held, Cleared: h.Cleared, Refunded: h.Refunded,
-		Month: h.Month, MonthCents: h.MonthCents, Decision: h.Decision, Reason: h.Reason, Status: h.Status,
-		Checked: writeChecked(h.HasChecked, h.Checked), Merchant: writeMerchant(&h.Merchant),
-	}
-	if h.ExpiresAt != 0 {
-		j.ExpiresAt, err = formatTime(h.ExpiresAt)
-	}
-	return j, err
-}
-
-func writeMerchant(m *Merchant) *merchantJSON {
-	if *m == (Merchant{}) {
-		return nil
-	}
-	return &merchantJSON{ID: m.ID, Name: m.Name, MCC: fmt.Sprintf("%04d", m.MCC), Country: m.Country}
-}
-
-func writeChecked(has bool, c Checked) *Checked {
-	if !has {
-		return nil
-	}
-	return &c
-}
-
 func readChecked(c *Checked) (bool, Checked) {
 	if c == nil {
 		return false, Checked{}
 	}
 	return true, *c
-}
-
-func formatID(prefix string, id ident.UUID) string {
-	if id.IsZero() {
-		return ""
-	}
-	return id.Format(prefix)
-}
-
-func formatCurrency(c [3]byte) string {
-	if c == ([3]byte{}) {
-		return ""
-	}
-	return string(c[:])
-}
-
-func formatTime(ms int64) (string, error) {
-	at := time.UnixMilli(ms).UTC()
-	if year := at.Year(); year < 0 || year > 9999 {
-		return "", fmt.Errorf("time %d ms is beyond RFC 3339", ms)
-	}
-	return at.Format(journalTime), nil
 }
 
 // reader turns the journal's strings back; the first fault stays.
