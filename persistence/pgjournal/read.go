@@ -71,7 +71,7 @@ func (j *Journal) look(ctx context.Context, id ident.Shard, read func(pgx.BatchR
 	})
 }
 
-// Events implements persistence.Journal. It shows events up to the head that this process knows.
+// Events implements persistence.Journal. It shows events up to the head that this process knows; the newest come from memory.
 func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -82,6 +82,9 @@ func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit
 		return nil, nil
 	}
 	last = min(last, past+uint64(persistence.PageLimit(limit)))
+	if events, kept := j.recent.read(id, past, last); kept {
+		return events, nil
+	}
 	b := &pgx.Batch{}
 	b.Queue(sqlEvents, int16(id), int64(past), int64(last), eventBytes)
 	var events []persistence.Event

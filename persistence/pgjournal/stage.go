@@ -241,6 +241,7 @@ func (s *staging) settle(j *Journal) {
 	for key, t := range s.timers {
 		j.shards[key.shard].dueAt(t.due)
 	}
+	j.recent.keep(s.events)
 	for id, at := range s.shards {
 		if at.found {
 			j.shards[id].tip.Show(persistence.Head{Position: at.head, Epoch: at.epoch})

@@ -1,0 +1,42 @@
+package pgjournal
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {
+	var r recent
+	put := func(shard ident.Shard, position uint64, size int) {
+		r.keep([]stagedEvent{{shard: shard, position: position, event: &persistence.Event{Payload: make([]byte, size)}}})
+		require.LessOrEqual(t, r.bytes, recentBytes)
+	}
+	has := func(shard ident.Shard, past, last uint64) int {
+		events, _ := r.read(shard, past, last)
+		for i := range events {
+			require.Equal(t, past+1+uint64(i), events[i].Position)
+		}
+		return len(events)
+	}
+	put(1, 5, 10)
+	put(1, 6, 10)
+	put(2, 1, 10)
+	require.Equal(t, 2, has(1, 4, 6))
+	require.Equal(t, 1, has(1, 5, 6))
+	require.Zero(t, has(1, 3, 6), "what is older is read from the table")
+	require.Zero(t, has(1, 4, 7), "and so is what is newer")
+	put(1, 9, 10) // 7 and 8 are another's, or their COMMIT had no answer
+	require.Zero(t, has(1, 4, 9))
+	require.Zero(t, has(1, 5, 6))
+	require.Equal(t, 1, has(1, 8, 9))
+	for position := uint64(2); position < 200; position++ {
+		put(2, position, recentBytes/100)
+	}
+	require.Zero(t, has(1, 8, 9), "the oldest of all shards go first")
+	require.Equal(t, eventBytes/(recentBytes/100), has(2, 100, 199), "a page ends at eventBytes")
+	require.Zero(t, has(2, 99, 199))
+}
