@@ -2,8 +2,10 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"purser/actors/balance"
 	"purser/persistence"
 )
 
@@ -13,6 +15,8 @@ const (
 	reactPause    = 200 * time.Millisecond
 	reactPauseMax = 30 * time.Second
 	reactTimeout  = 15 * time.Second
+	reactLag      = reactBatch             // positions without a cause that may pass before the cursor is written
+	reactRest     = 500 * time.Millisecond // and how long the shard is at rest before it is written all the same
 )
 
 // reaction is how one actor's event becomes another's command, or an outside partner's instruction. It has a durable cursor; what
@@ -23,15 +27,27 @@ type reaction struct {
 	handle func(ctx context.Context, e persistence.Event) error
 }
 
+// reacting is how far a reaction is in a shard. A crash repeats what is after the saved position, which has no causes in it.
+type reacting struct {
+	sh        *shard
+	reaction  reaction
+	at, saved uint64
+}
+
 func (s *System) react(ctx context.Context, sh *shard, r reaction) {
 	cursor, ok := s.reactionCursor(ctx, sh, r)
+	p := &reacting{sh: sh, reaction: r, at: cursor, saved: cursor}
 	for wait := reactPause; ok; {
-		if s.journal.Wait(ctx, sh.id, cursor) != nil && ctx.Err() != nil {
+		err := s.awaitCause(ctx, p)
+		if err != nil && ctx.Err() != nil {
 			return
 		}
-		next, err := s.reactOnce(ctx, sh, r, cursor)
-		if next > cursor {
-			cursor, wait = next, reactPause
+		from := p.at
+		if err == nil {
+			err = s.reactOnce(ctx, p)
+		}
+		if p.at > from {
+			wait = reactPause
 		}
 		if err != nil {
 			if ctx.Err() == nil {
@@ -41,6 +57,28 @@ func (s *System) react(ctx context.Context, sh *shard, r reaction) {
 			wait = min(2*wait, reactPauseMax)
 		}
 	}
+}
+
+// awaitCause waits for the next event, and writes the cursor when none comes for a while.
+func (s *System) awaitCause(ctx context.Context, p *reacting) error {
+	if p.at == p.saved {
+		return s.journal.Wait(ctx, p.sh.id, p.at)
+	}
+	within, cancel := context.WithTimeout(ctx, reactRest)
+	err := s.journal.Wait(within, p.sh.id, p.at)
+	cancel()
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return s.saveReaction(ctx, p)
+	}
+	return err
+}
+
+func (s *System) saveReaction(ctx context.Context, p *reacting) error {
+	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.name, p.sh.id, p.at)
+	if err == nil {
+		p.saved = p.at
+	}
+	return err
 }
 
 func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uint64, bool) {
@@ -58,27 +96,35 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 	}
 }
 
-// reactOnce handles a page of events and returns how far it came.
-func (s *System) reactOnce(ctx context.Context, sh *shard, r reaction, cursor uint64) (uint64, error) {
-	events, err := s.journal.Events(ctx, sh.id, cursor, reactBatch)
+// reactOnce handles a page of events. Relayed decisions cause nothing; they are most of a busy journal, and for them alone no
+// cursor is written.
+func (s *System) reactOnce(ctx context.Context, p *reacting) error {
+	events, err := s.journal.Events(ctx, p.sh.id, p.at, reactBatch)
 	if err != nil {
-		return cursor, err
+		return err
 	}
-	start := cursor
-	for _, e := range events {
-		within, cancel := context.WithTimeout(ctx, reactTimeout)
-		err = r.handle(within, e)
-		cancel()
-		s.listener.Reacted(r.name, err)
-		if err != nil {
-			break
+	acted := false
+	for i := range events {
+		if events[i].Type != (balance.Relayed{}).EventType() {
+			acted = true
+			if err = s.reactTo(ctx, p.reaction, events[i]); err != nil {
+				break
+			}
 		}
-		cursor = e.Position
+		p.at = events[i].Position
 	}
-	if cursor > start {
-		if saved := s.journal.SaveCursor(ctx, "reaction/"+r.name, sh.id, cursor); err == nil {
+	if acted && p.at > p.saved || p.at-p.saved >= reactLag {
+		if saved := s.saveReaction(ctx, p); err == nil {
 			err = saved
 		}
 	}
-	return cursor, err
+	return err
+}
+
+func (s *System) reactTo(ctx context.Context, r reaction, e persistence.Event) error {
+	within, cancel := context.WithTimeout(ctx, reactTimeout)
+	defer cancel()
+	err := r.handle(within, e)
+	s.listener.Reacted(r.name, err)
+	return err
 }
