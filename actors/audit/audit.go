@@ -141,6 +141,7 @@ func Run(ctx context.Context, s Sources) (Report, error) {
 	if s.Journal == nil || s.Authorizer == nil {
 		return Report{}, errors.New("audit: a store is missing")
 	}
+	ctx = persistence.AsStored(ctx)
 	var r Report
 	for first := 0; first < ident.Shards; first += shardsPerPass {
 		shards := make([]ident.Shard, shardsPerPass)

@@ -82,8 +82,10 @@ func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit
 		return nil, nil
 	}
 	last = min(last, past+uint64(persistence.PageLimit(limit)))
-	if events, kept := j.recent.read(id, past, last); kept {
-		return events, nil
+	if !persistence.IsAsStored(ctx) {
+		if events, kept := j.recent.read(id, past, last); kept {
+			return events, nil
+		}
 	}
 	b := &pgx.Batch{}
 	b.Queue(sqlEvents, int16(id), int64(past), int64(last), eventBytes)

@@ -48,6 +48,8 @@ func TestTheNewestEventsAreReadWithoutTheServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = theirs.Events(t.Context(), slot.Shard(), 0, 0)
 	require.ErrorIs(t, err, persistence.ErrUnavailable)
+	_, err = ours.Events(persistence.AsStored(t.Context()), slot.Shard(), 0, 0)
+	require.ErrorIs(t, err, persistence.ErrUnavailable, "an audit's read was answered from memory")
 	got, err := ours.Events(t.Context(), slot.Shard(), 0, 0)
 	require.NoError(t, err)
 	require.Len(t, got, 40)
