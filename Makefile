@@ -39,9 +39,10 @@ race:
 	CGO_ENABLED=1 go test -race -short -timeout 20m ./...
 
 # 100,000 random operations on each journal: deposits, swipes, clearings, payouts with every outcome, fees, months, restarts, crashes and a
-# rebuild, against a model, to the cent. make test runs 10,000 and, on Postgres, 200.
+# rebuild, against a model, to the cent; and 50,000 over balances in currencies. make test runs 10,000, on Postgres 200, and 2,000.
 model:
 	PURSER_MODEL_OPS=100000 go test -count=1 -timeout 180m -parallel 4 -run TestRandomLivesAddUp -v ./actors
+	PURSER_MODEL_OPS=50000 go test -count=1 -timeout 60m -run TestRandomConversionsAddUp -v ./actors
 
 # The Kafka suite against KAFKA_BROKERS_TEST, else against a real Apache Kafka that the script starts (Java 17, Maven). Then the program
 # beside it: killed, cut off, and with the broker frozen for a while.

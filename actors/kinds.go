@@ -88,6 +88,7 @@ func (s *System) reactions() []reaction {
 	return []reaction{
 		{name: "bank", handle: s.tellBank},
 		{name: "payouts", handle: s.sendPayouts},
+		{name: "conversions", handle: s.tellDesk},
 		{name: "recipients", handle: s.tokenizeRecipients},
 		{name: "physical_cards", handle: s.fulfilPhysical},
 		{name: "membership", handle: s.listMembership},

@@ -86,7 +86,8 @@ func (s *System) sendPayout(ctx context.Context, e persistence.Event, id string)
 	}
 	s.loop(func(ctx context.Context) {
 		defer free()
-		s.noteAnswer(ctx, workspace, id, s.pay(ctx, paymentOf(p, text.Description, token)))
+		answer := s.pay(ctx, paymentOf(p, text.Description, token))
+		s.note(ctx, workspace, id, balance.AnswerPayout{ID: id, Answer: answer})
 	})
 	return nil
 }
@@ -130,17 +131,16 @@ func (s *System) pay(ctx context.Context, p partner.Payment) string {
 	}
 }
 
-// noteAnswer tells the payout what the bank answered.
-func (s *System) noteAnswer(ctx context.Context, workspace, id, answer string) {
+// note tells the balance what the bank answered to an order.
+func (s *System) note(ctx context.Context, workspace, id string, answer any) {
 	for try := 0; try < answerTries && ctx.Err() == nil; try++ {
 		within, cancel := context.WithTimeout(ctx, askWithin)
-		_, err := s.Ask(within, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
-			Command: balance.AnswerPayout{ID: id, Answer: answer}})
+		_, err := s.Ask(within, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace, Command: answer})
 		cancel()
 		if err == nil {
 			return
 		}
-		s.log.Warn("the bank's answer is not noted yet", "payout", id, "err", err)
+		s.log.Warn("the bank's answer is not noted yet", "order", id, "err", err)
 		pause(ctx, answerPause)
 	}
 }

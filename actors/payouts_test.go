@@ -72,10 +72,13 @@ func (w *treasury) close() {
 func (w *treasury) report(_ context.Context, _ string, body []byte) (int, error) {
 	var r struct {
 		ID, Type string
-		Data     struct{ PayoutID string }
+		Data     struct{ PayoutID, ConversionID string }
 	}
 	if err := json.Unmarshal(body, &r); err != nil {
 		return 0, err
+	}
+	if outcome, conversion := strings.CutPrefix(r.Type, "conversion."); conversion {
+		return http.StatusOK, w.reportConversion(r.Data.ConversionID, r.ID, outcome)
 	}
 	outcome, payout := strings.CutPrefix(r.Type, "payout.")
 	if !payout {

@@ -42,7 +42,10 @@ var statuses = map[fault.Code]int{
 	fault.SignupClosed:           fasthttp.StatusForbidden,
 	fault.InvalidCurrency:        fasthttp.StatusBadRequest,
 	fault.InvalidAmount:          fasthttp.StatusBadRequest,
+	fault.SameCurrency:           fasthttp.StatusBadRequest,
+	fault.CurrencyRequired:       fasthttp.StatusBadRequest,
 	fault.NotFound:               fasthttp.StatusNotFound,
+	fault.CurrencyNotHeld:        fasthttp.StatusNotFound,
 	fault.QuoteNotFound:          fasthttp.StatusNotFound,
 	fault.MethodNotAllowed:       fasthttp.StatusMethodNotAllowed,
 	notAcceptable:                fasthttp.StatusNotAcceptable,
@@ -54,6 +57,9 @@ var statuses = map[fault.Code]int{
 	fault.LinkEnded:              fasthttp.StatusGone,
 	fault.AssetChainNotSelected:  fasthttp.StatusUnprocessableEntity,
 	fault.PayoutNotHeld:          fasthttp.StatusConflict,
+	fault.CurrencyAccountExists:  fasthttp.StatusConflict,
+	fault.AccountNotReady:        fasthttp.StatusConflict,
+	fault.OnboardingRequired:     fasthttp.StatusConflict,
 	fault.AgentFrozen:            fasthttp.StatusConflict,
 	fault.AgentTerminated:        fasthttp.StatusConflict,
 	fault.EmailTaken:             fasthttp.StatusConflict,
@@ -63,6 +69,12 @@ var statuses = map[fault.Code]int{
 	fault.BodyTooLarge:           fasthttp.StatusRequestEntityTooLarge,
 	fault.UnsupportedMediaType:   fasthttp.StatusUnsupportedMediaType,
 	fault.CapabilityUnavailable:  fasthttp.StatusUnprocessableEntity,
+	fault.CurrencyUnavailable:    fasthttp.StatusUnprocessableEntity,
+	fault.CurrencyRestricted:     fasthttp.StatusUnprocessableEntity,
+	fault.CurrencyNotEligible:    fasthttp.StatusUnprocessableEntity,
+	fault.AccountSuspended:       fasthttp.StatusUnprocessableEntity,
+	fault.BalancePaused:          fasthttp.StatusUnprocessableEntity,
+	fault.RateUnavailable:        fasthttp.StatusUnprocessableEntity,
 	fault.InsufficientFunds:      fasthttp.StatusUnprocessableEntity,
 	fault.LimitExceeded:          fasthttp.StatusUnprocessableEntity,
 	fault.QuoteExpired:           fasthttp.StatusUnprocessableEntity,
@@ -76,6 +88,7 @@ var statuses = map[fault.Code]int{
 	fault.Internal:               fasthttp.StatusInternalServerError,
 	fault.Unavailable:            fasthttp.StatusServiceUnavailable,
 	fault.RateLimitUnavailable:   fasthttp.StatusServiceUnavailable,
+	fault.QuoteTooShort:          fasthttp.StatusServiceUnavailable,
 }
 
 func statusOf(code fault.Code) (int, bool) {
@@ -106,6 +119,9 @@ type errorBody struct {
 // refusal turns any error into an answer; id is the request's. A change whose context ended may have happened: outcome_unknown,
 // never unavailable.
 func (s *Server) refusal(id, method string, err error) answer {
+	if own, ok := errors.AsType[*statusError](err); ok {
+		return refused(own.status, own.fault, 0)
+	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		if status, known := statusOf(f.Code); known {
 			return refused(status, f, waitOf(err))

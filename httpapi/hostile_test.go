@@ -129,6 +129,9 @@ func TestBadQueries(t *testing.T) {
 	w.fund(tn, 100_000_000)
 	tried := 0
 	for _, op := range w.checked.operations(t) {
+		if op.unavailable {
+			continue // refused before its query is read
+		}
 		r := w.newEstate(tn).ready(op, nil)
 		r.path = strings.ReplaceAll(r.path, "//", "/nothing/") // an id that is of no workspace
 		w.ok(w.get(tn.all, "/api/workspaces"))                 // notes the key's use in this minute
@@ -296,7 +299,7 @@ func TestAKeyIsOfOneRouteAndOneTenant(t *testing.T) {
 	for _, tn := range []tenant{ada, bob} {
 		w.fund(tn, 100_000_000)
 		for _, op := range w.checked.operations(t) {
-			if !op.takesParameter("Idempotency-Key") {
+			if !op.takesParameter("Idempotency-Key") || op.unavailable {
 				continue
 			}
 			r := w.newEstate(tn).ready(op, nil)
@@ -304,8 +307,10 @@ func TestAKeyIsOfOneRouteAndOneTenant(t *testing.T) {
 			first := w.send(r)
 			require.Less(t, first.status, 300, "%s: %s", op.name, first.raw)
 			require.Empty(t, first.header("Idempotent-Replayed"), "%s was answered with another's answer", op.name)
-			require.Empty(t, seen[first.raw], "%s and %s", op.name, seen[first.raw])
-			seen[first.raw] = op.name
+			if withoutIDs(first.raw) != first.raw { // else it may well be another's to the letter
+				require.Empty(t, seen[first.raw], "%s and %s", op.name, seen[first.raw])
+				seen[first.raw] = op.name
+			}
 			again := w.send(r)
 			require.Equal(t, first.raw, again.raw, op.name)
 			require.Equal(t, "true", again.header("Idempotent-Replayed"), op.name)

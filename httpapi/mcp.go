@@ -39,6 +39,8 @@ func (s *Server) toolTable() []tool {
 			Description: "Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."}},
 		s.newTool("list_payouts", "/api/treasury/payouts", "Payouts with their rail, status and history, newest first."),
 		s.newTool("list_counterparties", "/api/treasury/counterparties", "Saved recipients of payouts, newest first."),
+		s.newTool("list_currency_accounts", "/api/mca/accounts",
+			"Balances in currencies, in smallest units, and what can be done in which."),
 		s.newTool("get_fx_rates", "/api/treasury/fx-rates", "Indicative exchange rates: units of a currency for one US dollar."),
 		s.newTool("list_cards", "/api/cards", "Cards with their state, limits, scopes and the month's spend, newest first."),
 		s.newTool("get_card", "/api/cards/{id}",

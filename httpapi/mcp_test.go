@@ -119,9 +119,10 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 	tn := w.newTenant("ada")
 	e := w.newEstate(tn)
 	scopes := map[string]string{"get_treasury": "read:treasury", "list_ledger_entries": "read:treasury",
-		"list_payouts": "read:treasury", "list_counterparties": "read:treasury", "get_fx_rates": "read:treasury",
-		"list_cards": "read:cards", "get_card": "read:cards", "list_cardholders": "read:cards", "list_agents": "read:agents",
-		"list_agent_intents": "read:agents", "list_checkout_sessions": "read:checkout", "get_checkout_session": "read:checkout"}
+		"list_payouts": "read:treasury", "list_counterparties": "read:treasury", "list_currency_accounts": "read:treasury",
+		"get_fx_rates": "read:treasury", "list_cards": "read:cards", "get_card": "read:cards", "list_cardholders": "read:cards",
+		"list_agents": "read:agents", "list_agent_intents": "read:agents", "list_checkout_sessions": "read:checkout",
+		"get_checkout_session": "read:checkout"}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(scopes)), w.listed(tn.all))
 	checked := 0
 	for _, scope := range workspace.Scopes() {

@@ -39,6 +39,9 @@ type route struct {
 	sandboxOnly  bool
 	kyb          bool // live mode needs approved verification
 	physical     bool // needs the product of physical cards
+	currencies   bool // needs balances in currencies connected
+	converts     bool // needs their conversion
+	unavailable  bool // is refused as capability_unavailable, whatever else is wrong with the request
 	idempotency  idempotencyKind
 	query        []string // parameters it takes
 	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
@@ -56,7 +59,7 @@ func (s *Server) routes() []route {
 	for _, resource := range []func() []route{
 		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.physicalRoutes, s.cardholderRoutes, s.agentRoutes, s.authorizationRoutes,
 		s.simulateRoutes, s.treasuryRoutes, s.statementRoutes,
-		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.checkoutRoutes,
+		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.mcaRoutes, s.conversionRoutes, s.paymentRoutes, s.checkoutRoutes,
 		s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.webhookEndpointRoutes, s.mcpRoutes,
 		s.descriptionRoutes,
 	} {

@@ -55,6 +55,9 @@ type Actors interface {
 	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)
 	FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error)
 	MidRates(ctx context.Context) (map[string]string, error)
+	Receiving(ctx context.Context, workspace string, currency money.Currency) ([]actors.Receiving, error)
+	Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error)
+	MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error)
 	MintOrdered(ctx context.Context, workspace, order string) (card.View, error)
 	PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create, error)
 	Clock() time.Time
@@ -88,6 +91,8 @@ type Config struct {
 	SignupClosed   bool                 // no new users
 	Issuer         string               // IssuerFixture (default) or IssuerConnected
 	NoPhysical     bool                 // the product of physical cards is not configured
+	NoCurrencies   bool                 // balances in currencies are not connected
+	Convert        bool                 // balances in currencies can be converted
 	DepositDelay   time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
 	PayoutLimits   balance.PayoutLimits // zero: DefaultPayoutLimits
 	RateLimits     RateLimits           // zero: DefaultRateLimits
@@ -279,6 +284,12 @@ func (s *Server) permit(c *call) error {
 		return err
 	}
 	switch r, access := c.route, c.who.access; {
+	case r.unavailable:
+		return fault.New(fault.CapabilityUnavailable, "coming soon")
+	case r.currencies && s.cfg.NoCurrencies:
+		return fault.New(fault.CapabilityUnavailable, "balances in currencies are not connected")
+	case r.converts && (s.cfg.NoCurrencies || !s.cfg.Convert):
+		return fault.New(fault.CapabilityUnavailable, "converting is not available")
 	case r.sandboxOnly && access.Mode != modeSandbox:
 		return fault.New(fault.SandboxOnly, "")
 	case r.kyb && access.Mode != modeSandbox && access.KYBStatus != kybApproved:

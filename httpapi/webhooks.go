@@ -29,12 +29,15 @@ type report struct {
 
 // Types of partners' reports that are acted on. Any other is kept.
 const (
-	depositSettled  = "deposit.settled"
-	depositReceived = "deposit.received"
-	payoutSettled   = "payout.settled"
-	payoutFailed    = "payout.failed"
-	payoutReturned  = "payout.returned"
-	stablecoinDone  = "deposit.completed"
+	depositSettled   = "deposit.settled"
+	depositReceived  = "deposit.received"
+	payoutSettled    = "payout.settled"
+	payoutFailed     = "payout.failed"
+	payoutReturned   = "payout.returned"
+	conversionDone   = "conversion.completed"
+	conversionFailed = "conversion.failed"
+	currencyChanged  = "currency.changed"
+	stablecoinDone   = "deposit.completed"
 )
 
 func (s *Server) webhookRoutes() []route {
@@ -129,6 +132,12 @@ func (s *Server) applyBank(ctx context.Context, r report) error {
 		return s.reportPayout(ctx, r, balance.PayoutFailed)
 	case payoutReturned:
 		return s.reportPayout(ctx, r, balance.PayoutReturned)
+	case conversionDone:
+		return s.reportConversion(ctx, r, balance.ConversionCompleted)
+	case conversionFailed:
+		return s.reportConversion(ctx, r, balance.ConversionFailed)
+	case currencyChanged:
+		return s.reportCurrency(ctx, r)
 	}
 	return fault.New(fault.NotFound, "")
 }

@@ -14,17 +14,18 @@ import (
 
 // books are what the events of one shard add up to.
 type books struct {
-	shard    ident.Shard
-	followed uint64 // the position the authorizer stands at
-	position uint64
-	versions map[stream]uint64 // of the streams' newest events
-	tallies  map[stream]tally  // of what the workspaces have, by the kind of the tally's record
-	accounts map[string]*account
-	deposits map[string]deposit
-	payouts  map[string]payout
-	physical physicalCards
-	sessions map[string]session
-	cards    map[string]*cardBook
+	shard      ident.Shard
+	followed   uint64 // the position the authorizer stands at
+	position   uint64
+	versions   map[stream]uint64 // of the streams' newest events
+	tallies    map[stream]tally  // of what the workspaces have, by the kind of the tally's record
+	accounts   map[string]*account
+	deposits   map[string]deposit
+	payouts    map[string]payout
+	physical   physicalCards
+	sessions   map[string]session
+	currencies currencies
+	cards      map[string]*cardBook
 
 	transfers      map[string]transfer
 	authorizations map[string]*authorization
@@ -68,8 +69,8 @@ func newBooks(shard ident.Shard) *books {
 	return &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{},
 		deposits: map[string]deposit{}, payouts: map[string]payout{},
 		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}}, sessions: map[string]session{},
-		cards: map[string]*cardBook{}, transfers: map[string]transfer{}, authorizations: map[string]*authorization{},
-		log: sequence{next: 1, above: map[uint64]bool{}}}
+		currencies: newCurrencies(), cards: map[string]*cardBook{}, transfers: map[string]transfer{},
+		authorizations: map[string]*authorization{}, log: sequence{next: 1, above: map[uint64]bool{}}}
 }
 
 // differs notes a finding when the two are not equal.
@@ -158,6 +159,16 @@ func (b *books) event(e *persistence.Event) {
 		err = b.checkoutCredited(e)
 	case e.Type == "balance.stablecoin_received.v1":
 		err = b.stablecoinReceived(e)
+	case e.Type == "balance.currency_opened.v1":
+		err = b.currencyOpened(e)
+	case e.Type == "balance.payin_announced.v1":
+		err = b.payinAnnounced(e)
+	case e.Type == "balance.conversion_created.v1":
+		err = b.conversionCreated(e)
+	case e.Type == "balance.conversion_moved.v1":
+		err = b.conversionMoved(e)
+	case e.Type == "balance.payin_arrived.v1":
+		err = b.payinArrived(e)
 	case e.Type == "checkout.completed.v1":
 		err = b.sessionCompleted(e)
 	case e.Type == "checkout.credited.v1":

@@ -76,6 +76,9 @@ func (b *books) compareDocuments(ctx context.Context, journal persistence.Journa
 	if err := matchAll(ctx, b, journal, "payout", maps.Clone(b.payouts)); err != nil {
 		return err
 	}
+	if err := b.compareCurrencies(ctx, journal); err != nil {
+		return err
+	}
 	if err := b.comparePhysical(ctx, journal); err != nil {
 		return err
 	}
@@ -205,7 +208,7 @@ func (b *books) balanceRecord(r *persistence.Record) error {
 	}
 	b.differs("balance", r.ID, "pending deposits", a.pendingDeposits, len(d.Deposits))
 	b.differs("balance", r.ID, "incoming", a.pending, incoming)
-	return nil
+	return b.compareHoldings(r)
 }
 
 // ledgerRecord compares a line of the ledger with its transfer.

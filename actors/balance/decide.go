@@ -37,7 +37,26 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	case ReportPayout:
 		return s.reportPayout(m, c)
 	case decision.Fire:
+		for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){s.currencyTimer, s.conversionTimer} {
+			if d, known := timer(m, c.Key); known {
+				return d, nil
+			}
+		}
 		return s.payoutTimer(m, c.Key)
+	case Onboard:
+		s.mustOwn(c.Workspace)
+		return s.onboard(m, c)
+	case OpenCurrency:
+		s.mustOwn(c.Workspace)
+		return s.openCurrency(m, c)
+	case AnnouncePayin:
+		s.mustOwn(c.Workspace)
+		return s.announcePayin(m, c)
+	case ReportCurrency:
+		s.mustOwn(c.Workspace)
+		return s.reportCurrency(m, c)
+	case ReadCurrencies:
+		return decision.Decision{Reply: s.currenciesView()}, nil
 	case LockQuote:
 		s.mustOwn(c.Workspace)
 		return s.lockQuote(m, c)
@@ -62,6 +81,9 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.keepUnmatched(m, c)
 	case decision.Read:
 		return decision.Decision{Reply: s.View(m.At)}, nil
+	}
+	if d, known, err := s.decideConversion(m, command); known {
+		return d, err
 	}
 	panic(fmt.Sprintf("BUG: balance command %T", command))
 }
@@ -96,6 +118,22 @@ func (s *State) Apply(e decision.Event) {
 		s.applyStablecoin(e.Workspace, e.AmountUsdCents)
 	case StablecoinReceived:
 		s.applyStablecoin(e.Workspace, e.AmountUsdCents)
+	case CurrenciesOnboarded:
+		s.Workspace, s.Onboarded = e.Workspace, true
+	case CurrencyOpened:
+		s.applyCurrencyOpened(e)
+	case CurrencyChanged:
+		s.applyCurrencyChanged(e)
+	case PayinAnnounced:
+		s.Payins = append(s.Payins, e.Payin)
+	case PayinArrived:
+		s.applyPayinArrived(e)
+	case ConversionQuoted:
+		s.applyConversionQuoted(e)
+	case ConversionCreated:
+		s.applyConversionCreated(e)
+	case ConversionMoved:
+		s.applyConversionMoved(e)
 	case Relayed:
 		s.applyRelayed(e)
 	case UnmatchedKept:
@@ -104,6 +142,7 @@ func (s *State) Apply(e decision.Event) {
 		panic(fmt.Sprintf("BUG: balance event %T", e))
 	}
 	s.check()
+	s.checkConversions()
 }
 
 // check is the invariant of a balance, looked at after every event.

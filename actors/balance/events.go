@@ -2,14 +2,24 @@ package balance
 
 import (
 	"purser/actors/decision"
+	"purser/actors/money"
 	"purser/authorizer/hold"
 )
 
-// Posting moves cents into (or, negative, out of) an account. The postings of one transfer sum to zero.
+// Posting moves cents into (or, negative, out of) an account. The postings of one transfer sum to zero in each currency.
 type Posting struct {
-	Transfer string `json:"transfer"` // tg_ id
-	Account  string `json:"account"`
-	Cents    int64  `json:"cents"`
+	Transfer string         `json:"transfer"` // tg_ id
+	Account  string         `json:"account"`
+	Currency money.Currency `json:"currency,omitempty"` // "" for dollars; of another, Cents are its smallest units
+	Cents    int64          `json:"cents"`
+}
+
+// currency is that of the posting's amount.
+func (p Posting) currency() money.Currency {
+	if p.Currency == "" {
+		return money.USD
+	}
+	return p.Currency
 }
 
 // DepositCreated says that a bank transfer is on its way.
@@ -159,7 +169,8 @@ func (UnmatchedKept) EventType() string { return "balance.unmatched_kept.v1" }
 // catalog has every version of every event.
 var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{}, DepositReceived{}, PayoutCreated{},
 	PayoutMoved{}, FXQuoteLocked{}, PhysicalCardOrdered{}, PhysicalCardRefused{}, CheckoutCredited{}, StablecoinReceived{},
-	Relayed{}, UnmatchedKept{})
+	CurrenciesOnboarded{}, CurrencyOpened{}, CurrencyChanged{}, PayinAnnounced{}, PayinArrived{}, ConversionQuoted{},
+	ConversionCreated{}, ConversionMoved{}, Relayed{}, UnmatchedKept{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {

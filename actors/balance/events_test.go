@@ -58,6 +58,10 @@ func TestEventsAreReadForEver(t *testing.T) {
 			MonthlyLimitUsdCents: 500_000, PerTxnLimitUsdCents: 50_000, Fixture: true,
 		}, ArrivesFrom: "2025-12-01", ArrivesTo: "2025-12-03", CreatedAt: stamp,
 	}
+	payin := balance.Payin{ID: deposit.ID, Status: balance.PayinPending,
+		Amount: balance.Amount{Currency: "EUR", AmountMinor: 1500}, ExpectedAt: stamp}
+	euros := []balance.Posting{{Transfer: group, Account: "bank", Currency: "EUR", Cents: -1500},
+		{Transfer: group, Account: "currency", Currency: "EUR", Cents: 1500}}
 	decisiontest.Goldens(t, balance.DecodeEvent,
 		balance.PhysicalCardOrdered{Workspace: workspace, Order: order, Postings: postings},
 		balance.PhysicalCardRefused{Workspace: workspace, Order: order.ID, FeeCents: 9_900, Postings: postings, At: stamp},
@@ -75,6 +79,22 @@ func TestEventsAreReadForEver(t *testing.T) {
 		balance.StablecoinReceived{Workspace: workspace, ID: deposit.ID, EventID: "s-1", Asset: "USDC", Chain: "polygon",
 			TxHash: "0x1", AmountUsdCents: 1500, Postings: coins, At: stamp},
 		balance.DepositReceived{Workspace: workspace, Deposit: deposit, EventID: "b-2", Postings: postings, At: stamp},
+		balance.CurrenciesOnboarded{Workspace: workspace, At: stamp},
+		balance.CurrencyOpened{Workspace: workspace, Currency: "EUR", At: stamp},
+		balance.CurrencyChanged{Workspace: workspace, Currency: "EUR", Status: "active", Scope: "paused", EventID: "b-5",
+			At: stamp},
+		balance.PayinAnnounced{Workspace: workspace, Payin: payin, At: stamp},
+		balance.PayinArrived{Workspace: workspace, Payin: payin.ID, Amount: payin.Amount, Postings: euros, At: stamp},
+		balance.ConversionQuoted{Workspace: workspace, Quote: balance.ConversionQuote{ID: "mcq_1", Status: balance.QuoteLocked,
+			Sell: payin.Amount, Buy: balance.Amount{Currency: "JPY", AmountMinor: 2438}, Rate: "162.5394952475",
+			LockExpiresAt: stamp, CreatedAt: stamp}},
+		balance.ConversionCreated{Workspace: workspace, Conversion: balance.Conversion{ID: "cnv_1", QuoteID: "mcq_1",
+			Status: balance.ConversionHeld, Sell: payin.Amount, Buy: balance.Amount{Currency: "JPY", AmountMinor: 2438},
+			CreatedAt: stamp, UpdatedAt: stamp, History: []balance.PayoutStep{{Status: balance.ConversionHeld, At: stamp}}},
+			Postings: euros},
+		balance.ConversionMoved{Workspace: workspace, Conversion: "cnv_1", From: balance.ConversionSubmitted,
+			To: balance.ConversionCompleted, Sell: payin.Amount, Buy: balance.Amount{Currency: "JPY", AmountMinor: 2438},
+			EventID: "b-6", Postings: euros, At: stamp},
 		balance.Relayed{Workspace: workspace, Entries: []hold.Entry{clearing}, Postings: postings, At: stamp},
 		balance.UnmatchedKept{
 			ID: ident.Derive(0, start, "report").Format(ident.Event), Partner: "bank", EventID: "b-3", Type: "deposit.settled",

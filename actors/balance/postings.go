@@ -30,7 +30,8 @@ func (t transfer) group() string {
 // postings are the two legs of the transfer.
 func (t transfer) postings() []Posting {
 	group := t.group()
-	legs := []Posting{{group, t.account, t.cents}, {group, t.counterpart, -t.cents}}
+	legs := []Posting{{Transfer: group, Account: t.account, Cents: t.cents},
+		{Transfer: group, Account: t.counterpart, Cents: -t.cents}}
 	mustSumToZero(legs)
 	return legs
 }
@@ -71,13 +72,18 @@ func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 
 // mustSumToZero is the last look at postings before they are returned.
 func mustSumToZero(postings []Posting) {
-	sums := map[string]int64{}
-	for _, p := range postings {
-		sums[p.Transfer] = money.MustAdd(sums[p.Transfer], p.Cents)
+	type part struct {
+		transfer string
+		currency money.Currency
 	}
-	for group, sum := range sums {
+	sums := map[part]int64{}
+	for _, p := range postings {
+		key := part{p.Transfer, p.currency()}
+		sums[key] = money.MustAdd(sums[key], p.Cents)
+	}
+	for key, sum := range sums {
 		if sum != 0 {
-			panic(fmt.Sprintf("BUG: transfer %s is off by %d", group, sum))
+			panic(fmt.Sprintf("BUG: transfer %s is off by %d %s", key.transfer, sum, key.currency))
 		}
 	}
 }

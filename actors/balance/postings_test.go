@@ -19,8 +19,14 @@ func TestATransferThatDoesNotSumToZeroIsNotReturned(t *testing.T) {
 	require.Len(t, move.postings(), 2)
 	move.cents = math.MinInt64
 	require.Panics(t, func() { move.postings() })
-	require.Panics(t, func() { mustSumToZero([]Posting{{"t", AccountUSD, 5}, {"t", AccountNetwork, -4}}) })
-	require.Panics(t, func() { mustSumToZero([]Posting{{"t", AccountUSD, 5}, {"u", AccountNetwork, -5}}) })
+	require.Panics(t, func() {
+		mustSumToZero([]Posting{{Transfer: "t", Account: AccountUSD, Cents: 5},
+			{Transfer: "t", Account: AccountNetwork, Cents: -4}})
+	})
+	require.Panics(t, func() {
+		mustSumToZero([]Posting{{Transfer: "t", Account: AccountUSD, Cents: 5},
+			{Transfer: "u", Account: AccountNetwork, Cents: -5}})
+	})
 }
 
 // Each line of a decision says what the dollars are after it, and when it was booked; lines of other accounts say only when.

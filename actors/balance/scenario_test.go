@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ type scenario struct {
 	payouts map[string]balance.Payout // by id, as their records stand
 	quotes  map[string]balance.Quote
 	orders  map[string]balance.PhysicalOrder
+	// of balances in currencies, by id, as their records stand
+	pairs       map[string]balance.ConversionQuote
+	conversions map[string]balance.Conversion
 }
 
 func TestScenarios(t *testing.T) {
@@ -36,6 +40,7 @@ func TestScenarios(t *testing.T) {
 		s := &scenario{
 			network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{},
 			quotes: map[string]balance.Quote{}, orders: map[string]balance.PhysicalOrder{},
+			pairs: map[string]balance.ConversionQuote{}, conversions: map[string]balance.Conversion{},
 		}
 		return s.step
 	})
@@ -84,6 +89,9 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		return s.relay(t, a)
 	case "balances":
 		return s.balances(t)
+	}
+	if slices.Contains(currencySteps, d.Cmd) {
+		return s.currencyStep(t, a)
 	}
 	return s.message(t, a)
 }
@@ -184,12 +192,18 @@ func postings(out *strings.Builder, events []decision.Event) {
 		for i := 0; i < len(legs); i += 2 {
 			fmt.Fprintf(out, "  %s %+d, %s %+d\n", legs[i].Account, legs[i].Cents, legs[i+1].Account, legs[i+1].Cents)
 		}
+		for _, p := range minorPostings(e) {
+			fmt.Fprintf(out, "  %s %+d %s\n", p.Account, p.Cents, p.Currency)
+		}
 	}
 }
 
 func (s *scenario) describe(t *testing.T, r decision.Record) string {
 	if r.Delete {
 		return s.name(r.ID) + ": no more"
+	}
+	if shown := s.describeCurrency(t, r); shown != "" {
+		return shown
 	}
 	switch doc := r.Document.(type) {
 	case balance.PhysicalOrder:

@@ -72,6 +72,13 @@ type State struct {
 	Payouts       []Payout    `json:"payouts"`    // open, oldest first
 	PaidOut       DayTotal    `json:"paidOut"`
 	Quotes        []Quote     `json:"quotes"` // neither used nor, at the last lock, expired
+
+	Onboarded  bool              `json:"onboarded,omitempty"`  // may have balances in currencies converted
+	Currencies []CurrencyAccount `json:"currencies,omitempty"` // open, in the order of their opening
+	Payins     []Payin           `json:"payins,omitempty"`     // under way, oldest first
+	// ConversionQuotes are neither used nor, at the last lock, expired.
+	ConversionQuotes []ConversionQuote `json:"conversionQuotes,omitempty"`
+	Conversions      []Conversion      `json:"conversions,omitempty"` // open, oldest first
 }
 
 // View is a balance as the interface shows it.

@@ -62,6 +62,8 @@ const (
 	Counterparty  = "rcp"
 	Payout        = "po"
 	FXQuote       = "fxq"
+	CurrencyQuote = "mcq"
+	Conversion    = "cnv"
 	PhysicalOrder = "pco"
 	Checkout      = "cs"
 )

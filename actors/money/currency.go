@@ -29,6 +29,76 @@ func (c Currency) Exponent() (exponent int, known bool) {
 	return 0, false
 }
 
+// Codes are the currencies that Purser serves.
+func Codes() []Currency {
+	return []Currency{USD, "EUR", "GBP", "JPY", "KWD", "AUD", "CAD", "CHF", "SGD", "HKD", "MXN", "BRL", "INR"}
+}
+
+// MaxMinor is the largest amount of a currency, in its smallest units, that one request may carry.
+const MaxMinor Minor = 1_000_000_000_000_000_000
+
+// ErrMinor says that a text is no amount.
+var ErrMinor = errors.New("money: an amount is a whole number of smallest units, 1 to 1000000000000000000, as plain digits")
+
+// ParseMinor reads an amount as the interface writes it: ASCII digits without a leading zero, 1 to MaxMinor.
+func ParseMinor(text string) (Minor, error) {
+	if len(text) == 0 || len(text) > maxMinorDigits || text[0] == '0' {
+		return 0, ErrMinor
+	}
+	amount := Minor(0)
+	for _, c := range []byte(text) {
+		if c < '0' || c > '9' || amount > MaxMinor/10 {
+			return 0, ErrMinor
+		}
+		amount = amount*10 + Minor(c-'0')
+	}
+	if amount > MaxMinor {
+		return 0, ErrMinor
+	}
+	return amount, nil
+}
+
+const maxMinorDigits = 19
+
+// Display writes an amount for people: "1234.50 EUR".
+func (c Currency) Display(amount Minor) string {
+	exponent, _ := c.Exponent()
+	sign := ""
+	if amount < 0 {
+		sign = "-"
+	}
+	digits := fmt.Sprintf("%0*d", exponent+1, new(big.Int).Abs(big.NewInt(amount)))
+	if exponent > 0 {
+		digits = digits[:len(digits)-exponent] + "." + digits[len(digits)-exponent:]
+	}
+	return sign + digits + " " + string(c)
+}
+
+// ParseDecimal reads a plain decimal of the currency, "12.5", in smallest units. What is no plain decimal is ErrDecimal; what is
+// one but has more decimals than the currency, is nothing or is over MaxMinor is ErrMinor.
+func (c Currency) ParseDecimal(text string) (Minor, error) {
+	whole, decimals, pointed := strings.Cut(text, ".")
+	if whole == "" || pointed && decimals == "" || len(text) > maxDecimalChars {
+		return 0, ErrDecimal
+	}
+	for _, d := range []byte(whole + decimals) {
+		if d < '0' || d > '9' {
+			return 0, ErrDecimal
+		}
+	}
+	exponent, known := c.Exponent()
+	decimals = strings.TrimRight(decimals, "0")
+	if !known || len(decimals) > exponent {
+		return 0, ErrMinor
+	}
+	return ParseMinor(strings.TrimLeft(whole+decimals+strings.Repeat("0", exponent-len(decimals)), "0"))
+}
+
+const maxDecimalChars = 64
+
+// ErrDecimal says that a text is no plain decimal.
+var ErrDecimal = errors.New("money: not a plain decimal")
+
 // Limits of a rate, in digits.
 const (
 	MaxRateDecimals = 10
@@ -86,6 +156,39 @@ func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 		panic("BUG: a rate that does not fit")
 	}
 	return Rate{digits: q.Int64(), scale: decimals}
+}
+
+// Per is how many units of r's currency one unit of the base's is worth, when both rates are of one third currency, lowered by a
+// spread as LessBasisPoints does; rounded half-even, once, to the decimals given. ErrRate: the rate would be nothing, or too
+// large.
+func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
+	if points < 0 || points > 9_999 || decimals > MaxRateDecimals || r.digits <= 0 || base.digits <= 0 {
+		panic("BUG: rates, spread or decimals out of bounds")
+	}
+	n := new(big.Int).Mul(big.NewInt(r.digits), big.NewInt(10_000-points))
+	n.Mul(n, power(decimals+base.scale))
+	d := new(big.Int).Mul(big.NewInt(base.digits), big.NewInt(10_000))
+	q := halfEven(n, d.Mul(d, power(r.scale)))
+	if !q.IsInt64() || q.Sign() == 0 || len(q.String()) > maxRateDigits {
+		return Rate{}, fmt.Errorf("%w: %s per %s", ErrRate, r, base)
+	}
+	return Rate{digits: q.Int64(), scale: decimals}, nil
+}
+
+// Proceeds is how much of buy the amount of sell buys at the rate (units of buy for one unit of sell), rounded half-even, once,
+// to the smallest unit of buy.
+func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
+	sellExponent, known := sell.Exponent()
+	buyExponent, alsoKnown := buy.Exponent()
+	if !known || !alsoKnown || r.digits <= 0 {
+		return 0, fmt.Errorf("%w for %s and %s", ErrRate, sell, buy)
+	}
+	n := new(big.Int).Mul(big.NewInt(amount), big.NewInt(r.digits))
+	q := halfEven(n.Mul(n, power(buyExponent)), power(sellExponent+r.scale))
+	if !q.IsInt64() {
+		return 0, ErrOverflow
+	}
+	return q.Int64(), nil
 }
 
 // Cost is how much of sell buys the amount of buy at the rate (units of buy for one unit of sell), rounded half-even, once, to

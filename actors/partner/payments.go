@@ -31,7 +31,13 @@ type Payment struct {
 	// BuyCurrency and BuyMinor are what the recipient gets by a quote of the desk; "" and 0 without one.
 	BuyCurrency string `json:"buyCurrency,omitempty"`
 	BuyMinor    int64  `json:"buyMinor,omitempty"`
+	// SellCurrency is that of AmountCents on the rail RailFX, in its smallest units; it has no account.
+	SellCurrency string `json:"sellCurrency,omitempty"`
 }
+
+// RailFX is a deal of the bank's desk: it sells what a balance in a currency has set aside, and buys. It is given and reported as
+// payments are.
+const RailFX = "fx"
 
 // Standing is what has become of a payment.
 type Standing string
@@ -67,4 +73,5 @@ type Desk interface {
 	Firm(ctx context.Context, currency string) (rate string, err error)
 	// Mid are the rates between buying and selling, by currency, for display only.
 	Mid(ctx context.Context) (map[string]string, error)
+	Currencies
 }

@@ -96,8 +96,10 @@ func (m *Main) admitRequests(context.Context) error {
 	server, err := httpapi.New(httpapi.Config{Actors: m.system, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen,
-		Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards, DepositDelay: m.config.SandboxDelay,
-		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, WebhookGuard: m.webhookGuard(), Registry: m.registry, Logger: m.log})
+		Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards, NoCurrencies: !m.config.MultiCurrency,
+		Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
+		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, WebhookGuard: m.webhookGuard(),
+		Registry: m.registry, Logger: m.log})
 	if err != nil {
 		return err
 	}

@@ -258,13 +258,19 @@ func backoff(attempt int) time.Duration {
 	return d
 }
 
+// dealEvents are what a deal's outcomes are reported as.
+var dealEvents = map[partner.Standing]string{partner.Settled: "conversion.completed", partner.Failed: "conversion.failed"}
+
 // announcement is what the next report of an order says. The event id follows from the order, so that a repeat is known as one.
 func announcement(o *order) ([]byte, error) {
 	prefix, eventType, field := ident.Deposit, "deposit.settled", "depositId"
 	cause := "settled " + o.id()
 	if p := o.Payment; p != nil {
-		prefix, field = ident.Payout, "payoutId"
+		prefix, field = prefixOf(&p.Payment), "payoutId"
 		eventType = "payout." + string(p.outcome(o.Reports))
+		if p.Rail == partner.RailFX {
+			field, eventType = "conversionId", dealEvents[p.outcome(o.Reports)]
+		}
 		cause = eventType + " " + o.id()
 	}
 	id, err := ident.Parse(prefix, o.id())

@@ -42,6 +42,14 @@ type payment struct {
 	Outcomes []partner.Standing `json:"outcomes"`
 }
 
+// prefixOf is that of the references of a kind of payment.
+func prefixOf(p *partner.Payment) string {
+	if p.Rail == partner.RailFX {
+		return ident.Conversion
+	}
+	return ident.Payout
+}
+
 // outcome is what the report says that is due when so many are left.
 func (p *payment) outcome(left int) partner.Standing { return p.Outcomes[len(p.Outcomes)-left] }
 
@@ -61,6 +69,9 @@ func planPayment(p partner.Payment, now time.Time, delay time.Duration) order {
 	case EndingFails:
 		o.Payment.Outcomes = []partner.Standing{partner.Failed}
 	case EndingReturned:
+		if p.Rail == partner.RailFX {
+			break // a deal is done or not
+		}
 		o.Payment.Outcomes = []partner.Standing{partner.Settled, partner.Returned}
 	case EndingNever, EndingUnreported:
 		o.Due, o.Payment.Outcomes = now.Add(remembers), nil
@@ -87,7 +98,7 @@ func (b *Bank) Tokenize(_ context.Context, a partner.Account) (string, error) {
 
 // Pay takes the order, synced. Like a real bank it pays what it is told twice a second time: it counts, and Paid tells.
 func (b *Bank) Pay(ctx context.Context, p partner.Payment) error {
-	if _, err := ident.Parse(ident.Payout, p.Reference); err != nil {
+	if _, err := ident.Parse(prefixOf(&p), p.Reference); err != nil {
 		return partner.ErrRefused
 	}
 	if err := b.take(p); err != nil {
@@ -108,7 +119,8 @@ func (b *Bank) take(p partner.Payment) error {
 	if err != nil {
 		return fmt.Errorf("sandbox bank: %w", err)
 	}
-	if !known || p.AmountCents%100 == EndingRefused || p.Rail == railACH && p.AmountCents > maxACHCents {
+	if !known && p.Rail != partner.RailFX || p.AmountCents%100 == EndingRefused || p.Rail == railACH &&
+		p.AmountCents > maxACHCents {
 		return partner.ErrRefused
 	}
 	b.mu.Lock()

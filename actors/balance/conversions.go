@@ -1,0 +1,424 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/money"
+)
+
+// Limits of conversions, of a workspace.
+const (
+	MaxOpenConversions      = 1_000
+	MaxConversionQuotes     = 1_000 // locked
+	ConversionLock          = 30 * time.Second
+	LeastConversionLifetime = 5 * time.Second // of an offer: with less nobody can use a quote
+)
+
+// scopeConversion is where what happens to a conversion after it is finished is claimed, once and for ever.
+const scopeConversion = "conversion"
+
+// ConversionQuote is a firm rate for one conversion. Rate is units bought for one sold, the desk's spread included.
+type ConversionQuote struct {
+	ID            string         `json:"id"`
+	Status        string         `json:"status"` // locked or used
+	Sell          Amount         `json:"sell"`
+	Buy           Amount         `json:"buy"`
+	Rate          string         `json:"rate"`
+	LockExpiresAt decision.Stamp `json:"lockExpiresAt"`
+	CreatedAt     decision.Stamp `json:"createdAt"`
+}
+
+// StatusAt is the quote's status as the clock has it.
+func (q ConversionQuote) StatusAt(now time.Time) string {
+	if q.Status == QuoteLocked && !now.Before(q.LockExpiresAt.Time) {
+		return QuoteExpired
+	}
+	return q.Status
+}
+
+// QuotePair is what a quote is asked for.
+type QuotePair struct {
+	Sell, Buy   money.Currency
+	FixedSide   string // sell or buy
+	AmountMinor money.Minor
+}
+
+// CheckPair refuses what no workspace can be quoted: invalid_body, same_currency.
+func (p QuotePair) CheckPair() error {
+	for _, c := range []money.Currency{p.Sell, p.Buy} {
+		if _, served := c.Exponent(); !served {
+			return fault.New(fault.InvalidBody, "sellCurrency, buyCurrency: ones that are served")
+		}
+	}
+	switch {
+	case p.FixedSide != "sell" && p.FixedSide != "buy":
+		return fault.New(fault.InvalidBody, "fixedSide: sell or buy")
+	case p.AmountMinor < 1 || p.AmountMinor > money.MaxMinor:
+		return fault.New(fault.InvalidBody, "amountMinor: "+money.ErrMinor.Error())
+	case p.Sell == p.Buy:
+		return fault.New(fault.SameCurrency, "sellCurrency and buyCurrency are the same")
+	}
+	return nil
+}
+
+// MayQuote answers nothing, or why a pair cannot be quoted to the workspace: currency_account_not_found, account_not_ready,
+// onboarding_required, currency_unavailable, account_suspended.
+type MayQuote struct{ Pair QuotePair }
+
+// QuoteConversion locks a rate for as long as the offer is firm, at most ConversionLock. It answers ConversionQuote. It is
+// refused as MayQuote, and with quote_lifetime_too_short.
+type QuoteConversion struct {
+	Workspace, ID string
+	Pair          QuotePair
+	Rate          money.Rate
+	Firm          time.Duration
+}
+
+// CreateConversion uses a quote. Quote is its record. It answers Conversion. It is refused with quote_used, quote_expired,
+// insufficient_funds, balance_paused, limit_exceeded or account_suspended, in this order.
+type CreateConversion struct {
+	Workspace, ID string
+	Quote         ConversionQuote
+}
+
+// SubmitConversion comes from who is about to tell the desk. It answers ConversionSubmission, with Send for one asker in its
+// life.
+type SubmitConversion struct{ ID string }
+
+// ConversionSubmission answers SubmitConversion. Who got Send may tell the desk, once.
+type ConversionSubmission struct {
+	Conversion Conversion
+	Send       bool
+}
+
+// AnswerConversion notes the desk's answer (AnswerTaken, AnswerRefused, AnswerNone). It answers nothing.
+type AnswerConversion struct{ ID, Answer string }
+
+// ReportConversion is the desk's report of what became of a conversion: completed or failed. Known is its record. It answers
+// ReportedConversion, again and without effect for what was reported before; what its status does not allow is
+// conversion_conflict.
+type ReportConversion struct {
+	EventID     string // the desk's, once for 90 days
+	ID, Outcome string
+	Known       *Conversion
+}
+
+// ReportedConversion answers ReportConversion. Late says that the conversion had been abandoned: what was sold is debited again.
+type ReportedConversion struct {
+	Conversion Conversion
+	Late       bool
+}
+
+// decideConversion answers the commands of this file; known is false for any other.
+func (s *State) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+	switch c := command.(type) {
+	case MayQuote:
+		err = s.mayQuote(c.Pair)
+	case QuoteConversion:
+		s.mustOwn(c.Workspace)
+		d, err = s.quoteConversion(m, c)
+	case CreateConversion:
+		s.mustOwn(c.Workspace)
+		d, err = s.createConversion(m, c)
+	case SubmitConversion:
+		d = s.submitConversion(m, c)
+	case AnswerConversion:
+		d = s.answerConversion(m, c)
+	case ReportConversion:
+		d, err = s.reportConversion(m, c)
+	default:
+		return d, false, nil
+	}
+	return d, true, err
+}
+
+func (s *State) mayQuote(p QuotePair) error {
+	if err := p.CheckPair(); err != nil {
+		return err
+	}
+	pair := []money.Currency{p.Sell, p.Buy}
+	for _, code := range []fault.Code{fault.CurrencyNotHeld, fault.AccountNotReady} {
+		for _, c := range pair {
+			if err := s.ready(c); fault.Is(err, code) {
+				return err
+			}
+		}
+	}
+	if !s.Onboarded {
+		return fault.New(fault.OnboardingRequired, "the workspace is not set up for conversions")
+	}
+	for _, c := range pair {
+		if _, converts := Covered(c); !converts {
+			return fault.New(fault.CurrencyUnavailable, string(c)+" is not converted")
+		}
+	}
+	for _, c := range pair {
+		if err := s.ready(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.Decision, error) {
+	if err := s.mayQuote(c.Pair); err != nil {
+		return decision.Decision{}, err
+	}
+	if c.Firm < LeastConversionLifetime {
+		return decision.Decision{}, fault.New(fault.QuoteTooShort, "the desk's rate would end before it can be used")
+	}
+	sell, buy, err := Sides(c.Rate, c.Pair.Sell, c.Pair.Buy, c.Pair.FixedSide, c.Pair.AmountMinor)
+	if err != nil {
+		return decision.Decision{}, err
+	}
+	now := decision.StampOf(m.At)
+	if len(lockedAt(s.ConversionQuotes, m.At)) >= MaxConversionQuotes {
+		return decision.Decision{}, fault.New(fault.LimitExceeded,
+			fmt.Sprintf("at most %d quotes may be locked", MaxConversionQuotes))
+	}
+	q := ConversionQuote{ID: c.ID, Status: QuoteLocked, Sell: sell, Buy: buy, Rate: c.Rate.String(), CreatedAt: now,
+		LockExpiresAt: decision.StampOf(m.At.Add(min(c.Firm, ConversionLock)))}
+	return decision.Decision{
+		Events:  []decision.Event{ConversionQuoted{Workspace: c.Workspace, Quote: q}},
+		Reply:   q,
+		Records: []decision.Record{{Kind: RecordConversionQuote, ID: q.ID, Document: q}},
+	}, nil
+}
+
+func lockedAt(quotes []ConversionQuote, at time.Time) []ConversionQuote {
+	return slices.DeleteFunc(slices.Clone(quotes), func(q ConversionQuote) bool { return q.StatusAt(at) == QuoteExpired })
+}
+
+func (s *State) lockedQuote(id string) int {
+	return slices.IndexFunc(s.ConversionQuotes, func(q ConversionQuote) bool { return q.ID == id })
+}
+
+func (s *State) createConversion(m decision.Meta, c CreateConversion) (decision.Decision, error) {
+	q := c.Quote
+	switch {
+	case q.Status == QuoteUsed || q.StatusAt(m.At) == QuoteLocked && s.lockedQuote(q.ID) < 0:
+		return decision.Decision{}, fault.New(fault.QuoteUsed, "a quote is for one conversion")
+	case q.StatusAt(m.At) == QuoteExpired:
+		return decision.Decision{}, fault.New(fault.QuoteExpired, "the quote's rate is no longer firm")
+	}
+	if err := s.mayConvert(q); err != nil {
+		return decision.Decision{}, err
+	}
+	now := decision.StampOf(m.At)
+	v := Conversion{ID: c.ID, QuoteID: q.ID, Status: ConversionHeld, Sell: q.Sell, Buy: q.Buy, CreatedAt: now, UpdatedAt: now,
+		History: []PayoutStep{{Status: ConversionHeld, At: now}}}
+	t := s.movement("conversion/held/"+v.ID, m.At)
+	t.move(AccountCurrency, AccountCurrencyHeld, v.Sell)
+	line := t.line(ActivityHold, v.Sell.Currency, -v.Sell.AmountMinor)
+	line.ConversionID = v.ID
+	q.Status = QuoteUsed
+	return decision.Decision{
+		Events: []decision.Event{ConversionCreated{Workspace: c.Workspace, Conversion: v, Postings: t.postings()}},
+		Reply:  v,
+		Records: []decision.Record{{Kind: RecordConversion, ID: v.ID, Document: v}, line.record(),
+			{Kind: RecordConversionQuote, ID: q.ID, Document: q}},
+		Timers: []decision.Timer{{Key: timerUnsent + v.ID, Due: m.At.Add(UnsentFor)}},
+	}, nil
+}
+
+// mayConvert holds a quote against the balances.
+func (s *State) mayConvert(q ConversionQuote) error {
+	sell := s.Currencies[s.mustCurrency(q.Sell.Currency)]
+	switch {
+	case sell.AvailableMinor < q.Sell.AmountMinor:
+		return fault.New(fault.InsufficientFunds, "the balance does not cover what is sold")
+	case sell.Scope != ScopeOK:
+		return fault.New(fault.BalancePaused, "the balance is "+sell.Scope)
+	case len(s.Conversions) >= MaxOpenConversions:
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d conversions may be open", MaxOpenConversions))
+	case !s.holds(q.Buy):
+		return overflow()
+	}
+	for _, c := range []money.Currency{q.Sell.Currency, q.Buy.Currency} {
+		if err := s.ready(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *State) openConversion(id string) int {
+	return slices.IndexFunc(s.Conversions, func(c Conversion) bool { return c.ID == id })
+}
+
+// submitConversion makes a conversion the desk's to be told of, by who asked and by nobody else.
+func (s *State) submitConversion(m decision.Meta, c SubmitConversion) decision.Decision {
+	i := s.openConversion(c.ID)
+	if i < 0 || s.Conversions[i].Status != ConversionHeld {
+		return decision.Decision{Reply: ConversionSubmission{}}
+	}
+	v, d := s.moveConversion(m, s.Conversions[i], deskSubmit, "")
+	d.Reply = ConversionSubmission{Conversion: v, Send: true}
+	d.Timers = []decision.Timer{{Key: timerUnsent + v.ID}, {Key: timerDeskAnswer + v.ID, Due: m.At.Add(AnswerWithin)},
+		{Key: timerDeskLapse + v.ID, Due: m.At.Add(LapseAfter)}}
+	return d
+}
+
+// answerConversion notes what the desk answered. That it has the order is no news; what came after a report changes nothing.
+func (s *State) answerConversion(m decision.Meta, c AnswerConversion) decision.Decision {
+	i := s.openConversion(c.ID)
+	if i < 0 || s.Conversions[i].Status != ConversionSubmitted || c.Answer == AnswerTaken {
+		return decision.Decision{}
+	}
+	step := deskSilence
+	if c.Answer == AnswerRefused {
+		step = deskReject
+	}
+	_, d := s.moveConversion(m, s.Conversions[i], step, "")
+	return d
+}
+
+func (s *State) reportConversion(m decision.Meta, c ReportConversion) (decision.Decision, error) {
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	step, known := map[string]conversionStep{ConversionCompleted: deskComplete, ConversionFailed: deskFail}[c.Outcome]
+	if !known {
+		panic("BUG: outcome " + c.Outcome)
+	}
+	var v Conversion
+	switch i := s.openConversion(c.ID); {
+	case i >= 0:
+		v = s.Conversions[i]
+	case c.Known == nil || c.Known.ID != c.ID:
+		return decision.Decision{}, fault.New(fault.NotFound, "")
+	case c.Known.open():
+		return decision.Decision{}, fault.New(fault.Unavailable,
+			"The conversion has just changed; nothing changed by this request.")
+	default:
+		v = *c.Known
+	}
+	if v.done(step) {
+		return decision.Decision{Reply: ReportedConversion{Conversion: v}}, nil
+	}
+	if _, allowed := conversionMoves[v.Status][step]; !allowed {
+		return decision.Decision{}, v.refuse(fault.ConversionConflict, step)
+	}
+	if step == deskComplete && !v.open() && !s.holds(v.Buy) { // of an open one the room was found when it was made
+		return decision.Decision{}, overflow()
+	}
+	moved, d := s.moveConversion(m, v, step, c.EventID)
+	d.Reply = ReportedConversion{Conversion: moved, Late: !v.open()}
+	d.Onces = []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}}
+	if !v.open() { // the state no longer tells a repeat
+		d.Onces = append(d.Onces, decision.Once{Scope: scopeConversion, Key: moved.Status + "/" + v.ID})
+	}
+	return d, nil
+}
+
+// conversionTimer answers the timers of conversions; known is false for any other key.
+func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
+	for prefix, fired := range map[string]func(Conversion) decision.Decision{
+		timerUnsent: func(v Conversion) decision.Decision {
+			if v.Status != ConversionHeld {
+				return decision.Decision{}
+			}
+			_, d := s.moveConversion(m, v, deskCancel, "")
+			return d
+		},
+		timerDeskAnswer: func(v Conversion) decision.Decision {
+			if v.Status != ConversionSubmitted {
+				return decision.Decision{}
+			}
+			_, d := s.moveConversion(m, v, deskSilence, "")
+			return d
+		},
+		timerDeskLapse: func(v Conversion) decision.Decision { return s.lapseConversion(m, v) },
+	} {
+		id, is := strings.CutPrefix(key, prefix)
+		if !is {
+			continue
+		}
+		if i := s.openConversion(id); i >= 0 {
+			return fired(s.Conversions[i]), true
+		}
+		return d, true
+	}
+	return d, false
+}
+
+// lapseConversion frees what was set aside; one whose silence has not been noted yet passes through outcome_unknown.
+func (s *State) lapseConversion(m decision.Meta, v Conversion) decision.Decision {
+	var before []decision.Event
+	if v.Status == ConversionSubmitted {
+		var d decision.Decision
+		v, d = s.moveConversion(m, v, deskSilence, "")
+		before = d.Events
+	}
+	_, d := s.moveConversion(m, v, deskLapse, "")
+	d.Events = append(before, d.Events...)
+	return d
+}
+
+// moveConversion makes a step that the table allows. Timers end with the conversion.
+func (s *State) moveConversion(m decision.Meta, v Conversion, step conversionStep, eventID string) (Conversion,
+	decision.Decision) {
+	to, allowed := conversionMoves[v.Status][step]
+	if !allowed {
+		panic("BUG: " + v.refuse(fault.Internal, step).Error())
+	}
+	e := ConversionMoved{Workspace: s.Workspace, Conversion: v.ID, From: v.Status, To: to, Sell: v.Sell, Buy: v.Buy,
+		EventID: eventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
+	after, d := v.moved(e), decision.Decision{}
+	if !after.open() {
+		t := s.movement("conversion/"+to+"/"+v.ID, m.At)
+		for _, line := range v.ends(t, to) {
+			d.Records = append(d.Records, line.record())
+		}
+		e.Postings = t.postings()
+		d.Timers = []decision.Timer{{Key: timerUnsent + v.ID}, {Key: timerDeskAnswer + v.ID}, {Key: timerDeskLapse + v.ID}}
+	}
+	d.Events = []decision.Event{e}
+	d.Records = append(d.Records, decision.Record{Kind: RecordConversion, ID: v.ID, Document: after})
+	return after, d
+}
+
+func (s *State) applyConversionQuoted(e ConversionQuoted) {
+	s.ConversionQuotes = append(lockedAt(s.ConversionQuotes, e.Quote.CreatedAt.Time), e.Quote)
+}
+
+func (s *State) applyConversionCreated(e ConversionCreated) {
+	i := s.lockedQuote(e.Conversion.QuoteID)
+	if i < 0 {
+		panic("BUG: used a quote that is not locked")
+	}
+	s.ConversionQuotes = slices.Delete(s.ConversionQuotes, i, i+1)
+	s.Conversions = append(s.Conversions, e.Conversion)
+	s.post(e.Postings)
+}
+
+func (s *State) applyConversionMoved(e ConversionMoved) {
+	s.post(e.Postings)
+	i := s.openConversion(e.Conversion)
+	if i < 0 {
+		return // it was finished before; its record has the rest
+	}
+	if v := s.Conversions[i].moved(e); v.open() {
+		s.Conversions[i] = v
+	} else {
+		s.Conversions = slices.Delete(s.Conversions, i, i+1)
+	}
+}
+
+// checkConversions is the invariant of what is held, looked at after every event.
+func (s *State) checkConversions() {
+	open := map[money.Currency]money.Minor{}
+	for _, c := range s.Conversions {
+		open[c.Sell.Currency] = money.MustAdd(open[c.Sell.Currency], c.Sell.AmountMinor)
+	}
+	for _, a := range s.Currencies {
+		if a.HeldMinor != open[a.Currency] {
+			panic(fmt.Sprintf("BUG: %d %s are held, for conversions of %d", a.HeldMinor, a.Currency, open[a.Currency]))
+		}
+	}
+}

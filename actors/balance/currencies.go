@@ -1,0 +1,414 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+// Limits of the balances in currencies. All amounts are smallest units of their currency.
+const (
+	MaxOpenPayins = 1_000 // that are under way, of a workspace
+	// MaxHolding bounds what a decision of ours may bring a balance to: with what is held, under way and bought. It leaves room
+	// in an int64 for facts that come late.
+	MaxHolding = 4 * money.MaxMinor
+)
+
+// Accounts of a currency that postings move, beside the counterparts of other files. A balance in dollars is one of these, and
+// is not AccountUSD.
+const (
+	AccountCurrency     = "currency"      // what is available
+	AccountCurrencyHeld = "currency_held" // what conversions have set aside
+	AccountFX           = "fx"            // the desk
+)
+
+// Statuses of a currency account.
+const (
+	CurrencyOpening   = "opening" // until the partner has given out its details
+	CurrencyActive    = "active"
+	CurrencySuspended = "suspended" // by the partner: nothing is quoted or converted
+)
+
+// Scopes of a currency account. While it is not ok nothing is converted from it.
+const (
+	ScopeOK       = "ok"
+	ScopeChecking = "checking"
+	ScopePaused   = "paused"
+)
+
+// Kinds of an activity line.
+const (
+	ActivityPayin      = "pay_in"
+	ActivityConversion = "conversion"
+	ActivityHold       = "hold"
+)
+
+// Statuses of a pay-in.
+const (
+	PayinPending = "pending"
+	PayinDone    = "arrived"
+)
+
+// Keys of the timers, before what they are about.
+const (
+	timerOpen  = "currency-open/"
+	timerPayin = "payin/"
+)
+
+// CurrencyAccount is the workspace's balance in one currency.
+type CurrencyAccount struct {
+	Currency       money.Currency `json:"currency"`
+	Status         string         `json:"status"`
+	Scope          string         `json:"scope"`
+	AvailableMinor money.Minor    `json:"availableMinor"`
+	HeldMinor      money.Minor    `json:"heldMinor"`
+	OpenedAt       decision.Stamp `json:"openedAt"`
+}
+
+// Payin is money on its way into a balance. What the sender wrote is in a record of its own, PayinText.
+type Payin struct {
+	ID         string         `json:"id"` // dep_ id
+	Status     string         `json:"status"`
+	Amount     Amount         `json:"amount"`
+	ExpectedAt decision.Stamp `json:"expectedAt"`
+}
+
+// PayinText is what the sender of a pay-in wrote. It may name people.
+type PayinText struct {
+	Reference string `json:"reference"`
+}
+
+// Activity is a line of a currency account. AmountMinor is positive; Direction says which way it went. The lines of an account
+// add up to what is available.
+type Activity struct {
+	ID           string         `json:"id"`
+	Currency     money.Currency `json:"currency"`
+	Kind         string         `json:"kind"`
+	Direction    string         `json:"direction"` // debit or credit
+	AmountMinor  money.Minor    `json:"amountMinor"`
+	Transfer     string         `json:"transfer"`     // tg_ id
+	PayinID      string         `json:"payinId"`      // of a pay-in, else ""
+	ConversionID string         `json:"conversionId"` // of a hold or a conversion, else ""
+	CreatedAt    decision.Stamp `json:"createdAt"`
+}
+
+// CurrenciesView is what a workspace has in currencies. Pending, by currency, is on its way in.
+type CurrenciesView struct {
+	Onboarded bool
+	Accounts  []CurrencyAccount
+	Pending   map[money.Currency]money.Minor
+}
+
+// notHeld is the code with which the partner refuses to open a balance in a currency, "" for one that it opens.
+func notHeld(c money.Currency) fault.Code {
+	switch c {
+	case "BRL":
+		return fault.CurrencyRestricted
+	case "HKD":
+		return fault.CurrencyNotEligible
+	case "INR":
+		return fault.CurrencyUnavailable
+	}
+	return ""
+}
+
+// Covered says whether a balance in a currency can be opened (refusal "" when it can) and converted.
+func Covered(c money.Currency) (refusal fault.Code, converts bool) {
+	refusal = notHeld(c)
+	return refusal, refusal == "" && c != "MXN"
+}
+
+// Onboard sets a workspace up for balances in currencies. It answers CurrenciesView, again and without effect when that is done.
+type Onboard struct{ Workspace string }
+
+// ReadCurrencies answers CurrenciesView.
+type ReadCurrencies struct{}
+
+// OpenCurrency opens a balance, which is active after Delay. It answers CurrencyAccount. It is refused with
+// currency_account_exists, currency_unavailable, currency_restricted or currency_not_eligible.
+type OpenCurrency struct {
+	Workspace string
+	Currency  money.Currency
+	Delay     time.Duration
+}
+
+// AnnouncePayin lets test money arrive at a time. It answers Payin. It is refused with currency_account_not_found,
+// account_not_ready, account_suspended or limit_exceeded.
+type AnnouncePayin struct {
+	Workspace, ID string
+	Amount        Amount
+	Reference     string
+	ArrivesAt     time.Time
+}
+
+// ReportCurrency is the partner's report of what a balance may do: a new Status (active or suspended) or Scope; "" leaves it. It
+// answers CurrencyAccount; of a currency that is not held, or is still opening, not_found.
+type ReportCurrency struct {
+	EventID, Workspace string
+	Currency           money.Currency
+	Status, Scope      string
+}
+
+func (s *State) currenciesView() CurrenciesView {
+	v := CurrenciesView{Onboarded: s.Onboarded, Accounts: slices.Clone(s.Currencies), Pending: map[money.Currency]money.Minor{}}
+	for _, p := range s.Payins {
+		v.Pending[p.Amount.Currency] = money.MustAdd(v.Pending[p.Amount.Currency], p.Amount.AmountMinor)
+	}
+	return v
+}
+
+// currency is the place of a currency's account, or -1.
+func (s *State) currency(c money.Currency) int {
+	return slices.IndexFunc(s.Currencies, func(a CurrencyAccount) bool { return a.Currency == c })
+}
+
+func (s *State) onboard(m decision.Meta, c Onboard) (decision.Decision, error) {
+	d := decision.Decision{}
+	after := *s
+	if !s.Onboarded {
+		d.Events = []decision.Event{CurrenciesOnboarded{Workspace: c.Workspace, At: decision.StampOf(m.At)}}
+		after.Onboarded = true
+	}
+	d.Reply = after.currenciesView()
+	return d, nil
+}
+
+func (s *State) openCurrency(m decision.Meta, c OpenCurrency) (decision.Decision, error) {
+	if _, served := c.Currency.Exponent(); !served {
+		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+	}
+	if s.currency(c.Currency) >= 0 {
+		return decision.Decision{}, fault.New(fault.CurrencyAccountExists, "the workspace has a balance in the currency")
+	}
+	if refusal := notHeld(c.Currency); refusal != "" {
+		return decision.Decision{}, fault.New(refusal, "the partner opens no balance in the currency")
+	}
+	a := CurrencyAccount{Currency: c.Currency, Status: CurrencyOpening, Scope: ScopeOK, OpenedAt: decision.StampOf(m.At)}
+	return decision.Decision{
+		Events: []decision.Event{CurrencyOpened{Workspace: c.Workspace, Currency: a.Currency, At: a.OpenedAt}},
+		Reply:  a,
+		Timers: []decision.Timer{{Key: timerOpen + string(a.Currency), Due: m.At.Add(c.Delay)}},
+	}, nil
+}
+
+// ready refuses an account that is not open, not ready or suspended, in this order.
+func (s *State) ready(currency money.Currency) error {
+	i := s.currency(currency)
+	switch {
+	case i < 0:
+		return fault.New(fault.CurrencyNotHeld, "the workspace has no balance in "+string(currency))
+	case s.Currencies[i].Status == CurrencyOpening:
+		return fault.New(fault.AccountNotReady, "the balance in "+string(currency)+" is still being opened")
+	case s.Currencies[i].Status == CurrencySuspended:
+		return fault.New(fault.AccountSuspended, "the balance in "+string(currency)+" is suspended")
+	}
+	return nil
+}
+
+func (s *State) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decision, error) {
+	switch _, served := c.Amount.Currency.Exponent(); {
+	case !served:
+		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+	case c.Amount.AmountMinor < 1 || c.Amount.AmountMinor > money.MaxMinor:
+		return decision.Decision{}, fault.New(fault.InvalidAmount, "amountMinor: "+money.ErrMinor.Error())
+	case utf8.RuneCountInString(c.Reference) > MaxReference:
+		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters", MaxReference))
+	}
+	if err := s.ready(c.Amount.Currency); err != nil {
+		return decision.Decision{}, err
+	}
+	if len(s.Payins) >= MaxOpenPayins {
+		return decision.Decision{}, fault.New(fault.LimitExceeded,
+			fmt.Sprintf("at most %d pay-ins may be under way", MaxOpenPayins))
+	}
+	if !s.holds(c.Amount) {
+		return decision.Decision{}, overflow()
+	}
+	p := Payin{ID: c.ID, Status: PayinPending, Amount: c.Amount, ExpectedAt: decision.StampOf(c.ArrivesAt)}
+	return decision.Decision{
+		Events: []decision.Event{PayinAnnounced{Workspace: c.Workspace, Payin: p, At: decision.StampOf(m.At)}},
+		Reply:  p,
+		Records: []decision.Record{
+			{Kind: RecordPayin, ID: p.ID, Document: p},
+			{Kind: RecordPayinText, ID: p.ID, Document: PayinText{Reference: c.Reference}, Personal: true},
+		},
+		Timers: []decision.Timer{{Key: timerPayin + p.ID, Due: c.ArrivesAt}},
+	}, nil
+}
+
+// holds says whether a balance can take more: with what it has and what is on its way to it.
+func (s *State) holds(more Amount) bool {
+	i := s.currency(more.Currency)
+	if i < 0 {
+		return false
+	}
+	sum, err := money.Add(s.Currencies[i].AvailableMinor, s.Currencies[i].HeldMinor, more.AmountMinor)
+	for _, p := range s.Payins {
+		if err == nil && p.Amount.Currency == more.Currency {
+			sum, err = money.Add(sum, p.Amount.AmountMinor)
+		}
+	}
+	for _, c := range s.Conversions {
+		if err == nil && c.Buy.Currency == more.Currency {
+			sum, err = money.Add(sum, c.Buy.AmountMinor)
+		}
+	}
+	return err == nil && sum <= MaxHolding
+}
+
+func (s *State) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Decision, error) {
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	switch {
+	case !slices.Contains([]string{"", CurrencyActive, CurrencySuspended}, c.Status):
+		return decision.Decision{}, fault.New(fault.InvalidBody, "status: active or suspended")
+	case !slices.Contains([]string{"", ScopeOK, ScopeChecking, ScopePaused}, c.Scope):
+		return decision.Decision{}, fault.New(fault.InvalidBody, "scopeStatus: ok, checking or paused")
+	}
+	i := s.currency(c.Currency)
+	if i < 0 || s.Currencies[i].Status == CurrencyOpening {
+		return decision.Decision{}, fault.New(fault.NotFound, "")
+	}
+	a := s.Currencies[i]
+	if c.Status != "" {
+		a.Status = c.Status
+	}
+	if c.Scope != "" {
+		a.Scope = c.Scope
+	}
+	return decision.Decision{
+		Events: []decision.Event{CurrencyChanged{Workspace: s.Workspace, Currency: a.Currency, Status: a.Status, Scope: a.Scope,
+			EventID: c.EventID, At: decision.StampOf(m.At)}},
+		Reply: a,
+		Onces: []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
+	}, nil
+}
+
+// currencyTimer answers the timers of this file; known is false for any other key.
+func (s *State) currencyTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
+	if c, isOpen := strings.CutPrefix(key, timerOpen); isOpen {
+		if i := s.currency(money.Currency(c)); i >= 0 && s.Currencies[i].Status == CurrencyOpening {
+			d.Events = []decision.Event{CurrencyChanged{Workspace: s.Workspace, Currency: s.Currencies[i].Currency,
+				Status: CurrencyActive, Scope: s.Currencies[i].Scope, At: decision.StampOf(m.At)}}
+		}
+		return d, true
+	}
+	id, isPayin := strings.CutPrefix(key, timerPayin)
+	if !isPayin {
+		return d, false
+	}
+	if i := s.payin(id); i >= 0 {
+		return s.arrive(m, s.Payins[i]), true
+	}
+	return d, true
+}
+
+func (s *State) payin(id string) int {
+	return slices.IndexFunc(s.Payins, func(p Payin) bool { return p.ID == id })
+}
+
+// arrive credits a pay-in. Its announcement has found room for it.
+func (s *State) arrive(m decision.Meta, p Payin) decision.Decision {
+	p.Status = PayinDone
+	t := s.movement("payin/"+p.ID, m.At)
+	t.move(AccountBank, AccountCurrency, p.Amount)
+	line := t.line(ActivityPayin, p.Amount.Currency, p.Amount.AmountMinor)
+	line.PayinID = p.ID
+	return decision.Decision{
+		Events: []decision.Event{PayinArrived{Workspace: s.Workspace, Payin: p.ID, Amount: p.Amount, Postings: t.postings(),
+			At: decision.StampOf(m.At)}},
+		Records: []decision.Record{{Kind: RecordPayin, ID: p.ID, Document: p}, line.record()},
+	}
+}
+
+func (s *State) applyCurrencyOpened(e CurrencyOpened) {
+	s.Workspace = e.Workspace
+	s.Currencies = append(s.Currencies, CurrencyAccount{Currency: e.Currency, Status: CurrencyOpening, Scope: ScopeOK,
+		OpenedAt: e.At})
+}
+
+func (s *State) applyCurrencyChanged(e CurrencyChanged) {
+	a := &s.Currencies[s.mustCurrency(e.Currency)]
+	a.Status, a.Scope = e.Status, e.Scope
+}
+
+func (s *State) mustCurrency(c money.Currency) int {
+	i := s.currency(c)
+	if i < 0 {
+		panic("BUG: no balance in " + string(c))
+	}
+	return i
+}
+
+func (s *State) applyPayinArrived(e PayinArrived) {
+	i := s.payin(e.Payin)
+	if i < 0 {
+		panic("BUG: a pay-in that is not under way has arrived")
+	}
+	s.Payins = slices.Delete(s.Payins, i, i+1)
+	s.post(e.Postings)
+}
+
+// post adds postings to the balances in currencies. A check has found that they fit.
+func (s *State) post(postings []Posting) {
+	for _, p := range postings {
+		switch p.Account {
+		case AccountCurrency:
+			a := &s.Currencies[s.mustCurrency(p.currency())]
+			a.AvailableMinor = money.MustAdd(a.AvailableMinor, p.Cents)
+		case AccountCurrencyHeld:
+			a := &s.Currencies[s.mustCurrency(p.currency())]
+			a.HeldMinor = money.MustAdd(a.HeldMinor, p.Cents)
+		}
+	}
+}
+
+// movement gathers the legs of one transfer between accounts of currencies. It sums to zero in each currency.
+type movement struct {
+	workspace, cause string
+	at               time.Time
+	legs             []Posting
+}
+
+func (s *State) movement(cause string, at time.Time) *movement {
+	return &movement{workspace: s.Workspace, cause: cause, at: at}
+}
+
+func (t *movement) group() string {
+	return ident.Derive(slotOf(t.workspace), t.at, "transfer/"+t.cause).Format(ident.TransferGroup)
+}
+
+// move takes an amount out of one account and into another.
+func (t *movement) move(from, to string, a Amount) {
+	t.legs = append(t.legs, Posting{Transfer: t.group(), Account: from, Currency: a.Currency, Cents: -a.AmountMinor},
+		Posting{Transfer: t.group(), Account: to, Currency: a.Currency, Cents: a.AmountMinor})
+}
+
+func (t *movement) postings() []Posting {
+	mustSumToZero(t.legs)
+	return t.legs
+}
+
+// line is the activity that shows what the transfer does to the balance in a currency; below zero for what goes out.
+func (t *movement) line(kind string, c money.Currency, minor money.Minor) Activity {
+	id := ident.Derive(slotOf(t.workspace), t.at, "activity/"+kind+"/"+string(c)+"/"+t.cause).Format(ident.LedgerEntry)
+	a := Activity{ID: id, Currency: c, Kind: kind, Direction: "credit", AmountMinor: minor, Transfer: t.group(),
+		CreatedAt: decision.StampOf(t.at)}
+	if minor < 0 {
+		a.Direction, a.AmountMinor = "debit", -minor
+	}
+	return a
+}
+
+// record lists the line under its currency.
+func (a Activity) record() decision.Record {
+	return decision.Record{Kind: RecordActivity, Parent: string(a.Currency), ID: a.ID, Document: a}
+}

@@ -1,0 +1,113 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"purser/actors/balance"
+	"purser/actors/fault"
+	"purser/actors/money"
+	"purser/actors/partner"
+	"purser/persistence"
+)
+
+// Offer asks the desk for a firm rate between two currencies, and how long it is firm. A pair that it does not deal in is
+// currency_unavailable.
+func (s *System) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error) {
+	if s.desk == nil {
+		return money.Rate{}, 0, noDesk()
+	}
+	offer, err := s.desk.Offer(ctx, partner.Wanted{Sell: string(p.Sell), Buy: string(p.Buy), FixedSide: p.FixedSide,
+		AmountMinor: p.AmountMinor})
+	switch {
+	case errors.Is(err, partner.ErrRefused):
+		return money.Rate{}, 0, fault.New(fault.CurrencyUnavailable, "the desk does not deal in the pair")
+	case err != nil:
+		s.log.Warn("the desk made no offer", "err", err)
+		return money.Rate{}, 0, fault.New(fault.Unavailable, "The desk does not answer; nothing changed.")
+	}
+	rate, err := money.ParseRate(offer.Rate)
+	if err != nil {
+		return money.Rate{}, 0, fmt.Errorf("the desk's rate: %w", err)
+	}
+	return rate, offer.Firm, nil
+}
+
+// tellDesk gives conversions to the bank's desk, once each, as payouts are given to the bank, and asks about those that it left
+// without an answer. See sendPayouts.
+func (s *System) tellDesk(ctx context.Context, e persistence.Event) error {
+	switch e.Type {
+	case (balance.ConversionCreated{}).EventType(), (balance.ConversionMoved{}).EventType():
+	default:
+		return nil
+	}
+	event, err := balance.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return err
+	}
+	switch event := event.(type) {
+	case balance.ConversionCreated:
+		return s.sendConversion(ctx, e.Workspace, event.Conversion.ID)
+	case balance.ConversionMoved:
+		if event.To == balance.ConversionUnknown {
+			return s.callBank(ctx, func(ctx context.Context) { s.askDesk(ctx, e.Workspace, event.Conversion) })
+		}
+	}
+	return nil
+}
+
+// sendConversion takes a place among the calls, and only then the conversion.
+func (s *System) sendConversion(ctx context.Context, workspace, id string) error {
+	free, err := s.bankPlace(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+		Command: balance.SubmitConversion{ID: id}})
+	submission, ok := reply.(balance.ConversionSubmission)
+	if err != nil || !ok || !submission.Send {
+		free()
+		return err
+	}
+	s.loop(func(ctx context.Context) {
+		defer free()
+		answer := s.pay(ctx, dealOf(submission.Conversion))
+		s.note(ctx, workspace, id, balance.AnswerConversion{ID: id, Answer: answer})
+	})
+	return nil
+}
+
+// deskAccount stands where a payment names its account: a deal has none, and "" is one that the bank would not take.
+const deskAccount = "desk"
+
+func dealOf(v balance.Conversion) partner.Payment {
+	return partner.Payment{Reference: v.ID, Account: deskAccount, Rail: partner.RailFX, AmountCents: v.Sell.AmountMinor,
+		SellCurrency: string(v.Sell.Currency), BuyCurrency: string(v.Buy.Currency), BuyMinor: v.Buy.AmountMinor}
+}
+
+// askDesk asks what has become of a conversion. What is final is taken for the desk's report.
+func (s *System) askDesk(ctx context.Context, workspace, id string) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	standing, err := s.bank.Standing(ctx, id)
+	outcome, final := map[partner.Standing]string{partner.Settled: balance.ConversionCompleted,
+		partner.Failed: balance.ConversionFailed}[standing]
+	if err == nil && final {
+		err = s.reportAsked(ctx, workspace, id, outcome)
+	}
+	if err != nil {
+		s.log.Warn("the desk was asked about a conversion", "conversion", id, "err", err)
+	}
+}
+
+func (s *System) reportAsked(ctx context.Context, workspace, id, outcome string) error {
+	known, err := readDocument[balance.Conversion](ctx, s, balance.RecordConversion, workspace, id)
+	if err != nil {
+		return err
+	}
+	_, err = s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace, Command: balance.ReportConversion{
+		EventID: askedReportID + id + "/" + outcome, ID: id, Outcome: outcome, Known: &known}})
+	return err
+}

@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"context"
+	"time"
+
+	"purser/actors/money"
+	"purser/actors/partner"
+)
+
+// Terms of the desk between two currencies.
+const (
+	offerFirm         = 30 * time.Second
+	EndingShort       = 89 // of the fixed amount: the offer is firm for shortOffer only
+	shortOffer        = 2 * time.Second
+	crossRateDecimals = money.MaxRateDecimals
+)
+
+// Offer is the cross of the mid rates less the spread.
+func (Desk) Offer(_ context.Context, w partner.Wanted) (partner.Offer, error) {
+	rate, err := cross(w.Sell, w.Buy, SpreadBasisPoints)
+	firm := offerFirm
+	if w.AmountMinor%100 == EndingShort {
+		firm = shortOffer
+	}
+	return partner.Offer{Rate: rate, Firm: firm}, err
+}
+
+// Between is the cross of the mid rates.
+func (Desk) Between(_ context.Context, sell, buy string) (string, error) { return cross(sell, buy, 0) }
+
+func cross(sell, buy string, points int64) (string, error) {
+	base, err := mid(sell)
+	if err != nil {
+		return "", err
+	}
+	rate, err := mid(buy)
+	if err != nil {
+		return "", err
+	}
+	rate, err = rate.Per(base, points, crossRateDecimals)
+	return rate.String(), err
+}
+
+// mid is what a dollar buys.
+func mid(currency string) (money.Rate, error) {
+	text, dealt := midRates()[currency]
+	if currency == string(money.USD) {
+		text, dealt = "1", true
+	}
+	if !dealt {
+		return money.Rate{}, partner.ErrRefused
+	}
+	return money.ParseRate(text)
+}

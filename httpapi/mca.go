@@ -1,0 +1,437 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/actors/workspace"
+	"purser/persistence"
+)
+
+// anyMember and managers are the roles that a session needs to read and to write balances in currencies.
+var (
+	anyMember = []string{workspace.Owner, workspace.Admin, workspace.Member}
+	managers  = []string{workspace.Owner, workspace.Admin}
+)
+
+func (s *Server) mcaRoutes() []route {
+	const accounts, onboarding, read = "/api/mca/accounts", "/api/mca/onboarding", "read:treasury"
+	return []route{
+		{method: "GET", path: accounts, auth: authKeyOrSession, scope: read, roles: anyMember, handle: s.listCurrencies},
+		{method: "GET", path: accounts + "/{currency}/details", auth: authKeyOrSession, scope: read, roles: anyMember,
+			currencies: true, handle: s.currencyDetails},
+		{method: "POST", path: accounts + "/{currency}", auth: authSession, roles: managers, currencies: true, kyb: true,
+			idempotency: keyRequired, handle: s.openCurrency},
+		{method: "GET", path: "/api/mca/activity", auth: authKeyOrSession, scope: read, roles: anyMember,
+			query: append([]string{"currency"}, pageQuery...), handle: s.listActivity},
+		{method: "GET", path: onboarding, auth: authKeyOrSession, scope: read, roles: anyMember, handle: s.getOnboarding},
+		{method: "POST", path: onboarding, auth: authSession, roles: managers, currencies: true, idempotency: keyOptional,
+			handle: s.startOnboarding},
+		{method: "GET", path: "/api/mca/rates", auth: authSession, roles: anyMember, currencies: true,
+			query: []string{"from", "to", "amount", "fixedSide"}, handle: s.estimateRate},
+		{method: "POST", path: "/api/dev/mca/simulate-payin", auth: authSession, roles: managers, sandboxOnly: true,
+			currencies: true, idempotency: keyOptional, handle: s.simulatePayin},
+		{method: "POST", path: "/api/mca/payouts/quotes", auth: authSession, roles: managers, unavailable: true,
+			idempotency: keyOptional, handle: neverReached},
+		{method: "POST", path: "/api/mca/payouts", auth: authSession, roles: managers, unavailable: true,
+			idempotency: keyOptional, handle: neverReached},
+		{method: "GET", path: "/api/mca/payouts", auth: authKeyOrSession, scope: read, roles: anyMember,
+			query: []string{"status"}, handle: listCurrencyPayouts},
+	}
+}
+
+// neverReached is the handler of a route that is refused as unavailable before it runs.
+func neverReached(c *call) (answer, error) {
+	return answer{}, fmt.Errorf("%s %s ran though it is not available", c.method, c.path)
+}
+
+// statusError is a fault that one route answers with another status than the table's.
+type statusError struct {
+	fault  *fault.Error
+	status int
+}
+
+func (e *statusError) Error() string { return e.fault.Error() }
+func (e *statusError) Unwrap() error { return e.fault }
+
+func unprocessable(code fault.Code, message string) error {
+	return &statusError{fault: fault.New(code, message), status: fasthttp.StatusUnprocessableEntity}
+}
+
+// shownAmount is an amount in a currency as the interface shows it.
+type shownAmount struct {
+	amountDocument
+	Display string `json:"display"`
+}
+
+func showMinor(a balance.Amount) shownAmount {
+	return shownAmount{amountDocument: showAmount(a), Display: a.Currency.Display(a.AmountMinor)}
+}
+
+// currencyBalance is what a currency account has, as text in smallest units.
+type currencyBalance struct {
+	AvailableMinor string `json:"availableMinor"`
+	PendingMinor   string `json:"pendingMinor"`
+	Exponent       int    `json:"exponent"`
+}
+
+// currencyDocument is a currency account as the interface shows it.
+type currencyDocument struct {
+	Currency      money.Currency  `json:"currency"`
+	Status        string          `json:"status"`
+	Balance       currencyBalance `json:"balance"`
+	ScopeStatus   string          `json:"scopeStatus"`
+	DetailsStatus string          `json:"detailsStatus"`
+}
+
+// detailsStatus says whether money can be sent to an account.
+func detailsStatus(a balance.CurrencyAccount) string {
+	if a.Status == balance.CurrencyOpening {
+		return "pending"
+	}
+	return "ready"
+}
+
+func showCurrency(a balance.CurrencyAccount, pending money.Minor) currencyDocument {
+	exponent, _ := a.Currency.Exponent()
+	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope, DetailsStatus: detailsStatus(a),
+		Balance: currencyBalance{AvailableMinor: strconv.FormatInt(a.AvailableMinor, 10),
+			PendingMinor: strconv.FormatInt(pending, 10), Exponent: exponent}}
+}
+
+// coverageDocument says what can be done in a currency; Reason is there when no balance can be opened in it.
+type coverageDocument struct {
+	Currency money.Currency `json:"currency"`
+	Receive  bool           `json:"receive"`
+	Convert  bool           `json:"convert"`
+	Reason   fault.Code     `json:"reason,omitempty"`
+}
+
+func coverage() []coverageDocument {
+	var all []coverageDocument
+	for _, c := range money.Codes() {
+		refusal, converts := balance.Covered(c)
+		all = append(all, coverageDocument{Currency: c, Receive: refusal == "", Convert: converts, Reason: refusal})
+	}
+	return all
+}
+
+// onboardingDocument is how far a workspace is with being set up. In a sandbox one call does all of it.
+type onboardingDocument struct {
+	KYBStatus           string `json:"kybStatus"`
+	ActionRequired      bool   `json:"actionRequired"`
+	ResubmissionAllowed bool   `json:"resubmissionAllowed"`
+	SandboxAutoAccepted bool   `json:"sandboxAutoAccepted"`
+}
+
+func showOnboarding(who *caller, onboarded bool) onboardingDocument {
+	d := onboardingDocument{KYBStatus: who.access.KYBStatus, SandboxAutoAccepted: onboarded && who.access.Mode == modeSandbox}
+	if d.SandboxAutoAccepted {
+		d.KYBStatus = kybApproved
+	}
+	d.ResubmissionAllowed = d.KYBStatus == workspace.Rejected
+	d.ActionRequired = !onboarded || d.KYBStatus == workspace.NotStarted || d.ResubmissionAllowed
+	return d
+}
+
+func (s *Server) readCurrencies(c *call) (balance.CurrenciesView, error) {
+	id := c.who.workspace()
+	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Command: balance.ReadCurrencies{}})
+	if err != nil {
+		return balance.CurrenciesView{}, err
+	}
+	view, ok := read.(balance.CurrenciesView)
+	if !ok {
+		return view, fmt.Errorf("currencies answered %T", read)
+	}
+	return view, nil
+}
+
+// listCurrencies shows all that a workspace has and could have in currencies.
+func (s *Server) listCurrencies(c *call) (answer, error) {
+	view, err := s.readCurrencies(c)
+	if err != nil {
+		return answer{}, err
+	}
+	accounts := []currencyDocument{}
+	for _, a := range view.Accounts {
+		accounts = append(accounts, showCurrency(a, view.Pending[a.Currency]))
+	}
+	connected := !s.cfg.NoCurrencies
+	return reply(map[string]any{
+		"preview": !connected && !view.Onboarded && len(accounts) == 0, "kyb": showOnboarding(&c.who, view.Onboarded),
+		"accounts": accounts, "coverage": map[string]any{"currencies": coverage()},
+		"features": map[string]bool{"convert": connected && s.cfg.Convert, "estimate": connected, "send": false},
+	})
+}
+
+// currencyNamed is the currency of the path.
+func currencyNamed(c *call) (money.Currency, error) {
+	currency := money.Currency(c.params["currency"])
+	if _, served := currency.Exponent(); !served {
+		return "", fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+	}
+	return currency, nil
+}
+
+// receivingDocument is how money reaches an account over one rail.
+type receivingDocument struct {
+	Rail       string            `json:"rail"`
+	HolderName string            `json:"holderName"`
+	HolderKind string            `json:"holderKind"`
+	Status     string            `json:"status"`
+	Fields     map[string]string `json:"fields"`
+}
+
+// currencyDetails shows where money for a balance is sent. An account that is being opened has none yet.
+func (s *Server) currencyDetails(c *call) (answer, error) {
+	currency, err := currencyNamed(c)
+	if err != nil {
+		return answer{}, err
+	}
+	view, err := s.readCurrencies(c)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, a := range view.Accounts {
+		if a.Currency == currency {
+			return s.showDetails(c, a)
+		}
+	}
+	return answer{}, fault.New(fault.NotFound, "")
+}
+
+func (s *Server) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
+	details, id := []receivingDocument{}, c.who.workspace()
+	if detailsStatus(a) == "ready" {
+		read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
+		if err != nil {
+			return answer{}, err
+		}
+		holder, ok := read.(workspace.View)
+		if !ok {
+			return answer{}, fmt.Errorf("workspace answered %T", read)
+		}
+		receiving, err := s.actors.Receiving(c.ctx, id, a.Currency)
+		if err != nil {
+			return answer{}, err
+		}
+		for _, r := range receiving {
+			details = append(details, receivingDocument{Rail: r.Rail, HolderName: holder.Name, HolderKind: "business",
+				Status: "ready", Fields: r.Fields})
+		}
+	}
+	return reply(map[string]any{"currency": a.Currency, "status": detailsStatus(a), "details": details})
+}
+
+func (s *Server) openCurrency(c *call) (answer, error) {
+	currency, err := currencyNamed(c)
+	if err != nil {
+		return answer{}, err
+	}
+	id := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Command: balance.OpenCurrency{Workspace: id, Currency: currency, Delay: s.cfg.DepositDelay}},
+		func(opened any) (answer, error) {
+			a, ok := opened.(balance.CurrencyAccount)
+			if !ok {
+				return answer{}, fmt.Errorf("open currency answered %T", opened)
+			}
+			return reply(map[string]any{"account": showCurrency(a, 0)})
+		})
+}
+
+func (s *Server) getOnboarding(c *call) (answer, error) {
+	view, err := s.readCurrencies(c)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(showOnboarding(&c.who, view.Onboarded))
+}
+
+func (s *Server) startOnboarding(c *call) (answer, error) {
+	id := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Onboard{Workspace: id}},
+		func(onboarded any) (answer, error) {
+			view, ok := onboarded.(balance.CurrenciesView)
+			if !ok {
+				return answer{}, fmt.Errorf("onboarding answered %T", onboarded)
+			}
+			return reply(showOnboarding(&c.who, view.Onboarded))
+		})
+}
+
+// activityDocument is a line of a currency account as the interface shows it.
+type activityDocument struct {
+	ID           string         `json:"id"`
+	Kind         string         `json:"kind"`
+	Direction    string         `json:"direction"`
+	Amount       shownAmount    `json:"amount"`
+	Reference    string         `json:"reference"`
+	ConversionID *string        `json:"conversionId"`
+	CreatedAt    decision.Stamp `json:"createdAt"`
+}
+
+// listActivity lists what moved a balance. One in a currency that is not held has no lines.
+func (s *Server) listActivity(c *call) (answer, error) {
+	asked := c.query["currency"]
+	if asked == "" {
+		return answer{}, fault.New(fault.CurrencyRequired, "currency: name one")
+	}
+	currency := money.Currency(asked)
+	if _, served := currency.Exponent(); !served {
+		return answer{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+	}
+	return s.list(c, listing{kind: balance.RecordActivity, workspace: c.who.workspace(), parent: asked},
+		func(r persistence.Record) (any, error) { return s.showActivity(c, r) })
+}
+
+func (s *Server) showActivity(c *call, r persistence.Record) (any, error) {
+	var a balance.Activity
+	if err := json.Unmarshal(r.Document, &a); err != nil {
+		return nil, fmt.Errorf("activity's record: %w", err)
+	}
+	d := activityDocument{ID: a.ID, Kind: a.Kind, Direction: a.Direction, CreatedAt: a.CreatedAt,
+		Amount: showMinor(balance.Amount{Currency: a.Currency, AmountMinor: a.AmountMinor})}
+	if a.ConversionID != "" {
+		d.ConversionID = &a.ConversionID
+	}
+	if a.PayinID == "" {
+		return d, nil
+	}
+	record, err := s.actors.Record(c.ctx, balance.RecordPayinText, c.who.workspace(), a.PayinID)
+	if err != nil {
+		return nil, fmt.Errorf("reference of a pay-in: %v", err) // not to be taken for a line that is not found
+	}
+	var text balance.PayinText
+	if err := json.Unmarshal(record.Document, &text); err != nil {
+		return nil, fmt.Errorf("reference of a pay-in: %w", err)
+	}
+	d.Reference = text.Reference
+	return d, nil
+}
+
+// simulatePayin lets test money arrive a little later.
+func (s *Server) simulatePayin(c *call) (answer, error) {
+	var body struct {
+		Currency    money.Currency `json:"currency"`
+		AmountMinor string         `json:"amountMinor"`
+		Reference   string         `json:"reference"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	minor, err := money.ParseMinor(body.AmountMinor)
+	if err != nil {
+		return answer{}, fault.New(fault.InvalidBody, "amountMinor: "+err.Error())
+	}
+	payin, err := s.newID(c, ident.Deposit)
+	if err != nil {
+		return answer{}, err
+	}
+	id := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Command: balance.AnnouncePayin{Workspace: id, ID: payin,
+			Amount: balance.Amount{Currency: body.Currency, AmountMinor: minor}, Reference: body.Reference,
+			ArrivesAt: c.now.Add(s.cfg.DepositDelay)}}, func(announced any) (answer, error) {
+		p, ok := announced.(balance.Payin)
+		if !ok {
+			return answer{}, fmt.Errorf("pay-in answered %T", announced)
+		}
+		return replyWith(fasthttp.StatusAccepted, map[string]any{"payin": map[string]any{"id": p.ID, "status": p.Status,
+			"amount": showMinor(p.Amount), "reference": body.Reference, "expectedAt": p.ExpectedAt}})
+	})
+}
+
+// Sides of a conversion whose amount is given.
+const (
+	sideSell = "sell"
+	sideBuy  = "buy"
+)
+
+// estimateRate shows what a conversion would come to at the mid rate. Nothing is locked or held.
+func (s *Server) estimateRate(c *call) (answer, error) {
+	from, to, side := money.Currency(c.query["from"]), money.Currency(c.query["to"]), c.query["fixedSide"]
+	if side == "" {
+		side = sideSell
+	}
+	if side != sideSell && side != sideBuy {
+		return answer{}, fault.New(fault.InvalidQuery, "fixedSide: sell or buy")
+	}
+	fixed := from
+	if side == sideBuy {
+		fixed = to
+	}
+	for _, currency := range []money.Currency{from, to} {
+		if _, served := currency.Exponent(); !served {
+			return answer{}, fault.New(fault.InvalidCurrency, "from, to: currencies that are served")
+		}
+	}
+	minor, err := amountOf(c, fixed)
+	if err != nil {
+		return answer{}, err
+	}
+	if from == to {
+		return answer{}, unprocessable(fault.SameCurrency, "from and to are the same")
+	}
+	for _, currency := range []money.Currency{from, to} {
+		refusal, converts := balance.Covered(currency)
+		if refusal == "" && !converts {
+			refusal = fault.CurrencyUnavailable
+		}
+		if refusal != "" {
+			return answer{}, fault.New(refusal, string(currency)+" is not converted")
+		}
+	}
+	rate, err := s.actors.MidBetween(c.ctx, from, to)
+	if err != nil {
+		return answer{}, err
+	}
+	sell, buy, err := balance.Sides(rate, from, to, side, minor)
+	if err != nil {
+		return answer{}, unprocessable(fault.InvalidAmount, "amount: both sides are 1 to 10^18 smallest units")
+	}
+	return reply(map[string]any{"from": from, "to": to, "fixedSide": side, "indicative": true, "rate": rate.String(),
+		"rateDisplay": displayRate(from, rate.String(), to), "asOf": decision.StampOf(c.now), "sell": showMinor(sell),
+		"buy": showMinor(buy)})
+}
+
+func displayRate(sell money.Currency, rate string, buy money.Currency) string {
+	return fmt.Sprintf("1 %s = %s %s", sell, rate, buy)
+}
+
+// amountOf reads the amount of the query in the fixed side's currency; without one it is one unit.
+func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
+	text, given := c.query["amount"]
+	if !given {
+		text = "1"
+	}
+	minor, err := fixed.ParseDecimal(text)
+	switch {
+	case errors.Is(err, money.ErrDecimal):
+		return 0, fault.New(fault.InvalidAmount, "amount: a plain decimal")
+	case err != nil:
+		return 0, unprocessable(fault.InvalidAmount,
+			"amount: more than nothing, with the decimals of the currency, at most 10^18 smallest units")
+	}
+	return minor, nil
+}
+
+// listCurrencyPayouts lists the payouts from balances in currencies. None can be made while sending is not available.
+func listCurrencyPayouts(c *call) (answer, error) {
+	if status, given := c.query["status"]; given && status != "in_progress" {
+		return answer{}, fault.New(fault.InvalidQuery, "status: in_progress")
+	}
+	return reply(map[string]any{"data": []any{}})
+}
