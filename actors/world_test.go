@@ -190,12 +190,14 @@ func (w *world) crash() {
 	w.start()
 }
 
-// audit waits until the stores are at rest and compares everything.
+// audit waits until the stores are at rest and compares everything; a shard in which a reaction or a timer has moved something
+// meanwhile is read again.
 func (w *world) audit() audit.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(w.t, w.system.Settle(ctx))
-	report, err := audit.Run(ctx, audit.Sources{Journal: w.journal, Authorizer: audit.Of(w.engine)})
+	report, err := audit.Run(ctx, audit.Sources{Journal: w.journal, Authorizer: audit.Of(w.engine),
+		Pause: 10 * time.Millisecond})
 	require.NoError(w.t, err)
 	return report
 }

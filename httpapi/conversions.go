@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/valyala/fasthttp"
@@ -75,12 +76,11 @@ func (s *Server) createConversionQuote(c *call) (answer, error) {
 			if err := s.limitQuotes(c); err != nil {
 				return nil, err
 			}
-			_, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
-				Command: balance.MayQuote{Pair: pair}})
-			if err != nil {
-				return nil, err
-			}
+			var err error
 			quote.Rate, quote.Firm, err = s.actors.Offer(ctx, pair)
+			if refusal := (*fault.Error)(nil); errors.As(err, &refusal) {
+				quote.NoOffer, err = refusal, nil // what is wrong with the workspace's own balances is told before
+			}
 			return quote, err
 		}}, func(quoted any) (answer, error) {
 		q, ok := quoted.(balance.ConversionQuote)

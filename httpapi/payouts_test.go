@@ -57,6 +57,7 @@ func (w *world) awaitPayout(tn tenant, id, status string) (r testReply) {
 
 func (w *world) dollars(tn tenant) (available, held int64) {
 	w.t.Helper()
+	require.NoError(w.t, w.system.Settle(w.t.Context()))
 	read, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "balance", Stream: tn.workspace, Workspace: tn.workspace,
 		Command: decision.Read{}})
 	require.NoError(w.t, err)

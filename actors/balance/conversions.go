@@ -66,17 +66,15 @@ func (p QuotePair) CheckPair() error {
 	return nil
 }
 
-// MayQuote answers nothing, or why a pair cannot be quoted to the workspace: currency_account_not_found, account_not_ready,
-// onboarding_required, currency_unavailable, account_suspended.
-type MayQuote struct{ Pair QuotePair }
-
 // QuoteConversion locks a rate for as long as the offer is firm, at most ConversionLock. It answers ConversionQuote. It is
-// refused as MayQuote, and with quote_lifetime_too_short.
+// refused with currency_account_not_found, account_not_ready, onboarding_required, currency_unavailable, account_suspended, then
+// with what the desk said instead of a rate, quote_lifetime_too_short and limit_exceeded.
 type QuoteConversion struct {
 	Workspace, ID string
 	Pair          QuotePair
 	Rate          money.Rate
 	Firm          time.Duration
+	NoOffer       error // the fault that the desk answered instead of a rate
 }
 
 // CreateConversion uses a quote. Quote is its record. It answers Conversion. It is refused with quote_used, quote_expired,
@@ -117,8 +115,6 @@ type ReportedConversion struct {
 // decideConversion answers the commands of this file; known is false for any other.
 func (s *State) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
-	case MayQuote:
-		err = s.mayQuote(c.Pair)
 	case QuoteConversion:
 		s.mustOwn(c.Workspace)
 		d, err = s.quoteConversion(m, c)
@@ -168,6 +164,9 @@ func (s *State) mayQuote(p QuotePair) error {
 func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.Decision, error) {
 	if err := s.mayQuote(c.Pair); err != nil {
 		return decision.Decision{}, err
+	}
+	if c.NoOffer != nil {
+		return decision.Decision{}, c.NoOffer
 	}
 	if c.Firm < LeastConversionLifetime {
 		return decision.Decision{}, fault.New(fault.QuoteTooShort, "the desk's rate would end before it can be used")
