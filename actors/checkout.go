@@ -68,9 +68,11 @@ func (s *System) takeIndexes(ctx context.Context, session string, families []add
 	for i, f := range families {
 		names[i] = string(f)
 	}
-	system, store := ident.System.Format(ident.Workspace), s.journal.Identity().Store
+	system, journal := ident.System.Format(ident.Workspace), s.journal.Identity()
 	reply, err := s.tell(ctx, Envelope{Kind: "derivation", Stream: system, Workspace: system,
-		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(store[:])}})
+		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(journal.Store[:]),
+			// A journal that begins a deployment is named in the same moment as the deployment, a restored one after it.
+			Restored: !journal.Store.Time().Equal(journal.Deployment.Time())}})
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,10 @@ func (s *System) reportAsked(ctx context.Context, workspace, id, outcome string)
 	if err != nil {
 		return err
 	}
-	_, err = s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace, Command: balance.ReportConversion{
+	reply, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace, Command: balance.ReportConversion{
 		EventID: askedReportID + id + "/" + outcome, ID: id, Outcome: outcome, Known: &known}})
+	if reported, ok := reply.(balance.ReportedConversion); ok && reported.Late {
+		s.log.Error("a conversion completed after it was abandoned", "conversion", id)
+	}
 	return err
 }

@@ -32,6 +32,7 @@ type reacting struct {
 	sh        *shard
 	reaction  reaction
 	at, saved uint64
+	owed      bool // what is between them may have a cause in it: the cursor is to be written with the next page
 }
 
 func (s *System) react(ctx context.Context, sh *shard, r reaction) {
@@ -76,7 +77,7 @@ func (s *System) awaitCause(ctx context.Context, p *reacting) error {
 func (s *System) saveReaction(ctx context.Context, p *reacting) error {
 	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.name, p.sh.id, p.at)
 	if err == nil {
-		p.saved = p.at
+		p.saved, p.owed = p.at, false
 	}
 	return err
 }
@@ -103,17 +104,16 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	if err != nil {
 		return err
 	}
-	acted := false
 	for i := range events {
 		if events[i].Type != (balance.Relayed{}).EventType() {
-			acted = true
+			p.owed = true
 			if err = s.reactTo(ctx, p.reaction, events[i]); err != nil {
 				break
 			}
 		}
 		p.at = events[i].Position
 	}
-	if acted && p.at > p.saved || p.at-p.saved >= reactLag {
+	if p.owed && p.at > p.saved || p.at-p.saved >= reactLag {
 		if saved := s.saveReaction(ctx, p); err == nil {
 			err = saved
 		}

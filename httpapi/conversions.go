@@ -73,8 +73,8 @@ func (s *Server) createConversionQuote(c *call) (answer, error) {
 	}
 	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
-			if err := s.limitQuotes(c); err != nil {
-				return nil, err
+			if quote.NoOffer = s.limitQuotes(c); quote.NoOffer != nil {
+				return quote, nil // what is wrong with the workspace's own balances is told before
 			}
 			var err error
 			quote.Rate, quote.Firm, err = s.actors.Offer(ctx, pair)

@@ -96,7 +96,7 @@ func TestQuotesThatAreRefused(t *testing.T) {
 		return fmt.Sprint(r.status, " ", r.code())
 	}
 	require.Equal(t, "400 same_currency", ask("EUR", "EUR", "1"))
-	require.Equal(t, "400 invalid_body", ask("EUR", "XXX", "1"))
+	require.Equal(t, "400 invalid_body", ask("EUR", "ZZZ", "1"))
 	require.Equal(t, "400 invalid_body", ask("EUR", "JPY", "01"))
 	require.Equal(t, "404 currency_account_not_found", ask("EUR", "JPY", "100"))
 	w.ok(w.post(tn.owner().once(), "/api/mca/accounts/EUR", ""))

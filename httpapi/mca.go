@@ -94,17 +94,17 @@ type currencyDocument struct {
 	DetailsStatus string          `json:"detailsStatus"`
 }
 
-// detailsStatus says whether money can be sent to an account.
-func detailsStatus(a balance.CurrencyAccount) string {
-	if a.Status == balance.CurrencyOpening {
+// detailsStatus says whether money can be sent to an account. The sandbox's bank makes details up: a live account gets none of them.
+func detailsStatus(who *caller, a balance.CurrencyAccount) string {
+	if a.Status == balance.CurrencyOpening || who.access.Mode != modeSandbox {
 		return "pending"
 	}
 	return "ready"
 }
 
-func showCurrency(a balance.CurrencyAccount, pending money.Minor) currencyDocument {
+func showCurrency(who *caller, a balance.CurrencyAccount, pending money.Minor) currencyDocument {
 	exponent, _ := a.Currency.Exponent()
-	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope, DetailsStatus: detailsStatus(a),
+	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope, DetailsStatus: detailsStatus(who, a),
 		Balance: currencyBalance{AvailableMinor: strconv.FormatInt(a.AvailableMinor, 10),
 			PendingMinor: strconv.FormatInt(pending, 10), Exponent: exponent}}
 }
@@ -166,7 +166,7 @@ func (s *Server) listCurrencies(c *call) (answer, error) {
 	}
 	accounts := []currencyDocument{}
 	for _, a := range view.Accounts {
-		accounts = append(accounts, showCurrency(a, view.Pending[a.Currency]))
+		accounts = append(accounts, showCurrency(&c.who, a, view.Pending[a.Currency]))
 	}
 	connected := !s.cfg.NoCurrencies
 	return reply(map[string]any{
@@ -214,7 +214,7 @@ func (s *Server) currencyDetails(c *call) (answer, error) {
 
 func (s *Server) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
 	details, id := []receivingDocument{}, c.who.workspace()
-	if detailsStatus(a) == "ready" {
+	if detailsStatus(&c.who, a) == "ready" {
 		read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
 		if err != nil {
 			return answer{}, err
@@ -232,7 +232,7 @@ func (s *Server) showDetails(c *call, a balance.CurrencyAccount) (answer, error)
 				Status: "ready", Fields: r.Fields})
 		}
 	}
-	return reply(map[string]any{"currency": a.Currency, "status": detailsStatus(a), "details": details})
+	return reply(map[string]any{"currency": a.Currency, "status": detailsStatus(&c.who, a), "details": details})
 }
 
 func (s *Server) openCurrency(c *call) (answer, error) {
@@ -248,7 +248,7 @@ func (s *Server) openCurrency(c *call) (answer, error) {
 			if !ok {
 				return answer{}, fmt.Errorf("open currency answered %T", opened)
 			}
-			return reply(map[string]any{"account": showCurrency(a, 0)})
+			return reply(map[string]any{"account": showCurrency(&c.who, a, 0)})
 		})
 }
 

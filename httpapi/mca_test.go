@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/actors/workspace"
 )
 
 // A workspace is set up, opens balances, is told where money is sent, receives some a little later and sees it in the activity.
@@ -29,8 +31,12 @@ func TestMoneyInCurrencies(t *testing.T) {
 	details := w.ok(w.get(tn.owner(), "/api/mca/accounts/EUR/details"))
 	require.Equal(t, "Workspace mine", details.text("details", 0, "holderName"))
 	require.Len(t, details.text("details", 0, "fields", "iban"), 22)
+	w.tell(tn, workspace.SetMode{Mode: workspace.Live}) // where the sandbox's details would send a stranger's money
+	live := w.ok(w.get(tn.owner(), "/api/mca/accounts/EUR/details"))
+	require.Equal(t, "pending []", live.text("status")+" "+fmt.Sprint(live.at("details")))
+	w.tell(tn, workspace.SetMode{Mode: workspace.Sandbox})
 	w.fails(w.get(tn.all, "/api/mca/accounts/GBP/details"), 404, "not_found")
-	w.fails(w.get(tn.all, "/api/mca/accounts/XXX/details"), 400, "invalid_currency")
+	w.fails(w.get(tn.all, "/api/mca/accounts/ZZZ/details"), 400, "invalid_currency")
 
 	r := w.payInNow(tn, "EUR", "123456")
 	require.Equal(t, "202 pending 1234.56 EUR", fmt.Sprint(r.status, " ", r.text("payin", "status"), " ",
@@ -93,7 +99,7 @@ func TestCurrenciesThatAreNotOpened(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	for currency, want := range map[string]string{"INR": "422 currency_unavailable", "BRL": "422 currency_restricted",
-		"HKD": "422 currency_not_eligible", "XXX": "400 invalid_currency", "eur": "400 invalid_currency",
+		"HKD": "422 currency_not_eligible", "ZZZ": "400 invalid_currency", "eur": "400 invalid_currency",
 		"€": "400 invalid_currency"} {
 		got := w.post(tn.owner().once(), "/api/mca/accounts/"+currency, "")
 		require.Equal(t, want, fmt.Sprint(got.status, " ", got.code()), currency)

@@ -18,7 +18,19 @@ type currencies struct {
 	conversions map[string]conversion
 	quotes      map[string]string
 	// lines are what transfers did to what is available, to be shown by lines of activity.
-	lines map[movedIn]int64
+	lines map[movedIn]shownBy
+	open  map[string]underWay // by workspace
+}
+
+// shownBy is what lines of activity show, and how many they are: one for each posting.
+type shownBy struct{ minor, lines int64 }
+
+// underWay is how many things a workspace has that are not finished.
+type underWay struct{ payins, conversions int }
+
+func (b *books) opened(workspace string, payins, conversions int) {
+	o := b.currencies.open[workspace]
+	b.currencies.open[workspace] = underWay{o.payins + payins, o.conversions + conversions}
 }
 
 // holding is a workspace's balance in a currency.
@@ -47,7 +59,8 @@ type payin struct {
 
 func newCurrencies() currencies {
 	return currencies{holdings: map[holding]*held{}, payins: map[string]payin{},
-		conversions: map[string]conversion{}, quotes: map[string]string{}, lines: map[movedIn]int64{}}
+		conversions: map[string]conversion{}, quotes: map[string]string{}, lines: map[movedIn]shownBy{},
+		open: map[string]underWay{}}
 }
 
 func (b *books) holding(workspace, currency string) *held {
@@ -76,6 +89,7 @@ func (b *books) payinAnnounced(e *persistence.Event) error {
 	}
 	b.differs("payin", p.Payin.ID, "announced before", payin{}, b.currencies.payins[p.Payin.ID])
 	b.currencies.payins[p.Payin.ID] = p.Payin
+	b.opened(e.Workspace, 1, 0)
 	return nil
 }
 
@@ -90,6 +104,7 @@ func (b *books) payinArrived(e *persistence.Event) error {
 	}
 	b.differs("payin", p.Payin, "arrived from", payin{p.Payin, "pending", p.Amount}, b.currencies.payins[p.Payin])
 	b.currencies.payins[p.Payin] = payin{p.Payin, "arrived", p.Amount}
+	b.opened(e.Workspace, -1, 0)
 	b.movedMinor(e, p.Postings, map[booking]int64{
 		{"", "bank", p.Amount.Currency}: -p.Amount.AmountMinor, {"", "currency", p.Amount.Currency}: p.Amount.AmountMinor,
 	})
@@ -113,7 +128,8 @@ func (b *books) movedMinor(e *persistence.Event, postings []posting, want map[bo
 		case "currency":
 			b.sum("currency", e.Workspace+" "+p.Currency, "available", &h.available, p.Cents)
 			line := b.currencies.lines[part]
-			b.sum("transfer", p.Transfer, "available in "+p.Currency, &line, p.Cents)
+			b.sum("transfer", p.Transfer, "available in "+p.Currency, &line.minor, p.Cents)
+			line.lines++
 			b.currencies.lines[part] = line
 		case "currency_held":
 			b.sum("currency", e.Workspace+" "+p.Currency, "held", &h.set, p.Cents)
@@ -149,13 +165,17 @@ func (b *books) compareHoldings(r *persistence.Record) error {
 	}
 	for key, want := range b.currencies.holdings {
 		if key.workspace == r.ID {
-			b.differs("currency", key.String(), "available and held", *want, shown[key])
+			got, there := shown[key]
+			b.differs("currency", key.String(), "opened", true, there)
+			b.differs("currency", key.String(), "available and held", *want, got)
 			delete(shown, key)
 		}
 	}
 	for key := range shown {
 		b.differs("currency", key.String(), "opened", true, false)
 	}
+	b.differs("balance", r.ID, "pay-ins and conversions under way", b.currencies.open[r.ID],
+		underWay{len(d.Payins), len(d.Conversions)})
 	for _, c := range d.Conversions {
 		b.differs("conversion", c.ID, "open", b.currencies.conversions[c.ID], c)
 	}
@@ -181,9 +201,9 @@ func (b *books) compareCurrencies(ctx context.Context, journal persistence.Journ
 			line.AmountMinor = -line.AmountMinor
 		}
 		part := movedIn{r.Workspace, line.Transfer, line.Currency}
-		_, known := left[part]
+		was, known := left[part]
 		b.differs("currency_activity", r.ID, "transfer of the events", true, known)
-		left[part] -= line.AmountMinor
+		left[part] = shownBy{was.minor - line.AmountMinor, was.lines - 1}
 		return nil
 	})
 	if err != nil {
@@ -193,7 +213,7 @@ func (b *books) compareCurrencies(ctx context.Context, journal persistence.Journ
 		return slices.Compare([]string{x.transfer, x.currency}, []string{y.transfer, y.currency})
 	}
 	for _, part := range slices.SortedFunc(maps.Keys(left), byTransfer) {
-		b.differs("currency_activity", part.transfer, "what the lines leave in "+part.currency, 0, left[part])
+		b.differs("currency_activity", part.transfer, "what the lines leave in "+part.currency, shownBy{}, left[part])
 	}
 	if err := matchAll(ctx, b, journal, "conversion", maps.Clone(b.currencies.conversions)); err != nil {
 		return err

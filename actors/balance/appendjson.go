@@ -53,6 +53,9 @@ func appendPostings(dst []byte, postings []Posting) []byte {
 		}
 		dst = hold.AppendString(append(dst, `{"transfer":`...), postings[i].Transfer)
 		dst = hold.AppendString(append(dst, `,"account":`...), postings[i].Account)
+		if postings[i].Currency != "" {
+			dst = hold.AppendString(append(dst, `,"currency":`...), string(postings[i].Currency))
+		}
 		dst = append(appendCents(dst, `,"cents":`, postings[i].Cents), '}')
 	}
 	return append(dst, ']')

@@ -2,6 +2,7 @@ package balance_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +10,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
+	"purser/actors/money"
 	"purser/authorizer/hold"
 )
 
@@ -20,7 +22,8 @@ func TestWhatIsWrittenByHandIsWhatPackageJSONWrites(t *testing.T) {
 		at := decision.StampOf(start)
 		entry := hold.Entry{Kind: hold.Clearing, Decision: hold.Posted, Workspace: workspaceID, NetworkID: text("network id"),
 			At: at.UnixMilli()}
-		posting := balance.Posting{Transfer: text("transfer"), Account: text("account"), Cents: cents("cents")}
+		posting := balance.Posting{Transfer: text("transfer"), Account: text("account"), Currency: money.Currency(text("currency")),
+			Cents: cents("cents")}
 		postings := rapid.SampledFrom([][]balance.Posting{nil, {}, {posting, {Cents: 1}}}).Draw(t, "postings")
 		entries := rapid.SampledFrom([][]hold.Entry{nil, {}, {entry}, {entry, entry}}).Draw(t, "entries")
 		compared := &hold.Checked{LimitCents: cents("limit"), SpentCents: cents("spent"), AskedCents: 1}
@@ -42,6 +45,51 @@ func TestWhatIsWrittenByHandIsWhatPackageJSONWrites(t *testing.T) {
 			require.Equal(t, string(want), string(got))
 		}
 	})
+}
+
+// TestNoFieldIsLeftOutByHand: a field that is added to a type and not to its AppendJSON would be lost in the journal. It must be
+// given a value here, and is then missed.
+func TestNoFieldIsLeftOutByHand(t *testing.T) {
+	at := decision.StampOf(start)
+	entry := hold.Entry{Kind: hold.Clearing, Decision: hold.Posted, Workspace: workspaceID, At: at.UnixMilli()}
+	for _, v := range []decision.Appender{
+		balance.Relayed{Workspace: "ws_1", Entries: []hold.Entry{entry}, At: at,
+			Postings: []balance.Posting{{Transfer: "tg_1", Account: "usd", Currency: "EUR", Cents: 1}}},
+		balance.Authorization{ID: "auth_1", NetworkID: "n-1", Decision: "approved", Reason: "approved", ResponseCode: "00",
+			AmountCents: 1, HeldCents: 2, ClearedCents: 3, RefundedCents: 4, Status: "held", At: at,
+			Checked:  &hold.Checked{LimitCents: 5, SpentCents: 6, AskedCents: 7},
+			Merchant: balance.Merchant{ID: "m1", Name: "Bakery", MCC: "0742", Country: "US"}},
+		balance.AuthorizationIndex{AuthorizationID: "auth_1"},
+		balance.CardSpend{Month: 202511, Cents: 1},
+	} {
+		requireFilled(t, reflect.ValueOf(v), reflect.TypeOf(v).String())
+		want, err := json.Marshal(v)
+		require.NoError(t, err)
+		got, err := decision.Encode(v)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+	}
+}
+
+// requireFilled fails on a field without a value. Entries are held to their own form by package hold.
+func requireFilled(t *testing.T, v reflect.Value, path string) {
+	require.False(t, v.IsZero(), "%s has no value in this test", path)
+	switch v.Type() {
+	case reflect.TypeFor[decision.Stamp](), reflect.TypeFor[hold.Entry]():
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		requireFilled(t, v.Elem(), path)
+	case reflect.Slice:
+		for i := range v.Len() {
+			requireFilled(t, v.Index(i), path)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			requireFilled(t, v.Field(i), path+"."+v.Type().Field(i).Name)
+		}
+	}
 }
 
 func BenchmarkEncodeRelayed(b *testing.B) {

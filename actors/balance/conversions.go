@@ -74,7 +74,7 @@ type QuoteConversion struct {
 	Pair          QuotePair
 	Rate          money.Rate
 	Firm          time.Duration
-	NoOffer       error // the fault that the desk answered instead of a rate
+	NoOffer       error // why there is no rate: the fault that the desk answered, or that too many quotes were asked for
 }
 
 // CreateConversion uses a quote. Quote is its record. It answers Conversion. It is refused with quote_used, quote_expired,
@@ -303,7 +303,7 @@ func (s *State) reportConversion(m decision.Meta, c ReportConversion) (decision.
 	if _, allowed := conversionMoves[v.Status][step]; !allowed {
 		return decision.Decision{}, v.refuse(fault.ConversionConflict, step)
 	}
-	if step == deskComplete && !v.open() && !s.holds(v.Buy) { // of an open one the room was found when it was made
+	if step == deskComplete && !v.open() && !s.holdsFact(v) { // of an open one the room was found when it was made
 		return decision.Decision{}, overflow()
 	}
 	moved, d := s.moveConversion(m, v, step, c.EventID)

@@ -19,6 +19,11 @@ const (
 	// MaxHolding bounds what a decision of ours may bring a balance to: with what is held, under way and bought. It leaves room
 	// in an int64 for facts that come late.
 	MaxHolding = 4 * money.MaxMinor
+	// MaxPaidIn bounds what is ever paid into a balance, converted since or not: the bank's account in the book is the sum of it,
+	// and the desk's is that less what is left.
+	MaxPaidIn = 4 * money.MaxMinor
+	// MaxFact bounds what a fact that comes late may bring a balance to; below zero it is MaxHolding, for the desk's account.
+	MaxFact = 8 * money.MaxMinor
 )
 
 // Accounts of a currency that postings move, beside the counterparts of other files. A balance in dollars is one of these, and
@@ -228,7 +233,7 @@ func (s *State) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decisi
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d pay-ins may be under way", MaxOpenPayins))
 	}
-	if !s.holds(c.Amount) {
+	if paid := s.PaidIn[c.Amount.Currency]; !s.holds(c.Amount) || paid > MaxPaidIn-c.Amount.AmountMinor {
 		return decision.Decision{}, overflow()
 	}
 	p := Payin{ID: c.ID, Status: PayinPending, Amount: c.Amount, ExpectedAt: decision.StampOf(c.ArrivesAt)}
@@ -244,7 +249,15 @@ func (s *State) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decisi
 }
 
 // holds says whether a balance can take more: with what it has and what is on its way to it.
-func (s *State) holds(more Amount) bool {
+func (s *State) holds(more Amount) bool { return s.holdsUpTo(more, MaxHolding) }
+
+// holdsFact says the same of a conversion that completes after it was given up, and whether what it sold can be debited again.
+func (s *State) holdsFact(c Conversion) bool {
+	i := s.currency(c.Sell.Currency)
+	return i >= 0 && s.Currencies[i].AvailableMinor >= c.Sell.AmountMinor-MaxHolding && s.holdsUpTo(c.Buy, MaxFact)
+}
+
+func (s *State) holdsUpTo(more Amount, most money.Minor) bool {
 	i := s.currency(more.Currency)
 	if i < 0 {
 		return false
@@ -260,7 +273,7 @@ func (s *State) holds(more Amount) bool {
 			sum, err = money.Add(sum, c.Buy.AmountMinor)
 		}
 	}
-	return err == nil && sum <= MaxHolding
+	return err == nil && sum <= most
 }
 
 func (s *State) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Decision, error) {
@@ -346,6 +359,14 @@ func (s *State) mustCurrency(c money.Currency) int {
 		panic("BUG: no balance in " + string(c))
 	}
 	return i
+}
+
+func (s *State) applyPayinAnnounced(e PayinAnnounced) {
+	s.Payins = append(s.Payins, e.Payin)
+	if s.PaidIn == nil {
+		s.PaidIn = map[money.Currency]money.Minor{}
+	}
+	s.PaidIn[e.Payin.Amount.Currency] = money.MustAdd(s.PaidIn[e.Payin.Amount.Currency], e.Payin.Amount.AmountMinor)
 }
 
 func (s *State) applyPayinArrived(e PayinArrived) {

@@ -125,7 +125,7 @@ func (s *State) Apply(e decision.Event) {
 	case CurrencyChanged:
 		s.applyCurrencyChanged(e)
 	case PayinAnnounced:
-		s.Payins = append(s.Payins, e.Payin)
+		s.applyPayinAnnounced(e)
 	case PayinArrived:
 		s.applyPayinArrived(e)
 	case ConversionQuoted:

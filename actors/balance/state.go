@@ -76,6 +76,8 @@ type State struct {
 	Onboarded  bool              `json:"onboarded,omitempty"`  // may have balances in currencies converted
 	Currencies []CurrencyAccount `json:"currencies,omitempty"` // open, in the order of their opening
 	Payins     []Payin           `json:"payins,omitempty"`     // under way, oldest first
+	// PaidIn is all that was ever announced, by currency: what the counterparts of the balance have in the book.
+	PaidIn map[money.Currency]money.Minor `json:"paidIn,omitempty"`
 	// ConversionQuotes are neither used nor, at the last lock, expired.
 	ConversionQuotes []ConversionQuote `json:"conversionQuotes,omitempty"`
 	Conversions      []Conversion      `json:"conversions,omitempty"` // open, oldest first

@@ -40,6 +40,7 @@ type Take struct {
 	Session  string
 	Families []string // each once
 	Store    string   // incarnation of the journal that the answer will be in
+	Restored bool     // it is not the deployment's first: what it knows nothing of may have been taken all the same
 }
 
 // Taken answers Take: the index of each family that was asked for.
@@ -77,7 +78,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 }
 
 func (s *State) take(m decision.Meta, c Take) (decision.Decision, error) {
-	taken, floor := Taken{}, s.floor(m, c.Store)
+	taken, floor := Taken{}, s.floor(m, c)
 	for _, family := range c.Families {
 		if taken[family] = max(s.Next[family], floor); taken[family] > maxIndex {
 			return decision.Decision{}, fault.New(fault.LimitExceeded, "an account has no addresses left")
@@ -93,9 +94,10 @@ func (s *State) take(m decision.Meta, c Take) (decision.Decision, error) {
 	}, nil
 }
 
-// floor is the least index that may be taken in an incarnation. The first one begins at 0.
-func (s *State) floor(m decision.Meta, store string) uint32 {
-	if s.Next == nil || s.Store == store {
+// floor is the least index that may be taken in an incarnation. The first one begins at 0; one of which the backup was older than
+// the first index does not.
+func (s *State) floor(m decision.Meta, c Take) uint32 {
+	if s.Next == nil && !c.Restored || s.Next != nil && s.Store == c.Store {
 		return s.Floor
 	}
 	seconds := min(max(int64(m.At.Sub(Epoch())/time.Second), 0), maxIndex)

@@ -82,6 +82,16 @@ func TestARestoredCountGoesOnBeyondWhatWasForgotten(t *testing.T) {
 	}
 }
 
+// TestARestoreOfBeforeTheFirstIndexForgetsAllOfThem: nothing in the backup tells it from a deployment that begins.
+func TestARestoreOfBeforeTheFirstIndexForgetsAllOfThem(t *testing.T) {
+	for restored, first := range map[bool]uint32{false: 0, true: uint32(at.Sub(derivation.Epoch()).Seconds())} {
+		d, err := (&derivation.State{}).Decide(decision.Meta{At: at},
+			derivation.Take{Session: "cs_1", Families: []string{"evm"}, Store: "second", Restored: restored})
+		require.NoError(t, err)
+		require.Equal(t, derivation.Taken{"evm": first}, d.Reply)
+	}
+}
+
 func TestAnAccountEnds(t *testing.T) {
 	state := &derivation.State{Next: map[string]uint32{"evm": 1<<31 - 1}}
 	d, err := state.Decide(decision.Meta{At: at}, derivation.Take{Session: "cs_1", Families: []string{"evm"}})

@@ -390,10 +390,11 @@ func (w *Watcher) report(ctx context.Context, head partner.Head, found []partner
 	return nil
 }
 
-// gone withdraws what was said of the same transfer in another block, before it is reported from this one.
+// gone withdraws what was said of the same transaction in another block, before it is reported from this one: a transaction is in
+// one block, and its transfers may have other indexes there.
 func (w *Watcher) gone(ctx context.Context, o *partner.Observation) error {
 	for key, old := range w.seen {
-		if key.tx != o.TxHash || key.index != o.Index || key.block == o.BlockHash {
+		if key.tx != o.TxHash || key.block == o.BlockHash {
 			continue
 		}
 		if err := w.remove(ctx, key, old); err != nil {

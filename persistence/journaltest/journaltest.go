@@ -127,6 +127,9 @@ func (f *fixture) events(after uint64, limit int) []persistence.Event {
 	f.t.Helper()
 	events, err := f.j.Events(f.ctx, f.shard, after, limit)
 	require.NoError(f.t, err)
+	stored, err := f.j.Events(persistence.AsStored(f.ctx), f.shard, after, limit)
+	require.NoError(f.t, err)
+	require.Equal(f.t, stored, events, "what is remembered is not what is stored")
 	return events
 }
 

@@ -130,12 +130,13 @@ func (j *Journal) stamp(o Options) error {
 		return ErrNoStore
 	}
 	j.identity.Deployment = o.Deployment
+	now := o.Clock() // one for both: a later incarnation's Store is of a later time than the Deployment
 	if o.Deployment.IsZero() {
-		if j.identity.Deployment, err = ident.New(ident.SystemSlot, o.Clock(), o.Entropy); err != nil {
+		if j.identity.Deployment, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 			return err
 		}
 	}
-	if j.identity.Store, err = ident.New(ident.SystemSlot, o.Clock(), o.Entropy); err != nil {
+	if j.identity.Store, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 		return err
 	}
 	w := j.store.writes()

@@ -79,7 +79,7 @@ func TestDocumentsStayAsTheyCame(t *testing.T) {
 		outcomes, err := j.Append(t.Context(), 1, heads[0].Epoch, journaltest.Start, []*persistence.Batch{b})
 		require.NoError(t, errors.Join(err, outcomes[0].Err))
 	}
-	events, err := j.Events(t.Context(), 1, 0, len(documents))
+	events, err := j.Events(persistence.AsStored(t.Context()), 1, 0, len(documents))
 	require.NoError(t, err)
 	for i, document := range documents {
 		require.Equal(t, document, string(events[i].Payload))
@@ -109,7 +109,7 @@ func TestCopied(t *testing.T) {
 	require.Equal(t, persistence.Outcome{First: 1, Last: persistence.MaxBatchEvents}, outcomes[0])
 	require.ErrorIs(t, outcomes[1].Err, persistence.ErrTooLarge)
 	require.NoError(t, outcomes[2].Err)
-	events, err := j.Events(t.Context(), 1, persistence.MaxBatchEvents-1, 10)
+	events, err := j.Events(persistence.AsStored(t.Context()), 1, persistence.MaxBatchEvents-1, 10)
 	require.NoError(t, err)
 	require.Len(t, events, 2)
 	require.True(t, bytes.Equal(b.Events[len(b.Events)-1].Payload, events[0].Payload))

@@ -46,7 +46,7 @@ func appendOne(j persistence.Journal, slot ident.Slot, epoch, version uint64) er
 // requireTruth requires that batch 1 of the shard is there whole, or not at all, as the head says.
 func requireTruth(t *testing.T, j persistence.Journal, slot ident.Slot, head uint64) {
 	t.Helper()
-	ctx := context.Background()
+	ctx := persistence.AsStored(context.Background())
 	events, err := j.Events(ctx, slot.Shard(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, events, int(head))

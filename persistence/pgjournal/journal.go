@@ -147,13 +147,13 @@ func (j *Journal) stamp(ctx context.Context) (format, slots, shards int, err err
 
 // setStamp stamps a new store, unless another process does so first.
 func (j *Journal) setStamp(ctx context.Context, o Options) (err error) {
-	deployment := o.Deployment
+	deployment, now := o.Deployment, o.Clock() // one for both: a later incarnation's Store is of a later time than the Deployment
 	if deployment.IsZero() {
-		if deployment, err = ident.New(ident.SystemSlot, o.Clock(), o.Entropy); err != nil {
+		if deployment, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 			return err
 		}
 	}
-	store, err := ident.New(ident.SystemSlot, o.Clock(), o.Entropy)
+	store, err := ident.New(ident.SystemSlot, now, o.Entropy)
 	if err != nil {
 		return err
 	}
@@ -172,24 +172,33 @@ func (j *Journal) start(o Options, config *pgx.ConnConfig) {
 	j.work.Go(func() { j.poll(alive) })
 }
 
-// refresh reads all heads. That a shard was taken shows here at the latest, when nobody appends.
+// refresh reads all heads. That a shard was taken, or that the database was set back, shows here at the latest, when nobody
+// appends: what is read from memory would go on as if nothing had happened.
 func (j *Journal) refresh(ctx context.Context) error {
+	var known [ident.Shards]uint64 // before the question: what is answered is not older
+	for id := range known {
+		known[id] = j.shards[id].tip.Head().Position
+	}
 	rows, err := j.pool.Query(ctx, sqlHeads)
 	if err != nil {
 		return err
 	}
 	var id int16
 	var epoch, position int64
-	var taken error
-	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &position}, func() error {
+	var recovering bool // a standby, which may be behind for a moment
+	var fatal error
+	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &position, &recovering}, func() error {
 		j.shards[id].tip.Show(persistence.Head{Position: uint64(position), Epoch: uint64(epoch)})
-		if taken == nil && j.shards[id].takenBy(uint64(epoch)) {
-			taken = fmt.Errorf("%w: shard %d is at epoch %d", ErrTaken, id, epoch)
+		if fatal == nil && j.shards[id].takenBy(uint64(epoch)) {
+			fatal = fmt.Errorf("%w: shard %d is at epoch %d", ErrTaken, id, epoch)
+		}
+		if !recovering && uint64(position) < known[id] {
+			fatal = fmt.Errorf("%w: shard %d ends at %d, it was at %d", ErrBehind, id, position, known[id])
 		}
 		return nil
 	})
-	if taken != nil {
-		j.fatal(taken)
+	if fatal != nil {
+		j.fatal(fatal)
 	}
 	return err
 }

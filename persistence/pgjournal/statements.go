@@ -85,7 +85,7 @@ WHERE a.pid = ANY(pg_blocking_pids($1)) AND a.application_name = $2 AND a.datnam
 
 // Reads.
 const (
-	sqlHeads = `SELECT id, epoch, head FROM journal_shard`
+	sqlHeads = `SELECT id, epoch, head, pg_is_in_recovery() FROM journal_shard`
 	sqlHead  = `SELECT epoch, head FROM journal_shard WHERE id = $1`
 
 	// The running sum is of sizes: no payload beyond the limit is opened.

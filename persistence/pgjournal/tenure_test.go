@@ -107,6 +107,8 @@ func TestADatabaseThatWasSetBackIsRefused(t *testing.T) {
 	j, head, fatal := held(t, url, slot)
 	require.NoError(t, appendOne(j, slot, head.Epoch, 1))
 	execute(t, url, `DELETE FROM journal_event; DELETE FROM journal_stream; DELETE FROM journal_record; UPDATE journal_shard SET head = 0`)
+	go func() { _ = j.Wait(t.Context(), slot.Shard(), 1) }()
+	requireFatal(t, fatal, pgjournal.ErrBehind) // though nobody appends
 	require.ErrorIs(t, appendOne(j, slot, head.Epoch, 1), pgjournal.ErrBehind)
 	requireFatal(t, fatal, pgjournal.ErrBehind)
 	_, err := j.Raise(t.Context(), slot.Shard())

@@ -1,7 +1,6 @@
 package decisiontest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -79,7 +78,7 @@ func Counted(tallies []decision.Tally) string {
 
 // JSON is a value as it would be stored.
 func JSON(t require.TestingT, v any) string {
-	b, err := json.Marshal(v)
+	b, err := decision.Encode(v)
 	require.NoError(t, err)
 	return string(b)
 }

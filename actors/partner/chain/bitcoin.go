@@ -156,7 +156,7 @@ func (b *bitcoin) whole(ctx context.Context, n uint64, hash string) (block, erro
 func smallest(text string, decimals int) (*big.Int, error) {
 	// A number of a few characters can have a million digits: 1e1000000. bitcoind writes the smallest ones as 1e-8.
 	if _, exponent, scaled := strings.Cut(strings.ToLower(text), "e"); len(text) > 32 || strings.ContainsAny(text, "/_xXpP+") ||
-		scaled && len(strings.TrimLeft(exponent, "-")) > 1 {
+		scaled && len(strings.TrimLeft(exponent, "-0")) > 1 {
 		return nil, fmt.Errorf("%.20q is not an amount", text)
 	}
 	r, ok := new(big.Rat).SetString(text)
