@@ -28,7 +28,7 @@ down:
 	docker compose down
 
 test:
-	go test -timeout 8m ./...
+	go test -timeout 15m ./...
 
 # The suites that kill the program, cut its commits and take its stores away, in full length: about half an hour.
 test-full:
@@ -36,7 +36,7 @@ test-full:
 
 # The race detector needs a C compiler.
 race:
-	CGO_ENABLED=1 go test -race -short -timeout 20m ./...
+	CGO_ENABLED=1 go test -race -short -timeout 40m ./...
 
 # 100,000 random operations on each journal: deposits, swipes, clearings, payouts with every outcome, fees, months, restarts, crashes and a
 # rebuild, against a model, to the cent; and 50,000 over balances in currencies. make test runs 10,000, on Postgres 200, and 2,000.
