@@ -167,15 +167,15 @@ type life struct {
 }
 
 func TestRandomLivesAddUp(t *testing.T) {
-	lives := 100 // of rapid
-	if testing.Short() {
-		lives /= 5
-	}
 	seen, each := &happened{times: map[string]int{}}, modelOps(t, longModel)/100
+	least := 100 * each // of rapid's lives
+	if testing.Short() {
+		least = each
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		seen.add(live(t, rt, rapidly(rt), worldOptions{}, each))
 	})
-	seen.told(t, lives*each)
+	seen.told(t, least)
 }
 
 // rapidly draws small numbers more often than great ones, as rapid does, but every operation as often as its weight says.
