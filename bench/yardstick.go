@@ -135,7 +135,11 @@ func measureEmpty(ctx context.Context, c Config, connections int) (Empty, error)
 	r := &run{Config: c}
 	l := &Load{Name: "empty handler", Connections: connections, Duration: c.YardstickFor}
 	stages, err := r.drive(ctx, l, nil, flow{traffic: &nothing{body: like.append(nil)}, connections: connections})
-	if err = errors.Join(err, server.Shutdown(), <-ended); err != nil {
+	err = errors.Join(err, server.Shutdown())
+	if closing := listener.Close(); !errors.Is(closing, net.ErrClosed) { // Shutdown knows no listener before Serve has taken it
+		err = errors.Join(err, closing)
+	}
+	if err = errors.Join(err, <-ended); err != nil {
 		return Empty{}, err
 	}
 	m := stages[0].Measures[0]
