@@ -142,7 +142,7 @@ func TestRateEstimates(t *testing.T) {
 		"from=USD&to=EUR&amount=":                        "400 invalid_amount",
 		"from=USD&to=EUR&amount=%EF%BC%91":               "400 invalid_amount",
 		"from=USD&to=USD":                                "422 same_currency",
-		"from=USD&to=XXX":                                "400 invalid_currency",
+		"from=USD&to=ZZZ":                                "400 invalid_currency",
 		"from=USD":                                       "400 invalid_currency",
 		"from=USD&to=INR":                                "422 currency_unavailable",
 		"from=BRL&to=USD":                                "422 currency_restricted",

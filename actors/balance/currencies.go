@@ -174,6 +174,29 @@ func (s *State) currency(c money.Currency) int {
 	return slices.IndexFunc(s.Currencies, func(a CurrencyAccount) bool { return a.Currency == c })
 }
 
+// decideCurrency answers the commands of this file; known is false for any other.
+func (s *State) decideCurrency(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+	switch c := command.(type) {
+	case Onboard:
+		s.mustOwn(c.Workspace)
+		d, err = s.onboard(m, c)
+	case OpenCurrency:
+		s.mustOwn(c.Workspace)
+		d, err = s.openCurrency(m, c)
+	case AnnouncePayin:
+		s.mustOwn(c.Workspace)
+		d, err = s.announcePayin(m, c)
+	case ReportCurrency:
+		s.mustOwn(c.Workspace)
+		d, err = s.reportCurrency(m, c)
+	case ReadCurrencies:
+		d.Reply = s.currenciesView()
+	default:
+		return d, false, nil
+	}
+	return d, true, err
+}
+
 func (s *State) onboard(m decision.Meta, c Onboard) (decision.Decision, error) {
 	d := decision.Decision{}
 	after := *s

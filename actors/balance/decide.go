@@ -37,26 +37,7 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	case ReportPayout:
 		return s.reportPayout(m, c)
 	case decision.Fire:
-		for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){s.currencyTimer, s.conversionTimer} {
-			if d, known := timer(m, c.Key); known {
-				return d, nil
-			}
-		}
-		return s.payoutTimer(m, c.Key)
-	case Onboard:
-		s.mustOwn(c.Workspace)
-		return s.onboard(m, c)
-	case OpenCurrency:
-		s.mustOwn(c.Workspace)
-		return s.openCurrency(m, c)
-	case AnnouncePayin:
-		s.mustOwn(c.Workspace)
-		return s.announcePayin(m, c)
-	case ReportCurrency:
-		s.mustOwn(c.Workspace)
-		return s.reportCurrency(m, c)
-	case ReadCurrencies:
-		return decision.Decision{Reply: s.currenciesView()}, nil
+		return s.fire(m, c.Key)
 	case LockQuote:
 		s.mustOwn(c.Workspace)
 		return s.lockQuote(m, c)
@@ -82,10 +63,22 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	case decision.Read:
 		return decision.Decision{Reply: s.View(m.At)}, nil
 	}
-	if d, known, err := s.decideConversion(m, command); known {
-		return d, err
+	for _, decide := range []func(decision.Meta, any) (decision.Decision, bool, error){s.decideCurrency, s.decideConversion} {
+		if d, known, err := decide(m, command); known {
+			return d, err
+		}
 	}
 	panic(fmt.Sprintf("BUG: balance command %T", command))
+}
+
+// fire answers a timer: its key says whose it is.
+func (s *State) fire(m decision.Meta, key string) (decision.Decision, error) {
+	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){s.currencyTimer, s.conversionTimer} {
+		if d, known := timer(m, key); known {
+			return d, nil
+		}
+	}
+	return s.payoutTimer(m, key)
 }
 
 func (s *State) mustOwn(workspace string) {
