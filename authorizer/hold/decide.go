@@ -72,10 +72,9 @@ var usd = [3]byte{'U', 'S', 'D'}
 
 // begin writes what every entry says whatever is decided: the message, whose it is, and the month's counter before it.
 func begin(v *View, m *Message, e *Entry) {
-	*e = Entry{
-		At: v.Now, Kind: m.Kind, Workspace: ident.System, NetworkID: m.ID, OriginalID: m.OriginalID,
-		Fingerprint: m.Fingerprint, Amount: m.Amount, Currency: m.Currency, Merchant: m.Merchant, Final: m.Final,
-	}
+	*e = Entry{} // and then field by field: a literal would be made elsewhere and copied, half a kilobyte of it
+	e.At, e.Kind, e.Workspace, e.NetworkID, e.OriginalID = v.Now, m.Kind, ident.System, m.ID, m.OriginalID
+	e.Fingerprint, e.Amount, e.Currency, e.Merchant, e.Final = m.Fingerprint, m.Amount, m.Currency, m.Merchant, m.Final
 	if v.Rule != nil && m.Kind != Reversal {
 		e.Workspace, e.Card = v.Rule.Workspace, v.Rule.Card
 		e.Spend = v.Spend.at(v.Now)
@@ -155,8 +154,7 @@ func authorize(v *View, m *Message, e *Entry) {
 	if v.Rule == nil {
 		return
 	}
-	e.After = open(v, m, e)
-	h := &e.After
+	h := open(v, m, e)
 	h.Asked, h.Approved, h.Decision, h.Reason = m.Amount, e.Approved, e.Decision, e.Reason
 	h.HasChecked, h.Checked = e.HasChecked, e.Checked
 	if e.Decision == Declined {
@@ -168,12 +166,12 @@ func authorize(v *View, m *Message, e *Entry) {
 	h.close(StatusCleared) // an account check holds nothing
 }
 
-// open is a new authorization of the presented card, with nothing decided.
-func open(v *View, m *Message, e *Entry) Hold {
-	return Hold{
-		ID: v.NewID, Card: v.Rule.Card, Workspace: v.Rule.Workspace, NetworkID: m.ID, At: v.Now,
-		Month: e.Spend.Month, Merchant: m.Merchant,
-	}
+// open makes e.After, which is zero, a new authorization of the presented card, with nothing decided.
+func open(v *View, m *Message, e *Entry) *Hold {
+	h := &e.After
+	h.ID, h.Card, h.Workspace, h.NetworkID, h.At = v.NewID, v.Rule.Card, v.Rule.Workspace, m.ID, v.Now
+	h.Month, h.Merchant = e.Spend.Month, m.Merchant
+	return h
 }
 
 func expiry(now, asked int64) int64 {
@@ -237,9 +235,8 @@ func clearing(v *View, m *Message, e *Entry) {
 	e.Decision = Posted
 	if h == nil {
 		e.Reason = ReasonForcedPost
-		e.After = open(v, m, e)
-		e.After.Asked, e.After.Approved = m.Amount, m.Amount
-		e.After.Decision, e.After.Reason = Approved, ReasonForcedPost
+		h = open(v, m, e)
+		h.Asked, h.Approved, h.Decision, h.Reason = m.Amount, m.Amount, Approved, ReasonForcedPost
 	} else {
 		resume(v, e)
 	}
