@@ -128,6 +128,33 @@ func TestAReorganisationBelowTheThreshold(t *testing.T) {
 	})
 }
 
+// A transaction that comes to lie in another block, where its transfers have other indexes, is withdrawn from the old one before
+// it is reported from the new one: whoever knows a transfer by transaction and index would take one of them for another.
+func TestAShiftedTransactionIsWithdrawnFirst(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(30)
+		node := &watchtest.Node{History: history}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.Plain}
+		judge.Watching = []watch.Place{{Address: "one", Since: history.Now()}}
+		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 100}, judge)
+		require.NoError(rt, w.Step(t.Context()))
+		pays := func(first int) []watchtest.Transfer {
+			return []watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Index: first, Amount: 5},
+				{Asset: "USDC", Address: "one", Tx: 1, Index: first + 1, Amount: 7}}
+		}
+		history.Mine(pays(rapid.IntRange(0, 2).Draw(rt, "first index")))
+		require.NoError(rt, w.Step(t.Context()))
+		history.Drop(1)
+		for range rapid.IntRange(0, 2).Draw(rt, "later") {
+			history.Mine(nil)
+		}
+		history.Mine(pays(rapid.IntRange(0, 2).Draw(rt, "its index now")))
+		require.NoError(rt, w.Step(t.Context()))
+		require.Equal(rt, 6, judge.Reports, "two, both withdrawn, two")
+		judge.Settled()
+	})
+}
+
 // A node that names a head it does not have is not believed.
 func TestABoastIsAnError(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -54,13 +54,14 @@ func TestRandomHistories(t *testing.T) {
 		assets     []string
 		address    func(int) string
 		thresholds []int
+		fixed      bool // a transfer has the same index in whatever block it is
 		finalized  bool // blocks are never replaced
 	}{
-		{"arbitrum", wire{answer: evmAnswer}, []string{"USDC", "USDT", "USDC.e"}, evmAddress, []int{1, 3, 12}, false},
+		{"arbitrum", wire{answer: evmAnswer}, []string{"USDC", "USDT", "USDC.e"}, evmAddress, []int{1, 3, 12}, false, false},
 		{"bitcoin", wire{answer: bitcoinAnswer}, []string{"BTC"}, func(n int) string { return fmt.Sprint("bc1q", n) },
-			[]int{1, 2}, false},
+			[]int{1, 2}, true, false},
 		{"solana", wire{answer: solanaAnswer}, []string{"USDC", "USDT"}, func(n int) string { return fmt.Sprint("So", n) },
-			[]int{1}, true},
+			[]int{1}, true, true},
 	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestRandomHistories(t *testing.T) {
 					if k.finalized {
 						depth = 0
 					}
-					life := &watchtest.Life{T: rt, Node: node, Assets: k.assets, Address: k.address, MaxDepth: depth,
+					life := &watchtest.Life{T: rt, Node: node, Assets: k.assets, Address: k.address, MaxDepth: depth, Fixed: k.fixed,
 						Wire:  open(rt, k.name, threshold, &wire{node: node, answer: k.answer.answer}),
 						Judge: &watchtest.Judge{T: rt, History: history, Node: node, Threshold: threshold, Names: names}}
 					life.Live(rapid.IntRange(1, 40).Draw(rt, "moves"))

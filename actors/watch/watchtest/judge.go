@@ -68,6 +68,11 @@ func (j *Judge) Report(_ context.Context, o partner.Observation) error {
 	if o.Threshold != j.Threshold || o.Confirmations < 1 {
 		j.T.Fatalf("confirmations: %+v", o)
 	}
+	for _, before := range j.told {
+		if other, elsewhere := j.Names(before); other == tx && elsewhere != block {
+			j.T.Fatalf("told in two blocks at once: %+v, and before: %+v", o, before)
+		}
+	}
 	if o.Confirmations >= j.Threshold {
 		if depth := len(chain) - int(b.Number) + 1; !there || depth < j.Threshold {
 			j.T.Fatalf("final too early, its depth is %d (on the chain: %v): %+v", depth, there, o)

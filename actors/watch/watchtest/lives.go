@@ -25,6 +25,9 @@ type Life struct {
 	Address func(n int) string
 	// MaxDepth is how far below the highest block blocks may be replaced; 0: none are.
 	MaxDepth int
+	// Fixed: a transfer has the same index in whatever block it is, as an output of bitcoin. Others are given new ones when their
+	// block is replaced: an EVM counts the logs of a block.
+	Fixed bool
 	// NoCrash: the watcher lives as long. What was final and is taken back while none runs, nobody withdraws.
 	NoCrash bool
 
@@ -136,20 +139,33 @@ func (l *Life) reorganise() {
 	lost := l.History().Drop(depth)
 	blocks := rapid.IntRange(1, depth+1).Draw(l.T, "blocks")
 	again := make([][]Transfer, blocks)
-	fates := map[int]int{} // a transaction goes whole
+	fates := map[int]fate{} // a transaction goes whole
 	for _, t := range lost {
-		fate, drawn := fates[t.Tx]
+		f, drawn := fates[t.Tx]
 		if !drawn {
-			fate = rapid.IntRange(-1, blocks-1).Draw(l.T, "fate")
-			fates[t.Tx] = fate
+			f = l.fate(blocks, t.Index)
+			fates[t.Tx] = f
 		}
-		if fate >= 0 {
-			again[fate] = append(again[fate], t)
+		if t.Index += f.shift; f.block >= 0 {
+			again[f.block] = append(again[f.block], t)
 		}
 	}
 	for _, transfers := range again {
 		l.History().Mine(transfers)
 	}
+}
+
+// fate is what becomes of a transaction when its block is replaced: which of the new blocks it is in, or -1, and by how much its
+// transfers' indexes are moved.
+type fate struct{ block, shift int }
+
+// fate draws one, for a transaction whose lowest index is first.
+func (l *Life) fate(blocks, first int) fate {
+	f := fate{block: rapid.IntRange(-1, blocks-1).Draw(l.T, "fate")}
+	if !l.Fixed {
+		f.shift = rapid.IntRange(0, 2).Draw(l.T, "first index") - first
+	}
+	return f
 }
 
 // Plain names transactions and blocks as Chain does.
