@@ -23,6 +23,7 @@ type rule struct {
 	many     bool
 	choice   bool
 	children []*rule
+	what     string // the form's name
 	form     *regexp.Regexp
 	currency bool
 }
@@ -60,6 +61,7 @@ var forms = map[string]string{
 	"DateTime":  `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`,
 	"Amount":    `\d{1,16}\.\d{2}`, // at most 18 digits, not negative
 	"Decimal":   `-?\d{1,16}\.\d{2}`,
+	"Magnitude": `\d{1,16}\.\d{2}`,
 	"Direction": `CRDT|DBIT`,
 	"Currency":  `[A-Z]{3}`,
 	"Count":     `\d{1,15}`,
@@ -78,6 +80,7 @@ func (r *rule) describe(t *testing.T, what string) {
 		form, known = fmt.Sprintf(`(?s).{1,%d}`, n), true
 	}
 	require.True(t, known, what)
+	r.what = what
 	r.form = regexp.MustCompile(`^(?:` + form + `)$`)
 	r.currency = what == "Amount"
 }
