@@ -2,11 +2,10 @@
 
 FUZZTIME   ?= 15s
 BENCHTIME  ?= 1s
-BENCHNAME  ?= short
 ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run demo audit up down test test-full race model test-kafka test-evm fuzz fuzz-edge clients pages histories lint bench microbench clean
+.PHONY: build run demo audit up down test test-full race model test-kafka test-evm fuzz fuzz-edge clients pages histories lint bench bench-cards microbench clean
 
 build:
 	go build -trimpath -o bin/purser ./cmd/purser
@@ -79,9 +78,13 @@ lint:
 	.ci/lint $(STATICCHECK)
 
 # Every workload against a server of its own, in about three minutes, with the machine's own figures beside them. With DATABASE_URL (an
-# empty database) and KAFKA_BROKERS it runs on those. BENCHNAME names the results.
+# empty database) and KAFKA_BROKERS it runs on those. The results are bench/results/short-1 and so on; BENCHNAME names them otherwise.
 bench: build
-	./bin/purser bench short --results bench/results --name $(BENCHNAME)
+	./bin/purser bench short $(if $(BENCHNAME),--name $(BENCHNAME))
+
+# Ten million cards and as many decisions in a temporary directory, about 3 GB: hot and cold swipes, memory, kill -9.
+bench-cards: build
+	./bin/purser bench cards --results bench/results
 
 microbench:
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...

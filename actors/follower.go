@@ -12,6 +12,9 @@ import (
 const (
 	followBatch = 512  // events read at a time
 	followLag   = 4096 // positions without a rule or a credit that may pass before the cursor is written
+	// followBytes is how much of such events may pass. A start reads them again before it serves, for all shards: swipes alone,
+	// relayed in runs of hundreds, would make that all of a day.
+	followBytes = 256 << 10
 )
 
 // follow carries the journal to the authorizer: rules and credits, in position order, durable before the replies that wait for
@@ -40,18 +43,22 @@ func (s *System) followOnce(ctx context.Context, sh *shard) error {
 	}
 	through := events[len(events)-1].Position
 	f := authorizer.Follow{Through: through}
+	passed := sh.passed
 	for i := range events {
+		passed += len(events[i].Payload)
 		if err := s.collect(&f, &events[i]); err != nil {
 			return err
 		}
 	}
 	idle := len(f.Rules)+len(f.Credits)+len(f.Settles) == 0
-	if !idle || through-s.authorizer.Followed(sh.id) >= followLag {
+	if !idle || passed >= followBytes || through-s.authorizer.Followed(sh.id) >= followLag {
 		if err := s.authorizer.Follow(sh.id, f); err != nil {
 			s.fatal(fmt.Errorf("authorizer can not follow shard %d: %w", sh.id, err))
 			return err
 		}
+		passed = 0
 	}
+	sh.passed = passed
 	sh.followed.advance(through)
 	return nil
 }

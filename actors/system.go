@@ -204,6 +204,7 @@ type shard struct {
 	lost     atomic.Bool // the last commit is unresolved: nothing is read or written before the fence
 	stuck    atomic.Bool // the journal refuses what the relay brings
 	followed progress    // the authorizer has applied the journal up to here
+	passed   int         // bytes of events that it knows nothing of: they had nothing for it; the follower's own
 	relayed  progress    // the journal has the authorizer's log up to here
 	late     lateness
 	debt     debt

@@ -28,10 +28,20 @@ const (
 	mostCouldNot = 0.001
 )
 
-// backlog reads what is still on its way in the server: decisions, journal positions, the outbox, consumers.
+// gauges reads figures of the server's own, those that are wanted.
+type gauges struct {
+	url    string
+	http   *http.Client
+	wanted func(name string) bool
+}
+
+func newGauges(admin string, wanted func(name string) bool) gauges {
+	return gauges{url: strings.TrimRight(admin, "/") + "/metrics", http: &http.Client{Timeout: answerWithin}, wanted: wanted}
+}
+
+// backlog is what is still on its way in the server: decisions, journal positions, the outbox, consumers.
 type backlog struct {
-	url  string
-	http *http.Client
+	gauges
 	last time.Time
 }
 
@@ -43,9 +53,7 @@ func (r *run) backlog() watch {
 	return newBacklog(r.Target.Admin)
 }
 
-func newBacklog(admin string) *backlog {
-	return &backlog{url: strings.TrimRight(admin, "/") + "/metrics", http: &http.Client{Timeout: answerWithin}}
-}
+func newBacklog(admin string) *backlog { return &backlog{gauges: newGauges(admin, tellsBehind)} }
 
 // look adds the figures to a moment, unless they were read just before.
 func (b *backlog) look(m *Moment) {
@@ -55,13 +63,13 @@ func (b *backlog) look(m *Moment) {
 	}
 }
 
-// read asks for all figures that tell how far something is behind.
-func (b *backlog) read(ctx context.Context) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
+// read asks for all of them.
+func (g *gauges) read(ctx context.Context) (map[string]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := b.http.Do(req)
+	resp, err := g.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +77,11 @@ func (b *backlog) read(ctx context.Context) (map[string]float64, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("bench: GET %s answered %d", "/metrics", resp.StatusCode)
 	}
-	return behind(io.LimitReader(resp.Body, maxMetricsBytes))
+	return figuresOf(io.LimitReader(resp.Body, maxMetricsBytes), g.wanted)
 }
 
-// behind reads Prometheus's text. Of a figure with labels it takes the sum, of seconds the most.
-func behind(text io.Reader) (map[string]float64, error) {
+// figuresOf reads Prometheus's text. Of a figure with labels it takes the sum, of seconds the most.
+func figuresOf(text io.Reader, wanted func(name string) bool) (map[string]float64, error) {
 	found := map[string]float64{}
 	for lines := bufio.NewScanner(text); ; {
 		if !lines.Scan() {
@@ -84,7 +92,7 @@ func behind(text io.Reader) (map[string]float64, error) {
 		name, _, _ = strings.Cut(name, "{")
 		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		switch {
-		case err != nil || !tellsBehind(name):
+		case err != nil || !wanted(name):
 		case strings.HasSuffix(name, "_seconds"):
 			found[name] = max(found[name], value)
 		default:
@@ -128,7 +136,7 @@ func (r *run) hold(ctx context.Context, l *Load) (Stage, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Figures = append(s.Figures, Figure{"drained after", took.Seconds(), "s"})
+	s.Figures = append(s.Figures, newFigure("drained after", took.Seconds(), "s"))
 	return s, r.settle(ctx, &s)
 }
 
@@ -209,7 +217,7 @@ func (s *Stage) judgeGauge(name string, fails func(string, ...any)) {
 	}
 	half := len(value) / 2
 	growth := slope(at[half:], value[half:])
-	s.Figures = append(s.Figures, Figure{"most " + name, most, unit})
+	s.Figures = append(s.Figures, newFigure("most "+name, most, unit))
 	if most > freeSeconds*perSecond && growth > mostGrowth*perSecond {
 		fails("%s grows by %.1f a second", name, growth)
 	}

@@ -38,17 +38,20 @@ func TestFaultsAreNamedAtOnce(t *testing.T) {
 		Skew: 0.5, Declines: 99, YardstickFor: time.Hour, Loads: []Load{{Workload: "dance", Connections: 5000, Rate: -1,
 			RESTRate: -1, Duration: -1, Spread: "thin"}, {Name: "m", Workload: Mixed}, {Name: "r", Workload: REST, Rate: 5},
 			{Name: "k", Workload: Recovery}, {Name: "a", Workload: Authorize, Search: true},
-			{Name: "s", Workload: Soak, Connections: 4000}}}
+			{Name: "s", Workload: Soak, Connections: 4000}, {Name: "c", Workload: Cards, Rate: 5, Spread: SpreadWorkspace}}}
 	_, err := Run(t.Context(), c)
 	for _, fault := range []string{"REST URL", "Network URL", "Admin URL", "secret", "cards", "workspaces", "merchants", "skew",
 		"declines", "yardstick", `no workload "dance"`, "dance: connections", "dance: rate", "dance: REST rate",
 		"dance: duration", `no spread "thin"`, "m: needs a rate", "r: is a closed loop", "k: needs a server",
-		"a: only sustain searches", "s: at most 512"} {
+		"a: only sustain searches", "s: at most 512", "c: needs cards", "c: needs a server", "c: is a closed loop",
+		"c: does not know"} {
 		require.ErrorContains(t, err, fault)
 	}
 	require.ErrorContains(t, Config{}.Validate(), "loads must be")
 	good := Config{Target: Target{REST: "http://h:1", Network: "http://h:2", Secret: "s"}, Loads: []Load{{Workload: Authorize}}}
 	require.NoError(t, good.Validate())
+	good.Token = func(int) string { return "" }
+	require.ErrorContains(t, good.Validate(), "authorize: makes cards of its own")
 }
 
 // A server that stalls once holds up every request that is due meanwhile, and each of them is charged with the rest of the stall.
@@ -225,7 +228,7 @@ func TestABacklogIsBoundedOrNot(t *testing.T) {
 }
 
 func TestFiguresOfTheServer(t *testing.T) {
-	found, err := behind(bytes.NewReader([]byte(`# HELP purser_backlog_entries x
+	found, err := figuresOf(bytes.NewReader([]byte(`# HELP purser_backlog_entries x
 # TYPE purser_backlog_entries gauge
 purser_backlog_entries 1234
 purser_backlog_limit_entries 1e+07
@@ -237,7 +240,7 @@ purser_outbox_lag_seconds{shard="1"} 3
 purser_outbox_lag_seconds{shard="2"} 2
 purser_decisions_total{reason="approved"} 8
 go_goroutines 12
-`)))
+`)), tellsBehind)
 	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"purser_backlog_entries": 1234, "purser_relay_lag_seconds": .25,
 		"purser_consumer_lag_events": 7, "purser_outbox_lag_seconds": 3}, found)

@@ -62,7 +62,7 @@ func newWorker(r *run, index int, stage string) *worker {
 		prefix: fmt.Sprintf("%s-%s-%d-", r.Run, stage, index), network: newWire(r.Target.Network, r.Target.Secret),
 		rest: newWire(r.Target.REST, ""), merchants: rand.NewZipf(random, r.Skew, 1, uint64(r.Merchants-1))}
 	if r.cards != nil {
-		w.cards = rand.NewZipf(random, r.Skew, 1, uint64(len(r.cards.plain)-1))
+		w.cards = rand.NewZipf(random, r.Skew, 1, uint64(r.cards.count()-1))
 	}
 	return w
 }
@@ -282,7 +282,7 @@ func (d *drive) moment(now time.Time, interval time.Duration) Moment {
 func (r *run) stages(l *Load, drives []*drive) []Stage {
 	var all []Stage
 	for _, d := range drives {
-		s := Stage{Name: l.Name + d.name, Workload: l.Workload, Connections: d.connections, Rate: d.rate,
+		s := Stage{Name: l.Name + d.name, Workload: l.Workload, Connections: d.connections, Rate: d.rate, Spread: l.Spread,
 			Unsent: d.pace.unsent.Load(), Moments: d.moments, Outcomes: map[string]int64{}, Wrong: d.faults.count,
 			Differences: d.faults.first}
 		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()

@@ -35,7 +35,8 @@ func (r *Report) WriteHTML(out io.Writer, title string) error {
 		sections[i] = section{Name: s.Name + ", " + s.loop(), Figures: s.figures(), Remarks: s.remarks()}
 	}
 	return t.Execute(out, map[string]any{"Title": title, "Facts": r.facts(), "Header": header.cells(), "Rows": r.cells(),
-		"Legend": Legend, "Sections": sections, "Verdict": r.verdict(), "Failed": r.Failed})
+		"Legend": Legend, "Sections": sections, "Verdict": r.verdict(), "Failed": r.Failed,
+		"Goals": r.goals()})
 }
 
 func (r *Report) cells() [][]string {

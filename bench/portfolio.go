@@ -21,6 +21,7 @@ const (
 type portfolio struct {
 	tenants []*tenant
 	plain   []*card // declined for nothing; card i belongs to tenant i modulo their number
+	given   *given  // instead of plain, where the cards were there before the run
 	// one card each for the declines that need one
 	frozen, terminated, groceriesOnly, oneMerchantOnly, tight, poor *card
 }
@@ -102,18 +103,40 @@ func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
 	return nil
 }
 
+// given are cards that were there before the run, of one tenant or of many: the run does not know whose they are.
+type given struct {
+	cards  int
+	token  func(i int) string
+	tenant tenant
+}
+
+// card i, of those that are declined for nothing.
+func (p *portfolio) card(i int) *card {
+	if p.given != nil {
+		return &card{token: p.given.token(i), tenant: &p.given.tenant}
+	}
+	return p.plain[i]
+}
+
+func (p *portfolio) count() int {
+	if p.given != nil {
+		return p.given.cards
+	}
+	return len(p.plain)
+}
+
 // pick says which of the plain cards the next swipe is made on.
 func (p *portfolio) pick(spread string) func(w *worker) *card {
 	switch spread {
 	case SpreadCard:
-		return func(*worker) *card { return p.plain[0] }
+		return func(*worker) *card { return p.card(0) }
 	case SpreadWorkspace:
 		return func(w *worker) *card {
 			of := (len(p.plain) + len(p.tenants) - 1) / len(p.tenants)
 			return p.plain[w.random.IntN(of)*len(p.tenants)]
 		}
 	case SpreadZipf:
-		return func(w *worker) *card { return p.plain[w.cards.Uint64()] }
+		return func(w *worker) *card { return p.card(int(w.cards.Uint64())) }
 	}
 	panic("BUG: a spread that was validated is not known: " + spread)
 }

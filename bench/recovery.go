@@ -15,6 +15,8 @@ const (
 	keptTimeouts  = 64 // of each connection, asked again likewise
 	startWithin   = 5 * time.Minute
 	askAgainAfter = time.Millisecond
+	repeatTries   = 100 // until a repeat has an answer other than that none was possible in time
+	repeatPause   = 50 * time.Millisecond
 	killWithin    = 30 * time.Second
 )
 
@@ -89,7 +91,7 @@ func (r *run) recovery(ctx context.Context, l *Load) ([]Stage, error) {
 	}
 	slices.Sort(took)
 	last := &all[len(all)-1]
-	last.Figures = append(last.Figures, Figure{fmt.Sprintf("median of %d kills", kills), took[kills/2], "s"})
+	last.Figures = append(last.Figures, newFigure(fmt.Sprintf("median of %d kills", kills), took[kills/2], "s"))
 	return all, nil
 }
 
@@ -114,7 +116,7 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 		err = b.err
 	}
 	if err == nil {
-		s.Figures = append(s.Figures, Figure{"kill -9 to first correct swipe", b.took, "s"})
+		s.Figures = append(s.Figures, newFigure("kill -9 to first correct swipe", b.took, "s"))
 		err = t.askAgain(&s)
 	}
 	if err == nil {
@@ -165,7 +167,7 @@ func (t *storm) askAgain(s *Stage) error {
 	asked := 0
 	for _, kept := range t.kept {
 		for _, e := range kept {
-			status, answer, err := w.network.send("POST", e.path, e.body)
+			status, answer, err := w.repeat(&e)
 			if err != nil {
 				return err
 			}
@@ -189,6 +191,18 @@ func (t *storm) askAgain(s *Stage) error {
 	s.Notes = append(s.Notes, fmt.Sprintf("%d answers and %d timeouts asked again after the kill, %d messages without one sent again",
 		asked, late, len(resent)-late))
 	return nil
+}
+
+// repeat sends a message again until it is answered: a server that has just started may not come to it in time, and says so.
+func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
+	for range repeatTries {
+		status, answer, err = w.network.send("POST", e.path, e.body)
+		if err != nil || !couldNot(textField(answer, "reason")) {
+			break
+		}
+		time.Sleep(repeatPause)
+	}
+	return status, answer, err
 }
 
 // unsettled returns the swipes of which the kill alone decided whether they stand: timeouts, so many, and what had no answer.

@@ -13,6 +13,7 @@ type Report struct {
 	Facts     map[string]string `json:"facts,omitempty"`
 	Yardstick Yardstick         `json:"yardstick"`
 	Stages    []Stage           `json:"stages"`
+	Goals     []Verdict         `json:"goals,omitempty"`
 	Wrong     int64             `json:"wrong"` // answers that were not the ones that must come, and sums that do not add up
 	Failed    bool              `json:"failed"`
 }
@@ -23,6 +24,7 @@ type Stage struct {
 	Workload    string  `json:"workload"`
 	Connections int     `json:"connections"`
 	Rate        int     `json:"rate"` // a second that were due; 0 in a closed loop
+	Spread      string  `json:"spread"`
 	Seconds     float64 `json:"seconds"`
 	// Unsent were due before the end and not sent by then. LateP99Micros is how long after they were due others were sent: a slow
 	// server's doing, or the client's.
@@ -37,7 +39,7 @@ type Stage struct {
 	Wrong         int64            `json:"wrong"`
 	Differences   []string         `json:"differences,omitempty"` // the first ones
 	Notes         []string         `json:"notes,omitempty"`
-	Moments       []Moment         `json:"moments"`
+	Moments       Moments          `json:"moments"`
 }
 
 // Measure is one kind of request. Latencies count from the moment a request was due, in an open loop, or sent.
@@ -50,7 +52,7 @@ type Measure struct {
 	P99Micros  float64 `json:"p99Micros"`
 	P999Micros float64 `json:"p999Micros"`
 	MaxMicros  float64 `json:"maxMicros"`
-	Curve      []Point `json:"curve"` // latency by percentile
+	Curve      []Point `json:"curve,omitempty"` // latency by percentile
 }
 
 // Point of a curve.
@@ -61,21 +63,45 @@ type Point struct {
 
 // Moment is a point in time of a flow.
 type Moment struct {
-	AtSeconds float64            `json:"atSeconds"`
-	PerSecond float64            `json:"perSecond"`
-	P50Micros float64            `json:"p50Micros"`
-	P99Micros float64            `json:"p99Micros"`
-	Gauges    map[string]float64 `json:"gauges,omitempty"` // of the server
+	AtSeconds, PerSecond, P50Micros, P99Micros float64
+	Gauges                                     map[string]float64 // of the server
 }
 
-// Figure is a number that a workload gives beside its latencies.
+// Figure is a number that a workload gives beside its latencies. Ratio compares it with what the machine does, which Of names; 0
+// when there is nothing to compare it with.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
+	Ratio float64 `json:"ratio,omitempty"`
+	Of    string  `json:"of,omitempty"`
 }
 
-const curveTicks = 2 // points while what is above halves
+func newFigure(name string, value float64, unit string) Figure {
+	return Figure{Name: name, Value: value, Unit: unit}
+}
+
+// compare puts times beside the floor of the legend, and memory beside the machine's.
+func (r *Report) compare() {
+	floor, memory := r.Yardstick.floorMicros(), float64(r.Machine.MemoryBytes)/mebibyte
+	for i := range r.Stages {
+		for j := range r.Stages[i].Figures {
+			f := &r.Stages[i].Figures[j]
+			to, of := 0.0, "floor"
+			switch f.Unit {
+			case "s":
+				to = floor / float64(time.Second/time.Microsecond)
+			case "µs":
+				to = floor
+			case "MiB":
+				to, of = memory, "the machine's memory"
+			}
+			if to > 0 {
+				f.Ratio, f.Of = rounded(f.Value/to), of
+			}
+		}
+	}
+}
 
 func micros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
 
@@ -89,21 +115,19 @@ func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure
 	if m.Count == 0 {
 		return m
 	}
-	for _, b := range h.CumulativeDistributionWithTicks(curveTicks) {
-		m.Curve = append(m.Curve, Point{Percentile: b.Quantile, Micros: micros(b.ValueAt)})
+	for _, p := range curvePercentiles {
+		m.Curve = append(m.Curve, Point{Percentile: p, Micros: rounded(micros(h.ValueAtPercentile(p)))})
 	}
 	return m
 }
 
-// judge sums up what went wrong.
+// judge sums up what went wrong. A rate that was not held is a goal that was missed, and as such no failure.
 func (r *Report) judge() {
-	r.Wrong, r.Failed = 0, false
+	r.Wrong = 0
 	for i := range r.Stages {
-		s := &r.Stages[i]
-		r.Wrong += s.Wrong
-		r.Failed = r.Failed || s.Judged && !s.Held
+		r.Wrong += r.Stages[i].Wrong
 	}
-	r.Failed = r.Failed || r.Wrong > 0
+	r.Failed = r.Wrong > 0
 }
 
 // measured are the measures that have something.

@@ -81,11 +81,18 @@ func (r *Report) facts() []string {
 const Legend = "of empty: rate beside the empty handler's over as many connections. " +
 	"of floor: p50 beside one synced write over zeroed blocks and one exchange with the empty handler."
 
+// leastRatio is the smallest ratio that is worth a reader's time.
+const leastRatio = 0.001
+
 // remarks are what a stage has to tell besides its latencies.
 func (s *Stage) remarks() []string {
 	var lines []string
 	for _, f := range s.Figures {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, number(f.Value), f.Unit)))
+		line := strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, number(rounded(f.Value)), f.Unit))
+		if f.Ratio >= leastRatio {
+			line += fmt.Sprintf(", %s× of %s", number(f.Ratio), f.Of)
+		}
+		lines = append(lines, line)
 	}
 	if s.Judged {
 		lines = append(lines, fmt.Sprintf("%d/s: %s", s.Rate, heldText(s.Held)))
@@ -120,8 +127,8 @@ func (r *Report) verdict() string {
 	switch {
 	case r.Wrong > 0:
 		return fmt.Sprintf("%d WRONG answers or sums", r.Wrong)
-	case r.Failed:
-		return "a rate was not held"
+	case r.missed() > 0:
+		return fmt.Sprintf("every answer was the one that must come; %d of %d goals missed", r.missed(), len(r.goals()))
 	}
 	return "every answer was the one that must come"
 }
@@ -144,6 +151,9 @@ func (r *Report) WriteTable(out io.Writer) error {
 			fmt.Fprintln(w, "    "+line)
 		}
 	}
+	for _, line := range r.goals() {
+		fmt.Fprintln(w, line)
+	}
 	fmt.Fprintf(w, "\n%s\n%s\n", Legend, r.verdict())
 	return w.Flush()
 }
@@ -165,6 +175,12 @@ func (r *Report) WriteMarkdown(out io.Writer, title string) error {
 	for i := range r.Stages {
 		fmt.Fprintf(&b, "\n## %s\n\n", r.Stages[i].Name)
 		for _, line := range r.Stages[i].remarks() {
+			fmt.Fprintf(&b, "- %s\n", line)
+		}
+	}
+	if lines := r.goals(); len(lines) > 0 {
+		b.WriteString("\n## goals\n\n")
+		for _, line := range lines {
 			fmt.Fprintf(&b, "- %s\n", line)
 		}
 	}

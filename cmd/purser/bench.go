@@ -27,7 +27,8 @@ type BenchCmd struct {
 	Sustain   BenchLoad  `cmd:"" help:"Swipes at a rate while the backlog is watched; --search finds the highest rate that is held."`
 	Recovery  BenchLoad  `cmd:"" help:"Kill a server of its own with -9 in a storm, three times; time to the first correct swipe."`
 	Soak      BenchLoad  `cmd:"" help:"Random lives of cards; every answer is compared with books kept here."`
-	Short     BenchShort `cmd:"" help:"All of them in about three minutes, against a server of its own."`
+	Cards     BenchCards `cmd:"" help:"Fill the stores of a server of its own with ten million cards and decisions; hot and cold swipes, memory, kill -9."`
+	Short     BenchShort `cmd:"" help:"All but cards in about three minutes, against a server of its own."`
 }
 
 // benchTarget says which server is measured.
@@ -42,20 +43,25 @@ type benchTarget struct {
 	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"The card network's secret, when the server was given one."`
 }
 
-// benchOptions say what the run is made of and what becomes of its report.
+// benchOptions say what the run is made of.
 type benchOptions struct {
 	benchTarget
-	Cards      int           `default:"2000" help:"Cards to make."`
-	Workspaces int           `default:"64" help:"Workspaces to make."`
-	Skew       float64       `default:"1.1" help:"Of the Zipf distributions of cards and merchants."`
-	Declines   int           `default:"10" help:"Percent of the swipes that must be declined; -1 for none."`
-	Seed       uint64        `default:"1" help:"Of cards, merchants and amounts."`
-	DiskDir    string        `help:"A directory on the disk of the server's stores, where synced writes are measured; that of the own server, or the data directory, when unset."`
-	Yardstick  time.Duration `default:"2s" help:"How long each measurement of the machine takes."`
-	JSON       bool          `name:"json" help:"Print the report as JSON."`
-	HTML       string        `name:"html" help:"Write the report with its plots to this file."`
-	Results    string        `help:"Write NAME.json, NAME.html and NAME.md into this directory."`
-	Name       string        `help:"Name of the results; the workload's when unset."`
+	benchReport
+	Cards      int `default:"2000" help:"Cards to make."`
+	Workspaces int `default:"64" help:"Workspaces to make."`
+	Declines   int `default:"10" help:"Percent of the swipes that must be declined; -1 for none."`
+}
+
+// benchReport says how a run draws and measures, and what becomes of its report.
+type benchReport struct {
+	Skew      float64       `default:"1.1" help:"Of the Zipf distributions of cards and merchants."`
+	Seed      uint64        `default:"1" help:"Of cards, merchants and amounts."`
+	DiskDir   string        `help:"A directory on the disk of the server's stores, where synced writes are measured; that of the own server, or the data directory, when unset."`
+	Yardstick time.Duration `default:"2s" help:"How long each measurement of the machine takes."`
+	JSON      bool          `name:"json" help:"Print the report as JSON."`
+	HTML      string        `name:"html" help:"Write the report with its plots to this file."`
+	Results   string        `help:"Write NAME.json, NAME.html and NAME.md into this directory."`
+	Name      string        `help:"Name of the results. When unset, the workload's with the first number that no results have yet, so that runs lie side by side."`
 }
 
 // BenchLoad is one workload.
@@ -78,7 +84,7 @@ func (b *BenchLoad) Run(chosen *kong.Context, out io.Writer) error {
 	if workload == bench.Recovery {
 		b.Own = true // no other server may be killed
 	}
-	return b.run(out, workload, bench.Load{Workload: workload, Connections: b.Connections, Rate: b.Rate, RESTRate: b.RESTRate,
+	return b.run(out, workload, nil, bench.Load{Workload: workload, Connections: b.Connections, Rate: b.Rate, RESTRate: b.RESTRate,
 		Duration: b.Duration, Spread: b.Spread, Search: b.Search})
 }
 
@@ -91,8 +97,14 @@ type BenchShort struct{ benchOptions }
 // Run runs the set.
 func (b *BenchShort) Run(out io.Writer) error {
 	b.Own = true
-	return b.run(out, "short", shortSet()...)
+	if b.Results == "" {
+		b.Results = benchResults
+	}
+	return b.run(out, "short", shortGoals(), shortSet()...)
 }
+
+// benchResults is where the results of the short set go.
+const benchResults = "bench/results"
 
 // shortSet takes about three minutes with all that is around it.
 func shortSet() []bench.Load {
@@ -111,31 +123,79 @@ func shortSet() []bench.Load {
 	}
 }
 
+// shortGoals are what the short set is meant to reach on two cores with the load generator on them.
+func shortGoals() []bench.Goal {
+	most := func(stage, quantity string, limit float64) bench.Goal {
+		return bench.Goal{Stage: stage, Quantity: quantity, Limit: limit}
+	}
+	least := func(stage, quantity string, limit float64) bench.Goal {
+		return bench.Goal{Stage: stage, Quantity: quantity, Limit: limit, AtLeast: true}
+	}
+	return []bench.Goal{
+		most("authorize, 1 connection", bench.P50OfFloor, 1.5),
+		least("authorize, 64 connections", bench.RateOfEmpty, 0.55),
+		least("authorize, one card", bench.RateOfSpread, 0.6),
+		least("authorize, one workspace", bench.RateOfSpread, 0.6),
+		most("authorize, open loop", bench.P99Micros, 2_000),
+		most("authorize, open loop", bench.P999Micros, 8_000),
+		most("mixed: swipes", bench.P99Micros, 5_000),
+		least("rest: PATCH card", bench.RatePerSec, 5_000),
+		most("rest: PATCH card", bench.P99Micros, 40_000),
+		most("recovery: kill 3", bench.KillMedian, 1),
+	}
+}
+
+// cardsGoals are what a server with ten million cards and decisions is meant to reach: seconds, MiB and the share of a limit.
+func cardsGoals() []bench.Goal {
+	return []bench.Goal{
+		{Stage: "cards: memory full", Quantity: bench.ResidentMemory, Limit: 1536},
+		{Stage: "cards: memory full", Quantity: bench.CacheOfLimit, Limit: 1.3},
+		{Stage: "cards: kill 3", Quantity: bench.KillMedian, Limit: 1},
+	}
+}
+
 var errBench = errors.New("the run failed: the report says where")
 
-// run measures until the loads are done or a signal ends it, and leaves the report where it was asked for.
-func (b *benchOptions) run(out io.Writer, name string, loads ...bench.Load) (err error) {
+// run measures until the loads are done or a signal ends it.
+func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads ...bench.Load) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	c := bench.Config{Loads: loads, Cards: b.Cards, Workspaces: b.Workspaces, Skew: b.Skew, Declines: b.Declines, Seed: b.Seed,
-		DiskDir: b.DiskDir, YardstickFor: b.Yardstick}
+	c := b.config(loads...)
+	c.Cards, c.Workspaces, c.Declines, c.Goals = b.Cards, b.Workspaces, b.Declines, goals
 	if b.Own {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		own, err := newOwnServer(ctx, b.OwnDir, self, "serve")
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, own.close()) }()
-		c.Target, c.Server, c.Facts = own.target, own, own.facts()
-		if c.DiskDir == "" {
-			c.DiskDir = own.data
-		}
-	} else if err := b.given(&c); err != nil {
+		return b.runOwn(ctx, out, name, b.OwnDir, c)
+	}
+	if err := b.given(&c); err != nil {
 		return err
 	}
+	return b.runOn(ctx, out, name, c)
+}
+
+func (b *benchReport) config(loads ...bench.Load) bench.Config {
+	return bench.Config{Loads: loads, Skew: b.Skew, Seed: b.Seed, DiskDir: b.DiskDir, YardstickFor: b.Yardstick}
+}
+
+// runOwn measures a server of the run's own.
+func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir string, c bench.Config) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	own, err := newOwnServer(ctx, dir, self, "serve")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, own.close()) }()
+	c.Target, c.Server, c.Facts = own.target, own, own.facts()
+	if c.DiskDir == "" {
+		c.DiskDir = own.data
+	}
+	return b.runOn(ctx, out, name, c)
+}
+
+// runOn measures a server and leaves the report where it was asked for. What fails it is an error or a wrong answer; a goal that is
+// missed is in the report.
+func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c bench.Config) error {
 	bar := newBar(out)
 	c.Progress = bar.show
 	report, err := bench.Run(ctx, c)
@@ -159,17 +219,15 @@ func (b *benchOptions) given(c *bench.Config) error {
 	return err
 }
 
-func (b *benchOptions) deliver(r *bench.Report, out io.Writer, name string) error {
-	if b.Name != "" {
+func (b *benchReport) deliver(r *bench.Report, out io.Writer, name string) error {
+	if b.Name == "" {
+		name = b.nameOf(name)
+	} else {
 		name = b.Name
 	}
 	title := "purser bench " + name
 	html := func(to io.Writer) error { return r.WriteHTML(to, title) }
-	text := func(to io.Writer) error {
-		encoder := json.NewEncoder(to)
-		encoder.SetIndent("", " ")
-		return encoder.Encode(r)
-	}
+	text := func(to io.Writer) error { return json.NewEncoder(to).Encode(r) }
 	var faults []error
 	if b.HTML != "" {
 		faults = append(faults, writeFile(b.HTML, html))
@@ -185,12 +243,61 @@ func (b *benchOptions) deliver(r *bench.Report, out io.Writer, name string) erro
 	return errors.Join(append(faults, r.WriteTable(out))...)
 }
 
+// nameOf is a workload's name with the first number that no results have.
+func (b *benchReport) nameOf(workload string) string {
+	for i := 1; b.Results != ""; i++ {
+		name := fmt.Sprintf("%s-%d", workload, i)
+		if _, err := os.Stat(filepath.Join(b.Results, name+".json")); err != nil {
+			return name
+		}
+	}
+	return workload
+}
+
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(write(file), file.Close())
+}
+
+// BenchCards fills a server with cards and decisions and measures it.
+type BenchCards struct {
+	benchReport
+	OwnDir      string        `name:"own-dir" help:"Data directory of the server that is filled, without stores; a temporary one, removed afterwards, when unset."`
+	Cards       int           `default:"10000000" help:"Cards to fill in."`
+	Decisions   int           `default:"10000000" help:"Decisions to fill in."`
+	Workspaces  int           `default:"1000" help:"Workspaces that have the cards."`
+	Connections int           `default:"64" help:"Open at once, each with one request under way."`
+	Duration    time.Duration `default:"20s" help:"How long each of the loads takes."`
+	Again       bool          `help:"Measure what an earlier run has filled into --own-dir, with the same numbers of cards and workspaces."`
+}
+
+// Run fills a directory, starts a server on it and measures it.
+func (b *BenchCards) Run(out io.Writer) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	dir := b.OwnDir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "purser-bench-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	s := stock{cards: b.Cards, workspaces: b.Workspaces}
+	if !b.Again {
+		bar := newBar(out)
+		err = fillStores(ctx, dir, s, b.Decisions, bar.show)
+		bar.clear()
+	}
+	if err != nil {
+		return err
+	}
+	c := b.config(bench.Load{Workload: bench.Cards, Connections: b.Connections, Duration: b.Duration})
+	c.Cards, c.Workspaces, c.Goals = b.Cards, b.Workspaces, cardsGoals()
+	c.Token = func(i int) string { return s.token(i).String() }
+	return b.runOwn(ctx, out, bench.Cards, dir, c)
 }
 
 // bar shows how far a run is where a person looks: on a terminal.

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,16 +180,67 @@ func TestBenchOfAServerOfItsOwn(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var out strings.Builder
-	b := benchOptions{JSON: true, Results: dir, HTML: filepath.Join(dir, "page.html")}
+	b := benchReport{JSON: true, Results: dir, HTML: filepath.Join(dir, "page.html")}
 	require.NoError(t, b.deliver(&r, &out, "recovery"))
+	require.NoError(t, b.deliver(&r, io.Discard, "recovery"))
 	var again bench.Report
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &again))
 	require.Equal(t, r.Stages[0].Measures, again.Stages[0].Measures)
-	for _, name := range []string{"recovery.json", "recovery.html", "recovery.md", "page.html"} {
+	for _, name := range []string{"recovery-1.json", "recovery-1.html", "recovery-1.md", "recovery-2.json", "page.html"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.NotContains(t, string(text), own.data, "results name no path")
 	}
+}
+
+// Stores that are filled without the server are the server's own: it starts on them, approves swipes of their cards, takes those
+// decisions into the balances, and holds what it had when it is killed.
+func TestBenchOfCardsThatAreThereAlready(t *testing.T) {
+	t.Setenv("PURSER_TEST_SERVE", "1")
+	t.Setenv("PURSER_AUTHORIZER_CACHE", "16MiB") // a share of it for each shard: less than the cards take
+	dir, s := t.TempDir(), stock{cards: 3000, workspaces: 10}
+	var told atomic.Int64
+	require.NoError(t, fillStores(t.Context(), dir, s, 4500, func(bench.Progress) { told.Add(1) }))
+	require.ErrorContains(t, fillStores(t.Context(), dir, s, 0, nil), "has stores already")
+	own, err := newOwnServer(t.Context(), dir, os.Args[0], "-test.run", "^TestServeAsAChild$")
+	require.NoError(t, err)
+	r, err := bench.Run(t.Context(), bench.Config{Target: own.target, Server: own, Cards: s.cards, Goals: cardsGoals(),
+		Token:        func(i int) string { return s.token(i).String() },
+		YardstickFor: 20 * time.Millisecond, Loads: []bench.Load{{Workload: bench.Cards, Connections: 8,
+			Duration: 200 * time.Millisecond}}})
+	require.NoError(t, err)
+	require.False(t, r.Failed, "%+v", r.Stages)
+	require.Len(t, r.Goals, 3)
+	require.NoError(t, own.close()) // it drains: nothing of the relay was refused
+	log, err := os.ReadFile(filepath.Join(dir, "bench.log"))
+	require.NoError(t, err)
+	require.NotContains(t, string(log), "refused")
+	require.Positive(t, r.Stages[0].Outcomes["approved"])
+}
+
+// A server's profiles of waiting have samples: those of a few swipes over some connections.
+func TestWaitingIsProfiled(t *testing.T) {
+	t.Setenv("PURSER_TEST_SERVE", "1")
+	own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, own.close()) }()
+	profile := func(name string) string {
+		resp, err := http.Get(own.target.Admin + "/debug/pprof/" + name + "?debug=1")
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		return string(text)
+	}
+	require.Contains(t, profile("mutex"), fmt.Sprint("sampling period=", mutexProfileFraction))
+	require.Eventually(t, func() bool { return strings.Contains(profile("block"), "purser/") }, 10*time.Second,
+		100*time.Millisecond, "the server's loops wait, and are seen to")
+}
+
+func TestAFillRefusesItsNumbers(t *testing.T) {
+	for text, s := range map[string]stock{"--cards": {workspaces: 1}, "--workspaces": {cards: 5, workspaces: 6}} {
+		require.ErrorContains(t, fillStores(t.Context(), t.TempDir(), s, 1, nil), text)
+	}
+	require.ErrorContains(t, fillStores(t.Context(), t.TempDir(), stock{cards: 1, workspaces: 1}, -1, nil), "--decisions")
 }
 
 // A child that does not start is told with its last words.

@@ -50,6 +50,7 @@ func (s *ServeCmd) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	profileWaiting()
 	log := newLogger(os.Stderr, config)
 	m := NewMain(config, log)
 	if err := m.Start(ctx); err != nil {

@@ -1,0 +1,33 @@
+package actors_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// Swipes tell the authorizer nothing that it does not know, and still its place in the journal moves with them: a start reads what
+// is after it.
+func TestSwipesAloneMoveTheFollowersPlace(t *testing.T) {
+	const swipes, bytesOfASwipe = 2000, 300
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	ws := w.newWorkspace(21)
+	w.deposit(ws, 10_000_000)
+	c := w.mint(ws, 10_000_000, 10_000)
+	id, err := ident.Parse(ident.Workspace, ws)
+	require.NoError(t, err)
+	shard := id.Shard()
+	before := w.engine.Followed(shard)
+	for i := range swipes {
+		require.Equal(t, hold.Approved, w.submit(message(hold.Authorization, fmt.Sprint("s", i), c, 100)).Decision)
+	}
+	require.Greater(t, swipes*bytesOfASwipe, 2*256<<10, "twice what may pass")
+	require.Eventually(t, func() bool { return w.engine.Followed(shard) > before }, time.Minute, 10*time.Millisecond)
+	w.requireClean()
+}

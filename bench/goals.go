@@ -1,0 +1,140 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Quantities that a goal can be of, besides the names of a stage's figures. Those of latencies and rates are of the stage's first
+// measure.
+const (
+	P50OfFloor   = "p50, of floor"       // see Legend
+	RateOfEmpty  = "rate, of empty"      // see Legend
+	RateOfSpread = "rate, of spread out" // beside the first closed loop of swipes over all cards
+	RatePerSec   = "/s"
+	P99Micros    = "p99, µs"
+	P999Micros   = "p99.9, µs"
+	// Figures of Recovery and Cards.
+	KillMedian     = "median of 3 kills" // seconds until the first correct swipe
+	ResidentMemory = "resident memory"   // MiB
+	CacheOfLimit   = "cache, of its limit"
+)
+
+// Goal is what a stage is meant to reach. One that is missed is told, and fails no run: figures are the machine's too.
+type Goal struct {
+	Stage    string  `json:"stage"`
+	Quantity string  `json:"quantity"`
+	AtLeast  bool    `json:"atLeast"` // else at most
+	Limit    float64 `json:"limit"`
+}
+
+// Verdict is a goal and what came of it.
+type Verdict struct {
+	Goal
+	Value float64 `json:"value"`
+	Met   bool    `json:"met"`
+}
+
+// meet compares the goals with the stages. One whose stage has not been run is left out.
+func (r *Report) meet(goals []Goal) {
+	for _, t := range goals {
+		for i := range r.Stages {
+			s := &r.Stages[i]
+			value, told := r.quantity(s, t.Quantity)
+			if s.Name != t.Stage || !told {
+				continue
+			}
+			v := Verdict{Goal: t, Value: value, Met: value <= t.Limit}
+			if t.AtLeast {
+				v.Met = value >= t.Limit
+			}
+			r.Goals = append(r.Goals, v)
+		}
+	}
+}
+
+func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
+	for _, f := range s.Figures {
+		if f.Name == name {
+			return f.Value, true
+		}
+	}
+	measured := s.measured()
+	if len(measured) == 0 {
+		return 0, false
+	}
+	m := &measured[0]
+	switch name {
+	case P50OfFloor:
+		return ratio(m.P50Micros, r.Yardstick.floorMicros())
+	case RateOfEmpty:
+		if e := r.Yardstick.empty(s.Connections); e != nil {
+			return ratio(m.PerSecond, e.PerSecond)
+		}
+	case RateOfSpread:
+		return ratio(m.PerSecond, r.spreadRate(s.Connections))
+	case RatePerSec:
+		return m.PerSecond, true
+	case P99Micros:
+		return m.P99Micros, true
+	case P999Micros:
+		return m.P999Micros, true
+	}
+	return 0, false
+}
+
+func ratio(of, to float64) (float64, bool) {
+	if to <= 0 {
+		return 0, false
+	}
+	return of / to, true
+}
+
+// spreadRate is how many swipes over all cards were answered in a second over as many connections.
+func (r *Report) spreadRate(connections int) float64 {
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		if s.Workload == Authorize && s.Rate == 0 && s.Connections == connections && s.Spread == SpreadZipf && len(s.measured()) > 0 {
+			return s.measured()[0].PerSecond
+		}
+	}
+	return 0
+}
+
+func (v Verdict) String() string {
+	word, outcome := "at most", "met"
+	if v.AtLeast {
+		word = "at least"
+	}
+	if !v.Met {
+		outcome = "MISSED"
+	}
+	return fmt.Sprintf("%s: %s, %s: %s, meant to be %s %s", outcome, v.Stage, v.Quantity, number(rounded(v.Value)), word,
+		number(v.Limit))
+}
+
+// goals are a line each, those that are missed first.
+func (r *Report) goals() []string {
+	var lines []string
+	for _, v := range r.Goals {
+		lines = append(lines, v.String())
+	}
+	for i := range r.Stages {
+		if s := &r.Stages[i]; s.Judged && !s.Held {
+			lines = append(lines, fmt.Sprintf("MISSED: %s: %d/s was not held", s.Name, s.Rate))
+		}
+	}
+	missed := func(line string) int { return strings.Index(line, "MISSED") }
+	slices.SortStableFunc(lines, func(a, b string) int { return missed(b) - missed(a) })
+	return lines
+}
+
+func (r *Report) missed() (n int) {
+	for _, line := range r.goals() {
+		if strings.HasPrefix(line, "MISSED") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A goal that is missed is told, and fails no run.
+func TestGoals(t *testing.T) {
+	r := example()
+	r.Stages = r.Stages[:1]
+	r.judge()
+	r.meet([]Goal{
+		{Stage: "authorize", Quantity: RatePerSec, Limit: 100, AtLeast: true},
+		{Stage: "authorize", Quantity: RateOfEmpty, Limit: 0.55, AtLeast: true},
+		{Stage: "authorize", Quantity: P99Micros, Limit: 1000},
+		{Stage: "authorize", Quantity: P50OfFloor, Limit: 400},
+		{Stage: "never run", Quantity: P99Micros, Limit: 1},
+	})
+	var met []bool
+	for _, v := range r.Goals {
+		met = append(met, v.Met)
+	}
+	require.Equal(t, []bool{true, false, false, true}, met)
+	require.InDelta(t, 0.001, r.Goals[1].Value, 1e-9)
+	require.False(t, r.Failed)
+	require.Equal(t, 2, r.missed())
+	var out bytes.Buffer
+	require.NoError(t, r.WriteMarkdown(&out, "goals"))
+	require.Contains(t, out.String(), "- MISSED: authorize, p99, µs: ")
+	require.Contains(t, out.String(), "2 of 4 goals missed")
+}
+
+func TestARateIsComparedWithTheSpreadOutOne(t *testing.T) {
+	stage := func(name, spread string, perSecond float64) Stage {
+		return Stage{Name: name, Workload: Authorize, Connections: 64, Spread: spread,
+			Measures: []Measure{{Count: 1, PerSecond: perSecond}}}
+	}
+	r := Report{Stages: []Stage{stage("all", SpreadZipf, 1000), stage("one", SpreadCard, 590)}}
+	r.meet([]Goal{{Stage: "one", Quantity: RateOfSpread, Limit: 0.6, AtLeast: true}})
+	require.Len(t, r.Goals, 1)
+	require.InDelta(t, 0.59, r.Goals[0].Value, 1e-9)
+	require.False(t, r.Goals[0].Met)
+}

@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+)
+
+// A report is made to be committed: what it keeps is bounded, however long a load was.
+const (
+	keptMoments = 40 // of a stage
+	keptDigits  = 4  // of a figure of a series
+)
+
+// curvePercentiles are the points of a curve of latencies.
+var curvePercentiles = [...]float64{1, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99, 99.999, 100}
+
+// rounded keeps the digits that a plot can show.
+func rounded(v float64) float64 {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', keptDigits, 64), 64)
+	if err != nil {
+		panic("BUG: a number that was written cannot be read: " + err.Error())
+	}
+	return short
+}
+
+// Moments are a series over time. In JSON each figure is a list of its own, with null where a gauge was not read.
+type Moments []Moment
+
+type columns struct {
+	AtSeconds []float64             `json:"atSeconds"`
+	PerSecond []float64             `json:"perSecond"`
+	P50Micros []float64             `json:"p50Micros"`
+	P99Micros []float64             `json:"p99Micros"`
+	Gauges    map[string][]*float64 `json:"gauges,omitempty"`
+}
+
+// MarshalJSON writes the columns.
+func (all Moments) MarshalJSON() ([]byte, error) {
+	c := columns{Gauges: map[string][]*float64{}}
+	for i, m := range all {
+		c.AtSeconds, c.PerSecond = append(c.AtSeconds, m.AtSeconds), append(c.PerSecond, m.PerSecond)
+		c.P50Micros, c.P99Micros = append(c.P50Micros, m.P50Micros), append(c.P99Micros, m.P99Micros)
+		for name, v := range m.Gauges {
+			if c.Gauges[name] == nil {
+				c.Gauges[name] = make([]*float64, len(all))
+			}
+			c.Gauges[name][i] = &v
+		}
+	}
+	return json.Marshal(c)
+}
+
+// UnmarshalJSON reads them again.
+func (all *Moments) UnmarshalJSON(text []byte) error {
+	var c columns
+	if err := json.Unmarshal(text, &c); err != nil {
+		return err
+	}
+	n := len(c.AtSeconds)
+	if len(c.PerSecond) != n || len(c.P50Micros) != n || len(c.P99Micros) != n {
+		return errors.New("bench: the columns of a series differ in length")
+	}
+	*all = make(Moments, n)
+	for i := range *all {
+		(*all)[i] = Moment{AtSeconds: c.AtSeconds[i], PerSecond: c.PerSecond[i], P50Micros: c.P50Micros[i], P99Micros: c.P99Micros[i]}
+		for name, column := range c.Gauges {
+			if len(column) != n {
+				return errors.New("bench: the columns of a series differ in length")
+			}
+			if column[i] != nil {
+				(*all)[i].gauge(name, *column[i])
+			}
+		}
+	}
+	return nil
+}
+
+func (m *Moment) gauge(name string, v float64) {
+	if m.Gauges == nil {
+		m.Gauges = map[string]float64{}
+	}
+	m.Gauges[name] = max(m.Gauges[name], v)
+}
+
+// thin leaves at most keptMoments moments: neighbours become one, with the mean of their rates and medians and the worst of
+// their p99 and gauges, so that no stall is lost.
+func thin(all Moments) Moments {
+	of := (len(all) + keptMoments - 1) / keptMoments
+	var kept Moments
+	for ; len(all) > 0; all = all[min(of, len(all)):] {
+		group := all[:min(of, len(all))]
+		m := Moment{AtSeconds: rounded(group[len(group)-1].AtSeconds)}
+		for _, g := range group {
+			m.PerSecond += g.PerSecond / float64(len(group))
+			m.P50Micros += g.P50Micros / float64(len(group))
+			m.P99Micros = max(m.P99Micros, g.P99Micros)
+			for name, v := range g.Gauges {
+				m.gauge(name, rounded(v))
+			}
+		}
+		m.PerSecond, m.P50Micros, m.P99Micros = rounded(m.PerSecond), rounded(m.P50Micros), rounded(m.P99Micros)
+		kept = append(kept, m)
+	}
+	return kept
+}
+
+// thin bounds every series of the report.
+func (r *Report) thin() {
+	for i := range r.Stages {
+		r.Stages[i].Moments = thin(r.Stages[i].Moments)
+	}
+}

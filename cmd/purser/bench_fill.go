@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/authorizer"
+	"purser/authorizer/hold"
+	"purser/bench"
+	"purser/persistence"
+)
+
+// Limits of a fill.
+const (
+	fillPage    = 1000 // rules in one Follow
+	fillWorkers = 4    // shards at once
+	fillTell    = 200 * time.Millisecond
+	fillCents   = 1250 // of a decision
+	fillPerTxn  = 1_000_000
+
+	maxFillDecisions = 1_000_000_000
+)
+
+// stock is a number of cards in workspaces that are spread over all shards. Card i is of workspace i modulo their number. Ids and
+// tokens follow from the numbers, so that nobody keeps a list of ten million.
+type stock struct {
+	cards, workspaces int
+}
+
+// stockMade is the time in the ids of a stock: they are the same in every run.
+var stockMade = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// validate names what is wrong with the numbers.
+func (s stock) validate(decisions int) error {
+	switch {
+	case s.cards < 1 || s.cards > bench.MaxCards:
+		return fmt.Errorf("--cards must be from 1 to %d", bench.MaxCards)
+	case s.workspaces < 1 || s.workspaces > min(s.cards, bench.MaxWorkspaces):
+		return fmt.Errorf("--workspaces must be from 1 to %d, and no more than the cards", bench.MaxWorkspaces)
+	case decisions < 0 || decisions > maxFillDecisions:
+		return fmt.Errorf("--decisions must be from 0 to %d", maxFillDecisions)
+	}
+	return nil
+}
+
+func (s stock) slot(workspace int) ident.Slot {
+	return ident.Slot(1 + workspace*(ident.Slots-1)/s.workspaces)
+}
+
+func (s stock) workspace(w int) ident.UUID {
+	return ident.Derive(s.slot(w), stockMade, fmt.Sprint("bench workspace ", w))
+}
+
+func (s stock) token(card int) (t ident.Token) {
+	binary.BigEndian.PutUint16(t[:], uint16(s.slot(card%s.workspaces)))
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("bench token "), uint64(card)))
+	copy(t[2:], sum[:])
+	return t
+}
+
+func (s stock) rule(card int) hold.Rule {
+	w := card % s.workspaces
+	return hold.Rule{Token: s.token(card), Card: ident.Derive(s.slot(w), stockMade, fmt.Sprint("bench card ", card)),
+		Workspace: s.workspace(w), Version: 1, State: hold.CardActive, PerTxnCents: fillPerTxn, MonthCents: money.MaxAmount}
+}
+
+// filler makes the stores of a stock. The authorizer takes the cards as it takes every card, by Follow; the journal gets an event
+// of a kind that nobody knows for each page of them, so that both stand at the same position. Then the cards are swiped in turn. The
+// journal is told of each workspace's last decision alone, from which its balance goes on: it is the authorizer that is measured.
+type filler struct {
+	stock
+	decisions int
+	journal   persistence.Journal
+	engine    *authorizer.Engine
+	heads     []persistence.Head
+	done      atomic.Int64
+}
+
+// fillStores fills the stores of a data directory that has none. Its swipes are not synced: a fill that is cut short is begun
+// anew.
+func fillStores(ctx context.Context, data string, s stock, decisions int, tell func(bench.Progress)) (err error) {
+	if err := s.validate(decisions); err != nil {
+		return err
+	}
+	if used(data) {
+		return fmt.Errorf("%s has stores already: name a directory that has none", data)
+	}
+	var failed atomic.Pointer[error]
+	fatal := func(err error) { failed.CompareAndSwap(nil, &err) }
+	f := &filler{stock: s, decisions: decisions}
+	if f.journal, err = (Place{DataDir: data, DatabaseURL: os.Getenv("DATABASE_URL")}).openJournal(ctx, journalUse{migrate: true,
+		clock: time.Now, entropy: rand.Reader, fatal: fatal, note: func(error) {}}); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, f.journal.Close())
+		if cause := failed.Load(); cause != nil {
+			err = errors.Join(err, *cause)
+		}
+	}()
+	f.engine, err = authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Deployment: f.journal.Identity().Deployment,
+		NoSync: true, BacklogMax: 2 * max(decisions, 1), Clock: time.Now, Entropy: rand.Reader, Fatal: fatal,
+		Deadline: func() <-chan time.Time { return nil }})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.engine.Close()) }()
+	return f.run(ctx, tell)
+}
+
+// run fills some shards at a time: a shard has one writer.
+func (f *filler) run(ctx context.Context, tell func(bench.Progress)) (err error) {
+	shards := make([]ident.Shard, ident.Shards)
+	for i := range shards {
+		shards[i] = ident.Shard(i)
+	}
+	if f.heads, err = f.journal.Raise(ctx, shards...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work, ended := make(chan ident.Shard), make(chan struct{})
+	var running sync.WaitGroup
+	for range fillWorkers {
+		running.Go(func() {
+			for shard := range work {
+				if err := f.shard(ctx, shard); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	go func() {
+		defer close(ended)
+		f.report(ctx, tell)
+	}()
+	for _, shard := range shards {
+		work <- shard
+	}
+	close(work)
+	running.Wait()
+	err = context.Cause(ctx)
+	cancel(nil)
+	<-ended
+	if err == nil {
+		err = f.relayed(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+// relayed tells both stores that the journal has all decisions.
+func (f *filler) relayed(ctx context.Context) error {
+	var relayed actors.Relayed
+	for i := range relayed {
+		shard := ident.Shard(i)
+		relayed[i] = f.engine.Synced(shard)
+		if err := f.engine.MarkRelayed(shard, relayed[i]); err != nil {
+			return err
+		}
+	}
+	return actors.SaveRelayed(ctx, f.journal, relayed)
+}
+
+func (f *filler) report(ctx context.Context, tell func(bench.Progress)) {
+	all, began := float64(f.cards+f.decisions), time.Now()
+	for pause(ctx, fillTell) == nil {
+		done := float64(f.done.Load())
+		tell(bench.Progress{Stage: "filling the stores", Done: done / all, PerSecond: done / time.Since(began).Seconds()})
+	}
+}
+
+func (f *filler) shard(ctx context.Context, shard ident.Shard) error {
+	for w := range f.workspaces {
+		if f.slot(w).Shard() != shard {
+			continue
+		}
+		for _, step := range []func(context.Context, int) error{f.issue, f.swipe, f.balance} {
+			if err := step(ctx, w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// issue gives a workspace dollars and its cards.
+func (f *filler) issue(ctx context.Context, w int) error {
+	page := authorizer.Follow{Credits: []authorizer.Credit{{Workspace: f.workspace(w), Cents: money.MaxAmount}}}
+	version := uint64(0)
+	for card := w; card < f.cards; card += f.workspaces {
+		page.Rules = append(page.Rules, f.rule(card))
+		if len(page.Rules) < fillPage && card+f.workspaces < f.cards {
+			continue
+		}
+		version++
+		if err := f.follow(ctx, w, version, page); err != nil {
+			return err
+		}
+		f.done.Add(int64(len(page.Rules)))
+		page = authorizer.Follow{}
+	}
+	return nil
+}
+
+// follow gives a page the position of an event of its own.
+func (f *filler) follow(ctx context.Context, w int, version uint64, page authorizer.Follow) error {
+	payload, err := json.Marshal(map[string]int{"cards": len(page.Rules)})
+	if err != nil {
+		return err
+	}
+	return f.append(ctx, w, persistence.Event{Kind: "bench", Version: version, Type: "bench.filled.v1", Payload: payload}, nil, page)
+}
+
+// append commits an event of a workspace's, and gives the authorizer what follows from it.
+func (f *filler) append(ctx context.Context, w int, e persistence.Event, state any, page authorizer.Follow) error {
+	slot, now := f.slot(w), time.Now()
+	id, err := ident.New(slot, now, rand.Reader)
+	if err != nil {
+		return err
+	}
+	e.Workspace = f.workspace(w).Format(ident.Workspace)
+	e.ID, e.Stream, e.At = id.Format(ident.Event), e.Workspace, now
+	batch := &persistence.Batch{Workspace: e.Workspace, Slot: slot, Events: []persistence.Event{e}}
+	if state != nil {
+		document, err := json.Marshal(state)
+		if err != nil {
+			return err
+		}
+		batch.Records = []persistence.Record{{Kind: e.Kind, Workspace: e.Workspace, ID: e.Stream, Slot: slot, Document: document,
+			Version: e.Version}}
+	}
+	outcomes, err := f.journal.Append(ctx, slot.Shard(), f.heads[slot.Shard()].Epoch, now, []*persistence.Batch{batch})
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	if err != nil {
+		return err
+	}
+	page.Through = outcomes[0].Last
+	return f.engine.Follow(slot.Shard(), page)
+}
+
+// balance tells a workspace's balance of its last decision, as the relay would, had the ones before been told.
+func (f *filler) balance(ctx context.Context, w int) error {
+	shard := f.slot(w).Shard()
+	last, err := f.engine.ReadLog(shard, max(f.engine.Synced(shard), 1)-1, 1)
+	if err != nil || len(last) == 0 || last[0].Workspace != f.workspace(w) {
+		return err
+	}
+	event := balance.Relayed{Workspace: f.workspace(w).Format(ident.Workspace), Entries: last, Postings: []balance.Posting{},
+		At: decision.StampOf(time.Now())}
+	payload, err := decision.Encode(event)
+	if err != nil {
+		return err
+	}
+	var state balance.State
+	state.Apply(event)
+	return f.append(ctx, w, persistence.Event{Kind: "balance", Version: 1, Type: event.EventType(), Payload: payload}, &state,
+		authorizer.Follow{})
+}
+
+// swipe makes a workspace's share of the decisions, each of which must be an approval.
+func (f *filler) swipe(ctx context.Context, w int) error {
+	messages, answers := make([]hold.Message, 0, authorizer.MaxBatch), make([]authorizer.Answer, authorizer.MaxBatch)
+	submit := func() error {
+		f.engine.SubmitBatch(messages, answers[:len(messages)])
+		for _, a := range answers[:len(messages)] {
+			if a.Decision != hold.Approved {
+				return fmt.Errorf("a swipe of the fill was answered %d %v", a.Status, a.Reason)
+			}
+		}
+		f.done.Add(int64(len(messages)))
+		messages = messages[:0]
+		return ctx.Err()
+	}
+	for round := 0; round*f.cards < f.decisions; round++ {
+		for card := w; card < f.cards && round*f.cards+card < f.decisions; card += f.workspaces {
+			if messages = append(messages, f.message(card, round)); len(messages) < authorizer.MaxBatch {
+				continue
+			}
+			if err := submit(); err != nil {
+				return err
+			}
+		}
+	}
+	return submit()
+}
+
+func (f *filler) message(card, round int) hold.Message {
+	m := hold.Message{Kind: hold.Authorization, ID: fmt.Sprintf("fill-%d-%d", round, card), Token: f.token(card), Amount: fillCents,
+		Currency: [3]byte{'U', 'S', 'D'}, Merchant: hold.Merchant{ID: "m-7", Name: "Merchant 7", MCC: 5411, Country: "US"}}
+	m.Fingerprint = m.Sum()
+	return m
+}
