@@ -21,6 +21,9 @@ import (
 	"purser/actors/money"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
+	"purser/authorizer"
+	"purser/authorizer/hold"
+	"purser/persistence/pgjournal/pgtest"
 )
 
 // exchange is a workspace with balances in currencies.
@@ -101,9 +104,13 @@ func (x *exchange) conversion(id string) balance.Conversion {
 // reportConversion brings what the bank's desk says to the balance, as the inbound webhook does.
 func (w *treasury) reportConversion(id, event, outcome string) error {
 	record, err := w.system.Find(context.Background(), slotOf(id), balance.RecordConversion, id)
-	require.NoError(w.t, err)
+	if err != nil {
+		return err
+	}
 	var known balance.Conversion
-	require.NoError(w.t, json.Unmarshal(record.Document, &known))
+	if err := json.Unmarshal(record.Document, &known); err != nil {
+		return err
+	}
 	_, err = w.ask("balance", record.Workspace, record.Workspace,
 		balance.ReportConversion{EventID: event, ID: id, Outcome: outcome, Known: &known}, nil)
 	return err
@@ -155,8 +162,10 @@ func TestWhatTheDeskMakesOfAConversion(t *testing.T) {
 }
 
 // 64 clients convert out of one balance: it never goes below zero, each quote is used once, the desk is told of each once.
-func TestAConversionStormSellsNoMoreThanThereIs(t *testing.T) {
-	w := newTreasury(t, vfs.NewMem())
+func TestAConversionStormSellsNoMoreThanThereIs(t *testing.T) { onEachJournal(t, stormOfConversions) }
+
+func stormOfConversions(t *testing.T, database string) {
+	w := newTreasuryOf(t, vfs.NewMem(), newClock(), database, nil)
 	defer w.close()
 	x := w.newExchange(t, w.newWorkspace(77), "EUR", "JPY")
 	const clients, each, minor = 64, 4, 1_000
@@ -227,9 +236,11 @@ type trader struct {
 	rt              *rapid.T
 	available, held map[money.Currency]int64
 	dollars, coins  int64
+	card            plastic
 	open            []*balance.Conversion // that the desk may report
 	abandoned       []*balance.Conversion
 	used            []string // ids of quotes
+	ramp            *ramper
 }
 
 var traded = []money.Currency{"USD", "EUR", "GBP", "JPY", "KWD"}
@@ -243,46 +254,52 @@ func TestRandomConversionsAddUp(t *testing.T) {
 	t.Logf("%d operations", ops)
 }
 
+// The same, on a database for each life: an authorizer that is made anew has no journal of another.
 func TestRandomConversionsAddUpOnPostgres(t *testing.T) {
-	onEachJournal(t, func(t *testing.T, database string) {
-		if database == "" {
-			return // TestRandomConversionsAddUp
+	const drawnBytes, life = 1 << 20, 500 // operations
+	server := pgtest.Own(t, "random conversions on Postgres", false)
+	if server == nil {
+		return
+	}
+	ops := modelOps(t, 50)
+	for done := 0; done < ops; done += life {
+		seed, drawn := rand.Uint64(), make([]byte, drawnBytes)
+		t.Logf("seed %d", seed)
+		source := rand.NewPCG(seed, 0)
+		for i := range drawn {
+			drawn[i] = byte(source.Uint64())
 		}
-		const drawnBytes, life = 1 << 20, 500 // operations
-		ops := modelOps(t, 50)
-		for done := 0; done < ops; done += life {
-			seed, drawn := rand.Uint64(), make([]byte, drawnBytes)
-			t.Logf("seed %d", seed)
-			source := rand.NewPCG(seed, 0)
-			for i := range drawn {
-				drawn[i] = byte(source.Uint64())
-			}
-			rapid.MakeFuzz(func(rt *rapid.T) {
-				trade(t, rt, worldOptions{database: database}, min(life, ops-done))
-			})(t, drawn)
-		}
-	})
+		database := makeDatabase(t, server, fmt.Sprint("trade_", done))
+		rapid.MakeFuzz(func(rt *rapid.T) {
+			trade(t, rt, worldOptions{database: database, patient: true}, min(life, ops-done))
+		})(t, drawn)
+	}
+	t.Logf("%d operations", ops)
 }
 
 func trade(t *testing.T, rt *rapid.T, o worldOptions, ops int) {
-	o.bank = silentDesk{heldBank: &heldBank{}}
+	known := newKnownRamp()
+	o.bank, o.ramp = silentDesk{heldBank: &heldBank{}}, known
 	w := newWorld(t, vfs.NewMem(), o)
 	defer func() { w.stop() }()
 	x := &trader{rt: rt, exchange: w.newExchange(rt, w.newWorkspace(5), traded...), available: map[money.Currency]int64{},
 		held: map[money.Currency]int64{}}
+	x.card = w.mint(x.ws, money.MaxAmount, money.MaxAmount)
+	x.openRamp(known)
 	for range ops {
 		x.step()
 		x.agree()
 	}
 	w.restart()
 	x.agree()
+	x.rampAgrees()
 	require.Empty(rt, w.audit().Findings)
 }
 
 func (x *trader) draw(high int, label string) int { return rapid.IntRange(0, high).Draw(x.rt, label) }
 
 func (x *trader) step() {
-	switch n := x.draw(19, "op"); {
+	switch n := x.draw(26, "op"); {
 	case n < 5:
 		c, minor := traded[x.draw(4, "currency")], rapid.Int64Range(1, 1_000_000).Draw(x.rt, "minor")
 		x.payIn(c, minor)
@@ -303,12 +320,38 @@ func (x *trader) step() {
 		cents := rapid.Int64Range(1, 1_000).Draw(x.rt, "cents")
 		x.deposit(x.ws, cents)
 		x.dollars += cents
+	case n < 20:
+		x.swipe()
+	case n > 20:
+		x.rampStep()
 	default:
 		x.n++
 		x.do(balance.ReceiveStablecoin{Workspace: x.ws, EventID: fmt.Sprint("s-", x.n), Asset: "USDC", Chain: "polygon",
 			TxHash: "0x1", AmountUsdCents: 7})
 		x.coins += 7
 	}
+}
+
+// swipe asks for dollars, as many as there are or more. What is approved is reversed, cleared, or cleared and refunded.
+func (x *trader) swipe() {
+	x.n++
+	cents, id := rapid.Int64Range(1, 1_000).Draw(x.rt, "swiped"), fmt.Sprint("a-", x.n)
+	a := x.submit(message(hold.Authorization, id, x.card, cents))
+	if cents > x.dollars {
+		require.Equal(x.rt, hold.ReasonInsufficientFunds, a.Reason)
+		return
+	}
+	require.Equal(x.rt, hold.Approved, a.Decision)
+	follows := [][]hold.Kind{{hold.Reversal}, {hold.Clearing}, {hold.Clearing, hold.Refund}}[x.draw(2, "follows")]
+	for _, kind := range follows {
+		m := message(kind, fmt.Sprint(id, "-", kind), x.card, cents)
+		m.OriginalID = id
+		require.Equal(x.rt, authorizer.StatusOK, x.submit(sealed(m)).Status)
+	}
+	if len(follows) == 1 && follows[0] == hold.Clearing {
+		x.dollars -= cents
+	}
+	require.NoError(x.rt, x.system.Settle(context.Background()))
 }
 
 // sell quotes a pair and converts at it, as much as there is or more.

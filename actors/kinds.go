@@ -15,6 +15,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/actors/ramp"
 	"purser/actors/user"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
@@ -43,6 +44,7 @@ func Kinds() []Kind {
 		{Name: "card", New: func() State { return new(card.State) }, Rules: true, Follow: followCard},
 		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, Follow: followBalance},
 		{Name: "checkout", New: func() State { return new(checkout.State) }},
+		{Name: "ramp", New: func() State { return new(ramp.State) }},
 		{Name: "derivation", New: func() State { return new(derivation.State) }},
 		{Name: "webhook", New: func() State { return new(webhook.State) }},
 	}

@@ -45,7 +45,13 @@ const bankDelay = 2 * time.Second
 func newTreasury(t testing.TB, fs vfs.FS) *treasury { return newTreasuryAt(t, fs, nil) }
 
 func newTreasuryAt(t testing.TB, fs vfs.FS, between func(*sandbox.Bank) partner.Bank) *treasury {
-	w := &treasury{between: between, world: &world{t: t, fs: fs, clock: newClock(), bank: &quietBank{expected: map[string]int{}}}}
+	return newTreasuryOf(t, fs, newClock(), "", between)
+}
+
+// newTreasuryOf is a treasury whose journal is in a database, on the file system when that is empty.
+func newTreasuryOf(t testing.TB, fs vfs.FS, at *clock, database string, between func(*sandbox.Bank) partner.Bank) *treasury {
+	w := &treasury{between: between, world: &world{t: t, fs: fs, clock: at, bank: &quietBank{expected: map[string]int{}},
+		options: worldOptions{database: database, patient: database != ""}}}
 	w.options.fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	w.open()
 	return w

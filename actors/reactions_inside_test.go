@@ -17,6 +17,7 @@ type pages struct {
 	persistence.Journal
 	events []persistence.Event
 	saved  []uint64
+	fails  error // of the next cursor
 }
 
 func (p *pages) Events(_ context.Context, _ ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
@@ -24,6 +25,10 @@ func (p *pages) Events(_ context.Context, _ ident.Shard, past uint64, limit int)
 }
 
 func (p *pages) SaveCursor(_ context.Context, _ string, _ ident.Shard, position uint64) error {
+	if err := p.fails; err != nil {
+		p.fails = nil
+		return err
+	}
 	p.saved = append(p.saved, position)
 	return nil
 }
@@ -71,4 +76,34 @@ func TestDecisionsAloneMoveNoReactionsCursor(t *testing.T) {
 	j.add(reactLag, decisions)
 	require.NoError(t, s.reactOnce(t.Context(), p))
 	require.Equal(t, []uint64{4, 6, 7, 7 + reactLag}, j.saved)
+}
+
+// TestAnOwedCursorIsWrittenWithTheNextPage: a cursor that could not be written after a cause is written with the next page,
+// though that one has decisions alone; else a crash would find the cause again behind ever more of them. What is written is not
+// owed any more.
+func TestAnOwedCursorIsWrittenWithTheNextPage(t *testing.T) {
+	handled := 0
+	j := &pages{}
+	s := &System{journal: j, listener: silent{}}
+	p := &reacting{sh: &shard{}, reaction: reaction{name: "x", handle: func(context.Context, persistence.Event) error {
+		handled++
+		return nil
+	}}}
+	decisions, cause := balance.Relayed{}.EventType(), balance.DepositCreated{}.EventType()
+
+	j.add(1, cause)
+	j.fails = persistence.ErrUnavailable
+	require.ErrorIs(t, s.reactOnce(t.Context(), p), persistence.ErrUnavailable)
+	require.EqualValues(t, 1, p.at)
+	require.Empty(t, j.saved)
+
+	j.add(2, decisions)
+	require.NoError(t, s.reactOnce(t.Context(), p))
+	require.Equal(t, []uint64{3}, j.saved, "the cursor is owed")
+	require.Equal(t, 1, handled, "the cause is not handled again for it")
+
+	j.add(2, decisions)
+	require.NoError(t, s.reactOnce(t.Context(), p))
+	require.EqualValues(t, 5, p.at)
+	require.Equal(t, []uint64{3}, j.saved, "nothing is owed any more")
 }

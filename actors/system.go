@@ -18,6 +18,7 @@ import (
 	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/watch"
+	"purser/actors/webhook"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
@@ -82,6 +83,7 @@ type Config struct {
 	Bank       partner.Bank
 	Desk       partner.Desk    // nil: no exchange rates
 	Issuer     partner.Issuer  // nil: nobody is enrolled
+	Ramp       partner.Ramp    // nil: no dollars are changed into USDC, nor back
 	Prices     partner.Prices  // nil: only stablecoins are accepted at a checkout
 	Accounts   Accounts        // nil: no checkout
 	Poster     Poster          // nil: no webhook is sent, deliveries stay pending
@@ -93,6 +95,9 @@ type Config struct {
 	Listener   Listener
 	// Fatal is called when nothing may go on: the authorizer can not keep what the journal says. nil panics.
 	Fatal func(error)
+	// Still is for a command that looks after the stores while no server runs: commands are answered and the authorizer follows,
+	// and nothing else happens by itself. Then there need be no Bank.
+	Still bool
 	// Kinds is the table of actors; nil means Kinds().
 	Kinds []Kind
 	// TimerEvery, ExpireEvery and HousekeepEvery pace the loops; zero means the defaults.
@@ -117,7 +122,7 @@ const (
 func (c *Config) ensureDefaults() error {
 	var faults []error
 	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil,
-		"Bank": c.Bank == nil, "Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
+		"Bank": c.Bank == nil && !c.Still, "Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
 		if missing {
 			faults = append(faults, fmt.Errorf("actors.Config.%s is required", name))
 		}
@@ -157,6 +162,7 @@ type System struct {
 	bank       partner.Bank
 	desk       partner.Desk
 	issuer     partner.Issuer
+	ramp       partner.Ramp
 	prices     partner.Prices
 	accounts   Accounts
 	poster     Poster
@@ -171,8 +177,9 @@ type System struct {
 	actors    *actor.ActorSystem
 	root      *actor.RootContext
 	directory *directory
-	// dispatcher sends webhooks
-	dispatcher *dispatcher
+	// dispatcher sends webhooks, a line for each endpoint; ramps tells the ramp's partner, a line for each workspace
+	dispatcher *dispatcher[webhook.Due]
+	ramps      *dispatcher[rampDue]
 	lookout    *lookout
 	kinds      map[string]*Kind
 	keys       inFlight
@@ -220,8 +227,8 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, prices: c.Prices,
-		accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, ramp: c.Ramp,
+		prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
 		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
 		timerReads: make(chan struct{}, timerReads), bankCalls: make(chan struct{}, maxBankCalls)}
 	for i := range c.Kinds {
@@ -235,7 +242,8 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}))
 	s.root = s.actors.Root
 	s.directory = newDirectory(s.root, s.props)
-	s.dispatcher = newDispatcher(s)
+	s.dispatcher = newDispatcher(s, maxSending, func(d webhook.Due) string { return d.Endpoint }, s.deliver)
+	s.ramps = newDispatcher(s, maxRampCalls, func(d rampDue) string { return d.workspace }, s.tellRamp)
 	s.lookout = newLookout(s)
 	err := s.takeShards(ctx)
 	if err == nil {
@@ -359,10 +367,16 @@ func (s *System) startLoops() {
 			defer s.lanes.Done()
 			s.follow(s.laneCtx, sh)
 		}()
+		if s.config.Still {
+			continue
+		}
 		s.loop(func(ctx context.Context) { s.relay(ctx, sh) })
 		for _, r := range s.reactions() {
 			s.loop(func(ctx context.Context) { s.react(ctx, sh, r) })
 		}
+	}
+	if s.config.Still {
+		return
 	}
 	s.every(s.config.TimerEvery, s.fireTimers)
 	s.every(s.config.ExpireEvery, s.expireHolds)

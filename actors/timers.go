@@ -73,6 +73,7 @@ func (s *System) fire(ctx context.Context, t persistence.Timer) {
 	if due, ok := reply.(webhook.Due); ok && s.poster != nil {
 		s.dispatcher.offer(due)
 	}
+	s.offerRamp(t.Workspace, reply)
 }
 
 // expireHolds ends the holds that have run out. The due index is the authorizer's own.

@@ -14,9 +14,9 @@ import (
 func TestEndpointsThatHangLeaveRoomForOthers(t *testing.T) {
 	s := &System{}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
-	d := newDispatcher(s)
+	d := newDispatcher(s, maxSending, func(d webhook.Due) string { return d.Endpoint }, s.deliver)
 	for range maxSending {
-		d.sending <- struct{}{} // nothing goes out
+		d.places <- struct{}{} // nothing goes out
 	}
 	for endpoint := range 2 * maxDue / webhook.MaxPending {
 		for delivery := range webhook.MaxPending {

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"purser/actors/decision"
@@ -26,71 +24,9 @@ type Poster interface {
 
 // Limits of sending.
 const (
-	maxSending = 256    // attempts under way, at most one to an endpoint
-	maxDue     = 16_384 // attempts that wait for another to the same endpoint, or for one of maxSending
-	// of them for one endpoint, once half of maxDue wait: a few that hang must not keep the rest out
-	maxLine     = 8
+	maxSending  = 256              // attempts under way, at most one to an endpoint
 	sendTimeout = 30 * time.Second // of an attempt, from reading what is to be sent to recording what came of it
 )
-
-// dispatcher makes the attempts that are due, outside of the timers' round: an endpoint that is slow or dead keeps nobody waiting
-// but itself. What it holds is in memory only and may be lost or be too much to hold, for an attempt of which nothing was
-// recorded is due again when its timer fires the next time.
-type dispatcher struct {
-	sys     *System
-	sending chan struct{}
-
-	mu    sync.Mutex
-	lines map[string][]webhook.Due // by endpoint; the first of a line is under way
-	due   int                      // in all lines
-}
-
-func newDispatcher(s *System) *dispatcher {
-	return &dispatcher{sys: s, sending: make(chan struct{}, maxSending), lines: map[string][]webhook.Due{}}
-}
-
-// offer takes an attempt unless it waits already. It never waits.
-func (d *dispatcher) offer(due webhook.Due) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	line := d.lines[due.Endpoint]
-	crowded := d.due >= maxDue || d.due >= maxDue/2 && len(line) >= maxLine
-	if crowded || len(line) > 1 && slices.Contains(line[1:], due) {
-		return
-	}
-	d.due++
-	d.lines[due.Endpoint] = append(line, due)
-	if len(line) == 0 {
-		d.sys.loop(func(ctx context.Context) { d.serve(ctx, due) })
-	}
-}
-
-// serve makes the attempts of an endpoint's line, beginning with the first, until none is left.
-func (d *dispatcher) serve(ctx context.Context, due webhook.Due) {
-	for more := true; more; due, more = d.next(due.Endpoint) {
-		select {
-		case d.sending <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		d.sys.deliver(ctx, due)
-		<-d.sending
-	}
-}
-
-// next takes the first attempt out of a line and returns the one behind it.
-func (d *dispatcher) next(endpoint string) (webhook.Due, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.due--
-	line := d.lines[endpoint][1:]
-	if len(line) == 0 {
-		delete(d.lines, endpoint)
-		return webhook.Due{}, false
-	}
-	d.lines[endpoint] = line
-	return line[0], true
-}
 
 func (s *System) deliver(ctx context.Context, due webhook.Due) {
 	within, cancel := context.WithTimeout(ctx, sendTimeout)

@@ -58,6 +58,7 @@ type worldOptions struct {
 	kinds    []actors.Kind // nil: the product's
 	bank     partner.Bank  // nil: world.bank
 	issuer   partner.Issuer
+	ramp     partner.Ramp
 	// pace is how often timers and holds are looked at; zero means every 10 ms.
 	pace time.Duration
 	// patient worlds ask again while the answer is that nothing has changed: a slow machine's Postgres does not take every commit
@@ -163,7 +164,7 @@ func (w *world) tryStart() error {
 	}
 	pace := cmp.Or(w.options.pace, 10*time.Millisecond)
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: bank,
-		Issuer: w.options.issuer, Accounts: testAccounts(w.t),
+		Issuer: w.options.issuer, Ramp: w.options.ramp, Accounts: testAccounts(w.t),
 		Sealer: testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds, TimerEvery: pace, ExpireEvery: pace,
 		Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: cmp.Or(w.options.logLevel, slog.LevelWarn)}))})
@@ -192,11 +193,14 @@ func (w *world) crash() {
 
 // audit waits until the stores are at rest and compares everything; a shard in which a reaction or a timer has moved something
 // meanwhile is read again.
-func (w *world) audit() audit.Report {
+func (w *world) audit() audit.Report { return w.auditOf(w.journal) }
+
+// auditOf is audit, by way of another reader of the world's journal.
+func (w *world) auditOf(journal persistence.Journal) audit.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(w.t, w.system.Settle(ctx))
-	report, err := audit.Run(ctx, audit.Sources{Journal: w.journal, Authorizer: audit.Of(w.engine),
+	report, err := audit.Run(ctx, audit.Sources{Journal: journal, Authorizer: audit.Of(w.engine),
 		Pause: 10 * time.Millisecond})
 	require.NoError(w.t, err)
 	return report

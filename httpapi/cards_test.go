@@ -183,6 +183,7 @@ func TestAuthorizationsArePagedThroughAFilter(t *testing.T) {
 		}
 		w.swipe(tn, id, fmt.Sprint("n", i), cents)
 	}
+	w.relayed()
 	for _, filter := range []string{"decision=approved", "decision=approved&cardId=" + id} {
 		var got []string
 		cursor := ""

@@ -16,7 +16,7 @@ import (
 	"purser/actors/money"
 )
 
-// quotesPerMinute bounds the quotes between currencies of a workspace.
+// quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the ramp.
 const quotesPerMinute = 30
 
 func (s *Server) conversionRoutes() []route {
@@ -73,7 +73,7 @@ func (s *Server) createConversionQuote(c *call) (answer, error) {
 	}
 	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
-			if quote.NoOffer = s.limitQuotes(c); quote.NoOffer != nil {
+			if quote.NoOffer = s.limitQuotes(c, "quotes"); quote.NoOffer != nil {
 				return quote, nil // what is wrong with the workspace's own balances is told before
 			}
 			var err error
@@ -93,11 +93,12 @@ func (s *Server) createConversionQuote(c *call) (answer, error) {
 	})
 }
 
-func (s *Server) limitQuotes(c *call) error {
+// limitQuotes counts a quote among those of its kind.
+func (s *Server) limitQuotes(c *call, kind string) error {
 	if s.cfg.RateLimits.Off {
 		return nil
 	}
-	return s.limit("quotes/"+c.who.workspace(), quotesPerMinute, c.now)
+	return s.limit(kind+"/"+c.who.workspace(), quotesPerMinute, c.now)
 }
 
 // createConversion uses a quote. A repeat is answered though the quote is used.

@@ -55,6 +55,7 @@ var statuses = map[fault.Code]int{
 	fault.LinkExpired:            fasthttp.StatusConflict,
 	fault.PaymentSeen:            fasthttp.StatusConflict,
 	fault.LinkEnded:              fasthttp.StatusGone,
+	fault.Gone:                   fasthttp.StatusGone,
 	fault.AssetChainNotSelected:  fasthttp.StatusUnprocessableEntity,
 	fault.PayoutNotHeld:          fasthttp.StatusConflict,
 	fault.CurrencyAccountExists:  fasthttp.StatusConflict,
@@ -75,6 +76,7 @@ var statuses = map[fault.Code]int{
 	fault.AccountSuspended:       fasthttp.StatusUnprocessableEntity,
 	fault.BalancePaused:          fasthttp.StatusUnprocessableEntity,
 	fault.RateUnavailable:        fasthttp.StatusUnprocessableEntity,
+	fault.TravelRule:             fasthttp.StatusUnprocessableEntity,
 	fault.InsufficientFunds:      fasthttp.StatusUnprocessableEntity,
 	fault.LimitExceeded:          fasthttp.StatusUnprocessableEntity,
 	fault.QuoteExpired:           fasthttp.StatusUnprocessableEntity,
@@ -114,6 +116,7 @@ type errorBody struct {
 	Reason    string     `json:"reason,omitempty"`
 	Message   string     `json:"message,omitempty"`
 	KYBStatus string     `json:"kybStatus,omitempty"`
+	Use       string     `json:"use,omitempty"`
 }
 
 // refusal turns any error into an answer; id is the request's. A change whose context ended may have happened: outcome_unknown,
@@ -153,7 +156,7 @@ func waitOf(err error) time.Duration {
 }
 
 func refused(status int, f *fault.Error, wait time.Duration) answer {
-	body := errorBody{Error: f.Code, Reason: f.Reason, Message: f.Message, KYBStatus: f.KYBStatus}
+	body := errorBody{Error: f.Code, Reason: f.Reason, Message: f.Message, KYBStatus: f.KYBStatus, Use: f.Use}
 	if f.Code == fault.NotFound {
 		body.Message = "" // another workspace's record and one that never was read the same
 	}

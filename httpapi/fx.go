@@ -63,9 +63,9 @@ func (s *Server) createQuote(c *call) (answer, error) {
 	if err := s.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	minor, err := strconv.ParseInt(body.AmountMinor, 10, 64)
+	minor, err := money.ParseMinor(body.AmountMinor)
 	if err != nil {
-		return answer{}, fault.New(fault.InvalidAmount, "amountMinor: whole smallest units")
+		return answer{}, fault.New(fault.InvalidAmount, "amountMinor: whole smallest units, as plain digits")
 	}
 	lock := balance.LockQuote{Workspace: c.who.workspace(),
 		Buy: balance.Amount{Currency: money.Currency(body.Currency), AmountMinor: minor}}

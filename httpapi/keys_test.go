@@ -227,5 +227,6 @@ func TestTenantsAreWalls(t *testing.T) {
 	require.Equal(t, "insufficient_funds", w.swipe(bob, bobs, "a1", 1000).text("reason"))
 	r := w.ok(w.post(bob.all, "/api/dev/cards/"+bobs+"/simulate/reversal", `{"id":"r1","originalId":"a1"}`))
 	require.NotEqual(t, auth, r.text("authorizationId"))
+	w.relayed()
 	require.Equal(t, 1000, w.ok(w.get(ada.all, "/api/cards/"+card)).cents("recentAuthorizations", 0, "heldCents"))
 }

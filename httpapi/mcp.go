@@ -41,6 +41,8 @@ func (s *Server) toolTable() []tool {
 		s.newTool("list_counterparties", "/api/treasury/counterparties", "Saved recipients of payouts, newest first."),
 		s.newTool("list_currency_accounts", "/api/mca/accounts",
 			"Balances in currencies, in smallest units, and what can be done in which."),
+		s.newTool("list_ramp_orders", "/api/ramp/orders",
+			"Orders between dollars and USDC, and withdrawals of USDC, with their status and fee, newest first. Amounts are in dollars."),
 		s.newTool("get_fx_rates", "/api/treasury/fx-rates", "Indicative exchange rates: units of a currency for one US dollar."),
 		s.newTool("list_cards", "/api/cards", "Cards with their state, limits, scopes and the month's spend, newest first."),
 		s.newTool("get_card", "/api/cards/{id}",

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
+	"purser/actors/balance"
 	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/httpapi/webhook"
@@ -36,6 +37,7 @@ type operation struct {
 	logsRefusals       bool // a refused request is written down
 	rpc                bool // bad bodies are JSON-RPC's affair
 	unavailable        bool // answers capability_unavailable to who may call it
+	gone               bool // answers gone to who may call it
 	key, session       bool
 	partner            bool
 }
@@ -92,6 +94,7 @@ func newOperation(t testing.TB, method, path, value string, doc *openapi3.Operat
 	op.scope, _ = doc.Extensions["x-scope"].(string)
 	op.live, _ = doc.Extensions["x-live"].(string)
 	op.unavailable, _ = doc.Extensions["x-unavailable"].(bool)
+	op.gone, _ = doc.Extensions["x-gone"].(bool)
 	op.rpc, _ = doc.Extensions["x-json-rpc"].(bool)
 	op.logsRefusals, _ = doc.Extensions["x-logs-refusals"].(bool)
 	roles, _ := doc.Extensions["x-roles"].([]any)
@@ -140,6 +143,9 @@ func (op operation) serves(r testReply) bool {
 	if op.unavailable {
 		return r.status == 422 && r.code() == "capability_unavailable"
 	}
+	if op.gone {
+		return r.status == 410 && r.code() == "gone"
+	}
 	return r.status < 300
 }
 
@@ -183,6 +189,8 @@ type estate struct {
 	made map[string]string
 	// agentKey is the private key of the estate's agent.
 	agentKey ed25519.PrivateKey
+	// walletKey is that of the estate's wallet.
+	walletKey walletKey
 }
 
 func (w *world) newEstate(tn tenant) *estate {
@@ -208,7 +216,7 @@ func (e *estate) make(kind string) string {
 		return e.mint(e.tn, "").text("card", "id")
 	case "authorization":
 		id := e.swipe(e.tn, e.id("card"), "m-"+e.id("card")[20:], 700).text("authorizationId")
-		e.get(e.tn.all, "/api/authorizations") // waits until it is relayed
+		e.relayed()
 		return id
 	case "message":
 		e.id("authorization")
@@ -241,6 +249,24 @@ func (e *estate) make(kind string) string {
 		return e.quoteConversion(e.tn, "EUR", "JPY", "10000").text("id")
 	case "conversion":
 		return e.convert(e.tn, e.id("conversion_quote")).text("orderId")
+	case "approved_wallet":
+		return e.approvedWallet(e.tn)
+	case "ramp_wallet": // that nobody has proven
+		e.link(e.tn)
+		e.n++
+		e.walletKey = evmKey("base", fmt.Sprint("estate ", e.n))
+		return e.addWallet(e.tn, e.walletKey)
+	case "ramp_quote":
+		e.link(e.tn)
+		e.fund(e.tn, 10_000)
+		return e.quoteRamp(e.tn, balance.RampOn, "100.00")
+	case "withdrawal_quote":
+		e.coins(e.tn, 10_000)
+		return e.quoteRamp(e.tn, balance.RampWithdraw, "25.00")
+	case "ramp_order":
+		return e.ok(e.orderRamp(e.tn, "orders", e.id("ramp_quote"))).text("order", "id")
+	case "ramp_session":
+		return e.olderSession(e.tn, balance.RampOn)
 	case "international_payment": // of the time before the routes were switched off
 		slot, err := ident.SlotOf(e.tn.workspace)
 		require.NoError(e.t, err)
@@ -336,6 +362,9 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 		body["intent"].(map[string]any)["agent_id"] = e.id("agent")
 		e.signIntent(body, e.agentKey)
 	}
+	if op.doc.OperationID == "proveRampWallet" {
+		body["signature"] = e.walletKey.sign(e.wallet(e.tn, e.id("ramp_wallet"))["challenge"].(string))
+	}
 	if key := op.doc.Parameters.GetByInAndName("header", "Idempotency-Key"); key != nil && key.Required {
 		who = who.with("Idempotency-Key", uuid.NewString())
 	}
@@ -397,6 +426,9 @@ func (w *world) settled() [ident.Shards]uint64 {
 		require.NoError(w.t, w.system.Settle(context.Background()))
 		for shard, head := range before {
 			w.reacted(ident.Shard(shard), head)
+		}
+		if w.rampPending() {
+			w.awaits(func() bool { return !w.rampPending() })
 		}
 		if after := w.positions(); after == before {
 			return after

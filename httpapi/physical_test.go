@@ -62,6 +62,7 @@ func TestAPhysicalCardForABalanceOf5000Dollars(t *testing.T) {
 	available, _ := w.dollars(tn)
 	require.Equal(t, int64(500_000), available, "it stays the workspace's")
 	w.swipe(tn, w.mint(tn, "").text("card", "id"), "one", 100)
+	w.relayed()
 	w.fails(w.orderPhysical(tn.all, order), 422, "insufficient_funds")
 }
 

@@ -42,8 +42,10 @@ type route struct {
 	currencies   bool // needs balances in currencies connected
 	converts     bool // needs their conversion
 	unavailable  bool // is refused as capability_unavailable, whatever else is wrong with the request
+	ramp         bool // needs the ramp connected
 	idempotency  idempotencyKind
 	query        []string // parameters it takes
+	use          string   // is refused as gone, whatever else is wrong with the request: the path to call instead
 	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
 	signsIn      bool     // answers with a session
 	handle       func(*call) (answer, error)
@@ -59,9 +61,9 @@ func (s *Server) routes() []route {
 	for _, resource := range []func() []route{
 		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.physicalRoutes, s.cardholderRoutes, s.agentRoutes, s.authorizationRoutes,
 		s.simulateRoutes, s.treasuryRoutes, s.statementRoutes,
-		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.mcaRoutes, s.conversionRoutes, s.paymentRoutes, s.checkoutRoutes,
-		s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.webhookEndpointRoutes, s.mcpRoutes,
-		s.descriptionRoutes,
+		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.mcaRoutes, s.conversionRoutes, s.rampRoutes, s.rampWalletRoutes,
+		s.paymentRoutes, s.checkoutRoutes, s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.webhookEndpointRoutes,
+		s.mcpRoutes, s.descriptionRoutes,
 	} {
 		all = append(all, resource()...)
 	}

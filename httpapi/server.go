@@ -58,6 +58,7 @@ type Actors interface {
 	Receiving(ctx context.Context, workspace string, currency money.Currency) ([]actors.Receiving, error)
 	Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error)
 	MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error)
+	RampFee(ctx context.Context, direction string, cents int64) (int64, error)
 	MintOrdered(ctx context.Context, workspace, order string) (card.View, error)
 	PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create, error)
 	Clock() time.Time
@@ -92,6 +93,7 @@ type Config struct {
 	Issuer         string               // IssuerFixture (default) or IssuerConnected
 	NoPhysical     bool                 // the product of physical cards is not configured
 	NoCurrencies   bool                 // balances in currencies are not connected
+	NoRamp         bool                 // the ramp between dollars and USDC is not connected
 	Convert        bool                 // balances in currencies can be converted
 	DepositDelay   time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
 	PayoutLimits   balance.PayoutLimits // zero: DefaultPayoutLimits
@@ -284,6 +286,8 @@ func (s *Server) permit(c *call) error {
 		return err
 	}
 	switch r, access := c.route, c.who.access; {
+	case r.use != "":
+		return &fault.Error{Code: fault.Gone, Use: r.use}
 	case r.unavailable:
 		return fault.New(fault.CapabilityUnavailable, "coming soon")
 	case r.currencies && s.cfg.NoCurrencies:
@@ -292,6 +296,8 @@ func (s *Server) permit(c *call) error {
 		return fault.New(fault.CapabilityUnavailable, "converting is not available")
 	case r.sandboxOnly && access.Mode != modeSandbox:
 		return fault.New(fault.SandboxOnly, "")
+	case r.ramp && s.cfg.NoRamp:
+		return fault.New(fault.CapabilityUnavailable, "the ramp is not connected")
 	case r.kyb && access.Mode != modeSandbox && access.KYBStatus != kybApproved:
 		return &fault.Error{Code: fault.KYBRequired, KYBStatus: access.KYBStatus}
 	case r.physical && s.cfg.NoPhysical:

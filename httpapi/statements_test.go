@@ -57,6 +57,7 @@ func centsOf(t require.TestingT, decimal string) int64 {
 // ledgerOf is the whole ledger as the treasury's list shows it, oldest first.
 func (w *world) ledgerOf(tn tenant) (entries []map[string]any) {
 	w.t.Helper()
+	w.relayed()
 	for _, e := range w.ok(w.get(tn.all, "/api/treasury")).at("ledger").([]any) {
 		entries = append([]map[string]any{e.(map[string]any)}, entries...)
 	}
@@ -100,6 +101,7 @@ func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 			case 3:
 				w.agrees(rt, tn, first, today)
 			case 4:
+				w.relayed()
 				if day := rapid.IntRange(0, max(today-1, 0)).Draw(rt, "day"); day < today {
 					r := w.statementOf(tn, first, day, day, "csv")
 					require.Equal(rt, 200, r.status, r.raw)

@@ -38,12 +38,20 @@ const (
 	conversionFailed = "conversion.failed"
 	currencyChanged  = "currency.changed"
 	stablecoinDone   = "deposit.completed"
+	onrampDone       = "onramp.completed"
+	onrampFailed     = "onramp.failed"
+	offrampDone      = "offramp.completed"
+	offrampFailed    = "offramp.failed"
+	withdrawalDone   = "withdrawal.completed"
+	withdrawalFailed = "withdrawal.failed"
 )
 
 func (s *Server) webhookRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/webhooks/bank-transfer", auth: authPartner, handle: s.bankTransfer},
 		{method: "POST", path: "/api/webhooks/partner-stablecoin-deposit", auth: authPartner, handle: s.stablecoinDeposit},
+		{method: "POST", path: "/api/webhooks/partner-onramp", auth: authPartner, handle: s.partnerOnramp},
+		{method: "POST", path: "/api/webhooks/partner-offramp", auth: authPartner, handle: s.partnerOfframp},
 	}
 }
 
@@ -88,6 +96,7 @@ func matchesNothing(err error) bool {
 const (
 	partnerBank       = balance.ScopeBank
 	partnerStablecoin = balance.ScopeStablecoin
+	partnerRamp       = balance.ScopeRamp
 )
 
 // claim takes a report's id for the thing that the report is about, before it is applied there. After a crash in between the

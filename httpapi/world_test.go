@@ -54,7 +54,9 @@ type world struct {
 	checked *description
 	journal persistence.Journal
 	chains  *sandbox.Chains
+	ramp    *quietRamp
 	people  int // signed up by person
+	n       int // of what must differ each time
 	close   func()
 }
 
@@ -141,7 +143,8 @@ func (n *testNetwork) Expire(_ context.Context, id ident.UUID) error {
 
 func newWorld(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
-	w := &world{t: t, clock: &testClock{at: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}, checked: describe(t)}
+	w := &world{t: t, clock: &testClock{at: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}, checked: describe(t),
+		ramp: new(quietRamp)}
 	fs, deployment := vfs.NewMem(), ident.Derive(0, time.UnixMilli(1), "tests of the interface")
 	fatal := func(err error) { t.Errorf("fatal: %v", err) }
 	journal, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment, Clock: w.clock.now,
@@ -160,7 +163,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		Final: time.Minute, Clock: w.clock.now})
 	require.NoError(t, err)
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
-		Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
+		Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
 		WatchEvery: 10 * time.Millisecond,
 		Issuer:     sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader,
 		ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
@@ -358,8 +361,7 @@ func (w *world) newTenant(name string) tenant {
 // report sends a signed report of the bank.
 func (w *world) report(body string) testReply {
 	w.t.Helper()
-	signature := webhook.Sign(testSecret, w.clock.now(), []byte(body))
-	return w.post(as{"partner-signature": signature}, "/api/webhooks/bank-transfer", body)
+	return w.reported("/api/webhooks/bank-transfer", body)
 }
 
 // fund deposits dollars and has the bank report them.
@@ -383,6 +385,12 @@ func (w *world) swipe(tn tenant, card, id string, cents int) testReply {
 	w.t.Helper()
 	return w.ok(w.post(tn.all, "/api/dev/cards/"+card+"/simulate/authorization",
 		fmt.Sprintf(`{"id":%q,"amountCents":%d,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`, id, cents)))
+}
+
+// relayed waits until the journal shows what the authorizer has decided. A reading waits for that too, but not for ever.
+func (w *world) relayed() {
+	w.t.Helper()
+	require.NoError(w.t, w.system.Settle(context.Background()))
 }
 
 var errBroken = errors.New("the disk says: /secret/path is on fire")

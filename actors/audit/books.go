@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"purser/actors/ident"
 	"purser/actors/money"
@@ -25,6 +26,7 @@ type books struct {
 	physical   physicalCards
 	sessions   map[string]session
 	currencies currencies
+	ramp       ramp
 	cards      map[string]*cardBook
 
 	transfers      map[string]transfer
@@ -69,7 +71,7 @@ func newBooks(shard ident.Shard) *books {
 	return &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{},
 		deposits: map[string]deposit{}, payouts: map[string]payout{},
 		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}}, sessions: map[string]session{},
-		currencies: newCurrencies(), cards: map[string]*cardBook{}, transfers: map[string]transfer{},
+		currencies: newCurrencies(), ramp: newRamp(), cards: map[string]*cardBook{}, transfers: map[string]transfer{},
 		authorizations: map[string]*authorization{}, log: sequence{next: 1, above: map[uint64]bool{}}}
 }
 
@@ -169,6 +171,8 @@ func (b *books) event(e *persistence.Event) {
 		err = b.conversionMoved(e)
 	case e.Type == "balance.payin_arrived.v1":
 		err = b.payinArrived(e)
+	case e.Kind == "ramp", strings.HasPrefix(e.Type, "balance.ramp_"):
+		err = b.rampEvent(e)
 	case e.Type == "checkout.completed.v1":
 		err = b.sessionCompleted(e)
 	case e.Type == "checkout.credited.v1":

@@ -19,6 +19,7 @@ var stateKinds = map[string]func(b *books, r *persistence.Record) error{
 	"checkout":     (*books).checkoutRecord,
 	"counterparty": nil,
 	"derivation":   nil,
+	"ramp":         (*books).rampRecord,
 	"balance":      (*books).balanceRecord,
 	"webhook":      nil,
 }
@@ -77,6 +78,9 @@ func (b *books) compareDocuments(ctx context.Context, journal persistence.Journa
 		return err
 	}
 	if err := b.compareCurrencies(ctx, journal); err != nil {
+		return err
+	}
+	if err := b.compareRamp(ctx, journal); err != nil {
 		return err
 	}
 	if err := b.comparePhysical(ctx, journal); err != nil {
@@ -208,6 +212,9 @@ func (b *books) balanceRecord(r *persistence.Record) error {
 	}
 	b.differs("balance", r.ID, "pending deposits", a.pendingDeposits, len(d.Deposits))
 	b.differs("balance", r.ID, "incoming", a.pending, incoming)
+	if err := b.compareOpenRamp(r); err != nil {
+		return err
+	}
 	return b.compareHoldings(r)
 }
 

@@ -3,6 +3,7 @@ package balance
 import (
 	"purser/actors/decision"
 	"purser/actors/ident"
+	"purser/actors/money"
 )
 
 // Credit says what an event adds to the authorizer's ledgerCents and which reservation it settles (none: ""). Relayed entries are
@@ -18,6 +19,13 @@ func Credit(e decision.Event) (workspace string, cents int64, settles string, ok
 	case PayoutMoved:
 		cents := effects(e.From, e.To, e.AmountCents).ledger
 		return e.Workspace, cents, "", cents != 0
+	case RampOrdered:
+		if e.Order.Direction == RampOn {
+			return e.Workspace, -e.Order.AmountCents, reservationOf(ident.RampOrder, e.Order.ID), true
+		}
+	case RampMoved:
+		cents := dollarsOf(e.Postings)
+		return e.Workspace, cents, "", cents != 0
 	case PhysicalCardOrdered:
 		if e.Order.FeeCents > 0 {
 			return e.Workspace, -e.Order.FeeCents, reservationOf(ident.PhysicalOrder, e.Order.ID), true
@@ -26,4 +34,14 @@ func Credit(e decision.Event) (workspace string, cents int64, settles string, ok
 		return e.Workspace, e.FeeCents, "", e.FeeCents != 0
 	}
 	return "", 0, "", false
+}
+
+// dollarsOf is what postings add to the workspace's dollars.
+func dollarsOf(postings []Posting) (cents int64) {
+	for _, p := range postings {
+		if p.Account == AccountUSD {
+			cents = money.MustAdd(cents, p.Cents)
+		}
+	}
+	return cents
 }

@@ -63,7 +63,8 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	case decision.Read:
 		return decision.Decision{Reply: s.View(m.At)}, nil
 	}
-	for _, decide := range []func(decision.Meta, any) (decision.Decision, bool, error){s.decideCurrency, s.decideConversion} {
+	for _, decide := range []func(decision.Meta, any) (decision.Decision, bool, error){s.decideCurrency, s.decideConversion,
+		s.decideRamp} {
 		if d, known, err := decide(m, command); known {
 			return d, err
 		}
@@ -73,7 +74,8 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 
 // fire answers a timer: its key says whose it is.
 func (s *State) fire(m decision.Meta, key string) (decision.Decision, error) {
-	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){s.currencyTimer, s.conversionTimer} {
+	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){s.currencyTimer, s.conversionTimer,
+		s.rampTimer} {
 		if d, known := timer(m, key); known {
 			return d, nil
 		}
@@ -127,6 +129,16 @@ func (s *State) Apply(e decision.Event) {
 		s.applyConversionCreated(e)
 	case ConversionMoved:
 		s.applyConversionMoved(e)
+	case RampQuoted:
+		s.applyRampQuoted(e)
+	case RampOrdered:
+		s.applyRampOrdered(e)
+	case RampMoved:
+		s.applyRampMoved(e)
+	case RampSessionImported:
+		s.Workspace = e.Workspace
+	case RampSessionMoved:
+		s.applyRampSessionMoved(e)
 	case Relayed:
 		s.applyRelayed(e)
 	case UnmatchedKept:
@@ -136,6 +148,7 @@ func (s *State) Apply(e decision.Event) {
 	}
 	s.check()
 	s.checkConversions()
+	s.checkRamp()
 }
 
 // check is the invariant of a balance, looked at after every event.

@@ -34,7 +34,8 @@ type Deposit struct {
 // LedgerEntry is a line of the workspace's ledger. AmountCents is positive; Direction says which way it went.
 type LedgerEntry struct {
 	ID string `json:"id"`
-	// bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout, payout_return, physical_card_fee
+	// bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout, payout_return, physical_card_fee,
+	// ramp_onramp, ramp_offramp, ramp_reversal
 	Source        string         `json:"source"`
 	Direction     string         `json:"direction"` // debit or credit
 	AmountCents   int64          `json:"amountCents"`

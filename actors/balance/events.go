@@ -170,7 +170,8 @@ func (UnmatchedKept) EventType() string { return "balance.unmatched_kept.v1" }
 var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{}, DepositReceived{}, PayoutCreated{},
 	PayoutMoved{}, FXQuoteLocked{}, PhysicalCardOrdered{}, PhysicalCardRefused{}, CheckoutCredited{}, StablecoinReceived{},
 	CurrenciesOnboarded{}, CurrencyOpened{}, CurrencyChanged{}, PayinAnnounced{}, PayinArrived{}, ConversionQuoted{},
-	ConversionCreated{}, ConversionMoved{}, Relayed{}, UnmatchedKept{})
+	ConversionCreated{}, ConversionMoved{}, RampQuoted{}, RampOrdered{}, RampMoved{}, RampSessionImported{}, RampSessionMoved{},
+	Relayed{}, UnmatchedKept{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {

@@ -62,6 +62,8 @@ func TestEventsAreReadForEver(t *testing.T) {
 		Amount: balance.Amount{Currency: "EUR", AmountMinor: 1500}, ExpectedAt: stamp}
 	euros := []balance.Posting{{Transfer: group, Account: "bank", Currency: "EUR", Cents: -1500},
 		{Transfer: group, Account: "currency", Currency: "EUR", Cents: 1500}}
+	ramped := []balance.Posting{{Transfer: group, Account: "stablecoin", Cents: -1500},
+		{Transfer: group, Account: "ramp", Cents: 1500}}
 	decisiontest.Goldens(t, balance.DecodeEvent,
 		balance.PhysicalCardOrdered{Workspace: workspace, Order: order, Postings: postings},
 		balance.PhysicalCardRefused{Workspace: workspace, Order: order.ID, FeeCents: 9_900, Postings: postings, At: stamp},
@@ -95,6 +97,19 @@ func TestEventsAreReadForEver(t *testing.T) {
 		balance.ConversionMoved{Workspace: workspace, Conversion: "cnv_1", From: balance.ConversionSubmitted,
 			To: balance.ConversionCompleted, Sell: payin.Amount, Buy: balance.Amount{Currency: "JPY", AmountMinor: 2438},
 			EventID: "b-6", Postings: euros, At: stamp},
+		balance.RampQuoted{Workspace: workspace, Quote: balance.RampQuote{ID: "rq_1", Status: balance.QuoteLocked,
+			Direction: balance.RampWithdraw, AmountCents: 1500, MaxFeeCents: 8, ReceiveCents: 1492, WalletID: "wal_1",
+			ExpiresAt: stamp, CreatedAt: stamp}},
+		balance.RampOrdered{Workspace: workspace, Order: balance.RampOrder{ID: "ro_1", QuoteID: "rq_1",
+			Direction: balance.RampWithdraw, Status: balance.RampCreated, AmountCents: 1500, MaxFeeCents: 8, FeeCents: 8,
+			WalletID: "wal_1", CreatedAt: stamp, UpdatedAt: stamp,
+			History: []balance.PayoutStep{{Status: balance.RampCreated, At: stamp}}}, Postings: ramped},
+		balance.RampMoved{Workspace: workspace, Order: "ro_1", Direction: balance.RampWithdraw, From: balance.RampProcessing,
+			To: balance.RampCompleted, AmountCents: 1500, FeeCents: 7, TxHash: "0x1", EventID: "r-1", Postings: ramped, At: stamp},
+		balance.RampSessionImported{Workspace: workspace, Session: balance.RampSession{ID: "rs_1", Direction: balance.RampOff,
+			Status: balance.RampProcessing, AmountCents: 1500, CreatedAt: stamp, UpdatedAt: stamp}, At: stamp},
+		balance.RampSessionMoved{Workspace: workspace, Session: "rs_1", Direction: balance.RampOff, From: balance.RampProcessing,
+			To: balance.RampFailed, AmountCents: 1500, EventID: "r-2", Postings: ramped, At: stamp},
 		balance.Relayed{Workspace: workspace, Entries: []hold.Entry{clearing}, Postings: postings, At: stamp},
 		balance.UnmatchedKept{
 			ID: ident.Derive(0, start, "report").Format(ident.Event), Partner: "bank", EventID: "b-3", Type: "deposit.settled",

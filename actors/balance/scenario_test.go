@@ -33,6 +33,7 @@ type scenario struct {
 	// of balances in currencies, by id, as their records stand
 	pairs       map[string]balance.ConversionQuote
 	conversions map[string]balance.Conversion
+	ramp        rampRecords
 }
 
 func TestScenarios(t *testing.T) {
@@ -40,7 +41,7 @@ func TestScenarios(t *testing.T) {
 		s := &scenario{
 			network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{},
 			quotes: map[string]balance.Quote{}, orders: map[string]balance.PhysicalOrder{},
-			pairs: map[string]balance.ConversionQuote{}, conversions: map[string]balance.Conversion{},
+			pairs: map[string]balance.ConversionQuote{}, conversions: map[string]balance.Conversion{}, ramp: newRampRecords(),
 		}
 		return s.step
 	})
@@ -92,6 +93,9 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	}
 	if slices.Contains(currencySteps, d.Cmd) {
 		return s.currencyStep(t, a)
+	}
+	if slices.Contains(rampSteps, d.Cmd) {
+		return s.rampStep(t, a)
 	}
 	return s.message(t, a)
 }
@@ -188,6 +192,8 @@ func postings(out *strings.Builder, events []decision.Event) {
 			legs = e.Postings
 		case balance.PhysicalCardRefused:
 			legs = e.Postings
+		default:
+			legs = rampPostings(e)
 		}
 		for i := 0; i < len(legs); i += 2 {
 			fmt.Fprintf(out, "  %s %+d, %s %+d\n", legs[i].Account, legs[i].Cents, legs[i+1].Account, legs[i+1].Cents)
@@ -203,6 +209,9 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 		return s.name(r.ID) + ": no more"
 	}
 	if shown := s.describeCurrency(t, r); shown != "" {
+		return shown
+	}
+	if shown := s.describeRamp(r); shown != "" {
 		return shown
 	}
 	switch doc := r.Document.(type) {

@@ -1,8 +1,8 @@
 // Package balance is the money of one workspace: its dollars, what authorizations hold of them, what the bank still owes it. It
 // is pure; an actor of the workspace's id is the only one that folds its events. One file per movement: deposits.go (bank
 // transfers), stablecoin.go (what chains hold), payouts.go and payout.go (what goes out, and its life), quotes.go (firm exchange
-// rates), physical.go (what a physical card costs), relay.go (what the card authorizer decided), unmatched.go (reports that match
-// nothing).
+// rates), ramps.go (dollars into USDC and back), physical.go (what a physical card costs), relay.go (what the card authorizer
+// decided), unmatched.go (reports that match nothing).
 //
 // Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts of the outside world may take
 // the balance below zero; nothing this package decides by itself does. It approves no swipe: the authorizer does, on terms of its
@@ -81,6 +81,10 @@ type State struct {
 	// ConversionQuotes are neither used nor, at the last lock, expired.
 	ConversionQuotes []ConversionQuote `json:"conversionQuotes,omitempty"`
 	Conversions      []Conversion      `json:"conversions,omitempty"` // open, oldest first
+
+	RampQuotes []RampQuote `json:"rampQuotes,omitempty"` // neither used nor, at the last lock, expired
+	RampOrders []RampOrder `json:"rampOrders,omitempty"` // open, oldest first
+	RampCents  int64       `json:"rampCents,omitempty"`  // that the ramp has of them
 }
 
 // View is a balance as the interface shows it.

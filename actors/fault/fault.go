@@ -61,6 +61,9 @@ const (
 	// a report that the conversion's status does not allow; no caller of a route sees it
 	ConversionConflict     Code = "conversion_conflict"
 	InvalidAmount          Code = "invalid_amount"
+	TravelRule             Code = "travel_rule_unsupported"
+	RampConflict           Code = "ramp_conflict" // a report that a ramp order's status does not allow; no caller of a route sees it
+	Gone                   Code = "gone"
 	IdempotencyKeyRequired Code = "idempotency_key_required"
 	InvalidIdempotencyKey  Code = "invalid_idempotency_key"
 	IdempotencyKeyMismatch Code = "idempotency_key_mismatch"
@@ -90,6 +93,8 @@ type Error struct {
 	KYBStatus string
 	// Reason tells apart what one code covers: why a signed intent was refused.
 	Reason string
+	// Use goes with gone only: the path to call instead.
+	Use string
 }
 
 func (e *Error) Error() string {

@@ -66,6 +66,12 @@ const (
 	Conversion    = "cnv"
 	PhysicalOrder = "pco"
 	Checkout      = "cs"
+	RampAccount   = "ramp"
+	RampWallet    = "wal"
+	RampQuote     = "rq"
+	RampOrder     = "ro"
+	Withdrawal    = "rw"
+	RampSession   = "rs"
 )
 
 // Prefixes of secrets and tokens.

@@ -29,7 +29,12 @@ type BackupCmd struct {
 
 func bankDir(data string) string { return filepath.Join(data, "sandbox-bank") }
 
+func rampDir(data string) string { return filepath.Join(data, "sandbox-ramp") }
+
 func chainsDir(data string) string { return filepath.Join(data, "sandbox-chains") }
+
+// sandboxDirs are where the sandbox's stores are in a data directory, or in a backup of one.
+var sandboxDirs = []func(data string) string{bankDir, rampDir, chainsDir}
 
 // Run backs up and says what the operator must keep besides.
 func (b *BackupCmd) Run(out io.Writer) error {
@@ -74,8 +79,8 @@ func (b *BackupCmd) backupStores(ctx context.Context, to string) (m manifest, er
 		return m, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	s := backedUp{journal: journal, authorizer: engine}
-	s.bank, s.chains = checkpointOf(bankDir(b.DataDir)), checkpointOf(chainsDir(b.DataDir))
+	s := backedUp{journal: journal, authorizer: engine, bank: checkpointOf(bankDir(b.DataDir)),
+		ramp: checkpointOf(rampDir(b.DataDir)), chains: checkpointOf(chainsDir(b.DataDir))}
 	return writeBackup(ctx, s, to, time.Now())
 }
 
@@ -91,8 +96,8 @@ func checkpointOf(from string) func(dir string) error {
 type backedUp struct {
 	journal    persistence.Journal
 	authorizer interface{ Checkpoint(dir string) error }
-	// bank and chains copy the sandbox's stores; nil: there is none.
-	bank, chains func(dir string) error
+	// bank, ramp and chains copy the sandbox's stores; nil: there is none.
+	bank, ramp, chains func(dir string) error
 }
 
 // writeBackup fills a directory beside its place and renames it when it is whole and synced.
@@ -101,8 +106,8 @@ type backedUp struct {
 // of, and its log, which keeps for days what was relayed, begins at or before the first one that the journal lacks: the relay
 // sends the rest. What the authorizer has followed beyond the journal is followed anew by restore. The other order could give a
 // journal with decisions that the log will number once more for others. The bank comes last for the same reason: it knows
-// every deposit that the journal has told it of, and reports again what the journal may not have heard. So do the sandbox's
-// chains: they have every block that a watcher has left behind.
+// every deposit that the journal has told it of, and reports again what the journal may not have heard. So does the ramp. The
+// sandbox's chains have every block that a watcher has left behind.
 func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m manifest, err error) {
 	if _, err := os.Lstat(to); err == nil {
 		return m, fmt.Errorf("%s is there already: name a directory that is not", to)
@@ -129,14 +134,13 @@ func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m m
 	if err := s.authorizer.Checkpoint(authorizerDir(dir)); err != nil {
 		return m, err
 	}
-	if s.bank != nil {
-		err = s.bank(bankDir(dir))
-	}
-	if err == nil && s.chains != nil {
-		err = s.chains(chainsDir(dir))
-	}
-	if err != nil {
-		return m, err
+	for i, copied := range []func(dir string) error{s.bank, s.ramp, s.chains} {
+		if copied == nil {
+			continue
+		}
+		if err := copied(sandboxDirs[i](dir)); err != nil {
+			return m, err
+		}
 	}
 	identity := s.journal.Identity()
 	sum, err := writeArchive(ctx, identity, snapshot, filepath.Join(dir, archiveFile))

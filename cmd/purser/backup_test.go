@@ -154,7 +154,8 @@ func TestABackupHasTheSandboxChains(t *testing.T) {
 	m = start(t, data)
 	require.Equal(t, second, paid(m))
 	require.NoError(t, m.Close())
-	require.NoError(t, errors.Join(os.RemoveAll(journalDir(data)), os.RemoveAll(authorizerDir(data)), os.RemoveAll(bankDir(data))))
+	require.NoError(t, errors.Join(os.RemoveAll(journalDir(data)), os.RemoveAll(authorizerDir(data)), os.RemoveAll(bankDir(data)),
+		os.RemoveAll(rampDir(data))))
 	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, rest}, io.Discard), "sandbox-chains is there: move it away first")
 }
 

@@ -38,10 +38,11 @@ type Settings struct {
 	RateLimits       string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
 	PayoutLimits     string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
 	BacklogMax       string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
-	SandboxDelay     string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank takes."`
+	SandboxDelay     string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank and ramp take."`
 	BankURL          string `name:"bank-url" env:"PURSER_BANK_URL" help:"A bank partner elsewhere, such as purser sandbox-bank; one in this process when unset."`
 	MultiCurrency    string `name:"multi-currency" env:"PURSER_MULTI_CURRENCY" default:"true" help:"false: balances in currencies are not connected."`
 	FeatureConvert   string `name:"feature-mca-convert" env:"PURSER_FEATURE_MCA_CONVERT" default:"false" help:"true: balances in currencies can be converted."`
+	Ramp             string `name:"ramp" env:"PURSER_RAMP" default:"true" help:"false: the ramp between dollars and USDC is not connected."`
 	PhysicalCards    string `name:"physical-cards" env:"PURSER_PHYSICAL_CARDS" default:"true" help:"false: the product of physical cards is not configured."`
 	Signup           string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
 	Issuer           string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
@@ -76,7 +77,7 @@ type Config struct {
 	SandboxDelay                        time.Duration
 	BankURL                             string // "": the sandbox bank is in this process
 	PhysicalCards                       bool
-	MultiCurrency, Convert              bool
+	MultiCurrency, Convert, Ramp        bool
 	SignupOpen                          bool
 	Issuer                              string // httpapi.IssuerFixture or httpapi.IssuerConnected
 	AuthorizerCacheBytes                int64
@@ -136,6 +137,7 @@ func (s Settings) Config() (Config, error) {
 	c.BankURL = f.baseURL("PURSER_BANK_URL", s.BankURL)
 	c.MultiCurrency = f.oneOf("PURSER_MULTI_CURRENCY", s.MultiCurrency, "true", "false") == "true"
 	c.Convert = f.oneOf("PURSER_FEATURE_MCA_CONVERT", s.FeatureConvert, "true", "false") == "true"
+	c.Ramp = f.oneOf("PURSER_RAMP", s.Ramp, "true", "false") == "true"
 	c.PhysicalCards = f.oneOf("PURSER_PHYSICAL_CARDS", s.PhysicalCards, "true", "false") == "true"
 	c.NetworkSecrets = f.networkSecrets(s.NetworkSecret)
 	if s.PartnerSecret != "" && len(s.PartnerSecret) < minSecretChars {

@@ -45,8 +45,8 @@ func TestDefaultsAreComplete(t *testing.T) {
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
 		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
-		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Issuer: "nobody",
-		AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
+		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
+		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
 		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",
 		ChainEthereumURL: "node", ChainPolygonURL: "node", ChainArbitrumURL: "node", ChainBaseURL: "node",
 		ChainOptimismURL: "node", ChainSolanaURL: "node", ChainBitcoinURL: "node"}

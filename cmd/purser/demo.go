@@ -145,6 +145,7 @@ var stops = []struct {
 	{"A simulated swipe whose hold runs out", visitExpiry},
 	{"An AI agent signs what it means to pay; a replay and a forgery are refused", visitAgent},
 	{"A payment link that is paid on the sandbox chain", visitCheckout},
+	{"Dollars into USDC and back, and USDC to a wallet whose key answers for it", visitRamp},
 	{"Balances in euros and yen, money from abroad, and a conversion where it is switched on", visitCurrencies},
 	{"The same reads for a model: the Model Context Protocol", visitMCP},
 	{"The books", visitBooks},

@@ -31,7 +31,7 @@ type saved struct {
 func (t *tour) save(ctx context.Context, path string) error {
 	s := saved{APIKey: t.api.bearer, Posts: t.told}
 	for _, path := range []string{"/api/treasury", "/api/cards", "/api/cards/" + t.cards["grocer"].id,
-		"/api/authorizations?limit=100", "/api/agents", t.link + "/status", "/api/auth/keys", "/api/workspaces"} {
+		"/api/authorizations?limit=100", "/api/agents", t.link + "/status", "/api/ramp/orders", "/api/auth/keys", "/api/workspaces"} {
 		a, err := t.api.send(ctx, request{method: "GET", path: path})
 		if err != nil {
 			return err

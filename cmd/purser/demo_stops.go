@@ -26,7 +26,7 @@ const (
 )
 
 var tourScopes = []string{"read:treasury", "write:treasury", "read:cards", "write:cards", "read:agents", "write:agents",
-	"read:checkout", "write:checkout", "read:api_keys", "write:api_keys"}
+	"read:checkout", "write:checkout", "write:ramps", "read:api_keys", "write:api_keys"}
 
 type fields = map[string]any
 
@@ -325,7 +325,7 @@ func visitExpiry(ctx context.Context, t *tour) error {
 }
 
 func visitBooks(ctx context.Context, t *tour) error {
-	if err := settled(ctx, t, endAvailableCents); err != nil {
+	if err := settled(ctx, t, endAvailableCents+rampedUSDCents); err != nil {
 		return err
 	}
 	a, err := t.call(ctx, t.api, request{method: "GET", path: "/api/treasury"}, 200)
@@ -333,8 +333,8 @@ func visitBooks(ctx context.Context, t *tour) error {
 		return err
 	}
 	t.expect("heldCents", dollars(a)["heldCents"], 0)
-	t.expect("fiatUsdCents", a.at("snapshot", "fiatUsdCents"), endAvailableCents)
-	t.expect("stablecoinUsdCents", a.at("snapshot", "stablecoinUsdCents"), linkCents)
+	t.expect("fiatUsdCents", a.at("snapshot", "fiatUsdCents"), endAvailableCents+rampedUSDCents)
+	t.expect("stablecoinUsdCents", a.at("snapshot", "stablecoinUsdCents"), linkCents+rampedCoinCents)
 	sum := int64(0)
 	for _, row := range a.rows("ledger") {
 		cents := int64(0)
@@ -347,8 +347,8 @@ func visitBooks(ctx context.Context, t *tour) error {
 		fmt.Fprintf(t.out, "    %-8v %-18v %v cents\n", row["direction"], row["source"], cents)
 		sum += cents
 	}
-	t.expect("the ledger's sum", sum, endAvailableCents+linkCents)
-	t.expect("ledger entries", len(a.rows("ledger")), 5)
+	t.expect("the ledger's sum", sum, endAvailableCents+rampedUSDCents+linkCents+rampedCoinCents)
+	t.expect("ledger entries", len(a.rows("ledger")), 10)
 	one, err := t.call(ctx, t.api, request{method: "GET", path: "/api/cards/" + t.cards["grocer"].id}, 200)
 	if err != nil {
 		return err

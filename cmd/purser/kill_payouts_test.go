@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/ident"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/httpapi/webhook"
@@ -41,8 +42,8 @@ const (
 var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingRefused,
 	sandbox.EndingAnswersLost}
 
-// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts and swipes, with the bank in another process,
-// which counts what it is ordered.
+// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts, conversions and swipes, with the bank in
+// another process, which counts what it is ordered.
 func TestNoPayoutIsPaidTwice(t *testing.T) {
 	path, full := build(t), os.Getenv(fullVariable) != ""
 	t.Run("embedded", func(t *testing.T) { killAmidPayouts(t, program{path: path}, full) })
@@ -51,7 +52,7 @@ func TestNoPayoutIsPaidTwice(t *testing.T) {
 	}
 	t.Run("postgres+kafka", func(t *testing.T) {
 		if purser := onServers(t, path); purser.database != nil {
-			killAmidPayouts(t, purser, false)
+			killAmidPayouts(t, purser, full)
 		}
 	})
 }
@@ -65,30 +66,39 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 	rest := freeAddress(t)
 	bank, bankURL := launchBank(t, purser, rest)
 	purser.env = append(slices.Clone(purser.env), "PURSER_HTTP_ADDR="+rest, "PURSER_BANK_URL="+bankURL,
-		"PURSER_PARTNER_SECRET="+sharedSecret, "PURSER_PAYOUT_LIMITS=100000000,100000000")
+		"PURSER_PARTNER_SECRET="+sharedSecret, "PURSER_PAYOUT_LIMITS=100000000,100000000", "PURSER_FEATURE_MCA_CONVERT=true")
 	p := launch(t, purser, data)
 	s := foundPayer(t, p, bankURL)
+	x := foundTrader(t, p, s.bank)
 	for round := range rounds {
 		after := killAtLeast + random.Int64N(killAtMost-killAtLeast)
 		s.fill(t, p, after)
-		before := len(s.orders)
-		s.rage(t, p, seed, round, after)
+		x.fill(t, p, after)
+		before, deals := len(s.orders), len(x.deals)
+		s.rage(t, p, x, seed, round, after)
 		require.Equal(t, "signal: killed", p.ended(t))
 		launched := time.Now()
 		p = launch(t, purser, data)
 		s.resolve(t, p, s.orders[before:])
+		x.resolve(t, p, x.deals[deals:])
 		s.settle(t, p, launched)
+		x.settle(t, p)
 	}
 	s.resolve(t, p, s.orders)
+	x.resolve(t, p, x.deals)
 	s.agree(t, p)
+	x.agree(t, p)
 	for _, b := range []*process{p, bank} {
 		require.Empty(t, b.end(t, syscall.SIGTERM))
 		require.NotContains(t, b.log.String(), paidAccount)
 	}
 	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
-	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; %d never reached it and wait; "+
-		"%d requests cut off", rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.limbo, s.cut.Load())
+	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; %d never reached it "+
+		"and wait; %d requests cut off", rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.limbo, s.cut.Load())
+	t.Logf("%d quotes: %d conversions and %d declined, %d never reached the desk and wait; %d requests cut off", len(x.deals),
+		x.converted, x.declined, x.limbo, x.cut.Load())
 	require.NotZero(t, s.cut.Load(), "no kill has met a request")
+	require.NotZero(t, x.cut.Load(), "no kill has met a conversion")
 }
 
 // freeAddress is one that a server can have again and again: the bank reports to it.
@@ -168,6 +178,7 @@ func (s *payer) fill(t *testing.T, p *process, answers int64) {
 	available, err := strconv.ParseInt(fmt.Sprint(dollars(a)["availableCents"]), 10, 64)
 	require.NoError(t, err)
 	cents := max(answers*150_00/shareCovered-available, 1_00)
+	cents -= cents % 100 // odd cents are the sandbox's endings: one deposit in a hundred would never be reported
 	s.must(t, p, "/api/treasury/deposits", announcement(cents))
 	s.deposited += cents
 	p.await(t, "the deposit", func() bool {
@@ -176,8 +187,8 @@ func (s *payer) fill(t *testing.T, p *process, answers int64) {
 	})
 }
 
-// rage orders payouts and swipes until the server is killed after so many answers to payouts.
-func (s *payer) rage(t *testing.T, p *process, seed uint64, round int, after int64) {
+// rage orders payouts, converts and swipes until the server is killed after so many answers to payouts.
+func (s *payer) rage(t *testing.T, p *process, x *trader, seed uint64, round int, after int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stormWithin)
 	defer cancel()
@@ -196,6 +207,7 @@ func (s *payer) rage(t *testing.T, p *process, seed uint64, round int, after int
 			}
 		})
 	}
+	x.rage(t, ctx, p, seed, round, &swipers)
 	for swiper := range payoutSwipers {
 		swipers.Go(func() { s.swipeOn(t, ctx, p, fmt.Sprintf("p%d-%d", round, swiper)) })
 	}
@@ -264,7 +276,7 @@ func (s *payer) settle(t *testing.T, p *process, launched time.Time) {
 	t.Helper()
 	p.awaitFor(t, processWithin, "the bank's reports", func() bool {
 		_ = pause(t.Context(), settleAgain)
-		known := s.atTheBank(t)
+		known := ordersAt(t, s.bank, ident.Payout)
 		return !slices.ContainsFunc(s.list(t, p), func(shown shownPayout) bool {
 			if !open(shown.Status) {
 				return shown.Status == "settled" && shown.AmountCents%100 == sandbox.EndingReturned
@@ -279,18 +291,20 @@ func open(status string) bool {
 	return slices.Contains([]string{"reserved", "submitting", "submitted", "outcome_unknown"}, status)
 }
 
-// atTheBank is how often the bank was ordered to pay, by payout.
-func (s *payer) atTheBank(t *testing.T) map[string]int {
+// ordersAt is how often the bank was given each order of a kind, by reference.
+func ordersAt(t *testing.T, bank *bankhttp.Client, prefix string) map[string]int {
 	t.Helper()
 	known, after := map[string]int{}, ""
 	for {
-		page, err := s.bank.Orders(t.Context(), after)
+		page, err := bank.Orders(t.Context(), after)
 		require.NoError(t, err)
 		if len(page) == 0 {
 			return known
 		}
 		for _, o := range page {
-			known[o.Reference], after = o.Orders, o.Reference
+			if after = o.Reference; strings.HasPrefix(after, prefix) {
+				known[o.Reference] = o.Orders
+			}
 		}
 	}
 }
@@ -332,7 +346,7 @@ func (s *payer) agree(t *testing.T, p *process) {
 	s.accepted = len(accepted)
 	require.Equal(t, len(s.orders), s.accepted+s.declined, "accepted and declined are what was sent")
 	require.NotZero(t, s.declined)
-	known := s.atTheBank(t)
+	known := ordersAt(t, s.bank, ident.Payout)
 	held, gone := int64(0), int64(0)
 	payouts := s.list(t, p)
 	require.Len(t, payouts, s.accepted, "what was accepted is there, and nothing else")

@@ -25,6 +25,7 @@ import (
 const (
 	processWithin = 60 * time.Second // a start, an end
 	stateWithin   = 30 * time.Second // a state that the server comes to by itself
+	linesShown    = 40               // of a process that does not come to it
 	askAgain      = 5 * time.Millisecond
 )
 
@@ -134,6 +135,12 @@ func (l *processLog) String() string {
 	return l.text.String()
 }
 
+// last is so much of its end.
+func (l *processLog) last(lines int) string {
+	all := strings.SplitAfter(l.String(), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "")
+}
+
 // launch starts a server on free ports and returns when it is ready. It is killed at the end of the test if it still runs.
 func launch(t *testing.T, purser program, data string) *process {
 	t.Helper()
@@ -217,7 +224,9 @@ func (p *process) awaitFor(t *testing.T, within time.Duration, what string, hold
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	for !holds() {
-		require.NoError(t, pause(ctx, askAgain), "waiting for %s", what)
+		if err := pause(ctx, askAgain); err != nil {
+			require.NoError(t, err, "waiting for %s; the last lines of the process:\n%s", what, p.log.last(linesShown))
+		}
 	}
 }
 

@@ -190,8 +190,15 @@ func signUp(t *testing.T, p *process, i int) (bearer string) {
 
 func signUpFor(t *testing.T, p *process, i int, scopes []string) (bearer string) {
 	t.Helper()
-	session := newClient(p.rest, "")
-	defer session.http.CloseIdleConnections()
+	session, bearer := signUpAs(t, p, i, scopes)
+	session.http.CloseIdleConnections()
+	return bearer
+}
+
+// signUpAs is signUpFor that keeps the session.
+func signUpAs(t *testing.T, p *process, i int, scopes []string) (session *client, bearer string) {
+	t.Helper()
+	session = newClient(p.rest, "")
 	must := func(path string, body fields) answer {
 		a, err := session.send(t.Context(), request{method: "POST", path: path, body: marshal(body)})
 		require.NoError(t, err)
@@ -200,7 +207,7 @@ func signUpFor(t *testing.T, p *process, i int, scopes []string) (bearer string)
 	}
 	must("/api/dashboard/signup", fields{"email": fmt.Sprintf("storm-%d@example.com", i), "password": "a long password"})
 	must("/api/workspaces", fields{"name": fmt.Sprintf("Storm %d", i)})
-	return must("/api/auth/keys", fields{"label": "storm", "scopes": scopes}).text("secret")
+	return session, must("/api/auth/keys", fields{"label": "storm", "scopes": scopes}).text("secret")
 }
 
 // mustPost is a POST before any storm.

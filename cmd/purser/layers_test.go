@@ -23,7 +23,7 @@ var (
 	leaves = []string{"actors/ident", "actors/money", "actors/fault", "actors/decision"}
 	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/counterparty",
 		"actors/balance",
-		"actors/webhook", "actors/agent", "actors/checkout", "actors/derivation"}
+		"actors/webhook", "actors/agent", "actors/checkout", "actors/derivation", "actors/ramp"}
 	arrows = map[string][]string{
 		"actors/ident":    {},
 		"actors/money":    {},
@@ -47,7 +47,10 @@ var (
 		"actors/checkout/address": {},
 		"actors/checkout":         append([]string{"actors/checkout/address"}, leaves...),
 		"actors/derivation":       leaves,
-		"actors/balance":          append([]string{"authorizer/hold"}, leaves...),
+		// that a wallet's key has signed
+		"actors/ramp/proof": {"actors/checkout/address", "actors/agent/intent"},
+		"actors/ramp":       append([]string{"actors/ramp/proof"}, leaves...),
+		"actors/balance":    append([]string{"authorizer/hold"}, leaves...),
 
 		"authorizer/drain":             {},
 		"authorizer":                   {"authorizer/hold", "authorizer/drain", "persistence/pebblegate", "actors/ident", "actors/money"},
@@ -87,7 +90,8 @@ var (
 				"httpapi/webhook", "actors/partner/chain"}),
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
-	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "actors/agent/intent", "actors/bankday", "httpapi/mcp", "actors/checkout/address"})
+	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "actors/agent/intent", "actors/bankday", "httpapi/mcp", "actors/checkout/address",
+		"actors/ramp/proof"})
 	// impure is what no pure package may reach, even through another package.
 	impure = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",
 		"github.com/jackc/pgx", "crypto/rand", "math/rand", "net/http", "database/sql"}

@@ -11,20 +11,21 @@ import (
 )
 
 type commands struct {
-	Serve             ServeCmd          `cmd:"" help:"Run the servers until SIGTERM."`
-	Audit             AuditCmd          `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
-	RebuildAuthorizer RebuildCmd        `cmd:"" help:"Make the authorizer's store anew from the journal."`
-	Backup            BackupCmd         `cmd:"" help:"Copy the stores into a new directory, while the server runs or not."`
-	Restore           RestoreCmd        `cmd:"" help:"Make the stores from a backup."`
-	MigrateJournal    MigrateJournalCmd `cmd:"" help:"Move the journal of a data directory to Postgres."`
-	Unmatched         UnmatchedCmd      `cmd:"" help:"List the partners' reports that matched nothing."`
-	Export            ExportCmd         `cmd:"" help:"Write files for treasurers."`
-	SandboxBank       SandboxBankCmd    `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
-	Migrate           MigrateCmd        `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`
-	Topics            TopicsCmd         `cmd:"" help:"Make or check the topic; a server does so too."`
-	Demo              DemoCmd           `cmd:"" help:"Walk through a running server and check every answer."`
-	Bench             BenchCmd          `cmd:"" help:"Measure a server under load, and check every answer."`
-	Version           VersionCmd        `cmd:"" help:"Print the version."`
+	Serve              ServeCmd              `cmd:"" help:"Run the servers until SIGTERM."`
+	Audit              AuditCmd              `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
+	RebuildAuthorizer  RebuildCmd            `cmd:"" help:"Make the authorizer's store anew from the journal."`
+	Backup             BackupCmd             `cmd:"" help:"Copy the stores into a new directory, while the server runs or not."`
+	Restore            RestoreCmd            `cmd:"" help:"Make the stores from a backup."`
+	MigrateJournal     MigrateJournalCmd     `cmd:"" help:"Move the journal of a data directory to Postgres."`
+	ImportRampSessions ImportRampSessionsCmd `cmd:"" help:"Bring over the orders of the ramp's retired routes from the service before."`
+	Unmatched          UnmatchedCmd          `cmd:"" help:"List the partners' reports that matched nothing."`
+	Export             ExportCmd             `cmd:"" help:"Write files for treasurers."`
+	SandboxBank        SandboxBankCmd        `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
+	Migrate            MigrateCmd            `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`
+	Topics             TopicsCmd             `cmd:"" help:"Make or check the topic; a server does so too."`
+	Demo               DemoCmd               `cmd:"" help:"Walk through a running server and check every answer."`
+	Bench              BenchCmd              `cmd:"" help:"Measure a server under load, and check every answer."`
+	Version            VersionCmd            `cmd:"" help:"Print the version."`
 }
 
 func main() {

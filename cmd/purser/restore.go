@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -155,10 +156,11 @@ func (s *restoration) requireRoom() error {
 	case !s.keep && there(authorizerDir(s.DataDir)):
 		return fmt.Errorf("%s is there: restore with --keep-authorizer if it is newer than the backup, or move it away first",
 			authorizerDir(s.DataDir))
-	case !s.keep && there(bankDir(s.DataDir)):
-		return fmt.Errorf("%s is there: move it away first", bankDir(s.DataDir))
-	case !s.keep && there(chainsDir(s.DataDir)):
-		return fmt.Errorf("%s is there: move it away first", chainsDir(s.DataDir))
+	}
+	for _, of := range sandboxDirs {
+		if !s.keep && there(of(s.DataDir)) {
+			return fmt.Errorf("%s is there: move it away first", of(s.DataDir))
+		}
 	}
 	return nil
 }
@@ -172,8 +174,11 @@ func (s *restoration) begin(plan restorePlan) error {
 	if err := errors.Join(syncDir(s.DataDir), s.writePlan(plan)); err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(journalDir(dir)), os.RemoveAll(authorizerDir(dir)), os.RemoveAll(bankDir(dir)),
-		os.RemoveAll(chainsDir(dir)))
+	faults := []error{os.RemoveAll(journalDir(dir)), os.RemoveAll(authorizerDir(dir))}
+	for _, of := range sandboxDirs {
+		faults = append(faults, os.RemoveAll(of(dir)))
+	}
+	return errors.Join(faults...)
 }
 
 // buildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. What is kept is copied
@@ -218,10 +223,10 @@ func checkpointAuthorizer(from, to string) error {
 	return errors.Join(engine.Checkpoint(to), engine.Close())
 }
 
-// buildSandbox takes the bank and the chains that are kept, or the backup's when it has them. The bank reports again: the journal
-// is older. The chains need not: watchers go on from the journal's own cursors.
+// buildSandbox takes the sandbox's stores that are kept, or the backup's when it has them. The bank and the ramp report again: the
+// journal is older. The chains need not: watchers go on from the journal's own cursors.
 func (s *restoration) buildSandbox() error {
-	for _, of := range []func(data string) string{bankDir, chainsDir} {
+	for _, of := range sandboxDirs {
 		var err error
 		switch kept, saved := of(s.DataDir), of(s.from.dir); {
 		case s.keep && sandbox.Exists(nil, kept):
@@ -233,8 +238,14 @@ func (s *restoration) buildSandbox() error {
 			return err
 		}
 	}
-	if bank := bankDir(restoringDir(s.DataDir)); sandbox.Exists(nil, bank) {
-		return sandbox.ReportAgain(nil, bank, time.Now())
+	for _, of := range []func(data string) string{bankDir, rampDir} {
+		reports := of(restoringDir(s.DataDir))
+		if !sandbox.Exists(nil, reports) {
+			continue
+		}
+		if err := sandbox.ReportAgain(nil, reports, time.Now()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -318,7 +329,7 @@ func nextIncarnation(content persistence.Content) persistence.Content {
 // place moves what is ready into the data directory; what was moved before is passed over. The journal is last.
 func (s *restoration) place() error {
 	dir := restoringDir(s.DataDir)
-	for _, of := range []func(data string) string{authorizerDir, bankDir, chainsDir, journalDir} {
+	for _, of := range slices.Concat([]func(string) string{authorizerDir}, sandboxDirs, []func(string) string{journalDir}) {
 		if _, err := os.Lstat(of(dir)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

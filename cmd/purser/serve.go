@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -93,6 +94,7 @@ type Main struct {
 	authorizer *authorizer.Engine
 	bank       partner.Bank
 	sandbox    *sandbox.Bank // the bank, when it is in this process
+	ramp       *sandbox.Ramp
 	system     *actors.System
 	chains     []partner.Chain
 	// sandboxChains are those of chains that nobody mines; nil when there are none.
@@ -128,6 +130,7 @@ func (m *Main) ground() []step {
 		m.listen,
 		m.startAdmin,
 		m.openBank,
+		m.openRamp,
 		m.startNetwork,
 		m.startREST,
 		m.publishAddresses,
@@ -147,6 +150,7 @@ func (m *Main) upper() []step {
 		m.admitSwipes,
 		m.admitRequests,
 		m.startBank,
+		m.startRamp,
 		m.admitOperators,
 	}
 }
@@ -296,7 +300,7 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	}
 	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank,
 		Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains, Accounts: m.config.CheckoutAccounts,
-		Prices: sandbox.Prices{}, Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
+		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
 		Fatal: m.Fatal})
 	if errors.Is(err, actors.ErrStores) {
 		return err
@@ -319,15 +323,40 @@ func (m *Main) issuer() partner.Issuer {
 	return nil
 }
 
+// openRamp opens the ramp of the sandbox.
+func (m *Main) openRamp(context.Context) (err error) {
+	reports := "http://" + reachable(m.listeners.http.Addr()) + "/api/webhooks/partner-"
+	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: rampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
+		Secret: m.config.PartnerSecret, Clock: m.Clock, Report: sandbox.Post(&http.Client{}, reports+"onramp"),
+		Log: func(order string, attempt int, err error) {
+			m.log.Warn("the sandbox ramp's report was not taken", "order", order, "attempt", attempt, "err", err)
+		}}, sandbox.Post(&http.Client{}, reports+"offramp"))
+	if err == nil {
+		m.onClose(m.ramp.Close)
+	}
+	return err
+}
+
 // startBank lets the bank in this process report, now that its reports can be taken.
 func (m *Main) startBank(context.Context) error {
-	if m.sandbox == nil {
-		return nil
+	if m.sandbox != nil {
+		m.reports(m.sandbox.Run)
 	}
+	return nil
+}
+
+// startRamp lets the ramp report.
+func (m *Main) startRamp(context.Context) error {
+	m.reports(m.ramp.Run)
+	return nil
+}
+
+// reports runs a partner in this process until the close.
+func (m *Main) reports(run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := m.sandbox.Run(ctx); err != nil {
+		if err := run(ctx); err != nil {
 			m.fail(err)
 		}
 	})
@@ -336,5 +365,4 @@ func (m *Main) startBank(context.Context) error {
 		running.Wait()
 		return nil
 	})
-	return nil
 }

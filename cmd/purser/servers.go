@@ -97,7 +97,7 @@ func (m *Main) admitRequests(context.Context) error {
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen,
 		Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards, NoCurrencies: !m.config.MultiCurrency,
-		Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
+		NoRamp: !m.config.Ramp, Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
 		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, WebhookGuard: m.webhookGuard(),
 		Registry: m.registry, Logger: m.log})
 	if err != nil {
@@ -137,7 +137,7 @@ func (m *Main) startAdmin(context.Context) (err error) {
 
 // backedUp are the stores that are open. A bank that is elsewhere looks after its own.
 func (m *Main) backedUp() backedUp {
-	s := backedUp{journal: m.journal, authorizer: m.authorizer}
+	s := backedUp{journal: m.journal, authorizer: m.authorizer, ramp: m.ramp.Checkpoint}
 	if m.sandbox != nil {
 		s.bank = m.sandbox.Checkpoint
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"purser/actors/money"
 )
 
 const (
@@ -124,7 +126,8 @@ func (s *Statement) document(t totals) document {
 			Balances: []balance{balanceOf(codeOpening, s.OpeningCents, s.From), balanceOf(closing, s.ClosingCents, s.end())},
 			Summary: summary{
 				Entries: len(s.Lines), Net: magnitude(net), NetDirection: indicator(net),
-				Credits: t.credits, CreditSum: decimal(t.creditCents), Debits: t.debits, DebitSum: decimal(t.debitCents),
+				Credits: t.credits, CreditSum: money.FormatDollars(t.creditCents), Debits: t.debits,
+				DebitSum: money.FormatDollars(t.debitCents),
 			},
 			Entries: make([]entry, len(s.Lines)),
 		},
@@ -141,8 +144,9 @@ func balanceOf(code string, cents int64, at time.Time) balance {
 
 func entryOf(number int, l *Line) entry {
 	e := entry{
-		Reference: strconv.Itoa(number), Amount: amount{currency, decimal(l.AmountCents)}, Direction: indicator(l.cents()),
-		Status: codeBooked, Booked: moment(l.Booked), Value: moment(l.Made), ServicerRef: l.ID, Code: l.Source, Issuer: issuer,
+		Reference: strconv.Itoa(number), Amount: amount{currency, money.FormatDollars(l.AmountCents)},
+		Direction: indicator(l.cents()), Status: codeBooked, Booked: moment(l.Booked), Value: moment(l.Made), ServicerRef: l.ID,
+		Code: l.Source, Issuer: issuer,
 		Details: details{TransactionID: l.TransferGroup},
 	}
 	if l.CardID != "" {
@@ -156,7 +160,7 @@ func entryOf(number int, l *Line) entry {
 
 // magnitude is an amount without its sign, which the indicator has.
 func magnitude(cents int64) string {
-	text := decimal(cents)
+	text := money.FormatDollars(cents)
 	if cents < 0 {
 		return text[1:]
 	}

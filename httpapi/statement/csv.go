@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"purser/actors/money"
 )
 
 // csvHeader names the columns. An opening and a closing row stand around the lines.
@@ -48,13 +50,13 @@ func (s *Statement) CSV(w io.Writer) error {
 
 func balanceRow(what string, at time.Time, cents int64) []string {
 	row := make([]string, len(csvHeader))
-	row[0], row[1], row[5], row[6] = what, moment(at), decimal(cents), currency
+	row[0], row[1], row[5], row[6] = what, moment(at), money.FormatDollars(cents), currency
 	return row
 }
 
 func (l *Line) row() []string {
-	return []string{"entry", moment(l.Booked), cell(l.ID), cell(l.Source), decimal(l.cents()), decimal(l.BalanceCents), currency,
-		cell(l.Reference), cell(l.TransferGroup), cell(l.CardID), moment(l.Made)}
+	return []string{"entry", moment(l.Booked), cell(l.ID), cell(l.Source), money.FormatDollars(l.cents()),
+		money.FormatDollars(l.BalanceCents), currency, cell(l.Reference), cell(l.TransferGroup), cell(l.CardID), moment(l.Made)}
 }
 
 // cell makes text safe to be opened in a spreadsheet.

@@ -97,15 +97,6 @@ func (s *Statement) end() time.Time {
 	return s.To.AddDate(0, 0, 1).Add(-time.Millisecond)
 }
 
-// decimal writes cents as dollars: -12.05.
-func decimal(cents int64) string {
-	sign, magnitude := "", uint64(cents)
-	if cents < 0 {
-		sign, magnitude = "-", -magnitude
-	}
-	return fmt.Sprintf("%s%d.%02d", sign, magnitude/100, magnitude%100)
-}
-
 // clean makes text one line of valid UTF-8 without anything that a reader could take for an instruction to its terminal or that
 // XML cannot hold, and trims it.
 func clean(text string) string {

@@ -52,7 +52,7 @@ func ParsePublicKeyPEM(text string) (ed25519.PublicKey, error) {
 	if !found || len(raw) != ed25519.PublicKeySize {
 		return nil, ErrAlgorithm
 	}
-	if err := checkPoint(raw); err != nil {
+	if err := CheckPoint(raw); err != nil {
 		return nil, err
 	}
 	return raw, nil
@@ -146,9 +146,9 @@ func JWKOf(key ed25519.PublicKey) JWK {
 		Alg: "EdDSA"}
 }
 
-// checkPoint refuses 32 bytes that encode no point (RFC 8032, 5.1.3) and the points of small order: the identity, (0, -1), those
+// CheckPoint refuses 32 bytes that encode no point (RFC 8032, 5.1.3) and the points of small order: the identity, (0, -1), those
 // with y = 0, whose double is (0, -1), and those with x² = -y², whose double has y = 0.
-func checkPoint(encoded []byte) error {
+func CheckPoint(encoded []byte) error {
 	little := slices.Clone(encoded)
 	negative := little[31]&0x80 != 0
 	little[31] &= 0x7f

@@ -145,7 +145,7 @@ func (a *Accounts) At(f Family, index uint32) (string, error) {
 		return "", fmt.Errorf("address: index %d: %w", index, err)
 	}
 	if f == EVM {
-		return checksummed(keccak(key.SerializeUncompressed()[1:])[12:]), nil
+		return Checksummed(keccak(key.SerializeUncompressed()[1:])[12:]), nil
 	}
 	witness, err := address.NewAddressWitnessPubKeyHash(address.Hash160(key.SerializeCompressed()), &chaincfg.MainNetParams)
 	if err != nil {
@@ -161,9 +161,9 @@ func (a *Accounts) solanaAt(index uint32) string {
 	return base58.Encode(key[ed25519.SeedSize:])
 }
 
-// checksummed spells an EVM address as EIP-55 says: a letter is a capital when the digit of the text's hash at its place is 8 or
+// Checksummed spells an EVM address as EIP-55 says: a letter is a capital when the digit of the text's hash at its place is 8 or
 // more.
-func checksummed(account []byte) string {
+func Checksummed(account []byte) string {
 	text := []byte(hex.EncodeToString(account))
 	digits := hex.EncodeToString(keccak(text))
 	for i, c := range text {

@@ -13,8 +13,8 @@ import (
 // againBytes is how much of the orders one commit of ReportAgain writes.
 const againBytes = 4 << 20
 
-// Exists tells whether a directory holds a store of the sandbox's, a bank's or that of its chains; a nil fs is the disk. It makes
-// nothing.
+// Exists tells whether a directory holds a store of the sandbox's, a bank's, a ramp's or that of its chains; a nil fs is the
+// disk. It makes nothing.
 func Exists(fs vfs.FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -23,13 +23,13 @@ func Exists(fs vfs.FS, dir string) bool {
 	return err == nil && d.Exists
 }
 
-// Checkpoint writes the bank's orders as they are now into a new directory, while it works.
-func (b *Bank) Checkpoint(dir string) error { return checkpoint(b.store.db, dir) }
+// Checkpoint writes the orders as they are now into a new directory, while the partner works.
+func (b *office) Checkpoint(dir string) error { return checkpoint(b.store.db, dir) }
 
 // Checkpoint writes what was paid on the chains until now, and their reorganisations, into a new directory.
 func (c *Chains) Checkpoint(dir string) error { return checkpoint(c.store.db, dir) }
 
-// Checkpoint is Bank.Checkpoint, or that of Chains, of a directory that nobody has open; a nil fs is the disk.
+// Checkpoint is that of a Bank, a Ramp or Chains, of a directory that nobody has open; a nil fs is the disk.
 func Checkpoint(fs vfs.FS, from, to string) error {
 	return withStore(fs, from, func(s *store) error { return checkpoint(s.db, to) })
 }
@@ -41,12 +41,12 @@ func checkpoint(db *pebble.DB, dir string) error {
 	return nil
 }
 
-// ReportAgain makes the bank of a directory, that no bank has open, report once more whatever it has reported and not forgotten:
-// who was restored to an older state may not know of it. Reports are known by their ids; a repeat changes nothing.
+// ReportAgain makes the bank or ramp of a directory, that nobody has open, report once more whatever it has reported and not
+// forgotten: who was restored to an older state may not know of it. Reports are known by their ids; a repeat changes nothing.
 func ReportAgain(fs vfs.FS, dir string, now time.Time) error {
 	return withStore(fs, dir, func(s *store) error {
 		if err := s.reportAgain(now); err != nil {
-			return fmt.Errorf("sandbox bank: report again: %w", err)
+			return fmt.Errorf("sandbox: report again: %w", err)
 		}
 		return nil
 	})
@@ -94,19 +94,19 @@ func (s *store) reportAgain(now time.Time) (err error) {
 
 // toldSomething says whether a report of the order has been taken.
 func (o *order) toldSomething() bool {
-	if o.Payment != nil {
-		return o.Reports < len(o.Payment.Outcomes)
+	if o.Payment != nil || o.Ramp != nil {
+		return o.Reports < len(o.outcomes())
 	}
 	return o.Reports == 0 && o.Deposit.AmountUsdCents%100 != EndingNever
 }
 
-// again makes an order due now that has reported something: a deposit with one report, a payment with all of its, in their order.
+// again makes an order due now that has reported something: a deposit with one report, any other with all of its, in their order.
 func again(b *pebble.Batch, o order, now time.Time) error {
 	id := o.id()
 	old := dueKey(o.Due, id)
 	o.Reports, o.Due = 1, now
-	if o.Payment != nil {
-		o.Reports = len(o.Payment.Outcomes)
+	if outcomes := o.outcomes(); outcomes != nil {
+		o.Reports = len(outcomes)
 	}
 	value, err := json.Marshal(o)
 	if err != nil {

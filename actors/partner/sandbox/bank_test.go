@@ -34,7 +34,10 @@ type desk struct {
 
 type report struct {
 	ID, Type string
-	Data     struct{ DepositID, PayoutID string }
+	Data     struct {
+		DepositID, PayoutID, OrderID, TxHash string
+		FeeCents                             *int64
+	}
 }
 
 func newDesk() *desk { return &desk{now: time.UnixMilli(1_700_000_000_000), status: http.StatusOK} }
@@ -81,8 +84,13 @@ func deposit(n int, cents int64) partner.Deposit {
 	return partner.Deposit{ID: id, WorkspaceID: "ws", Rail: "ach", AmountUsdCents: cents}
 }
 
+// steps is a bank or a ramp.
+type steps interface {
+	Step(ctx context.Context) (time.Duration, error)
+}
+
 // settle runs steps until there is nothing due.
-func settle(t *testing.T, b *sandbox.Bank) {
+func settle(t *testing.T, b steps) {
 	t.Helper()
 	for {
 		wait, err := b.Step(t.Context())

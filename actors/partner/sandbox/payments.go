@@ -50,34 +50,46 @@ func prefixOf(p *partner.Payment) string {
 	return ident.Payout
 }
 
-// outcome is what the report says that is due when so many are left.
-func (p *payment) outcome(left int) partner.Standing { return p.Outcomes[len(p.Outcomes)-left] }
+// dealEvents are what a deal's outcomes are reported as.
+var dealEvents = map[partner.Standing]string{partner.Settled: "conversion.completed", partner.Failed: "conversion.failed"}
+
+// news is what the report says that is due when so many are left.
+func (p *payment) news(left int) news {
+	field, eventType := "payoutId", "payout."+string(outcome(p.Outcomes, left))
+	if p.Rail == partner.RailFX {
+		field, eventType = "conversionId", dealEvents[outcome(p.Outcomes, left)]
+	}
+	return news{prefixOf(&p.Payment), "sandbox bank " + eventType + " " + p.Reference, eventType,
+		map[string]string{field: p.Reference}}
+}
 
 // planPayment decides what the bank will do about a payment.
 func planPayment(p partner.Payment, now time.Time, delay time.Duration) order {
-	o := order{
-		Payment: &payment{Payment: p, Taken: now, Orders: 1, Outcomes: []partner.Standing{partner.Settled}}, Due: now.Add(delay),
-		Reports: 1,
-	}
-	switch p.AmountCents % 100 {
-	case EndingTwice:
-		o.Payment.Outcomes = []partner.Standing{partner.Settled, partner.Settled}
-	case EndingLate:
-		o.Due = now.Add(lateFactor * delay)
-	case EndingAfterLapse:
-		o.Due = now.Add(reportsLapsed)
-	case EndingFails:
-		o.Payment.Outcomes = []partner.Standing{partner.Failed}
-	case EndingReturned:
-		if p.Rail == partner.RailFX {
-			break // a deal is done or not
-		}
-		o.Payment.Outcomes = []partner.Standing{partner.Settled, partner.Returned}
-	case EndingNever, EndingUnreported:
-		o.Due, o.Payment.Outcomes = now.Add(remembers), nil
-	}
+	o := order{Payment: &payment{Payment: p, Taken: now, Orders: 1}}
+	o.Payment.Outcomes, o.Due = planned(p.AmountCents, p.Rail != partner.RailFX, now, delay)
 	o.Reports = len(o.Payment.Outcomes)
 	return o
+}
+
+// planned is what becomes of an amount, by its ending, and when the first report of it is due. Only what can be returned is.
+func planned(cents int64, returns bool, now time.Time, delay time.Duration) (outcomes []partner.Standing, due time.Time) {
+	switch cents % 100 {
+	case EndingTwice:
+		return []partner.Standing{partner.Settled, partner.Settled}, now.Add(delay)
+	case EndingLate:
+		delay *= lateFactor
+	case EndingAfterLapse:
+		delay = reportsLapsed
+	case EndingFails:
+		return []partner.Standing{partner.Failed}, now.Add(delay)
+	case EndingReturned:
+		if returns {
+			return []partner.Standing{partner.Settled, partner.Returned}, now.Add(delay)
+		}
+	case EndingNever, EndingUnreported:
+		return nil, now.Add(remembers)
+	}
+	return []partner.Standing{partner.Settled}, now.Add(delay)
 }
 
 // Tokenize keeps the account, synced, under a token that follows from the reference.
@@ -157,7 +169,7 @@ func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing
 		standing = o.Payment.Outcomes[reported-1]
 	}
 	if o.Reports > 0 && !b.cfg.Clock().Before(o.Due) {
-		standing = o.Payment.outcome(o.Reports)
+		standing = outcome(o.Payment.Outcomes, o.Reports)
 	}
 	return standing, nil
 }
@@ -169,19 +181,4 @@ func (b *Bank) Paid(reference string) (int, error) {
 		return 0, err
 	}
 	return o.Payment.Orders, nil
-}
-
-// Order is how often the bank was ordered to make a payment. More than once is somebody's money paid twice.
-type Order struct {
-	Reference string `json:"reference"`
-	Orders    int    `json:"orders"`
-}
-
-// Orders lists the payments that the bank was ordered to make, at most limit of them, by reference after one of them.
-func (b *Bank) Orders(after string, limit int) ([]Order, error) {
-	orders, err := b.store.payments(after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("sandbox bank: %w", err)
-	}
-	return orders, nil
 }

@@ -25,7 +25,7 @@ func payout(t *testing.T, b *sandbox.Bank, n int, cents int64) partner.Payment {
 }
 
 // outcomes turns the clock, delay by delay, and returns what was reported when.
-func outcomes(t *testing.T, d *desk, b *sandbox.Bank) map[string]time.Duration {
+func outcomes(t *testing.T, d *desk, b steps) map[string]time.Duration {
 	t.Helper()
 	began, out := d.clock(), map[string]time.Duration{}
 	for d.clock().Sub(began) < 30*time.Hour {

@@ -15,7 +15,8 @@ import (
 )
 
 // store keeps orders by id and by the time at which something is to be done about them. Keys: "o" + order id → the order as
-// JSON; "d" + 8 bytes of due time + order id → nothing. Both change in one batch. "a" + token → the account as JSON.
+// JSON; "d" + 8 bytes of due time + order id → nothing. Both change in one batch. "a" + token → the account as JSON. Of the
+// ramp "l" + workspace → the id of its account; "w" + wallet id → the wallet as it was approved.
 type store struct {
 	db *pebble.DB
 }
@@ -85,6 +86,27 @@ func (s *store) account(token string) (a partner.Account, ok bool, err error) {
 	return a, err == nil, errors.Join(err, closer.Close())
 }
 
+// saveFact keeps a text under a key for good, synced, unless there is one. It returns the text that is kept.
+func (s *store) saveFact(key, text string) (kept string, err error) {
+	if kept, err = s.fact(key); kept != "" || err != nil {
+		return kept, err
+	}
+	return text, s.db.Set([]byte(key), []byte(text), pebble.Sync)
+}
+
+// fact is the text of a key; "" when there is none.
+func (s *store) fact(key string) (string, error) {
+	value, closer, err := s.db.Get([]byte(key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	text := string(value)
+	return text, closer.Close()
+}
+
 // due returns at most limit orders due at or before now, earliest first, and when the next one after them is due (zero: none).
 func (s *store) due(now time.Time, limit int) (orders []order, next time.Time, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("d"), UpperBound: []byte("e")})
@@ -108,8 +130,8 @@ func (s *store) due(now time.Time, limit int) (orders []order, next time.Time, e
 	return orders, time.Time{}, it.Error()
 }
 
-// payments lists at most limit payments after a reference.
-func (s *store) payments(after string, limit int) (orders []Order, err error) {
+// told lists at most limit payments and orders of the ramp after a reference.
+func (s *store) told(after string, limit int) (orders []Order, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: append(orderKey(after), 0), UpperBound: []byte("p")})
 	if err != nil {
 		return nil, err
@@ -121,8 +143,11 @@ func (s *store) payments(after string, limit int) (orders []Order, err error) {
 		if err := json.Unmarshal(it.Value(), &o); err != nil {
 			return nil, err
 		}
-		if o.Payment != nil {
+		switch {
+		case o.Payment != nil:
 			orders = append(orders, Order{Reference: o.id(), Orders: o.Payment.Orders})
+		case o.Ramp != nil:
+			orders = append(orders, Order{Reference: o.id(), Orders: o.Ramp.Orders})
 		}
 	}
 	return orders, it.Error()
@@ -165,5 +190,5 @@ type quiet struct{}
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("sandbox bank store: "+format, args...))
+	panic(fmt.Sprintf("sandbox store: "+format, args...))
 }

@@ -41,7 +41,11 @@ func TestEveryOperationShowsWhatItTakesAndAnswers(t *testing.T) {
 				answered++
 			}
 		}
-		require.Equal(t, 1, answered, "ways to succeed")
+		want := 1
+		if o.Extensions["x-gone"] == true {
+			want = 0
+		}
+		require.Equal(t, want, answered, "ways to succeed")
 	})
 }
 

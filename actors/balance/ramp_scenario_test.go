@@ -1,0 +1,345 @@
+package balance_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+)
+
+// rampRecords are what the ramp has written, by id, as the records stand.
+type rampRecords struct {
+	quotes   map[string]balance.RampQuote
+	orders   map[string]balance.RampOrder
+	sessions map[string]balance.RampSession
+}
+
+func newRampRecords() rampRecords {
+	return rampRecords{quotes: map[string]balance.RampQuote{}, orders: map[string]balance.RampOrder{},
+		sessions: map[string]balance.RampSession{}}
+}
+
+var rampSteps = []string{"ramp-quote", "ramp-order", "partner-takes", "partner-refuses", "partner-reports", "ramp-timer",
+	"import-session", "many-quotes", "many-orders", "brim", "ramp"}
+
+// rampStep is a step about the ramp.
+func (s *scenario) rampStep(t *testing.T, a arguments) string {
+	workspace := workspaceID.Format(ident.Workspace)
+	switch a.d.Cmd {
+	case "ramp-quote":
+		return s.send(t, balance.QuoteRamp{Workspace: workspace, ID: s.derived(a.text("id"), ident.RampQuote),
+			Direction: a.text("direction"), AmountCents: a.cents("amount"), FeeCents: a.cents("fee"), WalletID: a.text("wallet")})
+	case "ramp-order":
+		return s.send(t, balance.CreateRampOrder{Workspace: workspace, ID: s.derived(a.text("id"), ident.RampOrder),
+			Quote: s.ramp.quotes[s.id(a.text("quote"))], Withdrawal: a.d.HasArg("withdrawal")})
+	case "partner-takes":
+		return s.send(t, balance.AcceptRampOrder{ID: s.id(a.text("id"))})
+	case "partner-refuses":
+		return s.send(t, balance.RefuseRampOrder{ID: s.id(a.text("id"))})
+	case "partner-reports":
+		return s.send(t, s.rampReport(a))
+	case "ramp-timer":
+		command := decision.Fire{Key: "ramp/" + s.id(a.text("id"))}
+		d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
+		require.NoError(t, err)
+		if due, told := d.Reply.(balance.RampDue); told {
+			return "tell the partner of " + s.name(due.Order) + "\n" + s.send(t, command)
+		}
+		return s.send(t, command)
+	case "import-session":
+		at := decision.StampOf(start)
+		return s.send(t, balance.ImportRampSession{Workspace: workspace, Session: balance.RampSession{
+			ID: s.derived(a.text("id"), ident.RampSession), Direction: a.text("direction"), Status: a.text("status"),
+			AmountCents: a.cents("amount"), HostedURL: a.text("url"), CreatedAt: at, UpdatedAt: at}})
+	case "many-quotes", "many-orders":
+		return s.manyRamp(t, int(a.cents("count")), a.d.Cmd == "many-orders")
+	case "brim":
+		if a.text("account") == balance.AccountStablecoin {
+			s.state.StablecoinCents = math.MaxInt64
+		} else {
+			s.state.LedgerCents, s.state.UsdCents = math.MaxInt64, math.MaxInt64
+		}
+		return ""
+	}
+	return s.openRamp()
+}
+
+func (s *scenario) derived(name, prefix string) string {
+	slot := ident.Slot(77)
+	if name == "foreign" {
+		slot = 78
+	}
+	made := ident.Derive(slot, start, name).Format(prefix)
+	s.names[made] = name
+	return made
+}
+
+// rampReport names the order or the session by its record; "stale" gives the record as it was when it was new.
+func (s *scenario) rampReport(a arguments) balance.ReportRamp {
+	c := balance.ReportRamp{EventID: a.text("event"), ID: s.id(a.text("id")), Outcome: a.text("outcome"), TxHash: a.text("tx")}
+	if a.d.HasArg("fee") {
+		fee := a.cents("fee")
+		c.FeeCents = &fee
+	}
+	if o, known := s.ramp.orders[c.ID]; known {
+		if a.d.HasArg("stale") {
+			o.Status = balance.RampCreated
+		}
+		c.Order = &o
+	}
+	if r, known := s.ramp.sessions[c.ID]; known {
+		c.Session = &r
+	}
+	return c
+}
+
+// manyRamp quotes, and orders, a dollar into USDC so many times, and says what one more gets.
+func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
+	workspace := workspaceID.Format(ident.Workspace)
+	fold := func(command any) decision.Decision {
+		d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
+		require.NoError(t, err)
+		for _, e := range d.Events {
+			s.state.Apply(e)
+		}
+		return d
+	}
+	for i := range count + 1 {
+		id := ident.Derive(77, start, fmt.Sprint("many ", i, order))
+		quote := balance.QuoteRamp{Workspace: workspace, ID: id.Format(ident.RampQuote), Direction: balance.RampOn, AmountCents: 100}
+		create := balance.CreateRampOrder{Workspace: workspace, ID: id.Format(ident.RampOrder)}
+		switch {
+		case !order && i == count:
+			return s.send(t, quote)
+		case !order:
+			fold(quote)
+			continue
+		}
+		create.Quote = fold(quote).Reply.(balance.RampQuote)
+		if i == count {
+			return s.send(t, create)
+		}
+		fold(create)
+	}
+	return ""
+}
+
+func (s *scenario) openRamp() string {
+	out := fmt.Sprintf("the ramp has %d, %d quotes are locked\n", s.state.RampCents, len(s.state.RampQuotes))
+	for _, o := range s.state.RampOrders {
+		out += fmt.Sprintf("%s: %s\n", s.name(o.ID), o.Status)
+	}
+	return out
+}
+
+// describeRamp shows a record of the ramp; "" for any other.
+func (s *scenario) describeRamp(r decision.Record) string {
+	switch doc := r.Document.(type) {
+	case balance.RampQuote:
+		s.ramp.quotes[doc.ID] = doc
+		return fmt.Sprintf("%s: %s, %s of %d, fee up to %d, at least %d arrives%s", s.name(doc.ID), doc.Status, doc.Direction,
+			doc.AmountCents, doc.MaxFeeCents, doc.ReceiveCents, suffix(" at ", doc.WalletID))
+	case balance.RampOrder:
+		s.ramp.orders[doc.ID] = doc
+		var history []string
+		for _, step := range doc.History {
+			history = append(history, step.Status)
+		}
+		return fmt.Sprintf("%s: %s, %s of %d, fee %d%s%s", s.name(doc.ID), strings.Join(history, " → "), doc.Direction,
+			doc.AmountCents, doc.FeeCents, suffix(" to ", doc.WalletID), suffix(" in ", doc.TxHash))
+	case balance.RampSession:
+		s.ramp.sessions[doc.ID] = doc
+		return fmt.Sprintf("%s: %s, %s of %d, %s", s.name(doc.ID), doc.Status, doc.Direction, doc.AmountCents, doc.HostedURL)
+	}
+	return ""
+}
+
+func suffix(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+// rampPostings are those of the ramp's events.
+func rampPostings(e decision.Event) []balance.Posting {
+	switch e := e.(type) {
+	case balance.RampOrdered:
+		return e.Postings
+	case balance.RampMoved:
+		return e.Postings
+	case balance.RampSessionMoved:
+		return e.Postings
+	}
+	return nil
+}
+
+// What the authorizer hears of an order is what its dollars did, to the cent, and the reservation of an on-ramp ends with it.
+func TestTheLifeOfARampOrder(t *testing.T) {
+	steps := map[string]func(*rampRig) error{
+		"takes":    func(r *rampRig) error { return r.do(balance.AcceptRampOrder{ID: r.order.ID}) },
+		"refuses":  func(r *rampRig) error { return r.do(balance.RefuseRampOrder{ID: r.order.ID}) },
+		"complete": func(r *rampRig) error { return r.report(balance.RampCompleted) },
+		"fail":     func(r *rampRig) error { return r.report(balance.RampFailed) },
+	}
+	paths := map[string][]string{"created": {}, "processing": {"takes"}, "completed": {"complete"}, "failed": {"fail"}}
+	want := map[string]string{
+		"created takes": "processing", "created refuses": "failed", "created complete": "completed", "created fail": "failed",
+		"processing complete": "completed", "processing fail": "failed",
+		"completed fail": "ramp_conflict", "failed complete": "ramp_conflict",
+	}
+	for _, direction := range []string{balance.RampOn, balance.RampOff, balance.RampWithdraw} {
+		got := map[string]string{}
+		for status, path := range paths {
+			for name, step := range steps {
+				r := newRampRig(t, direction)
+				for _, earlier := range path {
+					require.NoError(t, steps[earlier](r))
+				}
+				require.Equal(t, status, r.order.Status)
+				err := step(r)
+				if f, refused := errors.AsType[*fault.Error](err); refused {
+					got[status+" "+name] = string(f.Code)
+				} else if r.order.Status != status {
+					got[status+" "+name] = r.order.Status
+				}
+				r.balanced()
+			}
+		}
+		require.Equal(t, want, got, direction)
+	}
+}
+
+// rampRig is a workspace of 500.00 dollars and as much USDC, with one order of 100.00 that costs at most 0.50.
+type rampRig struct {
+	t        *testing.T
+	state    balance.State
+	order    balance.RampOrder
+	sums     map[string]int64
+	credited int64 // by what the authorizer heard
+	reserved map[string]bool
+	reports  int
+}
+
+func newRampRig(t *testing.T, direction string) *rampRig {
+	r := &rampRig{t: t, sums: map[string]int64{}, reserved: map[string]bool{}}
+	ws := workspaceID.Format(ident.Workspace)
+	require.NoError(t, r.do(balance.ReceiveDeposit{Workspace: ws, EventID: "b", AmountUsdCents: 50_000, Rail: "wire"}))
+	require.NoError(t, r.do(balance.CreditCheckout{Workspace: ws, Session: "cs_1", Cents: 50_000}))
+	quote := balance.QuoteRamp{Workspace: ws, ID: "rq_1", Direction: direction, AmountCents: 10_000, FeeCents: 50}
+	if direction == balance.RampWithdraw {
+		quote.WalletID = "wal_1"
+	}
+	d, err := r.state.Decide(decision.Meta{At: start}, quote)
+	require.NoError(t, err)
+	r.fold(d)
+	require.NoError(t, r.do(balance.CreateRampOrder{Workspace: ws, ID: ident.Derive(77, start, "one").Format(ident.RampOrder),
+		Quote: d.Reply.(balance.RampQuote), Withdrawal: direction == balance.RampWithdraw}))
+	return r
+}
+
+func (r *rampRig) report(outcome string) error {
+	r.reports++
+	return r.do(balance.ReportRamp{EventID: fmt.Sprint("r-", r.reports), ID: r.order.ID, Outcome: outcome, Order: &r.order})
+}
+
+func (r *rampRig) do(command any) error {
+	d, err := r.state.Decide(decision.Meta{At: start}, command)
+	if err == nil {
+		r.fold(d)
+	}
+	return err
+}
+
+func (r *rampRig) fold(d decision.Decision) {
+	if d.Debit != nil {
+		r.reserved[d.Debit.Reservation] = true
+	}
+	for _, e := range d.Events {
+		r.state.Apply(e)
+		_, cents, settles, _ := balance.Credit(e)
+		r.credited += cents
+		if settles != "" {
+			require.True(r.t, r.reserved[settles], settles)
+			delete(r.reserved, settles)
+		}
+		for _, p := range rampPostings(e) {
+			r.sums[p.Account] += p.Cents
+		}
+	}
+	for _, record := range d.Records {
+		if o, is := record.Document.(balance.RampOrder); is {
+			r.order = o
+		}
+	}
+}
+
+// balanced re-adds the accounts from the postings.
+func (r *rampRig) balanced() {
+	total := int64(0)
+	for _, account := range slices.Sorted(maps.Keys(r.sums)) {
+		total += r.sums[account]
+	}
+	require.Zero(r.t, total)
+	require.Equal(r.t, 50_000+r.sums[balance.AccountUSD], r.state.UsdCents)
+	require.Equal(r.t, 50_000+r.sums[balance.AccountStablecoin], r.state.StablecoinCents)
+	require.Equal(r.t, r.state.LedgerCents, r.credited)
+	require.Empty(r.t, r.reserved)
+	if r.state.RampCents != 0 {
+		require.Equal(r.t, int64(10_000), r.sums[balance.AccountRamp], "while it is open")
+	}
+}
+
+// A quote is looked at once more where it is used, whoever made it.
+func TestTheTravelRuleHoldsAtTheOrderToo(t *testing.T) {
+	r := newRampRig(t, balance.RampOn)
+	err := r.do(balance.CreateRampOrder{Workspace: workspaceID.Format(ident.Workspace), ID: "ro_2", Withdrawal: true,
+		Quote: balance.RampQuote{ID: "rq_2", Status: balance.QuoteLocked, Direction: balance.RampWithdraw,
+			AmountCents: balance.TravelRuleCents, WalletID: "wal_1", ExpiresAt: decision.StampOf(start.Add(balance.RampLock))}})
+	require.True(t, fault.Is(err, fault.TravelRule), "%v", err)
+}
+
+// Of two reports that read the same record of a session at the same time only one is committed.
+func TestTheEndOfASessionIsClaimed(t *testing.T) {
+	session := balance.RampSession{ID: ident.Derive(77, start, "old").Format(ident.RampSession), Direction: balance.RampOff,
+		Status: balance.RampProcessing, AmountCents: 500, HostedURL: "https://ramp.example/1", CreatedAt: decision.StampOf(start),
+		UpdatedAt: decision.StampOf(start)}
+	s := balance.State{Workspace: workspaceID.Format(ident.Workspace)}
+	var claims []decision.Once
+	for i, outcome := range []string{balance.RampCompleted, balance.RampFailed} {
+		d, err := s.Decide(decision.Meta{At: start}, balance.ReportRamp{EventID: fmt.Sprint(i), ID: session.ID, Outcome: outcome,
+			Session: &session})
+		require.NoError(t, err)
+		require.Len(t, d.Onces, 2)
+		claims = append(claims, d.Onces[1])
+	}
+	require.Equal(t, claims[0], claims[1])
+	require.Equal(t, string(fault.Unavailable), claims[0].Code)
+	require.Zero(t, claims[0].Expires)
+}
+
+// The page of a session opens to whoever has its address: that is in the record, and in no event.
+func TestTheEventOfASessionDoesNotSayWhereItsPageIs(t *testing.T) {
+	session := balance.RampSession{ID: ident.Derive(77, start, "old").Format(ident.RampSession), Direction: balance.RampOn,
+		Status: balance.RampProcessing, AmountCents: 500, HostedURL: "https://ramp.example/token", CreatedAt: decision.StampOf(start),
+		UpdatedAt: decision.StampOf(start)}
+	var s balance.State
+	d, err := s.Decide(decision.Meta{At: start}, balance.ImportRampSession{Workspace: workspaceID.Format(ident.Workspace),
+		Session: session})
+	require.NoError(t, err)
+	require.Equal(t, session, d.Records[0].Document)
+	payload, err := decision.Encode(d.Events[0])
+	require.NoError(t, err)
+	require.NotContains(t, string(payload), "hostedUrl")
+	require.NotContains(t, string(payload), "ramp.example")
+}

@@ -1,0 +1,409 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+)
+
+// AccountRamp is what the ramp's partner was given less what came of it, dollars and USDC together: they change one for one. Of
+// what is finished it keeps the fees and what was withdrawn.
+const AccountRamp = "ramp"
+
+// ScopeRamp is where the event ids of the ramp's partner are claimed, each once within BankRetention.
+const ScopeRamp = "ramp"
+
+// Sources of the ramp's lines in the ledger. What left for a wallet is an off-ramp too.
+const (
+	sourceOnramp       = "ramp_onramp"
+	sourceOfframp      = "ramp_offramp"
+	sourceRampReversal = "ramp_reversal"
+)
+
+// RampAskEvery is how long the partner has to answer an order before it is given the same order again.
+const RampAskEvery = 30 * time.Second
+
+// timerRamp is the key of the timer of an order that the partner has not answered, before the order's id.
+const timerRamp = "ramp/"
+
+// RampDue answers the timer of an order that the partner is to be told of, once more if it was told before.
+type RampDue struct{ Order string }
+
+// rampStep is what can happen to an order of the ramp. It reads after "a ramp order that is … cannot be …".
+type rampStep string
+
+const (
+	rampAccept   rampStep = "taken by the partner"
+	rampRefuse   rampStep = "refused by the partner"
+	rampComplete rampStep = "completed"
+	rampFail     rampStep = "failed"
+)
+
+// rampMoves is the life of an order: what may happen in each status, and where it leads. What is not here is refused. A report
+// can come before it is noted that the partner has the order.
+var rampMoves = map[string]map[rampStep]string{
+	RampCreated: {
+		rampAccept: RampProcessing, rampRefuse: RampFailed, rampComplete: RampCompleted, rampFail: RampFailed,
+	},
+	RampProcessing: {rampComplete: RampCompleted, rampFail: RampFailed},
+	RampCompleted:  {},
+	RampFailed:     {},
+}
+
+// rampReports are the outcomes that the partner reports.
+var rampReports = map[string]rampStep{RampCompleted: rampComplete, RampFailed: rampFail}
+
+// StatusAt is the quote's status as the clock has it.
+func (q RampQuote) StatusAt(now time.Time) string {
+	if q.Status == QuoteLocked && !now.Before(q.ExpiresAt.Time) {
+		return QuoteExpired
+	}
+	return q.Status
+}
+
+func (o *RampOrder) open() bool { return o.Status == RampCreated || o.Status == RampProcessing }
+
+// moved is the order after an event.
+func (o RampOrder) moved(e RampMoved) RampOrder {
+	o.Status, o.FeeCents, o.TxHash, o.UpdatedAt = e.To, e.FeeCents, e.TxHash, e.At
+	o.History = append(slices.Clip(o.History), PayoutStep{Status: e.To, At: e.At})
+	return o
+}
+
+// given is the transfer that an order begins with.
+func (o *RampOrder) given(workspace string) transfer {
+	t := transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: -o.AmountCents,
+		source: sourceOfframp, reference: o.ID, cause: "ramp/ordered/" + o.ID, at: o.CreatedAt.Time}
+	if o.Direction == RampOn {
+		t.account, t.source = AccountUSD, sourceOnramp
+	}
+	return t
+}
+
+// ends is the transfer with which an order ends; none when what was withdrawn has arrived.
+func (o *RampOrder) ends(workspace, to string, fee int64, at time.Time) (t transfer, moves bool) {
+	t = o.given(workspace)
+	t.cause, t.at = "ramp/"+to+"/"+o.ID, at
+	switch {
+	case to == RampFailed:
+		t.cents, t.source = o.AmountCents, sourceRampReversal
+		return t, true
+	case o.Direction == RampOn:
+		t.account = AccountStablecoin
+	case o.Direction == RampOff:
+		t.account = AccountUSD
+	default:
+		return transfer{}, false
+	}
+	t.cents = o.AmountCents - fee
+	return t, true
+}
+
+// decideRamp answers the commands of the ramp; known is false for any other.
+func (s *State) decideRamp(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+	switch c := command.(type) {
+	case QuoteRamp:
+		s.mustOwn(c.Workspace)
+		d, err = s.quoteRamp(m, c)
+	case CreateRampOrder:
+		s.mustOwn(c.Workspace)
+		d, err = s.createRampOrder(m, c)
+	case AcceptRampOrder:
+		d, err = s.answerRamp(m, c.ID, rampAccept)
+	case RefuseRampOrder:
+		d, err = s.answerRamp(m, c.ID, rampRefuse)
+	case ReportRamp:
+		d, err = s.reportRamp(m, c)
+	case ImportRampSession:
+		s.mustOwn(c.Workspace)
+		d, err = s.importRampSession(m, c)
+	default:
+		return d, false, nil
+	}
+	return d, true, err
+}
+
+func travelRule() error {
+	return fault.New(fault.TravelRule, fmt.Sprintf("a withdrawal is of less than %d dollars", TravelRuleCents/100))
+}
+
+func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error) {
+	known := slices.Contains([]string{RampOn, RampOff, RampWithdraw}, c.Direction)
+	if !known || (c.Direction == RampWithdraw) != (c.WalletID != "") {
+		panic("BUG: a ramp quote of direction " + c.Direction + " with wallet " + c.WalletID)
+	}
+	switch {
+	case c.AmountCents < 1 || c.AmountCents > MaxRampCents:
+		return decision.Decision{}, fault.New(fault.InvalidAmount, fmt.Sprintf("amount: 0.01 to %d dollars", MaxRampCents/100))
+	case c.FeeCents < 0 || c.FeeCents >= c.AmountCents:
+		return decision.Decision{}, fault.New(fault.InvalidAmount, "amount: more than the fee")
+	case c.Direction == RampWithdraw && c.AmountCents >= TravelRuleCents:
+		return decision.Decision{}, travelRule()
+	case len(rampLocked(s.RampQuotes, m.At)) >= MaxRampQuotes:
+		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxRampQuotes))
+	}
+	q := RampQuote{ID: c.ID, Status: QuoteLocked, Direction: c.Direction, AmountCents: c.AmountCents, MaxFeeCents: c.FeeCents,
+		ReceiveCents: c.AmountCents - c.FeeCents, WalletID: c.WalletID, ExpiresAt: decision.StampOf(m.At.Add(RampLock)),
+		CreatedAt: decision.StampOf(m.At)}
+	return decision.Decision{
+		Events:  []decision.Event{RampQuoted{Workspace: c.Workspace, Quote: q}},
+		Reply:   q,
+		Records: []decision.Record{{Kind: RecordRampQuote, ID: q.ID, Document: q}},
+	}, nil
+}
+
+func rampLocked(quotes []RampQuote, at time.Time) []RampQuote {
+	return slices.DeleteFunc(slices.Clone(quotes), func(q RampQuote) bool { return q.StatusAt(at) == QuoteExpired })
+}
+
+func (s *State) rampQuote(id string) int {
+	return slices.IndexFunc(s.RampQuotes, func(q RampQuote) bool { return q.ID == id })
+}
+
+func (s *State) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Decision, error) {
+	if err := s.mayRamp(m, c); err != nil {
+		return decision.Decision{}, err
+	}
+	q, now := c.Quote, decision.StampOf(m.At)
+	o := RampOrder{ID: c.ID, QuoteID: q.ID, Direction: q.Direction, Status: RampCreated, AmountCents: q.AmountCents,
+		MaxFeeCents: q.MaxFeeCents, FeeCents: q.MaxFeeCents, WalletID: q.WalletID, CreatedAt: now, UpdatedAt: now,
+		History: []PayoutStep{{Status: RampCreated, At: now}}}
+	given := o.given(c.Workspace)
+	q.Status = QuoteUsed
+	d := decision.Decision{
+		Events: []decision.Event{RampOrdered{Workspace: c.Workspace, Order: o, Postings: given.postings()}},
+		Reply:  o,
+		Records: []decision.Record{{Kind: RecordRampOrder, ID: o.ID, Document: o}, given.record(),
+			{Kind: RecordRampQuote, ID: q.ID, Document: q}},
+		Timers: []decision.Timer{{Key: timerRamp + o.ID, Due: m.At}},
+	}
+	if o.Direction == RampOn {
+		d.Debit = &decision.Debit{Reservation: reservationOf(ident.RampOrder, o.ID), Cents: o.AmountCents}
+	}
+	return d, nil
+}
+
+// mayRamp says whether an order may use the quote it names. What is no longer in the state is used, or has expired. Of dollars
+// the runtime knows whether there are enough.
+func (s *State) mayRamp(m decision.Meta, c CreateRampOrder) error {
+	q := c.Quote
+	switch {
+	case c.Withdrawal != (q.Direction == RampWithdraw):
+		return fault.New(fault.QuoteMismatch, "quoteId: withdrawals and orders have quotes of their own")
+	case c.Withdrawal && q.AmountCents >= TravelRuleCents:
+		return travelRule()
+	case q.Status == QuoteUsed || q.StatusAt(m.At) == QuoteLocked && s.rampQuote(q.ID) < 0:
+		return fault.New(fault.QuoteUsed, "a quote is for one order")
+	case q.StatusAt(m.At) == QuoteExpired:
+		return fault.New(fault.QuoteExpired, "the quote's offer has ended")
+	case len(s.RampOrders) >= MaxOpenRampOrders:
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d ramp orders may be open", MaxOpenRampOrders))
+	case q.Direction == RampOn && !s.fits(-q.AmountCents):
+		return overflow()
+	case q.Direction != RampOn && s.StablecoinCents < q.AmountCents:
+		return fault.New(fault.InsufficientFunds, "the stablecoin balance does not cover the order")
+	}
+	return nil
+}
+
+func (s *State) openRamp(id string) int {
+	return slices.IndexFunc(s.RampOrders, func(o RampOrder) bool { return o.ID == id })
+}
+
+// answerRamp notes what the partner answered to an order. What comes after a report, or again, changes nothing.
+func (s *State) answerRamp(m decision.Meta, id string, step rampStep) (decision.Decision, error) {
+	i := s.openRamp(id)
+	if i < 0 {
+		return decision.Decision{}, nil
+	}
+	o := s.RampOrders[i]
+	if _, allowed := rampMoves[o.Status][step]; !allowed {
+		return decision.Decision{}, nil
+	}
+	return s.moveRamp(m, o, step, ReportRamp{})
+}
+
+// rampTimer answers the timer of an order; known is false for any other key.
+func (s *State) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
+	id, known := strings.CutPrefix(key, timerRamp)
+	if i := s.openRamp(id); known && i >= 0 && s.RampOrders[i].Status == RampCreated {
+		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(RampAskEvery)}}
+		d.Reply = RampDue{Order: id}
+	}
+	return d, known
+}
+
+func (s *State) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, error) {
+	if err := checkEventID(c.EventID); err != nil {
+		return decision.Decision{}, err
+	}
+	step, known := rampReports[c.Outcome]
+	if !known {
+		panic("BUG: outcome " + c.Outcome)
+	}
+	if utf8.RuneCountInString(c.TxHash) > maxTxHash {
+		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("txHash: at most %d characters", maxTxHash))
+	}
+	if c.Session != nil {
+		return s.reportRampSession(m, c)
+	}
+	var o RampOrder
+	switch i := s.openRamp(c.ID); {
+	case i >= 0:
+		o = s.RampOrders[i]
+	case c.Order == nil || c.Order.ID != c.ID:
+		return decision.Decision{}, fault.New(fault.NotFound, "")
+	case c.Order.open():
+		return decision.Decision{}, rampChanged()
+	default:
+		o = *c.Order
+	}
+	if o.reported(c) {
+		return decision.Decision{}, nil
+	}
+	if err := o.mayReport(c, step); err != nil {
+		return decision.Decision{}, err
+	}
+	d, err := s.moveRamp(m, o, step, c)
+	d.Onces = rampClaim(m, c.EventID)
+	return d, err
+}
+
+func rampChanged() error {
+	return fault.New(fault.Unavailable, "The order has just changed; nothing changed by this request.")
+}
+
+func rampClaim(m decision.Meta, eventID string) []decision.Once {
+	return []decision.Once{{Scope: ScopeRamp, Key: eventID, Expires: m.At.Add(BankRetention)}}
+}
+
+// reported says whether a report tells nothing new of a finished order. What it leaves out it does not deny.
+func (o *RampOrder) reported(c ReportRamp) bool {
+	same := o.Status == c.Outcome
+	if o.Status == RampCompleted {
+		same = same && (c.FeeCents == nil || *c.FeeCents == o.FeeCents) && (c.TxHash == "" || c.TxHash == o.TxHash)
+	}
+	return same
+}
+
+// mayReport refuses a report that the order's status, its fee or its direction does not allow.
+func (o *RampOrder) mayReport(c ReportRamp, step rampStep) error {
+	_, allowed := rampMoves[o.Status][step]
+	switch {
+	case o.Status == c.Outcome:
+		return fault.New(fault.RampConflict, "the order was reported with another fee or another transaction")
+	case !allowed:
+		return fault.New(fault.RampConflict, fmt.Sprintf("a ramp order that is %s cannot be %s", o.Status, step))
+	case c.FeeCents != nil && (*c.FeeCents < 0 || *c.FeeCents > o.MaxFeeCents):
+		return fault.New(fault.RampConflict, fmt.Sprintf("feeCents: 0 to %d", o.MaxFeeCents))
+	case c.TxHash != "" && (o.Direction != RampWithdraw || step != rampComplete):
+		return fault.New(fault.RampConflict, "txHash: of a withdrawal that completed")
+	}
+	return nil
+}
+
+// moveRamp makes a step that the table allows. An order that failed cost nothing.
+func (s *State) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRamp) (decision.Decision, error) {
+	to := rampMoves[o.Status][step]
+	e := RampMoved{Workspace: s.Workspace, Order: o.ID, Direction: o.Direction, From: o.Status, To: to, AmountCents: o.AmountCents,
+		FeeCents: o.FeeCents, TxHash: c.TxHash, EventID: c.EventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
+	switch {
+	case to == RampFailed:
+		e.FeeCents = 0
+	case c.FeeCents != nil:
+		e.FeeCents = *c.FeeCents
+	}
+	after := o.moved(e)
+	d := decision.Decision{Records: []decision.Record{{Kind: RecordRampOrder, ID: o.ID, Document: after}}}
+	if o.Status == RampCreated {
+		d.Timers = []decision.Timer{{Key: timerRamp + o.ID}}
+	}
+	if !after.open() {
+		if t, moves := o.ends(s.Workspace, to, e.FeeCents, m.At); moves {
+			if !s.holdsRamp(t) {
+				return decision.Decision{}, overflow()
+			}
+			e.Postings = t.postings()
+			d.Records = append(d.Records, t.record())
+		}
+	}
+	d.Events = []decision.Event{e}
+	return d, nil
+}
+
+// holdsRamp says whether the account can take what the ramp brings.
+func (s *State) holdsRamp(t transfer) bool {
+	if t.account == AccountUSD {
+		return s.fits(t.cents)
+	}
+	_, err := money.Add(s.StablecoinCents, t.cents)
+	return err == nil
+}
+
+func (s *State) applyRampQuoted(e RampQuoted) {
+	s.Workspace = e.Workspace
+	s.RampQuotes = append(rampLocked(s.RampQuotes, e.Quote.CreatedAt.Time), e.Quote)
+}
+
+func (s *State) applyRampOrdered(e RampOrdered) {
+	i := s.rampQuote(e.Order.QuoteID)
+	if i < 0 {
+		panic("BUG: used a ramp quote that is not locked")
+	}
+	s.RampQuotes = slices.Delete(s.RampQuotes, i, i+1)
+	s.RampOrders = append(s.RampOrders, e.Order)
+	s.RampCents = money.MustAdd(s.RampCents, e.Order.AmountCents)
+	s.postRamp(e.Postings)
+}
+
+func (s *State) applyRampMoved(e RampMoved) {
+	i := s.openRamp(e.Order)
+	if i < 0 {
+		panic("BUG: moved a ramp order that is not open")
+	}
+	if o := s.RampOrders[i].moved(e); o.open() {
+		s.RampOrders[i] = o
+	} else {
+		s.RampOrders = slices.Delete(s.RampOrders, i, i+1)
+		s.RampCents = money.MustAdd(s.RampCents, -e.AmountCents)
+	}
+	s.postRamp(e.Postings)
+}
+
+// postRamp adds what a check has found to fit.
+func (s *State) postRamp(postings []Posting) {
+	for _, p := range postings {
+		switch p.Account {
+		case AccountUSD:
+			if err := s.credit(p.Cents); err != nil {
+				panic("BUG: ramp's dollars after their check: " + err.Error())
+			}
+		case AccountStablecoin:
+			s.StablecoinCents = money.MustAdd(s.StablecoinCents, p.Cents)
+		}
+	}
+}
+
+// checkRamp is the invariant of the ramp, looked at after every event.
+func (s *State) checkRamp() {
+	open := int64(0)
+	for i := range s.RampOrders {
+		open += s.RampOrders[i].AmountCents
+	}
+	if open != s.RampCents {
+		panic(fmt.Sprintf("BUG: the ramp has %d cents, for open orders of %d", s.RampCents, open))
+	}
+	if n := len(s.RampOrders); n > MaxOpenRampOrders {
+		panic(fmt.Sprintf("BUG: %d ramp orders are open", n))
+	}
+	if s.StablecoinCents < 0 {
+		panic(fmt.Sprintf("BUG: the stablecoin balance is %d", s.StablecoinCents))
+	}
+}

@@ -1,0 +1,75 @@
+package actors
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Limits of a dispatcher.
+const (
+	maxDue = 16_384 // attempts that wait for another of the same line, or for a place
+	// of them in one line, once half of maxDue wait: a few that hang must not keep the rest out
+	maxLine = 8
+)
+
+// dispatcher makes attempts that are due, outside of the timers' round, one at a time of each line: whoever is slow or dead keeps
+// nobody waiting but those of its own line. What it holds is in memory only and may be lost or be too much to hold, for an
+// attempt of which nothing was recorded is due again when its timer fires the next time.
+type dispatcher[T comparable] struct {
+	sys     *System
+	lineOf  func(T) string
+	attempt func(context.Context, T)
+	places  chan struct{} // one for each attempt under way
+
+	mu    sync.Mutex
+	lines map[string][]T // the first of a line is under way
+	due   int            // in all lines
+}
+
+func newDispatcher[T comparable](s *System, places int, lineOf func(T) string, attempt func(context.Context, T)) *dispatcher[T] {
+	return &dispatcher[T]{sys: s, lineOf: lineOf, attempt: attempt, places: make(chan struct{}, places), lines: map[string][]T{}}
+}
+
+// offer takes an attempt unless it waits already. It never waits.
+func (d *dispatcher[T]) offer(due T) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := d.lines[d.lineOf(due)]
+	crowded := d.due >= maxDue || d.due >= maxDue/2 && len(line) >= maxLine
+	if crowded || len(line) > 1 && slices.Contains(line[1:], due) {
+		return
+	}
+	d.due++
+	d.lines[d.lineOf(due)] = append(line, due)
+	if len(line) == 0 {
+		d.sys.loop(func(ctx context.Context) { d.serve(ctx, due) })
+	}
+}
+
+// serve makes the attempts of a line, beginning with the first, until none is left.
+func (d *dispatcher[T]) serve(ctx context.Context, due T) {
+	for more := true; more; due, more = d.next(d.lineOf(due)) {
+		select {
+		case d.places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		d.attempt(ctx, due)
+		<-d.places
+	}
+}
+
+// next takes the first attempt out of a line and returns the one behind it.
+func (d *dispatcher[T]) next(of string) (next T, more bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.due--
+	line := d.lines[of][1:]
+	if len(line) == 0 {
+		delete(d.lines, of)
+		return next, false
+	}
+	d.lines[of] = line
+	return line[0], true
+}

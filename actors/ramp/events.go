@@ -1,0 +1,92 @@
+package ramp
+
+import (
+	"fmt"
+	"slices"
+
+	"purser/actors/decision"
+)
+
+// AccountAsked says that the workspace wants an account with the partner.
+type AccountAsked struct {
+	Workspace string         `json:"workspace"`
+	Account   string         `json:"account"`
+	At        decision.Stamp `json:"at"`
+}
+
+// AccountLinked says that the partner has linked the account.
+type AccountLinked struct {
+	Workspace string         `json:"workspace"`
+	Account   string         `json:"account"`
+	At        decision.Stamp `json:"at"`
+}
+
+// WalletAdded says that an address was registered, unproven.
+type WalletAdded struct {
+	Workspace string `json:"workspace"`
+	Wallet    Wallet `json:"wallet"`
+}
+
+// WalletProven says that the wallet's key has signed its challenge.
+type WalletProven struct {
+	Workspace string         `json:"workspace"`
+	Wallet    string         `json:"wallet"`
+	Signature string         `json:"signature"`
+	At        decision.Stamp `json:"at"`
+}
+
+// WalletApproved says that the partner pays to the wallet.
+type WalletApproved struct {
+	Workspace string         `json:"workspace"`
+	Wallet    string         `json:"wallet"`
+	At        decision.Stamp `json:"at"`
+}
+
+// EventType is the name the event is stored under.
+func (AccountAsked) EventType() string { return "ramp.account_asked.v1" }
+
+// EventType is the name the event is stored under.
+func (AccountLinked) EventType() string { return "ramp.account_linked.v1" }
+
+// EventType is the name the event is stored under.
+func (WalletAdded) EventType() string { return "ramp.wallet_added.v1" }
+
+// EventType is the name the event is stored under.
+func (WalletProven) EventType() string { return "ramp.wallet_proven.v1" }
+
+// EventType is the name the event is stored under.
+func (WalletApproved) EventType() string { return "ramp.wallet_approved.v1" }
+
+// catalog has every version of every event.
+var catalog = decision.NewCatalog("ramp", AccountAsked{}, AccountLinked{}, WalletAdded{}, WalletProven{}, WalletApproved{})
+
+// DecodeEvent reads an event of any version this package ever wrote.
+func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
+	return catalog.Decode(eventType, payload)
+}
+
+// Apply folds an event.
+func (s *State) Apply(e decision.Event) {
+	switch e := e.(type) {
+	case AccountAsked:
+		s.Workspace, s.Account = e.Workspace, Account{ID: e.Account, Status: Pending, CreatedAt: e.At}
+	case AccountLinked:
+		s.Account.Status = Linked
+	case WalletAdded:
+		s.Wallets = append(slices.Clip(s.Wallets), e.Wallet)
+	case WalletProven:
+		s.moveWallet(e.Wallet, PendingApproval, e.At)
+	case WalletApproved:
+		s.moveWallet(e.Wallet, Approved, e.At)
+	default:
+		panic(fmt.Sprintf("BUG: ramp event %T", e))
+	}
+}
+
+func (s *State) moveWallet(id, status string, at decision.Stamp) {
+	i := s.wallet(id)
+	if i < 0 {
+		panic("BUG: moved a wallet that is not there")
+	}
+	s.Wallets[i].Status, s.Wallets[i].UpdatedAt = status, at
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/actors/partner/bankhttp"
+)
+
+// The storm of conversions, beside that of payouts.
+const (
+	dealers      = 64 // clients that convert out of one balance
+	dealsEach    = 6  // of a client in a round
+	sharePaidIn  = 3  // a round's pay-in covers the conversions of one in so many answers to payouts
+	averageMinor = 150_00
+)
+
+// trader is a workspace that converts euros into yen, and what its clients were told.
+type trader struct {
+	session *client
+	bearer  string
+	bank    *bankhttp.Client
+	paidIn  int64 // euro cents
+	cut     atomic.Int64
+
+	mu    sync.Mutex
+	deals []*deal
+
+	converted, declined, limbo int
+}
+
+// deal is a quote, its use, and a second use. What was not sent is nil.
+type deal struct{ quote, use, again *sent }
+
+// sent is a POST and its answer.
+type sent struct {
+	request request
+	told    bool
+	answer  answer
+}
+
+func newSent(path string, body fields) *sent {
+	return &sent{request: request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}}
+}
+
+func (d *deal) newUse() *sent {
+	return newSent("/api/mca/conversions", fields{"quoteId": d.quote.answer.text("id")})
+}
+
+// minor is an amount of the quote.
+func (d *deal) minor(side string) int64 {
+	n, err := strconv.ParseInt(d.quote.answer.text(side, "amountMinor"), 10, 64)
+	if err != nil {
+		panic("BUG: no quote: " + string(d.quote.answer.raw))
+	}
+	return n
+}
+
+// conversion is the id of the conversion that was made, "" for none.
+func (d *deal) conversion() string {
+	for _, s := range []*sent{d.use, d.again} {
+		if s != nil && s.told && s.answer.status == 202 {
+			return s.answer.text("orderId")
+		}
+	}
+	return ""
+}
+
+func foundTrader(t *testing.T, p *process, bank *bankhttp.Client) *trader {
+	t.Helper()
+	x := &trader{bank: bank}
+	x.session, x.bearer = signUpAs(t, p, 1, []string{"read:treasury", "write:treasury"})
+	t.Cleanup(x.session.http.CloseIdleConnections)
+	x.must(t, "/api/mca/onboarding", nil)
+	for _, currency := range []string{"EUR", "JPY"} {
+		x.must(t, "/api/mca/accounts/"+currency, nil)
+	}
+	p.await(t, "balances in currencies", func() bool { return len(x.holds(t, p, "availableMinor")) == 2 })
+	return x
+}
+
+// must is a POST of the dashboard.
+func (x *trader) must(t *testing.T, path string, body fields) {
+	t.Helper()
+	r := request{method: "POST", path: path, idempotencyKey: newUUID()}
+	if body != nil {
+		r.body = marshal(body)
+	}
+	a, err := x.session.send(t.Context(), r)
+	require.NoError(t, err)
+	require.Contains(t, []int{200, 202}, a.status, string(a.raw))
+}
+
+// holds are the active balances, by currency.
+func (x *trader) holds(t *testing.T, p *process, amount string) map[string]int64 {
+	t.Helper()
+	a, err := p.api(x.bearer, request{method: "GET", path: "/api/mca/accounts"})
+	require.NoError(t, err)
+	shown, err := shownMinor(a, amount)
+	require.NoError(t, err)
+	return shown
+}
+
+func shownMinor(a answer, amount string) (map[string]int64, error) {
+	shown := map[string]int64{}
+	for _, row := range a.rows("accounts") {
+		amounts, _ := row["balance"].(map[string]any)
+		if row["status"] != "active" {
+			continue
+		}
+		n, err := strconv.ParseInt(fmt.Sprint(amounts[amount]), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		shown[fmt.Sprint(row["currency"])] = n
+	}
+	return shown, nil
+}
+
+// fill makes the balance cover a part of what is converted while payouts get so many answers.
+func (x *trader) fill(t *testing.T, p *process, answers int64) {
+	t.Helper()
+	minor := max(answers*averageMinor/sharePaidIn-x.holds(t, p, "availableMinor")["EUR"], 1_00)
+	x.must(t, "/api/dev/mca/simulate-payin", fields{"currency": "EUR", "amountMinor": strconv.FormatInt(minor, 10)})
+	x.paidIn += minor
+	p.await(t, "the pay-in", func() bool { return x.holds(t, p, "pendingMinor")["EUR"] == 0 })
+}
+
+// rage begins what the clients do until the server is gone, or they have done all.
+func (x *trader) rage(t *testing.T, ctx context.Context, p *process, seed uint64, round int, clients *sync.WaitGroup) {
+	for client := range dealers {
+		random := rand.New(rand.NewPCG(seed, uint64(round<<16+1<<15+client)))
+		clients.Go(func() {
+			for range dealsEach {
+				if !x.deal(ctx, p, random) {
+					return
+				}
+			}
+		})
+	}
+	clients.Go(func() {
+		for {
+			a, err := p.as(p.rest, x.bearer).send(ctx, request{method: "GET", path: "/api/mca/accounts"})
+			if err != nil {
+				return
+			}
+			shown, err := shownMinor(a, "availableMinor")
+			if err != nil || shown["EUR"] < 0 || shown["JPY"] < 0 {
+				t.Errorf("balances are %v (%v)", shown, err)
+			}
+		}
+	})
+}
+
+// deal locks a rate, uses it, and uses it again. It is false when the client was cut off.
+func (x *trader) deal(ctx context.Context, p *process, r *rand.Rand) bool {
+	minor := (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]
+	d := &deal{quote: newSent("/api/mca/quotes", fields{"sellCurrency": "EUR", "buyCurrency": "JPY",
+		"amountMinor": strconv.FormatInt(minor, 10)})}
+	x.mu.Lock()
+	x.deals = append(x.deals, d)
+	x.mu.Unlock()
+	if !x.send(ctx, p, d.quote) {
+		return false
+	}
+	if d.quote.answer.status != 201 {
+		return true
+	}
+	d.use = d.newUse()
+	if !x.send(ctx, p, d.use) {
+		return false
+	}
+	d.again = d.newUse()
+	return x.send(ctx, p, d.again)
+}
+
+func (x *trader) send(ctx context.Context, p *process, s *sent) bool {
+	a, err := p.as(p.rest, x.bearer).send(ctx, s.request)
+	if err != nil {
+		x.cut.Add(1)
+		return false
+	}
+	if !undecided(a) {
+		s.answer, s.told = a, true
+	}
+	return s.told
+}
+
+// resolve sends again what was sent: what was done is answered the same, to the byte, and what was not answered gets its answer.
+// A quote that turns out to be used is tried once more.
+func (x *trader) resolve(t *testing.T, p *process, deals []*deal) {
+	t.Helper()
+	var wrong atomic.Int64
+	again := func(s *sent) {
+		if s == nil || s.told && s.answer.status >= 400 { // a refusal changed nothing and is judged afresh
+			return
+		}
+		a, err := p.api(x.bearer, s.request)
+		if err != nil || undecided(a) || s.told && string(a.raw) != string(s.answer.raw) {
+			wrong.Add(1)
+			return
+		}
+		s.answer, s.told = a, true
+	}
+	each(deals, func(d *deal) {
+		again(d.quote)
+		again(d.use)
+		if d.again == nil && d.conversion() != "" {
+			d.again = d.newUse()
+		}
+		again(d.again)
+	})
+	require.Zero(t, wrong.Load())
+}
+
+// made are the conversions, by id. A quote has made one at most.
+func (x *trader) made(t *testing.T) map[string]*deal {
+	t.Helper()
+	made := map[string]*deal{}
+	for _, d := range x.deals {
+		if id := d.conversion(); id != "" {
+			made[id] = d
+		}
+		if d.use != nil && d.use.answer.status == 202 {
+			require.Equal(t, "422 quote_used", fmt.Sprint(d.again.answer.status, " ", d.again.answer.text("error")))
+		}
+	}
+	return made
+}
+
+// settle waits until everything that reached the desk has come to its end. What the desk has not been told by a server that was
+// killed before it could stays as it is: it is the same in two looks.
+func (x *trader) settle(t *testing.T, p *process) {
+	t.Helper()
+	waiting, before := x.made(t), -1
+	p.awaitFor(t, processWithin, "the desk's reports", func() bool {
+		_ = pause(t.Context(), settleAgain)
+		shown := x.shown(t, p, slices.Collect(maps.Keys(waiting)))
+		known, limbo := ordersAt(t, x.bank, ident.Conversion), 0
+		for id, status := range shown {
+			switch {
+			case !openConversion(status):
+				delete(waiting, id)
+			case status != "held" && known[id] == 0:
+				limbo++
+			}
+		}
+		done := limbo == len(waiting) && limbo == before
+		before = limbo
+		return done
+	})
+}
+
+func openConversion(status string) bool {
+	return slices.Contains([]string{"held", "provider_submitted", "outcome_unknown"}, status)
+}
+
+// shown are the statuses of conversions.
+func (x *trader) shown(t *testing.T, p *process, ids []string) map[string]string {
+	t.Helper()
+	shown, mu := map[string]string{}, sync.Mutex{}
+	each(ids, func(id string) {
+		a, err := p.api(x.bearer, request{method: "GET", path: "/api/mca/conversions/" + id})
+		mu.Lock()
+		defer mu.Unlock()
+		if shown[id] = a.text("status"); err != nil || a.status != 200 {
+			t.Errorf("conversion %s is answered %d %s (%v)", id, a.status, a.raw, err)
+		}
+	})
+	return shown
+}
+
+// agree compares what the clients were told with the conversions, the desk and the balances.
+func (x *trader) agree(t *testing.T, p *process) {
+	t.Helper()
+	made, known := x.made(t), ordersAt(t, x.bank, ident.Conversion)
+	for _, d := range x.deals {
+		if d.use != nil && d.use.answer.status != 202 {
+			x.declined++
+			require.Contains(t, []string{"insufficient_funds", "quote_expired"}, d.use.answer.text("error"),
+				string(d.use.answer.raw))
+		}
+	}
+	require.NotZero(t, x.declined)
+	held, sold, bought := int64(0), int64(0), int64(0)
+	for id, status := range x.shown(t, p, slices.Collect(maps.Keys(made))) {
+		d, told := made[id], 1
+		switch {
+		case openConversion(status):
+			held, x.limbo, told = held+d.minor("sell"), x.limbo+1, 0
+		case status == "completed":
+			sold, bought = sold+d.minor("sell"), bought+d.minor("buy")
+		case status == "rejected":
+			told = 0
+		default:
+			require.Equal(t, "failed", status)
+		}
+		require.Equal(t, told, known[id], "%s is %s", id, status)
+	}
+	for id := range known {
+		require.Contains(t, made, id)
+	}
+	x.converted = len(made)
+	require.Equal(t, map[string]int64{"EUR": x.paidIn - sold - held, "JPY": bought}, x.holds(t, p, "availableMinor"))
+}

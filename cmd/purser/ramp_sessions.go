@@ -1,0 +1,322 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/seal"
+	"purser/authorizer"
+)
+
+// ImportRampSessionsCmd brings over the orders of the ramp's retired routes from the service before, while no server runs. The
+// file is JSON lines. All of it is checked first: when anything is wrong, nothing is brought over.
+type ImportRampSessionsCmd struct {
+	Place
+	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" help:"The deployment's data key; that in the data directory when unset."`
+	File    string `arg:"" help:"One session a line: workspaceId, id, direction, status, amountUsdCents, hostedUrl, createdAt."`
+}
+
+// Limits of an import.
+const (
+	maxSessions      = 100_000 // of a file; more go into several
+	maxSessionLine   = 8 << 10 // bytes
+	maxFaultsShown   = 100
+	workspacesAtOnce = 32
+	importWithin     = time.Hour
+	importEachWithin = time.Minute
+)
+
+// errNothingImported ends an import with something wrong in its file; the lines before it say what.
+var errNothingImported = errors.New("nothing was brought over")
+
+// sessionLine is a line of the file.
+type sessionLine struct {
+	WorkspaceID    string         `json:"workspaceId"`
+	ID             string         `json:"id"`        // rs_, of the workspace
+	Direction      string         `json:"direction"` // onramp or offramp
+	Status         string         `json:"status"`    // created, processing, completed or failed
+	AmountUsdCents int64          `json:"amountUsdCents"`
+	HostedURL      string         `json:"hostedUrl"`
+	CreatedAt      decision.Stamp `json:"createdAt"`
+}
+
+func (l *sessionLine) session() balance.RampSession {
+	return balance.RampSession{ID: l.ID, Direction: l.Direction, Status: l.Status, AmountCents: l.AmountUsdCents,
+		HostedURL: l.HostedURL, CreatedAt: l.CreatedAt, UpdatedAt: l.CreatedAt}
+}
+
+// lineFaults are what is wrong with a file, in the order of its lines.
+type lineFaults []string
+
+func (f *lineFaults) add(line int, format string, args ...any) {
+	*f = append(*f, fmt.Sprintf("line %d: %s", line, fmt.Sprintf(format, args...)))
+}
+
+// check prints the faults, and fails when there are any.
+func (f lineFaults) check(out io.Writer) error {
+	for i, text := range f {
+		if i == maxFaultsShown {
+			fmt.Fprintf(out, "and %d more\n", len(f)-i)
+			break
+		}
+		fmt.Fprintln(out, text)
+	}
+	if len(f) > 0 {
+		return errNothingImported
+	}
+	return nil
+}
+
+// Run reads the file, checks it against the stores, and brings over what is not there yet. The same file again changes nothing.
+func (c *ImportRampSessionsCmd) Run(out io.Writer) error {
+	lines, err := readSessions(c.File, out)
+	if err != nil {
+		return err
+	}
+	unlock, err := lockUsed(c.DataDir)
+	if errors.Is(err, errInUse) {
+		return fmt.Errorf("%w: stop it first", err)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), importWithin)
+	defer cancel()
+	return errors.Join(c.importInto(ctx, lines, out), unlock())
+}
+
+// readSessions reads the whole file. What its lines say of themselves and of each other is right when it returns.
+func readSessions(path string, out io.Writer) (lines []sessionLine, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	var wrong lineFaults
+	seen, n := map[string]int{}, 0
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, maxSessionLine)
+	for scanner.Scan() {
+		if n++; n > maxSessions {
+			return nil, fmt.Errorf("the file has more than %d lines: make several of it", maxSessions)
+		}
+		var l sessionLine
+		if err := json.Unmarshal(scanner.Bytes(), &l, json.RejectUnknownMembers(true)); err != nil {
+			wrong.add(n, "%s", unreadable(err))
+			continue
+		}
+		if err := l.check(); err != nil {
+			wrong.add(n, "%v", err)
+		}
+		if first := seen[l.ID]; first > 0 {
+			wrong.add(n, "id: %s is in line %d too", l.ID, first)
+		}
+		seen[l.ID] = n
+		lines = append(lines, l)
+	}
+	if errors.Is(scanner.Err(), bufio.ErrTooLong) {
+		return nil, fmt.Errorf("line %d is longer than %d bytes", n+1, maxSessionLine)
+	}
+	return lines, errors.Join(scanner.Err(), wrong.check(out))
+}
+
+// unreadable names the field that a line cannot be read for, where it is one.
+func unreadable(err error) string {
+	semantic, ok := errors.AsType[*json.SemanticError](err)
+	if !ok || semantic.JSONPointer == "" {
+		return err.Error()
+	}
+	field := semantic.JSONPointer.LastToken()
+	if errors.Is(err, json.ErrUnknownName) {
+		return field + ": no field of a session"
+	}
+	return field + ": cannot be read"
+}
+
+// check says what is wrong with a line that the stores need not be asked about.
+func (l *sessionLine) check() error {
+	if _, err := ident.Parse(ident.Workspace, l.WorkspaceID); err != nil {
+		return errors.New("workspaceId: no id of a workspace")
+	}
+	session := l.session()
+	refused, ok := errors.AsType[*fault.Error](session.Check(l.WorkspaceID))
+	if !ok {
+		return nil
+	}
+	return errors.New(strings.Replace(refused.Message, "amountCents", "amountUsdCents", 1))
+}
+
+// importInto starts the actors on the stores, and nothing besides, for as long as it takes.
+func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionLine, out io.Writer) (err error) {
+	if err := c.requireStores(); err != nil {
+		return err
+	}
+	key, err := c.dataKey()
+	if err != nil {
+		return err
+	}
+	sealer, err := seal.New(key, rand.Reader)
+	if err != nil {
+		return err
+	}
+	fatal := func(err error) { panic(fmt.Sprintf("a store has failed: %v", err)) }
+	journal, err := c.openJournal(ctx, journalUse{mustExist: true, clock: time.Now, entropy: rand.Reader, fatal: fatal,
+		note: func(error) {}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(c.DataDir), Deployment: journal.Identity().Deployment,
+		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	system, err := actors.Start(ctx, actors.Config{Journal: journal, Authorizer: engine, Still: true, Sealer: sealer,
+		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
+	if err != nil {
+		return err
+	}
+	defer system.Stop()
+	return importSessions(ctx, system, lines, out)
+}
+
+// dataKey is the one that was given, or that of the data directory; none is made.
+func (c *ImportRampSessionsCmd) dataKey() ([]byte, error) {
+	text := c.DataKey
+	if text == "" {
+		kept, err := os.ReadFile(filepath.Join(c.DataDir, "data-key"))
+		if err != nil {
+			return nil, fmt.Errorf("the data key: %w (put it there, or set PURSER_DATA_KEY)", err)
+		}
+		text = strings.TrimSpace(string(kept))
+	}
+	var f faults
+	key := f.dataKey(text)
+	return key, errors.Join(f...)
+}
+
+// importSessions looks each session up, and then brings over those that are not there.
+func importSessions(ctx context.Context, system *actors.System, lines []sessionLine, out io.Writer) error {
+	var wrong lineFaults
+	missing, known := []sessionLine{}, map[string]bool{}
+	for i := range lines {
+		l := &lines[i]
+		if _, asked := known[l.WorkspaceID]; !asked {
+			_, err := system.Record(ctx, "workspace", l.WorkspaceID, l.WorkspaceID)
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
+			known[l.WorkspaceID] = err == nil
+		}
+		if !known[l.WorkspaceID] {
+			wrong.add(i+1, "workspaceId: there is no workspace %s", l.WorkspaceID)
+			continue
+		}
+		there, differs, err := l.compare(ctx, system)
+		if err != nil {
+			return err
+		}
+		if differs != "" {
+			wrong.add(i+1, "%s: %s was brought over with another one", differs, l.ID)
+		}
+		if !there {
+			missing = append(missing, *l)
+		}
+	}
+	if err := wrong.check(out); err != nil {
+		return err
+	}
+	if err := bringOver(ctx, system, missing); err != nil {
+		return fmt.Errorf("some sessions may have been brought over, and the same file again brings over the rest: %w", err)
+	}
+	fmt.Fprintf(out, "%d sessions brought over, %d were there already\n", len(missing), len(lines)-len(missing))
+	return nil
+}
+
+// compare says whether a session is there, and the field in which it is another one. A report may have changed its status since.
+func (l *sessionLine) compare(ctx context.Context, system *actors.System) (there bool, differs string, err error) {
+	slot, err := ident.SlotOf(l.ID)
+	if err != nil {
+		return false, "", err
+	}
+	record, err := system.Find(ctx, slot, balance.RecordRampSession, l.ID)
+	if fault.Is(err, fault.NotFound) {
+		return false, "", nil
+	}
+	if err != nil {
+		return false, "", err
+	}
+	var old balance.RampSession
+	if err := json.Unmarshal(record.Document, &old); err != nil {
+		return false, "", fmt.Errorf("%s: %w", l.ID, err)
+	}
+	switch {
+	case record.Workspace != l.WorkspaceID: // ids of several workspaces are in a slot
+		differs = "workspaceId"
+	case old.Direction != l.Direction:
+		differs = "direction"
+	case old.AmountCents != l.AmountUsdCents:
+		differs = "amountUsdCents"
+	case old.HostedURL != l.HostedURL:
+		differs = "hostedUrl"
+	case !old.CreatedAt.Equal(l.CreatedAt.Time):
+		differs = "createdAt"
+	case old.Status != l.Status && old.UpdatedAt.Equal(old.CreatedAt.Time):
+		differs = "status"
+	}
+	return true, differs, nil
+}
+
+// bringOver tells each session's balance of it: the oldest of a workspace first, for that is how they are listed, and many
+// workspaces at a time, which share commits.
+func bringOver(ctx context.Context, system *actors.System, lines []sessionLine) error {
+	slices.SortStableFunc(lines, func(a, b sessionLine) int { return a.CreatedAt.Compare(b.CreatedAt.Time) })
+	of := map[string][]sessionLine{}
+	for i := range lines {
+		of[lines[i].WorkspaceID] = append(of[lines[i].WorkspaceID], lines[i])
+	}
+	ctx, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	var group sync.WaitGroup
+	slots := make(chan struct{}, workspacesAtOnce)
+	for _, sessions := range of {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			for i := range sessions {
+				if err := sessions[i].bringOver(ctx, system); err != nil {
+					failed(fmt.Errorf("%s: %w", sessions[i].ID, err)) // the first one counts
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+func (l *sessionLine) bringOver(ctx context.Context, system *actors.System) error {
+	ctx, cancel := context.WithTimeout(ctx, importEachWithin)
+	defer cancel()
+	_, err := system.Ask(ctx, actors.Envelope{Kind: "balance", Stream: l.WorkspaceID, Workspace: l.WorkspaceID,
+		Command: balance.ImportRampSession{Workspace: l.WorkspaceID, Session: l.session()}})
+	return err
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/actors/workspace"
+	"purser/httpapi/webhook"
+	"purser/persistence/pgjournal/pgtest"
+)
+
+// TestImportOfRampSessions brings over the orders of the ramp's retired routes into each of the two journals.
+func TestImportOfRampSessions(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) { importRampSessions(t, func(data string) *Main { return start(t, data) }) })
+	t.Run("postgres", func(t *testing.T) {
+		database := pgtest.Own(t, "purser import-ramp-sessions", true)
+		if database == nil {
+			return
+		}
+		url := makeDatabase(t, database, "imported")
+		t.Setenv("DATABASE_URL", url) // of the commands
+		importRampSessions(t, func(data string) *Main {
+			require.NoError(t, os.WriteFile(filepath.Join(data, "data-key"), []byte(testDataKey), 0o600))
+			return onKeyed(t, data, url)
+		})
+	})
+}
+
+// older is a workspace that had sessions in the service before.
+type older struct {
+	t         *testing.T
+	data      string
+	workspace string
+	bearer    string
+}
+
+func importRampSessions(t *testing.T, serve func(data string) *Main) {
+	o := &older{t: t, data: t.TempDir()}
+	m := serve(o.data)
+	o.found(m)
+	neighbour := o.neighbour(m)
+	good := o.file(o.line("on", "onramp", "processing", 3_000, "2025-03"), o.line("done", "onramp", "completed", 100),
+		o.line("off", "offramp", "created", 5_000), o.line("sold", "offramp", "processing", 700))
+	require.ErrorIs(t, run([]string{"import-ramp-sessions", "--data-dir", o.data, good}, io.Discard), errInUse)
+	require.NoError(t, m.Close())
+
+	o.refuses()
+	require.Equal(t, "3 sessions brought over, 1 were there already\n", o.imports(good))
+	require.Equal(t, "0 sessions brought over, 4 were there already\n", o.imports(good))
+	more := o.file(o.line("on", "onramp", "processing", 3_000, "2025-03"), o.line("new", "onramp", "failed", 900, "2025-04"))
+	require.Equal(t, "1 sessions brought over, 1 were there already\n", o.imports(more))
+	o.faulty([]string{strings.Replace(o.line("on", "onramp", "processing", 3_000, "2025-03"), o.workspace, neighbour, 1)},
+		"line 1: workspaceId: "+o.id("on")+" was brought over with another one")
+
+	m = serve(o.data)
+	require.Equal(t, []string{"900 failed", "3000 processing", "100 completed"}, o.listed(m), "newest first")
+	one := o.get(m, "/api/ramp/sessions/"+o.id("off"))
+	require.Equal(t, "created", one.text("session", "status"))
+	require.Equal(t, "https://ramp.example/off", one.text("session", "hostedUrl"))
+	require.Equal(t, int64(0), o.coins(m), "what was over before moves nothing")
+	for range 2 {
+		o.reported(m, "partner-onramp", "onramp.completed", "on")
+		o.reported(m, "partner-offramp", "offramp.failed", "off")
+		o.reported(m, "partner-offramp", "offramp.completed", "sold")
+	}
+	require.Equal(t, int64(8_000), o.coins(m))
+	require.NoError(t, m.Close())
+	require.Equal(t, "0 sessions brought over, 4 were there already\n", o.imports(good), "reports have moved them since")
+	require.Contains(t, auditOf(t, o.data), "agree to the cent")
+	require.Contains(t, runs(t, "unmatched", "--data-dir", o.data), "0 unmatched")
+}
+
+func (o *older) found(m *Main) {
+	session := newClient("http://"+m.listeners.http.Addr().String(), "")
+	defer session.http.CloseIdleConnections()
+	post := func(path string, body fields) answer {
+		a, err := session.send(o.t.Context(), request{method: "POST", path: path, body: marshal(body)})
+		require.NoError(o.t, err)
+		require.Equal(o.t, 200, a.status, string(a.raw))
+		return a
+	}
+	post("/api/dashboard/signup", fields{"email": "older@example.com", "password": "a long password"})
+	o.workspace = post("/api/workspaces", fields{"name": "Storm before"}).text("workspace", "id")
+	o.bearer = post("/api/auth/keys", fields{"label": "reads", "scopes": []string{"read:treasury"}}).text("secret")
+}
+
+// neighbour makes a workspace whose ids are in the same slot.
+func (o *older) neighbour(m *Main) string {
+	slot, err := ident.SlotOf(o.workspace)
+	require.NoError(o.t, err)
+	id := ident.Derive(slot, time.Now(), "neighbour").Format(ident.Workspace)
+	owner := ident.Derive(slot, time.Now(), "neighbour").Format(ident.User)
+	_, err = m.system.Ask(o.t.Context(), actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		Command: workspace.Create{ID: id, Name: "Neighbour", OwnerIDs: []string{owner}, IssuerID: "issuer",
+			FirstKey: workspace.NewKey{ID: ident.Derive(slot, time.Now(), "neighbour").Format(ident.Key), Label: "first",
+				Prefix: "apk_neighbou", SecretHash: strings.Repeat("0", 64), CreatedBy: owner}}})
+	require.NoError(o.t, err)
+	return id
+}
+
+func (o *older) id(name string) string {
+	owner, err := ident.Parse(ident.Workspace, o.workspace)
+	require.NoError(o.t, err)
+	return ident.Derive(owner.Slot(), time.UnixMilli(1_700_000_000_000), name).Format(ident.RampSession)
+}
+
+// line is a session of February 2025, or of a month that is named.
+func (o *older) line(name, direction, status string, cents int64, month ...string) string {
+	month = append(month, "2025-02")
+	return string(marshal(fields{"workspaceId": o.workspace, "id": o.id(name), "direction": direction, "status": status,
+		"amountUsdCents": cents, "hostedUrl": "https://ramp.example/" + name, "createdAt": month[0] + "-01T10:00:00Z"}))
+}
+
+func (o *older) file(lines ...string) string {
+	path := filepath.Join(o.t.TempDir(), "sessions.jsonl")
+	require.NoError(o.t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	return path
+}
+
+func (o *older) imports(file string) string {
+	o.t.Helper()
+	return runs(o.t, "import-ramp-sessions", "--data-dir", o.data, file)
+}
+
+// refuses tries files with faults. Each fault is told with its line and field, and the lines without one are not brought over.
+func (o *older) refuses() {
+	good := o.line("bad", "onramp", "processing", 1)
+	stranger := ident.Derive(5, time.UnixMilli(1_700_000_000_000), "nobody").Format(ident.Workspace)
+	for _, c := range []struct {
+		lines []string
+		says  []string
+	}{
+		{[]string{good, `{`, o.line("x", "sideways", "created", 1), o.line("y", "onramp", "lost", 1),
+			o.line("z", "onramp", "failed", 0), good},
+			[]string{"line 2: ", "line 3: direction: ", "line 4: status: ", "line 5: amountUsdCents: ", "line 6: id: "}},
+		{[]string{strings.Replace(good, "rs_", "ro_", 1), strings.Replace(good, "https:", "ftp:", 1),
+			strings.Replace(good, `"2025-02-01T10:00:00Z"`, `"yesterday"`, 1), strings.Replace(good, "hostedUrl", "url", 1),
+			strings.Replace(good, `:1,`, `:"1",`, 1), strings.Replace(good, o.workspace, "ws_1", 1),
+			strings.Replace(good, `"createdAt":"2025-02-01T10:00:00Z",`, "", 1)},
+			[]string{"line 1: id: ", "line 2: hostedUrl: ", "line 3: createdAt: ", "line 4: url: ", "line 5: amountUsdCents: ",
+				"line 6: workspaceId: ", "line 6: id: ", "line 7: createdAt: when", "line 7: id: "}},
+		{[]string{good, strings.Replace(strings.Replace(good, o.workspace, stranger, 1), o.id("bad"),
+			ident.Derive(5, time.UnixMilli(1), "x").Format(ident.RampSession), 1)}, []string{"line 2: workspaceId: "}},
+	} {
+		o.faulty(c.lines, c.says...)
+	}
+	long := o.file(good, strings.Repeat(" ", maxSessionLine)+good)
+	require.ErrorContains(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, long}, io.Discard), "line 2 is longer")
+	once := o.file(o.line("sold", "offramp", "processing", 700))
+	require.Equal(o.t, "1 sessions brought over, 0 were there already\n", o.imports(once))
+	for field, line := range map[string]string{"amountUsdCents": o.line("sold", "offramp", "processing", 701),
+		"direction": o.line("sold", "onramp", "processing", 700), "status": o.line("sold", "offramp", "failed", 700)} {
+		var out strings.Builder
+		require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(good, line)}, &out), errNothingImported)
+		require.Equal(o.t, fmt.Sprintf("line 2: %s: %s was brought over with another one\n", field, o.id("sold")), out.String())
+	}
+}
+
+// faulty tries lines with faults, which are told in their order.
+func (o *older) faulty(lines []string, says ...string) {
+	o.t.Helper()
+	var out strings.Builder
+	require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(lines...)}, &out), errNothingImported)
+	told := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(o.t, told, len(says), out.String())
+	for i := range told {
+		require.Contains(o.t, told[i], says[i])
+	}
+}
+
+func (o *older) get(m *Main, path string) answer {
+	o.t.Helper()
+	c := newClient("http://"+m.listeners.http.Addr().String(), o.bearer)
+	defer c.http.CloseIdleConnections()
+	a, err := c.send(o.t.Context(), request{method: "GET", path: path})
+	require.NoError(o.t, err)
+	require.Equal(o.t, 200, a.status, string(a.raw))
+	return a
+}
+
+// listed are the on-ramps.
+func (o *older) listed(m *Main) (shown []string) {
+	for _, row := range o.get(m, "/api/ramp/onramp/sessions").rows("data") {
+		shown = append(shown, fmt.Sprint(strings.TrimLeft(strings.Replace(fmt.Sprint(row["amount"]), ".", "", 1), "0"), " ",
+			row["status"]))
+	}
+	return shown
+}
+
+func (o *older) coins(m *Main) (cents int64) {
+	o.t.Helper()
+	_, err := fmt.Sscan(fmt.Sprint(o.get(m, "/api/treasury").at("snapshot", "stablecoinUsdCents")), &cents)
+	require.NoError(o.t, err)
+	return cents
+}
+
+// reported sends what the partner says of a session.
+func (o *older) reported(m *Main, handler, eventType, name string) {
+	o.t.Helper()
+	body := string(marshal(fields{"id": "evt-" + name, "type": eventType, "data": fields{"orderId": o.id(name)}}))
+	req, err := http.NewRequestWithContext(o.t.Context(), http.MethodPost,
+		"http://"+m.listeners.http.Addr().String()+"/api/webhooks/"+handler, strings.NewReader(body))
+	require.NoError(o.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecret, time.Now(), []byte(body)))
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(o.t, err)
+	require.NoError(o.t, resp.Body.Close())
+	require.Equal(o.t, http.StatusOK, resp.StatusCode)
+}

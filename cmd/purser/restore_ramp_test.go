@@ -1,0 +1,82 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/partner/sandbox"
+)
+
+// TestARampThatIsNewerThanTheJournal: an order is open in the backup and reported afterwards. The journal is lost and comes back
+// older; the ramp, which is kept, reports again, and the same money has moved once.
+func TestARampThatIsNewerThanTheJournal(t *testing.T) {
+	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	m, p := serveRamp(t, data, "50ms")
+	s := foundRamper(t, p)
+	require.NoError(t, m.Close())
+	m, p = serveRamp(t, data, "2s")
+	walk := &tour{out: t.Output(), api: p.as(p.rest, s.bearer)}
+	order := rampDemo{direction: "onramp", cents: 100_00, most: 50, fee: 50}
+	require.NoError(t, order.give(t.Context(), walk))
+	require.NoError(t, m.Close())
+	runs(t, "backup", "--data-dir", data, backup)
+	require.True(t, sandbox.Exists(nil, rampDir(backup)))
+
+	m, p = serveRamp(t, data, "50ms")
+	walk.api = p.as(p.rest, s.bearer)
+	require.NoError(t, order.arrives(t.Context(), walk))
+	moved := [2]int64{s.usd - 100_00, s.coins + 99_50}
+	require.Equal(t, moved, s.treasury(t, p))
+	require.NoError(t, m.Close())
+
+	require.NoError(t, os.RemoveAll(journalDir(data)))
+	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
+	m, p = serveRamp(t, data, "50ms")
+	walk.api = p.as(p.rest, s.bearer)
+	require.NoError(t, order.arrives(t.Context(), walk))
+	require.Equal(t, moved, s.treasury(t, p))
+	require.Zero(t, walk.differences)
+	require.NoError(t, m.Close())
+	require.Contains(t, auditOf(t, data), "agree to the cent")
+}
+
+// TestAnAccountThatTheRampHasAlready: a workspace was linked after the backup. The journal that comes back knows nothing of it,
+// the ramp that is kept does, and the workspace is linked once more.
+func TestAnAccountThatTheRampHasAlready(t *testing.T) {
+	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	m, p := serveRamp(t, data, "50ms")
+	session, bearer := signUpAs(t, p, 0, tourScopes)
+	session.http.CloseIdleConnections()
+	require.NoError(t, m.Close())
+	runs(t, "backup", "--data-dir", data, backup)
+	link := func() {
+		m, p := serveRamp(t, data, "50ms")
+		walk := &tour{out: t.Output(), api: p.as(p.rest, bearer)}
+		_, err := walk.post(t.Context(), walk.api, "/api/ramp/account", fields{}, 200)
+		require.NoError(t, err)
+		require.NoError(t, walk.becomes(t.Context(), walk.api, "/api/ramp/account", "linked",
+			func(a answer) string { return a.text("account", "status") }))
+		require.Zero(t, walk.differences)
+		require.NoError(t, m.Close())
+	}
+	link()
+	require.NoError(t, os.RemoveAll(journalDir(data)))
+	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
+	link()
+}
+
+// serveRamp is a server in this process whose ramp takes so long.
+func serveRamp(t *testing.T, data, delay string) (*Main, *process) {
+	t.Helper()
+	settings := testSettings(t, data)
+	settings.SandboxDelay = delay
+	config, err := settings.Config()
+	require.NoError(t, err)
+	m := NewMain(config, talkative())
+	require.NoError(t, m.Start(t.Context()))
+	return m, &process{rest: "http://" + m.listeners.http.Addr().String(), http: http.DefaultClient}
+}

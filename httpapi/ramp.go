@@ -1,0 +1,320 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/actors/ramp"
+	"purser/actors/workspace"
+	"purser/persistence"
+)
+
+func (s *Server) rampRoutes() []route {
+	const account, orders, read, write = "/api/ramp/account", "/api/ramp/orders", "read:treasury", workspace.WriteRamps
+	const sessions = "/api/ramp/onramp/sessions"
+	return []route{
+		{method: "POST", path: account, auth: authKey, scope: write, sandboxOnly: true, ramp: true, idempotency: keyOptional,
+			handle: s.linkRamp},
+		{method: "GET", path: account, auth: authKey, scope: read, handle: s.getRampAccount},
+		{method: "POST", path: "/api/ramp/quotes", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
+			idempotency: keyRequired, handle: s.createRampQuote},
+		{method: "POST", path: orders, auth: authKey, scope: write, sandboxOnly: true, ramp: true, idempotency: keyRequired,
+			handle: s.createRampOrder},
+		{method: "POST", path: "/api/ramp/withdrawals", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
+			idempotency: keyRequired, handle: s.createWithdrawal},
+		{method: "GET", path: orders, auth: authKey, scope: read, query: pageQuery, handle: s.listRampOrders},
+		{method: "GET", path: orders + "/{id}", auth: authKey, scope: read, handle: s.getRampOrder},
+		{method: "GET", path: sessions, auth: authKey, scope: read, query: pageQuery, handle: s.listRampSessions},
+		{method: "GET", path: "/api/ramp/sessions/{id}", auth: authKey, scope: read, handle: s.getRampSession},
+		{method: "POST", path: sessions, auth: authKey, scope: write, use: orders, handle: neverReached},
+		{method: "POST", path: "/api/ramp/offramp/sessions", auth: authKey, scope: write, use: orders, handle: neverReached},
+		{method: "POST", path: "/api/ramp/quote", auth: authKey, scope: write, use: orders, handle: neverReached},
+	}
+}
+
+// rampAccountDocument is the account as the interface shows it; one that was not asked for has no id.
+type rampAccountDocument struct {
+	ID     *string `json:"id"`
+	Status string  `json:"status"`
+}
+
+func replyRampAccount(a ramp.Account) (answer, error) {
+	d := rampAccountDocument{Status: a.Status}
+	if a.ID != "" {
+		d.ID = &a.ID
+	}
+	return reply(map[string]any{"account": d})
+}
+
+// linkRamp asks for the account. What the partner makes of it is seen when the account is read. Its id follows from the
+// workspace's: a journal that was restored to a time before asks under the id that the partner has.
+func (s *Server) linkRamp(c *call) (answer, error) {
+	link := ramp.Link{Workspace: c.who.workspace()}
+	owner, err := ident.Parse(ident.Workspace, link.Workspace)
+	if err != nil {
+		return answer{}, err
+	}
+	link.ID = ident.Derive(owner.Slot(), owner.Time(), "ramp/"+link.Workspace).Format(ident.RampAccount)
+	return s.perform(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace, Command: link},
+		func(linked any) (answer, error) {
+			a, ok := linked.(ramp.Account)
+			if !ok {
+				return answer{}, fmt.Errorf("link answered %T", linked)
+			}
+			return replyRampAccount(a)
+		})
+}
+
+func (s *Server) getRampAccount(c *call) (answer, error) {
+	a, err := s.rampAccount(c)
+	if err != nil {
+		return answer{}, err
+	}
+	return replyRampAccount(a)
+}
+
+// rampAccount reads the account of the caller's workspace, which has one at most.
+func (s *Server) rampAccount(c *call) (a ramp.Account, err error) {
+	records, err := s.actors.List(c.ctx, ramp.RecordAccount, c.who.workspace(), "", persistence.Page{Limit: 1})
+	if err != nil {
+		return a, err
+	}
+	if len(records) == 0 {
+		return ramp.Account{Status: ramp.None}, nil
+	}
+	if err := json.Unmarshal(records[0].Document, &a); err != nil {
+		return a, fmt.Errorf("ramp account's record: %w", err)
+	}
+	return a, nil
+}
+
+// rampQuoteDocument is a quote as the interface shows it.
+type rampQuoteDocument struct {
+	ID        string         `json:"id"`
+	Direction string         `json:"direction"`
+	Amount    string         `json:"amount"`
+	Receive   string         `json:"receive"`
+	MaxFee    string         `json:"maxFee"`
+	Rate      string         `json:"rate"`
+	ExpiresAt decision.Stamp `json:"expiresAt"`
+}
+
+// rampRate is what a dollar is in USDC.
+const rampRate = "1"
+
+// createRampQuote locks the partner's offer. A repeat is answered without asking the partner again.
+func (s *Server) createRampQuote(c *call) (answer, error) {
+	quote, err := s.readRampQuote(c)
+	if err != nil {
+		return answer{}, err
+	}
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: quote.Workspace, Workspace: quote.Workspace,
+		Prepare: func(ctx context.Context) (any, error) {
+			err := s.offerRamp(ctx, c, &quote)
+			return quote, err
+		}}, func(quoted any) (answer, error) {
+		q, ok := quoted.(balance.RampQuote)
+		if !ok {
+			return answer{}, fmt.Errorf("ramp quote answered %T", quoted)
+		}
+		return replyWith(fasthttp.StatusCreated, map[string]any{"quote": rampQuoteDocument{ID: q.ID, Direction: q.Direction,
+			Amount: money.FormatDollars(q.AmountCents), Receive: money.FormatDollars(q.ReceiveCents),
+			MaxFee: money.FormatDollars(q.MaxFeeCents), Rate: rampRate, ExpiresAt: q.ExpiresAt}})
+	})
+}
+
+// readRampQuote reads the body. A withdrawal names its wallet, and nothing else names one.
+func (s *Server) readRampQuote(c *call) (quote balance.QuoteRamp, err error) {
+	var body struct {
+		Direction string `json:"direction"`
+		Amount    string `json:"amount"`
+		WalletID  string `json:"walletId"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return quote, err
+	}
+	switch withdrawal := body.Direction == balance.RampWithdraw; {
+	case withdrawal && body.WalletID == "":
+		return quote, fault.New(fault.InvalidBody, "walletId: a withdrawal names its wallet")
+	case !withdrawal && body.WalletID != "":
+		return quote, fault.New(fault.InvalidBody, "walletId: for a withdrawal only")
+	}
+	cents, err := money.ParseDollars(body.Amount)
+	if err != nil || cents > balance.MaxRampCents {
+		return quote, fault.New(fault.InvalidAmount, fmt.Sprintf("amount: a plain decimal with at most two places, 0.01 to %s",
+			money.FormatDollars(balance.MaxRampCents)))
+	}
+	quote = balance.QuoteRamp{Workspace: c.who.workspace(), Direction: body.Direction, AmountCents: cents, WalletID: body.WalletID}
+	quote.ID, err = s.newID(c, ident.RampQuote)
+	return quote, err
+}
+
+// offerRamp finds out what the partner asks. What the workspace lacks is told before: a linked account, the wallet, its approval.
+// A withdrawal that the travel rule forbids is left to the balance to refuse, whatever its wallet is and the partner would ask.
+func (s *Server) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRamp) error {
+	account, err := s.rampAccount(c)
+	if err != nil {
+		return err
+	}
+	if account.Status != ramp.Linked {
+		return fault.New(fault.CapabilityUnavailable, "the ramp account is not linked")
+	}
+	if quote.Direction == balance.RampWithdraw {
+		var wallet ramp.Wallet
+		if err := s.readOwn(c, ramp.RecordWallet, ident.RampWallet, quote.WalletID, &wallet); err != nil {
+			return err
+		}
+		switch {
+		case quote.AmountCents >= balance.TravelRuleCents:
+			return nil
+		case wallet.Status != ramp.Approved:
+			return fault.New(fault.CapabilityUnavailable, "walletId: the wallet is not approved")
+		}
+	}
+	if err := s.limitQuotes(c, "ramp_quotes"); err != nil {
+		return err
+	}
+	quote.FeeCents, err = s.actors.RampFee(ctx, quote.Direction, quote.AmountCents)
+	return err
+}
+
+// rampOrderDocument is an order as the interface shows it.
+type rampOrderDocument struct {
+	ID        string         `json:"id"`
+	Direction string         `json:"direction"`
+	Status    string         `json:"status"`
+	Amount    string         `json:"amount"`
+	Fee       string         `json:"fee"`
+	CreatedAt decision.Stamp `json:"createdAt"`
+}
+
+// withdrawalDocument is an order that is a withdrawal. TxHash is null until it is completed.
+type withdrawalDocument struct {
+	rampOrderDocument
+	WalletID string  `json:"walletId"`
+	TxHash   *string `json:"txHash"`
+}
+
+func showRampOrder(o balance.RampOrder) any {
+	d := rampOrderDocument{ID: o.ID, Direction: o.Direction, Status: o.Status, Amount: money.FormatDollars(o.AmountCents),
+		Fee: money.FormatDollars(o.FeeCents), CreatedAt: o.CreatedAt}
+	if o.Direction != balance.RampWithdraw {
+		return d
+	}
+	w := withdrawalDocument{rampOrderDocument: d, WalletID: o.WalletID}
+	if o.TxHash != "" {
+		w.TxHash = &o.TxHash
+	}
+	return w
+}
+
+func (s *Server) createRampOrder(c *call) (answer, error) { return s.useRampQuote(c, false, "order") }
+
+func (s *Server) createWithdrawal(c *call) (answer, error) {
+	return s.useRampQuote(c, true, "withdrawal")
+}
+
+// useRampQuote gives an order by a quote. A repeat is answered though the quote is used.
+func (s *Server) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
+	var body struct {
+		QuoteID string `json:"quoteId"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	id := c.who.workspace()
+	create := balance.CreateRampOrder{Workspace: id, Withdrawal: withdrawal}
+	var err error
+	prefix := ident.RampOrder
+	if withdrawal {
+		prefix = ident.Withdrawal
+	}
+	if create.ID, err = s.newID(c, prefix); err != nil {
+		return answer{}, err
+	}
+	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
+		err := s.readOwn(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
+		if fault.Is(err, fault.NotFound) {
+			err = fault.New(fault.QuoteNotFound, "quoteId")
+		}
+		return create, err
+	}}, func(created any) (answer, error) {
+		o, ok := created.(balance.RampOrder)
+		if !ok {
+			return answer{}, fmt.Errorf("ramp order answered %T", created)
+		}
+		return reply(map[string]any{name: showRampOrder(o)})
+	})
+}
+
+func (s *Server) listRampOrders(c *call) (answer, error) {
+	return s.list(c, listing{kind: balance.RecordRampOrder, workspace: c.who.workspace()},
+		func(r persistence.Record) (any, error) {
+			var o balance.RampOrder
+			if err := json.Unmarshal(r.Document, &o); err != nil {
+				return nil, fmt.Errorf("ramp order's record: %w", err)
+			}
+			return showRampOrder(o), nil
+		})
+}
+
+func (s *Server) getRampOrder(c *call) (answer, error) {
+	var o balance.RampOrder
+	if err := s.readOwn(c, balance.RecordRampOrder, rampPrefix(c.params["id"]), c.params["id"], &o); err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"order": showRampOrder(o)})
+}
+
+// rampPrefix is the one of the two prefixes that the id of an order or a withdrawal has.
+func rampPrefix(id string) string {
+	if strings.HasPrefix(id, ident.Withdrawal+"_") {
+		return ident.Withdrawal
+	}
+	return ident.RampOrder
+}
+
+// rampSessionDocument is a session of the retired routes as the interface shows it.
+type rampSessionDocument struct {
+	ID        string         `json:"id"`
+	Direction string         `json:"direction"`
+	Status    string         `json:"status"`
+	Amount    string         `json:"amount"`
+	HostedURL string         `json:"hostedUrl"`
+	CreatedAt decision.Stamp `json:"createdAt"`
+}
+
+func showRampSession(r balance.RampSession) rampSessionDocument {
+	return rampSessionDocument{ID: r.ID, Direction: r.Direction, Status: r.Status, Amount: money.FormatDollars(r.AmountCents),
+		HostedURL: r.HostedURL, CreatedAt: r.CreatedAt}
+}
+
+// listRampSessions lists the sessions of one direction, the on-ramp's.
+func (s *Server) listRampSessions(c *call) (answer, error) {
+	return s.list(c, listing{kind: balance.RecordRampSession, workspace: c.who.workspace(), parent: balance.RampOn},
+		func(r persistence.Record) (any, error) {
+			var session balance.RampSession
+			if err := json.Unmarshal(r.Document, &session); err != nil {
+				return nil, fmt.Errorf("ramp session's record: %w", err)
+			}
+			return showRampSession(session), nil
+		})
+}
+
+func (s *Server) getRampSession(c *call) (answer, error) {
+	var session balance.RampSession
+	if err := s.readOwn(c, balance.RecordRampSession, ident.RampSession, c.params["id"], &session); err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"session": showRampSession(session)})
+}

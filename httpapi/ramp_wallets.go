@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/actors/ramp"
+	"purser/actors/workspace"
+	"purser/persistence"
+)
+
+func (s *Server) rampWalletRoutes() []route {
+	const dashboard = "/api/dashboard/ramp/wallets"
+	return []route{
+		{method: "POST", path: "/api/ramp/wallets", auth: authKey, scope: workspace.WriteRamps, sandboxOnly: true, ramp: true,
+			idempotency: keyOptional, handle: s.addWallet},
+		{method: "GET", path: dashboard, auth: authSession, roles: anyMember, query: pageQuery, handle: s.listWallets},
+		{method: "POST", path: dashboard + "/{id}/proof", auth: authSession, roles: managers, sandboxOnly: true, ramp: true,
+			idempotency: keyOptional, handle: s.proveWallet},
+	}
+}
+
+// walletDocument is a wallet as the interface shows it.
+type walletDocument struct {
+	ID      string `json:"id"`
+	Chain   string `json:"chain"`
+	Address string `json:"address"`
+	Label   string `json:"label"`
+	Status  string `json:"status"`
+}
+
+// challengeDocument is a wallet as the dashboard shows it.
+type challengeDocument struct {
+	walletDocument
+	Challenge string `json:"challenge"`
+}
+
+func showWallet(w ramp.Wallet) walletDocument {
+	return walletDocument{ID: w.ID, Chain: w.Chain, Address: w.Address, Label: w.Label, Status: w.Status}
+}
+
+func replyWallet(answered any) (answer, error) {
+	w, ok := answered.(ramp.Wallet)
+	if !ok {
+		return answer{}, fmt.Errorf("wallet answered %T", answered)
+	}
+	return reply(map[string]any{"wallet": showWallet(w)})
+}
+
+// nonceBytes of randomness make a challenge that nobody can have signed before.
+const nonceBytes = 16
+
+// addWallet registers a wallet, which is to be proven in the dashboard.
+func (s *Server) addWallet(c *call) (answer, error) {
+	var body struct {
+		Chain   string `json:"chain"`
+		Address string `json:"address"`
+		Label   string `json:"label"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	add := ramp.AddWallet{Workspace: c.who.workspace(), Chain: body.Chain, Address: body.Address, Label: body.Label}
+	var err error
+	if add.ID, err = s.newID(c, ident.RampWallet); err != nil {
+		return answer{}, err
+	}
+	var nonce [nonceBytes]byte
+	if _, err := io.ReadFull(s.actors.Entropy(), nonce[:]); err != nil {
+		return answer{}, fmt.Errorf("nonce of a wallet: %w", err)
+	}
+	add.Nonce = hex.EncodeToString(nonce[:])
+	return s.perform(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace, Command: add}, replyWallet)
+}
+
+func (s *Server) listWallets(c *call) (answer, error) {
+	return s.list(c, listing{kind: ramp.RecordWallet, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
+		var w ramp.Wallet
+		if err := json.Unmarshal(r.Document, &w); err != nil {
+			return nil, fmt.Errorf("wallet's record: %w", err)
+		}
+		return challengeDocument{walletDocument: showWallet(w), Challenge: w.Challenge}, nil
+	})
+}
+
+// proveWallet takes the answer to a wallet's challenge, of a person and never of a key: who can make orders with a key cannot by
+// that say where the USDC goes.
+func (s *Server) proveWallet(c *call) (answer, error) {
+	var body struct {
+		Signature string `json:"signature"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	id := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "ramp", Stream: id, Workspace: id,
+		Command: ramp.ProveWallet{ID: c.params["id"], Signature: body.Signature}}, replyWallet)
+}
