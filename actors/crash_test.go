@@ -105,6 +105,21 @@ func (c *crasher) photograph(n int64) {
 	c.crashes = append(c.crashes, crash{write: n, fs: clone, told: told})
 }
 
+// shortCrashes is how many power failures the short form goes on after.
+const shortCrashes = 6
+
+// visited are the power failures to go on after: all, in the short form some, the last of them too.
+func (c *crasher) visited() []crash {
+	if !testing.Short() {
+		return c.crashes
+	}
+	var some []crash
+	for i := range shortCrashes {
+		some = append(some, c.crashes[(i+1)*len(c.crashes)/shortCrashes-1])
+	}
+	return some
+}
+
 // storm runs clients that swipe, reverse, clear, refund, deposit and change cards, on a disk that is photographed as it goes.
 func storm(t *testing.T, noSync bool, every int64) []crash {
 	notes := &notebook{}
