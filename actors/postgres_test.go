@@ -62,9 +62,7 @@ func TestRandomLivesAddUpOnPostgres(t *testing.T) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				t.Logf("seed %d", seed)
-				random := rand.New(rand.NewPCG(seed, 0))
-				draw := func(low, high int64, _ string) int64 { return low + random.Int64N(high-low+1) }
-				seen.add(live(t, t, draw, worldOptions{database: database, patient: true, pace: postgresPace}, each))
+				seen.add(live(t, t, seeded(seed), worldOptions{database: database, patient: true, pace: postgresPace}, each))
 			})
 		}
 	})

@@ -116,10 +116,7 @@ func (s *Server) createConversion(c *call) (answer, error) {
 		return answer{}, err
 	}
 	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
-		err := s.readOwn(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
-		if fault.Is(err, fault.NotFound) {
-			err = fault.New(fault.QuoteNotFound, "quoteId")
-		}
+		err := s.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
 		return create, err
 	}}, func(created any) (answer, error) {
 		v, ok := created.(balance.Conversion)
@@ -143,6 +140,15 @@ func (s *Server) readOwn(c *call, kind, prefix, id string, into any) error {
 		return fmt.Errorf("%s's record: %w", kind, err)
 	}
 	return nil
+}
+
+// readQuote reads a quote that the caller is about to use.
+func (s *Server) readQuote(c *call, kind, prefix, id string, into any) error {
+	err := s.readOwn(c, kind, prefix, id, into)
+	if fault.Is(err, fault.NotFound) {
+		return fault.New(fault.QuoteNotFound, "quoteId")
+	}
+	return err
 }
 
 // conversionLabels say in plain words what a conversion's status means.

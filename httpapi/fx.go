@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -97,20 +96,9 @@ func (s *Server) quoteNamed(c *call, id string) (*balance.Quote, error) {
 	if id == "" {
 		return nil, nil
 	}
-	unknown := fault.New(fault.QuoteNotFound, "quoteId")
-	if _, err := ident.Parse(ident.FXQuote, id); err != nil {
-		return nil, unknown
-	}
-	record, err := s.actors.Record(c.ctx, balance.RecordQuote, c.who.workspace(), id)
-	if fault.Is(err, fault.NotFound) {
-		return nil, unknown
-	}
-	if err != nil {
-		return nil, err
-	}
 	var q balance.Quote
-	if err := json.Unmarshal(record.Document, &q); err != nil {
-		return nil, fmt.Errorf("quote's record: %w", err)
+	if err := s.readQuote(c, balance.RecordQuote, ident.FXQuote, id, &q); err != nil {
+		return nil, err
 	}
 	return &q, nil
 }

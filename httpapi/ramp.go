@@ -243,10 +243,7 @@ func (s *Server) useRampQuote(c *call, withdrawal bool, name string) (answer, er
 		return answer{}, err
 	}
 	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
-		err := s.readOwn(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
-		if fault.Is(err, fault.NotFound) {
-			err = fault.New(fault.QuoteNotFound, "quoteId")
-		}
+		err := s.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
 		return create, err
 	}}, func(created any) (answer, error) {
 		o, ok := created.(balance.RampOrder)

@@ -10,6 +10,8 @@ import (
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 	"golang.org/x/crypto/sha3"
+
+	"purser/actors/money"
 )
 
 // What the tour changes into USDC, what of it back, and what it withdraws, in cents. The sandbox's ramp keeps half a percent; of
@@ -145,7 +147,7 @@ type rampDemo struct {
 
 // give asks for a quote and uses it.
 func (r *rampDemo) give(ctx context.Context, t *tour) error {
-	ask := fields{"direction": r.direction, "amount": decimal(r.cents)}
+	ask := fields{"direction": r.direction, "amount": money.FormatDollars(r.cents)}
 	route, name := "/api/ramp/orders", "order"
 	if r.wallet != "" {
 		ask["walletId"], route, name = r.wallet, "/api/ramp/withdrawals", "withdrawal"
@@ -154,8 +156,8 @@ func (r *rampDemo) give(ctx context.Context, t *tour) error {
 	if err != nil {
 		return err
 	}
-	t.expect("maxFee", quote.text("quote", "maxFee"), decimal(r.most))
-	t.expect("receive", quote.text("quote", "receive"), decimal(r.cents-r.most))
+	t.expect("maxFee", quote.text("quote", "maxFee"), money.FormatDollars(r.most))
+	t.expect("receive", quote.text("quote", "receive"), money.FormatDollars(r.cents-r.most))
 	order, err := t.post(ctx, t.api, route, fields{"quoteId": quote.text("quote", "id")}, 200)
 	r.id = order.text(name, "id")
 	t.expect("status of the "+name, order.text(name, "status"), "created")
@@ -172,11 +174,9 @@ func (r *rampDemo) arrives(ctx context.Context, t *tour) error {
 	if err != nil {
 		return err
 	}
-	t.expect("fee", a.text("order", "fee"), decimal(r.fee))
+	t.expect("fee", a.text("order", "fee"), money.FormatDollars(r.fee))
 	if r.wallet != "" {
 		t.expect("txHash is a transaction's", evmTransaction.MatchString(a.text("order", "txHash")), true)
 	}
 	return nil
 }
-
-func decimal(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%100) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -44,18 +43,7 @@ var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails
 
 // TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts, conversions and swipes, with the bank in
 // another process, which counts what it is ordered.
-func TestNoPayoutIsPaidTwice(t *testing.T) {
-	path, full := build(t), os.Getenv(fullVariable) != ""
-	t.Run("embedded", func(t *testing.T) { killAmidPayouts(t, program{path: path}, full) })
-	if !full {
-		return
-	}
-	t.Run("postgres+kafka", func(t *testing.T) {
-		if purser := onServers(t, path); purser.database != nil {
-			killAmidPayouts(t, purser, full)
-		}
-	})
-}
+func TestNoPayoutIsPaidTwice(t *testing.T) { onStoresInFull(t, killAmidPayouts) }
 
 func killAmidPayouts(t *testing.T, purser program, full bool) {
 	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewKillRounds

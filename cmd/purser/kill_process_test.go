@@ -52,6 +52,15 @@ func onEachStores(t *testing.T, test func(t *testing.T, purser program, full boo
 	})
 }
 
+// onStoresInFull is onEachStores for a test that goes on for long: beside Postgres and Kafka only when it is run in full.
+func onStoresInFull(t *testing.T, test func(t *testing.T, purser program, full bool)) {
+	if os.Getenv(fullVariable) != "" {
+		onEachStores(t, test)
+		return
+	}
+	t.Run("embedded", func(t *testing.T) { test(t, program{path: build(t)}, false) })
+}
+
 // onServers is the program on a Postgres and a Kafka of its own. Its database is nil when the machine has none.
 func onServers(t *testing.T, path string) program {
 	t.Helper()

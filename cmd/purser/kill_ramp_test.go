@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/money"
 	"purser/actors/partner/sandbox"
 )
 
@@ -39,18 +39,7 @@ var (
 )
 
 // TestTheRampThroughKills kills the server, and its ramp with it, at random moments of a storm of orders in all directions.
-func TestTheRampThroughKills(t *testing.T) {
-	path, full := build(t), os.Getenv(fullVariable) != ""
-	t.Run("embedded", func(t *testing.T) { killAmidRamp(t, program{path: path}, full) })
-	if !full {
-		return
-	}
-	t.Run("postgres+kafka", func(t *testing.T) {
-		if purser := onServers(t, path); purser.database != nil {
-			killAmidRamp(t, purser, full)
-		}
-	})
-}
+func TestTheRampThroughKills(t *testing.T) { onStoresInFull(t, killAmidRamp) }
 
 func killAmidRamp(t *testing.T, purser program, full bool) {
 	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewRampKills
@@ -172,7 +161,7 @@ func (s *ramper) rage(t *testing.T, p *process, seed uint64, round int, after in
 func (s *ramper) give(ctx context.Context, p *process, r *rand.Rand) bool {
 	o := &rampSent{direction: rampDirections[r.IntN(len(rampDirections))],
 		cents: (100+r.Int64N(100))*100 + rampEndings[r.IntN(len(rampEndings))]}
-	ask := fields{"direction": o.direction, "amount": decimal(o.cents)}
+	ask := fields{"direction": o.direction, "amount": money.FormatDollars(o.cents)}
 	if o.direction == "withdraw" {
 		ask["walletId"] = s.wallet
 	}
