@@ -96,6 +96,7 @@ type Node struct {
 	Fault   Fault
 	Lag     int     // blocks it is behind, with Behind
 	Other   []Block // the fork it switches from, with Switches
+	Deepest int     // blocks below the highest that Other may have replaced; a node is never on a fork that is older
 	Until   int     // calls that it answers from there
 	Shown   []Block // in the last call
 	Calls   int     // since Begin
@@ -112,11 +113,20 @@ func (n *Node) View() []Block {
 	switch {
 	case n.Fault == Behind:
 		return chain[:max(len(chain)-n.Lag, 1)]
-	case n.Fault == Switches && n.Calls <= n.Until && len(n.Other) > 0:
+	case n.Fault == Switches && n.Calls <= n.Until && n.alive():
 		chain = n.Other
 	}
 	n.Shown = chain
 	return chain
+}
+
+// alive tells whether Other can still be taken for the chain.
+func (n *Node) alive() bool {
+	chain, common := n.History.Chain, 0
+	for common < min(len(chain), len(n.Other)) && chain[common].Hash == n.Other[common].Hash {
+		common++
+	}
+	return len(n.Other) > 0 && max(len(chain), len(n.Other))-common <= n.Deepest
 }
 
 // forgotten is how many of the newest blocks a node may not have looked into.

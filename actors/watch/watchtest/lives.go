@@ -39,6 +39,7 @@ type Life struct {
 
 // Live runs the life of so many moves, then lets the node be honest and asks the judge.
 func (l *Life) Live(moves int) {
+	l.Node.Deepest = l.MaxDepth
 	l.watcher = watch.New(l.Wire, l.Judge)
 	l.give()
 	l.Judge.Watching = slices.Clone(l.payable)
