@@ -35,10 +35,7 @@ type ConversionQuote struct {
 
 // StatusAt is the quote's status as the clock has it.
 func (q ConversionQuote) StatusAt(now time.Time) string {
-	if q.Status == QuoteLocked && !now.Before(q.LockExpiresAt.Time) {
-		return QuoteExpired
-	}
-	return q.Status
+	return statusAt(q.Status, q.LockExpiresAt, now)
 }
 
 // QuotePair is what a quote is asked for.
@@ -176,7 +173,7 @@ func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.De
 		return decision.Decision{}, err
 	}
 	now := decision.StampOf(m.At)
-	if len(lockedAt(s.ConversionQuotes, m.At)) >= MaxConversionQuotes {
+	if len(unexpired(s.ConversionQuotes, m.At)) >= MaxConversionQuotes {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d quotes may be locked", MaxConversionQuotes))
 	}
@@ -187,10 +184,6 @@ func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.De
 		Reply:   q,
 		Records: []decision.Record{{Kind: RecordConversionQuote, ID: q.ID, Document: q}},
 	}, nil
-}
-
-func lockedAt(quotes []ConversionQuote, at time.Time) []ConversionQuote {
-	return slices.DeleteFunc(slices.Clone(quotes), func(q ConversionQuote) bool { return q.StatusAt(at) == QuoteExpired })
 }
 
 func (s *State) lockedQuote(id string) int {
@@ -383,7 +376,7 @@ func (s *State) moveConversion(m decision.Meta, v Conversion, step conversionSte
 }
 
 func (s *State) applyConversionQuoted(e ConversionQuoted) {
-	s.ConversionQuotes = append(lockedAt(s.ConversionQuotes, e.Quote.CreatedAt.Time), e.Quote)
+	s.ConversionQuotes = append(unexpired(s.ConversionQuotes, e.Quote.CreatedAt.Time), e.Quote)
 }
 
 func (s *State) applyConversionCreated(e ConversionCreated) {

@@ -40,10 +40,14 @@ type Quote struct {
 
 // StatusAt is the quote's status as the clock has it.
 func (q Quote) StatusAt(now time.Time) string {
-	if q.Status == QuoteLocked && !now.Before(q.LockExpiresAt.Time) {
+	return statusAt(q.Status, q.LockExpiresAt, now)
+}
+
+func statusAt(status string, ends decision.Stamp, now time.Time) string {
+	if status == QuoteLocked && !now.Before(ends.Time) {
 		return QuoteExpired
 	}
-	return q.Status
+	return status
 }
 
 // CheckBody refuses what nobody can be quoted a rate for.
@@ -78,7 +82,7 @@ func (s *State) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, erro
 			fmt.Sprintf("amountMinor: worth 1 to %d cents", money.MaxAmount))
 	}
 	now := decision.StampOf(m.At)
-	if len(unexpired(s.Quotes, now)) >= MaxOpenQuotes {
+	if len(unexpired(s.Quotes, now.Time)) >= MaxOpenQuotes {
 		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxOpenQuotes))
 	}
 	q := Quote{
@@ -113,13 +117,14 @@ func (s *State) checkQuote(m decision.Meta, c CreatePayout) error {
 	return nil
 }
 
-func unexpired(quotes []Quote, at decision.Stamp) []Quote {
-	return slices.DeleteFunc(slices.Clone(quotes), func(q Quote) bool { return q.StatusAt(at.Time) == QuoteExpired })
+// unexpired are the quotes of any kind that can still be used.
+func unexpired[Q interface{ StatusAt(time.Time) string }](quotes []Q, at time.Time) []Q {
+	return slices.DeleteFunc(slices.Clone(quotes), func(q Q) bool { return q.StatusAt(at) == QuoteExpired })
 }
 
 func (s *State) applyQuoteLocked(e FXQuoteLocked) {
 	s.Workspace = e.Workspace
-	s.Quotes = append(unexpired(s.Quotes, e.Quote.CreatedAt), e.Quote)
+	s.Quotes = append(unexpired(s.Quotes, e.Quote.CreatedAt.Time), e.Quote)
 }
 
 func (s *State) useQuote(id string) {

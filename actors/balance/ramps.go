@@ -62,10 +62,7 @@ var rampReports = map[string]rampStep{RampCompleted: rampComplete, RampFailed: r
 
 // StatusAt is the quote's status as the clock has it.
 func (q RampQuote) StatusAt(now time.Time) string {
-	if q.Status == QuoteLocked && !now.Before(q.ExpiresAt.Time) {
-		return QuoteExpired
-	}
-	return q.Status
+	return statusAt(q.Status, q.ExpiresAt, now)
 }
 
 func (o *RampOrder) open() bool { return o.Status == RampCreated || o.Status == RampProcessing }
@@ -146,7 +143,7 @@ func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, erro
 		return decision.Decision{}, fault.New(fault.InvalidAmount, "amount: more than the fee")
 	case c.Direction == RampWithdraw && c.AmountCents >= TravelRuleCents:
 		return decision.Decision{}, travelRule()
-	case len(rampLocked(s.RampQuotes, m.At)) >= MaxRampQuotes:
+	case len(unexpired(s.RampQuotes, m.At)) >= MaxRampQuotes:
 		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxRampQuotes))
 	}
 	q := RampQuote{ID: c.ID, Status: QuoteLocked, Direction: c.Direction, AmountCents: c.AmountCents, MaxFeeCents: c.FeeCents,
@@ -157,10 +154,6 @@ func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, erro
 		Reply:   q,
 		Records: []decision.Record{{Kind: RecordRampQuote, ID: q.ID, Document: q}},
 	}, nil
-}
-
-func rampLocked(quotes []RampQuote, at time.Time) []RampQuote {
-	return slices.DeleteFunc(slices.Clone(quotes), func(q RampQuote) bool { return q.StatusAt(at) == QuoteExpired })
 }
 
 func (s *State) rampQuote(id string) int {
@@ -349,7 +342,7 @@ func (s *State) holdsRamp(t transfer) bool {
 
 func (s *State) applyRampQuoted(e RampQuoted) {
 	s.Workspace = e.Workspace
-	s.RampQuotes = append(rampLocked(s.RampQuotes, e.Quote.CreatedAt.Time), e.Quote)
+	s.RampQuotes = append(unexpired(s.RampQuotes, e.Quote.CreatedAt.Time), e.Quote)
 }
 
 func (s *State) applyRampOrdered(e RampOrdered) {

@@ -26,7 +26,10 @@ const (
 
 // TestOneKeyManyClientsAndAKill sends the same request with the same Idempotency-Key from 64 clients at once and kills the server
 // at a random moment. After the restart all 64 ask again: there has been one effect, and everybody is told of it in one answer.
-func TestOneKeyManyClientsAndAKill(t *testing.T) { onEachStores(t, killAmidOneKey) }
+func TestOneKeyManyClientsAndAKill(t *testing.T) {
+	t.Parallel()
+	onEachStores(t, killAmidOneKey)
+}
 
 func killAmidOneKey(t *testing.T, purser program, full bool) {
 	data := filepath.Join(t.TempDir(), "data")

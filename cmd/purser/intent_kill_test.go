@@ -26,7 +26,10 @@ const intentRounds = 50
 // TestOneIntentManyClientsAndAKill submits one signed intent from 64 clients at once and kills the server at a random moment.
 // After the restart all 64 submit it again: it was accepted once, before or after, every other answer is intent_replay, and each
 // answer is in the agent's log.
-func TestOneIntentManyClientsAndAKill(t *testing.T) { onEachStores(t, killAmidOneIntent) }
+func TestOneIntentManyClientsAndAKill(t *testing.T) {
+	t.Parallel()
+	onEachStores(t, killAmidOneIntent)
+}
 
 func killAmidOneIntent(t *testing.T, purser program, full bool) {
 	data := filepath.Join(t.TempDir(), "data")

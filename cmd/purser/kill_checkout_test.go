@@ -41,7 +41,10 @@ const (
 var killAmong = []int64{40, 400, 1_000}
 
 // TestNoCheckoutIsCreditedTwice kills the server at random moments while customers make links, pick, pay and wait.
-func TestNoCheckoutIsCreditedTwice(t *testing.T) { onEachStores(t, killAmidCheckouts) }
+func TestNoCheckoutIsCreditedTwice(t *testing.T) {
+	t.Parallel()
+	onEachStores(t, killAmidCheckouts)
+}
 
 // killAmidCheckouts: each link that was paid is completed, whatever was killed when, its credit is in the ledger once, and its
 // merchant is told of it under one id. No address is given to two links.

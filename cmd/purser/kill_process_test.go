@@ -78,13 +78,22 @@ func serverSettings(databaseURL, brokers string) []string {
 }
 
 // build compiles the program as it is shipped.
-func build(t *testing.T) (path string) {
+func build(t *testing.T) string {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "purser")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, string(out))
+	path, err := builtOnce()
+	require.NoError(t, err)
 	return path
 }
+
+// builtOnce makes the program where TestMain takes it away again.
+var builtOnce = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(scratch, "purser")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
 
 // command is the program with the settings of these tests and nothing of the environment's.
 func command(purser program, data string, args ...string) *exec.Cmd {

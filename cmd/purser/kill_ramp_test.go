@@ -39,7 +39,10 @@ var (
 )
 
 // TestTheRampThroughKills kills the server, and its ramp with it, at random moments of a storm of orders in all directions.
-func TestTheRampThroughKills(t *testing.T) { onStoresInFull(t, killAmidRamp) }
+func TestTheRampThroughKills(t *testing.T) {
+	t.Parallel()
+	onStoresInFull(t, killAmidRamp)
+}
 
 func killAmidRamp(t *testing.T, purser program, full bool) {
 	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewRampKills

@@ -33,10 +33,21 @@ func talkative() *slog.Logger {
 // unspeakable are secrets and personal data by their look.
 var unspeakable = regexp.MustCompile(`(apk|ses|ctok)_[0-9a-zA-Z]{8,}|[\w.+-]+@[\w-]+\.\w+|\$argon2id|[Pp]assword|Bearer |Storm`)
 
+// scratch is a directory of the whole suite.
+var scratch string
+
 // TestMain judges the suite as a whole: its answers and its logs.
 func TestMain(m *testing.M) {
 	http.DefaultTransport = judge.Through(http.DefaultTransport)
+	var err error
+	if scratch, err = os.MkdirTemp("", "purser-test-"); err != nil {
+		panic(err)
+	}
 	status := m.Run()
+	if err := os.RemoveAll(scratch); err != nil {
+		fmt.Println("FAIL:", err)
+		status = max(status, 1)
+	}
 	judged, complaints := judge.Verdict()
 	for _, complaint := range complaints {
 		fmt.Println("FAIL: an answer that is not described:", complaint)
