@@ -45,6 +45,7 @@ func journalOf(t *testing.T, data string) *pebblejournal.Journal {
 // TestABackupOfARunningServer: while it answers, a server is backed up; what is restored elsewhere has all of before, agrees to the
 // cent, and goes on.
 func TestABackupOfARunningServer(t *testing.T) {
+	t.Parallel()
 	data, restored, told := t.TempDir(), filepath.Join(t.TempDir(), "restored"), filepath.Join(t.TempDir(), "told.json")
 	backup := filepath.Join(t.TempDir(), "backup")
 	m := start(t, data)
@@ -77,6 +78,7 @@ func TestABackupOfARunningServer(t *testing.T) {
 // TestARestoreKeepsTheNewerAuthorizer: the journal is lost and comes back older. What the authorizer has decided since is sent to it
 // again, for workspaces and cards that it does not know any more too.
 func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
+	t.Parallel()
 	data, told, backup := t.TempDir(), filepath.Join(t.TempDir(), "told.json"), filepath.Join(t.TempDir(), "backup")
 	m := start(t, data)
 	demo(t, data, "--save", told)
@@ -312,6 +314,7 @@ func TestWhatANextIncarnationForgets(t *testing.T) {
 
 // TestAWrongDataKeyIsRefusedAfterARestore: a start makes no new key for what is sealed under another.
 func TestAWrongDataKeyIsRefusedAfterARestore(t *testing.T) {
+	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m := start(t, data)
 	demo(t, data)

@@ -16,6 +16,7 @@ import (
 // TestTheBookFollowsTheProgram walks the demo on Postgres: the book comes to the head, and the audit, of the running server and
 // of the stores at rest, compares it and finds what is wrong in it.
 func TestTheBookFollowsTheProgram(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "the book of the program", true)
 	if database == nil {
 		return

@@ -30,6 +30,7 @@ const (
 
 // TestTheRealProcess runs the program that is shipped, as a process of its own, and ends it in the ways a process ends.
 func TestTheRealProcess(t *testing.T) {
+	t.Parallel()
 	t.Run("what was answered is there after kill -9", func(t *testing.T) { onEachStores(t, killInStorms) })
 	t.Run("SIGTERM answers what is in flight", func(t *testing.T) { onEachStores(t, terminateInStorm) })
 }

@@ -37,6 +37,7 @@ const (
 // TestCommitsWithoutAnAnswer has the connections to Postgres cut in the middle of commits, under swipes and requests.
 // Whatever became of a commit, it is resolved and nothing is done twice.
 func TestCommitsWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	purser, most := onServers(t, build(t)), cutsInFew
 	if purser.database == nil {
 		return

@@ -162,6 +162,7 @@ func TestAFailedStoreEndsTheProcess(t *testing.T) {
 
 // TestTheDemoNoticesADifference changes one saved answer.
 func TestTheDemoNoticesADifference(t *testing.T) {
+	t.Parallel()
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
 	m := start(t, data)
 	defer func() { require.NoError(t, m.Close()) }()

@@ -38,6 +38,7 @@ func onKeyed(t *testing.T, data, url string) *Main {
 
 // TestAJournalMovesToPostgres and from there, by a backup, to another database and back into a directory.
 func TestAJournalMovesToPostgres(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "purser migrate-journal", true)
 	if database == nil {
 		return

@@ -272,6 +272,7 @@ func (r *reader) refuses(is bool) {
 
 // TestTheProgramOnEveryStore walks the demo on all four combinations of stores, with a consumer that fails for a while.
 func TestTheProgramOnEveryStore(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "the program on Postgres", true)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)

@@ -184,6 +184,7 @@ func (p *paymaster) requireOnce(never ...string) {
 // TestARestoreWithPayoutsInEveryState: what was backed up with payouts in every status answers the same when it is restored, orders
 // the bank nothing again, and brings each payout to its end.
 func TestARestoreWithPayoutsInEveryState(t *testing.T) {
+	t.Parallel()
 	data, backup, restored := t.TempDir(), filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored")
 	p := &paymaster{t: t, payouts: map[string]string{}}
 	p.start(data)
@@ -231,6 +232,7 @@ func (p *paymaster) ends() {
 // TestARestoredJournalSendsNothingAgain: the journal comes back as it was before a wire was released, beside a bank that has the
 // order. Released once more it is found there and not ordered again.
 func TestARestoredJournalSendsNothingAgain(t *testing.T) {
+	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	p := &paymaster{t: t, payouts: map[string]string{}}
 	p.start(data)
