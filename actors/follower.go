@@ -2,7 +2,9 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"purser/authorizer"
 	"purser/persistence"
@@ -15,13 +17,14 @@ const (
 	// followBytes is how much of such events may pass. A start reads them again before it serves, for all shards: swipes alone,
 	// relayed in runs of hundreds, would make that all of a day.
 	followBytes = 256 << 10
+	followRest  = 500 * time.Millisecond // how long a shard is at rest before its reactions are told that there was nothing for them
 )
 
 // follow carries the journal to the authorizer: rules and credits, in position order, durable before the replies that wait for
 // them leave. What the authorizer can not keep ends the process, for from then on it would decide by old rules.
 func (s *System) follow(ctx context.Context, sh *shard) {
 	for {
-		if err := s.journal.Wait(ctx, sh.id, sh.followed.load()); err != nil && ctx.Err() != nil {
+		if !s.awaitEvent(ctx, sh) {
 			return
 		}
 		if err := s.followOnce(ctx, sh); err != nil {
@@ -33,6 +36,23 @@ func (s *System) follow(ctx context.Context, sh *shard) {
 				return
 			}
 		}
+	}
+}
+
+// awaitEvent waits for the next event, and tells the reactions of the last ones when none comes for a while. It is false when the
+// context ended.
+func (s *System) awaitEvent(ctx context.Context, sh *shard) bool {
+	for {
+		wait, cancel := ctx, context.CancelFunc(func() {})
+		if sh.causes.untold() {
+			wait, cancel = context.WithTimeout(ctx, followRest)
+		}
+		err := s.journal.Wait(wait, sh.id, sh.followed.load())
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return ctx.Err() == nil
+		}
+		sh.causes.tell()
 	}
 }
 
@@ -59,6 +79,7 @@ func (s *System) followOnce(ctx context.Context, sh *shard) error {
 		passed = 0
 	}
 	sh.passed = passed
+	sh.causes.note(events)
 	sh.followed.advance(through)
 	return nil
 }

@@ -2,21 +2,17 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"purser/actors/balance"
 	"purser/persistence"
 )
 
 // Limits of reactions.
 const (
-	reactBatch    = 256 // events read at a time
+	reactBatch    = 64 // events read at a time: causes come alone, and what follows them is mostly decisions
 	reactPause    = 200 * time.Millisecond
 	reactPauseMax = 30 * time.Second
 	reactTimeout  = 15 * time.Second
-	reactLag      = reactBatch             // positions without a cause that may pass before the cursor is written
-	reactRest     = 500 * time.Millisecond // and how long the shard is at rest before it is written all the same
 )
 
 // reaction is how one actor's event becomes another's command, or an outside partner's instruction. It has a durable cursor; what
@@ -27,12 +23,11 @@ type reaction struct {
 	handle func(ctx context.Context, e persistence.Event) error
 }
 
-// reacting is how far a reaction is in a shard. A crash repeats what is after the saved position, which has no causes in it.
+// reacting is how far a reaction is in a shard. A crash repeats what is after the saved position.
 type reacting struct {
 	sh        *shard
 	reaction  reaction
 	at, saved uint64
-	owed      bool // what is between them may have a cause in it: the cursor is to be written with the next page
 }
 
 func (s *System) react(ctx context.Context, sh *shard, r reaction) {
@@ -60,24 +55,31 @@ func (s *System) react(ctx context.Context, sh *shard, r reaction) {
 	}
 }
 
-// awaitCause waits for the next event, and writes the cursor when none comes for a while.
+// awaitCause waits until the next event may be a cause. While there is none, the cursor is written whenever it can be moved.
 func (s *System) awaitCause(ctx context.Context, p *reacting) error {
-	if p.at == p.saved {
-		return s.journal.Wait(ctx, p.sh.id, p.at)
+	for {
+		next, through, told := p.sh.causes.after(p.at)
+		if next > 0 {
+			p.at = next - 1
+			return nil
+		}
+		if p.at = through; p.at > p.saved {
+			if err := s.saveReaction(ctx, p); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	within, cancel := context.WithTimeout(ctx, reactRest)
-	err := s.journal.Wait(within, p.sh.id, p.at)
-	cancel()
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return s.saveReaction(ctx, p)
-	}
-	return err
 }
 
 func (s *System) saveReaction(ctx context.Context, p *reacting) error {
 	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.name, p.sh.id, p.at)
 	if err == nil {
-		p.saved, p.owed = p.at, false
+		p.saved = p.at
 	}
 	return err
 }
@@ -97,23 +99,23 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 	}
 }
 
-// reactOnce handles a page of events. Relayed decisions cause nothing; they are most of a busy journal, and for them alone no
-// cursor is written.
+// reactOnce handles a page of events, and writes the cursor if one of them may have been a cause.
 func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	events, err := s.journal.Events(ctx, p.sh.id, p.at, reactBatch)
 	if err != nil {
 		return err
 	}
+	caused := false
 	for i := range events {
-		if events[i].Type != (balance.Relayed{}).EventType() {
-			p.owed = true
+		if isCause(&events[i]) {
+			caused = true
 			if err = s.reactTo(ctx, p.reaction, events[i]); err != nil {
 				break
 			}
 		}
 		p.at = events[i].Position
 	}
-	if p.owed && p.at > p.saved || p.at-p.saved >= reactLag {
+	if caused && p.at > p.saved {
 		if saved := s.saveReaction(ctx, p); err == nil {
 			err = saved
 		}

@@ -211,6 +211,7 @@ type shard struct {
 	lost     atomic.Bool // the last commit is unresolved: nothing is read or written before the fence
 	stuck    atomic.Bool // the journal refuses what the relay brings
 	followed progress    // the authorizer has applied the journal up to here
+	causes   causes      // what the reactions need of it
 	passed   int         // bytes of events that it knows nothing of: they had nothing for it; the follower's own
 	relayed  progress    // the journal has the authorizer's log up to here
 	late     lateness
@@ -277,6 +278,7 @@ func (s *System) takeShards(ctx context.Context) error {
 		sh := &shard{id: ident.Shard(i)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
+		sh.causes.begin(sh.followed.value)
 		s.shards[i] = sh
 		if err := s.checkShard(ctx, sh, head); err != nil {
 			return err

@@ -24,17 +24,34 @@ const (
 	MemTables    = 4
 )
 
+// Bounds of the top level. Pebble compacts it when its tables overlap half as often as l0Compact says: with its own 4 that was every
+// second memtable, and each time the level below was rewritten. Writes stop at an overlap of l0Stop.
+const (
+	l0Compact = 8
+	l0Stop    = 3 * l0Compact
+)
+
 // grantEvery is how often a waiting compaction is offered a turn.
 const grantEvery = 100 * time.Millisecond
 
 // Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds and the compaction
-// scheduler of the options; all else is the caller's.
+// scheduler of the options, and bounds of the top level where they are unset; who writes a table yields. All else is the caller's.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
 		done: make(chan struct{})}
 	o.MemTableSize = MemTableSize
 	o.MemTableStopWritesThreshold = MemTables
 	o.Experimental.CompactionScheduler = g
+	if o.L0CompactionThreshold == 0 {
+		o.L0CompactionThreshold = l0Compact
+	}
+	if o.L0StopWritesThreshold == 0 {
+		o.L0StopWritesThreshold = l0Stop
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	o.FS = yielding{o.FS}
 	db, err := pebble.Open(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
