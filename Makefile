@@ -47,10 +47,10 @@ model:
 	PURSER_MODEL_OPS=50000 go test -count=1 -timeout 60m -run TestRandomConversionsAddUp -v ./actors
 
 # The Kafka suite against KAFKA_BROKERS_TEST, else against a real Apache Kafka that the script starts (Java 17, Maven). Then the program
-# beside it: killed, cut off, and with the broker frozen for a while.
+# beside it: killed, cut off, and with the broker frozen for a while; one after another, for they share the broker and its topic.
 test-kafka:
 	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 10m -v ./persistence/kafka
-	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 15m -v -run '$(ON_KAFKA)' ./cmd/purser
+	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 15m -parallel 1 -v -run '$(ON_KAFKA)' ./cmd/purser
 
 # Checkout against a real EVM: go-ethereum's in a module of its own, the program beside it.
 test-evm:
@@ -68,9 +68,9 @@ fuzz-edge:
 pages: build
 	.ci/pages bin/pages
 
-# 20,000 random histories of chains with bad nodes, and 20,000 of links that are paid. make test lives 2,000 and 100.
+# 200,000 random histories of chains with bad nodes, and 20,000 of links that are paid. make test lives 20,000 and 100.
 histories:
-	PURSER_HISTORIES=20000 go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/watch
+	PURSER_HISTORIES=200000 go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/watch
 	go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/checkout -rapid.checks=20000
 
 # Clients generated from the description compile (Node).

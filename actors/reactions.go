@@ -99,7 +99,7 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 	}
 }
 
-// reactOnce handles a page of events, and writes the cursor if one of them may have been a cause.
+// reactOnce handles a page of events, and writes the cursor if one of them may have been a cause, or after many that were none.
 func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	events, err := s.journal.Events(ctx, p.sh.id, p.at, reactBatch)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 		}
 		p.at = events[i].Position
 	}
-	if caused && p.at > p.saved {
+	if caused && p.at > p.saved || p.at-p.saved >= tellAfter {
 		if saved := s.saveReaction(ctx, p); err == nil {
 			err = saved
 		}

@@ -3,11 +3,14 @@ package actors
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"purser/actors/balance"
+	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/persistence"
 )
@@ -180,4 +183,97 @@ func TestDecisionsWakeReactionsNowAndThen(t *testing.T) {
 	require.True(t, woken(told))
 	next, _, _ := c.after(through)
 	require.Equal(t, through+1, next)
+	for position := through + 2; position < through+2*maxCauses; position++ {
+		_, _, told = c.after(position - 1)
+		c.note([]persistence.Event{{Type: balance.DepositCreated{}.EventType(), Position: position}})
+		require.True(t, woken(told), "however many there are")
+	}
+}
+
+// Wait is never past anything.
+func (p *pages) Wait(ctx context.Context, _ ident.Shard, _ uint64) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestReactionsAreToldAtRest: decisions that nothing follows move the cursors all the same.
+func TestReactionsAreToldAtRest(t *testing.T) {
+	j, sh := &pages{}, &shard{}
+	s := &System{journal: j}
+	_, _, told := sh.causes.after(0)
+	j.add(1, balance.Relayed{}.EventType())
+	j.follow(&sh.causes)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	go func() { ended <- s.awaitEvent(ctx, sh) }()
+	<-told
+	cancel()
+	require.False(t, <-ended)
+}
+
+// TestEveryCauseIsHandledOnce: whatever the follower has noted when, wherever the reaction stood and whatever was refused, each
+// cause is handled in its turn, and neither the place nor the cursor is ever past one that was not.
+func TestEveryCauseIsHandledOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		j, sh := &pages{}, &shard{}
+		s := &System{journal: j, listener: silent{}}
+		var handled, causes []uint64
+		refuses := false
+		p := &reacting{sh: sh, reaction: reaction{name: "x", handle: func(_ context.Context, e persistence.Event) error {
+			if refuses = !refuses && rapid.IntRange(0, 9).Draw(rt, "refuses") == 0; refuses {
+				return fault.New(fault.Unavailable, "")
+			}
+			handled = append(handled, e.Position)
+			return nil
+		}}}
+		add := func(n int) {
+			for range n {
+				if rapid.IntRange(0, 2).Draw(rt, "kind") > 0 {
+					j.add(1, balance.Relayed{}.EventType())
+					continue
+				}
+				j.add(1, balance.DepositCreated{}.EventType())
+				causes = append(causes, uint64(len(j.events)))
+			}
+		}
+		add(rapid.IntRange(0, 40).Draw(rt, "before"))
+		sh.causes.begin(uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "begin")))
+		p.at = uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "cursor"))
+		p.saved = p.at
+		causes = slices.DeleteFunc(causes, func(at uint64) bool { return at <= p.at })
+		look := func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			at := p.at
+			if s.awaitCause(ctx, p) == nil {
+				_ = s.reactOnce(t.Context(), p) // what is refused comes again
+			}
+			require.GreaterOrEqual(rt, p.at, at)
+			require.True(rt, slices.Equal(causes[:len(handled)], handled), "each in its turn: %v of %v", handled, causes)
+			if len(handled) < len(causes) {
+				require.Less(rt, p.at, causes[len(handled)])
+			}
+			require.LessOrEqual(rt, p.saved, p.at)
+		}
+		for range rapid.IntRange(0, 30).Draw(rt, "moves") {
+			switch rapid.IntRange(0, 2).Draw(rt, "move") {
+			case 0:
+				add(rapid.IntRange(0, 60).Draw(rt, "events"))
+			case 1:
+				if c := &sh.causes; c.through < uint64(len(j.events)) {
+					c.note(j.events[c.through:min(c.through+uint64(rapid.IntRange(1, 50).Draw(rt, "page")), uint64(len(j.events)))])
+				}
+			default:
+				look()
+			}
+		}
+		if sh.causes.through < uint64(len(j.events)) {
+			j.follow(&sh.causes)
+		}
+		for range 2*len(causes) + len(j.events)/reactBatch + 2 {
+			look()
+		}
+		require.Equal(rt, len(causes), len(handled))
+		require.EqualValues(rt, len(j.events), p.saved)
+	})
 }

@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 
 // histories is how many random histories are lived; PURSER_HISTORIES has the long form.
 func histories(t *testing.T) int {
-	n := 2000
+	n := 20_000
 	if text := os.Getenv("PURSER_HISTORIES"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
@@ -153,6 +154,55 @@ func TestAShiftedTransactionIsWithdrawnFirst(t *testing.T) {
 		require.Equal(rt, 6, judge.Reports, "two, both withdrawn, two")
 		judge.Settled()
 	})
+}
+
+// stale answers for transfers from another fork than for anything else.
+type stale struct {
+	*watchtest.Chain
+	fork *watchtest.Chain
+}
+
+// Transfers are the fork's.
+func (s stale) Transfers(ctx context.Context, from, through uint64, addresses []string) ([]partner.Observation, error) {
+	return s.fork.Transfers(ctx, from, through, addresses)
+}
+
+// Of a node that changes forks in the middle of a look nothing is reported that is not so by then, whichever call the change comes
+// before; one that has the transfers of another fork than its blocks is not believed.
+func TestAForkInTheMiddleOfALook(t *testing.T) {
+	for until := 0; until < 8; until++ {
+		rapid.Check(t, func(rt *rapid.T) {
+			history := watchtest.NewHistory(30)
+			node := &watchtest.Node{History: history, Deepest: 1}
+			judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 1, Names: watchtest.Plain,
+				Watching: []watch.Place{{Address: "one", Since: history.Now()}}}
+			chain := &watchtest.Chain{Node: node, Depth: 1, Most: 100}
+			w := watch.New(chain, judge)
+			require.NoError(rt, w.Step(t.Context()))
+			history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+			node.Other = history.Chain
+			history.Drop(1)
+			history.Mine(nil)
+			node.Fault, node.Until = watchtest.Switches, until
+			node.Begin()
+			_ = w.Step(t.Context()) // the judge fails a report that is not so when it is made
+		})
+	}
+	history := watchtest.NewHistory(30)
+	fork := watchtest.NewHistory(30)
+	judge := &watchtest.Judge{History: history, Threshold: 1, Names: watchtest.Plain,
+		Watching: []watch.Place{{Address: "one", Since: history.Now()}}}
+	chain := stale{Chain: &watchtest.Chain{Node: &watchtest.Node{History: history}, Depth: 1, Most: 100},
+		fork: &watchtest.Chain{Node: &watchtest.Node{History: fork}, Depth: 1, Most: 100}}
+	w := watch.New(chain, judge)
+	require.NoError(t, w.Step(t.Context()))
+	history.Mine(nil)
+	fork.Mine(nil)
+	history.Mine(nil)
+	fork.Drop(1)
+	fork.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+	require.ErrorIs(t, w.Step(t.Context()), watch.ErrNode)
+	require.Zero(t, judge.Reports)
 }
 
 // A node that names a head it does not have is not believed.
