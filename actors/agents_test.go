@@ -56,7 +56,7 @@ func (i *knownIssuer) awaits(t *testing.T, id, state string) (a partner.Agent) {
 	require.Eventually(t, func() bool {
 		a, _ = i.get(id)
 		return a.State == state
-	}, 20*time.Second, time.Millisecond, "%s is not %s to the issuer", id, state)
+	}, time.Minute, time.Millisecond, "%s is not %s to the issuer", id, state)
 	return a
 }
 
@@ -135,5 +135,5 @@ func (w *world) reacted(name string, shard ident.Shard) {
 		cursor, err := w.journal.Cursor(w.t.Context(), "reaction/"+name, shard)
 		require.NoError(w.t, err)
 		return cursor >= head
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }

@@ -41,7 +41,7 @@ func (w *world) newCheckout(ws string) (checkout.View, error) {
 	id := w.newID(ident.Checkout, slotOf(ws))
 	create := checkout.Create{ID: id, Workspace: ws, AmountUsdCents: paidCents, Expires: checkout.DefaultExpires,
 		SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	reply, err := w.system.Ask(ctx, actors.Envelope{Kind: "checkout", Stream: id, Workspace: ws,
 		Prepare: func(ctx context.Context) (any, error) {
@@ -161,7 +161,7 @@ func (w *world) creditedOnce(ws, endpoint string) {
 			}
 		}
 		return len(w.deliveries(ws, endpoint)) >= len(completed)
-	}, 30*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	require.Equal(w.t, int64(len(completed))*paidCents, w.balance(ws).Snapshot.StablecoinUsdCents)
 	lines := map[string]int{}
 	records, err := w.system.List(context.Background(), balance.RecordLedgerEntry, ws, "",

@@ -157,7 +157,7 @@ func (d *dealer) eventually(holds func(balance.Conversion) bool, turn time.Durat
 			}
 		}
 		return true
-	}, 20*time.Second, time.Millisecond)
+	}, comesWithin, lookEvery)
 }
 
 // afterAll has the desk report, late and twice, that it has done what was given up.

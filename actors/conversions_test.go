@@ -66,7 +66,7 @@ func (x *exchange) holding(c money.Currency) balance.CurrencyAccount {
 }
 
 func (x *exchange) await(condition func() bool) {
-	require.Eventually(x.t, condition, 20*time.Second, 200*time.Microsecond)
+	require.Eventually(x.t, condition, time.Minute, 200*time.Microsecond)
 }
 
 // payIn announces money that arrives at once.
@@ -127,7 +127,7 @@ func TestWhatTheDeskMakesOfAConversion(t *testing.T) {
 		require.Eventually(t, func() bool {
 			w.bankWorks()
 			return x.conversion(id).Status == status
-		}, 20*time.Second, time.Millisecond, "%s is not %s", id, status)
+		}, time.Minute, time.Millisecond, "%s is not %s", id, status)
 	}
 	ids := map[int64]string{}
 	for _, ending := range []int64{0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingRefused, sandbox.EndingReturned,
@@ -143,7 +143,7 @@ func TestWhatTheDeskMakesOfAConversion(t *testing.T) {
 			require.Eventually(t, func() bool {
 				told, err := w.sandbox.Paid(id)
 				return err == nil && told == 1
-			}, 20*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 		}
 	}
 	w.clock.turn(bankDelay)
@@ -213,7 +213,7 @@ func stormOfConversions(t *testing.T, database string) {
 	w.clock.turn(bankDelay)
 	for _, id := range ids {
 		require.Eventually(t, func() bool { w.bankWorks(); return x.conversion(id).Status == balance.ConversionCompleted },
-			20*time.Second, time.Millisecond)
+			time.Minute, time.Millisecond)
 	}
 	require.Zero(t, x.holding("EUR").AvailableMinor+x.holding("EUR").HeldMinor)
 	require.Equal(t, int64(len(ids))*x.conversion(ids[0]).Buy.AmountMinor, x.holding("JPY").AvailableMinor)

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	comesWithin = 10 * time.Second
+	comesWithin = time.Minute
 	lookEvery   = time.Millisecond
 )
 

@@ -141,7 +141,7 @@ func (w *treasury) await(id string, statuses ...string) {
 		w.bankWorks()
 		p, _ := w.payout(id)
 		return slices.Contains(statuses, p.Status)
-	}, 20*time.Second, time.Millisecond, "the payout does not get to %s", statuses)
+	}, time.Minute, time.Millisecond, "the payout does not get to %s", statuses)
 }
 
 // awaitOrder waits until the bank has a payout's order, or has refused it: from then on its clock counts.
@@ -151,7 +151,7 @@ func (w *treasury) awaitOrder(id string) {
 		orders, err := w.sandbox.Paid(id)
 		p, _ := w.payout(id)
 		return err == nil && (orders > 0 || p.Status == balance.PayoutFailed)
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func (w *treasury) bankWorks() {
@@ -286,7 +286,7 @@ func TestAnOrderThatTheBankHasIsNotSentAgain(t *testing.T) {
 		require.Eventually(t, func() bool {
 			token = w.must("counterparty", order.Recipient.ID, ws, decision.Read{}).(counterparty.State).Token
 			return token != ""
-		}, 20*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		require.NoError(t, w.sandbox.Pay(t.Context(), partner.Payment{Reference: order.ID, Account: token, Rail: order.Rail,
 			AmountCents: order.AmountCents}))
 		for range 2 { // what the bank reports now is of no order that is known to be given
@@ -340,7 +340,7 @@ func TestAccountNumbersGoToTheBankAndNowhereElse(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := w.journal.Record(t.Context(), slotOf(id), counterparty.RecordAccount, id)
 		return err != nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	events, err := w.journal.Events(t.Context(), slotOf(ws).Shard(), 0, 1000)
 	require.NoError(t, err)
 	for _, e := range events {
@@ -370,7 +370,7 @@ func TestTheNumberOfARemovedRecipientIsForgotten(t *testing.T) {
 	w.must("counterparty", id, ws, counterparty.Remove{})
 	require.True(t, kept(), "a payout may wait for the bank to take the account")
 	w.clock.turn(counterparty.KeptRemoved)
-	require.Eventually(t, func() bool { return !kept() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !kept() }, time.Minute, time.Millisecond)
 	w.requireClean()
 }
 
@@ -413,9 +413,9 @@ func TestABankThatDidNotAnswerIsAskedByOurReference(t *testing.T) {
 		require.Eventually(t, func() bool {
 			orders, err := w.sandbox.Paid(order.ID)
 			return err == nil && orders == 1 && status() == "submitting"
-		}, 20*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		w.clock.turn(balance.AnswerWithin)
-		require.Eventually(t, func() bool { return status() == outcome }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return status() == outcome }, time.Minute, time.Millisecond)
 		w.requireClean()
 		w.close()
 	}
@@ -430,7 +430,7 @@ func TestAPayoutWaitsForTheBankToTakeTheAccount(t *testing.T) {
 	w.deposit(ws, 1_000)
 	order := w.order(ws, w.recipient(ws, sandbox.NameSilent), 400)
 	w.must("balance", ws, ws, order)
-	require.Eventually(t, func() bool { return accounts.Load() >= 4 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return accounts.Load() >= 4 }, time.Minute, time.Millisecond)
 	p, _ := w.payout(order.ID)
 	require.Equal(t, balance.PayoutReserved, p.Status)
 	require.Equal(t, int64(600), w.spendable(ws))
@@ -442,7 +442,7 @@ func TestAPayoutWaitsForTheBankToTakeTheAccount(t *testing.T) {
 	require.Eventually(t, func() bool {
 		orders, err := w.sandbox.Paid(behind.ID)
 		return err == nil && orders == 1
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // Clients order payouts and swipe against a balance that covers half of it.
@@ -528,7 +528,7 @@ func payoutCrashes(t *testing.T, every int64) (ws string, crashes []paying) {
 			w.bankWorks()
 			p, _ := w.payout(order.ID)
 			return p.Status == balance.PayoutSettled || p.Status == balance.PayoutFailed
-		}, 20*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	}
 	c.armed.Store(false)
 	w.close()
@@ -563,9 +563,9 @@ func (p *paying) survives(t *testing.T, ws string) {
 			return true
 		}
 	}
-	require.Eventually(t, finished(balance.PayoutUnknown), 20*time.Second, time.Millisecond)
+	require.Eventually(t, finished(balance.PayoutUnknown), time.Minute, time.Millisecond)
 	w.clock.turn(balance.LapseAfter)
-	require.Eventually(t, finished(""), 20*time.Second, time.Millisecond)
+	require.Eventually(t, finished(""), time.Minute, time.Millisecond)
 	gone := int64(0)
 	for _, payout := range w.payouts(ws) {
 		orders, err := w.sandbox.Paid(payout.ID)

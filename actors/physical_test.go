@@ -38,7 +38,7 @@ func (w *world) awaitMinted(o balance.OrderPhysicalCard) (view card.View) {
 			view = reply.(card.View)
 		}
 		return err == nil
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return view
 }
 

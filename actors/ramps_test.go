@@ -128,7 +128,7 @@ func (r *rampOf) link() {
 func (r *rampOf) state() ramp.State { return r.must("ramp", r.ws, r.ws, decision.Read{}).(ramp.State) }
 
 func (r *rampOf) await(condition func() bool) {
-	require.Eventually(r.t, condition, 20*time.Second, time.Millisecond)
+	require.Eventually(r.t, condition, time.Minute, time.Millisecond)
 }
 
 // prove registers a wallet of a key that is made of a number, and proves it.

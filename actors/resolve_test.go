@@ -52,7 +52,7 @@ func failingFirst(t *testing.T, id string) (r *rig, decided <-chan any, open fun
 		}
 	}()
 	require.Equal(t, add{By: 7}, <-seen)
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
 	return r, seen, func() { close(gate) }
 }
 
@@ -159,5 +159,5 @@ func TestAShardWithoutTimersHoldsUpNoOther(t *testing.T) {
 		reply, err := r.ask(id, decision.Read{}, nil)
 		require.NoError(t, err)
 		return reply.(counter).Fired == 1 && slow.asked.Load() > 2
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }

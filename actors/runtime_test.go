@@ -49,7 +49,7 @@ func TestManyCommandsOfOneActorShareACommit(t *testing.T) {
 			replies <- reply.(int64)
 		}()
 	}
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
 	close(gate)
 	seen := map[int64]bool{}
 	for range n {
@@ -67,7 +67,7 @@ func TestAReadWaitsForWhatIsStagedBeforeIt(t *testing.T) {
 	r.total(id)
 	r.journal.set(func(f *faults) { f.gate = gate })
 	go func() { _, _ = r.ask(id, add{By: 7}, nil) }()
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
 	var opened atomic.Bool
 	early, read := make(chan bool, 1), make(chan int64, 1)
 	go func() {
@@ -231,7 +231,7 @@ func TestAnUnresolvedCommitAnswersOutcomeUnknown(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := r.ask(stream(9), noteOnly{Name: id}, nil)
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.EqualValues(t, 3, r.total(id))
 	reply, err := r.ask(id, add{By: 3}, r.key("k", "body"))
 	require.NoError(t, err)
@@ -337,7 +337,7 @@ func TestATimerFiresOnceAndOutlivesARestart(t *testing.T) {
 	}
 	require.Zero(t, fired())
 	r.clock.turn(time.Hour)
-	require.Eventually(t, func() bool { return fired() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return fired() == 1 }, time.Minute, time.Millisecond)
 	due, err := r.journal.Timers(t.Context(), shardOf(t, id), r.clock.now().Add(time.Hour), 10)
 	require.NoError(t, err)
 	require.Empty(t, due)
@@ -412,7 +412,7 @@ func TestStopRefusesAndLosesNothing(t *testing.T) {
 			}
 		}()
 	}
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return kept > 200 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return kept > 200 }, time.Minute, time.Millisecond)
 	r.restart()
 	wg.Wait()
 	require.EqualValues(t, kept, r.total(id))
@@ -449,10 +449,10 @@ func TestAnUnwritableDecisionLeavesNoTrace(t *testing.T) {
 			answers <- err
 		}()
 		require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.Pending == pending },
-			10*time.Second, time.Millisecond)
+			time.Minute, time.Millisecond)
 	}
 	ask(add{By: 1}, 1)
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
 	ask(unwritable{}, 2)
 	ask(add{By: 1}, 3)
 	close(gate)

@@ -149,7 +149,7 @@ func (h *hooks) delivery(id string) (d webhook.Delivery) {
 // awaits waits for a delivery's record to say so.
 func (h *hooks) awaits(id string, says func(d webhook.Delivery) bool) webhook.Delivery {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool { return says(h.delivery(id)) }, 20*time.Second, time.Millisecond)
+	require.Eventually(h.t, func() bool { return says(h.delivery(id)) }, time.Minute, time.Millisecond)
 	return h.delivery(id)
 }
 
@@ -220,7 +220,7 @@ func TestASlowEndpointDelaysNobody(t *testing.T) {
 	for range 5 {
 		waiting = append(waiting, h.ping(stuck))
 	}
-	require.Eventually(t, func() bool { return under.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return under.Load() == 1 }, time.Minute, time.Millisecond)
 	for range 3 {
 		h.delivered(h.ping(h.register(quick.URL, "*")))
 	}
@@ -312,7 +312,7 @@ func TestWhatWaitsForARemovedEndpointIsNotSent(t *testing.T) {
 	fired := h.journal.appends.Load()
 	h.ping(endpoint)
 	// its timer too
-	require.Eventually(t, func() bool { return h.journal.appends.Load() >= fired+2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.journal.appends.Load() >= fired+2 }, time.Minute, time.Millisecond)
 	h.tell(endpoint, webhook.Remove{})
 	close(gate)
 	other := newReceiver(t, 200)
@@ -389,7 +389,7 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 			_, err := h.ask(h.owner, add{By: 1}, nil)
 			require.NoError(t, err)
 		}
-		require.Eventually(t, func() bool { return len(v.arrivals()) == until }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(v.arrivals()) == until }, time.Minute, time.Millisecond)
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
 	}
@@ -435,7 +435,7 @@ func TestAttemptsAndWhatIsPendingAreTold(t *testing.T) {
 		h.ping(h.register(v.URL, "*"))
 	}
 	want := map[string]int{"connect": 1, "status_2xx": 1, "status_5xx": 1}
-	require.Eventually(t, func() bool { return l.says(want, 2) }, 10*time.Second, time.Millisecond, "%v", l)
+	require.Eventually(t, func() bool { return l.says(want, 2) }, time.Minute, time.Millisecond, "%v", l)
 }
 
 // The audit's own count of a workspace's endpoints is the tally's, those removed and the first among them.

@@ -212,7 +212,7 @@ func (w *world) requireClean() {
 }
 
 func (w *world) ask(kind, stream, tenant string, command any, key *actors.Key) (reply any, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		reply, err = w.system.Ask(ctx, actors.Envelope{Kind: kind, Stream: stream, Workspace: tenant, Command: command, Key: key})

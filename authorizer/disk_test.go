@@ -280,7 +280,7 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 	send := func(m *hold.Message) {
 		n := late.count()
 		go func() { answers <- r.e.Submit(m) }()
-		require.Eventually(t, func() bool { return late.count() == n+1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return late.count() == n+1 }, time.Minute, time.Millisecond)
 	}
 	inLog := func(n uint64) {
 		require.Eventually(t, func() bool {
@@ -288,7 +288,7 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 			sh.mu.Lock()
 			defer sh.mu.Unlock()
 			return sh.seq == n
-		}, 10*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	}
 	send(authorization("a1", c, 300))
 	inLog(2)
@@ -323,7 +323,7 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 	require.Equal(t, money.Cents(300), entries[4].CardDelta)
 	require.Equal(t, money.Cents(50), entries[5].CardDelta)
 	r.agree()
-	require.Eventually(t, func() bool { return len(r.e.slots) == 0 }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return len(r.e.slots) == 0 }, time.Minute, time.Millisecond,
 		"every place was given back")
 
 	anew := newRig(t, vfs.NewMem())
@@ -346,7 +346,7 @@ func TestTheFirstOfTwoHearsOfTheTimeoutToo(t *testing.T) {
 	require.Eventually(t, func() bool { sh.mu.Lock(); defer sh.mu.Unlock(); return sh.seq == 1 }, 10*time.Second,
 		time.Millisecond)
 	go func() { second <- r.e.Submit(authorization("a1", c, 300)) }()
-	require.Eventually(t, func() bool { return late.count() == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return late.count() == 2 }, time.Minute, time.Millisecond)
 	late.pass(1)
 	require.Equal(t, hold.ReasonTimeout, (<-second).Reason)
 	disk.resume() // the sync comes before the first one's own deadline
@@ -372,14 +372,14 @@ func TestAStalledDiskHoldsUpNoAnswer(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return late.count() == MaxUnsynced+10 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return late.count() == MaxUnsynced+10 }, time.Minute, time.Millisecond)
 	for i := range late.count() {
 		late.pass(i)
 	}
 	group.Wait() // although Pebble, which must sync its first small log to go on to the next, lets nobody commit
 	require.Equal(t, int64(MaxUnsynced+10), tooMany.Load())
 	disk.resume()
-	require.Eventually(t, func() bool { return len(r.e.slots) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.e.slots) == 0 }, time.Minute, time.Millisecond)
 	require.Zero(t, r.funds(c.workspace).CardCents, "every approval that was answered timeout came back")
 	r.agree()
 }

@@ -45,7 +45,7 @@ func TestAMessageThatIsMovedLateIsDecidedInABusyShard(t *testing.T) {
 		default:
 			return false
 		}
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	close(done)
 	<-stopped
 	<-stopped

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	waitFor = 10 * time.Second
+	waitFor = time.Minute
 	pause   = 5 * time.Millisecond
 )
 

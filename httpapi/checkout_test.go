@@ -292,5 +292,5 @@ func TestCheckoutWatchRecord(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := w.system.Record(context.Background(), checkout.RecordWatch, tn.workspace, id)
 		return err != nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }

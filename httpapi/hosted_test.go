@@ -44,7 +44,7 @@ func (w *world) shows(id, want string) string {
 	require.Eventually(w.t, func() bool {
 		html = w.browse("GET", "/checkout/"+id, "").html
 		return strings.Contains(html, want)
-	}, 10*time.Second, 20*time.Millisecond, "%s\n%s", want, html)
+	}, time.Minute, 20*time.Millisecond, "%s\n%s", want, html)
 	return html
 }
 

@@ -62,7 +62,7 @@ func (w *world) open(tn tenant, currencies ...string) {
 
 func (w *world) awaits(condition func() bool) {
 	w.t.Helper()
-	require.Eventually(w.t, condition, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(w.t, condition, time.Minute, 5*time.Millisecond)
 }
 
 // payIn lets money arrive and waits for it.

@@ -51,7 +51,7 @@ func (w *world) awaitPayout(tn tenant, id, status string) (r testReply) {
 	require.Eventually(w.t, func() bool {
 		r = w.ok(w.get(tn.all, "/api/treasury/payouts/"+id))
 		return r.text("payout", "status") == status
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return r
 }
 

@@ -18,7 +18,7 @@ import (
 	"purser/persistence/pebblejournal"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 var errRefused = errors.New("refused by the test")
 

@@ -134,7 +134,7 @@ func TestABackupHasTheSandboxChains(t *testing.T) {
 		_, err := m.sandboxChains.Chain("base").Pay(t.Context(), reference, "0xpayer",
 			sandbox.ChainPayment{Asset: "USDC", Address: "0xshop", Amount: "7"})
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { all = paid(m); return len(all) > count }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { all = paid(m); return len(all) > count }, time.Minute, time.Millisecond)
 		return all
 	}
 	m := start(t, data)

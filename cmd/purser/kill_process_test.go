@@ -24,7 +24,7 @@ import (
 // Deadlines of what is waited for, and how often it is asked.
 const (
 	processWithin = 60 * time.Second // a start, an end
-	stateWithin   = 30 * time.Second // a state that the server comes to by itself
+	stateWithin   = 60 * time.Second // a state that the server comes to by itself
 	linesShown    = 40               // of a process that does not come to it
 	askAgain      = 5 * time.Millisecond
 )

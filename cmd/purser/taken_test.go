@@ -36,7 +36,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	}
 	require.NoError(t, m.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	require.Eventually(t, func() bool { return m.ready() == nil }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return m.ready() == nil }, time.Minute, 10*time.Millisecond)
 	config.DataDir = copied
 	_, second := rise(t, config)
 	second.awaitReady(t)

@@ -14,7 +14,7 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-const bound = 30 * time.Second
+const bound = time.Minute
 
 // TestACrashBetweenPositionAndPostings ends the server's process of a Handle that has moved the position and waits to write
 // postings.

@@ -30,7 +30,7 @@ import (
 const brokersTest = "KAFKA_BROKERS_TEST"
 
 // patience is how long a condition may take to come true. It is no measurement.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(brokersTest) == "" {

@@ -73,7 +73,7 @@ func ended(t *testing.T, database string) {
 		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`).Scan(&open)
 		return err == nil && open == 0
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // TestFence loses the outcome of commits, raises the epoch, and requires that what is true then stays true.
@@ -183,5 +183,5 @@ func awaitWaiting(t *testing.T, database string, raising chan struct{}) {
 		err := conn.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE wait_event_type = 'Lock'), count(xact_start)
 			FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&waiting, &open)
 		return err == nil && (waiting > 0 || open == 0)
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }

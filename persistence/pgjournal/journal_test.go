@@ -38,7 +38,7 @@ func fast(url string) pgjournal.Options { return pgjournal.Options{URL: url, All
 
 func open(t journaltest.T, o pgjournal.Options) *pgjournal.Journal {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	j, err := pgjournal.Open(ctx, o)
 	require.NoError(t, err)

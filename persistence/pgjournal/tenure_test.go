@@ -95,7 +95,7 @@ func TestOnesOwnRaisesAreNotAnothers(t *testing.T) {
 		found, err := j.Raise(t.Context(), slot.Shard())
 		heads = found
 		return err == nil
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.NoError(t, appendOne(j, slot, heads[0].Epoch, 1))
 	require.Empty(t, fatal)
 }
