@@ -45,6 +45,12 @@ func (p *pages) add(n int, eventType string) {
 // follow has the follower's part: it notes what was added.
 func (p *pages) follow(c *causes) { c.note(p.events[c.through:]) }
 
+// newReacting is a reaction of a shard whose events are in j.
+func newReacting(j *pages, handle func(context.Context, persistence.Event) error) (*System, *shard, *reacting) {
+	sh := &shard{}
+	return &System{journal: j, listener: silent{}}, sh, &reacting{sh: sh, reaction: reaction{name: "x", handle: handle}}
+}
+
 // rested is awaitCause of a reaction for which there is nothing: it must write what it can and wait.
 func rested(t *testing.T, s *System, p *reacting) {
 	t.Helper()
@@ -59,12 +65,11 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	var handled []uint64
 	refused := errors.New("refused")
 	var answer error
-	j, sh := &pages{}, &shard{}
-	s := &System{journal: j, listener: silent{}}
-	p := &reacting{sh: sh, reaction: reaction{name: "x", handle: func(_ context.Context, e persistence.Event) error {
+	j := &pages{}
+	s, sh, p := newReacting(j, func(_ context.Context, e persistence.Event) error {
 		handled = append(handled, e.Position)
 		return answer
-	}}}
+	})
 	decisions, other := balance.Relayed{}.EventType(), balance.DepositCreated{}.EventType()
 
 	j.add(3, decisions)
@@ -105,12 +110,11 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 // crash would find the cause again behind ever more decisions.
 func TestAnOwedCursorIsWrittenAgain(t *testing.T) {
 	handled := 0
-	j, sh := &pages{}, &shard{}
-	s := &System{journal: j, listener: silent{}}
-	p := &reacting{sh: sh, reaction: reaction{name: "x", handle: func(context.Context, persistence.Event) error {
+	j := &pages{}
+	s, sh, p := newReacting(j, func(context.Context, persistence.Event) error {
 		handled++
 		return nil
-	}}}
+	})
 	j.add(1, balance.DepositCreated{}.EventType())
 	j.follow(&sh.causes)
 	require.NoError(t, s.awaitCause(t.Context(), p))
@@ -130,12 +134,11 @@ func TestAnOwedCursorIsWrittenAgain(t *testing.T) {
 // nothing is known, so it is read.
 func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	handled := 0
-	j, sh := &pages{}, &shard{}
-	s := &System{journal: j, listener: silent{}}
-	p := &reacting{sh: sh, reaction: reaction{name: "x", handle: func(context.Context, persistence.Event) error {
+	j := &pages{}
+	s, sh, p := newReacting(j, func(context.Context, persistence.Event) error {
 		handled++
 		return nil
-	}}}
+	})
 	decisions, cause := balance.Relayed{}.EventType(), balance.DepositCreated{}.EventType()
 	causes := 0
 	add := func(n int) {
@@ -145,6 +148,13 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 			causes++
 		}
 	}
+	j.add(2*tellAfter, decisions)
+	sh.causes.begin(uint64(len(j.events)))
+	for p.at < 2*tellAfter {
+		require.NoError(t, s.awaitCause(t.Context(), p))
+		require.NoError(t, s.reactOnce(t.Context(), p))
+	}
+	require.Equal(t, []uint64{tellAfter, 2 * tellAfter}, j.saved, "a crash does not find all of it again")
 	add(100)
 	sh.causes.begin(uint64(len(j.events)))
 	add(maxCauses + 100)
@@ -215,17 +225,15 @@ func TestReactionsAreToldAtRest(t *testing.T) {
 // cause is handled in its turn, and neither the place nor the cursor is ever past one that was not.
 func TestEveryCauseIsHandledOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		j, sh := &pages{}, &shard{}
-		s := &System{journal: j, listener: silent{}}
 		var handled, causes []uint64
-		refuses := false
-		p := &reacting{sh: sh, reaction: reaction{name: "x", handle: func(_ context.Context, e persistence.Event) error {
+		refuses, j := false, &pages{}
+		s, sh, p := newReacting(j, func(_ context.Context, e persistence.Event) error {
 			if refuses = !refuses && rapid.IntRange(0, 9).Draw(rt, "refuses") == 0; refuses {
 				return fault.New(fault.Unavailable, "")
 			}
 			handled = append(handled, e.Position)
 			return nil
-		}}}
+		})
 		add := func(n int) {
 			for range n {
 				if rapid.IntRange(0, 2).Draw(rt, "kind") > 0 {
