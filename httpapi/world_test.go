@@ -84,6 +84,7 @@ type hooked struct {
 	ask func(ctx context.Context, e actors.Envelope) (any, error)
 	// refuseMint is set while no request runs.
 	refuseMint func() error
+	awaited    []string // workspaces whose relay was waited for
 }
 
 func (h *hooked) Ask(ctx context.Context, e actors.Envelope) (any, error) {
