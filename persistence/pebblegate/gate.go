@@ -38,6 +38,16 @@ const grantEvery = 100 * time.Millisecond
 // Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds and the compaction
 // scheduler of the options, and bounds of the top level where they are unset; who writes a table yields. All else is the caller's.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
+	db, g, err := closed(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	g.open()
+	return db, nil
+}
+
+// closed opens the store and leaves the gate closed.
+func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
 		done: make(chan struct{})}
 	o.MemTableSize = MemTableSize
@@ -55,11 +65,9 @@ func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	o.FS = yielding{o.FS}
 	db, err := pebble.Open(dir, o)
 	if err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
+		return nil, nil, fmt.Errorf("open store: %w", err)
 	}
-	g.passable.Store(true)
-	go g.grant()
-	return db, nil
+	return db, g, nil
 }
 
 // MakeDir makes a store's directory and syncs the entries of it and of the parents it makes: a store in a directory that is gone
@@ -99,6 +107,12 @@ type gate struct {
 	passable atomic.Bool
 	closing  sync.Once
 	done     chan struct{}
+}
+
+// open lets compactions through, also those that were refused.
+func (g *gate) open() {
+	g.passable.Store(true)
+	go g.grant()
 }
 
 // TrySchedule refuses while the store is being opened.

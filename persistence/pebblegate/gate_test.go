@@ -1,4 +1,4 @@
-package pebblegate_test
+package pebblegate
 
 import (
 	"encoding/binary"
@@ -9,14 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
-
-	"purser/persistence/pebblegate"
 )
 
 // A store that wants compacting is opened before the first compaction begins, and is compacted after.
 func TestCompactionsRunAfterOpenAndNotDuringIt(t *testing.T) {
 	fs := vfs.NewMem()
-	db, err := pebblegate.Open("store", &pebble.Options{FS: fs, L0CompactionThreshold: 1000, L0StopWritesThreshold: 1000})
+	db, err := Open("store", &pebble.Options{FS: fs, L0CompactionThreshold: 1000, L0StopWritesThreshold: 1000})
 	require.NoError(t, err)
 	for round := range 4 {
 		for i := range 1000 {
@@ -27,18 +25,18 @@ func TestCompactionsRunAfterOpenAndNotDuringIt(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	var begun atomic.Int64
-	db, err = pebblegate.Open("store", &pebble.Options{FS: fs, L0CompactionThreshold: 1,
+	db, gate, err := closed("store", &pebble.Options{FS: fs, L0CompactionThreshold: 1,
 		EventListener: &pebble.EventListener{CompactionBegin: func(pebble.CompactionInfo) {
 			begun.Add(1)
 		}}})
-	early := begun.Load()
 	require.NoError(t, err)
-	require.Zero(t, early, "a compaction began while the store was being opened")
+	require.Zero(t, begun.Load(), "a compaction began while the store was being opened")
+	gate.open()
 	require.Eventually(t, func() bool { return begun.Load() > 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, db.Close())
 }
 
 func TestAnOpenThatFailsLeavesNothingRunning(t *testing.T) {
-	_, err := pebblegate.Open("none", &pebble.Options{FS: vfs.NewMem(), ErrorIfNotExists: true})
+	_, err := Open("none", &pebble.Options{FS: vfs.NewMem(), ErrorIfNotExists: true})
 	require.Error(t, err)
 }
