@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +30,7 @@ func onKeyed(t *testing.T, data, url string) *Main {
 	require.NoError(t, err)
 	m := NewMain(c, talkative())
 	require.NoError(t, m.Start(t.Context()))
-	p := &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
+	p := m.operator()
 	p.awaitReady(t)
 	return m
 }
@@ -54,7 +53,7 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	require.NoError(t, before.Close())
 
 	require.Contains(t, runs(t, "migrate-journal", "--data-dir", data, "--to", url),
-		`the journal is now in the Postgres database "moved" at 127.0.0.1:`)
+		`the journal is now in the Postgres database "moved" at 127.`)
 	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 	require.ErrorContains(t, err, "set DATABASE_URL")

@@ -18,6 +18,7 @@ import (
 	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/journaltest"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 		databases = t
 		before := goleak.IgnoreCurrent() // who waits for the server's end
 		code := m.Run()
-		if err := goleak.Find(before); err != nil {
+		if err := journaltest.Leaked(before); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -96,19 +97,27 @@ func handle(t *testing.T, b *book.Book, events ...persistence.Event) {
 	require.NoError(t, b.Handle(t.Context(), shard, events))
 }
 
-func query(t pgtest.T, url, sql string) (cells []string) {
+func query(t pgtest.T, url, sql string) []string {
 	t.Helper()
-	conn, err := pgx.Connect(context.Background(), url)
+	cells, err := ask(url, sql)
 	require.NoError(t, err)
+	return cells
+}
+
+// ask returns a line for each row.
+func ask(url, sql string) (cells []string, err error) {
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		return nil, err
+	}
 	defer conn.Close(context.Background())
 	results, err := conn.PgConn().Exec(context.Background(), sql).ReadAll()
-	require.NoError(t, err)
 	for _, result := range results {
 		for _, row := range result.Rows {
 			cells = append(cells, string(bytes.Join(row, []byte("|"))))
 		}
 	}
-	return cells
+	return cells, err
 }
 
 // requireSound requires that the database finds nothing in the book that contradicts itself.

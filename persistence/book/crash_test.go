@@ -35,8 +35,9 @@ func TestACrashBetweenPositionAndPostings(t *testing.T) {
 	handled := make(chan error, 1)
 	go func() { handled <- b.Handle(context.Background(), shard, []persistence.Event{deposit(2, "ws_1", 5)}) }()
 	require.Eventually(t, func() bool {
-		return len(query(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name = 'purser book' AND wait_event_type = 'Lock'`)) == 1
+		ended, err := ask(url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'purser book' AND wait_event_type = 'Lock'`)
+		return err == nil && len(ended) == 1
 	}, bound, 10*time.Millisecond)
 	require.Error(t, <-handled)
 	execute(`ROLLBACK`)
@@ -77,7 +78,7 @@ func TestTheServerGoesAndComes(t *testing.T) {
 		return
 	}
 	database := server.URL("postgres")
-	j, err := pgjournal.Open(t.Context(), pgjournal.Options{URL: database, Migrate: true, AllowUnsafe: true})
+	j, err := pgjournal.Open(t.Context(), pgjournal.Options{URL: database, Migrate: true, AllowUnsafe: true, Slack: 4})
 	require.NoError(t, err)
 	defer j.Close()
 	require.NoError(t, server.Stop())

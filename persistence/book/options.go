@@ -76,6 +76,6 @@ func (o *Options) configure() (*pgxpool.Config, error) {
 	config.PingTimeout = postgres.ConnectTimeout
 	config.ConnConfig.ConnectTimeout = postgres.ConnectTimeout
 	// The subscription remembers what was handled: a server that crashes must not take it back.
-	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Settings("purser book", handleTimeout, handleTimeout))
+	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Settings("purser book", handleTimeout, handleTimeout, postgres.IdleTimeout))
 	return config, nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/journaltest"
 	"purser/persistence/kafka"
 	"purser/persistence/pebblejournal"
 )
@@ -36,8 +37,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(brokersTest) == "" {
 		fmt.Printf("left out: the suite on Apache Kafka (%s is not set; .ci/kafka sets it); it runs on kfake only\n", brokersTest)
 	}
+	code := m.Run()
 	// kafka-go's connections outlive a read that was given up until Kafka has answered it.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/segmentio/kafka-go.(*conn).run"))
+	if err := journaltest.Leaked(goleak.IgnoreAnyFunction("github.com/segmentio/kafka-go.(*conn).run")); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // everyKafka runs a test on each Kafka there is.
@@ -216,14 +222,16 @@ func (f *fixture) published() {
 // journal is a journal whose reads of events and saves of cursors a test may refuse.
 type journal struct {
 	persistence.Journal
-	blind   atomic.Bool // Events fails
-	forgets atomic.Bool // SaveCursor loses what it is given
+	blind   atomic.Bool  // Events fails
+	refused atomic.Int64 // times that it did
+	forgets atomic.Bool  // SaveCursor loses what it is given
 }
 
 var errRefused = errors.New("refused by the test")
 
 func (j *journal) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event, error) {
 	if j.blind.Load() {
+		j.refused.Add(1)
 		return nil, errRefused
 	}
 	return j.Journal.Events(ctx, shard, after, limit)
@@ -280,9 +288,8 @@ type consumer struct {
 	repeated atomic.Int64
 	gaps     atomic.Int64
 	failed   atomic.Int64
+	overrun  atomic.Int64 // of the failures: its position moved too often
 	foreign  atomic.Int64
-	moved    atomic.Int64
-	failure  atomic.Pointer[error] // the last
 }
 
 func (c *consumer) Position(_ context.Context, shard ident.Shard) (uint64, error) {
@@ -310,7 +317,6 @@ func (c *consumer) Handle(_ context.Context, shard ident.Shard, events []persist
 		}
 	}
 	if uint64(len(c.effects[shard]))+1 != events[0].Position {
-		c.moved.Add(1)
 		return persistence.ErrMoved
 	}
 	c.effects[shard] = append(c.effects[shard], events...)
@@ -322,7 +328,9 @@ func (c *consumer) Repeated(_ ident.Shard, events int) { c.repeated.Add(int64(ev
 func (c *consumer) Gap(ident.Shard, uint64, uint64)    { c.gaps.Add(1) }
 func (c *consumer) Failed(_ ident.Shard, err error, _ time.Duration) {
 	c.failed.Add(1)
-	c.failure.Store(&err)
+	if errors.Is(err, persistence.ErrMoved) {
+		c.overrun.Add(1)
+	}
 }
 
 func (c *consumer) Foreign(partition int, offset int64, err error) { c.foreign.Add(1) }

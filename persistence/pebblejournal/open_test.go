@@ -120,7 +120,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	o.Deployment = ident.Derive(ident.SystemSlot, journaltest.Start, "another deployment")
 	_, err = pebblejournal.Open(o)
 	require.ErrorIs(t, err, pebblejournal.ErrForeign)
-	goleak.VerifyNone(t, before)
+	require.NoError(t, journaltest.Leaked(before))
 }
 
 // TestOpenInAnotherProcess starts this test again as another process, which finds the directory in use.
@@ -279,7 +279,7 @@ func TestAFailedSyncEndsTheProcess(t *testing.T) {
 		require.ErrorIs(t, err, persistence.ErrAmbiguous)
 		<-t.Context().Done() // the process does not live to see it
 	}
-	other := exec.Command(os.Args[0], "-test.run=^TestAFailedSyncEndsTheProcess$", "-test.timeout=20s")
+	other := exec.Command(os.Args[0], "-test.run=^TestAFailedSyncEndsTheProcess$", "-test.timeout=1m")
 	other.Env = append(os.Environ(), key+"=1")
 	out, err := other.CombinedOutput()
 	require.Error(t, err)

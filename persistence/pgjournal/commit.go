@@ -21,7 +21,7 @@ func (l *lane) commit(items []item) error {
 	if len(items) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.j.slack*commitTimeout)
 	defer cancel()
 	s, conn, err := l.begin(ctx, items)
 	if err == nil {
@@ -83,7 +83,7 @@ func (l *lane) rollback() {
 		l.conn = nil
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.j.slack*rollbackTimeout)
 	defer cancel()
 	if _, err := l.conn.PgConn().Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
 		l.disconnect()

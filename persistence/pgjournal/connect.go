@@ -24,12 +24,13 @@ func configure(o Options, g *gate) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgjournal: %w", err)
 	}
+	slack := time.Duration(o.Slack)
 	config.MaxConns = int32(o.PoolSize)
-	config.PingTimeout = postgres.ConnectTimeout
+	config.PingTimeout = slack * postgres.ConnectTimeout
 	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return g.check() }
 	c := config.ConnConfig
-	c.ConnectTimeout = postgres.ConnectTimeout
-	maps.Copy(c.RuntimeParams, settings())
+	c.ConnectTimeout = slack * postgres.ConnectTimeout
+	maps.Copy(c.RuntimeParams, settings(slack))
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := checkServer(ctx, conn); err != nil && !o.AllowUnsafe {
 			return err
@@ -43,8 +44,8 @@ func configure(o Options, g *gate) (*pgxpool.Config, error) {
 // settings are what every session runs with. All that the journal asks is found by an index; what the planner would rather do
 // with tables it believes to be small, or has no statistics of, is switched off, so that a plan is the same on the first day and
 // later.
-func settings() map[string]string {
-	all := postgres.Settings(application, queryTimeout, lockTimeout)
+func settings(slack time.Duration) map[string]string {
+	all := postgres.Settings(application, slack*queryTimeout, slack*lockTimeout, slack*postgres.IdleTimeout)
 	for _, plan := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
 		all[plan] = "off"
 	}

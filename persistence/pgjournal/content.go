@@ -29,7 +29,7 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 		j.lost(err)
 		return nil, unavailable(err)
 	}
-	s := &snapshot{conn: conn}
+	s := &snapshot{conn: conn, closing: j.slack * rollbackTimeout}
 	if err := s.begin(ctx); err != nil {
 		return nil, unavailable(errors.Join(err, s.Close()))
 	}
@@ -37,8 +37,9 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 }
 
 type snapshot struct {
-	conn  *pgx.Conn
-	heads []persistence.ShardHead
+	conn    *pgx.Conn
+	closing time.Duration // bounds Close
+	heads   []persistence.ShardHead
 }
 
 // begin reads the heads: the first question of the transaction is what fixes its instant.
@@ -62,7 +63,7 @@ func (s *snapshot) begin(ctx context.Context) error {
 
 // Close implements persistence.Snapshot.
 func (s *snapshot) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.closing)
 	defer cancel()
 	return s.conn.Close(ctx)
 }
@@ -225,8 +226,8 @@ func cursorValues(shard ident.Shard, p persistence.Part) []any {
 }
 
 // Load makes the journal of a database from content and stamps it with the identity, in one transaction: a crash or an error
-// leaves nothing. The database must be migrated and have no journal (ErrNotEmpty). Only URL and AllowUnsafe of the options are
-// looked at.
+// leaves nothing. The database must be migrated and have no journal (ErrNotEmpty). Only URL, AllowUnsafe and Slack of the
+// options are looked at.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) (err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return err
@@ -240,7 +241,7 @@ func Load(ctx context.Context, o Options, identity persistence.Identity, content
 		return fmt.Errorf("load journal: %w", err)
 	}
 	defer func() {
-		ending, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+		ending, cancel := context.WithTimeout(context.Background(), time.Duration(o.Slack)*rollbackTimeout)
 		defer cancel()
 		err = errors.Join(err, conn.Close(ending))
 	}()

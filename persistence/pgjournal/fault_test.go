@@ -18,7 +18,7 @@ import (
 )
 
 // bound is far above what any call may take, and far below for ever.
-const bound = time.Minute
+const bound = 3 * time.Minute
 
 // within returns what f returned, or an error of its own when f does not end.
 func within(t *testing.T, f func() error) error {
@@ -33,7 +33,8 @@ func within(t *testing.T, f func() error) error {
 	}
 }
 
-// stepUntilError runs the workload; stop is called when it has done some steps. It returns the first error.
+// stepUntilError runs the workload; stop is called when it has done some steps, or a step has failed before. It returns the first
+// error.
 func stepUntilError(load *journaltest.Load, stop func()) error {
 	const steps = 20
 	for n := 0; ; n++ {
@@ -41,9 +42,23 @@ func stepUntilError(load *journaltest.Load, stop func()) error {
 			go stop()
 		}
 		if err := load.Step(); err != nil {
+			if n < steps {
+				go stop()
+			}
 			return err
 		}
 	}
+}
+
+// available calls f again as long as the journal is unavailable, which it may be for a while after its server has come back.
+func available(t *testing.T, f func() error) {
+	t.Helper()
+	var err error
+	require.Eventually(t, func() bool {
+		err = f()
+		return !errors.Is(err, persistence.ErrUnavailable) && !errors.Is(err, persistence.ErrAmbiguous)
+	}, bound, 10*time.Millisecond)
+	require.NoError(t, err)
 }
 
 // TestServerFails takes the server away under load in every way, and gives it back. Calls end with an error of the contract,
@@ -53,10 +68,10 @@ func TestServerFails(t *testing.T) {
 	if server == nil {
 		return
 	}
-	j := open(t, pgjournal.Options{URL: server.URL("postgres"), Migrate: true})
+	j := open(t, pgjournal.Options{URL: server.URL("postgres"), Migrate: true, Slack: 2}) // a server that is paused is waited for
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	load := &journaltest.Load{}
-	require.NoError(t, load.Use(j))
+	available(t, func() error { return load.Use(j) })
 	ways := []struct {
 		name       string
 		stop, give func() error
@@ -75,13 +90,18 @@ func TestServerFails(t *testing.T) {
 			requireUnavailable(t, j)
 			told := load.Told()
 			require.NoError(t, way.give())
-			require.Eventually(t, func() bool { return load.Continue(j) == nil }, bound, 10*time.Millisecond)
-			require.NoError(t, load.Verify(j, told))
-			require.NoError(t, load.Step())
+			available(t, func() error { return load.Continue(j) })
+			available(t, func() error { return load.Verify(j, told) })
+			available(t, func() error {
+				if err := load.Continue(j); err != nil {
+					return err
+				}
+				return load.Step()
+			})
 		})
 	}
 	told := load.Told()
-	again := open(t, pgjournal.Options{URL: server.URL("postgres")})
+	again := open(t, pgjournal.Options{URL: server.URL("postgres"), Slack: slack})
 	require.NoError(t, load.Verify(again, told))
 	require.NoError(t, again.Close())
 }
@@ -117,7 +137,7 @@ func TestCrashLosesNothing(t *testing.T) {
 	if server == nil {
 		return
 	}
-	o := pgjournal.Options{URL: server.URL("postgres"), Migrate: true}
+	o := pgjournal.Options{URL: server.URL("postgres"), Migrate: true, Slack: slack}
 	load := &journaltest.Load{}
 	for range crashes {
 		j := open(t, o)

@@ -27,6 +27,7 @@ type Journal struct {
 	gate     *gate
 	note     func(error)
 	fatal    func(error)
+	slack    time.Duration // a factor: Options.Slack
 	identity persistence.Identity
 	lanes    []*lane
 	shards   [ident.Shards]shard
@@ -61,7 +62,8 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 			return nil, err
 		}
 	}
-	j := &Journal{gate: &gate{}, note: o.Note, fatal: o.Fatal, raising: make(chan struct{}, o.PoolSize/2)}
+	j := &Journal{gate: &gate{}, note: o.Note, fatal: o.Fatal, slack: time.Duration(o.Slack),
+		raising: make(chan struct{}, o.PoolSize/2)}
 	config, err := configure(o, j.gate)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 }
 
 func (j *Journal) load(ctx context.Context, o Options) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
 	if err := j.identify(ctx, o); err != nil {
 		return err
@@ -216,7 +218,7 @@ func (j *Journal) poll(alive context.Context) {
 		if j.waiters.Load() == 0 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(alive, queryTimeout)
+		ctx, cancel := context.WithTimeout(alive, j.slack*queryTimeout)
 		if err := j.refresh(ctx); err != nil && alive.Err() == nil {
 			j.lost(err)
 		}

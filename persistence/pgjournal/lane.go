@@ -276,7 +276,7 @@ func (l *lane) disconnect() {
 	if l.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.j.slack*rollbackTimeout)
 	defer cancel()
 	if err := l.conn.Close(ctx); err != nil {
 		l.j.note(fmt.Errorf("journal closes a connection: %w", err))

@@ -24,13 +24,14 @@ func execute(t *testing.T, url, sql string) {
 
 func TestOpenRefuses(t *testing.T) {
 	mine, theirs := ident.UUID{1}, ident.UUID{2}
-	unsafe := pgjournal.Options{AllowUnsafe: true}
+	unsafe, other := fast(""), fast("")
+	other.Deployment = theirs
 	for name, c := range map[string]struct {
 		sql  string
 		o    pgjournal.Options
 		want error
 	}{
-		"another deployment": {`SELECT 1`, pgjournal.Options{Deployment: theirs, AllowUnsafe: true}, pgjournal.ErrForeign},
+		"another deployment": {`SELECT 1`, other, pgjournal.ErrForeign},
 		"another format":     {`UPDATE journal_store SET format = 2`, unsafe, pgjournal.ErrForeign},
 		"other shards":       {`UPDATE journal_store SET shards = 32`, unsafe, pgjournal.ErrForeign},
 		"nothing there":      {`DROP TABLE journal_version`, unsafe, pgjournal.ErrNoStore},
@@ -56,7 +57,7 @@ func TestUnsafeServerIsRefused(t *testing.T) {
 	if server == nil {
 		return
 	}
-	o := pgjournal.Options{URL: server.URL("postgres"), Migrate: true}
+	o := pgjournal.Options{URL: server.URL("postgres"), Migrate: true, Slack: slack}
 	_, err := pgjournal.Open(t.Context(), o)
 	require.ErrorIs(t, err, pgjournal.ErrUnsafe)
 	o.AllowUnsafe = true
@@ -68,6 +69,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no database":    {},
 		"negative lanes": {URL: "host=localhost", Lanes: -1},
 		"many lanes":     {URL: "host=localhost", Lanes: 1000},
+		"no slack":       {URL: "host=localhost", Slack: -1},
 		"small pool":     {URL: "host=localhost", PoolSize: 1},
 		"large pool":     {URL: "host=localhost", PoolSize: 1000},
 		"not a URL":      {URL: "postgres://host:port:port"},

@@ -25,6 +25,7 @@ var (
 const (
 	defaultLanes = 4
 	maxLanes     = 64
+	maxSlack     = 100
 
 	// laneQueue is how many appends wait in memory for a lane; more wait in their callers.
 	laneQueue = 256
@@ -43,7 +44,7 @@ const (
 	sweepShards = 16
 )
 
-// Times after which something is given up or tried again.
+// Times after which something is given up or tried again. Those that bound something are multiplied by Options.Slack.
 const (
 	// queryTimeout bounds a read, and any statement in the server.
 	queryTimeout = 5 * time.Second
@@ -87,6 +88,9 @@ type Options struct {
 	MustExist bool
 	// AllowUnsafe opens a server that runs with fsync or full_page_writes off. It is there for tests.
 	AllowUnsafe bool
+	// Slack multiplies the times after which something is given up; 0 is 1. It is there for tests, on machines that stand still
+	// for seconds.
+	Slack int
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -105,6 +109,12 @@ func (o Options) withDefaults() (Options, error) {
 	// A Raise holds one connection and may need another to end what it waits for.
 	if o.PoolSize < 2 || o.PoolSize > postgres.MaxPool {
 		return o, fmt.Errorf("pgjournal: Options.PoolSize is %d, not 2 to %d", o.PoolSize, postgres.MaxPool)
+	}
+	if o.Slack == 0 {
+		o.Slack = 1
+	}
+	if o.Slack < 0 || o.Slack > maxSlack {
+		return o, fmt.Errorf("pgjournal: Options.Slack is %d, not 1 to %d", o.Slack, maxSlack)
 	}
 	if o.Entropy == nil {
 		o.Entropy = rand.Reader

@@ -26,7 +26,7 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	if len(shards) == 0 {
 		return []persistence.Head{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, raiseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.slack*raiseTimeout)
 	defer cancel()
 	ids := slices.Compact(slices.Sorted(slices.Values(shards)))
 	for _, id := range ids {
@@ -125,7 +125,7 @@ func (j *Journal) evicting(ctx context.Context, pid uint32) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
-		ticker := time.NewTicker(evictAfter)
+		ticker := time.NewTicker(j.slack * evictAfter)
 		defer ticker.Stop()
 		for {
 			select {
@@ -145,7 +145,7 @@ func (j *Journal) evicting(ctx context.Context, pid uint32) (stop func()) {
 }
 
 func (j *Journal) evict(ctx context.Context, pid uint32) error {
-	rows, err := j.pool.Query(ctx, sqlEvict, int32(pid), application, evictAfter.Milliseconds())
+	rows, err := j.pool.Query(ctx, sqlEvict, int32(pid), application, (j.slack * evictAfter).Milliseconds())
 	if err != nil {
 		return err
 	}

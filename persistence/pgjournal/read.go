@@ -15,7 +15,7 @@ import (
 // ask sends queries in one round trip. The call has entered the journal, and can be repeated. The error is ErrUnavailable, or
 // ErrNotFound when read returns that.
 func (j *Journal) ask(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
 	lost, err := j.exchange(ctx, b, read)
 	if lost {

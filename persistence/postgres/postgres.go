@@ -24,9 +24,9 @@ const (
 )
 
 // Settings are what every session of a store runs with. Application is the name under which its connections are seen; statement
-// and lockWait are how long the server takes for a statement, and for a lock, at most. What is committed survives the server's
-// crash.
-func Settings(application string, statement, lockWait time.Duration) map[string]string {
+// and lockWait are how long the server takes for a statement, and for a lock, at most, and idle how long it waits for the client in
+// a transaction. What is committed survives the server's crash.
+func Settings(application string, statement, lockWait, idle time.Duration) map[string]string {
 	return map[string]string{
 		"application_name":                    application,
 		"timezone":                            "UTC",
@@ -35,7 +35,7 @@ func Settings(application string, statement, lockWait time.Duration) map[string]
 		"default_transaction_read_only":       "off",
 		"statement_timeout":                   milliseconds(statement),
 		"lock_timeout":                        milliseconds(lockWait),
-		"idle_in_transaction_session_timeout": milliseconds(IdleTimeout),
+		"idle_in_transaction_session_timeout": milliseconds(idle),
 		"client_connection_check_interval":    milliseconds(IdleTimeout),
 		"jit":                                 "off",
 	}

@@ -1,5 +1,5 @@
-// Package pgtest gives tests a real Postgres: one server of its own per test binary, in a temporary directory on a free port,
-// and one database per test, cloned from a template. DATABASE_URL_TEST names another server to use instead; it must allow CREATE
+// Package pgtest gives tests a real Postgres: one server of its own per test binary, in a temporary directory, at a loopback
+// address of its own, and one database per test, cloned from a template. DATABASE_URL_TEST names another server to use instead; it must allow CREATE
 // DATABASE.
 //
 // A server of the package is the binary's child and goes with it. It is stopped, killed and paused by its process id alone.
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ErrAbsent: this machine has no Postgres.
@@ -32,15 +33,25 @@ var ErrAbsent = errors.New("no Postgres: neither DATABASE_URL_TEST nor initdb an
 
 // Bounds of waiting for a server.
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = time.Minute
 	startPoll    = 10 * time.Millisecond
-	stopTimeout  = 30 * time.Second
+	stopTimeout  = time.Minute
 	maxSessions  = 200
+	maxStarts    = 10     // ports that a server is started on until one is free
+	maxBuilds    = 3      // tries to make the template
+	firstPort    = 20_000 // below those that a kernel gives away by itself
 )
+
+// objectInUse is Postgres's code for a database that sessions have not left yet.
+const objectInUse = "55006"
+
+// ports counts the ports that this process has used at its address.
+var ports atomic.Int32
 
 // Server is a Postgres that was started here.
 type Server struct {
 	bin, dir string
+	host     string
 	port     int
 	durable  bool
 	as       *syscall.SysProcAttr
@@ -55,17 +66,38 @@ func Start(durable bool) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, durable: durable, as: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
+	s := &Server{bin: bin, host: ownHost(), durable: durable, as: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
 	if s.dir, err = os.MkdirTemp("", "purser-pg-"); err != nil {
 		return nil, err
 	}
 	if err = s.prepare(); err == nil {
-		err = s.Restart()
+		err = s.first()
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return s, nil
+}
+
+// first starts the server on a port that nobody has.
+func (s *Server) first() (err error) {
+	for range maxStarts {
+		s.port = firstPort + int(ports.Add(1))
+		if err = s.Restart(); !errors.Is(err, errTaken) {
+			return err
+		}
+	}
+	return err
+}
+
+// errTaken: somebody listens where the server is to.
+var errTaken = errors.New("the address is in use")
+
+// ownHost is the loopback address of this process. No other process listens there, and nothing that connects comes from there: a
+// server that is down for a while finds its port free.
+func ownHost() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&0x7f, pid>>8&0xff, pid&0xff)
 }
 
 // find returns the directory of the server's programs.
@@ -94,9 +126,7 @@ func (s *Server) prepare() error {
 	if output, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, output)
 	}
-	port, err := freePort()
-	s.port = port
-	return err
+	return nil
 }
 
 func (s *Server) unprivileged() error {
@@ -121,24 +151,16 @@ func (s *Server) unprivileged() error {
 	return os.Chown(s.dir, uid, gid)
 }
 
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
-}
-
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// Restart starts the server that was stopped, on the same data and port, and waits until it answers.
+// Restart starts the server that was stopped, on the same data and address, and waits until it answers.
 func (s *Server) Restart() error {
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the child has its own
-	arguments := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir, "-h", "127.0.0.1",
+	arguments := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-k", "", "-h", s.host,
 		"-c", "max_connections=" + strconv.Itoa(maxSessions)}
 	if !s.durable {
 		arguments = append(arguments, "-c", "fsync=off", "-c", "full_page_writes=off")
@@ -157,25 +179,59 @@ func (s *Server) Restart() error {
 	return s.await()
 }
 
-// await waits until the server takes connections: after a crash it first recovers.
+// await waits until the server takes connections: after a crash it first recovers. Who else answers there is not waited for.
 func (s *Server) await() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
+	exited := s.exited // that of this start
+	go func() {
+		select {
+		case <-exited:
+			cancel() // nobody waits for whoever has the address
+		case <-ctx.Done():
+		}
+	}()
 	ticker := time.NewTicker(startPoll)
 	defer ticker.Stop()
 	for {
-		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		err := s.answers(ctx)
 		if err == nil {
-			return conn.Close(ctx)
+			return nil
 		}
 		select {
 		case <-ticker.C:
-		case <-s.exited:
-			return fmt.Errorf("postgres ended: %s", s.log())
 		case <-ctx.Done():
-			return fmt.Errorf("postgres does not answer: %w: %s", err, s.log())
+			select {
+			case <-exited:
+				return s.ended()
+			default:
+				return fmt.Errorf("postgres does not answer: %w: %s", err, s.log())
+			}
 		}
 	}
+}
+
+// ended tells why the server has ended by itself.
+func (s *Server) ended() error {
+	log := s.log()
+	if strings.Contains(log, "could not create any TCP/IP sockets") {
+		return fmt.Errorf("%w: %s", errTaken, log)
+	}
+	return fmt.Errorf("postgres ended: %s", log)
+}
+
+// answers tells whether a session can be had, of this server.
+func (s *Server) answers(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	var data string
+	err = conn.QueryRow(ctx, "SHOW data_directory").Scan(&data)
+	if err == nil && data != s.data() {
+		err = fmt.Errorf("another server answers, whose data is in %s", data)
+	}
+	return errors.Join(err, conn.Close(ctx))
 }
 
 func (s *Server) log() string {
@@ -188,11 +244,10 @@ func (s *Server) log() string {
 
 // URL returns how to reach a database of the server.
 func (s *Server) URL(database string) string {
-	return fmt.Sprintf("postgres://purser@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
+	return fmt.Sprintf("postgres://purser@%s/%s?sslmode=disable", s.address(), database)
 }
 
-// Address is host and port.
-func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) address() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
 
 // Stop ends the server in order: it ends its sessions and writes a checkpoint.
 func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
@@ -303,7 +358,8 @@ func (t *Templates) close() error {
 	return err
 }
 
-// admins runs statements on the server itself.
+// admins runs statements on the server itself. A database that is in use still is waited for: sessions that were ended, or whose
+// client has just gone, are there for a moment.
 func (t *Templates) admins(statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -313,7 +369,14 @@ func (t *Templates) admins(statements ...string) error {
 	}
 	defer conn.Close(ctx)
 	for _, sql := range statements {
-		if _, err := conn.Exec(ctx, sql); err != nil {
+		var refusal *pgconn.PgError
+		for {
+			_, err = conn.Exec(ctx, sql)
+			if !errors.As(err, &refusal) || refusal.Code != objectInUse {
+				break
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
 	}
@@ -354,8 +417,14 @@ func (t *Templates) Database(test T) string {
 	test.Helper()
 	t.once.Do(func() {
 		t.name = fmt.Sprintf("purser_template_%d", os.Getpid())
-		if t.err = t.admins("DROP DATABASE IF EXISTS "+t.name, "CREATE DATABASE "+t.name); t.err == nil {
-			t.err = t.build(t.url(t.name))
+		for range maxBuilds { // what builds it may have given up on a machine that stood still
+			t.err = t.admins("DROP DATABASE IF EXISTS "+t.name+" WITH (FORCE)", "CREATE DATABASE "+t.name)
+			if t.err == nil {
+				t.err = t.build(t.url(t.name))
+			}
+			if t.err == nil {
+				break
+			}
 		}
 	})
 	must(test, t.err)

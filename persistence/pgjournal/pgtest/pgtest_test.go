@@ -3,6 +3,8 @@ package pgtest
 import (
 	"bytes"
 	"errors"
+	"net"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +29,19 @@ func TestAbsent(t *testing.T) {
 			require.Equal(t, "left out, the journal: "+c.err.Error()+"\n", said.String())
 		})
 	}
+}
+
+// TestATakenPortIsPassedOver: whoever has the port, the server that answers is the one that was started.
+func TestATakenPortIsPassedOver(t *testing.T) {
+	next := strconv.Itoa(firstPort + int(ports.Load()) + 1)
+	taken, err := net.Listen("tcp", net.JoinHostPort(ownHost(), next))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, taken.Close()) })
+	server := Own(t, "a server beside another", false)
+	if server == nil {
+		return
+	}
+	require.NotEqual(t, taken.Addr().String(), server.address())
 }
 
 // TestServer starts, pauses, crashes and stops a server, each time with the data it had.

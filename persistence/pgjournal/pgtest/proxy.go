@@ -16,9 +16,10 @@ type Proxy struct {
 	server   string
 	work     sync.WaitGroup
 
-	mu    sync.Mutex
-	fate  func(*Commit)
-	conns map[net.Conn]bool
+	mu     sync.Mutex
+	fate   func(*Commit)
+	conns  map[net.Conn]bool
+	closed bool
 }
 
 // Commit is one that a client has sent and the proxy still holds.
@@ -53,6 +54,7 @@ func (p *Proxy) OnCommit(fate func(*Commit)) {
 func (p *Proxy) close() {
 	_ = p.listener.Close()
 	p.mu.Lock()
+	p.closed = true
 	for c := range p.conns {
 		_ = c.Close()
 	}
@@ -71,9 +73,9 @@ func (p *Proxy) accept() {
 			_ = client.Close()
 			continue
 		}
-		p.mu.Lock()
-		p.conns[client], p.conns[server] = true, true
-		p.mu.Unlock()
+		if !p.keep(client, server) {
+			return
+		}
 		answered := make(chan struct{})
 		p.work.Go(func() {
 			defer close(answered)
@@ -87,6 +89,20 @@ func (p *Proxy) accept() {
 			p.forget(client, server)
 		})
 	}
+}
+
+// keep notes connections for close, or closes them after it.
+func (p *Proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		if p.closed {
+			_ = c.Close()
+		} else {
+			p.conns[c] = true
+		}
+	}
+	return !p.closed
 }
 
 func (p *Proxy) forget(conns ...net.Conn) {
