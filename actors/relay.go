@@ -15,8 +15,11 @@ import (
 
 // Limits of the relay.
 const (
-	relayRead   = relayRun         // entries read from the log at a time; while the journal is away each shard holds that many
-	relayRun    = balance.MaxRelay // entries of one workspace in one event
+	relayRead = relayRun         // entries read from the log at a time; while the journal is away each shard holds that many
+	relayRun  = balance.MaxRelay // entries of one workspace in one event
+	// relayAtOnce is how many entries are on their way to the journal, over all shards: what they become there is several times as
+	// long, and after a storm the shards together would hold a gigabyte of it.
+	relayAtOnce = 16 * relayRead
 	relayCursor = "relay"
 	retryPause  = 100 * time.Millisecond
 	// relayPause follows each round that has read all there was, so that the entries of a busy shard share events and commits:
@@ -57,7 +60,12 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 
 // relayOnce is one round. It tells whether the log had more entries than a round reads.
 func (s *System) relayOnce(ctx context.Context, sh *shard) (more bool, err error) {
-	entries, err := s.authorizer.ReadLog(sh.id, sh.relayed.load(), relayRead)
+	waiting := int64(min(relayRead, s.authorizer.Synced(sh.id)-sh.relayed.load()))
+	if err := s.relaying.Acquire(ctx, waiting); err != nil {
+		return false, err
+	}
+	defer s.relaying.Release(waiting)
+	entries, err := s.authorizer.ReadLog(sh.id, sh.relayed.load(), int(waiting))
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}

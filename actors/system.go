@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"golang.org/x/sync/semaphore"
 
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -104,6 +105,8 @@ type Config struct {
 	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
 	FenceWithin time.Duration
+	// FollowedWithin bounds how long a debit that was refused waits for the credits that the authorizer has not followed yet.
+	FollowedWithin time.Duration
 	// IdleAfter is how long an actor without work stays in memory.
 	IdleAfter time.Duration
 }
@@ -144,6 +147,7 @@ func (c *Config) ensureDefaults() error {
 	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
 	c.WatchEvery = orDefault(c.WatchEvery, defaultWatchEvery)
 	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
+	c.FollowedWithin = orDefault(c.FollowedWithin, followedWait)
 	c.IdleAfter = orDefault(c.IdleAfter, idleBeforePassive)
 	return errors.Join(faults...)
 }
@@ -188,6 +192,7 @@ type System struct {
 	timerReads chan struct{}
 	// bankCalls has a place for each call about a payout that waits for the bank.
 	bankCalls chan struct{}
+	relaying  *semaphore.Weighted // of relayAtOnce entries
 
 	ctx      context.Context // ends the loops
 	cancel   context.CancelFunc
@@ -231,7 +236,8 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, ramp: c.Ramp,
 		prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
 		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
-		timerReads: make(chan struct{}, timerReads), bankCalls: make(chan struct{}, maxBankCalls)}
+		timerReads: make(chan struct{}, timerReads), bankCalls: make(chan struct{}, maxBankCalls),
+		relaying: semaphore.NewWeighted(relayAtOnce)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
 	}
@@ -634,7 +640,7 @@ func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 		return ok, err
 	}
 	// A credit that somebody has read may not be followed yet: what is refused is asked for once more when it is.
-	ctx, cancel := context.WithTimeout(context.Background(), followedWait)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.FollowedWithin)
 	defer cancel()
 	if sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
 		return false, nil

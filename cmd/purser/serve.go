@@ -52,6 +52,7 @@ func (s *ServeCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	profileWaiting()
+	go boundGarbage(ctx)
 	log := newLogger(os.Stderr, config)
 	m := NewMain(config, log)
 	if err := m.Start(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxEventBytes = 8 << 20 // of payload in one Events, but at least one event
+	maxEventBytes = 1 << 20 // of payload in one Events, but at least one event
 	shardBytes    = 2       // table and shard at the start of a key
 )
 

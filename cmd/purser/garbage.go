@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
+	"time"
+)
+
+// How much garbage gathers before it is collected. Go's own rule is as much as is alive: with the memory for cards full, that is
+// most of a gigabyte beside it; with few cards it collects several times a second, and swipes wait.
+const (
+	garbageBytes        = 256 << 20
+	leastGarbagePercent = 25  // of what is alive: were it less, a heap of many gigabytes would be collected without a rest
+	mostGarbagePercent  = 400 // what is alive may grow as fast until it is looked at again
+	lookAtGarbageEvery  = time.Second
+	aliveMetric         = "/gc/heap/live:bytes" // what the last collection found alive
+)
+
+// boundGarbage sets the collector's percentage, which is the process's, until the context ends. GOGC, if set, is left alone.
+func boundGarbage(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	ticker := time.NewTicker(lookAtGarbageEvery)
+	defer ticker.Stop()
+	paceGarbage(ctx, ticker.C, aliveBytes, func(percent int) { debug.SetGCPercent(percent) })
+}
+
+// paceGarbage sets the percentage at once and whenever it is another at a tick: to set it stops the world for a moment.
+func paceGarbage(ctx context.Context, ticks <-chan time.Time, alive func() uint64, set func(percent int)) {
+	for last := 0; ; {
+		if percent := garbagePercent(alive()); percent != last {
+			set(percent)
+			last = percent
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+	}
+}
+
+// garbagePercent is what share of what is alive garbageBytes are.
+func garbagePercent(alive uint64) int {
+	if alive <= garbageBytes*100/mostGarbagePercent {
+		return mostGarbagePercent
+	}
+	return max(leastGarbagePercent, int(garbageBytes*100/alive))
+}
+
+func aliveBytes() uint64 {
+	sample := []runtimemetrics.Sample{{Name: aliveMetric}}
+	runtimemetrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGarbageIsBoundedWhateverIsAlive(t *testing.T) {
+	for alive, want := range map[uint64]int{0: 400, 60 << 20: 400, 64 << 20: 400, 128 << 20: 200, 256 << 20: 100,
+		640 << 20: 40, 1024 << 20: 25, 64 << 30: 25} {
+		require.Equal(t, want, garbagePercent(alive), "%d MiB alive", alive>>20)
+	}
+}
+
+func TestTheCollectorIsToldOnlyOfChanges(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks, told := make(chan time.Time), []int(nil)
+	readings := []uint64{0, 1 << 20, 256 << 20, 256 << 20, 0}
+	later := len(readings) - 1
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		paceGarbage(ctx, ticks, func() uint64 {
+			n := readings[0]
+			readings = readings[1:]
+			return n
+		}, func(percent int) { told = append(told, percent) })
+	}()
+	for range later {
+		ticks <- time.Time{}
+	}
+	cancel()
+	<-done
+	require.Equal(t, []int{400, 100, 400}, told)
+}
+
+func TestWhatIsAliveIsRead(t *testing.T) {
+	runtime.GC()
+	require.Positive(t, aliveBytes())
+}
