@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,8 +208,8 @@ func stormOfConversions(t *testing.T, database string) {
 	require.Len(t, ids, clients*each/2)
 	require.Equal(t, clients*each/2, refused)
 	for _, id := range ids {
-		require.Eventually(t, func() bool { told, err := w.sandbox.Paid(id); return err == nil && told == 1 }, 20*time.Second,
-			time.Millisecond)
+		require.Eventually(t, func() bool { told, err := w.sandbox.Paid(id); return err == nil && told == 1 }, comesWithin,
+			lookEvery)
 	}
 	w.clock.turn(bankDelay)
 	for _, id := range ids {
@@ -230,6 +231,9 @@ func (silentDesk) Pay(_ context.Context, p partner.Payment) error {
 	return nil
 }
 
+// tradePace: looking at 256 shards more often takes more than the operations do.
+const tradePace = 40 * time.Millisecond
+
 // trader is one random life over dollars, stablecoins and five currencies, with an account of its own of what there must be.
 type trader struct {
 	*exchange
@@ -246,12 +250,15 @@ type trader struct {
 var traded = []money.Currency{"USD", "EUR", "GBP", "JPY", "KWD"}
 
 func TestRandomConversionsAddUp(t *testing.T) {
-	ops, each := 0, modelOps(t, 2_000)/100
-	rapid.Check(t, func(rt *rapid.T) {
-		trade(t, rt, worldOptions{}, each)
-		ops += each
+	var ops atomic.Int64
+	each := opsOfLife(modelOps(t, 2_000))
+	sideBySide(t, func(t *testing.T) {
+		rapid.Check(t, func(rt *rapid.T) {
+			trade(t, rt, worldOptions{}, each)
+			ops.Add(int64(each))
+		})
 	})
-	t.Logf("%d operations", ops)
+	t.Logf("%d operations", ops.Load())
 }
 
 // The same, on a database for each life: an authorizer that is made anew has no journal of another.
@@ -279,7 +286,7 @@ func TestRandomConversionsAddUpOnPostgres(t *testing.T) {
 
 func trade(t *testing.T, rt *rapid.T, o worldOptions, ops int) {
 	known := newKnownRamp()
-	o.bank, o.ramp = silentDesk{heldBank: &heldBank{}}, known
+	o.bank, o.ramp, o.pace = silentDesk{heldBank: &heldBank{}}, known, tradePace
 	w := newWorld(t, vfs.NewMem(), o)
 	defer func() { w.stop() }()
 	x := &trader{rt: rt, exchange: w.newExchange(rt, w.newWorkspace(5), traded...), available: map[money.Currency]int64{},

@@ -216,7 +216,7 @@ func (c *crash) survives(t *testing.T, noSync bool) (wrong []string) {
 		}
 	}()
 	w := &world{t: t, fs: c.fs, clock: newClock(), bank: &quietBank{expected: map[string]int{}},
-		options: worldOptions{database: c.database, noSync: noSync,
+		options: worldOptions{database: c.database, patient: c.database != "", noSync: noSync,
 			fatal: func(err error) { wrong = append(wrong, err.Error()) }}}
 	if err := w.tryStart(); err != nil {
 		return []string{"start: " + err.Error()}

@@ -17,6 +17,7 @@ import (
 func TestSwipesAloneMoveTheFollowersPlace(t *testing.T) {
 	const swipes, bytesOfASwipe = 2000, 300
 	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	defer w.stop()
 	ws := w.newWorkspace(21)
 	w.deposit(ws, 10_000_000)
 	c := w.mint(ws, 10_000_000, 10_000)

@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -31,19 +30,24 @@ type heldBank struct {
 	mu     sync.Mutex
 	orders map[string]int64 // cents, by reference
 	twice  []string         // references that were ordered again
+	hangs  bool             // it takes orders and does not answer
+}
+
+func (b *heldBank) hang(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hangs = on
 }
 
 func (*heldBank) Expect(context.Context, partner.Deposit) error { return nil }
 
 func (*heldBank) Tokenize(context.Context, partner.Account) (string, error) { return "token", nil }
 
-func (b *heldBank) Pay(_ context.Context, p partner.Payment) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, again := b.orders[p.Reference]; again {
-		b.twice = append(b.twice, p.Reference)
+func (b *heldBank) Pay(ctx context.Context, p partner.Payment) error {
+	if b.take(p) {
+		<-ctx.Done()
+		return ctx.Err()
 	}
-	b.orders[p.Reference] = p.AmountCents
 	switch p.AmountCents % fates {
 	case fateRefused:
 		return partner.ErrRefused
@@ -51,6 +55,16 @@ func (b *heldBank) Pay(_ context.Context, p partner.Payment) error {
 		return context.DeadlineExceeded
 	}
 	return nil
+}
+
+func (b *heldBank) take(p partner.Payment) (hangs bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, again := b.orders[p.Reference]; again {
+		b.twice = append(b.twice, p.Reference)
+	}
+	b.orders[p.Reference] = p.AmountCents
+	return b.hangs
 }
 
 func (b *heldBank) Standing(_ context.Context, reference string) (partner.Standing, error) {
@@ -100,18 +114,19 @@ func (x *life) newRecipients() {
 			PostalCode: "10115", Country: "DE"}})
 }
 
+// mostPaid is the most that a payout of the model pays.
+const mostPaid = 30_000
+
 // pay orders a payout, and lets it get as far as the bank.
 func (x *life) pay() {
-	if p := x.order(); p != nil && !p.held {
+	if p := x.order(x.draw(1, mostPaid, "cents"), x.draw(0, 2, "abroad") == 0); p != nil && !p.held {
 		x.sent(p)
 	}
 }
 
-// order orders a payout; nil when the dollars do not suffice.
-func (x *life) order() *modelPayout {
-	abroad := x.draw(0, 2, "abroad") == 0
-	p := &modelPayout{id: x.w.newID(ident.Payout, slotOf(x.ws)), cents: x.draw(1, 30_000, "cents"), held: abroad, reserved: true,
-		sent: x.w.clock.now()}
+// order orders a payout; nil when the dollars do not suffice. One that goes abroad is held.
+func (x *life) order(cents int64, abroad bool) *modelPayout {
+	p := &modelPayout{id: x.w.newID(ident.Payout, slotOf(x.ws)), cents: cents, held: abroad, reserved: true, sent: x.w.clock.now()}
 	order := balance.CreatePayout{Workspace: x.ws, ID: p.id, Key: "key_1", Rail: balance.RailACH, AmountCents: p.cents,
 		Description: "rent", Recipient: balance.Recipient{ID: x.us, Currency: "USD"},
 		Limits: balance.PayoutLimits{KeyCents: money.MaxAmount, WorkspaceCents: money.MaxAmount}}
@@ -152,27 +167,39 @@ func (x *life) sent(p *modelPayout) {
 	x.became(p, status)
 }
 
-// recovered waits until all is known that can be known of an order which a crash has interrupted. Where it was interrupted is
-// not: the bank may have the order or not, and may have refused it unheard.
-func (x *life) recovered(p *modelPayout) {
-	x.await(p, balance.PayoutSubmitting, balance.PayoutUnknown, balance.PayoutSubmitted, balance.PayoutFailed,
-		balance.PayoutSettled, balance.PayoutReturned)
-	x.turn(balance.AnswerWithin) // whoever was calling the bank is gone
-	var ends []string
+// recovered waits until all is known that can be known of an order which a crash has left in a status. One that was not sent yet
+// is sent now. Of one that was being sent nothing is known but what the bank says when it is asked: whoever was calling it is
+// gone, and nobody calls again.
+func (x *life) recovered(p *modelPayout, left string) {
+	if left == balance.PayoutReserved {
+		x.sent(p)
+		return
+	}
+	x.turn(balance.AnswerWithin)
+	end, asked := left, left == balance.PayoutSubmitting
+	if asked {
+		end = balance.PayoutUnknown
+	}
+	var reported []string
 	switch fate := p.cents % fates; {
 	case fate == fateSettled && x.bank.has(p.id):
-		ends = []string{balance.PayoutSettled}
+		end, reported = balance.PayoutSettled, []string{balance.PayoutSettled}
 	case fate == fateReturned && x.bank.has(p.id):
-		ends = []string{balance.PayoutReturned}
-	case fate == fateRefused:
-		ends = []string{balance.PayoutUnknown, balance.PayoutFailed}
-	case fate < fateRefused:
-		ends = []string{balance.PayoutUnknown, balance.PayoutSubmitted}
-	default:
-		ends = []string{balance.PayoutUnknown}
+		end, reported = balance.PayoutReturned, []string{balance.PayoutSettled, balance.PayoutReturned}
 	}
-	x.await(p, ends...)
-	x.became(p, x.payout(p).Status)
+	if !asked { // it had been asked before the crash, and the answer may be lost with the power: the bank reports by itself
+		for _, outcome := range reported {
+			x.w.must("balance", x.ws, x.ws, x.reported(p, outcome))
+		}
+	}
+	x.await(p, end)
+	x.became(p, end)
+}
+
+// reported is a report of the bank, under an event id of its own.
+func (x *life) reported(p *modelPayout, outcome string) balance.ReportPayout {
+	known := x.payout(p)
+	return balance.ReportPayout{EventID: x.id(), ID: p.id, Outcome: outcome, Known: &known}
 }
 
 // became notes what has become of an order without a report of the model.
@@ -188,9 +215,9 @@ func (x *life) became(p *modelPayout, status string) {
 	}
 }
 
-func (x *life) await(p *modelPayout, statuses ...string) {
-	require.Eventually(x.t, func() bool { return slices.Contains(statuses, x.payout(p).Status) }, 20*time.Second,
-		time.Millisecond, "%s of %d cents is not %s", p.id, p.cents, statuses)
+func (x *life) await(p *modelPayout, status string) {
+	require.Eventually(x.t, func() bool { return x.payout(p).Status == status }, comesWithin, lookEvery,
+		"%s of %d cents is not %s", p.id, p.cents, status)
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
 }
 
@@ -213,13 +240,16 @@ func (x *life) bankSays() {
 	}
 	p := x.l.payouts[len(x.l.payouts)-1-int(x.draw(0, int64(min(len(x.l.payouts), 10)-1), "payout"))]
 	if p.held {
-		x.direct(p)
+		x.direct(p, x.draw(0, 1, "release") == 0)
 		return
 	}
-	outcome := []string{balance.PayoutSettled, balance.PayoutFailed, balance.PayoutReturned}[x.draw(0, 2, "outcome")]
-	known := x.payout(p)
-	report := balance.ReportPayout{EventID: x.id(), ID: p.id, Outcome: outcome, Known: &known}
-	_, err := x.w.ask("balance", x.ws, x.ws, report, nil)
+	x.reports(p, []string{balance.PayoutSettled, balance.PayoutFailed, balance.PayoutReturned}[x.draw(0, 2, "outcome")])
+}
+
+// reports has the bank report an outcome of a payout, perhaps twice.
+func (x *life) reports(p *modelPayout, outcome string) {
+	report := x.reported(p, outcome)
+	_, err := x.reportOnce(p, report)
 	switch {
 	case outcome == balance.PayoutSettled && (p.reserved || p.released):
 		require.NoError(x.t, err)
@@ -245,14 +275,20 @@ func (x *life) bankSays() {
 	if x.draw(0, 2, "twice") == 0 {
 		known := x.payout(p)
 		report.Known = &known
-		_, _ = x.w.ask("balance", x.ws, x.ws, report, nil) // once more, whatever came of it: nothing moves
+		_, _ = x.reportOnce(p, report) // once more, whatever came of it: nothing moves
 	}
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
 }
 
+func (x *life) reportOnce(p *modelPayout, report balance.ReportPayout) (any, error) {
+	if report.Outcome == balance.PayoutReturned && p.reserved { // it is to come again after the settlement
+		return x.w.askOnce(context.Background(), "balance", x.ws, x.ws, report, nil)
+	}
+	return x.w.ask("balance", x.ws, x.ws, report, nil)
+}
+
 // direct releases a held wire, or cancels it.
-func (x *life) direct(p *modelPayout) {
-	release := x.draw(0, 1, "release") == 0
+func (x *life) direct(p *modelPayout, release bool) {
 	known := x.payout(p)
 	x.w.must("balance", x.ws, x.ws, balance.DirectPayout{ID: p.id, Release: release, Known: &known})
 	p.held = false
@@ -277,11 +313,14 @@ func (x *life) lapse() {
 	}
 }
 
+// cardFee is the fee of a physical card.
+const cardFee = 9_900
+
 // orderCard orders a physical card, for its fee or for the balance that must be there.
-func (x *life) orderCard() {
-	o := x.w.physicalOrder(x.ws, []string{balance.UnlockPremium99, balance.UnlockBalanceCommit5000}[x.draw(0, 1, "unlock")])
+func (x *life) orderCard(unlock string) {
+	o := x.w.physicalOrder(x.ws, unlock)
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
-	needs := int64(9_900)
+	needs := int64(cardFee)
 	if o.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
 		needs = 500_000
 	}

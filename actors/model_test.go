@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -178,25 +179,52 @@ type life struct {
 }
 
 func TestRandomLivesAddUp(t *testing.T) {
-	seen, each := &happened{times: map[string]int{}}, modelOps(t, longModel)/100
-	least := 100 * each // of rapid's lives
+	seen, each := &happened{times: map[string]int{}}, opsOfLife(modelOps(t, longModel))
+	least := modelLives * each
 	if testing.Short() {
 		least = each
 	}
-	rapid.Check(t, func(rt *rapid.T) {
-		seen.add(live(t, rt, rapidly(rt), worldOptions{}, each))
+	sideBySide(t, func(t *testing.T) {
+		rapid.Check(t, func(rt *rapid.T) {
+			seen.add(live(t, rt, rapidly(rt), worldOptions{}, each))
+		})
 	})
-	for more := 0; least >= longModel && more < moreLives && seen.missing() != ""; more++ {
-		seed := rand.Uint64()
-		t.Logf("another life, for no %s yet: seed %d", seen.missing(), seed)
-		seen.add(live(t, t, seeded(seed), worldOptions{}, each))
-	}
 	seen.told(t, least)
 }
 
-// moreLives bounds the lives that are added while something has not happened yet. A power failure with an order under way comes
-// in one of fifteen, so that rapid's hundred, which it draws its own way, may be without one.
-const moreLives = 300
+// modelLives is how many random lives there are where rapid would make a hundred checks: to begin and to end one takes more than
+// a hundred operations do.
+const modelLives = 50
+
+// opsOfLife divides operations among the lives. The short form has one life, of half the length.
+func opsOfLife(all int) int {
+	if testing.Short() {
+		return all / modelLives / 2
+	}
+	return all / modelLives
+}
+
+// sideBySide divides the lives among as many tests as run at the same time, for a life waits more than it works.
+func sideBySide(t *testing.T, check func(t *testing.T)) {
+	if testing.Short() {
+		check(t)
+		return
+	}
+	checks := flag.Lookup("rapid.checks").Value
+	all := checks.String()
+	n, err := strconv.Atoi(all)
+	require.NoError(t, err)
+	require.NoError(t, checks.Set(strconv.Itoa((n*modelLives/100+atOnce-1)/atOnce)))
+	t.Run("lives", func(t *testing.T) {
+		for i := range atOnce {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				check(t)
+			})
+		}
+	})
+	require.NoError(t, checks.Set(all))
+}
 
 // seeded draws evenly.
 func seeded(seed uint64) chance {
@@ -204,13 +232,13 @@ func seeded(seed uint64) chance {
 	return func(low, high int64, _ string) int64 { return low + random.Int64N(high-low+1) }
 }
 
-// rapidly draws small numbers more often than great ones, as rapid does, but every operation as often as its weight says.
+// rapidly draws small amounts more often than great ones, as rapid does, but makes every choice among a few evenly.
 func rapidly(rt *rapid.T) chance {
+	const few, spread = 100, 0x9e3779b97f4a7c15 // of Fibonacci hashing
 	return func(low, high int64, label string) int64 {
-		if label != "op" {
+		if high-low >= few {
 			return rapid.Int64Range(low, high).Draw(rt, label)
 		}
-		const spread = 0x9e3779b97f4a7c15 // of Fibonacci hashing
 		upper, _ := bits.Mul64(rapid.Uint64().Draw(rt, label)*spread, uint64(high-low+1))
 		return low + int64(upper)
 	}
@@ -228,14 +256,76 @@ func live(t *testing.T, rt require.TestingT, draw chance, o worldOptions, ops in
 	for range 2 {
 		x.newCard()
 	}
-	for range ops {
+	begin := draw(0, int64(len(seldom)-1), "seldom")
+	for i := range ops {
 		x.step()
 		x.seen["operation"]++
+		if i%seldomEvery == seldomEvery/2 {
+			seldom[(int(begin)+i/seldomEvery)%len(seldom)](x)
+		}
 	}
 	x.restart()
 	x.rebuild()
-	w.requireClean()
+	if o.database != "" {
+		w.requireClean()
+	}
 	return x.seen
+}
+
+// seldom are what comes too seldom by itself to come for certain in a long test. A life does one of them in the midst of every
+// seldomEvery operations, in turn, beginning with one that is drawn: that one is left out of fifty lives, of two each, has a
+// probability of 4 * (1/2)^50.
+var seldom = [...]func(*life){(*life).crashWithOrder, (*life).lateSettlement, (*life).wires, (*life).refusals}
+
+const seldomEvery = 100
+
+// paid draws an amount of which the bank makes a fate.
+func (x *life) paid(fate int64) int64 { return x.draw(1, mostPaid/fates-1, "cents")*fates + fate }
+
+// crashWithOrder takes the power away at once, or when the bank has the order and has not answered.
+func (x *life) crashWithOrder() {
+	x.affords(mostPaid)
+	hangs := x.draw(0, 1, "hangs") == 0
+	x.bank.hang(hangs)
+	p := x.order(x.paid(x.draw(0, fates-1, "fate")), false)
+	if hangs {
+		require.Eventually(x.t, func() bool { return x.bank.has(p.id) }, comesWithin, lookEvery)
+	}
+	x.crash(p)
+	x.funded()
+}
+
+// lateSettlement is of a payout of which the bank says nothing for a day, then that it was paid, then that it came back.
+func (x *life) lateSettlement() {
+	x.affords(mostPaid)
+	p := x.order(x.paid(fateMute), false)
+	x.sent(p)
+	x.pass(balance.LapseAfter)
+	x.reports(p, balance.PayoutSettled)
+	x.reports(p, balance.PayoutReturned)
+	x.funded()
+}
+
+// wires are one that is cancelled and one that is sent.
+func (x *life) wires() {
+	x.affords(2 * mostPaid)
+	for _, release := range []bool{false, true} {
+		p := x.order(x.paid(x.draw(0, fateRefused-1, "fate")), true)
+		x.direct(p, release)
+		if release {
+			x.reports(p, balance.PayoutSettled)
+		}
+	}
+	x.funded()
+}
+
+// refusals are of a payout that the bank refuses, and of one that the balance does not cover, after the fee of a card.
+func (x *life) refusals() {
+	x.affords(mostPaid + cardFee)
+	x.sent(x.order(x.paid(fateRefused), false))
+	x.orderCard(balance.UnlockPremium99)
+	require.Nil(x.t, x.order(max(0, x.l.available())+1, false))
+	x.funded()
 }
 
 func (x *life) id() string { x.n++; return fmt.Sprintf("n%d", x.n) }
@@ -263,14 +353,22 @@ func (x *life) step() {
 	case n < 95:
 		x.bankSays()
 	case n < 96:
-		x.orderCard()
+		x.orderCard([]string{balance.UnlockPremium99, balance.UnlockBalanceCommit5000}[x.draw(0, 1, "unlock")])
 	case n < 99 || x.draw(0, 2, "stop") > 0:
-		x.pass()
+		x.pass(time.Duration(x.draw(1, 24*20, "hours")) * time.Hour)
 	case x.draw(0, 2, "crash") > 0:
-		x.crash()
+		var p *modelPayout
+		if x.draw(0, 1, "ordered") == 0 {
+			p = x.order(x.draw(1, mostPaid, "cents"), x.draw(0, 2, "abroad") == 0)
+		}
+		x.crash(p)
 	default:
 		x.restart()
 	}
+	x.funded()
+}
+
+func (x *life) funded() {
 	require.Equal(x.t, x.l.available(), x.w.available(x.ws), "the authorizer's funds")
 }
 
@@ -444,19 +542,29 @@ func (x *life) deposit() {
 	if x.l.available() > 500_000 {
 		most = 5_000
 	}
-	cents := x.draw(1, most, "cents")
-	id := x.w.deposit(x.ws, cents)
-	x.l.deposits += cents
-	x.seen["deposit"]++
+	id := x.fund(x.draw(1, most, "cents"))
 	if x.draw(0, 2, "twice") == 0 { // the bank reports again, under another event
 		x.w.must("balance", x.ws, x.ws, balance.SettleDeposit{EventID: "again-" + id, DepositID: id})
 	}
 }
 
+func (x *life) fund(cents int64) string {
+	x.l.deposits += cents
+	x.seen["deposit"]++
+	return x.w.deposit(x.ws, cents)
+}
+
+// affords makes sure that so much is available.
+func (x *life) affords(cents int64) {
+	if short := cents - x.l.available(); short > 0 {
+		x.fund(short)
+	}
+}
+
 // pass lets hours, days or weeks go by.
-func (x *life) pass() {
+func (x *life) pass(by time.Duration) {
 	x.seen["time passed"]++
-	x.turn(time.Duration(x.draw(1, 24*20, "hours")) * time.Hour)
+	x.turn(by)
 	x.lapse()
 }
 
@@ -480,17 +588,18 @@ func (x *life) restart() {
 	x.agree()
 }
 
-// crash takes the power away with work in hand, half of the time with an order on its way to the bank.
-func (x *life) crash() {
+// crash takes the power away with work in hand, perhaps with an order on its way to the bank.
+func (x *life) crash(p *modelPayout) {
 	x.seen["crash"]++
-	var p *modelPayout
-	if x.draw(0, 1, "ordered") == 0 {
-		p = x.order()
-	}
-	x.w.crash()
-	if p != nil && !p.held {
+	x.w.powerFails()
+	x.bank.hang(false)
+	if p == nil || p.held {
+		x.w.start()
+	} else {
 		x.seen["crash with an order"]++
-		x.recovered(p)
+		status := left[balance.Payout](x.w, balance.RecordPayout, p.id).Status
+		x.w.start()
+		x.recovered(p, status)
 	}
 	x.agree()
 }
@@ -499,7 +608,7 @@ func (x *life) agree() {
 	view := x.w.balance(x.ws).Balances[0]
 	require.Equal(x.t, x.l.available(), view.AvailableCents, "the book's available")
 	require.Equal(x.t, x.l.held()+x.l.reserved, view.HeldCents, "the book's held")
-	require.Equal(x.t, x.l.available(), x.w.available(x.ws), "the authorizer's funds")
+	x.funded()
 	require.Empty(x.t, x.bank.twice, "orders that reached the bank again")
 	if x.w.options.database == "" {
 		x.w.requireClean() // on Postgres, where it takes ten thousand reads, at the end of a life

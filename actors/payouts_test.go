@@ -37,7 +37,33 @@ type treasury struct {
 	sandbox *sandbox.Bank
 	between func(*sandbox.Bank) partner.Bank // what stands between the product and the bank; nil: nothing
 	mu      sync.Mutex
-	late    int // settlements reported after the release
+	late    int            // settlements reported after the release
+	told    map[string]int // how often the bank has said what has become of a payment, by reference
+}
+
+// telling is a bank that counts what it has said.
+type telling struct {
+	partner.Bank
+	w *treasury
+}
+
+func (b telling) Standing(ctx context.Context, reference string) (partner.Standing, error) {
+	standing, err := b.Bank.Standing(ctx, reference)
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	b.w.told[reference]++
+	return standing, err
+}
+
+// awaitTold waits until the bank has said what has become of a payout, before it was sent and when its outcome was unknown: what
+// it would say later may be something else.
+func (w *treasury) awaitTold(id string) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.told[id] >= 2
+	}, comesWithin, lookEvery)
 }
 
 const bankDelay = 2 * time.Second
@@ -50,7 +76,7 @@ func newTreasuryAt(t testing.TB, fs vfs.FS, between func(*sandbox.Bank) partner.
 
 // newTreasuryOf is a treasury whose journal is in a database, on the file system when that is empty.
 func newTreasuryOf(t testing.TB, fs vfs.FS, at *clock, database string, between func(*sandbox.Bank) partner.Bank) *treasury {
-	w := &treasury{between: between, world: &world{t: t, fs: fs, clock: at, bank: &quietBank{expected: map[string]int{}},
+	w := &treasury{between: between, told: map[string]int{}, world: &world{t: t, fs: fs, clock: at, bank: &quietBank{expected: map[string]int{}},
 		options: worldOptions{database: database, patient: database != ""}}}
 	w.options.fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	w.open()
@@ -66,6 +92,7 @@ func (w *treasury) open() {
 	if w.between != nil {
 		w.paying = w.between(w.sandbox)
 	}
+	w.paying = telling{w.paying, w}
 	w.start()
 }
 
@@ -223,6 +250,9 @@ func everyEnding(t *testing.T, between func(*sandbox.Bank) partner.Bank) {
 				w.awaitOrder(order.ID)
 				w.clock.turn(turn.by)
 				w.await(order.ID, turn.status)
+				if turn.status == balance.PayoutReleased && c.late > 0 {
+					w.awaitTold(order.ID)
+				}
 			}
 			require.Equal(t, 1_000_000+c.available*cents, w.spendable(ws))
 			require.Equal(t, c.held*cents, w.balance(ws).Balances[0].HeldCents)
@@ -523,6 +553,7 @@ func payoutCrashes(t *testing.T, every int64) (ws string, crashes []paying) {
 		require.NoError(t, err)
 		require.Equal(t, order.ID, reply.(balance.Payout).ID)
 		c.notes.write(acked{rest: &restCall{key: order.ID}})
+		w.awaitOrder(order.ID)
 		require.Eventually(t, func() bool {
 			w.clock.turn(100 * time.Millisecond)
 			w.bankWorks()
@@ -544,10 +575,14 @@ func payoutCrashes(t *testing.T, every int64) (ws string, crashes []paying) {
 
 // survives goes on after the power failure until every payout is finished, and looks at what was paid.
 func (p *paying) survives(t *testing.T, ws string) {
+	unsent := p.unsent(t, ws)
 	w := newTreasury(t, p.fs)
 	defer w.close()
 	for _, id := range p.acked {
 		w.payout(id) // it is there
+	}
+	for _, id := range unsent {
+		w.awaitOrder(id)
 	}
 	finished := func(also string) func() bool {
 		return func() bool {
@@ -579,6 +614,19 @@ func (p *paying) survives(t *testing.T, ws string) {
 	require.Equal(t, 1_000_000-gone, w.spendable(ws))
 	require.Zero(t, w.balance(ws).Balances[0].HeldCents)
 	w.requireClean()
+}
+
+// unsent are the payouts that the failure left to be sent. Nobody sends the others.
+func (p *paying) unsent(t *testing.T, ws string) (ids []string) {
+	w := &treasury{world: &world{t: t, fs: p.fs}}
+	w.journal = &power{Journal: w.openJournal()}
+	for _, payout := range w.payouts(ws) {
+		if payout.Status == balance.PayoutReserved {
+			ids = append(ids, payout.ID)
+		}
+	}
+	require.NoError(t, w.journal.Close())
+	return ids
 }
 
 func (w *treasury) payouts(ws string) []balance.Payout {

@@ -46,6 +46,9 @@ func (s *System) MintOrdered(ctx context.Context, workspace, id string) (card.Vi
 		return card.View{}, err
 	}
 	text, err := readDocument[balance.PhysicalText](ctx, s, balance.RecordPhysicalText, workspace, id)
+	if fault.Is(err, fault.NotFound) { // it was undone in between
+		return card.View{}, orderUndone()
+	}
 	if err != nil {
 		return card.View{}, err
 	}

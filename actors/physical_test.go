@@ -106,8 +106,8 @@ func TestAnOrderWhoseCardCanNeverBeMintedIsUndone(t *testing.T) {
 	w.must("balance", ws, ws, o)
 	_, err := w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
-	require.Eventually(t, func() bool { return len(w.orders(ws)) == 0 && w.available(ws) == 9_900 }, 20*time.Second,
-		time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.orders(ws)) == 0 && w.available(ws) == 9_900 }, comesWithin,
+		lookEvery)
 	_, err = w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.True(t, fault.Is(err, fault.LimitExceeded))
 	w.restart()

@@ -31,7 +31,7 @@ func openJournal(database string, o pebblejournal.Options) (persistence.Journal,
 	if database == "" {
 		return pebblejournal.Open(o)
 	}
-	return pgjournal.Open(context.Background(), pgjournal.Options{URL: database, Migrate: true, AllowUnsafe: true,
+	return pgjournal.Open(context.Background(), pgjournal.Options{URL: database, Migrate: true, AllowUnsafe: true, Slack: 12,
 		Deployment: o.Deployment, Clock: o.Clock, Entropy: o.Entropy})
 }
 
@@ -90,8 +90,10 @@ func TestNothingAnsweredIsLostWhenPostgresCrashesToo(t *testing.T) {
 // older than the journal, which has what the relay has read of it.
 func crashBoth(t *testing.T, server *pgtest.Server, database string) *crash {
 	notes, disk := &notebook{}, vfs.NewCrashableMem()
-	w := newWorld(t, disk, worldOptions{database: database})
-	working := w.clients(notes, w.stormCards())
+	w := newWorld(t, disk, worldOptions{database: database, patient: true})
+	cards := w.stormCards()
+	w.options.patient = false // with a journal that is gone
+	working := w.clients(notes, cards)
 	least := 50 + rand.N(crashClients*crashOps/4)
 	require.Eventually(t, func() bool { return len(notes.copy()) >= least }, comesWithin, lookEvery)
 	c := &crash{told: notes.copy(), database: database}

@@ -61,8 +61,8 @@ func TestTheRelayDoesNotPassWhatAWorkspaceHasNotTaken(t *testing.T) {
 	require.NoError(t, err)
 	w.submit(message(hold.Clearing, "stuck", stuck, 10))
 	w.submit(message(hold.Clearing, "free", free, 10))
-	require.Eventually(t, func() bool { return journal.refused.Load() >= 2 && w.usd(second) == 99_990 }, 10*time.Second,
-		time.Millisecond)
+	require.Eventually(t, func() bool { return journal.refused.Load() >= 2 && w.usd(second) == 99_990 }, comesWithin,
+		lookEvery)
 	require.Zero(t, w.engine.Relayed(slotOf(first).Shard()))
 	require.EqualValues(t, 100_000, w.usd(first))
 	journal.on.Store(false)

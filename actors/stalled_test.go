@@ -53,7 +53,7 @@ func (s *stalled) stall() (release func()) {
 
 // stallWorld is a world with a funded card and an authorizer that can be held up.
 func stallWorld(t *testing.T, database string) (*world, *stalled, plastic) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{database: database})
+	w := newWorld(t, vfs.NewMem(), worldOptions{database: database, patient: database != ""})
 	w.system.Stop()
 	s := &stalled{Engine: w.engine}
 	var err error

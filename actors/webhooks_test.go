@@ -82,7 +82,8 @@ func (p post) Post(ctx context.Context, url, secret, id string, at time.Time, bo
 
 func newSender(t testing.TB) *outbound.Sender {
 	t.Helper()
-	s, err := outbound.NewSender(outbound.SenderOptions{Guard: outbound.NewGuard(true, nil)})
+	s, err := outbound.NewSender(outbound.SenderOptions{Guard: outbound.NewGuard(true, nil), ConnectTimeout: comesWithin,
+		Timeout: comesWithin})
 	require.NoError(t, err)
 	return s
 }

@@ -166,7 +166,8 @@ func (w *world) tryStart() error {
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: bank,
 		Issuer: w.options.issuer, Ramp: w.options.ramp, Accounts: testAccounts(w.t),
 		Sealer: testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds, TimerEvery: pace, ExpireEvery: pace,
-		Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+		// Nor may it follow within 250 ms: what has come in can be spent, however late it is.
+		FollowedWithin: time.Minute, Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: cmp.Or(w.options.logLevel, slog.LevelWarn)}))})
 	return err
 }
@@ -182,13 +183,23 @@ func (w *world) restart() {
 	w.start()
 }
 
-// crash takes the power away and starts the product on what had been synced by then. The disk has to be a crashable one.
-func (w *world) crash() {
+// powerFails stops the product and leaves what had been synced by then. The disk has to be a crashable one.
+func (w *world) powerFails() {
 	w.journal.cut()
 	disk := w.fs.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
 	w.stop()
 	w.fs = disk
-	w.start()
+}
+
+// left is a record as it stands while the product is stopped.
+func left[D any](w *world, kind, id string) (document D) {
+	w.t.Helper()
+	journal := w.openJournal()
+	record, err := journal.Record(context.Background(), slotOf(id), kind, id)
+	require.NoError(w.t, err)
+	require.NoError(w.t, json.Unmarshal(record.Document, &document))
+	require.NoError(w.t, journal.Close())
+	return document
 }
 
 // audit waits until the stores are at rest and compares everything; a shard in which a reaction or a timer has moved something
@@ -215,11 +226,16 @@ func (w *world) ask(kind, stream, tenant string, command any, key *actors.Key) (
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
-		reply, err = w.system.Ask(ctx, actors.Envelope{Kind: kind, Stream: stream, Workspace: tenant, Command: command, Key: key})
+		reply, err = w.askOnce(ctx, kind, stream, tenant, command, key)
 		if !w.options.patient || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
 			return reply, err
 		}
 	}
+}
+
+// askOnce is for what is unavailable by rule: a patient world would ask again for a minute.
+func (w *world) askOnce(ctx context.Context, kind, stream, tenant string, command any, key *actors.Key) (any, error) {
+	return w.system.Ask(ctx, actors.Envelope{Kind: kind, Stream: stream, Workspace: tenant, Command: command, Key: key})
 }
 
 func (w *world) must(kind, stream, tenant string, command any) any {
