@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,8 +99,7 @@ func TestAnAnswerThatIsLostIsNone(t *testing.T) {
 	c := dial(t, url, secret)
 	token, err := c.Tokenize(t.Context(), ada)
 	require.NoError(t, err)
-	unanswered := func(ctx context.Context, p partner.Payment) {
-		err := c.Pay(ctx, p)
+	unanswered := func(p partner.Payment, err error) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, partner.ErrRefused)
 		require.NotErrorIs(t, err, partner.ErrFull)
@@ -107,10 +107,20 @@ func TestAnAnswerThatIsLostIsNone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, orders, "and nobody has sent it again")
 	}
-	unanswered(t.Context(), payment(1, token, 1_000+sandbox.EndingAnswersLost))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	lost := payment(1, token, 1_000+sandbox.EndingAnswersLost)
+	unanswered(lost, c.Pay(t.Context(), lost))
+
+	never := payment(2, token, 1_000+sandbox.EndingNever)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	unanswered(ctx, payment(2, token, 1_000+sandbox.EndingNever))
+	paid := make(chan error, 1)
+	go func() { paid <- c.Pay(ctx, never) }()
+	require.Eventually(t, func() bool {
+		orders, err := bank.Paid(never.Reference)
+		return err == nil && orders > 0
+	}, time.Minute, time.Millisecond, "the bank has the order")
+	cancel() // and who waits for its answer gives up
+	unanswered(never, <-paid)
 }
 
 // The bank counts what it is told, and lists it in pages.
@@ -175,6 +185,9 @@ func TestOnlyThePartnerIsServed(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 }
 
+// endpoints are what errors of connections tell: a port may have any digits.
+var endpoints = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
+
 // Whatever the other end answers, an account's number is in no error.
 func TestNoErrorTellsAnAccount(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
@@ -196,7 +209,7 @@ func TestNoErrorTellsAnAccount(t *testing.T) {
 			defer server.Close()
 			_, err := dial(t, server.URL, secret).Tokenize(t.Context(), ada)
 			require.Error(t, err)
-			require.NotContains(t, err.Error(), "4321")
+			require.NotContains(t, endpoints.ReplaceAllString(err.Error(), ""), "4321")
 			require.EqualValues(t, 1, calls.Load())
 		})
 	}
@@ -204,11 +217,10 @@ func TestNoErrorTellsAnAccount(t *testing.T) {
 
 // A bank that nobody can connect to has no order: that one can be given back at once.
 func TestABankThatIsNotThereHasNoOrder(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
+	const nowhere = "http://127.0.0.1:1"
 	order := payment(1, "any", 1_000)
-	require.ErrorIs(t, dial(t, server.URL, secret).Pay(t.Context(), order), partner.ErrFull)
-	_, err := dial(t, server.URL, secret).Standing(t.Context(), order.Reference)
+	require.ErrorIs(t, dial(t, nowhere, secret).Pay(t.Context(), order), partner.ErrFull)
+	_, err := dial(t, nowhere, secret).Standing(t.Context(), order.Reference)
 	require.ErrorIs(t, err, partner.ErrFull)
 }
 

@@ -195,7 +195,10 @@ func TestRunPostsOverHTTP(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		at, _ := strconv.ParseInt(strings.TrimPrefix(strings.Split(r.Header.Get("Partner-Signature"), ",")[0], "t="), 10, 64)
 		if r.Header.Get("Partner-Signature") == sandbox.Sign("secret", time.Unix(at, 0), body) {
-			got <- string(body)
+			select {
+			case got <- string(body):
+			default: // a repeat: the answer to the first report came too late
+			}
 		}
 	}))
 	defer server.Close()

@@ -229,6 +229,7 @@ func TestAThousandLinksOneQuery(t *testing.T) {
 		last, _ = p.link("USDC", "ethereum")
 	}
 	n.mine(1)
+	await(t, "every link is looked for", func() bool { return n.lookedFor() == crowd })
 	n.looked(3)
 	for range 3 {
 		before := n.asked("eth_getLogs")

@@ -6,10 +6,9 @@ import (
 	"crypto/ecdsa"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/eth/ethconfig"
 	"github.com/ethereum/go-ethereum/ethclient/simulated"
+	gethlog "github.com/ethereum/go-ethereum/log"
 	gethnode "github.com/ethereum/go-ethereum/node"
 	"github.com/stretchr/testify/require"
 )
@@ -59,6 +59,8 @@ type node struct {
 	mu    sync.Mutex
 	url   string         // "": the node is gone
 	calls map[string]int // answered, by method; "head" is eth_getBlockByNumber of latest
+	// recipients is how many addresses the last eth_getLogs was about
+	recipients int
 }
 
 func startNode(t *testing.T) *node {
@@ -109,18 +111,37 @@ func (n *node) payer() common.Address { return addressOf(n.customer) }
 // when there are others.
 func (n *node) start(head common.Hash) {
 	n.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(n.t, err)
-	port := l.Addr().(*net.TCPAddr).Port
-	require.NoError(n.t, l.Close())
-	n.backend = simulated.NewBackend(n.alloc, func(c *gethnode.Config, _ *ethconfig.Config) {
-		c.DataDir, c.HTTPHost, c.HTTPPort, c.HTTPModules = n.dir, "127.0.0.1", port, []string{"eth"}
+	var log nodeLog
+	n.backend = simulated.NewBackend(n.alloc, func(c *gethnode.Config, e *ethconfig.Config) {
+		c.DataDir, c.HTTPHost, c.HTTPPort, c.HTTPModules = n.dir, "127.0.0.1", 0, []string{"eth"}
+		c.Logger = gethlog.NewLogger(&log)
+		e.Miner.Recommit = within // a block that takes as long is mined without what was sent
 	})
 	if head != (common.Hash{}) {
 		require.NoError(n.t, n.backend.Fork(head))
 	}
-	n.open(fmt.Sprintf("http://127.0.0.1:%d", port))
+	require.NotEmpty(n.t, log.url, "the node says where it listens")
+	n.open(log.url)
 }
+
+// nodeLog is what the node writes. The port is the system's choice, which nobody else can take meanwhile; it is told here alone.
+type nodeLog struct{ url string }
+
+func (l *nodeLog) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if r.Message == "HTTP server started" && a.Key == "endpoint" {
+			l.url = "http://" + a.Value.String()
+		}
+		return true
+	})
+	return nil
+}
+
+func (l *nodeLog) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelInfo }
+
+func (l *nodeLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l *nodeLog) WithGroup(string) slog.Handler { return l }
 
 func (n *node) stop() {
 	n.open("")
@@ -194,9 +215,25 @@ func (n *node) count(body []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls[asked.Method]++
-	if asked.Method == "eth_getBlockByNumber" && string(asked.Params[0]) == `"latest"` {
-		n.calls["head"]++
+	switch asked.Method {
+	case "eth_getBlockByNumber":
+		if string(asked.Params[0]) == `"latest"` {
+			n.calls["head"]++
+		}
+	case "eth_getLogs":
+		var filter struct{ Topics []json.RawMessage }
+		var to []string
+		if json.Unmarshal(asked.Params[0], &filter) == nil && len(filter.Topics) == 3 && json.Unmarshal(filter.Topics[2], &to) == nil {
+			n.recipients = len(to)
+		}
 	}
+}
+
+// lookedFor is for how many addresses there was a look the last time.
+func (n *node) lookedFor() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.recipients
 }
 
 func (n *node) asked(method string) int {
@@ -257,9 +294,14 @@ func (n *node) send(to common.Address, wei *big.Int, data []byte) *types.Transac
 		To: &to, Value: wei, Data: data})
 }
 
-// replace spends the same nonce on nothing, for more: the node drops what it was spent on.
+// replace spends the same nonce on nothing, for more: the node drops what it was spent on. After a fork the node has yet to see
+// that what was in the blocks is to be mined again; until then the nonce is spent.
 func (n *node) replace(tx *types.Transaction) {
 	n.t.Helper()
+	await(n.t, "the transaction is to be mined again", func() bool {
+		_, pending, err := n.backend.Client().TransactionByHash(context.Background(), tx.Hash())
+		return err == nil && pending
+	})
 	to := n.payer()
 	n.sign(n.customer, &types.DynamicFeeTx{Nonce: tx.Nonce(), GasTipCap: big.NewInt(3 * tipWei),
 		GasFeeCap: big.NewInt(3 * feeCapWei), To: &to})
@@ -271,6 +313,7 @@ func (n *node) overtake(data []byte) {
 	n.sign(n.other, &types.DynamicFeeTx{GasTipCap: big.NewInt(10 * tipWei), GasFeeCap: big.NewInt(feeCapWei), To: &usdc, Data: data})
 }
 
+// sign gives a transaction to the node, and waits until that counts it: the sender's next one is asked for its nonce.
 func (n *node) sign(key *ecdsa.PrivateKey, fields *types.DynamicFeeTx) *types.Transaction {
 	n.t.Helper()
 	id, err := n.backend.Client().ChainID(context.Background())
@@ -279,6 +322,10 @@ func (n *node) sign(key *ecdsa.PrivateKey, fields *types.DynamicFeeTx) *types.Tr
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), fields)
 	require.NoError(n.t, err)
 	require.NoError(n.t, n.backend.Client().SendTransaction(context.Background(), tx))
+	await(n.t, "the transaction is to be mined", func() bool {
+		next, err := n.backend.Client().PendingNonceAt(context.Background(), addressOf(key))
+		return err == nil && next > fields.Nonce
+	})
 	return tx
 }
 
