@@ -1,6 +1,7 @@
 package authorizer
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -104,9 +105,12 @@ func TestFollowAnewIsInterrupted(t *testing.T) {
 	r, c := anewRig(t, disk)
 	var told [ident.Shards]uint64
 	told[c.card.Shard()] = 1
+	var mu sync.Mutex // logs are written and old files removed side by side
 	var clones []*vfs.MemFS
 	crashing := errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			mu.Lock()
+			defer mu.Unlock()
 			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
 		}
 		return nil

@@ -173,7 +173,7 @@ func TestCrashesWithoutSyncAreSeenToLose(t *testing.T) {
 
 func TestFailedDiskStopsEverything(t *testing.T) {
 	stopped := 0
-	for i := int64(1); ; i += 5 {
+	for i := int64(1); ; i += 3 {
 		fs := vfs.NewCrashableMem()
 		var writes atomic.Int64
 		var armed atomic.Bool
@@ -187,7 +187,9 @@ func TestFailedDiskStopsEverything(t *testing.T) {
 		r := newRig(t, errorfs.Wrap(fs, failing))
 		armed.Store(true)
 		var a acknowledged
-		a.load(r, 24)
+		// Fewer bytes than a block of Pebble's log, 32 KiB: at the end of one after the failure Pebble panics with its commits locked,
+		// and who commits at that moment, before Fatal has ended the process, waits for ever.
+		a.load(r, 16)
 		armed.Store(false)
 		if r.fatals.Load() == 0 {
 			break
@@ -343,7 +345,7 @@ func TestTheFirstOfTwoHearsOfTheTimeoutToo(t *testing.T) {
 	first, second := make(chan Answer, 1), make(chan Answer, 1)
 	go func() { first <- r.e.Submit(authorization("a1", c, 300)) }()
 	sh := r.e.shards[c.card.Shard()]
-	require.Eventually(t, func() bool { sh.mu.Lock(); defer sh.mu.Unlock(); return sh.seq == 1 }, 10*time.Second,
+	require.Eventually(t, func() bool { sh.mu.Lock(); defer sh.mu.Unlock(); return sh.seq == 1 }, time.Minute,
 		time.Millisecond)
 	go func() { second <- r.e.Submit(authorization("a1", c, 300)) }()
 	require.Eventually(t, func() bool { return late.count() == 2 }, time.Minute, time.Millisecond)

@@ -528,6 +528,8 @@ func TestListenerHearsOfEverything(t *testing.T) {
 	r.declined(authorization("a3", cardOf(9, 2), 100), hold.ReasonCardNotFound)
 	_, err := r.e.Expire(epoch.Add(8 * 24 * time.Hour))
 	require.NoError(t, err)
+	require.NoError(t, r.e.Close()) // an answer may leave before its decider has told of the decision
+	r.e = nil
 	heard.mu.Lock()
 	defer heard.mu.Unlock()
 	require.Equal(t, map[hold.Reason]int{

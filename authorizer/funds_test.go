@@ -2,6 +2,7 @@ package authorizer
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,5 +65,6 @@ func (d *debits) watch(t *testing.T, e *Engine) {
 			t.Errorf("%d to %d cents must be left, seen %+v, %v", least, most, funds, err)
 			return
 		}
+		runtime.Gosched() // on one processor the debits would wait a time slice for each step
 	}
 }

@@ -40,8 +40,10 @@ type door struct {
 	served  chan error
 }
 
+// openDoor opens one for which no peer is too slow: a machine that is must not decide what is tested.
 func openDoor(t *testing.T, d decider, change ...func(*ServerOptions)) *door {
-	options := ServerOptions{Decider: d, Secrets: []string{testSecret, nextSecret}, Clock: func() time.Time { return epoch }}
+	options := ServerOptions{Decider: d, Secrets: []string{testSecret, nextSecret}, Clock: func() time.Time { return epoch },
+		ReadTimeout: time.Hour, WriteTimeout: time.Hour, IdleTimeout: time.Hour}
 	for _, c := range change {
 		c(&options)
 	}
@@ -185,8 +187,9 @@ func TestServerTurnsAway(t *testing.T) {
 	require.Contains(t, body, "merchant.mcc")
 	status, body := o.do("POST", "/v1/refunds", testSecret, factBody, "Content-Encoding", "gzip")
 	require.Equal(t, 400, status, body)
-	status, body = o.do("POST", "/v1/refunds", testSecret, factBody, "X-Long", strings.Repeat("x", 20_000))
-	require.Equal(t, 431, status, body)
+	long = o.raw("POST /v1/refunds HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 20_000) + "\r\n\r\n")
+	require.True(t, strings.HasPrefix(long, "HTTP/1.1 431"), long)
+	require.Contains(t, long, `{"error":"header_too_large"`)
 }
 
 func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
@@ -220,7 +223,7 @@ func TestServerTakesOneSecret(t *testing.T) {
 // A connection that never sends anything is no request under way.
 func TestServerShutsDespiteASilentConnection(t *testing.T) {
 	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now,
-		ReadTimeout: time.Hour})
+		ReadTimeout: time.Hour, WriteTimeout: time.Hour})
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -232,7 +235,7 @@ func TestServerShutsDespiteASilentConnection(t *testing.T) {
 	o := &door{t: t, address: ln.Addr().String()}
 	status, _ := o.do("POST", "/v1/authorizations", testSecret, swipeBody) // accepted after the silent one
 	require.Equal(t, 200, status)
-	within, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	within, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(t, server.Shutdown(within))
 	require.NoError(t, <-served)
@@ -260,7 +263,7 @@ func TestShutdownLetsTheRequestUnderWayBeAnswered(t *testing.T) {
 			<-leave
 			return approve(m)
 		}),
-		Secrets: []string{testSecret}, Clock: time.Now,
+		Secrets: []string{testSecret}, Clock: time.Now, ReadTimeout: time.Hour, WriteTimeout: time.Hour,
 	})
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -287,8 +290,7 @@ func TestAServerShutBeforeServingDoesNotServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, server.Serve(ln))
-	_, err = net.Dial("tcp", ln.Addr().String())
-	require.Error(t, err)
+	require.ErrorIs(t, ln.Close(), net.ErrClosed, "the listener is closed")
 }
 
 func TestServerOptionsAreChecked(t *testing.T) {

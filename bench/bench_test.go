@@ -56,22 +56,27 @@ func TestFaultsAreNamedAtOnce(t *testing.T) {
 
 // A server that stalls once holds up every request that is due meanwhile, and each of them is charged with the rest of the stall.
 // A loop that counted from the moment of sending would see the stall in as many requests as it has connections.
+//
+// The run ends when the server has seen enough, not by the clock: a machine that stands still makes more requests late, not fewer
+// of them due.
 func TestAnOpenLoopChargesAStallToAllThatWereDue(t *testing.T) {
-	const rate, connections, stall = 500, 4, 600 * time.Millisecond
-	var gate sync.RWMutex
-	var requests atomic.Int64
+	const rate, connections, stall, stalled, last = 500, 4, 600 * time.Millisecond, 300, 700 // from 250 on they are recorded
+	ctx, end := context.WithCancel(t.Context())
+	var gate sync.Mutex
+	requests := 0
 	url := listen(t, func(*fasthttp.RequestCtx) {
-		if requests.Add(1) == 200 {
-			gate.Lock()
+		gate.Lock()
+		defer gate.Unlock()
+		switch requests++; requests {
+		case stalled:
 			time.Sleep(stall)
-			gate.Unlock()
+		case last:
+			end()
 		}
-		gate.RLock()
-		defer gate.RUnlock()
 	})
-	stages, err := runAt(url).drive(t.Context(), &Load{Duration: 2 * time.Second}, nil,
+	stages, err := runAt(url).drive(ctx, &Load{Duration: time.Hour}, nil,
 		flow{traffic: &nothing{}, connections: connections, rate: rate})
-	require.NoError(t, err)
+	require.ErrorIs(t, err, context.Canceled)
 	s := stages[0]
 	require.Zero(t, s.Wrong)
 	require.GreaterOrEqual(t, s.Measures[0].MaxMicros, micros(int64(stall))*0.95)
@@ -92,28 +97,39 @@ func slowerThan(m Measure, d time.Duration) float64 {
 // Whatever the server does, everything that was due is either sent or counted as unsent.
 func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
 	const rate, connections = 200, 2
-	release, answered := make(chan struct{}), make(chan struct{})
+	l := &Load{Duration: time.Second}
+	release := make(chan struct{})
 	var sent atomic.Int64
 	url := listen(t, func(*fasthttp.RequestCtx) {
-		sent.Add(1)
+		if sent.Add(1) == 1 {
+			time.AfterFunc(2*l.Duration, func() { close(release) }) // time was up by then: the load has begun before this
+		}
 		<-release
 	})
-	l := &Load{Duration: time.Second}
-	r := runAt(url)
-	go func() {
-		defer close(answered)
-		time.AfterFunc(2*l.Duration, func() { close(release) })
-	}()
-	stages, err := r.drive(t.Context(), l, nil, flow{traffic: &nothing{}, connections: connections, rate: rate})
+	stages, err := runAt(url).drive(t.Context(), l, nil, flow{traffic: &nothing{}, connections: connections, rate: rate})
 	require.NoError(t, err)
-	<-answered
 	due := int64((l.Duration + l.Duration/10) / (time.Second / rate))
 	require.LessOrEqual(t, sent.Load(), int64(connections))
 	require.Equal(t, due, sent.Load()+stages[0].Unsent)
 }
 
+// What comes to its due too late to send it counts all that are due until the end, and what would be due at the end not.
+func TestDuesThatComeTooLateAreCountedAsUnsent(t *testing.T) {
+	const period = 5 * time.Millisecond
+	for _, dues := range []int64{1, 220} {
+		for _, rest := range []time.Duration{1, period - 1, period} {
+			until := time.Now()
+			p := pace{began: until.Add(-time.Duration(dues-1)*period - rest), until: until, period: period,
+				dues: make(chan time.Time)} // which nobody takes
+			p.announce(t.Context())
+			require.Equal(t, dues, p.unsent.Load(), "%s before the end", rest)
+		}
+	}
+}
+
 func TestAClosedLoopSendsOneRequestAtATimeOnEachConnection(t *testing.T) {
 	const connections = 8
+	ctx, end := context.WithCancel(t.Context())
 	var now, most atomic.Int64
 	url := listen(t, func(ctx *fasthttp.RequestCtx) {
 		for n := now.Add(1); n > most.Load(); {
@@ -124,17 +140,21 @@ func TestAClosedLoopSendsOneRequestAtATimeOnEachConnection(t *testing.T) {
 			ctx.SetStatusCode(fasthttp.StatusBadRequest)
 		}
 	})
-	var told atomic.Int64
 	r := runAt(url)
-	r.Progress = func(Progress) { told.Add(1) }
-	stages, err := r.drive(t.Context(), &Load{Duration: 400 * time.Millisecond}, nil,
-		flow{traffic: &nothing{}, connections: connections})
-	require.NoError(t, err)
+	r.Progress = func(p Progress) {
+		if p.PerSecond > 0 {
+			end()
+		}
+	}
+	closed := flow{traffic: &nothing{}, connections: connections}
+	stages, err := r.drive(ctx, &Load{Duration: time.Minute}, nil, closed)
+	require.ErrorIs(t, err, context.Canceled, "it tells of its progress")
 	require.Zero(t, stages[0].Wrong, stages[0].Differences)
 	require.LessOrEqual(t, most.Load(), int64(connections))
 	require.Positive(t, stages[0].Measures[0].Count)
-	require.Positive(t, told.Load())
 	require.NotEmpty(t, stages[0].Moments)
+	_, err = r.drive(t.Context(), &Load{Duration: time.Millisecond}, nil, closed)
+	require.NoError(t, err, "it ends by itself")
 }
 
 func TestARunEndsWithItsContext(t *testing.T) {

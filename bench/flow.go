@@ -208,7 +208,7 @@ func (p *pace) announce(ctx context.Context) {
 			nap(min(wait, shortestMoment))
 		}
 		if !time.Now().Before(p.until) {
-			p.unsent.Add(int64(p.until.Sub(due)/p.period) + 1)
+			p.unsent.Add(int64((p.until.Sub(due) + p.period - 1) / p.period)) // one at the very end is not due any more
 			return
 		}
 		select {

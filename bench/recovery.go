@@ -18,6 +18,7 @@ const (
 	repeatTries   = 100 // until a repeat has an answer other than that none was possible in time
 	repeatPause   = 50 * time.Millisecond
 	killWithin    = 30 * time.Second
+	decideWithin  = 150 * time.Millisecond // of the server: what is not decided and synced by then is a timeout
 )
 
 // exchange is a message and what it was answered with.
@@ -178,7 +179,7 @@ func (t *storm) askAgain(s *Stage) error {
 	}
 	resent, late := t.unsettled()
 	for i := range resent {
-		status, answer, err := w.network.send("POST", authorizations, resent[i].append(nil))
+		status, answer, err := w.resolve(authorizations, resent[i].append(nil))
 		if err != nil {
 			return err
 		}
@@ -198,6 +199,20 @@ func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
 	for range repeatTries {
 		status, answer, err = w.network.send("POST", e.path, e.body)
 		if err != nil || !couldNot(textField(answer, "reason")) {
+			break
+		}
+		time.Sleep(repeatPause)
+	}
+	return status, answer, err
+}
+
+// resolve sends a message until it has the answer that it keeps. A timeout that comes at once is one: it is remembered.
+func (w *worker) resolve(path string, body []byte) (status int, answer []byte, err error) {
+	for range repeatTries {
+		began := time.Now()
+		status, answer, err = w.network.send("POST", path, body)
+		reason := textField(answer, "reason")
+		if err != nil || !couldNot(reason) || string(reason) == "timeout" && time.Since(began) < decideWithin {
 			break
 		}
 		time.Sleep(repeatPause)

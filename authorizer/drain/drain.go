@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -15,7 +16,8 @@ import (
 // Server is a fasthttp server and what its shutdown must know of it. fasthttp alone forgets a Shutdown that comes before Serve
 // and then serves for ever; and it takes a connection that never sent anything for a running request and waits for it.
 type Server struct {
-	http *fasthttp.Server
+	http      *fasthttp.Server
+	lingerFor time.Duration // lingerTime, unless a test has longer
 
 	mu      sync.Mutex
 	shut    bool
@@ -34,7 +36,7 @@ func New(http *fasthttp.Server) *Server {
 			}
 		}
 	}
-	return &Server{http: http, silent: map[*silentConn]struct{}{}}
+	return &Server{http: http, lingerFor: lingerTime, silent: map[*silentConn]struct{}{}}
 }
 
 // Serve answers from a listener until Shutdown, then returns nil; after Shutdown it closes the listener and returns at once. It

@@ -15,7 +15,7 @@ const (
 // takes the answer away from a peer that still sends. So the answer is ended, and what still comes is thrown away for a while.
 func (c *silentConn) linger() {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(c.server.lingerFor)) != nil {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)

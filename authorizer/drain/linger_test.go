@@ -1,6 +1,7 @@
-package drain_test
+package drain
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -9,28 +10,40 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
-
-	"purser/authorizer/drain"
 )
 
-// A peer that sends more than is read still gets the refusal, and the connection ends in good order.
-func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
-	const body, rest = 1 << 20, 64 << 10
-	s := drain.New(&fasthttp.Server{Handler: hello, MaxRequestBodySize: 1000, CloseOnShutdown: true,
+// refusing is a server that refuses what is longer than a kilobyte, and lingers for so long.
+func refusing(t *testing.T, lingerFor time.Duration) (address string) {
+	s := New(&fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, MaxRequestBodySize: 1000, CloseOnShutdown: true,
 		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.Error("too much", 413) }})
+	s.lingerFor = lingerFor
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
-	defer func() { shut(t, s); require.NoError(t, <-done) }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.NoError(t, <-done)
+	})
+	return ln.Addr().String()
+}
 
-	conn, err := net.Dial("tcp", ln.Addr().String())
+// begin sends the head of a request with a body of so many bytes.
+func begin(t *testing.T, address string, body int) net.Conn {
+	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
-	defer conn.Close()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(within)))
+	t.Cleanup(func() { _ = conn.Close() }) // before the shutdown, which waits for it
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", body)
 	require.NoError(t, err)
-	_, err = conn.Write(make([]byte, body-rest))
+	return conn
+}
+
+// A peer that sends more than is read still gets the refusal, and the connection ends in good order.
+func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
+	const body, rest = 1 << 20, 64 << 10
+	conn := begin(t, refusing(t, time.Hour), body)
+	_, err := conn.Write(make([]byte, body-rest))
 	require.NoError(t, err)
 	answer, err := io.ReadAll(conn)
 	require.NoError(t, err, "no reset")
@@ -38,4 +51,14 @@ func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
 	require.Contains(t, string(answer), "too much")
 	_, err = conn.Write(make([]byte, rest))
 	require.NoError(t, err, "the rest is still taken")
+}
+
+// A peer that goes on for ever is not listened to for ever: the shutdown, which waits for its connection, ends.
+func TestLingeringEnds(t *testing.T) {
+	address := refusing(t, time.Millisecond)
+	conn := begin(t, address, 1<<20)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "HTTP/1.1 413")
+	require.Eventually(t, func() bool { _, err := conn.Write([]byte("x")); return err != nil }, time.Minute, time.Millisecond)
 }
