@@ -160,6 +160,7 @@ func (w *world) haveAlready(tn tenant, kind string, n int64) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
 	require.NoError(w.t, err)
+	w.settled() // nothing else writes meanwhile
 	document, err := json.Marshal(actors.Tally{Count: n, First: "of old"})
 	require.NoError(w.t, err)
 	w.write(tn, slot, persistence.Record{Kind: actors.TallyKind(kind), Workspace: tn.workspace, ID: tn.workspace, Slot: slot,

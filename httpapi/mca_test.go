@@ -28,6 +28,7 @@ func TestMoneyInCurrencies(t *testing.T) {
 	w.fails(w.payInNow(tn, "EUR", "1"), 409, "account_not_ready")
 	w.fails(w.post(tn.owner().once(), "/api/mca/accounts/EUR", ""), 409, "currency_account_exists")
 	w.open(tn, "JPY")
+	w.opened(tn, "EUR")
 	details := w.ok(w.get(tn.owner(), "/api/mca/accounts/EUR/details"))
 	require.Equal(t, "Workspace mine", details.text("details", 0, "holderName"))
 	require.Len(t, details.text("details", 0, "fields", "iban"), 22)

@@ -49,6 +49,12 @@ func (w *world) open(tn tenant, currencies ...string) {
 		w.ok(w.post(tn.owner().once(), "/api/mca/accounts/"+currency, ""))
 	}
 	w.clock.turn(3 * time.Second)
+	w.opened(tn, currencies...)
+}
+
+// opened waits until balances whose time has come are active.
+func (w *world) opened(tn tenant, currencies ...string) {
+	w.t.Helper()
 	w.awaits(func() bool {
 		held := w.currencies(tn)
 		for _, currency := range currencies {

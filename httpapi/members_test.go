@@ -124,6 +124,7 @@ func (w *world) olderKey(tn tenant, id string, scopes ...string) string {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
 	require.NoError(w.t, err)
+	w.settled() // nothing else writes between the reading and the writing
 	secret, err := ident.NewSecret(ident.APISecret, slot, w.system.Entropy())
 	require.NoError(w.t, err)
 	_, hash, err := ident.ParseSecret(ident.APISecret, secret)

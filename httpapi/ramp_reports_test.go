@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -229,9 +230,10 @@ func TestReportsOfTheRampAtOnce(t *testing.T) {
 	for i := range statuses {
 		group.Go(func() {
 			order := []string{on, session}[i%2]
-			for range 3 {
-				event := fmt.Sprint("evt-", order, i/4)
-				if statuses[i] = w.rampSays(onrampPath, event, "onramp.completed", order, "").status; statuses[i] == http.StatusOK {
+			event := fmt.Sprint("evt-", order, i/4)
+			for until := time.Now().Add(waitFor); time.Now().Before(until); {
+				statuses[i] = w.rampSays(onrampPath, event, "onramp.completed", order, "").status
+				if statuses[i] != http.StatusServiceUnavailable {
 					return
 				}
 			}

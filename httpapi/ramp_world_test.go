@@ -16,7 +16,6 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/checkout/address"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/ramp/proof"
 	"purser/httpapi/webhook"
@@ -191,22 +190,4 @@ func (w *world) orderedRamp(tn tenant, direction, amount string) string {
 		route, name = "withdrawals", "withdrawal"
 	}
 	return w.ok(w.orderRamp(tn, route, w.quoteRamp(tn, direction, amount))).text(name, "id")
-}
-
-// rampPending tells whether the ramp's partner has something to be told of.
-func (w *world) rampPending() bool {
-	const most = 1_000 // timers of a shard in any test
-	for shard := range ident.Shards {
-		if w.journal.Head(ident.Shard(shard)).Position == 0 {
-			continue
-		}
-		timers, err := w.journal.Timers(context.Background(), ident.Shard(shard), w.clock.now().AddDate(1, 0, 0), most)
-		require.NoError(w.t, err)
-		for _, timer := range timers {
-			if timer.Kind == "ramp" || strings.HasPrefix(timer.Key, "ramp/") {
-				return true
-			}
-		}
-	}
-	return false
 }

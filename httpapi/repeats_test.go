@@ -36,6 +36,7 @@ func (w *world) fillWorkspaces(id string) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(id)
 	require.NoError(w.t, err)
+	w.settled() // nothing else writes between the reading and the writing
 	record, err := w.journal.Record(w.t.Context(), slot, "user", id)
 	require.NoError(w.t, err)
 	var state user.State

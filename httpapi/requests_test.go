@@ -141,7 +141,10 @@ func TestMetricsOfTheInterface(t *testing.T) {
 	w.get(nil, "/api/nothing")
 	f("-", "-", "404")
 	w.clock.turn(rateWindow)
+	w.server.notes.wait() // else the note of an earlier use may be what enters
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
+	let := sync.OnceFunc(func() { close(leave) })
+	defer let() // else a failure here waits for ever
 	w.actors.hook(func(context.Context, actors.Envelope) (any, error) {
 		entered <- struct{}{}
 		<-leave
@@ -155,7 +158,7 @@ func TestMetricsOfTheInterface(t *testing.T) {
 		t.Fatal("it never ran: ", r.raw)
 	}
 	require.Equal(t, 1.0, metric(t, registry, "purser_http_in_flight", nil))
-	close(leave)
+	let()
 	<-answered
 	require.Eventually(t, func() bool { return metric(t, registry, "purser_http_in_flight", nil) == 0 }, waitFor, pause)
 }

@@ -109,7 +109,7 @@ func TestTheSocketIsJudgedToo(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
-	dialer := net.Dialer{Timeout: time.Second, ControlContext: guard.control}
+	dialer := net.Dialer{Timeout: time.Minute, ControlContext: guard.control}
 	_, err = dialer.DialContext(t.Context(), "tcp", ln.Addr().String())
 	require.ErrorIs(t, err, ErrAddress)
 }
