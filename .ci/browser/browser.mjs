@@ -6,7 +6,10 @@ const require = createRequire(process.env.PURSER_NODE_MODULES + "/");
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
+export const within = 120_000; // that anything is waited for, in milliseconds
+
 export const launch = () => chromium.launch({
+  timeout: within,
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
   args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });

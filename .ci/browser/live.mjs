@@ -5,11 +5,10 @@
 import { join } from "node:path";
 import { mkdirSync } from "node:fs";
 import { randomUUID } from "node:crypto";
-import { launch, judge, faults } from "./browser.mjs";
+import { launch, judge, faults, within } from "./browser.mjs";
 
 const [http, admin, shots] = process.argv.slice(2);
 mkdirSync(shots, { recursive: true });
-const within = 30_000;
 
 async function post(url, body, headers = {}) {
   const answer = await fetch(url, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } });
@@ -117,6 +116,7 @@ console.log("followed by asking when no events come");
 session = await link();
 const plain = await browser.newContext({ javaScriptEnabled: false });
 page = await plain.newPage();
+page.setDefaultTimeout(within);
 await page.goto(session.hostedUrl);
 await pick(page);
 await pay(session, "plain", "125000000");

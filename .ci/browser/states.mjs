@@ -3,7 +3,7 @@
 import { createServer } from "node:http";
 import { readFileSync, readdirSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { launch, judge, faults } from "./browser.mjs";
+import { launch, judge, faults, within } from "./browser.mjs";
 
 const [pages, shots] = process.argv.slice(2);
 mkdirSync(shots, { recursive: true });
@@ -33,6 +33,7 @@ for (const file of readdirSync(pages).filter((name) => name.endsWith(".html")).s
     for (const colorScheme of ["light", "dark"]) {
       const context = await browser.newContext({ viewport: { width, height: 844 }, colorScheme });
       const page = await context.newPage();
+      page.setDefaultTimeout(within);
       const name = `${file.replace(".html", "")}-${width}-${colorScheme}`;
       await judge(page, name, () => page.goto(`${base}/${file}`), join(shots, `${name}.png`));
       await context.close();

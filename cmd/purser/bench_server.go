@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +25,11 @@ const (
 	ownStopWithin  = 30 * time.Second
 	ownAskEvery    = 20 * time.Millisecond
 	ownLogBytes    = 2000 // of the end of its log, when it does not start
+	// The ports of a server that is killed and started again are below those that systems hand out by themselves: nobody comes by one
+	// while it is down.
+	leastOwnPort = 10_000
+	mostOwnPort  = 16_000
+	ownPortTries = 1000
 )
 
 // ownServer is a purser serve that belongs to a run: a child process of the same binary, on the same addresses however often it
@@ -91,15 +97,19 @@ func (s *ownServer) prepare() (err error) {
 // freeAddresses are ports that nobody has at the moment.
 func freeAddresses(n int) ([]string, error) {
 	var all []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var taken error
+	for range ownPortTries {
+		listener, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", leastOwnPort+mathrand.N(mostOwnPort-leastOwnPort)))
 		if err != nil {
-			return nil, err
+			taken = err
+			continue
 		}
 		defer listener.Close() // after the last one is bound: they differ
-		all = append(all, listener.Addr().String())
+		if all = append(all, listener.Addr().String()); len(all) == n {
+			return all, nil
+		}
 	}
-	return all, nil
+	return nil, fmt.Errorf("no free ports: %w", taken)
 }
 
 // Start launches the server.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -50,30 +50,51 @@ var declineReasons = []string{"invalid_request", "card_not_found", "card_termina
 func TestBenchOfEveryWorkload(t *testing.T) {
 	_, c := unlimited(t)
 	c.Declines = 60
-	c.Loads = []bench.Load{
-		{Workload: bench.Authorize, Connections: 8, Duration: time.Second},
-		{Workload: bench.Lifecycle, Connections: 4, Duration: 300 * time.Millisecond},
-		{Workload: bench.REST, Connections: 4, Duration: 300 * time.Millisecond},
-		{Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, Duration: 500 * time.Millisecond},
-		{Workload: bench.Soak, Connections: 8, Duration: time.Second},
-	}
-	r, err := bench.Run(t.Context(), c)
-	require.NoError(t, err)
-	require.Zero(t, r.Wrong, "%+v", r.Stages)
-	var names []string
-	for _, s := range r.Stages {
-		names = append(names, s.Name)
-		for _, m := range s.Measures {
-			require.Positive(t, m.Count, "%s: %s", s.Name, m.Name)
+	var left []string
+	for times := time.Duration(1); times <= mostLonger; times *= 2 { // a slow machine does less in the same time
+		c.Loads = []bench.Load{
+			{Workload: bench.Authorize, Connections: 8, Duration: times * time.Second},
+			{Workload: bench.Lifecycle, Connections: 4, Duration: times * 300 * time.Millisecond},
+			{Workload: bench.REST, Connections: 4, Duration: times * 300 * time.Millisecond},
+			{Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, Duration: times * 500 * time.Millisecond},
+			{Workload: bench.Soak, Connections: 8, Duration: times * time.Second},
 		}
-		require.Zero(t, s.Outcomes["no answer"], s.Name)
+		r, err := bench.Run(t.Context(), c)
+		require.NoError(t, err)
+		require.Zero(t, r.Wrong, "%+v", r.Stages)
+		var names []string
+		for _, s := range r.Stages {
+			names = append(names, s.Name)
+			require.Zero(t, s.Outcomes["no answer"], s.Name)
+		}
+		require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury",
+			"mixed: swipes", "mixed: REST", "soak"}, names)
+		require.Positive(t, r.Stages[0].Compared)
+		if left = notMet(r); len(left) == 0 {
+			return
+		}
 	}
-	require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury",
-		"mixed: swipes", "mixed: REST", "soak"}, names)
-	for _, reason := range append(declineReasons, "approved") {
-		require.Positive(t, r.Stages[0].Outcomes[reason], reason)
+	require.Empty(t, left)
+}
+
+// mostLonger is how much longer than usual a load is run at last on a machine that does not come to all of it.
+const mostLonger = 16
+
+// notMet is what a run has not come to: measures of its stages, and reasons of the swipes of the first one.
+func notMet(r bench.Report) (left []string) {
+	for _, s := range r.Stages {
+		for _, m := range s.Measures {
+			if m.Count == 0 {
+				left = append(left, s.Name+": "+m.Name)
+			}
+		}
 	}
-	require.Positive(t, r.Stages[0].Compared)
+	for _, reason := range append(slices.Clone(declineReasons), "approved") {
+		if r.Stages[0].Outcomes[reason] == 0 {
+			left = append(left, reason)
+		}
+	}
+	return left
 }
 
 func TestBenchSustains(t *testing.T) {
@@ -116,7 +137,6 @@ func liar(t *testing.T, network string, lie func(answer []byte) []byte) string {
 
 // A wrong answer is found, whichever field it is in.
 func TestBenchFindsALie(t *testing.T) {
-	const lieWithin = 8 * time.Second
 	for _, c := range []struct{ load, from, to string }{
 		{bench.Authorize, `"approved"`, `"declined"`},
 		{bench.Lifecycle, `"posted"`, `"unmatched"`},
@@ -129,7 +149,7 @@ func TestBenchFindsALie(t *testing.T) {
 			return bytes.ReplaceAll(answer, []byte(c.from), []byte(c.to))
 		})
 		var r bench.Report
-		for during := time.Second; r.Wrong == 0 && during <= lieWithin; during *= 2 { // a slow machine is late to meet the lie
+		for during := time.Second; r.Wrong == 0 && during <= mostLonger*time.Second; during *= 2 { // a slow machine is late to meet the lie
 			config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: during}}
 			var err error
 			r, err = bench.Run(t.Context(), config)
@@ -224,16 +244,10 @@ func TestWaitingIsProfiled(t *testing.T) {
 	own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, own.close()) }()
-	profile := func(name string) string {
-		resp, err := http.Get(own.target.Admin + "/debug/pprof/" + name + "?debug=1")
-		require.NoError(t, err)
-		text, err := io.ReadAll(resp.Body)
-		require.NoError(t, errors.Join(err, resp.Body.Close()))
-		return string(text)
-	}
+	p := &process{admin: own.target.Admin, http: http.DefaultClient}
+	profile := func(name string) string { return p.ask("/debug/pprof/" + name + "?debug=1") }
 	require.Contains(t, profile("mutex"), fmt.Sprint("sampling period=", mutexProfileFraction))
-	require.Eventually(t, func() bool { return strings.Contains(profile("block"), "purser/") }, 10*time.Second,
-		100*time.Millisecond, "the server's loops wait, and are seen to")
+	p.await(t, "the server's loops wait, and are seen to", func() bool { return strings.Contains(profile("block"), "purser/") })
 }
 
 func TestAFillRefusesItsNumbers(t *testing.T) {

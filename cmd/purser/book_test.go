@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -25,7 +24,7 @@ func TestTheBookFollowsTheProgram(t *testing.T) {
 	config := onDatabase(t, t.TempDir(), url)
 	m := NewMain(config, talkative())
 	require.NoError(t, m.Start(t.Context()))
-	p := &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
+	p := m.operator()
 	p.awaitReady(t)
 	demo(t, config.DataDir)
 	require.NoError(t, m.system.Settle(t.Context()))

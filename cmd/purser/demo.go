@@ -33,10 +33,12 @@ type DemoCmd struct {
 
 // Limits of the demo. It stays well below 100 requests a minute per key.
 const (
-	settlePolls    = 40 // of settlePause each
+	settlePolls    = 60 // of settlePause each
 	settlePause    = time.Second
+	followPolls    = 40 // the first ones of a link, of followPause each
 	followPause    = 250 * time.Millisecond
-	requestTimeout = 10 * time.Second
+	mostAnew       = 20 // swipes that are made anew
+	requestTimeout = 30 * time.Second
 	maxAnswerBytes = 4 << 20
 )
 
@@ -83,7 +85,7 @@ func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
 		admin = urlOf(d.AdminAddr)
 	}
 	run := strings.ToLower(rand.Text()[:10])
-	return &tour{out: out, run: run, network: newClient(network, secret), session: newClient(rest, ""),
+	return &tour{out: out, run: run, anew: map[string]string{}, network: newClient(network, secret), session: newClient(rest, ""),
 		api: newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
 }
 
@@ -117,7 +119,8 @@ func urlOf(address string) string {
 // tour is the state of one walk.
 type tour struct {
 	out                          io.Writer
-	run                          string // makes ids of this walk its own
+	run                          string            // makes ids of this walk its own
+	anew                         map[string]string // what ids became whose swipes were made anew
 	session, api, network, admin *client
 	firstKey                     string
 	cards                        map[string]card
@@ -168,9 +171,17 @@ func (t *tour) verdict() error {
 	return nil
 }
 
+// send sends a request; the card network's until it is decided.
+func (t *tour) send(ctx context.Context, c *client, r request) (answer, error) {
+	if c == t.network {
+		return c.decided(ctx, r)
+	}
+	return c.send(ctx, r)
+}
+
 // call sends a request, prints both directions and expects the status.
 func (t *tour) call(ctx context.Context, c *client, r request, status int) (answer, error) {
-	a, err := c.send(ctx, r)
+	a, err := t.send(ctx, c, r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -190,7 +201,7 @@ func (t *tour) post(ctx context.Context, c *client, path string, body any, statu
 		r.idempotencyKey = newUUID()
 	}
 	a, err := t.call(ctx, c, r, status)
-	if err == nil && (c == t.api || c == t.network) {
+	if err == nil && (c == t.api || c == t.network && !undecided(a)) {
 		t.told = append(t.told, exchange{Network: c == t.network, Method: r.method, Path: path, IdempotencyKey: r.idempotencyKey,
 			Body: string(raw), Status: a.status, Answer: a.raw})
 	}

@@ -78,7 +78,7 @@ func (t *tour) again(ctx context.Context, e exchange) error {
 	if e.Body != "" {
 		r.body = []byte(e.Body)
 	}
-	a, err := c.send(ctx, r)
+	a, err := t.send(ctx, c, r)
 	if err != nil {
 		return err
 	}

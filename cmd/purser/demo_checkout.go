@@ -53,7 +53,7 @@ func visitCheckout(ctx context.Context, t *tour) error {
 // completed follows a link until it is paid and the money is there.
 func (t *tour) completed(ctx context.Context, txHash string) error {
 	last := ""
-	for range settlePolls {
+	for poll := range followPolls + settlePolls {
 		a, err := t.session.send(ctx, request{method: "GET", path: t.link + "/status"})
 		if err != nil {
 			return err
@@ -66,7 +66,11 @@ func (t *tour) completed(ctx context.Context, txHash string) error {
 		if last = now; a.text("status") == "completed" {
 			break
 		}
-		if err := pause(ctx, followPause); err != nil {
+		rest := followPause
+		if poll >= followPolls {
+			rest = settlePause
+		}
+		if err := pause(ctx, rest); err != nil {
 			return err
 		}
 	}

@@ -64,6 +64,38 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 	return answer{status: resp.StatusCode, raw: raw, replayed: resp.Header.Get("Idempotent-Replayed") == "true"}, nil
 }
 
+// How a message of the card network is asked for again that was not decided in time.
+const (
+	decideWithin = 150 * time.Millisecond // of the server: no decision, or no sync, by then is a timeout
+	decidePause  = 50 * time.Millisecond
+	decidedSoon  = time.Minute // at last, by any machine that works at all
+)
+
+// decided sends a message of the card network until it has an answer that is kept. A busy machine may not come to it in time, and
+// says so. A timeout that comes at once is kept: it is what the message was answered with before.
+func (c *client) decided(ctx context.Context, r request) (a answer, err error) {
+	for first := time.Now(); ; {
+		began := time.Now()
+		a, err = c.send(ctx, r)
+		kept := !undecided(a) || a.text("reason") == "timeout" && time.Since(began) < decideWithin
+		if err != nil || kept || time.Since(first) > decidedSoon {
+			return a, err
+		}
+		if err := pause(ctx, decidePause); err != nil {
+			return answer{}, err
+		}
+	}
+}
+
+// undecided tells the answers that promise nothing: a timeout, a full backlog, a store that does not answer.
+func undecided(a answer) bool {
+	switch a.text("reason") {
+	case "timeout", "backlog_full", "system_unavailable":
+		return true
+	}
+	return a.status >= 500
+}
+
 // at walks into the answer by field names; nil when there is nothing there. Numbers are json.Number.
 func (a answer) at(path ...string) any {
 	decoder := json.NewDecoder(bytes.NewReader(a.raw))

@@ -159,14 +159,38 @@ func (t *tour) message(id, card string, cents int64, changes fields) fields {
 }
 
 // id makes a network id of this walk.
-func (t *tour) id(name string) string { return "demo-" + t.run + "-" + name }
+func (t *tour) id(name string) string {
+	id := "demo-" + t.run + "-" + name
+	for later, found := t.anew[id]; found; later, found = t.anew[id] {
+		id = later
+	}
+	return id
+}
+
+// authorize sends an authorization. One that ran out of time is declined for good: it gets another id, and is to be sent again.
+func (t *tour) authorize(ctx context.Context, m fields) (a answer, again bool, err error) {
+	a, err = t.post(ctx, t.network, "/v1/authorizations", m, 200)
+	if again = err == nil && undecided(a) && len(t.anew) < mostAnew; again {
+		id := fmt.Sprint(m["id"])
+		t.anew[id] = id + "-anew"
+		m["id"] = t.anew[id]
+		fmt.Fprintln(t.out, "    a busy machine: the swipe is made anew")
+	}
+	return a, again, err
+}
 
 // swipe sends an authorization and expects what follows from it.
-func (t *tour) swipe(ctx context.Context, m fields, reason, code string, approved int64) (answer, error) {
-	a, err := t.post(ctx, t.network, "/v1/authorizations", m, 200)
-	if err != nil {
-		return a, err
+func (t *tour) swipe(ctx context.Context, m fields, reason, code string, approved int64) (a answer, err error) {
+	for again := true; again; {
+		if a, again, err = t.authorize(ctx, m); err != nil {
+			return a, err
+		}
 	}
+	t.expectSwipe(a, reason, code, approved)
+	return a, nil
+}
+
+func (t *tour) expectSwipe(a answer, reason, code string, approved int64) {
 	decision := "declined"
 	if reason == "approved" {
 		decision = "approved"
@@ -175,7 +199,6 @@ func (t *tour) swipe(ctx context.Context, m fields, reason, code string, approve
 	t.expect("reason", a.text("reason"), reason)
 	t.expect("responseCode", a.text("responseCode"), code)
 	t.expect("approvedAmountCents", a.at("approvedAmountCents"), approved)
-	return a, nil
 }
 
 func visitApproved(ctx context.Context, t *tour) error {
@@ -236,14 +259,26 @@ func visitLaterDeclines(ctx context.Context, t *tour) error {
 	if _, err := t.swipe(ctx, t.message("ended", "tight", swipeCents, nil), "card_terminated", "46", 0); err != nil {
 		return err
 	}
-	early := fields{"id": t.id("early-reversal"), "originalId": t.id("late")}
-	a, err := t.post(ctx, t.network, "/v1/reversals", early, 200)
-	if err != nil {
-		return err
+	return visitEarlyReversal(ctx, t)
+}
+
+func visitEarlyReversal(ctx context.Context, t *tour) error {
+	for again := true; again; {
+		late := t.message("late", "grocer", swipeCents, nil)
+		early := fields{"id": fmt.Sprint(late["id"], "-reversal"), "originalId": late["id"]}
+		a, err := t.post(ctx, t.network, "/v1/reversals", early, 200)
+		if err != nil {
+			return err
+		}
+		t.expect("authorizationId of a reversal that came first", a.at("authorizationId"), nil)
+		if a, again, err = t.authorize(ctx, late); err != nil {
+			return err
+		}
+		if !again {
+			t.expectSwipe(a, "reversed_before_arrival", "12", 0)
+		}
 	}
-	t.expect("authorizationId of a reversal that came first", a.at("authorizationId"), nil)
-	_, err = t.swipe(ctx, t.message("late", "grocer", swipeCents, nil), "reversed_before_arrival", "12", 0)
-	return err
+	return nil
 }
 
 func (t *tour) setState(ctx context.Context, name, state string) error {
@@ -314,14 +349,35 @@ func visitExpiry(ctx context.Context, t *tour) error {
 	path := "/api/dev/cards/" + t.cards["generous"].id + "/simulate/"
 	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
 	a, err := t.call(ctx, t.api, request{method: "POST", path: path + "authorization", body: swipe}, 200)
+	for made := 1; err == nil && undecided(a) && made < mostAnew; made++ { // each has an id of its own
+		a, err = t.call(ctx, t.api, request{method: "POST", path: path + "authorization", body: swipe}, 200)
+	}
 	if err != nil {
 		return err
 	}
 	t.expect("decision", a.text("decision"), "approved")
-	expiry := []byte(`{"authorizationId":"` + a.text("authorizationId") + `"}`)
+	id := a.text("authorizationId")
+	if err := t.listed(ctx, id, 700); err != nil {
+		return err
+	}
+	expiry := []byte(`{"authorizationId":"` + id + `"}`)
 	a, err = t.call(ctx, t.api, request{method: "POST", path: path + "expiry", body: expiry}, 200)
+	if err != nil {
+		return err
+	}
 	t.expect("heldAmountCents", a.at("heldAmountCents"), 0)
-	return err
+	return t.listed(ctx, id, 0)
+}
+
+// listed asks for the newest authorization until it is this one and holds so much: the journal hears of decisions in their order,
+// a little later. So it knows of all that were made before too.
+func (t *tour) listed(ctx context.Context, id string, held int64) error {
+	return t.becomes(ctx, t.api, "/api/authorizations?limit=1", fmt.Sprint(id, " holds ", held), func(a answer) (newest string) {
+		for _, row := range a.rows("data") {
+			newest = fmt.Sprint(row["id"], " holds ", row["heldCents"])
+		}
+		return newest
+	})
 }
 
 func visitBooks(ctx context.Context, t *tour) error {

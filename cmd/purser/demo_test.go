@@ -1,9 +1,14 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -65,6 +70,41 @@ func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "the server as it is set does not let the demo go on", out)
 		require.NoError(t, m.Close())
 	}
+}
+
+// A swipe that a busy machine has declined for good is made anew under an id of its own, which what follows refers to; a fact is sent
+// again until it is taken. What promised nothing is not kept to be asked again.
+func TestTheDemoOnABusyMachine(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]int{}
+	network := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		var m struct{ ID string }
+		_ = json.NewDecoder(r.Body).Decode(&m) // what cannot be read has no id
+		asked[m.ID]++
+		switch {
+		case m.ID == "demo-run-lunch":
+			_, _ = io.WriteString(w, `{"decision":"declined","reason":"timeout"}`)
+		case m.ID == "demo-run-part" && asked[m.ID] == 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			_, _ = io.WriteString(w, `{"decision":"approved","reason":"approved","responseCode":"00","approvedAmountCents":1250,`+
+				`"heldAmountCents":0}`)
+		}
+	}))
+	defer network.Close()
+	walk := &tour{out: io.Discard, run: "run", anew: map[string]string{}, network: newClient(network.URL, "secret")}
+	defer walk.network.http.CloseIdleConnections()
+	_, err := walk.swipe(t.Context(), walk.message("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
+	require.NoError(t, err)
+	require.Equal(t, "demo-run-lunch-anew", walk.id("lunch"))
+	require.NoError(t, walk.reverse(t.Context(), fields{"id": walk.id("part"), "originalId": walk.id("lunch")}, 0))
+	require.Zero(t, walk.differences)
+	require.Equal(t, 1, asked["demo-run-lunch-anew"])
+	require.Equal(t, 2, asked["demo-run-part"])
+	require.Len(t, walk.told, 2)
+	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew")
 }
 
 // The container is given a secret that its reader knows: the one made in the volume cannot be read from outside.

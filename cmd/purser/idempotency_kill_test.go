@@ -72,7 +72,8 @@ func chooseRounds(t *testing.T, full bool) int {
 // sameKey is the test's state: what was told in this round, and the counts of all.
 type sameKey struct {
 	*tenant
-	told []answer // before the kill
+	told    []answer     // before the kill
+	unknown atomic.Int64 // requests whose outcome the server could not tell
 
 	before, cut, after, replayed, untold, untoldDone, effects int
 }
@@ -115,6 +116,10 @@ func (s *sameKey) all(p *process, r request, begin func()) (answers []answer, cu
 		clients.Go(func() {
 			<-start
 			a, err := p.api(s.bearer, r)
+			for try := 0; err == nil && undecided(a) && try < mostProbes; try++ { // whatever it was that a busy machine does not know
+				s.unknown.Add(1)
+				a, err = p.api(s.bearer, r)
+			}
 			if err != nil {
 				lost.Add(1)
 				return

@@ -40,14 +40,16 @@ func startBroker(t *testing.T) *broker {
 		return apacheKafka(t, addresses, process)
 	}
 	dir := t.TempDir()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir))
+	addresses, err := freeAddresses(1) // one that is free again when the broker comes back
 	require.NoError(t, err)
-	t.Cleanup(func() { cluster.Close() })
-	b := &broker{addresses: cluster.ListenAddrs()[0]}
-	_, text, err := net.SplitHostPort(b.addresses)
+	_, text, err := net.SplitHostPort(addresses[0])
 	require.NoError(t, err)
 	port, err := strconv.Atoi(text)
 	require.NoError(t, err)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port))
+	require.NoError(t, err)
+	t.Cleanup(func() { cluster.Close() })
+	b := &broker{addresses: cluster.ListenAddrs()[0]}
 	b.stop = func() error { cluster.Close(); return nil }
 	b.give = func() error {
 		for deadline := time.Now().Add(stateWithin); ; { // the port may be held for a moment
@@ -123,13 +125,15 @@ func requireTopic(t *testing.T, addresses, databaseURL string) {
 				return
 			}
 			require.Equal(t, len(got[shard])+1, position, "a gap in shard %d", shard)
-			got[shard] = append(got[shard], event)
-			missing--
+			if got[shard] = append(got[shard], event); position <= len(want[shard]) {
+				missing--
+			}
 		})
 	}
-	all := 0
+	all, now := 0, journalEvents(t, databaseURL) // a running server may have committed more since, and published some of that
 	for shard := range got {
-		require.Equal(t, want[shard], got[shard], "shard %d", shard)
+		require.LessOrEqual(t, len(got[shard]), len(now[shard]), "shard %d", shard)
+		require.Equal(t, now[shard][:len(got[shard])], got[shard], "shard %d", shard)
 		all += len(got[shard])
 	}
 	t.Logf("the topic has all %d events of the journal in order, %d of them more than once", all, repeats)

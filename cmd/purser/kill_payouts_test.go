@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
-	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,8 +38,11 @@ const (
 	killAtLeast   = 40 // answers to payouts before a kill
 	killAtMost    = payoutClients * payoutsEach * 3 / 4
 	settleAgain   = 100 * time.Millisecond // between two looks at all payouts
-	sharedSecret  = "the secret of bank and purser"
-	paidAccount   = "000987654321"
+	// reportedWithin covers the half minute in which an order may be answered, and the minute that the bank rests at most between two
+	// tries to report to a server that is down.
+	reportedWithin = 3 * time.Minute
+	sharedSecret   = "the secret of bank and purser"
+	paidAccount    = "000987654321"
 )
 
 // payoutEndings are what the bank does with payouts; what it takes a day for is not among them.
@@ -51,11 +59,12 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 		rounds = killRounds
 	}
 	random := rand.New(rand.NewPCG(seed, 5))
-	rest := freeAddress(t)
-	bank, bankURL := launchBank(t, purser, rest)
-	purser.env = append(slices.Clone(purser.env), "PURSER_HTTP_ADDR="+rest, "PURSER_BANK_URL="+bankURL,
-		"PURSER_PARTNER_SECRET="+sharedSecret, "PURSER_PAYOUT_LIMITS=100000000,100000000", "PURSER_FEATURE_MCA_CONVERT=true")
+	f := newFront(t)
+	bank, bankURL := launchBank(t, purser, f.server.URL)
+	purser.env = append(slices.Clone(purser.env), "PURSER_BANK_URL="+bankURL, "PURSER_PARTNER_SECRET="+sharedSecret,
+		"PURSER_PAYOUT_LIMITS=100000000,100000000", "PURSER_FEATURE_MCA_CONVERT=true")
 	p := launch(t, purser, data)
+	f.leadTo(t, p.rest)
 	s := foundPayer(t, p, bankURL)
 	x := foundTrader(t, p, s.bank)
 	for round := range rounds {
@@ -65,12 +74,14 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 		before, deals := len(s.orders), len(x.deals)
 		s.rage(t, p, x, seed, round, after)
 		require.Equal(t, "signal: killed", p.ended(t))
+		f.behind.Store(nil)
 		launched := time.Now()
 		p = launch(t, purser, data)
+		f.leadTo(t, p.rest)
 		s.resolve(t, p, s.orders[before:])
 		x.resolve(t, p, x.deals[deals:])
 		s.settle(t, p, launched)
-		x.settle(t, p)
+		x.settle(t, p, round == rounds-1)
 	}
 	s.resolve(t, p, s.orders)
 	x.resolve(t, p, x.deals)
@@ -89,19 +100,44 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 	require.NotZero(t, x.cut.Load(), "no kill has met a conversion")
 }
 
-// freeAddress is one that a server can have again and again: the bank reports to it.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
+// front is an address that stays while the server behind it goes and comes back at another one: the bank reports to it.
+type front struct {
+	server *httptest.Server
+	behind atomic.Pointer[url.URL] // nil: nobody
 }
 
-func launchBank(t *testing.T, purser program, reportTo string) (p *process, url string) {
+func newFront(t *testing.T) *front {
+	t.Helper()
+	f, transport := &front{}, &http.Transport{}
+	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: log.New(io.Discard, "", 0)} // it says 502 when nobody answers
+	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := f.behind.Load()
+		if to == nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		through := *proxy
+		through.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(to) }
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		f.server.Close()
+		transport.CloseIdleConnections()
+	})
+	return f
+}
+
+func (f *front) leadTo(t *testing.T, base string) {
+	t.Helper()
+	to, err := url.Parse(base)
+	require.NoError(t, err)
+	f.behind.Store(to)
+}
+
+func launchBank(t *testing.T, purser program, reportTo string) (p *process, base string) {
 	t.Helper()
 	cmd := command(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank", "--addr", "127.0.0.1:0",
-		"--report-to", "http://"+reportTo, "--partner-secret", sharedSecret)
+		"--report-to", reportTo, "--partner-secret", sharedSecret)
 	p, said := begin(t, cmd)
 	return p, "http://" + said["bank"]
 }
@@ -262,7 +298,7 @@ func (s *payer) resolve(t *testing.T, p *process, orders []*payoutOrder) {
 // settle waits until everything that reached the bank has come to its end, and everything that this server has sent.
 func (s *payer) settle(t *testing.T, p *process, launched time.Time) {
 	t.Helper()
-	p.awaitFor(t, processWithin, "the bank's reports", func() bool {
+	p.awaitFor(t, reportedWithin, "the bank's reports", func() bool {
 		_ = pause(t.Context(), settleAgain)
 		known := ordersAt(t, s.bank, ident.Payout)
 		return !slices.ContainsFunc(s.list(t, p), func(shown shownPayout) bool {

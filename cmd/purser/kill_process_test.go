@@ -176,7 +176,7 @@ func launch(t *testing.T, purser program, data string) *process {
 func begin(t *testing.T, cmd *exec.Cmd) (p *process, said map[string]string) {
 	t.Helper()
 	p = &process{cmd: cmd, exited: make(chan struct{}),
-		http: &http.Client{Timeout: requestTimeout, Transport: judge.Through(&http.Transport{MaxIdleConnsPerHost: 256})}}
+		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{MaxIdleConnsPerHost: 256})}}
 	stderr, err := p.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
@@ -275,13 +275,30 @@ func (p *process) ended(t *testing.T) string {
 	return ""
 }
 
-// message posts to the card network's port, api to the REST port.
+// message posts to the card network's port. What was not decided in time is sent again.
 func (p *process) message(path string, body []byte) (answer, error) {
-	return p.as(p.network, p.secret).send(context.Background(), request{method: "POST", path: path, body: body})
+	return p.as(p.network, p.secret).decided(context.Background(), request{method: "POST", path: path, body: body})
 }
 
+// api asks the REST port.
 func (p *process) api(bearer string, r request) (answer, error) {
-	return p.as(p.rest, bearer).send(context.Background(), r)
+	return patiently(context.Background(), p.as(p.rest, bearer), r)
+}
+
+// patiently sends a request, and sends it again as long as the answer is that nothing changed, for the machine was too busy; or that
+// nobody knows, when a repeat changes nothing twice.
+func patiently(ctx context.Context, c *client, r request) (a answer, err error) {
+	repeats := r.idempotencyKey != "" || r.method != http.MethodPost
+	for deadline := time.Now().Add(stateWithin); ; {
+		a, err = c.send(ctx, r)
+		again := a.status == http.StatusServiceUnavailable || repeats && a.text("error") == "outcome_unknown"
+		if err != nil || !again || time.Now().After(deadline) {
+			return a, err
+		}
+		if err := pause(ctx, askAgain); err != nil {
+			return answer{}, err
+		}
+	}
 }
 
 func (p *process) as(base, bearer string) *client {

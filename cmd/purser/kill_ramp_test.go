@@ -28,7 +28,7 @@ const (
 	fewRampKills   = 2 // where it is not run in full
 	rampedIn       = 60_000_00
 	rampedOver     = 30_000_00
-	rampAllWithin  = 2 * time.Minute // the ramp is given an order again after half a minute
+	rampAllWithin  = 5 * time.Minute // the ramp is given an order again after half a minute, and rests up to a minute before a report
 	shownRampOrder = 100
 )
 

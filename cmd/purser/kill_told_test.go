@@ -88,15 +88,6 @@ type message struct {
 	answer answer
 }
 
-// undecided tells the answers that promise nothing: a timeout, a full backlog, a store that does not answer.
-func undecided(a answer) bool {
-	switch a.text("reason") {
-	case "timeout", "backlog_full", "system_unavailable":
-		return true
-	}
-	return a.status >= 500
-}
-
 func (m *message) path() string {
 	switch m.kind {
 	case "authorization", "incremental":

@@ -22,13 +22,13 @@ import (
 // testDataKey seals what the tests keep in a database.
 var testDataKey = strings.Repeat("5e", dataKeyBytes)
 
-// onDatabase is a server of its own whose journal is in a database.
+// onDatabase is a server of its own whose journal is in a database. It may be asked as often as one likes.
 func onDatabase(t *testing.T, data, url string, brokers ...string) Config {
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
-	s.DataKey, s.DatabaseURL, s.KafkaBrokers = testDataKey, url, strings.Join(brokers, ",")
+	s.DataKey, s.DatabaseURL, s.KafkaBrokers, s.RateLimits = testDataKey, url, strings.Join(brokers, ","), "off"
 	c, err := s.Config()
 	require.NoError(t, err)
 	return c
@@ -43,7 +43,7 @@ func rise(t *testing.T, c Config) (*Main, *process) {
 	t.Cleanup(func() { require.NoError(t, stop()) })
 	p := &process{rest: "http://" + m.listeners.http.Addr().String(), network: "http://" + m.listeners.authorizer.Addr().String(),
 		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
-		http: &http.Client{Timeout: requestTimeout, Transport: judge.Through(&http.Transport{})}}
+		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{})}}
 	t.Cleanup(p.http.CloseIdleConnections)
 	return m, p
 }
@@ -66,14 +66,21 @@ func (p *process) awaitNotReady(t *testing.T, m *Main, why string) {
 	require.Zero(t, m.scrape(t)["purser_journal_up"])
 }
 
-// swipeFor sends an authorization and expects an approval.
-func (p *process) swipeFor(t *testing.T, token, id string) {
+// swipeFor sends an authorization and expects an approval. One that the machine was too busy for is declined for good, and made
+// anew: the id that was approved is returned.
+func (p *process) swipeFor(t *testing.T, token, prefix string) (id string) {
 	t.Helper()
-	a, err := p.message("/v1/authorizations", marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
-		"merchant": fields{"name": "Cafe", "mcc": "5812"}}))
-	require.NoError(t, err)
-	require.Equal(t, 200, a.status, string(a.raw))
+	var a answer
+	for n := 0; n == 0 || undecided(a) && n < mostProbes; n++ {
+		id = fmt.Sprint(prefix, "-", n)
+		var err error
+		a, err = p.message("/v1/authorizations", marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
+			"merchant": fields{"name": "Cafe", "mcc": "5812"}}))
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status, string(a.raw))
+	}
 	require.Equal(t, "approved", a.text("decision"), string(a.raw))
+	return id
 }
 
 // refusesRequests asks every kind of route and expects that nothing changed.
@@ -89,7 +96,7 @@ func (p *process) refusesRequests(t *testing.T, bearer string) {
 func (p *process) refuses(t *testing.T, bearer string, requests ...request) {
 	t.Helper()
 	for _, r := range requests {
-		a, err := p.api(bearer, r)
+		a, err := p.as(p.rest, bearer).send(t.Context(), r)
 		require.NoError(t, err)
 		require.Equal(t, 503, a.status, "%s: %s", r.path, a.raw)
 		require.Equal(t, "unavailable", a.text("error"), r.path)
@@ -121,28 +128,28 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 
 	m, p := rise(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	p.swipeFor(t, token, "while-away-1")
+	swiped := []string{p.swipeFor(t, token, "while-away-1")}
 	p.refusesRequests(t, rich.bearer)
-	require.Equal(t, 1.0, m.scrape(t)["purser_backlog_entries"])
+	require.Positive(t, m.scrape(t)["purser_backlog_entries"])
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
 	p.drained(t)
-	require.Equal(t, 1.0, m.scrape(t)["purser_journal_up"])
+	p.await(t, "the journal", func() bool { return m.scrape(t)["purser_journal_up"] == 1 })
 	auditPlace(t, config)
 
 	require.NoError(t, database.Crash())
-	p.swipeFor(t, token, "while-away-2")
+	swiped = append(swiped, p.swipeFor(t, token, "while-away-2"))
 	p.refusesRequests(t, rich.bearer)
 	p.awaitNotReady(t, m, "the journal does not answer")
-	p.swipeFor(t, token, "while-away-3")
+	swiped = append(swiped, p.swipeFor(t, token, "while-away-3"))
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
 	p.drained(t)
 	require.Zero(t, m.scrape(t)["purser_publisher_up"])
 	require.Positive(t, m.scrape(t)["purser_outbox_lag_events"])
 	seen := w.list(t, p, rich, func(map[string]entry) bool { return false })
-	for i := 1; i <= 3; i++ {
-		require.Contains(t, seen, fmt.Sprintf("while-away-%d", i))
+	for _, id := range swiped {
+		require.Contains(t, seen, id)
 	}
 	require.NoError(t, p.stop())
 	auditPlace(t, config)
@@ -164,10 +171,8 @@ func TestASilentDatabaseKeepsNobodyWaiting(t *testing.T) {
 	require.NoError(t, database.Pause())
 	p.swipeFor(t, rich.desks[0].token, "silence-1")
 	began := time.Now()
-	a, err := p.api(rich.bearer, request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())})
-	require.NoError(t, err)
-	require.Equal(t, 503, a.status, string(a.raw))
-	require.Less(t, time.Since(began), requestTimeout)
+	p.refuses(t, rich.bearer, // while nothing but a limit of the server's own can end its wait
+		request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())})
 	t.Logf("a request was refused after %v", time.Since(began))
 	p.awaitNotReady(t, m, "the journal does not answer")
 	p.swipeFor(t, rich.desks[0].token, "silence-2")
@@ -188,8 +193,9 @@ func TestTheFirstStartWaits(t *testing.T) {
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
 	m, p := rise(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	a, err := p.message("/v1/authorizations", marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100,
-		"currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}}))
+	a, err := p.as(p.network, p.secret).send(t.Context(), request{method: "POST", path: "/v1/authorizations",
+		body: marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
+			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)
 	require.Equal(t, 503, a.status, string(a.raw))
 	p.refusesRequests(t, "apk_none")
@@ -305,7 +311,7 @@ func walkOn(t *testing.T, config Config) {
 		consumer{"reader", func(context.Context, *Main) (persistence.Handler, error) { return r, nil }})
 	require.NoError(t, m.Start(t.Context()))
 	defer func() { require.NoError(t, m.Close()) }()
-	p := &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
+	p := m.operator()
 	p.awaitReady(t)
 	demo(t, config.DataDir)
 	require.NoError(t, m.system.Settle(t.Context()))
@@ -313,14 +319,14 @@ func walkOn(t *testing.T, config Config) {
 	require.Positive(t, m.scrape(t)["purser_consumer_lag_events"])
 	r.refuses(false)
 	p.await(t, "the consumer", func() bool { return m.scrape(t)["purser_consumer_lag_events"] == 0 })
+	p.await(t, "that nothing fails", func() bool { return m.scrape(t)["purser_consumer_failing_shards"] == 0 })
+	p.awaitReady(t)
 	after := m.scrape(t)
 	require.Positive(t, after["purser_consumer_events_total"])
 	require.Positive(t, after["purser_consumer_failures_total"])
-	require.Zero(t, after["purser_consumer_failing_shards"])
-	require.Equal(t, 1.0, after["purser_ready"])
 	if len(config.KafkaBrokers) > 0 {
 		p.await(t, "the outbox", func() bool { return m.scrape(t)["purser_outbox_lag_events"] == 0 })
-		require.Equal(t, 1.0, m.scrape(t)["purser_publisher_up"])
+		p.await(t, "the publisher", func() bool { return m.scrape(t)["purser_publisher_up"] == 1 })
 		require.Positive(t, m.scrape(t)["purser_published_total"])
 	} else {
 		require.NotContains(t, after, "purser_publisher_up")

@@ -69,11 +69,11 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 	link()
 }
 
-// serveRamp is a server in this process whose ramp takes so long.
+// serveRamp is a server in this process whose ramp takes so long. It may be asked as often as one likes.
 func serveRamp(t *testing.T, data, delay string) (*Main, *process) {
 	t.Helper()
 	settings := testSettings(t, data)
-	settings.SandboxDelay = delay
+	settings.SandboxDelay, settings.RateLimits = delay, "off"
 	config, err := settings.Config()
 	require.NoError(t, err)
 	m := NewMain(config, talkative())

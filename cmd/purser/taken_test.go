@@ -43,7 +43,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.ErrorIs(t, err, pgjournal.ErrTaken)
-	case <-time.After(20 * time.Second):
+	case <-time.After(stateWithin):
 		require.Fail(t, "the first server goes on")
 	}
 	second.awaitReady(t)
@@ -63,7 +63,7 @@ func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
 		select {
 		case err := <-m.Failed():
 			require.ErrorContains(t, err, "`purser migrate-journal` moves it")
-		case <-time.After(20 * time.Second):
+		case <-time.After(stateWithin):
 			require.Fail(t, "it was begun")
 		}
 		require.NoError(t, m.Close())
