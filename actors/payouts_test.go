@@ -76,8 +76,10 @@ func newTreasuryAt(t testing.TB, fs vfs.FS, between func(*sandbox.Bank) partner.
 
 // newTreasuryOf is a treasury whose journal is in a database, on the file system when that is empty.
 func newTreasuryOf(t testing.TB, fs vfs.FS, at *clock, database string, between func(*sandbox.Bank) partner.Bank) *treasury {
-	w := &treasury{between: between, told: map[string]int{}, world: &world{t: t, fs: fs, clock: at, bank: &quietBank{expected: map[string]int{}},
-		options: worldOptions{database: database, patient: database != ""}}}
+	w := &treasury{between: between, told: map[string]int{}, world: &world{
+		t: t, fs: fs, clock: at, bank: &quietBank{expected: map[string]int{}},
+		options: worldOptions{database: database, patient: database != ""},
+	}}
 	w.options.fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	w.open()
 	return w

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/actors/ident"
@@ -15,11 +17,14 @@ import (
 
 // Limits of the relay.
 const (
-	relayRead = relayRun         // entries read from the log at a time; while the journal is away each shard holds that many
+	relayRead = relayRun         // entries read from the log at a time
 	relayRun  = balance.MaxRelay // entries of one workspace in one event
-	// relayAtOnce is how many entries are on their way to the journal, over all shards: what they become there is several times as
-	// long, and after a storm the shards together would hold a gigabyte of it.
+	// relayAtOnce is how many entries are on their way to the journal, over all shards: what they become there is several times
+	// as long, and after a storm the shards together would hold a gigabyte of it.
 	relayAtOnce = 16 * relayRead
+	// relayWithin ends a round whose entries are not taken. Its shard then shares relayAtOnce more with others like it until a round
+	// of its own is taken: shards that stand must not keep the rest from sending.
+	relayWithin = 10 * time.Second
 	relayCursor = "relay"
 	retryPause  = 100 * time.Millisecond
 	// relayPause follows each round that has read all there was, so that the entries of a busy shard share events and commits:
@@ -31,6 +36,7 @@ const (
 // whole. Only what is synced is read, in order; an entry that was already committed is dropped by its number, so a crash repeats
 // nothing.
 func (s *System) relay(ctx context.Context, sh *shard) {
+	places := s.relaying
 	for {
 		if err := s.authorizer.WaitSynced(ctx, sh.id, sh.relayed.load()); err != nil {
 			if ctx.Err() != nil {
@@ -42,15 +48,21 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 			}
 			continue
 		}
-		more, err := s.relayOnce(ctx, sh)
-		sh.stuck.Store(errors.Is(err, errRelayRefused))
+		more, err := s.relayOnce(ctx, sh, places)
+		refused, late := errors.Is(err, errRelayRefused), errors.Is(err, errRelayLate)
+		sh.stuck.Store(refused)
 		rest := relayPause
 		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			s.complain("relay", err, "shard", sh.id)
+			if refused || !late { // who keeps it waiting has said why
+				s.complain("relay", err, "shard", sh.id)
+			}
 			rest = retryPause
+		}
+		if places = s.relaying; late {
+			places = s.relayingLate
 		}
 		if !more && !pause(ctx, rest) {
 			return
@@ -58,29 +70,21 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 	}
 }
 
-// relayOnce is one round. It tells whether the log had more entries than a round reads.
-func (s *System) relayOnce(ctx context.Context, sh *shard) (more bool, err error) {
+// relayOnce is one round, as soon as there are places for its entries. It tells whether there are more for another at once.
+func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Weighted) (more bool, err error) {
 	waiting := int64(min(relayRead, s.authorizer.Synced(sh.id)-sh.relayed.load()))
-	if err := s.relaying.Acquire(ctx, waiting); err != nil {
-		return false, err
+	queued := !places.TryAcquire(waiting)
+	if queued {
+		if err := places.Acquire(ctx, waiting); err != nil {
+			return false, err
+		}
 	}
-	defer s.relaying.Release(waiting)
+	defer places.Release(waiting)
 	entries, err := s.authorizer.ReadLog(sh.id, sh.relayed.load(), int(waiting))
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
-	runs, order := byWorkspace(entries)
-	errs := make([]error, len(order))
-	var wg sync.WaitGroup
-	for i, workspace := range order {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			errs[i] = s.relayRun(ctx, workspace, runs[workspace])
-		}()
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := s.relayAll(ctx, entries); err != nil {
 		return false, err
 	}
 	last := entries[len(entries)-1]
@@ -93,7 +97,22 @@ func (s *System) relayOnce(ctx context.Context, sh *shard) (more bool, err error
 	sh.debt.paid(entries)
 	sh.relayed.advance(last.Seq)
 	s.listener.Relayed(len(entries), time.UnixMilli(entries[0].At))
-	return len(entries) == relayRead, nil
+	// What came while the round had to queue has rested already.
+	return len(entries) == relayRead || queued && s.authorizer.Synced(sh.id) > last.Seq, nil
+}
+
+// relayAll has each workspace take its entries. errRelayLate: not all have within relayWithin.
+func (s *System) relayAll(ctx context.Context, entries []hold.Entry) error {
+	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
+	defer cancel()
+	runs, order := byWorkspace(entries)
+	errs := make([]error, len(order))
+	var wg sync.WaitGroup
+	for i, workspace := range order {
+		wg.Go(func() { errs[i] = s.relayRun(within, workspace, runs[workspace]) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 func byWorkspace(entries []hold.Entry) (map[ident.UUID][]hold.Entry, []ident.UUID) {
@@ -109,8 +128,11 @@ func byWorkspace(entries []hold.Entry) (map[ident.UUID][]hold.Entry, []ident.UUI
 }
 
 // errRelayRefused: the journal or the balance does not take a fact. That is a fault of ours, and the shard's relay waits for its
-// repair.
-var errRelayRefused = errors.New("entries refused")
+// repair. errRelayLate: nobody has said yet whether it was taken; it is sent again.
+var (
+	errRelayRefused = errors.New("entries refused")
+	errRelayLate    = errors.New("entries not taken in time")
+)
 
 // relayRun commits one workspace's entries. They are facts: only time can refuse them, so an unknown outcome is sent again and
 // the numbers sort out what was kept.
@@ -124,7 +146,7 @@ func (s *System) relayRun(ctx context.Context, workspace ident.UUID, entries []h
 			entries = entries[n:]
 		case fault.Is(err, fault.Unavailable) || fault.Is(err, fault.OutcomeUnknown):
 			if !pause(ctx, retryPause) {
-				return ctx.Err()
+				return context.Cause(ctx)
 			}
 		default:
 			return fmt.Errorf("%w: %s: %w", errRelayRefused, id, err)

@@ -105,8 +105,12 @@ type Config struct {
 	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
 	FenceWithin time.Duration
+	// RelayWithin bounds how long a round of the relay waits for its entries to be taken.
+	RelayWithin time.Duration
 	// FollowedWithin bounds how long a debit that was refused waits for the credits that the authorizer has not followed yet.
 	FollowedWithin time.Duration
+	// RelayedWithin bounds how long a reading waits until the journal shows what the authorizer had decided.
+	RelayedWithin time.Duration
 	// IdleAfter is how long an actor without work stays in memory.
 	IdleAfter time.Duration
 }
@@ -147,7 +151,9 @@ func (c *Config) ensureDefaults() error {
 	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
 	c.WatchEvery = orDefault(c.WatchEvery, defaultWatchEvery)
 	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
+	c.RelayWithin = orDefault(c.RelayWithin, relayWithin)
 	c.FollowedWithin = orDefault(c.FollowedWithin, followedWait)
+	c.RelayedWithin = orDefault(c.RelayedWithin, relayedWait)
 	c.IdleAfter = orDefault(c.IdleAfter, idleBeforePassive)
 	return errors.Join(faults...)
 }
@@ -192,7 +198,8 @@ type System struct {
 	timerReads chan struct{}
 	// bankCalls has a place for each call about a payout that waits for the bank.
 	bankCalls chan struct{}
-	relaying  *semaphore.Weighted // of relayAtOnce entries
+	// relaying and relayingLate have relayAtOnce places each, one for each entry.
+	relaying, relayingLate *semaphore.Weighted
 
 	ctx      context.Context // ends the loops
 	cancel   context.CancelFunc
@@ -237,7 +244,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
 		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
 		timerReads: make(chan struct{}, timerReads), bankCalls: make(chan struct{}, maxBankCalls),
-		relaying: semaphore.NewWeighted(relayAtOnce)}
+		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
 	}
@@ -574,14 +581,15 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string, page 
 	return records, nil
 }
 
-// WaitRelayed waits, 250 ms at most, until the journal shows what the authorizer had decided for the workspace's shard.
+// WaitRelayed waits until the journal shows what the authorizer had decided for the workspace's shard, for Config.RelayedWithin
+// at most.
 func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	slot, err := ident.SlotOf(workspace)
 	if err != nil {
 		return
 	}
 	sh := s.shards[slot.Shard()]
-	ctx, cancel := context.WithTimeout(ctx, relayedWait)
+	ctx, cancel := context.WithTimeout(ctx, s.config.RelayedWithin)
 	defer cancel()
 	_ = sh.relayed.wait(ctx, s.authorizer.Synced(sh.id))
 }

@@ -153,7 +153,7 @@ type Journal interface {
 	// Wait returns when the shard's head is past the position, or the context ends.
 	Wait(ctx context.Context, shard ident.Shard, past uint64) error
 
-	// Events returns events of a shard after a position, in order, at most limit and about 8 MiB of payload (but at least one). A
+	// Events returns events of a shard after a position, in order, at most limit and about 1 MiB of payload (but at least one). A
 	// journal may answer from memory what it has committed, except under AsStored.
 	Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]Event, error)
 

@@ -13,7 +13,7 @@ import (
 const (
 	garbageBytes        = 256 << 20
 	leastGarbagePercent = 25  // of what is alive: were it less, a heap of many gigabytes would be collected without a rest
-	mostGarbagePercent  = 400 // what is alive may grow as fast until it is looked at again
+	mostGarbagePercent  = 200 // what is alive may have grown before it is looked at again
 	lookAtGarbageEvery  = time.Second
 	aliveMetric         = "/gc/heap/live:bytes" // what the last collection found alive
 )
@@ -28,7 +28,7 @@ func boundGarbage(ctx context.Context) {
 	paceGarbage(ctx, ticker.C, aliveBytes, func(percent int) { debug.SetGCPercent(percent) })
 }
 
-// paceGarbage sets the percentage at once and whenever it is another at a tick: to set it stops the world for a moment.
+// paceGarbage sets the percentage at once, and at a tick when it is another.
 func paceGarbage(ctx context.Context, ticks <-chan time.Time, alive func() uint64, set func(percent int)) {
 	for last := 0; ; {
 		if percent := garbagePercent(alive()); percent != last {

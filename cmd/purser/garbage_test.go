@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestGarbageIsBoundedWhateverIsAlive(t *testing.T) {
-	for alive, want := range map[uint64]int{0: 400, 60 << 20: 400, 64 << 20: 400, 128 << 20: 200, 256 << 20: 100,
+func TestGarbageIsBounded(t *testing.T) {
+	for alive, want := range map[uint64]int{0: 200, 60 << 20: 200, 128 << 20: 200, 160 << 20: 160, 256 << 20: 100,
 		640 << 20: 40, 1024 << 20: 25, 64 << 30: 25} {
 		require.Equal(t, want, garbagePercent(alive), "%d MiB alive", alive>>20)
 	}
@@ -35,7 +35,7 @@ func TestTheCollectorIsToldOnlyOfChanges(t *testing.T) {
 	}
 	cancel()
 	<-done
-	require.Equal(t, []int{400, 100, 400}, told)
+	require.Equal(t, []int{200, 100, 200}, told)
 }
 
 func TestWhatIsAliveIsRead(t *testing.T) {
