@@ -129,7 +129,7 @@ func TestAdminRefusesWhatIsNoRequest(t *testing.T) {
 		"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n": "408", "nonsense\r\n\r\n": "400",
 		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n": "431"} {
 		var resp fasthttp.Response
-		require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, admin.door.http, request)))), "%.20s", request)
+		require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, admin.door, request)))), "%.20s", request)
 		require.Equal(t, want, strconv.Itoa(resp.StatusCode()), "%.20s: %s", request, resp.Body())
 		require.NotContains(t, string(resp.Body()), "timeout:")
 		require.NotContains(t, string(resp.Body()), "i/o")

@@ -145,7 +145,7 @@ func (s *Server) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	ctx.Response.Header.SetContentType("text/event-stream")
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer s.streams.Add(-1)
-		within, cancel := context.WithTimeout(s.base, streamFor)
+		within, cancel := context.WithTimeout(s.base, s.streamFor)
 		defer cancel()
 		follow := *c
 		follow.ctx = within

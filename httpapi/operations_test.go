@@ -251,6 +251,26 @@ func (e *estate) make(kind string) string {
 		return e.convert(e.tn, e.id("conversion_quote")).text("orderId")
 	case "approved_wallet":
 		return e.approvedWallet(e.tn)
+	case "ramp_wallet", "ramp_quote", "withdrawal_quote", "ramp_order", "ramp_session":
+		return e.makeOfRamp(kind)
+	case "international_payment": // of the time before the routes were switched off
+		slot, err := ident.SlotOf(e.tn.workspace)
+		require.NoError(e.t, err)
+		id := ident.Derive(slot, e.clock.now(), "payment/"+e.tn.workspace+fmt.Sprint(len(e.made))).Format("pay")
+		e.legacy("international_payment", e.tn, id, `{"id":"`+id+`","status":"completed"}`)
+		return id
+	case "user":
+		id, _ := e.person(e.tn, workspace.Member)
+		return id
+	}
+	require.FailNow(e.t, "no way to make a record of kind "+kind)
+	return ""
+}
+
+// makeOfRamp makes a record of one of the ramp's kinds.
+func (e *estate) makeOfRamp(kind string) string {
+	e.t.Helper()
+	switch kind {
 	case "ramp_wallet": // that nobody has proven
 		e.link(e.tn)
 		e.n++
@@ -265,20 +285,8 @@ func (e *estate) make(kind string) string {
 		return e.quoteRamp(e.tn, balance.RampWithdraw, "25.00")
 	case "ramp_order":
 		return e.ok(e.orderRamp(e.tn, "orders", e.id("ramp_quote"))).text("order", "id")
-	case "ramp_session":
-		return e.olderSession(e.tn, balance.RampOn)
-	case "international_payment": // of the time before the routes were switched off
-		slot, err := ident.SlotOf(e.tn.workspace)
-		require.NoError(e.t, err)
-		id := ident.Derive(slot, e.clock.now(), "payment/"+e.tn.workspace+fmt.Sprint(len(e.made))).Format("pay")
-		e.legacy("international_payment", e.tn, id, `{"id":"`+id+`","status":"completed"}`)
-		return id
-	case "user":
-		id, _ := e.person(e.tn, workspace.Member)
-		return id
 	}
-	require.FailNow(e.t, "no way to make a record of kind "+kind)
-	return ""
+	return e.olderSession(e.tn, balance.RampOn)
 }
 
 // person signs a user up and gives it a role in the tenant's workspace; "" leaves it a stranger.

@@ -227,7 +227,7 @@ func TestASettlementAfterTheReleaseIsAnAlarm(t *testing.T) {
 	w.awaitPayout(tn, first, "submitted")
 	w.clock.turn(balance.LapseAfter)
 	w.awaitPayout(tn, first, "released")
-	w.relayed() // the authorizer has the money back a little later, and a debit waits for it 250 ms at most
+	w.relayed() // the authorizer has the money back a little later
 	second := w.ok(w.pay(tn, order)).text("payout", "id")
 	w.awaitPayout(tn, second, "submitted")
 	w.bankSays("b1", "payout.settled", first)

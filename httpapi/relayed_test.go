@@ -22,14 +22,10 @@ func TestReadingsAwaitTheRelay(t *testing.T) {
 	}
 }
 
-// WaitRelayed notes who waits, and has it wait for as long as it takes: a reading waits 250 ms at most, in which a busy machine
-// may relay nothing, and the clock of these tests stands.
+// WaitRelayed notes who waits.
 func (h *hooked) WaitRelayed(ctx context.Context, workspace string) {
 	h.mu.Lock()
 	h.awaited = append(h.awaited, workspace)
 	h.mu.Unlock()
 	h.Actors.WaitRelayed(ctx, workspace)
-	if h.settle != nil {
-		_ = h.settle(ctx) // the reading says itself that its time is up
-	}
 }

@@ -166,7 +166,8 @@ type Server struct {
 	statements chan struct{}
 	handler    fasthttp.RequestHandler
 	site       *web.Site
-	streams    atomic.Int64 // pages that are told news
+	streams    atomic.Int64  // pages that are told news
+	streamFor  time.Duration // streamFor, unless a test has longer
 	door       *door
 
 	base   context.Context // of every request; ends when Shutdown has drained
@@ -188,7 +189,8 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host, secure: base.Scheme == "https",
 		openapi: description, limits: newLimiter(maxWindows),
-		keys: newKeyCache(maxCachedKeys), statements: make(chan struct{}, statementsAtOnce)}
+		keys: newKeyCache(maxCachedKeys), statements: make(chan struct{}, statementsAtOnce),
+		streamFor: streamFor}
 	if s.calendar, err = bankday.New(); err != nil {
 		return nil, err
 	}

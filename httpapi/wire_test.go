@@ -85,7 +85,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 		for _, sent := range []int{len(text) - len(r.body), len(text) - 1} {
 			before := w.settled()
 			var resp fasthttp.Response
-			require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, s.door.http, text[:sent])))), op.name)
+			require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, s.door, text[:sent])))), op.name)
 			require.Equal(t, 408, resp.StatusCode(), "%s: %s", op.name, resp.Body())
 			require.Contains(t, string(resp.Body()), `"error":"request_timeout"`)
 			require.Equal(t, before, w.settled(), op.name)
@@ -96,7 +96,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 
 // saysNoMore is a client that says something at once and then nothing. It returns what the client is told until the server closes
 // the connection. What is said is there before the server begins to wait, so that an impatient one reads it on any machine.
-func saysNoMore(t testing.TB, http *fasthttp.Server, said string) string {
+func saysNoMore(t testing.TB, d *door, said string) string {
 	t.Helper()
 	pipe := fasthttputil.NewPipeConns()
 	client, server := pipe.Conn1(), pipe.Conn2()
@@ -104,12 +104,28 @@ func saysNoMore(t testing.TB, http *fasthttp.Server, said string) string {
 		_, err := io.WriteString(client, said)
 		require.NoError(t, err)
 	}
-	go func() { _ = http.ServeConn(server) }() // its error is that of the request, which has been answered
+	done := make(chan error, 1)
+	go func() { done <- d.Serve(&oneConn{server}) }()
 	require.NoError(t, client.SetReadDeadline(time.Now().Add(waitFor)))
 	told, err := io.ReadAll(client)
 	require.NoError(t, err, "after %.50q", said)
+	require.NoError(t, <-done)
 	return string(told)
 }
+
+// oneConn is a listener with one connection, which is there already.
+type oneConn struct{ conn net.Conn }
+
+func (l *oneConn) Accept() (conn net.Conn, err error) {
+	if l.conn == nil {
+		return nil, io.EOF
+	}
+	conn, l.conn = l.conn, nil
+	return conn, nil
+}
+
+func (l *oneConn) Close() error   { return nil }
+func (l *oneConn) Addr() net.Addr { return new(net.TCPAddr) }
 
 // A connection that says nothing, or not even a whole request line, is closed.
 func TestSilentConnectionsAreClosed(t *testing.T) {

@@ -85,8 +85,6 @@ type hooked struct {
 	// refuseMint is set while no request runs.
 	refuseMint func() error
 	awaited    []string // workspaces whose relay was waited for
-	// settle waits until the stores are at rest; nil in a benchmark.
-	settle func(context.Context) error
 }
 
 func (h *hooked) Ask(ctx context.Context, e actors.Envelope) (any, error) {
@@ -167,14 +165,11 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	require.NoError(t, err)
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
 		Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
-		WatchEvery: 10 * time.Millisecond, FollowedWithin: waitFor,
+		WatchEvery: 10 * time.Millisecond, FollowedWithin: waitFor, RelayedWithin: waitFor,
 		Issuer: sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader,
 		ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
-	if _, measured := t.(*testing.B); !measured {
-		w.actors.settle = w.system.Settle
-	}
 	network, stopNetwork := w.newNetwork()
 	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: []string{testSecret},
 		RateLimits: RateLimits{Off: true}, Convert: true, DepositDelay: 2 * time.Second, Logger: diary.logger()}

@@ -1,10 +1,12 @@
 package kafka_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,14 +17,19 @@ import (
 
 // What only a broker in the test's own hands can show.
 
-// listenAlone listens at a loopback address that is this process's own: while the broker is down nobody takes its port.
+// listenAlone listens at a loopback address that is this process's own: while the broker is down nobody takes its port. Where the
+// machine has but one loopback address it is that.
 func listenAlone(network, address string) (net.Listener, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
 	pid := os.Getpid()
-	return net.Listen(network, fmt.Sprintf("127.%d.%d.%d:%s", 64+pid>>16&0x7f, pid>>8&0xff, pid&0xff, port))
+	l, err := net.Listen(network, fmt.Sprintf("127.%d.%d.%d:%s", 64+pid>>16&0x7f, pid>>8&0xff, pid&0xff, port))
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return net.Listen(network, "127.0.0.1:"+port)
+	}
+	return l, err
 }
 
 func TestBrokerRestarts(t *testing.T) {

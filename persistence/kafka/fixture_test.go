@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/stretchr/testify/require"
@@ -288,7 +289,7 @@ type consumer struct {
 	repeated atomic.Int64
 	gaps     atomic.Int64
 	failed   atomic.Int64
-	overrun  atomic.Int64 // of the failures: its position moved too often
+	fault    error // the first failure that no slow or new broker explains; under mu
 	foreign  atomic.Int64
 }
 
@@ -328,9 +329,29 @@ func (c *consumer) Repeated(_ ident.Shard, events int) { c.repeated.Add(int64(ev
 func (c *consumer) Gap(ident.Shard, uint64, uint64)    { c.gaps.Add(1) }
 func (c *consumer) Failed(_ ident.Shard, err error, _ time.Duration) {
 	c.failed.Add(1)
-	if errors.Is(err, persistence.ErrMoved) {
-		c.overrun.Add(1)
+	if ofBroker(err) {
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault == nil {
+		c.fault = err
+	}
+}
+
+func (c *consumer) found() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fault
+}
+
+// ofBroker tells that Kafka took too long, or does not know yet of a topic that was just made, or who leads it: a retry mends it.
+func ofBroker(err error) bool {
+	var timed net.Error
+	return errors.As(err, &timed) && timed.Timeout() ||
+		errors.Is(err, kafkago.UnknownTopicOrPartition) || errors.Is(err, kafkago.LeaderNotAvailable) ||
+		errors.Is(err, kafkago.NotLeaderForPartition) || errors.Is(err, protocol.ErrNoTopic) ||
+		errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader)
 }
 
 func (c *consumer) Foreign(partition int, offset int64, err error) { c.foreign.Add(1) }

@@ -37,7 +37,7 @@ const (
 	// copyMin is the number of events from which CopyFrom is used: it takes two more round trips than an INSERT.
 	copyMin = 256
 	// eventBytes is what one Events returns, but at least one event.
-	eventBytes = 8 << 20
+	eventBytes = 1 << 20
 	// indexBytes is the size of the strings of one index key: Postgres takes 2,704 bytes.
 	indexBytes = 2600
 	// sweepShards is how many shards one DELETE of a Sweep covers.

@@ -24,8 +24,8 @@ const (
 )
 
 // Settings are what every session of a store runs with. Application is the name under which its connections are seen; statement
-// and lockWait are how long the server takes for a statement, and for a lock, at most, and idle how long it waits for the client in
-// a transaction. What is committed survives the server's crash.
+// and lockWait are how long the server takes for a statement, and for a lock, at most, and idle how long it waits for the client
+// in a transaction. What is committed survives the server's crash.
 func Settings(application string, statement, lockWait, idle time.Duration) map[string]string {
 	return map[string]string{
 		"application_name":                    application,

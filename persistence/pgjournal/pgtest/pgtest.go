@@ -1,6 +1,6 @@
 // Package pgtest gives tests a real Postgres: one server of its own per test binary, in a temporary directory, at a loopback
-// address of its own, and one database per test, cloned from a template. DATABASE_URL_TEST names another server to use instead; it must allow CREATE
-// DATABASE.
+// address of its own, and one database per test, cloned from a template. DATABASE_URL_TEST names another server to use instead;
+// it must allow CREATE DATABASE.
 //
 // A server of the package is the binary's child and goes with it. It is stopped, killed and paused by its process id alone.
 package pgtest
@@ -39,7 +39,8 @@ const (
 	maxSessions  = 200
 	maxStarts    = 10     // ports that a server is started on until one is free
 	maxBuilds    = 3      // tries to make the template
-	firstPort    = 20_000 // below those that a kernel gives away by itself
+	firstPort    = 20_000 // below those that a kernel gives away by itself, as the last is
+	spread       = 1000   // processes that begin at different ports
 )
 
 // objectInUse is Postgres's code for a database that sessions have not left yet.
@@ -57,6 +58,7 @@ type Server struct {
 	as       *syscall.SysProcAttr
 	process  *exec.Cmd
 	exited   chan struct{}
+	logged   int64 // bytes of the log that are of earlier starts
 }
 
 // Start makes a data directory and starts a server on it. One that is not durable runs without fsync: it is faster, and a crash
@@ -82,7 +84,7 @@ func Start(durable bool) (*Server, error) {
 // first starts the server on a port that nobody has.
 func (s *Server) first() (err error) {
 	for range maxStarts {
-		s.port = firstPort + int(ports.Add(1))
+		s.port = port(ports.Add(1))
 		if err = s.Restart(); !errors.Is(err, errTaken) {
 			return err
 		}
@@ -93,11 +95,24 @@ func (s *Server) first() (err error) {
 // errTaken: somebody listens where the server is to.
 var errTaken = errors.New("the address is in use")
 
+// port is the n-th port of this process. Where processes share an address, each begins elsewhere.
+func port(n int32) int { return firstPort + os.Getpid()%spread*maxStarts + int(n) }
+
 // ownHost is the loopback address of this process. No other process listens there, and nothing that connects comes from there: a
-// server that is down for a while finds its port free.
+// server that is down for a while finds its port free. Where the machine has but one loopback address it is that.
 func ownHost() string {
 	pid := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&0x7f, pid>>8&0xff, pid&0xff)
+	return hostOr(fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&0x7f, pid>>8&0xff, pid&0xff), "127.0.0.1")
+}
+
+// hostOr returns the host when it can be listened on here, and the other when not.
+func hostOr(host, other string) string {
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return other
+	}
+	_ = listener.Close() // nobody has connected
+	return host
 }
 
 // find returns the directory of the server's programs.
@@ -160,6 +175,9 @@ func (s *Server) Restart() error {
 		return err
 	}
 	defer log.Close() // the child has its own
+	if s.logged, err = log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
 	arguments := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-k", "", "-h", s.host,
 		"-c", "max_connections=" + strconv.Itoa(maxSessions)}
 	if !s.durable {
@@ -234,12 +252,13 @@ func (s *Server) answers(ctx context.Context) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
+// log is what the server has said since it was last started.
 func (s *Server) log() string {
 	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err.Error()
 	}
-	return string(text)
+	return string(text[s.logged:])
 }
 
 // URL returns how to reach a database of the server.

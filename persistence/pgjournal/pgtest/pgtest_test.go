@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -33,7 +35,7 @@ func TestAbsent(t *testing.T) {
 
 // TestATakenPortIsPassedOver: whoever has the port, the server that answers is the one that was started.
 func TestATakenPortIsPassedOver(t *testing.T) {
-	next := strconv.Itoa(firstPort + int(ports.Load()) + 1)
+	next := strconv.Itoa(port(ports.Load() + 1))
 	taken, err := net.Listen("tcp", net.JoinHostPort(ownHost(), next))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })
@@ -42,6 +44,17 @@ func TestATakenPortIsPassedOver(t *testing.T) {
 		return
 	}
 	require.NotEqual(t, taken.Addr().String(), server.address())
+	require.NoError(t, server.Stop())
+	require.NoError(t, os.Remove(filepath.Join(server.data(), "PG_VERSION")))
+	err = server.Restart()
+	require.ErrorContains(t, err, "postgres ended")
+	require.NotErrorIs(t, err, errTaken, "an earlier start's log is held against a later one")
+}
+
+// TestAnAddressThatTheMachineLacks: 192.0.2.1 is of documentation's own block (RFC 5737), no machine has it.
+func TestAnAddressThatTheMachineLacks(t *testing.T) {
+	require.Equal(t, "127.0.0.1", hostOr("192.0.2.1", "127.0.0.1"))
+	require.Equal(t, "127.0.0.1", hostOr("127.0.0.1", "192.0.2.1"))
 }
 
 // TestServer starts, pauses, crashes and stops a server, each time with the data it had.
