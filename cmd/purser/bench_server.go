@@ -24,9 +24,10 @@ const (
 	ownStartWithin = 5 * time.Minute
 	ownStopWithin  = 30 * time.Second
 	ownAskEvery    = 20 * time.Millisecond
-	ownLogBytes    = 2000 // of the end of its log, when it does not start
-	// The ports of a server that is killed and started again are below those that systems hand out by themselves: nobody comes by one
-	// while it is down.
+	ownAskWithin   = 10 * time.Second // an answer of one that is asked whether it is ready
+	ownLogBytes    = 2000             // of the end of its log, when it does not start
+	// The ports of a server that is killed and started again are below those that systems hand out by themselves: nobody comes by
+	// one while it is down.
 	leastOwnPort = 10_000
 	mostOwnPort  = 16_000
 	ownPortTries = 1000
@@ -136,7 +137,7 @@ func (s *ownServer) Kill() error {
 func (s *ownServer) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ownStartWithin)
 	defer cancel()
-	asker := &http.Client{Timeout: requestTimeout}
+	asker := &http.Client{Timeout: ownAskWithin}
 	defer asker.CloseIdleConnections()
 	for {
 		if resp, err := asker.Get(s.target.Admin + "/readyz"); err == nil {

@@ -149,7 +149,8 @@ func TestBenchFindsALie(t *testing.T) {
 			return bytes.ReplaceAll(answer, []byte(c.from), []byte(c.to))
 		})
 		var r bench.Report
-		for during := time.Second; r.Wrong == 0 && during <= mostLonger*time.Second; during *= 2 { // a slow machine is late to meet the lie
+		// A slow machine is late to meet the lie.
+		for during := time.Second; r.Wrong == 0 && during <= mostLonger*time.Second; during *= 2 {
 			config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: during}}
 			var err error
 			r, err = bench.Run(t.Context(), config)

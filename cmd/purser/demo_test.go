@@ -72,8 +72,8 @@ func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
 	}
 }
 
-// A swipe that a busy machine has declined for good is made anew under an id of its own, which what follows refers to; a fact is sent
-// again until it is taken. What promised nothing is not kept to be asked again.
+// A swipe that a busy machine has declined for good is made anew under an id of its own, which what follows refers to; a fact is
+// sent again until it is taken. What promised nothing is not kept to be asked again.
 func TestTheDemoOnABusyMachine(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}

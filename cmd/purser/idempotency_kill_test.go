@@ -116,7 +116,7 @@ func (s *sameKey) all(p *process, r request, begin func()) (answers []answer, cu
 		clients.Go(func() {
 			<-start
 			a, err := p.api(s.bearer, r)
-			for try := 0; err == nil && undecided(a) && try < mostProbes; try++ { // whatever it was that a busy machine does not know
+			for try := 0; err == nil && unknown(a) && try < mostProbes; try++ { // whatever it was that a busy machine does not know
 				s.unknown.Add(1)
 				a, err = p.api(s.bearer, r)
 			}

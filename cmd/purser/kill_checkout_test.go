@@ -31,8 +31,8 @@ const (
 	rewoundBlocks = 10 // of the 50 that make a payment final
 	// finalAfter is how long a payment takes to be final: as long as a storm, so that kills meet payments at each stage.
 	finalAfter = "1s"
-	// announcedWithin covers an attempt that a kill has cut off, which is made again a minute later, and the two minutes that are rested
-	// after a third one.
+	// announcedWithin covers an attempt that a kill has cut off, which is made again a minute later, and the two minutes that are
+	// rested after a third one.
 	announcedWithin = 5 * time.Minute
 	refusedOneIn    = 4 // of the events are refused the first time
 )
@@ -197,7 +197,7 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 			m.cut.Add(1)
 			return false
 		}
-		if undecided(a) { // the machine was too busy: what was asked is asked again after the kill
+		if unknown(a) { // the machine was too busy: what was asked is asked again after the kill
 			return false
 		}
 		if a.status != http.StatusOK {

@@ -36,7 +36,7 @@ type trader struct {
 	mu    sync.Mutex
 	deals []*deal
 
-	converted, declined, limbo int
+	converted, completed, cancelled, declined, limbo int
 }
 
 // deal is a quote, its use, and a second use. What was not sent is nil.
@@ -240,8 +240,8 @@ func (x *trader) made(t *testing.T) map[string]*deal {
 }
 
 // settle waits until everything that reached the desk has come to its end. What the desk has not been told by a server that was
-// killed before it could stays open: it is the same in two looks. The last time it is waited for that nobody tells the desk any more,
-// which the conversion says half a minute later.
+// killed before it could stays open: it is the same in two looks. The last time it is waited for that nobody tells the desk any
+// more, which the conversion says half a minute later.
 func (x *trader) settle(t *testing.T, p *process, last bool) {
 	t.Helper()
 	waiting, before := x.made(t), -1
@@ -301,8 +301,10 @@ func (x *trader) agree(t *testing.T, p *process) {
 		case openConversion(status):
 			held, x.limbo, told = held+d.minor("sell"), x.limbo+1, 0
 		case status == "completed":
-			sold, bought = sold+d.minor("sell"), bought+d.minor("buy")
-		case status == "rejected", status == "cancelled": // a busy machine may not come to the desk while the rate is firm
+			sold, bought, x.completed = sold+d.minor("sell"), bought+d.minor("buy"), x.completed+1
+		case status == "cancelled": // a busy machine may not come to the desk while the rate is firm
+			x.cancelled, told = x.cancelled+1, 0
+		case status == "rejected":
 			told = 0
 		default:
 			require.Equal(t, "failed", status)
@@ -313,5 +315,6 @@ func (x *trader) agree(t *testing.T, p *process) {
 		require.Contains(t, made, id)
 	}
 	x.converted = len(made)
+	require.NotZero(t, x.completed, "of %d conversions; %d are cancelled", x.converted, x.cancelled)
 	require.Equal(t, map[string]int64{"EUR": x.paidIn - sold - held, "JPY": bought}, x.holds(t, p, "availableMinor"))
 }

@@ -38,8 +38,8 @@ const (
 	killAtLeast   = 40 // answers to payouts before a kill
 	killAtMost    = payoutClients * payoutsEach * 3 / 4
 	settleAgain   = 100 * time.Millisecond // between two looks at all payouts
-	// reportedWithin covers the half minute in which an order may be answered, and the minute that the bank rests at most between two
-	// tries to report to a server that is down.
+	// reportedWithin covers the half minute in which an order may be answered, and the minute that the bank rests at most between
+	// two tries to report to a server that is down.
 	reportedWithin = 3 * time.Minute
 	sharedSecret   = "the secret of bank and purser"
 	paidAccount    = "000987654321"
@@ -94,8 +94,8 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
 	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; %d never reached it "+
 		"and wait; %d requests cut off", rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.limbo, s.cut.Load())
-	t.Logf("%d quotes: %d conversions and %d declined, %d never reached the desk and wait; %d requests cut off", len(x.deals),
-		x.converted, x.declined, x.limbo, x.cut.Load())
+	t.Logf("%d quotes: %d conversions, %d of them completed and %d cancelled, and %d declined; %d never reached the desk and wait; "+
+		"%d requests cut off", len(x.deals), x.converted, x.completed, x.cancelled, x.declined, x.limbo, x.cut.Load())
 	require.NotZero(t, s.cut.Load(), "no kill has met a request")
 	require.NotZero(t, x.cut.Load(), "no kill has met a conversion")
 }

@@ -285,8 +285,14 @@ func (p *process) api(bearer string, r request) (answer, error) {
 	return patiently(context.Background(), p.as(p.rest, bearer), r)
 }
 
-// patiently sends a request, and sends it again as long as the answer is that nothing changed, for the machine was too busy; or that
-// nobody knows, when a repeat changes nothing twice.
+// unknown tells the answers of the REST API that a busy machine may give: nothing changed, or nobody knows. Any other 5xx is a
+// fault.
+func unknown(a answer) bool {
+	return a.status == http.StatusServiceUnavailable || a.text("error") == "outcome_unknown"
+}
+
+// patiently sends a request, and sends it again as long as the answer is that nothing changed, for the machine was too busy; or
+// that nobody knows, when a repeat changes nothing twice.
 func patiently(ctx context.Context, c *client, r request) (a answer, err error) {
 	repeats := r.idempotencyKey != "" || r.method != http.MethodPost
 	for deadline := time.Now().Add(stateWithin); ; {

@@ -21,14 +21,15 @@ import (
 
 // The storm of the ramp.
 const (
-	rampClients    = 24
-	rampEach       = 12 // orders of a client in a round
-	rampKillLeast  = 30 // answers to orders before a kill
-	rampKillMost   = rampClients * rampEach / 2
-	fewRampKills   = 2 // where it is not run in full
-	rampedIn       = 60_000_00
-	rampedOver     = 30_000_00
-	rampAllWithin  = 5 * time.Minute // the ramp is given an order again after half a minute, and rests up to a minute before a report
+	rampClients   = 24
+	rampEach      = 12 // orders of a client in a round
+	rampKillLeast = 30 // answers to orders before a kill
+	rampKillMost  = rampClients * rampEach / 2
+	fewRampKills  = 2 // where it is not run in full
+	rampedIn      = 60_000_00
+	rampedOver    = 30_000_00
+	// rampAllWithin: the ramp is given an order again after half a minute, and rests up to a minute before a report.
+	rampAllWithin  = 5 * time.Minute
 	shownRampOrder = 100
 )
 

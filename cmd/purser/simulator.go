@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/valyala/fasthttp/fasthttputil"
 
@@ -22,10 +23,14 @@ type simulator struct {
 	client *http.Client
 }
 
-const maxNetworkAnswer = 64 << 10
+// Limits of a simulated message.
+const (
+	simulatedWithin  = 10 * time.Second
+	maxNetworkAnswer = 64 << 10
+)
 
 func newSimulator(engine *authorizer.Engine, secret string, memory *fasthttputil.InmemoryListener) *simulator {
-	return &simulator{engine: engine, secret: secret, client: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{
+	return &simulator{engine: engine, secret: secret, client: &http.Client{Timeout: simulatedWithin, Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return memory.Dial() },
 	}}}
 }
