@@ -11,6 +11,8 @@ import (
 	"net/http/cookiejar"
 	"strings"
 	"time"
+
+	"purser/authorizer"
 )
 
 // client speaks to one of the servers with one credential: a bearer secret, or the session cookie it was given.
@@ -66,9 +68,8 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 
 // How a message of the card network is asked for again that was not decided in time.
 const (
-	decideWithin = 150 * time.Millisecond // of the server: no decision, or no sync, by then is a timeout
-	decidePause  = 50 * time.Millisecond
-	decidedSoon  = time.Minute // at last, by any machine that works at all
+	decidePause = 50 * time.Millisecond
+	decidedSoon = time.Minute // at last, by any machine that works at all
 )
 
 // decided sends a message of the card network until it has an answer that is kept. A busy machine may not come to it in time, and
@@ -77,7 +78,7 @@ func (c *client) decided(ctx context.Context, r request) (a answer, err error) {
 	for first := time.Now(); ; {
 		began := time.Now()
 		a, err = c.send(ctx, r)
-		kept := !undecided(a) || a.text("reason") == "timeout" && time.Since(began) < decideWithin
+		kept := !undecided(a) || a.text("reason") == "timeout" && time.Since(began) < authorizer.AnswerWithin
 		if err != nil || kept || time.Since(first) > decidedSoon {
 			return a, err
 		}

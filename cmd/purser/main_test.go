@@ -13,10 +13,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"purser/persistence/journaltest"
 )
 
 // testConfig is a server of its own: free ports, a directory of its own, a quick bank.
@@ -73,9 +74,11 @@ func auditOf(t *testing.T, data string) string {
 // TestTheWholeProgram walks the demo through the real servers, restarts, and asks everything again; then loses the authorizer,
 // makes it anew, and asks once more.
 func TestTheWholeProgram(t *testing.T) {
-	defer nothingRuns(t, goleak.IgnoreCurrent(), // fasthttp's housekeepers sleep on for some seconds
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+	before := goleak.IgnoreCurrent()
+	defer func() { // fasthttp's housekeepers sleep on for some seconds
+		require.NoError(t, journaltest.Leaked(before, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")))
+	}()
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
 	m := start(t, data)
 	demo(t, data, "--save", told)
@@ -96,18 +99,6 @@ func TestTheWholeProgram(t *testing.T) {
 	demo(t, data, "--check", told)
 	require.NoError(t, m.Close())
 	require.Contains(t, auditOf(t, data), "agree to the cent", "of the store made anew")
-}
-
-// nothingRuns waits until nothing runs any more but what is left out: what was told to end may need a moment.
-func nothingRuns(t *testing.T, leftOut ...goleak.Option) {
-	t.Helper()
-	for deadline := time.Now().Add(stateWithin); ; {
-		err := goleak.Find(leftOut...)
-		if err == nil || time.Now().After(deadline) {
-			require.NoError(t, err)
-			return
-		}
-	}
 }
 
 func TestADirectoryHasOneServer(t *testing.T) {
