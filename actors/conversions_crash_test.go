@@ -127,7 +127,8 @@ func (d *dealer) deskHas() {
 	}, 0)
 }
 
-// finish lets the desk do what it does, and then a day go by.
+// finish lets the desk do what it does, and then a day go by. What reached the desk only after it was given up, and failed there,
+// stays given up.
 func (d *dealer) finish() {
 	heard := func(quiet ...string) func(balance.Conversion) bool {
 		return func(v balance.Conversion) bool {
@@ -136,8 +137,10 @@ func (d *dealer) finish() {
 				return true
 			}
 			orders, err := d.sandbox.Paid(v.ID)
-			unreported := orders == 0 || v.Sell.AmountMinor%100 == sandbox.EndingUnreported
-			return slices.Contains(quiet, v.Status) && err == nil && unreported
+			ending := v.Sell.AmountMinor % 100
+			stays := orders == 0 || ending == sandbox.EndingUnreported ||
+				ending == sandbox.EndingFails && v.Status == balance.ConversionAbandoned
+			return slices.Contains(quiet, v.Status) && err == nil && stays
 		}
 	}
 	d.eventually(heard(balance.ConversionUnknown, balance.ConversionAbandoned), time.Second)
@@ -145,19 +148,22 @@ func (d *dealer) finish() {
 	d.eventually(heard(balance.ConversionAbandoned), time.Second)
 }
 
-// eventually turns the clock and lets the desk report until something holds of every conversion.
+// eventually turns the clock and lets the desk report until something holds of every conversion. It does so itself, so that
+// nothing reads the stores any more when it has failed.
 func (d *dealer) eventually(holds func(balance.Conversion) bool, turn time.Duration) {
 	d.t.Helper()
-	require.Eventually(d.t, func() bool {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for until := time.Now().Add(comesWithin); ; <-look.C {
 		d.clock.turn(turn)
 		d.bankWorks()
-		for _, v := range d.conversions() {
-			if !holds(v) {
-				return false
-			}
+		all := d.conversions()
+		not := slices.IndexFunc(all, func(v balance.Conversion) bool { return !holds(v) })
+		if not < 0 {
+			return
 		}
-		return true
-	}, comesWithin, lookEvery)
+		require.True(d.t, time.Now().Before(until), "still %+v", all[not])
+	}
 }
 
 // afterAll has the desk report, late and twice, that it has done what was given up.
