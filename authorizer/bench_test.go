@@ -147,7 +147,7 @@ func BenchmarkRecallNew(b *testing.B) {
 
 // onDisk is a rig on the machine's own disk and clock.
 func onDisk(b testing.TB, dir string) *rig {
-	return newRig(b, systemFS(), func(o *Options) {
+	return newRig(b, nil, func(o *Options) {
 		o.Dir, o.Deadline, o.Clock = dir, nil, time.Now
 	})
 }
@@ -226,7 +226,7 @@ func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		require.NoError(b, r.e.Close())
 		r.e = nil
-		e, err := Open(r.options(func(o *Options) { o.FS, o.Dir, o.Deadline, o.Clock = systemFS(), dir, nil, time.Now }))
+		e, err := Open(r.options(func(o *Options) { o.FS, o.Dir, o.Deadline, o.Clock = nil, dir, nil, time.Now }))
 		require.NoError(b, err)
 		r.e = e
 	}
@@ -235,7 +235,7 @@ func BenchmarkOpen(b *testing.B) {
 // BenchmarkBytesPerSwipe is what a swipe leaves on the disk, by the parts of the store, once everything is compacted. It wants a
 // fixed number of swipes: -benchtime 500000x.
 func BenchmarkBytesPerSwipe(b *testing.B) {
-	r := newRig(b, systemFS(), func(o *Options) {
+	r := newRig(b, nil, func(o *Options) {
 		o.Dir, o.NoSync, o.Deadline = filepath.Join(b.TempDir(), "store"), true, nil
 	})
 	tokens := r.fill(4095)

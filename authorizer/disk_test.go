@@ -147,7 +147,7 @@ func crashes(t *testing.T, noSync bool, logBytes int) (clones, lost int) {
 		}
 		return nil
 	})
-	r := newRig(t, zeroedLogs{errorfs.Wrap(fs, crashing), logBytes}, func(o *Options) { o.NoSync = noSync })
+	r := newRig(t, errorfs.Wrap(fs, crashing), func(o *Options) { o.NoSync, o.logBytes = noSync, logBytes })
 	opened.Store(1)
 	a.load(r, 64)
 	opened.Store(2)

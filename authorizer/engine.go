@@ -8,9 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"purser/actors/ident"
 	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/pebblegate"
 )
 
 // Limits of the engine.
@@ -54,11 +57,13 @@ type Options struct {
 	Fatal func(error)
 	// Deadline gives the channel that ends an answer's wait; nil: AnswerWithin by the machine's clock. Tests turn it by hand.
 	Deadline func() <-chan time.Time
+
+	logBytes int // the length of a log before its first record; 0: it grows
 }
 
 func (o *Options) ensureDefaults() {
 	if o.FS == nil {
-		o.FS = systemFS()
+		o.FS, o.logBytes = vfs.Default, pebblegate.MemTableSize // a full memtable has put no more into its log
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes
@@ -72,6 +77,13 @@ func (o *Options) ensureDefaults() {
 	if o.Listener == nil {
 		o.Listener = silent{}
 	}
+}
+
+func (o *Options) zeroedLogs() (*zeroedLogs, error) {
+	if o.logBytes == 0 {
+		return nil, nil
+	}
+	return newZeroedLogs(o.FS, o.Dir, o.logBytes)
 }
 
 // Validate names every fault of the options at once.

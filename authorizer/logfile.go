@@ -2,29 +2,135 @@ package authorizer
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// zeroedLogs makes each new write-ahead log as long as it will get, of zeros, and syncs it before its first record. A sync of a
+// How a spare log is made beside swipes: a piece at a time is on its way to the disk, and the disk is theirs for a while after it.
+const (
+	sparePiece = 256 << 10
+	sparePause = 2 * time.Millisecond
+	spareName  = "spare.zeros"
+)
+
+// zeroedLogs makes each new write-ahead log as long as it will get, of zeros, synced before its first record. A sync of a
 // file that grows writes the file's length and its new blocks to the file system's journal as well, and takes up to twice as long
-// as one over blocks that are there. Pebble uses old logs again, which are long enough from then on; so this costs a few writes
-// of zeros after a start, and nothing later. Zeros are no record: a log ends for its reader where they begin.
+// as one over blocks that are there. Zeros are no record: a log ends for its reader where they begin.
+//
+// Pebble makes a log while commits wait for it, and 16 MiB of zeros take the disk 50 ms. So one log is always ready under another
+// name, and is renamed when it is asked for; a spare that is not ready yet is not waited for. Pebble uses old logs again, so after the
+// first few of a start no more are made.
 type zeroedLogs struct {
 	FS
+	dir   string
 	bytes int
+
+	mu     sync.Mutex
+	ready  bool // the spare is there
+	closed bool
+	done   chan struct{} // closed with it
+	making sync.WaitGroup
 }
 
-// Create is vfs.FS's.
-func (z zeroedLogs) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := z.FS.Create(name, category)
-	if err != nil || !strings.HasSuffix(name, ".log") {
-		return f, err
+// newZeroedLogs has a spare ready for the logs of a directory: the one that the last start left, or a new one. Close it.
+func newZeroedLogs(fs FS, dir string, bytes int) (*zeroedLogs, error) {
+	z := &zeroedLogs{FS: fs, dir: dir, bytes: bytes, done: make(chan struct{})}
+	info, err := fs.Stat(z.spare())
+	if err != nil || info.Size() != int64(bytes) {
+		if err := z.zero(0); err != nil {
+			return nil, fmt.Errorf("authorizer: a log of zeros: %w", err)
+		}
 	}
-	_, err = f.Write(make([]byte, z.bytes))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	z.ready = true
+	return z, nil
+}
+
+func (z *zeroedLogs) spare() string { return z.PathJoin(z.dir, spareName) }
+
+// Create is vfs.FS's.
+func (z *zeroedLogs) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if !strings.HasSuffix(name, ".log") || !z.take() {
+		return z.FS.Create(name, category)
+	}
+	if err := z.Rename(z.spare(), name); err != nil {
 		return nil, err
 	}
+	z.another()
 	return z.OpenReadWrite(name, category)
+}
+
+// take is true for who may have the spare.
+func (z *zeroedLogs) take() bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	had := z.ready
+	z.ready = false
+	return had
+}
+
+// another has the next spare made. Without one a log grows, and its syncs are slower: no more is lost.
+func (z *zeroedLogs) another() {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.closed {
+		return
+	}
+	z.making.Go(func() {
+		err := z.zero(sparePause)
+		if err != nil && !errors.Is(err, errClosed) {
+			slog.Warn("no spare log for the authorizer", "err", err)
+		}
+		z.mu.Lock()
+		defer z.mu.Unlock()
+		z.ready = err == nil
+	})
+}
+
+var errClosed = errors.New("closed")
+
+// zero writes the spare under a name of its own first: under its name it is whole.
+func (z *zeroedLogs) zero(rest time.Duration) error {
+	unfinished := z.spare() + ".unfinished"
+	f, err := z.FS.Create(unfinished, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: sparePiece})
+	if err = errors.Join(z.fill(f, rest), f.Close()); err != nil {
+		return err
+	}
+	return z.Rename(unfinished, z.spare())
+}
+
+func (z *zeroedLogs) fill(f vfs.File, rest time.Duration) error {
+	zeros := make([]byte, sparePiece)
+	for left := z.bytes; left > 0; left -= len(zeros) {
+		zeros = zeros[:min(left, len(zeros))]
+		if _, err := f.Write(zeros); err != nil {
+			return err
+		}
+		if rest == 0 {
+			continue
+		}
+		select {
+		case <-z.done:
+			return errClosed
+		case <-time.After(rest):
+		}
+	}
+	return f.Sync()
+}
+
+// close ends what is being made.
+func (z *zeroedLogs) close() {
+	z.mu.Lock()
+	z.closed = true
+	z.mu.Unlock()
+	close(z.done)
+	z.making.Wait()
 }

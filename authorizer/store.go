@@ -43,9 +43,6 @@ var (
 // FS is the file system a store lives on.
 type FS = vfs.FS
 
-// systemFS has logs as long as what a full memtable puts into them at the most.
-func systemFS() FS { return zeroedLogs{FS: vfs.Default, bytes: pebblegate.MemTableSize} }
-
 type (
 	batch  = pebble.Batch
 	moment = pebble.Snapshot
@@ -60,6 +57,7 @@ type reader interface {
 type store struct {
 	db   *pebble.DB
 	lock *pebble.Lock
+	logs *zeroedLogs // nil: they grow
 	wait *pebble.WriteOptions // Sync, or NoSync where nothing is promised
 	uuid ident.UUID
 
@@ -69,7 +67,7 @@ type store struct {
 // Exists tells whether the directory holds an authorizer's store.
 func Exists(fs FS, dir string) bool {
 	if fs == nil {
-		fs = systemFS()
+		fs = vfs.Default
 	}
 	d, err := pebble.Peek(dir, fs)
 	return err == nil && d.Exists
@@ -84,11 +82,13 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
 	}
-	db, err := pebblegate.Open(o.Dir, pebbleOptions(o, lock, fatal))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), lock.Close())
+	s := &store{lock: lock, wait: pebble.Sync}
+	if s.logs, err = o.zeroedLogs(); err == nil {
+		s.db, err = pebblegate.Open(o.Dir, pebbleOptions(o, s, fatal))
 	}
-	s := &store{db: db, lock: lock, wait: pebble.Sync}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), s.close())
+	}
 	if o.NoSync {
 		s.wait = pebble.NoSync
 	}
@@ -99,14 +99,17 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 }
 
 // pebbleOptions leaves the memtables to the gate, which bounds by them what a start has to replay.
-func pebbleOptions(o *Options, lock *pebble.Lock, fatal func(error)) *pebble.Options {
+func pebbleOptions(o *Options, s *store, fatal func(error)) *pebble.Options {
 	p := &pebble.Options{
 		FS:                    o.FS,
-		Lock:                  lock,
+		Lock:                  s.lock,
 		FormatMajorVersion:    pebble.FormatTableFormatV6,
 		L0StopWritesThreshold: l0StopWrites,
 		CacheSize:             storeCacheBytes,
 		Logger:                pebbleLogger{fatal: fatal},
+	}
+	if s.logs != nil {
+		p.FS = s.logs
 	}
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
@@ -178,7 +181,16 @@ func (s *store) newStamp(o *Options) error {
 	return s.db.Set(keyStamp(), v, pebble.Sync)
 }
 
-func (s *store) close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
+// close closes what is open of the store.
+func (s *store) close() (err error) {
+	if s.db != nil {
+		err = s.db.Close()
+	}
+	if s.logs != nil {
+		s.logs.close()
+	}
+	return errors.Join(err, s.lock.Close())
+}
 
 func (s *store) newBatch() *batch { return s.db.NewBatch() }
 
