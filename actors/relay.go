@@ -27,9 +27,10 @@ const (
 	relayWithin = 10 * time.Second
 	relayCursor = "relay"
 	retryPause  = 100 * time.Millisecond
-	// relayPause follows each round that has read all there was, so that the entries of a busy shard share events and commits:
-	// without it nearly every entry had an event of its own, and the journal took twice the processor time that the swipes took.
-	relayPause = 50 * time.Millisecond
+	// relayEvery is how far apart rounds are that have read all there was, so that the entries of a busy shard share events and
+	// commits: without it nearly every entry had an event of its own, and the journal took twice the processor time that the swipes
+	// took. The shards have their turns one after the other in it. Who waits for the journal to show an entry ends the rest.
+	relayEvery = 250 * time.Millisecond
 )
 
 // relay carries the authorizer's log to the journal: each workspace's run of entries to its balance actor, which commits them
@@ -51,7 +52,7 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 		more, err := s.relayOnce(ctx, sh, places)
 		refused, late := errors.Is(err, errRelayRefused), errors.Is(err, errRelayLate)
 		sh.stuck.Store(refused)
-		rest := relayPause
+		rest := func() bool { return s.rest(ctx, sh) }
 		if err != nil {
 			if ctx.Err() != nil {
 				return
@@ -59,15 +60,41 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 			if refused || !late { // who keeps it waiting has said why
 				s.complain("relay", err, "shard", sh.id)
 			}
-			rest = retryPause
+			rest = func() bool { return pause(ctx, retryPause) }
 		}
 		if places = s.relaying; late {
 			places = s.relayingLate
 		}
-		if !more && !pause(ctx, rest) {
+		if !more && !rest() {
 			return
 		}
 	}
+}
+
+// rest is the pause after a round, until the shard's next turn; false when the context ended.
+func (s *System) rest(ctx context.Context, sh *shard) bool {
+	every := s.config.RelayEvery
+	turn := every * time.Duration(sh.id) / ident.Shards
+	passed := time.Duration(s.clock().UnixNano()) % every
+	select {
+	case <-ctx.Done():
+		return false
+	case <-sh.wanted:
+	case <-time.After(1 + (turn-passed+every-1)%every):
+	}
+	return true
+}
+
+// awaitRelayed waits until the journal has what was decided by now.
+func (s *System) awaitRelayed(ctx context.Context, sh *shard) error {
+	decided := s.authorizer.Synced(sh.id)
+	if sh.relayed.load() < decided {
+		select {
+		case sh.wanted <- struct{}{}:
+		default: // the relay has been told already
+		}
+	}
+	return sh.relayed.wait(ctx, decided)
 }
 
 // relayOnce is one round, as soon as there are places for its entries. It tells whether there are more for another at once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,6 +69,26 @@ func TestTheRelayDoesNotPassWhatAWorkspaceHasNotTaken(t *testing.T) {
 	journal.on.Store(false)
 	require.EqualValues(t, 99_990, w.balance(first).Snapshot.FiatUsdCents)
 	w.requireClean()
+}
+
+// What is decided while the relay rests is shown at once to who waits for it.
+func TestAReadingEndsTheRelaysRest(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	defer w.stop()
+	ws := w.newWorkspace(9)
+	w.deposit(ws, 100_000)
+	c := w.mint(ws, 90_000, 90_000)
+	w.system.Stop()
+	var err error
+	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: w.bank,
+		Sealer: testSealer(t), Clock: w.clock.now, Entropy: rand.Reader, Fatal: w.options.fatal, RelayEvery: 24 * time.Hour,
+		RelayedWithin: comesWithin})
+	require.NoError(t, err)
+	for i := range 5 {
+		w.submit(message(hold.Clearing, fmt.Sprint("n", i), c, 10))
+		w.system.WaitRelayed(t.Context(), ws)
+		require.EqualValues(t, 100_000-10*(i+1), w.usd(ws))
+	}
 }
 
 // The audit reads an allowlist back from the form in which the authorizer keeps it.

@@ -102,7 +102,7 @@ type Config struct {
 	// Kinds is the table of actors; nil means Kinds().
 	Kinds []Kind
 	// TimerEvery, ExpireEvery and HousekeepEvery pace the loops; zero means the defaults.
-	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery time.Duration
+	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery, RelayEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
 	FenceWithin time.Duration
 	// RelayWithin bounds how long a round of the relay waits for its entries to be taken.
@@ -151,6 +151,7 @@ func (c *Config) ensureDefaults() error {
 	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
 	c.WatchEvery = orDefault(c.WatchEvery, defaultWatchEvery)
 	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
+	c.RelayEvery = orDefault(c.RelayEvery, relayEvery)
 	c.RelayWithin = orDefault(c.RelayWithin, relayWithin)
 	c.FollowedWithin = orDefault(c.FollowedWithin, followedWait)
 	c.RelayedWithin = orDefault(c.RelayedWithin, relayedWait)
@@ -219,13 +220,14 @@ type System struct {
 type shard struct {
 	id       ident.Shard
 	lane     *lane
-	firing   atomic.Bool // timers of the last round are still being fired
-	lost     atomic.Bool // the last commit is unresolved: nothing is read or written before the fence
-	stuck    atomic.Bool // the journal refuses what the relay brings
-	followed progress    // the authorizer has applied the journal up to here
-	causes   causes      // what the reactions need of it
-	passed   int         // bytes of events that it knows nothing of: they had nothing for it; the follower's own
-	relayed  progress    // the journal has the authorizer's log up to here
+	firing   atomic.Bool   // timers of the last round are still being fired
+	lost     atomic.Bool   // the last commit is unresolved: nothing is read or written before the fence
+	stuck    atomic.Bool   // the journal refuses what the relay brings
+	followed progress      // the authorizer has applied the journal up to here
+	causes   causes        // what the reactions need of it
+	passed   int           // bytes of events that it knows nothing of: they had nothing for it; the follower's own
+	relayed  progress      // the journal has the authorizer's log up to here
+	wanted   chan struct{} // somebody waits for it: the relay does not rest
 	late     lateness
 	debt     debt
 }
@@ -288,7 +290,7 @@ func (s *System) takeShards(ctx context.Context) error {
 		return fmt.Errorf("take the shards: %w", err)
 	}
 	for i, head := range heads {
-		sh := &shard{id: ident.Shard(i)}
+		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
 		sh.causes.begin(sh.followed.value)
@@ -393,7 +395,7 @@ func (s *System) startLoops() {
 	if s.config.Still {
 		return
 	}
-	s.every(s.config.TimerEvery, s.fireTimers)
+	s.every(s.config.TimerEvery/timerTurns, s.timerTurns())
 	s.every(s.config.ExpireEvery, s.expireHolds)
 	s.every(s.config.HousekeepEvery, s.housekeep)
 	s.every(probeEvery, s.probe)
@@ -591,14 +593,14 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	sh := s.shards[slot.Shard()]
 	ctx, cancel := context.WithTimeout(ctx, s.config.RelayedWithin)
 	defer cancel()
-	_ = sh.relayed.wait(ctx, s.authorizer.Synced(sh.id))
+	_ = s.awaitRelayed(ctx, sh)
 }
 
 // Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
 // is followed. For tests.
 func (s *System) Settle(ctx context.Context) error {
 	for _, sh := range s.shards {
-		if err := sh.relayed.wait(ctx, s.authorizer.Synced(sh.id)); err != nil {
+		if err := s.awaitRelayed(ctx, sh); err != nil {
 			return fmt.Errorf("shard %d: relay: %w", sh.id, err)
 		}
 		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {

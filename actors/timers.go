@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"purser/actors/decision"
+	"purser/actors/ident"
 	"purser/actors/webhook"
 	"purser/persistence"
 )
@@ -13,16 +14,27 @@ import (
 // Limits of the timer loop.
 const (
 	timersAtOnce = 128 // timers of one shard fired in one round
+	timerTurns   = 16  // of a round: were all shards looked at in one, swipes would wait for a processor behind them
 	timerReads   = 16  // shards whose timers are being read
 	timerTimeout = 10 * time.Second
 	sweepAtOnce  = 1024 // expired claims removed per shard and round
 )
 
+// timerTurns takes a part of the shards each time it is called, one after the other.
+func (s *System) timerTurns() func(context.Context) {
+	turn := 0
+	return func(context.Context) {
+		const part = ident.Shards / timerTurns
+		s.fireTimers(s.shards[turn*part : (turn+1)*part])
+		turn = (turn + 1) % timerTurns
+	}
+}
+
 // fireTimers wakes the actors whose timers are due. A timer lives in the journal until the actor's decision removes it, so that a
 // crash between due and done fires it again. No shard waits for another: one that is not through with the last round is left out
 // of this one.
-func (s *System) fireTimers(context.Context) {
-	for _, sh := range s.shards {
+func (s *System) fireTimers(shards []*shard) {
+	for _, sh := range shards {
 		if sh.firing.CompareAndSwap(false, true) {
 			s.loop(func(ctx context.Context) {
 				defer sh.firing.Store(false)
