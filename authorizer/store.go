@@ -57,7 +57,7 @@ type reader interface {
 type store struct {
 	db   *pebble.DB
 	lock *pebble.Lock
-	logs *zeroedLogs // nil: they grow
+	logs *zeroedLogs          // nil: they grow
 	wait *pebble.WriteOptions // Sync, or NoSync where nothing is promised
 	uuid ident.UUID
 
