@@ -199,6 +199,10 @@ func conversionCrashes(t *testing.T, every int64) (ws string, crashes []dealings
 	d.clients().Wait()
 	d.deskHas()
 	d.finish()
+	for _, v := range d.conversions() { // the desk had it in time
+		fails := v.Sell.AmountMinor%100 == sandbox.EndingFails
+		require.Equal(t, fails, v.Status == balance.ConversionFailed)
+	}
 	d.afterAll()
 	c.take() // and after the last acknowledgement
 	c.armed.Store(false)

@@ -114,9 +114,6 @@ func (w *treasury) reportConversion(id, event, outcome string) error {
 	}
 	_, err = w.ask("balance", record.Workspace, record.Workspace,
 		balance.ReportConversion{EventID: event, ID: id, Outcome: outcome, Known: &known}, nil)
-	if fault.Is(err, fault.ConversionConflict) {
-		return nil // it is kept as unmatched
-	}
 	return err
 }
 

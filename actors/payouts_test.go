@@ -113,7 +113,11 @@ func (w *treasury) report(_ context.Context, _ string, body []byte) (int, error)
 		return 0, err
 	}
 	if outcome, conversion := strings.CutPrefix(r.Type, "conversion."); conversion {
-		return http.StatusOK, w.reportConversion(r.Data.ConversionID, r.ID, outcome)
+		err := w.reportConversion(r.Data.ConversionID, r.ID, outcome)
+		if fault.Is(err, fault.ConversionConflict) {
+			return http.StatusOK, nil // it is kept as unmatched
+		}
+		return http.StatusOK, err
 	}
 	outcome, payout := strings.CutPrefix(r.Type, "payout.")
 	if !payout {

@@ -29,8 +29,10 @@ const (
 	retryPause  = 100 * time.Millisecond
 	// relayEvery is how far apart rounds are that have read all there was, so that the entries of a busy shard share events and
 	// commits: without it nearly every entry had an event of its own, and the journal took twice the processor time that the swipes
-	// took. The shards have their turns one after the other in it. Who waits for the journal to show an entry ends the rest.
+	// took. The shards have their turns one after the other in it. Who waits for the journal to show an entry ends the rest, but for
+	// relayRest: a workspace that is read all the time has its entries share events too.
 	relayEvery = 250 * time.Millisecond
+	relayRest  = 50 * time.Millisecond
 )
 
 // relay carries the authorizer's log to the journal: each workspace's run of entries to its balance actor, which commits them
@@ -73,6 +75,9 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 
 // rest is the pause after a round, until the shard's next turn; false when the context ended.
 func (s *System) rest(ctx context.Context, sh *shard) bool {
+	if !pause(ctx, relayRest) {
+		return false
+	}
 	every := s.config.RelayEvery
 	turn := every * time.Duration(sh.id) / ident.Shards
 	passed := time.Duration(s.clock().UnixNano()) % every
@@ -99,6 +104,10 @@ func (s *System) awaitRelayed(ctx context.Context, sh *shard) error {
 
 // relayOnce is one round, as soon as there are places for its entries. It tells whether there are more for another at once.
 func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Weighted) (more bool, err error) {
+	select {
+	case <-sh.wanted: // this round brings what is waited for
+	default:
+	}
 	waiting := int64(min(relayRead, s.authorizer.Synced(sh.id)-sh.relayed.load()))
 	queued := !places.TryAcquire(waiting)
 	if queued {

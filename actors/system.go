@@ -101,7 +101,7 @@ type Config struct {
 	Still bool
 	// Kinds is the table of actors; nil means Kinds().
 	Kinds []Kind
-	// TimerEvery, ExpireEvery and HousekeepEvery pace the loops; zero means the defaults.
+	// These pace the loops; zero means the defaults.
 	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery, RelayEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
 	FenceWithin time.Duration
@@ -146,7 +146,7 @@ func (c *Config) ensureDefaults() error {
 	if c.Kinds == nil {
 		c.Kinds = Kinds()
 	}
-	c.TimerEvery = orDefault(c.TimerEvery, defaultTimerEvery)
+	c.TimerEvery = max(orDefault(c.TimerEvery, defaultTimerEvery), timerTurns)
 	c.ExpireEvery = orDefault(c.ExpireEvery, defaultExpireEvery)
 	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
 	c.WatchEvery = orDefault(c.WatchEvery, defaultWatchEvery)
@@ -596,13 +596,23 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	_ = s.awaitRelayed(ctx, sh)
 }
 
-// Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
-// is followed. For tests.
-func (s *System) Settle(ctx context.Context) error {
+// RelayAll waits until the journal has all that the authorizer had decided.
+func (s *System) RelayAll(ctx context.Context) error {
 	for _, sh := range s.shards {
 		if err := s.awaitRelayed(ctx, sh); err != nil {
 			return fmt.Errorf("shard %d: relay: %w", sh.id, err)
 		}
+	}
+	return nil
+}
+
+// Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
+// is followed. For tests.
+func (s *System) Settle(ctx context.Context) error {
+	if err := s.RelayAll(ctx); err != nil {
+		return err
+	}
+	for _, sh := range s.shards {
 		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {
 			return fmt.Errorf("shard %d: follower: %w", sh.id, err)
 		}

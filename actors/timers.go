@@ -20,6 +20,9 @@ const (
 	sweepAtOnce  = 1024 // expired claims removed per shard and round
 )
 
+// Every shard has its turn.
+const _ = uint(-(ident.Shards % timerTurns))
+
 // timerTurns takes a part of the shards each time it is called, one after the other.
 func (s *System) timerTurns() func(context.Context) {
 	turn := 0

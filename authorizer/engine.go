@@ -79,13 +79,6 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-func (o *Options) zeroedLogs() (*zeroedLogs, error) {
-	if o.logBytes == 0 {
-		return nil, nil
-	}
-	return newZeroedLogs(o.FS, o.Dir, o.logBytes)
-}
-
 // Validate names every fault of the options at once.
 func (o *Options) Validate() error {
 	var faults []error

@@ -2,7 +2,6 @@ package authorizer
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -11,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// How a spare log is made beside swipes: a piece at a time is on its way to the disk, and the disk is theirs for a while after it.
+// How a spare log is made beside swipes: a piece at a time is on its way to the disk, which is theirs for a while after it.
 const (
 	sparePiece = 256 << 10
 	sparePause = 2 * time.Millisecond
@@ -23,8 +22,9 @@ const (
 // as one over blocks that are there. Zeros are no record: a log ends for its reader where they begin.
 //
 // Pebble makes a log while commits wait for it, and 16 MiB of zeros take the disk 50 ms. So one log is always ready under another
-// name, and is renamed when it is asked for; a spare that is not ready yet is not waited for. Pebble uses old logs again, so after the
-// first few of a start no more are made.
+// name, and is renamed when it is asked for; a spare that is not ready yet is not waited for. Pebble uses old logs again, so after
+// the first few of a start no more are made. Without a spare a log grows, and its syncs are slower: no more is lost, so no fault of
+// a spare is a fault of the store.
 type zeroedLogs struct {
 	FS
 	dir   string
@@ -38,29 +38,27 @@ type zeroedLogs struct {
 }
 
 // newZeroedLogs has a spare ready for the logs of a directory: the one that the last start left, or a new one. Close it.
-func newZeroedLogs(fs FS, dir string, bytes int) (*zeroedLogs, error) {
+func newZeroedLogs(fs FS, dir string, bytes int) *zeroedLogs {
 	z := &zeroedLogs{FS: fs, dir: dir, bytes: bytes, done: make(chan struct{})}
 	info, err := fs.Stat(z.spare())
-	if err != nil || info.Size() != int64(bytes) {
-		if err := z.zero(0); err != nil {
-			return nil, fmt.Errorf("authorizer: a log of zeros: %w", err)
-		}
+	if z.ready = err == nil && info.Size() == int64(bytes); !z.ready {
+		z.ready = z.zero(0)
 	}
-	z.ready = true
-	return z, nil
+	return z
 }
 
 func (z *zeroedLogs) spare() string { return z.PathJoin(z.dir, spareName) }
 
-// Create is vfs.FS's.
+// Create is vfs.FS's. The logs of a backup, in another directory, are written once, to their end.
 func (z *zeroedLogs) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if !strings.HasSuffix(name, ".log") || !z.take() {
+	if !strings.HasSuffix(name, ".log") || z.PathDir(name) != z.PathDir(z.spare()) || !z.take() {
 		return z.FS.Create(name, category)
 	}
+	defer z.another()
 	if err := z.Rename(z.spare(), name); err != nil {
-		return nil, err
+		slog.Warn("the spare log of the authorizer is gone", "err", err)
+		return z.FS.Create(name, category)
 	}
-	z.another()
 	return z.OpenReadWrite(name, category)
 }
 
@@ -73,7 +71,7 @@ func (z *zeroedLogs) take() bool {
 	return had
 }
 
-// another has the next spare made. Without one a log grows, and its syncs are slower: no more is lost.
+// another has the next spare made. One that failed is not tried again before it was needed.
 func (z *zeroedLogs) another() {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -81,30 +79,32 @@ func (z *zeroedLogs) another() {
 		return
 	}
 	z.making.Go(func() {
-		err := z.zero(sparePause)
-		if err != nil && !errors.Is(err, errClosed) {
-			slog.Warn("no spare log for the authorizer", "err", err)
-		}
+		made := z.zero(sparePause)
 		z.mu.Lock()
 		defer z.mu.Unlock()
-		z.ready = err == nil
+		z.ready = made
 	})
 }
 
 var errClosed = errors.New("closed")
 
-// zero writes the spare under a name of its own first: under its name it is whole.
-func (z *zeroedLogs) zero(rest time.Duration) error {
+// zero makes the spare, under a name of its own first: under its name it is whole. It is false when the disk has no room.
+func (z *zeroedLogs) zero(rest time.Duration) bool {
 	unfinished := z.spare() + ".unfinished"
 	f, err := z.FS.Create(unfinished, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
+	if err == nil {
+		f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: sparePiece})
+		if err = errors.Join(z.fill(f, rest), f.Close()); err == nil {
+			err = z.Rename(unfinished, z.spare())
+		}
+		if err != nil {
+			err = errors.Join(err, z.Remove(unfinished)) // what is left of it would take the room of logs
+		}
 	}
-	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: sparePiece})
-	if err = errors.Join(z.fill(f, rest), f.Close()); err != nil {
-		return err
+	if err != nil && !errors.Is(err, errClosed) {
+		slog.Warn("no spare log for the authorizer", "err", err)
 	}
-	return z.Rename(unfinished, z.spare())
+	return err == nil
 }
 
 func (z *zeroedLogs) fill(f vfs.File, rest time.Duration) error {

@@ -53,8 +53,7 @@ func (z *zeroedLogs) isReady() bool {
 // A commit that needs another log gets one of zeros at once, or, while none is ready, one that grows: it waits for neither.
 func TestALogIsNotWaitedFor(t *testing.T) {
 	s := newSpares()
-	z, err := newZeroedLogs(s, "", spareBytes)
-	require.NoError(t, err)
+	z := newZeroedLogs(s, "", spareBytes)
 	for _, name := range []string{"1.log", "2.log"} {
 		require.EqualValues(t, spareBytes, s.logBytes(t, z, name))
 		require.Eventually(t, z.isReady, time.Minute, time.Millisecond)
@@ -74,12 +73,10 @@ func TestALogIsNotWaitedFor(t *testing.T) {
 // What the last start made ready is used by the next; what it had not finished is not.
 func TestASpareLogOutlivesAStart(t *testing.T) {
 	s := newSpares()
-	z, err := newZeroedLogs(s, "", spareBytes)
-	require.NoError(t, err)
+	z := newZeroedLogs(s, "", spareBytes)
 	z.close()
 	before := s.written.Load()
-	z, err = newZeroedLogs(s, "", spareBytes)
-	require.NoError(t, err)
+	z = newZeroedLogs(s, "", spareBytes)
 	require.Equal(t, before, s.written.Load())
 	gate := make(chan struct{})
 	s.stand.Store(&gate)
@@ -88,26 +85,55 @@ func TestASpareLogOutlivesAStart(t *testing.T) {
 	close(gate)
 	z.close() // in the middle of it
 	s.stand.Store(nil)
-	z, err = newZeroedLogs(s, "", spareBytes)
-	require.NoError(t, err)
+	z = newZeroedLogs(s, "", spareBytes)
 	require.EqualValues(t, spareBytes, s.logBytes(t, z, "2.log"))
 	z.close()
 }
 
-// A disk without room for a spare log has room for a log.
+// A disk without room for a spare log has room for a log, and keeps nothing of the spare.
 func TestADiskWithoutASpareLogGoesOn(t *testing.T) {
+	var full atomic.Bool
 	s := newSpares()
-	z, err := newZeroedLogs(s, "", spareBytes)
-	require.NoError(t, err)
-	full := &zeroedLogs{FS: errorfs.Wrap(s, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if strings.Contains(op.Path, ".unfinished") {
+	s.FS = errorfs.Wrap(s.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite && strings.Contains(op.Path, spareName) {
 			return errorfs.ErrInjected
 		}
 		return nil
-	})), bytes: spareBytes, ready: true, done: make(chan struct{})}
+	}))
+	z := newZeroedLogs(s, "", spareBytes)
+	full.Store(true)
+	require.EqualValues(t, spareBytes, s.logBytes(t, z, "1.log"))
+	z.making.Wait()
+	require.Zero(t, s.logBytes(t, z, "2.log"))
 	z.close()
-	require.EqualValues(t, spareBytes, s.logBytes(t, full, "1.log"))
-	full.making.Wait()
-	require.Zero(t, s.logBytes(t, full, "2.log"))
-	full.close()
+	z = newZeroedLogs(s, "", spareBytes)
+	require.Zero(t, s.logBytes(t, z, "3.log"), "nor does it keep a start")
+	z.close()
+	left, err := s.List("")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"1.log", "2.log", "3.log"}, left)
+}
+
+// Somebody tidied the spare away.
+func TestASpareLogMayBeRemoved(t *testing.T) {
+	s := newSpares()
+	z := newZeroedLogs(s, "", spareBytes)
+	require.NoError(t, s.Remove(z.spare()))
+	require.Zero(t, s.logBytes(t, z, "1.log"))
+	require.Eventually(t, z.isReady, time.Minute, time.Millisecond)
+	require.EqualValues(t, spareBytes, s.logBytes(t, z, "2.log"))
+	z.close()
+}
+
+// A backup may be on another disk, to which nothing can be renamed.
+func TestABackupDoesNotTakeTheSpareLog(t *testing.T) {
+	s := newSpares()
+	r := newRig(t, s, func(o *Options) { o.logBytes = spareBytes })
+	z := r.e.store.logs
+	z.making.Wait()
+	before := s.written.Load()
+	require.NoError(t, r.e.Checkpoint("backup"))
+	z.making.Wait()
+	require.Equal(t, before, s.written.Load(), "no other was needed")
+	require.True(t, z.isReady())
 }

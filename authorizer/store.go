@@ -83,10 +83,10 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
 	}
 	s := &store{lock: lock, wait: pebble.Sync}
-	if s.logs, err = o.zeroedLogs(); err == nil {
-		s.db, err = pebblegate.Open(o.Dir, pebbleOptions(o, s, fatal))
+	if o.logBytes > 0 {
+		s.logs = newZeroedLogs(o.FS, o.Dir, o.logBytes)
 	}
-	if err != nil {
+	if s.db, err = pebblegate.Open(o.Dir, pebbleOptions(o, s, fatal)); err != nil {
 		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), s.close())
 	}
 	if o.NoSync {

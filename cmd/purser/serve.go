@@ -39,6 +39,8 @@ type ServeCmd struct {
 const (
 	startWithin = 10 * time.Minute
 	drainWithin = 20 * time.Second
+	// lastRelayWithin is how long a stop waits for the journal to have all that was decided. What it has not, the next start relays.
+	lastRelayWithin = 2 * time.Second
 	// readyPercent of the backlog's limit is where a server says that it is not ready: approvals stop there.
 	readyPercent = 80
 )
@@ -309,7 +311,17 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	if err != nil {
 		return mayPass(err)
 	}
-	m.onClose(func() error { m.system.Stop(); return nil })
+	m.onClose(m.stopSystem)
+	return nil
+}
+
+func (m *Main) stopSystem() error {
+	ctx, cancel := context.WithTimeout(context.Background(), lastRelayWithin)
+	defer cancel()
+	if err := m.system.RelayAll(ctx); err != nil {
+		m.log.Info("the next start relays what is left", "err", err)
+	}
+	m.system.Stop()
 	return nil
 }
 
