@@ -243,7 +243,7 @@ func (s *restoration) buildSandbox() error {
 		if !sandbox.Exists(nil, reports) {
 			continue
 		}
-		if err := sandbox.ReportAgain(nil, reports, time.Now()); err != nil {
+		if err := sandbox.ReportAgain(nil, reports); err != nil {
 			return err
 		}
 	}

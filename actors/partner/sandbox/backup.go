@@ -42,10 +42,11 @@ func checkpoint(db *pebble.DB, dir string) error {
 }
 
 // ReportAgain makes the bank or ramp of a directory, that nobody has open, report once more whatever it has reported and not
-// forgotten: who was restored to an older state may not know of it. Reports are known by their ids; a repeat changes nothing.
-func ReportAgain(fs vfs.FS, dir string, now time.Time) error {
+// forgotten: who was restored to an older state may not know of it. They are due at once, whatever the clock of who opens it next
+// shows. Reports are known by their ids; a repeat changes nothing.
+func ReportAgain(fs vfs.FS, dir string) error {
 	return withStore(fs, dir, func(s *store) error {
-		if err := s.reportAgain(now); err != nil {
+		if err := s.reportAgain(); err != nil {
 			return fmt.Errorf("sandbox: report again: %w", err)
 		}
 		return nil
@@ -64,7 +65,7 @@ func withStore(fs vfs.FS, dir string, do func(s *store) error) error {
 }
 
 // reportAgain reads what was there before its first write.
-func (s *store) reportAgain(now time.Time) (err error) {
+func (s *store) reportAgain() (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func (s *store) reportAgain(now time.Time) (err error) {
 		if !o.toldSomething() {
 			continue
 		}
-		if err := again(b, o, now); err != nil {
+		if err := again(b, o); err != nil {
 			return errors.Join(err, b.Close())
 		}
 		if b.Len() >= againBytes {
@@ -100,11 +101,11 @@ func (o *order) toldSomething() bool {
 	return o.Reports == 0 && o.Deposit.AmountUsdCents%100 != EndingNever
 }
 
-// again makes an order due now that has reported something: a deposit with one report, any other with all of its, in their order.
-func again(b *pebble.Batch, o order, now time.Time) error {
+// again makes an order due that has reported something: a deposit with one report, any other with all of its, in their order.
+func again(b *pebble.Batch, o order) error {
 	id := o.id()
 	old := dueKey(o.Due, id)
-	o.Reports, o.Due = 1, now
+	o.Reports, o.Due = 1, time.UnixMilli(0)
 	if outcomes := o.outcomes(); outcomes != nil {
 		o.Reports = len(outcomes)
 	}
@@ -112,5 +113,5 @@ func again(b *pebble.Batch, o order, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.Delete(old, nil), b.Set(dueKey(now, id), nil, nil), b.Set(orderKey(id), value, nil))
+	return errors.Join(b.Delete(old, nil), b.Set(dueKey(o.Due, id), nil, nil), b.Set(orderKey(id), value, nil))
 }

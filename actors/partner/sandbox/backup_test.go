@@ -30,8 +30,8 @@ func TestACheckpointReportsAgain(t *testing.T) {
 
 	require.False(t, sandbox.Exists(fs, "nowhere"))
 	require.True(t, sandbox.Exists(fs, "copy"))
-	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()))
-	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()), "once more is the same")
+	require.NoError(t, sandbox.ReportAgain(fs, "copy"))
+	require.NoError(t, sandbox.ReportAgain(fs, "copy"), "once more is the same")
 	require.NoError(t, sandbox.Checkpoint(fs, "copy", "copy2"))
 	require.NoError(t, fs.RemoveAll("bank"))
 	require.NoError(t, fs.Rename("copy2", "bank"))
@@ -65,8 +65,8 @@ func TestPaymentsReportAgain(t *testing.T) {
 	settle(t, b)
 	require.NoError(t, b.Checkpoint("copy"))
 	require.NoError(t, b.Close())
-	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()))
-	require.NoError(t, sandbox.ReportAgain(fs, "copy", d.clock()), "once more is the same")
+	require.NoError(t, sandbox.ReportAgain(fs, "copy"))
+	require.NoError(t, sandbox.ReportAgain(fs, "copy"), "once more is the same")
 	require.NoError(t, fs.RemoveAll("bank"))
 	require.NoError(t, fs.Rename("copy", "bank"))
 

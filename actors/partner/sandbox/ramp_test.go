@@ -270,7 +270,7 @@ func TestTheRampReportsAgain(t *testing.T) {
 	require.Len(t, d.taken(), 2)
 
 	require.True(t, sandbox.Exists(crashed, "copy"))
-	require.NoError(t, sandbox.ReportAgain(crashed, "copy", d.clock()))
+	require.NoError(t, sandbox.ReportAgain(crashed, "copy"))
 	require.NoError(t, crashed.RemoveAll("ramp"))
 	require.NoError(t, crashed.Rename("copy", "ramp"))
 	r = d.openRamp(t, crashed)
