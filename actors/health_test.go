@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"testing"
 	"time"
@@ -52,13 +51,9 @@ func (g *gated) Follow(shard ident.Shard, f authorizer.Follow) error {
 // gate starts the world's actors anew, over a gated authorizer.
 func (w *world) gate(relay, follower chan struct{}) {
 	w.t.Helper()
-	w.system.Stop()
-	require.ErrorContains(w.t, w.system.Ready(), "stopping")
-	var err error
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal,
-		Authorizer: &gated{w.engine, relay, follower}, Bank: w.bank, Sealer: testSealer(w.t), Clock: w.clock.now,
-		Entropy: rand.Reader, Fatal: w.options.fatal})
-	require.NoError(w.t, err)
+	before := w.system
+	w.startAgain(func(c *actors.Config) { c.Authorizer = &gated{w.engine, relay, follower} })
+	require.ErrorContains(w.t, before.Ready(), "stopping")
 }
 
 func (w *world) health() actors.Health {

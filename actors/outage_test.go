@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -123,12 +122,8 @@ func TestARefusedRelayIsNotSilent(t *testing.T) {
 	ws := w.newWorkspace(9)
 	w.deposit(ws, 100_000)
 	c := w.mint(ws, 90_000, 1_000)
-	w.system.Stop()
 	journal := &faults{Journal: w.journal}
-	var err error
-	w.system, err = actors.Start(t.Context(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: w.bank,
-		Clock: w.clock.now, Entropy: rand.Reader, Sealer: testSealer(t), Fatal: w.options.fatal})
-	require.NoError(t, err)
+	w.startAgain(func(c *actors.Config) { c.Journal = journal })
 	journal.set(func(f *faults) {
 		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			return []persistence.Outcome{{Err: persistence.ErrRefused}}, nil

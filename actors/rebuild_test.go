@@ -1,7 +1,6 @@
 package actors_test
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -42,12 +41,7 @@ func killedInMidRelay(t *testing.T) (w *world, late plastic) {
 	w.deposit(first, 100_000)
 	w.deposit(second, 100_000)
 	late, relayed := w.mint(first, 90_000, 1_000), w.mint(second, 90_000, 1_000)
-	w.system.Stop()
-	var err error
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal,
-		Authorizer: &interrupted{w.engine, mustParse(ident.Workspace, first)}, Bank: w.bank, Sealer: testSealer(t),
-		Clock: w.clock.now, Entropy: rand.Reader, Fatal: w.options.fatal})
-	require.NoError(t, err)
+	w.startAgain(func(c *actors.Config) { c.Authorizer = &interrupted{w.engine, mustParse(ident.Workspace, first)} })
 	w.submit(message(hold.Clearing, "late", late, 10))
 	w.submit(message(hold.Clearing, "relayed", relayed, 10))
 	require.Eventually(t, func() bool { return w.usd(second) == 99_990 }, time.Minute, time.Millisecond)

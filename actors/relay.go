@@ -54,7 +54,6 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 		more, err := s.relayOnce(ctx, sh, places)
 		refused, late := errors.Is(err, errRelayRefused), errors.Is(err, errRelayLate)
 		sh.stuck.Store(refused)
-		rest := func() bool { return s.rest(ctx, sh) }
 		if err != nil {
 			if ctx.Err() != nil {
 				return
@@ -62,12 +61,18 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 			if refused || !late { // who keeps it waiting has said why
 				s.complain("relay", err, "shard", sh.id)
 			}
-			rest = func() bool { return pause(ctx, retryPause) }
 		}
 		if places = s.relaying; late {
 			places = s.relayingLate
 		}
-		if !more && !rest() {
+		rested := more
+		switch {
+		case err != nil:
+			rested = pause(ctx, retryPause)
+		case !more:
+			rested = s.rest(ctx, sh)
+		}
+		if !rested {
 			return
 		}
 	}

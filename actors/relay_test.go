@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -53,13 +52,9 @@ func TestTheRelayDoesNotPassWhatAWorkspaceHasNotTaken(t *testing.T) {
 	w.deposit(first, 100_000)
 	w.deposit(second, 100_000)
 	stuck, free := w.mint(first, 90_000, 1_000), w.mint(second, 90_000, 1_000)
-	w.system.Stop()
 	journal := &refusing{Journal: w.journal, workspace: first}
 	journal.on.Store(true)
-	var err error
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: w.bank,
-		Sealer: testSealer(t), Clock: w.clock.now, Entropy: rand.Reader, Fatal: w.options.fatal})
-	require.NoError(t, err)
+	w.startAgain(func(c *actors.Config) { c.Journal = journal })
 	w.submit(message(hold.Clearing, "stuck", stuck, 10))
 	w.submit(message(hold.Clearing, "free", free, 10))
 	require.Eventually(t, func() bool { return journal.refused.Load() >= 2 && w.usd(second) == 99_990 }, comesWithin,
@@ -78,12 +73,7 @@ func TestAReadingEndsTheRelaysRest(t *testing.T) {
 	ws := w.newWorkspace(9)
 	w.deposit(ws, 100_000)
 	c := w.mint(ws, 90_000, 90_000)
-	w.system.Stop()
-	var err error
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: w.bank,
-		Sealer: testSealer(t), Clock: w.clock.now, Entropy: rand.Reader, Fatal: w.options.fatal, RelayEvery: 24 * time.Hour,
-		RelayedWithin: comesWithin})
-	require.NoError(t, err)
+	w.startAgain(func(c *actors.Config) { c.RelayEvery, c.RelayedWithin = 24*time.Hour, comesWithin })
 	for i := range 5 {
 		w.submit(message(hold.Clearing, fmt.Sprint("n", i), c, 10))
 		w.system.WaitRelayed(t.Context(), ws)

@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"crypto/rand"
 	"sync"
 	"testing"
 	"time"
@@ -54,12 +53,8 @@ func (s *stalled) stall() (release func()) {
 // stallWorld is a world with a funded card and an authorizer that can be held up.
 func stallWorld(t *testing.T, database string) (*world, *stalled, plastic) {
 	w := newWorld(t, vfs.NewMem(), worldOptions{database: database, patient: database != ""})
-	w.system.Stop()
 	s := &stalled{Engine: w.engine}
-	var err error
-	w.system, err = actors.Start(t.Context(), actors.Config{Journal: w.journal, Authorizer: s, Bank: w.bank, Clock: w.clock.now,
-		Entropy: rand.Reader, Sealer: testSealer(w.t), Fatal: w.options.fatal})
-	require.NoError(t, err)
+	w.startAgain(func(c *actors.Config) { c.Authorizer = s })
 	ws := w.newWorkspace(9)
 	w.deposit(ws, 100_000)
 	return w, s, w.mint(ws, 90_000, 1_000)

@@ -1,7 +1,6 @@
 package actors_test
 
 import (
-	"crypto/rand"
 	"fmt"
 	"testing"
 	"time"
@@ -62,11 +61,7 @@ func (forgetful) MarkRelayed(ident.Shard, uint64) error { return nil }
 // A start sends again what it cannot prove to have sent, so that the backlog comes to rest.
 func TestALostNoteOfTheRelayLeavesNoBacklog(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), worldOptions{})
-	w.system.Stop()
-	var err error
-	w.system, err = actors.Start(t.Context(), actors.Config{Journal: w.journal, Authorizer: forgetful{w.engine}, Bank: w.bank,
-		Clock: w.clock.now, Entropy: rand.Reader, Sealer: testSealer(t), Fatal: w.options.fatal})
-	require.NoError(t, err)
+	w.startAgain(func(c *actors.Config) { c.Authorizer = forgetful{w.engine} })
 	ws := w.newWorkspace(21)
 	w.deposit(ws, 10_000)
 	c := w.mint(ws, 10_000, 10_000)

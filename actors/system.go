@@ -146,7 +146,7 @@ func (c *Config) ensureDefaults() error {
 	if c.Kinds == nil {
 		c.Kinds = Kinds()
 	}
-	c.TimerEvery = max(orDefault(c.TimerEvery, defaultTimerEvery), timerTurns)
+	c.TimerEvery = max(orDefault(c.TimerEvery, defaultTimerEvery), timerTurns*time.Nanosecond)
 	c.ExpireEvery = orDefault(c.ExpireEvery, defaultExpireEvery)
 	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
 	c.WatchEvery = orDefault(c.WatchEvery, defaultWatchEvery)

@@ -137,6 +137,18 @@ func newWorld(t testing.TB, fs vfs.FS, o worldOptions) *world {
 
 func (w *world) start() { require.NoError(w.t, w.tryStart()) }
 
+// startAgain ends the actors and starts them anew over the stores that are open, as the change has them.
+func (w *world) startAgain(change func(*actors.Config)) {
+	w.t.Helper()
+	w.system.Stop()
+	c := actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: w.bank, Sealer: testSealer(w.t), Clock: w.clock.now,
+		Entropy: rand.Reader, Fatal: w.options.fatal}
+	change(&c)
+	var err error
+	w.system, err = actors.Start(context.Background(), c)
+	require.NoError(w.t, err)
+}
+
 func (w *world) tryStart() error {
 	jo := pebblejournal.Options{FS: w.fs, Dir: "journal", Deployment: deployment, Clock: w.clock.now, Entropy: rand.Reader,
 		NoSync: w.options.noSync, Fatal: w.options.fatal}

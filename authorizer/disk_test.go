@@ -3,6 +3,7 @@ package authorizer
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,8 +87,8 @@ func (a *acknowledged) load(r *rig, steps int) {
 }
 
 // lost counts the promises that a store does not keep.
-func (a *acknowledged) lost(t *testing.T, fs vfs.FS) (lost int) {
-	r := newRig(t, fs)
+func (a *acknowledged) lost(t *testing.T, fs vfs.FS, logBytes int) (lost int) {
+	r := newRig(t, fs, func(o *Options) { o.logBytes = logBytes })
 	r.agree()
 	reserved := make(map[ident.UUID]bool)
 	sums := make(map[ident.UUID]money.Cents)
@@ -118,8 +119,9 @@ func (a *acknowledged) lost(t *testing.T, fs vfs.FS) (lost int) {
 	return lost
 }
 
-// crashes runs the load, crashes at every step-th write and after the last answer, and returns what was lost in all.
-func crashes(t *testing.T, noSync bool, logBytes int) (clones, lost int) {
+// crashes does something with a store, crashes at every step-th write of it and after the last answer, and returns what was lost in
+// all.
+func crashes(t *testing.T, noSync bool, logBytes int, step int64, do func(*rig, *acknowledged)) (clones, lost int) {
 	fs := vfs.NewCrashableMem()
 	var a acknowledged
 	type crash struct {
@@ -141,7 +143,6 @@ func crashes(t *testing.T, noSync bool, logBytes int) (clones, lost int) {
 	}
 	var writes, opened atomic.Int64
 	crashing := errorfs.InjectorFunc(func(op errorfs.Op) error {
-		const step = 7
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && opened.Load() == 1 && writes.Add(1)%step == 0 {
 			clone()
 		}
@@ -149,25 +150,53 @@ func crashes(t *testing.T, noSync bool, logBytes int) (clones, lost int) {
 	})
 	r := newRig(t, errorfs.Wrap(fs, crashing), func(o *Options) { o.NoSync, o.logBytes = noSync, logBytes })
 	opened.Store(1)
-	a.load(r, 64)
+	do(r, &a)
 	opened.Store(2)
 	clone()
 	for i := range all {
-		lost += all[i].had.lost(t, all[i].fs)
+		lost += all[i].had.lost(t, all[i].fs, logBytes)
 	}
 	return len(all), lost
 }
 
 func TestCrashesLoseNothing(t *testing.T) {
 	for _, logBytes := range []int{0, 64 << 10, 2 << 20} { // the logs' length before their first record
-		clones, lost := crashes(t, false, logBytes)
+		clones, lost := crashes(t, false, logBytes, 7, storm)
 		require.Greater(t, clones, 10)
 		require.Zero(t, lost)
 	}
 }
 
+func storm(r *rig, a *acknowledged) { a.load(r, 64) }
+
+// A log begins where the one before it ends: in place of a spare one, which is renamed for it.
+func TestCrashesWhereALogBeginsLoseNothing(t *testing.T) {
+	renamed := 0
+	clones, lost := crashes(t, false, 64<<10, 1, func(r *rig, a *acknowledged) {
+		a.load(r, 8)
+		r.e.store.logs.making.Wait()
+		before, err := r.fs.List("store")
+		require.NoError(t, err)
+		require.Contains(t, before, spareName)
+		require.NoError(t, r.e.store.db.Flush())
+		r.e.store.logs.making.Wait()
+		after, err := r.fs.List("store")
+		require.NoError(t, err)
+		for _, name := range after {
+			if info, err := r.fs.Stat(r.fs.PathJoin("store", name)); strings.HasSuffix(name, ".log") && !slices.Contains(before, name) {
+				require.NoError(t, err)
+				require.EqualValues(t, 64<<10, info.Size(), "it was the spare")
+				renamed++
+			}
+		}
+	})
+	require.Positive(t, renamed)
+	require.Greater(t, clones, 10)
+	require.Zero(t, lost)
+}
+
 func TestCrashesWithoutSyncAreSeenToLose(t *testing.T) {
-	_, lost := crashes(t, true, 64<<10)
+	_, lost := crashes(t, true, 64<<10, 7, storm)
 	require.Positive(t, lost, "the crash test would not notice a loss")
 }
 
@@ -202,7 +231,7 @@ func TestFailedDiskStopsEverything(t *testing.T) {
 		_, err := r.e.Reserve(c.workspace, c.card, 1)
 		require.ErrorIs(t, err, ErrStopped)
 		had := a.so()
-		require.Zero(t, had.lost(t, fs.CrashClone(vfs.CrashCloneCfg{})))
+		require.Zero(t, had.lost(t, fs.CrashClone(vfs.CrashCloneCfg{}), 0))
 	}
 	require.Greater(t, stopped, 5)
 }

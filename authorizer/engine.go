@@ -8,12 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"purser/actors/ident"
 	"purser/actors/money"
 	"purser/authorizer/hold"
-	"purser/persistence/pebblegate"
 )
 
 // Limits of the engine.
@@ -58,12 +55,12 @@ type Options struct {
 	// Deadline gives the channel that ends an answer's wait; nil: AnswerWithin by the machine's clock. Tests turn it by hand.
 	Deadline func() <-chan time.Time
 
-	logBytes int // the length of a log before its first record; 0: it grows
+	logBytes int // the length of a write-ahead log before its first record; 0: it grows
 }
 
 func (o *Options) ensureDefaults() {
 	if o.FS == nil {
-		o.FS, o.logBytes = vfs.Default, pebblegate.MemTableSize // a full memtable has put no more into its log
+		o.useDisk()
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes

@@ -71,7 +71,7 @@ func (z *zeroedLogs) take() bool {
 	return had
 }
 
-// another has the next spare made. One that failed is not tried again before it was needed.
+// another has the next spare made. After one that failed there is none until the next start: Pebble's old logs do by then.
 func (z *zeroedLogs) another() {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -88,7 +88,8 @@ func (z *zeroedLogs) another() {
 
 var errClosed = errors.New("closed")
 
-// zero makes the spare, under a name of its own first: under its name it is whole. It is false when the disk has no room.
+// zero makes the spare, under a name of its own first: under its name it is whole. It is false when there is none, for want of room
+// or because of the end.
 func (z *zeroedLogs) zero(rest time.Duration) bool {
 	unfinished := z.spare() + ".unfinished"
 	f, err := z.FS.Create(unfinished, vfs.WriteCategoryUnspecified)

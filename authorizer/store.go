@@ -43,6 +43,9 @@ var (
 // FS is the file system a store lives on.
 type FS = vfs.FS
 
+// useDisk keeps the store on the machine's disk, with logs as long as what a full memtable puts into them at the most.
+func (o *Options) useDisk() { o.FS, o.logBytes = vfs.Default, pebblegate.MemTableSize }
+
 type (
 	batch  = pebble.Batch
 	moment = pebble.Snapshot

@@ -105,7 +105,7 @@ func (o *order) toldSomething() bool {
 func again(b *pebble.Batch, o order) error {
 	id := o.id()
 	old := dueKey(o.Due, id)
-	o.Reports, o.Due = 1, time.UnixMilli(0)
+	o.Reports, o.Due = 1, time.UnixMilli(0) // before any clock
 	if outcomes := o.outcomes(); outcomes != nil {
 		o.Reports = len(outcomes)
 	}

@@ -37,6 +37,9 @@ func TestACheckpointReportsAgain(t *testing.T) {
 	require.NoError(t, fs.Rename("copy2", "bank"))
 	b = d.open(t, fs)
 	defer func() { require.NoError(t, b.Close()) }()
+	_, err := b.Step(t.Context())
+	require.NoError(t, err)
+	require.Len(t, d.taken(), len(before)+2, "at once, by the bank's clock")
 	for range 3 {
 		d.turn(delay)
 		_, err := b.Step(t.Context())
