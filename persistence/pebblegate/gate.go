@@ -1,5 +1,5 @@
-// Package pebblegate opens a Pebble store without waiting for its compactions. It is a leaf, and the one way in which Purser
-// opens a store: the authorizer's, the embedded journal's, the sandbox bank's.
+// Package pebblegate opens a Pebble store without waiting for its compactions, and has who writes its tables rest. It is a leaf,
+// and the one way in which Purser opens a store: the authorizer's, the embedded journal's, the sandbox bank's.
 //
 // After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and then waits for all of them
 // before it returns: 1 to 5 seconds with ten million records on disk, and again at the next start. Upstream has mended it after
@@ -32,24 +32,31 @@ const (
 	l0Stop    = 3 * l0Compact
 )
 
-// grantEvery is how often a waiting compaction is offered a turn.
+// grantEvery is how often a waiting compaction is offered a turn, and how often the store is asked whether its tables are behind.
 const grantEvery = 100 * time.Millisecond
 
+// The store is behind when a memtable waits while another is flushed, or when the top level's tables overlap twice as often as
+// where it begins to be compacted.
+const (
+	calmMemTables = 2 // the one that is written and the one that is flushed
+	calmL0        = l0Compact
+)
+
 // Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds and the compaction
-// scheduler of the options, and bounds of the top level where they are unset; who writes a table yields. All else is the caller's.
+// scheduler of the options, and bounds of the top level where they are unset; who writes a table rests. All else is the caller's.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	db, g, err := closed(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	g.open()
+	g.open(db.Metrics)
 	return db, nil
 }
 
 // closed opens the store and leaves the gate closed.
 func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
-		done: make(chan struct{})}
+		sleep: time.Sleep, done: make(chan struct{})}
 	o.MemTableSize = MemTableSize
 	o.MemTableStopWritesThreshold = MemTables
 	o.Experimental.CompactionScheduler = g
@@ -62,7 +69,7 @@ func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	o.FS = yielding{o.FS}
+	o.FS = resting{o.FS, g}
 	db, err := pebble.Open(dir, o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open store: %w", err)
@@ -105,14 +112,18 @@ func syncDir(fs vfs.FS, dir string) error {
 type gate struct {
 	*pebble.ConcurrencyLimitScheduler
 	passable atomic.Bool
+	sleep    func(time.Duration)
+	calm     atomic.Bool // the tables are not behind; false until the store was asked
+	written  atomic.Bool // a piece of a table, since the store was asked
 	closing  sync.Once
 	done     chan struct{}
+	granting sync.WaitGroup
 }
 
 // open lets compactions through, also those that were refused.
-func (g *gate) open() {
+func (g *gate) open(metrics func() *pebble.Metrics) {
 	g.passable.Store(true)
-	go g.grant()
+	g.granting.Go(func() { g.grant(metrics) })
 }
 
 // TrySchedule refuses while the store is being opened.
@@ -123,13 +134,15 @@ func (g *gate) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	return g.ConcurrencyLimitScheduler.TrySchedule()
 }
 
-// Unregister is called once when the store closes.
+// Unregister is called when the store begins to close, which waits for its tables: their writers rest no more.
 func (g *gate) Unregister() {
 	g.closing.Do(func() { close(g.done) })
+	g.granting.Wait()
+	g.calm.Store(false)
 	g.ConcurrencyLimitScheduler.Unregister()
 }
 
-func (g *gate) grant() {
+func (g *gate) grant(metrics func() *pebble.Metrics) {
 	ticker := time.NewTicker(grantEvery)
 	defer ticker.Stop()
 	for {
@@ -138,6 +151,10 @@ func (g *gate) grant() {
 		}
 		select {
 		case <-ticker.C:
+			if g.written.Swap(false) || !g.calm.Load() {
+				m := metrics()
+				g.calm.Store(m.MemTable.Count <= calmMemTables && m.Levels[0].Sublevels <= calmL0)
+			}
 		case <-g.done:
 			return
 		}

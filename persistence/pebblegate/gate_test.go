@@ -31,7 +31,7 @@ func TestCompactionsRunAfterOpenAndNotDuringIt(t *testing.T) {
 		}}})
 	require.NoError(t, err)
 	require.Zero(t, begun.Load(), "a compaction began while the store was being opened")
-	gate.open()
+	gate.open(db.Metrics)
 	require.Eventually(t, func() bool { return begun.Load() > 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, db.Close())
 }
