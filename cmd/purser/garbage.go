@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// How much garbage gathers before it is collected. Go's own rule is as much as is alive: with the memory for cards full, that is
-// most of a gigabyte beside it; with few cards it collects several times a second, and swipes wait.
+// How much garbage gathers before it is collected: as much as the heap has room for beside what is alive, and not less than
+// garbageBytes. Go's own rule is as much as is alive: with the memory for cards full, that is most of a gigabyte beside it; with few
+// cards it collects several times a second, and while it does a swipe in a hundred waits.
 const (
+	heapBytes           = 768 << 20
 	garbageBytes        = 256 << 20
 	leastGarbagePercent = 25  // of what is alive: were it less, a heap of many gigabytes would be collected without a rest
-	mostGarbagePercent  = 200 // what is alive may have grown before it is looked at again
+	mostGarbagePercent  = 600 // what is alive may have grown before it is looked at again
 	lookAtGarbageEvery  = time.Second
 	aliveMetric         = "/gc/heap/live:bytes" // what the last collection found alive
 )
@@ -43,12 +45,16 @@ func paceGarbage(ctx context.Context, ticks <-chan time.Time, alive func() uint6
 	}
 }
 
-// garbagePercent is what share of what is alive garbageBytes are.
+// garbagePercent is what share of what is alive may gather as garbage.
 func garbagePercent(alive uint64) int {
-	if alive <= garbageBytes*100/mostGarbagePercent {
+	room := uint64(garbageBytes)
+	if alive < heapBytes-garbageBytes {
+		room = heapBytes - alive
+	}
+	if alive*mostGarbagePercent <= room*100 {
 		return mostGarbagePercent
 	}
-	return max(leastGarbagePercent, int(garbageBytes*100/alive))
+	return max(leastGarbagePercent, int(room*100/alive))
 }
 
 func aliveBytes() uint64 {

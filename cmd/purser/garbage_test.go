@@ -10,8 +10,8 @@ import (
 )
 
 func TestGarbageIsBounded(t *testing.T) {
-	for alive, want := range map[uint64]int{0: 200, 60 << 20: 200, 128 << 20: 200, 160 << 20: 160, 256 << 20: 100,
-		640 << 20: 40, 1024 << 20: 25, 64 << 30: 25} {
+	for alive, want := range map[uint64]int{0: 600, 60 << 20: 600, 109 << 20: 600, 128 << 20: 500, 256 << 20: 200, 384 << 20: 100,
+		512 << 20: 50, 640 << 20: 40, 1024 << 20: 25, 64 << 30: 25} {
 		require.Equal(t, want, garbagePercent(alive), "%d MiB alive", alive>>20)
 	}
 }
@@ -35,7 +35,7 @@ func TestTheCollectorIsToldOnlyOfChanges(t *testing.T) {
 	}
 	cancel()
 	<-done
-	require.Equal(t, []int{200, 100, 200}, told)
+	require.Equal(t, []int{600, 200, 600}, told)
 }
 
 func TestWhatIsAliveIsRead(t *testing.T) {
