@@ -330,6 +330,7 @@ func (n *entity) park(o *op) {
 func (n *entity) batch(r *request, d decision.Decision) (*persistence.Batch, error) {
 	now := n.sys.clock()
 	b := &persistence.Batch{Workspace: r.env.Workspace, Slot: n.slot}
+	b.Records = make([]persistence.Record, 0, 1+len(d.Records)) // with the state's
 	if err := n.addEvents(b, d, now); err != nil {
 		return nil, err
 	}

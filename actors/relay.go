@@ -146,26 +146,52 @@ func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Wei
 func (s *System) relayAll(ctx context.Context, entries []hold.Entry) error {
 	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
 	defer cancel()
-	runs, order := byWorkspace(entries)
-	errs := make([]error, len(order))
+	runs := byWorkspace(entries)
+	errs := make([]error, len(runs))
 	var wg sync.WaitGroup
-	for i, workspace := range order {
-		wg.Go(func() { errs[i] = s.relayRun(within, workspace, runs[workspace]) })
+	for i, r := range runs {
+		wg.Go(func() { errs[i] = s.relayRun(within, r.workspace, r.entries) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-func byWorkspace(entries []hold.Entry) (map[ident.UUID][]hold.Entry, []ident.UUID) {
-	runs := make(map[ident.UUID][]hold.Entry)
-	var order []ident.UUID
-	for _, e := range entries {
-		if runs[e.Workspace] == nil {
-			order = append(order, e.Workspace)
+// run is what one workspace has in a round, in the order of the log.
+type run struct {
+	workspace ident.UUID
+	entries   []hold.Entry
+}
+
+// byWorkspace parts a round into its runs, in the order in which they begin. Entries are long: they are counted first, so that
+// each is copied once, and none when all are of one workspace. Nobody may change them afterwards, for a balance that did not
+// answer in time may still read them.
+func byWorkspace(entries []hold.Entry) []run {
+	var runs []run
+	var lengths []int
+	at := make(map[ident.UUID]int) // of a workspace: which run is its
+	for i := range entries {
+		workspace := entries[i].Workspace
+		r, there := at[workspace]
+		if !there {
+			r = len(runs)
+			at[workspace] = r
+			runs, lengths = append(runs, run{workspace: workspace}), append(lengths, 0)
 		}
-		runs[e.Workspace] = append(runs[e.Workspace], e)
+		lengths[r]++
 	}
-	return runs, order
+	if len(runs) == 1 {
+		runs[0].entries = entries
+		return runs
+	}
+	room := make([]hold.Entry, len(entries))
+	for r, n := range lengths {
+		runs[r].entries, room = room[:0:n], room[n:]
+	}
+	for i := range entries {
+		r := &runs[at[entries[i].Workspace]]
+		r.entries = append(r.entries, entries[i])
+	}
+	return runs
 }
 
 // errRelayRefused: the journal or the balance does not take a fact. That is a fault of ours, and the shard's relay waits for its

@@ -204,7 +204,7 @@ func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Ent
 		return nil, nil
 	}
 	limit = min(limit, MaxRead)
-	var entries []hold.Entry
+	entries := make([]hold.Entry, 0, min(uint64(limit), head-after)) // they are long: to grow would be to copy them
 	lower, upper := appendLogKey(nil, shard, after+1), appendLogKey(nil, shard, head+1)
 	err := e.store.scan(e.store.db, lower, upper, func(_, v []byte) (bool, error) {
 		var n hold.Entry

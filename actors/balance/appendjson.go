@@ -9,14 +9,8 @@ import (
 // The events and documents of every swipe are written by hand: package json took more time than all else that the journal's side
 // does with a swipe. The bytes are the same, and the structs stay what describes and reads them.
 
-// relayedEntryBytes is about what an entry takes.
-const relayedEntryBytes = 1024
-
 // AppendJSON implements decision.Appender.
 func (e Relayed) AppendJSON(dst []byte) (_ []byte, err error) {
-	if dst == nil {
-		dst = make([]byte, 0, relayedEntryBytes*(1+len(e.Entries)))
-	}
 	dst = hold.AppendString(append(dst, `{"workspace":`...), e.Workspace)
 	dst = append(dst, `,"entries":`...)
 	if dst, err = appendEntries(dst, e.Entries); err != nil {
@@ -67,9 +61,6 @@ func appendCents(dst []byte, member string, cents int64) []byte {
 
 // AppendJSON implements decision.Appender.
 func (a Authorization) AppendJSON(dst []byte) ([]byte, error) {
-	if dst == nil {
-		dst = make([]byte, 0, relayedEntryBytes/2)
-	}
 	dst = hold.AppendString(append(dst, `{"id":`...), a.ID)
 	dst = hold.AppendString(append(dst, `,"networkId":`...), a.NetworkID)
 	dst = hold.AppendString(append(dst, `,"decision":`...), a.Decision)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,70 @@ func TestIDsFollowFromTheCause(t *testing.T) {
 	require.Equal(t, first.Events[0].(balance.Relayed).Postings, again.Events[0].(balance.Relayed).Postings)
 }
 
+// The relay sends a run again when its outcome is unknown, and again with more before it after a crash: the event is of the given
+// entries themselves, so nothing may have been done to them.
+func TestARunThatIsSentAgainGivesTheSameEvent(t *testing.T) {
+	n := newNetwork()
+	for i := range 6 {
+		n.send(hold.Message{Kind: hold.Authorization, ID: fmt.Sprint("n", i), Amount: 100}, fmt.Sprint("card", i%2), "")
+	}
+	n.send(hold.Message{Kind: hold.Clearing, ID: "c", Amount: 100}, "card0", "n0")
+	read := slices.Clone(n.entries)
+	relay := balance.Relay{Entries: n.entries}
+	var s balance.State
+	first, err := s.Decide(decision.Meta{At: start}, relay)
+	require.NoError(t, err)
+	written := encodeAll(t, first)
+	second, err := s.Decide(decision.Meta{At: start}, relay)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+
+	before := s
+	apply(t, &before, start, balance.Relay{Entries: n.entries[:4]})
+	tail, err := before.Decide(decision.Meta{At: start}, relay)
+	require.NoError(t, err)
+	require.Equal(t, read[4:], tail.Events[0].(balance.Relayed).Entries)
+	s.Apply(first.Events[0])
+	before.Apply(tail.Events[0])
+	require.Equal(t, s, before)
+	again, err := s.Decide(decision.Meta{At: start}, relay)
+	require.NoError(t, err)
+	require.Equal(t, decision.Decision{Reply: balance.Through{WsSeq: 7}}, again)
+	require.Equal(t, read, n.entries)
+	require.Equal(t, written, encodeAll(t, first))
+}
+
+// Of an authorization that several entries of a run tell of, one document is written, as the last left it; the same of a card's
+// spend. The ledger has a line for each.
+func TestARunWritesEachDocumentOnce(t *testing.T) {
+	n := newNetwork()
+	n.ledger = 1_000
+	n.send(hold.Message{Kind: hold.Authorization, ID: "a", Amount: 100}, "one", "")
+	n.send(hold.Message{Kind: hold.Authorization, ID: "b", Amount: 100}, "two", "")
+	n.send(hold.Message{Kind: hold.Clearing, ID: "a", Amount: 30}, "one", "a") // clearings are numbered by themselves
+	n.send(hold.Message{Kind: hold.Clearing, ID: "a2", Amount: 30}, "one", "a")
+	var s balance.State
+	d, err := s.Decide(decision.Meta{At: start}, balance.Relay{Entries: n.entries})
+	require.NoError(t, err)
+	type place struct{ kind, parent, id string }
+	id := func(prefix, cause string) string { return ident.Derive(77, start, cause).Format(prefix) }
+	one, two := id(ident.Card, "card/one"), id(ident.Card, "card/two")
+	a, b := id(ident.Authorization, "auth/a"), id(ident.Authorization, "auth/b")
+	want := []place{
+		{balance.RecordCardSpend, "", one}, {balance.RecordAuthorizationIndex, "", a}, {balance.RecordAuthorization, one, a},
+		{balance.RecordCardSpend, "", two}, {balance.RecordAuthorizationIndex, "", b}, {balance.RecordAuthorization, two, b},
+	}
+	for i, w := range want {
+		require.Equal(t, w, place{d.Records[i].Kind, d.Records[i].Parent, d.Records[i].ID})
+	}
+	require.Len(t, d.Records, len(want)+2)
+	require.Equal(t, balance.RecordLedgerEntry, d.Records[6].Kind)
+	require.Equal(t, balance.RecordLedgerEntry, d.Records[7].Kind)
+	require.NotEqual(t, d.Records[6].ID, d.Records[7].ID)
+	require.EqualValues(t, 60, d.Records[2].Document.(balance.Authorization).ClearedCents)
+	require.EqualValues(t, 100, d.Records[0].Document.(balance.CardSpend).Cents)
+}
+
 func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {
 	good := hold.Entry{WsSeq: 1, At: start.UnixMilli(), Workspace: workspaceID, Card: cardID, NetworkID: "n", Kind: hold.Clearing}
 	foreign := good
@@ -169,9 +234,10 @@ func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {
 			"balance: amount overflow"},
 		"spend overflows": {balance.State{Month: 202511, MonthSpend: math.MaxInt64}, clearing(good, 5),
 			"month spend: amount overflow"},
-		"two workspaces":    {entries: []hold.Entry{good, foreign}, err: "not one run"},
-		"another workspace": {balance.State{Workspace: "ws_other"}, []hold.Entry{good}, "not one run"},
-		"too many":          {entries: make([]hold.Entry, balance.MaxRelay+1), err: "not one run"},
+		"two workspaces":              {entries: []hold.Entry{good, foreign}, err: "not one run"},
+		"a repeat behind what is new": {entries: []hold.Entry{good, good}, err: "gap"},
+		"another workspace":           {balance.State{Workspace: "ws_other"}, []hold.Entry{good}, "not one run"},
+		"too many":                    {entries: make([]hold.Entry, balance.MaxRelay+1), err: "not one run"},
 	} {
 		before := decisiontest.JSON(t, c.state)
 		_, err := c.state.Decide(decision.Meta{At: start}, balance.Relay{Entries: c.entries})
@@ -268,17 +334,42 @@ func TestPartnersDoNotShareEventIDs(t *testing.T) {
 	}
 }
 
+// BenchmarkRelay decides runs of swipes and encodes what follows, as the shell does.
 func BenchmarkRelay(b *testing.B) {
 	n := newNetwork()
 	n.ledger = 1 << 40
+	at := hold.Merchant{ID: "m-4711", Name: "Corner Bakery", Country: "US", MCC: 5462}
 	for i := range balance.MaxRelay {
-		n.send(hold.Message{Kind: hold.Authorization, ID: fmt.Sprint("n", i), Amount: 1}, fmt.Sprint("card", i%16), "")
+		n.send(hold.Message{Kind: hold.Authorization, ID: fmt.Sprintf("network-%012d", i), Amount: 1, Merchant: at},
+			fmt.Sprint("card", i), "")
 	}
-	var s balance.State
-	for b.Loop() {
-		if _, err := s.Decide(decision.Meta{At: start}, balance.Relay{Entries: n.entries}); err != nil {
-			b.Fatal(err)
-		}
+	for _, entries := range []int{5, 40, balance.MaxRelay} {
+		b.Run(fmt.Sprint("entries=", entries), func(b *testing.B) {
+			b.ReportAllocs()
+			var s balance.State
+			for b.Loop() {
+				d, err := s.Decide(decision.Meta{At: start}, balance.Relay{Entries: n.entries[:entries]})
+				require.NoError(b, err)
+				encodeAll(b, d)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*entries), "ns/entry")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*balance.MaxRelay), "ns/entry")
+}
+
+// encodeAll writes the events and documents of a decision.
+func encodeAll(t require.TestingT, d decision.Decision) [][]byte {
+	written := make([][]byte, 0, len(d.Events)+len(d.Records))
+	write := func(v any) {
+		text, err := decision.Encode(v)
+		require.NoError(t, err)
+		written = append(written, text)
+	}
+	for _, e := range d.Events {
+		write(e)
+	}
+	for _, r := range d.Records {
+		write(r.Document)
+	}
+	return written
 }

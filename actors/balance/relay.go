@@ -3,6 +3,7 @@ package balance
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,7 +34,7 @@ func (s *State) relay(m decision.Meta, c Relay) (decision.Decision, error) {
 		Workspace: entries[0].Workspace.Format(ident.Workspace), Entries: entries, Postings: []Posting{},
 		At: decision.StampOf(m.At),
 	}
-	documents := documents{at: map[string]int{}}
+	documents := newDocuments(len(entries))
 	for i := range entries {
 		entry := &entries[i]
 		if err := after.fold(entry); err != nil {
@@ -42,15 +43,15 @@ func (s *State) relay(m decision.Meta, c Relay) (decision.Decision, error) {
 		if entry.Posted != 0 {
 			t := posting(entry)
 			e.Postings = append(e.Postings, t.postings()...)
-			documents.put(t.record())
+			documents.records = append(documents.records, t.record())
 		}
 		documents.entry(entry)
 	}
 	return decision.Decision{Events: []decision.Event{e}, Reply: Through{after.WsSeq}, Records: documents.records}, nil
 }
 
-// fresh drops the entries that are in the balance already and refuses a run with a hole, or of somebody else. What it returns is
-// a copy.
+// fresh drops the entries at the start that are in the balance already and refuses a run with a hole, or of somebody else. What
+// it returns is a part of the run, no copy: entries are long, and who has read them from the log changes none of them.
 func (s *State) fresh(entries []hold.Entry) ([]hold.Entry, error) {
 	if len(entries) > MaxRelay {
 		return nil, fmt.Errorf("%w: %d entries", ErrForeign, len(entries))
@@ -58,23 +59,19 @@ func (s *State) fresh(entries []hold.Entry) ([]hold.Entry, error) {
 	if len(entries) > 0 && s.Workspace != "" && entries[0].Workspace.Format(ident.Workspace) != s.Workspace {
 		return nil, fmt.Errorf("%w: entry %d", ErrForeign, entries[0].WsSeq)
 	}
-	var run []hold.Entry
-	next := s.WsSeq + 1
+	known := 0
 	for i := range entries {
-		e := &entries[i]
-		if e.Workspace != entries[0].Workspace {
+		e, next := &entries[i], s.WsSeq+1+uint64(i-known)
+		switch {
+		case e.Workspace != entries[0].Workspace:
 			return nil, fmt.Errorf("%w: entry %d", ErrForeign, e.WsSeq)
-		}
-		if e.WsSeq < next {
-			continue
-		}
-		if e.WsSeq > next {
+		case e.WsSeq < next && known == i:
+			known++
+		case e.WsSeq != next:
 			return nil, fmt.Errorf("%w: entry %d, expected %d", ErrGap, e.WsSeq, next)
 		}
-		run = append(run, *e)
-		next++
 	}
-	return run, nil
+	return slices.Clip(entries[known:]), nil
 }
 
 // fold adds an entry to the balance, every sum checked. After an error the state is not to be used.
@@ -154,44 +151,68 @@ func causeOf(e *hold.Entry) string {
 	return e.Kind.String() + "/" + e.NetworkID + "/" + strconv.FormatUint(e.WsSeq, 10)
 }
 
-// documents gathers the records of a run; of an id that is written more than once the last stands, at its first place.
+// recordsPerEntry is how many an entry has, of different cards: its ledger line or the authorization's place in the list, the
+// authorization and the card's spend.
+const recordsPerEntry = 3
+
+// documents gathers the records of a run. Of a card or an authorization that several entries tell of the last document stands, at
+// its first place; ledger lines and unmatched reports are of one entry each.
 type documents struct {
 	records []decision.Record
-	at      map[string]int // kind and id → index
+	// where the records of an id are
+	spends, authorizations, indexes map[ident.UUID]int
+	// the card that was written last, for that is an entry's and its authorization's
+	card     ident.UUID
+	cardText string
 }
 
-func (d *documents) put(r decision.Record) {
-	key := r.Kind + "/" + r.ID
-	if i, there := d.at[key]; there {
+func newDocuments(entries int) documents {
+	return documents{
+		records: make([]decision.Record, 0, recordsPerEntry*entries),
+		spends:  make(map[ident.UUID]int, entries), authorizations: make(map[ident.UUID]int, entries),
+		indexes: make(map[ident.UUID]int, entries),
+	}
+}
+
+func (d *documents) put(at map[ident.UUID]int, id ident.UUID, r decision.Record) {
+	if i, there := at[id]; there {
 		d.records[i] = r
 		return
 	}
-	d.at[key] = len(d.records)
+	at[id] = len(d.records)
 	d.records = append(d.records, r)
 }
 
 // entry writes what an entry leaves to be shown: the authorization as it stands, the card's spend, an unmatched report.
 func (d *documents) entry(e *hold.Entry) {
-	if card := cardOf(e); card != nil {
+	if !e.Card.IsZero() {
 		spend := CardSpend{Month: uint32(e.Spend.Month), Cents: e.Spend.Cents}
-		d.put(decision.Record{Kind: RecordCardSpend, ID: *card, Document: spend})
+		d.put(d.spends, e.Card, decision.Record{Kind: RecordCardSpend, ID: d.cardID(e.Card), Document: spend})
 	}
 	if !e.After.ID.IsZero() {
 		d.authorization(e)
 	}
 	if e.Decision == hold.Unmatched {
-		d.put(unmatchedEntry(e))
+		d.records = append(d.records, unmatchedEntry(e))
 	}
 }
 
 func (d *documents) authorization(e *hold.Entry) {
-	id := e.After.ID.Format(ident.Authorization)
+	document := authorizationOf(&e.After)
 	if e.After.NetworkID == e.NetworkID { // the message that made it
-		d.put(decision.Record{Kind: RecordAuthorizationIndex, ID: id, Document: AuthorizationIndex{AuthorizationID: id}})
+		d.put(d.indexes, e.After.ID, decision.Record{Kind: RecordAuthorizationIndex, ID: document.ID,
+			Document: AuthorizationIndex{AuthorizationID: document.ID}})
 	}
-	d.put(decision.Record{
-		Kind: RecordAuthorization, Parent: e.After.Card.Format(ident.Card), ID: id, Document: authorizationOf(&e.After),
+	d.put(d.authorizations, e.After.ID, decision.Record{
+		Kind: RecordAuthorization, Parent: d.cardID(e.After.Card), ID: document.ID, Document: document,
 	})
+}
+
+func (d *documents) cardID(card ident.UUID) string {
+	if card != d.card || d.cardText == "" {
+		d.card, d.cardText = card, card.Format(ident.Card)
+	}
+	return d.cardText
 }
 
 func authorizationOf(h *hold.Hold) Authorization {

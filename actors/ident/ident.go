@@ -136,7 +136,10 @@ func (u UUID) Time() time.Time {
 func (u UUID) IsZero() bool { return u == UUID{} }
 
 // Format writes the id with its prefix.
-func (u UUID) Format(prefix string) string { return string(u.Append(nil, prefix)) }
+func (u UUID) Format(prefix string) string {
+	var text [32]byte // long enough for every prefix: nothing is allocated but the string
+	return string(u.Append(text[:0], prefix))
+}
 
 // Append appends the id with its prefix to dst.
 func (u UUID) Append(dst []byte, prefix string) []byte {

@@ -1,0 +1,52 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// A round is parted so that each workspace has its entries, all of them and in their order, and the first comes first. The round
+// stays as it was read: a balance that was too late for its last sending may read it still.
+func TestARoundIsPartedByWorkspace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		workspaces := rapid.SliceOfN(rapid.ByteRange(1, 4), 1, 40).Draw(t, "workspaces")
+		entries := make([]hold.Entry, len(workspaces))
+		for i, w := range workspaces {
+			entries[i] = hold.Entry{Seq: uint64(i + 1), Workspace: ident.UUID{w}}
+		}
+		read := slices.Clone(entries)
+		var want []run
+		for _, e := range read {
+			i := slices.IndexFunc(want, func(r run) bool { return r.workspace == e.Workspace })
+			if i < 0 {
+				i, want = len(want), append(want, run{workspace: e.Workspace})
+			}
+			want[i].entries = append(want[i].entries, e)
+		}
+		require.Equal(t, want, byWorkspace(entries))
+		require.Equal(t, read, entries)
+	})
+	require.Empty(t, byWorkspace(nil))
+}
+
+func BenchmarkByWorkspace(b *testing.B) {
+	for _, workspaces := range []int{1, 4, 40} {
+		b.Run(fmt.Sprint("workspaces=", workspaces), func(b *testing.B) {
+			b.ReportAllocs()
+			entries := make([]hold.Entry, 40)
+			for i := range entries {
+				entries[i].Workspace = ident.UUID{byte(i % workspaces)}
+			}
+			for b.Loop() {
+				byWorkspace(entries)
+			}
+		})
+	}
+}
