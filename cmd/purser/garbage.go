@@ -9,14 +9,14 @@ import (
 )
 
 // How much garbage gathers before it is collected: as much as the heap has room for beside what is alive, and not less than
-// garbageBytes. Go's own rule is as much as is alive: with the memory for cards full, that is most of a gigabyte beside it; with few
-// cards it collects several times a second, and while it does a swipe in a hundred waits.
+// garbageBytes. Go's own rule is as much as is alive: with the memory for cards full, that is most of a gigabyte beside it; with
+// few cards it collects several times a second, and while it does a swipe in a hundred waits.
 const (
 	heapBytes           = 768 << 20
 	garbageBytes        = 256 << 20
 	leastGarbagePercent = 25  // of what is alive: were it less, a heap of many gigabytes would be collected without a rest
 	mostGarbagePercent  = 600 // what is alive may have grown before it is looked at again
-	lookAtGarbageEvery  = time.Second
+	lookAtGarbageEvery  = 100 * time.Millisecond
 	aliveMetric         = "/gc/heap/live:bytes" // what the last collection found alive
 )
 

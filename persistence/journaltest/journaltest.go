@@ -40,7 +40,7 @@ func Run(t *testing.T, open Factory) {
 	for name, tests := range map[string]map[string]func(*fixture){
 		"identity": identityTests, "events": eventTests, "once": onceTests, "records": recordTests, "timers": timerTests,
 		"epochs": epochTests, "limits": limitTests, "context": contextTests, "cursors": cursorTests,
-		"concurrency": concurrencyTests, "content": contentTests,
+		"concurrency": concurrencyTests, "content": contentTests, "groups": groupTests,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for name, test := range tests {

@@ -24,9 +24,9 @@ const (
 	MemTables    = 4
 )
 
-// Bounds of the top level. Pebble compacts it when its tables overlap half as often as l0Compact says: with its own 4 that was every
-// second memtable, and each time the level below was rewritten. Writes stop at an overlap of l0Stop, where the
-// store sets no bound of its own.
+// Bounds of the top level. Pebble compacts it when its tables overlap half as often as l0Compact says: with its own 4 that was
+// every second memtable, and each time the level below was rewritten. Writes stop at an overlap of l0Stop, where the store sets no
+// bound of its own.
 const (
 	l0Compact = 8
 	l0Stop    = 3 * l0Compact

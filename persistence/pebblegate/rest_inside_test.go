@@ -13,16 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On one processor others run while a table is written in haste; a log's writer is let through.
+// On one processor others run while a table is written in haste; who writes a log or a backup is let through.
 func TestAWriterOfTablesYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	fs := resting{vfs.NewMem(), &gate{}}
-	written, err := fs.Create("000001.sst", vfs.WriteCategoryUnspecified)
+	written, err := fs.Create("000001.sst", "pebble-memtable-flush")
 	require.NoError(t, err)
-	log, err := fs.Create("000002.log", vfs.WriteCategoryUnspecified)
+	log, err := fs.Create("000002.log", "pebble-wal")
 	require.NoError(t, err)
 	_, rests := log.(*table)
 	require.False(t, rests)
+	backup, err := fs.Create("backup.sst", vfs.WriteCategoryUnspecified)
+	require.NoError(t, err)
+	_, rests = backup.(*table)
+	require.False(t, rests)
+	require.NoError(t, backup.Close())
 	var ran atomic.Bool
 	go ran.Store(true)
 	for range 64 { // the runtime may give back the processor at once now and then

@@ -1,9 +1,11 @@
 package pebblejournal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"purser/actors/ident"
@@ -48,36 +50,49 @@ func (j *Journal) Append(
 
 // commitGroup stages the batches that have no outcome yet and commits them. The shard is locked.
 func (j *Journal) commitGroup(id ident.Shard, now time.Time, group []*persistence.Batch, outcomes []persistence.Outcome) error {
-	a := appending{j: j, id: id, now: now, head: j.shards[id].head, writes: j.store.writes()}
+	a := appending{j: j, id: id, now: now, head: j.shards[id].head, writes: j.store.writes(), probe: probe{store: j.store},
+		known: j.known.Get().(*known)}
+	defer j.recycle(a.known)
 	for i, b := range group {
 		if outcomes[i].Err != nil {
 			continue
 		}
 		outcome, err := a.stage(b)
 		if err == nil && a.writes.bytes() >= maxCommit {
-			err = a.commit()
-			a.writes = j.store.writes()
+			if err = a.commit(); err == nil {
+				a.writes = j.store.writes()
+			}
 		}
 		if err != nil {
 			return a.abort(err)
 		}
 		outcomes[i] = outcome
 	}
-	return a.commit()
+	if err := a.commit(); err != nil {
+		return a.abort(err)
+	}
+	return nil
 }
 
-// appending is a group on its way into a shard. Reads go through writes, so that a batch sees the ones before it.
+// appending is a group on its way into a shard. It looks into what it knows first, so that a batch sees the ones before it.
 type appending struct {
 	j         *Journal
 	id        ident.Shard
 	now       time.Time
 	head      head // after what is staged
 	writes    writes
+	probe     probe
+	known     *known
+	events    []persistence.Event // staged, as they will be read
 	committed bool
 }
 
-// commit makes what is staged durable, then shows it.
+// commit makes what is staged durable, then shows it. The probe is closed first: it would hold back the end of
+// tables and memtables for as long as the sync takes, and does not see what is committed.
 func (a *appending) commit() error {
+	if err := a.probe.close(); err != nil {
+		return err
+	}
 	if a.writes.empty() {
 		return a.writes.discard()
 	}
@@ -86,7 +101,10 @@ func (a *appending) commit() error {
 		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
 	}
 	a.committed = true
+	a.j.recent.Keep(a.id, a.events...)
 	a.j.shards[a.id].publish(a.head)
+	a.known.forget()
+	a.events = nil
 	return nil
 }
 
@@ -95,7 +113,7 @@ func (a *appending) abort(err error) error {
 	if errors.Is(err, persistence.ErrAmbiguous) {
 		return err
 	}
-	err = errors.Join(err, a.writes.discard())
+	err = errors.Join(err, a.probe.close(), a.writes.discard())
 	if a.committed {
 		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
 	}
@@ -122,20 +140,26 @@ func (a *appending) stage(b *persistence.Batch) (persistence.Outcome, error) {
 	return outcome, a.writeTimers(b)
 }
 
+// once returns the claim that stands or has expired. Its answer is the group's.
 func (a *appending) once(o *persistence.Once) (persistence.Once, bool, error) {
-	value, err := a.writes.get(keyOnce(a.id, o.Scope, o.Hash))
-	if value == nil || err != nil {
-		return persistence.Once{}, false, err
+	name := claim{o.Scope, o.Hash}
+	value, known := a.known.onces[name]
+	if !known {
+		found, err := a.probe.get(keyOnce(a.id, o.Scope, o.Hash))
+		if err != nil {
+			return persistence.Once{}, false, err
+		}
+		value = bytes.Clone(found)
+		a.known.onces[name] = value
+	}
+	if value == nil {
+		return persistence.Once{}, false, nil
 	}
 	existing, err := decodeOnce(o.Scope, o.Hash, value)
 	return existing, true, err
 }
 
 func (a *appending) checkOnces(b *persistence.Batch) (refusal, err error) {
-	type claim struct {
-		scope string
-		hash  [32]byte
-	}
 	var own map[claim]int
 	if len(b.Onces) > 1 {
 		own = make(map[claim]int, len(b.Onces))
@@ -147,6 +171,7 @@ func (a *appending) checkOnces(b *persistence.Batch) (refusal, err error) {
 			return nil, err
 		}
 		if found && held(existing, a.now) {
+			existing.Answer = bytes.Clone(existing.Answer)
 			return &persistence.OnceError{Existing: existing}, nil
 		}
 		if own == nil {
@@ -161,14 +186,13 @@ func (a *appending) checkOnces(b *persistence.Batch) (refusal, err error) {
 }
 
 func (a *appending) checkVersions(b *persistence.Batch) (refusal, err error) {
-	type stream struct{ kind, id string }
 	at := make(map[stream]uint64, 1)
 	for i := range b.Events {
 		e := &b.Events[i]
 		s := stream{e.Kind, e.Stream}
 		version, known := at[s]
 		if !known {
-			if version, err = a.version(e.Kind, e.Stream); err != nil {
+			if version, err = a.version(s); err != nil {
 				return nil, err
 			}
 		}
@@ -180,12 +204,20 @@ func (a *appending) checkVersions(b *persistence.Batch) (refusal, err error) {
 	return nil, nil
 }
 
-func (a *appending) version(kind, stream string) (uint64, error) {
-	value, err := a.writes.get(keyVersion(a.id, kind, stream))
-	if value == nil || err != nil {
+func (a *appending) version(name stream) (uint64, error) {
+	version, known := a.known.versions[name]
+	if known {
+		return version, nil
+	}
+	value, err := a.probe.get(keyVersion(a.id, name.kind, name.id))
+	if err == nil && value != nil {
+		version, err = decodeNumber(value)
+	}
+	if err != nil {
 		return 0, err
 	}
-	return decodeNumber(value)
+	a.known.versions[name] = version
+	return version, nil
 }
 
 func (a *appending) writeEvents(b *persistence.Batch) persistence.Outcome {
@@ -196,57 +228,93 @@ func (a *appending) writeEvents(b *persistence.Batch) persistence.Outcome {
 	for i := range b.Events {
 		e := &b.Events[i]
 		a.head.Position++
-		a.writes.set(keyEvent(a.id, a.head.Position), encodeEvent(b, e))
+		a.known.value = appendEvent(a.known.value[:0], b, e)
+		a.writes.set(keyEvent(a.id, a.head.Position), a.known.value)
 		// Only a stream's last event of the batch counts, but most streams have one.
 		a.writes.set(keyVersion(a.id, e.Kind, e.Stream), encodeNumber(e.Version))
+		a.known.versions[stream{e.Kind, e.Stream}] = e.Version
+		a.events = append(a.events, stored(b, e, a.head.Position))
 	}
 	a.head.ordinal = 0
 	return persistence.Outcome{First: first, Last: a.head.Position}
 }
 
+// stored is an event as it is read. The payload is the caller's; this is a copy.
+func stored(b *persistence.Batch, e *persistence.Event, position uint64) persistence.Event {
+	s := *e
+	s.Position, s.Workspace, s.At = position, b.WorkspaceOf(e.Workspace), e.At.UTC()
+	if s.Payload = nil; len(e.Payload) > 0 {
+		s.Payload = bytes.Clone(e.Payload)
+	}
+	return s
+}
+
+// writeRecords looks the records up in the order of their keys, in which one look-up finds the tables of the one before still at
+// hand, and writes them in the batch's, which numbers them.
 func (a *appending) writeRecords(b *persistence.Batch) error {
+	keys, order := make([][]byte, len(b.Records)), make([]int, len(b.Records))
+	for i := range b.Records {
+		keys[i], order[i] = keyRecord(a.id, b.Records[i].Kind, b.Records[i].ID), i
+	}
+	slices.SortFunc(order, func(i, k int) int { return bytes.Compare(keys[i], keys[k]) })
+	for _, i := range order {
+		if err := a.lookUp(keys[i], b, &b.Records[i]); err != nil {
+			return err
+		}
+	}
 	for i := range b.Records {
 		r := b.Records[i]
 		r.Workspace, r.Slot = b.WorkspaceOf(r.Workspace), b.SlotOf(r.Slot)
-		if err := a.writeRecord(&r); err != nil {
-			return err
-		}
+		a.writeRecord(keys[i], &r)
 	}
 	return nil
 }
 
-func (a *appending) writeRecord(r *persistence.Record) error {
-	key := keyRecord(a.id, r.Kind, r.ID)
-	value, err := a.writes.get(key)
+// lookUp makes known where the record that r is written over is listed.
+func (a *appending) lookUp(key []byte, b *persistence.Batch, r *persistence.Record) error {
+	name := document{r.Kind, r.ID}
+	if _, known := a.known.records[name]; known {
+		return nil
+	}
+	value, err := a.probe.get(key)
 	if err != nil {
 		return err
 	}
-	var old persistence.Record
+	var p place
 	if value != nil {
-		if old, err = decodeRecord(r.Kind, r.ID, value); err != nil {
+		if p, err = decodePlace(value, b.WorkspaceOf(r.Workspace), r.Parent); err != nil {
 			return err
 		}
 	}
-	moved := value == nil || old.Workspace != r.Workspace || old.Parent != r.Parent
-	if value != nil && (r.Deleted || moved) {
-		a.writes.delete(keyList(a.id, old.Kind, old.Workspace, old.Parent, old.Position, old.Ordinal))
+	a.known.records[name] = p
+	return nil
+}
+
+func (a *appending) writeRecord(key []byte, r *persistence.Record) {
+	old := a.known.records[document{r.Kind, r.ID}]
+	moved := !old.stored || old.workspace != r.Workspace || old.parent != r.Parent
+	if old.stored && (r.Deleted || moved) {
+		a.writes.delete(keyList(a.id, r.Kind, old.workspace, old.parent, old.position, old.ordinal))
 	}
 	if r.Deleted {
-		if value != nil {
+		if old.stored {
 			a.writes.delete(key)
 		}
-		return nil
+		a.known.records[document{r.Kind, r.ID}] = place{}
+		return
 	}
-	r.Position, r.Ordinal = old.Position, old.Ordinal
-	if value == nil {
+	r.Position, r.Ordinal = old.position, old.ordinal
+	if !old.stored {
 		a.head.ordinal++
 		r.Position, r.Ordinal = a.head.Position, a.head.ordinal
 	}
 	if moved {
 		a.writes.set(keyList(a.id, r.Kind, r.Workspace, r.Parent, r.Position, r.Ordinal), []byte(r.ID))
 	}
-	a.writes.set(key, encodeRecord(r))
-	return nil
+	a.known.value = appendRecord(a.known.value[:0], r)
+	a.writes.set(key, a.known.value)
+	a.known.records[document{r.Kind, r.ID}] = place{stored: true, workspace: r.Workspace, parent: r.Parent,
+		position: r.Position, ordinal: r.Ordinal}
 }
 
 func (a *appending) writeOnces(b *persistence.Batch) error {
@@ -259,7 +327,9 @@ func (a *appending) writeOnces(b *persistence.Batch) error {
 		if found {
 			a.writes.delete(keyExpiry(a.id, expired.Expires, o.Scope, o.Hash))
 		}
-		a.writes.set(keyOnce(a.id, o.Scope, o.Hash), encodeOnce(o))
+		value := encodeOnce(o)
+		a.writes.set(keyOnce(a.id, o.Scope, o.Hash), value)
+		a.known.onces[claim{o.Scope, o.Hash}] = value
 		if !o.Expires.IsZero() {
 			a.writes.set(keyExpiry(a.id, o.Expires, o.Scope, o.Hash), nil)
 		}
@@ -267,28 +337,38 @@ func (a *appending) writeOnces(b *persistence.Batch) error {
 	return nil
 }
 
+// due returns the due time of a timer, zero when there is none.
+func (a *appending) due(key []byte, t *persistence.Timer) (time.Time, error) {
+	due, known := a.known.timers[alarm{t.Kind, t.Stream, t.Key}]
+	if known {
+		return due, nil
+	}
+	value, err := a.probe.get(key)
+	if value == nil || err != nil {
+		return time.Time{}, err
+	}
+	return decodeTimer(value)
+}
+
 func (a *appending) writeTimers(b *persistence.Batch) error {
 	for i := range b.Timers {
 		t := &b.Timers[i]
 		key := keyTimer(a.id, t.Kind, t.Stream, t.Key)
-		value, err := a.writes.get(key)
+		due, err := a.due(key, t)
 		if err != nil {
 			return err
 		}
-		if value != nil {
-			due, err := decodeTimer(value)
-			if err != nil {
-				return err
-			}
+		if !due.IsZero() {
 			a.writes.delete(keyDue(a.id, due, t.Kind, t.Stream, t.Key))
 		}
 		switch {
 		case !t.Due.IsZero():
 			a.writes.set(key, encodeTimer(t.Due))
 			a.writes.set(keyDue(a.id, t.Due, t.Kind, t.Stream, t.Key), encodeDue(b, t))
-		case value != nil:
+		case !due.IsZero():
 			a.writes.delete(key)
 		}
+		a.known.timers[alarm{t.Kind, t.Stream, t.Key}] = t.Due
 	}
 	return nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -142,4 +145,113 @@ func BenchmarkOpen(b *testing.B) {
 		require.NoError(b, err)
 		require.NoError(b, j.Close())
 	}
+}
+
+// relay makes what the relay of authorized swipes appends: batches of one event with all of them, and of each swipe two new
+// records and one that is there. Ids are as in life: they do not repeat, and most bytes around them do.
+type relay struct {
+	*lane
+	random *rand.Rand
+	seq    int
+}
+
+const (
+	relaySwipes = 40
+	relayCards  = 200 // of a workspace
+)
+
+// id is 26 characters, the first 10 of them the same for all, as those of one minute are.
+func (r *relay) id(prefix string) string {
+	const base32 = "0123456789abcdefghjkmnpqrstvwxyz"
+	b := append(make([]byte, 0, 32), prefix+"_01kagj5fkv"...)
+	for range 16 {
+		b = append(b, base32[r.random.IntN(32)])
+	}
+	return string(b)
+}
+
+func (r *relay) card(i int) string {
+	return fmt.Sprintf("card_01kagj5fkve16r6s%05d%05d", r.slot, i%relayCards)
+}
+
+// swipe adds an entry's records to the batch and returns the entry.
+func (r *relay) swipe(b *persistence.Batch) string {
+	r.seq++
+	card, auth, network, cents := r.card(r.random.IntN(relayCards)), r.id("auth"), r.id("net"), r.random.IntN(90_000)
+	at := fmt.Sprintf("2025-11-20T12:%02d:%02d.%06dZ", r.seq/6000%60, r.seq/100%60, r.random.IntN(1e6))
+	document := fmt.Sprintf(`{"id":%q,"cardId":%q,"workspaceId":%q,"networkId":%q,"at":%q,"amountCents":%d,"approvedCents":%d,`+
+		`"heldCents":%d,"clearedCents":0,"refundedCents":0,"month":202511,"monthCents":%d,"decision":"approved",`+
+		`"reason":"approved","status":"held"}`, auth, card, b.Workspace, network, at, cents, cents, cents, cents)
+	spend := fmt.Sprintf(`{"cardId":%q,"month":202511,"spentCents":%d}`, card, r.random.IntN(1e7))
+	b.Records = append(b.Records,
+		persistence.Record{Kind: "authorization", Parent: card, ID: auth, Document: json.RawMessage(document)},
+		persistence.Record{Kind: "authorization_index", ID: b.Workspace + network, Document: json.RawMessage(`"` + auth + `"`)},
+		persistence.Record{Kind: "card_spend", Parent: card, ID: card + ":202511", Document: json.RawMessage(spend)})
+	merchant := r.random.IntN(50)
+	return fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"at":%q,"kind":"authorization","decision":"approved","reason":"approved",`+
+		`"shard":4,"workspaceId":%q,"cardId":%q,"networkId":%q,"fingerprint":"%016x%016x","amountCents":%d,"currency":"USD",`+
+		`"merchant":{"id":"m%d","name":"Merchant %d","mcc":"%04d","country":"US"},"cardDeltaCents":%d,"holdDeltaCents":%d,`+
+		`"spendDeltaCents":%d,"postedCents":0,"month":202511,"monthSpendCents":%d,"authorization":%s}`, r.seq, r.seq, at,
+		b.Workspace, card, network, r.random.Uint64(), r.random.Uint64(), cents, merchant, merchant, 1000+merchant, -cents,
+		cents, cents, r.random.IntN(1e7), document)
+}
+
+func (r *relay) batch() *persistence.Batch {
+	b := &persistence.Batch{Workspace: fmt.Sprintf("ws_01kagj5fkve16t38s31r%05d", r.slot), Slot: r.slot}
+	entries := make([]string, relaySwipes)
+	for i := range entries {
+		entries[i] = r.swipe(b)
+	}
+	r.version++
+	b.Events = []persistence.Event{{
+		ID: r.id("evt"), Kind: "balance", Stream: b.Workspace, Version: r.version, Type: "balance.relayed.v1", At: journaltest.Start,
+		Payload: json.RawMessage(fmt.Sprintf(`{"workspace":%q,"entries":[%s],"postings":[],"at":"2025-11-20T12:00:00.123Z"}`,
+			b.Workspace, strings.Join(entries, ","))),
+	}}
+	return b
+}
+
+// BenchmarkAppendRelayed writes batches of forty swipes, without syncs, over tables of many before. The processor time has that
+// of flushes and compactions in it.
+func BenchmarkAppendRelayed(b *testing.B) {
+	const shards, before = 16, 2_000
+	j, err := pebblejournal.Open(pebblejournal.Options{Dir: b.TempDir(), NoSync: true})
+	require.NoError(b, err)
+	relays := make([]*relay, shards)
+	for i := range relays {
+		slot := ident.Slot(16 * i)
+		heads, err := j.Raise(b.Context(), slot.Shard())
+		require.NoError(b, err)
+		relays[i] = &relay{lane: &lane{j: j, slot: slot, epoch: heads[0].Epoch}, random: rand.New(rand.NewPCG(1, uint64(i)))}
+	}
+	appendNext := func(n int, batch *persistence.Batch) {
+		r := relays[n%shards]
+		outcomes, err := j.Append(context.Background(), r.slot.Shard(), r.epoch, journaltest.Start, []*persistence.Batch{batch})
+		require.NoError(b, err)
+		require.NoError(b, outcomes[0].Err)
+	}
+	for n := range before {
+		appendNext(n, relays[n%shards].batch())
+	}
+	batches := make([]*persistence.Batch, b.N)
+	for n := range batches {
+		batches[n] = relays[n%shards].batch()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	started := processorTime(b)
+	for n, batch := range batches {
+		appendNext(n, batch)
+	}
+	b.StopTimer()
+	used := processorTime(b) - started
+	b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*relaySwipes), "cpu-ns/swipe")
+	require.NoError(b, j.Close())
+}
+
+// processorTime is what the process has used.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

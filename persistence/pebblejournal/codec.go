@@ -1,17 +1,32 @@
 package pebblejournal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/klauspost/compress/s2"
 
 	"purser/actors/ident"
 	"purser/persistence"
 )
 
-// Each value starts with the version of its layout, so that a later one can be told from it.
-const layout1 = 1
+// A value that is more than a number or a text starts with the version of its layout, so that a later one can be told from it.
+// layout2 is an event's alone: its payload is an S2 block. Stores have events of both.
+const (
+	layout1 = 1
+	layout2 = 2
+)
+
+// packFrom is the size, in bytes, from which a payload is compressed: a smaller one has little that repeats. A block that is not
+// smaller by one part in packGain is not worth the reader's time.
+const (
+	packFrom = 1 << 10
+	packGain = 8
+)
 
 // errCorrupt says that a stored value is not what was written. The store is damaged; nothing is guessed.
 var errCorrupt = errors.New("corrupt journal value")
@@ -36,6 +51,16 @@ func (r *reader) layout() {
 	if b := r.take(1); r.bad || b[0] != layout1 {
 		r.bad = true
 	}
+}
+
+// eventLayout reads the layout of an event and tells whether its payload is compressed.
+func (r *reader) eventLayout() (packed bool) {
+	b := r.take(1)
+	if r.bad || b[0] != layout1 && b[0] != layout2 {
+		r.bad = true
+		return false
+	}
+	return b[0] == layout2
 }
 
 func (r *reader) uvarint() uint64 {
@@ -86,12 +111,48 @@ func (r *reader) time() time.Time {
 
 func (r *reader) part() string { return string(r.take(r.uvarint())) }
 
+// partLike is part, and costs nothing when it is what is expected.
+func (r *reader) partLike(expected string) string {
+	part := r.take(r.uvarint())
+	if string(part) == expected {
+		return expected
+	}
+	return string(part)
+}
+
+func (r *reader) ordinal() uint32 {
+	v := r.uvarint()
+	if v > math.MaxUint32 {
+		r.bad = true
+	}
+	return uint32(v)
+}
+
 // tail returns what is left; it aliases the value.
 func (r *reader) tail() []byte {
 	if len(r.rest) == 0 {
 		return nil
 	}
 	return r.take(uint64(len(r.rest)))
+}
+
+// payload returns a copy of what is left, decompressed if it is packed. What a block says of its size is believed only within
+// what a batch may have.
+func (r *reader) payload(packed bool) []byte {
+	stored := r.tail()
+	if !packed || r.bad {
+		return bytes.Clone(stored)
+	}
+	size, err := s2.DecodedLen(stored)
+	if err != nil || size == 0 || size > persistence.MaxPayload {
+		r.bad = true
+		return nil
+	}
+	payload, err := s2.Decode(make([]byte, size), stored)
+	if err != nil {
+		r.bad = true
+	}
+	return payload
 }
 
 func (r *reader) hash() (h [32]byte) {
@@ -155,8 +216,10 @@ func decodeNumber(value []byte) (uint64, error) {
 	return n, r.done()
 }
 
-func encodeEvent(b *persistence.Batch, e *persistence.Event) []byte {
-	v := append(make([]byte, 0, 160+len(e.Payload)), layout1)
+// appendEvent appends the value of an event.
+func appendEvent(v []byte, b *persistence.Batch, e *persistence.Event) []byte {
+	layout := len(v)
+	v = append(v, layout1)
 	v = appendTime(v, e.At)
 	v = binary.AppendUvarint(v, e.Version)
 	v = appendPart(v, e.ID)
@@ -164,22 +227,42 @@ func encodeEvent(b *persistence.Batch, e *persistence.Event) []byte {
 	v = appendPart(v, e.Kind)
 	v = appendPart(v, e.Stream)
 	v = appendPart(v, e.Type)
+	v, packed := appendPacked(v, e.Payload)
+	if packed {
+		v[layout] = layout2
+		return v
+	}
 	return append(v, e.Payload...)
 }
 
-// decodeEvent returns an event whose payload aliases the value.
+// appendPacked appends a payload compressed, unless that is not worth it. Encode is chosen over EncodeBetter: forty relayed
+// swipes of 38,064 bytes become 8,110 in 13 µs, with the other 7,925 in 30; decoding takes 4 µs for either.
+func appendPacked(v, payload []byte) (_ []byte, packed bool) {
+	if len(payload) < packFrom || len(payload) > persistence.MaxPayload {
+		return v, false
+	}
+	v = slices.Grow(v, s2.MaxEncodedLen(len(payload)))
+	block := s2.Encode(v[len(v):cap(v)], payload)
+	if len(block) > len(payload)-len(payload)/packGain {
+		return v, false
+	}
+	return v[:len(v)+len(block)], true
+}
+
+// decodeEvent returns an event that shares nothing with the value.
 func decodeEvent(position uint64, value []byte) (persistence.Event, error) {
 	r := reader{rest: value}
-	r.layout()
+	packed := r.eventLayout()
 	e := persistence.Event{
 		At: r.time(), Version: r.uvarint(), ID: r.part(), Workspace: r.part(), Kind: r.part(), Stream: r.part(), Type: r.part(),
-		Payload: r.tail(), Position: position,
+		Payload: r.payload(packed), Position: position,
 	}
 	return e, r.done()
 }
 
-func encodeRecord(r *persistence.Record) []byte {
-	v := append(make([]byte, 0, 96+len(r.Document)), layout1)
+// appendRecord appends the value of a record.
+func appendRecord(v []byte, r *persistence.Record) []byte {
+	v = append(v, layout1)
 	v = binary.AppendUvarint(v, uint64(r.Slot))
 	v = binary.AppendUvarint(v, r.Version)
 	v = binary.AppendUvarint(v, r.Position)
@@ -194,14 +277,29 @@ func decodeRecord(kind, id string, value []byte) (persistence.Record, error) {
 	r := reader{rest: value}
 	r.layout()
 	record := persistence.Record{Kind: kind, ID: id, Slot: r.slot(), Version: r.uvarint(), Position: r.uvarint()}
-	ordinal := r.uvarint()
-	if ordinal > math.MaxUint32 {
-		r.bad = true
-	}
-	record.Ordinal = uint32(ordinal)
-	record.Workspace, record.Parent = r.part(), r.part()
+	record.Ordinal, record.Workspace, record.Parent = r.ordinal(), r.part(), r.part()
 	record.Document = r.tail()
 	return record, r.done()
+}
+
+// place is where a record is listed; zero is that of one that is not stored.
+type place struct {
+	stored            bool
+	workspace, parent string
+	position          uint64
+	ordinal           uint32
+}
+
+// decodePlace reads a record's place. A workspace and a parent as expected are not copied.
+func decodePlace(value []byte, workspace, parent string) (place, error) {
+	r := reader{rest: value}
+	r.layout()
+	r.slot()
+	r.uvarint() // its version
+	p := place{stored: true, position: r.uvarint(), ordinal: r.ordinal(), workspace: r.partLike(workspace),
+		parent: r.partLike(parent)}
+	r.tail()
+	return p, r.done()
 }
 
 func encodeOnce(o *persistence.Once) []byte {

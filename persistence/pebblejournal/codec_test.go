@@ -26,7 +26,7 @@ func TestValuesSurvive(t *testing.T) {
 			Stream: name.Draw(t, "stream"), Version: rapid.Uint64().Draw(t, "version"), Type: name.Draw(t, "type"), At: at,
 			Payload: content.Draw(t, "payload"), Position: rapid.Uint64().Draw(t, "position"),
 		}
-		gotEvent, err := decodeEvent(e.Position, encodeEvent(b, &e))
+		gotEvent, err := decodeEvent(e.Position, appendEvent(nil, b, &e))
 		require.NoError(t, err)
 		require.Equal(t, e, gotEvent)
 
@@ -35,7 +35,7 @@ func TestValuesSurvive(t *testing.T) {
 			Document: content.Draw(t, "document"), Version: e.Version, Position: e.Position,
 			Ordinal: rapid.Uint32().Draw(t, "ordinal"),
 		}
-		gotRecord, err := decodeRecord(r.Kind, r.ID, encodeRecord(&r))
+		gotRecord, err := decodeRecord(r.Kind, r.ID, appendRecord(nil, &r))
 		require.NoError(t, err)
 		require.Equal(t, r, gotRecord)
 
@@ -103,8 +103,9 @@ func TestPrefixesDoNotMeet(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	b := &persistence.Batch{Workspace: "ws", Slot: 7}
 	at := time.Unix(1, 2)
-	f.Add(encodeEvent(b, &persistence.Event{ID: "evt", Payload: []byte("{}"), At: at}))
-	f.Add(encodeRecord(&persistence.Record{Workspace: "ws", Document: []byte("{}")}))
+	f.Add(appendEvent(nil, b, &persistence.Event{ID: "evt", Payload: []byte("{}"), At: at}))
+	f.Add(appendEvent(nil, b, &persistence.Event{ID: "evt", Payload: make([]byte, packFrom), At: at}))
+	f.Add(appendRecord(nil, &persistence.Record{Workspace: "ws", Document: []byte("{}")}))
 	f.Add(encodeOnce(&persistence.Once{Expires: at, Answer: []byte("answer")}))
 	f.Add(encodeHead(head{}))
 	f.Add(encodeMeta(meta{format: format}))
@@ -125,12 +126,12 @@ func FuzzDecode(f *testing.F) {
 			require.Equal(t, scope, scope2)
 		}
 		if e, err := decodeEvent(1, value); err == nil {
-			again, err := decodeEvent(1, encodeEvent(&persistence.Batch{}, &e))
+			again, err := decodeEvent(1, appendEvent(nil, &persistence.Batch{}, &e))
 			require.NoError(t, err)
 			require.Equal(t, e, again)
 		}
 		if r, err := decodeRecord("k", "id", value); err == nil {
-			again, err := decodeRecord("k", "id", encodeRecord(&r))
+			again, err := decodeRecord("k", "id", appendRecord(nil, &r))
 			require.NoError(t, err)
 			require.Equal(t, r, again)
 		}

@@ -105,7 +105,7 @@ func (w *walk) shard(id ident.Shard) error {
 	return nil
 }
 
-// table walks a shard's part of a table. The parts alias what the cursor shows.
+// table walks a shard's part of a table. The parts may alias what the cursor shows.
 func (w *walk) table(
 	id ident.Shard, table byte, part func(shard ident.Shard, key, value []byte) (persistence.Part, error),
 ) error {
@@ -201,7 +201,7 @@ func load(ctx context.Context, s *store, identity persistence.Identity, content 
 	if !empty {
 		return ErrNotEmpty
 	}
-	l := loading{store: s, writes: writes{batch: s.db.NewBatch()}}
+	l := loading{store: s, writes: s.writes()}
 	for part, err := range content {
 		if err == nil {
 			err = errors.Join(ctx.Err(), l.add(part))
@@ -223,6 +223,7 @@ type loading struct {
 	store  *store
 	writes writes
 	shard  ident.Shard
+	value  []byte // reused: Pebble copies what it is given
 }
 
 func (l *loading) flush() error {
@@ -230,7 +231,7 @@ func (l *loading) flush() error {
 		return err
 	}
 	err := l.writes.discard()
-	l.writes = writes{batch: l.store.db.NewBatch()}
+	l.writes = l.store.writes()
 	return err
 }
 
@@ -243,10 +244,12 @@ func (l *loading) add(p persistence.Part) error {
 			l.writes.set(keyHead(p.Shard), encodeHead(head{Head: p.Head, ordinal: p.Ordinal}))
 		}
 	case *persistence.Event:
-		l.writes.set(keyEvent(l.shard, p.Position), encodeEvent(whole, p))
+		l.value = appendEvent(l.value[:0], whole, p)
+		l.writes.set(keyEvent(l.shard, p.Position), l.value)
 		l.writes.set(keyVersion(l.shard, p.Kind, p.Stream), encodeNumber(p.Version))
 	case *persistence.Record:
-		l.writes.set(keyRecord(l.shard, p.Kind, p.ID), encodeRecord(p))
+		l.value = appendRecord(l.value[:0], p)
+		l.writes.set(keyRecord(l.shard, p.Kind, p.ID), l.value)
 		l.writes.set(keyList(l.shard, p.Kind, p.Workspace, p.Parent, p.Position, p.Ordinal), []byte(p.ID))
 	case *persistence.Once:
 		l.writes.set(keyOnce(l.shard, p.Scope, p.Hash), encodeOnce(p))

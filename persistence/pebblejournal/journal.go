@@ -12,8 +12,13 @@ import (
 	"purser/persistence"
 )
 
-// format is the number of the key table in the package comment. A store of another number is refused.
-const format = 1
+// format is the number of the key table in the package comment and of the layouts in it. A store of a later number is refused. A
+// store of firstFormat, in which no event is packed, becomes one of format when it is opened: who cannot read such events then
+// refuses it.
+const (
+	format      = 2
+	firstFormat = 1
+)
 
 var _ persistence.Journal = (*Journal)(nil)
 
@@ -30,6 +35,8 @@ type Journal struct {
 	stop   sync.Once
 	fatal  func(error)
 	opened atomic.Bool
+	known  sync.Pool // of *known
+	recent persistence.Recent
 }
 
 // shard is one lane of the journal.
@@ -48,7 +55,7 @@ func Open(o Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{done: make(chan struct{}), fatal: o.Fatal}
+	j := &Journal{done: make(chan struct{}), fatal: o.Fatal, known: sync.Pool{New: func() any { return newKnown() }}}
 	if j.store, err = openStore(o, j.onFail, o.Note); err != nil {
 		return nil, err
 	}
@@ -87,7 +94,7 @@ func (j *Journal) identify(o Options) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrForeign, err)
-	case m.format != format:
+	case m.format < firstFormat || m.format > format:
 		return fmt.Errorf("%w: its format is %d, this program reads %d", ErrForeign, m.format, format)
 	case m.slots != ident.Slots || m.shards != ident.Shards:
 		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
@@ -100,7 +107,16 @@ func (j *Journal) identify(o Options) error {
 	if moved != nil {
 		return fmt.Errorf("%w to %s", ErrMoved, moved)
 	}
-	return err
+	if err != nil || m.format == format {
+		return err
+	}
+	return j.writeMeta()
+}
+
+func (j *Journal) writeMeta() error {
+	w := j.store.writes()
+	w.set(keyMeta(), encodeMeta(meta{format: format, slots: ident.Slots, shards: ident.Shards, identity: j.identity}))
+	return j.store.commit(w)
 }
 
 // MarkMoved notes, durably, that the journal goes on in another place: from now on Open answers ErrMoved with its name, which is
@@ -139,9 +155,7 @@ func (j *Journal) stamp(o Options) error {
 	if j.identity.Store, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 		return err
 	}
-	w := j.store.writes()
-	w.set(keyMeta(), encodeMeta(meta{format: format, slots: ident.Slots, shards: ident.Shards, identity: j.identity}))
-	return j.store.commit(w)
+	return j.writeMeta()
 }
 
 func (j *Journal) loadHeads() error {

@@ -77,7 +77,7 @@ func TestOpenRefusesOtherStores(t *testing.T) {
 	}
 	for name, kv := range map[string][2][]byte{
 		"no stamp":       {[]byte("x"), []byte("y")},
-		"a later format": {[]byte("m"), stamp(2, 16, 1)},
+		"a later format": {[]byte("m"), stamp(3, 16, 1)},
 		"another layout": {[]byte("m"), stamp(1, 16, 2)},
 		"a torn stamp":   {[]byte("m"), stamp(1, 16, 1)[:20]},
 	} {
@@ -93,6 +93,31 @@ func TestOpenRefusesOtherStores(t *testing.T) {
 			require.ErrorIs(t, err, pebblejournal.ErrForeign)
 		})
 	}
+}
+
+// TestOpenOfAnEarlierFormat: the program before, which cannot read what is written from now on, must refuse the store.
+func TestOpenOfAnEarlierFormat(t *testing.T) {
+	fs := vfs.NewMem()
+	db, err := pebble.Open("journal", &pebble.Options{FS: fs})
+	require.NoError(t, err)
+	stamp := append([]byte{0, 0, 0, 1, 0, 0, 16, 0, 0, 0, 1, 0}, make([]byte, 32)...)
+	require.NoError(t, db.Set([]byte("m"), stamp, pebble.Sync))
+	require.NoError(t, db.Close())
+	for range 2 {
+		o := options(fs)
+		o.Deployment = ident.UUID{}
+		j, err := pebblejournal.Open(o)
+		require.NoError(t, err)
+		require.NoError(t, j.Close())
+	}
+	db, err = pebble.Open("journal", &pebble.Options{FS: fs})
+	require.NoError(t, err)
+	now, closer, err := db.Get([]byte("m"))
+	require.NoError(t, err)
+	stamp[3] = 2
+	require.Equal(t, stamp, now)
+	require.NoError(t, closer.Close())
+	require.NoError(t, db.Close())
 }
 
 func TestOpenTwice(t *testing.T) {

@@ -67,7 +67,8 @@ func (j *Journal) walk(
 	return nil
 }
 
-// Events implements persistence.Journal. It takes no lock: what is at or below the head is synced and never rewritten.
+// Events implements persistence.Journal. It takes no lock: what is at or below the head is synced and never rewritten. The newest
+// events come from memory.
 func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -77,11 +78,15 @@ func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit
 	if past >= last {
 		return nil, nil
 	}
-	limit = persistence.PageLimit(limit)
-	last = min(last, past+uint64(limit))
+	last = min(last, past+uint64(persistence.PageLimit(limit)))
+	if !persistence.IsAsStored(ctx) {
+		if events, kept := j.recent.Read(id, past, last, maxEventBytes); kept {
+			return events, nil
+		}
+	}
 	events, size := make([]persistence.Event, 0, last-past), 0
 	err := j.store.scan(keyEvent(id, past+1), next(keyEvent(id, last)), func(_, value []byte) (bool, error) {
-		e, err := decodeEvent(past+uint64(len(events))+1, bytes.Clone(value))
+		e, err := decodeEvent(past+uint64(len(events))+1, value)
 		size += len(e.Payload)
 		if err != nil || size > maxEventBytes && len(events) > 0 {
 			return false, err

@@ -212,12 +212,42 @@ func (v view) cursor(from, to []byte) (cursor, error) { return cursorOf(v.snapsh
 
 func (v view) close() error { return v.snapshot.Close() }
 
-// writes is a batch that reads through itself: get sees what was set before.
+// probe reads keys most of which are new. It asks the Bloom filters of every level, where get, which expects to find, passes
+// those of the last. It shows the store as it was at the first get; closed, it may be used again.
+type probe struct {
+	store *store
+	iter  *pebble.Iterator // nil before the first get
+}
+
+// get returns the value of a key, the caller's until the next get, or nil when there is none. No value that it is used for is
+// empty.
+func (p *probe) get(key []byte) ([]byte, error) {
+	if p.iter == nil {
+		iter, err := p.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+		if err != nil {
+			return nil, err
+		}
+		p.iter = iter
+	}
+	if !p.iter.SeekPrefixGE(key) {
+		return nil, p.iter.Error()
+	}
+	return p.iter.ValueAndErr()
+}
+
+func (p *probe) close() error {
+	if p.iter == nil {
+		return nil
+	}
+	err := p.iter.Close()
+	p.iter = nil
+	return err
+}
+
+// writes are written together. Nothing reads them before.
 type writes struct{ batch *pebble.Batch }
 
-func (s *store) writes() writes { return writes{batch: s.db.NewIndexedBatch()} }
-
-func (w writes) get(key []byte) ([]byte, error) { return get(w.batch, key) }
+func (s *store) writes() writes { return writes{batch: s.db.NewBatch()} }
 
 func (w writes) set(key, value []byte) {
 	if err := w.batch.Set(key, value, nil); err != nil {

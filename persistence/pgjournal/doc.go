@@ -50,7 +50,7 @@
 // woken by this process's appends at once; for those of others the heads are read every pollInterval while somebody waits.
 // NOTIFY would be quicker, but all commits that notify take one lock of the whole server in turn.
 //
-// The newest events are kept in memory as they were committed (recentBytes of them): whoever follows the head asks the server for
+// The newest events are kept in memory as they were committed (persistence.Recent): whoever follows the head asks the server for
 // none.
 //
 // Timers is asked of every shard four times a second. It answers from an instant kept in memory, before which nothing is due,

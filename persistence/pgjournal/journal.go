@@ -31,7 +31,7 @@ type Journal struct {
 	identity persistence.Identity
 	lanes    []*lane
 	shards   [ident.Shards]shard
-	recent   recent
+	recent   persistence.Recent
 	waiters  atomic.Int64  // calls of Wait under way
 	raising  chan struct{} // one for each Raise that has a connection; the others are left to end what it waits for
 

@@ -83,7 +83,7 @@ func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit
 	}
 	last = min(last, past+uint64(persistence.PageLimit(limit)))
 	if !persistence.IsAsStored(ctx) {
-		if events, kept := j.recent.read(id, past, last); kept {
+		if events, kept := j.recent.Read(id, past, last, eventBytes); kept {
 			return events, nil
 		}
 	}

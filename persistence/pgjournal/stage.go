@@ -1,6 +1,7 @@
 package pgjournal
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -76,6 +77,18 @@ type (
 		event     *persistence.Event
 	}
 )
+
+// stored is the event as the table returns it. The payload stays the caller's until the commit is answered; this is a copy.
+func (s *stagedEvent) stored() persistence.Event {
+	e := *s.event
+	e.Position, e.Workspace = s.position, s.workspace
+	e.At = e.At.UTC().Truncate(time.Microsecond)
+	e.Payload = bytes.Clone(e.Payload)
+	if len(e.Payload) == 0 {
+		e.Payload = nil
+	}
+	return e
+}
 
 func newStaging(items []item) *staging {
 	s := &staging{
@@ -241,7 +254,9 @@ func (s *staging) settle(j *Journal) {
 	for key, t := range s.timers {
 		j.shards[key.shard].dueAt(t.due)
 	}
-	j.recent.keep(s.events)
+	for i := range s.events {
+		j.recent.Keep(s.events[i].shard, s.events[i].stored())
+	}
 	for id, at := range s.shards {
 		if at.found {
 			j.shards[id].tip.Show(persistence.Head{Position: at.head, Epoch: at.epoch})

@@ -1,4 +1,4 @@
-package pgjournal
+package persistence
 
 import (
 	"testing"
@@ -6,17 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/ident"
-	"purser/persistence"
 )
 
 func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {
-	var r recent
+	const pageBytes = 1 << 20
+	var r Recent
 	put := func(shard ident.Shard, position uint64, size int) {
-		r.keep([]stagedEvent{{shard: shard, position: position, event: &persistence.Event{Payload: make([]byte, size)}}})
+		r.Keep(shard, Event{Position: position, Payload: make([]byte, size)})
 		require.LessOrEqual(t, r.bytes, recentBytes)
 	}
 	has := func(shard ident.Shard, past, last uint64) int {
-		events, _ := r.read(shard, past, last)
+		events, _ := r.Read(shard, past, last, pageBytes)
 		for i := range events {
 			require.Equal(t, past+1+uint64(i), events[i].Position)
 		}
@@ -27,7 +27,7 @@ func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {
 	put(2, 1, 10)
 	require.Equal(t, 2, has(1, 4, 6))
 	require.Equal(t, 1, has(1, 5, 6))
-	require.Zero(t, has(1, 3, 6), "what is older is read from the table")
+	require.Zero(t, has(1, 3, 6), "what is older is read from the store")
 	require.Zero(t, has(1, 4, 7), "and so is what is newer")
 	put(1, 9, 10) // 7 and 8 are another's, or their COMMIT had no answer
 	require.Zero(t, has(1, 4, 9))
@@ -37,6 +37,6 @@ func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {
 		put(2, position, recentBytes/100)
 	}
 	require.Zero(t, has(1, 8, 9), "the oldest of all shards go first")
-	require.Equal(t, eventBytes/(recentBytes/100), has(2, 100, 199), "a page ends at eventBytes")
+	require.Equal(t, pageBytes/(recentBytes/100), has(2, 100, 199), "a page ends at its bytes")
 	require.Zero(t, has(2, 99, 199))
 }
