@@ -33,7 +33,7 @@ type recentEvent struct {
 }
 
 // Keep takes events of one shard in, as the store shows them and in the order of their positions, and drops the oldest beyond the
-// limit. Their payloads are its own from then on.
+// limit. Their payloads stay the caller's: it keeps copies.
 func (r *Recent) Keep(shard ident.Shard, events ...Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,6 +41,9 @@ func (r *Recent) Keep(shard ident.Shard, events ...Event) {
 		run := r.shards[shard]
 		if n := len(run); n > 0 && run[n-1].Position+1 != e.Position {
 			run = nil // others have written in between, or the answer to a commit was lost
+		}
+		if e.Payload = bytes.Clone(e.Payload); len(e.Payload) == 0 {
+			e.Payload = nil // as a store shows it
 		}
 		size := len(e.Payload) + recentOverhead
 		r.shards[shard] = append(run, e)

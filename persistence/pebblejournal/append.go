@@ -239,13 +239,10 @@ func (a *appending) writeEvents(b *persistence.Batch) persistence.Outcome {
 	return persistence.Outcome{First: first, Last: a.head.Position}
 }
 
-// stored is an event as it is read. The payload is the caller's; this is a copy.
+// stored is an event as it is read.
 func stored(b *persistence.Batch, e *persistence.Event, position uint64) persistence.Event {
 	s := *e
 	s.Position, s.Workspace, s.At = position, b.WorkspaceOf(e.Workspace), e.At.UTC()
-	if s.Payload = nil; len(e.Payload) > 0 {
-		s.Payload = bytes.Clone(e.Payload)
-	}
 	return s
 }
 

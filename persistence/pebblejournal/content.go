@@ -213,9 +213,7 @@ func load(ctx context.Context, s *store, identity persistence.Identity, content 
 	if err := errors.Join(l.flush(), s.db.Flush()); err != nil {
 		return err
 	}
-	stamp := s.writes()
-	stamp.set(keyMeta(), encodeMeta(meta{format: format, slots: ident.Slots, shards: ident.Shards, identity: identity}))
-	return s.commit(stamp)
+	return s.stamp(identity)
 }
 
 // loading is a store that is being filled. Nothing is synced before the stamp.

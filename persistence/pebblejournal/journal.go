@@ -110,13 +110,7 @@ func (j *Journal) identify(o Options) error {
 	if err != nil || m.format == format {
 		return err
 	}
-	return j.writeMeta()
-}
-
-func (j *Journal) writeMeta() error {
-	w := j.store.writes()
-	w.set(keyMeta(), encodeMeta(meta{format: format, slots: ident.Slots, shards: ident.Shards, identity: j.identity}))
-	return j.store.commit(w)
+	return j.store.stamp(m.identity)
 }
 
 // MarkMoved notes, durably, that the journal goes on in another place: from now on Open answers ErrMoved with its name, which is
@@ -155,7 +149,7 @@ func (j *Journal) stamp(o Options) error {
 	if j.identity.Store, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 		return err
 	}
-	return j.writeMeta()
+	return j.store.stamp(j.identity)
 }
 
 func (j *Journal) loadHeads() error {

@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"purser/actors/ident"
+	"purser/persistence"
 	"purser/persistence/pebblegate"
 )
 
@@ -148,6 +150,13 @@ func (s *store) empty() (bool, error) {
 		return false, nil
 	})
 	return !found, err
+}
+
+// stamp says whose store this is, and that it has this program's format.
+func (s *store) stamp(identity persistence.Identity) error {
+	w := s.writes()
+	w.set(keyMeta(), encodeMeta(meta{format: format, slots: ident.Slots, shards: ident.Shards, identity: identity}))
+	return s.commit(w)
 }
 
 func get(from pebble.Reader, key []byte) ([]byte, error) {

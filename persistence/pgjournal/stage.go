@@ -1,7 +1,6 @@
 package pgjournal
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
@@ -78,15 +77,10 @@ type (
 	}
 )
 
-// stored is the event as the table returns it. The payload stays the caller's until the commit is answered; this is a copy.
+// stored is the event as the table returns it.
 func (s *stagedEvent) stored() persistence.Event {
 	e := *s.event
-	e.Position, e.Workspace = s.position, s.workspace
-	e.At = e.At.UTC().Truncate(time.Microsecond)
-	e.Payload = bytes.Clone(e.Payload)
-	if len(e.Payload) == 0 {
-		e.Payload = nil
-	}
+	e.Position, e.Workspace, e.At = s.position, s.workspace, e.At.UTC().Truncate(time.Microsecond)
 	return e
 }
 
