@@ -40,3 +40,11 @@ func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {
 	require.Equal(t, pageBytes/(recentBytes/100), has(2, 100, 199), "a page ends at its bytes")
 	require.Zero(t, has(2, 99, 199))
 }
+
+func TestAnEventWithoutPayloadIsKeptAsAStoreShowsIt(t *testing.T) {
+	var r Recent
+	r.Keep(1, Event{Position: 1, Payload: []byte{}})
+	events, kept := r.Read(1, 0, 1, 1)
+	require.True(t, kept)
+	require.Nil(t, events[0].Payload)
+}

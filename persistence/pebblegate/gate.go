@@ -152,11 +152,15 @@ func (g *gate) grant(metrics func() *pebble.Metrics) {
 		select {
 		case <-ticker.C:
 			if g.written.Swap(false) || !g.calm.Load() {
-				m := metrics()
-				g.calm.Store(m.MemTable.Count <= calmMemTables && m.Levels[0].Sublevels <= calmL0)
+				g.calm.Store(keepsUp(metrics()))
 			}
 		case <-g.done:
 			return
 		}
 	}
+}
+
+// keepsUp tells that the tables of a store are not behind.
+func keepsUp(m *pebble.Metrics) bool {
+	return m.MemTable.Count <= calmMemTables && m.Levels[0].Sublevels <= calmL0
 }

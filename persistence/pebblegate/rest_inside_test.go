@@ -98,3 +98,15 @@ func TestNobodyRestsWhoIsBehind(t *testing.T) {
 	g.rest()
 	require.Equal(t, 1, rests)
 }
+
+func TestAStoreIsBehindByMemTablesOrByItsTopLevel(t *testing.T) {
+	for _, c := range []struct {
+		memTables int64
+		sublevels int32
+		keepsUp   bool
+	}{{1, 0, true}, {calmMemTables, calmL0, true}, {calmMemTables + 1, 0, false}, {1, calmL0 + 1, false}} {
+		m := &pebble.Metrics{}
+		m.MemTable.Count, m.Levels[0].Sublevels = c.memTables, c.sublevels
+		require.Equal(t, c.keepsUp, keepsUp(m), "%+v", c)
+	}
+}
