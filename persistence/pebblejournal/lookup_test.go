@@ -66,6 +66,25 @@ func shardOf(t *testing.T, fs vfs.FS) (*Journal, uint64) {
 	return j, heads[0].Epoch
 }
 
+// TestAnAuditReadsWhatIsStored: the newest events come from memory, but for who asks for what the store has.
+func TestAnAuditReadsWhatIsStored(t *testing.T) {
+	j, epoch := shardOf(t, vfs.NewMem())
+	event := persistence.Event{Kind: "card", Stream: "a", Version: 1, At: journaltest.Start, Payload: []byte("committed")}
+	b := &persistence.Batch{Workspace: "ws", Slot: testSlot, Events: []persistence.Event{event}}
+	_, err := j.Append(t.Context(), testSlot.Shard(), epoch, journaltest.Start, []*persistence.Batch{b})
+	require.NoError(t, err)
+	event.Payload = []byte("changed on disk")
+	require.NoError(t, j.store.db.Set(keyEvent(testSlot.Shard(), 1), appendEvent(nil, b, &event), nil))
+	for want, ctx := range map[string]context.Context{
+		"committed": t.Context(), "changed on disk": persistence.AsStored(t.Context()),
+	} {
+		events, err := j.Events(ctx, testSlot.Shard(), 0, 1)
+		require.NoError(t, err)
+		require.Equal(t, want, string(events[0].Payload))
+	}
+	require.NoError(t, j.Close())
+}
+
 // TestGroupOfTwoCommits: a group that is too large for one commit goes on in the next with what it did in the first.
 func TestGroupOfTwoCommits(t *testing.T) {
 	fs := vfs.NewMem()
