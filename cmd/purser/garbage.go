@@ -10,7 +10,7 @@ import (
 
 // How much garbage gathers before it is collected: as much as the heap has room for beside what is alive, and not less than
 // garbageBytes. Go's own rule is as much as is alive: with the memory for cards full, that is most of a gigabyte beside it; with
-// few cards it collects several times a second, and while it does a swipe in a hundred waits.
+// few cards it collects several times a second, and swipes wait while it does.
 const (
 	heapBytes           = 768 << 20
 	garbageBytes        = 256 << 20

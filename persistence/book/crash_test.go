@@ -65,7 +65,9 @@ func TestALostAnswerToCommit(t *testing.T) {
 			c.LoseAnswer()
 		})
 		// A transaction may fail before its COMMIT too, on a machine that stands still for longer than the server waits for one.
+		giveUp := time.Now().Add(bound)
 		for at, err := n, error(nil); err != nil || at == n; at, err = direct.Position(t.Context(), shard) {
+			require.True(t, time.Now().Before(giveUp), "event %d is not booked, though its COMMIT went through", n+1)
 			require.Error(t, b.Handle(t.Context(), shard, []persistence.Event{event}))
 		}
 		p.OnCommit(nil)
