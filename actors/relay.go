@@ -33,6 +33,8 @@ const (
 	// relayRest: a workspace that is read all the time has its entries share events too.
 	relayEvery = 250 * time.Millisecond
 	relayRest  = 50 * time.Millisecond
+	// relayResidues is how many groups of shards have their turns one after the other.
+	relayResidues = 32
 )
 
 // relay carries the authorizer's log to the journal: each workspace's run of entries to its balance actor, which commits them
@@ -84,7 +86,7 @@ func (s *System) rest(ctx context.Context, sh *shard) bool {
 		return false
 	}
 	every := s.config.RelayEvery
-	turn := every * time.Duration(sh.id) / ident.Shards
+	turn := every * time.Duration(relayTurn(sh.id)) / ident.Shards
 	passed := time.Duration(s.clock().UnixNano()) % every
 	select {
 	case <-ctx.Done():
@@ -93,6 +95,12 @@ func (s *System) rest(ctx context.Context, sh *shard) bool {
 	case <-time.After(1 + (turn-passed+every-1)%every):
 	}
 	return true
+}
+
+// relayTurn is the place of a shard's turn among the shards'. Those of one residue follow each other: a store that parts its shards
+// so, as Postgres's lanes do and a topic's partitions, has them together and takes several at a time.
+func relayTurn(id ident.Shard) int {
+	return int(id)%relayResidues*(ident.Shards/relayResidues) + int(id)/relayResidues
 }
 
 // awaitRelayed waits until the journal has what was decided by now.

@@ -50,3 +50,20 @@ func BenchmarkByWorkspace(b *testing.B) {
 		})
 	}
 }
+
+// Each shard has a turn of its own, and those of a residue follow each other.
+func TestTheTurnsOfTheRelay(t *testing.T) {
+	turns := make([]ident.Shard, ident.Shards)
+	for id := range ident.Shards {
+		turns[relayTurn(ident.Shard(id))] = ident.Shard(id)
+	}
+	sorted := slices.Clone(turns)
+	slices.Sort(sorted)
+	for id, got := range sorted {
+		require.Equal(t, ident.Shard(id), got)
+	}
+	for turn := 1; turn < len(turns); turn++ {
+		changed := turns[turn]%relayResidues != turns[turn-1]%relayResidues
+		require.Equal(t, turn%(ident.Shards/relayResidues) == 0, changed, "turn %d", turn)
+	}
+}

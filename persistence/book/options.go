@@ -75,7 +75,7 @@ func (o *Options) configure() (*pgxpool.Config, error) {
 	config.MaxConns = int32(o.PoolSize)
 	config.PingTimeout = postgres.ConnectTimeout
 	config.ConnConfig.ConnectTimeout = postgres.ConnectTimeout
-	// The subscription remembers what was handled: a server that crashes must not take it back.
+	// A server that crashes must not take back what was booked: statements may have shown it.
 	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Settings("purser book", handleTimeout, handleTimeout, postgres.IdleTimeout))
 	return config, nil
 }

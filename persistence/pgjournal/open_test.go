@@ -96,3 +96,24 @@ func TestMigrateTogether(t *testing.T) {
 		require.NoError(t, j.Close())
 	}
 }
+
+// Long payloads are packed by lz4, in every partition, by a server that was built with it; what an earlier schema packed is read.
+func TestLongPayloadsArePackedByLz4(t *testing.T) {
+	url := databases.Database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	var has bool
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT 'lz4' = ANY(enumvals) FROM pg_settings WHERE name = 'default_toast_compression'`).
+		Scan(&has))
+	want := ""
+	if has {
+		want = "l"
+	}
+	rows, err := conn.Query(t.Context(), `SELECT DISTINCT replace(attcompression::text, E'\001', '') FROM pg_attribute
+WHERE attname = 'payload' AND attrelid IN (SELECT relid FROM pg_partition_tree('journal_event'))`)
+	require.NoError(t, err)
+	by, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{want}, by)
+}
