@@ -84,6 +84,9 @@ func (t *swipes) next(w *worker) swipe {
 
 func (t *swipes) send(w *worker, s *swipe, due time.Time) {
 	w.body = s.append(w.body[:0])
+	if s.reason == "approved" {
+		s.card.tenant.asked.Add(s.cents) // before it is sent: a read may see it before its answer comes
+	}
 	status, answer, ok := w.ask(w.network, 0, due, "POST", authorizations)
 	if !ok {
 		return

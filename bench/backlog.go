@@ -172,11 +172,9 @@ func (s *Stage) judgeBacklog() {
 	if float64(s.Unsent) > (1-leastSent)*due {
 		fails("%d of %.0f swipes were due and could not be sent", s.Unsent, due)
 	}
-	var could, total int64
-	for outcome, n := range s.Outcomes {
-		if total += n; couldNot([]byte(outcome)) || outcome == "no answer" {
-			could += n
-		}
+	could, total := s.undecided()+s.Outcomes["no answer"], int64(0)
+	for _, n := range s.Outcomes {
+		total += n
 	}
 	if float64(could) > mostCouldNot*float64(total) {
 		fails("%d of %d swipes could not be decided", could, total)

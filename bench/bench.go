@@ -32,7 +32,7 @@ const (
 	Authorize = "authorize" // swipes: approvals, and a share of declines for every reason
 	Lifecycle = "lifecycle" // authorize, increment, clear, refund
 	REST      = "rest"      // card updates, card reads, treasury reads, each by itself
-	Mixed     = "mixed"     // swipes and REST together
+	Mixed     = "mixed"     // swipes, and card updates beside them; reads too where they are asked for
 	Sustain   = "sustain"   // swipes at a rate, while the backlog is watched
 	Recovery  = "recovery"  // kill -9 in a storm, and the time to the first correct swipe
 	Soak      = "soak"      // random lives of cards, every answer compared with books kept here
@@ -80,7 +80,8 @@ type Load struct {
 	Workload    string
 	Connections int           // 64
 	Rate        int           // a second; 0: a closed loop. Needed by Mixed and Sustain
-	RESTRate    int           // card updates a second of Mixed, and as many reads of cards and of the treasury; 200
+	RESTRate    int           // card updates a second of Mixed; 200
+	ReadRate    int           // card reads a second of Mixed, and as many of the treasury; none when zero
 	Duration    time.Duration // 10 s; of each load of a search and of each kill of a Recovery
 	Spread      string        // SpreadZipf
 	Search      bool          // Sustain: find the highest rate that is held, beginning with Rate
@@ -179,6 +180,8 @@ func (c Config) Validate() error {
 	for _, l := range c.Loads {
 		f.check(l.Workload == Cards && c.Token == nil, "%s: needs cards that are there already", l.Name)
 		f.check(l.Workload != Cards && c.Token != nil, "%s: makes cards of its own", l.Name)
+		f.check((l.Workload == REST || l.Workload == Mixed) && l.Connections > c.Cards,
+			"%s: needs a card for each of %d connections", l.Name, l.Connections)
 		l.validate(&f, c.Server != nil)
 	}
 	return errors.Join(f...)
@@ -190,6 +193,8 @@ func (l *Load) validate(f *faults, server bool) {
 	check(l.Connections < 1 || l.Connections > MaxConnections, "connections must be from 1 to %d", MaxConnections)
 	check(l.Rate < 0 || l.Rate > MaxRate, "rate must be from 0 to %d a second", MaxRate)
 	check(l.RESTRate < 1 || l.RESTRate > MaxRate/3, "REST rate must be from 1 to %d a second", MaxRate/3)
+	check(l.ReadRate < 0 || l.ReadRate > MaxRate/3, "read rate must be from 0 to %d a second", MaxRate/3)
+	check(l.ReadRate != 0 && l.Workload != Mixed, "only %s takes a rate of reads", Mixed)
 	check(l.Duration < 0 || l.Duration > MaxDuration, "duration must be at most %s", MaxDuration)
 	check(!slices.Contains([]string{SpreadZipf, SpreadCard, SpreadWorkspace}, l.Spread), "no spread %q", l.Spread)
 	check(l.Rate == 0 && (l.Workload == Mixed || l.Workload == Sustain), "needs a rate")
@@ -224,9 +229,10 @@ func Run(ctx context.Context, c Config) (Report, error) {
 // run is one run under way.
 type run struct {
 	Config
-	desk  *desk
-	cards *portfolio
-	flows int // so far; part of the ids of their messages
+	desk      *desk
+	cards     *portfolio
+	flows     int  // so far; part of the ids of their messages
+	uncounted bool // a load could not be compared: the books do not know what the workspaces have
 }
 
 func (r *run) prepare(ctx context.Context) (Report, error) {
@@ -249,6 +255,9 @@ func (r *run) prepare(ctx context.Context) (Report, error) {
 }
 
 func (r *run) load(ctx context.Context, l *Load) ([]Stage, error) {
+	if err := r.recount(ctx); err != nil {
+		return nil, err
+	}
 	switch l.Workload {
 	case Authorize:
 		return r.settled(ctx, l, r.swipes(l))

@@ -36,13 +36,15 @@ func runAt(url string) *run {
 func TestFaultsAreNamedAtOnce(t *testing.T) {
 	c := Config{Target: Target{REST: "https://x", Network: "", Admin: "x:1"}, Cards: -1, Workspaces: 5000, Merchants: -1,
 		Skew: 0.5, Declines: 99, YardstickFor: time.Hour, Loads: []Load{{Workload: "dance", Connections: 5000, Rate: -1,
-			RESTRate: -1, Duration: -1, Spread: "thin"}, {Name: "m", Workload: Mixed}, {Name: "r", Workload: REST, Rate: 5},
-			{Name: "k", Workload: Recovery}, {Name: "a", Workload: Authorize, Search: true},
+			RESTRate: -1, Duration: -1, Spread: "thin"}, {Name: "m", Workload: Mixed, Connections: 9},
+			{Name: "r", Workload: REST, Rate: 5, ReadRate: -1}, {Name: "k", Workload: Recovery},
+			{Name: "a", Workload: Authorize, Search: true},
 			{Name: "s", Workload: Soak, Connections: 4000}, {Name: "c", Workload: Cards, Rate: 5, Spread: SpreadWorkspace}}}
 	_, err := Run(t.Context(), c)
 	for _, fault := range []string{"REST URL", "Network URL", "Admin URL", "secret", "cards", "workspaces", "merchants", "skew",
 		"declines", "yardstick", `no workload "dance"`, "dance: connections", "dance: rate", "dance: REST rate",
-		"dance: duration", `no spread "thin"`, "m: needs a rate", "r: is a closed loop", "k: needs a server",
+		"dance: duration", `no spread "thin"`, "m: needs a rate", "r: is a closed loop", "r: read rate must",
+		"r: only mixed takes a rate of reads", "m: needs a card for each of 9 connections", "k: needs a server",
 		"a: only sustain searches", "s: at most 512", "c: needs cards", "c: needs a server", "c: is a closed loop",
 		"c: does not know"} {
 		require.ErrorContains(t, err, fault)

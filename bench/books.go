@@ -1,7 +1,9 @@
 package bench
 
-// What a soak expects. Books are the harness's own account of one workspace, kept from the interface's rules alone; they decide
-// what every swipe must be answered with.
+import "fmt"
+
+// What a soak and REST clients expect. Books are the harness's own account of one workspace, kept from the interface's rules
+// alone; they decide what every swipe must be answered with. Of a card that REST clients update they keep its limit.
 
 // books of one workspace. All amounts are cents.
 type books struct {
@@ -110,3 +112,69 @@ func (b *books) turnMonth() {
 		h.counted = 0
 	}
 }
+
+// bookedLimit is the monthly limit that a card may show. Update n sets plentyCents less n cents, so that no two are the same;
+// update 0 is the mint. An update has one sender at a time.
+type bookedLimit struct {
+	sent, acked int64 // the last updates that were sent and acknowledged
+	doubtful    int64 // the first that may stand though it was not acknowledged; 0: none
+	late        bool  // one of those had no answer and may come after others that were acknowledged
+	compared    int64 // sent, when the card was compared last
+}
+
+// next is what the next update sets.
+func (l *bookedLimit) next() int64 {
+	l.sent++
+	return plentyCents - l.sent
+}
+
+// acknowledged books that the last update stands, in place of those before it.
+func (l *bookedLimit) acknowledged() {
+	l.acked = l.sent
+	if !l.late {
+		l.doubtful = 0
+	}
+}
+
+// refused books that the last update was not acknowledged: it may stand or not, until one after it is acknowledged.
+func (l *bookedLimit) refused() {
+	if l.doubtful == 0 {
+		l.doubtful = l.sent
+	}
+}
+
+// lost books that nobody knows what becomes of the last update, or when.
+func (l *bookedLimit) lost() {
+	l.refused()
+	l.late = true
+}
+
+func (l *bookedLimit) mayShow(cents int64) bool {
+	n := plentyCents - cents
+	return n == l.acked || l.doubtful > 0 && n >= l.doubtful && n <= l.sent
+}
+
+func (l *bookedLimit) toCompare() bool { return l.sent > l.compared }
+
+// want says in words what the card may show.
+func (l *bookedLimit) want() string {
+	text := fmt.Sprintf("a monthly limit of %d cents", plentyCents-l.acked)
+	if l.doubtful > 0 {
+		text += fmt.Sprintf(" or, without an acknowledgement, %d to %d", plentyCents-l.sent, plentyCents-l.doubtful)
+	}
+	return text
+}
+
+// open begins the account of what reads of the treasury may show: what is there now, less what is swiped from now on.
+func (p *portfolio) open() {
+	for _, t := range p.tenants {
+		t.before = t.depositedCents + t.moved.Load()
+		t.asked.Store(0)
+	}
+}
+
+// least is what the tenant has at least: as if everything that it was asked for had been approved.
+func (t *tenant) least() int64 { return t.before - t.asked.Load() }
+
+// mayHave tells whether so much may be available. Where nothing is swiped it is one amount.
+func (t *tenant) mayHave(cents int64) bool { return cents <= t.before && cents >= t.least() }

@@ -19,7 +19,7 @@ import (
 // Limits of making what a run needs.
 const (
 	makers       = 32               // requests at once
-	settleWithin = 20 * time.Second // without any change
+	settleWithin = 20 * time.Second // without any change, or without an answer
 	settlePause  = 50 * time.Millisecond
 )
 
@@ -30,6 +30,7 @@ var ErrLimited = errors.New("bench: the server limits how often it may be asked;
 type desk struct {
 	rest, run string
 	http      *http.Client
+	quiet     time.Duration // without any change, until an amount is taken for the last one
 }
 
 // tenant is a workspace of the run.
@@ -37,6 +38,8 @@ type tenant struct {
 	id, key        string
 	depositedCents int64
 	moved          atomic.Int64 // cents that the run's swipes have added to what is available
+	before         int64        // available when clients began to read
+	asked          atomic.Int64 // cents of the swipes sent since then that are to be approved
 }
 
 // card is one of a tenant's.
@@ -54,8 +57,8 @@ func signUp(ctx context.Context, rest, run string) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{rest: strings.TrimRight(rest, "/"), run: run, http: &http.Client{Jar: jar, Timeout: answerWithin,
-		Transport: &http.Transport{MaxIdleConnsPerHost: makers}}}
+	d := &desk{rest: strings.TrimRight(rest, "/"), run: run, quiet: settleWithin, http: &http.Client{Jar: jar,
+		Timeout: answerWithin, Transport: &http.Transport{MaxIdleConnsPerHost: makers}}}
 	_, err = d.ask(ctx, "POST", "/api/dashboard/signup", nil,
 		rules{"email": "bench-" + run + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com",
 			"password": "bench-" + rand.Text()})
@@ -186,11 +189,31 @@ func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, e
 		if has != last {
 			since = time.Now()
 		}
-		if time.Since(since) > settleWithin {
+		if time.Since(since) > d.quiet {
 			return has, err
 		}
 		if err = pause(ctx, settlePause); err != nil {
 			return has, err
+		}
+	}
+}
+
+// limit reads a card's monthly limit. A server that cannot answer yet is asked again.
+func (d *desk) limit(ctx context.Context, c *card) (cents int64, err error) {
+	for began := time.Now(); ; {
+		answer, err := d.ask(ctx, "GET", "/api/cards/"+c.id, bearer(c.tenant.key), nil)
+		if err == nil {
+			cents, told := centsField(answer, limitField)
+			if !told || !isOf(answer, c) {
+				err = fmt.Errorf("bench: GET card %s answered %s", c.id, answer[:min(len(answer), 300)])
+			}
+			return cents, err
+		}
+		if errors.Is(err, ErrLimited) || time.Since(began) > d.quiet {
+			return 0, err
+		}
+		if err = pause(ctx, settlePause); err != nil {
+			return 0, err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -20,15 +21,16 @@ const (
 // portfolio is what the swipes of a run are made on.
 type portfolio struct {
 	tenants []*tenant
-	plain   []*card // declined for nothing; card i belongs to tenant i modulo their number
-	given   *given  // instead of plain, where the cards were there before the run
+	plain   []*card       // declined for nothing; card i belongs to tenant i modulo their number
+	limits  []bookedLimit // of plain
+	given   *given        // instead of plain, where the cards were there before the run
 	// one card each for the declines that need one
 	frozen, terminated, groceriesOnly, oneMerchantOnly, tight, poor *card
 }
 
 // issue makes workspaces, dollars and cards, and returns when the dollars are there.
 func issue(ctx context.Context, d *desk, c Config) (*portfolio, error) {
-	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards)}
+	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards), limits: make([]bookedLimit, c.Cards)}
 	err := each(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
 		p.tenants[i], err = d.tenant(ctx, fmt.Sprint(i), plentyCents)
 		return err
@@ -145,10 +147,17 @@ func (p *portfolio) pick(spread string) func(w *worker) *card {
 func (r *run) settle(ctx context.Context, s *Stage) error {
 	if n := s.Outcomes["no answer"]; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
+		r.uncounted = true
 		return nil
 	}
 	if s.Wrong > 0 {
+		r.uncounted = true
 		return nil // what was answered wrongly cannot be added up
+	}
+	if s.undecided() > 0 {
+		if err := pause(ctx, takenBackWithin); err != nil {
+			return err
+		}
 	}
 	r.Progress(Progress{Stage: s.Name + ": comparing the dollars", Done: 1})
 	var wrong differences
@@ -162,8 +171,29 @@ func (r *run) settle(ctx context.Context, s *Stage) error {
 		}
 		return err
 	})
-	s.Wrong += wrong.count
-	s.Differences = append(s.Differences, wrong.first...)
+	s.blame(&wrong)
 	s.Compared += len(r.cards.tenants)
+	return err
+}
+
+// takenBackWithin is how long a swipe whose decision came too late may still hold its cents.
+const takenBackWithin = time.Second
+
+// recount takes for right what every workspace has, once that changes no more, if a load before could not be compared: what had
+// no answer there is not held against the loads after it.
+func (r *run) recount(ctx context.Context) error {
+	if !r.uncounted {
+		return nil
+	}
+	r.Progress(Progress{Stage: "counting the dollars anew", Done: 1})
+	err := each(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
+		t := r.cards.tenants[i]
+		has, err := r.desk.settled(ctx, t, math.MinInt64)
+		if err == nil {
+			t.moved.Store(has - t.depositedCents)
+		}
+		return err
+	})
+	r.uncounted = err != nil
 	return err
 }

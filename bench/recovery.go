@@ -186,8 +186,7 @@ func (t *storm) askAgain(s *Stage) error {
 		t.approved(w, &resent[i], status, answer)
 	}
 	delete(s.Outcomes, "no answer") // every one of them has been answered now
-	s.Wrong += faults.count
-	s.Differences = append(s.Differences, faults.first...)
+	s.blame(&faults)
 	s.Compared += asked
 	s.Notes = append(s.Notes, fmt.Sprintf("%d answers and %d timeouts asked again after the kill, %d messages without one sent again",
 		asked, late, len(resent)-late))

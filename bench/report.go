@@ -130,6 +130,22 @@ func (r *Report) judge() {
 	r.Failed = r.Wrong > 0
 }
 
+// blame adds what was found after the load.
+func (s *Stage) blame(d *differences) {
+	s.Wrong += d.count
+	s.Differences = append(s.Differences, d.first...)
+}
+
+// undecided is how many swipes could not be decided.
+func (s *Stage) undecided() (n int64) {
+	for outcome, count := range s.Outcomes {
+		if couldNot([]byte(outcome)) {
+			n += count
+		}
+	}
+	return n
+}
+
 // measured are the measures that have something.
 func (s *Stage) measured() []Measure {
 	return slices.DeleteFunc(slices.Clone(s.Measures), func(m Measure) bool { return m.Count == 0 })

@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"bytes"
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -12,67 +12,102 @@ const (
 	patchCard = iota
 	getCard
 	getTreasury
+	restCalls
 )
 
-// clients is the traffic of REST: one of the calls, or all of them in turn.
+// clients is the traffic of REST. Each connection updates and reads cards of its own, so that its books know what a card shows.
 type clients struct {
-	cards *portfolio
-	only  int // one call; all when it is allCalls
+	cards   *portfolio
+	workers int            // connections
+	shares  [restCalls]int // how often each call is made, beside the others
 }
 
-const allCalls = -1
+func (r *run) clients(connections int, shares [restCalls]int) *clients {
+	r.cards.open()
+	return &clients{cards: r.cards, workers: connections, shares: shares}
+}
 
 func (*clients) measures() []string { return []string{"PATCH card", "GET card", "GET treasury"} }
 
 func (t *clients) unit(w *worker, due time.Time) {
-	call := t.only
-	if call == allCalls {
-		w.ids++
-		call = int(w.ids) % 3
+	drawn := w.random.IntN(t.shares[patchCard] + t.shares[getCard] + t.shares[getTreasury])
+	switch {
+	case drawn < t.shares[patchCard]:
+		t.patch(w, due)
+	case drawn < t.shares[patchCard]+t.shares[getCard]:
+		t.get(w, due)
+	default:
+		t.treasury(w, due)
 	}
-	c := t.cards.plain[w.random.IntN(len(t.cards.plain))]
-	w.rest.as(c.tenant.key)
-	switch call {
-	case patchCard:
-		t.patch(w, c, due)
-	case getCard:
-		t.get(w, getCard, due, c.id)
-	case getTreasury:
-		t.get(w, getTreasury, due, "usd")
-	}
+}
+
+// own draws one of the plain cards that no other connection updates: each has a run of them, which is of many workspaces.
+func (t *clients) own(w *worker) (*card, *bookedLimit) {
+	from, to := w.index*len(t.cards.plain)/t.workers, (w.index+1)*len(t.cards.plain)/t.workers
+	i := from + w.random.IntN(to-from)
+	return t.cards.plain[i], &t.cards.limits[i]
 }
 
 // patch sets another monthly limit, which is as good as none.
-func (t *clients) patch(w *worker, c *card, due time.Time) {
-	limit := int64(plentyCents) - w.random.Int64N(1_000_000)
+func (t *clients) patch(w *worker, due time.Time) {
+	c, booked := t.own(w)
+	limit := booked.next()
 	w.body = strconv.AppendInt(append(w.body[:0], `{"monthlyLimitUsdCents":`...), limit, 10)
 	w.body = append(w.body, '}')
+	w.rest.as(c.tenant.key)
 	status, answer, ok := w.ask(w.rest, patchCard, due, "PATCH", "/api/cards/"+c.id)
+	switch {
+	case ok && status == 200:
+		booked.acknowledged()
+	case ok && status == 503:
+		booked.refused()
+	default:
+		booked.lost()
+	}
 	if !ok {
 		return
 	}
-	told, _ := centsField(answer, "monthlyLimitUsdCents")
-	t.judge(w, "PATCH card", status, answer, told == limit, "the new limit")
-}
-
-func (t *clients) get(w *worker, call int, due time.Time, mentions string) {
-	name, path := "GET treasury", "/api/treasury"
-	if call == getCard {
-		name, path = "GET card", "/api/cards/"+mentions
-	}
-	if status, answer, ok := w.ask(w.rest, call, due, "GET", path); ok {
-		t.judge(w, name, status, answer, bytes.Contains(answer, []byte(mentions)), mentions)
+	told, _ := centsField(answer, limitField)
+	if amiss(w, "PATCH card", status, told == limit && isOf(answer, c)) {
+		w.differs("PATCH card", status, answer, fmt.Sprintf("%s with a monthly limit of %d cents", c.id, limit))
 	}
 }
 
-func (t *clients) judge(w *worker, what string, status int, answer []byte, right bool, want string) {
+func (t *clients) get(w *worker, due time.Time) {
+	c, booked := t.own(w)
+	w.rest.as(c.tenant.key)
+	status, answer, ok := w.ask(w.rest, getCard, due, "GET", "/api/cards/"+c.id)
+	if !ok {
+		return
+	}
+	shown, told := centsField(answer, limitField)
+	if amiss(w, "GET card", status, told && booked.mayShow(shown) && isOf(answer, c)) {
+		w.differs("GET card", status, answer, c.id+" with "+booked.want())
+	}
+}
+
+func (t *clients) treasury(w *worker, due time.Time) {
+	owner := t.cards.tenants[w.random.IntN(len(t.cards.tenants))]
+	w.rest.as(owner.key)
+	status, answer, ok := w.ask(w.rest, getTreasury, due, "GET", "/api/treasury")
+	if !ok {
+		return
+	}
+	available, told := centsField(usdOf(answer), "availableCents")
+	if amiss(w, "GET treasury", status, told && owner.mayHave(available)) {
+		w.differs("GET treasury", status, answer, fmt.Sprintf("%d to %d cents available", owner.least(), owner.before))
+	}
+}
+
+const limitField = "monthlyLimitUsdCents"
+
+// isOf tells whether a card's document is that of the card. Its own id comes first.
+func isOf(answer []byte, c *card) bool { return string(textField(answer, "id")) == c.id }
+
+// amiss counts an answer and says whether it is wrong. A 503 is not: a full queue, or a store that does not answer.
+func amiss(w *worker, what string, status int, right bool) bool {
 	w.count(what + " " + strconv.Itoa(status))
-	if status == 503 {
-		return // nothing changed: a full queue or a store that does not answer
-	}
-	if status != 200 || !right {
-		w.differs(what, status, answer, want)
-	}
+	return status != 503 && (status != 200 || !right)
 }
 
 // rest runs each call by itself.
@@ -80,11 +115,14 @@ func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	for call, name := range (&clients{}).measures() {
 		part := *l
-		part.Name, part.Duration = l.Name+": "+name, l.Duration/3
-		stages, err := r.drive(ctx, &part, nil, flow{traffic: &clients{cards: r.cards, only: call}, connections: l.Connections})
-		for i := range stages {
-			stages[i].Measures = stages[i].Measures[call : call+1]
+		part.Name, part.Duration = l.Name+": "+name, l.Duration/restCalls
+		var shares [restCalls]int
+		shares[call] = 1
+		stages, err := r.drive(ctx, &part, nil, flow{traffic: r.clients(l.Connections, shares), connections: l.Connections})
+		if err == nil {
+			err = r.compareLimits(ctx, &stages[0])
 		}
+		stages[0].Measures = stages[0].Measures[call : call+1]
 		all = append(all, stages...)
 		if err != nil {
 			return all, err
@@ -95,11 +133,45 @@ func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
 
 // mixed runs swipes and REST calls beside each other, each at its rate.
 func (r *run) mixed(ctx context.Context, l *Load) ([]Stage, error) {
-	stages, err := r.drive(ctx, l, r.backlog(), flow{name: ": swipes", traffic: r.swipes(l), connections: l.Connections,
-		rate: l.Rate}, flow{name: ": REST", traffic: &clients{cards: r.cards, only: allCalls}, connections: l.Connections,
-		rate: 3 * l.RESTRate})
+	shares := [restCalls]int{patchCard: l.RESTRate, getCard: l.ReadRate, getTreasury: l.ReadRate}
+	stages, err := r.drive(ctx, l, r.backlog(),
+		flow{name: ": swipes", traffic: r.swipes(l), connections: l.Connections, rate: l.Rate},
+		flow{name: ": REST", traffic: r.clients(l.Connections, shares), connections: l.Connections, rate: l.RESTRate + 2*l.ReadRate})
+	if l.ReadRate == 0 {
+		stages[1].Measures = stages[1].Measures[:1]
+	}
 	if err == nil {
 		err = r.settle(ctx, &stages[0])
 	}
+	if err == nil {
+		err = r.compareLimits(ctx, &stages[1])
+	}
 	return stages, err
+}
+
+// compareLimits reads every card once that was updated since the last time, and compares it with its books.
+func (r *run) compareLimits(ctx context.Context, s *Stage) error {
+	var updated []int
+	for i := range r.cards.limits {
+		if r.cards.limits[i].toCompare() {
+			updated = append(updated, i)
+		}
+	}
+	if len(updated) == 0 {
+		return nil
+	}
+	r.Progress(Progress{Stage: s.Name + ": comparing the cards", Done: 1})
+	var wrong differences
+	err := each(ctx, len(updated), func(ctx context.Context, i int) error {
+		c, booked := r.cards.plain[updated[i]], &r.cards.limits[updated[i]]
+		shown, err := r.desk.limit(ctx, c)
+		if err == nil && !booked.mayShow(shown) {
+			wrong.add(fmt.Sprintf("GET card %s shows a monthly limit of %d cents after the load, want %s", c.id, shown, booked.want()))
+		}
+		booked.compared = booked.sent
+		return err
+	})
+	s.blame(&wrong)
+	s.Notes = append(s.Notes, fmt.Sprintf("%d cards compared afterwards", len(updated)))
+	return err
 }

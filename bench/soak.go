@@ -334,7 +334,7 @@ func (t *soak) update(w *worker, a *account, c *bookedCard, due time.Time) bool 
 
 func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
 	t.compare(w, a, due, "/api/treasury", func(answer []byte) (got, want string) {
-		usd := answer[max(0, bytes.Index(answer, []byte(`"usd"`))):]
+		usd := usdOf(answer)
 		available, _ := centsField(usd, "availableCents")
 		held, _ := centsField(usd, "heldCents")
 		return fmt.Sprintf("%d available, %d held", available, held),
@@ -387,6 +387,5 @@ func (t *soak) compareAll(s *Stage) {
 		s.Compared++
 		w.close()
 	}
-	s.Wrong += faults.count
-	s.Differences = append(s.Differences, faults.first...)
+	s.blame(&faults)
 }

@@ -199,6 +199,9 @@ func centsField(object []byte, name string) (cents int64, ok bool) {
 	return cents, digit > 0
 }
 
+// usdOf is a treasury from its dollars on.
+func usdOf(treasury []byte) []byte { return treasury[max(0, bytes.Index(treasury, []byte(`"usd"`))):] }
+
 // valueOf is what follows a name and its colon.
 func valueOf(object []byte, name string) ([]byte, bool) {
 	for rest := object; ; {

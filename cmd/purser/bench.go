@@ -23,7 +23,7 @@ type BenchCmd struct {
 	Authorize BenchLoad  `cmd:"" help:"Swipes: approvals, and a share of declines for every reason."`
 	Lifecycle BenchLoad  `cmd:"" help:"Authorize, increment, clear, refund."`
 	Rest      BenchLoad  `cmd:"" help:"Card updates, card reads and treasury reads, each by itself."`
-	Mixed     BenchLoad  `cmd:"" help:"Swipes at a rate, beside REST calls at a rate."`
+	Mixed     BenchLoad  `cmd:"" help:"Swipes at a rate, beside card updates at a rate, and reads with --read-rate."`
 	Sustain   BenchLoad  `cmd:"" help:"Swipes at a rate while the backlog is watched; --search finds the highest rate that is held."`
 	Recovery  BenchLoad  `cmd:"" help:"Kill a server of its own with -9 in a storm, three times; time to the first correct swipe."`
 	Soak      BenchLoad  `cmd:"" help:"Random lives of cards; every answer is compared with books kept here."`
@@ -69,7 +69,8 @@ type BenchLoad struct {
 	benchOptions
 	Connections int           `default:"64" help:"Open at once, each with one request under way."`
 	Rate        int           `help:"Requests a second; 0 for a closed loop. mixed and sustain take 5000 when unset."`
-	RESTRate    int           `name:"rest-rate" default:"200" help:"Card updates a second of mixed; as many reads of cards and of the treasury."`
+	RESTRate    int           `name:"rest-rate" default:"200" help:"Card updates a second of mixed."`
+	ReadRate    int           `name:"read-rate" default:"0" help:"Card reads a second of mixed; as many of the treasury."`
 	Duration    time.Duration `default:"30s" help:"How long."`
 	Spread      string        `default:"zipf" enum:"zipf,card,workspace" help:"Which cards are swiped: all, one, or one workspace's."`
 	Search      bool          `help:"sustain: begin with --rate and find the highest rate that is held."`
@@ -85,7 +86,7 @@ func (b *BenchLoad) Run(chosen *kong.Context, out io.Writer) error {
 		b.Own = true // no other server may be killed
 	}
 	return b.run(out, workload, nil, bench.Load{Workload: workload, Connections: b.Connections, Rate: b.Rate, RESTRate: b.RESTRate,
-		Duration: b.Duration, Spread: b.Spread, Search: b.Search})
+		ReadRate: b.ReadRate, Duration: b.Duration, Spread: b.Spread, Search: b.Search})
 }
 
 // defaultRate of an open loop, a second.
@@ -115,6 +116,7 @@ func shortSet() []bench.Load {
 		{Name: "authorize, one workspace", Workload: bench.Authorize, Duration: 8 * time.Second, Spread: bench.SpreadWorkspace},
 		{Name: "authorize, open loop", Workload: bench.Authorize, Rate: defaultRate, Duration: 15 * time.Second},
 		{Name: "mixed", Workload: bench.Mixed, Rate: defaultRate, Duration: 15 * time.Second},
+		{Name: "mixed with reads", Workload: bench.Mixed, Rate: defaultRate, ReadRate: 200, Duration: 15 * time.Second},
 		{Name: "lifecycle", Workload: bench.Lifecycle, Duration: 8 * time.Second},
 		{Name: "rest", Workload: bench.REST, Duration: 15 * time.Second},
 		{Name: "sustain", Workload: bench.Sustain, Rate: defaultRate, Duration: 20 * time.Second},

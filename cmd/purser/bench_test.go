@@ -56,7 +56,9 @@ func TestBenchOfEveryWorkload(t *testing.T) {
 			{Workload: bench.Authorize, Connections: 8, Duration: times * time.Second},
 			{Workload: bench.Lifecycle, Connections: 4, Duration: times * 300 * time.Millisecond},
 			{Workload: bench.REST, Connections: 4, Duration: times * 300 * time.Millisecond},
-			{Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, Duration: times * 500 * time.Millisecond},
+			{Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, Duration: times * 300 * time.Millisecond},
+			{Name: "mixed with reads", Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, ReadRate: 20,
+				Duration: times * 500 * time.Millisecond},
 			{Workload: bench.Soak, Connections: 8, Duration: times * time.Second},
 		}
 		r, err := bench.Run(t.Context(), c)
@@ -68,7 +70,7 @@ func TestBenchOfEveryWorkload(t *testing.T) {
 			require.Zero(t, s.Outcomes["no answer"], s.Name)
 		}
 		require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury",
-			"mixed: swipes", "mixed: REST", "soak"}, names)
+			"mixed: swipes", "mixed: REST", "mixed with reads: swipes", "mixed with reads: REST", "soak"}, names)
 		require.Positive(t, r.Stages[0].Compared)
 		if left = notMet(r); len(left) == 0 {
 			return
@@ -105,6 +107,25 @@ func TestBenchSustains(t *testing.T) {
 	require.True(t, r.Stages[0].Judged)
 	require.Zero(t, r.Wrong, "%+v", r.Stages)
 	require.NotEmpty(t, r.Stages[0].Figures)
+}
+
+// Every goal of the short set is of one of its loads. Swipes beside card updates have one; with reads besides they have none.
+func TestBenchGoalsAreOfTheShortSet(t *testing.T) {
+	reads := map[string]int{}
+	for _, l := range shortSet() {
+		reads[l.Name] = l.ReadRate
+	}
+	require.Len(t, reads, len(shortSet()))
+	var of []string
+	for _, g := range shortGoals() {
+		name, _, _ := strings.Cut(g.Stage, ":")
+		require.Contains(t, reads, name)
+		of = append(of, name)
+	}
+	require.Contains(t, of, "mixed")
+	require.Zero(t, reads["mixed"])
+	require.NotContains(t, of, "mixed with reads")
+	require.Positive(t, reads["mixed with reads"])
 }
 
 // liar stands before the card network's port and changes one answer in so many.

@@ -1,0 +1,392 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+// office is a server that has some cards, changes their limits and approves every swipe.
+type office struct {
+	mu     sync.Mutex
+	limits map[string]int64 // by card
+	cents  map[string]int64 // available, by the key of the tenant
+	calls  map[string]int
+	lie    func(o *office, q *request)
+}
+
+// request is what an office is about to do. A lie changes it.
+type request struct {
+	call     string
+	n        int    // calls of this name, this one included
+	id       string // of the card, or the key of the tenant
+	cents    int64  // asked for, or shown
+	kept     int64  // what is kept of it
+	reason   string // of a decision
+	status   int
+	noAnswer bool
+}
+
+const (
+	officeCents   = 1_000_000_000
+	officeCards   = 13
+	officeTenants = 4
+)
+
+// officeRun is a run against an office.
+func officeRun(t *testing.T, lie func(o *office, q *request)) *run {
+	o := &office{limits: map[string]int64{}, cents: map[string]int64{}, calls: map[string]int{}, lie: lie}
+	r := runAt(listen(t, o.answer))
+	r.desk = &desk{rest: r.Target.REST, quiet: 200 * time.Millisecond, http: &http.Client{}}
+	t.Cleanup(r.desk.http.CloseIdleConnections)
+	r.Declines, r.cards = 0, &portfolio{limits: make([]bookedLimit, officeCards)}
+	for i := range officeTenants {
+		owner := &tenant{key: "key" + strconv.Itoa(i), depositedCents: officeCents}
+		r.cards.tenants, o.cents[owner.key] = append(r.cards.tenants, owner), officeCents
+	}
+	for i := range officeCards { // a token is the key of the tenant
+		c := &card{id: "card_" + strconv.Itoa(i), tenant: r.cards.tenants[i%officeTenants]}
+		c.token = c.tenant.key
+		r.cards.plain, o.limits[c.id] = append(r.cards.plain, c), plentyCents
+	}
+	return r
+}
+
+func (o *office) answer(ctx *fasthttp.RequestCtx) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.read(ctx)
+	o.calls[q.call]++
+	q.n, q.status, q.kept, q.reason = o.calls[q.call], fasthttp.StatusOK, q.cents, "approved"
+	if o.lie != nil {
+		o.lie(o, &q)
+	}
+	ctx.SetStatusCode(q.status)
+	switch q.call {
+	case "PATCH card":
+		o.limits[q.id] = q.kept
+		fmt.Fprintf(ctx, `{"card":{"id":%q,"monthlyLimitUsdCents":%d}}`, q.id, q.cents)
+	case "GET card":
+		fmt.Fprintf(ctx, `{"card":{"id":%q,"monthlyLimitUsdCents":%d},"recentAuthorizations":[{"id":"auth_1"}]}`, q.id, q.cents)
+	case "GET treasury":
+		fmt.Fprintf(ctx, `{"balances":[{"account":"stablecoin","availableCents":0},{"account":"usd","availableCents":%d}]}`, q.cents)
+	default:
+		o.cents[q.id] -= q.kept
+		fmt.Fprintf(ctx, `{"reason":%q}`, q.reason)
+	}
+	if q.noAnswer {
+		ctx.HijackSetNoResponse(true)
+		ctx.Hijack(func(net.Conn) {}) // which closes it
+	}
+}
+
+func (o *office) read(ctx *fasthttp.RequestCtx) request {
+	id, isCard := strings.CutPrefix(string(ctx.Path()), "/api/cards/")
+	switch {
+	case isCard && ctx.IsPatch():
+		limit, _ := centsField(ctx.PostBody(), limitField)
+		return request{call: "PATCH card", id: id, cents: limit}
+	case isCard:
+		return request{call: "GET card", id: id, cents: o.limits[id]}
+	case string(ctx.Path()) == "/api/treasury":
+		key := strings.TrimPrefix(string(ctx.Request.Header.Peek("Authorization")), "Bearer ")
+		return request{call: "GET treasury", id: key, cents: o.cents[key]}
+	}
+	var swiped struct {
+		CardToken   string
+		AmountCents int64
+	}
+	if err := json.Unmarshal(ctx.PostBody(), &swiped); err != nil {
+		return request{call: err.Error()}
+	}
+	return request{call: "authorize", id: swiped.CardToken, cents: swiped.AmountCents}
+}
+
+// officeLoad runs a load until it has done something, for a slow machine does less in the same time.
+func officeLoad(t *testing.T, lie func() func(o *office, q *request), l Load, done func(all []Stage) bool) []Stage {
+	for during := 150 * time.Millisecond; ; during *= 2 {
+		l.Connections, l.Duration = 5, during
+		l.fill()
+		all, err := officeRun(t, lie()).load(t.Context(), &l)
+		require.NoError(t, err)
+		if done(all) || during > 4*time.Second {
+			return all
+		}
+	}
+}
+
+func wrongOf(all []Stage) (n int64, first string) {
+	for _, s := range all {
+		if n += s.Wrong; first == "" && len(s.Differences) > 0 {
+			first = s.Name + ": " + s.Differences[0]
+		}
+	}
+	return n, first
+}
+
+// everyMeasure tells whether every kind of request was measured.
+func everyMeasure(all []Stage) bool {
+	return !slices.ContainsFunc(all, func(s Stage) bool { return len(s.measured()) < len(s.Measures) })
+}
+
+var (
+	restLoad  = Load{Workload: REST}
+	mixedLoad = Load{Workload: Mixed, Rate: 400, RESTRate: 100, ReadRate: 100}
+)
+
+// officeLies are about cards and dollars: the load that must find one, and what it says of it.
+var officeLies = []struct {
+	load Load
+	says string
+	lie  func() func(o *office, q *request)
+}{
+	{mixedLoad, "mixed: REST: GET card", doneLate(func(q *request) { q.status = 503 })},
+	{restLoad, "rest: PATCH card: PATCH card: answered 200", onceInTen("PATCH card", func(q *request) { q.cents++ })},
+	{restLoad, "rest: PATCH card: PATCH card: answered 200", onceInTen("PATCH card", func(q *request) { q.id = "card_77" })},
+	{restLoad, "rest: PATCH card: PATCH card: answered 500", onceInTen("PATCH card", func(q *request) { q.status = 500 })},
+	{restLoad, "rest: PATCH card: GET card card_3 shows a monthly limit of 500000000000 cents after the load", loses("card_3")},
+	{restLoad, "rest: GET card: GET card: answered 200", reading("GET card", func(q *request) { q.cents++ })},
+	{restLoad, "rest: GET card: GET card: answered 200", reading("GET card", func(q *request) { q.id = "card_77" })},
+	{restLoad, "rest: GET treasury: GET treasury: answered 200", onceInTen("GET treasury", func(q *request) { q.cents++ })},
+	{restLoad, "rest: GET treasury: GET treasury: answered 200", onceInTen("GET treasury", func(q *request) { q.cents-- })},
+	{mixedLoad, "mixed: REST: GET card", onceInTen("GET card", func(q *request) { q.cents++ })},
+	{mixedLoad, "mixed: REST: GET card", loses("card_3")},
+	{mixedLoad, "mixed: REST: GET treasury: answered 200",
+		onceInTen("GET treasury", func(q *request) { q.cents = officeCents + 1 })},
+	{mixedLoad, "mixed: REST: GET treasury: answered 200",
+		onceInTen("GET treasury", func(q *request) { q.cents -= officeCents / 2 })},
+	{Load{Workload: Mixed, Rate: 100, RESTRate: 100}, "mixed: REST: GET card card_3 shows", loses("card_3")},
+}
+
+func onceInTen(call string, lie func(q *request)) func() func(*office, *request) {
+	return always(func(_ *office, q *request) {
+		if q.call == call && q.n%10 == 0 {
+			lie(q)
+		}
+	})
+}
+
+// reading lies while cards are only read: what is compared after the updates is right.
+func reading(call string, lie func(q *request)) func() func(*office, *request) {
+	return always(func(_ *office, q *request) {
+		if q.call == call && q.n > officeCards {
+			lie(q)
+		}
+	})
+}
+
+// loses every update of a card, which are answered as if they had been done.
+func loses(id string) func() func(*office, *request) {
+	return always(func(o *office, q *request) {
+		if q.call == "PATCH card" && q.id == id {
+			q.kept = o.limits[id]
+		}
+	})
+}
+
+func TestALieAboutACardOrDollarsIsFound(t *testing.T) {
+	for _, c := range officeLies {
+		all := officeLoad(t, c.lie, c.load, func(all []Stage) bool { n, _ := wrongOf(all); return n > 0 })
+		n, first := wrongOf(all)
+		require.Positive(t, n, c.says)
+		require.True(t, strings.HasPrefix(first, c.says), "%s, not %s", first, c.says)
+	}
+}
+
+// doneLate does an update that was not acknowledged just after the next one of its card, which is.
+func doneLate(as func(q *request)) func() func(o *office, q *request) {
+	return func() func(o *office, q *request) {
+		late := map[string]int64{}
+		return func(o *office, q *request) {
+			if q.call != "PATCH card" {
+				return
+			}
+			if limit, ok := late[q.id]; ok {
+				q.kept = limit
+				delete(late, q.id)
+			} else {
+				late[q.id], q.kept = q.cents, o.limits[q.id]
+				as(q)
+			}
+		}
+	}
+}
+
+// decidedTooLate lets swipes that are answered as a timeout hold their cents until somebody has seen it.
+func decidedTooLate() func(o *office, q *request) {
+	held := map[string]int64{}
+	return func(o *office, q *request) {
+		switch {
+		case q.call == "authorize" && q.n%10 == 0:
+			held[q.id] += q.cents
+			q.reason = "timeout"
+		case q.call == "GET treasury":
+			o.cents[q.id] += held[q.id]
+			delete(held, q.id)
+		}
+	}
+}
+
+// What may be is not told as wrong: an update that was refused, or had no answer, may have been done or not, and one without an
+// answer may be done later; a swipe that is decided too late may hold its dollars for a moment.
+func TestWhatMayBeIsNotWrong(t *testing.T) {
+	refused := func(o *office, q *request) {
+		if q.call == "PATCH card" && q.n%3 == 0 {
+			q.status, q.kept = 503, o.limits[q.id]
+		}
+	}
+	for name, lie := range map[string]func() func(o *office, q *request){
+		"nothing but the truth": func() func(o *office, q *request) { return nil },
+		"refused":               always(refused),
+		"done and refused":      onceInTen("PATCH card", func(q *request) { q.status = 503 }),
+		"reads refused":         onceInTen("GET card", func(q *request) { q.status, q.cents = 503, 0 }),
+		"done without answer":   onceInTen("PATCH card", func(q *request) { q.noAnswer = true }),
+		"done late":             doneLate(func(q *request) { q.noAnswer = true }),
+		"decided too late":      decidedTooLate,
+	} {
+		for _, l := range []Load{restLoad, mixedLoad} {
+			all := officeLoad(t, lie, l, everyMeasure)
+			require.True(t, everyMeasure(all), name)
+			n, first := wrongOf(all)
+			require.Zero(t, n, "%s: %s", name, first)
+			require.True(t, slices.ContainsFunc(all, func(s Stage) bool {
+				return slices.ContainsFunc(s.Notes, func(n string) bool { return strings.HasSuffix(n, " cards compared afterwards") })
+			}), name)
+		}
+	}
+}
+
+func always(lie func(o *office, q *request)) func() func(o *office, q *request) {
+	return func() func(o *office, q *request) { return lie }
+}
+
+// Without a rate of reads there are none.
+func TestMixedWithoutReadsOnlyWrites(t *testing.T) {
+	done := func(all []Stage) bool { return everyMeasure(all) }
+	all := officeLoad(t, always(nil), Load{Workload: Mixed, Rate: 100, RESTRate: 100}, done)
+	require.True(t, everyMeasure(all))
+	require.Len(t, all, 2)
+	require.Len(t, all[1].Measures, 1)
+	require.Equal(t, "PATCH card", all[1].Measures[0].Name)
+	require.Equal(t, 100, all[1].Rate)
+	for outcome := range all[1].Outcomes {
+		require.Equal(t, "PATCH card 200", outcome)
+	}
+}
+
+// Every plain card is updated by one connection, whatever their numbers.
+func TestEveryCardHasOneWriter(t *testing.T) {
+	for _, n := range []struct{ cards, workers int }{{12, 4}, {13, 4}, {4, 4}, {7, 1}} {
+		p := &portfolio{limits: make([]bookedLimit, n.cards)}
+		for i := range n.cards {
+			p.plain = append(p.plain, &card{id: strconv.Itoa(i)})
+		}
+		all := &clients{cards: p, workers: n.workers}
+		writer := map[string]int{}
+		for i := range n.workers {
+			w := &worker{index: i, random: rand.New(rand.NewPCG(1, uint64(i)))}
+			for range 100 * n.cards {
+				c, booked := all.own(w)
+				require.Same(t, &p.limits[slices.Index(p.plain, c)], booked)
+				if of, known := writer[c.id]; known {
+					require.Equal(t, of, i)
+				}
+				writer[c.id] = i
+			}
+		}
+		require.Len(t, writer, n.cards)
+	}
+}
+
+// Where swipes go on, what is available lies between what there was and that less all that was swiped.
+func TestWhatMayBeAvailable(t *testing.T) {
+	p := &portfolio{tenants: []*tenant{{depositedCents: 1000}}}
+	owner := p.tenants[0]
+	owner.moved.Store(-100)
+	owner.asked.Store(70)
+	p.open()
+	require.True(t, owner.mayHave(900))
+	require.False(t, owner.mayHave(899))
+	owner.asked.Add(30)
+	for cents, may := range map[int64]bool{901: false, 900: true, 870: true, 869: false} {
+		require.Equal(t, may, owner.mayHave(cents), cents)
+	}
+}
+
+// An acknowledged limit takes the place of those before it, but of one that may still be on its way.
+func TestWhatACardMayShow(t *testing.T) {
+	var l bookedLimit
+	may := func(shown ...int64) {
+		t.Helper()
+		for n := range l.sent + 2 {
+			require.Equal(t, slices.Contains(shown, n), l.mayShow(plentyCents-n), "%d of %d: %s", n, l.sent, l.want())
+		}
+	}
+	may(0)
+	require.EqualValues(t, plentyCents-1, l.next())
+	l.acknowledged()
+	may(1)
+	l.next()
+	l.refused()
+	may(1, 2)
+	l.next()
+	l.refused()
+	may(1, 2, 3)
+	l.next()
+	l.acknowledged()
+	may(4)
+	l.next()
+	l.lost()
+	l.next()
+	l.acknowledged()
+	may(5, 6)
+}
+
+// A load whose dollars could not be compared is not held against the next one: what there is then is taken for right.
+func TestDollarsAreCountedAnewAfterALoadWithoutAnswers(t *testing.T) {
+	var away atomic.Bool
+	away.Store(true)
+	r := officeRun(t, onceInTen("authorize", func(q *request) { q.noAnswer = away.Load() })())
+	l := Load{Workload: Authorize, Connections: 5, Duration: 100 * time.Millisecond}
+	l.fill()
+	for {
+		all, err := r.load(t.Context(), &l)
+		require.NoError(t, err)
+		require.Zero(t, all[0].Wrong, all[0].Differences)
+		if all[0].Outcomes["no answer"] > 0 {
+			require.Zero(t, all[0].Compared)
+			break
+		}
+	}
+	away.Store(false)
+	all, err := r.load(t.Context(), &l)
+	require.NoError(t, err)
+	require.Zero(t, all[0].Wrong, all[0].Differences)
+	require.Equal(t, officeTenants, all[0].Compared)
+}
+
+// What was decided too late is given the time to be taken back before the dollars are compared: until then they may be right once
+// and wrong afterwards.
+func TestDollarsAreComparedWhenWhatWasLateIsTakenBack(t *testing.T) {
+	first := make(chan time.Time, 1)
+	r := officeRun(t, func(o *office, _ *request) {
+		if o.calls["GET treasury"] == 1 {
+			first <- time.Now()
+		}
+	})
+	began := time.Now()
+	require.NoError(t, r.settle(t.Context(), &Stage{Outcomes: map[string]int64{"timeout": 1, "approved": 5}}))
+	require.GreaterOrEqual(t, (<-first).Sub(began), takenBackWithin)
+}
