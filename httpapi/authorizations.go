@@ -10,8 +10,10 @@ import (
 	"purser/persistence"
 )
 
-// maxScanned bounds the records one filtered page looks at; its cursor goes on from there.
-const maxScanned = 1000
+const (
+	maxScanned   = 1000 // authorizations that one filtered page looks at; its cursor goes on from there
+	indexRecords = 16   // of the workspace's index, read at a time: one may name balance.MaxRelay, which is 18 KB
+)
 
 func (s *Server) authorizationRoutes() []route {
 	return []route{{method: "GET", path: "/api/authorizations", auth: authKey, scope: "read:cards",
@@ -25,7 +27,7 @@ func (s *Server) listAuthorizations(c *call) (answer, error) {
 		return answer{}, fault.New(fault.InvalidQuery, "decision must be approved or declined")
 	}
 	l := listing{kind: balance.RecordAuthorizationIndex, workspace: c.who.workspace(), filter: wanted}
-	asked, err := c.readPage(l.ofCard(c))
+	asked, shown, err := c.readPart(l.ofCard(c))
 	if err != nil {
 		return answer{}, err
 	}
@@ -36,7 +38,11 @@ func (s *Server) listAuthorizations(c *call) (answer, error) {
 		l = l.ofCard(c)
 	}
 	s.actors.WaitRelayed(c.ctx, c.who.workspace())
-	out, err := s.scanAuthorizations(c, l, asked, wanted)
+	walk := authorizationWalk{s: s, c: c, l: l}
+	if err := walk.begin(asked, shown); err != nil {
+		return answer{}, err
+	}
+	out, err := walk.page(asked.Limit, wanted)
 	if err != nil {
 		return answer{}, err
 	}
@@ -51,51 +57,121 @@ func (l listing) ofCard(c *call) listing {
 	return l
 }
 
-// scanAuthorizations fills a page with those that were so decided ("" for all).
-func (s *Server) scanAuthorizations(c *call, l listing, asked persistence.Page, wanted string) (page, error) {
+// authorizationWalk goes through a list of authorizations, newest first: the records of a card, or what those of the workspace's
+// index name. Index records only come at the front of the list and never change, so a place in one stays.
+type authorizationWalk struct {
+	s       *Server
+	c       *call
+	l       listing
+	at      persistence.Page     // where what comes after records is read
+	records []persistence.Record // read and not yet begun
+	ended   bool                 // nothing comes after records
+	now     persistence.Record
+	names   []string // the authorizations of now, in the order in which they were decided
+	shown   int      // how many of names were passed, from the last one on
+}
+
+// begin starts behind the record asked for, or behind as many entries of it as were shown.
+func (w *authorizationWalk) begin(asked persistence.Page, shown int) error {
+	w.at = persistence.Page{AfterPosition: asked.AfterPosition, AfterOrdinal: asked.AfterOrdinal, Limit: asked.Limit + 1}
+	if w.l.kind == balance.RecordAuthorizationIndex {
+		w.at.Limit = min(w.at.Limit, indexRecords)
+	}
+	if shown == 0 {
+		return nil
+	}
+	w.at.AfterOrdinal++ // so that the record itself comes first; the highest becomes 0, behind which its position has none
+	there, err := w.next()
+	if err != nil {
+		return err
+	}
+	if !there || w.now.Position != asked.AfterPosition || w.now.Ordinal != asked.AfterOrdinal || shown >= len(w.names) {
+		return foreignCursor()
+	}
+	w.shown = shown
+	return nil
+}
+
+// next goes one on and says whether there is one.
+func (w *authorizationWalk) next() (bool, error) {
+	for w.shown == len(w.names) {
+		if len(w.records) == 0 {
+			if err := w.read(); err != nil || len(w.records) == 0 {
+				return false, err
+			}
+		}
+		w.now, w.records, w.shown = w.records[0], w.records[1:], 0
+		if err := w.open(); err != nil {
+			return false, err
+		}
+	}
+	w.shown++
+	return true, nil
+}
+
+func (w *authorizationWalk) read() (err error) {
+	if w.ended {
+		return nil
+	}
+	if w.records, err = w.s.actors.List(w.c.ctx, w.l.kind, w.l.workspace, w.l.parent, w.at); err != nil {
+		return err
+	}
+	if w.ended = len(w.records) < w.at.Limit; !w.ended {
+		last := w.records[len(w.records)-1]
+		w.at.AfterPosition, w.at.AfterOrdinal = last.Position, last.Ordinal
+	}
+	return nil
+}
+
+// open reads the names of the authorizations of the record that the walk has come to.
+func (w *authorizationWalk) open() error {
+	if w.l.kind == balance.RecordAuthorization {
+		w.names = []string{w.now.ID}
+		return nil
+	}
+	var index balance.AuthorizationIndex
+	if err := json.Unmarshal(w.now.Document, &index); err != nil {
+		return fmt.Errorf("authorizations' index: %w", err)
+	}
+	w.names = index.All()
+	return nil
+}
+
+// page takes the entries of a page, those that were so decided ("" for all), from where the walk stands.
+func (w *authorizationWalk) page(limit int, wanted string) (page, error) {
 	out := page{Data: []any{}}
-	at := persistence.Page{AfterPosition: asked.AfterPosition, AfterOrdinal: asked.AfterOrdinal, Limit: asked.Limit + 1}
-	for scanned := 0; ; {
-		records, err := s.actors.List(c.ctx, l.kind, l.workspace, l.parent, at)
+	for scanned := 0; ; scanned++ {
+		last, shown := w.now, w.shown
+		if shown == len(w.names) {
+			shown = 0
+		}
+		there, err := w.next()
+		if err != nil || !there {
+			return out, err
+		}
+		if len(out.Data) == limit || scanned == maxScanned {
+			out.NextCursor = w.l.cursorIn(last, shown)
+			return out, nil
+		}
+		document, err := w.document()
 		if err != nil {
 			return page{}, err
 		}
-		for i, r := range records {
-			document, err := s.authorizationOf(c, l, r)
-			if err != nil {
-				return page{}, err
-			}
-			if matches, err := decidedAs(document, wanted); err != nil {
-				return page{}, err
-			} else if matches {
-				out.Data = append(out.Data, document)
-			}
-			scanned++
-			more := i+1 < len(records) || len(records) == at.Limit
-			if more && (len(out.Data) == asked.Limit || scanned >= maxScanned) {
-				out.NextCursor = l.cursor(r)
-				return out, nil
-			}
+		if matches, err := decidedAs(document, wanted); err != nil {
+			return page{}, err
+		} else if matches {
+			out.Data = append(out.Data, document)
 		}
-		if len(records) < at.Limit {
-			return out, nil
-		}
-		last := records[len(records)-1]
-		at.AfterPosition, at.AfterOrdinal = last.Position, last.Ordinal
 	}
 }
 
-// authorizationOf follows an entry of the workspace's index to the authorization it names.
-func (s *Server) authorizationOf(c *call, l listing, r persistence.Record) (json.RawMessage, error) {
-	if l.kind == balance.RecordAuthorization {
-		return c.unmark(r.Document), nil
+// document is the authorization where the walk stands.
+func (w *authorizationWalk) document() (json.RawMessage, error) {
+	if w.l.kind == balance.RecordAuthorization {
+		return w.c.unmark(w.now.Document), nil
 	}
-	var index balance.AuthorizationIndex
-	if err := json.Unmarshal(r.Document, &index); err != nil {
-		return nil, fmt.Errorf("authorization's index: %w", err)
-	}
-	found, err := s.actors.Record(c.ctx, balance.RecordAuthorization, l.workspace, index.AuthorizationID)
-	return c.unmark(found.Document), err
+	found, err := w.s.actors.Record(w.c.ctx, balance.RecordAuthorization, w.l.workspace, w.names[len(w.names)-w.shown])
+	return w.c.unmark(found.Document), err
 }
 
 func decidedAs(document json.RawMessage, wanted string) (bool, error) {

@@ -36,41 +36,67 @@ func (l listing) mark() [4]byte {
 	return [4]byte(sum[:4])
 }
 
-const cursorBytes = 4 + 8 + 4
+const (
+	cursorBytes = 4 + 8 + 4
+	partBytes   = cursorBytes + 2 // of a cursor that points into a record
+)
 
 // cursor points behind a record. Callers take it for opaque.
-func (l listing) cursor(after persistence.Record) *string {
+func (l listing) cursor(after persistence.Record) *string { return l.cursorIn(after, 0) }
+
+// cursorIn points into a record that stands for several entries of the list: behind the first so many of it, of which there are
+// more (1 to 65,535). With 0 it points behind the record.
+func (l listing) cursorIn(r persistence.Record, shown int) *string {
 	mark := l.mark()
-	b := binary.BigEndian.AppendUint64(mark[:], after.Position)
-	b = binary.BigEndian.AppendUint32(b, after.Ordinal)
+	b := binary.BigEndian.AppendUint64(mark[:], r.Position)
+	b = binary.BigEndian.AppendUint32(b, r.Ordinal)
+	if shown != 0 {
+		b = binary.BigEndian.AppendUint16(b, uint16(shown))
+	}
 	text := base64.RawURLEncoding.EncodeToString(b)
 	return &text
 }
 
-// readPage reads limit and cursor.
+func foreignCursor() error {
+	return fault.New(fault.InvalidQuery, "cursor must be a nextCursor of this list")
+}
+
+// readPage reads limit and cursor of a list whose records are one entry each.
 func (c *call) readPage(l listing) (persistence.Page, error) {
-	p := persistence.Page{Limit: defaultLimit}
+	p, shown, err := c.readPart(l)
+	if err == nil && shown != 0 {
+		err = foreignCursor()
+	}
+	return p, err
+}
+
+// readPart reads limit and cursor. shown is how many entries of the record at the cursor were shown; 0 means all.
+func (c *call) readPart(l listing) (p persistence.Page, shown int, err error) {
+	p.Limit = defaultLimit
 	if text, given := c.query["limit"]; given {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < minLimit || n > maxLimit || strconv.Itoa(n) != text {
-			return p, fault.New(fault.InvalidQuery, "limit must be between 1 and 100")
+			return p, 0, fault.New(fault.InvalidQuery, "limit must be between 1 and 100")
 		}
 		p.Limit = n
 	}
 	text, given := c.query["cursor"]
 	if !given {
-		return p, nil
+		return p, 0, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) != cursorBytes || [4]byte(b[:4]) != l.mark() {
-		return p, fault.New(fault.InvalidQuery, "cursor must be a nextCursor of this list")
+	if err != nil || len(b) != cursorBytes && len(b) != partBytes || [4]byte(b[:4]) != l.mark() {
+		return p, 0, foreignCursor()
 	}
 	p.AfterPosition = binary.BigEndian.Uint64(b[4:])
 	p.AfterOrdinal = binary.BigEndian.Uint32(b[12:])
-	if p.AfterPosition == 0 {
-		return p, fault.New(fault.InvalidQuery, "cursor must be a nextCursor of this list")
+	if len(b) == partBytes {
+		shown = int(binary.BigEndian.Uint16(b[cursorBytes:]))
 	}
-	return p, nil
+	if p.AfterPosition == 0 || len(b) == partBytes && shown == 0 {
+		return p, 0, foreignCursor()
+	}
+	return p, shown, nil
 }
 
 // list answers a page of records. show turns a record into what is shown; nil shows its document as it is stored.

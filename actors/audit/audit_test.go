@@ -28,6 +28,8 @@ var (
 	workspace = id(ident.Workspace, "ws")
 	card      = id(ident.Card, "card")
 	auth      = id(ident.Authorization, "auth")
+	first     = id(ident.Authorization, "first")
+	second    = id(ident.Authorization, "second")
 	deposit   = id(ident.Deposit, "deposit")
 	pending   = id(ident.Deposit, "pending")
 )
@@ -349,6 +351,43 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 		"spend gone":                    {func(s *stores) { s.spends = nil }, "spend", "cents"},
 		"orphan reservation":            {func(s *stores) { s.debits = reservation() }, "reservation", "of " + workspace},
 		"authorizer ahead of the books": {func(s *stores) { s.follow = 8 }, "authorizer", "followed position"},
+	})
+}
+
+// newListed are stores in which one more run was relayed, two declines that the record of the run names; the authorization before
+// them has a record of its own, as an earlier version wrote it.
+func newListed() *stores {
+	s := newStores()
+	declined := func(seq int, id string) string {
+		return strings.ReplaceAll(entry(seq, "authorization", "declined", 0, 0, 0, 0, 5000, 0, 0, 0, "declined"), auth, id)
+	}
+	s.event("balance", workspace, "balance.relayed.v1", fmt.Sprintf(`{"entries":[%s,%s],"postings":[]}`, declined(4, first),
+		declined(5, second)))
+	s.synced, s.log[0] = 6, strings.ReplaceAll(s.log[0], `eq":4`, `eq":6`)
+	s.version("balance", 5)
+	edit("balance", `"wsSeq":3`, `"wsSeq":5`)(s)
+	for _, id := range []string{first, second} {
+		s.record("authorization", id, 0, fmt.Sprintf(`{"id":%q,"decision":"approved","reason":"approved","status":"declined"}`, id))
+	}
+	s.record("authorization_index", first, 0, fmt.Sprintf(`{"authorizationIds":[%q,%q]}`, first, second))
+	return s
+}
+
+// Every authorization is in the list of its workspace, once.
+func TestEveryCorruptionOfTheListIsNamed(t *testing.T) {
+	index := "authorization_index"
+	nobody := id(ident.Authorization, "nobody")
+	requireNamed(t, newListed, map[string]corruption{
+		"left out":         {edit(index, `,"`+second+`"`, ""), index, "record"},
+		"left out, first":  {edit(index, `"`+first+`",`, ""), index, "record"},
+		"in the wrong run": {edit(index, `"`+first+`",`, ""), index, "first authorization"},
+		"named twice":      {edit(index, second, second+`","`+first), index, "times named"},
+		"of an earlier version and named twice": {edit(index, `{"authorizationId":"`+auth, `{"authorizationId":"`+second), index,
+			"times named"},
+		"of nobody":         {edit(index, second, nobody), index, "authorization"},
+		"names none":        {edit(index, fmt.Sprintf(`"authorizationIds":[%q,%q]`, first, second), ""), index, "first authorization"},
+		"unreadable":        {edit(index, `[`, ``), index, "document"},
+		"another workspace": {func(s *stores) { s.records[len(s.records)-1].Workspace = "ws_other" }, index, "workspace"},
 	})
 }
 

@@ -86,15 +86,14 @@ func (b *books) compareDocuments(ctx context.Context, journal persistence.Journa
 	if err := b.comparePhysical(ctx, journal); err != nil {
 		return err
 	}
-	authorizations, index := map[string]shown{}, map[string]indexed{}
+	authorizations := map[string]shown{}
 	for id, a := range b.authorizations {
 		authorizations[id] = shown{id, a.Held, a.Cleared, a.Refunded, a.Decision, a.Reason, a.Status}
-		index[id] = indexed{id}
 	}
 	if err := matchAll(ctx, b, journal, "authorization", authorizations); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, b, journal, "authorization_index", index); err != nil {
+	if err := b.compareIndex(ctx, journal); err != nil {
 		return err
 	}
 	spends := map[string]spent{}
@@ -117,13 +116,56 @@ type shown struct {
 	Status        string `json:"status"`
 }
 
+// indexed is a record of the list of a workspace's authorizations: those of a run, or one of an earlier version.
 type indexed struct {
-	AuthorizationID string `json:"authorizationId"`
+	AuthorizationID  string   `json:"authorizationId"`
+	AuthorizationIDs []string `json:"authorizationIds"`
 }
 
 type spent struct {
 	Month uint32 `json:"month"`
 	Cents int64  `json:"cents"`
+}
+
+// compareIndex compares the lists of the workspaces' authorizations with the books: each is named once.
+func (b *books) compareIndex(ctx context.Context, journal persistence.Journal) error {
+	named := make(map[string]int, len(b.authorizations))
+	err := b.each(ctx, journal, "authorization_index", func(r *persistence.Record) error { return b.indexRecord(r, named) })
+	if err != nil {
+		return err
+	}
+	for id := range b.authorizations {
+		if named[id] == 0 {
+			b.differs("authorization_index", id, "record", "one that names it", "missing")
+		}
+	}
+	return nil
+}
+
+// indexRecord compares a record of the list with the authorizations that it names.
+func (b *books) indexRecord(r *persistence.Record, named map[string]int) error {
+	var run indexed
+	if err := json.Unmarshal(r.Document, &run); err != nil {
+		return err
+	}
+	ids := run.AuthorizationIDs
+	if run.AuthorizationID != "" {
+		ids = []string{run.AuthorizationID}
+	}
+	if len(ids) == 0 || ids[0] != r.ID {
+		b.differs("authorization_index", r.ID, "first authorization", r.ID, fmt.Sprintf("%q", ids))
+	}
+	for _, id := range ids {
+		a, known := b.authorizations[id]
+		if !known {
+			b.differs("authorization_index", r.ID, "authorization", "one of the events", id)
+			continue
+		}
+		named[id]++
+		b.differs("authorization_index", id, "times named", 1, named[id])
+		b.differs("authorization_index", id, "workspace", a.Workspace, r.Workspace)
+	}
+	return nil
 }
 
 // each visits all records of a kind in the shard.

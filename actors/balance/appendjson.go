@@ -96,7 +96,25 @@ func (m Merchant) append(dst []byte) []byte {
 
 // AppendJSON implements decision.Appender.
 func (x AuthorizationIndex) AppendJSON(dst []byte) ([]byte, error) {
-	return append(hold.AppendString(append(dst, `{"authorizationId":`...), x.AuthorizationID), '}'), nil
+	dst = append(dst, '{')
+	if x.AuthorizationID != "" {
+		dst = append(hold.AppendString(append(dst, `"authorizationId":`...), x.AuthorizationID), ',')
+	}
+	return append(appendTexts(append(dst, `"authorizationIds":`...), x.AuthorizationIDs), '}'), nil
+}
+
+func appendTexts(dst []byte, texts []string) []byte {
+	if texts == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '[')
+	for i, text := range texts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = hold.AppendString(dst, text)
+	}
+	return append(dst, ']')
 }
 
 // AppendJSON implements decision.Appender.

@@ -35,7 +35,8 @@ func TestWhatIsWrittenByHandIsWhatPackageJSONWrites(t *testing.T) {
 				ClearedCents: cents("cleared"), RefundedCents: cents("refunded"), Status: text("status"), Checked: checked,
 				At: at, Merchant: balance.Merchant{ID: text("merchant"), Name: text("name"), MCC: text("mcc"),
 					Country: text("country")}},
-			balance.AuthorizationIndex{AuthorizationID: text("authorization")},
+			balance.AuthorizationIndex{AuthorizationID: text("authorization"),
+				AuthorizationIDs: rapid.SampledFrom([][]string{nil, {}, {text("one")}, {text("first"), text("second")}}).Draw(t, "run")},
 			balance.CardSpend{Month: rapid.Uint32().Draw(t, "month"), Cents: cents("spend")},
 		} {
 			want, err := json.Marshal(v)
@@ -59,7 +60,7 @@ func TestNoFieldIsLeftOutByHand(t *testing.T) {
 			AmountCents: 1, HeldCents: 2, ClearedCents: 3, RefundedCents: 4, Status: "held", At: at,
 			Checked:  &hold.Checked{LimitCents: 5, SpentCents: 6, AskedCents: 7},
 			Merchant: balance.Merchant{ID: "m1", Name: "Bakery", MCC: "0742", Country: "US"}},
-		balance.AuthorizationIndex{AuthorizationID: "auth_1"},
+		balance.AuthorizationIndex{AuthorizationID: "auth_1", AuthorizationIDs: []string{"auth_2", "auth_3"}},
 		balance.CardSpend{Month: 202511, Cents: 1},
 	} {
 		requireFilled(t, reflect.ValueOf(v), reflect.TypeOf(v).String())

@@ -100,12 +100,20 @@ func swipe(t *rapid.T, n *network) {
 	of := card + fmt.Sprint(rapid.IntRange(0, len(n.entries)).Draw(t, "of"))
 	kind := rapid.SampledFrom([]hold.Kind{
 		hold.Authorization, hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing, hold.Refund, hold.Expiry,
+		hold.TimeoutReturn,
 	}).Draw(t, "kind")
 	m := hold.Message{
 		Kind: kind, ID: card + fmt.Sprint(len(n.entries)), Amount: rapid.Int64Range(0, 1_200_000).Draw(t, "amount"),
 		PartialApproval: rapid.Bool().Draw(t, "partial"), Final: rapid.Bool().Draw(t, "final"),
 	}
 	switch {
+	case kind == hold.TimeoutReturn:
+		approved := func(e hold.Entry) bool {
+			return e.Kind == hold.Authorization && e.Decision == hold.Approved && e.NetworkID == of
+		}
+		if i := slices.IndexFunc(n.entries, approved); i >= 0 {
+			n.takeBack(card, &n.entries[i])
+		}
 	case kind == hold.Expiry && n.holds[of] != nil:
 		n.expire(card, of)
 	case kind == hold.Reversal && n.holds[of] == nil || kind == hold.Expiry:
@@ -198,18 +206,63 @@ func TestARunWritesEachDocumentOnce(t *testing.T) {
 	one, two := id(ident.Card, "card/one"), id(ident.Card, "card/two")
 	a, b := id(ident.Authorization, "auth/a"), id(ident.Authorization, "auth/b")
 	want := []place{
-		{balance.RecordCardSpend, "", one}, {balance.RecordAuthorizationIndex, "", a}, {balance.RecordAuthorization, one, a},
-		{balance.RecordCardSpend, "", two}, {balance.RecordAuthorizationIndex, "", b}, {balance.RecordAuthorization, two, b},
+		{balance.RecordCardSpend, "", one}, {balance.RecordAuthorization, one, a},
+		{balance.RecordCardSpend, "", two}, {balance.RecordAuthorization, two, b},
 	}
 	for i, w := range want {
 		require.Equal(t, w, place{d.Records[i].Kind, d.Records[i].Parent, d.Records[i].ID})
 	}
-	require.Len(t, d.Records, len(want)+2)
-	require.Equal(t, balance.RecordLedgerEntry, d.Records[6].Kind)
-	require.Equal(t, balance.RecordLedgerEntry, d.Records[7].Kind)
-	require.NotEqual(t, d.Records[6].ID, d.Records[7].ID)
-	require.EqualValues(t, 60, d.Records[2].Document.(balance.Authorization).ClearedCents)
+	require.Len(t, d.Records, len(want)+3)
+	require.Equal(t, balance.RecordLedgerEntry, d.Records[4].Kind)
+	require.Equal(t, balance.RecordLedgerEntry, d.Records[5].Kind)
+	require.NotEqual(t, d.Records[4].ID, d.Records[5].ID)
+	require.Equal(t, decision.Record{Kind: balance.RecordAuthorizationIndex, ID: a,
+		Document: balance.AuthorizationIndex{AuthorizationIDs: []string{a, b}}}, d.Records[6])
+	require.EqualValues(t, 60, d.Records[1].Document.(balance.Authorization).ClearedCents)
 	require.EqualValues(t, 100, d.Records[0].Document.(balance.CardSpend).Cents)
+}
+
+// However the entries are cut into runs, the list names every authorization once, in the order in which they first came up, and a
+// run has one record in it at the most.
+func TestEveryAuthorizationIsListedOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := newNetwork()
+		n.ledger = 1_000_000
+		for range rapid.IntRange(0, 40).Draw(t, "swipes") {
+			swipe(t, n)
+		}
+		want := []string{}
+		for _, e := range n.entries {
+			if id := e.After.ID.Format(ident.Authorization); !e.After.ID.IsZero() && !slices.Contains(want, id) {
+				want = append(want, id)
+			}
+		}
+		var s balance.State
+		listed, places := []string{}, map[string]bool{}
+		for relayed := 0; relayed < len(n.entries); relayed = int(s.WsSeq) {
+			from, to := rapid.IntRange(0, relayed).Draw(t, "from"), rapid.IntRange(relayed+1, len(n.entries)).Draw(t, "to")
+			d := apply(t, &s, start, balance.Relay{Entries: n.entries[from:to]})
+			of := slices.DeleteFunc(d.Records, func(r decision.Record) bool { return r.Kind != balance.RecordAuthorizationIndex })
+			require.LessOrEqual(t, len(of), 1)
+			for _, r := range of {
+				require.False(t, places[r.ID], r.ID)
+				places[r.ID] = true
+				listed = append(listed, r.Document.(balance.AuthorizationIndex).All()...)
+			}
+		}
+		require.Equal(t, want, listed)
+	})
+}
+
+// An earlier version wrote a record for each authorization. They stay as they are.
+func TestTheListOfAnEarlierVersionIsRead(t *testing.T) {
+	for document, want := range map[string][]string{
+		`{"authorizationId":"auth_1"}`: {"auth_1"}, `{"authorizationIds":["auth_1","auth_2"]}`: {"auth_1", "auth_2"},
+	} {
+		var index balance.AuthorizationIndex
+		require.NoError(t, json.Unmarshal([]byte(document), &index))
+		require.Equal(t, want, index.All())
+	}
 }
 
 func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {

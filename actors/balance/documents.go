@@ -12,7 +12,7 @@ const (
 	RecordDeposit            = "deposit"             // dep_ id → Deposit
 	RecordLedgerEntry        = "ledger_entry"        // le_ id → LedgerEntry; listed
 	RecordAuthorization      = "authorization"       // auth_ id → Authorization; listed under its card
-	RecordAuthorizationIndex = "authorization_index" // auth_ id → AuthorizationIndex; listed for the workspace
+	RecordAuthorizationIndex = "authorization_index" // first auth_ id → AuthorizationIndex; listed for the workspace
 	RecordCardSpend          = "card_spend"          // card_ id → CardSpend
 	RecordUnmatched          = "unmatched"           // evt_ id → Unmatched; listed
 	RecordPayout             = "payout"              // po_ id → Payout; listed
@@ -82,9 +82,19 @@ type Merchant struct {
 	Country string `json:"country,omitempty"`
 }
 
-// AuthorizationIndex lists a workspace's authorizations over all cards.
+// AuthorizationIndex lists a workspace's authorizations over all cards: those that one relayed run made, 1 to MaxRelay of them,
+// in the order in which they were decided. An earlier version wrote one record for each, with its id as AuthorizationID.
 type AuthorizationIndex struct {
-	AuthorizationID string `json:"authorizationId"`
+	AuthorizationID  string   `json:"authorizationId,omitempty"`
+	AuthorizationIDs []string `json:"authorizationIds"`
+}
+
+// All are the ids, in the order in which they were decided, whichever version wrote them.
+func (x AuthorizationIndex) All() []string {
+	if x.AuthorizationID != "" {
+		return []string{x.AuthorizationID}
+	}
+	return x.AuthorizationIDs
 }
 
 // CardSpend is what a card has authorized and cleared in a month (year × 100 + month).

@@ -51,6 +51,14 @@ func (n *network) expire(card, of string) *hold.Entry {
 	return n.log(e, card, of)
 }
 
+// takeBack undoes an approval that was answered "timeout".
+func (n *network) takeBack(card string, approval *hold.Entry) *hold.Entry {
+	v := hold.View{Now: n.now.UnixMilli(), Spend: *n.spend(card), Hold: n.holds[approval.NetworkID]}
+	var e hold.Entry
+	hold.TakeBack(&v, approval, &e)
+	return n.log(e, card, approval.NetworkID)
+}
+
 func (n *network) log(e hold.Entry, card, of string) *hold.Entry {
 	e.WsSeq = uint64(len(n.entries) + 1)
 	first := of

@@ -47,7 +47,7 @@ func (s *State) relay(m decision.Meta, c Relay) (decision.Decision, error) {
 		}
 		documents.entry(entry)
 	}
-	return decision.Decision{Events: []decision.Event{e}, Reply: Through{after.WsSeq}, Records: documents.records}, nil
+	return decision.Decision{Events: []decision.Event{e}, Reply: Through{after.WsSeq}, Records: documents.all()}, nil
 }
 
 // fresh drops the entries at the start that are in the balance already and refuses a run with a hole, or of somebody else. What
@@ -151,16 +151,18 @@ func causeOf(e *hold.Entry) string {
 	return e.Kind.String() + "/" + e.NetworkID + "/" + strconv.FormatUint(e.WsSeq, 10)
 }
 
-// recordsPerEntry is how many an entry has, of different cards: its ledger line or the authorization's place in the list, the
-// authorization and the card's spend.
-const recordsPerEntry = 3
+// recordsPerEntry is how many a swipe has: the authorization and its card's spend. What is posted has a ledger line besides, and
+// a run its place in the list of the workspace.
+const recordsPerEntry = 2
 
 // documents gathers the records of a run. Of a card or an authorization that several entries tell of the last document stands, at
-// its first place; ledger lines and unmatched reports are of one entry each.
+// its first place; ledger lines and unmatched reports are of one entry each; one record names the authorizations that were made.
 type documents struct {
 	records []decision.Record
 	// where the records of an id are
-	spends, authorizations, indexes map[ident.UUID]int
+	spends, authorizations map[ident.UUID]int
+	// the authorizations that the run made
+	made []string
 	// the card that was written last, for that is an entry's and its authorization's
 	card     ident.UUID
 	cardText string
@@ -168,10 +170,20 @@ type documents struct {
 
 func newDocuments(entries int) documents {
 	return documents{
-		records: make([]decision.Record, 0, recordsPerEntry*entries),
+		records: make([]decision.Record, 0, recordsPerEntry*entries+1),
 		spends:  make(map[ident.UUID]int, entries), authorizations: make(map[ident.UUID]int, entries),
-		indexes: make(map[ident.UUID]int, entries),
+		made: make([]string, 0, entries),
 	}
+}
+
+// all are the records of the run once every entry was told.
+func (d *documents) all() []decision.Record {
+	if len(d.made) == 0 {
+		return d.records
+	}
+	return append(d.records, decision.Record{
+		Kind: RecordAuthorizationIndex, ID: d.made[0], Document: AuthorizationIndex{AuthorizationIDs: d.made},
+	})
 }
 
 func (d *documents) put(at map[ident.UUID]int, id ident.UUID, r decision.Record) {
@@ -199,13 +211,18 @@ func (d *documents) entry(e *hold.Entry) {
 
 func (d *documents) authorization(e *hold.Entry) {
 	document := authorizationOf(&e.After)
-	if e.After.NetworkID == e.NetworkID { // the message that made it
-		d.put(d.indexes, e.After.ID, decision.Record{Kind: RecordAuthorizationIndex, ID: document.ID,
-			Document: AuthorizationIndex{AuthorizationID: document.ID}})
+	if makesOne(e) {
+		d.made = append(d.made, document.ID)
 	}
 	d.put(d.authorizations, e.After.ID, decision.Record{
 		Kind: RecordAuthorization, Parent: d.cardID(e.After.Card), ID: document.ID, Document: document,
 	})
+}
+
+// makesOne says whether the entry made the authorization that it has. The network id does not: clearings are numbered by
+// themselves, and what takes an approval back has the number of the approval.
+func makesOne(e *hold.Entry) bool {
+	return e.Kind == hold.Authorization || e.Reason == hold.ReasonForcedPost
 }
 
 func (d *documents) cardID(card ident.UUID) string {

@@ -237,7 +237,12 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 			s.name(r.Parent), doc.Decision, doc.Reason, doc.ResponseCode, doc.AmountCents, doc.HeldCents, doc.ClearedCents,
 			doc.RefundedCents, doc.Status)
 	case balance.AuthorizationIndex:
-		return s.name(doc.AuthorizationID)
+		require.Equal(t, r.ID, doc.All()[0])
+		names := make([]string, 0, len(doc.All()))
+		for _, id := range doc.All() {
+			names = append(names, s.name(id))
+		}
+		return strings.Join(names, ", ")
 	case balance.CardSpend:
 		return fmt.Sprintf("%s: %d in %d", s.name(r.ID), doc.Cents, doc.Month)
 	case balance.Payout:

@@ -147,8 +147,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// relay makes what the relay of authorized swipes appends: batches of one event with all of them, and of each swipe two new
-// records and one that is there. Ids are as in life: they do not repeat, and most bytes around them do.
+// relay makes what the relay of authorized swipes appends: batches of one event with all of them, of each swipe a new record and
+// one that is there, and a new one that names all of them. Ids are as in life: they do not repeat, and most bytes around them do.
 type relay struct {
 	*lane
 	random *rand.Rand
@@ -174,8 +174,8 @@ func (r *relay) card(i int) string {
 	return fmt.Sprintf("card_01kagj5fkve16r6s%05d%05d", r.slot, i%relayCards)
 }
 
-// swipe adds an entry's records to the batch and returns the entry.
-func (r *relay) swipe(b *persistence.Batch) string {
+// swipe adds an entry's records to the batch and returns the authorization's id and the entry.
+func (r *relay) swipe(b *persistence.Batch) (id, entry string) {
 	r.seq++
 	card, auth, network, cents := r.card(r.random.IntN(relayCards)), r.id("auth"), r.id("net"), r.random.IntN(90_000)
 	at := fmt.Sprintf("2025-11-20T12:%02d:%02d.%06dZ", r.seq/6000%60, r.seq/100%60, r.random.IntN(1e6))
@@ -185,10 +185,9 @@ func (r *relay) swipe(b *persistence.Batch) string {
 	spend := fmt.Sprintf(`{"cardId":%q,"month":202511,"spentCents":%d}`, card, r.random.IntN(1e7))
 	b.Records = append(b.Records,
 		persistence.Record{Kind: "authorization", Parent: card, ID: auth, Document: json.RawMessage(document)},
-		persistence.Record{Kind: "authorization_index", ID: b.Workspace + network, Document: json.RawMessage(`"` + auth + `"`)},
 		persistence.Record{Kind: "card_spend", Parent: card, ID: card + ":202511", Document: json.RawMessage(spend)})
 	merchant := r.random.IntN(50)
-	return fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"at":%q,"kind":"authorization","decision":"approved","reason":"approved",`+
+	return auth, fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"at":%q,"kind":"authorization","decision":"approved","reason":"approved",`+
 		`"shard":4,"workspaceId":%q,"cardId":%q,"networkId":%q,"fingerprint":"%016x%016x","amountCents":%d,"currency":"USD",`+
 		`"merchant":{"id":"m%d","name":"Merchant %d","mcc":"%04d","country":"US"},"cardDeltaCents":%d,"holdDeltaCents":%d,`+
 		`"spendDeltaCents":%d,"postedCents":0,"month":202511,"monthSpendCents":%d,"authorization":%s}`, r.seq, r.seq, at,
@@ -198,10 +197,12 @@ func (r *relay) swipe(b *persistence.Batch) string {
 
 func (r *relay) batch() *persistence.Batch {
 	b := &persistence.Batch{Workspace: fmt.Sprintf("ws_01kagj5fkve16t38s31r%05d", r.slot), Slot: r.slot}
-	entries := make([]string, relaySwipes)
+	entries, made := make([]string, relaySwipes), make([]string, relaySwipes)
 	for i := range entries {
-		entries[i] = r.swipe(b)
+		made[i], entries[i] = r.swipe(b)
 	}
+	b.Records = append(b.Records, persistence.Record{Kind: "authorization_index", ID: made[0],
+		Document: json.RawMessage(fmt.Sprintf(`{"authorizationIds":["%s"]}`, strings.Join(made, `","`)))})
 	r.version++
 	b.Events = []persistence.Event{{
 		ID: r.id("evt"), Kind: "balance", Stream: b.Workspace, Version: r.version, Type: "balance.relayed.v1", At: journaltest.Start,
