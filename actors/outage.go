@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"purser/actors/ident"
+	"purser/persistence"
 )
 
 // Limits of what is said and asked while a store is away.
@@ -57,11 +58,12 @@ func (s *System) complain(what string, err error, attributes ...any) {
 	}
 }
 
-// probe asks the journal for something small, so that an outage is known though nobody wants anything.
+// probe asks the journal for something small that is stored, so that an outage is known though nobody wants anything, and though
+// the journal remembers much.
 func (s *System) probe(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
-	_, err := s.journal.Cursor(within, relayCursor, ident.SystemSlot.Shard())
+	_, err := s.journal.Cursor(persistence.AsStored(within), relayCursor, ident.SystemSlot.Shard())
 	if ctx.Err() != nil {
 		return
 	}

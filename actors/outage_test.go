@@ -19,7 +19,7 @@ import (
 	"purser/persistence"
 )
 
-// unplugged is a journal whose server can be lost.
+// unplugged is a journal whose server can be lost. It remembers cursors.
 type unplugged struct {
 	persistence.Journal
 	mu   sync.Mutex
@@ -39,7 +39,7 @@ func (u *unplugged) err() error {
 }
 
 func (u *unplugged) Cursor(ctx context.Context, name string, shard ident.Shard) (uint64, error) {
-	if err := u.err(); err != nil {
+	if err := u.err(); err != nil && persistence.IsAsStored(ctx) {
 		return 0, err
 	}
 	return u.Journal.Cursor(ctx, name, shard)

@@ -174,7 +174,7 @@ type Journal interface {
 	Timers(ctx context.Context, shard ident.Shard, now time.Time, limit int) ([]Timer, error)
 
 	// Cursor and SaveCursor keep the place of a named subscriber in a shard. A save may be lost in a crash: what follows from an
-	// event is protected by its once-key.
+	// event is protected by its once-key. A journal may answer from memory what it was given, except under AsStored.
 	Cursor(ctx context.Context, name string, shard ident.Shard) (uint64, error)
 	SaveCursor(ctx context.Context, name string, shard ident.Shard, position uint64) error
 

@@ -18,12 +18,16 @@ var ErrNotEmpty = errors.New("the database has a journal already")
 
 var _ persistence.Archiver = (*Journal)(nil)
 
-// Snapshot implements persistence.Archiver. It is a read-only transaction over a connection of its own, and holds up nobody.
+// Snapshot implements persistence.Archiver. It is a read-only transaction over a connection of its own, and holds up nobody. The
+// cursors that have moved are written first: what is archived is not behind what Cursor has answered.
 func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer j.leave()
+	if err := j.writeCursors(ctx); err != nil {
+		return nil, err
+	}
 	conn, err := pgx.ConnectConfig(ctx, j.pool.Config().ConnConfig)
 	if err != nil {
 		j.lost(err)

@@ -56,6 +56,13 @@
 // Timers is asked of every shard four times a second. It answers from an instant kept in memory, before which nothing is due,
 // and asks the server only past it; a process knows the timers of the shards it has raised.
 //
+// # Cursors
+//
+// The places of subscribers are written behind: the first save of a place by this process waits for the server, later ones are
+// kept in memory and written every cursorEvery, all that have moved in one statement, without a sync. Close and Snapshot write
+// them too. A crash loses the last moments of them, which the contract allows. Cursor knows what is kept; under AsStored, and in
+// another process, it shows what was written. Before a write the heads are read: who was succeeded puts back nothing.
+//
 // # What is refused
 //
 // Connecting sets synchronous_commit=on, and refuses a server with fsync or full_page_writes off. Besides the limits of the

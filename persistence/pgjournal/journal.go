@@ -32,6 +32,7 @@ type Journal struct {
 	lanes    []*lane
 	shards   [ident.Shards]shard
 	recent   persistence.Recent
+	cursors  *cursors
 	waiters  atomic.Int64  // calls of Wait under way
 	raising  chan struct{} // one for each Raise that has a connection; the others are left to end what it waits for
 
@@ -40,7 +41,7 @@ type Journal struct {
 	closed bool
 	done   <-chan struct{} // closed when Close begins
 	end    context.CancelFunc
-	work   sync.WaitGroup // the lanes and the poller
+	work   sync.WaitGroup // the lanes, the poller and who writes cursors
 }
 
 // shard is what is known in memory of a shard.
@@ -62,8 +63,12 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 			return nil, err
 		}
 	}
-	j := &Journal{gate: &gate{}, note: o.Note, fatal: o.Fatal, slack: time.Duration(o.Slack),
+	j := &Journal{gate: &gate{}, note: o.Note, slack: time.Duration(o.Slack), cursors: newCursors(),
 		raising: make(chan struct{}, o.PoolSize/2)}
+	j.fatal = func(err error) {
+		j.cursors.fence()
+		o.Fatal(err)
+	}
 	config, err := configure(o, j.gate)
 	if err != nil {
 		return nil, err
@@ -172,6 +177,7 @@ func (j *Journal) start(o Options, config *pgx.ConnConfig) {
 	alive, end := context.WithCancel(context.Background())
 	j.done, j.end = alive.Done(), end
 	j.work.Go(func() { j.poll(alive) })
+	j.work.Go(func() { j.writeBehind(alive) })
 }
 
 // refresh reads all heads. That a shard was taken, or that the database was set back, shows here at the latest, when nobody
@@ -270,8 +276,8 @@ func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
 	return j.shards[id].tip.Wait(ctx, past, j.done)
 }
 
-// Close implements persistence.Journal. It waits for the calls under way, all of which are bounded, and ends the connections. A
-// second Close returns nil.
+// Close implements persistence.Journal. It waits for the calls under way, all of which are bounded, writes the cursors that have
+// moved, which may fail as in a crash, and ends the connections. A second Close returns nil.
 func (j *Journal) Close() error {
 	j.end()
 	j.life.Lock()
@@ -284,6 +290,11 @@ func (j *Journal) Close() error {
 		close(l.queue)
 	}
 	j.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), j.slack*rollbackTimeout)
+	defer cancel()
+	if err := j.writeCursors(ctx); err != nil {
+		j.note(fmt.Errorf("journal closes without the last places of subscribers: %w", err))
+	}
 	j.pool.Close()
 	return nil
 }

@@ -42,6 +42,11 @@ const (
 	indexBytes = 2600
 	// sweepShards is how many shards one DELETE of a Sweep covers.
 	sweepShards = 16
+	// cursorMax is how many places of subscribers one statement writes at most.
+	cursorMax = 1024
+	// cursorPlaces is how many places are written behind. There are ten or so of each shard; if there were more than this, each save
+	// of the others would be written at once.
+	cursorPlaces = 1 << 16
 )
 
 // Times after which something is given up or tried again. Those that bound something are multiplied by Options.Slack.
@@ -62,6 +67,8 @@ const (
 	backoffMax = 1 * time.Second
 	// pollInterval is how often the heads are read while somebody waits for one: it shows what other processes have appended.
 	pollInterval = 250 * time.Millisecond
+	// cursorEvery is how long the place of a subscriber is kept in memory before it is written, and tried again after a failure.
+	cursorEvery = 1 * time.Second
 )
 
 // Options of Open.

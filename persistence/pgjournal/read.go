@@ -196,43 +196,6 @@ func (j *Journal) Once(
 	return once, true, nil
 }
 
-// Cursor implements persistence.Journal. A name that was never saved is at 0.
-func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint64, error) {
-	var position int64
-	err := j.look(ctx, id, func(results pgx.BatchResults) error {
-		err := results.QueryRow().Scan(&position)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return persistence.ErrNotFound
-		}
-		return err
-	}, sqlCursor, int16(id), name)
-	if errors.Is(err, persistence.ErrNotFound) {
-		return 0, nil
-	}
-	return uint64(position), err
-}
-
-// SaveCursor implements persistence.Journal. It does not wait for a sync. After an error the place may have been saved or not.
-func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, position uint64) error {
-	if len(name) > persistence.MaxName {
-		return fmt.Errorf("%w: cursor name of %d bytes", persistence.ErrTooLarge, len(name))
-	}
-	if err := j.enter(ctx); err != nil {
-		return err
-	}
-	defer j.leave()
-	b := &pgx.Batch{}
-	b.Queue(sqlLazily)
-	b.Queue(sqlSaveCursor, int16(id), name, int64(position))
-	return j.ask(ctx, b, func(results pgx.BatchResults) error {
-		_, err := results.Exec()
-		if err == nil {
-			_, err = results.Exec()
-		}
-		return err
-	})
-}
-
 // Sweep implements persistence.Journal. Every sweepShards shards are a transaction of their own; an error leaves those before it
 // swept.
 func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {

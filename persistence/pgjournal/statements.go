@@ -121,7 +121,8 @@ ORDER BY due, kind, stream, key LIMIT $3`
 
 	sqlLazily = `SELECT set_config('synchronous_commit', 'off', true)`
 
-	sqlSaveCursor = `INSERT INTO journal_cursor (shard, name, position) VALUES ($1, $2, $3)
+	sqlSaveCursors = `INSERT INTO journal_cursor (shard, name, position)
+SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[])
 ON CONFLICT (shard, name) DO UPDATE SET position = excluded.position`
 
 	// A claim that was made again while this waited for it has another expiry by then.
