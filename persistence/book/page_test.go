@@ -54,3 +54,22 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// Only what says once, and itself, that there are no postings is not looked into.
+func TestWhatIsNotLookedInto(t *testing.T) {
+	for document, want := range map[string]bool{
+		`{"entries":[{"merchant":{"name":"x"}}],"postings":null,"seq":3}`: true,
+		`{"postings":[]}`: true,
+		`{"postings":[],"entries":[{"name":"\"postings\":[{"}]}`:              true,
+		`{"postings":[{"transfer":"t"}]}`:                                     false,
+		`{"entries":[{"name":"\"postings\":null"}],"postings":[{"cents":1}]}`: false,
+		`{"entries":[{"postings":null}],"postings":[{"transfer":"t"}]}`:       false,
+		`{"postings":[{"transfer":"t"}],"entries":[{"postings":null}]}`:       false,
+		`{"name":"postings\":null"}`:                                          false,
+		`{"postings": null}`:                                                  false,
+		`{}`:                                                                  false,
+		``:                                                                    false,
+	} {
+		require.Equal(t, want, saysNone([]byte(document)), document)
+	}
+}

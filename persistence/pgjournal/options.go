@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"purser/actors/ident"
@@ -23,6 +24,8 @@ var (
 
 // Sizes of what is bounded.
 const (
+	// defaultLanes at most commit side by side, when there is no other number, and one for each two processors: a transaction takes the
+	// server and this process about the same time whatever is in it, so on a small machine few large ones carry twice as much.
 	defaultLanes = 4
 	maxLanes     = 64
 	maxSlack     = 100
@@ -77,7 +80,8 @@ type Options struct {
 	URL string
 	// Deployment is stamped into a new store (zero: a new one is drawn). An existing store must carry it, unless it is zero.
 	Deployment ident.UUID
-	// Lanes is the number of transactions that commit side by side; a shard always has the same lane. 0 is 4.
+	// Lanes is the number of transactions that commit side by side; a shard always has the same lane. 0 is one for each two
+	// processors of this machine, from 1 to 4.
 	Lanes int
 	// PoolSize is the number of connections for everything else; 0 is 8. The journal has Lanes + PoolSize connections at most.
 	PoolSize int
@@ -105,7 +109,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("pgjournal: Options.URL is empty")
 	}
 	if o.Lanes == 0 {
-		o.Lanes = defaultLanes
+		o.Lanes = max(1, min(defaultLanes, runtime.GOMAXPROCS(0)/2))
 	}
 	if o.Lanes < 0 || o.Lanes > maxLanes {
 		return o, fmt.Errorf("pgjournal: Options.Lanes is %d, not 1 to %d", o.Lanes, maxLanes)
