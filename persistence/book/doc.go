@@ -20,8 +20,8 @@
 // Book is a persistence.Handler. Handle is one transaction: it moves the shard's position, which must be the one before the
 // first event and which locks the shard, reads the accounts that are moved, numbers the postings and adds them up in memory,
 // and writes all of them with one INSERT of arrays per table. So a repeat, a second process or a lost answer to COMMIT ends in
-// ErrMoved and books nothing. Transactions do not wait for the disk: what a crash of the server takes away is effect and
-// position together, and is delivered again.
+// ErrMoved and books nothing. A page that has nothing to book moves the position without waiting for the disk: what a crash of the
+// server takes away of such moves is delivered again.
 //
 // An event with postings that cannot be read, or a transfer that does not balance, stops its shard with ErrUnsound, for ever:
 // the subscription tells its listener, and the lag grows.

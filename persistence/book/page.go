@@ -89,8 +89,12 @@ func read(shard ident.Shard, events []persistence.Event) (*page, error) {
 // are long. (A text in it that speaks of postings has its quotes escaped.) Of any other document nothing is said.
 func saysNone(document []byte) bool {
 	_, after, named := bytes.Cut(document, postingsName)
-	return named && (bytes.HasPrefix(after, []byte(":null")) || bytes.HasPrefix(after, []byte(":[]"))) &&
-		!bytes.Contains(after, postingsName)
+	rest, none := bytes.CutPrefix(after, []byte(":null"))
+	if !none {
+		rest, none = bytes.CutPrefix(after, []byte(":[]"))
+	}
+	ends := len(rest) > 0 && (rest[0] == ',' || rest[0] == '}')
+	return named && none && ends && !bytes.Contains(rest, postingsName)
 }
 
 var postingsName = []byte(`"postings"`)

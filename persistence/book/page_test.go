@@ -67,6 +67,8 @@ func TestWhatIsNotLookedInto(t *testing.T) {
 		`{"postings":[{"transfer":"t"}],"entries":[{"postings":null}]}`:       false,
 		`{"name":"postings\":null"}`:                                          false,
 		`{"postings": null}`:                                                  false,
+		`{"postings":[]`:                                                      false,
+		`{"postings":nullify}`:                                                false,
 		`{}`:                                                                  false,
 		``:                                                                    false,
 	} {

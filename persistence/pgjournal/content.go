@@ -25,7 +25,8 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 		return nil, err
 	}
 	defer j.leave()
-	if err := j.writeCursors(ctx); err != nil {
+	// Bounded by itself: that a backup is given up says nothing of the server.
+	if err := j.writeCursors(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, j.pool.Config().ConnConfig)

@@ -19,10 +19,10 @@ import (
 // cursors are the places of subscribers that are not in the table yet: they are written behind, all that have moved in one
 // statement every cursorEvery. A statement for each save would be most of what the server does, and a crash may lose one anyway.
 //
-// While they cannot be written, SaveCursor answers why, though it keeps what it is given: who follows the journal slows down and
-// says so, as it does when anything else fails, and its place in the table stays within a moment of where it is. Were the answer
-// nil, a relay whose journal takes entries and not the place would go on for days, and the next start would look in the
-// authorizer's log for entries that are no longer kept.
+// While they cannot be written, SaveCursor keeps nothing and answers why: who follows the journal stands and says so, as it does when
+// anything else fails, and its place in the table stays within a moment of where it is. Were the answer nil, a relay whose journal
+// takes entries and not the place would go on for days, and the next start would look in the authorizer's log for entries that are
+// no longer kept.
 type cursors struct {
 	wake chan struct{} // holds one token when there is something to write
 	turn sync.Mutex    // of who writes
@@ -65,7 +65,7 @@ func (c *cursors) get(at place) (position uint64, kept bool) {
 	return position, kept
 }
 
-// keep takes note of a place to write, or returns false when its save has to be written at once.
+// keep takes note of a place to write, or says why not; false: its save has to be written at once.
 func (c *cursors) keep(at place, position uint64) (kept bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,9 +75,12 @@ func (c *cursors) keep(at place, position uint64) (kept bool, err error) {
 	if !c.known[at] {
 		return false, nil
 	}
+	if c.failed != nil {
+		return true, c.failed
+	}
 	c.dirty[at] = position
 	c.awake()
-	return true, c.failed
+	return true, nil
 }
 
 func (c *cursors) awake() {

@@ -24,11 +24,8 @@ var (
 
 // Sizes of what is bounded.
 const (
-	// defaultLanes at most commit side by side, when there is no other number, and one for each two processors: a transaction takes the
-	// server and this process about the same time whatever is in it, so on a small machine few large ones carry twice as much.
-	defaultLanes = 4
-	maxLanes     = 64
-	maxSlack     = 100
+	maxLanes = 64
+	maxSlack = 100
 
 	// laneQueue is how many appends wait in memory for a lane; more wait in their callers.
 	laneQueue = 256
@@ -80,8 +77,8 @@ type Options struct {
 	URL string
 	// Deployment is stamped into a new store (zero: a new one is drawn). An existing store must carry it, unless it is zero.
 	Deployment ident.UUID
-	// Lanes is the number of transactions that commit side by side; a shard always has the same lane. 0 is one for each two
-	// processors of this machine, from 1 to 4.
+	// Lanes is the number of transactions that commit side by side; a shard always has the same lane. 0 is 4 where there are eight
+	// processors, 2 where there are four, else 1.
 	Lanes int
 	// PoolSize is the number of connections for everything else; 0 is 8. The journal has Lanes + PoolSize connections at most.
 	PoolSize int
@@ -104,12 +101,24 @@ type Options struct {
 	Slack int
 }
 
+// lanesFor is how many lanes a machine gets: a transaction takes the server and this process about the same time whatever is in it,
+// so on a small machine few large ones carry twice as much. It is a power of two, as is what a subscriber parts the shards by.
+func lanesFor(processors int) int {
+	switch {
+	case processors >= 8:
+		return 4
+	case processors >= 4:
+		return 2
+	}
+	return 1
+}
+
 func (o Options) withDefaults() (Options, error) {
 	if o.URL == "" {
 		return o, errors.New("pgjournal: Options.URL is empty")
 	}
 	if o.Lanes == 0 {
-		o.Lanes = max(1, min(defaultLanes, runtime.GOMAXPROCS(0)/2))
+		o.Lanes = lanesFor(runtime.GOMAXPROCS(0))
 	}
 	if o.Lanes < 0 || o.Lanes > maxLanes {
 		return o, fmt.Errorf("pgjournal: Options.Lanes is %d, not 1 to %d", o.Lanes, maxLanes)

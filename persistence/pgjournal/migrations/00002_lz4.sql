@@ -1,7 +1,11 @@
 -- Long payloads, the runs of relayed swipes, are packed by lz4 where the server was built with it: pglz takes several times as long
 -- for a little less space. What is stored already stays as it is and is read as before.
 
+-- Whoever reads or writes events waits while this waits for them: it gives up soon, and a start tries again.
+
 -- +goose Up
+
+SET LOCAL lock_timeout = '5s';
 
 -- +goose StatementBegin
 DO $$
@@ -18,6 +22,8 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
+
+SET LOCAL lock_timeout = '5s';
 
 -- +goose StatementBegin
 DO $$
