@@ -11,6 +11,7 @@ import (
 
 	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/postgres"
 )
 
 var _ persistence.Handler = (*Book)(nil)
@@ -116,7 +117,7 @@ func (b *Book) moved(ctx context.Context, shard ident.Shard) error {
 // server that crashes may take the move back, but not without all that came after it; the events are then handled again.
 func (b *Book) pass(ctx context.Context, p *page) error {
 	var one pgx.Batch
-	one.Queue(sqlLazily)
+	one.Queue(postgres.Lazily)
 	p.queueMove(&one, b.identity.Store)
 	return b.pool.SendBatch(ctx, &one).Close()
 }

@@ -26,8 +26,6 @@ ON CONFLICT (one) DO UPDATE SET store = excluded.store`
 
 // A Handle, in this order. Arguments in the plural are one array per column.
 const (
-	sqlLazily = `SELECT set_config('synchronous_commit', 'off', true)`
-
 	// sqlMove locks the shard until the end, and is the proof that the events are the next.
 	sqlMove = `UPDATE book.shard SET position = $4 WHERE id = $1 AND store = $2 AND position = $3`
 

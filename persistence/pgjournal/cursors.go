@@ -14,6 +14,7 @@ import (
 
 	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/postgres"
 )
 
 // cursors are the places of subscribers that are not in the table yet: they are written behind, all that have moved in one
@@ -244,7 +245,7 @@ func (j *Journal) putCursors(ctx context.Context, positions map[place]uint64, pl
 		shards[i], names[i], column[i] = int16(at.shard), at.name, int64(positions[at])
 	}
 	b := &pgx.Batch{}
-	b.Queue(sqlLazily)
+	b.Queue(postgres.Lazily)
 	b.Queue(sqlSaveCursors, shards, names, column)
 	return j.ask(ctx, b, func(results pgx.BatchResults) error {
 		_, err := results.Exec()

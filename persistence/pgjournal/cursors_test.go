@@ -363,3 +363,34 @@ func TestWhoWasSucceededPutsBackNoPlace(t *testing.T) {
 		})
 	}
 }
+
+// TestABackupThatIsGivenUp fails no save: that its context has ended says nothing of the server.
+func TestABackupThatIsGivenUp(t *testing.T) {
+	url, said := databases.Database(t), &notes{}
+	table := watchCursors(t, url)
+	o := fast(url)
+	o.Note = said.note
+	j := open(t, o)
+	t.Cleanup(func() { require.NoError(t, j.Close()) })
+	for position := range uint64(2) {
+		require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, position+1))
+	}
+	table.hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		s, err := j.Snapshot(ctx)
+		if err == nil {
+			err = s.Close()
+		}
+		ended <- err
+	}()
+	table.awaitHeld()
+	cancel()
+	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 3))
+	table.exec(`COMMIT`)
+	require.Error(t, <-ended)
+	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 4))
+	table.await("relay", 4)
+	require.Zero(t, said.count("cannot write"))
+}

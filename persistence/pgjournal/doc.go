@@ -2,9 +2,10 @@
 //
 // # A commit
 //
-// Shards are dealt to a few lanes. A lane has one connection and commits one transaction after another; all that was appended to
-// its shards meanwhile goes into the next (group commit), up to commitBatches batches or commitBytes bytes. A transaction is
-// three round trips, and two more when there are so many events that CopyFrom is faster than an INSERT of arrays:
+// Shards are dealt to one to four lanes, by the number of processors: a transaction costs about the same whatever is in it. A
+// lane has one connection and commits one transaction after another; all that was appended to its shards meanwhile goes into the
+// next (group commit), up to commitBatches batches or commitBytes bytes. A transaction is three round trips, and two more when
+// there are so many events that CopyFrom is faster than an INSERT of arrays:
 //
 //  1. BEGIN; lock the rows of its shards in journal_shard, in the order of their numbers; read the versions of the streams and
 //     the once-keys that its batches name, one query each;
@@ -41,7 +42,8 @@
 // partitions are complete on the first day, a read touches one, and a node that owns some shards touches its own.
 //
 // Payloads and documents are json, not jsonb: they come back byte by byte, "\u0000" and repeated members included. The journal
-// is read by index only, and its sessions tell the planner so. Times are kept to the microsecond.
+// is read by index only, and its sessions tell the planner so. Times are kept to the microsecond. Payloads that are long enough to
+// be packed are so by lz4, where the server was built with it when the schema was brought up to date.
 //
 // # Reads
 //
@@ -60,8 +62,9 @@
 //
 // The places of subscribers are written behind: the first save of a place by this process waits for the server, later ones are
 // kept in memory and written every cursorEvery, all that have moved in one statement, without a sync. Close and Snapshot write
-// them too. A crash loses the last moments of them, which the contract allows. Cursor knows what is kept; under AsStored, and in
-// another process, it shows what was written. Before a write the heads are read: who was succeeded puts back nothing.
+// them too. While they cannot be written a save is refused: a subscriber that went on would leave its place behind for as long. A
+// crash loses the last moments of them, which the contract allows. Cursor knows what is kept; under AsStored, and in another
+// process, it shows what was written. Before a write the heads are read: who was succeeded puts back nothing.
 //
 // # What is refused
 //

@@ -117,3 +117,22 @@ WHERE attname = 'payload' AND attrelid IN (SELECT relid FROM pg_partition_tree('
 	require.NoError(t, err)
 	require.Equal(t, []string{want}, by)
 }
+
+// A migration that has to wait for readers of events says so soon: what comes behind it waits too. The next try finds them gone.
+func TestAMigrationDoesNotWaitForEver(t *testing.T) {
+	url := databases.Database(t)
+	execute(t, url, `DELETE FROM journal_version WHERE version_id = 2`)
+	reader, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close(context.Background())) }()
+	_, err = reader.Exec(t.Context(), `BEGIN; SELECT count(*) FROM journal_event`)
+	require.NoError(t, err)
+	within, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	require.ErrorContains(t, pgjournal.Migrate(within, url), lockNotAvailable)
+	_, err = reader.Exec(t.Context(), `COMMIT`)
+	require.NoError(t, err)
+	require.NoError(t, pgjournal.Migrate(t.Context(), url))
+}
+
+const lockNotAvailable = "55P03"

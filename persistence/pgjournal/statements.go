@@ -119,8 +119,6 @@ ORDER BY due, kind, stream, key LIMIT $3`
 
 	sqlCursor = `SELECT position FROM journal_cursor WHERE shard = $1 AND name = $2`
 
-	sqlLazily = `SELECT set_config('synchronous_commit', 'off', true)`
-
 	sqlSaveCursors = `INSERT INTO journal_cursor (shard, name, position)
 SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[])
 ON CONFLICT (shard, name) DO UPDATE SET position = excluded.position`

@@ -23,6 +23,10 @@ const (
 	MaxPool     = 256
 )
 
+// Lazily lets the transaction it begins with commit without waiting for the disk, against what Settings say: a crash of the server may
+// take it back.
+const Lazily = `SELECT set_config('synchronous_commit', 'off', true)`
+
 // Settings are what every session of a store runs with. Application is the name under which its connections are seen; statement
 // and lockWait are how long the server takes for a statement, and for a lock, at most, and idle how long it waits for the client
 // in a transaction. What is committed survives the server's crash.
