@@ -84,6 +84,7 @@ type appending struct {
 	probe     probe
 	known     *known
 	events    []persistence.Event // staged, as they will be read
+	timer     time.Time           // the earliest that is staged, zero when there is none
 	committed bool
 }
 
@@ -101,10 +102,11 @@ func (a *appending) commit() error {
 		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
 	}
 	a.committed = true
+	a.j.shards[a.id].due.Set(a.timer)
 	a.j.recent.Keep(a.id, a.events...)
 	a.j.shards[a.id].publish(a.head)
 	a.known.forget()
-	a.events = nil
+	a.events, a.timer = nil, time.Time{}
 	return nil
 }
 
@@ -362,6 +364,9 @@ func (a *appending) writeTimers(b *persistence.Batch) error {
 		case !t.Due.IsZero():
 			a.writes.set(key, encodeTimer(t.Due))
 			a.writes.set(keyDue(a.id, t.Due, t.Kind, t.Stream, t.Key), encodeDue(b, t))
+			if a.timer.IsZero() || t.Due.Before(a.timer) {
+				a.timer = t.Due
+			}
 		case !due.IsZero():
 			a.writes.delete(key)
 		}

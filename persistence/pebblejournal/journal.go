@@ -46,6 +46,7 @@ type shard struct {
 	head head // under mu
 
 	tip persistence.Tip // what was synced of it
+	due persistence.Due
 }
 
 // Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, ErrMoved, or the file

@@ -232,3 +232,43 @@ func TestKnownForgets(t *testing.T) {
 	empty(k) // what is committed is in the store: a long group does not keep it twice
 	require.NoError(t, j.Close())
 }
+
+// TestTimersThatAreNotDueAskNobody has a shard tell its timers while an Append holds it, for as long as none of them is due.
+func TestTimersThatAreNotDueAskNobody(t *testing.T) {
+	j, _ := shardOf(t, vfs.NewMem())
+	id, at := testSlot.Shard(), journaltest.Start
+	timers := func(now time.Time) int {
+		found, err := j.Timers(t.Context(), id, now, 10)
+		require.NoError(t, err)
+		return len(found)
+	}
+	set := func(due time.Time) {
+		b := &persistence.Batch{Workspace: "ws", Slot: testSlot, Timers: []persistence.Timer{{Kind: "a", Stream: "s", Key: "k", Due: due}}}
+		outcomes, err := j.Append(t.Context(), id, j.Head(id).Epoch, at, []*persistence.Batch{b})
+		require.NoError(t, err)
+		require.NoError(t, outcomes[0].Err)
+	}
+	held := func(now time.Time) {
+		t.Helper()
+		j.shards[id].mu.Lock()
+		defer j.shards[id].mu.Unlock()
+		told := make(chan int, 1)
+		go func() { told <- timers(now) }()
+		select {
+		case n := <-told:
+			require.Zero(t, n)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "it waits for the shard")
+		}
+	}
+	require.Zero(t, timers(at))
+	held(at.Add(time.Hour)) // there is none
+	set(at.Add(time.Minute))
+	held(at)
+	require.Equal(t, 1, timers(at.Add(time.Minute)))
+	set(at.Add(time.Hour)) // moved: the first read after it finds out
+	require.Zero(t, timers(at.Add(time.Minute)))
+	held(at.Add(time.Minute))
+	require.Equal(t, 1, timers(at.Add(time.Hour)))
+	require.NoError(t, j.Close())
+}

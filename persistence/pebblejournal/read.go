@@ -203,19 +203,39 @@ func (j *Journal) Once(
 	return once, true, nil
 }
 
-// Timers implements persistence.Journal. Timers of the same instant come in the order of kind, stream and key.
+// Timers implements persistence.Journal. It looks into the store only when a timer may be due. Timers of the same instant come in
+// the order of kind, stream and key.
 func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, limit int) ([]persistence.Timer, error) {
+	if err := j.enter(ctx); err != nil {
+		return nil, err
+	}
+	due := &j.shards[id].due
+	changes, may := due.May(now)
+	j.leave()
+	if !may {
+		return nil, nil
+	}
 	var timers []persistence.Timer
+	var first time.Time
 	limit = persistence.PageLimit(limit)
-	to := after(appendTime(prefix(tableDue, id), now))
-	err := j.walk(ctx, id, prefix(tableDue, id), to, func(key, value []byte) (bool, error) {
+	err := j.walk(ctx, id, prefix(tableDue, id), after(prefix(tableDue, id)), func(key, value []byte) (bool, error) {
 		timer, err := decodeDue(key[shardBytes:], value)
+		if err != nil {
+			return false, err
+		}
+		if first.IsZero() {
+			first = timer.Due
+		}
+		if timer.Due.After(now) {
+			return false, nil
+		}
 		timers = append(timers, timer)
-		return len(timers) < limit, err
+		return len(timers) < limit, nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	due.Learn(changes, first)
 	return timers, nil
 }
 

@@ -55,8 +55,8 @@
 // The newest events are kept in memory as they were committed (persistence.Recent): whoever follows the head asks the server for
 // none.
 //
-// Timers is asked of every shard four times a second. It answers from an instant kept in memory, before which nothing is due,
-// and asks the server only past it; a process knows the timers of the shards it has raised.
+// Timers asks the server only past an instant kept in memory (persistence.Due), before which nothing is due; a process knows the
+// timers of the shards it has raised.
 //
 // # Cursors
 //

@@ -47,8 +47,8 @@ type Journal struct {
 // shard is what is known in memory of a shard.
 type shard struct {
 	tip persistence.Tip
+	due persistence.Due
 	mu  sync.Mutex // of what follows
-	due due
 	tenure
 }
 

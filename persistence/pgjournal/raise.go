@@ -44,7 +44,7 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	for i, id := range shards {
 		heads[i] = raised[id]
 		// What the earlier epoch's last transaction did to the timers is not known here.
-		j.shards[id].forgetDue()
+		j.shards[id].due.Forget()
 		j.shards[id].tip.Show(raised[id])
 	}
 	return heads, nil

@@ -246,7 +246,7 @@ func (s *staging) empty() bool {
 // settle shows what was committed, and tells the outcomes.
 func (s *staging) settle(j *Journal) {
 	for key, t := range s.timers {
-		j.shards[key.shard].dueAt(t.due)
+		j.shards[key.shard].due.Set(t.due)
 	}
 	for i := range s.events {
 		j.recent.Keep(s.events[i].shard, s.events[i].stored())
@@ -268,6 +268,6 @@ func (s *staging) settle(j *Journal) {
 // doubt forgets what is known of shards that may or may not have changed.
 func (s *staging) doubt(j *Journal) {
 	for id := range s.shards {
-		j.shards[id].forgetDue()
+		j.shards[id].due.Forget()
 	}
 }

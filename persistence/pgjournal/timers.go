@@ -10,53 +10,6 @@ import (
 	"purser/persistence"
 )
 
-// due is when the first timer of a shard is due, or an earlier instant: a shard of which it is in the future has nothing to
-// tell. A commit brings it forward, a read that finds nothing puts it back, unless a commit came in between.
-type due struct {
-	known   bool
-	at      time.Time // zero: there is no timer
-	changes uint64
-}
-
-// dueAt takes note of a timer that was committed. A zero time, a removed timer, changes nothing: the next read will see.
-func (s *shard) dueAt(at time.Time) {
-	if at.IsZero() {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.due.changes++
-	if s.due.at.IsZero() || at.Before(s.due.at) {
-		s.due.at = at
-	}
-}
-
-// forgetDue makes the next call of Timers ask the server.
-func (s *shard) forgetDue() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.due = due{changes: s.due.changes + 1}
-}
-
-// mayBeDue tells whether the server has to be asked, and what to pass to learnDue after that.
-func (s *shard) mayBeDue(now time.Time) (changes uint64, may bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.due.changes, !s.due.known || !s.due.at.IsZero() && !s.due.at.After(now)
-}
-
-func (s *shard) learnDue(changes uint64, first *time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.due.changes != changes {
-		return
-	}
-	s.due = due{known: true, changes: changes}
-	if first != nil {
-		s.due.at = *first
-	}
-}
-
 func (j *Journal) loadDue(ctx context.Context) error {
 	rows, err := j.pool.Query(ctx, sqlAllNextDue)
 	if err != nil {
@@ -65,7 +18,7 @@ func (j *Journal) loadDue(ctx context.Context) error {
 	var id int16
 	var first *time.Time
 	_, err = pgx.ForEachRow(rows, []any{&id, &first}, func() error {
-		j.shards[id].learnDue(0, first)
+		j.shards[id].due.Learn(0, instant(first))
 		return nil
 	})
 	return err
@@ -79,7 +32,7 @@ func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, lim
 	}
 	defer j.leave()
 	s := &j.shards[id]
-	changes, may := s.mayBeDue(now)
+	changes, may := s.due.May(now)
 	if !may {
 		return nil, nil
 	}
@@ -95,10 +48,18 @@ func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, lim
 		if err := results.QueryRow().Scan(&first); err != nil {
 			return err
 		}
-		s.learnDue(changes, first)
+		s.due.Learn(changes, instant(first))
 		return nil
 	})
 	return timers, err
+}
+
+// instant is zero for no row.
+func instant(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
 }
 
 func readTimers(results pgx.BatchResults) ([]persistence.Timer, error) {
