@@ -53,6 +53,7 @@ func (s *ServeCmd) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	spareProcessors()
 	profileWaiting()
 	go boundGarbage(ctx)
 	log := newLogger(os.Stderr, config)

@@ -1,6 +1,7 @@
 package pebblegate
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"time"
@@ -29,27 +30,57 @@ func (r resting) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	if err != nil || category == vfs.WriteCategoryUnspecified || !strings.HasSuffix(name, ".sst") {
 		return f, err
 	}
-	return &table{File: f, gate: r.gate}, nil
+	return &table{File: f, gate: r.gate, piece: make([]byte, 0, pieceBytes+4<<10)}, nil
 }
 
 // Unwrap is vfs.FS's.
 func (r resting) Unwrap() vfs.FS { return r.FS }
 
+// table gathers what is written to it into pieces: Pebble writes block by block, and each in two calls.
 type table struct {
 	vfs.File
-	gate    *gate
-	written int
+	gate  *gate
+	piece []byte
 }
 
-// Write is vfs.File's.
+// Write is vfs.File's. An error is that of the piece, so it may be told of a later block.
 func (t *table) Write(p []byte) (int, error) {
-	n, err := t.File.Write(p)
-	if t.written += n; t.written >= pieceBytes {
-		t.written = 0
-		t.gate.rest()
+	t.piece = append(t.piece, p...)
+	if len(t.piece) < pieceBytes {
+		return len(p), nil
 	}
-	return n, err
+	if err := t.flush(); err != nil {
+		return 0, err
+	}
+	t.gate.rest()
+	return len(p), nil
 }
+
+func (t *table) flush() error {
+	if len(t.piece) == 0 {
+		return nil
+	}
+	_, err := t.File.Write(t.piece)
+	t.piece = t.piece[:0]
+	return err
+}
+
+// Sync is vfs.File's.
+func (t *table) Sync() error { return errors.Join(t.flush(), t.File.Sync()) }
+
+// SyncData is vfs.File's.
+func (t *table) SyncData() error { return errors.Join(t.flush(), t.File.SyncData()) }
+
+// SyncTo is vfs.File's.
+func (t *table) SyncTo(length int64) (bool, error) {
+	if err := t.flush(); err != nil {
+		return false, err
+	}
+	return t.File.SyncTo(length)
+}
+
+// Close is vfs.File's.
+func (t *table) Close() error { return errors.Join(t.flush(), t.File.Close()) }
 
 func (g *gate) rest() {
 	g.written.Store(true)

@@ -1,7 +1,10 @@
 package pebblegate
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -37,6 +40,64 @@ func TestAWriterOfTablesYields(t *testing.T) {
 	require.True(t, ran.Load())
 	require.NoError(t, log.Close())
 	require.NoError(t, written.Close())
+}
+
+// counted is a file that counts its writes and can be told to fail them.
+type counted struct {
+	vfs.File
+	writes int
+	fail   error
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	if c.fail != nil {
+		return 0, c.fail
+	}
+	c.writes++
+	return c.File.Write(p)
+}
+
+// TestATableIsWrittenInPieces finds every byte in the file after each call that promises it, and every failure told.
+func TestATableIsWrittenInPieces(t *testing.T) {
+	for name, end := range map[string]func(*table) error{
+		"sync":      (*table).Sync,
+		"sync data": (*table).SyncData,
+		"sync to":   func(t *table) error { _, err := t.SyncTo(1); return err },
+		"close":     (*table).Close,
+	} {
+		fs := vfs.NewMem()
+		f, err := fs.Create("000001.sst", "pebble-memtable-flush")
+		require.NoError(t, err)
+		below := &counted{File: f}
+		written := &table{File: below, gate: &gate{}}
+		var want []byte
+		for i := range 3 * pieceBytes / 1000 {
+			block := bytes.Repeat([]byte{byte(i)}, 1000)
+			want = append(want, block...)
+			n, err := written.Write(block)
+			require.NoError(t, err)
+			require.Equal(t, len(block), n)
+			clear(block) // who writes may use it again
+		}
+		require.NoError(t, end(written))
+		require.LessOrEqual(t, below.writes, 4, name)
+		r, err := fs.Open("000001.sst")
+		require.NoError(t, err)
+		got, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+		require.NoError(t, r.Close())
+
+		f, err = fs.Create("000002.sst", "pebble-memtable-flush")
+		require.NoError(t, err)
+		full := errors.New("full")
+		written = &table{File: &counted{File: f, fail: full}, gate: &gate{}}
+		_, err = written.Write(make([]byte, pieceBytes))
+		require.ErrorIs(t, err, full)
+		_, err = written.Write(make([]byte, 1))
+		require.NoError(t, err)
+		require.ErrorIs(t, end(written), full, name)
+	}
 }
 
 // put writes 64 KiB that no compression makes smaller.

@@ -118,7 +118,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("pgjournal: Options.URL is empty")
 	}
 	if o.Lanes == 0 {
-		o.Lanes = lanesFor(runtime.GOMAXPROCS(0))
+		o.Lanes = lanesFor(min(runtime.NumCPU(), runtime.GOMAXPROCS(0))) // either may count more than there are
 	}
 	if o.Lanes < 0 || o.Lanes > maxLanes {
 		return o, fmt.Errorf("pgjournal: Options.Lanes is %d, not 1 to %d", o.Lanes, maxLanes)

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSpareProcessors(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	t.Setenv("GOMAXPROCS", "1")
+	spareProcessors()
+	require.Equal(t, before, runtime.GOMAXPROCS(0), "what the operator has set")
+	t.Setenv("GOMAXPROCS", "")
+	spareProcessors()
+	require.Equal(t, before+syncing, runtime.GOMAXPROCS(0))
+}
