@@ -12,13 +12,14 @@ import (
 // Limits of causes.
 const (
 	maxCauses = 1024 // positions kept of a shard; of those before them nothing is known
-	tellAfter = 256  // decisions after which the reactions are told of them all the same, to write their cursors
+	tellAfter = 256  // events that are none after which the reactions are told of them all the same, to write their cursors
 )
 
-// causes are where the events of a shard lie that may cause something: all but relayed decisions, which are most of a busy
-// journal and cause nothing. The follower, who reads every event, notes them, so that a swipe neither wakes the reactions nor is
+// causes are where the events of a shard lie that may cause something: those of the kinds that a reaction reads, but for relayed
+// decisions. The follower, who reads every event, notes them, so that a swipe or a card's new limit neither wakes the reactions nor is
 // read by each of them: in a shard's burst they were a queue of some milliseconds for the swipes behind it.
 type causes struct {
+	kinds   map[string]bool // that some reaction reads
 	mu      sync.Mutex
 	from    uint64        // of what lies through here nothing is known
 	through uint64        // the last event that was noted
@@ -36,7 +37,7 @@ func (c *causes) note(events []persistence.Event) {
 	defer c.mu.Unlock()
 	known := len(c.at)
 	for i := range events {
-		if isCause(&events[i]) {
+		if c.kinds[events[i].Kind] && !isDecision(&events[i]) {
 			c.at = append(c.at, events[i].Position)
 		}
 	}
@@ -51,7 +52,7 @@ func (c *causes) note(events []persistence.Event) {
 	}
 }
 
-func isCause(e *persistence.Event) bool { return e.Type != (balance.Relayed{}).EventType() }
+func isDecision(e *persistence.Event) bool { return e.Type == (balance.Relayed{}).EventType() }
 
 // untold says whether there are events that the reactions were not woken for.
 func (c *causes) untold() bool {

@@ -88,16 +88,27 @@ func followBalance(e *persistence.Event, f *authorizer.Follow) error {
 
 func (s *System) reactions() []reaction {
 	return []reaction{
-		{name: "bank", handle: s.tellBank},
-		{name: "payouts", handle: s.sendPayouts},
-		{name: "conversions", handle: s.tellDesk},
-		{name: "recipients", handle: s.tokenizeRecipients},
-		{name: "physical_cards", handle: s.fulfilPhysical},
-		{name: "membership", handle: s.listMembership},
-		{name: "agents", handle: s.mirrorAgents},
-		{name: "checkout", handle: s.creditCheckouts},
-		{name: "watch", handle: s.noteWatched},
+		{name: "bank", kinds: []string{"balance"}, handle: s.tellBank},
+		{name: "payouts", kinds: []string{"balance"}, handle: s.sendPayouts},
+		{name: "conversions", kinds: []string{"balance"}, handle: s.tellDesk},
+		{name: "recipients", kinds: []string{"counterparty"}, handle: s.tokenizeRecipients},
+		{name: "physical_cards", kinds: []string{"balance"}, handle: s.fulfilPhysical},
+		{name: "membership", kinds: []string{"workspace"}, handle: s.listMembership},
+		{name: "agents", kinds: []string{"agent", "workspace"}, handle: s.mirrorAgents},
+		{name: "checkout", kinds: []string{"checkout"}, handle: s.creditCheckouts},
+		{name: "watch", kinds: []string{"checkout"}, handle: s.noteWatched},
 	}
+}
+
+// causing is the kinds of which some reaction reads.
+func causing(reactions []reaction) map[string]bool {
+	kinds := make(map[string]bool)
+	for _, r := range reactions {
+		for _, kind := range r.kinds {
+			kinds[kind] = true
+		}
+	}
+	return kinds
 }
 
 // tellBank announces a deposit to the bank.
@@ -116,9 +127,6 @@ func (s *System) tellBank(ctx context.Context, e persistence.Event) error {
 
 // listMembership keeps the workspaces shown in a user's own list; who may do what is the workspace's to say.
 func (s *System) listMembership(ctx context.Context, e persistence.Event) error {
-	if e.Kind != "workspace" {
-		return nil
-	}
 	event, err := workspace.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"purser/persistence"
@@ -9,7 +10,7 @@ import (
 
 // Limits of reactions.
 const (
-	reactBatch    = 64 // events read at a time: causes come alone, and what follows them is mostly decisions
+	reactBatch    = 64 // events read at a time: causes come alone, and what follows them is mostly none
 	reactPause    = 200 * time.Millisecond
 	reactPauseMax = 30 * time.Second
 	reactTimeout  = 15 * time.Second
@@ -20,6 +21,7 @@ const (
 // commands derive from the event. It can not be refused for ever.
 type reaction struct {
 	name   string
+	kinds  []string // of the actors whose events it reads
 	handle func(ctx context.Context, e persistence.Event) error
 }
 
@@ -99,6 +101,10 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 	}
 }
 
+func (r *reaction) reads(e *persistence.Event) bool {
+	return slices.Contains(r.kinds, e.Kind) && !isDecision(e)
+}
+
 // reactOnce handles a page of events, and writes the cursor if one of them may have been a cause, or after many that were none.
 func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	events, err := s.journal.Events(ctx, p.sh.id, p.at, reactBatch)
@@ -107,7 +113,7 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	}
 	caused := false
 	for i := range events {
-		if isCause(&events[i]) {
+		if p.reaction.reads(&events[i]) {
 			caused = true
 			if err = s.reactTo(ctx, p.reaction, events[i]); err != nil {
 				break

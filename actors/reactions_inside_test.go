@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"purser/actors/balance"
+	"purser/actors/card"
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/persistence"
@@ -38,7 +39,11 @@ func (p *pages) SaveCursor(_ context.Context, _ string, _ ident.Shard, position 
 
 func (p *pages) add(n int, eventType string) {
 	for range n {
-		p.events = append(p.events, persistence.Event{Type: eventType, Position: uint64(len(p.events)) + 1})
+		kind := "balance"
+		if eventType == (card.LimitsChanged{}).EventType() {
+			kind = "card"
+		}
+		p.events = append(p.events, persistence.Event{Kind: kind, Type: eventType, Position: uint64(len(p.events)) + 1})
 	}
 }
 
@@ -47,8 +52,9 @@ func (p *pages) follow(c *causes) { c.note(p.events[c.through:]) }
 
 // newReacting is a reaction of a shard whose events are in j.
 func newReacting(j *pages, handle func(context.Context, persistence.Event) error) (*System, *shard, *reacting) {
-	sh := &shard{}
-	return &System{journal: j, listener: silent{}}, sh, &reacting{sh: sh, reaction: reaction{name: "x", handle: handle}}
+	r := reaction{name: "x", kinds: []string{"balance"}, handle: handle}
+	sh := &shard{causes: causes{kinds: causing([]reaction{r, {name: "y", kinds: []string{"agent"}}})}}
+	return &System{journal: j, listener: silent{}}, sh, &reacting{sh: sh, reaction: r}
 }
 
 // rested is awaitCause of a reaction for which there is nothing: it must write what it can and wait.
@@ -59,8 +65,8 @@ func rested(t *testing.T, s *System, p *reacting) {
 	require.ErrorIs(t, s.awaitCause(ctx, p), context.Canceled)
 }
 
-// TestDecisionsAreNotReadByReactions: a reaction is woken for what may be a cause, and comes to it without reading the decisions
-// before it; its cursor is written with the page of a cause, and when it is told that there was none.
+// TestDecisionsAreNotReadByReactions: a reaction is woken for what may be a cause, and comes to it without reading the decisions and
+// the events of other kinds before it; its cursor is written with the page of a cause, and when it is told that there was none.
 func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	var handled []uint64
 	refused := errors.New("refused")
@@ -72,14 +78,15 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	})
 	decisions, other := balance.Relayed{}.EventType(), balance.DepositCreated{}.EventType()
 
-	j.add(3, decisions)
+	j.add(2, decisions)
+	j.add(1, card.LimitsChanged{}.EventType())
 	j.follow(&sh.causes)
 	require.True(t, sh.causes.untold())
 	j.add(1, other)
 	j.follow(&sh.causes)
 	require.False(t, sh.causes.untold())
 	require.NoError(t, s.awaitCause(t.Context(), p))
-	require.EqualValues(t, 3, p.at, "the decisions are passed over")
+	require.EqualValues(t, 3, p.at, "what it does not read is passed over")
 	require.NoError(t, s.reactOnce(t.Context(), p))
 	require.Equal(t, []uint64{4}, j.saved)
 	rested(t, s, p)
@@ -170,7 +177,7 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 
 // TestDecisionsWakeReactionsNowAndThen: what a crash lets a reaction read again stays bounded.
 func TestDecisionsWakeReactionsNowAndThen(t *testing.T) {
-	j, c := &pages{}, &causes{}
+	j, c := &pages{}, &causes{kinds: map[string]bool{"balance": true}}
 	woken := func(told <-chan struct{}) bool {
 		select {
 		case <-told:
@@ -189,13 +196,13 @@ func TestDecisionsWakeReactionsNowAndThen(t *testing.T) {
 	require.False(t, c.untold())
 	_, through, told := c.after(0)
 	require.EqualValues(t, tellAfter, through)
-	c.note([]persistence.Event{{Type: balance.DepositCreated{}.EventType(), Position: through + 1}})
+	c.note([]persistence.Event{{Kind: "balance", Type: balance.DepositCreated{}.EventType(), Position: through + 1}})
 	require.True(t, woken(told))
 	next, _, _ := c.after(through)
 	require.Equal(t, through+1, next)
 	for position := through + 2; position < through+2*maxCauses; position++ {
 		_, _, told = c.after(position - 1)
-		c.note([]persistence.Event{{Type: balance.DepositCreated{}.EventType(), Position: position}})
+		c.note([]persistence.Event{{Kind: "balance", Type: balance.DepositCreated{}.EventType(), Position: position}})
 		require.True(t, woken(told), "however many there are")
 	}
 }
@@ -208,7 +215,8 @@ func (p *pages) Wait(ctx context.Context, _ ident.Shard, _ uint64) error {
 
 // TestReactionsAreToldAtRest: decisions that nothing follows move the cursors all the same.
 func TestReactionsAreToldAtRest(t *testing.T) {
-	j, sh := &pages{}, &shard{}
+	j := &pages{}
+	_, sh, _ := newReacting(j, nil)
 	s := &System{journal: j}
 	_, _, told := sh.causes.after(0)
 	j.add(1, balance.Relayed{}.EventType())
@@ -236,12 +244,15 @@ func TestEveryCauseIsHandledOnce(t *testing.T) {
 		})
 		add := func(n int) {
 			for range n {
-				if rapid.IntRange(0, 2).Draw(rt, "kind") > 0 {
+				switch rapid.IntRange(0, 3).Draw(rt, "kind") {
+				case 0, 1:
 					j.add(1, balance.Relayed{}.EventType())
-					continue
+				case 2:
+					j.add(1, card.LimitsChanged{}.EventType())
+				default:
+					j.add(1, balance.DepositCreated{}.EventType())
+					causes = append(causes, uint64(len(j.events)))
 				}
-				j.add(1, balance.DepositCreated{}.EventType())
-				causes = append(causes, uint64(len(j.events)))
 			}
 		}
 		add(rapid.IntRange(0, 40).Draw(rt, "before"))

@@ -178,7 +178,7 @@ func (l *lookout) remove(session string) {
 
 // noteWatched is a reaction: something has happened to a session, so its record is looked at.
 func (s *System) noteWatched(ctx context.Context, e persistence.Event) error {
-	if e.Kind != "checkout" || len(s.config.Chains) == 0 {
+	if len(s.config.Chains) == 0 {
 		return nil
 	}
 	select {
