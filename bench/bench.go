@@ -106,6 +106,9 @@ type Config struct {
 	Run string
 	// DiskDir is a directory on the disk that the server's stores are on; the temporary one when empty.
 	DiskDir string
+	// Empty starts an HTTP handler that does nothing (ServeEmpty) in a process of its own, as the server is, and says where it is and how
+	// to end it. When nil it is in this process, where nobody has to be woken for an exchange.
+	Empty func(context.Context) (url string, end func() error, err error)
 	// YardstickFor is how long each measurement of the machine takes; 2 s.
 	YardstickFor time.Duration
 	// Facts are printed with the machine: the server's store, whether it syncs.
@@ -131,6 +134,9 @@ func (c Config) filled() Config {
 	c.Declines = cmp.Or(c.Declines, 10)
 	c.Run = cmp.Or(c.Run, strings.ToLower(rand.Text()[:8]))
 	c.DiskDir = cmp.Or(c.DiskDir, os.TempDir())
+	if c.Empty == nil {
+		c.Empty = emptyHere
+	}
 	c.YardstickFor = cmp.Or(c.YardstickFor, 2*time.Second)
 	if c.Progress == nil {
 		c.Progress = func(Progress) {}

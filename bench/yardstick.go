@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -25,7 +26,7 @@ type Yardstick struct {
 	Empty                []Empty `json:"empty"`
 }
 
-// Empty is an HTTP handler that does nothing, asked by the same client over as many connections.
+// Empty is an HTTP handler that does nothing, in a process of its own, asked by the same client over as many connections.
 type Empty struct {
 	Connections int     `json:"connections"`
 	PerSecond   float64 `json:"perSecond"`
@@ -50,8 +51,7 @@ func (y *Yardstick) empty(connections int) *Empty {
 	return nil
 }
 
-// measure takes the yardstick: syncs in the disk's directory, and an empty handler over one connection and as many as each load
-// has.
+// measure takes the yardstick: syncs in the disk's directory, and an empty handler over one connection and as many as each load has.
 func measure(ctx context.Context, c Config) (Yardstick, error) {
 	var y Yardstick
 	zeroed, err := measureSync(c.DiskDir, c.YardstickFor, true)
@@ -68,14 +68,8 @@ func measure(ctx context.Context, c Config) (Yardstick, error) {
 		connections = append(connections, l.Connections)
 	}
 	slices.Sort(connections)
-	for _, n := range slices.Compact(connections) {
-		e, err := measureEmpty(ctx, c, n)
-		if err != nil {
-			return y, err
-		}
-		y.Empty = append(y.Empty, e)
-	}
-	return y, nil
+	y.Empty, err = measureEmpty(ctx, c, slices.Compact(connections))
+	return y, err
 }
 
 // measureSync is the median of synced writes to a file of its own.
@@ -120,28 +114,43 @@ func (t *nothing) unit(w *worker, due time.Time) {
 	}
 }
 
-func measureEmpty(ctx context.Context, c Config, connections int) (Empty, error) {
+// ServeEmpty answers every request with nothing, until the listener is closed.
+func ServeEmpty(listener net.Listener) error {
+	server := &fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, NoDefaultServerHeader: true}
+	return server.Serve(listener)
+}
+
+func emptyHere(context.Context) (url string, end func() error, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return Empty{}, err
+		return "", nil, err
 	}
-	server := &fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, NoDefaultServerHeader: true}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	c.Target.Network = "http://" + listener.Addr().String()
-	c.Target.REST = c.Target.Network
+	go func() { ended <- ServeEmpty(listener) }()
+	return "http://" + listener.Addr().String(), func() error { return errors.Join(listener.Close(), <-ended) }, nil
+}
+
+func measureEmpty(ctx context.Context, c Config, connections []int) (all []Empty, err error) {
+	url, end, err := c.Empty(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("empty handler: %w", err)
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	c.Target.Network, c.Target.REST = url, url
 	like := swipe{id: []byte("an-id-of-a-usual-length"), token: "ctok_00000000000000000000000000000", cents: leastSwipeCents,
 		currency: "USD", mcc: groceryMCC}
 	r := &run{Config: c}
-	l := &Load{Name: "empty handler", Connections: connections, Duration: c.YardstickFor}
-	stages, err := r.drive(ctx, l, nil, flow{traffic: &nothing{body: like.append(nil)}, connections: connections})
-	err = errors.Join(err, server.Shutdown())
-	if closing := listener.Close(); !errors.Is(closing, net.ErrClosed) { // Shutdown knows no listener before Serve has taken it
-		err = errors.Join(err, closing)
+	for _, n := range connections {
+		l := &Load{Name: "empty handler", Connections: n, Duration: c.YardstickFor}
+		stages, err := r.drive(ctx, l, nil, flow{traffic: &nothing{body: like.append(nil)}, connections: n})
+		if err != nil {
+			return nil, err
+		}
+		if s := &stages[0]; s.Wrong > 0 {
+			return nil, fmt.Errorf("empty handler: %v", s.Differences)
+		}
+		m := stages[0].Measures[0]
+		all = append(all, Empty{Connections: n, PerSecond: m.PerSecond, P50Micros: m.P50Micros, P99Micros: m.P99Micros})
 	}
-	if err = errors.Join(err, <-ended); err != nil {
-		return Empty{}, err
-	}
-	m := stages[0].Measures[0]
-	return Empty{Connections: connections, PerSecond: m.PerSecond, P50Micros: m.P50Micros, P99Micros: m.P99Micros}, nil
+	return all, nil
 }

@@ -28,6 +28,7 @@ type BenchCmd struct {
 	Recovery  BenchLoad  `cmd:"" help:"Kill a server of its own with -9 in a storm, three times; time to the first correct swipe."`
 	Soak      BenchLoad  `cmd:"" help:"Random lives of cards; every answer is compared with books kept here."`
 	Cards     BenchCards `cmd:"" help:"Fill the stores of a server of its own with ten million cards and decisions; hot and cold swipes, memory, kill -9."`
+	Empty     BenchEmpty `cmd:"" hidden:""`
 	Short     BenchShort `cmd:"" help:"All but cards in about three minutes, against a server of its own."`
 }
 
@@ -174,7 +175,8 @@ func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads
 }
 
 func (b *benchReport) config(loads ...bench.Load) bench.Config {
-	return bench.Config{Loads: loads, Skew: b.Skew, Seed: b.Seed, DiskDir: b.DiskDir, YardstickFor: b.Yardstick}
+	return bench.Config{Loads: loads, Skew: b.Skew, Seed: b.Seed, DiskDir: b.DiskDir, YardstickFor: b.Yardstick,
+		Empty: emptyHandler}
 }
 
 // runOwn measures a server of the run's own.
@@ -198,6 +200,7 @@ func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir strin
 // runOn measures a server and leaves the report where it was asked for. What fails it is an error or a wrong answer; a goal that is
 // missed is in the report.
 func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c bench.Config) error {
+	spareProcessors()
 	bar := newBar(out)
 	c.Progress = bar.show
 	report, err := bench.Run(ctx, c)

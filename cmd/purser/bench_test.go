@@ -202,6 +202,29 @@ func TestServeAsAChild(t *testing.T) {
 	}
 }
 
+func TestEmptyAsAChild(t *testing.T) {
+	if os.Getenv("PURSER_TEST_EMPTY") != "" {
+		require.NoError(t, run([]string{"bench", "empty"}, os.Stdout))
+	}
+}
+
+// The yardstick's empty handler answers from a process of its own, and ends when it is told to.
+func TestBenchOfTheEmptyHandler(t *testing.T) {
+	t.Setenv("PURSER_TEST_EMPTY", "1")
+	url, end, err := startEmpty(os.Args[0], "-test.run", "^TestEmptyAsAChild$")
+	require.NoError(t, err)
+	status, _, err := fasthttp.Post(nil, url, nil)
+	require.NoError(t, err)
+	require.Equal(t, fasthttp.StatusOK, status)
+	require.NoError(t, end())
+	_, _, err = fasthttp.Post(nil, url, nil)
+	require.Error(t, err)
+
+	t.Setenv("PURSER_TEST_EMPTY", "")
+	_, _, err = startEmpty(os.Args[0], "-test.run", "^TestEmptyAsAChild$")
+	require.Error(t, err, "it says no URL")
+}
+
 // A server of the run's own is killed with -9 in a storm and comes back with the same answers; the report is left where it was
 // asked for.
 func TestBenchOfAServerOfItsOwn(t *testing.T) {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+
+	"purser/bench"
+)
+
+// BenchEmpty is the process of the yardstick's empty handler. It prints its URL, and ends with its input: when who started it has
+// closed it or is gone.
+type BenchEmpty struct{}
+
+// Run serves until the input ends.
+func (*BenchEmpty) Run(out io.Writer) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "http://%s\n", listener.Addr()); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- bench.ServeEmpty(listener) }()
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return errors.Join(err, listener.Close(), <-ended)
+}
+
+// startEmpty runs BenchEmpty by a command and returns its URL and what ends it.
+func startEmpty(command ...string) (url string, end func() error, err error) {
+	child := exec.Command(command[0], command[1:]...)
+	child.Stderr = os.Stderr
+	in, err := child.StdinPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := child.Start(); err != nil {
+		return "", nil, err
+	}
+	end = func() error { return errors.Join(in.Close(), child.Wait()) }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "http://") {
+		return "", nil, errors.Join(fmt.Errorf("it says %q, no URL", line), err, end())
+	}
+	return strings.TrimSpace(line), end, nil
+}
+
+// emptyHandler is bench.Config's Empty by this program.
+func emptyHandler(context.Context) (url string, end func() error, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	return startEmpty(self, "bench", "empty")
+}
