@@ -52,6 +52,10 @@
 // woken by this process's appends at once; for those of others the heads are read every pollInterval while somebody waits.
 // NOTIFY would be quicker, but all commits that notify take one lock of the whole server in turn.
 //
+// Single records, of which an answer needs one or two, are read by as many readers as there are lanes, a round trip at a time: what is
+// asked for meanwhile goes into the next. A round trip costs about the same whatever is in it. One that the server refuses is
+// repeated lookup by lookup, so that a malformed id fails alone.
+//
 // The newest events are kept in memory as they were committed (persistence.Recent): whoever follows the head asks the server for
 // none.
 //

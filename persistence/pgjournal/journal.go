@@ -32,6 +32,7 @@ type Journal struct {
 	lanes    []*lane
 	shards   [ident.Shards]shard
 	recent   persistence.Recent
+	lookups  chan *lookup
 	cursors  *cursors
 	waiters  atomic.Int64  // calls of Wait under way
 	raising  chan struct{} // one for each Raise that has a connection; the others are left to end what it waits for
@@ -41,7 +42,7 @@ type Journal struct {
 	closed bool
 	done   <-chan struct{} // closed when Close begins
 	end    context.CancelFunc
-	work   sync.WaitGroup // the lanes, the poller and who writes cursors
+	work   sync.WaitGroup // the lanes, the readers, the poller and who writes cursors
 }
 
 // shard is what is known in memory of a shard.
@@ -64,7 +65,7 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 		}
 	}
 	j := &Journal{gate: &gate{}, note: o.Note, slack: time.Duration(o.Slack), cursors: newCursors(),
-		raising: make(chan struct{}, o.PoolSize/2)}
+		lookups: make(chan *lookup, lookupMax), raising: make(chan struct{}, o.PoolSize/2)}
 	j.fatal = func(err error) {
 		j.cursors.fence()
 		o.Fatal(err)
@@ -173,6 +174,7 @@ func (j *Journal) start(o Options, config *pgx.ConnConfig) {
 		l := &lane{j: j, config: config, queue: make(chan *request, laneQueue)}
 		j.lanes = append(j.lanes, l)
 		j.work.Go(l.run)
+		j.work.Go(j.readRecords)
 	}
 	alive, end := context.WithCancel(context.Background())
 	j.done, j.end = alive.Done(), end
@@ -289,6 +291,7 @@ func (j *Journal) Close() error {
 	for _, l := range j.lanes {
 		close(l.queue)
 	}
+	close(j.lookups)
 	j.work.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), j.slack*rollbackTimeout)
 	defer cancel()

@@ -40,6 +40,9 @@ const (
 	eventBytes = 1 << 20
 	// indexBytes is the size of the strings of one index key: Postgres takes 2,704 bytes.
 	indexBytes = 2600
+	// lookupMax is how many single records one round trip reads at most, and how many wait in memory for the next; more wait in
+	// their callers.
+	lookupMax = 128
 	// sweepShards is how many shards one DELETE of a Sweep covers.
 	sweepShards = 16
 	// cursorMax is how many places of subscribers one statement writes at most.

@@ -123,18 +123,6 @@ func readEvents(results pgx.BatchResults, past uint64) ([]persistence.Event, err
 	return events, nil
 }
 
-// Record implements persistence.Journal.
-func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
-	records, err := j.records(ctx, slot.Shard(), kind, sqlRecord, int16(slot.Shard()), kind, id)
-	if err != nil {
-		return persistence.Record{}, err
-	}
-	if len(records) == 0 {
-		return persistence.Record{}, persistence.ErrNotFound
-	}
-	return records[0], nil
-}
-
 // List implements persistence.Journal.
 func (j *Journal) List(
 	ctx context.Context, slot ident.Slot, kind, workspace, parent string, page persistence.Page,
@@ -159,17 +147,31 @@ func (j *Journal) records(ctx context.Context, id ident.Shard, kind, sql string,
 		if err != nil {
 			return err
 		}
-		records, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (persistence.Record, error) {
-			r := persistence.Record{Kind: kind}
-			var slot int16
-			var version, position, ordinal int64
-			err := row.Scan(&r.ID, &r.Workspace, &r.Parent, &slot, &version, &position, &ordinal, (*[]byte)(&r.Document))
-			r.Slot, r.Version, r.Position, r.Ordinal = ident.Slot(slot), uint64(version), uint64(position), uint32(ordinal)
-			return r, err
+		var r recordRow
+		_, err = pgx.ForEachRow(rows, r.columns(), func() error {
+			records = append(records, r.record(kind))
+			return nil
 		})
 		return err
 	}, sql, args...)
 	return records, err
+}
+
+// recordRow is a row of recordColumns.
+type recordRow struct {
+	id, workspace, parent      string
+	slot                       int16
+	version, position, ordinal int64
+	document                   []byte
+}
+
+func (r *recordRow) columns() []any {
+	return []any{&r.id, &r.workspace, &r.parent, &r.slot, &r.version, &r.position, &r.ordinal, &r.document}
+}
+
+func (r *recordRow) record(kind string) persistence.Record {
+	return persistence.Record{Kind: kind, Workspace: r.workspace, Parent: r.parent, ID: r.id, Slot: ident.Slot(r.slot),
+		Document: r.document, Version: uint64(r.version), Position: uint64(r.position), Ordinal: uint32(r.ordinal)}
 }
 
 // Once implements persistence.Journal.

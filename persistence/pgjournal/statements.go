@@ -96,7 +96,11 @@ const (
 
 	recordColumns = `id, workspace, parent, slot, version, position, ordinal, document`
 
-	sqlRecord = `SELECT ` + recordColumns + ` FROM journal_record WHERE shard = $1 AND kind = $2 AND id = $3`
+	sqlLookUp = `SELECT q.n, r.id, r.workspace, r.parent, r.slot, r.version, r.position, r.ordinal, r.document
+FROM unnest($1::smallint[], $2::text[], $3::text[]) WITH ORDINALITY AS q (shard, kind, id, n)
+JOIN journal_record r ON r.shard = q.shard AND r.kind = q.kind AND r.id = q.id`
+
+	sqlHeadsOf = `SELECT id, epoch, head FROM journal_shard WHERE id = ANY($1::smallint[])`
 
 	sqlList = `SELECT ` + recordColumns + ` FROM journal_record WHERE shard = $1 AND kind = $2 AND workspace = $3 AND parent = $4
 ORDER BY position DESC, ordinal DESC LIMIT $5`
