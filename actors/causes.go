@@ -16,8 +16,8 @@ const (
 )
 
 // causes are where the events of a shard lie that may cause something: those of the kinds that a reaction reads, but for relayed
-// decisions. The follower, who reads every event, notes them, so that a swipe or a card's new limit neither wakes the reactions nor is
-// read by each of them: in a shard's burst they were a queue of some milliseconds for the swipes behind it.
+// decisions. The follower, who reads every event, notes them, so that a swipe or a card's new limit neither wakes the reactions nor
+// is read by each of them: in a shard's burst they were a queue of some milliseconds for the swipes behind it.
 type causes struct {
 	kinds   map[string]bool // that some reaction reads
 	mu      sync.Mutex

@@ -65,8 +65,8 @@ func rested(t *testing.T, s *System, p *reacting) {
 	require.ErrorIs(t, s.awaitCause(ctx, p), context.Canceled)
 }
 
-// TestDecisionsAreNotReadByReactions: a reaction is woken for what may be a cause, and comes to it without reading the decisions and
-// the events of other kinds before it; its cursor is written with the page of a cause, and when it is told that there was none.
+// TestDecisionsAreNotReadByReactions: a reaction is woken for what may be a cause, and comes to it without reading the decisions
+// and other kinds' events before it; its cursor is written with the page of a cause, and when it is told that there was none.
 func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	var handled []uint64
 	refused := errors.New("refused")
@@ -111,6 +111,17 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	rested(t, s, p)
 	require.Equal(t, []uint64{4, 6, 7, 9}, j.saved)
 	require.Equal(t, []uint64{4, 7, 7}, handled)
+}
+
+// TestReactionsReadKindsThatThereAre: one that is misspelt would never react.
+func TestReactionsReadKindsThatThereAre(t *testing.T) {
+	known := map[string]bool{}
+	for _, kind := range Kinds() {
+		known[kind.Name] = true
+	}
+	for kind := range causing((&System{}).reactions()) {
+		require.True(t, known[kind], kind)
+	}
 }
 
 // TestAnOwedCursorIsWrittenAgain: a cursor that could not be written after a cause is written before the reaction waits; else a

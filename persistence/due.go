@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Due is when the first timer of a shard is due, or an earlier instant: a shard of which it is in the future has nothing to tell, and
-// Timers, which is asked of every shard four times a second, need not look into the store. A commit brings it forward, a read that
-// finds nothing puts it back, unless a commit came in between. The zero value knows nothing.
+// Due is when the first timer of a shard is due, or an earlier instant: a shard of which it is in the future has nothing to tell,
+// and Timers, which is asked of every shard four times a second, need not look into the store. A commit brings it forward; a read
+// puts it where the store has it, unless a commit came in between. The zero value knows nothing.
 type Due struct {
 	mu      sync.Mutex
 	known   bool
@@ -20,6 +20,7 @@ func (d *Due) Set(at time.Time) {
 	if at.IsZero() {
 		return
 	}
+	at = at.Round(0) // of the wall's clock alone, as the stores compare: a machine may sleep
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changes++

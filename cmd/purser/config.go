@@ -74,6 +74,7 @@ type Config struct {
 	RateLimits                          httpapi.RateLimits
 	PayoutLimits                        balance.PayoutLimits
 	BacklogMax                          int
+	Processors                          int // of the machine, for this process; 0: what Go's scheduler has
 	SandboxDelay                        time.Duration
 	BankURL                             string // "": the sandbox bank is in this process
 	PhysicalCards                       bool

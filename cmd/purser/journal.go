@@ -27,6 +27,7 @@ type journalUse struct {
 	migrate     bool // of a database: bring its schema up to date
 	clock       func() time.Time
 	entropy     io.Reader
+	processors  int // of the program; 0: what Go's scheduler has
 	fatal, note func(error)
 }
 
@@ -56,7 +57,8 @@ func (p Place) openDirectory(use journalUse) (persistence.Journal, error) {
 
 func (p Place) openDatabase(ctx context.Context, use journalUse) (persistence.Journal, error) {
 	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: p.DatabaseURL, Deployment: use.deployment,
-		MustExist: use.mustExist, Migrate: use.migrate, Clock: use.clock, Entropy: use.entropy, Note: use.note, Fatal: use.fatal})
+		MustExist: use.mustExist, Migrate: use.migrate, Processors: use.processors, Clock: use.clock, Entropy: use.entropy,
+		Note: use.note, Fatal: use.fatal})
 	switch {
 	case errors.Is(err, pgjournal.ErrForeign):
 		return nil, fmt.Errorf("the database of DATABASE_URL is not that of %s, or a newer purser's: name the right one (%w)",

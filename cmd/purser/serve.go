@@ -53,7 +53,7 @@ func (s *ServeCmd) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	spareProcessors()
+	config.Processors = spareProcessors()
 	profileWaiting()
 	go boundGarbage(ctx)
 	log := newLogger(os.Stderr, config)
@@ -217,7 +217,7 @@ func (m *Main) takeDirectory(context.Context) error {
 func (m *Main) findSecrets(context.Context) error { return m.config.secrets() }
 
 func (m *Main) openJournal(ctx context.Context) (err error) {
-	use := journalUse{migrate: true, clock: m.Clock, entropy: m.Entropy, fatal: m.Fatal, note: m.note}
+	use := journalUse{migrate: true, processors: m.config.Processors, clock: m.Clock, entropy: m.Entropy, fatal: m.Fatal, note: m.note}
 	if m.authorizer != nil {
 		use.deployment = m.authorizer.Deployment()
 	}

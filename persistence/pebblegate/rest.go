@@ -1,7 +1,9 @@
 package pebblegate
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"runtime"
 	"strings"
 	"time"
@@ -30,57 +32,54 @@ func (r resting) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	if err != nil || category == vfs.WriteCategoryUnspecified || !strings.HasSuffix(name, ".sst") {
 		return f, err
 	}
-	return &table{File: f, gate: r.gate, piece: make([]byte, 0, pieceBytes+4<<10)}, nil
+	return newTable(f, r.gate), nil
 }
 
 // Unwrap is vfs.FS's.
 func (r resting) Unwrap() vfs.FS { return r.FS }
 
-// table gathers what is written to it into pieces: Pebble writes block by block, and each in two calls.
+// table gathers what is written to it into pieces: Pebble writes block by block, and each in two calls. An error is that of the
+// piece, so it is told of a later block, and of all after it.
 type table struct {
 	vfs.File
-	gate  *gate
-	piece []byte
+	pieces *bufio.Writer
 }
 
-// Write is vfs.File's. An error is that of the piece, so it may be told of a later block.
-func (t *table) Write(p []byte) (int, error) {
-	t.piece = append(t.piece, p...)
-	if len(t.piece) < pieceBytes {
-		return len(p), nil
-	}
-	if err := t.flush(); err != nil {
-		return 0, err
-	}
-	t.gate.rest()
-	return len(p), nil
+func newTable(f vfs.File, g *gate) *table {
+	return &table{File: f, pieces: bufio.NewWriterSize(piece{f, g}, pieceBytes)}
 }
 
-func (t *table) flush() error {
-	if len(t.piece) == 0 {
-		return nil
-	}
-	_, err := t.File.Write(t.piece)
-	t.piece = t.piece[:0]
-	return err
-}
+// Write is vfs.File's.
+func (t *table) Write(p []byte) (int, error) { return t.pieces.Write(p) }
 
 // Sync is vfs.File's.
-func (t *table) Sync() error { return errors.Join(t.flush(), t.File.Sync()) }
+func (t *table) Sync() error { return errors.Join(t.pieces.Flush(), t.File.Sync()) }
 
 // SyncData is vfs.File's.
-func (t *table) SyncData() error { return errors.Join(t.flush(), t.File.SyncData()) }
+func (t *table) SyncData() error { return errors.Join(t.pieces.Flush(), t.File.SyncData()) }
 
 // SyncTo is vfs.File's.
 func (t *table) SyncTo(length int64) (bool, error) {
-	if err := t.flush(); err != nil {
+	if err := t.pieces.Flush(); err != nil {
 		return false, err
 	}
 	return t.File.SyncTo(length)
 }
 
 // Close is vfs.File's.
-func (t *table) Close() error { return errors.Join(t.flush(), t.File.Close()) }
+func (t *table) Close() error { return errors.Join(t.pieces.Flush(), t.File.Close()) }
+
+// piece writes to a file and rests.
+type piece struct {
+	file io.Writer
+	gate *gate
+}
+
+func (p piece) Write(b []byte) (int, error) {
+	n, err := p.file.Write(b)
+	p.gate.rest()
+	return n, err
+}
 
 func (g *gate) rest() {
 	g.written.Store(true)

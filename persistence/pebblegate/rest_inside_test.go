@@ -69,7 +69,7 @@ func TestATableIsWrittenInPieces(t *testing.T) {
 		f, err := fs.Create("000001.sst", "pebble-memtable-flush")
 		require.NoError(t, err)
 		below := &counted{File: f}
-		written := &table{File: below, gate: &gate{}}
+		written := newTable(below, &gate{})
 		var want []byte
 		for i := range 3 * pieceBytes / 1000 {
 			block := bytes.Repeat([]byte{byte(i)}, 1000)
@@ -90,13 +90,12 @@ func TestATableIsWrittenInPieces(t *testing.T) {
 
 		f, err = fs.Create("000002.sst", "pebble-memtable-flush")
 		require.NoError(t, err)
-		full := errors.New("full")
-		written = &table{File: &counted{File: f, fail: full}, gate: &gate{}}
-		_, err = written.Write(make([]byte, pieceBytes))
-		require.ErrorIs(t, err, full)
-		_, err = written.Write(make([]byte, 1))
-		require.NoError(t, err)
-		require.ErrorIs(t, end(written), full, name)
+		below = &counted{File: f, fail: errors.New("full")}
+		written = newTable(below, &gate{})
+		_, err = written.Write(make([]byte, pieceBytes+1))
+		require.ErrorIs(t, err, below.fail)
+		below.fail, err = nil, below.fail
+		require.ErrorIs(t, end(written), err, "a piece is missing, though the disk takes more: %s", name)
 	}
 }
 

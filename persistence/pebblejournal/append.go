@@ -364,8 +364,8 @@ func (a *appending) writeTimers(b *persistence.Batch) error {
 		case !t.Due.IsZero():
 			a.writes.set(key, encodeTimer(t.Due))
 			a.writes.set(keyDue(a.id, t.Due, t.Kind, t.Stream, t.Key), encodeDue(b, t))
-			if a.timer.IsZero() || t.Due.Before(a.timer) {
-				a.timer = t.Due
+			if at := t.Due.Round(0); a.timer.IsZero() || at.Before(a.timer) {
+				a.timer = at
 			}
 		case !due.IsZero():
 			a.writes.delete(key)

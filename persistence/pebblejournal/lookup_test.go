@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -243,7 +244,8 @@ func TestTimersThatAreNotDueAskNobody(t *testing.T) {
 		return len(found)
 	}
 	set := func(due time.Time) {
-		b := &persistence.Batch{Workspace: "ws", Slot: testSlot, Timers: []persistence.Timer{{Kind: "a", Stream: "s", Key: "k", Due: due}}}
+		timer := persistence.Timer{Kind: "a", Stream: "s", Key: "k", Due: due}
+		b := &persistence.Batch{Workspace: "ws", Slot: testSlot, Timers: []persistence.Timer{timer}}
 		outcomes, err := j.Append(t.Context(), id, j.Head(id).Epoch, at, []*persistence.Batch{b})
 		require.NoError(t, err)
 		require.NoError(t, outcomes[0].Err)
@@ -270,5 +272,43 @@ func TestTimersThatAreNotDueAskNobody(t *testing.T) {
 	require.Zero(t, timers(at.Add(time.Minute)))
 	held(at.Add(time.Minute))
 	require.Equal(t, 1, timers(at.Add(time.Hour)))
+	require.NoError(t, j.Close())
+}
+
+// TestATimerSetBesideAReadIsTold: a read that began before a commit does not know of it, and must not say that there is nothing.
+// It takes a while over the timers that were removed, and the commit comes at any moment of it.
+func TestATimerSetBesideAReadIsTold(t *testing.T) {
+	j, _ := shardOf(t, vfs.NewMem())
+	id, at := testSlot.Shard(), journaltest.Start
+	set := func(n int, due time.Time) {
+		b := &persistence.Batch{Workspace: "ws", Slot: testSlot}
+		for i := range n {
+			b.Timers = append(b.Timers, persistence.Timer{Kind: "a", Stream: fmt.Sprint(i), Key: "k", Due: due})
+		}
+		outcomes, err := j.Append(t.Context(), id, j.Head(id).Epoch, at, []*persistence.Batch{b})
+		require.NoError(t, err)
+		require.NoError(t, outcomes[0].Err)
+	}
+	for i := range 20 {
+		set(1000, at.Add(time.Duration(-i)))
+	}
+	set(1000, time.Time{})
+	for i := range 200 {
+		j.shards[id].due.Forget()
+		read := make(chan error)
+		go func() {
+			_, err := j.Timers(context.Background(), id, at, 10)
+			read <- err
+		}()
+		for range i % 20 * 1000 {
+			runtime.Gosched()
+		}
+		set(1, at)
+		require.NoError(t, <-read)
+		timers, err := j.Timers(t.Context(), id, at, 10)
+		require.NoError(t, err)
+		require.Len(t, timers, 1)
+		set(1, time.Time{})
+	}
 	require.NoError(t, j.Close())
 }

@@ -1,6 +1,7 @@
 package pgjournal
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -83,6 +84,8 @@ type Options struct {
 	// Lanes is the number of transactions that commit side by side; a shard always has the same lane. 0 is 4 where there are eight
 	// processors, 2 where there are four, else 1.
 	Lanes int
+	// Processors are those that the program has; 0 is what Go's scheduler has.
+	Processors int
 	// PoolSize is the number of connections for everything else; 0 is 8. The journal has Lanes + PoolSize connections at most.
 	PoolSize int
 	// Entropy and Clock make the identity of a new store; nil is the system's.
@@ -121,7 +124,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("pgjournal: Options.URL is empty")
 	}
 	if o.Lanes == 0 {
-		o.Lanes = lanesFor(min(runtime.NumCPU(), runtime.GOMAXPROCS(0))) // either may count more than there are
+		o.Lanes = lanesFor(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
 	}
 	if o.Lanes < 0 || o.Lanes > maxLanes {
 		return o, fmt.Errorf("pgjournal: Options.Lanes is %d, not 1 to %d", o.Lanes, maxLanes)
