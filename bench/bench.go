@@ -108,7 +108,7 @@ type Config struct {
 	DiskDir string
 	// Empty starts an HTTP handler that does nothing (ServeEmpty) in a process of its own, as the server is, and says where it is and how
 	// to end it. When nil it is in this process, where nobody has to be woken for an exchange.
-	Empty func(context.Context) (url string, end func() error, err error)
+	Empty func() (url string, end func() error, err error)
 	// YardstickFor is how long each measurement of the machine takes; 2 s.
 	YardstickFor time.Duration
 	// Facts are printed with the machine: the server's store, whether it syncs.

@@ -120,7 +120,7 @@ func ServeEmpty(listener net.Listener) error {
 	return server.Serve(listener)
 }
 
-func emptyHere(context.Context) (url string, end func() error, err error) {
+func emptyHere() (url string, end func() error, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
@@ -131,7 +131,7 @@ func emptyHere(context.Context) (url string, end func() error, err error) {
 }
 
 func measureEmpty(ctx context.Context, c Config, connections []int) (all []Empty, err error) {
-	url, end, err := c.Empty(ctx)
+	url, end, err := c.Empty()
 	if err != nil {
 		return nil, fmt.Errorf("empty handler: %w", err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +56,7 @@ func startEmpty(command ...string) (url string, end func() error, err error) {
 }
 
 // emptyHandler is bench.Config's Empty by this program.
-func emptyHandler(context.Context) (url string, end func() error, err error) {
+func emptyHandler() (url string, end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err

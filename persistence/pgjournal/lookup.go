@@ -76,21 +76,22 @@ func (j *Journal) gather(first *lookup) []*lookup {
 // answer reads the records of lookups in one round trip; if the server refuses what one of them is named, each in its own.
 func (j *Journal) answer(some []*lookup) {
 	err := j.find(some)
-	var refusal *pgconn.PgError
-	if len(some) > 1 && errors.As(err, &refusal) && refusal.Code[:2] == classData {
-		for _, l := range some {
-			l.err = j.find([]*lookup{l})
-		}
+	if err == nil {
 		return
 	}
-	if err != nil {
-		for _, l := range some {
+	var refusal *pgconn.PgError
+	alone := len(some) > 1 && errors.As(err, &refusal) && refusal.Code[:2] == classData
+	for i, l := range some {
+		if alone {
+			j.answer(some[i : i+1])
+		} else {
 			l.err = err
 		}
 	}
 }
 
 // find reads the records, and after them the heads of their shards, which it shows first: no read shows what is above the head.
+// Without an error each lookup has its record, or ErrNotFound.
 func (j *Journal) find(some []*lookup) error {
 	shards, kinds, ids := make([]int16, len(some)), make([]string, len(some)), make([]string, len(some))
 	for i, l := range some {

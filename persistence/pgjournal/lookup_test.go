@@ -134,10 +134,14 @@ func TestLookupsShareARoundTrip(t *testing.T) {
 func TestABadLookupFailsAlone(t *testing.T) {
 	l := newLookups(t)
 	good := func() { l.requireItem(l.slots[1]) }
-	l.held(good, func() {
-		_, err := l.j.Record(context.Background(), l.slots[1], "item", "a\x00")
-		assert.ErrorIs(t, err, persistence.ErrUnavailable)
-	}, good)
+	fails := func(id string, want error) func() {
+		return func() {
+			_, err := l.j.Record(context.Background(), l.slots[1], "item", id)
+			assert.ErrorIs(t, err, want)
+		}
+	}
+	l.held(good, fails("none", persistence.ErrNotFound), fails("a\x00", persistence.ErrUnavailable),
+		fails("none", persistence.ErrNotFound), good)
 }
 
 // TestALookupEndsWithItsCaller, though the server does not answer.
