@@ -19,16 +19,13 @@ func (s *System) mirrorAgents(ctx context.Context, e persistence.Event) error {
 	if s.issuer == nil {
 		return nil
 	}
-	switch e.Type {
-	case agent.Registered{}.EventType(), agent.Frozen{}.EventType(), agent.Unfrozen{}.EventType(), agent.Terminated{}.EventType():
-		return s.mirror(ctx, e.Workspace, func() ([]agent.State, error) {
-			state, err := readDocument[agent.State](ctx, s, "agent", e.Workspace, e.Stream)
-			return []agent.State{state}, err
-		})
-	case workspace.ModeChanged{}.EventType():
+	if e.Type == (workspace.ModeChanged{}).EventType() {
 		return s.mirror(ctx, e.Workspace, func() ([]agent.State, error) { return s.agentsOf(ctx, e.Workspace) })
 	}
-	return nil
+	return s.mirror(ctx, e.Workspace, func() ([]agent.State, error) {
+		state, err := readDocument[agent.State](ctx, s, "agent", e.Workspace, e.Stream)
+		return []agent.State{state}, err
+	})
 }
 
 // mirror tells of agents, unless their workspace is in sandbox mode. What the issuer refuses stays as the issuer has it.

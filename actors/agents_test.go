@@ -89,6 +89,7 @@ func TestAgentsOfLiveWorkspacesAreMirrored(t *testing.T) {
 	defer func() { w.stop() }()
 	ws := w.newWorkspace(77)
 	w.must("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
+	w.reacted("agents", slotOf(ws).Shard()) // it had no agent to tell of
 	id, key := w.newAgent(ws, "Travel agent", 1)
 	bound := issuer.awaits(t, id, agent.StateActive)
 	require.Equal(t, partner.Agent{ID: id, Name: "Travel agent", PublicKeyPem: key, KeyID: bound.KeyID, State: agent.StateActive},

@@ -5,7 +5,6 @@ import (
 	"sort"
 	"sync"
 
-	"purser/actors/balance"
 	"purser/persistence"
 )
 
@@ -15,17 +14,28 @@ const (
 	tellAfter = 256  // events that are none after which the reactions are told of them all the same, to write their cursors
 )
 
-// causes are where the events of a shard lie that may cause something: those of the kinds that a reaction reads, but for relayed
-// decisions. The follower, who reads every event, notes them, so that a swipe or a card's new limit neither wakes the reactions nor
-// is read by each of them: in a shard's burst they were a queue of some milliseconds for the swipes behind it.
+// causes are where the events of a shard lie that cause some reaction. The follower, who reads every event, notes them, so that
+// a swipe or a card's new limit neither wakes the reactions nor is read by each of them: in a shard's burst they were a queue of
+// some milliseconds for the swipes behind it.
 type causes struct {
-	kinds   map[string]bool // that some reaction reads
+	types   map[string]bool // of events that cause some reaction
 	mu      sync.Mutex
 	from    uint64        // of what lies through here nothing is known
 	through uint64        // the last event that was noted
 	at      []uint64      // in between, ascending
 	told    uint64        // through, when the reactions were last woken
 	wake    chan struct{} // closed to wake them; nil when nobody waits
+}
+
+// causing is the types of events that cause one of the reactions.
+func causing(reactions []reaction) map[string]bool {
+	types := make(map[string]bool)
+	for _, r := range reactions {
+		for _, e := range r.events {
+			types[e.EventType()] = true
+		}
+	}
+	return types
 }
 
 // begin says that the next event to be noted comes after a position.
@@ -37,7 +47,7 @@ func (c *causes) note(events []persistence.Event) {
 	defer c.mu.Unlock()
 	known := len(c.at)
 	for i := range events {
-		if c.kinds[events[i].Kind] && !isDecision(&events[i]) {
+		if c.types[events[i].Type] {
 			c.at = append(c.at, events[i].Position)
 		}
 	}
@@ -51,8 +61,6 @@ func (c *causes) note(events []persistence.Event) {
 		c.tellLocked()
 	}
 }
-
-func isDecision(e *persistence.Event) bool { return e.Type == (balance.Relayed{}).EventType() }
 
 // untold says whether there are events that the reactions were not woken for.
 func (c *causes) untold() bool {

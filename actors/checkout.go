@@ -120,9 +120,6 @@ func (s *System) coinPrice(ctx context.Context, asset string) (string, error) {
 // creditCheckouts credits what a completed link asked for, and then tells the link, which tells the webhooks. The balance holds a
 // claim on the link for ever, and the link notes its credit once: whatever crashes in between, there is one of each.
 func (s *System) creditCheckouts(ctx context.Context, e persistence.Event) error {
-	if e.Type != (checkout.SessionCompleted{}).EventType() {
-		return nil
-	}
 	event, err := checkout.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
 		return err

@@ -38,11 +38,6 @@ func (s *System) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, ti
 // tellDesk gives conversions to the bank's desk, once each, as payouts are given to the bank, and asks about those that it left
 // without an answer. See sendPayouts.
 func (s *System) tellDesk(ctx context.Context, e persistence.Event) error {
-	switch e.Type {
-	case (balance.ConversionCreated{}).EventType(), (balance.ConversionMoved{}).EventType():
-	default:
-		return nil
-	}
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
 		return err

@@ -162,6 +162,27 @@ func TestWhatTheDeskMakesOfAConversion(t *testing.T) {
 	w.requireClean()
 }
 
+// No report ever comes: what the desk says when it is asked by our reference is as good.
+func TestADeskThatDidNotAnswerIsAskedByOurReference(t *testing.T) {
+	for ending, outcome := range map[int64]string{0: balance.ConversionCompleted, sandbox.EndingFails: balance.ConversionFailed} {
+		w, _ := newMuteTreasury(t)
+		x := w.newExchange(t, w.newWorkspace(77), "EUR", "JPY")
+		x.payIn("EUR", 100_000)
+		q, err := x.quote("EUR", "JPY", "sell", 10_000+ending)
+		require.NoError(t, err)
+		id, err := x.convert(q)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			told, err := w.sandbox.Paid(id)
+			return err == nil && told == 1
+		}, comesWithin, lookEvery)
+		w.clock.turn(balance.AnswerWithin)
+		require.Eventually(t, func() bool { return x.conversion(id).Status == outcome }, comesWithin, lookEvery)
+		w.requireClean()
+		w.close()
+	}
+}
+
 // 64 clients convert out of one balance: it never goes below zero, each quote is used once, the desk is told of each once.
 func TestAConversionStormSellsNoMoreThanThereIs(t *testing.T) { onEachJournal(t, stormOfConversions) }
 

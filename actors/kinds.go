@@ -11,6 +11,7 @@ import (
 	"purser/actors/cardholder"
 	"purser/actors/checkout"
 	"purser/actors/counterparty"
+	"purser/actors/decision"
 	"purser/actors/derivation"
 	"purser/actors/fault"
 	"purser/actors/ident"
@@ -88,34 +89,23 @@ func followBalance(e *persistence.Event, f *authorizer.Follow) error {
 
 func (s *System) reactions() []reaction {
 	return []reaction{
-		{name: "bank", kinds: []string{"balance"}, handle: s.tellBank},
-		{name: "payouts", kinds: []string{"balance"}, handle: s.sendPayouts},
-		{name: "conversions", kinds: []string{"balance"}, handle: s.tellDesk},
-		{name: "recipients", kinds: []string{"counterparty"}, handle: s.tokenizeRecipients},
-		{name: "physical_cards", kinds: []string{"balance"}, handle: s.fulfilPhysical},
-		{name: "membership", kinds: []string{"workspace"}, handle: s.listMembership},
-		{name: "agents", kinds: []string{"agent", "workspace"}, handle: s.mirrorAgents},
-		{name: "checkout", kinds: []string{"checkout"}, handle: s.creditCheckouts},
-		{name: "watch", kinds: []string{"checkout"}, handle: s.noteWatched},
+		{name: "bank", handle: s.tellBank, events: []decision.Event{balance.DepositCreated{}}},
+		{name: "payouts", handle: s.sendPayouts, events: []decision.Event{balance.PayoutCreated{}, balance.PayoutMoved{}}},
+		{name: "conversions", handle: s.tellDesk,
+			events: []decision.Event{balance.ConversionCreated{}, balance.ConversionMoved{}}},
+		{name: "recipients", handle: s.tokenizeRecipients, events: []decision.Event{counterparty.Saved{}}},
+		{name: "physical_cards", handle: s.fulfilPhysical, events: []decision.Event{balance.PhysicalCardOrdered{}}},
+		{name: "membership", handle: s.listMembership, events: []decision.Event{
+			workspace.WorkspaceCreated{}, workspace.MemberAdded{}, workspace.MemberRoleChanged{}, workspace.MemberRemoved{}}},
+		{name: "agents", handle: s.mirrorAgents, events: []decision.Event{
+			agent.Registered{}, agent.Frozen{}, agent.Unfrozen{}, agent.Terminated{}, workspace.ModeChanged{}}},
+		{name: "checkout", handle: s.creditCheckouts, events: []decision.Event{checkout.SessionCompleted{}}},
+		{name: "watch", handle: s.noteWatched, events: []decision.Event{checkout.Selected{}, checkout.WatchEnded{}}},
 	}
-}
-
-// causing is the kinds of which some reaction reads.
-func causing(reactions []reaction) map[string]bool {
-	kinds := make(map[string]bool)
-	for _, r := range reactions {
-		for _, kind := range r.kinds {
-			kinds[kind] = true
-		}
-	}
-	return kinds
 }
 
 // tellBank announces a deposit to the bank.
 func (s *System) tellBank(ctx context.Context, e persistence.Event) error {
-	if e.Type != (balance.DepositCreated{}).EventType() {
-		return nil
-	}
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
 		return err

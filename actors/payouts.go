@@ -35,9 +35,6 @@ var errAccountNotTaken = errors.New("the bank does not take the account")
 // the bank is asked by our reference, which changes nothing there. So a call that hangs costs a place among maxBankCalls and
 // holds nobody up.
 func (s *System) sendPayouts(ctx context.Context, e persistence.Event) error {
-	if e.Type != (balance.PayoutCreated{}).EventType() && e.Type != (balance.PayoutMoved{}).EventType() {
-		return nil
-	}
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
 		return err
@@ -212,9 +209,6 @@ func (s *System) bankPlace(ctx context.Context) (free func(), err error) {
 
 // tokenizeRecipients hands the accounts of new recipients over to the bank.
 func (s *System) tokenizeRecipients(ctx context.Context, e persistence.Event) error {
-	if e.Type != (counterparty.Saved{}).EventType() {
-		return nil
-	}
 	_, err := s.bankToken(ctx, e.Workspace, e.Stream)
 	if err != nil && s.givesUp(e, err) {
 		s.log.Warn("the bank does not take an account; the first payout to it tries again", "counterparty", e.Stream)

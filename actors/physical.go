@@ -20,9 +20,6 @@ import (
 
 // fulfilPhysical mints what was ordered.
 func (s *System) fulfilPhysical(ctx context.Context, e persistence.Event) error {
-	if e.Type != (balance.PhysicalCardOrdered{}).EventType() {
-		return nil
-	}
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"purser/actors/decision"
 	"purser/persistence"
 )
 
@@ -21,7 +22,7 @@ const (
 // commands derive from the event. It can not be refused for ever.
 type reaction struct {
 	name   string
-	kinds  []string // of the actors whose events it reads
+	events []decision.Event // zero values of the types that cause it: it hears of no other
 	handle func(ctx context.Context, e persistence.Event) error
 }
 
@@ -101,11 +102,11 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 	}
 }
 
-func (r *reaction) reads(e *persistence.Event) bool {
-	return slices.Contains(r.kinds, e.Kind) && !isDecision(e)
+func (r *reaction) causedBy(e *persistence.Event) bool {
+	return slices.ContainsFunc(r.events, func(of decision.Event) bool { return of.EventType() == e.Type })
 }
 
-// reactOnce handles a page of events, and writes the cursor if one of them may have been a cause, or after many that were none.
+// reactOnce handles a page of events, and writes the cursor if one of them was a cause, or after many that were none.
 func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	events, err := s.journal.Events(ctx, p.sh.id, p.at, reactBatch)
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	}
 	caused := false
 	for i := range events {
-		if p.reaction.reads(&events[i]) {
+		if p.reaction.causedBy(&events[i]) {
 			caused = true
 			if err = s.reactTo(ctx, p.reaction, events[i]); err != nil {
 				break

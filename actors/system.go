@@ -289,12 +289,12 @@ func (s *System) takeShards(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take the shards: %w", err)
 	}
-	kinds := causing(s.reactions())
+	types := causing(s.reactions())
 	for i, head := range heads {
 		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
-		sh.causes.kinds = kinds
+		sh.causes.types = types
 		sh.causes.begin(sh.followed.value)
 		s.shards[i] = sh
 		if err := s.checkShard(ctx, sh, head); err != nil {

@@ -176,7 +176,7 @@ func (l *lookout) remove(session string) {
 	delete(l.sessions, session)
 }
 
-// noteWatched is a reaction: something has happened to a session, so its record is looked at.
+// noteWatched is a reaction: what is watched of a session has changed, so its record is looked at.
 func (s *System) noteWatched(ctx context.Context, e persistence.Event) error {
 	if len(s.config.Chains) == 0 {
 		return nil

@@ -59,6 +59,7 @@ type worldOptions struct {
 	bank     partner.Bank  // nil: world.bank
 	issuer   partner.Issuer
 	ramp     partner.Ramp
+	chains   []partner.Chain
 	// pace is how often timers and holds are looked at; zero means every 10 ms.
 	pace time.Duration
 	// patient worlds ask again while the answer is that nothing has changed: a slow machine's Postgres does not take every commit
@@ -176,7 +177,7 @@ func (w *world) tryStart() error {
 	}
 	pace := cmp.Or(w.options.pace, 10*time.Millisecond)
 	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: bank,
-		Issuer: w.options.issuer, Ramp: w.options.ramp, Accounts: testAccounts(w.t),
+		Issuer: w.options.issuer, Ramp: w.options.ramp, Accounts: testAccounts(w.t), Chains: w.options.chains, WatchEvery: pace,
 		Sealer: testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds, TimerEvery: pace, ExpireEvery: pace,
 		// Nor may it follow within 250 ms: what has come in can be spent, however late it is.
 		FollowedWithin: time.Minute, Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
@@ -275,12 +276,16 @@ func slotOf(id string) ident.Slot {
 // newWorkspace makes a workspace in a slot.
 func (w *world) newWorkspace(slot ident.Slot) string {
 	w.t.Helper()
+	return w.newWorkspaceOf(slot, w.newID(ident.User, 7))
+}
+
+func (w *world) newWorkspaceOf(slot ident.Slot, owner string) string {
+	w.t.Helper()
 	id := w.newID(ident.Workspace, slot)
 	secret, err := ident.NewSecret(ident.APISecret, slot, rand.Reader)
 	require.NoError(w.t, err)
 	_, hash, err := ident.ParseSecret(ident.APISecret, secret)
 	require.NoError(w.t, err)
-	owner := w.newID(ident.User, 7)
 	w.must("workspace", id, id, workspace.Create{ID: id, Name: "Acme", Plan: "alpha", OwnerIDs: []string{owner}, IssuerID: "issuer",
 		IssuerFixture: true, FirstKey: workspace.NewKey{ID: w.newID(ident.Key, slot), Label: "first", Prefix: secret[:12],
 			SecretHash: hash, CreatedBy: owner}})
