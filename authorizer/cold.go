@@ -132,7 +132,7 @@ func (e *Engine) Funds(workspace ident.UUID) (Funds, bool) {
 	sh := e.shards[workspace.Shard()]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if it := sh.cache.funds[workspace]; it != nil {
+	if it := sh.cache.funds.get(workspace[:]); it != nil {
 		return it.funds, it.seen()
 	}
 	it, err := e.readFunds(t, &workspace)

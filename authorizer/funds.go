@@ -174,7 +174,7 @@ func (e *Engine) ruleVersion(t *ticket, r *hold.Rule, done *followed) (uint64, e
 	if newer := done.rules[r.Token]; newer != nil {
 		return newer.Version, nil
 	}
-	if it := t.shard.cache.tokens[r.Token]; it != nil {
+	if it := t.shard.cache.tokens.get(r.Token[:]); it != nil {
 		return it.rule.Version, nil
 	}
 	stored, err := e.readRule(t, &r.Token)
@@ -235,12 +235,12 @@ func (e *Engine) staged(t *ticket, workspace *ident.UUID, done *followed) (*fund
 // adopt shows what was applied to the decisions that come after.
 func (sh *shard) adopt(done *followed) {
 	for token, r := range done.rules {
-		if it := sh.cache.tokens[token]; it != nil {
+		if it := sh.cache.tokens.get(token[:]); it != nil {
 			sh.cache.putRule(r, it.spend)
 		}
 	}
 	for workspace, it := range done.funds {
-		if cached := sh.cache.funds[workspace]; cached != nil {
+		if cached := sh.cache.funds.get(workspace[:]); cached != nil {
 			cached.funds = it.funds
 		}
 	}

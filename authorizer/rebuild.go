@@ -67,7 +67,7 @@ func (e *Engine) replay(t *ticket, n *hold.Entry) error {
 	t.batch = nil
 	t.shard.changes.Add(1)
 	funds.funds, funds.wsSeq = c.funds, n.WsSeq
-	if it := t.shard.cache.cards[n.Card]; it != nil {
+	if it := t.shard.cache.cards.get(n.Card[:]); it != nil {
 		it.spend = c.spend
 	}
 	t.shard.seq = max(t.shard.seq, n.Seq)

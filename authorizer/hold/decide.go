@@ -71,14 +71,27 @@ func TakeBack(v *View, approval, e *Entry) {
 var usd = [3]byte{'U', 'S', 'D'}
 
 // begin writes what every entry says whatever is decided: the message, whose it is, and the month's counter before it.
+//
+// A literal of the entry would be made elsewhere and copied, half a kilobyte of it, and so would what one statement gives to
+// several fields.
 func begin(v *View, m *Message, e *Entry) {
-	*e = Entry{} // and then field by field: a literal would be made elsewhere and copied, half a kilobyte of it
-	e.At, e.Kind, e.Workspace, e.NetworkID, e.OriginalID = v.Now, m.Kind, ident.System, m.ID, m.OriginalID
-	e.Fingerprint, e.Amount, e.Currency, e.Merchant, e.Final = m.Fingerprint, m.Amount, m.Currency, m.Merchant, m.Final
-	if v.Rule != nil && m.Kind != Reversal {
-		e.Workspace, e.Card = v.Rule.Workspace, v.Rule.Card
-		e.Spend = v.Spend.at(v.Now)
+	*e = Entry{}
+	e.At = v.Now
+	e.Kind = m.Kind
+	e.NetworkID = m.ID
+	e.OriginalID = m.OriginalID
+	e.Fingerprint = m.Fingerprint
+	e.Amount = m.Amount
+	e.Currency = m.Currency
+	e.Merchant = m.Merchant
+	e.Final = m.Final
+	if v.Rule == nil || m.Kind == Reversal {
+		e.Workspace = ident.System
+		return
 	}
+	e.Workspace = v.Rule.Workspace
+	e.Card = v.Rule.Card
+	e.Spend = v.Spend.at(v.Now)
 }
 
 // resume starts from the authorization as it stands, which brings its card and workspace, with the current month as its month:
@@ -169,8 +182,13 @@ func authorize(v *View, m *Message, e *Entry) {
 // open makes e.After, which is zero, a new authorization of the presented card, with nothing decided.
 func open(v *View, m *Message, e *Entry) *Hold {
 	h := &e.After
-	h.ID, h.Card, h.Workspace, h.NetworkID, h.At = v.NewID, v.Rule.Card, v.Rule.Workspace, m.ID, v.Now
-	h.Month, h.Merchant = e.Spend.Month, m.Merchant
+	h.ID = v.NewID
+	h.Card = v.Rule.Card
+	h.Workspace = v.Rule.Workspace
+	h.NetworkID = m.ID
+	h.At = v.Now
+	h.Month = e.Spend.Month
+	h.Merchant = m.Merchant
 	return h
 }
 

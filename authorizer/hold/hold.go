@@ -104,10 +104,10 @@ const (
 // Rule is what the authorizer knows of a card. Version is the card stream's; an older one never replaces a newer.
 type Rule struct {
 	Token       ident.Token `json:"-"`
+	State       CardState   `json:"-"`
 	Card        ident.UUID  `json:"-"`
 	Workspace   ident.UUID  `json:"-"`
 	Version     uint64      `json:"-"`
-	State       CardState   `json:"-"`
 	PerTxnCents money.Cents `json:"-"`
 	MonthCents  money.Cents `json:"-"`
 	// MCCs nil allows every category, empty none. Merchants the same; see MatchMerchant for their form.

@@ -1,0 +1,160 @@
+package authorizer
+
+import (
+	"encoding/binary"
+	"runtime"
+	"strconv"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+type pinned struct{ key ident.UUID }
+
+// An index holds what a map would, whatever the keys, when it grows, and when its buckets overflow and empty again.
+func TestIndexIsAMap(t *testing.T) {
+	require.Equal(t, uintptr(64), unsafe.Sizeof(bucket[pinned]{}), "one line of the processor's cache")
+	rapid.Check(t, func(t *rapid.T) {
+		x, model := newIndex(func(p *pinned) []byte { return p.key[:] }), make(map[ident.UUID]*pinned)
+		// Few keys in the last eight bytes: they collide, in bucket and tag.
+		spread := rapid.SampledFrom([]uint64{1, 3, 1 << 16, 1 << 63}).Draw(t, "spread")
+		key := rapid.Custom(func(t *rapid.T) (k ident.UUID) {
+			k[0] = rapid.Byte().Draw(t, "first")
+			binary.LittleEndian.PutUint64(k[8:], rapid.Uint64Range(0, spread).Draw(t, "last"))
+			return k
+		})
+		check := func(k ident.UUID) {
+			if got, want := x.get(k[:]), model[k]; got != want {
+				t.Fatalf("%x: %p, not %p", k, got, want)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) { require.Equal(t, len(model), x.items) },
+			"put": func(t *rapid.T) {
+				for _, k := range rapid.SliceOfN(key, 1, 40).Draw(t, "keys") {
+					it := &pinned{key: k}
+					x.put(it)
+					model[k] = it
+				}
+			},
+			"remove": func(t *rapid.T) {
+				k := key.Draw(t, "key")
+				x.remove(k[:])
+				delete(model, k)
+				check(k)
+			},
+			"remove most": func(t *rapid.T) {
+				left := rapid.IntRange(0, 3).Draw(t, "left")
+				for k := range model {
+					if len(model) > left {
+						x.remove(k[:])
+						delete(model, k)
+					}
+				}
+			},
+			"get": func(t *rapid.T) {
+				check(key.Draw(t, "key"))
+				for k := range model {
+					check(k)
+				}
+			},
+		})
+		for k := range model {
+			x.remove(k[:])
+		}
+		for i := range x.buckets {
+			if b := x.buckets[i]; b.tags[overflow] != overflowMany {
+				require.Zero(t, b, "nothing is left of what was removed")
+			}
+		}
+	})
+}
+
+// More items share a bucket than it can count.
+func TestIndexFindsWhatOneBucketCannotCount(t *testing.T) {
+	x := newIndex(func(p *pinned) []byte { return p.key[:] })
+	items := make([]pinned, overflowMany+10*bucketPlaces)
+	for i := range items {
+		binary.BigEndian.PutUint32(items[i].key[:], uint32(i))
+		x.put(&items[i])
+	}
+	for i := range items {
+		for j := range items {
+			if found := x.get(items[j].key[:]) != nil; found != (j >= i) {
+				t.Fatalf("item %d found: %t, after the removal of %d", j, found, i)
+			}
+		}
+		x.remove(items[i].key[:])
+	}
+}
+
+func TestRandomKeysLieInTheirOwnBuckets(t *testing.T) {
+	x, draw := newIndex(func(p *pinned) []byte { return p.key[:] }), newEntropy()
+	for x.items < 1500 || x.items < bucketFill*len(x.buckets) { // it would grow next: never is it fuller
+		id, err := ident.New(1, epoch, draw)
+		require.NoError(t, err)
+		x.put(&pinned{key: id})
+	}
+	strangers := 0
+	for i := range x.buckets {
+		for _, it := range x.buckets[i].items {
+			if it != nil && hashOf(it.key[:])>>x.shift != uint64(i) {
+				strangers++
+			}
+		}
+	}
+	require.Less(t, strangers, x.items/4)
+}
+
+// cacheCards puts n cards into caches in turn.
+func cacheCards(caches []*cache, n int) {
+	for i := range n {
+		card := ident.Derive(1, epoch, strconv.Itoa(i))
+		rule := hold.Rule{Card: card, Version: 1}
+		copy(rule.Token[2:], card[:])
+		caches[i%len(caches)].putRule(&rule, hold.Spend{})
+	}
+}
+
+// What the cache says it takes is what it takes, with the indexes just grown or full.
+func TestTheCacheCountsItsIndexes(t *testing.T) {
+	for _, n := range []int{bucketFill << 10, bucketFill<<10 + 1, 10_000} {
+		c := newCache(1 << 40)
+		cacheCards([]*cache{c}, n)
+		items := n * int(unsafe.Sizeof(cardItem{}))
+		indexes := 64 * (len(c.tokens.buckets) + len(c.cards.buckets))
+		require.InEpsilon(t, items+indexes, c.bytes, 0.12, n)
+		c.limit = 0
+		c.trim()
+		require.Zero(t, c.bytes+int64(c.tokens.items+c.cards.items))
+	}
+}
+
+// BenchmarkCachedCards is what a card takes in the cache, by the cache's own count and by the heap's.
+func BenchmarkCachedCards(b *testing.B) {
+	for b.Loop() {
+		caches, before, counted := make([]*cache, ident.Shards), heapBytes(), int64(0)
+		for i := range caches {
+			caches[i] = newCache(1 << 40)
+		}
+		cacheCards(caches, million)
+		for _, c := range caches {
+			counted += c.bytes
+		}
+		b.ReportMetric(float64(heapBytes()-before)/million, "heap-B/card")
+		b.ReportMetric(float64(counted)/million, "counted-B/card")
+		runtime.KeepAlive(caches)
+	}
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
