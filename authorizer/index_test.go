@@ -93,22 +93,38 @@ func TestIndexFindsWhatOneBucketCannotCount(t *testing.T) {
 	}
 }
 
+// However many items have come and gone, most lie in their own buckets, and a key that is not there is missed after a few.
 func TestRandomKeysLieInTheirOwnBuckets(t *testing.T) {
 	x, draw := newIndex(func(p *pinned) []byte { return p.key[:] }), newEntropy()
-	for x.items < 1500 || x.items < bucketFill*len(x.buckets) { // it would grow next: never is it fuller
+	var there []ident.UUID
+	add := func() {
 		id, err := ident.New(1, epoch, draw)
 		require.NoError(t, err)
 		x.put(&pinned{key: id})
+		there = append(there, id)
 	}
-	strangers := 0
+	for x.items < 1500 || x.items < bucketFill*len(x.buckets) { // it would grow next: never is it fuller
+		add()
+	}
+	for range 30 * x.items { // as a full cache does
+		x.remove(there[0][:])
+		there = there[1:]
+		add()
+	}
+	strangers, visits := 0, 0
 	for i := range x.buckets {
 		for _, it := range x.buckets[i].items {
 			if it != nil && hashOf(it.key[:])>>x.shift != uint64(i) {
 				strangers++
 			}
 		}
+		visits++
+		for at := uint64(i); x.buckets[at].tags[overflow] != 0; at = x.after(at) {
+			visits++
+		}
 	}
-	require.Less(t, strangers, x.items/4)
+	require.Less(t, strangers, x.items/5)
+	require.Less(t, visits, 2*len(x.buckets))
 }
 
 // cacheCards puts n cards into caches in turn.
@@ -121,6 +137,20 @@ func cacheCards(caches []*cache, n int) {
 	}
 }
 
+// A card whose rule has another token is not found by the one before, neither while it is here nor after.
+func TestACardIsFoundByItsLastToken(t *testing.T) {
+	c, rule := newCache(1<<40), hold.Rule{Card: ident.UUID{1}, Version: 1, Token: ident.Token{12: 1}}
+	c.putRule(&rule, hold.Spend{})
+	before := rule.Token
+	rule.Token[12] = 2
+	it := c.putRule(&rule, hold.Spend{})
+	require.Nil(t, c.byToken(&before))
+	require.Same(t, it, c.byToken(&rule.Token))
+	c.limit = 0
+	c.trim()
+	require.Zero(t, c.tokens.items+c.cards.items)
+}
+
 // What the cache says it takes is what it takes, with the indexes just grown or full.
 func TestTheCacheCountsItsIndexes(t *testing.T) {
 	for _, n := range []int{bucketFill << 10, bucketFill<<10 + 1, 10_000} {
@@ -128,7 +158,7 @@ func TestTheCacheCountsItsIndexes(t *testing.T) {
 		cacheCards([]*cache{c}, n)
 		items := n * int(unsafe.Sizeof(cardItem{}))
 		indexes := 64 * (len(c.tokens.buckets) + len(c.cards.buckets))
-		require.InEpsilon(t, items+indexes, c.bytes, 0.12, n)
+		require.InEpsilon(t, items+indexes, c.bytes, 0.15, n)
 		c.limit = 0
 		c.trim()
 		require.Zero(t, c.bytes+int64(c.tokens.items+c.cards.items))

@@ -29,6 +29,42 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// Every entry says what its message said, and whose it is, whatever was decided before it in the same memory.
+func TestAnEntrySaysItsMessage(t *testing.T) {
+	sample, rule := sampleEntry(), sampleRule()
+	rule.State, rule.MCCs, rule.Merchants = hold.CardActive, nil, nil
+	for _, known := range []bool{true, false} {
+		for _, kind := range []hold.Kind{hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing, hold.Refund} {
+			m := message(kind, 100)
+			m.ID, m.OriginalID, m.Fingerprint, m.Final = "net-2", "net-3", [16]byte{7}, true
+			m.Merchant = hold.Merchant{ID: "acq-1", Name: "Kiosk", Country: "FR", MCC: 5999}
+			v := hold.View{Now: sample.At + 5, Spendable: 1000, NewID: ident.UUID{9}}
+			want := hold.Entry{Workspace: ident.System}
+			if known {
+				v.Rule, v.Spend = &rule, sample.Spend
+				want.Workspace, want.Card = rule.Workspace, rule.Card
+			}
+			if kind == hold.Reversal && known {
+				v.Hold = &sample.After
+			}
+			e := sampleEntry()
+			hold.Decide(&v, &m, &e)
+			got := hold.Entry{Workspace: e.Workspace, Card: e.Card, At: e.At, Kind: e.Kind, NetworkID: e.NetworkID,
+				OriginalID: e.OriginalID, Fingerprint: e.Fingerprint, Amount: e.Amount, Currency: e.Currency, Merchant: e.Merchant, Final: e.Final}
+			want.At, want.Kind, want.NetworkID, want.OriginalID, want.Fingerprint = v.Now, kind, m.ID, m.OriginalID, m.Fingerprint
+			want.Amount, want.Currency, want.Merchant, want.Final = m.Amount, m.Currency, m.Merchant, m.Final
+			require.Equal(t, want, got, "%v, known: %t", kind, known)
+			require.Zero(t, e.Seq+e.WsSeq+uint64(e.Shard), "the log gives them")
+			if kind == hold.Authorization && known {
+				h := hold.Hold{ID: e.After.ID, Card: e.After.Card, Workspace: e.After.Workspace, NetworkID: e.After.NetworkID, At: e.After.At,
+					Month: e.After.Month, Merchant: e.After.Merchant}
+				require.Equal(t, hold.Hold{ID: v.NewID, Card: rule.Card, Workspace: rule.Workspace, NetworkID: m.ID, At: v.Now,
+					Month: sample.Spend.Month, Merchant: m.Merchant}, h)
+			}
+		}
+	}
+}
+
 // Whatever is known and asked, Decide gives an entry whose deltas are the differences it says, and nothing overflows.
 func TestDecideIsTotal(t *testing.T) {
 	edges := []int64{0, 1, -1, math.MaxInt64, math.MinInt64, money.MaxAmount, money.MaxAmount + 1}
