@@ -22,8 +22,8 @@
 //
 // kafka-go's Writer was not used, for two reasons. It queues batches, and when one has failed for good it goes on with the
 // next: a gap in the topic. And it holds back every batch that is not full for its timeout. Here each partition has one lane with
-// one request in flight; what arrives meanwhile is the next batch. A lane begins at most one request that is not full per
-// Linger (5 ms), so a lone event leaves at once and a stream of them in batches.
+// one request in flight; what arrives meanwhile is the next batch. After a request that leaves nothing waiting a lane begins
+// none until Linger (100 ms) after its start, so a lone event leaves at once and a stream of them in batches.
 //
 // # Reading
 //

@@ -79,6 +79,45 @@ func TestConsumersReadFromTheTopic(t *testing.T) {
 	})
 }
 
+// A stream of events costs a partition few requests, and whoever reads it few reads.
+func TestAStreamLeavesInBatches(t *testing.T) {
+	const requests = 5
+	f := newFixture(t, startFake(t).ListenAddrs())
+	var sent atomic.Int64
+	f.wire.onProduce(func(send func() (kafkago.Response, error)) (kafkago.Response, error) {
+		sent.Add(1)
+		return send()
+	})
+	f.publish(f.topic, f.journal.Journal, nil)
+	begun := time.Now()
+	f.eventually(func() bool {
+		f.append(9, 1, `{}`)
+		return sent.Load() > requests
+	}, "nothing is published")
+	require.GreaterOrEqual(t, time.Since(begun), (requests-1)*kafka.DefaultLinger)
+	f.published()
+}
+
+// sparing shows one event at a time, as a journal does whose events are large.
+type sparing struct{ persistence.Journal }
+
+func (j sparing) Events(ctx context.Context, shard ident.Shard, past uint64, _ int) ([]persistence.Event, error) {
+	return j.Journal.Events(ctx, shard, past, 1)
+}
+
+// A backlog is published without a pause, however little of it a request has.
+func TestABacklogDoesNotLinger(t *testing.T) {
+	f := newFixture(t, startFake(t).ListenAddrs())
+	c := &consumer{}
+	f.tailing(never, c)
+	f.journal.blind.Store(true)
+	f.append(9, 3, `{}`)
+	p, err := f.topic.Publisher(kafka.PublisherOptions{Journal: sparing{f.journal.Journal}, Linger: never})
+	require.NoError(t, err)
+	f.run(p.Run)
+	f.handled(c)
+}
+
 func TestLostAcknowledgementRepeatsNothingInEffect(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
