@@ -1,6 +1,11 @@
 package httpapi
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"purser/actors/fault"
+	"purser/actors/ident"
+)
 
 // recordInternational are international payments in USDC that were made before their routes were switched off. Nothing here
 // writes them.
@@ -21,6 +26,9 @@ func (s *Server) listInternational(c *call) (answer, error) {
 }
 
 func (s *Server) getInternational(c *call) (answer, error) {
+	if _, err := ident.SlotOf(c.params["id"]); err != nil {
+		return answer{}, fault.New(fault.NotFound, "")
+	}
 	record, err := s.actors.Record(c.ctx, recordInternational, c.who.workspace(), c.params["id"])
 	if err != nil {
 		return answer{}, err

@@ -157,7 +157,8 @@ type Journal interface {
 	// journal may answer from memory what it has committed, except under AsStored.
 	Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]Event, error)
 
-	// Record returns a record by kind and id; slot routes. ErrNotFound when there is none.
+	// Record returns a record by kind and id; slot routes. ErrNotFound when there is none. A journal may answer from memory what
+	// it has committed or read in a shard that it holds, except under AsStored.
 	Record(ctx context.Context, slot ident.Slot, kind, id string) (Record, error)
 
 	// List returns the records of a kind, workspace and parent, newest first.

@@ -16,7 +16,8 @@ func openBook(ctx context.Context, m *Main) (persistence.Handler, error) {
 	if m.config.DatabaseURL == "" {
 		return nil, nil
 	}
-	b, err := book.Open(ctx, book.Options{URL: m.config.DatabaseURL, Identity: m.journal.Identity()})
+	b, err := book.Open(ctx, book.Options{URL: m.config.DatabaseURL, Identity: m.journal.Identity(),
+		Note: func(err error) { m.log.Warn("how far the book is handled is not written", "err", err) }})
 	if err != nil {
 		return nil, err
 	}

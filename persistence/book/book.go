@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +22,12 @@ type Book struct {
 	pool     *pgxpool.Pool
 	identity persistence.Identity
 	ready    readiness
+	passes   *passes
+	note     func(error)
+	end      context.CancelFunc
+	work     sync.WaitGroup     // who writes passes
+	writes   context.Context    // of whoever writes passes
+	cut      context.CancelFunc // ends writes
 }
 
 // Open checks the options. It asks nothing of the server, which may be down: Prepare, or the first call of a Handler's method,
@@ -38,35 +45,69 @@ func Open(ctx context.Context, o Options) (*Book, error) {
 	if err != nil {
 		return nil, fmt.Errorf("book: %w", err)
 	}
-	return &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}}, nil
+	alive, end := context.WithCancel(context.Background())
+	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}, note: o.Note, end: end}
+	b.writes, b.cut = context.WithCancel(context.Background())
+	b.passes = newPasses(b.writePasses)
+	b.work.Go(func() {
+		b.passes.Run(alive, func(err error) { b.note(fmt.Errorf("book cannot write what it has passed over: %w", err)) })
+	})
+	return b, nil
 }
 
-// Close ends the connections, after the calls under way. It returns nil.
+var errClosed = errors.New("book closed")
+
+// Close writes what was passed over, which may fail as in a crash, and ends the connections, after the calls under way. A server
+// that does not answer is waited for a moment, in which most of that is done: what then comes late moves a position forward. It
+// returns nil.
 func (b *Book) Close() error {
-	b.pool.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, b.cut)()
+	b.passes.Refuse(errClosed)
+	b.end()
+	b.work.Wait()
+	err := b.passes.Failed() // a server that did not take the last write is not asked again
+	if err == nil {
+		err = b.passes.Flush(ctx)
+	}
+	if err != nil {
+		b.note(fmt.Errorf("book closes without the last of what it has passed over: %w", err))
+	}
+	ended := make(chan struct{})
+	go func() {
+		b.pool.Close() // a connection that was given up takes its time
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 	return nil
 }
 
-// Position implements persistence.Handler.
+// Position implements persistence.Handler. What is not written yet is answered from memory, if the server has moved on from where
+// that begins by nobody else.
 func (b *Book) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	if err := b.Prepare(ctx); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	store, position, err := b.at(ctx, shard)
-	if err == nil && store != b.identity.Store {
-		err = b.left()
-	}
-	return position, err
+	return b.at(ctx, shard)
 }
 
-// at reads where a shard stands, and in which incarnation of the journal.
-func (b *Book) at(ctx context.Context, shard ident.Shard) (store ident.UUID, position uint64, err error) {
-	var id [16]byte
-	var at int64
-	err = b.pool.QueryRow(ctx, sqlShard, int16(shard)).Scan(&id, &at)
-	return id, uint64(at), err
+// at reads where a shard stands, and looks whether the book still follows this incarnation of the journal.
+func (b *Book) at(ctx context.Context, shard ident.Shard) (position uint64, err error) {
+	var store [16]byte
+	var stored int64
+	if err := b.pool.QueryRow(ctx, sqlShard, int16(shard)).Scan(&store, &stored); err != nil {
+		return 0, err
+	}
+	if store != b.identity.Store {
+		return 0, b.left()
+	}
+	return b.passes.meet(shard, uint64(stored)), nil
 }
 
 // left is told that the book follows another incarnation by now. The next Prepare looks at it again.
@@ -89,7 +130,7 @@ func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persisten
 	if len(page.accounts) == 0 {
 		err = b.pass(ctx, page)
 	} else {
-		err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return b.book(ctx, tx, page) })
+		err = b.book(ctx, page)
 	}
 	var refusal *pgconn.PgError
 	switch {
@@ -103,37 +144,39 @@ func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persisten
 
 // moved tells a position that has moved from a book that was emptied.
 func (b *Book) moved(ctx context.Context, shard ident.Shard) error {
-	store, at, err := b.at(ctx, shard)
-	switch {
-	case err != nil:
+	at, err := b.at(ctx, shard)
+	if err != nil {
 		return err
-	case store != b.identity.Store:
-		return b.left()
 	}
 	return fmt.Errorf("%w: it is %d", persistence.ErrMoved, at)
 }
 
-// pass moves the position over a page that has nothing to book, as most have beside swipes, in one round trip and without a sync: a
-// server that crashes may take the move back, but not without all that came after it; the events are then handled again.
+// pass moves the position over a page that has nothing to book. Where the shard is known to stand that is written behind; else it
+// takes one round trip, without a sync: a server that crashes may take the move back, but not without all that came after it.
 func (b *Book) pass(ctx context.Context, p *page) error {
+	if done, err := b.passes.extend(p); done || err != nil {
+		return err
+	}
+	before := stretch{p.first - 1, p.first - 1}
 	var one pgx.Batch
 	one.Queue(postgres.Lazily)
-	p.queueMove(&one, b.identity.Store)
-	return b.pool.SendBatch(ctx, &one).Close()
+	p.queueMove(&one, b.identity.Store, before)
+	if err := b.pool.SendBatch(ctx, &one).Close(); err != nil {
+		return err
+	}
+	b.passes.set(p.shard, stretch{before.after, p.last})
+	return nil
 }
 
-// book moves the position and writes a page, in two round trips.
-func (b *Book) book(ctx context.Context, tx pgx.Tx, p *page) error {
-	var first pgx.Batch
-	p.queueMove(&first, b.identity.Store)
-	p.queueOpen(&first)
-	if err := tx.SendBatch(ctx, &first).Close(); err != nil {
+// book moves the position, over what was passed before the page too, and writes the page.
+func (b *Book) book(ctx context.Context, p *page) error {
+	before, _, err := b.passes.before(p)
+	if err != nil {
 		return err
 	}
-	if err := p.run(); err != nil {
-		return err
+	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return p.write(ctx, tx, b.identity.Store, before) })
+	if err == nil {
+		b.passes.set(p.shard, stretch{p.last, p.last})
 	}
-	var second pgx.Batch
-	p.queuePostings(&second)
-	return tx.SendBatch(ctx, &second).Close()
+	return err
 }

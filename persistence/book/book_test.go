@@ -218,25 +218,6 @@ func TestAnEventIsBookedOnce(t *testing.T) {
 	requireSound(t, url)
 }
 
-// What books nothing moves the position without a sync, and no further than what is booked: a wrong place is refused all the same.
-func TestWhatBooksNothingIsPassedWithoutASync(t *testing.T) {
-	url := databases.Database(t)
-	query(t, url, `CREATE TABLE public.seen (position bigint, synced text)`)
-	query(t, url, `CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN INSERT INTO public.seen VALUES (NEW.position, current_setting('synchronous_commit')); RETURN NULL; END $$`)
-	query(t, url, `CREATE TRIGGER see AFTER UPDATE ON book.shard FOR EACH ROW EXECUTE FUNCTION public.see()`)
-	b := open(t, url, journal)
-	handle(t, b, frozen(1), frozen(2))
-	handle(t, b, deposit(3, "ws_1", 10))
-	handle(t, b, frozen(4))
-	requirePosition(t, b, 4)
-	for _, wrong := range []uint64{2, 4, 6} {
-		require.ErrorIs(t, b.Handle(t.Context(), shard, []persistence.Event{frozen(wrong)}), persistence.ErrMoved)
-	}
-	require.Equal(t, []string{"2|off", "3|on", "4|off"}, query(t, url, `SELECT * FROM public.seen ORDER BY position`))
-	requireSound(t, url)
-}
-
 func TestWhatCannotBeBookedChangesNothing(t *testing.T) {
 	url := databases.Database(t)
 	b := open(t, url, journal)

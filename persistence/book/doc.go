@@ -20,8 +20,15 @@
 // Book is a persistence.Handler. Handle is one transaction: it moves the shard's position, which must be the one before the
 // first event and which locks the shard, reads the accounts that are moved, numbers the postings and adds them up in memory,
 // and writes all of them with one INSERT of arrays per table. So a repeat, a second process or a lost answer to COMMIT ends in
-// ErrMoved and books nothing. A page that has nothing to book moves the position without waiting for the disk: what a crash of the
-// server takes away of such moves is delivered again.
+// ErrMoved and books nothing.
+//
+// A page that has nothing to book is passed over. The first of a shard moves the position in a round trip of its own, later ones
+// are kept in memory and written every postgres.BehindEvery, all shards in one statement, and by Close; none waits for the disk.
+// A shard that somebody holds is left for the next time.
+// The next booking moves the position from wherever in what was passed the server has it: nothing in between books anything,
+// whoever handles it. So a position that is stored is never before a posting that is in the book. Another process sees what was
+// passed a moment late; what a crash takes away of it is delivered again. While it cannot be written, Handle passes nothing and
+// answers why.
 //
 // An event with postings that cannot be read, or a transfer that does not balance, stops its shard with ErrUnsound, for ever:
 // the subscription tells its listener, and the lag grows.

@@ -31,6 +31,9 @@ const (
 	// queryTimeout bounds a read and handleTimeout a Handle, in the server too.
 	queryTimeout  = 30 * time.Second
 	handleTimeout = 60 * time.Second
+	// passTimeout bounds a write of passes, and closeTimeout the last one and the end of the connections.
+	passTimeout  = 5 * time.Second
+	closeTimeout = 2 * time.Second
 	// prepareTimeout bounds a Prepare; after one that failed the error stands for preparePause.
 	prepareTimeout = 2 * time.Minute
 	preparePause   = 500 * time.Millisecond
@@ -44,12 +47,17 @@ type Options struct {
 	Identity persistence.Identity
 	// PoolSize is the number of connections at most; 0 is 8.
 	PoolSize int
+	// Note is called when passes could not be written; nil ignores it. It may be called from any goroutine.
+	Note func(error)
 }
 
 // EnsureDefaults fills in what is left zero.
 func (o *Options) EnsureDefaults() {
 	if o.PoolSize == 0 {
 		o.PoolSize = postgres.DefaultPool
+	}
+	if o.Note == nil {
+		o.Note = func(error) {}
 	}
 }
 

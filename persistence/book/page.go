@@ -2,6 +2,7 @@ package book
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -181,9 +182,27 @@ func (p *page) run() error {
 	return nil
 }
 
-// queueMove moves the position, or ends the batch with ErrMoved.
-func (p *page) queueMove(b *pgx.Batch, store ident.UUID) {
-	b.Queue(sqlMove, int16(p.shard), [16]byte(store), int64(p.first-1), int64(p.last)).Exec(func(tag pgconn.CommandTag) error {
+// write moves the position and writes the page, in two round trips.
+func (p *page) write(ctx context.Context, tx pgx.Tx, store ident.UUID, before stretch) error {
+	var first pgx.Batch
+	p.queueMove(&first, store, before)
+	p.queueOpen(&first)
+	if err := tx.SendBatch(ctx, &first).Close(); err != nil {
+		return err
+	}
+	if err := p.run(); err != nil {
+		return err
+	}
+	var second pgx.Batch
+	p.queuePostings(&second)
+	return tx.SendBatch(ctx, &second).Close()
+}
+
+// queueMove moves the position from where the stretch before the page has it, or ends the batch with ErrMoved.
+func (p *page) queueMove(b *pgx.Batch, store ident.UUID, before stretch) {
+	var m moves
+	m.add(p.shard, before.after, before.through, p.last)
+	m.queue(b, store).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
 			return persistence.ErrMoved
 		}

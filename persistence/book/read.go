@@ -49,8 +49,8 @@ type Entry struct {
 	Number, Amount, Balance      int64
 }
 
-// Standing is where the book has a shard, as of one moment. It is empty when there is no book, or it has not yet begun with
-// this incarnation of the journal.
+// Standing is where the book has a shard, as of one moment, and in what this process has passed since. It is empty when there is
+// no book, or it has not yet begun with this incarnation of the journal.
 type Standing struct {
 	Position uint64
 	Accounts []Account
@@ -125,7 +125,7 @@ func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err
 		var position int64
 		var a Account
 		err = row.Scan(&position, &a.Workspace, &a.Name, &a.Currency, &a.Side, &a.Balance, &a.Entries)
-		s.Position = uint64(position)
+		s.Position = b.passes.beyond(shard, uint64(position))
 		if a.Entries > 0 {
 			s.Accounts = append(s.Accounts, a)
 		}
@@ -141,7 +141,7 @@ func (b *Book) Lag(ctx context.Context, head func(ident.Shard) uint64) (events u
 		var shard int16
 		var position int64
 		err = row.Scan(&shard, &position)
-		positions[shard] = uint64(position)
+		positions[shard] = b.passes.beyond(ident.Shard(shard), uint64(position))
 		return none, err
 	}, sqlPositions)
 	for i, position := range positions {

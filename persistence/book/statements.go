@@ -24,10 +24,15 @@ ON CONFLICT (one) DO UPDATE SET store = excluded.store`
 	sqlSetShards = `INSERT INTO book.shard (id, store, position) SELECT n, $1, 0 FROM generate_series(0, $2 - 1) n`
 )
 
+// sqlHoldFree locks those of some shards that nobody holds.
+const sqlHoldFree = `SELECT id FROM book.shard WHERE id = ANY($1::smallint[]) FOR NO KEY UPDATE SKIP LOCKED`
+
 // A Handle, in this order. Arguments in the plural are one array per column.
 const (
-	// sqlMove locks the shard until the end, and is the proof that the events are the next.
-	sqlMove = `UPDATE book.shard SET position = $4 WHERE id = $1 AND store = $2 AND position = $3`
+	// sqlMove locks the shards until the end, and is the proof that the events are the next.
+	sqlMove = `UPDATE book.shard s SET position = q.through
+FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS q (id, after, until, through)
+WHERE s.id = q.id AND s.store = $1 AND s.position BETWEEN q.after AND q.until RETURNING s.id`
 
 	sqlOpenAccounts = `INSERT INTO book.account (shard, workspace, name, currency, side)
 SELECT $1, q.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS q (workspace, name, currency, side)

@@ -23,15 +23,19 @@ func (l *lane) commit(items []item) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.j.slack*commitTimeout)
 	defer cancel()
+	committed := false
+	asked := l.j.known.now()
 	s, conn, err := l.begin(ctx, items)
 	if err == nil {
-		s.judge(l.j)
+		s.judge(l.j, asked)
 		s.decide()
 		if s.empty() {
 			l.rollback()
 			s.settle(l.j)
 			return nil
 		}
+		was := l.j.known.begin(s.records)
+		defer func() { l.j.known.end(s.records, was, committed) }()
 		err = s.write(ctx, conn)
 	}
 	if err != nil {
@@ -45,6 +49,7 @@ func (l *lane) commit(items []item) error {
 		return err
 	}
 	s.settle(l.j)
+	committed = true
 	return nil
 }
 

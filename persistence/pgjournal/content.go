@@ -26,7 +26,7 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	}
 	defer j.leave()
 	// Bounded by itself: that a backup is given up says nothing of the server.
-	if err := j.writeCursors(context.WithoutCancel(ctx)); err != nil {
+	if err := j.cursors.Flush(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, j.pool.Config().ConnConfig)

@@ -41,8 +41,8 @@
 // that finds none fails; events are never removed, so that there is nothing to gain from dropping an old one. By shard the
 // partitions are complete on the first day, a read touches one, and a node that owns some shards touches its own.
 //
-// Payloads and documents are json, not jsonb: they come back byte by byte, "\u0000" and repeated members included. The journal
-// is read by index only, and its sessions tell the planner so. Times are kept to the microsecond. Payloads that are long enough to
+// Payloads and documents are json, not jsonb: they come back byte by byte, "\u0000" and repeated members included. The journal is
+// read by index only, and its sessions tell the planner so. Times are kept to the microsecond. Payloads that are long enough to
 // be packed are so by lz4, where the server was built with it when the schema was brought up to date.
 //
 // # Reads
@@ -52,9 +52,14 @@
 // woken by this process's appends at once; for those of others the heads are read every pollInterval while somebody waits.
 // NOTIFY would be quicker, but all commits that notify take one lock of the whole server in turn.
 //
-// Single records, of which an answer needs one or two, are read by as many readers as there are lanes, a round trip at a time: what is
-// asked for meanwhile goes into the next. A round trip costs about the same whatever is in it. One that the server refuses is
-// repeated lookup by lookup, so that a malformed id fails alone.
+// Single records, of which an answer needs one or two, are read by as many readers as there are lanes, a round trip at a time:
+// what is asked for meanwhile goes into the next. A round trip costs about the same whatever is in it. One that the server
+// refuses is repeated lookup by lookup, so that a malformed id fails alone.
+//
+// Those that were asked for of late, in shards that this process holds, are kept in memory with what it commits to them
+// (records.go): the epoch makes that nobody else does. They are answered only while the server has said within recordsTrusted
+// that the epoch is still this process's, as every read of a head does: whoever is cut off from it shows nothing of before its
+// successor for longer. What is there is nothing under AsStored, and in a process that holds no shard.
 //
 // The newest events are kept in memory as they were committed (persistence.Recent): whoever follows the head asks the server for
 // none.
@@ -65,10 +70,10 @@
 // # Cursors
 //
 // The places of subscribers are written behind: the first save of a place by this process waits for the server, later ones are
-// kept in memory and written every cursorEvery, all that have moved in one statement, without a sync. Close and Snapshot write
-// them too. While they cannot be written a save is refused: a subscriber that went on would leave its place behind for as long. A
-// crash loses the last moments of them, which the contract allows. Cursor knows what is kept; under AsStored, and in another
-// process, it shows what was written. Before a write the heads are read: who was succeeded puts back nothing.
+// kept in memory and written every postgres.BehindEvery, all that have moved in one statement, without a sync. Close and Snapshot
+// write them too. While they cannot be written a save is refused: a subscriber that went on would leave its place behind for as
+// long. A crash loses the last moments of them, which the contract allows. Cursor knows what is kept; under AsStored, and in
+// another process, it shows what was written. Before a write the heads are read: who was succeeded puts back nothing.
 //
 // # What is refused
 //

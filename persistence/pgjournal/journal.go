@@ -1,6 +1,7 @@
 package pgjournal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type Journal struct {
 	lanes    []*lane
 	shards   [ident.Shards]shard
 	recent   persistence.Recent
+	known    *records
 	lookups  chan *lookup
 	cursors  *cursors
 	waiters  atomic.Int64  // calls of Wait under way
@@ -64,10 +66,13 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 			return nil, err
 		}
 	}
-	j := &Journal{gate: &gate{}, note: o.Note, slack: time.Duration(o.Slack), cursors: newCursors(),
+	j := &Journal{gate: &gate{}, note: o.Note, slack: time.Duration(o.Slack),
+		known:   newRecords(time.Duration(o.Slack) * recordsTrusted),
 		lookups: make(chan *lookup, lookupMax), raising: make(chan struct{}, o.PoolSize/2)}
+	j.cursors = newCursors(j.writeCursors)
 	j.fatal = func(err error) {
-		j.cursors.fence()
+		j.cursors.Refuse(errFenced)
+		j.known.fence()
 		o.Fatal(err)
 	}
 	config, err := configure(o, j.gate)
@@ -179,7 +184,9 @@ func (j *Journal) start(o Options, config *pgx.ConnConfig) {
 	alive, end := context.WithCancel(context.Background())
 	j.done, j.end = alive.Done(), end
 	j.work.Go(func() { j.poll(alive) })
-	j.work.Go(func() { j.writeBehind(alive) })
+	j.work.Go(func() {
+		j.cursors.Run(alive, func(err error) { j.note(fmt.Errorf("journal cannot write the places of subscribers: %w", err)) })
+	})
 }
 
 // refresh reads all heads. That a shard was taken, or that the database was set back, shows here at the latest, when nobody
@@ -189,6 +196,7 @@ func (j *Journal) refresh(ctx context.Context) error {
 	for id := range known {
 		known[id] = j.shards[id].tip.Head().Position
 	}
+	asked := j.known.now()
 	rows, err := j.pool.Query(ctx, sqlHeads)
 	if err != nil {
 		return err
@@ -198,13 +206,14 @@ func (j *Journal) refresh(ctx context.Context) error {
 	var recovering bool // a standby, which may be behind for a moment
 	var fatal error
 	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &position, &recovering}, func() error {
-		j.shards[id].tip.Show(persistence.Head{Position: uint64(position), Epoch: uint64(epoch)})
-		if fatal == nil && j.shards[id].takenBy(uint64(epoch)) {
-			fatal = fmt.Errorf("%w: shard %d is at epoch %d", ErrTaken, id, epoch)
+		shard, found := ident.Shard(id), persistence.Head{Position: uint64(position), Epoch: uint64(epoch)}
+		if j.shards[id].takenBy(found.Epoch) {
+			fatal = cmp.Or(fatal, errTaken(shard, found))
 		}
-		if !recovering && uint64(position) < known[id] {
-			fatal = fmt.Errorf("%w: shard %d ends at %d, it was at %d", ErrBehind, id, position, known[id])
+		if !recovering && found.Position < known[id] {
+			fatal = errBehind(shard, found, known[id])
 		}
+		j.meet(shard, found, recovering, asked)
 		return nil
 	})
 	if fatal != nil {
@@ -295,7 +304,7 @@ func (j *Journal) Close() error {
 	j.work.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), j.slack*rollbackTimeout)
 	defer cancel()
-	if err := j.writeCursors(ctx); err != nil {
+	if err := j.cursors.Flush(ctx); err != nil {
 		j.note(fmt.Errorf("journal closes without the last places of subscribers: %w", err))
 	}
 	j.pool.Close()

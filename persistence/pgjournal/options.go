@@ -71,8 +71,6 @@ const (
 	backoffMax = 1 * time.Second
 	// pollInterval is how often the heads are read while somebody waits for one: it shows what other processes have appended.
 	pollInterval = 250 * time.Millisecond
-	// cursorEvery is how long the place of a subscriber is kept in memory before it is written, and tried again after a failure.
-	cursorEvery = 1 * time.Second
 )
 
 // Options of Open.

@@ -29,11 +29,15 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	ctx, cancel := context.WithTimeout(ctx, j.slack*raiseTimeout)
 	defer cancel()
 	ids := slices.Compact(slices.Sorted(slices.Values(shards)))
+	asked := j.known.now()
 	for _, id := range ids {
 		j.shards[id].beginRaise()
 	}
 	raised, err := j.raise(ctx, ids)
 	for _, id := range ids {
+		if errors.Is(err, persistence.ErrAmbiguous) { // the next epoch may be this process's, or another's
+			j.known.doubt(id)
+		}
 		j.shards[id].endRaise(raised[id].Epoch, err)
 	}
 	if err != nil {
@@ -43,8 +47,9 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	heads := make([]persistence.Head, len(shards))
 	for i, id := range shards {
 		heads[i] = raised[id]
-		// What the earlier epoch's last transaction did to the timers is not known here.
+		// What the earlier epoch's last transaction did to the timers and records is not known here.
 		j.shards[id].due.Forget()
+		j.known.raised(id, asked)
 		j.shards[id].tip.Show(raised[id])
 	}
 	return heads, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // ask sends queries in one round trip. The call has entered the journal, and can be repeated. The error is ErrUnavailable, or
-// ErrNotFound when read returns that.
+// ErrNotFound or ErrFenced when read returns that.
 func (j *Journal) ask(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
@@ -21,7 +21,7 @@ func (j *Journal) ask(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResu
 	if lost {
 		_, err = j.exchange(ctx, b, read)
 	}
-	if err == nil || errors.Is(err, persistence.ErrNotFound) {
+	if err == nil || errors.Is(err, persistence.ErrNotFound) || errors.Is(err, persistence.ErrFenced) {
 		return err
 	}
 	// The error of a query that was given up does not say why.
@@ -57,16 +57,15 @@ func (j *Journal) look(ctx context.Context, id ident.Shard, read func(pgx.BatchR
 	b := &pgx.Batch{}
 	b.Queue(sql, args...)
 	b.Queue(sqlHead, int16(id))
+	asked := j.known.now()
 	return j.ask(ctx, b, func(results pgx.BatchResults) error {
 		found := read(results)
 		if found != nil && !errors.Is(found, persistence.ErrNotFound) {
 			return found
 		}
-		var epoch, head int64
-		if err := results.QueryRow().Scan(&epoch, &head); err != nil {
+		if _, err := j.readHeadsOf(results, asked); err != nil {
 			return err
 		}
-		j.shards[id].tip.Show(persistence.Head{Position: uint64(head), Epoch: uint64(epoch)})
 		return found
 	})
 }

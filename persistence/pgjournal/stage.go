@@ -99,10 +99,13 @@ func newStaging(items []item) *staging {
 }
 
 // judge finds the shards of which what is locked is not what this process left.
-func (s *staging) judge(j *Journal) {
+func (s *staging) judge(j *Journal, asked time.Time) {
 	for id, at := range s.shards {
 		if at.found {
 			at.fault = j.judge(id, persistence.Head{Position: at.was, Epoch: at.epoch})
+			if at.fault == nil && j.shards[id].heldAt(at.epoch) {
+				j.known.trust(id, asked)
+			}
 		}
 	}
 }
@@ -269,5 +272,6 @@ func (s *staging) settle(j *Journal) {
 func (s *staging) doubt(j *Journal) {
 	for id := range s.shards {
 		j.shards[id].due.Forget()
+		j.known.doubt(id)
 	}
 }

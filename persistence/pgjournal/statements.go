@@ -86,7 +86,7 @@ WHERE a.pid = ANY(pg_blocking_pids($1)) AND a.application_name = $2 AND a.datnam
 // Reads.
 const (
 	sqlHeads = `SELECT id, epoch, head, pg_is_in_recovery() FROM journal_shard`
-	sqlHead  = `SELECT epoch, head FROM journal_shard WHERE id = $1`
+	sqlHead  = `SELECT id, epoch, head, pg_is_in_recovery() FROM journal_shard WHERE id = $1`
 
 	// The running sum is of sizes: no payload beyond the limit is opened.
 	sqlEvents = `SELECT position, id, workspace, kind, stream, version, type, at, payload FROM (
@@ -100,7 +100,7 @@ const (
 FROM unnest($1::smallint[], $2::text[], $3::text[]) WITH ORDINALITY AS q (shard, kind, id, n)
 JOIN journal_record r ON r.shard = q.shard AND r.kind = q.kind AND r.id = q.id`
 
-	sqlHeadsOf = `SELECT id, epoch, head FROM journal_shard WHERE id = ANY($1::smallint[])`
+	sqlHeadsOf = `SELECT id, epoch, head, pg_is_in_recovery() FROM journal_shard WHERE id = ANY($1::smallint[])`
 
 	sqlList = `SELECT ` + recordColumns + ` FROM journal_record WHERE shard = $1 AND kind = $2 AND workspace = $3 AND parent = $4
 ORDER BY position DESC, ordinal DESC LIMIT $5`

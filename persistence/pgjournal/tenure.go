@@ -3,6 +3,7 @@ package pgjournal
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"purser/actors/ident"
 	"purser/persistence"
@@ -52,17 +53,43 @@ func (s *shard) takenBy(epoch uint64) bool {
 	return t.held > 0 && epoch > t.held+t.trying+t.unknown
 }
 
+// heldAt tells whether an epoch is that of this process's last Raise.
+func (s *shard) heldAt(epoch uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held > 0 && epoch == s.held
+}
+
 // judge looks at a head that was read under its row's lock, so that nothing newer can be known of it than it says itself.
 func (j *Journal) judge(id ident.Shard, found persistence.Head) error {
 	s := &j.shards[id]
 	known := s.tip.Head().Position
 	switch {
 	case found.Position < known:
-		return j.refuse(fmt.Errorf("%w: shard %d ends at %d, it was at %d", ErrBehind, id, found.Position, known))
+		return j.refuse(errBehind(id, found, known))
 	case s.takenBy(found.Epoch):
-		return j.refuse(fmt.Errorf("%w: shard %d is at epoch %d", ErrTaken, id, found.Epoch))
+		return j.refuse(errTaken(id, found))
 	}
 	return nil
+}
+
+func errTaken(id ident.Shard, found persistence.Head) error {
+	return fmt.Errorf("%w: shard %d is at epoch %d", ErrTaken, id, found.Epoch)
+}
+
+func errBehind(id ident.Shard, found persistence.Head, known uint64) error {
+	return fmt.Errorf("%w: shard %d ends at %d, it was at %d", ErrBehind, id, found.Position, known)
+}
+
+// meet shows a head that the server, a standby perhaps, was asked for at a time. It tells whether the shard was this process's
+// for sure by then.
+func (j *Journal) meet(id ident.Shard, found persistence.Head, recovering bool, asked time.Time) (sure bool) {
+	s := &j.shards[id]
+	s.tip.Show(found)
+	if sure = !recovering && s.heldAt(found.Epoch); sure {
+		j.known.trust(id, asked)
+	}
+	return sure
 }
 
 // refuse tells that nothing may go on over this journal.
