@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,6 +24,7 @@ type Book struct {
 	identity persistence.Identity
 	ready    readiness
 	passes   *passes
+	held     map[ident.Shard]int // of writePasses: how often in a row a shard was left because somebody holds it
 	note     func(error)
 	end      context.CancelFunc
 	work     sync.WaitGroup     // who writes passes
@@ -46,7 +48,8 @@ func Open(ctx context.Context, o Options) (*Book, error) {
 		return nil, fmt.Errorf("book: %w", err)
 	}
 	alive, end := context.WithCancel(context.Background())
-	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}, note: o.Note, end: end}
+	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}, note: o.Note, end: end,
+		held: map[ident.Shard]int{}}
 	b.writes, b.cut = context.WithCancel(context.Background())
 	b.passes = newPasses(b.writePasses)
 	b.work.Go(func() {
@@ -67,11 +70,7 @@ func (b *Book) Close() error {
 	b.passes.Refuse(errClosed)
 	b.end()
 	b.work.Wait()
-	err := b.passes.Failed() // a server that did not take the last write is not asked again
-	if err == nil {
-		err = b.passes.Flush(ctx)
-	}
-	if err != nil {
+	if err := b.writeLast(ctx); err != nil {
 		b.note(fmt.Errorf("book closes without the last of what it has passed over: %w", err))
 	}
 	ended := make(chan struct{})
@@ -85,6 +84,27 @@ func (b *Book) Close() error {
 	}
 	return nil
 }
+
+// writeLast writes what is left, of a shard that somebody holds as soon as he lets go: most often a booking that Close has cut off. A
+// server that did not take the last write is not asked again.
+func (b *Book) writeLast(ctx context.Context) error {
+	for {
+		if err := b.passes.Failed(); err != nil {
+			return err
+		}
+		if err := b.passes.Flush(ctx); err != nil || b.passes.Pending() == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errHeld
+		case <-time.After(heldPause):
+		}
+	}
+}
+
+// errHeld: somebody's transaction has the shards.
+var errHeld = errors.New("held by another session")
 
 // Position implements persistence.Handler. What is not written yet is answered from memory, if the server has moved on from where
 // that begins by nobody else.

@@ -34,6 +34,9 @@ const (
 	// passTimeout bounds a write of passes, and closeTimeout the last one and the end of the connections.
 	passTimeout  = 5 * time.Second
 	closeTimeout = 2 * time.Second
+	// heldPause is between the last writes while somebody holds a shard, and heldOften how many writes leave one until that is said.
+	heldPause = 20 * time.Millisecond
+	heldOften = 5
 	// prepareTimeout bounds a Prepare; after one that failed the error stands for preparePause.
 	prepareTimeout = 2 * time.Minute
 	preparePause   = 500 * time.Millisecond

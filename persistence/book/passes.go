@@ -2,6 +2,7 @@ package book
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -100,7 +101,7 @@ func (p *passes) forget(shard ident.Shard, s stretch) {
 
 // writePasses moves the positions of several shards together and without a sync. A shard that another process has moved stays
 // where it is, and what is known of it is forgotten. One that somebody holds is left for the next time: the others do not wait
-// for it, nor a booking that comes meanwhile.
+// for it, nor a booking that comes meanwhile. When that has happened for a while it is said.
 func (b *Book) writePasses(ctx context.Context, kept map[ident.Shard]stretch) error {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -114,9 +115,15 @@ func (b *Book) writePasses(ctx context.Context, kept map[ident.Shard]stretch) er
 		return err
 	}
 	for shard, s := range kept {
+		if free[shard] {
+			delete(b.held, shard)
+		}
 		switch {
 		case !free[shard]:
 			b.passes.Again(shard, s)
+			if b.held[shard]++; b.held[shard] == heldOften {
+				b.note(fmt.Errorf("position of shard %d stays at %d or after: %w", shard, s.after, errHeld))
+			}
 		case !moved[shard]:
 			b.passes.forget(shard, s)
 		}

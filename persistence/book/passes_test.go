@@ -310,6 +310,24 @@ func TestAShardThatIsHeldIsPassedLater(t *testing.T) {
 	table.await("3")
 }
 
+// TestAShardThatStaysHeldIsSaid, while the book runs and when it closes; nothing else notices it.
+func TestAShardThatStaysHeldIsSaid(t *testing.T) {
+	url := databases.Database(t)
+	table := watchPositions(t, url)
+	notes := make(chan string, 8)
+	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Note: func(err error) { notes <- err.Error() }})
+	require.NoError(t, err)
+	handle(t, b, frozen(1))
+	_, err = table.conn.Exec(t.Context(), `BEGIN; SELECT FROM book.shard WHERE id = 18 FOR NO KEY UPDATE`)
+	require.NoError(t, err)
+	handle(t, b, frozen(2))
+	require.Equal(t, "position of shard 18 stays at 0 or after: held by another session", <-notes)
+	require.NoError(t, b.Close())
+	require.Equal(t, "book closes without the last of what it has passed over: held by another session", <-notes)
+	table.release()
+	require.Equal(t, "1", table.stored())
+}
+
 // TestCloseDoesNotWaitForAFrozenServer: neither for a last write, nor for one that is under way, nor for a connection's end.
 func TestCloseDoesNotWaitForAFrozenServer(t *testing.T) {
 	const moment = 8 * time.Second // the client alone would take fifteen to give up a connection

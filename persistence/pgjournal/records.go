@@ -150,7 +150,7 @@ func (k *kept) size(key recordKey) int {
 func (r *records) ask(key recordKey) (record persistence.Record, lookup *reading, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.find(key); k != nil && r.now().Sub(r.shards[key.shard].sure) < r.trusted {
+	if k := r.find(key); k != nil && r.trusts(key.shard) {
 		if !k.found {
 			return record, nil, persistence.ErrNotFound
 		}
@@ -165,6 +165,14 @@ func (r *records) ask(key recordKey) (record persistence.Record, lookup *reading
 	}
 	lookup.lookups++
 	return record, lookup, nil
+}
+
+// trusts tells whether the server has confirmed of late that nobody has taken a shard. The machine may have slept, which the wall
+// clock alone counts, and that may be set back.
+func (r *records) trusts(shard ident.Shard) bool {
+	now, sure := r.now(), r.shards[shard].sure
+	wall := now.Round(0).Sub(sure.Round(0))
+	return now.Sub(sure) < r.trusted && 0 <= wall && wall < r.trusted
 }
 
 // answer takes what a lookup has read: a record, ErrNotFound, or an error that says nothing.

@@ -64,6 +64,13 @@ func (b *Behind[K, V]) Again(key K, value V) {
 	b.awake()
 }
 
+// Pending is how many values wait to be written.
+func (b *Behind[K, V]) Pending() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.dirty)
+}
+
 // Failed is why the last write has failed, nil if it has not.
 func (b *Behind[K, V]) Failed() error {
 	b.mu.Lock()
