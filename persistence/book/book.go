@@ -190,7 +190,7 @@ func (b *Book) pass(ctx context.Context, p *page) error {
 
 // book moves the position, over what was passed before the page too, and writes the page.
 func (b *Book) book(ctx context.Context, p *page) error {
-	before, _, err := b.passes.before(p)
+	before, err := b.passes.before(p)
 	if err != nil {
 		return err
 	}

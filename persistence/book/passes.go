@@ -29,14 +29,15 @@ func newPasses(write func(context.Context, map[ident.Shard]stretch) error) *pass
 	return &passes{Behind: postgres.NewBehind(write)}
 }
 
-// before returns the stretch that ends before a page, or ErrMoved. Of a shard of which none is known it is empty: the server has
-// to be asked.
-func (p *passes) before(page *page) (s stretch, known bool, err error) {
+// before returns the stretch that ends before a page, or ErrMoved.
+func (p *passes) before(page *page) (stretch, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.locate(page)
+	s, _, err := p.locate(page)
+	return s, err
 }
 
+// locate is before. Of a shard of which no stretch is known it is empty: the server has to be asked.
 func (p *passes) locate(page *page) (s stretch, known bool, err error) {
 	switch s = p.known[page.shard]; {
 	case s.through == 0:
@@ -73,7 +74,11 @@ func (p *passes) set(shard ident.Shard, s stretch) {
 func (p *passes) beyond(shard ident.Shard, stored uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.known[shard]; s.after <= stored {
+	return p.known[shard].beyond(stored)
+}
+
+func (s stretch) beyond(stored uint64) uint64 {
+	if s.after <= stored {
 		return max(stored, s.through)
 	}
 	return stored
@@ -83,11 +88,11 @@ func (p *passes) beyond(shard ident.Shard, stored uint64) uint64 {
 func (p *passes) meet(shard ident.Shard, stored uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.known[shard]; stored < s.after || s.through < stored {
+	s := p.known[shard]
+	if stored < s.after || s.through < stored {
 		p.known[shard] = stretch{}
-		return stored
 	}
-	return p.known[shard].through
+	return s.beyond(stored)
 }
 
 // forget drops what is known of a shard, if it still begins where the stretch does.
@@ -101,7 +106,7 @@ func (p *passes) forget(shard ident.Shard, s stretch) {
 
 // writePasses moves the positions of several shards together and without a sync. A shard that another process has moved stays
 // where it is, and what is known of it is forgotten. One that somebody holds is left for the next time: the others do not wait
-// for it, nor a booking that comes meanwhile. When that has happened for a while it is said.
+// for it, nor a booking that comes meanwhile.
 func (b *Book) writePasses(ctx context.Context, kept map[ident.Shard]stretch) error {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -115,20 +120,24 @@ func (b *Book) writePasses(ctx context.Context, kept map[ident.Shard]stretch) er
 		return err
 	}
 	for shard, s := range kept {
-		if free[shard] {
-			delete(b.held, shard)
+		if !free[shard] {
+			b.leave(shard, s)
+			continue
 		}
-		switch {
-		case !free[shard]:
-			b.passes.Again(shard, s)
-			if b.held[shard]++; b.held[shard] == heldOften {
-				b.note(fmt.Errorf("position of shard %d stays at %d or after: %w", shard, s.after, errHeld))
-			}
-		case !moved[shard]:
+		delete(b.held, shard)
+		if !moved[shard] {
 			b.passes.forget(shard, s)
 		}
 	}
 	return nil
+}
+
+// leave has a stretch written the next time, and says so when that has happened for a while. Close says it by itself.
+func (b *Book) leave(shard ident.Shard, s stretch) {
+	b.passes.Again(shard, s)
+	if b.held[shard]++; b.held[shard] == heldOften && b.passes.Refusal() == nil {
+		b.note(fmt.Errorf("position of shard %d stays at %d or after: %w", shard, s.after, errHeld))
+	}
 }
 
 func movePasses(

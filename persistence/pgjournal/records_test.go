@@ -1,6 +1,7 @@
 package pgjournal_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -80,7 +81,6 @@ func (o *owner) document(id string) string {
 func TestRecordsOfAHeldShardAreKept(t *testing.T) {
 	url := databases.Database(t)
 	o := newOwner(t, url)
-	t.Cleanup(func() { require.NoError(t, o.j.Close()) })
 	o.requireItem("a", "")
 	require.NoError(t, o.write(item("a", `1`), item("b", `2`)))
 	o.requireItem("a", `1`)
@@ -114,7 +114,6 @@ func TestRecordsOfAHeldShardAreKept(t *testing.T) {
 func TestRecordsOfOthersAreNotKept(t *testing.T) {
 	url := databases.Database(t)
 	o := newOwner(t, url)
-	t.Cleanup(func() { require.NoError(t, o.j.Close()) })
 	reader := open(t, fast(url))
 	t.Cleanup(func() { require.NoError(t, reader.Close()) })
 	for n := range 3 {
@@ -125,18 +124,25 @@ func TestRecordsOfOthersAreNotKept(t *testing.T) {
 	}
 }
 
+// newCutOff is an owner that keeps the record a and loses the answers to some COMMITs; database leads around that.
+func newCutOff(t *testing.T) (o *owner, database string, lost func(fate func(*pgtest.Commit), do func() error)) {
+	database = databases.Database(t)
+	p, through := pgtest.StartProxy(t, database)
+	o = newOwner(t, through)
+	require.NoError(t, o.write(item("a", `1`)))
+	o.requireItem("a", `1`)
+	return o, database, func(fate func(*pgtest.Commit), do func() error) {
+		p.OnCommit(fate)
+		require.ErrorIs(t, do(), persistence.ErrAmbiguous)
+		p.OnCommit(nil)
+	}
+}
+
 // TestALostAnswerKeepsNoRecord: whether a commit landed whose answer was lost, the record is asked for anew, and kept again when
 // the shard was raised.
 func TestALostAnswerKeepsNoRecord(t *testing.T) {
-	database := databases.Database(t)
-	p, through := pgtest.StartProxy(t, database)
-	o := newOwner(t, through)
-	t.Cleanup(func() { require.NoError(t, o.j.Close()) })
-	require.NoError(t, o.write(item("a", `1`)))
-	o.requireItem("a", `1`)
-	p.OnCommit(func(c *pgtest.Commit) { c.LoseAnswer() })
-	require.ErrorIs(t, o.write(item("a", `2`)), persistence.ErrAmbiguous)
-	p.OnCommit(nil)
+	o, database, lost := newCutOff(t)
+	lost((*pgtest.Commit).LoseAnswer, func() error { return o.write(item("a", `2`)) })
 	for _, document := range []string{`3`, `4`} { // as if it landed late
 		tamper(t, database, document)
 		require.Equal(t, document, o.document("a"))
@@ -169,7 +175,6 @@ func TestASucceededProcessAnswersNoKeptRecord(t *testing.T) {
 			require.NoError(t, before.write(item("a", `1`)))
 			before.requireItem("a", `1`)
 			after := newOwner(t, url)
-			t.Cleanup(func() { require.NoError(t, after.j.Close()) })
 			require.NoError(t, after.write(item("a", `2`)))
 			err := read(j)
 			require.ErrorIs(t, err, persistence.ErrFenced)
@@ -187,7 +192,6 @@ func TestASucceededProcessAnswersNoKeptRecord(t *testing.T) {
 func TestKeptRecordsNeedTheServer(t *testing.T) {
 	url := databases.Database(t)
 	o := newOwner(t, url)
-	t.Cleanup(func() { require.NoError(t, o.j.Close()) })
 	require.NoError(t, o.write(item("a", `1`), item("b", `1`)))
 	o.requireItem("a", `1`)
 	o.requireItem("b", `1`)
@@ -214,18 +218,58 @@ func TestKeptRecordsNeedTheServer(t *testing.T) {
 
 // TestALostRaiseKeepsNoRecord: the epoch after it may be another process's, which this one cannot tell.
 func TestALostRaiseKeepsNoRecord(t *testing.T) {
-	database := databases.Database(t)
-	p, through := pgtest.StartProxy(t, database)
-	o := newOwner(t, through)
-	t.Cleanup(func() { require.NoError(t, o.j.Close()) })
-	require.NoError(t, o.write(item("a", `1`)))
-	o.requireItem("a", `1`)
-	p.OnCommit(func(c *pgtest.Commit) { c.LoseAnswer() })
-	_, err := o.j.Raise(t.Context(), o.slot.Shard())
-	require.ErrorIs(t, err, persistence.ErrAmbiguous)
-	p.OnCommit(nil)
+	o, database, lost := newCutOff(t)
+	lost((*pgtest.Commit).LoseAnswer, func() error {
+		_, err := o.j.Raise(t.Context(), o.slot.Shard())
+		return err
+	})
 	for _, document := range []string{`2`, `3`} {
 		tamper(t, database, document)
 		require.Equal(t, document, o.document("a"))
 	}
+}
+
+// TestALookupBesideARaiseKeepsNothing: what it has read is of before the commit for whose end the Raise waits.
+func TestALookupBesideARaiseKeepsNothing(t *testing.T) {
+	o, database, lost := newCutOff(t)
+	release, raised := make(chan struct{}), make(chan error)
+	lost(func(c *pgtest.Commit) { c.CutThen(release) }, func() error { return o.write(item("a", `2`)) })
+	go func() {
+		_, err := o.j.Raise(context.Background(), o.slot.Shard())
+		raised <- err
+	}()
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`).Scan(&waits)
+		return err == nil && waits
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, conn.Close(t.Context()))
+	require.Equal(t, `1`, o.document("a"))
+	close(release)
+	require.NoError(t, <-raised)
+	require.Equal(t, `2`, o.document("a"))
+}
+
+// TestAStandbyKeepsNoRecord: what it shows may be of a while ago, and stays with who asked for it.
+func TestAStandbyKeepsNoRecord(t *testing.T) {
+	url := databases.Database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `CREATE TABLE public.standby (); CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean
+LANGUAGE sql AS 'SELECT EXISTS (SELECT FROM public.standby)'`)
+	require.NoError(t, err)
+	o := newOwner(t, url+"&search_path=public,pg_catalog")
+	require.NoError(t, o.write(item("a", `1`)))
+	_, err = conn.Exec(t.Context(), `INSERT INTO public.standby DEFAULT VALUES`)
+	require.NoError(t, err)
+	tamper(t, url, `2`)
+	require.Equal(t, `2`, o.document("a"))
+	_, err = conn.Exec(t.Context(), `DELETE FROM public.standby`)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	tamper(t, url, `3`)
+	require.NoError(t, o.j.Refresh(t.Context()))
+	require.Equal(t, `3`, o.document("a"))
 }

@@ -129,7 +129,7 @@ func (b *Behind[K, V]) Run(alive context.Context, failed func(error)) {
 	}
 }
 
-// Flush writes every value that was kept before the call.
+// Flush writes every value that was kept before the call, once; what is to be tried again waits for the next.
 func (b *Behind[K, V]) Flush(ctx context.Context) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
