@@ -209,6 +209,8 @@ func TestABookingGoesOverWhateverWasPassed(t *testing.T) {
 			if moved {
 				requireMoved(t, b, deposit(5, "ws_1", 1))
 				requirePosition(t, b, stored)
+				handle(t, b, frozen(stored+1)) // it goes on from there
+				requirePosition(t, b, stored+1)
 				return
 			}
 			requirePosition(t, b, 4)
@@ -328,7 +330,23 @@ func TestAShardThatStaysHeldIsSaid(t *testing.T) {
 	require.Equal(t, "1", table.stored())
 }
 
-// TestCloseDoesNotWaitForAFrozenServer: neither for a last write, nor for one that is under way, nor for a connection's end.
+// TestCloseCutsAWrite that stands, by which it is told from one that ends by itself.
+func TestCloseCutsAWrite(t *testing.T) {
+	url := databases.Database(t)
+	table := watchPositions(t, url)
+	var said error
+	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Note: func(err error) { said = err }})
+	require.NoError(t, err)
+	handle(t, b, frozen(1))
+	table.hold()
+	handle(t, b, frozen(2))
+	table.awaitHeld()
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, said, context.Canceled)
+	table.release()
+}
+
+// TestCloseDoesNotWaitForAFrozenServer: neither for a last write, nor for a connection's end.
 func TestCloseDoesNotWaitForAFrozenServer(t *testing.T) {
 	const moment = 8 * time.Second // the client alone would take fifteen to give up a connection
 	server := pgtest.Own(t, "a book whose server stands still", false)
