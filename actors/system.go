@@ -609,7 +609,7 @@ func (s *System) RelayAll(ctx context.Context) error {
 }
 
 // Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
-// is followed. For tests.
+// is followed, of which the reactions are told. For tests.
 func (s *System) Settle(ctx context.Context) error {
 	if err := s.RelayAll(ctx); err != nil {
 		return err
@@ -618,6 +618,7 @@ func (s *System) Settle(ctx context.Context) error {
 		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {
 			return fmt.Errorf("shard %d: follower: %w", sh.id, err)
 		}
+		sh.causes.tell()
 	}
 	return nil
 }
