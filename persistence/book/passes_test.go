@@ -17,6 +17,7 @@ import (
 	"purser/persistence"
 	"purser/persistence/book"
 	"purser/persistence/pgjournal/pgtest"
+	"purser/persistence/postgres"
 )
 
 // positions is the table of positions, seen from beside the book.
@@ -127,7 +128,12 @@ func TestWhatBooksNothingIsPassedWithoutASync(t *testing.T) {
 	requirePosition(t, b, 9)
 	require.NoError(t, b.Close())
 	require.Error(t, b.Handle(t.Context(), shard, []persistence.Event{frozen(10)}))
-	require.Equal(t, []string{"2|off", "5|off", "6|off", "8|on", "9|off"}, table.moves())
+	moves := table.moves()
+	require.Contains(t, moves, "8|on")
+	require.Equal(t, []string{"2|off", "9|off"}, []string{moves[0], moves[len(moves)-1]})
+	for _, move := range moves {
+		require.True(t, move == "8|on" || strings.HasSuffix(move, "|off"), moves)
+	}
 	requirePosition(t, other, 9)
 	requireSound(t, url)
 }
@@ -136,7 +142,7 @@ func TestWhatBooksNothingIsPassedWithoutASync(t *testing.T) {
 func TestPassesAreWrittenTogether(t *testing.T) {
 	const writes = 2
 	url := databases.Database(t)
-	table := watchPositions(t, url)
+	watchPositions(t, url)
 	b := open(t, url, journal)
 	pass := func(position uint64) {
 		var work sync.WaitGroup
@@ -158,10 +164,12 @@ func TestPassesAreWrittenTogether(t *testing.T) {
 		pass(position)
 		return statements() >= ident.Shards+writes
 	}, bound, 10*time.Millisecond)
-	require.GreaterOrEqual(t, time.Since(begun), writes*time.Second)
-	table.await(fmt.Sprint(position))
-	require.Len(t, query(t, url, fmt.Sprint(`SELECT id FROM book.shard WHERE position = `, position)), ident.Shards)
-	require.LessOrEqual(t, statements(), ident.Shards+writes+1)
+	// A write may take half of a pass; the next one takes the rest.
+	require.Eventually(t, func() bool {
+		return len(query(t, url, fmt.Sprint(`SELECT id FROM book.shard WHERE position = `, position))) == ident.Shards
+	}, bound, 10*time.Millisecond)
+	written := statements() - ident.Shards
+	require.GreaterOrEqual(t, time.Since(begun), time.Duration(written)*postgres.BehindEvery, "%d writes", written)
 }
 
 // Another process that has booked what comes next is believed: what this one has passed is not put back, and it goes on from
