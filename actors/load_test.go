@@ -11,34 +11,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
+	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/ident"
+	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/pebblejournal"
 )
 
-// BenchmarkLoad is the first answer of an actor that is not in memory, with so many events behind it, from a journal on the disk.
-// An actor is loaded from its state's record and replays nothing: the events make no difference.
+// BenchmarkLoad is the first answer of a workspace's balance that is not in memory, with so many events behind it, from a
+// journal on the disk: of all actors it collects most, one with each run of decisions that is relayed. An actor is loaded from
+// its state's record, which each commit writes anew, and replays nothing: the events make no difference. What does is the
+// state's own length; with 10,000 payouts open, the most there may be, it is megabytes.
 func BenchmarkLoad(b *testing.B) {
-	for _, events := range []int{1, 1_000_000} {
-		b.Run(fmt.Sprint("events=", events), func(b *testing.B) {
-			journal, err := pebblejournal.Open(pebblejournal.Options{Dir: b.TempDir()})
+	for _, c := range []struct{ events, payouts int }{{1, 0}, {1_000_000, 0}, {1, balance.MaxOpenPayouts}} {
+		b.Run(fmt.Sprintf("events=%d/payouts=%d", c.events, c.payouts), func(b *testing.B) {
+			journal, err := pebblejournal.Open(pebblejournal.Options{Dir: b.TempDir(), NoSync: true})
 			require.NoError(b, err)
 			defer func() { require.NoError(b, journal.Close()) }()
 			id := stream(3)
-			lifeOf(b, journal, id, events)
+			lifeOf(b, journal, id, c.events, c.payouts)
 			clock := newClock()
 			system, err := actors.Start(b.Context(), actors.Config{Journal: journal, Bank: noBank{}, Sealer: testSealer(b),
 				Authorizer: &books{reserved: map[ident.UUID]int64{}}, Clock: clock.now, Entropy: rand.Reader, IdleAfter: time.Second,
-				Kinds: []actors.Kind{{Name: "counter", New: func() actors.State { return new(counter) }}}})
+				Kinds: []actors.Kind{{Name: "balance", New: func() actors.State { return new(balance.State) }}}})
 			require.NoError(b, err)
 			defer system.Stop()
-			awaitReactions(b, journal, id, events)
+			awaitReactions(b, journal, id, c.events)
 			for b.Loop() {
-				reply, err := system.Ask(b.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: id,
+				reply, err := system.Ask(b.Context(), actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 					Command: decision.Read{}})
 				require.NoError(b, err)
-				require.EqualValues(b, events, reply.(counter).Total)
+				require.EqualValues(b, c.events, reply.(balance.View).Balances[0].HeldCents-int64(c.payouts))
 				clock.turn(time.Minute)
 				system.Passivate()
 			}
@@ -46,30 +50,62 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// lifeOf appends the life of a counter: events, and after each batch of them the state.
-func lifeOf(b *testing.B, journal persistence.Journal, id string, events int) {
+// lifeOf appends the life of a balance that has swipes of a cent relayed to it, one with each event, and after each batch of them
+// the state, with so many payouts of a cent open. The records of the authorizations are left out: a load reads none.
+func lifeOf(b *testing.B, journal persistence.Journal, id string, events, payouts int) {
 	slot, err := ident.SlotOf(id)
 	require.NoError(b, err)
 	heads, err := journal.Raise(b.Context(), slot.Shard())
 	require.NoError(b, err)
-	payload, err := json.Marshal(added{By: 1})
-	require.NoError(b, err)
-	now, state := time.Now(), counter{}
-	for state.Total < int64(events) {
+	now := newClock().now()
+	state := balance.State{Workspace: id, LedgerCents: 1 << 40, UsdCents: 1 << 40, ReservedCents: int64(payouts)}
+	for i := range payouts {
+		payout := ident.Derive(slot, now, fmt.Sprint("payout ", i)).Format(ident.Payout)
+		state.Payouts = append(state.Payouts, balance.Payout{ID: payout, Rail: "ach", Status: "processing", CounterpartyID: payout,
+			AmountCents: 1, Reference: payout, ExpectedOn: "2026-11-24", Key: payout, CreatedAt: decision.StampOf(now),
+			UpdatedAt: decision.StampOf(now), History: make([]balance.PayoutStep, 2)})
+	}
+	swipe := newSwiper(b, id)
+	for version := uint64(0); version < uint64(events); {
 		batch := &persistence.Batch{Workspace: id, Slot: slot}
-		for range min(persistence.MaxBatchEvents, int64(events)-state.Total) {
-			state.Apply(added{By: 1})
-			event := ident.Derive(slot, now, fmt.Sprint("event ", state.Total)).Format(ident.Event)
-			batch.Events = append(batch.Events, persistence.Event{ID: event, Workspace: id, Kind: "counter", Stream: id,
-				Version: uint64(state.Total), Type: added{}.EventType(), At: now, Payload: payload})
+		for range min(persistence.MaxBatchEvents, uint64(events)-version) {
+			version++
+			d, err := state.Decide(decision.Meta{At: now}, balance.Relay{Entries: []hold.Entry{swipe(version)}})
+			require.NoError(b, err)
+			state.Apply(d.Events[0])
+			payload, err := decision.Encode(d.Events[0])
+			require.NoError(b, err)
+			event := ident.Derive(slot, now, fmt.Sprint("event ", version)).Format(ident.Event)
+			batch.Events = append(batch.Events, persistence.Event{ID: event, Workspace: id, Kind: "balance", Stream: id,
+				Version: version, Type: d.Events[0].EventType(), At: now, Payload: payload})
 		}
 		document, err := json.Marshal(state)
 		require.NoError(b, err)
-		batch.Records = []persistence.Record{{Kind: "counter", Workspace: id, ID: id, Slot: slot, Document: document,
-			Version: uint64(state.Total)}}
+		batch.Records = []persistence.Record{{Kind: "balance", Workspace: id, ID: id, Slot: slot, Document: document, Version: version}}
 		outcomes, err := journal.Append(context.Background(), slot.Shard(), heads[0].Epoch, now, []*persistence.Batch{batch})
 		require.NoError(b, err)
 		require.NoError(b, outcomes[0].Err)
+	}
+}
+
+// newSwiper makes approvals of a cent on one card, as the authorizer logs them.
+func newSwiper(b *testing.B, id string) func(seq uint64) hold.Entry {
+	workspace, err := ident.Parse(ident.Workspace, id)
+	require.NoError(b, err)
+	slot, now := workspace.Slot(), newClock().now()
+	token, err := ident.NewToken(slot, rand.Reader)
+	require.NoError(b, err)
+	rule := hold.Rule{Token: token, Card: ident.Derive(slot, now, "card"), Workspace: workspace, Version: 1, State: hold.CardActive,
+		PerTxnCents: 1, MonthCents: 1 << 40}
+	view := hold.View{Now: now.UnixMilli(), Rule: &rule, Spendable: 1 << 40}
+	return func(seq uint64) (e hold.Entry) {
+		m := hold.Message{Kind: hold.Authorization, ID: fmt.Sprint("n", seq), Token: token, Amount: 1, Currency: [3]byte{'U', 'S', 'D'},
+			Merchant: hold.Merchant{ID: "m-77", Name: "Corner Shop", MCC: 5411, Country: "US"}}
+		view.NewID = ident.Derive(slot, now, m.ID)
+		hold.Decide(&view, &m, &e)
+		require.Equal(b, hold.Approved, e.Decision)
+		e.Seq, e.WsSeq, e.Shard, view.Spend = seq, seq, slot.Shard(), e.Spend
+		return e
 	}
 }
 

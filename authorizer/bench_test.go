@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/ident"
+	"purser/actors/money"
 	"purser/authorizer/hold"
 )
 
@@ -51,11 +52,14 @@ func BenchmarkDecideCached(b *testing.B) {
 	}
 }
 
-// fill writes cards straight into a store, n of them over all slots but the system's.
+// fillPage is how many rules are in one Follow of fill.
+const fillPage = 1000
+
+// fill follows n cards of the slots but the system's, a workspace in each, shard by shard.
 func (r *rig) fill(n int) []ident.Token {
 	tokens := make([]ident.Token, n)
 	entropy := rand.NewChaCha8([32]byte{7})
-	b := r.e.store.newBatch()
+	var pages [ident.Shards]Follow
 	for i := range tokens {
 		slot := ident.Slot(1 + i%(ident.Slots-1))
 		tokens[i], _ = ident.NewToken(slot, entropy)
@@ -63,11 +67,18 @@ func (r *rig) fill(n int) []ident.Token {
 		c := testCard{token: tokens[i], card: card, workspace: workspaceOf(slot)}
 		rule := c.rule(1, hold.CardActive)
 		rule.MonthCents = 1 << 40
-		require.NoError(r.t, b.Set(appendRuleKey(nil, &c.token), hold.AppendRule(nil, &rule), nil))
-		require.NoError(r.t, b.Set(appendFundsKey(nil, &c.workspace, termLedger), appendCents(nil, 1<<50), nil))
-		if i%1000 == 999 || i == n-1 {
-			require.NoError(r.t, r.e.store.applyLazily(b))
-			b = r.e.store.newBatch()
+		page := &pages[slot.Shard()]
+		if i < ident.Slots-1 {
+			page.Credits = append(page.Credits, Credit{Workspace: c.workspace, Cents: money.MaxAmount})
+		}
+		if page.Rules = append(page.Rules, rule); len(page.Rules) == fillPage {
+			r.follows(slot.Shard(), *page)
+			*page = Follow{}
+		}
+	}
+	for i, page := range pages {
+		if len(page.Rules) > 0 {
+			r.follows(ident.Shard(i), page)
 		}
 	}
 	return tokens

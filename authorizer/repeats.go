@@ -13,7 +13,8 @@ import (
 	"purser/authorizer/hold"
 )
 
-// Retention of network ids.
+// Retention of network ids. A new message is looked for in every bucket that holds anything, one look-up in the store for each:
+// of ten days that is at most four, where buckets of a day would be 31.
 const (
 	RepeatDays       = 30
 	repeatBucketDays = 10 // a bucket of ids is dropped whole, once its last day is RepeatDays ago

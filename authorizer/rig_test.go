@@ -99,6 +99,7 @@ func newEntropy() *rand.ChaCha8 {
 func (r *rig) reopen(change ...func(o *Options)) {
 	r.t.Helper()
 	require.NoError(r.t, r.e.Close())
+	r.e = nil // closed once, whatever becomes of the start
 	r.open(change...)
 }
 

@@ -247,10 +247,11 @@ func (s *store) get(from reader, key []byte, read func(v []byte) error) (found b
 // last, for it expects to find.
 type probe struct{ it *pebble.Iterator }
 
+// repeatsOnly are a probe's options. Pebble copies them, so that one of them does for every swipe.
+var repeatsOnly = pebble.IterOptions{LowerBound: []byte{prefixRepeat}, UpperBound: []byte{prefixRepeat + 1}, UseL6Filters: true}
+
 func (s *store) probe() (probe, error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{
-		LowerBound: []byte{prefixRepeat}, UpperBound: []byte{prefixRepeat + 1}, UseL6Filters: true,
-	})
+	it, err := s.db.NewIter(&repeatsOnly)
 	return probe{it: it}, err
 }
 

@@ -1,12 +1,17 @@
 package authorizer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/authorizer/hold"
 )
 
 // What a start has to replay is bounded by the memtables, so the store must have those of persistence/pebblegate.
@@ -33,6 +38,30 @@ func TestANewStoreOutlivesAPowerLoss(t *testing.T) {
 	r.mint(c)
 	after := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
 	require.True(t, Exists(after, "new/data/authorizer"), "the directory is gone, and the rule in it")
+}
+
+// A start reads no card: one that cannot be decoded is found out by its own swipe alone, and so are a hold, a spend and a repeat.
+func TestAStartReadsNoCard(t *testing.T) {
+	r := newRig(t, vfs.NewMem())
+	const cards, broken = 100, 50
+	card := func(n int) testCard { return cardOf(ident.Slot(1+16*n), n) }
+	for n := range cards {
+		r.mint(card(n))
+		r.deposit(card(n).workspace, 1_000)
+	}
+	damaged := card(broken)
+	for _, key := range [][]byte{appendRuleKey(nil, &damaged.token), appendIDKey(nil, prefixHold, &damaged.card),
+		appendIDKey(nil, prefixSpend, &damaged.card), appendRepeatKey(nil, bucketOf(epoch.UnixMilli()), &networkID{1})} {
+		require.NoError(t, r.e.store.db.Set(key, []byte("?"), pebble.Sync))
+	}
+	r.reopen()
+	for n := range cards {
+		if m := authorization(fmt.Sprint(n), card(n), 1); n == broken {
+			r.declined(m, hold.ReasonSystemUnavailable)
+		} else {
+			r.approved(m)
+		}
+	}
 }
 
 func TestWhatARebuildFoundLostIsKept(t *testing.T) {

@@ -2,9 +2,9 @@
 // and the one way in which Purser opens a store: the authorizer's, the embedded journal's, the sandbox bank's.
 //
 // After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and then waits for all of them
-// before it returns: 1 to 5 seconds with ten million records on disk, and again at the next start. Upstream has mended it after
+// before it returns, which takes the longer the more there is on disk, and again at the next start. Upstream has mended it after
 // that version (cockroachdb/pebble#5431); until a release has it, the gate refuses every compaction until Open has returned. What
-// is left is linear in the log to replay, 8 to 12 ms a MiB, so the memtables are bounded too.
+// is left is linear in the log to replay, so the memtables are bounded too.
 package pebblegate
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Bounds of what a start has to replay: MemTableSize × MemTables bytes of log, a third of a second of work.
+// Bounds of what a start has to replay: MemTableSize × MemTables, 64 MiB of log. "purser bench cards" kills a server and times
+// its start.
 const (
 	MemTableSize = 16 << 20
 	MemTables    = 4
