@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"bytes"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -61,7 +63,27 @@ func (r *run) swipes(l *Load) *swipes {
 	return &swipes{run: r, pick: r.cards.pick(l.Spread), declines: max(r.Declines, 0)}
 }
 
-func (*swipes) measures() []string { return []string{"authorize"} }
+// What is measured apart: answers that are durable before they are given, and those that need no write, which would flatter them.
+const (
+	durableAnswer = iota
+	unstoredAnswer
+)
+
+func (t *swipes) measures() []string {
+	if t.declines == 0 {
+		return []string{"authorize"}
+	}
+	return []string{"authorize", "unstored declines"}
+}
+
+// measure is the one of the answer that must come. Every other decline is stored with its card's decisions.
+func (s *swipe) measure() int {
+	switch s.reason {
+	case "card_not_found", "duplicate_mismatch":
+		return unstoredAnswer
+	}
+	return durableAnswer
+}
 
 func (t *swipes) unit(w *worker, due time.Time) {
 	s := t.next(w)
@@ -87,18 +109,20 @@ func (t *swipes) send(w *worker, s *swipe, due time.Time) {
 	if s.reason == "approved" {
 		s.card.tenant.asked.Add(s.cents) // before it is sent: a read may see it before its answer comes
 	}
-	status, answer, ok := w.ask(w.network, 0, due, "POST", authorizations)
+	status, answer, ok := w.ask(w.network, s.measure(), due, "POST", authorizations)
 	if !ok {
 		return
 	}
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
+	told := status == 200 && s.told(answer)
 	switch {
-	case status == 200 && string(reason) == s.reason:
-	case status == 200 && couldNot(reason):
+	case told && string(reason) == s.reason:
+	case told && couldNot(reason):
+		w.undecided(s.measure(), due)
 		return
 	default:
-		w.differs("authorization of "+strconv.FormatInt(s.cents, 10)+" cents", status, answer, s.reason)
+		w.differs(fmt.Sprintf("authorization %s of %d cents", s.id, s.cents), status, answer, s.reason)
 		return
 	}
 	if s.reason == "approved" {
@@ -108,6 +132,19 @@ func (t *swipes) send(w *worker, s *swipe, due time.Time) {
 		w.previous.id = id
 	}
 }
+
+// told tells whether an answer is the swipe's, and approves all of it or nothing, as its reason says.
+func (s *swipe) told(answer []byte) bool {
+	decision, cents := "declined", int64(0)
+	if string(textField(answer, "reason")) == "approved" {
+		decision, cents = "approved", s.cents
+	}
+	approved, told := centsField(answer, "approvedAmountCents")
+	return told && approved == cents && string(textField(answer, "decision")) == decision && isAbout(answer, s.id)
+}
+
+// isAbout tells whether the network's answer is that to the message of an id.
+func isAbout(answer, id []byte) bool { return bytes.Equal(textField(answer, "id"), id) }
 
 // couldNot tells a decline that any swipe may get: no decision was possible in time. It moves nothing in the end.
 func couldNot(reason []byte) bool {
@@ -164,9 +201,24 @@ func stranger(w *worker, token string) string {
 
 // reverseEarly sends the reversal of an authorization that has not arrived yet. It is not measured.
 func reverseEarly(w *worker, s *swipe) bool {
-	w.body = append(append(w.body[:0], `{"id":"`...), s.id...)
-	w.body = append(append(w.body, `-early","originalId":"`...), s.id...)
+	id := append(bytes.Clone(s.id), "-early"...)
+	w.body = append(append(w.body[:0], `{"id":"`...), id...)
+	w.body = append(append(w.body, `","originalId":"`...), s.id...)
 	w.body = append(w.body, `"}`...)
-	status, _, err := w.network.send("POST", reversals, w.body)
-	return err == nil && status == 200
+	status, answer, err := w.network.send("POST", reversals, w.body)
+	for tries := 0; err == nil && status == 503 && tries < soakRetries; tries++ { // the same id: the same message
+		w.count("sent again")
+		time.Sleep(soakRetryPause)
+		status, answer, err = w.network.send("POST", reversals, w.body)
+	}
+	if err != nil {
+		w.count(noAnswer)
+		return false
+	}
+	held, told := centsField(answer, "heldAmountCents")
+	if status != 200 || !told || held != 0 || !isAbout(answer, id) {
+		w.differs("reversal "+string(id)+" before its authorization", status, answer, "0 held")
+		return false
+	}
+	return true
 }

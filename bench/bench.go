@@ -7,11 +7,12 @@
 // from when it could be sent, so that a server that stalls is charged with all the requests that its stall has held up. What was
 // still unsent when time was up is counted apart.
 //
-// Every run first measures the machine it is on (a synced write, an empty HTTP handler with the same client), and the report
-// gives each figure beside those: ratios compare between machines, figures do not. The client shares the machine with the server.
+// Every run measures the machine it is on (a synced write, an empty HTTP handler with the same client) before and after its loads,
+// and the report gives each figure beside the faster of both: ratios compare between machines, figures do not. The client shares the
+// machine with the server.
 //
-// It asserts no figure: what it fails on is a wrong answer or money that does not add up. What a load was meant to reach and did
-// not, a rate that was not held among it, is told as missed.
+// It asserts no figure: what it fails on is a wrong answer, none, or money that does not add up. What a load was meant to reach and
+// did not, a rate that was not held among it, is told as missed.
 package bench
 
 import (
@@ -72,6 +73,10 @@ type Server interface {
 	Kill() error
 	// Start launches it again on the same addresses and returns without waiting for it.
 	Start() error
+	// Stop ends the process in good order and returns when it is gone.
+	Stop() error
+	// PeakMemory is the highest resident memory that the process has had, in bytes; false where the system does not tell.
+	PeakMemory() (int64, bool)
 }
 
 // Load is one load of a run. Zero values but for the workload have defaults.
@@ -94,9 +99,8 @@ type Config struct {
 	Loads  []Load
 	Goals  []Goal // told with the report
 	Cards  int    // 2,000
-	// Token names card i of Cards, which the server has already; nil: the run makes its own. Cards needs it, and nothing else
-	// takes it.
-	Token      func(i int) string
+	// Stock is the Cards that the server has already; nil: the run makes its own. Cards needs it, and nothing else takes it.
+	Stock      *Stock
 	Workspaces int     // 64
 	Merchants  int     // 1,000
 	Skew       float64 // of the Zipf distributions; 1.1
@@ -111,8 +115,6 @@ type Config struct {
 	Empty func() (url string, end func() error, err error)
 	// YardstickFor is how long each measurement of the machine takes; 2 s.
 	YardstickFor time.Duration
-	// Facts are printed with the machine: the server's store, whether it syncs.
-	Facts map[string]string
 	// Progress hears how far a run is, several times a second, from one goroutine at a time. It may be nil.
 	Progress func(Progress)
 }
@@ -184,8 +186,9 @@ func (c Config) Validate() error {
 	f.check(c.YardstickFor < 0 || c.YardstickFor > time.Minute, "a yardstick takes at most a minute")
 	f.check(len(c.Loads) < 1 || len(c.Loads) > MaxLoads, "loads must be from 1 to %d", MaxLoads)
 	for _, l := range c.Loads {
-		f.check(l.Workload == Cards && c.Token == nil, "%s: needs cards that are there already", l.Name)
-		f.check(l.Workload != Cards && c.Token != nil, "%s: makes cards of its own", l.Name)
+		f.check(l.Workload == Cards && c.Stock == nil, "%s: needs cards that are there already", l.Name)
+		f.check(l.Workload == Cards && len(c.Loads) > 1, "%s: leaves no server for other loads", l.Name)
+		f.check(l.Workload != Cards && c.Stock != nil, "%s: makes cards of its own", l.Name)
 		f.check((l.Workload == REST || l.Workload == Mixed) && l.Connections > c.Cards,
 			"%s: needs a card for each of %d connections", l.Name, l.Connections)
 		l.validate(&f, c.Server != nil)
@@ -213,18 +216,22 @@ func (l *Load) validate(f *faults, server bool) {
 }
 
 // Run measures the machine, makes cards, and runs the loads one after another. A report comes with an error too, of what was done
-// by then. That an answer was wrong is no error: Report.Wrong tells.
+// by then. That an answer was wrong or did not come is no error: Report.Failed tells.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
 	}
-	r := &run{Config: c.filled()}
+	began, r := time.Now(), &run{Config: c.filled()}
 	report, err := r.prepare(ctx)
 	for i := 0; i < len(r.Loads) && err == nil; i++ {
 		var stages []Stage
 		stages, err = r.load(ctx, &r.Loads[i])
 		report.Stages = append(report.Stages, stages...)
 	}
+	if err == nil {
+		err = r.yardstick(ctx, &report)
+	}
+	report.Seconds = time.Since(began).Seconds()
 	report.judge()
 	report.meet(r.Goals)
 	report.compare()
@@ -242,14 +249,13 @@ type run struct {
 }
 
 func (r *run) prepare(ctx context.Context) (Report, error) {
-	report := Report{Machine: describe(), Facts: r.Facts}
-	var err error
-	r.Progress(Progress{Stage: "measuring the machine"})
-	if report.Yardstick, err = measure(ctx, r.Config); err != nil {
+	report := Report{Machine: describe(), Facts: r.facts(ctx)}
+	err := r.yardstick(ctx, &report)
+	if err != nil {
 		return report, err
 	}
-	if r.Token != nil {
-		r.cards = &portfolio{given: &given{cards: r.Config.Cards, token: r.Token}}
+	if r.Stock != nil {
+		r.cards = &portfolio{given: newGiven(r.Config)}
 		return report, nil
 	}
 	r.Progress(Progress{Stage: "making cards"})

@@ -45,14 +45,14 @@ func TestFaultsAreNamedAtOnce(t *testing.T) {
 		"declines", "yardstick", `no workload "dance"`, "dance: connections", "dance: rate", "dance: REST rate",
 		"dance: duration", `no spread "thin"`, "m: needs a rate", "r: is a closed loop", "r: read rate must",
 		"r: only mixed takes a rate of reads", "m: needs a card for each of 9 connections", "k: needs a server",
-		"a: only sustain searches", "s: at most 512", "c: needs cards", "c: needs a server", "c: is a closed loop",
+		"a: only sustain searches", "s: at most 512", "c: needs cards", "c: leaves no server", "c: needs a server", "c: is a closed loop",
 		"c: does not know"} {
 		require.ErrorContains(t, err, fault)
 	}
 	require.ErrorContains(t, Config{}.Validate(), "loads must be")
 	good := Config{Target: Target{REST: "http://h:1", Network: "http://h:2", Secret: "s"}, Loads: []Load{{Workload: Authorize}}}
 	require.NoError(t, good.Validate())
-	good.Token = func(int) string { return "" }
+	good.Stock = &Stock{}
 	require.ErrorContains(t, good.Validate(), "authorize: makes cards of its own")
 }
 
@@ -204,8 +204,15 @@ func TestLanesAreMerged(t *testing.T) {
 		sum := rec.whole(0)
 		require.Zero(t, sum.Merge(rec.whole(1)))
 		require.True(t, sum.Equals(all))
-		require.EqualValues(t, len(took), rec.moment().TotalCount())
-		require.Zero(t, rec.moment().TotalCount(), "a moment begins anew")
+		rec.lane(len(took)).undecided(1)
+		require.Zero(t, rec.undecided(0))
+		require.EqualValues(t, 1, rec.undecided(1))
+		moment, undecided := rec.moment()
+		require.EqualValues(t, len(took), moment.TotalCount())
+		require.EqualValues(t, 1, undecided)
+		moment, undecided = rec.moment()
+		require.Zero(t, moment.TotalCount(), "a moment begins anew")
+		require.Zero(t, undecided)
 	})
 }
 
@@ -231,6 +238,7 @@ func TestABacklogIsBoundedOrNot(t *testing.T) {
 		}
 		change(&s)
 		s.judgeBacklog()
+		require.Equal(t, s.Held, len(s.NotHeld) == 0, "it says why")
 		return s.Held
 	}
 	same := func(*Stage) {}
@@ -239,7 +247,10 @@ func TestABacklogIsBoundedOrNot(t *testing.T) {
 	require.True(t, held(func(s int) float64 { return float64(s) * 15 }, same), "less than a second's swipes")
 	require.False(t, held(func(s int) float64 { return float64(s) * 100 }, same))
 	none := func(int) float64 { return 0 }
-	require.False(t, held(none, func(s *Stage) { s.Unsent = 2000 }))
+	require.True(t, held(none, func(s *Stage) { s.Unsent = 10 }))
+	require.False(t, held(none, func(s *Stage) { s.Unsent = 11 }), "over a hundredth of a second's swipes")
+	require.True(t, held(none, func(s *Stage) { s.LateP99Micros = 1e6 }))
+	require.False(t, held(none, func(s *Stage) { s.LateP99Micros = 1e6 + 1 }), "a queue before the server")
 	require.False(t, held(none, func(s *Stage) { s.Outcomes["timeout"] = 100 }))
 	require.False(t, held(none, func(s *Stage) { s.Moments = nil }), "a server that tells nothing is not known to hold")
 	require.False(t, held(none, func(s *Stage) {

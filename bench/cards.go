@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -14,6 +13,7 @@ const (
 	coldStride = 982_451_653 // a prime, so that a walk with this step meets every card before it meets one again
 	mostFills  = 100         // loads until the memory for cards is full
 	fullCache  = 0.95        // of its limit
+	stormFor   = 5 * time.Second
 )
 
 // Figures of the server that a run over many cards reads.
@@ -21,21 +21,48 @@ const (
 	residentGauge   = "process_resident_memory_bytes"
 	cacheGauge      = "purser_cache_bytes"
 	cacheLimitGauge = "purser_cache_limit_bytes"
+	hitsGauge       = "purser_cache_hits_total"
+	missesGauge     = "purser_cache_misses_total"
+	evictionsGauge  = "purser_cache_evictions_total"
 	mebibyte        = 1 << 20
 )
 
+// Stock is cards that a server has already, in workspaces of which the run has no keys.
+type Stock struct {
+	// Token names a card, and Owner says which of the run's Workspaces has it.
+	Token func(card int) string
+	Owner func(card int) int
+	// Spent reads from the stores, whose server has been stopped, how many cents less each workspace can spend than before the run.
+	Spent func() ([]int64, error)
+	// Holds says what the server's stores hold besides, for whoever reads how long a start on them takes.
+	Holds string
+}
+
+// given are the cards of a stock and what the run knows of their workspaces.
+type given struct {
+	*Stock
+	cards   int
+	tenants []tenant
+}
+
+func newGiven(c Config) *given {
+	return &given{Stock: c.Stock, cards: c.Cards, tenants: make([]tenant, c.Workspaces)}
+}
+
+func (g *given) card(i int) *card { return &card{token: g.Token(i), tenant: &g.tenants[g.Owner(i)]} }
+
 // stock runs over cards that the server has had before: swipes of cards that are in memory and of cards that are not; then of so
-// many that they fill the memory for cards, and what the server's memory is then; then it kills the server.
+// many that they fill the memory for cards, and of others yet; then it kills the server, and at last it compares what was spent.
 func (r *run) stock(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Cards)
 	}
 	cold := &walk{cards: r.cards}
-	all, err := r.part(ctx, l, "cold", 1, cold.pick)
+	all, err := r.part(ctx, l, "cold", 1, cold.pick, nil)
 	if err != nil {
 		return all, err
 	}
-	hot, err := r.part(ctx, l, "hot", 1, hotPick(r.cards))
+	hot, err := r.part(ctx, l, "hot", 1, hotPick(r.cards), nil)
 	if all = append(all, hot...); err != nil {
 		return all, err
 	}
@@ -47,16 +74,23 @@ func (r *run) stock(ctx context.Context, l *Load) ([]Stage, error) {
 	kills := *l
 	kills.Duration = min(l.Duration, stormFor)
 	killed, err := r.recovery(ctx, &kills)
+	killed[0].Notes = append(killed[0].Notes, fmt.Sprintf("killed after %s of swipes; the loads before took %s each", kills.Duration,
+		l.Duration), r.Stock.Holds)
+	if err == nil {
+		err = r.compareSpent(&killed[len(killed)-1])
+	}
 	return append(all, killed...), err
 }
 
-// stormFor is how long a storm lasts before a kill.
-const stormFor = 5 * time.Second
-
-func (r *run) part(ctx context.Context, l *Load, name string, connections int, pick func(*worker) *card) ([]Stage, error) {
+func (r *run) part(ctx context.Context, l *Load, name string, connections int, pick func(*worker) *card,
+	w watch) ([]Stage, error) {
 	load := *l
 	load.Name, load.Connections = l.Name+": "+name, connections
-	return r.drive(ctx, &load, nil, flow{traffic: &swipes{run: r, pick: pick}, connections: connections})
+	stages, err := r.drive(ctx, &load, w, flow{traffic: &swipes{run: r, pick: pick}, connections: connections})
+	if s := &stages[0]; s.Wrong > 0 || s.Outcomes[noAnswer] > 0 {
+		r.uncounted = true
+	}
+	return stages, err
 }
 
 // missCosts tells how much longer a swipe takes whose card is not in memory.
@@ -64,33 +98,65 @@ func missCosts(cold, hot *Stage) {
 	c, h := cold.Measures[0], hot.Measures[0]
 	cold.Figures = append(cold.Figures, newFigure("a miss, p50", c.P50Micros-h.P50Micros, "µs"),
 		newFigure("a miss, p99", c.P99Micros-h.P99Micros, "µs"))
+	cold.Notes = append(cold.Notes, "a miss is of the server's memory, not of a cold disk: pages of the store come from the "+
+		"machine's page cache where it holds them")
 }
 
-// fillCache swipes ever more cards until the server's memory for them is full, or there are no more, and tells what its memory is.
-// Of its loads the last one is reported, or the first one with a wrong answer.
+// fillCache swipes ever more cards until the server's memory for them is full, or there are no more; and then, as long again,
+// cards that are not in it, each of which another one must leave for. This last load is reported, with the server's memory, or
+// the first one with a wrong answer or without one.
 func (r *run) fillCache(ctx context.Context, l *Load, cold *walk) ([]Stage, error) {
 	for i := range mostFills {
-		stages, err := r.part(ctx, l, fmt.Sprintf("filling memory %d", i+1), l.Connections, cold.pick)
+		stages, err := r.part(ctx, l, fmt.Sprintf("filling memory %d", i+1), l.Connections, cold.pick, nil)
+		if err != nil || r.uncounted {
+			return stages, err
+		}
+		told, err := r.memory(ctx)
 		if err != nil {
 			return stages, err
 		}
-		last := &stages[0]
-		if last.Figures, err = r.memory(ctx); err != nil {
-			return stages, err
-		}
-		full := slices.ContainsFunc(last.Figures, func(f Figure) bool { return f.Name == CacheOfLimit && f.Value >= fullCache })
-		switch {
-		case full || cold.over():
-			last.Name = l.Name + ": memory full"
-			return stages, nil
-		case last.Wrong > 0:
-			return stages, nil
-		case i == mostFills-1:
-			last.Notes = append(last.Notes, "the memory for cards is not full: the loads were too short")
-			return stages, nil
+		if cold.over() || told[cacheGauge] >= fullCache*told[cacheLimitGauge] {
+			break
 		}
 	}
-	panic("BUG: the last load has been reported")
+	before, err := r.memory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &backlog{gauges: newGauges(r.Target.Admin, func(name string) bool { return name == residentGauge })}
+	stages, err := r.part(ctx, l, "memory full", l.Connections, cold.pick, w)
+	if err != nil {
+		return stages, err
+	}
+	after, err := r.memory(ctx)
+	if err == nil {
+		stages[0].tellMemory(before, after, r.Server)
+	}
+	return stages, err
+}
+
+// tellMemory says what the server's memory was after a load, and how it was used during it.
+func (s *Stage) tellMemory(before, after map[string]float64, server Server) {
+	peak := after[residentGauge]
+	for _, m := range s.Moments {
+		peak = max(peak, m.Gauges[residentGauge])
+	}
+	if bytes, told := server.PeakMemory(); told {
+		peak = max(peak, float64(bytes))
+	}
+	since := func(name string) float64 { return after[name] - before[name] }
+	s.Figures = append(s.Figures, newFigure(ResidentMemory, after[residentGauge]/mebibyte, "MiB"),
+		newFigure("highest "+ResidentMemory, peak/mebibyte, "MiB"), newFigure("cache of cards", after[cacheGauge]/mebibyte, "MiB"))
+	if share, told := ratio(after[cacheGauge], after[cacheLimitGauge]); told {
+		s.Figures = append(s.Figures, newFigure(CacheOfLimit, share, "×"))
+		if share < fullCache {
+			s.Notes = append(s.Notes, "the memory for cards is not full: there are too few cards, or the loads were too short")
+		}
+	}
+	s.Figures = append(s.Figures, newFigure("evictions", since(evictionsGauge), ""))
+	if share, told := ratio(since(hitsGauge), since(hitsGauge)+since(missesGauge)); told {
+		s.Figures = append(s.Figures, newFigure("found in the cache, of what was looked up", 100*share, "%"))
+	}
 }
 
 // walk goes over all cards, with all connections, and comes to none twice before it has come to every one.
@@ -111,18 +177,46 @@ func hotPick(p *portfolio) func(*worker) *card {
 }
 
 // memory is what the server says of its own.
-func (r *run) memory(ctx context.Context) ([]Figure, error) {
+func (r *run) memory(ctx context.Context) (map[string]float64, error) {
 	g := newGauges(r.Target.Admin, func(name string) bool {
-		return name == residentGauge || name == cacheGauge || name == cacheLimitGauge
+		switch name {
+		case residentGauge, cacheGauge, cacheLimitGauge, hitsGauge, missesGauge, evictionsGauge:
+			return true
+		}
+		return false
 	})
-	told, err := g.read(ctx)
+	return g.read(ctx)
+}
+
+// compareSpent stops the server and compares what each workspace of the stock has spent, by the server's stores, with what was
+// approved in all of the run.
+func (r *run) compareSpent(s *Stage) error {
+	if r.uncounted {
+		s.Notes = append(s.Notes, "not every request was answered rightly, so that the dollars could not be compared")
+		return nil
+	}
+	r.Progress(Progress{Stage: s.Name + ": comparing the dollars", Done: 1})
+	if err := r.Server.Stop(); err != nil {
+		return err
+	}
+	spent, err := r.Stock.Spent()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	figures := []Figure{newFigure(ResidentMemory, told[residentGauge]/mebibyte, "MiB"),
-		newFigure("cache of cards", told[cacheGauge]/mebibyte, "MiB")}
-	if limit := told[cacheLimitGauge]; limit > 0 {
-		figures = append(figures, newFigure(CacheOfLimit, told[cacheGauge]/limit, "×"))
+	tenants := r.cards.given.tenants
+	if len(spent) != len(tenants) {
+		return fmt.Errorf("bench: the stores have %d workspaces, the run has %d", len(spent), len(tenants))
 	}
-	return figures, nil
+	var wrong differences
+	for i := range tenants {
+		if approved := -tenants[i].moved.Load(); spent[i] != approved {
+			wrong.add(fmt.Sprintf("workspace %d of the stock has spent %d cents by the server's store, and %d were approved", i, spent[i],
+				approved))
+		}
+	}
+	s.blame(&wrong)
+	s.Compared += len(tenants)
+	s.Notes = append(s.Notes,
+		fmt.Sprintf("what %d workspaces have spent since before the run compared in the stopped server's store", len(tenants)))
+	return nil
 }

@@ -21,6 +21,9 @@ const (
 	pauseOnFailure = 5 * time.Millisecond
 )
 
+// noAnswer is the outcome of a request without one.
+const noAnswer = "no answer"
+
 // traffic is what the connections of a flow send.
 type traffic interface {
 	// measures are the names of what is measured apart.
@@ -73,6 +76,7 @@ func (w *worker) close() {
 }
 
 // ask sends a request and measures it from the moment it was due. ok is false when there was no answer: the outcome is not known.
+// It is measured all the same: who waits for an answer in vain waits too.
 func (w *worker) ask(c *wire, measure int, due time.Time, method, path string) (status int, answer []byte, ok bool) {
 	body := w.body
 	if method == "GET" {
@@ -80,14 +84,28 @@ func (w *worker) ask(c *wire, measure int, due time.Time, method, path string) (
 	}
 	status, answer, err := c.send(method, path, body)
 	if err != nil {
-		w.count("no answer")
+		w.count(noAnswer)
+		w.measured(measure, due)
+		w.undecided(measure, due)
 		time.Sleep(pauseOnFailure)
 		return 0, nil, false
 	}
+	w.measured(measure, due)
+	return status, answer, true
+}
+
+func (w *worker) measured(measure int, due time.Time) {
 	if !due.Before(w.recordFrom) {
 		w.lane.answered(measure, time.Since(due))
 	}
-	return status, answer, true
+}
+
+// undecided notes that what was measured last brought no decision. Its latency stays, for somebody has waited that long; of the
+// rate it is no part, for turning requests away is no work.
+func (w *worker) undecided(measure int, due time.Time) {
+	if !due.Before(w.recordFrom) {
+		w.lane.undecided(measure)
+	}
 }
 
 // count notes an outcome.
@@ -274,8 +292,8 @@ func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) 
 }
 
 func (d *drive) moment(now time.Time, interval time.Duration) Moment {
-	h := d.recorder.moment()
-	return Moment{AtSeconds: now.Sub(d.pace.from).Seconds(), PerSecond: float64(h.TotalCount()) / interval.Seconds(),
+	h, undecided := d.recorder.moment()
+	return Moment{AtSeconds: now.Sub(d.pace.from).Seconds(), PerSecond: float64(h.TotalCount()-undecided) / interval.Seconds(),
 		P50Micros: micros(h.ValueAtPercentile(50)), P99Micros: micros(h.ValueAtPercentile(99))}
 }
 
@@ -287,17 +305,32 @@ func (r *run) stages(l *Load, drives []*drive) []Stage {
 			Differences: d.faults.first}
 		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()
 		for i, name := range d.traffic.measures() {
-			s.Measures = append(s.Measures, newMeasure(name, d.recorder.whole(i), s.Seconds))
+			m := newMeasure(name, d.recorder.whole(i), s.Seconds)
+			m.without(d.recorder.undecided(i), s.Seconds)
+			s.Measures = append(s.Measures, m)
 		}
 		if d.rate > 0 {
 			s.LateP99Micros = micros(d.recorder.late().ValueAtPercentile(99))
 		}
 		for _, w := range d.workers {
-			for outcome, n := range w.outcomes {
-				s.Outcomes[outcome] += *n
-			}
+			s.count(w)
 		}
 		all = append(all, s)
 	}
 	return all
+}
+
+// count adds the outcomes of a connection.
+func (s *Stage) count(w *worker) {
+	for outcome, n := range w.outcomes {
+		s.Outcomes[outcome] += *n
+	}
+}
+
+// without leaves what brought no decision out of the rate.
+func (m *Measure) without(undecided int64, seconds float64) {
+	m.Undecided = undecided
+	if seconds > 0 {
+		m.PerSecond = float64(m.Count-undecided) / seconds
+	}
 }

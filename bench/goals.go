@@ -45,20 +45,30 @@ func (r *Report) meet(goals []Goal) {
 			if s.Name != t.Stage || !told {
 				continue
 			}
-			v := Verdict{Goal: t, Value: value, Met: value <= t.Limit}
-			if t.AtLeast {
-				v.Met = value >= t.Limit
-			}
-			r.Goals = append(r.Goals, v)
+			r.Goals = append(r.Goals, Verdict{Goal: t, Value: value, Met: t.reached(value)})
 		}
 	}
 }
 
-func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
+func (t *Goal) reached(value float64) bool {
+	if t.AtLeast {
+		return value >= t.Limit
+	}
+	return value <= t.Limit
+}
+
+func (s *Stage) figure(name string) (value float64, told bool) {
 	for _, f := range s.Figures {
 		if f.Name == name {
 			return f.Value, true
 		}
+	}
+	return 0, false
+}
+
+func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
+	if value, told = s.figure(name); told {
+		return value, told
 	}
 	measured := s.measured()
 	if len(measured) == 0 {
@@ -69,9 +79,7 @@ func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
 	case P50OfFloor:
 		return ratio(m.P50Micros, r.Yardstick.floorMicros())
 	case RateOfEmpty:
-		if e := r.Yardstick.empty(s.Connections); e != nil {
-			return ratio(m.PerSecond, e.PerSecond)
-		}
+		return r.ofEmpty(s, m)
 	case RateOfSpread:
 		return ratio(m.PerSecond, r.spreadRate(s.Connections))
 	case RatePerSec:
@@ -102,16 +110,22 @@ func (r *Report) spreadRate(connections int) float64 {
 	return 0
 }
 
+func outcome(met bool) string {
+	if met {
+		return "met"
+	}
+	return "MISSED"
+}
+
+func (t *Goal) limit() string {
+	if t.AtLeast {
+		return "at least " + number(t.Limit)
+	}
+	return "at most " + number(t.Limit)
+}
+
 func (v Verdict) String() string {
-	word, outcome := "at most", "met"
-	if v.AtLeast {
-		word = "at least"
-	}
-	if !v.Met {
-		outcome = "MISSED"
-	}
-	return fmt.Sprintf("%s: %s, %s: %s, meant to be %s %s", outcome, v.Stage, v.Quantity, number(rounded(v.Value)), word,
-		number(v.Limit))
+	return fmt.Sprintf("%s: %s, %s: %s, meant to be %s", outcome(v.Met), v.Stage, v.Quantity, number(rounded(v.Value)), v.limit())
 }
 
 // goals are a line each, those that are missed first.
@@ -122,7 +136,14 @@ func (r *Report) goals() []string {
 	}
 	for i := range r.Stages {
 		if s := &r.Stages[i]; s.Judged && !s.Held {
-			lines = append(lines, fmt.Sprintf("MISSED: %s: %d/s was not held", s.Name, s.Rate))
+			lines = append(lines, fmt.Sprintf("MISSED: %s: %d/s %s", s.Name, s.Rate, s.heldText()))
+		}
+	}
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		if n, of := s.withoutDecision(); !s.Judged && float64(n) > mostCouldNot*float64(of) { // else it is why a rate was not held
+			lines = append(lines, fmt.Sprintf("MISSED: %s: no decision for %d of %d requests, meant to be at most %s", s.Name, n, of,
+				number(mostCouldNot)))
 		}
 	}
 	missed := func(line string) int { return strings.Index(line, "MISSED") }

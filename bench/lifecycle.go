@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"strconv"
+	"fmt"
 	"time"
 )
 
@@ -26,22 +26,22 @@ func (t *lifecycle) unit(w *worker, due time.Time) {
 	s := (&swipes{run: t.run, pick: t.pick}).next(w)
 	first, more := s.cents, leastSwipeCents+w.random.Int64N(mostSwipeCents)
 	original := string(s.id)
-	if !t.step(w, stepAuthorize, due, s.append(w.body[:0]), authorizations, "reason", "approved") {
+	if !t.step(w, stepAuthorize, due, &s, s.append(w.body[:0]), authorizations) {
 		return
 	}
 	s.card.tenant.moved.Add(-first)
 	s.id, s.original, s.cents = w.nextID(), original, more
-	if t.step(w, stepIncrement, time.Now(), s.append(w.body[:0]), authorizations, "reason", "approved") {
+	if t.step(w, stepIncrement, time.Now(), &s, s.append(w.body[:0]), authorizations) {
 		s.card.tenant.moved.Add(-more)
 	} else {
 		more = 0
 	}
 	s.original, s.cents = "", first+more
-	if !t.step(w, stepClear, time.Now(), presentment(w, &s, original, `,"final":true}`), clearings, "status", "posted") {
+	if !t.step(w, stepClear, time.Now(), &s, presentment(w, &s, original, `,"final":true}`), clearings) {
 		return
 	}
 	s.cents = 1 + w.random.Int64N(first)
-	if t.step(w, stepRefund, time.Now(), presentment(w, &s, original, `}`), refunds, "status", "posted") {
+	if t.step(w, stepRefund, time.Now(), &s, presentment(w, &s, original, `}`), refunds) {
 		s.card.tenant.moved.Add(s.cents)
 	}
 }
@@ -54,24 +54,32 @@ func presentment(w *worker, s *swipe, original, end string) []byte {
 	return append(append(body, '"'), end...)
 }
 
-func (t *lifecycle) step(w *worker, measure int, due time.Time, body []byte, path, field, want string) bool {
+// step sends one message of a life, which must do what it asks for.
+func (t *lifecycle) step(w *worker, measure int, due time.Time, s *swipe, body []byte, path string) bool {
 	w.body = body
 	status, answer, ok := w.ask(w.network, measure, due, "POST", path)
 	for tries := 0; ok && status == 503 && tries < soakRetries; tries++ { // the same id: the same message
 		w.count("sent again")
+		w.undecided(measure, due)
 		time.Sleep(soakRetryPause)
 		status, answer, ok = w.ask(w.network, measure, due, "POST", path)
 	}
 	if !ok {
 		return false
 	}
+	field, want, told := "status", "posted", isAbout(answer, s.id)
+	if path == authorizations {
+		field, want, told = "reason", "approved", s.told(answer)
+	}
 	got := textField(answer, field)
 	w.countBytes(got)
-	if status == 200 && string(got) == want {
+	switch told = told && status == 200; {
+	case told && string(got) == want:
 		return true
-	}
-	if !couldNot(got) {
-		w.differs(path[1:]+" "+strconv.Itoa(measure), status, answer, want)
+	case told && couldNot(got):
+		w.undecided(measure, due)
+	default:
+		w.differs(fmt.Sprintf("%s %s of %d cents", path[1:], s.id, s.cents), status, answer, want)
 	}
 	return false
 }

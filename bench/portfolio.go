@@ -105,17 +105,10 @@ func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
 	return nil
 }
 
-// given are cards that were there before the run, of one tenant or of many: the run does not know whose they are.
-type given struct {
-	cards  int
-	token  func(i int) string
-	tenant tenant
-}
-
 // card i, of those that are declined for nothing.
 func (p *portfolio) card(i int) *card {
 	if p.given != nil {
-		return &card{token: p.given.token(i), tenant: &p.given.tenant}
+		return p.given.card(i)
 	}
 	return p.plain[i]
 }
@@ -145,7 +138,7 @@ func (p *portfolio) pick(spread string) func(w *worker) *card {
 
 // settle waits until every workspace has what it must have after the run's swipes, and tells what does not.
 func (r *run) settle(ctx context.Context, s *Stage) error {
-	if n := s.Outcomes["no answer"]; n > 0 {
+	if n := s.Outcomes[noAnswer]; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
 		r.uncounted = true
 		return nil

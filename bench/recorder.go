@@ -29,6 +29,9 @@ type lane struct {
 	whole  []*hdrhistogram.Histogram // by measure
 	moment *hdrhistogram.Histogram   // of all measures, since the last look
 	late   *hdrhistogram.Histogram   // how long after they were due requests were sent
+	// What brought no decision: of whole, and of moment.
+	without       []int64
+	momentWithout int64
 }
 
 func newRecorder(measures int) *recorder {
@@ -37,7 +40,7 @@ func newRecorder(measures int) *recorder {
 		l := &r.lanes[i]
 		l.moment, l.late = newHistogram(momentDigits), newHistogram(wholeDigits)
 		for range measures {
-			l.whole = append(l.whole, newHistogram(wholeDigits))
+			l.whole, l.without = append(l.whole, newHistogram(wholeDigits)), append(l.without, 0)
 		}
 	}
 	return r
@@ -54,6 +57,14 @@ func (l *lane) answered(measure int, took time.Duration) {
 	record(l.moment, nanos)
 }
 
+// undecided takes back from the rates, but not from the latencies, one that was answered.
+func (l *lane) undecided(measure int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.without[measure]++
+	l.momentWithout++
+}
+
 func (l *lane) sent(late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,17 +79,30 @@ func record(h *hdrhistogram.Histogram, nanos int64) {
 	}
 }
 
-// moment is what was answered since the last call.
-func (r *recorder) moment() *hdrhistogram.Histogram {
-	sum := newHistogram(momentDigits)
+// moment is what was answered since the last call, and how many of those brought no decision.
+func (r *recorder) moment() (sum *hdrhistogram.Histogram, undecided int64) {
+	sum = newHistogram(momentDigits)
 	for i := range r.lanes {
 		l := &r.lanes[i]
 		l.mu.Lock()
 		sum.Merge(l.moment)
 		l.moment.Reset()
+		undecided += l.momentWithout
+		l.momentWithout = 0
 		l.mu.Unlock()
 	}
-	return sum
+	return sum, undecided
+}
+
+// undecided are those of one measure.
+func (r *recorder) undecided(measure int) (n int64) {
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		l.mu.Lock()
+		n += l.without[measure]
+		l.mu.Unlock()
+	}
+	return n
 }
 
 // whole is everything of one measure.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,9 +16,10 @@ const (
 	keptTimeouts  = 64 // of each connection, asked again likewise
 	startWithin   = 5 * time.Minute
 	askAgainAfter = time.Millisecond
-	repeatTries   = 100 // until a repeat has an answer other than that none was possible in time
+	stormPause    = 20 * time.Millisecond // of each connection of a storm that has no answer
+	repeatTries   = 100                   // until a repeat has an answer other than that none was possible in time
 	repeatPause   = 50 * time.Millisecond
-	killWithin    = 30 * time.Second
+	killWithin    = 30 * time.Second       // a storm lasts no longer after the kill
 	decideWithin  = 150 * time.Millisecond // of the server: what is not decided and synced by then is a timeout
 )
 
@@ -27,58 +29,100 @@ type exchange struct {
 	body, answer []byte
 }
 
-// storm is swipes of which every connection keeps the last answers and the one that had none.
+// storm is swipes that go on while the server is killed and starts again, as a network's would.
 //
 // A timeout says that the answer came too late to be durable. What was approved all the same is reversed right afterwards, unless
 // the kill comes first: then the hold stands, and the network, which asks again, is told so. So these are asked again too.
 type storm struct {
 	swipes
-	kept     [][]exchange // by connection
-	timeouts [][]swipe    // by connection: the last that were answered so
-	pending  []swipe      // sent and not answered when the server was killed; its id is empty when there is none
+	lines []line
+	over  atomic.Bool // the server is back
+}
+
+// line is one connection of a storm.
+type line struct {
+	kept       []exchange // the last answers before the kill, and what was answered when it was sent again
+	timeouts   []swipe    // the last before the kill that were answered so
+	unanswered []swipe    // no answer has told whether they stand
+	again      bool       // the last of unanswered is sent again
+	broken     bool       // the server was killed
 }
 
 func newStorm(r *run, l *Load) *storm {
-	return &storm{swipes: swipes{run: r, pick: r.cards.pick(l.Spread)}, kept: make([][]exchange, l.Connections),
-		timeouts: make([][]swipe, l.Connections), pending: make([]swipe, l.Connections)}
+	return &storm{swipes: swipes{run: r, pick: r.cards.pick(l.Spread)}, lines: make([]line, l.Connections)}
 }
 
 func (t *storm) unit(w *worker, due time.Time) {
-	s := t.next(w)
+	c := &t.lines[w.index]
+	s, again := t.next(w), c.again
+	if again {
+		s = c.unanswered[len(c.unanswered)-1]
+	}
 	w.body = s.append(w.body[:0])
-	status, answer, ok := w.ask(w.network, 0, due, "POST", authorizations)
-	if !ok {
-		s.id = bytes.Clone(s.id)
-		t.pending[w.index], w.stopped = s, true
-		return
-	}
-	if !t.approved(w, &s, status, answer) {
-		if string(textField(answer, "reason")) == "timeout" {
+	status, answer, err := w.network.send("POST", authorizations, w.body)
+	if w.stopped = t.over.Load(); err != nil || c.broken && status == 503 { // it is starting: nothing was decided
+		w.count(noAnswer)
+		if c.broken, c.again = true, true; !again {
 			s.id = bytes.Clone(s.id)
-			late := append(t.timeouts[w.index], s)
-			t.timeouts[w.index] = late[max(0, len(late)-keptTimeouts):]
+			c.unanswered = append(c.unanswered, s)
 		}
+		time.Sleep(stormPause)
 		return
 	}
-	kept := append(t.kept[w.index], exchange{authorizations, bytes.Clone(w.body), bytes.Clone(answer)})
-	t.kept[w.index] = kept[max(0, len(kept)-keptAnswers):]
+	w.measured(0, due)
+	reason := textField(answer, "reason")
+	switch c.again = false; {
+	case t.approved(w, &s, status, answer):
+		c.keep(exchange{authorizations, w.body, answer}, again)
+	case couldNot(reason):
+		w.undecided(0, due)
+		if string(reason) == "timeout" {
+			c.late(s)
+		}
+		return // one that was sent again stays with those that nothing is known of
+	}
+	if again {
+		c.unanswered = c.unanswered[:len(c.unanswered)-1]
+	}
+}
+
+// keep remembers an answer from before the kill, or of what was sent before it: those that come after say nothing of the restart.
+func (c *line) keep(e exchange, again bool) {
+	if c.broken && !again {
+		return
+	}
+	c.kept = append(c.kept, exchange{e.path, bytes.Clone(e.body), bytes.Clone(e.answer)})
+	if !c.broken {
+		c.kept = c.kept[max(0, len(c.kept)-keptAnswers):]
+	}
+}
+
+// late remembers a swipe that was answered "timeout" before the kill.
+func (c *line) late(s swipe) {
+	if c.broken {
+		return
+	}
+	s.id = bytes.Clone(s.id)
+	c.timeouts = append(c.timeouts, s)
+	c.timeouts = c.timeouts[max(0, len(c.timeouts)-keptTimeouts):]
 }
 
 func (t *storm) approved(w *worker, s *swipe, status int, answer []byte) bool {
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
-	if status == 200 && string(reason) == "approved" {
+	if status == 200 && string(reason) == "approved" && s.told(answer) {
 		s.card.tenant.moved.Add(-s.cents)
 		return true
 	}
-	if !couldNot(reason) {
+	if status != 200 || !couldNot(reason) {
 		w.differs("authorization in a storm", status, answer, "approved")
 	}
 	return false
 }
 
-// recovery kills the server in a storm of swipes, several times, and measures until the first correct swipe. Then everything that
-// was answered last is asked again, and what had no answer is sent again, which must have one effect.
+// recovery kills the server in a storm of swipes, several times, and measures until the first correct swipe, while the storm goes
+// on: what has no answer is sent again until it has one. Then everything that was answered last is asked again, which must have
+// one effect.
 func (r *run) recovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	var took []float64
@@ -98,7 +142,7 @@ func (r *run) recovery(ctx context.Context, l *Load) ([]Stage, error) {
 
 func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float64, error) {
 	t, part := newStorm(r, l), *l
-	part.Name, part.Duration = name, l.Duration+killWithin // the storm ends with the server
+	part.Name, part.Duration = name, l.Duration+killWithin
 	type outcome struct {
 		took float64
 		err  error
@@ -109,6 +153,7 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	go func() {
 		defer first.close()
 		took, err := r.killAndWait(ctx, l, first)
+		t.over.Store(true)
 		back <- outcome{took.Seconds(), err}
 	}()
 	stages, err := r.drive(ctx, &part, nil, flow{traffic: t, connections: l.Connections})
@@ -166,8 +211,8 @@ func (t *storm) askAgain(s *Stage) error {
 	w.faults = &faults
 	defer w.close()
 	asked := 0
-	for _, kept := range t.kept {
-		for _, e := range kept {
+	for i := range t.lines {
+		for _, e := range t.lines[i].kept {
 			status, answer, err := w.repeat(&e)
 			if err != nil {
 				return err
@@ -185,11 +230,13 @@ func (t *storm) askAgain(s *Stage) error {
 		}
 		t.approved(w, &resent[i], status, answer)
 	}
-	delete(s.Outcomes, "no answer") // every one of them has been answered now
+	tries := s.Outcomes[noAnswer]
+	delete(s.Outcomes, noAnswer) // every one of them has been answered now
 	s.blame(&faults)
 	s.Compared += asked
-	s.Notes = append(s.Notes, fmt.Sprintf("%d answers and %d timeouts asked again after the kill, %d messages without one sent again",
-		asked, late, len(resent)-late))
+	s.Notes = append(s.Notes, fmt.Sprintf("%d tries while the server was down or starting", tries),
+		fmt.Sprintf("%d messages without an answer by the first correct swipe sent again", len(resent)-late),
+		fmt.Sprintf("%d answers and %d timeouts asked again after the kill", asked, late))
 	return nil
 }
 
@@ -221,14 +268,12 @@ func (w *worker) resolve(path string, body []byte) (status int, answer []byte, e
 
 // unsettled returns the swipes of which the kill alone decided whether they stand: timeouts, so many, and what had no answer.
 func (t *storm) unsettled() (all []swipe, timeouts int) {
-	for _, late := range t.timeouts {
-		all = append(all, late...)
+	for i := range t.lines {
+		all = append(all, t.lines[i].timeouts...)
 	}
 	timeouts = len(all)
-	for _, p := range t.pending {
-		if p.id != nil {
-			all = append(all, p)
-		}
+	for i := range t.lines {
+		all = append(all, t.lines[i].unanswered...)
 	}
 	return all, timeouts
 }

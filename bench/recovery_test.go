@@ -32,7 +32,8 @@ func TestARepeatWaitsForItsAnswer(t *testing.T) {
 func TestAWalkComesToEveryCard(t *testing.T) {
 	const cards = 10_007
 	seen := map[string]bool{}
-	k := walk{cards: &portfolio{given: &given{cards: cards, token: func(i int) string { return fmt.Sprint(i) }}}}
+	k := walk{cards: &portfolio{given: newGiven(Config{Cards: cards, Workspaces: 1,
+		Stock: &Stock{Token: func(i int) string { return fmt.Sprint(i) }, Owner: func(int) int { return 0 }}})}}
 	for range cards {
 		require.False(t, k.over())
 		seen[k.pick(nil).token] = true

@@ -11,11 +11,15 @@ import (
 type Report struct {
 	Machine   Machine           `json:"machine"`
 	Facts     map[string]string `json:"facts,omitempty"`
-	Yardstick Yardstick         `json:"yardstick"`
-	Stages    []Stage           `json:"stages"`
-	Goals     []Verdict         `json:"goals,omitempty"`
-	Wrong     int64             `json:"wrong"` // answers that were not the ones that must come, and sums that do not add up
-	Failed    bool              `json:"failed"`
+	Seconds   float64           `json:"seconds"`   // of the whole run
+	Yardstick Yardstick         `json:"yardstick"` // what ratios are to: the faster of both
+	// Yardsticks are those before and after the loads.
+	Yardsticks []Yardstick `json:"yardsticks"`
+	Stages     []Stage     `json:"stages"`
+	Goals      []Verdict   `json:"goals,omitempty"`
+	Wrong      int64       `json:"wrong"`      // answers that were not the ones that must come, and sums that do not add up
+	Unanswered int64       `json:"unanswered"` // requests that a server which was not meant to die has not answered
+	Failed     bool        `json:"failed"`
 }
 
 // Stage is one flow of a load.
@@ -35,7 +39,8 @@ type Stage struct {
 	Figures       []Figure         `json:"figures,omitempty"`
 	Judged        bool             `json:"judged"` // Held says whether the rate was held
 	Held          bool             `json:"held"`
-	Compared      int              `json:"compared"` // sums and repeats, after the load
+	NotHeld       []string         `json:"notHeld,omitempty"` // why
+	Compared      int              `json:"compared"`          // sums and repeats, after the load
 	Wrong         int64            `json:"wrong"`
 	Differences   []string         `json:"differences,omitempty"` // the first ones
 	Notes         []string         `json:"notes,omitempty"`
@@ -46,6 +51,7 @@ type Stage struct {
 type Measure struct {
 	Name       string  `json:"name"`
 	Count      int64   `json:"count"`
+	Undecided  int64   `json:"undecided,omitempty"` // of Count; no part of PerSecond
 	PerSecond  float64 `json:"perSecond"`
 	P50Micros  float64 `json:"p50Micros"`
 	P90Micros  float64 `json:"p90Micros"`
@@ -123,11 +129,12 @@ func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure
 
 // judge sums up what went wrong. A rate that was not held is a goal that was missed, and as such no failure.
 func (r *Report) judge() {
-	r.Wrong = 0
+	r.Wrong, r.Unanswered = 0, 0
 	for i := range r.Stages {
 		r.Wrong += r.Stages[i].Wrong
+		r.Unanswered += r.Stages[i].Outcomes[noAnswer]
 	}
-	r.Failed = r.Wrong > 0
+	r.Failed = r.Wrong > 0 || r.Unanswered > 0
 }
 
 // blame adds what was found after the load.
@@ -144,6 +151,15 @@ func (s *Stage) undecided() (n int64) {
 		}
 	}
 	return n
+}
+
+// withoutDecision is how many of the requests that were measured brought no decision, or no answer.
+func (s *Stage) withoutDecision() (n, of int64) {
+	for i := range s.Measures {
+		n += s.Measures[i].Undecided
+		of += s.Measures[i].Count
+	}
+	return n, of
 }
 
 // measured are the measures that have something.

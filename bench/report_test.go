@@ -18,10 +18,15 @@ func example() *Report {
 	}
 	m := newMeasure("authorize", h, 10)
 	r := &Report{Machine: Machine{CPU: "A processor", Cores: 2, MemoryBytes: 8 << 30, Kernel: "linux 6.1", Go: "go1.26"},
-		Facts: map[string]string{"store": "<embedded>"},
-		Yardstick: Yardstick{SyncZeroedP50Micros: 95, SyncGrowingP50Micros: 195,
-			Empty: []Empty{{Connections: 1, PerSecond: 20_000, P50Micros: 45, P99Micros: 90},
-				{Connections: 64, PerSecond: 100_000, P50Micros: 600, P99Micros: 2000}}},
+		Facts:   map[string]string{"store": "<embedded>"},
+		Seconds: 25.4,
+		Yardsticks: []Yardstick{
+			{SyncZeroedP50Micros: 95, SyncGrowingP50Micros: 195,
+				Empty: []Empty{{Connections: 1, PerSecond: 20_000, P50Micros: 45, P99Micros: 90},
+					{Connections: 64, PerSecond: 90_000, P50Micros: 600, P99Micros: 2100}}},
+			{SyncZeroedP50Micros: 120, SyncGrowingP50Micros: 205,
+				Empty: []Empty{{Connections: 1, PerSecond: 19_000, P50Micros: 51, P99Micros: 140},
+					{Connections: 64, PerSecond: 100_000, P50Micros: 640, P99Micros: 2000}}}},
 		Stages: []Stage{
 			{Name: "authorize", Workload: Authorize, Connections: 64, Seconds: 10,
 				Measures: []Measure{m, newMeasure("unused", newHistogram(3), 10)},
@@ -32,9 +37,10 @@ func example() *Report {
 				Judged: true, Wrong: 1, Measures: []Measure{m}, Outcomes: map[string]int64{"approved": 1000},
 				Figures:     []Figure{newFigure("most purser_backlog_entries", 12, ""), newFigure("drained after", 0.14, "s")},
 				Differences: []string{"authorization: answered 200 <declined>, want approved"},
-				Notes:       []string{"not held: it grows"}, Moments: []Moment{{AtSeconds: 1, PerSecond: 100, P50Micros: 40,
+				NotHeld:     []string{"it grows", "it is late"}, Moments: []Moment{{AtSeconds: 1, PerSecond: 100, P50Micros: 40,
 					P99Micros: 1200, Gauges: map[string]float64{backlogGauge: 12}}}},
 		}}
+	r.Yardstick = faster(r.Yardsticks[0], r.Yardsticks[1])
 	r.judge()
 	r.compare()
 	return r

@@ -27,7 +27,9 @@ func (r *run) clients(connections int, shares [restCalls]int) *clients {
 	return &clients{cards: r.cards, workers: connections, shares: shares}
 }
 
-func (*clients) measures() []string { return []string{"PATCH card", "GET card", "GET treasury"} }
+var restNames = [restCalls]string{"PATCH card", "GET card", "GET treasury"}
+
+func (*clients) measures() []string { return restNames[:] }
 
 func (t *clients) unit(w *worker, due time.Time) {
 	drawn := w.random.IntN(t.shares[patchCard] + t.shares[getCard] + t.shares[getTreasury])
@@ -68,7 +70,7 @@ func (t *clients) patch(w *worker, due time.Time) {
 		return
 	}
 	told, _ := centsField(answer, limitField)
-	if amiss(w, "PATCH card", status, told == limit && isOf(answer, c)) {
+	if amiss(w, patchCard, due, status, told == limit && isOf(answer, c)) {
 		w.differs("PATCH card", status, answer, fmt.Sprintf("%s with a monthly limit of %d cents", c.id, limit))
 	}
 }
@@ -81,7 +83,7 @@ func (t *clients) get(w *worker, due time.Time) {
 		return
 	}
 	shown, told := centsField(answer, limitField)
-	if amiss(w, "GET card", status, told && booked.mayShow(shown) && isOf(answer, c)) {
+	if amiss(w, getCard, due, status, told && booked.mayShow(shown) && isOf(answer, c)) {
 		w.differs("GET card", status, answer, c.id+" with "+booked.want())
 	}
 }
@@ -94,7 +96,7 @@ func (t *clients) treasury(w *worker, due time.Time) {
 		return
 	}
 	available, told := centsField(usdOf(answer), "availableCents")
-	if amiss(w, "GET treasury", status, told && owner.mayHave(available)) {
+	if amiss(w, getTreasury, due, status, told && owner.mayHave(available)) {
 		w.differs("GET treasury", status, answer, fmt.Sprintf("%d to %d cents available", owner.least(), owner.before))
 	}
 }
@@ -105,15 +107,19 @@ const limitField = "monthlyLimitUsdCents"
 func isOf(answer []byte, c *card) bool { return string(textField(answer, "id")) == c.id }
 
 // amiss counts an answer and says whether it is wrong. A 503 is not: a full queue, or a store that does not answer.
-func amiss(w *worker, what string, status int, right bool) bool {
-	w.count(what + " " + strconv.Itoa(status))
-	return status != 503 && (status != 200 || !right)
+func amiss(w *worker, call int, due time.Time, status int, right bool) bool {
+	w.count(restNames[call] + " " + strconv.Itoa(status))
+	if status == 503 {
+		w.undecided(call, due)
+		return false
+	}
+	return status != 200 || !right
 }
 
 // rest runs each call by itself.
 func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
-	for call, name := range (&clients{}).measures() {
+	for call, name := range restNames {
 		part := *l
 		part.Name, part.Duration = l.Name+": "+name, l.Duration/restCalls
 		var shares [restCalls]int

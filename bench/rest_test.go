@@ -18,7 +18,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// office is a server that has some cards, changes their limits and approves every swipe.
+// office is a server that has some cards, changes their limits, approves every swipe and posts what is cleared and refunded.
 type office struct {
 	mu     sync.Mutex
 	limits map[string]int64 // by card
@@ -34,7 +34,9 @@ type request struct {
 	id       string // of the card, or the key of the tenant
 	cents    int64  // asked for, or shown
 	kept     int64  // what is kept of it
+	message  string // its id of the network
 	reason   string // of a decision
+	decision string
 	status   int
 	noAnswer bool
 }
@@ -69,7 +71,7 @@ func (o *office) answer(ctx *fasthttp.RequestCtx) {
 	defer o.mu.Unlock()
 	q := o.read(ctx)
 	o.calls[q.call]++
-	q.n, q.status, q.kept, q.reason = o.calls[q.call], fasthttp.StatusOK, q.cents, "approved"
+	q.n, q.status, q.reason, q.decision = o.calls[q.call], fasthttp.StatusOK, "approved", "approved"
 	if o.lie != nil {
 		o.lie(o, &q)
 	}
@@ -82,9 +84,15 @@ func (o *office) answer(ctx *fasthttp.RequestCtx) {
 		fmt.Fprintf(ctx, `{"card":{"id":%q,"monthlyLimitUsdCents":%d},"recentAuthorizations":[{"id":"auth_1"}]}`, q.id, q.cents)
 	case "GET treasury":
 		fmt.Fprintf(ctx, `{"balances":[{"account":"stablecoin","availableCents":0},{"account":"usd","availableCents":%d}]}`, q.cents)
+	case "clear", "refund":
+		o.cents[q.id] -= q.kept
+		fmt.Fprintf(ctx, `{"id":%q,"status":"posted"}`, q.message)
 	default:
 		o.cents[q.id] -= q.kept
-		fmt.Fprintf(ctx, `{"reason":%q}`, q.reason)
+		if q.reason != "approved" {
+			q.cents, q.decision = 0, "declined"
+		}
+		fmt.Fprintf(ctx, `{"id":%q,"decision":%q,"reason":%q,"approvedAmountCents":%d}`, q.message, q.decision, q.reason, q.cents)
 	}
 	if q.noAnswer {
 		ctx.HijackSetNoResponse(true)
@@ -97,7 +105,7 @@ func (o *office) read(ctx *fasthttp.RequestCtx) request {
 	switch {
 	case isCard && ctx.IsPatch():
 		limit, _ := centsField(ctx.PostBody(), limitField)
-		return request{call: "PATCH card", id: id, cents: limit}
+		return request{call: "PATCH card", id: id, cents: limit, kept: limit}
 	case isCard:
 		return request{call: "GET card", id: id, cents: o.limits[id]}
 	case string(ctx.Path()) == "/api/treasury":
@@ -105,13 +113,20 @@ func (o *office) read(ctx *fasthttp.RequestCtx) request {
 		return request{call: "GET treasury", id: key, cents: o.cents[key]}
 	}
 	var swiped struct {
-		CardToken   string
-		AmountCents int64
+		ID, CardToken string
+		AmountCents   int64
 	}
 	if err := json.Unmarshal(ctx.PostBody(), &swiped); err != nil {
 		return request{call: err.Error()}
 	}
-	return request{call: "authorize", id: swiped.CardToken, cents: swiped.AmountCents}
+	q := request{call: "authorize", id: swiped.CardToken, cents: swiped.AmountCents, kept: swiped.AmountCents, message: swiped.ID}
+	switch string(ctx.Path()) {
+	case clearings:
+		q.call, q.kept = "clear", 0
+	case refunds:
+		q.call, q.kept = "refund", -q.cents
+	}
+	return q
 }
 
 // officeLoad runs a load until it has done something, for a slow machine does less in the same time.
@@ -142,6 +157,8 @@ func everyMeasure(all []Stage) bool {
 }
 
 var (
+	swipeLoad = Load{Workload: Authorize}
+	livesLoad = Load{Workload: Lifecycle}
 	restLoad  = Load{Workload: REST}
 	mixedLoad = Load{Workload: Mixed, Rate: 400, RESTRate: 100, ReadRate: 100}
 )
@@ -168,6 +185,13 @@ var officeLies = []struct {
 	{mixedLoad, "mixed: REST: GET treasury: answered 200",
 		onceInTen("GET treasury", func(q *request) { q.cents -= officeCents / 2 })},
 	{Load{Workload: Mixed, Rate: 100, RESTRate: 100}, "mixed: REST: GET card card_3 shows", loses("card_3")},
+	{swipeLoad, "authorize: authorization", onceInTen("authorize", func(q *request) { q.cents-- })},
+	{swipeLoad, "authorize: authorization", onceInTen("authorize", func(q *request) { q.message += "1" })},
+	{swipeLoad, "authorize: authorization", onceInTen("authorize", func(q *request) { q.decision = "declined" })},
+	{swipeLoad, "authorize: authorization", onceInTen("authorize", func(q *request) { q.status, q.reason = 500, "timeout" })},
+	{livesLoad, "lifecycle: v1/authorizations", onceInTen("authorize", func(q *request) { q.cents++ })},
+	{livesLoad, "lifecycle: v1/clearings", onceInTen("clear", func(q *request) { q.message += "1" })},
+	{livesLoad, "lifecycle: v1/refunds", onceInTen("refund", func(q *request) { q.message += "1" })},
 }
 
 func onceInTen(call string, lie func(q *request)) func() func(*office, *request) {

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -24,7 +25,7 @@ func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 		part := *l
 		part.Rate, part.Duration, part.Name = rate, min(probeFor, l.Duration), fmt.Sprintf("%s: probe at %d/s", l.Name, rate)
 		s, err := r.hold(ctx, &part)
-		notes = append(notes, fmt.Sprintf("probe at %d/s for %s: %s", rate, part.Duration, heldText(s.Held)))
+		notes = append(notes, fmt.Sprintf("probe at %d/s for %s: %s", rate, part.Duration, s.heldText()))
 		return s.Held, err
 	}
 	rate, err := highest(l.Rate, probe)
@@ -39,17 +40,17 @@ func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 		if s.Held || err != nil {
 			return []Stage{s}, err
 		}
-		notes = append(notes, fmt.Sprintf("%d/s for %s: %s", rate, l.Duration, heldText(false)))
+		notes = append(notes, fmt.Sprintf("%d/s for %s: %s", rate, l.Duration, s.heldText()))
 		rate = max(1, int(float64(rate)*stepDown))
 	}
 	return nil, fmt.Errorf("bench: no rate was held for %s: %q", l.Duration, notes)
 }
 
-func heldText(held bool) string {
-	if held {
+func (s *Stage) heldText() string {
+	if s.Held {
 		return "held"
 	}
-	return "not held"
+	return "not held: " + strings.Join(s.NotHeld, "; ")
 }
 
 // highest finds the highest rate that a probe says is held, to within closeEnough: first by doubling, then by bisection.

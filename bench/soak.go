@@ -22,6 +22,7 @@ const (
 	comparePolls       = 200 // reads show what was relayed
 	comparePause       = 25 * time.Millisecond
 	monthMargin        = 3 * time.Second
+	thawsPerFreeze     = 3 // how much oftener a frozen card is thawed than an active one is frozen: most swipes meet active ones
 )
 
 // soak is random lives of cards. Every connection has a workspace of its own and sends one message at a time, so that its books
@@ -91,7 +92,7 @@ var acts = [...]struct {
 	do      func(t *soak, w *worker, a *account, due time.Time)
 }{
 	{40, (*soak).authorize}, {10, (*soak).increment}, {12, (*soak).reverse}, {15, (*soak).clear}, {7, (*soak).refund},
-	{7, (*soak).repeat}, {3, (*soak).limit}, {3, (*soak).freeze}, {2, (*soak).compareCard}, {1, (*soak).compareDollars},
+	{7, (*soak).repeat}, {3, (*soak).limit}, {3, (*soak).freeze}, {2, (*soak).compareAny}, {1, (*soak).compareDollars},
 }
 
 func (t *soak) unit(w *worker, due time.Time) {
@@ -141,6 +142,9 @@ func (t *soak) tell(w *worker, a *account, due time.Time, path string) (status i
 		if status, answer, ok = w.ask(w.network, soakMessage, due, "POST", path); ok && status != 503 {
 			return status, answer
 		}
+		if ok {
+			w.undecided(soakMessage, due)
+		}
 		w.count("sent again")
 		time.Sleep(soakRetryPause)
 	}
@@ -149,10 +153,10 @@ func (t *soak) tell(w *worker, a *account, due time.Time, path string) (status i
 	return 0, nil
 }
 
-// told judges an answer and keeps it for a repeat.
+// told judges an answer and keeps it for a repeat. It must be that to the worker's last message.
 func (a *account) told(w *worker, path string, status int, answer []byte, right bool, want string) {
-	if !right {
-		w.differs(path, status, answer, want)
+	if !right || !isAbout(answer, w.id) {
+		w.differs(fmt.Sprintf("%s %s", path, w.id), status, answer, want)
 		w.stopped = true // from here on the books of this workspace are not the server's
 		return
 	}
@@ -201,7 +205,8 @@ func (t *soak) decided(w *worker, a *account, due time.Time, want verdict) (answ
 	status, answer := t.tell(w, a, due, authorizations)
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
-	if couldNot(reason) {
+	if status == 200 && couldNot(reason) {
+		w.undecided(soakMessage, due)
 		t.compareDollars(w, a, time.Now()) // a timeout is taken back a little later
 		return answer, false
 	}
@@ -236,7 +241,8 @@ func (t *soak) reverse(w *worker, a *account, due time.Time) {
 	w.count("message " + strconv.Itoa(status))
 	a.books.release(h, cents)
 	left, told := centsField(answer, "heldAmountCents")
-	a.told(w, reversals, status, answer, status == 200 && told && left == h.held, fmt.Sprintf("%d held", h.held))
+	right := status == 200 && told && left == h.held && string(textField(answer, "authorizationId")) == h.authorizationID
+	a.told(w, reversals, status, answer, right, fmt.Sprintf("%s with %d held", h.authorizationID, h.held))
 }
 
 func (t *soak) clear(w *worker, a *account, due time.Time) {
@@ -293,43 +299,59 @@ func (t *soak) repeat(w *worker, a *account, due time.Time) {
 // limit changes a card's limits; from its answer on they hold.
 func (t *soak) limit(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
-	month, perTxn := c.spent+1+w.random.Int64N(soakMonthCents), 1+w.random.Int64N(2*soakPerTxnCents)
-	w.body = fmt.Appendf(w.body[:0], `{"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d}`, month, perTxn)
-	if t.update(w, a, c, due) {
-		c.month, c.perTxn = month, perTxn
-	}
+	changed := *c
+	changed.month, changed.perTxn = c.spent+1+w.random.Int64N(soakMonthCents), 1+w.random.Int64N(2*soakPerTxnCents)
+	w.body = fmt.Appendf(w.body[:0], `{"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d}`, changed.month, changed.perTxn)
+	t.update(w, a, c, changed, due)
 }
 
+// freeze thaws a card that is frozen, and freezes some of those that are not.
 func (t *soak) freeze(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
-	w.body = append(w.body[:0], `{"state":"frozen"}`...)
-	if c.frozen {
-		w.body = append(w.body[:0], `{"state":"active"}`...)
+	if !c.frozen && w.random.IntN(thawsPerFreeze) != 0 {
+		return
 	}
-	if t.update(w, a, c, due) {
-		c.frozen = !c.frozen
-	}
+	changed := *c
+	changed.frozen = !c.frozen
+	w.body = fmt.Appendf(w.body[:0], `{"state":%q}`, changed.state())
+	t.update(w, a, c, changed, due)
 }
 
-// update sends a change until its outcome is known. A change may be sent again: it sets, it does not add.
-func (t *soak) update(w *worker, a *account, c *bookedCard, due time.Time) bool {
+// update sends a change until its outcome is known; its answer shows the card as it is then. A change may be sent again: it sets,
+// it does not add.
+func (t *soak) update(w *worker, a *account, c *bookedCard, changed bookedCard, due time.Time) {
 	w.rest.as(a.tenant.key)
 	for range soakRetries {
 		status, answer, ok := w.ask(w.rest, soakUpdate, due, "PATCH", "/api/cards/"+c.id)
 		switch {
-		case ok && status == 200:
+		case ok && status == 503:
+			w.count("update 503")
+			w.undecided(soakUpdate, due)
+		case ok && status == 200 && termsOf(answer) == changed.terms():
 			w.count("update")
-			return true
-		case ok && status != 503 && status != 500:
-			w.differs("PATCH card", status, answer, "200")
+			*c = changed
+			return
+		case ok:
+			w.differs("PATCH card", status, answer, changed.terms())
 			w.stopped = true
-			return false
+			return
 		}
 		time.Sleep(soakRetryPause)
 	}
 	w.differs("PATCH card", 0, nil, "any outcome")
 	w.stopped = true
-	return false
+}
+
+// terms are what a card must show of itself.
+func (c *bookedCard) terms() string {
+	return fmt.Sprintf("%s %s, at most %d a month and %d at once", c.id, c.state(), c.month, c.perTxn)
+}
+
+// termsOf are those that an answer shows.
+func termsOf(answer []byte) string {
+	month, _ := centsField(answer, limitField)
+	perTxn, _ := centsField(answer, "perTxnLimitUsdCents")
+	return fmt.Sprintf("%s %s, at most %d a month and %d at once", textField(answer, "id"), textField(answer, "state"), month, perTxn)
 }
 
 func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
@@ -342,11 +364,14 @@ func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
 	})
 }
 
-func (t *soak) compareCard(w *worker, a *account, due time.Time) {
-	c := a.anyCard(w)
+func (t *soak) compareAny(w *worker, a *account, due time.Time) {
+	t.compareCard(w, a, a.anyCard(w), due)
+}
+
+func (t *soak) compareCard(w *worker, a *account, c *bookedCard, due time.Time) {
 	t.compare(w, a, due, "/api/cards/"+c.id, func(answer []byte) (got, want string) {
 		spent, _ := centsField(answer, "monthSpendUsdCents")
-		return fmt.Sprintf("%s, %d spent", textField(answer, "state"), spent), fmt.Sprintf("%s, %d spent", c.state(), c.spent)
+		return fmt.Sprintf("%s, %d spent", termsOf(answer), spent), fmt.Sprintf("%s, %d spent", c.terms(), c.spent)
 	})
 }
 
@@ -357,13 +382,21 @@ func (c *bookedCard) state() string {
 	return "active"
 }
 
-// compare reads until the answer is that of the books: a read shows what was relayed.
+// compare reads until the answer is that of the books. The first read need not be: an answer of the network leaves when it is
+// durable in the authorizer's own store, and balances and a card's spend show what was relayed from there, which comes behind it.
 func (t *soak) compare(w *worker, a *account, due time.Time, path string, of func(answer []byte) (got, want string)) {
 	w.rest.as(a.tenant.key)
 	var got, want string
 	for range comparePolls {
 		status, answer, ok := w.ask(w.rest, soakRead, due, "GET", path)
-		if ok && status == 200 {
+		switch {
+		case ok && status == 503:
+			w.undecided(soakRead, due)
+		case ok && status != 200:
+			w.differs("GET "+path, status, answer, "200")
+			w.stopped = true
+			return
+		case ok:
 			if got, want = of(answer); got == want {
 				w.count("compared")
 				return
@@ -383,8 +416,13 @@ func (t *soak) compareAll(s *Stage) {
 	for i, a := range t.accounts {
 		w := newWorker(t.run, i, "end")
 		w.faults, w.lane, w.recordFrom = &faults, rec.lane(i), time.Now().Add(time.Hour)
+		a.turn()
 		t.compareDollars(w, a, time.Now())
-		s.Compared++
+		for _, c := range a.books.cards {
+			t.compareCard(w, a, c, time.Now())
+		}
+		s.Compared += 1 + len(a.books.cards)
+		s.count(w)
 		w.close()
 	}
 	s.blame(&faults)

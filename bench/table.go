@@ -10,12 +10,14 @@ import (
 )
 
 // row is one measure as tables show it.
-type row struct{ Stage, Loop, Measure, PerSecond, P50, P99, P999, Max, OfEmpty, OfFloor string }
+type row struct{ Stage, Loop, Measure, PerSecond, P50, P99, P999, Max, OfEmpty, OfFloor, P99OfFloor, P999OfFloor string }
 
-var header = row{"load", "loop", "measure", "/s", "p50", "p99", "p99.9", "max", "of empty", "of floor"}
+var header = row{"load", "loop", "measure", "/s", "p50", "p99", "p99.9", "max", "of empty", "of floor", "p99 of floor",
+	"p99.9 of floor"}
 
 func (r row) cells() []string {
-	return []string{r.Stage, r.Loop, r.Measure, r.PerSecond, r.P50, r.P99, r.P999, r.Max, r.OfEmpty, r.OfFloor}
+	return []string{r.Stage, r.Loop, r.Measure, r.PerSecond, r.P50, r.P99, r.P999, r.Max, r.OfEmpty, r.OfFloor,
+		r.P99OfFloor, r.P999OfFloor}
 }
 
 // rows of the tables, one for each measure.
@@ -24,19 +26,34 @@ func (r *Report) rows() []row {
 	for i := range r.Stages {
 		s := &r.Stages[i]
 		for _, m := range s.measured() {
-			line := row{Stage: s.Name, Loop: s.loop(), Measure: m.Name, PerSecond: fmt.Sprintf("%.0f", m.PerSecond),
+			line := row{Stage: s.Name, Loop: s.loop(), Measure: m.Name, PerSecond: perSecond(m.PerSecond),
 				P50: showMicros(m.P50Micros), P99: showMicros(m.P99Micros), P999: showMicros(m.P999Micros),
-				Max: showMicros(m.MaxMicros), OfEmpty: "–", OfFloor: "–"}
-			if e := r.Yardstick.empty(s.Connections); e != nil && e.PerSecond > 0 && s.Rate == 0 {
-				line.OfEmpty = fmt.Sprintf("%.0f %%", 100*m.PerSecond/e.PerSecond)
+				Max: showMicros(m.MaxMicros), OfEmpty: "–"}
+			if of, told := r.ofEmpty(s, &m); told {
+				line.OfEmpty = percent(of)
 			}
-			if floor := r.Yardstick.floorMicros(); floor > 0 {
-				line.OfFloor = fmt.Sprintf("%.2f×", m.P50Micros/floor)
-			}
+			line.OfFloor, line.P99OfFloor, line.P999OfFloor = r.showOfFloor(m.P50Micros), r.showOfFloor(m.P99Micros),
+				r.showOfFloor(m.P999Micros)
 			all = append(all, line)
 		}
 	}
 	return all
+}
+
+// ofEmpty is a rate beside the empty handler's.
+func (r *Report) ofEmpty(s *Stage, m *Measure) (of float64, told bool) {
+	if e := r.Yardstick.empty(s.Connections); e != nil {
+		return ratio(m.PerSecond, e.PerSecond)
+	}
+	return 0, false
+}
+
+func (r *Report) showOfFloor(us float64) string {
+	of, told := ratio(us, r.Yardstick.floorMicros())
+	if !told {
+		return "–"
+	}
+	return times(of)
 }
 
 func (s *Stage) loop() string {
@@ -61,25 +78,35 @@ func showMicros(us float64) string {
 
 // facts of the machine and the server, a line each.
 func (r *Report) facts() []string {
-	m, y := r.Machine, r.Yardstick
+	m := r.Machine
 	lines := []string{
-		fmt.Sprintf("machine: %s, %d cores, %.1f GiB, %s, %s", m.CPU, m.Cores, float64(m.MemoryBytes)/(1<<30), m.Kernel, m.Go),
-		fmt.Sprintf("synced write, p50: %s over zeroed blocks, %s growing", showMicros(y.SyncZeroedP50Micros),
-			showMicros(y.SyncGrowingP50Micros)),
+		fmt.Sprintf("machine: %s, %d cores, %.1f GiB, %s, %s", m.CPU, m.Cores, float64(m.MemoryBytes)/(1<<30), m.Kernel, m.Go)}
+	for i, when := range []string{"before", "after"}[:len(r.Yardsticks)] {
+		for _, line := range r.Yardsticks[i].lines() {
+			lines = append(lines, when+" the loads, "+line)
+		}
 	}
-	for _, e := range y.Empty {
-		lines = append(lines, fmt.Sprintf("empty handler, same client, %d connections: %.0f/s, p50 %s, p99 %s", e.Connections,
-			e.PerSecond, showMicros(e.P50Micros), showMicros(e.P99Micros)))
-	}
+	lines = append(lines, fmt.Sprintf("elapsed: %.0f s", r.Seconds))
 	for _, name := range slices.Sorted(maps.Keys(r.Facts)) {
 		lines = append(lines, name+": "+r.Facts[name])
 	}
 	return lines
 }
 
+func (y *Yardstick) lines() []string {
+	lines := []string{fmt.Sprintf("synced write, p50: %s over zeroed blocks, %s growing", showMicros(y.SyncZeroedP50Micros),
+		showMicros(y.SyncGrowingP50Micros))}
+	for _, e := range y.Empty {
+		lines = append(lines, fmt.Sprintf("empty handler, same client, %d connections: %.0f/s, p50 %s, p99 %s", e.Connections,
+			e.PerSecond, showMicros(e.P50Micros), showMicros(e.P99Micros)))
+	}
+	return lines
+}
+
 // Legend explains the columns of ratios.
 const Legend = "of empty: rate beside the empty handler's over as many connections. " +
-	"of floor: p50 beside one synced write over zeroed blocks and one exchange with the empty handler."
+	"of floor: p50, or the percentile named, beside one synced write over zeroed blocks and one exchange with the empty " +
+	"handler. Both are to the faster of the machine before and after the loads."
 
 // leastRatio is the smallest ratio that is worth a reader's time.
 const leastRatio = 0.001
@@ -95,7 +122,7 @@ func (s *Stage) remarks() []string {
 		lines = append(lines, line)
 	}
 	if s.Judged {
-		lines = append(lines, fmt.Sprintf("%d/s: %s", s.Rate, heldText(s.Held)))
+		lines = append(lines, fmt.Sprintf("%d/s: %s", s.Rate, s.heldText()))
 	}
 	if s.Rate > 0 {
 		lines = append(lines, fmt.Sprintf("%d due and unsent; sent late p99 %s", s.Unsent, showMicros(s.LateP99Micros)))
@@ -109,6 +136,9 @@ func (s *Stage) remarks() []string {
 		lines = append(lines, fmt.Sprintf("%d sums and repeats compared afterwards", s.Compared))
 	}
 	lines = append(lines, s.Notes...)
+	if n := s.Outcomes[noAnswer]; n > 0 {
+		lines = append(lines, fmt.Sprintf("NO ANSWER to %d requests of a server that was not meant to die", n))
+	}
 	for _, d := range s.Differences {
 		lines = append(lines, "WRONG: "+d)
 	}
@@ -125,6 +155,8 @@ func number(v float64) string {
 // verdict is the last line.
 func (r *Report) verdict() string {
 	switch {
+	case r.Unanswered > 0:
+		return fmt.Sprintf("%d requests WITHOUT an answer, %d WRONG answers or sums", r.Unanswered, r.Wrong)
 	case r.Wrong > 0:
 		return fmt.Sprintf("%d WRONG answers or sums", r.Wrong)
 	case r.missed() > 0:

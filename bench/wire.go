@@ -17,6 +17,7 @@ const (
 	answerWithin   = 10 * time.Second
 	maxAnswerBytes = 4 << 20
 	maxHeaderBytes = 16 << 10
+	maxIdle        = 30 * time.Second // of a connection: less than the server waits before it closes one
 )
 
 // wire is one keep-alive connection that carries one request at a time, for one goroutine. It speaks just the HTTP/1.1 that the
@@ -26,6 +27,7 @@ type wire struct {
 	address string // host:port
 	fixed   []byte // what every head has after its path
 	conn    net.Conn
+	used    time.Time // last
 	in      *bufio.Reader
 	out     []byte
 	answer  []byte
@@ -82,7 +84,13 @@ func (w *wire) send(method, path string, body []byte) (status int, answer []byte
 	return status, w.answer, err
 }
 
+// connect gives the next request a connection that the server does not take for abandoned.
 func (w *wire) connect() (err error) {
+	now := time.Now()
+	if now.Sub(w.used) > maxIdle {
+		w.close()
+	}
+	w.used = now
 	if w.conn == nil {
 		if w.conn, err = net.DialTimeout("tcp", w.address, answerWithin); err != nil {
 			w.conn = nil
@@ -90,7 +98,7 @@ func (w *wire) connect() (err error) {
 		}
 		w.in.Reset(w.conn)
 	}
-	return w.conn.SetDeadline(time.Now().Add(answerWithin))
+	return w.conn.SetDeadline(now.Add(answerWithin))
 }
 
 func (w *wire) close() {

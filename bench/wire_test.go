@@ -98,3 +98,16 @@ func TestFieldsThatAreNotThere(t *testing.T) {
 	require.False(t, ok)
 	require.Equal(t, "x", string(textField([]byte("{ \"b\" :\n\"x\" }"), "b")))
 }
+
+// A connection that was idle for long may have been closed by the server: no request is lost on it.
+func TestAWireLeavesAnIdleConnection(t *testing.T) {
+	peers := map[string]bool{}
+	w := newWire(listen(t, func(ctx *fasthttp.RequestCtx) { peers[ctx.RemoteAddr().String()] = true }), "")
+	defer w.close()
+	for range 2 {
+		_, _, err := w.send("GET", "/", nil)
+		require.NoError(t, err)
+		w.used = w.used.Add(-2 * maxIdle)
+	}
+	require.Len(t, peers, 2)
+}

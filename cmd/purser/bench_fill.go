@@ -78,6 +78,50 @@ func (s stock) rule(card int) hold.Rule {
 		Workspace: s.workspace(w), Version: 1, State: hold.CardActive, PerTxnCents: fillPerTxn, MonthCents: money.MaxAmount}
 }
 
+// funds reads what each workspace can spend from the authorizer's store of a data directory, which no server has.
+func (s stock) funds(data string) (cents []int64, err error) {
+	unlock, err := lockUsed(data)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if !authorizer.Exists(nil, authorizerDir(data)) {
+		return nil, fmt.Errorf("%s is missing", authorizerDir(data))
+	}
+	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Clock: time.Now, Entropy: rand.Reader,
+		Fatal: func(err error) { panic("BUG: a look at funds writes: " + err.Error()) }})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	for w := range s.workspaces {
+		funds, seen := engine.Funds(s.workspace(w))
+		spendable, err := funds.Spendable()
+		if err != nil || !seen {
+			return nil, errors.Join(err, fmt.Errorf("%s knows nothing of workspace %d of the fill", authorizerDir(data), w))
+		}
+		cents = append(cents, int64(spendable))
+	}
+	return cents, nil
+}
+
+// in is the stock as a run knows it that is about to start a server on a data directory.
+func (s stock) in(data string) (*bench.Stock, error) {
+	before, err := s.funds(data)
+	if err != nil {
+		return nil, err
+	}
+	return &bench.Stock{Token: func(i int) string { return s.token(i).String() }, Owner: func(i int) int { return i % s.workspaces },
+		Spent: func() ([]int64, error) {
+			after, err := s.funds(data)
+			for w := range after {
+				after[w] = before[w] - after[w]
+			}
+			return after, err
+		}, Holds: fmt.Sprintf("the journal of a filled server has an event for each page of up to %d cards' rules and a balance for "+
+			"each workspace, and no actors of cards: it is the authorizer's start that is measured", fillPage)}, nil
+}
+
 // filler makes the stores of a stock. The authorizer takes the cards as it takes every card, by Follow; the journal gets an event
 // of a kind that nobody knows for each page of them, so that both stand at the same position. Then the cards are swiped in turn. The
 // journal is told of each workspace's last decision alone, from which its balance goes on: it is the authorizer that is measured.

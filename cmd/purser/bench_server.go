@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -134,6 +135,30 @@ func (s *ownServer) Kill() error {
 	return nil
 }
 
+// Stop ends it as an operator would.
+func (s *ownServer) Stop() error {
+	cmd := s.cmd
+	s.cmd = nil
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return errors.Join(err, cmd.Wait())
+	}
+	patience := time.AfterFunc(ownStopWithin, func() { _ = cmd.Process.Kill() })
+	defer patience.Stop()
+	return cmd.Wait()
+}
+
+// PeakMemory is what Linux knows of the child.
+func (s *ownServer) PeakMemory() (bytes int64, told bool) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, false
+	}
+	_, rest, _ := strings.Cut(string(status), "\nVmHWM:")
+	line, _, _ := strings.Cut(rest, "\n")
+	kibibytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 64)
+	return kibibytes << 10, err == nil
+}
+
 func (s *ownServer) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ownStartWithin)
 	defer cancel()
@@ -182,30 +207,11 @@ func (s *ownServer) readSecret() error {
 	return err
 }
 
-// facts of the server, as it was told.
-func (s *ownServer) facts() map[string]string {
-	store, sync := "embedded journal (Pebble)", "every answer is synced"
-	if os.Getenv("DATABASE_URL") != "" {
-		store = "Postgres"
-	}
-	if os.Getenv("KAFKA_BROKERS") != "" {
-		store += ", Kafka"
-	}
-	if os.Getenv("PURSER_AUTHORIZER_SYNC") == "false" {
-		sync = "NOT synced: answers may be lost"
-	}
-	return map[string]string{"server": strings.TrimSpace("purser " + Version + " " + revision()), "store": store,
-		"authorizer": sync}
-}
-
 // close stops the server and removes what was temporary.
 func (s *ownServer) close() error {
 	var faults []error
 	if s.cmd != nil {
-		faults = append(faults, s.cmd.Process.Signal(syscall.SIGTERM))
-		patience := time.AfterFunc(ownStopWithin, func() { _ = s.cmd.Process.Kill() })
-		faults = append(faults, s.cmd.Wait())
-		patience.Stop()
+		faults = append(faults, s.Stop())
 	}
 	if s.log != nil {
 		faults = append(faults, s.log.Close())

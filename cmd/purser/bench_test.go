@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -105,6 +106,11 @@ func TestBenchSustains(t *testing.T) {
 	r, err := bench.Run(t.Context(), c)
 	require.NoError(t, err)
 	require.True(t, r.Stages[0].Judged)
+	require.Len(t, r.Yardsticks, 2, "before and after")
+	require.Positive(t, r.Seconds)
+	require.Equal(t, "embedded journal (Pebble)", r.Facts["store"])
+	require.Equal(t, "every answer is synced", r.Facts["authorizer"])
+	require.Contains(t, r.Facts["server"], "purser "+Version)
 	require.Zero(t, r.Wrong, "%+v", r.Stages)
 	require.NotEmpty(t, r.Stages[0].Figures)
 }
@@ -126,6 +132,68 @@ func TestBenchGoalsAreOfTheShortSet(t *testing.T) {
 	require.Zero(t, reads["mixed with writes"])
 	require.NotContains(t, of, "mixed with reads")
 	require.Positive(t, reads["mixed with reads"])
+}
+
+// A load by itself has the goals that it has in the short set, when it does what they are for.
+func TestBenchGoalsOfALoadByItself(t *testing.T) {
+	goals := func(change func(l *bench.Load), l bench.Load) (of []string) {
+		change(&l)
+		for _, g := range loadGoals(l) {
+			of = append(of, g.Stage+", "+g.Quantity)
+		}
+		return of
+	}
+	same := func(*bench.Load) {}
+	rest := bench.Load{Name: bench.REST, Workload: bench.REST, Connections: 64}
+	mixed := bench.Load{Name: bench.Mixed, Workload: bench.Mixed, Connections: 64, Rate: 5000, RESTRate: 200}
+	require.Equal(t, []string{"rest: PATCH card, /s", "rest: PATCH card, p99, µs"}, goals(same, rest))
+	require.Equal(t, []string{"mixed: swipes, p99, µs"}, goals(same, mixed))
+	for _, other := range []func(l *bench.Load){func(l *bench.Load) { l.Connections = 256 }, func(l *bench.Load) { l.Rate = 20_000 },
+		func(l *bench.Load) { l.RESTRate = 900 }, func(l *bench.Load) { l.ReadRate = 200 }} {
+		require.Empty(t, goals(other, mixed))
+	}
+	require.Empty(t, goals(func(l *bench.Load) { l.Connections = 8 }, rest))
+	for _, l := range shortSet() {
+		for _, g := range loadGoals(l) {
+			require.Contains(t, shortGoals(), g)
+		}
+	}
+}
+
+// Medians are written beside the results they are of.
+func TestBenchMediansOfResults(t *testing.T) {
+	dir := t.TempDir()
+	b := benchReport{Results: dir}
+	r := bench.Report{Stages: []bench.Stage{{Name: "rest", Measures: []bench.Measure{{Name: "PATCH card", Count: 1, PerSecond: 77}}}}}
+	for range 3 {
+		require.NoError(t, b.deliver(&r, io.Discard, "rest"))
+	}
+	var out strings.Builder
+	require.NoError(t, run([]string{"bench", "medians", "--results", dir, "--write", "rest-1", "rest-2", "rest-3"}, &out))
+	text, err := os.ReadFile(filepath.Join(dir, "rest-medians.md"))
+	require.NoError(t, err)
+	for _, written := range []string{out.String(), string(text)} {
+		require.Contains(t, written, "PATCH card")
+		require.Contains(t, written, "77")
+	}
+	require.ErrorContains(t, run([]string{"bench", "medians", "--results", dir, "rest-1", "rest-9"}, &out), "rest-9")
+}
+
+// The empty handler has the processors that the server has.
+func TestTheEmptyHandlerHasTheServersProcessors(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	before, stdin := runtime.GOMAXPROCS(0), os.Stdin
+	in, end, err := os.Pipe()
+	require.NoError(t, err)
+	os.Stdin = in
+	defer func() {
+		os.Stdin = stdin
+		runtime.GOMAXPROCS(before)
+		require.NoError(t, in.Close())
+	}()
+	require.NoError(t, end.Close())
+	require.NoError(t, run([]string{"bench", "empty"}, io.Discard))
+	require.Equal(t, before+inCalls, runtime.GOMAXPROCS(0))
 }
 
 // liar stands before the card network's port and changes one answer in so many.
@@ -231,7 +299,7 @@ func TestBenchOfAServerOfItsOwn(t *testing.T) {
 	t.Setenv("PURSER_TEST_SERVE", "1")
 	own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
 	require.NoError(t, err)
-	c := bench.Config{Target: own.target, Server: own, Facts: own.facts(), Cards: 20, Workspaces: 4,
+	c := bench.Config{Target: own.target, Server: own, Cards: 20, Workspaces: 4,
 		YardstickFor: 20 * time.Millisecond, Loads: []bench.Load{{Workload: bench.Recovery, Connections: 8,
 			Duration: 300 * time.Millisecond}}}
 	r, err := bench.Run(t.Context(), c)
@@ -267,15 +335,25 @@ func TestBenchOfCardsThatAreThereAlready(t *testing.T) {
 	var told atomic.Int64
 	require.NoError(t, fillStores(t.Context(), dir, s, 4500, func(bench.Progress) { told.Add(1) }))
 	require.ErrorContains(t, fillStores(t.Context(), dir, s, 0, nil), "has stores already")
+	have, err := s.in(dir)
+	require.NoError(t, err)
 	own, err := newOwnServer(t.Context(), dir, os.Args[0], "-test.run", "^TestServeAsAChild$")
 	require.NoError(t, err)
-	r, err := bench.Run(t.Context(), bench.Config{Target: own.target, Server: own, Cards: s.cards, Goals: cardsGoals(),
-		Token:        func(i int) string { return s.token(i).String() },
-		YardstickFor: 20 * time.Millisecond, Loads: []bench.Load{{Workload: bench.Cards, Connections: 8,
-			Duration: 200 * time.Millisecond}}})
+	r, err := bench.Run(t.Context(), bench.Config{Target: own.target, Server: own, Cards: s.cards, Workspaces: s.workspaces,
+		Stock: have, Goals: cardsGoals(), YardstickFor: 20 * time.Millisecond, Loads: []bench.Load{{Workload: bench.Cards,
+			Connections: 8, Duration: 200 * time.Millisecond}}})
 	require.NoError(t, err)
 	require.False(t, r.Failed, "%+v", r.Stages)
 	require.Len(t, r.Goals, 3)
+	last := r.Stages[len(r.Stages)-1]
+	require.Contains(t, strings.Join(last.Notes, "\n"), "what 10 workspaces have spent since before the run")
+	memory := map[string]float64{}
+	for _, f := range r.Stages[2].Figures {
+		memory[f.Name] = f.Value
+	}
+	require.Equal(t, "cards: memory full", r.Stages[2].Name)
+	require.GreaterOrEqual(t, memory["highest resident memory"], memory["resident memory"])
+	require.Positive(t, memory["evictions"])
 	require.NoError(t, own.close()) // it drains: nothing of the relay was refused
 	log, err := os.ReadFile(filepath.Join(dir, "bench.log"))
 	require.NoError(t, err)

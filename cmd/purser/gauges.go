@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,6 +122,7 @@ func (m *Main) registerGauges() error {
 		swipeGauges(m.swipes, m.lookAtSwipes, m.log),
 		actorGauges(m.stores, m.lookAtActors, m.log),
 		gaugeOf("purser_ready", "1 when /readyz says so.", func() float64 { return oneIf(m.ready() == nil) }),
+		m.storesInfo(),
 		gaugeOf("purser_journal_up", "1 when the journal answers.", func() float64 { return oneIf(m.journalUp()) }))
 	if err == nil {
 		err = m.inbox.register(m.registry)
@@ -129,6 +131,21 @@ func (m *Main) registerGauges() error {
 		err = m.outbox.register(m.registry)
 	}
 	return err
+}
+
+// storesInfo says on what the server runs, by its labels.
+func (m *Main) storesInfo() prometheus.Collector {
+	labels := prometheus.Labels{"journal": "pebble", "events": "journal",
+		"authorizer_sync": strconv.FormatBool(m.config.AuthorizerSync)}
+	if m.config.DatabaseURL != "" {
+		labels["journal"] = "postgres"
+	}
+	if len(m.config.KafkaBrokers) > 0 {
+		labels["events"] = "kafka"
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_stores_info", ConstLabels: labels,
+		Help: "Where the journal is, whence consumers have the events, and whether the authorizer syncs; always 1."},
+		func() float64 { return 1 })
 }
 
 func oneIf(is bool) float64 {

@@ -94,6 +94,7 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 	require.Zero(t, after["purser_relay_lag_cents"], "all is relayed")
 	m.operator().await(t, "readiness", func() bool { return m.scrape(t)["purser_ready"] == 1 })
 	require.Equal(t, 1.0, after["purser_build_info"])
+	require.Equal(t, 1.0, after["purser_stores_info"])
 	require.Equal(t, 10_000_000.0, after["purser_backlog_limit_entries"])
 	require.Equal(t, float64(16<<20), after["purser_cache_limit_bytes"])
 	require.Positive(t, after["go_goroutines"])

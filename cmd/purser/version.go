@@ -11,6 +11,9 @@ import (
 // Version is the release; the build's revision goes with it when the build knows one.
 const Version = "0.1.0"
 
+// built is the revision that the Makefile stamps: the commit, with "+" behind it when the tree differed from it.
+var built string
+
 // VersionCmd prints what is running.
 type VersionCmd struct{}
 
@@ -26,6 +29,9 @@ func (*VersionCmd) Run(out io.Writer) error {
 
 // revision is the commit that was built, "" when the build does not know.
 func revision() string {
+	if built != "" {
+		return built
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""

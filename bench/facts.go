@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// What the server says of itself, by labels.
+const (
+	buildInfo  = "purser_build_info"
+	storesInfo = "purser_stores_info"
+	notKnown   = "not known"
+)
+
+// facts are printed with the machine: what the server is and on what it runs, as it says itself, and how this run measures.
+func (r *run) facts(ctx context.Context) map[string]string {
+	infos := map[string]map[string]string{}
+	if r.Target.Admin != "" {
+		g := newGauges(r.Target.Admin, nil)
+		_ = g.ask(ctx, func(text io.Reader) (err error) { // a server that does not say is not known
+			infos, err = infosOf(text)
+			return err
+		})
+	}
+	facts := map[string]string{"server": serverFact(infos[buildInfo]), "store": storeFact(infos[storesInfo]),
+		"authorizer": syncFact(infos[storesInfo]),
+		"warm-up":    fmt.Sprintf("the first %d ms of each load, a tenth of it at most, are not recorded", maxWarmUp.Milliseconds())}
+	if inMemory(r.DiskDir) {
+		facts["disk"] = "IN MEMORY (tmpfs): synced writes reach no disk"
+	}
+	return facts
+}
+
+var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
+
+// infosOf are the labels of the metrics in Prometheus's text whose labels are all they tell.
+func infosOf(text io.Reader) (map[string]map[string]string, error) {
+	infos := map[string]map[string]string{}
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		name, labels, _ := strings.Cut(lines.Text(), "{")
+		if name != buildInfo && name != storesInfo {
+			continue
+		}
+		infos[name] = map[string]string{}
+		for _, pair := range label.FindAllStringSubmatch(labels, -1) {
+			infos[name][pair[1]] = pair[2]
+		}
+	}
+	return infos, lines.Err()
+}
+
+func serverFact(build map[string]string) string {
+	switch {
+	case build == nil:
+		return notKnown
+	case build["revision"] == "":
+		return "purser " + build["version"] + ", revision " + notKnown
+	}
+	return "purser " + build["version"] + " " + build["revision"]
+}
+
+func storeFact(stores map[string]string) string {
+	store := map[string]string{"pebble": "embedded journal (Pebble)", "postgres": "Postgres"}[stores["journal"]]
+	switch {
+	case store == "":
+		return notKnown
+	case stores["events"] == "kafka":
+		return store + ", Kafka"
+	}
+	return store
+}
+
+func syncFact(stores map[string]string) string {
+	switch stores["authorizer_sync"] {
+	case "true":
+		return "every answer is synced"
+	case "false":
+		return "NOT synced: answers may be lost"
+	}
+	return notKnown
+}

@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+// workerAt is a connection whose answers are measured.
+func workerAt(url string, measures int) (*worker, *recorder) {
+	rec := newRecorder(measures)
+	w := newWorker(runAt(url), 0, "1a")
+	w.faults, w.lane = &differences{}, rec.lane(0)
+	return w, rec
+}
+
+func hangUp(ctx *fasthttp.RequestCtx) {
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(net.Conn) {}) // which closes it
+}
+
+// A request without an answer is measured from the moment it was due, and is no part of the rate.
+func TestARequestWithoutAnAnswerIsMeasured(t *testing.T) {
+	w, rec := workerAt(listen(t, hangUp), 1)
+	defer w.close()
+	due := time.Now().Add(-time.Second)
+	_, _, ok := w.ask(w.network, 0, due, "POST", authorizations)
+	require.False(t, ok)
+	require.EqualValues(t, 1, rec.whole(0).TotalCount())
+	require.GreaterOrEqual(t, rec.whole(0).Max(), int64(time.Second))
+	require.EqualValues(t, 1, rec.undecided(0))
+	require.EqualValues(t, 1, *w.outcomes[noAnswer])
+}
+
+// A moment shows the rate of what was decided, as the whole does.
+func TestAMomentIsOfWhatWasDecided(t *testing.T) {
+	d := &drive{recorder: newRecorder(1)}
+	for range 3 {
+		d.recorder.lane(0).answered(0, time.Millisecond)
+	}
+	d.recorder.lane(0).undecided(0)
+	require.InDelta(t, 4, d.moment(time.Now(), time.Second/2).PerSecond, 1e-9)
+}
+
+// What no server has answered fails the run, which says so; a storm that has asked again has its answers.
+func TestARunWithoutAnAnswerFails(t *testing.T) {
+	r := Report{Stages: []Stage{{Name: "a", Outcomes: map[string]int64{"approved": 99, noAnswer: 2}}}}
+	r.judge()
+	require.True(t, r.Failed)
+	require.EqualValues(t, 2, r.Unanswered)
+	require.NotContains(t, r.verdict(), "every answer")
+	require.Contains(t, strings.Join(r.Stages[0].remarks(), "\n"), "NO ANSWER to 2 requests")
+	delete(r.Stages[0].Outcomes, noAnswer)
+	r.judge()
+	require.False(t, r.Failed)
+	require.Zero(t, r.Unanswered)
+	require.Contains(t, r.verdict(), "every answer was the one")
+}
+
+// undecidedLies are answers without a decision, which every kind of load bears.
+var undecidedLies = []struct {
+	load Load
+	lie  func() func(o *office, q *request)
+}{
+	{swipeLoad, onceInTen("authorize", func(q *request) { q.reason, q.kept = "timeout", 0 })},
+	{livesLoad, onceInTen("authorize", func(q *request) { q.reason, q.kept = "backlog_full", 0 })},
+	{livesLoad, onceInTen("clear", func(q *request) { q.status, q.kept = 503, 0 })},
+	{restLoad, always(func(_ *office, q *request) {
+		if q.n%10 == 0 && (q.call != "GET card" || q.n > officeCards) && (q.call != "GET treasury" || q.n > officeTenants) {
+			q.status = 503
+		}
+	})},
+}
+
+// Answers without a decision are no part of a rate, but of the latencies; more than few of them are a goal that is missed.
+func TestAnswersWithoutADecisionAreNoRate(t *testing.T) {
+	for _, c := range undecidedLies {
+		none := func(s Stage) bool { n, _ := s.withoutDecision(); return n == 0 }
+		all := officeLoad(t, c.lie, c.load, func(all []Stage) bool {
+			for _, s := range all {
+				if none(s) {
+					return false
+				}
+			}
+			return true
+		})
+		r := Report{Stages: all}
+		r.judge()
+		require.False(t, r.Failed, all)
+		for _, s := range all {
+			require.False(t, none(s), s.Name)
+			for _, m := range s.Measures {
+				require.InDelta(t, float64(m.Count-m.Undecided)/s.Seconds, m.PerSecond, 1e-6)
+			}
+		}
+		require.Equal(t, len(all), r.missed(), r.goals())
+		require.Contains(t, r.goals()[0], "MISSED: "+all[0].Name+": no decision for ")
+	}
+}
+
+// Few answers without a decision miss no goal, and where a rate is judged they are a reason that it was not held.
+func TestFewAnswersWithoutADecisionMissNoGoal(t *testing.T) {
+	r := Report{Stages: []Stage{{Measures: []Measure{{Count: 1500, Undecided: 1}, {Count: 500, Undecided: 1}}}}}
+	require.Zero(t, r.missed())
+	r.Stages[0].Measures[0].Undecided++
+	require.Equal(t, 1, r.missed())
+	r.Stages[0].Judged, r.Stages[0].Held = true, true
+	require.Zero(t, r.missed())
+}
+
+// Declines that the server answers without a write are measured apart.
+func TestDeclinesWithoutAWriteAreMeasuredApart(t *testing.T) {
+	var reason string
+	w, rec := workerAt(listen(t, func(ctx *fasthttp.RequestCtx) {
+		fmt.Fprintf(ctx, `{"id":%q,"decision":"declined","reason":%q,"approvedAmountCents":0}`, textField(ctx.PostBody(), "id"), reason)
+	}), 2)
+	defer w.close()
+	traffic := &swipes{run: w.run, declines: 10}
+	require.Len(t, traffic.measures(), 2)
+	require.Len(t, (&swipes{}).measures(), 1, "there are none")
+	apart := []string{"card_not_found", "duplicate_mismatch"}
+	for _, spoil := range spoilers {
+		reason = spoil.reason
+		traffic.send(w, &swipe{id: w.nextID(), card: &card{tenant: &tenant{}}, cents: 5, reason: reason}, time.Now())
+	}
+	require.Zero(t, w.faults.count, w.faults.first)
+	require.EqualValues(t, len(apart), rec.whole(unstoredAnswer).TotalCount())
+	require.EqualValues(t, len(spoilers)-len(apart), rec.whole(durableAnswer).TotalCount())
+	for _, reason = range append(apart, "timeout") {
+		traffic.send(w, &swipe{id: w.nextID(), cents: 5, reason: apart[0]}, time.Now())
+	}
+	require.EqualValues(t, 1, w.faults.count, "one reason is not another")
+	require.EqualValues(t, 1, rec.undecided(unstoredAnswer))
+}
+
+// The reversal before its authorization must be answered: a refusal of it is a difference, and so is another one's answer.
+func TestAnEarlyReversalIsJudged(t *testing.T) {
+	const right = `{"id":"x-1-early","authorizationId":null,"heldAmountCents":0}`
+	for _, c := range []struct {
+		status int
+		answer string
+		wrong  int64
+	}{{200, right, 0}, {409, right, 1}, {500, right, 1}, {200, `{"id":"x-1","heldAmountCents":0}`, 1},
+		{200, `{"id":"x-1-early","heldAmountCents":5}`, 1}, {200, `{"id":"x-1-early"}`, 1}} {
+		var asked atomic.Int64
+		w, _ := workerAt(listen(t, func(ctx *fasthttp.RequestCtx) {
+			if ctx.SetStatusCode(503); asked.Add(1) > 1 { // the first time it is not taken
+				ctx.SetStatusCode(c.status)
+				ctx.SetBodyString(c.answer)
+			}
+		}), 1)
+		require.Equal(t, c.wrong == 0, reverseEarly(w, &swipe{id: []byte("x-1")}), c.answer)
+		require.Equal(t, c.wrong, w.faults.count, "%d %s", c.status, c.answer)
+		require.EqualValues(t, 2, asked.Load())
+		w.close()
+	}
+	w, _ := workerAt(listen(t, hangUp), 1)
+	defer w.close()
+	require.False(t, reverseEarly(w, &swipe{id: []byte("x-1")}))
+	require.Zero(t, w.faults.count)
+	require.EqualValues(t, 1, *w.outcomes[noAnswer])
+}

@@ -1,0 +1,276 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Medians are several reports of the same loads, side by side.
+type Medians struct {
+	names   []string
+	reports []Report
+}
+
+// ReadMedians reads the reports of some names in a directory of results. One that is not there, or is of other loads or goals than
+// the first, is an error.
+func ReadMedians(dir string, names []string) (*Medians, error) {
+	d := &Medians{names: names, reports: make([]Report, len(names))}
+	if len(names) == 0 {
+		return nil, errors.New("bench: no reports are named")
+	}
+	for i, name := range names {
+		text, err := os.ReadFile(filepath.Join(dir, name+".json"))
+		if err == nil {
+			err = json.Unmarshal(text, &d.reports[i])
+		}
+		if err == nil {
+			err = d.reports[i].like(&d.reports[0])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bench: report %s: %w", name, err)
+		}
+	}
+	return d, nil
+}
+
+// like says where a report is not of the same loads and goals as another.
+func (r *Report) like(other *Report) error {
+	if mine, its := r.subjects(), other.subjects(); !slices.Equal(mine, its) {
+		for i := range max(len(mine), len(its)) {
+			if i >= len(mine) || i >= len(its) || mine[i] != its[i] {
+				return fmt.Errorf("it has %s where the first one has %s", at(mine, i), at(its, i))
+			}
+		}
+	}
+	return nil
+}
+
+func at(all []string, i int) string {
+	if i < len(all) {
+		return all[i]
+	}
+	return "nothing"
+}
+
+// subjects are what can be compared between reports, in words.
+func (r *Report) subjects() (all []string) {
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		for _, m := range s.measured() {
+			all = append(all, fmt.Sprintf("load %q, measure %q", s.Name, m.Name))
+		}
+		if s.Judged {
+			all = append(all, fmt.Sprintf("load %q, judged", s.Name))
+		}
+	}
+	for _, v := range r.Goals {
+		all = append(all, fmt.Sprintf("goal %q, %q, %s", v.Stage, v.Quantity, v.limit()))
+	}
+	return all
+}
+
+// Name is what the names begin with in common, up to a hyphen: short of short-1 and short-2.
+func (d *Medians) Name() string {
+	common := d.names[0]
+	for _, name := range d.names[1:] {
+		for !strings.HasPrefix(name, common) {
+			common = common[:len(common)-1]
+		}
+	}
+	if last := strings.LastIndexByte(common, '-'); last >= 0 {
+		return common[:last]
+	}
+	return common
+}
+
+// median is the middle one, or the mean of the middle two.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[half]
+	}
+	return (sorted[half-1] + sorted[half]) / 2
+}
+
+// of is a value of each report; told is false unless all have it.
+func (d *Medians) of(read func(r *Report) (float64, bool)) (values []float64, told bool) {
+	for i := range d.reports {
+		v, has := read(&d.reports[i])
+		if !has {
+			return nil, false
+		}
+		values = append(values, v)
+	}
+	return values, true
+}
+
+// sheet is one table of the medians.
+type sheet struct {
+	title string
+	rows  [][]string // the first is the header
+}
+
+func (d *Medians) sheets() []sheet {
+	all := []sheet{d.loads(), d.figures(), d.goals(), d.runs()}
+	return slices.DeleteFunc(all, func(s sheet) bool { return len(s.rows) == 1 })
+}
+
+func (d *Medians) loads() sheet {
+	s := sheet{"medians of the loads", [][]string{{"load", "measure", "/s", "p50", "p99", "p99.9", "of empty", "of floor"}}}
+	for i := range d.reports[0].Stages {
+		for j, m := range d.reports[0].Stages[i].measured() {
+			show := func(form func(float64) string, read func(*Report, *Stage, *Measure) (float64, bool)) string {
+				values, told := d.of(func(r *Report) (float64, bool) { return read(r, &r.Stages[i], &r.Stages[i].measured()[j]) })
+				if !told {
+					return "–"
+				}
+				return form(median(values))
+			}
+			s.rows = append(s.rows, []string{d.reports[0].Stages[i].Name, m.Name,
+				show(perSecond, func(_ *Report, _ *Stage, m *Measure) (float64, bool) { return m.PerSecond, true }),
+				show(showMicros, func(_ *Report, _ *Stage, m *Measure) (float64, bool) { return m.P50Micros, true }),
+				show(showMicros, func(_ *Report, _ *Stage, m *Measure) (float64, bool) { return m.P99Micros, true }),
+				show(showMicros, func(_ *Report, _ *Stage, m *Measure) (float64, bool) { return m.P999Micros, true }),
+				show(percent, (*Report).ofEmpty),
+				show(times, func(r *Report, _ *Stage, m *Measure) (float64, bool) {
+					return ratio(m.P50Micros, r.Yardstick.floorMicros())
+				})})
+		}
+	}
+	return s
+}
+
+// figures are those that every report has.
+func (d *Medians) figures() sheet {
+	s := sheet{"figures", [][]string{d.header("load", "figure", "unit")}}
+	for i := range d.reports[0].Stages {
+		for _, f := range d.reports[0].Stages[i].Figures {
+			values, told := d.of(func(r *Report) (float64, bool) { return r.Stages[i].figure(f.Name) })
+			if told {
+				s.rows = append(s.rows, append([]string{d.reports[0].Stages[i].Name, f.Name, f.Unit}, withMedian(values)...))
+			}
+		}
+	}
+	return s
+}
+
+func (d *Medians) goals() sheet {
+	s := sheet{"goals", [][]string{append(d.header("goal", "load", "quantity"), "meant to be")}}
+	for i, v := range d.reports[0].Goals {
+		values, _ := d.of(func(r *Report) (float64, bool) { return r.Goals[i].Value, true })
+		row := append([]string{outcome(v.reached(median(values))), v.Stage, v.Quantity}, withMedian(values)...)
+		s.rows = append(s.rows, append(row, v.limit()))
+	}
+	for i := range d.reports[0].Stages {
+		if !d.reports[0].Stages[i].Judged {
+			continue
+		}
+		row, held := []string{"", d.reports[0].Stages[i].Name, "rate"}, 0
+		for j := range d.reports {
+			it, word := &d.reports[j].Stages[i], "not held"
+			if it.Held {
+				held, word = held+1, "held"
+			}
+			row = append(row, fmt.Sprintf("%d/s %s", it.Rate, word))
+		}
+		row[0] = outcome(2*held > len(d.reports))
+		s.rows = append(s.rows, append(row, fmt.Sprintf("%d of %d", held, len(d.reports)), "held by more than half"))
+	}
+	return s
+}
+
+// runs are the machine's figures at each of them, and what server it was.
+func (d *Medians) runs() sheet {
+	s := sheet{"runs", [][]string{{"run", "server", "store", "synced write, p50", "growing, p50"}}}
+	for _, e := range d.reports[0].Yardstick.Empty {
+		s.rows[0] = append(s.rows[0], fmt.Sprintf("empty handler, %d connections", e.Connections))
+	}
+	for i := range d.reports {
+		r := &d.reports[i]
+		row := []string{d.names[i], r.Facts["server"], r.Facts["store"], showMicros(r.Yardstick.SyncZeroedP50Micros),
+			showMicros(r.Yardstick.SyncGrowingP50Micros)}
+		for _, first := range d.reports[0].Yardstick.Empty {
+			cell := "–"
+			if e := r.Yardstick.empty(first.Connections); e != nil {
+				cell = fmt.Sprintf("%.0f/s, p50 %s, p99 %s", e.PerSecond, showMicros(e.P50Micros), showMicros(e.P99Micros))
+			}
+			row = append(row, cell)
+		}
+		s.rows = append(s.rows, row)
+	}
+	return s
+}
+
+// differ says what the runs do not have in common, though medians suppose it.
+func (d *Medians) differ() string {
+	var what []string
+	for _, fact := range []string{"server", "store", "authorizer"} {
+		if slices.ContainsFunc(d.reports, func(r Report) bool { return r.Facts[fact] != d.reports[0].Facts[fact] }) {
+			what = append(what, "of another "+fact)
+		}
+	}
+	if slices.ContainsFunc(d.reports, func(r Report) bool { return r.Machine != d.reports[0].Machine }) {
+		what = append(what, "on another machine")
+	}
+	if slices.ContainsFunc(d.reports, func(r Report) bool { return r.Failed }) {
+		what = append(what, "FAILED")
+	}
+	if len(what) == 0 {
+		return "all runs are of one server, " + d.reports[0].Facts["server"] + ", on one machine"
+	}
+	return "NOT ALIKE: some runs are " + strings.Join(what, ", ")
+}
+
+// header has a column for each report and one for the median.
+func (d *Medians) header(first ...string) []string {
+	return append(append(first, d.names...), "median")
+}
+
+func withMedian(values []float64) (cells []string) {
+	for _, v := range append(slices.Clone(values), median(values)) {
+		cells = append(cells, number(rounded(v)))
+	}
+	return cells
+}
+
+func perSecond(v float64) string { return fmt.Sprintf("%.0f", v) }
+func percent(v float64) string   { return fmt.Sprintf("%.0f %%", 100*v) }
+func times(v float64) string     { return fmt.Sprintf("%.2f×", v) }
+
+// WriteTable writes the medians for a terminal.
+func (d *Medians) WriteTable(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, d.differ())
+	for _, s := range d.sheets() {
+		fmt.Fprintf(w, "\n%s\n", s.title)
+		for _, row := range s.rows {
+			fmt.Fprintln(w, strings.Join(row, "\t"))
+		}
+	}
+	return w.Flush()
+}
+
+// WriteMarkdown writes the medians for a repository.
+func (d *Medians) WriteMarkdown(out io.Writer, title string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s.\n", title, d.differ())
+	for _, s := range d.sheets() {
+		fmt.Fprintf(&b, "\n## %s\n\n", s.title)
+		for i, row := range s.rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(row)))
+			}
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
