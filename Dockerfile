@@ -3,7 +3,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -o /purser ./cmd/purser && mkdir /data
+# The commit: .git is not here to tell.
+ARG REVISION
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-X main.built=$REVISION" -o /purser ./cmd/purser && mkdir /data
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /purser /purser

@@ -8,11 +8,11 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 .PHONY: build run demo audit up down test test-full race model test-kafka test-evm fuzz fuzz-edge clients pages histories lint bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
-# The commit is stamped, with "+" behind it when tracked files other than results differ from it; none without git or a repository.
+# The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
 build:
-	built=$$(git rev-parse --verify --quiet --short=12 HEAD 2>/dev/null) && \
-		{ git diff --quiet HEAD -- . ':!bench/results' || built=$$built+; }; \
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.built=$$built" -o bin/purser ./cmd/purser
+	built=$$(git rev-parse --verify --quiet --short=12 HEAD 2>/dev/null) && test -z "$$(git rev-parse --show-prefix)" || built=; \
+	test -z "$$built" || test -z "$$(git status --porcelain -- . ':!bench/results')" || built=$$built+; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X main.built=$$built" -o bin/purser ./cmd/purser
 
 run: build
 	./bin/purser serve

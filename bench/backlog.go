@@ -23,9 +23,8 @@ const (
 // When a rate is held. A backlog is counted in seconds: entries as the seconds in which as many swipes come.
 const (
 	freeSeconds  = 1.0  // less than that is no backlog
-	mostGrowth   = 0.02 // seconds a second, over the second half of a load
+	mostGrowth   = 0.02 // seconds a second: of a backlog over the second half of a load, of what is left unsent over all of it
 	mostCouldNot = 0.001
-	mostUnsent   = 0.01        // of what is due in one second, however long the load
 	mostLate     = time.Second // p99, from the moment a swipe is due until it is sent: the queue in front of the server
 )
 
@@ -170,15 +169,15 @@ func (b *backlog) drained(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// judgeBacklog says whether the stage's rate was held, or why not: what was due was sent, 99 % of it within mostLate (who comes later
-// waits in a queue that the server does not keep up with), and decided; and nothing fell further and further behind.
+// judgeBacklog says whether the stage's rate was held, or why not: 99 % of what was due was sent within mostLate, and no longer
+// a queue was left at the end, nor one that has grown by mostGrowth; it was decided; and nothing fell further and further behind.
 func (s *Stage) judgeBacklog() {
 	s.Held, s.Judged = true, true
 	fails := func(format string, args ...any) {
 		s.Held = false
 		s.NotHeld = append(s.NotHeld, fmt.Sprintf(format, args...))
 	}
-	if most := max(1, mostUnsent*float64(s.Rate)); float64(s.Unsent) > most {
+	if most := min(mostLate.Seconds(), mostGrowth*s.Seconds) * float64(s.Rate); float64(s.Unsent) > most {
 		fails("%d swipes were due and not sent, at most %.0f may be", s.Unsent, most)
 	}
 	if most := micros(int64(mostLate)); s.LateP99Micros > most {

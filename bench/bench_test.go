@@ -247,8 +247,9 @@ func TestABacklogIsBoundedOrNot(t *testing.T) {
 	require.True(t, held(func(s int) float64 { return float64(s) * 15 }, same), "less than a second's swipes")
 	require.False(t, held(func(s int) float64 { return float64(s) * 100 }, same))
 	none := func(int) float64 { return 0 }
-	require.True(t, held(none, func(s *Stage) { s.Unsent = 10 }))
-	require.False(t, held(none, func(s *Stage) { s.Unsent = 11 }), "over a hundredth of a second's swipes")
+	require.True(t, held(none, func(s *Stage) { s.Unsent = 1000 }))
+	require.False(t, held(none, func(s *Stage) { s.Unsent = 1001 }), "over a second's swipes")
+	require.False(t, held(none, func(s *Stage) { s.Seconds, s.Unsent = 10, 201 }), "a queue that grows")
 	require.True(t, held(none, func(s *Stage) { s.LateP99Micros = 1e6 }))
 	require.False(t, held(none, func(s *Stage) { s.LateP99Micros = 1e6 + 1 }), "a queue before the server")
 	require.False(t, held(none, func(s *Stage) { s.Outcomes["timeout"] = 100 }))

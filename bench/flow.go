@@ -158,10 +158,8 @@ type drive struct {
 	moments  []Moment
 }
 
-func (r *run) newDrive(l *Load, f flow, began time.Time, number int) *drive {
-	warm := min(maxWarmUp, l.Duration/10)
+func (r *run) newDrive(f flow, number int) *drive {
 	d := &drive{flow: f, recorder: newRecorder(len(f.traffic.measures()))}
-	d.pace = pace{began: began, from: began.Add(warm), until: began.Add(warm + l.Duration)}
 	if f.rate > 0 {
 		d.pace.period = time.Second / time.Duration(f.rate)
 		d.pace.dues = make(chan time.Time, dueAhead)
@@ -169,10 +167,19 @@ func (r *run) newDrive(l *Load, f flow, began time.Time, number int) *drive {
 	r.flows++
 	for i := range f.connections {
 		w := newWorker(r, i, fmt.Sprintf("%d%c", r.flows, 'a'+number))
-		w.lane, w.faults, w.recordFrom = d.recorder.lane(i), &d.faults, d.pace.from
+		w.lane, w.faults = d.recorder.lane(i), &d.faults
 		d.workers = append(d.workers, w)
 	}
 	return d
+}
+
+// begin says when the flow began, and so when it is recorded and when it ends.
+func (d *drive) begin(l *Load, began time.Time) {
+	d.pace.began, d.pace.from = began, began.Add(min(maxWarmUp, l.Duration/10))
+	d.pace.until = d.pace.from.Add(l.Duration)
+	for _, w := range d.workers {
+		w.recordFrom = d.pace.from
+	}
 }
 
 // work is one connection until the flow's time is up.
@@ -244,12 +251,14 @@ type watch interface{ look(m *Moment) }
 func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var running sync.WaitGroup
-	began := time.Now()
 	drives := make([]*drive, len(flows))
 	for i, f := range flows {
-		d := r.newDrive(l, f, began, i)
-		drives[i] = d
+		drives[i] = r.newDrive(f, i)
+	}
+	var running sync.WaitGroup
+	began := time.Now() // after the workers were made, which takes a part of a short load
+	for _, d := range drives {
+		d.begin(l, began)
 		if d.pace.period > 0 {
 			running.Go(func() { d.pace.announce(ctx) })
 		}
@@ -293,7 +302,8 @@ func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) 
 
 func (d *drive) moment(now time.Time, interval time.Duration) Moment {
 	h, undecided := d.recorder.moment()
-	return Moment{AtSeconds: now.Sub(d.pace.from).Seconds(), PerSecond: float64(h.TotalCount()-undecided) / interval.Seconds(),
+	decided := max(0, h.TotalCount()-undecided) // that one was undecided may be noted in the moment after its answer's
+	return Moment{AtSeconds: now.Sub(d.pace.from).Seconds(), PerSecond: float64(decided) / interval.Seconds(),
 		P50Micros: micros(h.ValueAtPercentile(50)), P99Micros: micros(h.ValueAtPercentile(99))}
 }
 

@@ -46,6 +46,8 @@ func TestAMomentIsOfWhatWasDecided(t *testing.T) {
 	}
 	d.recorder.lane(0).undecided(0)
 	require.InDelta(t, 4, d.moment(time.Now(), time.Second/2).PerSecond, 1e-9)
+	d.recorder.lane(0).undecided(0)
+	require.Zero(t, d.moment(time.Now(), time.Second/2).PerSecond, "it was answered in the moment before")
 }
 
 // What no server has answered fails the run, which says so; a storm that has asked again has its answers.
@@ -112,6 +114,8 @@ func TestFewAnswersWithoutADecisionMissNoGoal(t *testing.T) {
 	require.Equal(t, 1, r.missed())
 	r.Stages[0].Judged, r.Stages[0].Held = true, true
 	require.Zero(t, r.missed())
+	r.Stages[0].Judged, r.Stages[0].Figures = false, []Figure{newFigure(killTook, 1, "s")}
+	require.Zero(t, r.missed(), "a server that starts decides late")
 }
 
 // Declines that the server answers without a write are measured apart.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Quantities that a goal can be of, besides the names of a stage's figures. Those of latencies and rates are of the stage's first
-// measure.
+// Quantities that a goal can be of, besides the names of a stage's figures. They are of the stage's first measure; ratios of
+// rates count the declines that are not stored too, for they occupied the same connections.
 const (
 	P50OfFloor   = "p50, of floor"       // see Legend
 	RateOfEmpty  = "rate, of empty"      // see Legend
@@ -79,9 +79,9 @@ func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
 	case P50OfFloor:
 		return ratio(m.P50Micros, r.Yardstick.floorMicros())
 	case RateOfEmpty:
-		return r.ofEmpty(s, m)
+		return r.ofEmpty(s, &Measure{PerSecond: s.answered()})
 	case RateOfSpread:
-		return ratio(m.PerSecond, r.spreadRate(s.Connections))
+		return ratio(s.answered(), r.spreadRate(s.Connections))
 	case RatePerSec:
 		return m.PerSecond, true
 	case P99Micros:
@@ -99,12 +99,23 @@ func ratio(of, to float64) (float64, bool) {
 	return of / to, true
 }
 
+// answered is the rate of the first measure, with that of the declines that are not stored.
+func (s *Stage) answered() (perSecond float64) {
+	unstored := (&swipes{declines: 1}).measures()[unstoredAnswer]
+	for i, m := range s.measured() {
+		if i == 0 || m.Name == unstored {
+			perSecond += m.PerSecond
+		}
+	}
+	return perSecond
+}
+
 // spreadRate is how many swipes over all cards were answered in a second over as many connections.
 func (r *Report) spreadRate(connections int) float64 {
 	for i := range r.Stages {
 		s := &r.Stages[i]
 		if s.Workload == Authorize && s.Rate == 0 && s.Connections == connections && s.Spread == SpreadZipf && len(s.measured()) > 0 {
-			return s.measured()[0].PerSecond
+			return s.answered()
 		}
 	}
 	return 0
@@ -141,7 +152,10 @@ func (r *Report) goals() []string {
 	}
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		if n, of := s.withoutDecision(); !s.Judged && float64(n) > mostCouldNot*float64(of) { // else it is why a rate was not held
+		if _, killed := s.figure(killTook); s.Judged || killed {
+			continue // it is why a rate was not held, or a server that was starting
+		}
+		if n, of := s.withoutDecision(); float64(n) > mostCouldNot*float64(of) {
 			lines = append(lines, fmt.Sprintf("MISSED: %s: no decision for %d of %d requests, meant to be at most %s", s.Name, n, of,
 				number(mostCouldNot)))
 		}

@@ -44,3 +44,21 @@ func TestARateIsComparedWithTheSpreadOutOne(t *testing.T) {
 	require.InDelta(t, 0.59, r.Goals[0].Value, 1e-9)
 	require.False(t, r.Goals[0].Met)
 }
+
+// Declines that are not stored occupied the connections too.
+func TestRatiosOfRatesCountAllSwipes(t *testing.T) {
+	stage := func(name, spread string, stored, unstored float64) Stage {
+		return Stage{Name: name, Workload: Authorize, Connections: 64, Spread: spread, Measures: []Measure{{Name: "authorize", Count: 1,
+			PerSecond: stored, P99Micros: 7}, {Name: "unstored declines", Count: 1, PerSecond: unstored}, {Name: "other", Count: 1,
+			PerSecond: 1}}}
+	}
+	r := Report{Yardstick: Yardstick{Empty: []Empty{{Connections: 64, PerSecond: 2000}}},
+		Stages: []Stage{stage("all", SpreadZipf, 900, 100), stage("one", SpreadCard, 550, 50)}}
+	r.meet([]Goal{{Stage: "one", Quantity: RateOfSpread}, {Stage: "one", Quantity: RateOfEmpty},
+		{Stage: "one", Quantity: RatePerSec}, {Stage: "one", Quantity: P99Micros}})
+	var values []float64
+	for _, v := range r.Goals {
+		values = append(values, v.Value)
+	}
+	require.InDeltaSlice(t, []float64{0.6, 0.3, 550, 7}, values, 1e-9)
+}

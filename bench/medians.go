@@ -59,10 +59,21 @@ func at(all []string, i int) string {
 	return "nothing"
 }
 
-// subjects are what can be compared between reports, in words.
+// searched tells whether the rate is a result: the notes name the probes then.
+func (s *Stage) searched() bool {
+	return slices.ContainsFunc(s.Notes, func(note string) bool { return strings.HasPrefix(note, "probe at ") })
+}
+
+// subjects are what can be compared between reports, in words. Every load is among them, so that those at one place are the same.
 func (r *Report) subjects() (all []string) {
 	for i := range r.Stages {
 		s := &r.Stages[i]
+		loop := s.loop()
+		if s.searched() {
+			loop = "open at the rate that a search found"
+		}
+		all = append(all, fmt.Sprintf("load %q of %s, %d connections, spread %q, %s", s.Name, s.Workload, s.Connections, s.Spread,
+			loop))
 		for _, m := range s.measured() {
 			all = append(all, fmt.Sprintf("load %q, measure %q", s.Name, m.Name))
 		}
@@ -217,6 +228,9 @@ func (d *Medians) differ() string {
 			what = append(what, "of another "+fact)
 		}
 	}
+	if slices.ContainsFunc(d.reports, func(r Report) bool { return !identified(r.Facts["server"]) }) {
+		what = append(what, "of a server not identified")
+	}
 	if slices.ContainsFunc(d.reports, func(r Report) bool { return r.Machine != d.reports[0].Machine }) {
 		what = append(what, "on another machine")
 	}
@@ -227,6 +241,11 @@ func (d *Medians) differ() string {
 		return "all runs are of one server, " + d.reports[0].Facts["server"] + ", on one machine"
 	}
 	return "NOT ALIKE: some runs are " + strings.Join(what, ", ")
+}
+
+// identified tells whether a server is one commit's: two of a tree that differed from its commit look alike and need not be.
+func identified(server string) bool {
+	return server != "" && !strings.HasSuffix(server, notKnown) && !strings.HasSuffix(server, "+")
 }
 
 // header has a column for each report and one for the median.

@@ -3,8 +3,10 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,7 +96,8 @@ func TestMediansOfReportsThatAreNotAlike(t *testing.T) {
 	_, err := ReadMedians(dir, []string{"a-1", "a-0"})
 	require.ErrorContains(t, err, "report a-0:")
 	_, err = ReadMedians(dir, []string{"a-1", "a-2"})
-	require.ErrorContains(t, err, `report a-2: it has load "other", measure "authorize" where the first one has load "sustain"`)
+	require.ErrorContains(t, err, `report a-2: it has load "other" of sustain, 64 connections, spread "", open 100/s where `+
+		`the first one has load "sustain"`)
 	_, err = ReadMedians(dir, []string{"a-1", "a-3"})
 	require.ErrorContains(t, err, "report a-3: it has nothing where", "no goal")
 	_, err = ReadMedians(dir, []string{"a-3", "a-1"})
@@ -103,6 +106,41 @@ func TestMediansOfReportsThatAreNotAlike(t *testing.T) {
 	require.ErrorContains(t, err, `report a-4: it has load "x"`)
 	_, err = ReadMedians(dir, nil)
 	require.Error(t, err)
+}
+
+// What a load did tells it from others of its name, but for a rate that a search has found.
+func TestMediansOfOtherLoadsOfTheSameName(t *testing.T) {
+	found := func(rate int) func(*Report) {
+		return func(r *Report) { r.Stages[1].Rate, r.Stages[1].Notes = rate, []string{"probe at 5/s for 10s: held"} }
+	}
+	empty := func(r *Report) {
+		r.Stages = slices.Insert(r.Stages, 1, Stage{Name: "nothing came of it", Workload: REST})
+	}
+	dir := saved(t, map[string]func(*Report){"first": func(*Report) {}, "found-1": found(7), "found-2": found(9), "empty": empty,
+		"workload":    func(r *Report) { r.Stages[0].Workload = Lifecycle },
+		"connections": func(r *Report) { r.Stages[0].Connections = 8 },
+		"spread":      func(r *Report) { r.Stages[0].Spread = SpreadCard }, "rate": func(r *Report) { r.Stages[1].Rate = 99 }})
+	for name, differs := range map[string]string{"workload": "of lifecycle,", "connections": ", 8 connections",
+		"spread": `spread "card"`, "rate": "open 99/s", "found-1": "the rate that a search found", "empty": "nothing came of it"} {
+		for _, names := range [][]string{{"first", name}, {name, "first"}} {
+			_, err := ReadMedians(dir, names)
+			require.ErrorContains(t, err, differs)
+		}
+	}
+	d, err := ReadMedians(dir, []string{"found-1", "found-2"})
+	require.NoError(t, err)
+	require.NoError(t, d.WriteTable(io.Discard))
+}
+
+// Two builds of a tree that differs from its commit, or of none that is known, need not be one server.
+func TestMediansOfAServerThatIsNotIdentified(t *testing.T) {
+	dir := saved(t, map[string]func(*Report){"a": changed(1, 1, "purser 1.2.3 0123456789ab+", true),
+		"b": changed(1, 1, serverFact(map[string]string{"version": "1.2.3"}), true), "c": changed(1, 1, serverFact(nil), true)})
+	for _, name := range []string{"a", "b", "c"} {
+		d, err := ReadMedians(dir, []string{name, name})
+		require.NoError(t, err)
+		require.Contains(t, d.differ(), "NOT ALIKE: some runs are of a server not identified")
+	}
 }
 
 func TestTheNameOfMedians(t *testing.T) {

@@ -23,6 +23,12 @@ const (
 	decideWithin  = 150 * time.Millisecond // of the server: what is not decided and synced by then is a timeout
 )
 
+// killTook is the figure that every stage with a kill has.
+const killTook = "kill -9 to first correct swipe"
+
+// whileDown is the outcome of a try while the server was down or starting: every swipe of these has its answer in the end.
+const whileDown = "while down"
+
 // exchange is a message and what it was answered with.
 type exchange struct {
 	path         string
@@ -35,8 +41,9 @@ type exchange struct {
 // the kill comes first: then the hold stands, and the network, which asks again, is told so. So these are asked again too.
 type storm struct {
 	swipes
-	lines []line
-	over  atomic.Bool // the server is back
+	lines  []line
+	killed atomic.Bool // or about to be: from here on a connection may break and a server may be starting
+	over   atomic.Bool // the server is back
 }
 
 // line is one connection of a storm.
@@ -45,6 +52,7 @@ type line struct {
 	timeouts   []swipe    // the last before the kill that were answered so
 	unanswered []swipe    // no answer has told whether they stand
 	again      bool       // the last of unanswered is sent again
+	due        time.Time  // of the last of unanswered, when it was sent first
 	broken     bool       // the server was killed
 }
 
@@ -60,14 +68,22 @@ func (t *storm) unit(w *worker, due time.Time) {
 	}
 	w.body = s.append(w.body[:0])
 	status, answer, err := w.network.send("POST", authorizations, w.body)
-	if w.stopped = t.over.Load(); err != nil || c.broken && status == 503 { // it is starting: nothing was decided
-		w.count(noAnswer)
-		if c.broken, c.again = true, true; !again {
+	killed := t.killed.Load()
+	if w.stopped = t.over.Load(); err != nil || killed && status == 503 { // it is starting: nothing was decided
+		outcome := noAnswer
+		if killed {
+			outcome, c.broken = whileDown, true
+		}
+		w.count(outcome)
+		if c.again = true; !again {
 			s.id = bytes.Clone(s.id)
-			c.unanswered = append(c.unanswered, s)
+			c.unanswered, c.due = append(c.unanswered, s), due
 		}
 		time.Sleep(stormPause)
 		return
+	}
+	if again {
+		due = c.due // it has waited since
 	}
 	w.measured(0, due)
 	reason := textField(answer, "reason")
@@ -149,20 +165,23 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	}
 	back := make(chan outcome, 1)
 	r.flows++
+	var faults differences
 	first := newWorker(r, 0, fmt.Sprintf("%dfirst", r.flows)) // beside the storm, under ids of its own
+	first.faults = &faults
 	go func() {
 		defer first.close()
-		took, err := r.killAndWait(ctx, l, first)
+		took, err := t.killAndWait(ctx, l, first)
 		t.over.Store(true)
 		back <- outcome{took.Seconds(), err}
 	}()
 	stages, err := r.drive(ctx, &part, nil, flow{traffic: t, connections: l.Connections})
 	s, b := stages[0], <-back
+	s.blame(&faults)
 	if err == nil {
 		err = b.err
 	}
 	if err == nil {
-		s.Figures = append(s.Figures, newFigure("kill -9 to first correct swipe", b.took, "s"))
+		s.Figures = append(s.Figures, newFigure(killTook, b.took, "s"))
 		err = t.askAgain(&s)
 	}
 	if err == nil {
@@ -172,28 +191,27 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 }
 
 // killAndWait kills the server after the load's duration, starts it again and returns how long no swipe was answered.
-func (r *run) killAndWait(ctx context.Context, l *Load, w *worker) (time.Duration, error) {
+func (t *storm) killAndWait(ctx context.Context, l *Load, w *worker) (time.Duration, error) {
 	if err := pause(ctx, l.Duration); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	if err := r.Server.Kill(); err != nil {
+	t.killed.Store(true)
+	if err := t.run.Server.Kill(); err != nil {
 		return 0, err
 	}
-	if err := r.Server.Start(); err != nil {
+	if err := t.run.Server.Start(); err != nil {
 		return 0, err
 	}
-	plain := &swipes{run: r, pick: r.cards.pick(l.Spread)}
-	s := plain.next(w)
+	s := t.next(w)
 	for {
-		body := s.append(nil)
-		status, answer, err := w.network.send("POST", authorizations, body)
-		if err == nil && status == 200 && string(textField(answer, "reason")) == "approved" {
-			s.card.tenant.moved.Add(-s.cents)
+		w.body = s.append(w.body[:0])
+		status, answer, err := w.network.send("POST", authorizations, w.body)
+		if err == nil && status != 503 && t.approved(w, &s, status, answer) {
 			return time.Since(began), nil
 		}
 		if err == nil {
-			s = plain.next(w) // a repeat would get the same decline
+			s = t.next(w) // a repeat would get the same decline
 		}
 		if time.Since(began) > startWithin {
 			return 0, fmt.Errorf("bench: no correct swipe within %s of a start: %d %s %v", startWithin, status, answer, err)
@@ -230,8 +248,8 @@ func (t *storm) askAgain(s *Stage) error {
 		}
 		t.approved(w, &resent[i], status, answer)
 	}
-	tries := s.Outcomes[noAnswer]
-	delete(s.Outcomes, noAnswer) // every one of them has been answered now
+	tries := s.Outcomes[whileDown]
+	delete(s.Outcomes, whileDown) // every one of them has been answered now
 	s.blame(&faults)
 	s.Compared += asked
 	s.Notes = append(s.Notes, fmt.Sprintf("%d tries while the server was down or starting", tries),

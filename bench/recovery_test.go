@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -26,6 +27,70 @@ func TestARepeatWaitsForItsAnswer(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.Equal(t, `{"decision":"approved","reason":"approved"}`, string(answer))
 	require.EqualValues(t, 4, asked.Load())
+}
+
+// stormAt is a connection of a storm, whose swipes the given handler answers.
+func stormAt(t *testing.T, answer fasthttp.RequestHandler) (*storm, *worker, *recorder) {
+	w, rec := workerAt(listen(t, answer), 1)
+	t.Cleanup(w.close)
+	pick := func(*worker) *card { return &card{tenant: &tenant{}} }
+	return &storm{swipes: swipes{run: w.run, pick: pick}, lines: make([]line, 1)}, w, rec
+}
+
+func approve(ctx *fasthttp.RequestCtx) {
+	cents, _ := centsField(ctx.PostBody(), "amountCents")
+	fmt.Fprintf(ctx, `{"id":%q,"decision":"approved","reason":"approved","approvedAmountCents":%d}`, textField(ctx.PostBody(), "id"),
+		cents)
+}
+
+// A server that says it is starting is not wrong once it was killed, whether or not the connection had been there before.
+func TestOnlyAServerThatWasKilledMayBeStarting(t *testing.T) {
+	for killed, wrong := range map[bool]int64{false: 1, true: 0} {
+		s, w, _ := stormAt(t, func(ctx *fasthttp.RequestCtx) { ctx.Error(`{"error":"unavailable"}`, 503) })
+		s.killed.Store(killed)
+		s.unit(w, time.Now())
+		require.Equal(t, wrong, w.faults.count)
+		require.Equal(t, killed, s.lines[0].broken)
+		require.Equal(t, killed, w.outcomes[whileDown] != nil)
+	}
+}
+
+// What has no answer before the kill stays one that had none, also when it is sent again and answered.
+func TestNoAnswerBeforeTheKillIsTold(t *testing.T) {
+	s, w, _ := stormAt(t, hangUp)
+	for _, killed := range []bool{false, true} {
+		s.killed.Store(killed)
+		s.unit(w, time.Now())
+		require.Equal(t, killed, s.lines[0].broken)
+	}
+	require.Len(t, s.lines[0].unanswered, 1)
+	s.lines = nil
+	var stage Stage
+	stage.Outcomes = map[string]int64{}
+	stage.count(w)
+	require.NoError(t, s.askAgain(&stage))
+	require.Equal(t, map[string]int64{noAnswer: 1}, stage.Outcomes)
+}
+
+// A swipe that waits for a server to come back is measured from when it was sent first.
+func TestASwipeThatWaitsThroughAKillIsMeasured(t *testing.T) {
+	var asked atomic.Int64
+	s, w, rec := stormAt(t, func(ctx *fasthttp.RequestCtx) {
+		if asked.Add(1) < 3 {
+			ctx.Error("", 503)
+			return
+		}
+		approve(ctx)
+	})
+	s.killed.Store(true)
+	s.unit(w, time.Now().Add(-time.Hour))
+	for range 3 {
+		s.unit(w, time.Now())
+	}
+	require.Zero(t, w.faults.count, w.faults.first)
+	require.EqualValues(t, 2, rec.whole(0).TotalCount())
+	require.GreaterOrEqual(t, rec.whole(0).Max(), highestNanos)
+	require.Less(t, rec.whole(0).Min(), highestNanos, "the one after it waited for nothing")
 }
 
 // A walk over cards comes to every one before it comes to one again.

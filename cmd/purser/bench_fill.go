@@ -79,7 +79,7 @@ func (s stock) rule(card int) hold.Rule {
 }
 
 // funds reads what each workspace can spend from the authorizer's store of a data directory, which no server has.
-func (s stock) funds(data string) (cents []int64, err error) {
+func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
 	unlock, err := lockUsed(data)
 	if err != nil {
 		return nil, err
@@ -95,6 +95,9 @@ func (s stock) funds(data string) (cents []int64, err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	for w := range s.workspaces {
+		if err := unended(engine, s.slot(w).Shard(), now); err != nil {
+			return nil, err
+		}
 		funds, seen := engine.Funds(s.workspace(w))
 		spendable, err := funds.Spendable()
 		if err != nil || !seen {
@@ -105,15 +108,29 @@ func (s stock) funds(data string) (cents []int64, err error) {
 	return cents, nil
 }
 
+// unended is an error when holds of a shard may have ended: what they give back looks like dollars that were never spent. The
+// first decision tells, or that it is not there: it stays in the log for as long as its hold lives.
+func unended(engine *authorizer.Engine, shard ident.Shard, now time.Time) error {
+	if engine.Synced(shard) == 0 {
+		return nil
+	}
+	first, err := engine.ReadLog(shard, 0, 1)
+	if err == nil && (len(first) == 0 || first[0].Seq != 1 || now.Sub(time.UnixMilli(first[0].At)) >= hold.DefaultHoldLife) {
+		err = fmt.Errorf("the first holds of the fill are older than %v and end: the sums would not add up; fill another directory",
+			hold.DefaultHoldLife)
+	}
+	return err
+}
+
 // in is the stock as a run knows it that is about to start a server on a data directory.
 func (s stock) in(data string) (*bench.Stock, error) {
-	before, err := s.funds(data)
+	before, err := s.funds(data, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	return &bench.Stock{Token: func(i int) string { return s.token(i).String() }, Owner: func(i int) int { return i % s.workspaces },
 		Spent: func() ([]int64, error) {
-			after, err := s.funds(data)
+			after, err := s.funds(data, time.Now())
 			for w := range after {
 				after[w] = before[w] - after[w]
 			}

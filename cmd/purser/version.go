@@ -11,7 +11,8 @@ import (
 // Version is the release; the build's revision goes with it when the build knows one.
 const Version = "0.1.0"
 
-// built is the revision that the Makefile stamps: the commit, with "+" behind it when the tree differed from it.
+// built is the revision that the Makefile and the Dockerfile stamp: the commit, with "+" behind it when the tree, new files too,
+// differed from it.
 var built string
 
 // VersionCmd prints what is running.
