@@ -69,11 +69,13 @@ const (
 	unstoredAnswer
 )
 
+var swipeNames = [...]string{durableAnswer: "authorize", unstoredAnswer: "unstored declines"}
+
 func (t *swipes) measures() []string {
 	if t.declines == 0 {
-		return []string{"authorize"}
+		return swipeNames[:unstoredAnswer]
 	}
-	return []string{"authorize", "unstored declines"}
+	return swipeNames[:]
 }
 
 // measure is the one of the answer that must come. Every other decline is stored with its card's decisions.

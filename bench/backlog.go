@@ -92,22 +92,28 @@ func (g *gauges) ask(ctx context.Context, read func(text io.Reader) error) error
 // figuresOf reads Prometheus's text. Of a figure with labels it takes the sum, of seconds the most.
 func figuresOf(text io.Reader, wanted func(name string) bool) (map[string]float64, error) {
 	found := map[string]float64{}
-	for lines := bufio.NewScanner(text); ; {
-		if !lines.Scan() {
-			return found, lines.Err()
-		}
-		line := lines.Text()
-		name, _, _ := strings.Cut(line, " ")
-		name, _, _ = strings.Cut(name, "{")
-		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-		switch {
+	err := eachMetric(text, func(name, _, value string) {
+		switch value, err := strconv.ParseFloat(value, 64); {
 		case err != nil || !wanted(name):
 		case strings.HasSuffix(name, "_seconds"):
 			found[name] = max(found[name], value)
 		default:
 			found[name] += value
 		}
+	})
+	return found, err
+}
+
+// eachMetric reads Prometheus's text. The labels are what stands between the braces and after.
+func eachMetric(text io.Reader, see func(name, labels, value string)) error {
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		line := lines.Text()
+		name, _, _ := strings.Cut(line, " ")
+		name, _, _ = strings.Cut(name, "{")
+		see(name, line[len(name):], line[strings.LastIndexByte(line, ' ')+1:])
 	}
+	return lines.Err()
 }
 
 func tellsBehind(name string) bool {
@@ -169,8 +175,9 @@ func (b *backlog) drained(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// judgeBacklog says whether the stage's rate was held, or why not: 99 % of what was due was sent within mostLate, and no longer
-// a queue was left at the end, nor one that has grown by mostGrowth; it was decided; and nothing fell further and further behind.
+// judgeBacklog says whether the stage's rate was held, or why not: 99 % of what was due was sent within mostLate; what was left
+// unsent at the end is less than is due in that time, or in as long as a queue that grows by mostGrowth has become; what was sent
+// was decided; and nothing fell further and further behind.
 func (s *Stage) judgeBacklog() {
 	s.Held, s.Judged = true, true
 	fails := func(format string, args ...any) {

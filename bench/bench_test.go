@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -228,6 +229,25 @@ func TestHighestFindsTheRateThatIsHeld(t *testing.T) {
 			require.GreaterOrEqual(t, float64(rate), 0.9*float64(min(limit, first<<(maxDoublings-1))))
 		}
 	})
+}
+
+// A wrong answer to a probe, or none, ends the search, and is told.
+func TestAFaultyProbeEndsASearch(t *testing.T) {
+	admin := listen(t, func(ctx *fasthttp.RequestCtx) { fmt.Fprintf(ctx, "%s 0\n", backlogGauge) })
+	for name, lie := range map[string]func(o *office, q *request){
+		"wrong":     func(_ *office, q *request) { q.cents++ },
+		"no answer": func(_ *office, q *request) { q.noAnswer = true },
+	} {
+		r := officeRun(t, lie)
+		r.Target.Admin = admin
+		l := Load{Workload: Sustain, Connections: 2, Rate: 500, Duration: time.Second, Search: true}
+		l.fill()
+		all, err := r.load(t.Context(), &l)
+		require.NoError(t, err)
+		require.Len(t, all, 1, name)
+		require.True(t, all[0].faulty(), name)
+		require.Equal(t, "sustain: probe at 500/s", all[0].Name)
+	}
 }
 
 func TestABacklogIsBoundedOrNot(t *testing.T) {

@@ -87,9 +87,7 @@ func (r *run) part(ctx context.Context, l *Load, name string, connections int, p
 	load := *l
 	load.Name, load.Connections = l.Name+": "+name, connections
 	stages, err := r.drive(ctx, &load, w, flow{traffic: &swipes{run: r, pick: pick}, connections: connections})
-	if s := &stages[0]; s.Wrong > 0 || s.Outcomes[noAnswer] > 0 {
-		r.uncounted = true
-	}
+	r.uncounted = r.uncounted || stages[0].faulty()
 	return stages, err
 }
 

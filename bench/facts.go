@@ -1,12 +1,10 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"regexp"
-	"strings"
 )
 
 // What the server says of itself, by labels.
@@ -40,18 +38,16 @@ var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
 // infosOf are the labels of the metrics in Prometheus's text whose labels are all they tell.
 func infosOf(text io.Reader) (map[string]map[string]string, error) {
 	infos := map[string]map[string]string{}
-	lines := bufio.NewScanner(text)
-	for lines.Scan() {
-		name, labels, _ := strings.Cut(lines.Text(), "{")
+	err := eachMetric(text, func(name, labels, _ string) {
 		if name != buildInfo && name != storesInfo {
-			continue
+			return
 		}
 		infos[name] = map[string]string{}
 		for _, pair := range label.FindAllStringSubmatch(labels, -1) {
 			infos[name][pair[1]] = pair[2]
 		}
-	}
-	return infos, lines.Err()
+	})
+	return infos, err
 }
 
 func serverFact(build map[string]string) string {

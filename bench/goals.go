@@ -101,9 +101,8 @@ func ratio(of, to float64) (float64, bool) {
 
 // answered is the rate of the first measure, with that of the declines that are not stored.
 func (s *Stage) answered() (perSecond float64) {
-	unstored := (&swipes{declines: 1}).measures()[unstoredAnswer]
 	for i, m := range s.measured() {
-		if i == 0 || m.Name == unstored {
+		if i == 0 || m.Name == swipeNames[unstoredAnswer] {
 			perSecond += m.PerSecond
 		}
 	}

@@ -59,17 +59,12 @@ func at(all []string, i int) string {
 	return "nothing"
 }
 
-// searched tells whether the rate is a result: the notes name the probes then.
-func (s *Stage) searched() bool {
-	return slices.ContainsFunc(s.Notes, func(note string) bool { return strings.HasPrefix(note, "probe at ") })
-}
-
 // subjects are what can be compared between reports, in words. Every load is among them, so that those at one place are the same.
 func (r *Report) subjects() (all []string) {
 	for i := range r.Stages {
 		s := &r.Stages[i]
 		loop := s.loop()
-		if s.searched() {
+		if s.Searched {
 			loop = "open at the rate that a search found"
 		}
 		all = append(all, fmt.Sprintf("load %q of %s, %d connections, spread %q, %s", s.Name, s.Workload, s.Connections, s.Spread,

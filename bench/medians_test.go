@@ -111,7 +111,7 @@ func TestMediansOfReportsThatAreNotAlike(t *testing.T) {
 // What a load did tells it from others of its name, but for a rate that a search has found.
 func TestMediansOfOtherLoadsOfTheSameName(t *testing.T) {
 	found := func(rate int) func(*Report) {
-		return func(r *Report) { r.Stages[1].Rate, r.Stages[1].Notes = rate, []string{"probe at 5/s for 10s: held"} }
+		return func(r *Report) { r.Stages[1].Rate, r.Stages[1].Searched = rate, true }
 	}
 	empty := func(r *Report) {
 		r.Stages = slices.Insert(r.Stages, 1, Stage{Name: "nothing came of it", Workload: REST})

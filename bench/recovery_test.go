@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -70,6 +71,20 @@ func TestNoAnswerBeforeTheKillIsTold(t *testing.T) {
 	stage.count(w)
 	require.NoError(t, s.askAgain(&stage))
 	require.Equal(t, map[string]int64{noAnswer: 1}, stage.Outcomes)
+}
+
+// What has no answer when the storm ends, and what was answered "timeout" before the kill, is asked again, and counts if it stands.
+func TestWhatIsUnsettledAfterAKillIsAskedAgain(t *testing.T) {
+	s, w, _ := stormAt(t, approve)
+	owner := &tenant{}
+	next := func(cents int64) swipe {
+		one := s.next(w)
+		one.id, one.card, one.cents = bytes.Clone(one.id), &card{tenant: owner}, cents
+		return one
+	}
+	s.lines = []line{{unanswered: []swipe{next(1), next(10)}}, {unanswered: []swipe{next(100)}, timeouts: []swipe{next(1000)}}}
+	require.NoError(t, s.askAgain(&Stage{}))
+	require.EqualValues(t, -1111, owner.moved.Load())
 }
 
 // A swipe that waits for a server to come back is measured from when it was sent first.

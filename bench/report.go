@@ -39,8 +39,9 @@ type Stage struct {
 	Figures       []Figure         `json:"figures,omitempty"`
 	Judged        bool             `json:"judged"` // Held says whether the rate was held
 	Held          bool             `json:"held"`
-	NotHeld       []string         `json:"notHeld,omitempty"` // why
-	Compared      int              `json:"compared"`          // sums and repeats, after the load
+	Searched      bool             `json:"searched,omitempty"` // Rate is a result
+	NotHeld       []string         `json:"notHeld,omitempty"`  // why
+	Compared      int              `json:"compared"`           // sums and repeats, after the load
 	Wrong         int64            `json:"wrong"`
 	Differences   []string         `json:"differences,omitempty"` // the first ones
 	Notes         []string         `json:"notes,omitempty"`
@@ -136,6 +137,9 @@ func (r *Report) judge() {
 	}
 	r.Failed = r.Wrong > 0 || r.Unanswered > 0
 }
+
+// faulty tells whether a run with the stage fails.
+func (s *Stage) faulty() bool { return s.Wrong > 0 || s.Outcomes[noAnswer] > 0 }
 
 // blame adds what was found after the load.
 func (s *Stage) blame(d *differences) {

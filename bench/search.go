@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,26 +19,33 @@ const (
 )
 
 // search finds the highest rate that is held by bisection over short loads, then confirms it for the whole duration. Notes of the
-// last stage name every rate that was tried.
+// last stage name every rate that was tried. A faulty probe ends it, and is the stage.
 func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 	var notes []string
+	var last Stage
 	probe := func(rate int) (bool, error) {
 		part := *l
 		part.Rate, part.Duration, part.Name = rate, min(probeFor, l.Duration), fmt.Sprintf("%s: probe at %d/s", l.Name, rate)
-		s, err := r.hold(ctx, &part)
-		notes = append(notes, fmt.Sprintf("probe at %d/s for %s: %s", rate, part.Duration, s.heldText()))
-		return s.Held, err
+		var err error
+		if last, err = r.hold(ctx, &part); err == nil && last.faulty() {
+			err = errFaulty
+		}
+		notes = append(notes, fmt.Sprintf("probe at %d/s for %s: %s", rate, part.Duration, last.heldText()))
+		return last.Held, err
 	}
 	rate, err := highest(l.Rate, probe)
-	if err != nil {
+	switch {
+	case errors.Is(err, errFaulty):
+		return []Stage{last}, nil
+	case err != nil:
 		return nil, err
 	}
 	for range maxConfirms {
 		whole := *l
 		whole.Rate = rate
 		s, err := r.hold(ctx, &whole)
-		s.Notes = append(s.Notes, notes...)
-		if s.Held || err != nil {
+		s.Searched, s.Notes = true, append(s.Notes, notes...)
+		if s.Held || s.faulty() || err != nil {
 			return []Stage{s}, err
 		}
 		notes = append(notes, fmt.Sprintf("%d/s for %s: %s", rate, l.Duration, s.heldText()))
@@ -45,6 +53,8 @@ func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 	}
 	return nil, fmt.Errorf("bench: no rate was held for %s: %q", l.Duration, notes)
 }
+
+var errFaulty = errors.New("bench: a probe was answered wrongly or not at all")
 
 func (s *Stage) heldText() string {
 	if s.Held {
