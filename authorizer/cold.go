@@ -119,10 +119,10 @@ func (e *Engine) hotFunds(t *ticket, sh *shard, workspace *ident.UUID) (*fundsIt
 		return it, nil
 	}
 	it, err := e.readFunds(t, workspace)
-	if err == nil {
-		sh.cache.putFunds(it)
+	if err != nil {
+		return nil, err
 	}
-	return it, err
+	return sh.cache.putFunds(it), nil
 }
 
 // Funds returns the terms of a workspace, false when it was never seen or cannot be read.

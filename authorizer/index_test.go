@@ -16,11 +16,24 @@ import (
 
 type pinned struct{ key ident.UUID }
 
+type pinnedIndex struct{ *index[pinned] }
+
+func newPinned() pinnedIndex {
+	return pinnedIndex{newIndex(newPool[pinned](), func(p *pinned) []byte { return p.key[:] })}
+}
+
+func (x pinnedIndex) add(key ident.UUID) *pinned {
+	r, it := x.pool.take()
+	it.key = key
+	x.put(r)
+	return it
+}
+
 // An index holds what a map would, whatever the keys, when it grows, and when its buckets overflow and empty again.
 func TestIndexIsAMap(t *testing.T) {
-	require.Equal(t, uintptr(64), unsafe.Sizeof(bucket[pinned]{}), "one line of the processor's cache")
+	require.Equal(t, uintptr(bucketBytes), unsafe.Sizeof(bucket{}), "half a line of the processor's cache")
 	rapid.Check(t, func(t *rapid.T) {
-		x, model := newIndex(func(p *pinned) []byte { return p.key[:] }), make(map[ident.UUID]*pinned)
+		x, model := newPinned(), make(map[ident.UUID]*pinned)
 		// Few keys in the last eight bytes: they collide, in bucket and tag.
 		spread := rapid.SampledFrom([]uint64{1, 3, 1 << 16, 1 << 63}).Draw(t, "spread")
 		key := rapid.Custom(func(t *rapid.T) (k ident.UUID) {
@@ -37,9 +50,7 @@ func TestIndexIsAMap(t *testing.T) {
 			"": func(t *rapid.T) { require.Equal(t, len(model), x.items) },
 			"put": func(t *rapid.T) {
 				for _, k := range rapid.SliceOfN(key, 1, 40).Draw(t, "keys") {
-					it := &pinned{key: k}
-					x.put(it)
-					model[k] = it
+					model[k] = x.add(k)
 				}
 			},
 			"remove": func(t *rapid.T) {
@@ -77,11 +88,11 @@ func TestIndexIsAMap(t *testing.T) {
 
 // More items share a bucket than it can count.
 func TestIndexFindsWhatOneBucketCannotCount(t *testing.T) {
-	x := newIndex(func(p *pinned) []byte { return p.key[:] })
+	x := newPinned()
 	items := make([]pinned, overflowMany+10*bucketPlaces)
 	for i := range items {
 		binary.BigEndian.PutUint32(items[i].key[:], uint32(i))
-		x.put(&items[i])
+		x.add(items[i].key)
 	}
 	for i := range items {
 		for j := range items {
@@ -95,12 +106,12 @@ func TestIndexFindsWhatOneBucketCannotCount(t *testing.T) {
 
 // However many items have come and gone, most lie in their own buckets, and a key that is not there is missed after a few.
 func TestRandomKeysLieInTheirOwnBuckets(t *testing.T) {
-	x, draw := newIndex(func(p *pinned) []byte { return p.key[:] }), newEntropy()
+	x, draw := newPinned(), newEntropy()
 	var there []ident.UUID
 	add := func() {
 		id, err := ident.New(1, epoch, draw)
 		require.NoError(t, err)
-		x.put(&pinned{key: id})
+		x.add(id)
 		there = append(there, id)
 	}
 	for x.items < 1500 || x.items < bucketFill*len(x.buckets) { // it would grow next: never is it fuller
@@ -113,8 +124,8 @@ func TestRandomKeysLieInTheirOwnBuckets(t *testing.T) {
 	}
 	strangers, visits := 0, 0
 	for i := range x.buckets {
-		for _, it := range x.buckets[i].items {
-			if it != nil && hashOf(it.key[:])>>x.shift != uint64(i) {
+		for _, r := range x.buckets[i].items {
+			if r != none && x.hash(r)>>x.shift != uint64(i) {
 				strangers++
 			}
 		}
@@ -157,7 +168,7 @@ func TestTheCacheCountsItsIndexes(t *testing.T) {
 		c := newCache(1 << 40)
 		cacheCards([]*cache{c}, n)
 		items := n * int(unsafe.Sizeof(cardItem{}))
-		indexes := 64 * (len(c.tokens.buckets) + len(c.cards.buckets))
+		indexes := bucketBytes * (len(c.tokens.buckets) + len(c.cards.buckets))
 		require.InEpsilon(t, items+indexes, c.bytes, 0.15, n)
 		c.limit = 0
 		c.trim()

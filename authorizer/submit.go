@@ -321,8 +321,7 @@ func (sh *shard) fillBalances(t *ticket, fresh bool) bool {
 		if !fresh {
 			return false
 		}
-		t.funds = t.load.funds
-		sh.cache.putFunds(t.funds)
+		t.funds = sh.cache.putFunds(t.load.funds)
 	}
 	return true
 }

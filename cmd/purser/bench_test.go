@@ -355,7 +355,7 @@ func TestBenchOfCardsThatAreThereAlready(t *testing.T) {
 
 // benchCards is a run over stores that were filled for it.
 func benchCards(t *testing.T, during time.Duration) bench.Report {
-	dir, s := t.TempDir(), stock{cards: 3000, workspaces: 10}
+	dir, s := t.TempDir(), stock{cards: 4000, workspaces: 10}
 	require.NoError(t, fillStores(t.Context(), dir, s, 4500, func(bench.Progress) {}))
 	require.ErrorContains(t, fillStores(t.Context(), dir, s, 0, nil), "has stores already")
 	have, err := s.in(dir)

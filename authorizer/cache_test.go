@@ -1,0 +1,167 @@
+package authorizer
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"purser/actors/ident"
+	"purser/actors/money"
+	"purser/authorizer/hold"
+)
+
+// cached is what a model of the cache knows of an item: in it are a list, the oldest first, and no pools or numbers.
+type cached struct {
+	id      ident.UUID
+	funds   bool
+	rule    uint64 // its version, 0 when there is none
+	cents   money.Cents
+	touched bool
+}
+
+type cacheModel struct {
+	*cache
+	items []cached
+}
+
+// idOf and tokenOf are of few cards and workspaces, so that they come and go.
+func idOf(n int) (id ident.UUID) {
+	binary.LittleEndian.PutUint64(id[8:], uint64(n)+1)
+	return id
+}
+
+func tokenOf(id ident.UUID) (t ident.Token) {
+	copy(t[len(t)-8:], id[8:])
+	return t
+}
+
+func (m *cacheModel) find(id ident.UUID, funds bool) int {
+	return slices.IndexFunc(m.items, func(it cached) bool { return it.id == id && it.funds == funds })
+}
+
+// again puts an item behind all others, changed.
+func (m *cacheModel) again(i int, change func(it *cached)) {
+	it := m.items[i]
+	change(&it)
+	m.items = append(slices.Delete(m.items, i, i+1), it)
+}
+
+func (m *cacheModel) putCard(t *rapid.T) {
+	id, cents := idOf(rapid.IntRange(0, 99).Draw(t, "card")), money.Cents(rapid.IntRange(1, 9).Draw(t, "cents"))
+	i := m.find(id, false)
+	if rapid.Bool().Draw(t, "with its rule") {
+		rule := hold.Rule{Card: id, Token: tokenOf(id), Version: rapid.Uint64Range(1, 9).Draw(t, "version")}
+		m.cache.putRule(&rule, hold.Spend{Cents: cents})
+		if i < 0 {
+			i, m.items = len(m.items), append(m.items, cached{id: id, cents: cents})
+		}
+		m.again(i, func(it *cached) { it.rule = rule.Version })
+	} else if i < 0 {
+		m.cache.putSpend(&id, hold.Spend{Cents: cents})
+		m.items = append(m.items, cached{id: id, cents: cents})
+	}
+}
+
+func (m *cacheModel) putFunds(t *rapid.T) {
+	it := fundsItem{workspace: idOf(rapid.IntRange(0, 9).Draw(t, "workspace")), funds: Funds{CardCents: 1}}
+	if m.find(it.workspace, true) < 0 {
+		m.cache.putFunds(&it)
+		m.items = append(m.items, cached{id: it.workspace, funds: true, cents: it.funds.CardCents})
+	}
+}
+
+func (m *cacheModel) look(t *rapid.T) {
+	id := idOf(rapid.IntRange(0, 99).Draw(t, "id"))
+	if i := m.find(id, false); m.cache.byID(&id) != nil {
+		m.items[i].touched = true
+	}
+	if i := m.find(id, true); m.cache.fund(&id) != nil {
+		m.items[i].touched = true
+	}
+}
+
+func (m *cacheModel) trim(t *rapid.T) {
+	m.cache.limit = int64(rapid.IntRange(0, int(m.cache.bytes)).Draw(t, "limit"))
+	m.cache.trim()
+	for len(m.items) > 0 && m.size() > m.cache.limit {
+		if it := m.items[0]; it.touched {
+			m.again(0, func(it *cached) { it.touched = false })
+			continue
+		}
+		m.items = m.items[1:]
+	}
+}
+
+func (m *cacheModel) size() (bytes int64) {
+	for _, it := range m.items {
+		if bytes += int64((&cardItem{}).size()); it.funds {
+			bytes += int64(fundsBytes) - int64((&cardItem{}).size())
+		}
+	}
+	return bytes
+}
+
+// check compares the queue, and what is found by key.
+func (m *cacheModel) check(t *rapid.T) {
+	require.Equal(t, m.size(), m.cache.bytes)
+	at := m.cache.node(none).next
+	for _, it := range m.items {
+		want := cached{id: it.id, funds: it.funds, touched: m.cache.node(at).touched}
+		if it.funds {
+			found := m.cache.funds.get(it.id[:])
+			require.Same(t, m.cache.fundPool.at(at&^ofFunds), found)
+			want.cents = found.funds.CardCents
+		} else {
+			found, token := m.cache.cards.get(it.id[:]), tokenOf(it.id)
+			require.Same(t, m.cache.cardPool.at(at), found)
+			want.rule, want.cents = found.rule.Version, found.spend.Cents
+			require.Equal(t, it.rule > 0, m.cache.tokens.get(token[:]) == found)
+		}
+		require.Equal(t, want, it)
+		at = m.cache.node(at).next
+	}
+	require.Equal(t, none, at)
+	require.Equal(t, len(m.items), m.cache.cards.items+m.cache.funds.items)
+	require.Equal(t, len(m.items), inUse(m.cache.cardPool)+inUse(m.cache.fundPool))
+}
+
+func inUse[T any](p *pool[T]) int { return len(p.slabs)*slabItems - 1 - len(p.unused) }
+
+// TestTheCacheIsAQueueWithASecondChance: what is dropped is the oldest that was not looked at, and nothing of it is found, nor in
+// what takes its place.
+func TestTheCacheIsAQueueWithASecondChance(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := cacheModel{cache: newCache(1 << 40)}
+		t.Repeat(map[string]func(*rapid.T){
+			"": m.check, "put card": m.putCard, "put funds": m.putFunds, "look": m.look, "trim": m.trim,
+		})
+	})
+}
+
+// TestAPoolNamesItsItems: what is taken is empty and nobody else's, and stays where it is.
+func TestAPoolNamesItsItems(t *testing.T) {
+	p, taken := newPool[pinned](), map[ref]*pinned{}
+	take := func(n int) {
+		for range n {
+			r, it := p.take()
+			require.NotContains(t, taken, r)
+			require.NotEqual(t, none, r)
+			require.Zero(t, *it)
+			it.key, taken[r] = idOf(int(r)), it
+		}
+	}
+	take(3*slabItems + 1)
+	for r := ref(5); r < 2*slabItems; r += 3 {
+		p.free(r)
+		delete(taken, r)
+	}
+	take(2 * slabItems)
+	for r, it := range taken {
+		require.Same(t, it, p.at(r))
+		require.Equal(t, idOf(int(r)), it.key)
+	}
+	require.Len(t, p.slabs, 5)
+}

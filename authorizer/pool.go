@@ -1,0 +1,51 @@
+package authorizer
+
+// ref names an item of a pool.
+type ref uint32
+
+// none is no item; its place in a pool is its owner's.
+const none ref = 0
+
+// pool keeps items in slabs, which do not move, and names them by numbers, by which they name each other. With pointers instead,
+// Go's collector follows each, and waits for memory as often: with half a gigabyte of cards that were swiped as they came, a third
+// of both processors. What is free is taken again; memory is not given back, for a cache that is full stays so.
+type pool[T any] struct {
+	slabs  [][]T
+	unused []ref
+}
+
+// slabItems is a power of two, for division is in each look-up.
+const slabItems = 64
+
+func newPool[T any]() *pool[T] {
+	return &pool[T]{slabs: [][]T{make([]T, slabItems)}, unused: numbers(1, slabItems)}
+}
+
+// numbers are those from one to before another, the least last.
+func numbers(from, to int) []ref {
+	all := make([]ref, 0, to-from)
+	for r := to - 1; r >= from; r-- {
+		all = append(all, ref(r))
+	}
+	return all
+}
+
+func (p *pool[T]) at(r ref) *T { return &p.slabs[r/slabItems][r%slabItems] }
+
+// take returns an empty item.
+func (p *pool[T]) take() (ref, *T) {
+	if len(p.unused) == 0 {
+		first := len(p.slabs) * slabItems
+		p.slabs, p.unused = append(p.slabs, make([]T, slabItems)), append(p.unused, numbers(first, first+slabItems)...)
+	}
+	r := p.unused[len(p.unused)-1]
+	p.unused = p.unused[:len(p.unused)-1]
+	return r, p.at(r)
+}
+
+// free empties an item, to be taken again.
+func (p *pool[T]) free(r ref) {
+	var empty T
+	*p.at(r) = empty
+	p.unused = append(p.unused, r)
+}
