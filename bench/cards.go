@@ -12,7 +12,7 @@ const (
 	hotCards   = 64
 	coldStride = 982_451_653 // a prime, so that a walk with this step meets every card before it meets one again
 	mostFills  = 100         // loads until the memory for cards is full
-	fullCache  = 0.95        // of its limit
+	fullCache  = 0.98        // of its limit; each shard has its own
 	stormFor   = 5 * time.Second
 )
 
