@@ -340,7 +340,7 @@ func (n *entity) batch(r *request, d decision.Decision) (*persistence.Batch, err
 			return nil, err
 		}
 		b.Records = append(b.Records, persistence.Record{Kind: rec.Kind, Workspace: b.Workspace, Parent: rec.Parent, ID: rec.ID,
-			Slot: n.slot, Document: doc, Deleted: rec.Delete})
+			Slot: n.slot, Document: doc, Deleted: rec.Delete, New: rec.New})
 	}
 	if err := n.addOnces(b, r, d); err != nil {
 		return nil, err

@@ -40,12 +40,15 @@ type added struct {
 func (added) EventType() string { return "counter.added.v1" }
 
 type (
-	add        struct{ By int64 }
-	debit      struct{ Reservation string }
-	claim      struct{ Name string }
-	alarm      struct{ At time.Time }
-	explode    struct{}
-	noteOnly   struct{ Name string }
+	add      struct{ By int64 }
+	debit    struct{ Reservation string }
+	claim    struct{ Name string }
+	alarm    struct{ At time.Time }
+	explode  struct{}
+	noteOnly struct {
+		Name string
+		New  bool
+	}
 	unwritable struct{}
 )
 
@@ -66,7 +69,8 @@ func (s *counter) Decide(m decision.Meta, command any) (decision.Decision, error
 		return decision.Decision{Events: []decision.Event{added{By: 1}}, Reply: s.Total + 1,
 			Timers: []decision.Timer{{Key: "alarm", Due: c.At}}}, nil
 	case noteOnly:
-		return decision.Decision{Records: []decision.Record{{Kind: "note", ID: c.Name, Document: s.Total}}, Reply: s.Total}, nil
+		return decision.Decision{Records: []decision.Record{{Kind: "note", ID: c.Name, Document: s.Total, New: c.New}},
+			Reply: s.Total}, nil
 	case decision.Fire:
 		return decision.Decision{Events: []decision.Event{added{Fired: c.Key}}}, nil
 	case decision.Read:

@@ -78,6 +78,23 @@ func TestARecordIsNotWrittenFromAStateThatIsRefused(t *testing.T) {
 	require.JSONEq(t, "0", string(note.Document))
 }
 
+// TestARecordThatIsSaidToBeNewIsNotLookedUp shows it by what comes of it when it is said wrongly: the record is listed again.
+func TestARecordThatIsSaidToBeNewIsNotLookedUp(t *testing.T) {
+	r, id := newRig(t, nil), stream(42)
+	slot, err := ident.SlotOf(id)
+	require.NoError(t, err)
+	for _, test := range []struct {
+		new    bool
+		listed int
+	}{{true, 1}, {false, 1}, {true, 2}} {
+		_, err := r.ask(id, noteOnly{Name: id, New: test.new}, nil)
+		require.NoError(t, err)
+		notes, err := r.journal.List(t.Context(), slot, "note", id, "", persistence.Page{})
+		require.NoError(t, err)
+		require.Len(t, notes, test.listed)
+	}
+}
+
 func TestAReadIsDecidedAgainWhenWhatItRestsOnIsRefused(t *testing.T) {
 	id := stream(41)
 	r, decided, open := failingFirst(t, id)

@@ -73,13 +73,14 @@ type Event struct {
 
 // Record is a stored document. Kind and ID find it; Workspace is the wall: a read that names a workspace never sees
 // another's. Parent groups records for lists. Position and Ordinal, given when the record is first written, order lists
-// and never change after.
+// and never change after. New said of a record that is there leaves two of it in lists, of which one stays when it is removed.
 type Record struct {
 	Kind, Workspace, Parent, ID string
 	Slot                        ident.Slot
 	Document                    json.RawMessage
 	Version                     uint64 // the caller's own: an actor's state record carries its stream's version
 	Deleted                     bool   // in a batch: remove it
+	New                         bool   // in a batch: there is none of this id, and a store need not look for it
 	Position                    uint64
 	Ordinal                     uint32
 }

@@ -217,7 +217,9 @@ func TestARunWritesEachDocumentOnce(t *testing.T) {
 	require.Equal(t, balance.RecordLedgerEntry, d.Records[5].Kind)
 	require.NotEqual(t, d.Records[4].ID, d.Records[5].ID)
 	require.Equal(t, decision.Record{Kind: balance.RecordAuthorizationIndex, ID: a,
-		Document: balance.AuthorizationIndex{AuthorizationIDs: []string{a, b}}}, d.Records[6])
+		Document: balance.AuthorizationIndex{AuthorizationIDs: []string{a, b}}, New: true}, d.Records[6])
+	require.True(t, d.Records[1].New, "made and cleared in one run")
+	require.True(t, d.Records[3].New)
 	require.EqualValues(t, 60, d.Records[1].Document.(balance.Authorization).ClearedCents)
 	require.EqualValues(t, 100, d.Records[0].Document.(balance.CardSpend).Cents)
 }
@@ -238,10 +240,14 @@ func TestEveryAuthorizationIsListedOnce(t *testing.T) {
 			}
 		}
 		var s balance.State
-		listed, places := []string{}, map[string]bool{}
+		listed, places, written := []string{}, map[string]bool{}, map[string]bool{}
 		for relayed := 0; relayed < len(n.entries); relayed = int(s.WsSeq) {
 			from, to := rapid.IntRange(0, relayed).Draw(t, "from"), rapid.IntRange(relayed+1, len(n.entries)).Draw(t, "to")
 			d := apply(t, &s, start, balance.Relay{Entries: n.entries[from:to]})
+			for _, r := range d.Records {
+				require.False(t, r.New && written[r.Kind+r.ID], "what is said to be new is")
+				written[r.Kind+r.ID] = true
+			}
 			of := slices.DeleteFunc(d.Records, func(r decision.Record) bool { return r.Kind != balance.RecordAuthorizationIndex })
 			require.LessOrEqual(t, len(of), 1)
 			for _, r := range of {

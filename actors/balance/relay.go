@@ -182,12 +182,13 @@ func (d *documents) all() []decision.Record {
 		return d.records
 	}
 	return append(d.records, decision.Record{
-		Kind: RecordAuthorizationIndex, ID: d.made[0], Document: AuthorizationIndex{AuthorizationIDs: d.made},
+		Kind: RecordAuthorizationIndex, ID: d.made[0], Document: AuthorizationIndex{AuthorizationIDs: d.made}, New: true,
 	})
 }
 
 func (d *documents) put(at map[ident.UUID]int, id ident.UUID, r decision.Record) {
 	if i, there := at[id]; there {
+		r.New = d.records[i].New
 		d.records[i] = r
 		return
 	}
@@ -211,11 +212,12 @@ func (d *documents) entry(e *hold.Entry) {
 
 func (d *documents) authorization(e *hold.Entry) {
 	document := authorizationOf(&e.After)
-	if makesOne(e) {
+	made := makesOne(e)
+	if made {
 		d.made = append(d.made, document.ID)
 	}
 	d.put(d.authorizations, e.After.ID, decision.Record{
-		Kind: RecordAuthorization, Parent: d.cardID(e.After.Card), ID: document.ID, Document: document,
+		Kind: RecordAuthorization, Parent: d.cardID(e.After.Card), ID: document.ID, Document: document, New: made,
 	})
 }
 

@@ -15,6 +15,7 @@ type Record struct {
 	Kind, Parent, ID string
 	Document         any
 	Delete           bool
+	New              bool // there is none of this id: a store need not look for one
 	// Personal says that the document tells of a person: it is sealed before it is stored, and opened when it is read.
 	Personal bool
 }

@@ -82,6 +82,7 @@ func (m *model) append(b *persistence.Batch, now time.Time) string {
 			m.written++
 			old.place = m.written
 		}
+		r.New = false // it is said to the store, and not kept
 		m.records[key] = modelRecord{Record: r, place: old.place}
 	}
 	for _, o := range b.Onces {
@@ -162,6 +163,8 @@ func (f *fixture) drawBatch(t *rapid.T, m *model) *persistence.Batch {
 		r.Workspace, r.Deleted = drawTenant.Draw(t, "workspace"), rapid.IntRange(0, 3).Draw(t, "deleted") == 0
 		r.Version = rapid.Uint64Max(1<<62).Draw(t, "version")
 		r.Document = json.RawMessage(fmt.Sprintf(`{"version":%d}`, r.Version))
+		_, there := m.records[[2]string{r.Kind, r.ID}]
+		r.New = rapid.Bool().Draw(t, "said to be new") && !there && !r.Deleted
 		b.Records = append(b.Records, r)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "onces") {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"purser/actors/ident"
@@ -194,7 +193,7 @@ func (a *appending) checkVersions(b *persistence.Batch) (refusal, err error) {
 		s := stream{e.Kind, e.Stream}
 		version, known := at[s]
 		if !known {
-			if version, err = a.version(s); err != nil {
+			if version, err = a.version(s, e.Version == 1); err != nil {
 				return nil, err
 			}
 		}
@@ -206,12 +205,17 @@ func (a *appending) checkVersions(b *persistence.Batch) (refusal, err error) {
 	return nil, nil
 }
 
-func (a *appending) version(name stream) (uint64, error) {
+// version is where a stream stands, 0 when there is none, as is likely of one that is said to begin.
+func (a *appending) version(name stream, begins bool) (uint64, error) {
 	version, known := a.known.versions[name]
 	if known {
 		return version, nil
 	}
-	value, err := a.probe.get(keyVersion(a.id, name.kind, name.id))
+	find := a.j.store.get
+	if begins {
+		find = a.probe.get
+	}
+	value, err := find(keyVersion(a.id, name.kind, name.id))
 	if err == nil && value != nil {
 		version, err = decodeNumber(value)
 	}
@@ -248,45 +252,33 @@ func stored(b *persistence.Batch, e *persistence.Event, position uint64) persist
 	return s
 }
 
-// writeRecords looks the records up in the order of their keys, in which one look-up finds the tables of the one before still at
-// hand, and writes them in the batch's, which numbers them.
 func (a *appending) writeRecords(b *persistence.Batch) error {
-	keys, order := make([][]byte, len(b.Records)), make([]int, len(b.Records))
-	for i := range b.Records {
-		keys[i], order[i] = keyRecord(a.id, b.Records[i].Kind, b.Records[i].ID), i
-	}
-	slices.SortFunc(order, func(i, k int) int { return bytes.Compare(keys[i], keys[k]) })
-	for _, i := range order {
-		if err := a.lookUp(keys[i], b, &b.Records[i]); err != nil {
-			return err
-		}
-	}
 	for i := range b.Records {
 		r := b.Records[i]
+		key := keyRecord(a.id, r.Kind, r.ID)
+		if err := a.lookUp(key, b, &r); err != nil {
+			return err
+		}
 		r.Workspace, r.Slot = b.WorkspaceOf(r.Workspace), b.SlotOf(r.Slot)
-		a.writeRecord(keys[i], &r)
+		a.writeRecord(key, &r)
 	}
 	return nil
 }
 
-// lookUp makes known where the record that r is written over is listed.
+// lookUp makes known where the record that r is written over is listed. Most that are not said to be new are there, or are of an
+// id as young as its neighbours', whose block is at hand.
 func (a *appending) lookUp(key []byte, b *persistence.Batch, r *persistence.Record) error {
 	name := document{r.Kind, r.ID}
-	if _, known := a.known.records[name]; known {
+	if _, known := a.known.records[name]; known || r.New {
 		return nil
 	}
-	value, err := a.probe.get(key)
-	if err != nil {
-		return err
-	}
 	var p place
-	if value != nil {
-		if p, err = decodePlace(value, b.WorkspaceOf(r.Workspace), r.Parent); err != nil {
-			return err
-		}
-	}
+	err := a.j.store.read(key, func(value []byte) (err error) {
+		p, err = decodePlace(value, b.WorkspaceOf(r.Workspace), r.Parent)
+		return err
+	})
 	a.known.records[name] = p
-	return nil
+	return err
 }
 
 func (a *appending) writeRecord(key []byte, r *persistence.Record) {

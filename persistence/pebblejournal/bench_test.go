@@ -184,7 +184,7 @@ func (r *relay) swipe(b *persistence.Batch) (id, entry string) {
 		`"reason":"approved","status":"held"}`, auth, card, b.Workspace, network, at, cents, cents, cents, cents)
 	spend := fmt.Sprintf(`{"cardId":%q,"month":202511,"spentCents":%d}`, card, r.random.IntN(1e7))
 	b.Records = append(b.Records,
-		persistence.Record{Kind: "authorization", Parent: card, ID: auth, Document: json.RawMessage(document)},
+		persistence.Record{Kind: "authorization", Parent: card, ID: auth, Document: json.RawMessage(document), New: true},
 		persistence.Record{Kind: "card_spend", Parent: card, ID: card + ":202511", Document: json.RawMessage(spend)})
 	merchant := r.random.IntN(50)
 	return auth, fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"at":%q,"kind":"authorization","decision":"approved","reason":"approved",`+
@@ -201,7 +201,7 @@ func (r *relay) batch() *persistence.Batch {
 	for i := range entries {
 		made[i], entries[i] = r.swipe(b)
 	}
-	b.Records = append(b.Records, persistence.Record{Kind: "authorization_index", ID: made[0],
+	b.Records = append(b.Records, persistence.Record{Kind: "authorization_index", ID: made[0], New: true,
 		Document: json.RawMessage(fmt.Sprintf(`{"authorizationIds":["%s"]}`, strings.Join(made, `","`)))})
 	r.version++
 	b.Events = []persistence.Event{{

@@ -172,14 +172,15 @@ func TestNothingIsHeldThroughASync(t *testing.T) {
 	})))
 	put := func() error {
 		_, err := j.Append(context.Background(), testSlot.Shard(), epoch, journaltest.Start, []*persistence.Batch{{
-			Workspace: "ws", Slot: testSlot, Records: []persistence.Record{{Kind: "item", ID: "a"}},
+			Workspace: "ws", Slot: testSlot, Onces: []persistence.Once{{Scope: "s", Expires: journaltest.Start}},
+			Records: []persistence.Record{{Kind: "item", ID: "a"}},
 		}})
 		return err
 	}
 	require.NoError(t, put())
 	require.NoError(t, j.store.db.Flush())
 	p := probe{store: j.store}
-	value, err := p.get(keyRecord(testSlot.Shard(), "item", "a"))
+	value, err := p.get(keyOnce(testSlot.Shard(), "s", [32]byte{}))
 	require.NoError(t, err)
 	require.NotNil(t, value)
 	require.NotZero(t, j.store.db.Metrics().TableIters, "a look-up holds the table that it found its key in")

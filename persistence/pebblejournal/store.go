@@ -15,7 +15,7 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// filterBits is the size of the Bloom filter per key: most ids that Append looks up are new.
+// filterBits is the size of the Bloom filter per key: most once-keys and timers that Append looks up are new.
 const filterBits = 10
 
 // store is all that the journal knows of Pebble.
@@ -159,17 +159,27 @@ func (s *store) stamp(identity persistence.Identity) error {
 	return s.commit(w)
 }
 
-func get(from pebble.Reader, key []byte) ([]byte, error) {
+// read hands the value of a key, if there is one, to use, which must not keep it.
+func read(from pebble.Reader, key []byte, use func(value []byte) error) error {
 	value, closer, err := from.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	value = append(make([]byte, 0, len(value)), value...)
-	return value, closer.Close()
+	return errors.Join(use(value), closer.Close())
 }
+
+func get(from pebble.Reader, key []byte) (value []byte, err error) {
+	err = read(from, key, func(v []byte) error {
+		value = append(make([]byte, 0, len(v)), v...)
+		return nil
+	})
+	return value, err
+}
+
+func (s *store) read(key []byte, use func(value []byte) error) error { return read(s.db, key, use) }
 
 // get returns a copy of the value, nil when there is none. No value of the journal that get is used for is empty.
 func (s *store) get(key []byte) ([]byte, error) { return get(s.db, key) }

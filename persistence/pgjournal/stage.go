@@ -232,6 +232,7 @@ func (s *staging) stageRecords(id ident.Shard, b *persistence.Batch) {
 			at.ordinal++
 			r.Position, r.Ordinal = at.head, at.ordinal
 		}
+		r.New = false // it is said of the write, and not kept
 		old.record, old.present = r, true
 	}
 }
