@@ -89,7 +89,7 @@ func TestSwipeOverTheSocketAllocatesNothing(t *testing.T) {
 // A whole swipe of a card in memory: from the socket by Submit to a decider, the look for its network id in the store (memtable
 // and tables), the decision, the commit, the sync, and back to the socket. Pebble's share is nothing too, for it pools its
 // batches and iterators. AllocsPerRun rounds down: what Pebble takes once a memtable or a table is not seen here. A card that is
-// not in memory takes three (rule, funds, the cache's item), and six more of Pebble's where it is read from tables.
+// not in memory takes its rule and its workspace's funds as they are read, and what Pebble takes where it reads them from tables.
 func TestDurableSwipeAllocatesNothing(t *testing.T) {
 	for name, cents := range map[string]int{"approved": 100, "declined": 1_000_001} {
 		t.Run(name, func(t *testing.T) {

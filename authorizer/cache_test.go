@@ -18,6 +18,8 @@ type cached struct {
 	id      ident.UUID
 	funds   bool
 	rule    uint64 // its version, 0 when there is none
+	token   ident.Token
+	mccs    int
 	cents   money.Cents
 	touched bool
 }
@@ -33,8 +35,9 @@ func idOf(n int) (id ident.UUID) {
 	return id
 }
 
-func tokenOf(id ident.UUID) (t ident.Token) {
+func tokenOf(id ident.UUID, which int) (t ident.Token) {
 	copy(t[len(t)-8:], id[8:])
+	t[0] = byte(which)
 	return t
 }
 
@@ -50,15 +53,16 @@ func (m *cacheModel) again(i int, change func(it *cached)) {
 }
 
 func (m *cacheModel) putCard(t *rapid.T) {
-	id, cents := idOf(rapid.IntRange(0, 99).Draw(t, "card")), money.Cents(rapid.IntRange(1, 9).Draw(t, "cents"))
+	id, cents := idOf(rapid.IntRange(0, 19).Draw(t, "card")), money.Cents(rapid.IntRange(1, 9).Draw(t, "cents"))
 	i := m.find(id, false)
 	if rapid.Bool().Draw(t, "with its rule") {
-		rule := hold.Rule{Card: id, Token: tokenOf(id), Version: rapid.Uint64Range(1, 9).Draw(t, "version")}
+		rule := hold.Rule{Card: id, Token: tokenOf(id, rapid.IntRange(0, 1).Draw(t, "token")),
+			Version: rapid.Uint64Range(1, 9).Draw(t, "version"), MCCs: make([]uint16, rapid.IntRange(0, 50).Draw(t, "categories"))}
 		m.cache.putRule(&rule, hold.Spend{Cents: cents})
 		if i < 0 {
 			i, m.items = len(m.items), append(m.items, cached{id: id, cents: cents})
 		}
-		m.again(i, func(it *cached) { it.rule = rule.Version })
+		m.again(i, func(it *cached) { it.rule, it.token, it.mccs = rule.Version, rule.Token, len(rule.MCCs) })
 	} else if i < 0 {
 		m.cache.putSpend(&id, hold.Spend{Cents: cents})
 		m.items = append(m.items, cached{id: id, cents: cents})
@@ -74,8 +78,15 @@ func (m *cacheModel) putFunds(t *rapid.T) {
 }
 
 func (m *cacheModel) look(t *rapid.T) {
-	id := idOf(rapid.IntRange(0, 99).Draw(t, "id"))
-	if i := m.find(id, false); m.cache.byID(&id) != nil {
+	id := idOf(rapid.IntRange(0, 19).Draw(t, "id"))
+	token := tokenOf(id, rapid.IntRange(0, 1).Draw(t, "token"))
+	i := m.find(id, false)
+	it := m.cache.byToken(&token)
+	require.Equal(t, i >= 0 && m.items[i].token == token, it != nil)
+	if rapid.Bool().Draw(t, "by id too") {
+		it = m.cache.byID(&id)
+	}
+	if it != nil {
 		m.items[i].touched = true
 	}
 	if i := m.find(id, true); m.cache.fund(&id) != nil {
@@ -97,9 +108,11 @@ func (m *cacheModel) trim(t *rapid.T) {
 
 func (m *cacheModel) size() (bytes int64) {
 	for _, it := range m.items {
-		if bytes += int64((&cardItem{}).size()); it.funds {
-			bytes += int64(fundsBytes) - int64((&cardItem{}).size())
+		if it.funds {
+			bytes += int64(fundsBytes)
+			continue
 		}
+		bytes += int64((&cardItem{}).size()) + int64(2*it.mccs)
 	}
 	return bytes
 }
@@ -115,10 +128,11 @@ func (m *cacheModel) check(t *rapid.T) {
 			require.Same(t, m.cache.fundPool.at(at&^ofFunds), found)
 			want.cents = found.funds.CardCents
 		} else {
-			found, token := m.cache.cards.get(it.id[:]), tokenOf(it.id)
+			found := m.cache.cards.get(it.id[:])
 			require.Same(t, m.cache.cardPool.at(at), found)
-			want.rule, want.cents = found.rule.Version, found.spend.Cents
-			require.Equal(t, it.rule > 0, m.cache.tokens.get(token[:]) == found)
+			want.rule, want.token, want.mccs = found.rule.Version, found.rule.Token, len(found.rule.MCCs)
+			want.cents = found.spend.Cents
+			require.Equal(t, it.rule > 0, m.cache.tokens.get(it.token[:]) == found)
 		}
 		require.Equal(t, want, it)
 		at = m.cache.node(at).next
@@ -126,9 +140,19 @@ func (m *cacheModel) check(t *rapid.T) {
 	require.Equal(t, none, at)
 	require.Equal(t, len(m.items), m.cache.cards.items+m.cache.funds.items)
 	require.Equal(t, len(m.items), inUse(m.cache.cardPool)+inUse(m.cache.fundPool))
+	rules := slices.DeleteFunc(slices.Clone(m.items), func(it cached) bool { return it.rule == 0 })
+	require.Equal(t, len(rules), m.cache.tokens.items)
 }
 
 func inUse[T any](p *pool[T]) int { return len(p.slabs)*slabItems - 1 - len(p.unused) }
+
+func many(do func(t *rapid.T)) func(t *rapid.T) {
+	return func(t *rapid.T) {
+		for range rapid.IntRange(1, 10).Draw(t, "times") {
+			do(t)
+		}
+	}
+}
 
 // TestTheCacheIsAQueueWithASecondChance: what is dropped is the oldest that was not looked at, and nothing of it is found, nor in
 // what takes its place.
@@ -136,7 +160,7 @@ func TestTheCacheIsAQueueWithASecondChance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := cacheModel{cache: newCache(1 << 40)}
 		t.Repeat(map[string]func(*rapid.T){
-			"": m.check, "put card": m.putCard, "put funds": m.putFunds, "look": m.look, "trim": m.trim,
+			"": m.check, "put cards": many(m.putCard), "put funds": many(m.putFunds), "look": many(m.look), "trim": m.trim,
 		})
 	})
 }

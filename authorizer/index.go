@@ -10,8 +10,8 @@ import (
 //
 // An item whose bucket is full goes on to the next with a place. Each bucket counts who passed it by, so that a look-up knows
 // where to stop; who leaves has one of them come back, so that an index in which items come and go stays as it was filled. It grows
-// by all its buckets at once, under the shard's lock: that touches every item, once in as many as there are (1 ms for 6,144, 6 ms for
-// 49,152, as many as a shard has with 4 GiB for cards). It does not shrink: a cache that is full stays so.
+// by all its buckets at once, under the shard's lock: that touches every item, once in as many as there are. It does not shrink: a
+// cache that is full stays so.
 //
 // Keys are ids and tokens, made here. Their last eight bytes are random or of a SHA-256: nobody chooses in which bucket a key
 // lies, and whoever asks for what is not there meets a bucket or two.

@@ -7,19 +7,20 @@ type ref uint32
 const none ref = 0
 
 // pool keeps items in slabs, which do not move, and names them by numbers, by which they name each other. With pointers instead,
-// Go's collector follows each, and waits for memory as often: with half a gigabyte of cards that were swiped as they came, a third
-// of both processors. What is free is taken again; memory is not given back, for a cache that is full stays so.
+// Go's collector follows each, and waits for memory as often: with half a gigabyte of cards, and others swiped that were not among
+// them, that took a third of both processors. What is free is taken again and not given back, for a cache that is full stays so: a
+// pool keeps as much as it ever had.
 type pool[T any] struct {
-	slabs  [][]T
+	slabs  []*slab[T]
 	unused []ref
 }
 
 // slabItems is a power of two, for division is in each look-up.
 const slabItems = 64
 
-func newPool[T any]() *pool[T] {
-	return &pool[T]{slabs: [][]T{make([]T, slabItems)}, unused: numbers(1, slabItems)}
-}
+type slab[T any] [slabItems]T
+
+func newPool[T any]() *pool[T] { return &pool[T]{slabs: []*slab[T]{{}}, unused: numbers(1, slabItems)} }
 
 // numbers are those from one to before another, the least last.
 func numbers(from, to int) []ref {
@@ -36,7 +37,7 @@ func (p *pool[T]) at(r ref) *T { return &p.slabs[r/slabItems][r%slabItems] }
 func (p *pool[T]) take() (ref, *T) {
 	if len(p.unused) == 0 {
 		first := len(p.slabs) * slabItems
-		p.slabs, p.unused = append(p.slabs, make([]T, slabItems)), append(p.unused, numbers(first, first+slabItems)...)
+		p.slabs, p.unused = append(p.slabs, &slab[T]{}), append(p.unused, numbers(first, first+slabItems)...)
 	}
 	r := p.unused[len(p.unused)-1]
 	p.unused = p.unused[:len(p.unused)-1]

@@ -73,7 +73,7 @@ type Event struct {
 
 // Record is a stored document. Kind and ID find it; Workspace is the wall: a read that names a workspace never sees
 // another's. Parent groups records for lists. Position and Ordinal, given when the record is first written, order lists
-// and never change after. New said of a record that is there leaves two of it in lists, of which one stays when it is removed.
+// and never change after. New said of a record that is there may leave two of it in lists.
 type Record struct {
 	Kind, Workspace, Parent, ID string
 	Slot                        ident.Slot
