@@ -37,7 +37,7 @@ func idOf(n int) (id ident.UUID) {
 
 func tokenOf(id ident.UUID, which int) (t ident.Token) {
 	copy(t[len(t)-8:], id[8:])
-	t[0] = byte(which)
+	t[len(t)-1] = byte(which) // which its hash is of
 	return t
 }
 
