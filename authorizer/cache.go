@@ -20,9 +20,10 @@ import (
 type cache struct {
 	limit int64
 	bytes int64
+	head  node // of the queue: the next after it is the oldest
 
-	cardPool *pool[cardItem] // its first item is the head of the queue: the next after it is the oldest
-	fundPool *pool[fundsItem]
+	cardPool pool[cardItem]
+	fundPool pool[fundsItem]
 
 	tokens *index[cardItem] // those whose rule is here
 	cards  *index[cardItem]
@@ -60,10 +61,10 @@ type fundsItem struct {
 const fundsBytes = uint32(unsafe.Sizeof(fundsItem{})) + indexBytes
 
 func newCache(limit int64) *cache {
-	c := &cache{limit: limit, cardPool: newPool[cardItem](), fundPool: newPool[fundsItem]()}
-	c.tokens = newIndex(c.cardPool, func(it *cardItem) []byte { return it.rule.Token[:] })
-	c.cards = newIndex(c.cardPool, func(it *cardItem) []byte { return it.rule.Card[:] })
-	c.funds = newIndex(c.fundPool, func(it *fundsItem) []byte { return it.workspace[:] })
+	c := &cache{limit: limit}
+	c.tokens = newIndex(&c.cardPool, func(it *cardItem) []byte { return it.rule.Token[:] })
+	c.cards = newIndex(&c.cardPool, func(it *cardItem) []byte { return it.rule.Card[:] })
+	c.funds = newIndex(&c.fundPool, func(it *fundsItem) []byte { return it.workspace[:] })
 	return c
 }
 
@@ -153,17 +154,21 @@ func (c *cache) forget(r ref) {
 	c.cardPool.free(r)
 }
 
+// node is an item's place in the queue; none's is the head.
 func (c *cache) node(r ref) *node {
-	if r&ofFunds != 0 {
+	switch {
+	case r == none:
+		return &c.head
+	case r&ofFunds != 0:
 		return &c.fundPool.at(r &^ ofFunds).node
 	}
 	return &c.cardPool.at(r).node
 }
 
 func (c *cache) link(r ref, bytes uint32) {
-	head, n := c.node(none), c.node(r)
-	n.bytes, n.prev, n.next = bytes, head.prev, none
-	c.node(n.prev).next, head.prev = r, r
+	n := c.node(r)
+	n.bytes, n.prev, n.next = bytes, c.head.prev, none
+	c.node(n.prev).next, c.head.prev = r, r
 	c.bytes += int64(bytes)
 }
 
@@ -176,8 +181,8 @@ func (c *cache) unlink(r ref) {
 // trim evicts the oldest items until the cache is within its limit. It runs at the end of a critical section, when no
 // pointer into the cache is in use.
 func (c *cache) trim() {
-	for c.bytes > c.limit && c.node(none).next != none {
-		r := c.node(none).next
+	for c.bytes > c.limit && c.head.next != none {
+		r := c.head.next
 		n := c.node(r)
 		c.unlink(r)
 		if n.touched {

@@ -19,7 +19,7 @@ type pinned struct{ key ident.UUID }
 type pinnedIndex struct{ *index[pinned] }
 
 func newPinned() pinnedIndex {
-	return pinnedIndex{newIndex(newPool[pinned](), func(p *pinned) []byte { return p.key[:] })}
+	return pinnedIndex{newIndex(&pool[pinned]{}, func(p *pinned) []byte { return p.key[:] })}
 }
 
 func (x pinnedIndex) add(key ident.UUID) *pinned {

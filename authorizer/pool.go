@@ -1,9 +1,8 @@
 package authorizer
 
-// ref names an item of a pool.
+// ref names an item of a pool, from 1; none is no item.
 type ref uint32
 
-// none is no item; its place in a pool is its owner's.
 const none ref = 0
 
 // pool keeps items in slabs, which do not move, and names them by numbers, by which they name each other. With pointers instead,
@@ -20,24 +19,15 @@ const slabItems = 64
 
 type slab[T any] [slabItems]T
 
-func newPool[T any]() *pool[T] { return &pool[T]{slabs: []*slab[T]{{}}, unused: numbers(1, slabItems)} }
-
-// numbers are those from one to before another, the least last.
-func numbers(from, to int) []ref {
-	all := make([]ref, 0, to-from)
-	for r := to - 1; r >= from; r-- {
-		all = append(all, ref(r))
-	}
-	return all
-}
-
-func (p *pool[T]) at(r ref) *T { return &p.slabs[r/slabItems][r%slabItems] }
+func (p *pool[T]) at(r ref) *T { return &p.slabs[(r-1)/slabItems][(r-1)%slabItems] }
 
 // take returns an empty item.
 func (p *pool[T]) take() (ref, *T) {
 	if len(p.unused) == 0 {
-		first := len(p.slabs) * slabItems
-		p.slabs, p.unused = append(p.slabs, &slab[T]{}), append(p.unused, numbers(first, first+slabItems)...)
+		p.slabs = append(p.slabs, &slab[T]{})
+		for i, last := ref(0), ref(len(p.slabs)*slabItems); i < slabItems; i++ {
+			p.unused = append(p.unused, last-i)
+		}
 	}
 	r := p.unused[len(p.unused)-1]
 	p.unused = p.unused[:len(p.unused)-1]
