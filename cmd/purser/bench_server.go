@@ -26,7 +26,7 @@ const (
 	ownStopWithin  = 30 * time.Second
 	ownAskEvery    = 20 * time.Millisecond
 	ownAskWithin   = 10 * time.Second // an answer of one that is asked whether it is ready
-	ownLogBytes    = 2000             // of the end of its log, when it does not start
+	ownLogBytes    = 8000             // of the end of its log, when it does not start or dies: a panic with its stack
 	// The ports of a server that is killed and started again are below those that systems hand out by themselves: nobody comes by
 	// one while it is down.
 	leastOwnPort = 10_000
@@ -171,9 +171,8 @@ func (s *ownServer) ready(ctx context.Context) error {
 				return nil
 			}
 		}
-		if s.ended() {
-			s.cmd = nil
-			return fmt.Errorf("the server ended before it was ready:\n%s", s.lastWords())
+		if err := s.died(); err != nil {
+			return err
 		}
 		if err := pause(ctx, ownAskEvery); err != nil {
 			return fmt.Errorf("the server was not ready within %s:\n%s", ownStartWithin, s.lastWords())
@@ -181,11 +180,17 @@ func (s *ownServer) ready(ctx context.Context) error {
 	}
 }
 
-// ended looks whether the child is a zombie, without waiting for it.
-func (s *ownServer) ended() bool {
+// died is an error with the end of the server's log if it has ended by itself. It does not wait for it.
+func (s *ownServer) died() error {
+	if s.cmd == nil {
+		return nil
+	}
 	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WNOHANG, nil)
-	return err == nil && pid == s.cmd.Process.Pid
+	if pid, err := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WNOHANG, nil); err != nil || pid != s.cmd.Process.Pid {
+		return nil
+	}
+	s.cmd = nil
+	return fmt.Errorf("the server ended by itself:\n%s", s.lastWords())
 }
 
 func (s *ownServer) lastWords() string {

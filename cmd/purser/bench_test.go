@@ -411,3 +411,20 @@ func TestAServerOfItsOwnThatDoesNotStart(t *testing.T) {
 	_, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
 	require.ErrorContains(t, err, "PURSER_BACKLOG_MAX")
 }
+
+// One that dies during a run is told likewise, before its log goes with its directory.
+func TestAServerOfItsOwnThatDies(t *testing.T) {
+	t.Setenv("PURSER_TEST_SERVE", "1")
+	own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
+	require.NoError(t, err)
+	require.NoError(t, own.died())
+	require.NoError(t, own.cmd.Process.Kill())
+	_, err = own.log.WriteString("nothing left to write to")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		err = own.died()
+		return err != nil
+	}, time.Minute, time.Millisecond)
+	require.ErrorContains(t, err, "nothing left to write to")
+	require.NoError(t, own.close())
+}
