@@ -69,7 +69,7 @@ type Target struct{ REST, Network, Admin, Secret string }
 
 // Server is a server that a Recovery may kill and start again.
 type Server interface {
-	// Kill ends the process as kill -9 does and returns when it is gone.
+	// Kill ends the process as kill -9 does and returns when it is gone. One that was gone before is an error.
 	Kill() error
 	// Start launches it again on the same addresses and returns without waiting for it.
 	Start() error

@@ -219,10 +219,7 @@ func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir strin
 	if c.DiskDir == "" {
 		c.DiskDir = own.data
 	}
-	if err = b.runOn(ctx, out, name, c); ctx.Err() == nil { // a signal ends the child too
-		err = errors.Join(err, own.died())
-	}
-	return err
+	return b.runOn(ctx, out, name, c)
 }
 
 // runOn measures a server and leaves the report where it was asked for. What fails it is an error, or an answer that is wrong or

@@ -26,7 +26,7 @@ const (
 	ownStopWithin  = 30 * time.Second
 	ownAskEvery    = 20 * time.Millisecond
 	ownAskWithin   = 10 * time.Second // an answer of one that is asked whether it is ready
-	ownLogBytes    = 8000             // of the end of its log, when it does not start or dies: a panic with its stack
+	ownLogBytes    = 8000             // of the end of its log, when it ends by itself: a panic with its stack
 	// The ports of a server that is killed and started again are below those that systems hand out by themselves: nobody comes by
 	// one while it is down.
 	leastOwnPort = 10_000
@@ -43,6 +43,7 @@ type ownServer struct {
 	target    bench.Target
 	env       []string
 	cmd       *exec.Cmd
+	ended     chan struct{} // closed when the child has
 	log       *os.File
 }
 
@@ -122,29 +123,39 @@ func (s *ownServer) Start() error {
 		s.cmd = nil
 		return err
 	}
+	s.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		_ = cmd.Wait() // how it ended is kept in its state
+		close(ended)
+	}(s.cmd, s.ended)
 	return nil
 }
 
-// Kill ends it with kill -9.
+// Kill ends it with kill -9. One that has ended by itself is an error.
 func (s *ownServer) Kill() error {
+	if err := s.died(); err != nil {
+		return err
+	}
 	if err := s.cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = s.cmd.Wait() // it says that it was killed
+	<-s.ended
 	s.cmd = nil
 	return nil
 }
 
-// Stop ends it as an operator would.
+// Stop ends it as an operator would. One that does not end well, or has not, is an error.
 func (s *ownServer) Stop() error {
 	cmd := s.cmd
 	s.cmd = nil
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return errors.Join(err, cmd.Wait())
-	}
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	patience := time.AfterFunc(ownStopWithin, func() { _ = cmd.Process.Kill() })
 	defer patience.Stop()
-	return cmd.Wait()
+	<-s.ended
+	if !cmd.ProcessState.Success() {
+		return s.lastOf(cmd)
+	}
+	return nil
 }
 
 // PeakMemory is what Linux knows of the child.
@@ -174,23 +185,29 @@ func (s *ownServer) ready(ctx context.Context) error {
 		if err := s.died(); err != nil {
 			return err
 		}
-		if err := pause(ctx, ownAskEvery); err != nil {
+		if err := pause(ctx, ownAskEvery); errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("the server was not ready within %s:\n%s", ownStartWithin, s.lastWords())
+		} else if err != nil {
+			return err
 		}
 	}
 }
 
-// died is an error with the end of the server's log if it has ended by itself. It does not wait for it.
+// died is an error if it has ended by itself. It does not wait for it.
 func (s *ownServer) died() error {
-	if s.cmd == nil {
+	select {
+	case <-s.ended:
+		cmd := s.cmd
+		s.cmd = nil
+		return s.lastOf(cmd)
+	default:
 		return nil
 	}
-	var status syscall.WaitStatus
-	if pid, err := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WNOHANG, nil); err != nil || pid != s.cmd.Process.Pid {
-		return nil
-	}
-	s.cmd = nil
-	return fmt.Errorf("the server ended by itself:\n%s", s.lastWords())
+}
+
+// lastOf tells how a child ended, with the end of its log.
+func (s *ownServer) lastOf(cmd *exec.Cmd) error {
+	return fmt.Errorf("the server ended with %s:\n%s", cmd.ProcessState, s.lastWords())
 }
 
 func (s *ownServer) lastWords() string {

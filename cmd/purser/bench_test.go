@@ -412,19 +412,23 @@ func TestAServerOfItsOwnThatDoesNotStart(t *testing.T) {
 	require.ErrorContains(t, err, "PURSER_BACKLOG_MAX")
 }
 
-// One that dies during a run is told likewise, before its log goes with its directory.
+// One that dies during a run is told likewise, with how it ended, before its log goes with its directory: by the kill of a
+// recovery, which finds it dead, or at the end of the run.
 func TestAServerOfItsOwnThatDies(t *testing.T) {
 	t.Setenv("PURSER_TEST_SERVE", "1")
-	own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
-	require.NoError(t, err)
-	require.NoError(t, own.died())
-	require.NoError(t, own.cmd.Process.Kill())
-	_, err = own.log.WriteString("nothing left to write to")
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		err = own.died()
-		return err != nil
-	}, time.Minute, time.Millisecond)
-	require.ErrorContains(t, err, "nothing left to write to")
-	require.NoError(t, own.close())
+	for name, find := range map[string]func(*ownServer) error{"kill": (*ownServer).Kill, "end": (*ownServer).close} {
+		t.Run(name, func(t *testing.T) {
+			own, err := newOwnServer(t.Context(), "", os.Args[0], "-test.run", "^TestServeAsAChild$")
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, os.RemoveAll(own.data)) })
+			_, err = own.log.WriteString("nothing left to write to")
+			require.NoError(t, err)
+			require.NoError(t, own.cmd.Process.Kill())
+			<-own.ended
+			err = find(own)
+			require.ErrorContains(t, err, "signal: killed")
+			require.ErrorContains(t, err, "nothing left to write to")
+			require.Nil(t, own.cmd)
+		})
+	}
 }
