@@ -73,7 +73,6 @@
 //
 // # Start
 //
-// Open reads the identity, one key per live bucket and three per shard; nothing is scanned, so that ten million cards start
-// as fast as ten. What Pebble recovers from its write-ahead log it syncs before Open returns: all that is visible then is
-// durable.
+// Open reads the identity, one key per live bucket and three per shard; no card is read, be there ten or ten million. What
+// Pebble recovers from its write-ahead log it syncs before Open returns: all that is visible then is durable.
 package authorizer
