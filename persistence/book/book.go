@@ -92,7 +92,10 @@ func (b *Book) writeLast(ctx context.Context) error {
 		if err := b.passes.Failed(); err != nil {
 			return err
 		}
-		if err := b.passes.Flush(ctx); err != nil || b.passes.Pending() == 0 {
+		switch err := b.passes.Flush(ctx); {
+		case ctx.Err() != nil && len(b.held) > 0: // cut off while it was asked again
+			return fmt.Errorf("%w: %w", errHeld, err)
+		case err != nil || b.passes.Pending() == 0:
 			return err
 		}
 		select {

@@ -333,7 +333,7 @@ func TestAShardThatStaysHeldIsSaid(t *testing.T) {
 	handle(t, b, frozen(2))
 	require.Equal(t, "position of shard 18 stays at 0 or after: held by another session", <-notes)
 	require.NoError(t, b.Close())
-	require.Equal(t, "book closes without the last of what it has passed over: held by another session", <-notes)
+	require.Contains(t, <-notes, "book closes without the last of what it has passed over: held by another session")
 	table.release()
 	require.Equal(t, "1", table.stored())
 }
