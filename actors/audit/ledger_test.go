@@ -26,7 +26,7 @@ type ledgers struct {
 func (l *ledgers) book(t *testing.T, events []persistence.Event) *book.Book {
 	t.Helper()
 	l.next++
-	b, err := book.Open(t.Context(), book.Options{URL: l.url,
+	b, err := book.Open(t.Context(), book.Options{URL: l.url, Slack: 12,
 		Identity: persistence.Identity{Deployment: ident.UUID{1}, Store: ident.UUID{l.next}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
@@ -121,7 +121,7 @@ func TestTheBookIsCompared(t *testing.T) {
 	t.Run("a book of before a restore", func(t *testing.T) {
 		s := newStores()
 		l.book(t, s.events)
-		restored, err := book.Open(t.Context(), book.Options{URL: l.url,
+		restored, err := book.Open(t.Context(), book.Options{URL: l.url, Slack: 12,
 			Identity: persistence.Identity{Deployment: ident.UUID{1}, Store: ident.UUID{0xff}}})
 		require.NoError(t, err)
 		defer restored.Close()

@@ -26,6 +26,7 @@ type Book struct {
 	passes   *passes
 	held     map[ident.Shard]int // of writePasses: how often in a row a shard was left because somebody holds it
 	note     func(error)
+	slack    time.Duration // a factor: Options.Slack
 	end      context.CancelFunc
 	work     sync.WaitGroup     // who writes passes
 	writes   context.Context    // of whoever writes passes
@@ -49,7 +50,7 @@ func Open(ctx context.Context, o Options) (*Book, error) {
 	}
 	alive, end := context.WithCancel(context.Background())
 	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}, note: o.Note, end: end,
-		held: map[ident.Shard]int{}}
+		slack: time.Duration(o.Slack), held: map[ident.Shard]int{}}
 	b.writes, b.cut = context.WithCancel(context.Background())
 	b.passes = newPasses(b.writePasses)
 	b.work.Go(func() {
@@ -115,7 +116,7 @@ func (b *Book) Position(ctx context.Context, shard ident.Shard) (uint64, error) 
 	if err := b.Prepare(ctx); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.slack*queryTimeout)
 	defer cancel()
 	return b.at(ctx, shard)
 }
@@ -148,7 +149,7 @@ func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persisten
 	if err := b.Prepare(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, handleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.slack*handleTimeout)
 	defer cancel()
 	if len(page.accounts) == 0 {
 		err = b.pass(ctx, page)

@@ -33,12 +33,15 @@ var (
 
 const shard = ident.Shard(18)
 
+// slack is for a machine that stands still.
+const slack = 12
+
 func TestMain(m *testing.M) {
 	build := func(url string) error {
 		if err := book.Migrate(context.Background(), url); err != nil {
 			return err
 		}
-		b, err := book.Open(context.Background(), book.Options{URL: url, Identity: journal})
+		b, err := book.Open(context.Background(), book.Options{URL: url, Identity: journal, Slack: slack})
 		if err != nil {
 			return err
 		}
@@ -58,7 +61,7 @@ func TestMain(m *testing.M) {
 
 func open(t pgtest.T, url string, identity persistence.Identity) *book.Book {
 	t.Helper()
-	b, err := book.Open(context.Background(), book.Options{URL: url, Identity: identity})
+	b, err := book.Open(context.Background(), book.Options{URL: url, Identity: identity, Slack: slack})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b

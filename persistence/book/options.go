@@ -27,6 +27,7 @@ var (
 const (
 	// MaxEntries is how many entries or accounts one read returns at most.
 	MaxEntries = persistence.MaxPage
+	maxSlack   = 100
 
 	// queryTimeout bounds a read and handleTimeout a Handle, in the server too.
 	queryTimeout  = 30 * time.Second
@@ -50,6 +51,9 @@ type Options struct {
 	Identity persistence.Identity
 	// PoolSize is the number of connections at most; 0 is 8.
 	PoolSize int
+	// Slack multiplies the times after which something is given up, but for Close's; 0 is 1. It is there for tests, on machines that
+	// stand still for seconds.
+	Slack int
 	// Note is called when passes could not be written; nil ignores it. It may be called from any goroutine.
 	Note func(error)
 }
@@ -58,6 +62,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.PoolSize == 0 {
 		o.PoolSize = postgres.DefaultPool
+	}
+	if o.Slack == 0 {
+		o.Slack = 1
 	}
 	if o.Note == nil {
 		o.Note = func(error) {}
@@ -71,6 +78,8 @@ func (o *Options) Validate() error {
 		return errors.New("book: Options.URL is empty")
 	case o.Identity.Deployment.IsZero() || o.Identity.Store.IsZero():
 		return errors.New("book: Options.Identity is not a journal's")
+	case o.Slack < 1 || o.Slack > maxSlack:
+		return fmt.Errorf("book: Options.Slack is %d, not 1 to %d", o.Slack, maxSlack)
 	case o.PoolSize < 1 || o.PoolSize > postgres.MaxPool:
 		return fmt.Errorf("book: Options.PoolSize is %d, not 1 to %d", o.PoolSize, postgres.MaxPool)
 	}
@@ -84,9 +93,11 @@ func (o *Options) configure() (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("book: %w", err)
 	}
 	config.MaxConns = int32(o.PoolSize)
-	config.PingTimeout = postgres.ConnectTimeout
-	config.ConnConfig.ConnectTimeout = postgres.ConnectTimeout
+	slack := time.Duration(o.Slack)
+	config.PingTimeout = slack * postgres.ConnectTimeout
+	config.ConnConfig.ConnectTimeout = slack * postgres.ConnectTimeout
 	// A server that crashes must not take back what was booked: statements may have shown it.
-	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Settings("purser book", handleTimeout, handleTimeout, postgres.IdleTimeout))
+	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Settings("purser book", slack*handleTimeout, slack*handleTimeout,
+		slack*postgres.IdleTimeout))
 	return config, nil
 }

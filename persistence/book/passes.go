@@ -108,7 +108,7 @@ func (p *passes) forget(shard ident.Shard, s stretch) {
 // where it is, and what is known of it is forgotten. One that somebody holds is left for the next time: the others do not wait
 // for it, nor a booking that comes meanwhile.
 func (b *Book) writePasses(ctx context.Context, kept map[ident.Shard]stretch) error {
-	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.slack*passTimeout)
 	defer cancel()
 	defer context.AfterFunc(b.writes, cancel)()
 	var free, moved map[ident.Shard]bool

@@ -235,7 +235,7 @@ func TestPassesThatCannotBeWritten(t *testing.T) {
 	table := watchPositions(t, url)
 	var mu sync.Mutex
 	var said []string
-	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Note: func(err error) {
+	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Slack: slack, Note: func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		said = append(said, err.Error())
@@ -259,12 +259,16 @@ func TestPassesThatCannotBeWritten(t *testing.T) {
 	query(t, url, `DELETE FROM public.refusing`)
 	table.await(fmt.Sprint(position))
 	require.Eventually(t, func() bool { return !refused() }, bound, 10*time.Millisecond)
+	mu.Lock()
+	require.Len(t, said, 1)
+	mu.Unlock()
 
 	query(t, url, `INSERT INTO public.refusing VALUES (1)`)
+	_ = refused() // what was kept before has been written meanwhile, or refused
 	require.NoError(t, b.Close())
-	require.Len(t, said, 2)
 	require.True(t, strings.HasPrefix(said[0], "book cannot write"), said)
-	require.True(t, strings.HasPrefix(said[1], "book closes without"), said)
+	require.True(t, strings.HasPrefix(said[len(said)-1], "book closes without"), said)
+	require.LessOrEqual(t, len(said), 3, said)
 }
 
 // TestABookThatWasLeftPassesNoMore: what a process of before a restore has passed is not written into the book of after it, and
@@ -325,7 +329,8 @@ func TestAShardThatStaysHeldIsSaid(t *testing.T) {
 	url := databases.Database(t)
 	table := watchPositions(t, url)
 	notes := make(chan string, 8)
-	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Note: func(err error) { notes <- err.Error() }})
+	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Slack: slack,
+		Note: func(err error) { notes <- err.Error() }})
 	require.NoError(t, err)
 	handle(t, b, frozen(1))
 	_, err = table.conn.Exec(t.Context(), `BEGIN; SELECT FROM book.shard WHERE id = 18 FOR NO KEY UPDATE`)
@@ -343,7 +348,7 @@ func TestCloseCutsAWrite(t *testing.T) {
 	url := databases.Database(t)
 	table := watchPositions(t, url)
 	var said error
-	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Note: func(err error) { said = err }})
+	b, err := book.Open(t.Context(), book.Options{URL: url, Identity: journal, Slack: slack, Note: func(err error) { said = err }})
 	require.NoError(t, err)
 	handle(t, b, frozen(1))
 	table.hold()

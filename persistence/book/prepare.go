@@ -67,7 +67,7 @@ func (b *Book) Prepare(ctx context.Context) error {
 }
 
 func (b *Book) prepare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.slack*prepareTimeout)
 	defer cancel()
 	if err := migrate(ctx, b.pool.Config().ConnConfig); err != nil {
 		return err

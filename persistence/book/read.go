@@ -161,7 +161,7 @@ func absentIsEmpty(err error) error {
 // collect runs a query as of one moment. A book that has not begun with this incarnation of the journal is empty; it prepares
 // nothing, and without a book it is ErrNoBook.
 func collect[T any](ctx context.Context, b *Book, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.slack*queryTimeout)
 	defer cancel()
 	var found []T
 	moment := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

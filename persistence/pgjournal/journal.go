@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 		return nil, err
 	}
 	if o.Migrate {
-		if err := Migrate(ctx, o.URL); err != nil {
+		if err := migrate(ctx, o.URL, o.Slack); err != nil {
 			return nil, err
 		}
 	}

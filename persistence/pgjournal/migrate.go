@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -26,8 +27,10 @@ var files embed.FS
 var migrations = postgres.Migrations{Files: files, Table: "journal_version", Lock: migrateLock, Tries: migrateTries}
 
 // Migrate brings the database to the schema of this program. Processes that do so at once wait for each other.
-func Migrate(ctx context.Context, url string) error {
-	return withProvider(url, func(p *goose.Provider) error {
+func Migrate(ctx context.Context, url string) error { return migrate(ctx, url, 1) }
+
+func migrate(ctx context.Context, url string, slack int) error {
+	return withProvider(url, slack, func(p *goose.Provider) error {
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("migrate the journal: %w", err)
 		}
@@ -49,13 +52,13 @@ func schema() (int64, error) {
 	return newest, err
 }
 
-// withProvider runs f with what knows the migrations, over one connection of its own.
-func withProvider(url string, f func(*goose.Provider) error) (err error) {
+// withProvider runs f with what knows the migrations, over one connection of its own. Slack is a factor: Options.Slack.
+func withProvider(url string, slack int, f func(*goose.Provider) error) (err error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("pgjournal: %w", err)
 	}
-	config.ConnectTimeout = postgres.ConnectTimeout
+	config.ConnectTimeout = time.Duration(slack) * postgres.ConnectTimeout
 	config.RuntimeParams["application_name"] = application + " migrate"
 	config.RuntimeParams["synchronous_commit"] = "on"
 	db := stdlib.OpenDB(*config)
@@ -70,7 +73,7 @@ func withProvider(url string, f func(*goose.Provider) error) (err error) {
 
 // Schema returns the version of the database's schema, 0 for none, and that of this program.
 func Schema(ctx context.Context, url string) (found, newest int64, err error) {
-	err = withProvider(url, func(p *goose.Provider) error {
+	err = withProvider(url, 1, func(p *goose.Provider) error {
 		found, err = p.GetDBVersion(ctx)
 		return err
 	})
