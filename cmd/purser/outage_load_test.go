@@ -19,7 +19,7 @@ import (
 	"purser/bench"
 )
 
-// extent is how long the stores are away, and how many swipes a second come before, meanwhile and after. What comes after is the time
+// extent is how long the stores are away, from when they are told to stop, and how many swipes a second come before, meanwhile and after. What comes after is the time
 // that a machine may stand still meanwhile: the swipes' dollars cannot be counted before the stores are back.
 type extent struct {
 	rate                int
@@ -37,6 +37,8 @@ const (
 	// mostTimeouts is how many of a hundred swipes may be declined for a machine that does not come to them within 150 ms.
 	// Swipes that waited for a store would all be.
 	mostTimeouts = 10
+	// probedAnew is until the server has asked the journal once more: a second, and two that it waits for an answer.
+	probedAnew = 4 * time.Second
 )
 
 // outage is a server under load whose stores are taken away.
@@ -200,7 +202,7 @@ func (o *outage) tells(t *testing.T, database, kafka bool) {
 		})
 		o.p.await(t, "a backlog", func() bool { return o.p.scrape(t)["purser_backlog_entries"] > 0 })
 	} else { // a slow machine may have been late to ask the journal
-		o.p.await(t, "readiness", func() bool { return o.ready(t) })
+		o.p.awaitFor(t, 3*probedAnew, "readiness", func() bool { return o.ready(t) })
 	}
 	if kafka && !database {
 		o.missesKafka(t)

@@ -94,7 +94,7 @@ func (b *Book) writeLast(ctx context.Context) error {
 			return err
 		}
 		switch err := b.passes.Flush(ctx); {
-		case ctx.Err() != nil && len(b.held) > 0: // cut off while it was asked again
+		case err != nil && ctx.Err() != nil && len(b.held) > 0: // cut off while it was asked again
 			return fmt.Errorf("%w: %w", errHeld, err)
 		case err != nil || b.passes.Pending() == 0:
 			return err

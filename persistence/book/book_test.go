@@ -358,6 +358,8 @@ func TestOpenAsksNothing(t *testing.T) {
 		"not a URL":    {URL: "postgres://host:port:port", Identity: journal},
 		"no pool":      {URL: "host=localhost", Identity: journal, PoolSize: -1},
 		"a large pool": {URL: "host=localhost", Identity: journal, PoolSize: 1000},
+		"no slack":     {URL: "host=localhost", Identity: journal, Slack: -1},
+		"much slack":   {URL: "host=localhost", Identity: journal, Slack: 101},
 	} {
 		_, err := book.Open(t.Context(), o)
 		require.Error(t, err, name)
