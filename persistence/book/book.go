@@ -94,9 +94,12 @@ func (b *Book) writeLast(ctx context.Context) error {
 			return err
 		}
 		switch err := b.passes.Flush(ctx); {
-		case err != nil && ctx.Err() != nil && len(b.held) > 0: // cut off while it was asked again
+		case err == nil && b.passes.Pending() == 0:
+			return nil
+		case err == nil: // somebody holds what is left
+		case ctx.Err() != nil && len(b.held) > 0: // cut off while it was asked again
 			return fmt.Errorf("%w: %w", errHeld, err)
-		case err != nil || b.passes.Pending() == 0:
+		default:
 			return err
 		}
 		select {

@@ -352,17 +352,17 @@ func TestOpenAsksNothing(t *testing.T) {
 	_, err := b.Position(t.Context(), shard)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, book.ErrNoBook)
-	for name, o := range map[string]book.Options{
-		"no database":  {Identity: journal},
-		"no journal":   {URL: "host=localhost"},
-		"not a URL":    {URL: "postgres://host:port:port", Identity: journal},
-		"no pool":      {URL: "host=localhost", Identity: journal, PoolSize: -1},
-		"a large pool": {URL: "host=localhost", Identity: journal, PoolSize: 1000},
-		"no slack":     {URL: "host=localhost", Identity: journal, Slack: -1},
-		"much slack":   {URL: "host=localhost", Identity: journal, Slack: 101},
+	for said, o := range map[string]book.Options{
+		"URL is empty":     {Identity: journal},
+		"Identity":         {URL: "host=localhost"},
+		"cannot parse":     {URL: "postgres://host:port:port", Identity: journal},
+		"PoolSize is -1":   {URL: "host=localhost", Identity: journal, PoolSize: -1},
+		"PoolSize is 1000": {URL: "host=localhost", Identity: journal, PoolSize: 1000},
+		"Slack is -1":      {URL: "host=localhost", Identity: journal, Slack: -1},
+		"Slack is 101":     {URL: "host=localhost", Identity: journal, Slack: 101},
 	} {
 		_, err := book.Open(t.Context(), o)
-		require.Error(t, err, name)
+		require.ErrorContains(t, err, said)
 	}
 }
 

@@ -27,7 +27,6 @@ var (
 const (
 	// MaxEntries is how many entries or accounts one read returns at most.
 	MaxEntries = persistence.MaxPage
-	maxSlack   = 100
 
 	// queryTimeout bounds a read and handleTimeout a Handle, in the server too.
 	queryTimeout  = 30 * time.Second
@@ -51,8 +50,8 @@ type Options struct {
 	Identity persistence.Identity
 	// PoolSize is the number of connections at most; 0 is 8.
 	PoolSize int
-	// Slack multiplies the times after which something is given up, but for Close's; 0 is 1. It is there for tests, on machines that
-	// stand still for seconds.
+	// Slack multiplies the times after which something is given up, but for Close's and that of waiting for another's migration; 0 is
+	// 1. It is there for tests, on machines that stand still for seconds.
 	Slack int
 	// Note is called when passes could not be written; nil ignores it. It may be called from any goroutine.
 	Note func(error)
@@ -78,8 +77,8 @@ func (o *Options) Validate() error {
 		return errors.New("book: Options.URL is empty")
 	case o.Identity.Deployment.IsZero() || o.Identity.Store.IsZero():
 		return errors.New("book: Options.Identity is not a journal's")
-	case o.Slack < 1 || o.Slack > maxSlack:
-		return fmt.Errorf("book: Options.Slack is %d, not 1 to %d", o.Slack, maxSlack)
+	case o.Slack < 1 || o.Slack > postgres.MaxSlack:
+		return fmt.Errorf("book: Options.Slack is %d, not 1 to %d", o.Slack, postgres.MaxSlack)
 	case o.PoolSize < 1 || o.PoolSize > postgres.MaxPool:
 		return fmt.Errorf("book: Options.PoolSize is %d, not 1 to %d", o.PoolSize, postgres.MaxPool)
 	}

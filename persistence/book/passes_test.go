@@ -266,12 +266,12 @@ func TestPassesThatCannotBeWritten(t *testing.T) {
 	query(t, url, `INSERT INTO public.refusing VALUES (1)`)
 	_ = refused() // what was kept before has been written meanwhile, or refused
 	require.NoError(t, b.Close())
-	require.True(t, strings.HasPrefix(said[0], "book cannot write"), said)
-	require.True(t, strings.HasPrefix(said[len(said)-1], "book closes without"), said)
-	require.LessOrEqual(t, len(said), 3, said)
-	for _, s := range said[1 : len(said)-1] {
+	last := len(said) - 1
+	require.Contains(t, []int{1, 2}, last, said)
+	for _, s := range said[:last] {
 		require.True(t, strings.HasPrefix(s, "book cannot write"), said)
 	}
+	require.True(t, strings.HasPrefix(said[last], "book closes without"), said)
 }
 
 // TestABookThatWasLeftPassesNoMore: what a process of before a restore has passed is not written into the book of after it, and
@@ -341,9 +341,7 @@ func TestAShardThatStaysHeldIsSaid(t *testing.T) {
 	handle(t, b, frozen(2))
 	require.Equal(t, "position of shard 18 stays at 0 or after: held by another session", <-notes)
 	require.NoError(t, b.Close())
-	last := <-notes
-	require.Contains(t, last, "book closes without the last of what it has passed over: held by another session")
-	require.NotContains(t, last, "%!")
+	require.Contains(t, <-notes, "book closes without the last of what it has passed over: held by another session")
 	table.release()
 	require.Equal(t, "1", table.stored())
 }

@@ -65,17 +65,18 @@ func TestUnsafeServerIsRefused(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for name, o := range map[string]pgjournal.Options{
-		"no database":    {},
-		"negative lanes": {URL: "host=localhost", Lanes: -1},
-		"many lanes":     {URL: "host=localhost", Lanes: 1000},
-		"no slack":       {URL: "host=localhost", Slack: -1},
-		"small pool":     {URL: "host=localhost", PoolSize: 1},
-		"large pool":     {URL: "host=localhost", PoolSize: 1000},
-		"not a URL":      {URL: "postgres://host:port:port"},
+	for said, o := range map[string]pgjournal.Options{
+		"URL is empty":     {},
+		"Lanes is -1":      {URL: "host=localhost", Lanes: -1},
+		"Lanes is 1000":    {URL: "host=localhost", Lanes: 1000},
+		"Slack is -1":      {URL: "host=localhost", Slack: -1},
+		"Slack is 101":     {URL: "host=localhost", Slack: 101},
+		"PoolSize is 1":    {URL: "host=localhost", PoolSize: 1},
+		"PoolSize is 1000": {URL: "host=localhost", PoolSize: 1000},
+		"cannot parse":     {URL: "postgres://host:port:port"},
 	} {
 		_, err := pgjournal.Open(t.Context(), o)
-		require.Error(t, err, name)
+		require.ErrorContains(t, err, said)
 	}
 }
 

@@ -26,7 +26,6 @@ var (
 // Sizes of what is bounded.
 const (
 	maxLanes = 64
-	maxSlack = 100
 
 	// laneQueue is how many appends wait in memory for a lane; more wait in their callers.
 	laneQueue = 256
@@ -100,8 +99,8 @@ type Options struct {
 	MustExist bool
 	// AllowUnsafe opens a server that runs with fsync or full_page_writes off. It is there for tests.
 	AllowUnsafe bool
-	// Slack multiplies the times after which something is given up; 0 is 1. It is there for tests, on machines that stand still
-	// for seconds.
+	// Slack multiplies the times after which something is given up, but for that of waiting for another's migration; 0 is 1. It is
+	// there for tests, on machines that stand still for seconds.
 	Slack int
 }
 
@@ -137,8 +136,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Slack == 0 {
 		o.Slack = 1
 	}
-	if o.Slack < 0 || o.Slack > maxSlack {
-		return o, fmt.Errorf("pgjournal: Options.Slack is %d, not 1 to %d", o.Slack, maxSlack)
+	if o.Slack < 0 || o.Slack > postgres.MaxSlack {
+		return o, fmt.Errorf("pgjournal: Options.Slack is %d, not 1 to %d", o.Slack, postgres.MaxSlack)
 	}
 	if o.Entropy == nil {
 		o.Entropy = rand.Reader

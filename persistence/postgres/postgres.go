@@ -21,6 +21,8 @@ const (
 	// DefaultPool is the number of connections of a pool when none is named, MaxPool the most that can be.
 	DefaultPool = 8
 	MaxPool     = 256
+	// MaxSlack is the most by which tests may multiply the times after which something is given up.
+	MaxSlack = 100
 )
 
 // Lazily lets the transaction it begins with commit without waiting for the disk, against what Settings say: a crash of the server may
