@@ -5,7 +5,7 @@ BENCHTIME  ?= 1s
 ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run demo audit up down test test-full race model test-kafka test-evm fuzz fuzz-edge clients pages histories lint bench bench-cards microbench clean
+.PHONY: build run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients pages histories lint bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -36,6 +36,10 @@ test:
 # The suites that kill the program, cut its commits and take its stores away, in full length: about half an hour.
 test-full:
 	PURSER_TEST_FULL=1 go test -count=1 -timeout 60m -v -run 'Kill|RealProcess|PaidTwice|WithoutAnAnswer|Outage' ./cmd/purser
+
+# Every attack on the program in its long form, one package after another: tests named TestAttack. make test runs them in their short form.
+attacks:
+	PURSER_TEST_FULL=1 go test -count=1 -p 1 -timeout 120m -v -run '^TestAttack' ./...
 
 # The race detector needs a C compiler. It keeps memory for every goroutine that ever was, and a start of the actors makes thousands: their
 # tests go in two processes.
