@@ -502,6 +502,17 @@ func (s *System) once(ctx context.Context, sh *shard, scope string, hash [32]byt
 	return existing, ok, nil
 }
 
+// TenantSlot returns the slot of a tenant that is made under a name; see ident.TenantSlot.
+func (s *System) TenantSlot(name string) ident.Slot {
+	return ident.TenantSlot(s.journal.Identity().Deployment, name)
+}
+
+// Claimed reports whether an idempotency key is claimed in the shard of a slot.
+func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string) (bool, error) {
+	_, claimed, err := s.once(ctx, s.shards[slot.Shard()], scope, onceHash(scope, key))
+	return claimed, err
+}
+
 func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
 	if e.Prepare != nil {
 		var err error

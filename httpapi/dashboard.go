@@ -63,7 +63,10 @@ func (s *Server) signup(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, passwordFault(c.ctx, err)
 	}
-	u, err := ident.New(ident.TenantSlot(body.folded), c.now, s.actors.Entropy())
+	if err := s.refuseTakenUnkeyed(c.ctx, body.folded); err != nil {
+		return answer{}, err
+	}
+	u, err := ident.New(s.actors.TenantSlot(body.folded), c.now, s.actors.Entropy())
 	if err != nil {
 		return answer{}, err
 	}
@@ -93,7 +96,7 @@ func (s *Server) login(c *call) (answer, error) {
 	if err := s.limitGuesses(c, account); err != nil {
 		return answer{}, err
 	}
-	id, credential, err := s.credentialOf(c.ctx, ident.TenantSlot(body.folded), account)
+	id, credential, err := s.credentialOf(c.ctx, body.folded)
 	if err != nil {
 		return answer{}, err
 	}
@@ -119,21 +122,43 @@ func passwordFault(ctx context.Context, err error) error {
 	return err
 }
 
-// credentialOf finds an account by the hash of its email; an unknown one is the zero credential.
-func (s *Server) credentialOf(ctx context.Context, slot ident.Slot, account string) (id string, c user.Credential, err error) {
-	record, err := s.actors.Find(ctx, slot, user.RecordEmail, account)
+// credentialOf returns the account of a folded email; an unknown one is the zero credential.
+func (s *Server) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
+	id, err = s.userOf(ctx, s.actors.TenantSlot(folded), folded)
+	if err == nil && id == "" {
+		id, err = s.userOf(ctx, ident.UnkeyedSlot(folded), folded)
+	}
+	if err != nil || id == "" {
+		return "", c, err
+	}
+	c, err = s.readCredential(ctx, id)
+	return id, c, err
+}
+
+// userOf returns the id of the user who has an email in a slot, "" when there is none.
+func (s *Server) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
+	record, err := s.actors.Find(ctx, slot, user.RecordEmail, user.EmailHash(folded))
 	if fault.Is(err, fault.NotFound) {
-		return "", c, nil
+		return "", nil
 	}
 	if err != nil {
-		return "", c, err
+		return "", err
 	}
 	var document user.EmailDocument
 	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return "", c, fmt.Errorf("email's record: %w", err)
+		return "", fmt.Errorf("email's record: %w", err)
 	}
-	c, err = s.readCredential(ctx, document.UserID)
-	return document.UserID, c, err
+	return document.UserID, nil
+}
+
+// refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot from before slots
+// were keyed. Register itself refuses one that lies in the keyed slot.
+func (s *Server) refuseTakenUnkeyed(ctx context.Context, folded string) error {
+	id, err := s.userOf(ctx, ident.UnkeyedSlot(folded), folded)
+	if err == nil && id != "" {
+		return fault.New(fault.EmailTaken, "an account with this email exists")
+	}
+	return err
 }
 
 func (s *Server) readCredential(ctx context.Context, id string) (user.Credential, error) {

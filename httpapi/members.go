@@ -6,7 +6,6 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/user"
 	"purser/actors/workspace"
 	"purser/persistence"
@@ -95,7 +94,7 @@ func (s *Server) addMember(c *call) (answer, error) {
 	if !ok {
 		return answer{}, fault.New(fault.InvalidBody, "email must be an email address")
 	}
-	id, credential, err := s.credentialOf(c.ctx, ident.TenantSlot(folded), user.EmailHash(folded))
+	id, credential, err := s.credentialOf(c.ctx, folded)
 	if err != nil {
 		return answer{}, err
 	}

@@ -52,6 +52,8 @@ type Actors interface {
 	Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error)
 	List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error)
 	WaitRelayed(ctx context.Context, workspace string)
+	TenantSlot(name string) ident.Slot
+	Claimed(ctx context.Context, slot ident.Slot, scope, key string) (bool, error)
 	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)
 	FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error)
 	MidRates(ctx context.Context) (map[string]string, error)

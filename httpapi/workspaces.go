@@ -76,12 +76,19 @@ func (s *Server) createWorkspace(c *call) (answer, error) {
 	return a, err
 }
 
-// slotOfNew gives a new workspace its slot: the Idempotency-Key's, or any.
+// slotOfNew returns the slot of a new workspace: that of its idempotency key, so that a repeat finds the
+// first request's claim, or a random one without a key. A claim from before slots were keyed is looked
+// up where it lies.
 func (s *Server) slotOfNew(c *call) (ident.Slot, error) {
-	if c.key != "" {
-		return ident.TenantSlot(c.onceName()), nil
+	if c.key == "" {
+		return ident.RandomSlot(s.actors.Entropy())
 	}
-	return ident.RandomSlot(s.actors.Entropy())
+	unkeyed := ident.UnkeyedSlot(c.onceName())
+	claimed, err := s.actors.Claimed(c.ctx, unkeyed, onceScope, c.onceName())
+	if claimed || err != nil {
+		return unkeyed, err
+	}
+	return s.actors.TenantSlot(c.onceName()), nil
 }
 
 // ownersOfNew names who a new workspace belongs to: the session's user, or the owners of the key's workspace.

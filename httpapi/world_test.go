@@ -85,6 +85,15 @@ type hooked struct {
 	// refuseMint is set while no request runs.
 	refuseMint func() error
 	awaited    []string // workspaces whose relay was waited for
+	// unkeyed is set while no request runs: new tenants get the slots of a build that did not key them.
+	unkeyed bool
+}
+
+func (h *hooked) TenantSlot(name string) ident.Slot {
+	if h.unkeyed {
+		return ident.UnkeyedSlot(name)
+	}
+	return h.Actors.TenantSlot(name)
 }
 
 func (h *hooked) Ask(ctx context.Context, e actors.Envelope) (any, error) {

@@ -12,6 +12,7 @@
 package ident
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -181,10 +182,24 @@ func SlotOf(id string) (Slot, error) {
 	return u.Slot(), err
 }
 
-// TenantSlot is the slot of a user: the first 12 bits of the SHA-256 of the folded email, never the system's.
-func TenantSlot(foldedEmail string) Slot {
-	sum := sha256.Sum256([]byte(foldedEmail))
-	slot := Slot(binary.BigEndian.Uint16(sum[:2]) >> 4)
+// TenantSlot returns the slot of a tenant that is known by a name: the folded email of a user, or the
+// idempotency key under which a workspace is created. It is the first 12 bits of HMAC-SHA256 under the
+// deployment's id, never the system's slot. Callers choose names and do not know the deployment's id,
+// so that they cannot choose whose shard they share.
+func TenantSlot(deployment UUID, name string) Slot {
+	mac := hmac.New(sha256.New, deployment[:])
+	mac.Write([]byte(name))
+	return slotOfSum(mac.Sum(nil))
+}
+
+// UnkeyedSlot returns the slot that a name had before slots were keyed. Tenants of that time keep it.
+func UnkeyedSlot(name string) Slot {
+	sum := sha256.Sum256([]byte(name))
+	return slotOfSum(sum[:])
+}
+
+func slotOfSum(sum []byte) Slot {
+	slot := Slot(binary.BigEndian.Uint16(sum) >> 4)
 	if slot == SystemSlot {
 		return 1
 	}

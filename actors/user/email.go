@@ -7,8 +7,9 @@ import (
 	"unicode"
 )
 
-// FoldEmail is the form in which emails are compared: without surrounding spaces, in lower case. ok is false for what is no email
-// address. The folded form gives the user's slot (ident.TenantSlot) and EmailHash.
+// FoldEmail returns the form in which emails are compared: without surrounding spaces, in lower case.
+// ok is false for text that is no email address. The folded form gives the user's slot
+// (ident.TenantSlot) and EmailHash.
 func FoldEmail(email string) (folded string, ok bool) {
 	folded = strings.ToLower(strings.TrimSpace(email))
 	local, domain, found := strings.Cut(folded, "@")
