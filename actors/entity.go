@@ -18,6 +18,9 @@ import (
 	"purser/persistence"
 )
 
+// errUnreadable: a stored document does not decode, and a retry reads the same.
+var errUnreadable = errors.New("the stored document does not decode")
+
 // maxDecideTries bounds how often a command is decided anew because the stream had moved under it.
 const maxDecideTries = 4
 
@@ -156,7 +159,9 @@ func (n *entity) read() *loaded {
 	state := n.kind.New()
 	record, err := n.sys.journal.Record(ctx, n.slot, n.key.kind, n.key.stream)
 	if err == nil {
-		err = json.Unmarshal(record.Document, state)
+		if err = json.Unmarshal(record.Document, state); err != nil {
+			err = fmt.Errorf("%w: %w", errUnreadable, err)
+		}
 	} else if errors.Is(err, persistence.ErrNotFound) {
 		err = nil
 	}
@@ -172,7 +177,11 @@ func (n *entity) onLoaded(m *loaded) {
 	if m.err != nil {
 		n.sys.complain("actor not loaded", m.err, "kind", n.key.kind)
 		n.phase = unloaded
-		n.failWaiting(fault.New(fault.Unavailable, "The record could not be read; nothing changed."))
+		refusal := fault.New(fault.Unavailable, "The record could not be read; nothing changed.")
+		if errors.Is(m.err, errUnreadable) {
+			refusal = fault.New(fault.Internal, "The stored record cannot be decoded; nothing changed.")
+		}
+		n.failWaiting(refusal)
 		return
 	}
 	n.state, n.version, n.workspace = m.state, m.record.Version, m.record.Workspace

@@ -202,6 +202,7 @@ func (*books) WaitSynced(ctx context.Context, _ ident.Shard, _ uint64) error {
 func (*books) ReadLog(ident.Shard, uint64, int) ([]hold.Entry, error) { return nil, nil }
 func (*books) Relayed(ident.Shard) uint64                             { return 0 }
 func (*books) MarkRelayed(ident.Shard, uint64) error                  { return nil }
+func (*books) PassRelayed(ident.Shard, uint64) error                  { return nil }
 func (*books) Expire(time.Time) (int, error)                          { return 0, nil }
 func (*books) Trim(time.Time) error                                   { return nil }
 

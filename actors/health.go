@@ -38,6 +38,10 @@ type Health struct {
 	RelayAge   time.Duration
 	RelayCents int64
 
+	// SetAside is how many workspaces the relay passes by because their entries are refused,
+	// SetAsideEntries how many entries of theirs wait.
+	SetAside, SetAsideEntries int64
+
 	Reservations   int // debits that are reserved and not yet followed
 	ReservationAge time.Duration
 }
@@ -62,6 +66,9 @@ func (s *System) Health() (Health, error) {
 		oldest, found, errAge := s.oldestUnrelayed(sh)
 		if found {
 			h.RelayAge = max(h.RelayAge, now.Sub(oldest))
+		}
+		for _, one := range sh.asides.listOf(sh.id) {
+			h.SetAside, h.SetAsideEntries = h.SetAside+1, h.SetAsideEntries+one.Entries
 		}
 		faults = append(faults, err, errAge)
 	}
@@ -182,8 +189,9 @@ func (d *directory) pending() (n int) {
 	return n
 }
 
-// Ready returns nil when the journal answers, the shards are held, the authorizer follows the journal and decisions are relayed.
-// The error joins all that is not so.
+// Ready returns nil when the journal answers, the shards are held and the authorizer follows the
+// journal. A workspace that is set aside from the relay is an alarm (Health) and no reason to take
+// the server out of traffic. The error joins all that is not so.
 func (s *System) Ready() error {
 	switch {
 	case s.stopping.Load():
@@ -191,14 +199,11 @@ func (s *System) Ready() error {
 	case !s.ready.Load():
 		return errors.New("not started")
 	}
-	var lost, late, stuck []ident.Shard
+	var lost, late []ident.Shard
 	now := s.clock()
 	for _, sh := range s.shards {
 		if sh.lost.Load() {
 			lost = append(lost, sh.id)
-		}
-		if sh.stuck.Load() {
-			stuck = append(stuck, sh.id)
 		}
 		if _, behind := s.behind(sh, now); behind > followerTolerance {
 			late = append(late, sh.id)
@@ -207,7 +212,6 @@ func (s *System) Ready() error {
 	return errors.Join(
 		s.away.err(),
 		notReady(lost, "the last commit is being resolved"),
-		notReady(stuck, "the journal refuses decisions"),
 		notReady(late, fmt.Sprintf("the authorizer is more than %s behind the journal", followerTolerance)))
 }
 

@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
 	"purser/actors/fault"
 	"purser/actors/ident"
-	"purser/authorizer/hold"
 	"purser/persistence"
 )
 
@@ -113,28 +111,4 @@ func TestWhatCannotBeKeptIsRefusedForGood(t *testing.T) {
 	_, err = r.ask(id, add{By: 3}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, r.total(id))
-}
-
-// A relay whose entries are refused says so, in readiness too, and goes on when they are taken.
-func TestARefusedRelayIsNotSilent(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
-	defer w.stop()
-	ws := w.newWorkspace(9)
-	w.deposit(ws, 100_000)
-	c := w.mint(ws, 90_000, 1_000)
-	journal := &faults{Journal: w.journal}
-	w.startAgain(func(c *actors.Config) { c.Journal = journal })
-	journal.set(func(f *faults) {
-		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
-			return []persistence.Outcome{{Err: persistence.ErrRefused}}, nil
-		}
-	})
-	require.Equal(t, hold.Approved, w.submit(message(hold.Authorization, "refused", c, 10)).Decision)
-	require.Eventually(t, func() bool {
-		err := w.system.Ready()
-		return err != nil && strings.Contains(err.Error(), "the journal refuses decisions")
-	}, comesWithin, lookEvery)
-	journal.set(func(f *faults) { f.append = nil })
-	require.NoError(t, w.system.Settle(t.Context()))
-	require.Eventually(t, func() bool { return w.system.Ready() == nil }, comesWithin, lookEvery)
 }

@@ -39,7 +39,7 @@ const (
 
 // relay carries the authorizer's log to the journal: each workspace's run of entries to its balance actor, which commits them
 // whole. Only what is synced is read, in order; an entry that was already committed is dropped by its number, so a crash repeats
-// nothing.
+// nothing. A workspace whose entries are refused is set aside (aside.go).
 func (s *System) relay(ctx context.Context, sh *shard) {
 	places := s.relaying
 	for {
@@ -54,13 +54,12 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 			continue
 		}
 		more, err := s.relayOnce(ctx, sh, places)
-		refused, late := errors.Is(err, errRelayRefused), errors.Is(err, errRelayLate)
-		sh.stuck.Store(refused)
+		late := errors.Is(err, errRelayLate)
 		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			if refused || !late { // who keeps it waiting has said why
+			if !late { // the actor or the journal has logged why a round is late
 				s.complain("relay", err, "shard", sh.id)
 			}
 		}
@@ -129,39 +128,52 @@ func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Wei
 		}
 	}
 	defer places.Release(waiting)
+	sh.asides.turn.Lock()
+	defer sh.asides.turn.Unlock()
 	entries, err := s.authorizer.ReadLog(sh.id, sh.relayed.load(), int(waiting))
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
-	if err := s.relayAll(ctx, entries); err != nil {
+	taken, err := s.relayAll(ctx, sh, entries)
+	if err != nil {
 		return false, err
 	}
 	last := entries[len(entries)-1]
-	if err := s.authorizer.MarkRelayed(sh.id, last.Seq); err != nil {
-		return false, err
-	}
-	if err := s.journal.SaveCursor(ctx, relayCursor, sh.id, last.Seq); err != nil {
+	if err := s.markRelayed(ctx, sh, last.Seq); err != nil {
 		return false, err
 	}
 	sh.debt.paid(entries)
 	sh.relayed.advance(last.Seq)
-	s.listener.Relayed(len(entries), time.UnixMilli(entries[0].At))
+	s.listener.Relayed(taken, time.UnixMilli(entries[0].At))
 	// What came while the round had to queue has rested already.
 	return len(entries) == relayRead || queued && s.authorizer.Synced(sh.id) > last.Seq, nil
 }
 
-// relayAll has each workspace take its entries. errRelayLate: not all have within relayWithin.
-func (s *System) relayAll(ctx context.Context, entries []hold.Entry) error {
+// relayAll has each workspace take its entries, but for those that are set aside, and returns how
+// many were taken. A workspace that refuses its entries is set aside. errRelayLate: not all have
+// taken theirs within relayWithin.
+func (s *System) relayAll(ctx context.Context, sh *shard, entries []hold.Entry) (taken int, err error) {
 	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
 	defer cancel()
 	runs := byWorkspace(entries)
-	errs := make([]error, len(runs))
+	rests, errs := make([][]hold.Entry, len(runs)), make([]error, len(runs))
 	var wg sync.WaitGroup
 	for i, r := range runs {
-		wg.Go(func() { errs[i] = s.relayRun(within, r.workspace, r.entries) })
+		if sh.asides.passesBy(r) {
+			rests[i] = r.entries
+			continue
+		}
+		wg.Go(func() { rests[i], errs[i] = s.relayRun(within, sh, r.workspace, r.entries) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	for i, r := range runs {
+		if errors.Is(errs[i], errRelayRefused) {
+			s.setAside(sh, r.workspace, rests[i], errs[i])
+			errs[i] = nil
+		}
+		taken += len(r.entries) - len(rests[i])
+	}
+	return taken, errors.Join(errs...)
 }
 
 // run is what one workspace has in a round, in the order of the log.
@@ -202,32 +214,36 @@ func byWorkspace(entries []hold.Entry) []run {
 	return runs
 }
 
-// errRelayRefused: the journal or the balance does not take a fact. That is a fault of ours, and the shard's relay waits for its
-// repair. errRelayLate: nobody has said yet whether it was taken; it is sent again.
+// errRelayRefused: the journal or the balance refuses a fact. That is a bug, and the workspace is
+// set aside until a repair. errRelayLate: the outcome of an entry is not known in time; the entry
+// is sent again.
 var (
 	errRelayRefused = errors.New("entries refused")
 	errRelayLate    = errors.New("entries not taken in time")
 )
 
-// relayRun commits one workspace's entries. They are facts: only time can refuse them, so an unknown outcome is sent again and
-// the numbers sort out what was kept.
-func (s *System) relayRun(ctx context.Context, workspace ident.UUID, entries []hold.Entry) error {
+// relayRun commits one workspace's entries, and returns those that were not committed. Entries are
+// facts: one with an unknown outcome is sent again, and the balance drops repeats by their numbers.
+func (s *System) relayRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry, error) {
 	id := workspace.Format(ident.Workspace)
-	for len(entries) > 0 {
+	for unknown := 0; len(entries) > 0; {
 		n := min(relayRun, len(entries))
 		_, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Relay{Entries: entries[:n]}})
+		if s.notTaken(ctx, sh, err) {
+			unknown++
+		}
 		switch {
 		case err == nil:
-			entries = entries[n:]
-		case fault.Is(err, fault.Unavailable) || fault.Is(err, fault.OutcomeUnknown):
+			entries, unknown = entries[n:], 0
+		case unknown < maxUnknownRelays && (fault.Is(err, fault.Unavailable) || fault.Is(err, fault.OutcomeUnknown)):
 			if !pause(ctx, retryPause) {
-				return context.Cause(ctx)
+				return entries, context.Cause(ctx)
 			}
 		default:
-			return fmt.Errorf("%w: %s: %w", errRelayRefused, id, err)
+			return entries, fmt.Errorf("%w: %s: %w", errRelayRefused, id, err)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // pause waits; false when the context ended.

@@ -36,6 +36,7 @@ type Authorizer interface {
 	ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error)
 	Relayed(shard ident.Shard) uint64
 	MarkRelayed(shard ident.Shard, seq uint64) error
+	PassRelayed(shard ident.Shard, seq uint64) error
 	Expire(now time.Time) (int, error)
 	Trim(now time.Time) error
 	WalkReservations(visit func(workspace, reservation ident.UUID, cents int64) error) error
@@ -102,7 +103,7 @@ type Config struct {
 	// Kinds is the table of actors; nil means Kinds().
 	Kinds []Kind
 	// These pace the loops; zero means the defaults.
-	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery, RelayEvery time.Duration
+	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery, RelayEvery, AsideEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
 	FenceWithin time.Duration
 	// RelayWithin bounds how long a round of the relay waits for its entries to be taken.
@@ -153,6 +154,7 @@ func (c *Config) ensureDefaults() error {
 	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
 	c.RelayEvery = orDefault(c.RelayEvery, relayEvery)
 	c.RelayWithin = orDefault(c.RelayWithin, relayWithin)
+	c.AsideEvery = orDefault(c.AsideEvery, asideEvery)
 	c.FollowedWithin = orDefault(c.FollowedWithin, followedWait)
 	c.RelayedWithin = orDefault(c.RelayedWithin, relayedWait)
 	c.IdleAfter = orDefault(c.IdleAfter, idleBeforePassive)
@@ -222,11 +224,11 @@ type shard struct {
 	lane     *lane
 	firing   atomic.Bool   // timers of the last round are still being fired
 	lost     atomic.Bool   // the last commit is unresolved: nothing is read or written before the fence
-	stuck    atomic.Bool   // the journal refuses what the relay brings
 	followed progress      // the authorizer has applied the journal up to here
 	causes   causes        // what the reactions need of it
 	passed   int           // bytes of events that it knows nothing of: they had nothing for it; the follower's own
-	relayed  progress      // the journal has the authorizer's log up to here
+	relayed  progress      // the journal has the authorizer's log up to here, but for workspaces that are set aside
+	asides   asides        // workspaces that the relay passes by
 	wanted   chan struct{} // somebody waits for it: the relay does not rest
 	late     lateness
 	debt     debt
@@ -325,6 +327,7 @@ func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Hea
 	// Either note may be lost in a crash. The relay goes on from the lower one: what is sent twice is dropped by its number.
 	relayed := s.authorizer.Relayed(sh.id)
 	sh.relayed.value = min(told, relayed)
+	sh.asides.saved = sh.relayed.value
 	if told >= relayed {
 		return nil
 	}
@@ -401,6 +404,7 @@ func (s *System) startLoops() {
 	s.every(s.config.ExpireEvery, s.expireHolds)
 	s.every(s.config.HousekeepEvery, s.housekeep)
 	s.every(probeEvery, s.probe)
+	s.every(s.config.AsideEvery, s.retryAsides)
 	s.watchChains()
 	s.every(passivateEvery, func(context.Context) { s.Passivate() })
 }

@@ -161,6 +161,7 @@ type shard struct {
 	relayed atomic.Uint64
 	trimmed uint64 // by Trim, which has one caller
 	mark    sync.Mutex
+	passed  uint64 // entries up to here have left the backlog; guarded by mark
 	waiters atomic.Pointer[chan struct{}]
 }
 
@@ -207,7 +208,8 @@ func (e *Engine) readHeads(cacheBytes int64) (err error) {
 			return err
 		}
 		sh.synced.Store(sh.seq)
-		e.backlog.Add(int64(sh.seq - sh.relayed.Load()))
+		sh.passed = sh.relayed.Load()
+		e.backlog.Add(int64(sh.seq - sh.passed))
 		e.shards[i] = sh
 	}
 	return nil

@@ -247,8 +247,30 @@ func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
 		return e.failure()
 	}
 	sh.relayed.Store(seq)
-	e.backlog.Add(-int64(seq - before))
+	e.leaveBacklog(sh, seq)
 	return nil
+}
+
+// PassRelayed takes the shard's entries up to seq out of the backlog although the journal may lack
+// some of them: those of workspaces that are set aside. The log keeps every entry after the mark of
+// MarkRelayed. The note is not durable.
+func (e *Engine) PassRelayed(shard ident.Shard, seq uint64) error {
+	sh := e.shards[shard]
+	sh.mark.Lock()
+	defer sh.mark.Unlock()
+	if synced := sh.synced.Load(); seq > synced {
+		return fmt.Errorf("authorizer: shard %d: passed to %d, but durable only to %d", shard, seq, synced)
+	}
+	e.leaveBacklog(sh, seq)
+	return nil
+}
+
+// leaveBacklog takes entries up to seq out of the backlog, once. Its caller holds mark.
+func (e *Engine) leaveBacklog(sh *shard, seq uint64) {
+	if seq > sh.passed {
+		e.backlog.Add(-int64(seq - sh.passed))
+		sh.passed = seq
+	}
 }
 
 // Trim drops the entries that were relayed KeepRelayed ago, the network ids of more than RepeatDays ago, and the finished

@@ -108,6 +108,7 @@ func (e *Engine) markReplayed(sh *shard) error {
 		}
 		sh.synced.Store(sh.seq)
 		sh.relayed.Store(sh.seq)
+		sh.passed = sh.seq
 		e.enqueue(t)
 		return nil
 	})

@@ -72,6 +72,10 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g.add(now, "purser_relay_lag_cents",
 		"What the decisions that the journal does not have yet have moved, held or given back, each counted as a positive amount.",
 		func(s *sight) float64 { return float64(s.actors.RelayCents) })
+	g.add(now, "purser_relay_set_aside_workspaces", "Workspaces that the relay passes by because their decisions are refused.",
+		func(s *sight) float64 { return float64(s.actors.SetAside) })
+	g.add(now, "purser_relay_set_aside_entries", "Decisions of these workspaces that wait in the authorizer's log.",
+		func(s *sight) float64 { return float64(s.actors.SetAsideEntries) })
 	g.add(now, "purser_reservations", "Debits reserved in the authorizer and not yet followed.",
 		func(s *sight) float64 { return float64(s.actors.Reservations) })
 	g.add(now, "purser_reservation_age_seconds", "Age of the oldest reservation.",

@@ -19,6 +19,7 @@ type commands struct {
 	MigrateJournal     MigrateJournalCmd     `cmd:"" help:"Move the journal of a data directory to Postgres."`
 	ImportRampSessions ImportRampSessionsCmd `cmd:"" help:"Bring over the orders of the ramp's retired routes from the service before."`
 	Unmatched          UnmatchedCmd          `cmd:"" help:"List the partners' reports that matched nothing."`
+	Relay              RelayCmd              `cmd:"" help:"List the workspaces that the relay has set aside, or send their decisions again."`
 	Export             ExportCmd             `cmd:"" help:"Write files for treasurers."`
 	SandboxBank        SandboxBankCmd        `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
 	Migrate            MigrateCmd            `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`

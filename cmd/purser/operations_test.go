@@ -87,11 +87,16 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 		"purser_reservations", "purser_reservation_age_seconds", "purser_follower_lag_positions", "purser_follower_late_seconds",
 		"purser_unresolved_shards", "purser_unsynced_commits", "purser_pending_requests", "purser_lane_queue",
 		"purser_lane_queue_longest", "purser_http_in_flight", "purser_partner_unmatched_total", "purser_holds_expired_total",
-		"purser_cache_evictions_total"} {
+		"purser_cache_evictions_total", "purser_relay_set_aside_workspaces", "purser_relay_set_aside_entries"} {
 		require.Contains(t, after, name)
 		require.GreaterOrEqual(t, after[name], 0.0, name)
 	}
 	require.Zero(t, after["purser_relay_lag_cents"], "all is relayed")
+	for _, flags := range [][]string{{"list"}, {"retry"}} {
+		var out bytes.Buffer
+		require.NoError(t, run(append(append([]string{"relay"}, flags...), "--data-dir", data), &out), out.String())
+		require.Contains(t, out.String(), "0 set aside")
+	}
 	m.operator().await(t, "readiness", func() bool { return m.scrape(t)["purser_ready"] == 1 })
 	require.Equal(t, 1.0, after["purser_build_info"])
 	require.Equal(t, 1.0, after["purser_stores_info"])

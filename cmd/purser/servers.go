@@ -122,6 +122,7 @@ func (m *Main) startAdmin(context.Context) (err error) {
 				return runAudit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, auditPause)
 			}),
 			"unmatched":          m.command(func(ctx context.Context, body []byte) (any, error) { return unmatchedPage(ctx, m.journal, body) }),
+			"relay":              m.command(func(ctx context.Context, body []byte) (any, error) { return relayOf(ctx, m.system, body) }),
 			"nacha":              m.command(func(ctx context.Context, body []byte) (any, error) { return nachaOf(ctx, m.bank, body) }),
 			"sandbox-pay":        m.command(m.payOnSandbox),
 			"sandbox-reorganise": m.command(m.reorganiseSandbox),

@@ -1,0 +1,258 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/authorizer/hold"
+)
+
+// A workspace whose entries the journal or its balance refuses is set aside: the relay of its shard
+// carries the entries of the other workspaces on. The authorizer's log keeps everything from the
+// first entry that is not taken, because the mark in both stores stays before it. A start therefore
+// sends these entries again, and drops what was taken by its number. A workspace that is set aside
+// is retried every asideEvery and by `purser relay retry`.
+
+// asideEvery is how often the entries of workspaces that are set aside are sent again.
+const asideEvery = time.Minute
+
+// maxUnknownRelays is how many answers outcome_unknown in a row, of a shard whose commits are
+// resolved, count as a refusal: a balance that panics gives no other answer.
+const maxUnknownRelays = 8
+
+// SetAside is a workspace whose entries the relay passes by. From is the first entry of the shard's
+// log that the workspace has not taken, Entries how many of its entries wait.
+type SetAside struct {
+	Workspace string    `json:"workspace"`
+	Shard     int       `json:"shard"`
+	From      uint64    `json:"from"`
+	Entries   int64     `json:"entries"`
+	Since     time.Time `json:"since"`
+	Reason    string    `json:"reason"`
+}
+
+// aside is a workspace that is set aside. Entries up to through are counted in entries.
+type aside struct {
+	from, through uint64
+	entries       int64
+	since         time.Time
+	err           error
+}
+
+// asides are the workspaces of a shard that are set aside.
+type asides struct {
+	turn sync.Mutex // held by a round of the relay and by a step of a retry
+	// saved is the mark that both stores have; its holder has the turn.
+	saved uint64
+
+	mu  sync.Mutex
+	all map[ident.UUID]*aside
+}
+
+// passesBy reports whether a run is of a workspace that is set aside, and counts its entries.
+func (a *asides) passesBy(r run) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := a.all[r.workspace]
+	if kept == nil {
+		return false
+	}
+	kept.countEntries(r.entries)
+	return true
+}
+
+func (a *aside) countEntries(entries []hold.Entry) {
+	for i := range entries {
+		if entries[i].Seq > a.through {
+			a.through = entries[i].Seq
+			a.entries++
+		}
+	}
+}
+
+// setAside sets a workspace aside from the first of the entries on.
+func (a *asides) setAside(workspace ident.UUID, entries []hold.Entry, since time.Time, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = make(map[ident.UUID]*aside)
+	}
+	kept := &aside{from: entries[0].Seq, since: since, err: err}
+	kept.countEntries(entries)
+	a.all[workspace] = kept
+}
+
+// relayMark is the last entry of the log before which every workspace has taken its entries, when
+// the relay has reached through.
+func (a *asides) relayMark(through uint64) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, kept := range a.all {
+		through = min(through, kept.from-1)
+	}
+	return through
+}
+
+// firstRefused is the first entry that a workspace has not taken; false when the workspace is not
+// set aside.
+func (a *asides) firstRefused(workspace ident.UUID) (seq uint64, is bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := a.all[workspace]
+	if kept == nil {
+		return 0, false
+	}
+	return kept.from, true
+}
+
+// noteTaken notes that a workspace has taken so many entries, all that it has before next. A
+// workspace that has taken all is no longer set aside.
+func (a *asides) noteTaken(workspace ident.UUID, entries int, next uint64, all bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if all {
+		delete(a.all, workspace)
+		return
+	}
+	kept := a.all[workspace]
+	kept.from, kept.entries = next, kept.entries-int64(entries)
+}
+
+// noteRefusal notes why a workspace still does not take its entries.
+func (a *asides) noteRefusal(workspace ident.UUID, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all[workspace].err = err
+}
+
+func (a *asides) listOf(shard ident.Shard) (all []SetAside) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for workspace, kept := range a.all {
+		all = append(all, SetAside{Workspace: workspace.Format(ident.Workspace), Shard: int(shard), From: kept.from,
+			Entries: kept.entries, Since: kept.since.UTC(), Reason: kept.err.Error()})
+	}
+	slices.SortFunc(all, func(x, y SetAside) int { return cmp.Compare(x.Workspace, y.Workspace) })
+	return all
+}
+
+// SetAside lists the workspaces that are set aside.
+func (s *System) SetAside() []SetAside {
+	all := []SetAside{}
+	for _, sh := range s.shards {
+		all = append(all, sh.asides.listOf(sh.id)...)
+	}
+	return all
+}
+
+// RetrySetAside sends a workspace that is set aside its entries again; "" means every such
+// workspace. The error joins why workspaces did not take them. A workspace that is not set aside is
+// no error.
+func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
+	var faults []error
+	for _, one := range s.SetAside() {
+		if workspace != "" && one.Workspace != workspace {
+			continue
+		}
+		id, err := ident.Parse(ident.Workspace, one.Workspace)
+		if err == nil {
+			err = s.retryAside(ctx, s.shards[one.Shard], id)
+		}
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// retryAsides is the round of every asideEvery.
+func (s *System) retryAsides(ctx context.Context) {
+	if err := s.RetrySetAside(ctx, ""); err != nil && ctx.Err() == nil {
+		s.complain("a workspace stays set aside from the relay; `purser relay list` shows it", err)
+	}
+}
+
+// retryAside sends entries run after run until none is left. Between two steps the relay of the
+// shard has its turn.
+func (s *System) retryAside(ctx context.Context, sh *shard, workspace ident.UUID) error {
+	for {
+		done, err := s.retryStep(ctx, sh, workspace)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+func (s *System) retryStep(ctx context.Context, sh *shard, workspace ident.UUID) (done bool, err error) {
+	sh.asides.turn.Lock()
+	defer sh.asides.turn.Unlock()
+	from, is := sh.asides.firstRefused(workspace)
+	if !is {
+		return true, nil
+	}
+	passed := sh.relayed.load()
+	log, err := s.authorizer.ReadLog(sh.id, from-1, int(min(relayRead, passed+1-from)))
+	if err != nil {
+		return false, fmt.Errorf("shard %d: decision log: %w", sh.id, err)
+	}
+	entries := make([]hold.Entry, 0, len(log))
+	next := passed + 1
+	for i := range log {
+		if log[i].Workspace == workspace {
+			entries = append(entries, log[i])
+		}
+		next = log[i].Seq + 1
+	}
+	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
+	defer cancel()
+	if _, err := s.relayRun(within, sh, workspace, entries); err != nil {
+		sh.asides.noteRefusal(workspace, err)
+		return false, err
+	}
+	done = next > passed
+	sh.asides.noteTaken(workspace, len(entries), next, done)
+	if done {
+		s.log.Info("the relay has a workspace back that was set aside", "workspace", workspace.Format(ident.Workspace))
+	}
+	return done, s.markRelayed(ctx, sh, passed)
+}
+
+// setAside has the relay pass a workspace by from the first of the entries on.
+func (s *System) setAside(sh *shard, workspace ident.UUID, entries []hold.Entry, err error) {
+	sh.asides.setAside(workspace, entries, s.clock(), err)
+	s.log.Error("a workspace is set aside from the relay: its entries are refused; they are kept and sent again, "+
+		"and `purser relay retry` sends them at once", "workspace", workspace.Format(ident.Workspace), "shard", sh.id,
+		"entry", entries[0].Seq, "err", err)
+}
+
+// markRelayed notes in both stores up to where a start may skip the log. Entries up to through are
+// taken or set aside: they leave the backlog.
+func (s *System) markRelayed(ctx context.Context, sh *shard, through uint64) error {
+	mark := sh.asides.relayMark(through)
+	if mark < through {
+		if err := s.authorizer.PassRelayed(sh.id, through); err != nil {
+			return err
+		}
+	}
+	if mark > sh.asides.saved {
+		if err := s.authorizer.MarkRelayed(sh.id, mark); err != nil {
+			return err
+		}
+		if err := s.journal.SaveCursor(ctx, relayCursor, sh.id, mark); err != nil {
+			return err
+		}
+		sh.asides.saved = mark
+	}
+	return nil
+}
+
+// notTaken reports whether an answer leaves open what became of a run although nothing is wrong
+// with the shard.
+func (s *System) notTaken(ctx context.Context, sh *shard, err error) bool {
+	return fault.Is(err, fault.OutcomeUnknown) && ctx.Err() == nil && !sh.lost.Load()
+}

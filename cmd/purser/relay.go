@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"purser/actors"
+)
+
+// RelayCmd asks the running server about the workspaces that the relay has set aside.
+type RelayCmd struct {
+	List  RelayListCmd  `cmd:"" help:"List the workspaces that are set aside, and why."`
+	Retry RelayRetryCmd `cmd:"" help:"Send the decisions of the workspaces that are set aside again."`
+}
+
+// RelayListCmd lists the workspaces that are set aside.
+type RelayListCmd struct{ Place }
+
+// RelayRetryCmd sends decisions again. It fails when a workspace still refuses them.
+type RelayRetryCmd struct {
+	Place
+	Workspace string `arg:"" optional:"" help:"The workspace's ws_ id; every workspace that is set aside when unset."`
+}
+
+const (
+	relayCommandWithin = 10 * time.Minute
+	maxRelayAnswer     = 16 << 20 // bytes of the list
+)
+
+// relayQuestion is what the command asks of the admin port.
+type relayQuestion struct {
+	Retry     bool   `json:"retry"`
+	Workspace string `json:"workspace"`
+}
+
+// relayAnswer lists the workspaces that are set aside after the command.
+type relayAnswer struct {
+	SetAside []actors.SetAside `json:"setAside"`
+}
+
+// relayOf is the command of the admin port.
+func relayOf(ctx context.Context, system *actors.System, body []byte) (relayAnswer, error) {
+	var question relayQuestion
+	if err := json.Unmarshal(body, &question); err != nil {
+		return relayAnswer{}, err
+	}
+	if question.Retry {
+		// The answer names each workspace that refuses its entries again, with the reason.
+		_ = system.RetrySetAside(ctx, question.Workspace)
+	}
+	return relayAnswer{SetAside: system.SetAside()}, nil
+}
+
+// Run prints the list.
+func (c *RelayListCmd) Run(out io.Writer) error {
+	_, err := askRelay(c.DataDir, relayQuestion{}, out)
+	return err
+}
+
+// Run has the server send the decisions again, and prints the workspaces that refuse them still.
+func (c *RelayRetryCmd) Run(out io.Writer) error {
+	left, err := askRelay(c.DataDir, relayQuestion{Retry: true, Workspace: c.Workspace}, out)
+	if err != nil {
+		return err
+	}
+	for _, one := range left {
+		if c.Workspace == "" || one.Workspace == c.Workspace {
+			return fmt.Errorf("workspace %s is still set aside: %s", one.Workspace, one.Reason)
+		}
+	}
+	return nil
+}
+
+func askRelay(data string, question relayQuestion, out io.Writer) ([]actors.SetAside, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), relayCommandWithin)
+	defer cancel()
+	answer, err := askAdmin[relayAnswer](ctx, data, "relay", question, maxRelayAnswer)
+	if err != nil {
+		return nil, err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "WORKSPACE\tSHARD\tSINCE\tDECISIONS\tREASON")
+	for _, one := range answer.SetAside {
+		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%s\n", one.Workspace, one.Shard, one.Since.Format(time.RFC3339), one.Entries,
+			one.Reason)
+	}
+	fmt.Fprintf(table, "%d set aside\n", len(answer.SetAside))
+	return answer.SetAside, table.Flush()
+}
