@@ -90,7 +90,7 @@ func TestComposeMountsWhatIsThere(t *testing.T) {
 // graph.
 func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 	c := testConfig(t, t.TempDir())
-	c.KafkaBrokers = []string{"127.0.0.1:1"} // nobody is there; the metrics of the outbox are
+	c.Kafka.Brokers = []string{"127.0.0.1:1"} // nobody is there; the metrics of the outbox are
 	m := NewMain(c, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))
 	defer func() { require.NoError(t, m.Close()) }()

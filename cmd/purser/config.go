@@ -27,41 +27,48 @@ import (
 // Settings are the flags and environment variables of purser serve, as they were typed. They are read as strings and checked
 // together, so that every fault is named at once.
 type Settings struct {
-	HTTPAddr         string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
-	AuthorizerAddr   string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`
-	AdminAddr        string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Address of healthz, readyz, metrics, pprof and audit."`
-	DataDir          string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
-	BaseURL          string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
-	NetworkSecret    string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
-	PartnerSecret    string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
-	DataKey          string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
-	RateLimits       string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
-	PayoutLimits     string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
-	BacklogMax       string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
-	SandboxDelay     string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank and ramp take."`
-	BankURL          string `name:"bank-url" env:"PURSER_BANK_URL" help:"A bank partner elsewhere, such as purser sandbox-bank; one in this process when unset."`
-	MultiCurrency    string `name:"multi-currency" env:"PURSER_MULTI_CURRENCY" default:"true" help:"false: balances in currencies are not connected."`
-	FeatureConvert   string `name:"feature-mca-convert" env:"PURSER_FEATURE_MCA_CONVERT" default:"false" help:"true: balances in currencies can be converted."`
-	Ramp             string `name:"ramp" env:"PURSER_RAMP" default:"true" help:"false: the ramp between dollars and USDC is not connected."`
-	PhysicalCards    string `name:"physical-cards" env:"PURSER_PHYSICAL_CARDS" default:"true" help:"false: the product of physical cards is not configured."`
-	Signup           string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
-	Issuer           string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
-	AuthorizerCache  string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
-	AuthorizerSync   string `name:"authorizer-sync" env:"PURSER_AUTHORIZER_SYNC" default:"true" help:"false only to compare: answers may be lost."`
-	PrivateWebhooks  string `name:"allow-private-webhooks" env:"PURSER_ALLOW_PRIVATE_WEBHOOKS" default:"false" help:"true lets webhook URLs be http and lead to private addresses, for development."`
-	CheckoutXpubEVM  string `name:"checkout-xpub-evm" env:"PURSER_CHECKOUT_XPUB_EVM" help:"Account (m/44'/60'/0') that receives checkout payments on EVM chains, as an xpub; with neither account set they are a sandbox's, from <data dir>/checkout-seed."`
-	CheckoutXpubBTC  string `name:"checkout-xpub-btc" env:"PURSER_CHECKOUT_XPUB_BTC" help:"Account (m/84'/0'/0') that receives checkout payments on Bitcoin, as an xpub or zpub."`
-	LogLevel         string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
-	LogFormat        string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
-	ChainEthereumURL string `name:"chain-ethereum-url" env:"PURSER_CHAIN_ETHEREUM_URL" help:"JSON-RPC node of ethereum; a sandbox chain when unset."`
-	ChainPolygonURL  string `name:"chain-polygon-url" env:"PURSER_CHAIN_POLYGON_URL" help:"JSON-RPC node of polygon; a sandbox chain when unset."`
-	ChainArbitrumURL string `name:"chain-arbitrum-url" env:"PURSER_CHAIN_ARBITRUM_URL" help:"JSON-RPC node of arbitrum; a sandbox chain when unset."`
-	ChainBaseURL     string `name:"chain-base-url" env:"PURSER_CHAIN_BASE_URL" help:"JSON-RPC node of base; a sandbox chain when unset."`
-	ChainOptimismURL string `name:"chain-optimism-url" env:"PURSER_CHAIN_OPTIMISM_URL" help:"JSON-RPC node of optimism; a sandbox chain when unset."`
-	ChainSolanaURL   string `name:"chain-solana-url" env:"PURSER_CHAIN_SOLANA_URL" help:"RPC node of solana; a sandbox chain when unset."`
-	ChainBitcoinURL  string `name:"chain-bitcoin-url" env:"PURSER_CHAIN_BITCOIN_URL" help:"bitcoind RPC node of bitcoin; a sandbox chain when unset."`
-	DatabaseURL      string `name:"database-url" env:"DATABASE_URL" help:"Postgres that keeps the journal; the data directory keeps it when unset. Needs PURSER_DATA_KEY."`
-	KafkaBrokers     string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers that get every event, host:port with commas; consumers read the journal when unset."`
+	HTTPAddr           string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
+	AuthorizerAddr     string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`
+	AdminAddr          string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Address of healthz, readyz, metrics, pprof and audit."`
+	DataDir            string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
+	BaseURL            string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
+	NetworkSecret      string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
+	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
+	DataKey            string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
+	RateLimits         string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
+	PayoutLimits       string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
+	BacklogMax         string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
+	SandboxDelay       string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank and ramp take."`
+	BankURL            string `name:"bank-url" env:"PURSER_BANK_URL" help:"A bank partner elsewhere, such as purser sandbox-bank; one in this process when unset."`
+	MultiCurrency      string `name:"multi-currency" env:"PURSER_MULTI_CURRENCY" default:"true" help:"false: balances in currencies are not connected."`
+	FeatureConvert     string `name:"feature-mca-convert" env:"PURSER_FEATURE_MCA_CONVERT" default:"false" help:"true: balances in currencies can be converted."`
+	Ramp               string `name:"ramp" env:"PURSER_RAMP" default:"true" help:"false: the ramp between dollars and USDC is not connected."`
+	PhysicalCards      string `name:"physical-cards" env:"PURSER_PHYSICAL_CARDS" default:"true" help:"false: the product of physical cards is not configured."`
+	Signup             string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
+	Issuer             string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
+	AuthorizerCache    string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
+	AuthorizerSync     string `name:"authorizer-sync" env:"PURSER_AUTHORIZER_SYNC" default:"true" help:"false only to compare: answers may be lost."`
+	PrivateWebhooks    string `name:"allow-private-webhooks" env:"PURSER_ALLOW_PRIVATE_WEBHOOKS" default:"false" help:"true lets webhook URLs be http and lead to private addresses, for development."`
+	CheckoutXpubEVM    string `name:"checkout-xpub-evm" env:"PURSER_CHECKOUT_XPUB_EVM" help:"Account (m/44'/60'/0') that receives checkout payments on EVM chains, as an xpub; with neither account set they are a sandbox's, from <data dir>/checkout-seed."`
+	CheckoutXpubBTC    string `name:"checkout-xpub-btc" env:"PURSER_CHECKOUT_XPUB_BTC" help:"Account (m/84'/0'/0') that receives checkout payments on Bitcoin, as an xpub or zpub."`
+	LogLevel           string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogFormat          string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
+	ChainEthereumURL   string `name:"chain-ethereum-url" env:"PURSER_CHAIN_ETHEREUM_URL" help:"JSON-RPC node of ethereum; a sandbox chain when unset."`
+	ChainPolygonURL    string `name:"chain-polygon-url" env:"PURSER_CHAIN_POLYGON_URL" help:"JSON-RPC node of polygon; a sandbox chain when unset."`
+	ChainArbitrumURL   string `name:"chain-arbitrum-url" env:"PURSER_CHAIN_ARBITRUM_URL" help:"JSON-RPC node of arbitrum; a sandbox chain when unset."`
+	ChainBaseURL       string `name:"chain-base-url" env:"PURSER_CHAIN_BASE_URL" help:"JSON-RPC node of base; a sandbox chain when unset."`
+	ChainOptimismURL   string `name:"chain-optimism-url" env:"PURSER_CHAIN_OPTIMISM_URL" help:"JSON-RPC node of optimism; a sandbox chain when unset."`
+	ChainSolanaURL     string `name:"chain-solana-url" env:"PURSER_CHAIN_SOLANA_URL" help:"RPC node of solana; a sandbox chain when unset."`
+	ChainBitcoinURL    string `name:"chain-bitcoin-url" env:"PURSER_CHAIN_BITCOIN_URL" help:"bitcoind RPC node of bitcoin; a sandbox chain when unset."`
+	DatabaseURL        string `name:"database-url" env:"DATABASE_URL" help:"Postgres that keeps the journal; the data directory keeps it when unset. Needs PURSER_DATA_KEY."`
+	KafkaBrokers       string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers that get every event, host:port with commas; consumers read the journal when unset."`
+	KafkaTLS           string `name:"kafka-tls" env:"KAFKA_TLS" default:"false" help:"true: the connections to Kafka are encrypted."`
+	KafkaTLSCA         string `name:"kafka-tls-ca" env:"KAFKA_TLS_CA" help:"PEM file of the authorities that sign the brokers' certificates; those of this machine when unset."`
+	KafkaTLSCert       string `name:"kafka-tls-cert" env:"KAFKA_TLS_CERT" help:"PEM file of the certificate that this program shows to Kafka."`
+	KafkaTLSKey        string `name:"kafka-tls-key" env:"KAFKA_TLS_KEY" help:"PEM file of the key of that certificate."`
+	KafkaSASLMechanism string `name:"kafka-sasl-mechanism" env:"KAFKA_SASL_MECHANISM" help:"PLAIN (only with TLS or to the loopback), SCRAM-SHA-256 or SCRAM-SHA-512."`
+	KafkaSASLUsername  string `name:"kafka-sasl-username" env:"KAFKA_SASL_USERNAME" help:"Name by which Kafka knows this program."`
+	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD" help:"Password of that name."`
 }
 
 // Config is what Settings mean.
@@ -88,7 +95,7 @@ type Config struct {
 	LogLevel                            slog.Level
 	LogFormat                           string // logText or logJSON
 	DatabaseURL                         string // "": the journal is in DataDir
-	KafkaBrokers                        []string
+	Kafka                               kafkaConfig
 	ChainURLs                           map[string]string // of nodes, by network; the others are a sandbox's
 }
 
@@ -157,7 +164,7 @@ func (s Settings) Config() (Config, error) {
 	c.PrivateWebhooks = f.oneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"
 	c.CheckoutAccounts = f.checkoutAccounts(s)
 	c.DatabaseURL = f.database(s)
-	c.KafkaBrokers = f.brokers(s.KafkaBrokers)
+	c.Kafka = f.readKafka(s)
 	c.ChainURLs = f.chainURLs(s)
 	return c, errors.Join(f...)
 }

@@ -47,7 +47,9 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
 		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
-		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",
+		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", KafkaTLS: "some", KafkaTLSCA: "a",
+		KafkaTLSCert: "b",
+		KafkaTLSKey:  "c", KafkaSASLMechanism: "GSSAPI", KafkaSASLUsername: "", KafkaSASLPassword: "", CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",
 		ChainEthereumURL: "node", ChainPolygonURL: "node", ChainArbitrumURL: "node", ChainBaseURL: "node",
 		ChainOptimismURL: "node", ChainSolanaURL: "node", ChainBitcoinURL: "node"}
 	_, err := s.Config()
@@ -144,7 +146,7 @@ func TestADatabaseNeedsADataKey(t *testing.T) {
 	c, err := s.Config()
 	require.NoError(t, err)
 	require.Equal(t, s.DatabaseURL, c.DatabaseURL)
-	require.Equal(t, []string{"one:9092", "two:9092"}, c.KafkaBrokers)
+	require.Equal(t, []string{"one:9092", "two:9092"}, c.Kafka.Brokers)
 }
 
 // A compose file hands on variables that nobody set as empty ones.
@@ -193,4 +195,48 @@ func TestSecretsAreMadeOnceAndForTheOwnerAlone(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data-key"), nil, 0o600))
 	require.ErrorContains(t, (&Config{DataDir: dir}).secrets(), "data-key")
+}
+
+// TestKafkaSettings: missing settings, settings that need another one, and a password that would
+// travel unencrypted are refused.
+func TestKafkaSettings(t *testing.T) {
+	const (
+		elsewhere = "kafka.test:9092"
+		here      = "127.0.0.1:9092,localhost:9092,[::1]:9092"
+		plain     = "PLAIN"
+		unsafe    = "KAFKA_SASL_MECHANISM: PLAIN sends"
+	)
+	for name, c := range map[string]struct {
+		set   Settings
+		fault string
+	}{
+		"plain to elsewhere":  {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: plain}, unsafe},
+		"plain to both":       {Settings{KafkaBrokers: here + "," + elsewhere, KafkaSASLMechanism: plain}, unsafe},
+		"plain to here":       {Settings{KafkaBrokers: here, KafkaSASLMechanism: plain}, ""},
+		"plain encrypted":     {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: plain, KafkaTLS: "true"}, ""},
+		"scram 512":           {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: "SCRAM-SHA-512"}, ""},
+		"scram 256":           {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: "SCRAM-SHA-256"}, ""},
+		"no mechanism":        {Settings{KafkaBrokers: elsewhere}, "KAFKA_SASL_PASSWORD: needs KAFKA_SASL_MECHANISM"},
+		"certificate, no TLS": {Settings{KafkaTLSCert: "x", KafkaSASLMechanism: plain}, "KAFKA_TLS_CERT: needs KAFKA_TLS"},
+		"no key": {Settings{KafkaTLS: "true", KafkaTLSCert: "x", KafkaSASLMechanism: plain},
+			"KAFKA_TLS_KEY: is missing"},
+		"no certificate": {Settings{KafkaTLS: "true", KafkaTLSKey: "x", KafkaSASLMechanism: plain},
+			"KAFKA_TLS_CERT: is missing"},
+		"no file": {Settings{KafkaTLS: "true", KafkaTLSCA: "nowhere", KafkaSASLMechanism: plain},
+			"KAFKA_TLS_CA: open nowhere"},
+		"no authority": {Settings{KafkaTLS: "true", KafkaTLSCA: "config_test.go", KafkaSASLMechanism: plain},
+			"KAFKA_TLS_CA: config_test.go has no"},
+	} {
+		s := c.set
+		s.KafkaSASLUsername, s.KafkaSASLPassword = "purser", "hunter2"
+		config, err := s.Config()
+		if c.fault == "" {
+			require.NoError(t, err, name)
+			require.NotNil(t, config.Kafka.SASL, name)
+			require.Equal(t, s.KafkaTLS == "true", config.Kafka.TLS != nil, name)
+			continue
+		}
+		require.ErrorContains(t, err, c.fault, name)
+		require.NotContains(t, err.Error(), "hunter2", "secrets are not echoed")
+	}
 }

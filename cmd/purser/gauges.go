@@ -131,7 +131,7 @@ func (m *Main) registerGauges() error {
 	if err == nil {
 		err = m.inbox.register(m.registry)
 	}
-	if err == nil && len(m.config.KafkaBrokers) > 0 {
+	if err == nil && len(m.config.Kafka.Brokers) > 0 {
 		err = m.outbox.register(m.registry)
 	}
 	return err
@@ -144,7 +144,7 @@ func (m *Main) storesInfo() prometheus.Collector {
 	if m.config.DatabaseURL != "" {
 		labels["journal"] = "postgres"
 	}
-	if len(m.config.KafkaBrokers) > 0 {
+	if len(m.config.Kafka.Brokers) > 0 {
 		labels["events"] = "kafka"
 	}
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_stores_info", ConstLabels: labels,

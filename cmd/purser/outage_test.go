@@ -330,7 +330,7 @@ func walkOn(t *testing.T, config Config) {
 	after := m.scrape(t)
 	require.Positive(t, after["purser_consumer_events_total"])
 	require.Positive(t, after["purser_consumer_failures_total"])
-	if len(config.KafkaBrokers) > 0 {
+	if len(config.Kafka.Brokers) > 0 {
 		p.await(t, "the outbox", func() bool { return m.scrape(t)["purser_outbox_lag_events"] == 0 })
 		p.await(t, "the publisher", func() bool { return m.scrape(t)["purser_publisher_up"] == 1 })
 		require.Positive(t, m.scrape(t)["purser_published_total"])

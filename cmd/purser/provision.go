@@ -55,7 +55,14 @@ func (c *MigrateCmd) Run(out io.Writer) error {
 
 // TopicsCmd makes the topic when it is missing and checks it otherwise. A server does so too.
 type TopicsCmd struct {
-	KafkaBrokers string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers, host:port with commas."`
+	KafkaBrokers       string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers, host:port with commas."`
+	KafkaTLS           string `name:"kafka-tls" env:"KAFKA_TLS" default:"false" help:"As of purser serve, like all that follow."`
+	KafkaTLSCA         string `name:"kafka-tls-ca" env:"KAFKA_TLS_CA"`
+	KafkaTLSCert       string `name:"kafka-tls-cert" env:"KAFKA_TLS_CERT"`
+	KafkaTLSKey        string `name:"kafka-tls-key" env:"KAFKA_TLS_KEY"`
+	KafkaSASLMechanism string `name:"kafka-sasl-mechanism" env:"KAFKA_SASL_MECHANISM"`
+	KafkaSASLUsername  string `name:"kafka-sasl-username" env:"KAFKA_SASL_USERNAME"`
+	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD"`
 }
 
 // Run says what the topic is.
@@ -64,11 +71,13 @@ func (c *TopicsCmd) Run(out io.Writer) error {
 		return errors.New("KAFKA_BROKERS is not set: there is no topic without Kafka")
 	}
 	var f faults
-	brokers := f.brokers(c.KafkaBrokers)
+	config := f.readKafka(Settings{KafkaBrokers: c.KafkaBrokers, KafkaTLS: c.KafkaTLS, KafkaTLSCA: c.KafkaTLSCA,
+		KafkaTLSCert: c.KafkaTLSCert, KafkaTLSKey: c.KafkaTLSKey, KafkaSASLMechanism: c.KafkaSASLMechanism,
+		KafkaSASLUsername: c.KafkaSASLUsername, KafkaSASLPassword: c.KafkaSASLPassword}.filled())
 	if err := errors.Join(f...); err != nil {
 		return err
 	}
-	topic, err := kafka.New(kafka.Options{Brokers: brokers})
+	topic, err := kafka.New(config.topicOptions())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -38,8 +39,10 @@ type outbox struct {
 	log       *slog.Logger
 	clock     func() time.Time
 	said      seldom
+	gone      seldom // the last TopicReplaced that was logged
 	published prometheus.Counter
 	failures  prometheus.Counter
+	replaced  prometheus.Counter
 
 	mu      sync.Mutex
 	running bool
@@ -56,11 +59,12 @@ type backlog struct {
 func newOutbox(clock func() time.Time, log *slog.Logger) *outbox {
 	return &outbox{log: log, clock: clock, published: counter("purser_published_total",
 		"Events that Kafka has taken, repeats included."), failures: counter("purser_publish_failures_total",
-		"Tries to publish that failed; nothing is lost by them.")}
+		"Tries to publish that failed; nothing is lost by them."), replaced: counter("purser_outbox_topic_replaced_total",
+		"Partitions that lost messages acknowledged by Kafka: the topic was made anew, or Kafka lost them.")}
 }
 
 func (o *outbox) register(r *prometheus.Registry) error {
-	return registerAll(r, o.published, o.failures,
+	return registerAll(r, o.published, o.failures, o.replaced,
 		gaugeOf("purser_publisher_up", "1 when events reach Kafka.", o.up),
 		gaugeOf("purser_outbox_lag_events", "Events of the journal that Kafka does not have yet, as of the last try.",
 			o.lagEvents),
@@ -132,6 +136,15 @@ func (o *outbox) PublishFailed(partition int, err error, pause time.Duration) {
 
 func (o *outbox) PublishResumed(partition int) { o.mark(partition, false) }
 
+// TopicReplaced implements kafka.PublisherListener. Publishing continues with the next event.
+func (o *outbox) TopicReplaced(partition int, had, has int64) {
+	o.replaced.Inc()
+	if o.gone.due(o.clock()) {
+		o.log.Error("the topic was made anew, or Kafka has lost messages; consumers elsewhere may lack events",
+			"partition", partition, "ended_at", had, "ends_at", has)
+	}
+}
+
 func (o *outbox) mark(partition int, failing bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,6 +159,8 @@ type followed struct {
 	journal persistence.Journal
 	inbox   *inbox
 	said    seldom
+	doubted seldom // the last forged or unproven message that was logged
+	gone    seldom // the last TopicReplaced that was logged
 	at      [ident.Shards]atomic.Uint64
 	failing [ident.Shards]atomic.Bool
 }
@@ -160,7 +175,8 @@ func (f *followed) Position(ctx context.Context, shard ident.Shard) (uint64, err
 	return at, err
 }
 
-// Handled is persistence.SubscriptionListener's, like the next four; the last is kafka.ForeignListener's.
+// Handled is persistence.SubscriptionListener's, like the next three; the two after them are
+// kafka.TopicListener's.
 func (f *followed) Handled(shard ident.Shard, through uint64, events int) {
 	f.at[shard].Store(through)
 	f.failing[shard].Store(false)
@@ -183,8 +199,27 @@ func (f *followed) Failed(shard ident.Shard, err error, pause time.Duration) {
 	}
 }
 
-func (f *followed) Foreign(int, int64, error) {
-	f.inbox.events.WithLabelValues(f.name, "foreign").Inc()
+func (f *followed) Skipped(partition int, offset int64, err error) {
+	outcome := "foreign"
+	switch {
+	case errors.Is(err, kafka.ErrForged):
+		outcome = "forged"
+	case errors.Is(err, kafka.ErrUnproven):
+		outcome = "unproven"
+	}
+	f.inbox.events.WithLabelValues(f.name, outcome).Inc()
+	if outcome != "foreign" && f.doubted.due(f.inbox.clock()) {
+		f.inbox.log.Error("a message of the topic does not check, and the consumer "+f.name+" has not acted on it; "+
+			"check which programs may produce to the topic", "partition", partition, "offset", offset, "err", err)
+	}
+}
+
+func (f *followed) TopicReplaced(partition int, had, has int64) {
+	f.inbox.replaced.WithLabelValues(f.name).Inc()
+	if f.gone.due(f.inbox.clock()) {
+		f.inbox.log.Error("the topic was made anew, or Kafka has lost messages; the consumer "+f.name+
+			" reads the journal for them", "partition", partition, "ended_at", had, "ends_at", has)
+	}
 }
 
 // lag counts the events of the journal that the consumer has not handled, and the shards in which it fails.
@@ -205,6 +240,7 @@ type inbox struct {
 	clock    func() time.Time
 	events   *prometheus.CounterVec
 	failures *prometheus.CounterVec
+	replaced *prometheus.CounterVec
 	behind   *prometheus.Desc
 	stopped  *prometheus.Desc
 
@@ -215,8 +251,11 @@ type inbox struct {
 func newInbox(clock func() time.Time, log *slog.Logger) *inbox {
 	return &inbox{log: log, clock: clock, all: map[string]*followed{},
 		events: counters("purser_consumer_events_total",
-			"Events of a consumer: handled; repeated and dropped; missed by Kafka and read from the journal; foreign and skipped.",
+			"Events of a consumer: handled; repeated and dropped; missed by Kafka and read from the journal; "+
+				"foreign, forged or unproven messages, which have no effect.",
 			"consumer", "outcome"),
+		replaced: counters("purser_consumer_topic_replaced_total",
+			"Partitions that lost messages which a consumer had read: the topic was made anew, or Kafka lost them.", "consumer"),
 		failures: counters("purser_consumer_failures_total", "Tries of a consumer that failed and are repeated.", "consumer"),
 		behind: prometheus.NewDesc("purser_consumer_lag_events", "Events of the journal that a consumer has not handled yet.",
 			[]string{"consumer"}, nil),
@@ -225,7 +264,7 @@ func newInbox(clock func() time.Time, log *slog.Logger) *inbox {
 }
 
 func (in *inbox) register(r *prometheus.Registry) error {
-	return registerAll(r, in.events, in.failures, in)
+	return registerAll(r, in.events, in.failures, in.replaced, in)
 }
 
 // follow has the metrics of a consumer from now on.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/kafka"
 )
@@ -36,10 +37,15 @@ const restartAfter = 30 * time.Second
 // startPublisher begins to carry the journal's events to Kafka. Whether that is there shows in the metrics and nowhere else: it
 // makes the topic when it is missing and goes on from its cursors when it can.
 func (m *Main) startPublisher(context.Context) error {
-	if len(m.config.KafkaBrokers) == 0 {
+	if len(m.config.Kafka.Brokers) == 0 {
 		return nil
 	}
-	topic, err := kafka.New(kafka.Options{Brokers: m.config.KafkaBrokers})
+	options := m.config.Kafka.topicOptions()
+	var err error
+	if options.Proof, err = m.messageProof(); err != nil {
+		return err
+	}
+	topic, err := kafka.New(options)
 	if err != nil {
 		return err
 	}
@@ -60,6 +66,16 @@ func (m *Main) startPublisher(context.Context) error {
 		return publisher.Run(ctx)
 	})
 	return nil
+}
+
+// messageProof is what the messages of this process are proven with: a consumer acts on no others.
+func (m *Main) messageProof() (kafka.Proof, error) {
+	run, err := ident.New(0, m.Clock(), m.Entropy)
+	if err != nil {
+		return kafka.Proof{}, err
+	}
+	key, err := kafka.DeriveKey(m.config.DataKey)
+	return kafka.Proof{Keys: [][]byte{key}, Run: run}, err
 }
 
 func (m *Main) startConsumers(ctx context.Context) error {

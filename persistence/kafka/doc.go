@@ -3,11 +3,13 @@
 //
 // # The topic
 //
-// purser.events.v1 has 32 partitions; the partition of an event is its shard mod 32, and neither ever changes on a live topic.
-// The program makes the topic when it is missing and refuses one with another number of partitions or too small a message.
-// A message's key is the workspace id, its value the payload as stored, byte for byte. Its headers are those of CloudEvents
-// 1.0 in binary mode (content-type, ce_specversion, ce_id, ce_type, ce_source, ce_time) and, to rebuild the event exactly,
-// purser-store, purser-shard, purser-position, purser-kind, purser-stream and purser-version.
+// purser.events.v1 has 32 partitions; the partition of an event is its shard mod 32, and neither
+// ever changes on a live topic. The program makes the topic when it is missing and refuses one with
+// another number of partitions or too small a message. A message's key is the workspace id, its
+// value the payload as stored, byte for byte. Its headers are those of CloudEvents 1.0 in binary
+// mode (content-type, ce_specversion, ce_id, ce_type, ce_source, ce_time) and, to rebuild the event
+// exactly, purser-store, purser-shard, purser-position, purser-kind, purser-stream and
+// purser-version. The header purser-proof is for Purser's own consumers.
 //
 // # What is promised
 //
@@ -36,6 +38,33 @@
 // all there is or cannot reach Kafka: lost messages and an absent Kafka delay a consumer by that time, no more. A shard whose
 // handler fails drops what comes from the topic and reads the journal after its pause, so that it holds nothing up and keeps
 // nothing. A Handle that takes long does delay the seven other shards of its partition.
+//
+// # Proof
+//
+// A program that may produce to the topic can write any message. A consumer therefore acts only on
+// a message whose proof checks. The header purser-proof is "1", the run of the process that
+// published the message, and an HMAC-SHA256 in hexadecimal digits. The HMAC covers the run, the
+// deployment, the store, the shard, every field of the event, and the payload. DeriveKey derives
+// its key from the data key of the deployment. Reading each event from the journal instead would
+// make the topic a mere alarm clock, and would cost the journal one read per consumer; the HMAC
+// costs a few microseconds.
+//
+// A message with a wrong proof is ErrForged and has no effect: it moves no position, so the true
+// event is taken when it comes. A message without a proof, or with that of an earlier run, is
+// ErrUnproven: the journal may have lost that event since, for example when a standby of Postgres
+// was promoted. Its shard is read from the journal once for each page that has such messages. The
+// listener counts both kinds.
+//
+// A compressed batch that inflates to more than MaxMessageBytes is refused before it fills the
+// memory.
+//
+// # A topic that is another one
+//
+// kafka-go asks for no topic ids. A partition only grows, so the publisher compares the offset of
+// each batch with the end of the batch before it, and a reader compares the end of the partition
+// with what it has read. When the end has moved back, the topic was made anew or Kafka lost
+// acknowledged messages: the listener gets TopicReplaced. Consumers read what they lack from the
+// journal, and publishing continues with the next event.
 //
 // # Limits
 //

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ type fixture struct {
 	epochs  []uint64
 	wire    *wire
 	topic   *kafka.Topic
+	proof   kafka.Proof // the proof of the process under test
 }
 
 func newFixture(t testing.TB, brokers []string) *fixture {
@@ -93,14 +95,22 @@ func newFixture(t testing.TB, brokers []string) *fixture {
 	for _, head := range heads {
 		f.epochs = append(f.epochs, head.Epoch)
 	}
+	f.proof = kafka.Proof{Keys: [][]byte{proofKey(f.t, 1)}, Run: ident.UUID{1}}
 	f.topic, f.wire = f.connect()
 	return f
+}
+
+// proofKey is the key of a data key of one repeated byte.
+func proofKey(t testing.TB, of byte) []byte {
+	key, err := kafka.DeriveKey(bytes.Repeat([]byte{of}, 32))
+	require.NoError(t, err)
+	return key
 }
 
 // connect returns the topic over a wire of its own.
 func (f *fixture) connect() (*kafka.Topic, *wire) {
 	w := &wire{RoundTripper: &kafkago.Transport{MetadataTTL: 500 * time.Millisecond, MetadataTopics: []string{f.name}}}
-	topic, err := kafka.New(kafka.Options{Brokers: f.brokers, Topic: f.name, Transport: w})
+	topic, err := kafka.New(kafka.Options{Brokers: f.brokers, Topic: f.name, Transport: w, Proof: f.proof})
 	require.NoError(f.t, err)
 	f.t.Cleanup(topic.Close)
 	return topic, w
@@ -291,6 +301,9 @@ type consumer struct {
 	failed   atomic.Int64
 	fault    error // the first failure that no slow or new broker explains; under mu
 	foreign  atomic.Int64
+	forged   atomic.Int64
+	unproven atomic.Int64
+	replaced atomic.Int64
 }
 
 func (c *consumer) Position(_ context.Context, shard ident.Shard) (uint64, error) {
@@ -354,12 +367,24 @@ func ofBroker(err error) bool {
 		errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader)
 }
 
-func (c *consumer) Foreign(partition int, offset int64, err error) { c.foreign.Add(1) }
+func (c *consumer) Skipped(_ int, _ int64, err error) {
+	switch {
+	case errors.Is(err, kafka.ErrForeign):
+		c.foreign.Add(1)
+	case errors.Is(err, kafka.ErrForged):
+		c.forged.Add(1)
+	case errors.Is(err, kafka.ErrUnproven):
+		c.unproven.Add(1)
+	}
+}
+
+func (c *consumer) TopicReplaced(int, int64, int64) { c.replaced.Add(1) }
 
 // outlet listens to a publisher.
 type outlet struct {
 	failed, behind atomic.Int64
 	resumed        atomic.Int64
+	replaced       atomic.Int64
 	failure        atomic.Pointer[error] // the last
 }
 
@@ -373,4 +398,5 @@ func (o *outlet) PublishFailed(_ int, err error, _ time.Duration) {
 	o.failed.Add(1)
 	o.failure.Store(&err)
 }
-func (o *outlet) PublishResumed(int) { o.resumed.Add(1) }
+func (o *outlet) PublishResumed(int)              { o.resumed.Add(1) }
+func (o *outlet) TopicReplaced(int, int64, int64) { o.replaced.Add(1) }

@@ -27,25 +27,27 @@ const (
 	headerKind        = "purser-kind"
 	headerStream      = "purser-stream"
 	headerVersion     = "purser-version"
+	headerProof       = "purser-proof"
 
 	contentType    = "application/json"
 	specVersion    = "1.0"
 	sourceURN      = "urn:purser:"
-	headersOfEvent = 12
+	headersOfEvent = 13
 )
 
-// errForeign: a message that is none of this journal's events. It is skipped; an event that was lost by it is a gap.
-var errForeign = errors.New("foreign message")
+// codec writes events of one journal as messages and reads them. It is for one goroutine.
+type codec struct {
+	source, store string
+	prover        *prover
+}
 
-// codec writes events of one journal as messages and reads them.
-type codec struct{ source, store string }
-
-func newCodec(id persistence.Identity) codec {
-	return codec{source: fmt.Sprintf("%s%x", sourceURN, id.Deployment[:]), store: fmt.Sprintf("%x", id.Store[:])}
+func newCodec(id persistence.Identity, p Proof) *codec {
+	return &codec{source: fmt.Sprintf("%s%x", sourceURN, id.Deployment[:]), store: fmt.Sprintf("%x", id.Store[:]),
+		prover: newProver(p)}
 }
 
 // encode returns the message of an event, which shares the event's payload.
-func (c codec) encode(shard ident.Shard, e *persistence.Event) kafkago.Record {
+func (c *codec) encode(shard ident.Shard, e *persistence.Event) kafkago.Record {
 	headers := make([]kafkago.Header, 0, headersOfEvent)
 	add := func(key, value string) { headers = append(headers, kafkago.Header{Key: key, Value: []byte(value)}) }
 	add(headerContentType, contentType)
@@ -60,19 +62,21 @@ func (c codec) encode(shard ident.Shard, e *persistence.Event) kafkago.Record {
 	add(headerKind, e.Kind)
 	add(headerStream, e.Stream)
 	add(headerVersion, strconv.FormatUint(e.Version, 10))
+	add(headerProof, c.prover.proveEvent(c, shard, e))
 	return kafkago.Record{
 		Time: e.At, Key: kafkago.NewBytes([]byte(e.Workspace)), Value: kafkago.NewBytes(e.Payload), Headers: headers,
 	}
 }
 
 // size returns what the message of an event adds to a request, at most.
-func (c codec) size(e *persistence.Event) int {
+func (c *codec) size(e *persistence.Event) int {
 	const framing = 1 << 10 // names of headers, fixed values, numbers, lengths
 	return framing + len(e.Workspace) + len(e.Payload) + len(e.ID) + len(e.Type) + len(e.Kind) + len(e.Stream)
 }
 
-// decode rebuilds the event of a message, or returns errForeign.
-func (c codec) decode(partition int, m *kafkago.Record) (shard ident.Shard, e persistence.Event, err error) {
+// decode rebuilds the event of a message. The event counts only without an error, which is
+// ErrForeign, ErrForged or ErrUnproven; the shard counts with ErrUnproven too.
+func (c *codec) decode(partition int, m *kafkago.Record) (shard ident.Shard, e persistence.Event, err error) {
 	key, err := contents(m.Key)
 	if err != nil {
 		return 0, e, err
@@ -81,7 +85,7 @@ func (c codec) decode(partition int, m *kafkago.Record) (shard ident.Shard, e pe
 		return 0, e, err
 	}
 	e.Workspace = string(key)
-	store, source, number := "", "", uint64(0)
+	store, source, proof, number := "", "", "", uint64(0)
 	for _, h := range m.Headers {
 		value := string(h.Value)
 		switch h.Key {
@@ -93,6 +97,7 @@ func (c codec) decode(partition int, m *kafkago.Record) (shard ident.Shard, e pe
 			source = value
 		case headerTime:
 			e.At, err = time.Parse(time.RFC3339Nano, value)
+			e.At = e.At.UTC()
 		case headerStore:
 			store = value
 		case headerShard:
@@ -105,19 +110,23 @@ func (c codec) decode(partition int, m *kafkago.Record) (shard ident.Shard, e pe
 			e.Stream = value
 		case headerVersion:
 			e.Version, err = strconv.ParseUint(value, 10, 64)
+		case headerProof:
+			proof = value
 		}
 		if err != nil {
-			return 0, e, fmt.Errorf("%w: header %s: %w", errForeign, h.Key, err)
+			return 0, e, fmt.Errorf("%w: header %s: %w", ErrForeign, h.Key, err)
 		}
 	}
 	shard = ident.Shard(number)
 	switch {
 	case store != c.store || source != c.source:
-		err = fmt.Errorf("%w: of store %q of %q", errForeign, store, source)
+		err = fmt.Errorf("%w: of store %q of %q", ErrForeign, store, source)
 	case Partition(shard) != partition:
-		err = fmt.Errorf("%w: shard %d", errForeign, shard)
+		err = fmt.Errorf("%w: shard %d", ErrForeign, shard)
 	case e.Position == 0 || e.At.IsZero():
-		err = fmt.Errorf("%w: no position or time", errForeign)
+		err = fmt.Errorf("%w: no position or time", ErrForeign)
+	default:
+		err = c.prover.checkEvent(c, proof, shard, &e)
 	}
 	return shard, e, err
 }

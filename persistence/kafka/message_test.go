@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +14,11 @@ import (
 	"purser/persistence"
 )
 
-var testCodec = newCodec(persistence.Identity{Deployment: ident.UUID{1}, Store: ident.UUID{2}})
+var (
+	testIdentity = persistence.Identity{Deployment: ident.UUID{1}, Store: ident.UUID{2}}
+	testProof    = Proof{Keys: [][]byte{bytes.Repeat([]byte{7}, KeyBytes)}, Run: ident.UUID{3}}
+	testCodec    = newCodec(testIdentity, testProof)
+)
 
 func TestEventsComeBackExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -62,11 +68,89 @@ func TestForeignMessagesAreTold(t *testing.T) {
 		m := testCodec.encode(5, &event)
 		spoil(&m)
 		_, _, err := testCodec.decode(5, &m)
-		require.ErrorIs(t, err, errForeign, name)
+		require.ErrorIs(t, err, ErrForeign, name)
 	}
 	m := testCodec.encode(5, &event)
 	_, _, err := testCodec.decode(5, &m)
 	require.NoError(t, err)
+}
+
+// TestAChangedMessageIsForged: a proof covers every field from which an event is rebuilt.
+func TestAChangedMessageIsForged(t *testing.T) {
+	event := persistence.Event{ID: "evt_1", Workspace: "ws_1", Kind: "checkout", Stream: "cs_1", Version: 4, Position: 9,
+		Type: "checkout.paid.v1", At: time.Unix(1, 5), Payload: []byte(`{"cents":100}`)}
+	for name, change := range map[string]func(*kafkago.Record){
+		"payload":    func(m *kafkago.Record) { m.Value = kafkago.NewBytes([]byte(`{"cents":900}`)) },
+		"workspace":  func(m *kafkago.Record) { m.Key = kafkago.NewBytes([]byte("ws_2")) },
+		"id":         func(m *kafkago.Record) { set(m, headerID, "evt_2") },
+		"type":       func(m *kafkago.Record) { set(m, headerType, "checkout.completed.v1") },
+		"time":       func(m *kafkago.Record) { set(m, headerTime, "1970-01-01T00:00:02Z") },
+		"nanosecond": func(m *kafkago.Record) { set(m, headerTime, "1970-01-01T00:00:01.000000006Z") },
+		"shard":      func(m *kafkago.Record) { set(m, headerShard, "37") },
+		"position":   func(m *kafkago.Record) { set(m, headerPosition, "10") },
+		"kind":       func(m *kafkago.Record) { set(m, headerKind, "balance") },
+		"stream":     func(m *kafkago.Record) { set(m, headerStream, "cs_2") },
+		"version":    func(m *kafkago.Record) { set(m, headerVersion, "5") },
+		"a text that moves into the next": func(m *kafkago.Record) {
+			set(m, headerKind, "checkou")
+			set(m, headerStream, "tcs_1")
+		},
+		"another run": func(m *kafkago.Record) {
+			set(m, headerProof, strings.Replace(headerOf(m, headerProof), " 03", " 04", 1))
+		},
+		"a proof of version 2": func(m *kafkago.Record) { set(m, headerProof, "2"+headerOf(m, headerProof)[1:]) },
+		"no mac":               func(m *kafkago.Record) { set(m, headerProof, headerOf(m, headerProof)[:34]) },
+		"half a mac":           func(m *kafkago.Record) { set(m, headerProof, headerOf(m, headerProof)[:67]) },
+		"another key": func(m *kafkago.Record) {
+			other := newCodec(testIdentity, Proof{Keys: [][]byte{make([]byte, KeyBytes)}, Run: testProof.Run})
+			*m = other.encode(5, &event)
+		},
+	} {
+		m := testCodec.encode(5, &event)
+		change(&m)
+		_, _, err := testCodec.decode(5, &m)
+		require.ErrorIs(t, err, ErrForged, name)
+	}
+}
+
+// TestAMessageOfAnotherRunIsUnproven: a message of an earlier process or version is only a hint.
+func TestAMessageOfAnotherRunIsUnproven(t *testing.T) {
+	event := persistence.Event{ID: "evt_1", At: time.Unix(1, 0), Payload: []byte(`{}`), Position: 1, Version: 1}
+	m := newCodec(testIdentity, Proof{Keys: testProof.Keys, Run: ident.UUID{9}}).encode(5, &event)
+	shard, _, err := testCodec.decode(5, &m)
+	require.ErrorIs(t, err, ErrUnproven)
+	require.EqualValues(t, 5, shard)
+	m = testCodec.encode(5, &event)
+	m.Headers = m.Headers[:headersOfEvent-1]
+	_, _, err = testCodec.decode(5, &m)
+	require.ErrorIs(t, err, ErrUnproven)
+}
+
+// TestAnOlderKeyChecks: while a data key rotates, messages under the older key still check.
+func TestAnOlderKeyChecks(t *testing.T) {
+	event := persistence.Event{ID: "evt_1", At: time.Unix(1, 0), Payload: []byte(`{}`), Position: 1, Version: 1}
+	m := testCodec.encode(5, &event)
+	newer := newCodec(testIdentity, Proof{Keys: [][]byte{make([]byte, KeyBytes), testProof.Keys[0]}, Run: testProof.Run})
+	_, _, err := newer.decode(5, &m)
+	require.NoError(t, err)
+}
+
+func headerOf(m *kafkago.Record, key string) string {
+	for _, h := range m.Headers {
+		if h.Key == key {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+func BenchmarkEncode(b *testing.B) {
+	event := persistence.Event{ID: "evt_1", Workspace: "ws_1", Kind: "card", Stream: "card_1", Version: 4, Position: 9,
+		Type: "card.frozen.v1", At: time.Unix(1, 5), Payload: bytes.Repeat([]byte("x"), 600)}
+	b.ReportAllocs()
+	for b.Loop() {
+		testCodec.encode(5, &event)
+	}
 }
 
 func set(m *kafkago.Record, key, value string) {

@@ -41,6 +41,15 @@ type PublisherListener interface {
 	PublishFailed(partition int, err error, pause time.Duration)
 	// PublishResumed: a try of the partition has succeeded, the first after one that failed.
 	PublishResumed(partition int)
+	TopicReplaced
+}
+
+// TopicReplaced is part of the listeners of publishers and subscriptions.
+type TopicReplaced interface {
+	// TopicReplaced: a partition had messages up to the offset had, and now it ends at has.
+	// Somebody made the topic anew, or Kafka lost acknowledged messages. The journal has all
+	// events; readers of the topic elsewhere may lack some.
+	TopicReplaced(partition int, had, has int64)
 }
 
 // PublisherOptions of a Publisher.
@@ -90,21 +99,21 @@ func (silentPublisher) Published(ident.Shard, uint64, int)      {}
 func (silentPublisher) Behind(ident.Shard, uint64, time.Time)   {}
 func (silentPublisher) PublishFailed(int, error, time.Duration) {}
 func (silentPublisher) PublishResumed(int)                      {}
+func (silentPublisher) TopicReplaced(int, int64, int64)         {}
 
 // Publisher is the outbox: it copies the journal to the topic.
 type Publisher struct {
 	o     PublisherOptions
 	topic *Topic
-	codec codec
 }
 
 // Publisher returns the publisher of a journal. A deployment needs one; two only repeat each other.
 func (t *Topic) Publisher(o PublisherOptions) (*Publisher, error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
+	if err := errors.Join(o.Validate(), t.o.Proof.Validate()); err != nil {
 		return nil, err
 	}
-	return &Publisher{o: o, topic: t, codec: newCodec(o.Journal.Identity())}, nil
+	return &Publisher{o: o, topic: t}, nil
 }
 
 // Run publishes until the context ends, whose error it returns, or until ErrTopic. It then saves the cursors; the journal has to
@@ -128,7 +137,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 // lane publishes one partition: one request at a time, so that a request that fails is never overtaken by a later one.
 type lane struct {
 	p         *Publisher
+	codec     *codec
 	partition int
+	end       int64 // the offset after the last request; 0 before the first
 	shards    [shardsOf]place
 	first     int           // which shard is asked first, so that a busy one does not starve the others
 	wake      chan struct{} // holds one token when a head has moved
@@ -161,6 +172,7 @@ func (b *batch) full() bool { return len(b.messages) >= fullEvents || b.bytes >=
 
 func newLane(p *Publisher, partition int) *lane {
 	l := &lane{p: p, partition: partition, wake: make(chan struct{}, 1)}
+	l.codec = newCodec(p.o.Journal.Identity(), p.topic.o.Proof)
 	l.retry = persistence.Backoff{Min: p.o.RetryMin, Max: p.o.RetryMax}
 	for i := range l.shards {
 		l.shards[i].shard = ident.Shard(partition + i*Partitions)
@@ -307,11 +319,23 @@ func (l *lane) publish(ctx context.Context) (*batch, error) {
 				return err
 			}
 		}
-		err = l.p.topic.produce(ctx, l.partition, b.messages)
+		first, err := l.p.topic.produce(ctx, l.partition, b.messages)
 		missing = isMissing(err)
+		if err == nil {
+			l.noteAppended(first, len(b.messages))
+		}
 		return err
 	})
 	return b, err
+}
+
+// noteAppended compares the offset of a batch with the end of the batch before it: a partition of
+// one topic only grows.
+func (l *lane) noteAppended(first int64, messages int) {
+	if first < l.end {
+		l.p.o.Listener.TopicReplaced(l.partition, l.end, first)
+	}
+	l.end = first + int64(messages)
 }
 
 // isMissing tells an answer of Kafka, or what the client knows from its last look at the cluster, that the topic is not there.
@@ -354,11 +378,11 @@ func (l *lane) add(b *batch, s *place, events []persistence.Event) (through uint
 		if e.Position != p.through+1 {
 			panic(fmt.Sprintf("BUG: event %d of shard %d read after %d", e.Position, s.shard, p.through))
 		}
-		size := l.p.codec.size(e)
+		size := l.codec.size(e)
 		if len(b.messages) > 0 && b.bytes+size > MaxMessageBytes {
 			break
 		}
-		b.messages, b.bytes = append(b.messages, l.p.codec.encode(s.shard, e)), b.bytes+size
+		b.messages, b.bytes = append(b.messages, l.codec.encode(s.shard, e)), b.bytes+size
 		p.through, p.events = e.Position, p.events+1
 	}
 	if p.events > 0 {

@@ -21,11 +21,17 @@ const (
 	fetchBytes = 1 << 20 // bytes asked for at a time; Kafka gives at least one whole request of a publisher
 )
 
-// ForeignListener may be implemented by a listener of SubscriptionOptions besides: Foreign is told of a message that is none of
-// this journal's events (another store's, another program's). It was skipped.
-type ForeignListener interface {
-	Foreign(partition int, offset int64, err error)
+// TopicListener may be implemented by a listener of SubscriptionOptions besides.
+type TopicListener interface {
+	// Skipped: a message has no effect. The error is ErrForeign, ErrForged or ErrUnproven.
+	Skipped(partition int, offset int64, err error)
+	TopicReplaced
 }
+
+type silentTopic struct{}
+
+func (silentTopic) Skipped(int, int64, error)       {}
+func (silentTopic) TopicReplaced(int, int64, int64) {}
 
 // SubscriptionOptions of Topic.Subscribe.
 type SubscriptionOptions struct {
@@ -54,19 +60,23 @@ func (o *SubscriptionOptions) Validate() error {
 }
 
 type subscription struct {
-	o     SubscriptionOptions
-	topic *Topic
-	codec codec
+	o        SubscriptionOptions
+	topic    *Topic
+	listener TopicListener
 }
 
 // Subscribe returns the subscription that reads the topic, and the journal where the topic lacks something. Each Run reads all
 // partitions.
 func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
+	if err := errors.Join(o.Validate(), t.o.Proof.Validate()); err != nil {
 		return nil, err
 	}
-	return &subscription{o: o, topic: t, codec: newCodec(o.Journal.Identity())}, nil
+	listener, ok := o.Listener.(TopicListener)
+	if !ok {
+		listener = silentTopic{}
+	}
+	return &subscription{o: o, topic: t, listener: listener}, nil
 }
 
 // Run implements persistence.Subscription. It also ends with ErrTopic.
@@ -88,9 +98,10 @@ func (s *subscription) Run(ctx context.Context, h persistence.Handler) error {
 // reader delivers the shards of one partition.
 type reader struct {
 	s         *subscription
+	codec     *codec
 	partition int
 	feeds     [shardsOf]feed
-	offset    int64 // of the next message
+	offset    int64 // the offset of the next message; 0 before the first start
 	tailing   bool  // the offset is known, and all that was in the journal before it was delivered or is due for a retry
 	drained   bool  // the last read reached the end of the partition, or failed
 }
@@ -104,7 +115,7 @@ type feed struct {
 }
 
 func newReader(s *subscription, partition int, h persistence.Handler) *reader {
-	r := &reader{s: s, partition: partition}
+	r := &reader{s: s, partition: partition, codec: newCodec(s.o.Journal.Identity(), s.topic.o.Proof)}
 	for i := range r.feeds {
 		shard := ident.Shard(partition + i*Partitions)
 		r.feeds[i].Feed = persistence.NewFeed(s.o.SubscriptionOptions, shard, h)
@@ -148,13 +159,18 @@ func (r *reader) turn(ctx context.Context) (err error) {
 	}
 	answer, err := r.s.topic.fetch(ctx, r.partition, r.offset, r.s.o.Wait)
 	if err != nil {
-		if errors.Is(err, kafkago.OffsetOutOfRange) { // the topic was cut or made anew
+		switch {
+		case errors.Is(err, kafkago.OffsetOutOfRange): // the topic was cut or made anew
 			r.tailing = false
+		case errors.Is(err, errInflated):
+			r.tailing = false
+			r.s.listener.Skipped(r.partition, r.offset, fmt.Errorf("%w: %w", ErrForged, err))
 		}
 		return err
 	}
 	p, err := r.read(answer)
-	if err != nil {
+	if err != nil { // a second reading would find the same
+		r.tailing = false
 		return err
 	}
 	r.offset, r.drained = p.next, p.next >= answer.HighWatermark
@@ -175,14 +191,18 @@ func (r *reader) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if end < r.offset {
+		r.s.listener.TopicReplaced(r.partition, r.offset, end)
+	}
 	r.offset, r.tailing = end, true
 	return nil
 }
 
-// page is what one read of a partition gave.
+// page is what one read of a partition gave, by shard / Partitions.
 type page struct {
-	next   int64
-	events [shardsOf][]persistence.Event // by shard / Partitions
+	next     int64
+	events   [shardsOf][]persistence.Event
+	unproven [shardsOf]bool // a message said that the shard has an event, without a proof of this run
 }
 
 // read takes all messages of an answer. The answer is used up.
@@ -199,32 +219,38 @@ func (r *reader) read(answer *kafkago.FetchResponse) (*page, error) {
 		if m.Offset < r.offset { // a request of the publisher is given whole, from its first message
 			continue
 		}
-		shard, event, err := r.s.codec.decode(r.partition, m)
+		shard, event, err := r.codec.decode(r.partition, m)
+		i := int(shard) / Partitions
 		switch {
-		case errors.Is(err, errForeign):
-			if l, ok := r.s.o.Listener.(ForeignListener); ok {
-				l.Foreign(r.partition, m.Offset, err)
-			}
-		case err != nil:
-			return nil, fmt.Errorf("reading partition %d at %d: %w", r.partition, m.Offset, err)
-		default:
-			i := int(shard) / Partitions
+		case err == nil:
 			p.events[i] = append(p.events[i], event)
+		case errors.Is(err, ErrUnproven):
+			p.unproven[i] = true
+			r.s.listener.Skipped(r.partition, m.Offset, err)
+		case errors.Is(err, ErrForeign) || errors.Is(err, ErrForged):
+			r.s.listener.Skipped(r.partition, m.Offset, err)
+		default:
+			return nil, fmt.Errorf("reading partition %d at %d: %w", r.partition, m.Offset, err)
 		}
 		p.next = m.Offset + 1
 	}
 }
 
-// deliver offers a page to the feeds that are in order. The others will read the journal.
+// deliver offers a page to the feeds that are in order. The others will read the journal. A feed of
+// which a message without a proof spoke reads the journal too, once a page however many there were.
 func (r *reader) deliver(ctx context.Context, p *page) error {
 	for i := range r.feeds {
 		f := &r.feeds[i]
-		if len(p.events[i]) == 0 || f.again != nil {
-			continue
+		if len(p.events[i]) > 0 && f.again == nil {
+			err := r.settle(ctx, f, func(ctx context.Context) error { return f.Offer(ctx, p.events[i]) })
+			if err != nil {
+				return err
+			}
 		}
-		err := r.settle(ctx, f, func(ctx context.Context) error { return f.Offer(ctx, p.events[i]) })
-		if err != nil {
-			return err
+		if p.unproven[i] && f.again == nil {
+			if err := r.settle(ctx, f, f.CatchUp); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
 
 	"purser/actors/ident"
 	"purser/persistence"
@@ -44,7 +46,14 @@ type Options struct {
 	Topic string
 	// Replicas is the replication factor of a topic that has to be made; 0 is the cluster's own default.
 	Replicas int
-	// Transport carries the requests; nil is a plain one. TLS, SASL and the faults of tests come in here.
+	// Proof proves the messages of this process. A publisher and a subscription need one.
+	Proof Proof
+	// TLS encrypts the connections and may authenticate both ends; nil is plain TCP. SASL
+	// authenticates this process; nil is none.
+	TLS  *tls.Config
+	SASL sasl.Mechanism
+	// Transport carries the requests; nil is one with TLS and SASL. The faults of tests come in
+	// here.
 	Transport kafkago.RoundTripper
 }
 
@@ -57,7 +66,8 @@ func (o *Options) EnsureDefaults() {
 		o.Replicas = -1
 	}
 	if o.Transport == nil {
-		o.Transport = &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: []string{o.Topic}}
+		o.Transport = &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: []string{o.Topic},
+			TLS: o.TLS, SASL: o.SASL}
 	}
 }
 
@@ -171,8 +181,9 @@ func (t *Topic) checkMaxMessage(ctx context.Context) error {
 	return nil
 }
 
-// produce appends messages to a partition and returns when all replicas in sync have them.
-func (t *Topic) produce(ctx context.Context, partition int, messages []kafkago.Record) error {
+// produce appends messages to a partition, returns when all replicas in sync have them, and says at
+// which offset the first one is.
+func (t *Topic) produce(ctx context.Context, partition int, messages []kafkago.Record) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := t.client.Produce(ctx, &kafkago.ProduceRequest{
@@ -182,9 +193,9 @@ func (t *Topic) produce(ctx context.Context, partition int, messages []kafkago.R
 		err = answer.Error
 	}
 	if err != nil {
-		return fmt.Errorf("publishing to partition %d: %w", partition, err)
+		return 0, fmt.Errorf("publishing to partition %d: %w", partition, err)
 	}
-	return nil
+	return answer.BaseOffset, nil
 }
 
 // end returns the offset of the next message of a partition.

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/segmentio/kafka-go/sasl"
+
+	"purser/persistence/kafka"
+)
+
+// kafkaConfig says how Kafka is reached. Without brokers there is none.
+type kafkaConfig struct {
+	Brokers []string
+	TLS     *tls.Config    // nil: plain TCP
+	SASL    sasl.Mechanism // nil: Kafka does not ask who this is
+}
+
+// topicOptions returns the options of a topic on these brokers.
+func (c kafkaConfig) topicOptions() kafka.Options {
+	return kafka.Options{Brokers: c.Brokers, TLS: c.TLS, SASL: c.SASL}
+}
+
+// readKafka reads the settings KAFKA_*.
+func (f *faults) readKafka(s Settings) kafkaConfig {
+	c := kafkaConfig{Brokers: f.brokers(s.KafkaBrokers)}
+	encrypted := f.oneOf("KAFKA_TLS", s.KafkaTLS, "true", "false") == "true"
+	c.TLS = f.kafkaTLS(s, encrypted)
+	c.SASL = f.kafkaSASL(s, encrypted, c.Brokers)
+	return c
+}
+
+// kafkaTLS reads the files of certificates and keys. A connection reads this program's own
+// certificate anew, so that a renewed one needs no start.
+func (f *faults) kafkaTLS(s Settings, encrypted bool) *tls.Config {
+	for _, setting := range [][2]string{{"KAFKA_TLS_CA", s.KafkaTLSCA}, {"KAFKA_TLS_CERT", s.KafkaTLSCert},
+		{"KAFKA_TLS_KEY", s.KafkaTLSKey}} {
+		if setting[1] != "" && !encrypted {
+			f.add(setting[0], "needs KAFKA_TLS=true")
+		}
+	}
+	if !encrypted {
+		return nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.KafkaTLSCA != "" {
+		config.RootCAs = x509.NewCertPool()
+		if text, err := os.ReadFile(s.KafkaTLSCA); err != nil {
+			f.add("KAFKA_TLS_CA", "%v", err)
+		} else if !config.RootCAs.AppendCertsFromPEM(text) {
+			f.add("KAFKA_TLS_CA", "%s has no certificate in PEM", s.KafkaTLSCA)
+		}
+	}
+	switch {
+	case s.KafkaTLSCert == "" && s.KafkaTLSKey == "":
+		return config
+	case s.KafkaTLSCert == "":
+		f.add("KAFKA_TLS_CERT", "is missing beside KAFKA_TLS_KEY")
+	case s.KafkaTLSKey == "":
+		f.add("KAFKA_TLS_KEY", "is missing beside KAFKA_TLS_CERT")
+	default:
+		if _, err := tls.LoadX509KeyPair(s.KafkaTLSCert, s.KafkaTLSKey); err != nil {
+			f.add("KAFKA_TLS_CERT", "with KAFKA_TLS_KEY: %v", err)
+		}
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(s.KafkaTLSCert, s.KafkaTLSKey)
+		return &pair, err
+	}
+	return config
+}
+
+// kafkaSASL reads how this program authenticates itself. PLAIN sends the password as it is, so that
+// it needs TLS or a broker on this machine.
+func (f *faults) kafkaSASL(s Settings, encrypted bool, brokers []string) sasl.Mechanism {
+	if s.KafkaSASLMechanism == "" {
+		for _, setting := range [][2]string{{"KAFKA_SASL_USERNAME", s.KafkaSASLUsername},
+			{"KAFKA_SASL_PASSWORD", s.KafkaSASLPassword}} {
+			if setting[1] != "" {
+				f.add(setting[0], "needs KAFKA_SASL_MECHANISM")
+			}
+		}
+		return nil
+	}
+	name := f.oneOf("KAFKA_SASL_MECHANISM", s.KafkaSASLMechanism, kafka.Mechanisms...)
+	if s.KafkaSASLUsername == "" {
+		f.add("KAFKA_SASL_USERNAME", "is missing beside KAFKA_SASL_MECHANISM")
+	}
+	if s.KafkaSASLPassword == "" {
+		f.add("KAFKA_SASL_PASSWORD", "is missing beside KAFKA_SASL_MECHANISM")
+	}
+	if name == kafka.Plain && !encrypted && slices.ContainsFunc(brokers, isElsewhere) {
+		f.add("KAFKA_SASL_MECHANISM", "%s sends the password unencrypted to a broker elsewhere: "+
+			"set KAFKA_TLS=true, or use %s", kafka.Plain, kafka.ScramSHA512)
+	}
+	if name == "" {
+		return nil
+	}
+	mechanism, err := kafka.Mechanism(name, s.KafkaSASLUsername, s.KafkaSASLPassword)
+	if err != nil { // the error may have the password in it
+		f.add("KAFKA_SASL_PASSWORD", "or KAFKA_SASL_USERNAME has a character that SCRAM does not take")
+	}
+	return mechanism
+}
+
+// isElsewhere reports whether an address is not of the loopback.
+func isElsewhere(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback())
+}
