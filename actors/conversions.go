@@ -47,7 +47,7 @@ func (s *System) tellDesk(ctx context.Context, e persistence.Event) error {
 		return s.sendConversion(ctx, e.Workspace, event.Conversion.ID)
 	case balance.ConversionMoved:
 		if event.To == balance.ConversionUnknown {
-			return s.callBank(ctx, func(ctx context.Context) { s.askDesk(ctx, e.Workspace, event.Conversion) })
+			return s.callBank(ctx, e.Workspace, func(ctx context.Context) { s.askDesk(ctx, e.Workspace, event.Conversion) })
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func (s *System) tellDesk(ctx context.Context, e persistence.Event) error {
 
 // sendConversion takes a place among the calls, and only then the conversion.
 func (s *System) sendConversion(ctx context.Context, workspace, id string) error {
-	free, err := s.bankPlace(ctx)
+	free, err := s.bankPlace(ctx, workspace)
 	if err != nil {
 		return err
 	}

@@ -13,35 +13,38 @@ const (
 	maxLine = 8
 )
 
-// dispatcher makes attempts that are due, outside of the timers' round, one at a time of each line: whoever is slow or dead keeps
-// nobody waiting but those of its own line. What it holds is in memory only and may be lost or be too much to hold, for an
-// attempt of which nothing was recorded is due again when its timer fires the next time.
+// dispatcher makes attempts that are due, outside of the timers' round, one at a time of each line. A
+// receiver that is slow or dead delays its own line, and at most the share of its workspace among the
+// places. The attempts are in memory alone and may be lost or refused: the timer of an attempt that
+// recorded nothing fires again.
 type dispatcher[T comparable] struct {
 	sys     *System
-	lineOf  func(T) string
+	lineOf  func(T) (line, workspace string)
 	attempt func(context.Context, T)
-	places  chan struct{} // one for each attempt under way
+	places  *places // one for each attempt under way
 
 	mu    sync.Mutex
 	lines map[string][]T // the first of a line is under way
 	due   int            // in all lines
 }
 
-func newDispatcher[T comparable](s *System, places int, lineOf func(T) string, attempt func(context.Context, T)) *dispatcher[T] {
-	return &dispatcher[T]{sys: s, lineOf: lineOf, attempt: attempt, places: make(chan struct{}, places), lines: map[string][]T{}}
+func newDispatcher[T comparable](s *System, p *places, attempt func(context.Context, T),
+	lineOf func(T) (line, workspace string)) *dispatcher[T] {
+	return &dispatcher[T]{sys: s, lineOf: lineOf, attempt: attempt, places: p, lines: map[string][]T{}}
 }
 
 // offer takes an attempt unless it waits already. It never waits.
 func (d *dispatcher[T]) offer(due T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	line := d.lines[d.lineOf(due)]
+	name, _ := d.lineOf(due)
+	line := d.lines[name]
 	crowded := d.due >= maxDue || d.due >= maxDue/2 && len(line) >= maxLine
 	if crowded || len(line) > 1 && slices.Contains(line[1:], due) {
 		return
 	}
 	d.due++
-	d.lines[d.lineOf(due)] = append(line, due)
+	d.lines[name] = append(line, due)
 	if len(line) == 0 {
 		d.sys.loop(func(ctx context.Context) { d.serve(ctx, due) })
 	}
@@ -49,14 +52,14 @@ func (d *dispatcher[T]) offer(due T) {
 
 // serve makes the attempts of a line, beginning with the first, until none is left.
 func (d *dispatcher[T]) serve(ctx context.Context, due T) {
-	for more := true; more; due, more = d.next(d.lineOf(due)) {
-		select {
-		case d.places <- struct{}{}:
-		case <-ctx.Done():
+	line, workspace := d.lineOf(due)
+	for more := true; more; due, more = d.next(line) {
+		free, err := d.places.take(ctx, workspace)
+		if err != nil {
 			return
 		}
 		d.attempt(ctx, due)
-		<-d.places
+		free()
 	}
 }
 

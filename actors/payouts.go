@@ -17,12 +17,15 @@ import (
 
 // Limits of the conversation with the bank about payouts.
 const (
-	maxBankCalls  = 64 // calls that wait for the bank's answer; a payout waits for its turn as reserved
-	askWithin     = 5 * time.Second
-	accountWithin = time.Minute // for which a bank that does not take an account holds up those behind it
-	answerTries   = 5           // to note an answer; without it the payout's timer says that there was none
-	answerPause   = 200 * time.Millisecond
-	askedReportID = "asked/" // before the payout and the standing: the id of a report that the bank gave when it was asked
+	maxBankCalls = 512 // calls that wait for the bank's answer; a payout waits for its turn as reserved
+	// maxWorkspaceBankCalls of them are one workspace's: payouts that the bank leaves without an answer
+	// delay those of their own workspace.
+	maxWorkspaceBankCalls = 16
+	askWithin             = 5 * time.Second
+	accountWithin         = time.Minute // for which a bank that does not take an account holds up those behind it
+	answerTries           = 5           // to note an answer; without it the payout's timer says that there was none
+	answerPause           = 200 * time.Millisecond
+	askedReportID         = "asked/" // before the payout and the standing: the id of a report that the bank gave when it was asked
 )
 
 // errAccountNotTaken says that the bank has neither taken an account nor refused it.
@@ -49,7 +52,7 @@ func (s *System) sendPayouts(ctx context.Context, e persistence.Event) error {
 		case balance.PayoutReserved:
 			return s.sendPayout(ctx, e, event.Payout)
 		case balance.PayoutUnknown:
-			return s.callBank(ctx, func(ctx context.Context) { s.askStanding(ctx, e.Workspace, event.Payout) })
+			return s.callBank(ctx, e.Workspace, func(ctx context.Context) { s.askStanding(ctx, e.Workspace, event.Payout) })
 		}
 	}
 	return nil
@@ -71,7 +74,7 @@ func (s *System) sendPayout(ctx context.Context, e persistence.Event, id string)
 	if err != nil && !s.givesUp(e, err) {
 		return err
 	}
-	free, err := s.bankPlace(ctx)
+	free, err := s.bankPlace(ctx, workspace)
 	if err != nil {
 		return err
 	}
@@ -184,9 +187,9 @@ func (s *System) reportStanding(ctx context.Context, workspace, id string, stand
 	return nil
 }
 
-// callBank makes a call in its own time, when there is a place for it.
-func (s *System) callBank(ctx context.Context, call func(context.Context)) error {
-	free, err := s.bankPlace(ctx)
+// callBank starts a call in a goroutine when the workspace has a place for it.
+func (s *System) callBank(ctx context.Context, workspace string, call func(context.Context)) error {
+	free, err := s.bankPlace(ctx, workspace)
 	if err != nil {
 		return err
 	}
@@ -197,14 +200,12 @@ func (s *System) callBank(ctx context.Context, call func(context.Context)) error
 	return nil
 }
 
-// bankPlace takes a place among the calls to the bank.
-func (s *System) bankPlace(ctx context.Context) (free func(), err error) {
-	select {
-	case s.bankCalls <- struct{}{}:
-		return func() { <-s.bankCalls }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the bank: %w", ctx.Err())
+// bankPlace waits for a place among the workspace's calls to the bank.
+func (s *System) bankPlace(ctx context.Context, workspace string) (free func(), err error) {
+	if free, err = s.bankCalls.take(ctx, workspace); err != nil {
+		return nil, fmt.Errorf("wait for the bank: %w", err)
 	}
+	return free, nil
 }
 
 // tokenizeRecipients hands the accounts of new recipients over to the bank.

@@ -2,7 +2,9 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"purser/actors/decision"
@@ -11,78 +13,135 @@ import (
 
 // Limits of reactions.
 const (
-	reactBatch    = 64 // events read at a time: causes come alone, and what follows them is mostly none
+	reactBatch    = 64 // events read at a time, and payloads kept in memory of a reaction in a shard
 	reactPause    = 200 * time.Millisecond
 	reactPauseMax = 30 * time.Second
 	reactTimeout  = 15 * time.Second
+	// maxPendingCauses is how many causes of a shard a reaction has read and not handled. One workspace
+	// has at most 10,000 open payouts, so that it alone does not reach it.
+	maxPendingCauses = 65_536
+	// maxReactWorkers is how many workspaces of a shard a reaction serves at a time.
+	maxReactWorkers = 8
 )
 
-// reaction is how one actor's event becomes another's command, or an outside partner's instruction. It has a durable cursor; what
-// it does must be repeatable, for a crash between the deed and the cursor runs it again: the ids and once-keys of its
-// commands derive from the event. It can not be refused for ever.
+// reaction turns an event of one actor into a command of another, or into an instruction for an outside
+// partner. It has a durable cursor in each shard. A crash between the effect and the cursor runs it
+// again, so that its effects must be repeatable: the ids and once-keys of its commands derive from the
+// event. A reaction must not be refused for ever.
+//
+// The causes of one workspace are handled in order. Workspaces are served in turn and side by side, so
+// that a partner that does not answer for one workspace, or a command that fails, delays that workspace
+// alone. The cursor is the position before the oldest cause that is not handled.
 type reaction struct {
 	name   string
-	events []decision.Event // zero values of the types that cause it: it hears of no other
+	events []decision.Event // zero values of the event types that cause it
 	handle func(ctx context.Context, e persistence.Event) error
 }
 
-// reacting is how far a reaction is in a shard. A crash repeats what is after the saved position.
+func (r *reaction) causedBy(e *persistence.Event) bool {
+	return slices.ContainsFunc(r.events, func(of decision.Event) bool { return of.EventType() == e.Type })
+}
+
+// reacting is the progress of a reaction in a shard. One goroutine, react, reads causes, saves the cursor
+// and starts workers; saved is its own. The mutex guards the rest.
 type reacting struct {
-	sh        *shard
-	reaction  reaction
-	at, saved uint64
+	sh       *shard
+	reaction reaction
+	saved    uint64        // the cursor in the journal
+	changed  chan struct{} // capacity 1: a cause was handled, or a line is ready again
+
+	mu      sync.Mutex
+	read    uint64                    // every cause through this position is handled or pending
+	pending []*pendingCause           // ascending; the first one is not handled
+	lines   map[string]*workspaceLine // those with pending causes, by workspace
+	ready   []*workspaceLine          // those that wait for a worker
+	workers int
+}
+
+// pendingCause is an event that was read and not handled.
+type pendingCause struct {
+	position uint64
+	event    *persistence.Event // nil: read again when its turn comes
+	handled  bool
+}
+
+// workspaceLine has the pending causes of one workspace, in order. A line is in ready, or with a worker,
+// or waits for its next attempt after a failure.
+type workspaceLine struct {
+	workspace string
+	causes    []*pendingCause
+	pause     time.Duration // after the last failure; 0 after a success
+}
+
+func newReacting(sh *shard, r reaction, cursor uint64) *reacting {
+	return &reacting{sh: sh, reaction: r, saved: cursor, read: cursor, changed: make(chan struct{}, 1),
+		lines: make(map[string]*workspaceLine)}
 }
 
 func (s *System) react(ctx context.Context, sh *shard, r reaction) {
 	cursor, ok := s.reactionCursor(ctx, sh, r)
-	p := &reacting{sh: sh, reaction: r, at: cursor, saved: cursor}
-	for wait := reactPause; ok; {
-		err := s.awaitCause(ctx, p)
-		if err != nil && ctx.Err() != nil {
+	for p := newReacting(sh, r, cursor); ok; {
+		err := s.reactOnce(ctx, p)
+		if ctx.Err() != nil {
 			return
 		}
-		from := p.at
-		if err == nil {
-			err = s.reactOnce(ctx, p)
-		}
-		if p.at > from {
-			wait = reactPause
-		}
 		if err != nil {
-			if ctx.Err() == nil {
-				s.complain("reaction "+r.name, err, "shard", sh.id)
-			}
-			ok = pause(ctx, wait)
-			wait = min(2*wait, reactPauseMax)
+			s.complain("reaction "+r.name, err, "shard", sh.id)
+			ok = pause(ctx, reactPause)
 		}
 	}
 }
 
-// awaitCause waits until the next event may be a cause. While there is none, the cursor is written whenever it can be moved.
-func (s *System) awaitCause(ctx context.Context, p *reacting) error {
-	for {
-		next, through, told := p.sh.causes.after(p.at)
-		if next > 0 {
-			p.at = next - 1
-			return nil
-		}
-		if p.at = through; p.at > p.saved {
-			if err := s.saveReaction(ctx, p); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-told:
-		case <-ctx.Done():
-			return ctx.Err()
+// reactOnce reads the next page of causes, or waits until there are some or others were handled.
+func (s *System) reactOnce(ctx context.Context, p *reacting) error {
+	for range p.takeWorkers() {
+		s.loop(func(ctx context.Context) { s.reactWorker(ctx, p) })
+	}
+	wake, more, err := s.readCauses(ctx, p)
+	if err != nil || more {
+		return err
+	}
+	if p.handledThrough() > p.saved {
+		if err := s.saveReaction(ctx, p); err != nil {
+			return err
 		}
 	}
+	select {
+	case <-wake:
+	case <-p.changed:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// readCauses takes the next page of causes into the lines. more is false when there is none yet, which
+// wake tells, or no room for it. The cursor is saved on the way, so that a crash repeats a bounded part.
+func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
+	room, read := p.room()
+	if room == 0 {
+		return nil, false, nil
+	}
+	next, through, wake := p.sh.causes.after(read)
+	if next == 0 {
+		p.advance(through)
+		return wake, false, nil
+	}
+	events, err := s.journal.Events(ctx, p.sh.id, next-1, min(room, reactBatch))
+	if err != nil {
+		return nil, false, err
+	}
+	p.take(events)
+	if p.handledThrough() >= p.saved+tellAfter {
+		err = s.saveReaction(ctx, p)
+	}
+	return nil, true, err
 }
 
 func (s *System) saveReaction(ctx context.Context, p *reacting) error {
-	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.name, p.sh.id, p.at)
+	through := p.handledThrough()
+	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.name, p.sh.id, through)
 	if err == nil {
-		p.saved = p.at
+		p.saved = through
 	}
 	return err
 }
@@ -102,38 +161,147 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uin
 	}
 }
 
-func (r *reaction) causedBy(e *persistence.Event) bool {
-	return slices.ContainsFunc(r.events, func(of decision.Event) bool { return of.EventType() == e.Type })
+// reactWorker handles causes, one of each line in turn, until no line is ready.
+func (s *System) reactWorker(ctx context.Context, p *reacting) {
+	for {
+		line, cause := p.nextCause(ctx.Err() != nil)
+		if line == nil {
+			return
+		}
+		err := s.reactTo(ctx, p, cause)
+		if err != nil && ctx.Err() == nil {
+			s.complain("reaction "+p.reaction.name, err, "shard", p.sh.id, "workspace", line.workspace)
+		}
+		p.settle(line, err)
+	}
 }
 
-// reactOnce handles a page of events, and writes the cursor if one of them was a cause, or after many that were none.
-func (s *System) reactOnce(ctx context.Context, p *reacting) error {
-	events, err := s.journal.Events(ctx, p.sh.id, p.at, reactBatch)
-	if err != nil {
-		return err
-	}
-	caused := false
-	for i := range events {
-		if p.reaction.causedBy(&events[i]) {
-			caused = true
-			if err = s.reactTo(ctx, p.reaction, events[i]); err != nil {
-				break
-			}
-		}
-		p.at = events[i].Position
-	}
-	if caused && p.at > p.saved || p.at-p.saved >= tellAfter {
-		if saved := s.saveReaction(ctx, p); err == nil {
-			err = saved
-		}
-	}
-	return err
-}
-
-func (s *System) reactTo(ctx context.Context, r reaction, e persistence.Event) error {
+func (s *System) reactTo(ctx context.Context, p *reacting, cause *pendingCause) error {
 	within, cancel := context.WithTimeout(ctx, reactTimeout)
 	defer cancel()
-	err := r.handle(within, e)
-	s.listener.Reacted(r.name, err)
+	event := cause.event
+	if event == nil {
+		events, err := s.journal.Events(within, p.sh.id, cause.position-1, 1)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			return fmt.Errorf("event at position %d: %w", cause.position, persistence.ErrUnavailable)
+		}
+		event = &events[0]
+	}
+	err := p.reaction.handle(within, *event)
+	s.listener.Reacted(p.reaction.name, err)
 	return err
+}
+
+// room returns how many more causes may be read, and the position after which to read.
+func (p *reacting) room() (room int, read uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(0, maxPendingCauses-len(p.pending)), p.read
+}
+
+// advance notes that there is no cause through a position.
+func (p *reacting) advance(through uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.read = max(p.read, through)
+}
+
+// take puts the causes of a page into their lines.
+func (p *reacting) take(events []persistence.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range events {
+		e := &events[i]
+		p.read = e.Position
+		if !p.reaction.causedBy(e) {
+			continue
+		}
+		cause := &pendingCause{position: e.Position}
+		if len(p.pending) < reactBatch {
+			kept := *e
+			cause.event = &kept
+		}
+		p.pending = append(p.pending, cause)
+		line := p.lines[e.Workspace]
+		if line == nil {
+			line = &workspaceLine{workspace: e.Workspace}
+			p.lines[e.Workspace] = line
+			p.ready = append(p.ready, line)
+		}
+		line.causes = append(line.causes, cause)
+	}
+}
+
+// takeWorkers returns how many workers are to be started for the lines that are ready.
+func (p *reacting) takeWorkers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.ready), maxReactWorkers-p.workers)
+	p.workers += n
+	return n
+}
+
+// nextCause gives a worker the line that has waited longest, and its first cause. Without one, or when
+// the runtime stops, it returns nil and counts the worker off.
+func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if stop || len(p.ready) == 0 {
+		p.workers--
+		return nil, nil
+	}
+	line := p.ready[0]
+	p.ready[0], p.ready = nil, p.ready[1:]
+	return line, line.causes[0]
+}
+
+// settle takes the first cause of a line away when it was handled. After a failure the line is ready
+// again after a pause, which doubles up to reactPauseMax.
+func (p *reacting) settle(line *workspaceLine, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		line.pause = min(max(2*line.pause, reactPause), reactPauseMax)
+		time.AfterFunc(line.pause, func() { p.resume(line) })
+		return
+	}
+	cause := line.causes[0]
+	cause.handled, cause.event = true, nil
+	line.causes, line.pause = line.causes[1:], 0
+	if len(line.causes) > 0 {
+		p.ready = append(p.ready, line)
+	} else {
+		delete(p.lines, line.workspace)
+	}
+	for len(p.pending) > 0 && p.pending[0].handled {
+		p.pending[0], p.pending = nil, p.pending[1:]
+	}
+	p.signal()
+}
+
+func (p *reacting) resume(line *workspaceLine) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = append(p.ready, line)
+	p.signal()
+}
+
+func (p *reacting) signal() {
+	select {
+	case p.changed <- struct{}{}:
+	default: // react has not seen the last one yet
+	}
+}
+
+// handledThrough returns the position through which every cause is handled.
+func (p *reacting) handledThrough() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) > 0 {
+		return p.pending[0].position - 1
+	}
+	return p.read
 }

@@ -3,8 +3,10 @@ package actors
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -22,11 +24,13 @@ import (
 type pages struct {
 	persistence.Journal
 	events []persistence.Event
+	read   []uint64 // after which positions
 	saved  []uint64
 	fails  error // of the next cursor
 }
 
 func (p *pages) Events(_ context.Context, _ ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
+	p.read = append(p.read, past)
 	return p.events[past:min(past+uint64(limit), uint64(len(p.events)))], nil
 }
 
@@ -48,30 +52,49 @@ func (p *pages) add(n int, eventType string) {
 // follow has the follower's part: it notes what was added.
 func (p *pages) follow(c *causes) { c.note(p.events[c.through:]) }
 
-// newReacting is a reaction of a shard whose events are in j.
-func newReacting(j *pages, handle func(context.Context, persistence.Event) error) (*System, *shard, *reacting) {
+// reactingOn is a reaction of a shard whose events are in j. Its workers are the test's to run.
+func reactingOn(j *pages, cursor uint64, handle func(context.Context, persistence.Event) error) (*System, *reacting) {
 	r := reaction{name: "x", events: []decision.Event{balance.DepositCreated{}}, handle: handle}
 	sh := &shard{causes: causes{types: causing([]reaction{r, {name: "y", events: []decision.Event{agent.Registered{}}}})}}
-	return &System{journal: j, listener: silent{}}, sh, &reacting{sh: sh, reaction: r}
+	s := &System{journal: j, listener: silent{}, clock: time.Now, log: slog.New(slog.DiscardHandler)}
+	return s, newReacting(sh, r, cursor)
 }
 
-// rested is awaitCause of a reaction for which there is nothing: it must write what it can and wait.
-func rested(t *testing.T, s *System, p *reacting) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, s.awaitCause(ctx, p), context.Canceled)
+// run has a worker handle what is ready.
+func (p *reacting) run(s *System) {
+	if p.takeWorkers() > 0 {
+		p.workers = 1
+		s.reactWorker(context.Background(), p)
+	}
 }
 
-// TestDecisionsAreNotReadByReactions: a reaction is woken for what may be a cause, and comes to it without reading the decisions
-// and others before it that cause nothing; its cursor is written with the page of a cause, and when it is told that there was
-// none.
+// round is reactOnce without the wait at its end.
+func round(t require.TestingT, s *System, p *reacting) {
+	_, _, err := s.readCauses(context.Background(), p)
+	require.NoError(t, err)
+	p.run(s)
+	if p.handledThrough() > p.saved {
+		_ = s.saveReaction(context.Background(), p)
+	}
+}
+
+// retry makes the lines ready whose last cause was refused.
+func (p *reacting) retry() {
+	for _, line := range p.lines {
+		if !slices.Contains(p.ready, line) {
+			p.resume(line)
+		}
+	}
+}
+
+// TestDecisionsAreNotReadByReactions: a reaction wakes for a possible cause, and reaches it without reading the decisions and
+// other events before it. Its cursor is saved after a cause, and when it learns that there was none.
 func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	var handled []uint64
 	refused := errors.New("refused")
 	var answer error
 	j := &pages{}
-	s, sh, p := newReacting(j, func(_ context.Context, e persistence.Event) error {
+	s, p := reactingOn(j, 0, func(_ context.Context, e persistence.Event) error {
 		handled = append(handled, e.Position)
 		return answer
 	})
@@ -79,35 +102,33 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 
 	j.add(2, decisions)
 	j.add(1, card.LimitsChanged{}.EventType())
-	j.follow(&sh.causes)
-	require.True(t, sh.causes.untold())
+	j.follow(&p.sh.causes)
+	require.True(t, p.sh.causes.untold())
 	j.add(1, other)
-	j.follow(&sh.causes)
-	require.False(t, sh.causes.untold())
-	require.NoError(t, s.awaitCause(t.Context(), p))
-	require.EqualValues(t, 3, p.at, "what it does not read is passed over")
-	require.NoError(t, s.reactOnce(t.Context(), p))
+	j.follow(&p.sh.causes)
+	require.False(t, p.sh.causes.untold())
+	round(t, s, p)
 	require.Equal(t, []uint64{4}, j.saved)
-	rested(t, s, p)
-	require.Equal(t, []uint64{4}, j.saved, "it is written")
+	require.Equal(t, []uint64{3}, j.read, "it reads from the cause on")
+	round(t, s, p)
+	require.Equal(t, []uint64{4}, j.saved, "it is saved")
 
 	j.add(2, decisions)
 	j.add(1, other)
-	j.follow(&sh.causes)
+	j.follow(&p.sh.causes)
 	answer = refused
-	require.NoError(t, s.awaitCause(t.Context(), p))
-	require.ErrorIs(t, s.reactOnce(t.Context(), p), refused)
-	require.EqualValues(t, 6, p.at, "what was refused comes again")
+	round(t, s, p)
+	require.EqualValues(t, 6, p.handledThrough(), "the refused cause is pending")
 	require.Equal(t, []uint64{4, 6}, j.saved)
 
 	answer = nil
-	require.NoError(t, s.awaitCause(t.Context(), p))
-	require.NoError(t, s.reactOnce(t.Context(), p))
+	p.retry()
+	round(t, s, p)
 	require.Equal(t, []uint64{4, 7, 7}, handled)
 	j.add(2, decisions)
-	j.follow(&sh.causes)
-	sh.causes.tell()
-	rested(t, s, p)
+	j.follow(&p.sh.causes)
+	p.sh.causes.tell()
+	round(t, s, p)
 	require.Equal(t, []uint64{4, 6, 7, 9}, j.saved)
 	require.Equal(t, []uint64{4, 7, 7}, handled)
 }
@@ -119,36 +140,30 @@ func TestSwipesAndLimitsCauseNothing(t *testing.T) {
 	require.NotContains(t, types, card.LimitsChanged{}.EventType())
 }
 
-// TestAnOwedCursorIsWrittenAgain: a cursor that could not be written after a cause is written before the reaction waits; else a
-// crash would find the cause again behind ever more decisions.
-func TestAnOwedCursorIsWrittenAgain(t *testing.T) {
+// TestACursorThatWasNotSavedIsSavedAgain: a crash would otherwise find the cause again behind ever more decisions.
+func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	handled := 0
 	j := &pages{}
-	s, sh, p := newReacting(j, func(context.Context, persistence.Event) error {
+	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error {
 		handled++
 		return nil
 	})
 	j.add(1, balance.DepositCreated{}.EventType())
-	j.follow(&sh.causes)
-	require.NoError(t, s.awaitCause(t.Context(), p))
+	j.follow(&p.sh.causes)
 	j.fails = persistence.ErrUnavailable
-	require.ErrorIs(t, s.reactOnce(t.Context(), p), persistence.ErrUnavailable)
-	require.EqualValues(t, 1, p.at)
+	round(t, s, p)
 	require.Empty(t, j.saved)
-
-	j.fails = persistence.ErrUnavailable
-	require.ErrorIs(t, s.awaitCause(t.Context(), p), persistence.ErrUnavailable)
-	rested(t, s, p)
+	round(t, s, p)
 	require.Equal(t, []uint64{1}, j.saved)
 	require.Equal(t, 1, handled, "the cause is not handled again for it")
 }
 
-// TestAReactionThatIsFarBehindReadsEverything: of what lies before the first event that was noted, and before the newest causes,
-// nothing is known, so it is read.
+// TestAReactionThatIsFarBehindReadsEverything: before the first event that was noted, and before the newest causes, any event may
+// be a cause.
 func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	handled := 0
 	j := &pages{}
-	s, sh, p := newReacting(j, func(context.Context, persistence.Event) error {
+	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error {
 		handled++
 		return nil
 	})
@@ -162,22 +177,76 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 		}
 	}
 	j.add(2*tellAfter, decisions)
-	sh.causes.begin(uint64(len(j.events)))
-	for p.at < 2*tellAfter {
-		require.NoError(t, s.awaitCause(t.Context(), p))
-		require.NoError(t, s.reactOnce(t.Context(), p))
+	p.sh.causes.begin(uint64(len(j.events)))
+	for p.read < 2*tellAfter {
+		_, more, err := s.readCauses(t.Context(), p)
+		require.NoError(t, err)
+		require.True(t, more)
 	}
 	require.Equal(t, []uint64{tellAfter, 2 * tellAfter}, j.saved, "a crash does not find all of it again")
 	add(100)
-	sh.causes.begin(uint64(len(j.events)))
+	p.sh.causes.begin(uint64(len(j.events)))
 	add(maxCauses + 100)
-	j.follow(&sh.causes)
-	for p.at < uint64(len(j.events))-2 {
-		require.NoError(t, s.awaitCause(t.Context(), p))
-		require.NoError(t, s.reactOnce(t.Context(), p))
+	j.follow(&p.sh.causes)
+	for p.read < uint64(len(j.events)) {
+		round(t, s, p)
 	}
-	rested(t, s, p)
 	require.Equal(t, causes, handled)
+	require.EqualValues(t, len(j.events), p.saved)
+}
+
+// TestARefusedCauseDelaysItsOwnWorkspaceAlone: the causes of others are handled, and the cursor stays before the refused one.
+func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
+	var handled []uint64
+	refuses, j := true, &pages{}
+	s, p := reactingOn(j, 0, func(_ context.Context, e persistence.Event) error {
+		if e.Workspace == "hostile" && refuses {
+			return errors.New("refused")
+		}
+		handled = append(handled, e.Position)
+		return nil
+	})
+	for _, workspace := range []string{"first", "hostile", "hostile", "other", "first"} {
+		j.add(1, balance.DepositCreated{}.EventType())
+		j.events[len(j.events)-1].Workspace = workspace
+	}
+	j.follow(&p.sh.causes)
+	round(t, s, p)
+	require.ElementsMatch(t, []uint64{1, 4, 5}, handled)
+	require.Equal(t, []uint64{1}, j.saved)
+	refuses, handled = false, nil
+	p.retry()
+	round(t, s, p)
+	require.Equal(t, []uint64{2, 3}, handled)
+	require.Equal(t, []uint64{1, 5}, j.saved)
+}
+
+// TestPendingCausesAreBounded: a reaction that cannot go on reads no further than maxPendingCauses.
+func TestPendingCausesAreBounded(t *testing.T) {
+	handled, refuses, j := 0, true, &pages{}
+	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error {
+		if refuses {
+			return errors.New("refused")
+		}
+		handled++
+		return nil
+	})
+	j.add(maxPendingCauses+10, balance.DepositCreated{}.EventType())
+	j.follow(&p.sh.causes)
+	for more := true; more; {
+		var err error
+		_, more, err = s.readCauses(t.Context(), p)
+		require.NoError(t, err)
+	}
+	require.Len(t, p.pending, maxPendingCauses)
+	p.run(s)
+	refuses = false
+	p.retry()
+	p.run(s)
+	for p.read < uint64(len(j.events)) {
+		round(t, s, p)
+	}
+	require.Equal(t, len(j.events), handled)
 	require.EqualValues(t, len(j.events), p.saved)
 }
 
@@ -222,8 +291,8 @@ func (p *pages) Wait(ctx context.Context, _ ident.Shard, _ uint64) error {
 // TestReactionsAreToldAtRest: decisions that nothing follows move the cursors all the same.
 func TestReactionsAreToldAtRest(t *testing.T) {
 	j := &pages{}
-	_, sh, _ := newReacting(j, nil)
-	s := &System{journal: j}
+	s, p := reactingOn(j, 0, nil)
+	sh := p.sh
 	_, _, told := sh.causes.after(0)
 	j.add(1, balance.Relayed{}.EventType())
 	j.follow(&sh.causes)
@@ -236,69 +305,72 @@ func TestReactionsAreToldAtRest(t *testing.T) {
 }
 
 // TestEveryCauseIsHandledOnce: whatever the follower has noted when, wherever the reaction stood and whatever was refused, each
-// cause is handled in its turn, and neither the place nor the cursor is ever past one that was not.
+// cause is handled once, those of a workspace in order, and the cursor is never past one that was not.
 func TestEveryCauseIsHandledOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		var handled, causes []uint64
-		refuses, j := false, &pages{}
-		s, sh, p := newReacting(j, func(_ context.Context, e persistence.Event) error {
-			if refuses = !refuses && rapid.IntRange(0, 9).Draw(rt, "refuses") == 0; refuses {
+		handled, causes, j := map[string][]uint64{}, map[string][]uint64{}, &pages{}
+		s, p := reactingOn(j, 0, nil)
+		patient := false
+		p.reaction.handle = func(_ context.Context, e persistence.Event) error {
+			if !patient && rapid.IntRange(0, 5).Draw(rt, "refuses") == 0 {
 				return fault.New(fault.Unavailable, "")
 			}
-			handled = append(handled, e.Position)
+			handled[e.Workspace] = append(handled[e.Workspace], e.Position)
 			return nil
-		})
+		}
 		add := func(n int) {
 			for range n {
-				switch rapid.IntRange(0, 3).Draw(rt, "kind") {
-				case 0, 1:
-					j.add(1, balance.Relayed{}.EventType())
-				case 2:
-					j.add(1, card.LimitsChanged{}.EventType())
-				default:
-					j.add(1, balance.DepositCreated{}.EventType())
-					causes = append(causes, uint64(len(j.events)))
-				}
+				kind := rapid.SampledFrom([]string{balance.Relayed{}.EventType(), card.LimitsChanged{}.EventType(),
+					balance.DepositCreated{}.EventType()}).Draw(rt, "kind")
+				j.add(1, kind)
+				j.events[len(j.events)-1].Workspace = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "workspace")
 			}
 		}
 		add(rapid.IntRange(0, 40).Draw(rt, "before"))
-		sh.causes.begin(uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "begin")))
-		p.at = uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "cursor"))
-		p.saved = p.at
-		causes = slices.DeleteFunc(causes, func(at uint64) bool { return at <= p.at })
-		look := func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			at := p.at
-			if s.awaitCause(ctx, p) == nil {
-				_ = s.reactOnce(t.Context(), p) // what is refused comes again
+		p.sh.causes.begin(uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "begin")))
+		p.read = uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "cursor"))
+		p.saved = p.read
+		start := p.read
+		check := func() {
+			clear(causes)
+			for _, e := range j.events {
+				if e.Position > start && p.reaction.causedBy(&e) {
+					causes[e.Workspace] = append(causes[e.Workspace], e.Position)
+				}
 			}
-			require.GreaterOrEqual(rt, p.at, at)
-			require.True(rt, slices.Equal(causes[:len(handled)], handled), "each in its turn: %v of %v", handled, causes)
-			if len(handled) < len(causes) {
-				require.Less(rt, p.at, causes[len(handled)])
+			for workspace, want := range causes {
+				got := handled[workspace]
+				require.True(rt, slices.Equal(want[:len(got)], got), "of %s: %v of %v", workspace, got, want)
+				if len(got) < len(want) {
+					require.Less(rt, p.saved, want[len(got)])
+				}
 			}
-			require.LessOrEqual(rt, p.saved, p.at)
+			require.LessOrEqual(rt, p.saved, p.handledThrough())
 		}
 		for range rapid.IntRange(0, 30).Draw(rt, "moves") {
-			switch rapid.IntRange(0, 2).Draw(rt, "move") {
+			switch rapid.IntRange(0, 3).Draw(rt, "move") {
 			case 0:
 				add(rapid.IntRange(0, 60).Draw(rt, "events"))
 			case 1:
-				if c := &sh.causes; c.through < uint64(len(j.events)) {
+				if c := &p.sh.causes; c.through < uint64(len(j.events)) {
 					c.note(j.events[c.through:min(c.through+uint64(rapid.IntRange(1, 50).Draw(rt, "page")), uint64(len(j.events)))])
 				}
+			case 2:
+				p.retry()
 			default:
-				look()
+				round(rt, s, p)
 			}
+			check()
 		}
-		if sh.causes.through < uint64(len(j.events)) {
-			j.follow(&sh.causes)
+		if p.sh.causes.through < uint64(len(j.events)) {
+			j.follow(&p.sh.causes)
 		}
-		for range 2*len(causes) + len(j.events)/reactBatch + 2 {
-			look()
+		for patient = true; p.saved < uint64(len(j.events)); p.retry() {
+			round(rt, s, p)
 		}
-		require.Equal(rt, len(causes), len(handled))
-		require.EqualValues(rt, len(j.events), p.saved)
+		check()
+		for workspace, want := range causes {
+			require.Equal(rt, want, handled[workspace])
+		}
 	})
 }

@@ -199,8 +199,7 @@ type System struct {
 	shards     [ident.Shards]*shard
 	// timerReads has a place for each shard whose timers are being read.
 	timerReads chan struct{}
-	// bankCalls has a place for each call about a payout that waits for the bank.
-	bankCalls chan struct{}
+	bankCalls  *places // calls about payouts and conversions that wait for the bank
 	// relaying and relayingLate have relayAtOnce places each, one for each entry.
 	relaying, relayingLate *semaphore.Weighted
 
@@ -247,7 +246,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, ramp: c.Ramp,
 		prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
 		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
-		timerReads: make(chan struct{}, timerReads), bankCalls: make(chan struct{}, maxBankCalls),
+		timerReads: make(chan struct{}, timerReads), bankCalls: newPlaces(maxBankCalls, maxWorkspaceBankCalls),
 		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
@@ -260,8 +259,10 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}))
 	s.root = s.actors.Root
 	s.directory = newDirectory(s.root, s.props)
-	s.dispatcher = newDispatcher(s, maxSending, func(d webhook.Due) string { return d.Endpoint }, s.deliver)
-	s.ramps = newDispatcher(s, maxRampCalls, func(d rampDue) string { return d.workspace }, s.tellRamp)
+	s.dispatcher = newDispatcher(s, newPlaces(maxSending, maxWorkspaceSending), s.deliver,
+		func(d webhook.Due) (line, workspace string) { return d.Endpoint, d.Workspace })
+	s.ramps = newDispatcher(s, newPlaces(maxRampCalls, 1), s.tellRamp,
+		func(d rampDue) (line, workspace string) { return d.workspace, d.workspace })
 	s.lookout = newLookout(s)
 	err := s.takeShards(ctx)
 	if err == nil {

@@ -14,10 +14,8 @@ import (
 func TestEndpointsThatHangLeaveRoomForOthers(t *testing.T) {
 	s := &System{}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
-	d := newDispatcher(s, maxSending, func(d webhook.Due) string { return d.Endpoint }, s.deliver)
-	for range maxSending {
-		d.places <- struct{}{} // nothing goes out
-	}
+	none := newPlaces(0, maxWorkspaceSending) // nothing goes out
+	d := newDispatcher(s, none, s.deliver, func(d webhook.Due) (line, workspace string) { return d.Endpoint, d.Workspace })
 	for endpoint := range 2 * maxDue / webhook.MaxPending {
 		for delivery := range webhook.MaxPending {
 			d.offer(webhook.Due{Endpoint: fmt.Sprint("hanging ", endpoint), Delivery: fmt.Sprint(delivery)})

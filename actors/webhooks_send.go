@@ -24,8 +24,10 @@ type Poster interface {
 
 // Limits of sending.
 const (
-	maxSending  = 256              // attempts under way, at most one to an endpoint
-	sendTimeout = 30 * time.Second // of an attempt, from reading what is to be sent to recording what came of it
+	maxSending = 512 // attempts under way, at most one to an endpoint
+	// maxWorkspaceSending of them are one workspace's: one for each endpoint that it may have.
+	maxWorkspaceSending = webhook.MaxPerWorkspace
+	sendTimeout         = 30 * time.Second // of an attempt, from reading what is to be sent to recording what came of it
 )
 
 func (s *System) deliver(ctx context.Context, due webhook.Due) {
