@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -14,6 +15,7 @@ import (
 // Limits of a lane.
 const (
 	laneQueue      = 4096            // ops waiting for the next commit of a shard
+	laneShare      = laneQueue / 2   // of them, those of one workspace: the others of its shard find room
 	fenceTimeout   = 5 * time.Second // an ambiguous commit that is not resolved by then answers outcome_unknown
 	fenceRetry     = 50 * time.Millisecond
 	fenceAgain     = 2 * time.Second // one later try to raise the epoch; what waits for it is told meanwhile
@@ -31,19 +33,40 @@ type lane struct {
 	// held is an op out of the queue that could not join the last group; it begins the next.
 	held    *op
 	tallies tallies
+
+	mu     sync.Mutex
+	queued map[string]int // ops in the queue, by workspace
 }
 
 func newLane(sys *System, s *shard, epoch uint64) *lane {
-	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), epoch: epoch, tallies: newTallies()}
+	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), epoch: epoch, tallies: newTallies(),
+		queued: make(map[string]int)}
 }
 
-// submit queues an op; false when the lane is full.
+// submit queues an op. It is false when the lane is full, or the op's workspace has its share of it.
 func (l *lane) submit(o *op) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	workspace := o.req.env.Workspace
+	if l.queued[workspace] >= laneShare {
+		return false
+	}
 	select {
 	case l.queue <- o:
+		l.queued[workspace]++
 		return true
 	default:
 		return false
+	}
+}
+
+// dequeued notes that an op has left the queue.
+func (l *lane) dequeued(o *op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	workspace := o.req.env.Workspace
+	if l.queued[workspace]--; l.queued[workspace] == 0 {
+		delete(l.queued, workspace)
 	}
 }
 
@@ -68,6 +91,7 @@ func (l *lane) next(ctx context.Context) bool {
 	}
 	select {
 	case l.held = <-l.queue:
+		l.dequeued(l.held)
 		return true
 	case <-again:
 		l.fence(ctx, min(fenceAgain, l.sys.config.FenceWithin))
@@ -84,6 +108,7 @@ func (l *lane) gather(ctx context.Context, group []*op) []*op {
 		if l.held == nil {
 			select {
 			case l.held = <-l.queue:
+				l.dequeued(l.held)
 			default:
 				return group
 			}

@@ -43,11 +43,13 @@ func (u *unplugged) Cursor(ctx context.Context, name string, shard ident.Shard) 
 	return u.Journal.Cursor(ctx, name, shard)
 }
 
-func (u *unplugged) Timers(ctx context.Context, shard ident.Shard, now time.Time, limit int) ([]persistence.Timer, error) {
+func (u *unplugged) Timers(
+	ctx context.Context, shard ident.Shard, now time.Time, after persistence.Timer, limit int,
+) ([]persistence.Timer, error) {
 	if err := u.err(); err != nil {
 		return nil, err
 	}
-	return u.Journal.Timers(ctx, shard, now, limit)
+	return u.Journal.Timers(ctx, shard, now, after, limit)
 }
 
 // lines is a log that is counted.

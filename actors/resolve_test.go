@@ -150,7 +150,9 @@ type slowTimers struct {
 	asked         atomic.Int64
 }
 
-func (s *slowTimers) Timers(ctx context.Context, shard ident.Shard, now time.Time, limit int) ([]persistence.Timer, error) {
+func (s *slowTimers) Timers(
+	ctx context.Context, shard ident.Shard, now time.Time, after persistence.Timer, limit int,
+) ([]persistence.Timer, error) {
 	switch shard {
 	case s.broken:
 		s.asked.Add(1)
@@ -159,7 +161,7 @@ func (s *slowTimers) Timers(ctx context.Context, shard ident.Shard, now time.Tim
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return s.Journal.Timers(ctx, shard, now, limit)
+	return s.Journal.Timers(ctx, shard, now, after, limit)
 }
 
 func TestAShardWithoutTimersHoldsUpNoOther(t *testing.T) {

@@ -343,7 +343,7 @@ func TestATimerFiresOnceAndOutlivesARestart(t *testing.T) {
 	require.Zero(t, fired())
 	r.clock.turn(time.Hour)
 	require.Eventually(t, func() bool { return fired() == 1 }, time.Minute, time.Millisecond)
-	due, err := r.journal.Timers(t.Context(), shardOf(t, id), r.clock.now().Add(time.Hour), 10)
+	due, err := r.journal.Timers(t.Context(), shardOf(t, id), r.clock.now().Add(time.Hour), persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, due)
 }

@@ -219,18 +219,20 @@ type System struct {
 
 // shard is one of the 256 columns: lane, follower, relay.
 type shard struct {
-	id       ident.Shard
-	lane     *lane
-	firing   atomic.Bool   // timers of the last round are still being fired
-	lost     atomic.Bool   // the last commit is unresolved: nothing is read or written before the fence
-	followed progress      // the authorizer has applied the journal up to here
-	causes   causes        // what the reactions need of it
-	passed   int           // bytes of events that it knows nothing of: they had nothing for it; the follower's own
-	relayed  progress      // the journal has the authorizer's log up to here, but for workspaces that are set aside
-	asides   asides        // workspaces that the relay passes by
-	wanted   chan struct{} // somebody waits for it: the relay does not rest
-	late     lateness
-	debt     debt
+	id     ident.Shard
+	lane   *lane
+	firing atomic.Bool // timers of the last round are still being fired
+	// timersAfter is where the next round reads on; only the round that fires uses it
+	timersAfter persistence.Timer
+	lost        atomic.Bool   // the last commit is unresolved: nothing is read or written before the fence
+	followed    progress      // the authorizer has applied the journal up to here
+	causes      causes        // what the reactions need of it
+	passed      int           // bytes of events that it knows nothing of: they had nothing for it; the follower's own
+	relayed     progress      // the journal has the authorizer's log up to here, but for workspaces that are set aside
+	asides      asides        // workspaces that the relay passes by
+	wanted      chan struct{} // somebody waits for it: the relay does not rest
+	late        lateness
+	debt        debt
 }
 
 // ErrStores: the two stores do not belong together, or the data key is another's. No retry mends that; the text names what does.

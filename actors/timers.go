@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +14,10 @@ import (
 
 // Limits of the timer loop.
 const (
-	timersAtOnce = 128 // timers of one shard fired in one round
-	timerTurns   = 16  // of a round: were all shards looked at in one, swipes would wait for a processor behind them
-	timerReads   = 16  // shards whose timers are being read
+	timersAtOnce = 128                 // timers of one shard fired in one round
+	timersRead   = persistence.MaxPage // timers of one shard read in one round, from which those of each workspace are taken in turn
+	timerTurns   = 16                  // of a round: were all shards looked at in one, swipes would wait for a processor behind them
+	timerReads   = 16                  // shards whose timers are being read
 	timerTimeout = 10 * time.Second
 	sweepAtOnce  = 1024 // expired claims removed per shard and round
 )
@@ -63,17 +65,45 @@ func (s *System) fireShard(ctx context.Context, sh *shard) {
 	wg.Wait()
 }
 
-// dueTimers reads a shard's timers, when it is its turn.
+// dueTimers reads a shard's timers, when it is its turn, and takes those of each workspace in turn. Where
+// more are due than are read, the next round goes on behind them: timers that fail, or a workspace with
+// very many, keep no other from being reached.
 func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
 	select {
 	case s.timerReads <- struct{}{}:
 		defer func() { <-s.timerReads }()
-		return s.journal.Timers(ctx, sh.id, s.clock(), timersAtOnce)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	due, err := s.journal.Timers(ctx, sh.id, s.clock(), sh.timersAfter, timersRead)
+	if err != nil {
+		return nil, err
+	}
+	sh.timersAfter = persistence.Timer{}
+	if len(due) == timersRead {
+		sh.timersAfter = due[len(due)-1]
+	}
+	return timersInTurn(due, timersAtOnce), nil
+}
+
+// timersInTurn takes the first timer of each workspace, then the second of each, and so on, at most n.
+func timersInTurn(due []persistence.Timer, n int) []persistence.Timer {
+	if len(due) <= n {
+		return due
+	}
+	before := make(map[string]int) // timers of a workspace in an earlier place
+	turns := make([][]persistence.Timer, 0, n)
+	for _, t := range due {
+		turn := before[t.Workspace]
+		before[t.Workspace]++
+		if turn == len(turns) {
+			turns = append(turns, nil)
+		}
+		turns[turn] = append(turns[turn], t)
+	}
+	return slices.Concat(turns...)[:n]
 }
 
 func (s *System) fire(ctx context.Context, t persistence.Timer) {

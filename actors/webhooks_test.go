@@ -290,7 +290,7 @@ func TestARemovedEndpointGetsNothingMore(t *testing.T) {
 	failing := h.ping(endpoint)
 	h.awaits(failing, func(d webhook.Delivery) bool { return len(d.Attempts) == 1 })
 	h.tell(endpoint, webhook.Remove{})
-	timers, err := h.journal.Timers(t.Context(), h.slot().Shard(), h.clock.now().Add(1000*time.Hour), 10)
+	timers, err := h.journal.Timers(t.Context(), h.slot().Shard(), h.clock.now().Add(1000*time.Hour), persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, timers)
 	h.clock.turn(time.Hour)

@@ -21,6 +21,7 @@ import (
 	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/httpapi/webhook"
+	"purser/persistence"
 )
 
 // operation is one operation of the description, with what its extensions say: x-scope, x-roles, x-live and x-ids. One whose path has a
@@ -466,7 +467,7 @@ func (w *world) pending() bool {
 		if w.journal.Head(ident.Shard(shard)).Position == 0 {
 			continue
 		}
-		timers, err := w.journal.Timers(context.Background(), ident.Shard(shard), now.AddDate(1, 0, 0), most)
+		timers, err := w.journal.Timers(context.Background(), ident.Shard(shard), now.AddDate(1, 0, 0), persistence.Timer{}, most)
 		require.NoError(w.t, err)
 		for _, timer := range timers {
 			if !timer.Due.After(now) || timer.Kind == "ramp" || strings.HasPrefix(timer.Key, "ramp/") ||

@@ -306,7 +306,7 @@ var onceTests = map[string]func(*fixture){
 
 func (f *fixture) timers(now time.Time, limit int) []persistence.Timer {
 	f.t.Helper()
-	timers, err := f.j.Timers(f.ctx, f.shard, now, limit)
+	timers, err := f.j.Timers(f.ctx, f.shard, now, persistence.Timer{}, limit)
 	require.NoError(f.t, err)
 	return timers
 }
@@ -322,6 +322,31 @@ var timerTests = map[string]func(*fixture){
 		sameTimers(f.t, []persistence.Timer{early, late}, f.timers(Start.Add(2*time.Second), 10))
 		sameTimers(f.t, []persistence.Timer{early, late, later}, f.timers(Start.Add(24*time.Hour), 10))
 		sameTimers(f.t, []persistence.Timer{early, late}, f.timers(Start.Add(24*time.Hour), 2))
+	},
+	"a page goes on after another": func(f *fixture) {
+		// Some of one instant, which kind, stream and key tell apart.
+		all := []persistence.Timer{timer("a", "x", Start), timer("b", "x", Start), timer("b", "y", Start),
+			timer("a", "y", Start.Add(time.Second)), timer("c", "z", Start.Add(time.Minute))}
+		f.must(batch(all[0], all[1], all[2], all[3], all[4]))
+		f.again()
+		for _, limit := range []int{1, 2, 3, 5} {
+			var got []persistence.Timer
+			for after := (persistence.Timer{}); ; {
+				page, err := f.j.Timers(f.ctx, f.shard, Start.Add(time.Second), after, limit)
+				require.NoError(f.t, err)
+				got = append(got, page...)
+				if len(page) < limit {
+					break
+				}
+				after = page[len(page)-1]
+			}
+			sameTimers(f.t, all[:4], got)
+		}
+		// A page that begins later says nothing of the earliest timer.
+		page, err := f.j.Timers(f.ctx, f.shard, Start, all[2], 10)
+		require.NoError(f.t, err)
+		require.Empty(f.t, page)
+		sameTimers(f.t, all[:3], f.timers(Start, 10))
 	},
 	"a new due replaces the old": func(f *fixture) {
 		f.must(batch(timer("a", "x", Start)))

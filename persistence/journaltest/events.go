@@ -118,7 +118,7 @@ var eventTests = map[string]func(*fixture){
 		_, ok, err := f.j.Once(f.ctx, f.shard, claim.Scope, claim.Hash, f.now)
 		require.NoError(f.t, err)
 		require.False(f.t, ok)
-		timers, err := f.j.Timers(f.ctx, f.shard, Start, 10)
+		timers, err := f.j.Timers(f.ctx, f.shard, Start, persistence.Timer{}, 10)
 		require.NoError(f.t, err)
 		require.Empty(f.t, timers)
 	},

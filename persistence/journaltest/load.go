@@ -211,7 +211,7 @@ func (l *Load) verifyOnces(j persistence.Journal, i int, n uint64) error {
 }
 
 func (l *Load) verifyTimer(j persistence.Journal, i int, n uint64) error {
-	timers, err := j.Timers(context.Background(), loadSlot(i).Shard(), Start.Add(24*time.Hour), 10)
+	timers, err := j.Timers(context.Background(), loadSlot(i).Shard(), Start.Add(24*time.Hour), persistence.Timer{}, 10)
 	if err != nil {
 		return err
 	}

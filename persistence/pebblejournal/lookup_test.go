@@ -134,7 +134,7 @@ func TestGroupOfTwoCommits(t *testing.T) {
 			require.Equal(t, []any{"a", uint64(1), uint32(1)}, []any{r.ID, r.Position, r.Ordinal})
 		}
 	}
-	timers, err := j.Timers(t.Context(), testSlot.Shard(), at.Add(time.Hour), 10)
+	timers, err := j.Timers(t.Context(), testSlot.Shard(), at.Add(time.Hour), persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, timers)
 	events, err := j.Events(t.Context(), testSlot.Shard(), 0, 10)
@@ -240,7 +240,7 @@ func TestTimersThatAreNotDueAskNobody(t *testing.T) {
 	j, _ := shardOf(t, vfs.NewMem())
 	id, at := testSlot.Shard(), journaltest.Start
 	timers := func(now time.Time) int {
-		found, err := j.Timers(t.Context(), id, now, 10)
+		found, err := j.Timers(t.Context(), id, now, persistence.Timer{}, 10)
 		require.NoError(t, err)
 		return len(found)
 	}
@@ -298,7 +298,7 @@ func TestATimerSetBesideAReadIsTold(t *testing.T) {
 		j.shards[id].due.Forget()
 		read := make(chan error)
 		go func() {
-			_, err := j.Timers(context.Background(), id, at, 10)
+			_, err := j.Timers(context.Background(), id, at, persistence.Timer{}, 10)
 			read <- err
 		}()
 		for range i % 20 * 1000 {
@@ -306,7 +306,7 @@ func TestATimerSetBesideAReadIsTold(t *testing.T) {
 		}
 		set(1, at)
 		require.NoError(t, <-read)
-		timers, err := j.Timers(t.Context(), id, at, 10)
+		timers, err := j.Timers(t.Context(), id, at, persistence.Timer{}, 10)
 		require.NoError(t, err)
 		require.Len(t, timers, 1)
 		set(1, time.Time{})

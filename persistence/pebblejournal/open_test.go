@@ -331,7 +331,10 @@ func calls(j *pebblejournal.Journal) []func(context.Context) error {
 			_, _, err := j.Once(ctx, shard, "s", [32]byte{}, journaltest.Start)
 			return err
 		},
-		func(ctx context.Context) error { _, err := j.Timers(ctx, shard, journaltest.Start, 1); return err },
+		func(ctx context.Context) error {
+			_, err := j.Timers(ctx, shard, journaltest.Start, persistence.Timer{}, 1)
+			return err
+		},
 		func(ctx context.Context) error { _, err := j.Cursor(ctx, "n", shard); return err },
 		func(ctx context.Context) error { return j.SaveCursor(ctx, "n", shard, 1) },
 		func(ctx context.Context) error { _, err := j.Sweep(ctx, journaltest.Start, 1); return err },

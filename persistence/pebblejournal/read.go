@@ -205,7 +205,9 @@ func (j *Journal) Once(
 
 // Timers implements persistence.Journal. It looks into the store only when a timer may be due. Timers of the same instant come in
 // the order of kind, stream and key.
-func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, limit int) ([]persistence.Timer, error) {
+func (j *Journal) Timers(
+	ctx context.Context, id ident.Shard, now time.Time, past persistence.Timer, limit int,
+) ([]persistence.Timer, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -218,7 +220,11 @@ func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, lim
 	var timers []persistence.Timer
 	var first time.Time
 	limit = persistence.PageLimit(limit)
-	err := j.walk(ctx, id, prefix(tableDue, id), after(prefix(tableDue, id)), func(key, value []byte) (bool, error) {
+	begin, earliest := prefix(tableDue, id), past.Due.IsZero()
+	if !earliest {
+		begin = append(keyDue(id, past.Due, past.Kind, past.Stream, past.Key), 0)
+	}
+	err := j.walk(ctx, id, begin, after(prefix(tableDue, id)), func(key, value []byte) (bool, error) {
 		timer, err := decodeDue(key[shardBytes:], value)
 		if err != nil {
 			return false, err
@@ -235,7 +241,9 @@ func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, lim
 	if err != nil {
 		return nil, err
 	}
-	due.Learn(changes, first)
+	if earliest {
+		due.Learn(changes, first)
+	}
 	return timers, nil
 }
 

@@ -96,7 +96,7 @@ func BenchmarkAppend64CallersGroup64(b *testing.B) { benchmarkAppend(b, 64, 64) 
 func BenchmarkTimers(b *testing.B) {
 	c := callers(b, 1)[0]
 	for b.Loop() {
-		_, err := c.j.Timers(b.Context(), 7, journaltest.Start, 10)
+		_, err := c.j.Timers(b.Context(), 7, journaltest.Start, persistence.Timer{}, 10)
 		require.NoError(b, err)
 	}
 }

@@ -123,7 +123,7 @@ func requireUnavailable(t *testing.T, j *pgjournal.Journal) {
 	}
 	work.Wait()
 	// No timer of this shard is due: the server is not asked.
-	timers, err := j.Timers(ctx, shard, journaltest.Start, 10)
+	timers, err := j.Timers(ctx, shard, journaltest.Start, persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, timers)
 	require.Zero(t, j.Head(shard).Position)

@@ -52,7 +52,7 @@ func requireTruth(t *testing.T, j persistence.Journal, slot ident.Slot, head uin
 	require.NoError(t, err)
 	require.Len(t, events, int(head))
 	_, err = j.Record(ctx, slot, "card", "card_1")
-	timers, timersErr := j.Timers(ctx, slot.Shard(), journaltest.Start, 10)
+	timers, timersErr := j.Timers(ctx, slot.Shard(), journaltest.Start, persistence.Timer{}, 10)
 	require.NoError(t, timersErr)
 	require.Len(t, timers, int(head))
 	if head == 0 {

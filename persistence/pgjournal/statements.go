@@ -117,6 +117,9 @@ WHERE shard = $1 AND kind = $2 AND id >= $3 AND (id > $3 OR $3 = '') ORDER BY id
 	sqlTimers = `SELECT kind, stream, key, workspace, slot, due FROM journal_timer WHERE shard = $1 AND due <= $2
 ORDER BY due, kind, stream, key LIMIT $3`
 
+	sqlTimersAfter = `SELECT kind, stream, key, workspace, slot, due FROM journal_timer WHERE shard = $1 AND due <= $2
+AND due >= $4 AND (due, kind, stream, key) > ($4, $5, $6, $7) ORDER BY due, kind, stream, key LIMIT $3`
+
 	sqlNextDue = `SELECT min(due) FROM journal_timer WHERE shard = $1`
 
 	sqlAllNextDue = `SELECT s.id, (SELECT min(due) FROM journal_timer t WHERE t.shard = s.id) FROM journal_shard s`

@@ -26,7 +26,9 @@ func (j *Journal) loadDue(ctx context.Context) error {
 
 // Timers implements persistence.Journal. It asks the server only when a timer may be due; of timers that another process has
 // written it knows after Raise. Timers of the same instant come in the order of kind, stream and key.
-func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, limit int) ([]persistence.Timer, error) {
+func (j *Journal) Timers(
+	ctx context.Context, id ident.Shard, now time.Time, after persistence.Timer, limit int,
+) ([]persistence.Timer, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -37,7 +39,11 @@ func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, lim
 		return nil, nil
 	}
 	b := &pgx.Batch{}
-	b.Queue(sqlTimers, int16(id), now, persistence.PageLimit(limit))
+	if after.Due.IsZero() {
+		b.Queue(sqlTimers, int16(id), now, persistence.PageLimit(limit))
+	} else {
+		b.Queue(sqlTimersAfter, int16(id), now, persistence.PageLimit(limit), after.Due, after.Kind, after.Stream, after.Key)
+	}
 	b.Queue(sqlNextDue, int16(id))
 	var timers []persistence.Timer
 	err := j.ask(ctx, b, func(results pgx.BatchResults) (err error) {
@@ -48,7 +54,7 @@ func (j *Journal) Timers(ctx context.Context, id ident.Shard, now time.Time, lim
 		if err := results.QueryRow().Scan(&first); err != nil {
 			return err
 		}
-		s.due.Learn(changes, instant(first))
+		s.due.Learn(changes, instant(first)) // the earliest of all, wherever the page begins
 		return nil
 	})
 	return timers, err

@@ -1,0 +1,27 @@
+package actors
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAWorkspaceFillsItsShareOfALaneAlone(t *testing.T) {
+	l := newLane(&System{}, &shard{}, 1)
+	of := func(workspace string) *op { return &op{req: &request{env: Envelope{Workspace: workspace}}} }
+	for range laneShare {
+		require.True(t, l.submit(of("crowd")))
+	}
+	require.False(t, l.submit(of("crowd")), "it has its share")
+	for range laneQueue - laneShare {
+		require.True(t, l.submit(of("other")))
+	}
+	require.False(t, l.submit(of("third")), "the lane is full")
+	require.True(t, l.next(context.Background()))
+	require.True(t, l.submit(of("crowd")), "an op that left made room")
+	for len(l.queue) > 0 {
+		require.True(t, l.next(context.Background()))
+	}
+	require.Empty(t, l.queued)
+}
