@@ -54,7 +54,7 @@ func (d *dispatcher[T]) offer(due T) {
 func (d *dispatcher[T]) serve(ctx context.Context, due T) {
 	line, workspace := d.lineOf(due)
 	for more := true; more; due, more = d.next(line) {
-		free, err := d.places.take(ctx, workspace)
+		free, err := d.places.acquirePlace(ctx, workspace)
 		if err != nil {
 			return
 		}

@@ -22,8 +22,8 @@ func newPlaces(all, ofWorkspace int) *places {
 	return &places{ofWorkspace: ofWorkspace, free: all, used: make(map[string]int), waiting: make(map[string][]chan struct{})}
 }
 
-// take waits for a place. free must be called once. The error is the context's.
-func (p *places) take(ctx context.Context, workspace string) (free func(), err error) {
+// acquirePlace waits for a place. free must be called once. The error is the context's.
+func (p *places) acquirePlace(ctx context.Context, workspace string) (free func(), err error) {
 	granted := make(chan struct{})
 	p.mu.Lock()
 	if p.waiting[workspace] == nil {
@@ -35,15 +35,15 @@ func (p *places) take(ctx context.Context, workspace string) (free func(), err e
 	select {
 	case <-granted:
 	case <-ctx.Done():
-		if p.leave(workspace, granted) {
+		if p.abandonWait(workspace, granted) {
 			return nil, ctx.Err()
 		}
 	}
-	return func() { p.release(workspace) }, nil
+	return func() { p.releasePlace(workspace) }, nil
 }
 
-// leave gives up waiting. It is false when the place was granted meanwhile.
-func (p *places) leave(workspace string, granted chan struct{}) bool {
+// abandonWait gives up waiting. It is false when the place was granted meanwhile.
+func (p *places) abandonWait(workspace string, granted chan struct{}) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, waiter := range p.waiting[workspace] {
@@ -56,7 +56,7 @@ func (p *places) leave(workspace string, granted chan struct{}) bool {
 	return false
 }
 
-func (p *places) release(workspace string) {
+func (p *places) releasePlace(workspace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free++

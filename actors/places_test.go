@@ -9,18 +9,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-func taken(p *places, workspace string) <-chan func() {
+func acquireLater(p *places, workspace string) <-chan func() {
 	got := make(chan func(), 1)
 	go func() {
-		if free, err := p.take(context.Background(), workspace); err == nil {
+		if free, err := p.acquirePlace(context.Background(), workspace); err == nil {
 			got <- free
 		}
 	}()
 	return got
 }
 
-// queued waits until so many wait for a place.
-func (p *places) queued(workspace string, n int) {
+// awaitQueue waits until so many wait for a place.
+func (p *places) awaitQueue(workspace string, n int) {
 	for {
 		p.mu.Lock()
 		waiting := len(p.waiting[workspace])
@@ -34,13 +34,13 @@ func (p *places) queued(workspace string, n int) {
 
 func TestAWorkspaceUsesUpItsOwnPlacesAlone(t *testing.T) {
 	p := newPlaces(4, 2)
-	hostile := []<-chan func(){taken(p, "hostile"), taken(p, "hostile")}
+	hostile := []<-chan func(){acquireLater(p, "hostile"), acquireLater(p, "hostile")}
 	for _, got := range hostile {
 		defer (<-got)()
 	}
-	third := taken(p, "hostile")
-	p.queued("hostile", 1)
-	free, err := p.take(t.Context(), "other")
+	third := acquireLater(p, "hostile")
+	p.awaitQueue("hostile", 1)
+	free, err := p.acquirePlace(t.Context(), "other")
 	require.NoError(t, err)
 	free()
 	require.Empty(t, third)
@@ -48,14 +48,14 @@ func TestAWorkspaceUsesUpItsOwnPlacesAlone(t *testing.T) {
 
 func TestWorkspacesAreServedInTurn(t *testing.T) {
 	p := newPlaces(1, 1)
-	free, err := p.take(t.Context(), "first")
+	free, err := p.acquirePlace(t.Context(), "first")
 	require.NoError(t, err)
-	many := []<-chan func(){taken(p, "many")}
-	p.queued("many", 1)
-	many = append(many, taken(p, "many"))
-	p.queued("many", 2)
-	one := taken(p, "one")
-	p.queued("one", 1)
+	many := []<-chan func(){acquireLater(p, "many")}
+	p.awaitQueue("many", 1)
+	many = append(many, acquireLater(p, "many"))
+	p.awaitQueue("many", 2)
+	one := acquireLater(p, "one")
+	p.awaitQueue("one", 1)
 	free()
 	(<-many[0])()
 	(<-one)()
@@ -66,11 +66,11 @@ func TestWorkspacesAreServedInTurn(t *testing.T) {
 
 func TestAPlaceThatIsGivenUpIsFree(t *testing.T) {
 	p := newPlaces(1, 1)
-	free, err := p.take(t.Context(), "a")
+	free, err := p.acquirePlace(t.Context(), "a")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = p.take(ctx, "b")
+	_, err = p.acquirePlace(ctx, "b")
 	require.ErrorIs(t, err, context.Canceled)
 	free()
 	require.Equal(t, 1, p.free)
@@ -78,9 +78,9 @@ func TestAPlaceThatIsGivenUpIsFree(t *testing.T) {
 	require.Empty(t, p.turns)
 }
 
-// TestPlacesAreNeverMoreThanTheyAre: whatever comes and leaves, no share and no sum is exceeded, and no
-// place stays free beside a workspace that waits and has not used up its share.
-func TestPlacesAreNeverMoreThanTheyAre(t *testing.T) {
+// TestPlacesKeepTheirSharesAndTheirSum draws random arrivals and departures. No place stays free while a
+// workspace waits that has not used up its share.
+func TestPlacesKeepTheirSharesAndTheirSum(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const all, share = 5, 2
 		p := newPlaces(all, share)
@@ -90,9 +90,9 @@ func TestPlacesAreNeverMoreThanTheyAre(t *testing.T) {
 			switch rapid.IntRange(0, 2).Draw(rt, "move") {
 			case 0, 1:
 				workspace := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "workspace")
-				before := p.count()
-				got := taken(p, workspace)
-				for p.count() == before {
+				before := p.countCallers()
+				got := acquireLater(p, workspace)
+				for p.countCallers() == before {
 					runtime.Gosched()
 				}
 				waiting = append(waiting, got)
@@ -125,8 +125,8 @@ func TestPlacesAreNeverMoreThanTheyAre(t *testing.T) {
 	})
 }
 
-// count is how many have a place or wait for one.
-func (p *places) count() (n int) {
+// countCallers returns how many calls have a place or wait for one.
+func (p *places) countCallers() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, used := range p.used {

@@ -115,22 +115,22 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 }
 
 // readCauses takes the next page of causes into the lines. more is false when there is none yet, which
-// wake tells, or no room for it. The cursor is saved on the way, so that a crash repeats a bounded part.
+// wake reports, or no room. The cursor is saved on the way, so that a crash repeats a bounded part.
 func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
-	room, read := p.room()
+	room, read := p.readRoom()
 	if room == 0 {
 		return nil, false, nil
 	}
 	next, through, wake := p.sh.causes.after(read)
 	if next == 0 {
-		p.advance(through)
+		p.skipThrough(through)
 		return wake, false, nil
 	}
 	events, err := s.journal.Events(ctx, p.sh.id, next-1, min(room, reactBatch))
 	if err != nil {
 		return nil, false, err
 	}
-	p.take(events)
+	p.addCauses(events)
 	if p.handledThrough() >= p.saved+tellAfter {
 		err = s.saveReaction(ctx, p)
 	}
@@ -172,7 +172,7 @@ func (s *System) reactWorker(ctx context.Context, p *reacting) {
 		if err != nil && ctx.Err() == nil {
 			s.complain("reaction "+p.reaction.name, err, "shard", p.sh.id, "workspace", line.workspace)
 		}
-		p.settle(line, err)
+		p.settleCause(line, err)
 	}
 }
 
@@ -195,22 +195,22 @@ func (s *System) reactTo(ctx context.Context, p *reacting, cause *pendingCause) 
 	return err
 }
 
-// room returns how many more causes may be read, and the position after which to read.
-func (p *reacting) room() (room int, read uint64) {
+// readRoom returns how many more causes may be read, and the position after which to read.
+func (p *reacting) readRoom() (room int, read uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, maxPendingCauses-len(p.pending)), p.read
 }
 
-// advance notes that there is no cause through a position.
-func (p *reacting) advance(through uint64) {
+// skipThrough notes that there is no cause through a position.
+func (p *reacting) skipThrough(through uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.read = max(p.read, through)
 }
 
-// take puts the causes of a page into their lines.
-func (p *reacting) take(events []persistence.Event) {
+// addCauses puts the causes of a page into their lines.
+func (p *reacting) addCauses(events []persistence.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range events {
@@ -258,14 +258,14 @@ func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
 	return line, line.causes[0]
 }
 
-// settle takes the first cause of a line away when it was handled. After a failure the line is ready
+// settleCause takes the first cause of a line away when it was handled. After a failure the line is ready
 // again after a pause, which doubles up to reactPauseMax.
-func (p *reacting) settle(line *workspaceLine, err error) {
+func (p *reacting) settleCause(line *workspaceLine, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
 		line.pause = min(max(2*line.pause, reactPause), reactPauseMax)
-		time.AfterFunc(line.pause, func() { p.resume(line) })
+		time.AfterFunc(line.pause, func() { p.resumeLine(line) })
 		return
 	}
 	cause := line.causes[0]
@@ -279,17 +279,17 @@ func (p *reacting) settle(line *workspaceLine, err error) {
 	for len(p.pending) > 0 && p.pending[0].handled {
 		p.pending[0], p.pending = nil, p.pending[1:]
 	}
-	p.signal()
+	p.signalChange()
 }
 
-func (p *reacting) resume(line *workspaceLine) {
+func (p *reacting) resumeLine(line *workspaceLine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = append(p.ready, line)
-	p.signal()
+	p.signalChange()
 }
 
-func (p *reacting) signal() {
+func (p *reacting) signalChange() {
 	select {
 	case p.changed <- struct{}{}:
 	default: // react has not seen the last one yet

@@ -60,29 +60,29 @@ func reactingOn(j *pages, cursor uint64, handle func(context.Context, persistenc
 	return s, newReacting(sh, r, cursor)
 }
 
-// run has a worker handle what is ready.
-func (p *reacting) run(s *System) {
+// runWorker has one worker handle the ready causes.
+func (p *reacting) runWorker(s *System) {
 	if p.takeWorkers() > 0 {
 		p.workers = 1
 		s.reactWorker(context.Background(), p)
 	}
 }
 
-// round is reactOnce without the wait at its end.
-func round(t require.TestingT, s *System, p *reacting) {
+// reactRound is reactOnce without the wait at its end.
+func reactRound(t require.TestingT, s *System, p *reacting) {
 	_, _, err := s.readCauses(context.Background(), p)
 	require.NoError(t, err)
-	p.run(s)
+	p.runWorker(s)
 	if p.handledThrough() > p.saved {
 		_ = s.saveReaction(context.Background(), p)
 	}
 }
 
-// retry makes the lines ready whose last cause was refused.
-func (p *reacting) retry() {
+// retryLines makes the lines ready whose last cause was refused.
+func (p *reacting) retryLines() {
 	for _, line := range p.lines {
 		if !slices.Contains(p.ready, line) {
-			p.resume(line)
+			p.resumeLine(line)
 		}
 	}
 }
@@ -107,28 +107,28 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	j.add(1, other)
 	j.follow(&p.sh.causes)
 	require.False(t, p.sh.causes.untold())
-	round(t, s, p)
+	reactRound(t, s, p)
 	require.Equal(t, []uint64{4}, j.saved)
 	require.Equal(t, []uint64{3}, j.read, "it reads from the cause on")
-	round(t, s, p)
+	reactRound(t, s, p)
 	require.Equal(t, []uint64{4}, j.saved, "it is saved")
 
 	j.add(2, decisions)
 	j.add(1, other)
 	j.follow(&p.sh.causes)
 	answer = refused
-	round(t, s, p)
+	reactRound(t, s, p)
 	require.EqualValues(t, 6, p.handledThrough(), "the refused cause is pending")
 	require.Equal(t, []uint64{4, 6}, j.saved)
 
 	answer = nil
-	p.retry()
-	round(t, s, p)
+	p.retryLines()
+	reactRound(t, s, p)
 	require.Equal(t, []uint64{4, 7, 7}, handled)
 	j.add(2, decisions)
 	j.follow(&p.sh.causes)
 	p.sh.causes.tell()
-	round(t, s, p)
+	reactRound(t, s, p)
 	require.Equal(t, []uint64{4, 6, 7, 9}, j.saved)
 	require.Equal(t, []uint64{4, 7, 7}, handled)
 }
@@ -151,9 +151,9 @@ func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	j.add(1, balance.DepositCreated{}.EventType())
 	j.follow(&p.sh.causes)
 	j.fails = persistence.ErrUnavailable
-	round(t, s, p)
+	reactRound(t, s, p)
 	require.Empty(t, j.saved)
-	round(t, s, p)
+	reactRound(t, s, p)
 	require.Equal(t, []uint64{1}, j.saved)
 	require.Equal(t, 1, handled, "the cause is not handled again for it")
 }
@@ -189,7 +189,7 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	add(maxCauses + 100)
 	j.follow(&p.sh.causes)
 	for p.read < uint64(len(j.events)) {
-		round(t, s, p)
+		reactRound(t, s, p)
 	}
 	require.Equal(t, causes, handled)
 	require.EqualValues(t, len(j.events), p.saved)
@@ -211,12 +211,12 @@ func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
 		j.events[len(j.events)-1].Workspace = workspace
 	}
 	j.follow(&p.sh.causes)
-	round(t, s, p)
+	reactRound(t, s, p)
 	require.ElementsMatch(t, []uint64{1, 4, 5}, handled)
 	require.Equal(t, []uint64{1}, j.saved)
 	refuses, handled = false, nil
-	p.retry()
-	round(t, s, p)
+	p.retryLines()
+	reactRound(t, s, p)
 	require.Equal(t, []uint64{2, 3}, handled)
 	require.Equal(t, []uint64{1, 5}, j.saved)
 }
@@ -239,12 +239,12 @@ func TestPendingCausesAreBounded(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Len(t, p.pending, maxPendingCauses)
-	p.run(s)
+	p.runWorker(s)
 	refuses = false
-	p.retry()
-	p.run(s)
+	p.retryLines()
+	p.runWorker(s)
 	for p.read < uint64(len(j.events)) {
-		round(t, s, p)
+		reactRound(t, s, p)
 	}
 	require.Equal(t, len(j.events), handled)
 	require.EqualValues(t, len(j.events), p.saved)
@@ -356,17 +356,17 @@ func TestEveryCauseIsHandledOnce(t *testing.T) {
 					c.note(j.events[c.through:min(c.through+uint64(rapid.IntRange(1, 50).Draw(rt, "page")), uint64(len(j.events)))])
 				}
 			case 2:
-				p.retry()
+				p.retryLines()
 			default:
-				round(rt, s, p)
+				reactRound(rt, s, p)
 			}
 			check()
 		}
 		if p.sh.causes.through < uint64(len(j.events)) {
 			j.follow(&p.sh.causes)
 		}
-		for patient = true; p.saved < uint64(len(j.events)); p.retry() {
-			round(rt, s, p)
+		for patient = true; p.saved < uint64(len(j.events)); p.retryLines() {
+			reactRound(rt, s, p)
 		}
 		check()
 		for workspace, want := range causes {

@@ -66,8 +66,8 @@ func (s *System) fireShard(ctx context.Context, sh *shard) {
 }
 
 // dueTimers reads a shard's timers, when it is its turn, and takes those of each workspace in turn. Where
-// more are due than are read, the next round goes on behind them: timers that fail, or a workspace with
-// very many, keep no other from being reached.
+// more timers are due than one round reads, the next round continues behind them, so that neither timers
+// that fail nor a workspace with very many hide the others.
 func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()

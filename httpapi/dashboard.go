@@ -135,7 +135,7 @@ func (s *Server) credentialOf(ctx context.Context, folded string) (id string, c 
 	return id, c, err
 }
 
-// userOf returns the id of the user who has an email in a slot, "" when there is none.
+// userOf returns the id of the user of an email whose account lies in a slot, "" without one.
 func (s *Server) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
 	record, err := s.actors.Find(ctx, slot, user.RecordEmail, user.EmailHash(folded))
 	if fault.Is(err, fault.NotFound) {

@@ -21,7 +21,7 @@ func TestAUserOfAnUnkeyedSlotSignsInAndKeepsTheEmail(t *testing.T) {
 }
 
 // TestACallerCannotChooseASlot looks for idempotency keys and emails whose unkeyed hash is in a victim's
-// shard. What is made under them lies in other shards.
+// shard. The workspaces and users made under them lie in other shards.
 func TestACallerCannotChooseASlot(t *testing.T) {
 	const victim ident.Shard = 77
 	w := newWorld(t)
