@@ -1,13 +1,20 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http/pprof"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -20,22 +27,40 @@ import (
 	"purser/actors/fault"
 )
 
-// Command is what an operator's command does in the running server. The context ends with the server, not with the
-// connection. Its result is written as JSON; its error is shown whole, for only an operator reads it.
-type Command func(ctx context.Context, body []byte) (result any, err error)
+// Command is an operation that an operator starts in the running server.
+type Command struct {
+	// Do runs the command. Its context ends with the server or with adminCommandWithin, not with
+	// the connection. The result is written as JSON. A fault.Error is answered with the status of
+	// its code; the text of any other error is shown whole, because only an operator reads it.
+	Do func(ctx context.Context, body []byte) (result any, err error)
+	// AtOnce is how many calls run at a time; one more is answered 409 command_running. 0 means
+	// commandsAtOnce.
+	AtOnce int
+}
+
+// Limits of the admin port.
+const (
+	commandsAtOnce     = 4 // calls of one command, unless the command says otherwise
+	scrapesAtOnce      = 4 // of /metrics; one more is answered 503
+	adminCommandWithin = 2 * time.Hour
+)
 
 // AdminConfig is what NewAdmin needs. Ready and Registry are required.
 type AdminConfig struct {
 	// Ready returns why the server should get no traffic, nil when it should. Each line of its text is one reason.
 	Ready    func() error
 	Registry *prometheus.Registry
+	// Names are the host names under which operators reach the port, besides localhost and the
+	// address that a connection came to. They are in lower case and have no port.
+	Names []string
 	// Commands are mounted under POST /<name>.
 	Commands map[string]Command
 	Logger   *slog.Logger
 }
 
 // Admin serves the operator's port: /healthz, /readyz, /metrics, pprof and the commands. It has no authentication: bind it
-// to an address that only operators reach. Pages of a browser are refused.
+// to an address or a unix socket that only operators reach. Requests that a browser makes for a
+// page are refused.
 type Admin struct {
 	cfg    AdminConfig
 	log    *slog.Logger
@@ -54,14 +79,30 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	}
 	a := &Admin{cfg: c, log: c.Logger}
 	a.base, a.cancel = context.WithCancel(context.Background())
+	a.door = newDoor(a.ownNames(noBrowser(a.newRouter().Handler)), func(ctx *fasthttp.RequestCtx, err error) {
+		f := malformedFault(err)
+		respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
+	}, c.Logger)
+	a.door.http.WriteTimeout = 0 // a profile or an audit takes as long as it takes
+	return a, nil
+}
+
+func (a *Admin) newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
 	r.GET("/healthz", func(ctx *fasthttp.RequestCtx) { respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ok"}) })
 	r.GET("/readyz", a.readyz)
-	r.GET("/metrics", fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{})))
-	r.GET("/debug/pprof/{name:*}", pprofhandler.PprofHandler)
-	for name, command := range c.Commands {
-		r.POST("/"+name, func(ctx *fasthttp.RequestCtx) { a.run(ctx, name, command) })
+	r.GET("/metrics", fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(a.cfg.Registry,
+		promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce})))
+	r.GET("/debug/pprof/", fasthttpadaptor.NewFastHTTPHandlerFunc(pprof.Index))
+	r.GET("/debug/pprof/{name:*}", serveProfile)
+	for name, command := range a.cfg.Commands {
+		atOnce := command.AtOnce
+		if atOnce == 0 {
+			atOnce = commandsAtOnce
+		}
+		running := make(chan struct{}, atOnce)
+		r.POST("/"+name, func(ctx *fasthttp.RequestCtx) { a.runCommand(ctx, name, command, running) })
 	}
 	r.NotFound = func(ctx *fasthttp.RequestCtx) {
 		respond(ctx, fasthttp.StatusNotFound, errorBody{Error: fault.NotFound})
@@ -73,20 +114,64 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 		a.log.Error("admin panic", slog.Any("cause", cause))
 		respond(ctx, fasthttp.StatusInternalServerError, errorBody{Error: fault.Internal, Message: fmt.Sprint(cause)})
 	}
-	a.door = newDoor(noBrowser(r.Handler), func(ctx *fasthttp.RequestCtx, err error) {
-		f := malformedFault(err)
-		respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
-	}, c.Logger)
-	a.door.http.WriteTimeout = 0 // a profile or an audit takes as long as it takes
-	return a, nil
+	return r
 }
 
-// noBrowser refuses requests that a page made: the port trusts whoever reaches it, and every page can reach a local port.
+// serveProfile answers the pages of pprof. The one that shows the command line has the program's
+// name only, because flags can hold secrets. The path is compared as pprofhandler reads it: it has
+// no dots left.
+func serveProfile(ctx *fasthttp.RequestCtx) {
+	if string(ctx.Path()) != "/debug/pprof/cmdline" {
+		pprofhandler.PprofHandler(ctx)
+		return
+	}
+	ctx.SetContentType("text/plain; charset=utf-8")
+	ctx.SetBodyString(filepath.Base(os.Args[0]))
+}
+
+// ownNames answers 421 to a request whose Host header is not a name of this port. A page whose
+// domain was rebound to this port's address has the same origin as the port, but its requests carry
+// the page's domain as their Host. The port number is not compared: tunnels and published container
+// ports change it, and a rebound page gains nothing by it.
+func (a *Admin) ownNames(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		if len(ctx.Request.Header.PeekAll(fasthttp.HeaderHost)) > 1 || !a.isOwnName(ctx) {
+			respond(ctx, statuses[hostRefused], errorBody{Error: hostRefused,
+				Message: "the Host header is not a name of the admin port; PURSER_ADMIN_HOSTS adds names"})
+			return
+		}
+		next(ctx)
+	}
+}
+
+func (a *Admin) isOwnName(ctx *fasthttp.RequestCtx) bool {
+	if _, isUnix := ctx.LocalAddr().(*net.UnixAddr); isUnix {
+		return true // no browser reaches a unix socket
+	}
+	host := strings.ToLower(string(ctx.Request.Header.Host()))
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ip = ip.Unmap().WithZone("")
+		local, isTCP := ctx.LocalAddr().(*net.TCPAddr)
+		return ip.IsLoopback() || isTCP && ip == local.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return host == "localhost" || slices.Contains(a.cfg.Names, host)
+}
+
+// noBrowser refuses requests that a page made: the port trusts whoever reaches it, and every page
+// can reach a local port. A person may still read a page of the port in a browser, and follow the
+// links of pprof.
 func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		site := string(ctx.Request.Header.Peek("Sec-Fetch-Site"))
-		if len(ctx.Request.Header.Peek("Origin")) > 0 || site == "cross-site" || site == "same-site" {
-			respond(ctx, fasthttp.StatusForbidden, errorBody{Error: fault.OriginRefused})
+		h := &ctx.Request.Header
+		site := string(h.Peek("Sec-Fetch-Site"))
+		reads := ctx.IsGet() || ctx.IsHead()
+		if len(h.Peek("Origin")) > 0 || site == "cross-site" || site == "same-site" || site != "" && !reads {
+			respond(ctx, fasthttp.StatusForbidden, errorBody{Error: fault.OriginRefused,
+				Message: "the admin port takes no requests of a browser's pages"})
 			return
 		}
 		next(ctx)
@@ -113,8 +198,25 @@ func (a *Admin) readyz(ctx *fasthttp.RequestCtx) {
 	respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})
 }
 
-func (a *Admin) run(ctx *fasthttp.RequestCtx, name string, command Command) {
-	result, err := command(a.base, append([]byte{}, ctx.PostBody()...))
+// runCommand runs one call of a command, unless as many run already as may.
+func (a *Admin) runCommand(ctx *fasthttp.RequestCtx, name string, command Command, running chan struct{}) {
+	select {
+	case running <- struct{}{}:
+		defer func() { <-running }()
+	default:
+		respond(ctx, statuses[commandRunning], errorBody{Error: commandRunning, Message: "the command " + name +
+			" is running and goes on without its caller; ask again when it has ended"})
+		return
+	}
+	within, cancel := context.WithTimeout(a.base, adminCommandWithin)
+	defer cancel()
+	result, err := command.Do(within, bytes.Clone(ctx.PostBody()))
+	if f, isFault := errors.AsType[*fault.Error](err); isFault {
+		if status, known := statusOf(f.Code); known {
+			respond(ctx, status, errorBody{Error: f.Code, Message: f.Message})
+			return
+		}
+	}
 	if err != nil {
 		a.log.Error("command failed", "command", name, "err", err)
 		respond(ctx, fasthttp.StatusInternalServerError, errorBody{Error: fault.Internal, Message: err.Error()})

@@ -4,6 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/actors/fault"
 )
 
 func TestAdmin(t *testing.T) {
@@ -20,10 +26,14 @@ func TestAdmin(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_test_total"})
 	registry.MustRegister(counter)
-	admin, err := NewAdmin(AdminConfig{Ready: func() error { return notReady }, Registry: registry, Commands: map[string]Command{
-		"audit": func(_ context.Context, body []byte) (any, error) { return map[string]string{"told": string(body)}, nil },
-		"break": func(context.Context, []byte) (any, error) { return nil, errors.New("the book differs by 1 cent") },
-	}})
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return notReady }, Registry: registry, Names: []string{"purser.test"},
+		Commands: map[string]Command{
+			"audit": {Do: func(_ context.Context, body []byte) (any, error) { return map[string]string{"told": string(body)}, nil }},
+			"break": {Do: func(context.Context, []byte) (any, error) { return nil, errors.New("the book differs by 1 cent") }},
+			"field": {Do: func(context.Context, []byte) (any, error) {
+				return nil, fault.New(fault.InvalidBody, "chain is not a chain of the sandbox")
+			}},
+		}})
 	require.NoError(t, err)
 	ln := fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
@@ -41,6 +51,7 @@ func TestAdmin(t *testing.T) {
 		require.NoError(t, client.Do(req, resp))
 		require.Equal(t, status, resp.StatusCode(), path)
 		require.Contains(t, string(resp.Body()), contains)
+		require.NotContains(t, string(resp.Body()), "-test.", "the command line is not shown")
 	}
 	none := [2]string{}
 	f("GET", "/healthz", "", none, 200, "ok")
@@ -50,18 +61,107 @@ func TestAdmin(t *testing.T) {
 	notReady = errors.Join(errors.New("3 shards are lost"), errors.New("the backlog is long"))
 	f("GET", "/readyz", "", none, 503, `{"reasons":["3 shards are lost","the backlog is long"],"status":"not ready"}`)
 	f("GET", "/metrics", "", none, 200, "purser_test_total 0")
-	f("GET", "/debug/pprof/cmdline", "", none, 200, "")
+	f("GET", "/debug/pprof/", "", none, 200, "goroutine")
+	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/x/../cmdline", "/debug/pprof//cmdline"} {
+		f("GET", path, "", none, 200, filepath.Base(os.Args[0]))
+	}
 	f("POST", "/audit", "all", none, 200, `{"told":"all"}`)
 	f("POST", "/break", "", none, 500, "differs by 1 cent")
+	f("POST", "/field", "", none, 400, "chain is not a chain of the sandbox")
 	f("GET", "/audit", "", none, 405, "method_not_allowed")
 	f("POST", "/nothing", "", none, 404, "not_found")
 	f("POST", "/audit", "", [2]string{"Origin", "https://evil.test"}, 403, "origin_refused")
 	f("POST", "/audit", "", [2]string{"Sec-Fetch-Site", "cross-site"}, 403, "origin_refused")
+	f("POST", "/audit", "", [2]string{"Sec-Fetch-Site", "same-origin"}, 403, "origin_refused")
+	f("POST", "/audit", "", [2]string{"Sec-Fetch-Site", "none"}, 403, "origin_refused")
+	f("GET", "/metrics", "", [2]string{"Sec-Fetch-Site", "same-site"}, 403, "origin_refused")
+	f("GET", "/metrics", "", [2]string{"Sec-Fetch-Site", "none"}, 200, "purser_test_total 0")
 	client.CloseIdleConnections()
 	require.NoError(t, admin.Shutdown(context.Background()))
 	require.NoError(t, <-done)
 	_, err = NewAdmin(AdminConfig{})
 	require.Error(t, err)
+}
+
+// A page whose domain was rebound to the port's address asks under its own domain, and reads
+// nothing.
+func TestTheAdminPortAnswersOnlyUnderItsOwnNames(t *testing.T) {
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry(),
+		Names: []string{"purser", "admin.internal"}})
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- admin.Serve(ln) }()
+	ask := func(host string) string {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = fmt.Fprintf(conn, "GET /debug/pprof/cmdline HTTP/1.1\r\n%sConnection: close\r\n\r\n", host)
+		require.NoError(t, err)
+		var resp fasthttp.Response
+		require.NoError(t, resp.Read(bufio.NewReader(conn)))
+		return fmt.Sprintf("%d %s", resp.StatusCode(), resp.Body())
+	}
+	for _, own := range []string{ln.Addr().String(), "127.0.0.1", "localhost:8082", "LocalHost", "[::1]:8082", "127.9.9.9:1",
+		"purser:8082", "Admin.Internal"} {
+		require.Equal(t, "200 "+filepath.Base(os.Args[0]), ask("Host: "+own+"\r\n"), own)
+	}
+	for _, other := range []string{"Host: evil.example:8082\r\n", "Host: localhost.evil.example\r\n", "Host: 10.1.2.3:8082\r\n",
+		"Host: \r\n", "Host: localhost@evil.example\r\n", "Host: evil.example\r\nHost: localhost\r\n",
+		"Host: localhost\r\nHost: evil.example\r\n", "Host: localhost:8082:evil.example\r\n"} {
+		require.Regexp(t, `^421 .*host_refused|^400 `, ask(other), other)
+	}
+	require.NoError(t, admin.Shutdown(t.Context()))
+	require.NoError(t, <-done)
+}
+
+// A second call of a command that runs alone is refused while the first one runs, and taken
+// afterwards.
+func TestACommandThatRunsAloneIsRefusedMeanwhile(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry(),
+		Names: []string{"purser.test"}, Commands: map[string]Command{"audit": {AtOnce: 1,
+			Do: func(context.Context, []byte) (any, error) {
+				began <- struct{}{}
+				<-end
+				return "sound", nil
+			}}}})
+	require.NoError(t, err)
+	ln := fasthttputil.NewInmemoryListener()
+	done := make(chan error, 1)
+	go func() { done <- admin.Serve(ln) }()
+	client := dial(ln)
+	audit := func() (int, string) {
+		req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+		req.SetRequestURI("http://purser.test/audit")
+		req.Header.SetMethod("POST")
+		require.NoError(t, client.Do(req, resp))
+		return resp.StatusCode(), string(resp.Body())
+	}
+	first := make(chan int, 1)
+	f := func() {
+		go func() {
+			status, _ := audit()
+			first <- status
+		}()
+		<-began
+	}
+	f()
+	for range 16 {
+		status, text := audit()
+		require.Equal(t, 409, status)
+		require.Contains(t, text, "command_running")
+		require.Contains(t, text, "the command audit is running")
+	}
+	end <- struct{}{}
+	require.Equal(t, 200, <-first)
+	f()
+	end <- struct{}{}
+	require.Equal(t, 200, <-first)
+	client.CloseIdleConnections()
+	require.NoError(t, admin.Shutdown(t.Context()))
+	require.NoError(t, <-done)
 }
 
 // A server that is shut before its Serve has begun does not serve.

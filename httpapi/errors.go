@@ -19,6 +19,8 @@ const (
 	requestTimedOut    fault.Code = "request_timeout"
 	cardholderRequired fault.Code = "cardholder_required"
 	notAcceptable      fault.Code = "not_acceptable"
+	hostRefused        fault.Code = "host_refused"    // only of the admin port
+	commandRunning     fault.Code = "command_running" // only of the admin port
 )
 
 // statuses is the one table from codes to HTTP. A code that is missing here is a fault of ours: 500.
@@ -67,8 +69,10 @@ var statuses = map[fault.Code]int{
 	fault.LastOwner:              fasthttp.StatusConflict,
 	fault.DuplicateMismatch:      fasthttp.StatusConflict,
 	cardholderRequired:           fasthttp.StatusConflict,
+	commandRunning:               fasthttp.StatusConflict,
 	fault.BodyTooLarge:           fasthttp.StatusRequestEntityTooLarge,
 	fault.UnsupportedMediaType:   fasthttp.StatusUnsupportedMediaType,
+	hostRefused:                  fasthttp.StatusMisdirectedRequest,
 	fault.CapabilityUnavailable:  fasthttp.StatusUnprocessableEntity,
 	fault.CurrencyUnavailable:    fasthttp.StatusUnprocessableEntity,
 	fault.CurrencyRestricted:     fasthttp.StatusUnprocessableEntity,

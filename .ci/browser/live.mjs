@@ -31,7 +31,7 @@ async function link(extra = {}) {
 }
 
 const pay = (session, reference, amount, chain = "base", asset = "USDC") => post(`http://${admin}/sandbox-pay`, { chain, reference, from: "0xpayer",
-  transfers: [{ Asset: asset, Amount: amount, Address: session.receivingAddresses.find((p) => p.chain === chain).address }] });
+  transfers: [{ asset, amountUnits: amount, address: session.receivingAddresses.find((p) => p.chain === chain).address }] });
 
 const browser = await launch();
 async function open(session, name, options = {}) {

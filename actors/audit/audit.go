@@ -142,6 +142,9 @@ func Run(ctx context.Context, s Sources) (Report, error) {
 		return Report{}, errors.New("audit: a store is missing")
 	}
 	ctx = persistence.AsStored(ctx)
+	if s.Pause > 0 {
+		s = s.paced(&pacer{ctx: ctx, clock: time.Now, sleep: pause, began: time.Now()})
+	}
 	var r Report
 	for first := 0; first < ident.Shards; first += shardsPerPass {
 		shards := make([]ident.Shard, shardsPerPass)

@@ -21,11 +21,12 @@ func askAdmin[T any](ctx context.Context, data, command string, question any, li
 	if err != nil {
 		return answer, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/"+command, bytes.NewReader(body))
+	client, base := adminClient(admin)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/"+command, bytes.NewReader(body))
 	if err != nil {
 		return answer, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return answer, fmt.Errorf("ask the running server: %w", err)
 	}

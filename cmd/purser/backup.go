@@ -5,18 +5,24 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"syscall"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/actors/fault"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
 	"purser/persistence"
 	"purser/persistence/archive"
+	"purser/persistence/pebblegate"
 )
 
 // BackupCmd copies the stores into a new directory. It asks the server that has the data directory, and opens the stores itself
@@ -24,7 +30,15 @@ import (
 // unreadable.
 type BackupCmd struct {
 	Place
-	To string `arg:"" name:"directory" help:"Directory to make. The server writes it when one is running."`
+	To string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
+}
+
+// backupDir is where a running server writes backups.
+func (c *Config) backupDir() string {
+	if c.BackupDir != "" {
+		return c.BackupDir
+	}
+	return filepath.Join(c.DataDir, "backups")
 }
 
 func bankDir(data string) string { return filepath.Join(data, "sandbox-bank") }
@@ -54,7 +68,7 @@ func (b *BackupCmd) Run(out io.Writer) error {
 func (b *BackupCmd) backup(ctx context.Context, to string) (manifest, error) {
 	unlock, err := lockUsed(b.DataDir)
 	if errors.Is(err, errInUse) {
-		return askAdmin[manifest](ctx, b.DataDir, "backup", backupTo{Directory: to}, maxManifest)
+		return b.backupRunning(ctx, to)
 	}
 	if err != nil {
 		return manifest{}, err
@@ -109,8 +123,8 @@ type backedUp struct {
 // every deposit that the journal has told it of, and reports again what the journal may not have heard. So does the ramp. The
 // sandbox's chains have every block that a watcher has left behind.
 func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m manifest, err error) {
-	if _, err := os.Lstat(to); err == nil {
-		return m, fmt.Errorf("%s is there already: name a directory that is not", to)
+	if err := requireAbsent(to); err != nil {
+		return m, err
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+".unfinished-")
 	if err != nil {
@@ -123,6 +137,18 @@ func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m m
 		return m, errors.Join(err, os.RemoveAll(dir))
 	}
 	return m, syncDir(filepath.Dir(to))
+}
+
+// requireAbsent refuses a path at which there is anything, a link that leads nowhere too.
+func requireAbsent(path string) error {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%s is there already: name a directory that is not", path)
+	}
+	return err
 }
 
 func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m manifest, err error) {
@@ -167,19 +193,92 @@ func writeArchive(
 	return sum, errors.Join(err, buffered.Flush(), file.Sync(), file.Close())
 }
 
-// backupTo is what the admin port is asked.
-type backupTo struct {
-	Directory string `json:"directory"`
+// backupRequest is the body of the command of the admin port. The server names the backup itself
+// when Name is "".
+type backupRequest struct {
+	Name string `json:"name,omitempty"`
 }
 
-// backupCommand is the command of the admin port.
-func backupCommand(ctx context.Context, s backedUp, body []byte, now time.Time) (m manifest, err error) {
-	var to backupTo
-	if err := json.Unmarshal(body, &to); err != nil {
-		return m, err
+// backupAnswer says what the server wrote and where.
+type backupAnswer struct {
+	Directory string   `json:"directory"`
+	Manifest  manifest `json:"manifest"`
+}
+
+// backupName is a single path element that is neither hidden nor a way out of its directory.
+var backupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// backupCommand is the command of the admin port. Whoever reaches that port must not choose where
+// on the machine the server writes, so every backup becomes an element of one directory, which is
+// made when it is missing.
+func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now time.Time) (a backupAnswer, err error) {
+	var asked backupRequest
+	if err := decodeCommand(body, &asked); err != nil {
+		return a, err
 	}
-	if !filepath.IsAbs(to.Directory) {
-		return m, errors.New("directory is not an absolute path")
+	if asked.Name == "" {
+		asked.Name = "backup-" + now.UTC().Format("20060102T150405.000Z")
 	}
-	return writeBackup(ctx, s, to.Directory, now)
+	if !backupName.MatchString(asked.Name) {
+		return a, fault.New(fault.InvalidBody, "name is not 1 to 100 letters, digits, dots, underscores and hyphens that begin with"+
+			" a letter or digit; a running server writes backups only in PURSER_BACKUP_DIR")
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return a, err
+	}
+	if err := pebblegate.MakeDir(vfs.Default, dir); err != nil {
+		return a, err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return a, err
+	}
+	if !info.IsDir() {
+		return a, fmt.Errorf("%s is a link or a file: PURSER_BACKUP_DIR names a directory itself", dir)
+	}
+	a.Directory = filepath.Join(dir, asked.Name)
+	a.Manifest, err = writeBackup(ctx, s, a.Directory, now)
+	return a, err
+}
+
+// backupRunning has the running server write the backup where it may, and moves it to its place
+// with the rights of who runs this command.
+func (b *BackupCmd) backupRunning(ctx context.Context, to string) (manifest, error) {
+	if err := requireAbsent(to); err != nil {
+		return manifest{}, err
+	}
+	made, err := askAdmin[backupAnswer](ctx, b.DataDir, "backup", backupRequest{}, maxManifest)
+	if err != nil {
+		return manifest{}, err
+	}
+	if err := moveBackup(made.Directory, to); err != nil {
+		return manifest{}, fmt.Errorf("the backup is whole in %s and could not be moved: %w", made.Directory, err)
+	}
+	return made.Manifest, nil
+}
+
+// moveBackup renames a backup, or copies it whole to another file system before the first one goes.
+func moveBackup(from, to string) error {
+	err := os.Rename(from, to)
+	switch {
+	case errors.Is(err, syscall.EXDEV):
+		return copyBackup(from, to)
+	case err != nil:
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func copyBackup(from, to string) error {
+	dir, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+".unfinished-")
+	if err != nil {
+		return err
+	}
+	if err = copyTree(from, dir); err == nil {
+		err = os.Rename(dir, to)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return errors.Join(syncDir(filepath.Dir(to)), os.RemoveAll(from))
 }

@@ -43,7 +43,7 @@ type benchTarget struct {
 	AdminAddr         string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Admin address of the server."`
 	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server, for the card network's secret."`
 	NetworkSecretFile string `name:"network-secret-file" help:"Where the server keeps the card network's secret."`
-	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"The card network's secret, when the server was given one."`
+	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"The card network's secret, when the server was given one."`
 }
 
 // benchOptions say what the run is made of.
@@ -240,7 +240,10 @@ func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c b
 func (b *benchOptions) given(c *bench.Config) error {
 	d := DemoCmd{DataDir: b.DataDir, NetworkSecret: b.NetworkSecret, NetworkSecretFile: b.NetworkSecretFile}
 	secret, err := d.secret()
-	c.Target = bench.Target{REST: urlOf(b.HTTPAddr), Network: urlOf(b.AuthorizerAddr), Admin: urlOf(b.AdminAddr), Secret: secret}
+	c.Target = bench.Target{REST: urlOf(b.HTTPAddr), Network: urlOf(b.AuthorizerAddr), Secret: secret}
+	if _, isUnix := socketPath(b.AdminAddr); !isUnix { // the harness reads the server's metrics over TCP only
+		c.Target.Admin = urlOf(b.AdminAddr)
+	}
 	if c.DiskDir == "" {
 		if _, err := os.Stat(b.DataDir); err == nil {
 			c.DiskDir = b.DataDir

@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
+	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/actors/partner/chain"
 	"purser/actors/partner/sandbox"
@@ -79,39 +80,91 @@ func (m *Main) openChains(context.Context) error {
 	return nil
 }
 
-// sandboxPayment is what the command sandbox-pay takes, sandboxReorganisation what sandbox-reorganise does.
-type (
-	sandboxPayment struct {
-		Chain, Reference, From string
-		Transfers              []sandbox.ChainPayment
-	}
-	sandboxReorganisation struct {
-		Chain string
-		Depth int
-		Drop  []string // transactions that are not made again
-	}
+// sandboxPayment is the body of the command sandbox-pay: one transaction on a chain. Its fields are
+// named as those of a checkout session, and its transfers as the answer to a pick: amountUnits are
+// whole smallest units of the asset. The same reference on a chain is the same transaction.
+type sandboxPayment struct {
+	Chain     string            `json:"chain"`
+	Reference string            `json:"reference"`
+	From      string            `json:"from,omitempty"` // the wallet that pays
+	Transfers []sandboxTransfer `json:"transfers"`
+}
+
+type sandboxTransfer struct {
+	Asset       string `json:"asset"`
+	Address     string `json:"address"`
+	AmountUnits string `json:"amountUnits"`
+}
+
+// sandboxReorganisation is the body of the command sandbox-reorganise. Drop names transactions that
+// are not made again.
+type sandboxReorganisation struct {
+	Chain string   `json:"chain"`
+	Depth int      `json:"depth"` // blocks
+	Drop  []string `json:"drop,omitempty"`
+}
+
+var errNoSandboxChain = fault.New(fault.InvalidBody, "chain is not a chain of the sandbox")
+
+// Limits of a sandbox payment.
+const (
+	maxSandboxText      = 200 // bytes of a reference, a wallet, an asset or an address
+	maxSandboxTransfers = 16
 )
 
-var errNoSandboxChain = errors.New("that is no chain of the sandbox")
+// sandboxUnits is an amount that a real chain could carry: at most 2^256 - 1 has 78 digits.
+var sandboxUnits = regexp.MustCompile(`^[0-9]{1,78}$`)
+
+// check names the first field that is wrong.
+func (p *sandboxPayment) check() error {
+	if len(p.Transfers) < 1 || len(p.Transfers) > maxSandboxTransfers {
+		return fault.New(fault.InvalidBody, fmt.Sprintf("transfers must be 1 to %d", maxSandboxTransfers))
+	}
+	if p.Reference == "" || len(p.Reference) > maxSandboxText {
+		return fault.New(fault.InvalidBody, fmt.Sprintf("reference must have 1 to %d bytes", maxSandboxText))
+	}
+	if len(p.From) > maxSandboxText {
+		return fault.New(fault.InvalidBody, fmt.Sprintf("from must have at most %d bytes", maxSandboxText))
+	}
+	for i, t := range p.Transfers {
+		at := fmt.Sprintf("transfers/%d/", i)
+		switch {
+		case t.Asset == "" || len(t.Asset) > maxSandboxText:
+			return fault.New(fault.InvalidBody, at+"asset must be a coin, such as USDC")
+		case t.Address == "" || len(t.Address) > maxSandboxText:
+			return fault.New(fault.InvalidBody, at+"address must be an address of the chain")
+		case !sandboxUnits.MatchString(t.AmountUnits):
+			return fault.New(fault.InvalidBody, at+"amountUnits must be whole smallest units of the asset, as a string of digits")
+		}
+	}
+	return nil
+}
 
 // payOnSandbox makes a transaction on a sandbox chain, as a customer's wallet would.
 func (m *Main) payOnSandbox(ctx context.Context, body []byte) (any, error) {
 	var p sandboxPayment
-	if err := json.Unmarshal(body, &p); err != nil {
+	if err := decodeCommand(body, &p); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
 		return nil, err
 	}
 	on := m.sandboxChain(p.Chain)
 	if on == nil {
 		return nil, errNoSandboxChain
 	}
-	tx, err := on.Pay(ctx, p.Reference, p.From, p.Transfers...)
+	transfers := make([]sandbox.ChainPayment, len(p.Transfers))
+	for i, t := range p.Transfers {
+		transfers[i] = sandbox.ChainPayment{Asset: t.Asset, Address: t.Address, Amount: t.AmountUnits}
+	}
+	tx, err := on.Pay(ctx, p.Reference, p.From, transfers...)
 	return map[string]string{"txHash": tx}, err
 }
 
 // reorganiseSandbox replaces the newest blocks of a sandbox chain.
 func (m *Main) reorganiseSandbox(ctx context.Context, body []byte) (any, error) {
 	var r sandboxReorganisation
-	if err := json.Unmarshal(body, &r); err != nil {
+	if err := decodeCommand(body, &r); err != nil {
 		return nil, err
 	}
 	on := m.sandboxChain(r.Chain)

@@ -29,12 +29,14 @@ import (
 type Settings struct {
 	HTTPAddr           string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
 	AuthorizerAddr     string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`
-	AdminAddr          string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Address of healthz, readyz, metrics, pprof and audit."`
+	AdminAddr          string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Address of healthz, readyz, metrics, pprof and audit; unix:/path for a socket that only the server's user reaches."`
+	AdminHosts         string `name:"admin-hosts" env:"PURSER_ADMIN_HOSTS" help:"Host names under which operators reach the admin port, with commas, besides localhost and its address."`
+	BackupDir          string `name:"backup-dir" env:"PURSER_BACKUP_DIR" help:"Directory in which a running server writes backups; <data dir>/backups when unset."`
 	DataDir            string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
 	BaseURL            string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
-	NetworkSecret      string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
-	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
-	DataKey            string `name:"data-key" env:"PURSER_DATA_KEY" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
+	NetworkSecret      string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
+	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
+	DataKey            string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
 	RateLimits         string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
 	PayoutLimits       string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
 	BacklogMax         string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
@@ -53,14 +55,14 @@ type Settings struct {
 	CheckoutXpubBTC    string `name:"checkout-xpub-btc" env:"PURSER_CHECKOUT_XPUB_BTC" help:"Account (m/84'/0'/0') that receives checkout payments on Bitcoin, as an xpub or zpub."`
 	LogLevel           string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat          string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
-	ChainEthereumURL   string `name:"chain-ethereum-url" env:"PURSER_CHAIN_ETHEREUM_URL" help:"JSON-RPC node of ethereum; a sandbox chain when unset."`
-	ChainPolygonURL    string `name:"chain-polygon-url" env:"PURSER_CHAIN_POLYGON_URL" help:"JSON-RPC node of polygon; a sandbox chain when unset."`
-	ChainArbitrumURL   string `name:"chain-arbitrum-url" env:"PURSER_CHAIN_ARBITRUM_URL" help:"JSON-RPC node of arbitrum; a sandbox chain when unset."`
-	ChainBaseURL       string `name:"chain-base-url" env:"PURSER_CHAIN_BASE_URL" help:"JSON-RPC node of base; a sandbox chain when unset."`
-	ChainOptimismURL   string `name:"chain-optimism-url" env:"PURSER_CHAIN_OPTIMISM_URL" help:"JSON-RPC node of optimism; a sandbox chain when unset."`
-	ChainSolanaURL     string `name:"chain-solana-url" env:"PURSER_CHAIN_SOLANA_URL" help:"RPC node of solana; a sandbox chain when unset."`
-	ChainBitcoinURL    string `name:"chain-bitcoin-url" env:"PURSER_CHAIN_BITCOIN_URL" help:"bitcoind RPC node of bitcoin; a sandbox chain when unset."`
-	DatabaseURL        string `name:"database-url" env:"DATABASE_URL" help:"Postgres that keeps the journal; the data directory keeps it when unset. Needs PURSER_DATA_KEY."`
+	ChainEthereumURL   string `name:"chain-ethereum-url" env:"PURSER_CHAIN_ETHEREUM_URL" secret:"" help:"JSON-RPC node of ethereum; a sandbox chain when unset."`
+	ChainPolygonURL    string `name:"chain-polygon-url" env:"PURSER_CHAIN_POLYGON_URL" secret:"" help:"JSON-RPC node of polygon; a sandbox chain when unset."`
+	ChainArbitrumURL   string `name:"chain-arbitrum-url" env:"PURSER_CHAIN_ARBITRUM_URL" secret:"" help:"JSON-RPC node of arbitrum; a sandbox chain when unset."`
+	ChainBaseURL       string `name:"chain-base-url" env:"PURSER_CHAIN_BASE_URL" secret:"" help:"JSON-RPC node of base; a sandbox chain when unset."`
+	ChainOptimismURL   string `name:"chain-optimism-url" env:"PURSER_CHAIN_OPTIMISM_URL" secret:"" help:"JSON-RPC node of optimism; a sandbox chain when unset."`
+	ChainSolanaURL     string `name:"chain-solana-url" env:"PURSER_CHAIN_SOLANA_URL" secret:"" help:"RPC node of solana; a sandbox chain when unset."`
+	ChainBitcoinURL    string `name:"chain-bitcoin-url" env:"PURSER_CHAIN_BITCOIN_URL" secret:"" help:"bitcoind RPC node of bitcoin; a sandbox chain when unset."`
+	DatabaseURL        string `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that keeps the journal; the data directory keeps it when unset. Needs PURSER_DATA_KEY."`
 	KafkaBrokers       string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers that get every event, host:port with commas; consumers read the journal when unset."`
 	KafkaTLS           string `name:"kafka-tls" env:"KAFKA_TLS" default:"false" help:"true: the connections to Kafka are encrypted."`
 	KafkaTLSCA         string `name:"kafka-tls-ca" env:"KAFKA_TLS_CA" help:"PEM file of the authorities that sign the brokers' certificates; those of this machine when unset."`
@@ -68,12 +70,14 @@ type Settings struct {
 	KafkaTLSKey        string `name:"kafka-tls-key" env:"KAFKA_TLS_KEY" help:"PEM file of the key of that certificate."`
 	KafkaSASLMechanism string `name:"kafka-sasl-mechanism" env:"KAFKA_SASL_MECHANISM" help:"PLAIN (only with TLS or to the loopback), SCRAM-SHA-256 or SCRAM-SHA-512."`
 	KafkaSASLUsername  string `name:"kafka-sasl-username" env:"KAFKA_SASL_USERNAME" help:"Name by which Kafka knows this program."`
-	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD" help:"Password of that name."`
+	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD" secret:"" help:"Password of that name."`
 }
 
 // Config is what Settings mean.
 type Config struct {
 	HTTPAddr, AuthorizerAddr, AdminAddr string
+	AdminHosts                          []string // besides localhost and the port's address
+	BackupDir                           string   // "": backups in DataDir
 	DataDir, BaseURL                    string
 	NetworkSecrets                      []string // one, or two while rotating; empty: made at the start
 	PartnerSecret                       string   // "": made at the start
@@ -136,10 +140,11 @@ func (s Settings) Config() (Config, error) {
 	s = s.filled()
 	var f faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
-		PartnerSecret: s.PartnerSecret, LogLevel: f.level(s.LogLevel)}
+		BackupDir: s.BackupDir, PartnerSecret: s.PartnerSecret, LogLevel: f.level(s.LogLevel)}
 	f.address("PURSER_HTTP_ADDR", s.HTTPAddr)
 	f.address("PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr)
-	f.address("PURSER_ADMIN_ADDR", s.AdminAddr)
+	f.adminAddress("PURSER_ADMIN_ADDR", s.AdminAddr)
+	c.AdminHosts = f.adminHosts("PURSER_ADMIN_HOSTS", s.AdminHosts)
 	f.ownAddresses(s)
 	c.BaseURL = f.baseURL("PURSER_BASE_URL", s.BaseURL)
 	c.BankURL = f.baseURL("PURSER_BANK_URL", s.BankURL)

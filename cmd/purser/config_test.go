@@ -41,9 +41,10 @@ func TestDefaultsAreComplete(t *testing.T) {
 	require.Equal(t, 10_000_000, c.BacklogMax)
 }
 
-// Every setting but the directory's name can be wrong, a new one too; all of them at once are all named.
+// Every setting but the names of directories can be wrong, a new one too; all of them at once are
+// all named.
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
-	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
+	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", AdminHosts: "h:1", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
 		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
 		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
@@ -55,7 +56,7 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 	_, err := s.Config()
 	require.Error(t, err)
 	for field := range reflect.TypeFor[Settings]().Fields() {
-		if name := field.Tag.Get("env"); name != "PURSER_DATA_DIR" {
+		if name := field.Tag.Get("env"); name != "PURSER_DATA_DIR" && name != "PURSER_BACKUP_DIR" {
 			require.ErrorContains(t, err, name+":")
 		}
 	}

@@ -26,7 +26,7 @@ type DemoCmd struct {
 	AuthorizerAddr    string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address of the server."`
 	AdminAddr         string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Admin address of the server."`
 	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server."`
-	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" help:"The card network's secret, when the server was given one; two with a comma while rotating."`
+	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"The card network's secret, when the server was given one; two with a comma while rotating."`
 	Save              string `name:"save" xor:"file" help:"Keep all that was told in this file."`
 	Check             string `name:"check" xor:"file" help:"Ask again what this file keeps, and compare. Makes nothing new."`
 }
@@ -107,8 +107,12 @@ func (d *DemoCmd) secret() (string, error) {
 	return strings.TrimSpace(first), nil
 }
 
-// urlOf is where a server on this machine that listens on an address is reached.
+// urlOf is where a server on this machine that listens on an address is reached: a URL, or
+// unix:/path as it is.
 func urlOf(address string) string {
+	if _, isUnix := socketPath(address); isUnix {
+		return address
+	}
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		address = net.JoinHostPort("localhost", port)

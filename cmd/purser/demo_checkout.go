@@ -38,8 +38,8 @@ func visitCheckout(ctx context.Context, t *tour) error {
 	}
 	t.expect("amountUnits", picked.text("amountUnits"), linkUnits)
 	paid, err := t.post(ctx, t.admin, "/sandbox-pay", fields{"chain": linkChain, "reference": t.id("payment"),
-		"from": "0xcustomer", "transfers": []fields{{"Asset": linkAsset, "Address": picked.text("address"),
-			"Amount": linkUnits}}}, 200)
+		"from": "0xcustomer", "transfers": []fields{{"asset": linkAsset, "address": picked.text("address"),
+			"amountUnits": linkUnits}}}, 200)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,11 @@ func newClient(base, bearer string) *client {
 	if err != nil {
 		panic("BUG: a cookie jar without options fails: " + err.Error())
 	}
-	return &client{base: strings.TrimRight(base, "/"), bearer: bearer, http: &http.Client{Jar: jar, Timeout: requestTimeout}}
+	c := &client{base: strings.TrimRight(base, "/"), bearer: bearer, http: &http.Client{Jar: jar, Timeout: requestTimeout}}
+	if path, isUnix := socketPath(base); isUnix {
+		c.base, c.http.Transport = "http://localhost", socketTransport(path)
+	}
+	return c
 }
 
 func (c *client) send(ctx context.Context, r request) (answer, error) {

@@ -141,8 +141,12 @@ func published(data, name string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", addressesFile(data), name)
 }
 
-// reachable is an address under which this machine reaches a listener of its own.
+// reachable is an address under which this machine reaches a listener of its own: host:port, or
+// unix:/path.
 func reachable(a net.Addr) string {
+	if a.Network() == "unix" {
+		return unixScheme + a.String()
+	}
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {
 		return a.String()

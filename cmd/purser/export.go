@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"purser/actors/fault"
 	"purser/actors/partner"
 )
 
@@ -87,12 +87,12 @@ func writeOwn(name, text string) error {
 // nachaOf is the command of the admin port.
 func nachaOf(ctx context.Context, bank partner.Bank, body []byte) (nachaFile, error) {
 	var asked nachaAsked
-	if err := json.Unmarshal(body, &asked); err != nil {
+	if err := decodeCommand(body, &asked); err != nil {
 		return nachaFile{}, err
 	}
 	day, err := time.Parse(time.DateOnly, asked.Day)
 	if err != nil {
-		return nachaFile{}, errors.New("day is not YYYY-MM-DD")
+		return nachaFile{}, fault.New(fault.InvalidBody, "day is not YYYY-MM-DD")
 	}
 	files, can := bank.(partner.ACHFiles)
 	if !can {

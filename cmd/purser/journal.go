@@ -17,7 +17,7 @@ import (
 // Place is where the stores of a deployment are. Every command that looks after them has it.
 type Place struct {
 	DataDir     string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
-	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres that has the journal; the directory has it when unset."`
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that has the journal; the directory has it when unset."`
 }
 
 // journalUse is how a journal is opened.

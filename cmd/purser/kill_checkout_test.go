@@ -19,7 +19,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/partner/sandbox"
 	"purser/httpapi/webhook"
 )
 
@@ -176,7 +175,7 @@ func (m *market) found(t *testing.T, p *process, round int) *merchant {
 		}
 		for part, cents := range parts {
 			l.payments = append(l.payments, sandboxPayment{Chain: customerChain, Reference: fmt.Sprintf("%s-%d-%d", one.name, n, part),
-				From: "0xcustomer", Transfers: []sandbox.ChainPayment{{Asset: "USDC", Amount: fmt.Sprint(cents * 10_000)}}})
+				From: "0xcustomer", Transfers: []sandboxTransfer{{Asset: "USDC", AmountUnits: fmt.Sprint(cents * 10_000)}}})
 		}
 		one.links = append(one.links, l)
 	}

@@ -30,7 +30,7 @@ type commands struct {
 }
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	if err := runAs(os.Args[1:], os.Stdout, hideSecretFlags); err != nil {
 		fmt.Fprintln(os.Stderr, "purser:", err)
 		os.Exit(1)
 	}
@@ -38,9 +38,13 @@ func main() {
 
 // run parses the arguments and runs the command they name.
 func run(args []string, out io.Writer) error {
+	return runAs(args, out, func(*kong.Context, []string) error { return nil })
+}
+
+// runAs is run, with a step between the two that may replace the process.
+func runAs(args []string, out io.Writer, prepare func(chosen *kong.Context, args []string) error) error {
 	var c commands
-	parser, err := kong.New(&c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."),
-		kong.UsageOnError())
+	parser, err := newParser(&c)
 	if err != nil {
 		return err
 	}
@@ -48,6 +52,14 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := prepare(chosen, args); err != nil {
+		return err
+	}
 	chosen.BindTo(out, (*io.Writer)(nil))
 	return chosen.Run()
+}
+
+func newParser(c *commands) (*kong.Kong, error) {
+	return kong.New(c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."), kong.UsageOnError(),
+		kong.Resolvers(secretFiles()))
 }

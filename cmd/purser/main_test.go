@@ -60,7 +60,7 @@ func runDemo(t *testing.T, data string, flags ...string) (string, error) {
 	require.NoError(t, err)
 	var out strings.Builder
 	err = run(append([]string{"demo", "--url", "http://" + rest, "--authorizer-url", "http://" + network,
-		"--admin-url", "http://" + admin, "--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
+		"--admin-url", urlOf(admin), "--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
 	return out.String(), err
 }
 

@@ -19,7 +19,7 @@ import (
 // is marked as moved, and a start that would go on with it is refused: two histories can not be brought together again.
 type MigrateJournalCmd struct {
 	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
-	To      string `name:"to" env:"DATABASE_URL" required:"" help:"Postgres that shall have the journal; a database without one."`
+	To      string `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
 }
 
 // Run moves the journal while no server has the directory. It can be run again after whatever has interrupted it.

@@ -21,7 +21,7 @@ const (
 
 // MigrateCmd brings the schema of the database up to date. A start does so too.
 type MigrateCmd struct {
-	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres that has the journal."`
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that has the journal."`
 }
 
 // Run says from which version to which; the book's schema comes along.

@@ -29,7 +29,7 @@ import (
 // file is JSON lines. All of it is checked first: when anything is wrong, nothing is brought over.
 type ImportRampSessionsCmd struct {
 	Place
-	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" help:"The deployment's data key; that in the data directory when unset."`
+	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"The deployment's data key; that in the data directory when unset."`
 	File    string `arg:"" help:"One session a line: workspaceId, id, direction, status, amountUsdCents, hostedUrl, createdAt."`
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -45,7 +44,7 @@ type relayAnswer struct {
 // relayOf is the command of the admin port.
 func relayOf(ctx context.Context, system *actors.System, body []byte) (relayAnswer, error) {
 	var question relayQuestion
-	if err := json.Unmarshal(body, &question); err != nil {
+	if err := decodeCommand(body, &question); err != nil {
 		return relayAnswer{}, err
 	}
 	if question.Retry {

@@ -24,7 +24,7 @@ type SandboxBankCmd struct {
 	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
 	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`
 	ReportTo      string `name:"report-to" env:"PURSER_BANK_REPORT_TO" default:"http://127.0.0.1:8080" help:"Base URL of the Purser that it reports to."`
-	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" help:"Signs its reports and the requests to it; the same as that Purser's. Required."`
+	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs its reports and the requests to it; the same as that Purser's. Required."`
 	SandboxDelay  string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long it takes."`
 	LogLevel      string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat     string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`

@@ -29,7 +29,7 @@ func (m *Main) listen(context.Context) error {
 		{&m.listeners.authorizer, "card network", m.config.AuthorizerAddr},
 		{&m.listeners.admin, "admin", m.config.AdminAddr},
 	} {
-		listener, err := net.Listen("tcp", l.address)
+		listener, err := listenOn(l.address)
 		if err != nil {
 			taken = append(taken, fmt.Errorf("%s address: %w", l.name, err))
 			continue
@@ -117,23 +117,35 @@ func (m *Main) startAdmin(context.Context) (err error) {
 		return err
 	}
 	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
-		Commands: map[string]httpapi.Command{
-			"audit": m.command(func(ctx context.Context, _ []byte) (any, error) {
-				return runAudit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, auditPause)
-			}),
-			"unmatched":          m.command(func(ctx context.Context, body []byte) (any, error) { return unmatchedPage(ctx, m.journal, body) }),
-			"relay":              m.command(func(ctx context.Context, body []byte) (any, error) { return relayOf(ctx, m.system, body) }),
-			"nacha":              m.command(func(ctx context.Context, body []byte) (any, error) { return nachaOf(ctx, m.bank, body) }),
-			"sandbox-pay":        m.command(m.payOnSandbox),
-			"sandbox-reorganise": m.command(m.reorganiseSandbox),
-			"backup": m.command(func(ctx context.Context, body []byte) (any, error) {
-				return backupCommand(ctx, m.backedUp(), body, m.Clock())
-			}),
-		}})
+		Names: m.config.AdminHosts, Commands: m.operatorCommands()})
 	if err == nil {
 		m.serve("admin", admin, m.listeners.admin)
 	}
 	return err
+}
+
+// operatorCommands are what an operator starts through the admin port. An audit reads every store
+// and a backup copies them, so one of each runs at a time.
+func (m *Main) operatorCommands() map[string]httpapi.Command {
+	return map[string]httpapi.Command{
+		"audit": {AtOnce: 1, Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
+			return runAudit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, auditPause)
+		})},
+		"backup": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+			return backupCommand(ctx, m.backedUp(), m.config.backupDir(), body, m.Clock())
+		})},
+		"unmatched": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+			return unmatchedPage(ctx, m.journal, body)
+		})},
+		"relay": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+			return relayOf(ctx, m.system, body)
+		})},
+		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+			return nachaOf(ctx, m.bank, body)
+		})},
+		"sandbox-pay":        {Do: m.command(m.payOnSandbox)},
+		"sandbox-reorganise": {Do: m.command(m.reorganiseSandbox)},
+	}
 }
 
 // backedUp are the stores that are open. A bank that is elsewhere looks after its own.
@@ -148,8 +160,11 @@ func (m *Main) backedUp() backedUp {
 	return s
 }
 
+// operatorCommand is httpapi.Command.Do.
+type operatorCommand = func(ctx context.Context, body []byte) (any, error)
+
 // command runs while the stores are open; its context ends before they are closed.
-func (m *Main) command(do httpapi.Command) httpapi.Command {
+func (m *Main) command(do operatorCommand) operatorCommand {
 	return func(ctx context.Context, body []byte) (any, error) {
 		open, leave, err := m.stores.enter()
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"purser/actors/balance"
+	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/persistence"
 )
@@ -92,11 +93,11 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, from unmatc
 // unmatchedPage is the command of the admin port.
 func unmatchedPage(ctx context.Context, journal persistence.Journal, body []byte) (unmatchedReports, error) {
 	var from unmatchedFrom
-	if err := json.Unmarshal(body, &from); err != nil {
+	if err := decodeCommand(body, &from); err != nil {
 		return unmatchedReports{}, err
 	}
 	if from.Shard < 0 {
-		return unmatchedReports{}, errors.New("shard is negative")
+		return unmatchedReports{}, fault.New(fault.InvalidBody, "shard is negative")
 	}
 	return readUnmatched(ctx, journal, from)
 }

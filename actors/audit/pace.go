@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// An audit of a running server competes with swipes for processors and for the disk. It therefore
+// pauses between pieces of its work, for pauseShare times as long as the piece took. Otherwise one
+// audit of a large store keeps a processor busy for minutes.
+const (
+	pauseShare   = 3
+	shortestWork = 2 * time.Millisecond // before a pause is worth a timer
+	longestPause = 100 * time.Millisecond
+	visitsPerRun = 256 // items of a walk between two pauses
+)
+
+// pacer makes the pauses of one audit.
+type pacer struct {
+	ctx    context.Context
+	clock  func() time.Time
+	sleep  func(context.Context, time.Duration) error
+	began  time.Time // start of the current piece of work
+	visits int
+}
+
+// throttle ends a piece of work and pauses in proportion to it, once the piece is long enough.
+func (p *pacer) throttle() error {
+	worked := p.clock().Sub(p.began)
+	if worked < shortestWork {
+		return nil
+	}
+	err := p.sleep(p.ctx, min(pauseShare*worked, longestPause))
+	p.began = p.clock()
+	return err
+}
+
+// visited counts an item of a walk.
+func (p *pacer) visited() error {
+	if p.visits++; p.visits%visitsPerRun != 0 {
+		return nil
+	}
+	return p.throttle()
+}
+
+// paced returns the sources with pauses in everything that reads at length.
+func (s Sources) paced(p *pacer) Sources {
+	s.Journal, s.Authorizer = pacedJournal{s.Journal, p}, pacedAuthorizer{s.Authorizer, p}
+	return s
+}
+
+type pacedJournal struct {
+	persistence.Journal
+	pace *pacer
+}
+
+// Events is persistence.Journal's.
+func (j pacedJournal) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event, error) {
+	if err := j.pace.throttle(); err != nil {
+		return nil, err
+	}
+	return j.Journal.Events(ctx, shard, after, limit)
+}
+
+// Records is persistence.Journal's.
+func (j pacedJournal) Records(
+	ctx context.Context, shard ident.Shard, kind, after string, limit int,
+) ([]persistence.Record, error) {
+	if err := j.pace.throttle(); err != nil {
+		return nil, err
+	}
+	return j.Journal.Records(ctx, shard, kind, after, limit)
+}
+
+type pacedAuthorizer struct {
+	Authorizer
+	pace *pacer
+}
+
+// pacedVisit counts every item before it is visited.
+func pacedVisit[T any](p *pacer, visit func(T) error) func(T) error {
+	return func(item T) error {
+		if err := p.visited(); err != nil {
+			return err
+		}
+		return visit(item)
+	}
+}
+
+func (a pacedAuthorizer) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
+	return a.Authorizer.Log(shard, after, pacedVisit(a.pace, visit))
+}
+
+func (a pacedAuthorizer) WalkFunds(visit func(Funds) error) error {
+	return a.Authorizer.WalkFunds(pacedVisit(a.pace, visit))
+}
+
+func (a pacedAuthorizer) WalkHolds(visit func(Hold) error) error {
+	return a.Authorizer.WalkHolds(pacedVisit(a.pace, visit))
+}
+
+func (a pacedAuthorizer) WalkRules(visit func(Rule) error) error {
+	return a.Authorizer.WalkRules(pacedVisit(a.pace, visit))
+}
+
+func (a pacedAuthorizer) WalkSpends(visit func(Spend) error) error {
+	return a.Authorizer.WalkSpends(pacedVisit(a.pace, visit))
+}
+
+func (a pacedAuthorizer) WalkReservations(visit func(Reservation) error) error {
+	return a.Authorizer.WalkReservations(pacedVisit(a.pace, visit))
+}
+
+func (a pacedAuthorizer) WalkDue(visit func(Due) error) error {
+	return a.Authorizer.WalkDue(pacedVisit(a.pace, visit))
+}

@@ -1,0 +1,80 @@
+package audit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// slowStores takes a fixed time of a clock for every read.
+type slowStores struct {
+	persistence.Journal
+	Authorizer
+	now   time.Time
+	takes time.Duration
+}
+
+func (s *slowStores) Events(context.Context, ident.Shard, uint64, int) ([]persistence.Event, error) {
+	s.now = s.now.Add(s.takes)
+	return nil, nil
+}
+
+func (s *slowStores) Records(context.Context, ident.Shard, string, string, int) ([]persistence.Record, error) {
+	s.now = s.now.Add(s.takes)
+	return nil, nil
+}
+
+func (s *slowStores) WalkHolds(visit func(Hold) error) error {
+	for range 10 * visitsPerRun {
+		s.now = s.now.Add(s.takes / visitsPerRun)
+		if err := visit(Hold{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An audit beside a server pauses three times as long as it reads, and no pause is longer than the
+// longest.
+func TestAnAuditBesideSwipesPauses(t *testing.T) {
+	f := func(takes, want time.Duration) {
+		t.Helper()
+		stores := &slowStores{now: time.Unix(0, 0), takes: takes}
+		var paused time.Duration
+		p := &pacer{ctx: t.Context(), clock: func() time.Time { return stores.now }, began: stores.now,
+			sleep: func(_ context.Context, d time.Duration) error {
+				paused += d
+				stores.now = stores.now.Add(d)
+				return nil
+			}}
+		s := Sources{Journal: stores, Authorizer: stores}.paced(p)
+		for range 10 {
+			_, err := s.Journal.Events(t.Context(), 0, 0, eventsPerRead)
+			require.NoError(t, err)
+		}
+		for range 10 {
+			_, err := s.Journal.Records(t.Context(), 0, "card", "", recordsPerRead)
+			require.NoError(t, err)
+		}
+		require.NoError(t, s.Authorizer.WalkHolds(func(Hold) error { return nil }))
+		require.Equal(t, want, paused)
+	}
+	f(256*10*time.Microsecond, 30*pauseShare*256*10*time.Microsecond)
+	f(time.Second, 29*longestPause) // the first read has no work before it
+	f(time.Microsecond, 0)
+}
+
+// The end of an audit does not wait for a pause.
+func TestAPauseEndsWithItsAudit(t *testing.T) {
+	stores := &slowStores{now: time.Unix(0, 0), takes: time.Second}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := Sources{Journal: stores, Authorizer: stores}.paced(&pacer{ctx: ctx, clock: func() time.Time { return stores.now },
+		began: stores.now, sleep: pause})
+	require.ErrorIs(t, s.Authorizer.WalkHolds(func(Hold) error { return nil }), context.Canceled)
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+)
+
+// operatorAsks sends a command to the admin port of a server as curl does.
+func operatorAsks(t *testing.T, m *Main, command, body string) (status int, answer string) {
+	t.Helper()
+	client, base := adminClient(reachable(m.listeners.admin.Addr()))
+	resp, err := client.Post(base+"/"+command, "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(text)
+}
+
+// startSet starts a server with settings of its own.
+func startSet(t *testing.T, data string, set func(*Settings)) *Main {
+	t.Helper()
+	s := testSettings(t, data)
+	set(&s)
+	config, err := s.Config()
+	require.NoError(t, err)
+	m := NewMain(config, talkative())
+	require.NoError(t, m.Start(t.Context()))
+	return m
+}
+
+// The admin port makes backups in one directory, under plain names, over nothing that is there.
+func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
+	data, outside := t.TempDir(), t.TempDir()
+	m := start(t, data)
+	defer func() { require.NoError(t, m.Close()) }()
+	for _, body := range []string{`{"directory":"` + outside + `/x"}`, `{"name":"../x"}`, `{"name":"` + outside + `/x"}`,
+		`{"name":"a/b"}`, `{"name":".."}`, `{"name":".hidden"}`, `{"name":"-x"}`, `{"name":"a\u0000b"}`,
+		`{"name":"` + strings.Repeat("x", 101) + `"}`, `{"name":7}`, `[]`, ``} {
+		status, answer := operatorAsks(t, m, "backup", body)
+		require.Equal(t, http.StatusBadRequest, status, "%s: %s", body, answer)
+		require.Contains(t, answer, "invalid_body", body)
+	}
+	_, answer := operatorAsks(t, m, "backup", `{"directory":"`+outside+`/x"}`)
+	require.Contains(t, answer, "directory is not a field of the command")
+
+	backups := filepath.Join(data, "backups")
+	require.NoError(t, os.Symlink(outside, backups))
+	status, answer := operatorAsks(t, m, "backup", `{"name":"one"}`)
+	require.Equal(t, http.StatusInternalServerError, status)
+	require.Contains(t, answer, "is a link or a file")
+	require.NoError(t, os.Remove(backups))
+	require.NoError(t, os.Mkdir(backups, 0o700))
+	require.NoError(t, os.Symlink(filepath.Join(outside, "x"), filepath.Join(backups, "link")))
+	status, answer = operatorAsks(t, m, "backup", `{"name":"link"}`)
+	require.Equal(t, http.StatusInternalServerError, status)
+	require.Contains(t, answer, "is there already")
+	status, answer = operatorAsks(t, m, "backup", `{"name":"one"}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Contains(t, answer, filepath.Join(backups, "one"))
+	status, answer = operatorAsks(t, m, "backup", `{}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	left, err := os.ReadDir(outside)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	made, err := filepath.Glob(filepath.Join(backups, "*", manifestFile))
+	require.NoError(t, err)
+	require.Len(t, made, 2)
+}
+
+// The command puts the backup of a running server wherever its own user may write, and leaves no
+// second copy.
+func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
+	data, made := t.TempDir(), filepath.Join(t.TempDir(), "made")
+	m := startSet(t, data, func(s *Settings) { s.BackupDir = filepath.Join(data, "spool") })
+	runs(t, "backup", "--data-dir", data, made)
+	require.NoError(t, m.Close())
+	require.FileExists(t, filepath.Join(made, manifestFile))
+	left, err := os.ReadDir(filepath.Join(data, "spool"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	copied := filepath.Join(t.TempDir(), "copied") // as onto another file system
+	require.NoError(t, copyBackup(made, copied))
+	_, err = checkBackup(copied)
+	require.NoError(t, err)
+	require.NoDirExists(t, made)
+}
+
+// The admin port on a unix socket: for the server's user alone, asked by the commands, anew after a
+// kill.
+func TestTheAdminPortOnAUnixSocket(t *testing.T) {
+	data, dir := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "admin.sock")
+	socket := func(s *Settings) { s.AdminAddr = "unix:" + path }
+	m := startSet(t, data, socket)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSocket|0o600, info.Mode())
+	require.Contains(t, auditOf(t, data), "agree to the cent")
+	demo(t, data)
+	status, _ := operatorAsks(t, m, "unmatched", `{}`)
+	require.Equal(t, http.StatusOK, status)
+
+	other := testSettings(t, t.TempDir())
+	socket(&other)
+	config, err := other.Config()
+	require.NoError(t, err)
+	err = NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
+	require.ErrorContains(t, err, "a running server listens on "+path)
+	require.NoError(t, m.Close())
+	require.NoFileExists(t, path)
+
+	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	require.NoError(t, err)
+	killed.SetUnlinkOnClose(false)
+	require.NoError(t, killed.Close())
+	require.FileExists(t, path, "a killed server leaves its socket")
+	m = startSet(t, data, socket)
+	require.NoError(t, m.Close())
+
+	require.NoError(t, os.WriteFile(path, []byte("somebody's"), 0o600))
+	require.ErrorContains(t, NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "is not a socket")
+	require.FileExists(t, path)
+}
+
+func TestAddressesOfTheAdminPort(t *testing.T) {
+	f := func(address, hosts, want string) {
+		t.Helper()
+		s := defaults(t)
+		s.AdminAddr, s.AdminHosts = address, hosts
+		_, err := s.Config()
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f("unix:/run/purser/admin.sock", "", "")
+	f("127.0.0.1:8082", "purser, Admin.internal", "")
+	f("unix:admin.sock", "", "PURSER_ADMIN_ADDR: \"unix:admin.sock\" is not unix: and an absolute path")
+	f("unix:/"+strings.Repeat("x", 107), "", "at most 107 bytes, this one has 108")
+	f("127.0.0.1:8082", "purser:8082", "PURSER_ADMIN_HOSTS: \"purser:8082\" is not a host name")
+	f("127.0.0.1:8082", "a,,b", "PURSER_ADMIN_HOSTS")
+}
+
+// A customer's payment on the sandbox's chains names its fields as a checkout session does, and
+// each one that is wrong is named.
+func TestASandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
+	m := start(t, t.TempDir())
+	defer func() { require.NoError(t, m.Close()) }()
+	pay := func(change func(fields)) (int, string) {
+		body := fields{"chain": "base", "reference": "order-1", "from": "0xcustomer",
+			"transfers": []fields{{"asset": "USDC", "address": "0xshop", "amountUnits": "25000000"}}}
+		change(body)
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		return operatorAsks(t, m, "sandbox-pay", string(text))
+	}
+	status, answer := pay(func(fields) {})
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Contains(t, answer, `"txHash":"0x`)
+	first := func(b fields) fields { return b["transfers"].([]fields)[0] }
+	for want, change := range map[string]func(fields){
+		"chain is not a chain":                           func(b fields) { b["chain"] = "dogecoin" },
+		"reference must have":                            func(b fields) { delete(b, "reference") },
+		"from must have":                                 func(b fields) { b["from"] = strings.Repeat("x", 201) },
+		"transfers must be 1 to 16":                      func(b fields) { delete(b, "transfers") },
+		"transfers/0/asset must be":                      func(b fields) { delete(first(b), "asset") },
+		"transfers/0/address must be":                    func(b fields) { delete(first(b), "address") },
+		"transfers/0/amountUnits must be":                func(b fields) { first(b)["amountUnits"] = "25.00" },
+		"transfers/0/amountUnits cannot be read":         func(b fields) { first(b)["amountUnits"] = 25 },
+		"transfers/0/Amount is not a field":              func(b fields) { first(b)["Amount"] = "25000000" },
+		"references is not a field of the command":       func(b fields) { b["references"] = "x" },
+		"transfers/0/amountUnits must be whole smallest": func(b fields) { first(b)["amountUnits"] = "-5" },
+	} {
+		status, answer := pay(change)
+		require.Equal(t, http.StatusBadRequest, status, answer)
+		require.Contains(t, answer, want)
+	}
+	status, answer = operatorAsks(t, m, "sandbox-reorganise", `{"chain":"base","depht":1}`)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, answer, "depht is not a field of the command")
+}
+
+// parsed returns how the program reads a command line: its arguments without secrets, and those as
+// variables.
+func parsed(args ...string) (rest, variables []string, err error) {
+	stop := errors.New("nothing is run")
+	err = runAs(args, io.Discard, func(chosen *kong.Context, args []string) error {
+		rest, variables = withoutSecrets(chosen, args)
+		return stop
+	})
+	if errors.Is(err, stop) {
+		err = nil
+	}
+	return rest, variables, err
+}
+
+func TestSecretsOfFlagsMoveToTheEnvironment(t *testing.T) {
+	rest, variables, err := parsed("serve", "--network-secret=a secret = of many signs", "--http-addr", "127.0.0.1:0", "--data-key", "00ff",
+		"--chain-base-url", "https://node.example/key")
+	require.NoError(t, err)
+	require.Equal(t, []string{"serve", "--http-addr", "127.0.0.1:0"}, rest)
+	require.Equal(t, []string{"PURSER_NETWORK_SECRET=a secret = of many signs", "PURSER_DATA_KEY=00ff",
+		"PURSER_CHAIN_BASE_URL=https://node.example/key"}, variables)
+	rest, variables, err = parsed("migrate-journal", "--to=postgres://u:secret@h/d", "--data-dir", "x")
+	require.NoError(t, err)
+	require.Equal(t, []string{"migrate-journal", "--data-dir", "x"}, rest)
+	require.Equal(t, []string{"DATABASE_URL=postgres://u:secret@h/d"}, variables)
+	t.Setenv("PURSER_NETWORK_SECRET", "of the environment")
+	rest, variables, err = parsed("serve", "--data-dir", "x")
+	require.NoError(t, err)
+	require.Equal(t, []string{"serve", "--data-dir", "x"}, rest)
+	require.Empty(t, variables)
+}
+
+func TestSecretsComeFromFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte("a secret of a file\n"), 0o600))
+	read := func() (string, error) {
+		var c commands
+		parser, err := newParser(&c)
+		require.NoError(t, err)
+		_, err = parser.Parse([]string{"serve"})
+		return c.Serve.NetworkSecret, err
+	}
+	t.Setenv("PURSER_NETWORK_SECRET_FILE", file)
+	secret, err := read()
+	require.NoError(t, err)
+	require.Equal(t, "a secret of a file", secret)
+	t.Setenv("PURSER_NETWORK_SECRET", "of the environment")
+	_, err = read()
+	require.ErrorContains(t, err, "PURSER_NETWORK_SECRET and PURSER_NETWORK_SECRET_FILE are both set")
+	t.Setenv("PURSER_NETWORK_SECRET", "")
+	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("x"), maxSecretFile+1), 0o600))
+	_, err = read()
+	require.ErrorContains(t, err, "is not a file of at most 65536 bytes")
+	require.NoError(t, os.WriteFile(file, []byte(" \n"), 0o600))
+	_, err = read()
+	require.ErrorContains(t, err, "is empty")
+	t.Setenv("PURSER_NETWORK_SECRET_FILE", filepath.Join(t.TempDir(), "nowhere"))
+	_, err = read()
+	require.ErrorContains(t, err, "PURSER_NETWORK_SECRET_FILE")
+}
+
+// Secrets of flags are neither in the command line that every user of the machine reads, nor in
+// what pprof shows, and count.
+func TestSecretsOfFlagsAreNotInTheCommandLine(t *testing.T) {
+	t.Parallel()
+	secret := "a secret that " + "nobody reads"
+	p, said := begin(t, command(program{path: build(t)}, t.TempDir(), "serve", "--network-secret", secret))
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))
+	require.NoError(t, err)
+	require.Contains(t, string(line), "serve")
+	require.NotContains(t, string(line), "nobody reads")
+	p.admin = "http://" + said["admin"]
+	require.Equal(t, "purser", p.ask("/debug/pprof/cmdline"))
+	network := newClient("http://"+said["authorizer"], secret)
+	a, err := network.send(t.Context(), request{method: "POST", path: "/v1/authorizations", body: []byte("{}")})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusBadRequest, a.status, "the secret is the server's: %s", a.raw)
+}
