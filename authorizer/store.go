@@ -43,8 +43,10 @@ var (
 // FS is the file system a store lives on.
 type FS = vfs.FS
 
-// useDisk keeps the store on the machine's disk, with logs as long as what a full memtable puts into them at the most.
-func (o *Options) useDisk() { o.FS, o.logBytes = vfs.Default, pebblegate.MemTableSize }
+// useDisk keeps the store on the machine's disk. A log is as long as its mirror and the records of a full memtable.
+func (o *Options) useDisk() {
+	o.FS, o.logBytes = vfs.Default, pebblegate.MirrorBytes+pebblegate.MemTableSize
+}
 
 type (
 	batch  = pebble.Batch
@@ -106,7 +108,6 @@ func pebbleOptions(o *Options, s *store, fatal func(error)) *pebble.Options {
 	p := &pebble.Options{
 		FS:                    o.FS,
 		Lock:                  s.lock,
-		FormatMajorVersion:    pebble.FormatTableFormatV6,
 		L0StopWritesThreshold: l0StopWrites,
 		CacheSize:             storeCacheBytes,
 		Logger:                pebbleLogger{fatal: fatal},

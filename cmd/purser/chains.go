@@ -70,7 +70,7 @@ func (m *Main) openChains(context.Context) error {
 	chains, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: chainsDir(m.config.DataDir), Chain: stand,
 		Final: m.config.SandboxDelay, Clock: m.Clock})
 	if err != nil {
-		return err
+		return withRepair(err, chainsDir(m.config.DataDir), repairSandbox)
 	}
 	m.onClose(chains.Close)
 	m.sandboxChains = chains

@@ -50,7 +50,7 @@ func (p Place) openDirectory(use journalUse) (persistence.Journal, error) {
 		return nil, fmt.Errorf("%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",
 			journalDir(p.DataDir), authorizerDir(p.DataDir), err)
 	case err != nil:
-		return nil, err
+		return nil, withRepair(err, journalDir(p.DataDir), repairJournal)
 	}
 	return journal, nil
 }

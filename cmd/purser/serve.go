@@ -264,7 +264,7 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 		CacheBytes: m.config.AuthorizerCacheBytes, BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
 		Clock: m.Clock, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
 	if err != nil {
-		return err
+		return withRepair(err, authorizerDir(m.config.DataDir), repairEngine)
 	}
 	m.authorizer = engine
 	m.onClose(func() error {
@@ -290,7 +290,7 @@ func (m *Main) openBank(context.Context) (err error) {
 		m.bank = m.sandbox
 		m.onClose(m.sandbox.Close)
 	}
-	return err
+	return withRepair(err, bankDir(m.config.DataDir), repairSandbox)
 }
 
 func (m *Main) startActors(ctx context.Context) (err error) {
@@ -348,7 +348,7 @@ func (m *Main) openRamp(context.Context) (err error) {
 	if err == nil {
 		m.onClose(m.ramp.Close)
 	}
-	return err
+	return withRepair(err, rampDir(m.config.DataDir), repairSandbox)
 }
 
 // startBank lets the bank in this process report, now that its reports can be taken.

@@ -1,10 +1,15 @@
-// Package pebblegate opens a Pebble store without waiting for its compactions, and has who writes its tables rest. It is a leaf,
-// and the one way in which Purser opens a store: the authorizer's, the embedded journal's, the sandbox bank's.
+// Package pebblegate opens every Pebble store of Purser: the authorizer's, the embedded journal's and
+// the sandbox's. It refuses damaged stores, keeps starts short, and slows the writers of tables. It is
+// a leaf.
 //
-// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and then waits for all of them
-// before it returns, which takes the longer the more there is on disk, and again at the next start. Upstream has mended it after
-// that version (cockroachdb/pebble#5431); until a release has it, the gate refuses every compaction until Open has returned. What
-// is left is linear in the log to replay, so the memtables are bounded too.
+// A guard beneath Pebble verifies manifests and write-ahead logs by copies and checksums that are
+// synced with them (guard.go, integrity.go, mirror.go, recover.go). Files of earlier programs have
+// none and are scanned (chunks.go). Tables are verified by their own checksums (tables.go).
+//
+// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and
+// waits for all of them before it returns. Upstream has mended this after that version
+// (cockroachdb/pebble#5431). Until a release has it, the gate refuses every compaction until Open has
+// returned. The remaining work is linear in the log to replay, so the memtables are bounded too.
 package pebblegate
 
 import (
@@ -24,6 +29,9 @@ const (
 	MemTableSize = 16 << 20
 	MemTables    = 4
 )
+
+// Format is the format of every store: its logs and its tables have all the checksums that Pebble knows.
+const Format = pebble.FormatTableFormatV6
 
 // Bounds of the top level. Pebble compacts it when its tables overlap half as often as l0Compact says: with its own 4 that was
 // every second memtable, and each time the level below was rewritten. Writes stop at an overlap of l0Stop, where the store sets no
@@ -45,12 +53,17 @@ const (
 
 // Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds and the compaction
 // scheduler of the options, and bounds of the top level where they are unset; who writes a table rests. All else is the caller's.
+//
+// A store with damaged files is refused with ErrDamaged. The store gets the format Format.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	db, g, err := closed(dir, o)
 	if err != nil {
 		return nil, err
 	}
 	g.open(db.Metrics)
+	if len(g.tables.left) > 0 {
+		g.granting.Go(func() { g.verifyRest(g.tables, o.Logger.Fatalf) })
+	}
 	return db, nil
 }
 
@@ -70,12 +83,71 @@ func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	o.FS = resting{o.FS, g}
-	db, err := pebble.Open(dir, o)
+	o.FormatMajorVersion = max(o.FormatMajorVersion, Format)
+	db, err := openGuarded(dir, o, g)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open store: %w", err)
+		return nil, nil, err
 	}
 	return db, g, nil
+}
+
+// openGuarded verifies the store's files and opens the store. It takes the directory's lock unless the caller holds it.
+func openGuarded(dir string, o *pebble.Options, g *gate) (db *pebble.DB, err error) {
+	if o.Lock == nil {
+		if !o.ErrorIfNotExists {
+			if err := MakeDir(o.FS, dir); err != nil {
+				return nil, err
+			}
+		}
+		lock, err := pebble.LockDirectory(dir, o.FS)
+		if err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+		o.Lock = lock
+		defer func() { err = errors.Join(err, lock.Close()) }() // the open store has a share of it
+	}
+	guarded, err := guardStore(o.FS, dir, o.ErrorIfNotExists)
+	if err != nil {
+		return nil, err
+	}
+	o.FS = resting{guarded, g}
+	met := watchCorruption(o)
+	if db, err = pebble.Open(dir, o); err != nil {
+		if pebble.IsCorruptionError(err) && !errors.Is(err, ErrDamaged) {
+			err = fmt.Errorf("%w: %s: %w", ErrDamaged, dir, err)
+		}
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	g.tables, err = tablesOf(db, dir, o)
+	if err = errors.Join(err, guarded.keepOpened()); err == nil {
+		err = g.tables.verifyNewest()
+	}
+	if err == nil {
+		err = met.finishOpen()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), db.Close())
+	}
+	return db, nil
+}
+
+// watchCorruption makes the listener of the options keep the damage that Pebble meets before the store is open.
+func watchCorruption(o *pebble.Options) *corruption {
+	if o.Logger == nil {
+		o.Logger = pebble.DefaultLogger
+	}
+	listener := pebble.EventListener{}
+	if o.EventListener != nil {
+		listener = *o.EventListener
+	}
+	met := &corruption{later: listener.DataCorruption}
+	if met.later == nil {
+		fatal := o.Logger.Fatalf
+		met.later = func(info pebble.DataCorruptionInfo) { fatal("%s", info) }
+	}
+	listener.DataCorruption = met.reportDamage
+	o.EventListener = &listener
+	return met
 }
 
 // MakeDir makes a store's directory and syncs the entries of it and of the parents it makes: a store in a directory that is gone
@@ -112,6 +184,7 @@ func syncDir(fs vfs.FS, dir string) error {
 // itself, so grant does: once Pebble has been refused, it waits to be asked.
 type gate struct {
 	*pebble.ConcurrencyLimitScheduler
+	tables   *tableCheck
 	passable atomic.Bool
 	sleep    func(time.Duration)
 	calm     atomic.Bool // the tables are not behind; false until the store was asked

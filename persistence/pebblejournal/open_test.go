@@ -17,6 +17,7 @@ import (
 	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/journaltest"
+	"purser/persistence/pebblegate"
 	"purser/persistence/pebblejournal"
 )
 
@@ -110,7 +111,9 @@ func TestOpenOfAnEarlierFormat(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, j.Close())
 	}
-	db, err = pebble.Open("journal", &pebble.Options{FS: fs})
+	_, err = pebble.Open("journal", &pebble.Options{FS: fs})
+	require.ErrorContains(t, err, "corrupt log file", "the program before opens it, and takes its logs for empty ones")
+	db, err = pebblegate.Open("journal", &pebble.Options{FS: fs})
 	require.NoError(t, err)
 	now, closer, err := db.Get([]byte("m"))
 	require.NoError(t, err)

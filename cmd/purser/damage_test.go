@@ -1,0 +1,85 @@
+package main
+
+import (
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pebblegate"
+)
+
+// TestADamagedStoreIsRefusedWithItsRepair flips a bit of a synced record of each store: the start
+// names the directory, the file and the repair.
+func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
+	data := t.TempDir()
+	place := Place{DataDir: data}
+	journal := func() (io.Closer, error) { return place.openDirectory(journalUse{note: func(error) {}}) }
+	engine := func() (io.Closer, error) {
+		opened, err := place.openDirectory(journalUse{note: func(error) {}})
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		m := &Main{config: Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
+			Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
+		return closer(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
+	}
+	bank := func() (io.Closer, error) {
+		m := &Main{config: Config{DataDir: data, SandboxDelay: time.Hour, PartnerSecret: "secret"}, Clock: time.Now,
+			log: slog.New(slog.DiscardHandler), listeners: listeners{http: listening(t)}}
+		return closer(func() error { return m.sandbox.Close() }), m.openBank(t.Context())
+	}
+	for _, store := range []struct {
+		dir, repair string
+		open        func() (io.Closer, error)
+	}{
+		{journalDir(data), "purser restore", journal},
+		{authorizerDir(data), "purser rebuild-authorizer --yes", engine},
+		{bankDir(data), "purser restore", bank},
+	} {
+		for range 2 { // so that a log has more than one synced write
+			opened, err := store.open()
+			require.NoError(t, err)
+			require.NoError(t, opened.Close())
+		}
+		flipManifest(t, store.dir)
+		_, err := store.open()
+		require.ErrorIs(t, err, pebblegate.ErrDamaged)
+		require.ErrorContains(t, err, store.dir+" is damaged")
+		require.ErrorContains(t, err, "MANIFEST-")
+		require.ErrorContains(t, err, store.repair)
+		flipManifest(t, store.dir) // back
+	}
+}
+
+func listening(t *testing.T) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// flipManifest flips one bit of the newest manifest.
+func flipManifest(t *testing.T, dir string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		text[len(text)/2] ^= 1
+		require.NoError(t, os.WriteFile(name, text, 0o600))
+	}
+}

@@ -1,0 +1,352 @@
+package pebblegate
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+)
+
+// guarded is the file system of one store. It keeps the integrity file in step with the manifests
+// and logs that Pebble writes, puts a mirror before each log, and verifies manifests and logs when
+// they are read.
+type guarded struct {
+	vfs.FS
+	dir   string
+	state *integrity
+
+	mu      sync.Mutex
+	writers map[uint64]*logWriter // logs that this process has made and not removed
+}
+
+// guardStore verifies the files of a store before Pebble opens it.
+func guardStore(fs vfs.FS, dir string, mustExist bool) (*guarded, error) {
+	g := &guarded{FS: fs, dir: dir, state: newIntegrity(fs, dir), writers: map[uint64]*logWriter{}}
+	manifest, err := atomicfs.ReadMarker(fs, dir, "manifest")
+	if err != nil && !isNotExist(err) {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	known, err := g.state.loadNewest()
+	if err == nil && !known && manifest == "" && mustExist {
+		err = fmt.Errorf("%s: %w", dir, pebble.ErrDBDoesNotExist)
+	}
+	if err == nil {
+		err = g.verifyFiles(known, manifest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return g, nil
+}
+
+// verifyFiles checks manifest and logs by the integrity file. A store without one is adopted.
+func (g *guarded) verifyFiles(known bool, manifest string) error {
+	names, err := g.List(g.dir)
+	if err != nil {
+		return err
+	}
+	if known {
+		return g.verifyKnown(names, manifest)
+	}
+	return g.adoptFiles(names, manifest)
+}
+
+// verifyKnown checks the manifest that is current, and that each log with records is there.
+func (g *guarded) verifyKnown(names []string, manifest string) error {
+	if manifest == "" {
+		if g.state.opened {
+			return fmt.Errorf("%w: %s: the marker of its manifest is missing", ErrDamaged, g.dir)
+		}
+		clear(g.state.manifests) // a crash in the first open, which acknowledged nothing
+		return nil
+	}
+	number, ok := manifestNumber(manifest)
+	want, listed := g.state.manifests[number]
+	if !ok || !listed {
+		return fmt.Errorf("%w: %s: its manifest %s is not the one that was synced", ErrDamaged, g.dir, manifest)
+	}
+	f, err := g.FS.Open(g.pathOf(manifest))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	err = verifyExtent(f, want)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, g.pathOf(manifest), err)
+	}
+	return g.requireLogs(names)
+}
+
+// requireLogs refuses a store that lacks a log. The file of a log that Pebble has used again bears
+// the new log's number.
+func (g *guarded) requireLogs(names []string) error {
+	missing := map[uint64]bool{}
+	for log := range g.state.logs {
+		missing[log] = true
+	}
+	var files []uint64
+	for _, name := range names {
+		if number, ok := logNumber(name); ok {
+			delete(missing, number)
+			files = append(files, number)
+		}
+	}
+	for _, number := range files {
+		if len(missing) == 0 {
+			break
+		}
+		m, err := g.mirrorOf(number)
+		if err != nil {
+			return err
+		}
+		if missing[m.before] {
+			delete(missing, m.before)
+			delete(g.state.logs, m.before)
+		}
+	}
+	for log := range missing {
+		return fmt.Errorf("%w: %s: the write-ahead log is missing", ErrDamaged, g.pathOf(logName(log)))
+	}
+	return nil
+}
+
+func (g *guarded) mirrorOf(log uint64) (mirror, error) {
+	f, err := g.FS.Open(g.pathOf(logName(log)))
+	if err != nil {
+		return mirror{}, err
+	}
+	m, err := readMirror(f, log)
+	return m, errors.Join(err, f.Close())
+}
+
+// adoptFiles takes over a store of a program that kept no integrity file, a restored backup, or a
+// new directory.
+func (g *guarded) adoptFiles(names []string, manifest string) error {
+	for _, name := range names {
+		number, ok := logNumber(name)
+		switch {
+		case ok:
+			m, err := g.mirrorOf(number)
+			if err != nil {
+				return err
+			}
+			if m.bytes > 0 {
+				return fmt.Errorf("%w: %s is missing beside mirrored logs", ErrDamaged, g.state.path)
+			}
+			g.state.logs[number] = plainLog
+		case manifest == "" && strings.HasSuffix(name, ".sst"):
+			return fmt.Errorf("%w: %s: it has tables, and the marker of its manifest is missing", ErrDamaged, g.dir)
+		}
+	}
+	if manifest != "" {
+		number, ok := manifestNumber(manifest)
+		if !ok {
+			return fmt.Errorf("%w: %s: its manifest is called %s", ErrDamaged, g.dir, manifest)
+		}
+		data, err := readFile(g.FS, g.pathOf(manifest), maxPlainManifest)
+		if err == nil {
+			err = scanRecords(data, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrDamaged, g.pathOf(manifest), err)
+		}
+		g.state.manifests[number] = extent{uint64(len(data)), crc32.Checksum(data, castagnoli)}
+		g.state.opened = true
+	}
+	return g.state.changeDurably(func() {})
+}
+
+// keepOpened notes that the store has a current manifest from now on.
+func (g *guarded) keepOpened() error {
+	if g.state.opened {
+		return nil
+	}
+	return g.state.changeDurably(func() { g.state.opened = true })
+}
+
+func (g *guarded) pathOf(name string) string { return g.PathJoin(g.dir, name) }
+
+// ownFile returns the base name of a path, and whether the file is in the store's directory.
+func (g *guarded) ownFile(path string) (name string, ok bool) {
+	name = g.PathBase(path)
+	return name, g.pathOf(name) == path
+}
+
+func logName(number uint64) string { return fmt.Sprintf("%06d.log", number) }
+
+func logNumber(name string) (uint64, bool) {
+	number, index, ok := wal.ParseLogFilename(name)
+	return uint64(number), ok && index == 0
+}
+
+func manifestNumber(name string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(name, "MANIFEST-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, ok && err == nil
+}
+
+// Create is vfs.FS's.
+func (g *guarded) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := g.FS.Create(path, category)
+	name, own := g.ownFile(path)
+	if err != nil || !own {
+		return f, err
+	}
+	if number, ok := logNumber(name); ok {
+		return g.writeLog(f, number, 0)
+	}
+	if number, ok := manifestNumber(name); ok {
+		return &manifestWriter{File: f, number: number, state: g.state}, nil
+	}
+	return f, nil
+}
+
+// ReuseForWrite is vfs.FS's.
+func (g *guarded) ReuseForWrite(oldpath, newpath string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := g.FS.ReuseForWrite(oldpath, newpath, category)
+	if err != nil {
+		return nil, err
+	}
+	oldName, _ := g.ownFile(oldpath)
+	newName, own := g.ownFile(newpath)
+	before, _ := logNumber(oldName)
+	number, ok := logNumber(newName)
+	if !own || !ok {
+		return f, nil
+	}
+	return g.writeLog(f, number, before)
+}
+
+func (g *guarded) writeLog(f vfs.File, number, before uint64) (vfs.File, error) {
+	w, err := newLogWriter(f, number, before, func() error {
+		return g.state.changeDurably(func() {
+			delete(g.state.logs, before)
+			g.state.logs[number] = mirroredLog
+		})
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.writers, before)
+	g.writers[number] = w
+	return w, nil
+}
+
+// Open is vfs.FS's. A log is verified when it is read, so that a start reads only those that Pebble
+// replays.
+func (g *guarded) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := g.FS.Open(path, opts...)
+	name, own := g.ownFile(path)
+	number, ok := logNumber(name)
+	if err != nil || !own || !ok {
+		return f, err
+	}
+	g.mu.Lock()
+	w := g.writers[number]
+	g.mu.Unlock()
+	if w != nil {
+		return &logReader{File: f, mirror: w.mirror, end: int64(w.end.Load())}, nil
+	}
+	read, err := g.openLog(path, f, number)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return read, nil
+}
+
+// openLog verifies a log of an earlier start.
+func (g *guarded) openLog(path string, f vfs.File, number uint64) (vfs.File, error) {
+	m, err := readMirror(f, number)
+	if err != nil {
+		return nil, err
+	}
+	kind, listed := g.state.kindOf(number)
+	switch {
+	case m.bytes > 0:
+		if err := verifyLog(g.FS, path, f, &m); err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		return &logReader{File: f, mirror: m.bytes, end: max(0, info.Size()-m.bytes)}, nil
+	case listed && kind == mirroredLog:
+		return nil, fmt.Errorf("%w: %s: its mirror is gone", ErrDamaged, path)
+	case listed:
+		data, err := readFile(g.FS, path, maxPlainLog)
+		if err == nil {
+			err = scanRecords(data, uint32(number))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+		}
+		return f, nil
+	}
+	return &logReader{File: f}, nil // a log that was never synced
+}
+
+// Remove is vfs.FS's. A log is no longer listed before it is gone.
+func (g *guarded) Remove(path string) error {
+	name, own := g.ownFile(path)
+	if !own {
+		return g.FS.Remove(path)
+	}
+	if number, ok := manifestNumber(name); ok {
+		g.state.mu.Lock()
+		delete(g.state.manifests, number) // an obsolete manifest may be missing
+		g.state.mu.Unlock()
+	}
+	number, ok := logNumber(name)
+	if _, listed := g.state.kindOf(number); ok && listed {
+		if err := g.state.changeDurably(func() { delete(g.state.logs, number) }); err != nil {
+			return err
+		}
+	}
+	if ok {
+		g.mu.Lock()
+		delete(g.writers, number)
+		g.mu.Unlock()
+	}
+	return g.FS.Remove(path)
+}
+
+// Unwrap is vfs.FS's.
+func (g *guarded) Unwrap() vfs.FS { return g.FS }
+
+// manifestWriter is a manifest that Pebble writes. Its synced extent is in the integrity file
+// before its sync returns.
+type manifestWriter struct {
+	vfs.File
+	number uint64
+	state  *integrity
+	extent extent
+}
+
+// Write is vfs.File's.
+func (w *manifestWriter) Write(p []byte) (int, error) {
+	n, err := w.File.Write(p)
+	w.extent = extent{w.extent.bytes + uint64(n), crc32.Update(w.extent.sum, castagnoli, p[:n])}
+	return n, err
+}
+
+// Sync is vfs.File's.
+func (w *manifestWriter) Sync() error { return w.syncBy(w.File.Sync) }
+
+// SyncData is vfs.File's.
+func (w *manifestWriter) SyncData() error { return w.syncBy(w.File.SyncData) }
+
+func (w *manifestWriter) syncBy(sync func() error) error {
+	if err := sync(); err != nil {
+		return err
+	}
+	return w.state.changeDurably(func() { w.state.manifests[w.number] = w.extent })
+}
