@@ -121,17 +121,20 @@ func (s *System) listMembership(ctx context.Context, e persistence.Event) error 
 	if err != nil {
 		return err
 	}
+	join := func(id, name, userID, role string, foreign bool) error {
+		return s.tellUser(ctx, e, userID, user.Join{Workspace: id, Name: name, Role: role, Foreign: foreign})
+	}
 	switch event := event.(type) {
 	case workspace.WorkspaceCreated:
 		for _, owner := range event.Owners {
-			if err := s.tellUser(ctx, e, owner, user.Join{Workspace: event.ID, Name: event.Name, Role: "owner"}); err != nil {
+			if err := join(event.ID, event.Name, owner, workspace.Owner, owner != event.MadeBy()); err != nil {
 				return err
 			}
 		}
 	case workspace.MemberAdded:
-		return s.tellUser(ctx, e, event.User, user.Join{Workspace: event.Workspace, Name: event.Name, Role: event.Role})
+		return join(event.Workspace, event.Name, event.User, event.Role, true)
 	case workspace.MemberRoleChanged:
-		return s.tellUser(ctx, e, event.User, user.Join{Workspace: event.Workspace, Name: event.Name, Role: event.Role})
+		return join(event.Workspace, event.Name, event.User, event.Role, true)
 	case workspace.MemberRemoved:
 		return s.tellUser(ctx, e, event.User, user.Leave{Workspace: event.Workspace})
 	}

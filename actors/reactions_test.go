@@ -43,13 +43,20 @@ func TestAUsersListFollowsTheWorkspace(t *testing.T) {
 			return slices.Equal(want, w.must("user", id, id, decision.Read{}).(user.View).Workspaces)
 		}, comesWithin, lookEvery, "%v", want)
 	}
-	as := func(role string) user.Membership { return user.Membership{ID: ws, Name: "Acme", Role: role} }
-	lists(owner, as(workspace.Owner))
-	by := workspace.Principal{UserID: owner}
-	for _, role := range []string{workspace.Member, workspace.Admin} {
-		w.must("workspace", ws, ws, workspace.AddMember{UserID: member, Role: role, By: by})
-		lists(member, as(role))
+	as := func(role string) user.Membership {
+		return user.Membership{ID: ws, Name: "Acme", Role: role, Foreign: true}
 	}
+	lists(owner, user.Membership{ID: ws, Name: "Acme", Role: workspace.Owner})
+	by := workspace.Principal{UserID: owner}
+	invite := workspace.Invite{ID: "inv_1", Email: "member@shop.example", EmailHash: "email", TokenHash: "token",
+		UserID: member, Role: workspace.Member, By: by}
+	w.must("workspace", ws, ws, invite)
+	w.must("workspace", ws, ws, workspace.AcceptInvitation{Invitee: workspace.Invitee{TokenHash: "token", UserID: member,
+		EmailHash: "email"}})
+	lists(member, as(workspace.Member))
+	invite.Role = workspace.Admin
+	w.must("workspace", ws, ws, invite)
+	lists(member, as(workspace.Admin))
 	w.must("workspace", ws, ws, workspace.RemoveMember{UserID: member, By: by})
 	lists(member)
 }

@@ -28,6 +28,13 @@ type userDocument struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
+// listedWorkspace is a workspace in its member's list.
+type listedWorkspace struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Role string `json:"role"`
+}
+
 // credentials is the body of signup and login.
 type credentials struct {
 	Email    string `json:"email"`
@@ -216,8 +223,12 @@ func (s *Server) me(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	workspaces := []listedWorkspace{}
+	for _, w := range view.Workspaces {
+		workspaces = append(workspaces, listedWorkspace{ID: w.ID, Name: w.Name, Role: w.Role})
+	}
 	return reply(map[string]any{
 		"user":       userDocument{ID: view.ID, Email: credential.Email, CreatedAt: view.CreatedAt},
-		"workspaces": view.Workspaces,
+		"workspaces": workspaces,
 	})
 }

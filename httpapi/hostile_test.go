@@ -212,8 +212,7 @@ func TestRightsThatAreLostOnTheWay(t *testing.T) {
 	by := workspace.Principal{UserID: owner}
 	revoke := workspace.RevokeKey{ID: parent.text("apiKey", "id"), By: workspace.Principal{KeyID: tn.keyID(w)}}
 	remove := workspace.RemoveMember{UserID: me, By: by}
-	demote := workspace.AddMember{UserID: me, Role: workspace.Member, By: by}
-	promote := workspace.AddMember{UserID: me, Role: workspace.Owner, By: by}
+	demote := workspace.Invite{UserID: me, Role: workspace.Member, By: by}
 	newKey := readyRequest{who: late, method: "POST", path: "/api/auth/keys",
 		body: `{"label":"late","scopes":["read:cards"]}`}
 	add := readyRequest{who: late, method: "POST", path: members, body: `{"email":"olga@example.com","role":"member"}`}
@@ -223,7 +222,7 @@ func TestRightsThatAreLostOnTheWay(t *testing.T) {
 	byKey.who = key(parent.text("secret"))
 	f := func(r readyRequest, loss any, status int, code string) {
 		t.Helper()
-		w.tell(tn, promote)
+		w.joinWorkspace(tn, me, workspace.Owner)
 		w.overtaken(tn, loss)
 		got := w.send(r)
 		w.actors.hook(nil)
@@ -241,7 +240,7 @@ func TestRightsThatAreLostOnTheWay(t *testing.T) {
 func (w *world) overtaken(tn tenant, by any) {
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
 		switch e.Command.(type) {
-		case workspace.CreateKey, workspace.AddMember, workspace.RemoveMember, workspace.ListMembers:
+		case workspace.CreateKey, workspace.Invite, workspace.RemoveMember, workspace.ListMembers:
 			w.tell(tn, by)
 		}
 		return w.system.Ask(ctx, e)

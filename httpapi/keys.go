@@ -14,12 +14,15 @@ import (
 const prefixChars = 12
 
 func (s *Server) keyRoutes() []route {
-	const path = "/api/auth/keys"
+	const path, dashboard = "/api/auth/keys", "/api/dashboard/keys"
+	ownerOrAdmin := []string{workspace.Owner, workspace.Admin}
 	return []route{
 		{method: "POST", path: path, auth: authKeyOrSession, scope: "write:api_keys",
-			roles: []string{workspace.Owner, workspace.Admin}, idempotency: keyOptional, handle: s.createKey},
+			roles: ownerOrAdmin, idempotency: keyOptional, handle: s.createKey},
 		{method: "GET", path: path, auth: authKey, scope: "read:api_keys", query: pageQuery, handle: s.listKeys},
 		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"}, handle: s.revokeKey},
+		{method: "GET", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: pageQuery, handle: s.listKeys},
+		{method: "DELETE", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: []string{"id"}, handle: s.revokeKey},
 	}
 }
 

@@ -2,11 +2,12 @@ package httpapi
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/user"
 	"purser/actors/workspace"
 	"purser/persistence"
 )
@@ -16,10 +17,14 @@ func (s *Server) memberRoutes() []route {
 	owner := []string{workspace.Owner}
 	return []route{
 		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: s.listMembers},
-		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: s.addMember},
-		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner, handle: s.removeMember},
+		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: s.inviteMember},
+		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner, query: []string{"keepKeys"},
+			handle: s.removeMember},
+		{method: "POST", path: path + "/leave", auth: authSession, roles: anyRole(), handle: s.leaveWorkspace},
 	}
 }
+
+func anyRole() []string { return []string{workspace.Owner, workspace.Admin, workspace.Member} }
 
 // memberDocument is a member as the interface shows it.
 type memberDocument struct {
@@ -40,14 +45,7 @@ func (s *Server) askWorkspace(c *call, command any) (any, error) {
 	return s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: command})
 }
 
-// listMembers pages through the members, who are few and all in the workspace's state: newest first, like every list. The
-// cursor is the moment they came, and their place among those who came in that moment.
 func (s *Server) listMembers(c *call) (answer, error) {
-	l := listing{kind: "member", workspace: c.who.workspace()}
-	asked, err := c.readPage(l)
-	if err != nil {
-		return answer{}, err
-	}
 	read, err := s.askWorkspace(c, workspace.ListMembers{By: c.who.principal()})
 	if err != nil {
 		return answer{}, err
@@ -56,22 +54,36 @@ func (s *Server) listMembers(c *call) (answer, error) {
 	if !ok {
 		return answer{}, fmt.Errorf("members answered %T", read)
 	}
+	return listInState(c, "member", people,
+		func(p workspace.Person) time.Time { return p.Since.Time },
+		func(p workspace.Person) (any, error) { return s.showMember(c, p) })
+}
+
+// listInState pages through entries that are few and all in the workspace's state, given oldest
+// first: newest first, like every list. The cursor is the moment an entry was made, and its place
+// among those of that moment.
+func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, show func(T) (any, error)) (answer, error) {
+	l := listing{kind: kind, workspace: c.who.workspace()}
+	asked, err := c.readPage(l)
+	if err != nil {
+		return answer{}, err
+	}
 	out := page{Data: []any{}}
 	var last persistence.Record
-	for i := len(people) - 1; i >= 0; i-- {
-		at := persistence.Record{Position: uint64(people[i].Since.UnixMilli()), Ordinal: uint32(i)}
-		if asked.AfterPosition > 0 && !comesAfter(at, asked) {
+	for i := len(all) - 1; i >= 0; i-- {
+		place := persistence.Record{Position: uint64(at(all[i]).UnixMilli()), Ordinal: uint32(i)}
+		if asked.AfterPosition > 0 && !comesAfter(place, asked) {
 			continue
 		}
 		if len(out.Data) == asked.Limit {
 			out.NextCursor = l.cursor(last)
 			break
 		}
-		shown, err := s.showMember(c, people[i])
+		shown, err := show(all[i])
 		if err != nil {
 			return answer{}, err
 		}
-		out.Data, last = append(out.Data, shown), at
+		out.Data, last = append(out.Data, shown), place
 	}
 	return reply(out)
 }
@@ -81,52 +93,48 @@ func comesAfter(r persistence.Record, p persistence.Page) bool {
 	return r.Position < p.AfterPosition || r.Position == p.AfterPosition && r.Ordinal < p.AfterOrdinal
 }
 
-// addMember gives the user of an email a role; one who has another role gets the new one.
-func (s *Server) addMember(c *call) (answer, error) {
-	var body struct {
-		Email string `json:"email"`
-		Role  string `json:"role"`
-	}
-	if err := s.decode(c, &body); err != nil {
-		return answer{}, err
-	}
-	folded, ok := user.FoldEmail(body.Email)
-	if !ok {
-		return answer{}, fault.New(fault.InvalidBody, "email must be an email address")
-	}
-	id, credential, err := s.credentialOf(c.ctx, folded)
+// removeMember takes a user out. The user's sessions, and the keys that descend from the user and
+// are not kept, have no say in the workspace once it is answered.
+func (s *Server) removeMember(c *call) (answer, error) {
+	keep, err := readKeepKeys(c.query["keepKeys"])
 	if err != nil {
 		return answer{}, err
 	}
-	if id == "" {
-		return answer{}, fault.New(fault.NotFound, "")
+	member := c.params["userId"]
+	if member == c.who.user && len(keep) > 0 {
+		return answer{}, fault.New(fault.InvalidQuery, "keepKeys: a member who leaves keeps no keys")
 	}
-	owned := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "workspace", Stream: owned, Workspace: owned,
-		Command: workspace.AddMember{UserID: id, Role: body.Role, By: c.who.principal()}}, func(reply any) (answer, error) {
-		p, ok := reply.(workspace.Person)
-		if !ok {
-			return answer{}, fmt.Errorf("add member answered %T", reply)
-		}
-		return replyMember(memberDocument{UserID: id, Email: credential.Email, Role: p.Role, Since: p.Since})
-	})
+	return s.endMembership(c, workspace.RemoveMember{UserID: member, KeepKeys: keep, By: c.who.principal()})
 }
 
-func replyMember(m memberDocument) (answer, error) { return reply(map[string]any{"member": m}) }
+// readKeepKeys reads ids with commas between them.
+func readKeepKeys(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	ids := strings.Split(text, ",")
+	if len(ids) > workspace.MaxKeptKeys {
+		return nil, fault.New(fault.InvalidQuery, fmt.Sprintf("keepKeys names at most %d keys", workspace.MaxKeptKeys))
+	}
+	return ids, nil
+}
 
-// removeMember takes a user out; the sessions of that user have no say in the workspace once it is answered.
-func (s *Server) removeMember(c *call) (answer, error) {
-	removed, err := s.askWorkspace(c, workspace.RemoveMember{UserID: c.params["userId"], By: c.who.principal()})
+func (s *Server) leaveWorkspace(c *call) (answer, error) {
+	return s.endMembership(c, workspace.RemoveMember{UserID: c.who.user, By: c.who.principal()})
+}
+
+func (s *Server) endMembership(c *call, command workspace.RemoveMember) (answer, error) {
+	reached, err := s.askWorkspace(c, command)
 	if err != nil {
 		return answer{}, err
 	}
-	p, ok := removed.(workspace.Person)
+	removed, ok := reached.(workspace.Removed)
 	if !ok {
-		return answer{}, fmt.Errorf("remove member answered %T", removed)
+		return answer{}, fmt.Errorf("remove member answered %T", reached)
 	}
-	shown, err := s.showMember(c, p)
+	shown, err := s.showMember(c, removed.Person)
 	if err != nil {
 		return answer{}, err
 	}
-	return replyMember(shown)
+	return reply(map[string]any{"member": shown, "revokedKeys": removed.Revoked})
 }

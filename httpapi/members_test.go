@@ -3,11 +3,13 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/persistence"
@@ -15,9 +17,16 @@ import (
 
 const members = "/api/dashboard/members"
 
-func (w *world) addMember(cookie, email, role string) testReply {
+const invitations = "/api/dashboard/invitations"
+
+func (w *world) inviteMember(cookie, email, role string) testReply {
 	w.t.Helper()
 	return w.post(session(cookie), members, fmt.Sprintf(`{"email":%q,"role":%q}`, email, role))
+}
+
+func (w *world) answerInvitation(cookie, how, token string) testReply {
+	w.t.Helper()
+	return w.post(session(cookie), invitations+"/"+how, fmt.Sprintf(`{"token":%q}`, token))
 }
 
 // listedAs waits until a user's own list shows a workspace in a role; "" waits until it does not show it.
@@ -40,11 +49,25 @@ func TestMembersComeAndGo(t *testing.T) {
 	tn := w.newTenant("olga")
 	bob := w.ok(w.signup("Bob@example.com"))
 	bobID := bob.text("user", "id")
-	w.fails(w.addMember(tn.cookie, "nobody@example.com", "member"), 404, "not_found")
-	w.fails(w.addMember(tn.cookie, "bob@example.com", "king"), 400, "invalid_body")
-	added := w.ok(w.addMember(tn.cookie, "bob@example.com", "member"))
-	require.Equal(t, bobID, added.text("member", "userId"))
-	require.Equal(t, "Bob@example.com", added.text("member", "email"))
+	w.fails(w.inviteMember(tn.cookie, "bob@example.com", "king"), 400, "invalid_body")
+	invited := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
+	require.Nil(t, invited.at("member"))
+	require.Equal(t, "bob@example.com", invited.text("invitation", "email"))
+
+	// An invitation is no membership: the workspace is not in the list, and the session has no say
+	// in it.
+	at := session(bob.cookie).with("X-Workspace-Id", tn.workspace)
+	w.settled()
+	require.Empty(t, w.ok(w.get(session(bob.cookie), "/api/dashboard/me")).at("workspaces"))
+	w.fails(w.get(at, members), 404, "not_found")
+	shown := w.ok(w.answerInvitation(bob.cookie, "show", invited.text("token")))
+	require.Equal(t, "Workspace olga", shown.text("invitation", "workspaceName"))
+	require.Equal(t, "pending", shown.text("invitation", "status"))
+
+	accepted := w.ok(w.answerInvitation(bob.cookie, "accept", invited.text("token")))
+	require.Equal(t, tn.workspace, accepted.text("invitation", "workspaceId"))
+	again := w.ok(w.answerInvitation(bob.cookie, "accept", invited.text("token")))
+	require.Equal(t, accepted.raw, again.raw)
 	w.listedAs(bob.cookie, tn.workspace, "member")
 	newKey := func() testReply {
 		return w.post(session(bob.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`)
@@ -52,10 +75,10 @@ func TestMembersComeAndGo(t *testing.T) {
 	w.fails(newKey(), 403, "role_required")
 	w.fails(w.get(session(bob.cookie), members), 403, "role_required")
 
-	require.Equal(t, "admin", w.ok(w.addMember(tn.cookie, "bob@example.com", "admin")).text("member", "role"))
+	require.Equal(t, "admin", w.ok(w.inviteMember(tn.cookie, "bob@example.com", "admin")).text("member", "role"))
 	w.listedAs(bob.cookie, tn.workspace, "admin")
 	w.ok(newKey())
-	w.fails(w.addMember(bob.cookie, "bob@example.com", "owner"), 403, "role_required")
+	w.fails(w.inviteMember(bob.cookie, "bob@example.com", "owner"), 403, "role_required")
 	w.fails(w.get(tn.all, members), 403, "session_required")
 
 	list := w.ok(w.get(session(tn.cookie), members+"?limit=1"))
@@ -68,9 +91,160 @@ func TestMembersComeAndGo(t *testing.T) {
 	gone := w.ok(w.do(session(tn.cookie), "DELETE", members+"/"+bobID, ""))
 	require.Equal(t, "admin", gone.text("member", "role"))
 	w.fails(w.do(session(tn.cookie), "DELETE", members+"/"+bobID, ""), 404, "not_found")
-	w.fails(w.post(session(bob.cookie).with("X-Workspace-Id", tn.workspace), "/api/auth/keys",
-		`{"label":"k","scopes":["read:cards"]}`), 404, "not_found")
+	w.fails(w.post(at, "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`), 404, "not_found")
+	w.fails(w.answerInvitation(bob.cookie, "accept", invited.text("token")), 404, "not_found")
 	w.listedAs(bob.cookie, tn.workspace, "")
+}
+
+// The answer and the list are the same for an email with an account and one without.
+func TestAnInvitationDoesNotTellOfAnAccount(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	w.ok(w.signup("bob@example.com"))
+	known := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
+	unknown := w.ok(w.inviteMember(tn.cookie, "cyd@example.com", "member"))
+	blank := strings.NewReplacer("bob@", "x@", "cyd@", "x@", known.text("token"), "", unknown.text("token"), "",
+		known.text("invitation", "id"), "", unknown.text("invitation", "id"), "")
+	require.Equal(t, blank.Replace(known.raw), blank.Replace(unknown.raw))
+
+	list := w.ok(w.get(session(tn.cookie), invitations+"?limit=1"))
+	require.Equal(t, unknown.text("invitation", "id"), list.text("data", 0, "id"))
+	rest := w.ok(w.get(session(tn.cookie), invitations+"?limit=1&cursor="+list.text("nextCursor")))
+	require.Equal(t, "bob@example.com", rest.text("data", 0, "email"))
+	require.NotContains(t, rest.raw+list.raw, "invite_")
+}
+
+// An invitation waits for an account of its email. An account of the email has no token by itself,
+// and a leaked token is of no use to an account of another email.
+func TestAnInvitationNeedsItsTokenAndItsEmail(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	token := w.ok(w.inviteMember(tn.cookie, "Cyd@example.com", "admin")).text("token")
+	thief := w.ok(w.signup("thief@example.com"))
+	for _, how := range []string{"show", "accept", "decline"} {
+		w.fails(w.answerInvitation(thief.cookie, how, token), 404, "not_found")
+		w.fails(w.answerInvitation(thief.cookie, how, "invite_x"), 404, "not_found")
+		w.fails(w.answerInvitation(thief.cookie, how, strings.Replace(tn.cookie, "ses_", "invite_", 1)), 404, "not_found")
+	}
+	cyd := w.ok(w.signup("cyd@example.com"))
+	require.Empty(t, w.ok(w.get(session(cyd.cookie), "/api/dashboard/me")).at("workspaces"))
+	w.ok(w.answerInvitation(cyd.cookie, "accept", token))
+	w.listedAs(cyd.cookie, tn.workspace, "admin")
+}
+
+func TestInvitationsEnd(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	bob := w.ok(w.signup("bob@example.com"))
+	first := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
+	second := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
+	w.fails(w.answerInvitation(bob.cookie, "accept", first.text("token")), 404, "not_found")
+	id := second.text("invitation", "id")
+	require.Equal(t, id, w.ok(w.do(session(tn.cookie), "DELETE", invitations+"/"+id, "")).text("invitation", "id"))
+	w.fails(w.do(session(tn.cookie), "DELETE", invitations+"/"+id, ""), 404, "not_found")
+	w.fails(w.answerInvitation(bob.cookie, "accept", second.text("token")), 404, "not_found")
+
+	third := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
+	w.ok(w.answerInvitation(bob.cookie, "decline", third.text("token")))
+	require.Equal(t, "declined", w.ok(w.answerInvitation(bob.cookie, "decline", third.text("token"))).text("invitation", "status"))
+	w.fails(w.answerInvitation(bob.cookie, "accept", third.text("token")), 404, "not_found")
+
+	fourth := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
+	w.clock.turn(workspace.InvitationLife)
+	w.fails(w.answerInvitation(bob.cookie, "accept", fourth.text("token")), 404, "not_found")
+	require.Empty(t, w.ok(w.get(session(tn.cookie), invitations)).at("data"))
+	w.settled()
+	_, err := w.system.Record(t.Context(), workspace.RecordInvitation, tn.workspace, fourth.text("invitation", "id"))
+	require.True(t, fault.Is(err, fault.NotFound), "the email of a run out invitation is gone: %v", err)
+}
+
+// Invitations and memberships of foreign workspaces neither limit a user's own workspaces nor make
+// a session ambiguous.
+func TestForeignWorkspacesDoNotCountAgainstOnesOwn(t *testing.T) {
+	w := newWorld(t)
+	ada := w.newTenant("ada")
+	key := func() testReply {
+		return w.post(session(ada.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`)
+	}
+	for _, name := range []string{"olga", "oleg"} {
+		tn := w.newTenant(name)
+		token := w.ok(w.inviteMember(tn.cookie, "ada@example.com", "admin")).text("token")
+		require.Equal(t, ada.workspace, w.keptIn(key()), "an invitation")
+		w.ok(w.answerInvitation(ada.cookie, "accept", token))
+		w.listedAs(ada.cookie, tn.workspace, "admin")
+		require.Equal(t, ada.workspace, w.keptIn(key()), "a membership")
+	}
+	adaID := w.ok(w.get(session(ada.cookie), "/api/dashboard/me")).text("user", "id")
+	w.fillMemberships(adaID)
+	last := w.newTenant("last")
+	w.fails(w.answerInvitation(ada.cookie, "accept", w.ok(w.inviteMember(last.cookie, "ada@example.com", "admin")).text("token")),
+		422, "limit_exceeded")
+	second := w.ok(w.post(session(ada.cookie), "/api/workspaces", `{"name":"Second"}`)).text("workspace", "id")
+	w.listedAs(ada.cookie, second, "owner")
+	w.fails(key(), 400, "workspace_required")
+}
+
+// keptIn is the workspace of a key that was just made.
+func (w *world) keptIn(made testReply) string {
+	w.t.Helper()
+	return w.ok(w.get(key(w.ok(made).text("secret")), "/api/workspaces")).text("workspace", "id")
+}
+
+func TestAnyoneLeavesAndTakesKeysAlong(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	_, bob := w.person(tn, workspace.Admin)
+	at := session(bob).with("X-Workspace-Id", tn.workspace)
+	made := w.ok(w.post(at, "/api/auth/keys", `{"label":"k","scopes":["read:api_keys","write:api_keys"]}`))
+	child := w.ok(w.post(key(made.text("secret")), "/api/auth/keys", `{"label":"child","scopes":["read:api_keys"]}`))
+	w.fails(w.post(session(tn.cookie), members+"/leave", ""), 409, "last_owner")
+	left := w.ok(w.post(at, members+"/leave", ""))
+	require.Equal(t, []any{made.text("apiKey", "id"), child.text("apiKey", "id")}, left.at("revokedKeys"))
+	for _, secret := range []string{made.text("secret"), child.text("secret")} {
+		w.fails(w.get(key(secret), "/api/auth/keys"), 401, "unauthorized")
+	}
+	w.fails(w.post(at, members+"/leave", ""), 404, "not_found")
+	w.listedAs(bob, tn.workspace, "")
+}
+
+func TestAnOwnerKeepsKeysOfARemovedMemberByName(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	olga := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
+	bobID, bob := w.person(tn, workspace.Owner)
+	at := session(bob).with("X-Workspace-Id", tn.workspace)
+	made := w.ok(w.post(at, "/api/auth/keys", `{"label":"k","scopes":["read:api_keys","write:api_keys"]}`))
+	kept := w.ok(w.post(key(made.text("secret")), "/api/auth/keys", `{"label":"kept","scopes":["read:api_keys"]}`))
+	keep := members + "/" + bobID + "?keepKeys=" + kept.text("apiKey", "id")
+	w.fails(w.do(session(tn.cookie), "DELETE", keep+",key_x", ""), 404, "not_found")
+	w.fails(w.do(at, "DELETE", keep, ""), 400, "invalid_query")
+	w.fails(w.do(session(tn.cookie), "DELETE", keep+strings.Repeat(",x", workspace.MaxKeptKeys), ""), 400, "invalid_query")
+	w.ok(w.get(key(made.text("secret")), "/api/auth/keys"))
+
+	gone := w.ok(w.do(session(tn.cookie), "DELETE", keep, ""))
+	require.Equal(t, []any{made.text("apiKey", "id")}, gone.at("revokedKeys"))
+	w.fails(w.get(key(made.text("secret")), "/api/auth/keys"), 401, "unauthorized")
+	list := w.ok(w.get(key(kept.text("secret")), "/api/auth/keys"))
+	for i := 0; list.at("data", i) != nil; i++ {
+		if list.text("data", i, "id") == kept.text("apiKey", "id") {
+			require.Equal(t, olga, list.text("data", i, "createdBy"))
+		}
+	}
+}
+
+func TestSessionsListAndRevokeKeys(t *testing.T) {
+	const keys = "/api/dashboard/keys"
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	_, admin := w.person(tn, workspace.Admin)
+	at := session(admin).with("X-Workspace-Id", tn.workspace)
+	require.Equal(t, w.ok(w.get(session(tn.cookie), keys)).raw, w.ok(w.get(at, keys)).raw)
+	require.Len(t, w.ok(w.get(at, keys)).at("data"), 2)
+	id := tn.keyID(w)
+	require.Equal(t, []any{id}, w.ok(w.do(at, "DELETE", keys+"?id="+id, "")).at("revoked"))
+	w.fails(w.get(tn.all, "/api/workspaces"), 401, "unauthorized")
+	require.Empty(t, w.ok(w.do(at, "DELETE", keys+"?id="+id, "")).at("revoked"))
+	w.fails(w.do(at, "DELETE", keys, ""), 400, "invalid_query")
 }
 
 func TestTheLastOwnerStays(t *testing.T) {
@@ -78,21 +252,47 @@ func TestTheLastOwnerStays(t *testing.T) {
 	tn := w.newTenant("olga")
 	olga := w.ok(w.get(session(tn.cookie), members)).text("data", 0, "userId")
 	w.fails(w.do(session(tn.cookie), "DELETE", members+"/"+olga, ""), 409, "last_owner")
-	w.fails(w.addMember(tn.cookie, "olga@example.com", "admin"), 409, "last_owner")
+	w.fails(w.inviteMember(tn.cookie, "olga@example.com", "admin"), 409, "last_owner")
 	bob := w.ok(w.signup("bob@example.com"))
 	once := session(tn.cookie).with("Idempotency-Key", someUUID)
 	first := w.ok(w.post(once, members, `{"email":"bob@example.com","role":"owner"}`))
 	require.Equal(t, first.raw, w.ok(w.post(once, members, `{"email":"bob@example.com","role":"owner"}`)).raw)
+	w.ok(w.answerInvitation(bob.cookie, "accept", first.text("token")))
 	w.listedAs(bob.cookie, tn.workspace, "owner")
 
-	// A workspace that a key makes belongs to all owners of the key's workspace.
+	// A workspace that a key makes belongs to all owners of the key's workspace. It is the own one
+	// of the owner from whom the key descends.
 	second := w.ok(w.post(tn.all, "/api/workspaces", `{"name":"Second"}`)).text("workspace", "id")
 	w.listedAs(bob.cookie, second, "owner")
 	w.listedAs(tn.cookie, second, "owner")
+	w.fails(w.get(session(tn.cookie), members), 400, "workspace_required")
 
 	w.ok(w.do(session(bob.cookie).with("X-Workspace-Id", tn.workspace), "DELETE", members+"/"+olga, ""))
 	w.fails(w.get(session(tn.cookie).with("X-Workspace-Id", tn.workspace), members), 404, "not_found")
 	w.listedAs(tn.cookie, tn.workspace, "")
+}
+
+// The record of a workspace of an older version has members and no invitations: they stay, and
+// invite.
+func TestMembersOfAnOlderVersionStay(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	bobID, bob := w.person(tn, workspace.Member)
+	slot, err := ident.SlotOf(tn.workspace)
+	require.NoError(t, err)
+	w.settled()
+	record, err := w.journal.Record(t.Context(), slot, "workspace", tn.workspace)
+	require.NoError(t, err)
+	var older map[string]any
+	require.NoError(t, json.Unmarshal(record.Document, &older))
+	delete(older, "invitations")
+	record.Document, err = json.Marshal(older)
+	require.NoError(t, err)
+	w.write(tn, slot, record)
+	list := w.ok(w.get(session(tn.cookie), members))
+	require.Equal(t, bobID, list.text("data", 0, "userId"))
+	w.listedAs(bob, tn.workspace, "member")
+	require.NotEmpty(t, w.ok(w.inviteMember(tn.cookie, "new@example.com", "member")).text("token"))
 }
 
 func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {

@@ -150,6 +150,11 @@ func (op operation) serves(r testReply) bool {
 	return r.status < 300
 }
 
+// answersInvitation reports whether the body is the token of an invitation of the caller.
+func (op operation) answersInvitation() bool {
+	return slices.Contains([]string{"showInvitation", "acceptInvitation", "declineInvitation"}, op.doc.OperationID)
+}
+
 func (op operation) takesParameter(name string) bool {
 	return slices.ContainsFunc(op.doc.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name == name })
 }
@@ -260,6 +265,9 @@ func (e *estate) make(kind string) string {
 		id := ident.Derive(slot, e.clock.now(), "payment/"+e.tn.workspace+fmt.Sprint(len(e.made))).Format("pay")
 		e.legacy("international_payment", e.tn, id, `{"id":"`+id+`","status":"completed"}`)
 		return id
+	case "invitation":
+		e.n++
+		return e.ok(e.inviteMember(e.tn.cookie, fmt.Sprintf("invited-%d@example.com", e.n), workspace.Member)).text("invitation", "id")
 	case "user":
 		id, _ := e.person(e.tn, workspace.Member)
 		return id
@@ -300,12 +308,34 @@ func (w *world) person(tn tenant, role string) (id, cookie string) {
 	made := w.ok(w.signup(fmt.Sprintf("person-%d@example.com", w.people)))
 	id = made.text("user", "id")
 	if role != "" {
-		owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
-		_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
-			Command: workspace.AddMember{UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
-		require.NoError(w.t, err)
+		w.joinWorkspace(tn, id, role)
 	}
 	return id, made.cookie
+}
+
+// joinWorkspace gives a user a role in the tenant's workspace, by an invitation when the user is no
+// member.
+func (w *world) joinWorkspace(tn tenant, id, role string) {
+	w.t.Helper()
+	owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
+	w.n++
+	of := workspace.Invitee{TokenHash: fmt.Sprint("token-", w.n), UserID: id, EmailHash: "email of " + id}
+	reply, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
+		Command: workspace.Invite{ID: fmt.Sprint("invitation-", w.n), Email: "x@example.com", EmailHash: of.EmailHash,
+			TokenHash: of.TokenHash, UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
+	require.NoError(w.t, err)
+	if _, invited := reply.(workspace.Invitation); invited {
+		w.tell(tn, workspace.AcceptInvitation{Invitee: of})
+	}
+}
+
+// invitationTo returns the token of an invitation to a new workspace for the user of a session.
+func (w *world) invitationTo(cookie string) string {
+	w.t.Helper()
+	email := w.ok(w.get(session(cookie), "/api/dashboard/me")).text("user", "email")
+	_, inviter := w.person(tenant{}, "")
+	w.ok(w.post(session(inviter), "/api/workspaces", `{"name":"Inviter"}`))
+	return w.ok(w.inviteMember(inviter, email, workspace.Member)).text("token")
 }
 
 // call is a request that is ready to be sent.
@@ -328,12 +358,17 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 		r.path = strings.ReplaceAll(op.path, "{currency}", e.currencyFor(op))
 	}
 	body, query := op.example(e.t), ""
-	if op.doc.OperationID == "addMember" { // names a user by email
-		member, err := e.server.readCredential(e.t.Context(), e.id("user"))
-		require.NoError(e.t, err)
-		body["email"] = member.Email
+	cookie := e.tn.cookie
+	switch {
+	case op.doc.OperationID == "leaveWorkspace": // the tenant's session stays
+		_, cookie = e.person(e.tn, workspace.Owner)
+	case op.doc.OperationID == "inviteMember": // a person who is no member
+		e.n++
+		body["email"] = fmt.Sprintf("invited-%d@example.com", e.n)
+	case op.answersInvitation():
+		body["token"] = e.invitationTo(cookie)
 	}
-	who := e.callerOf(op)
+	who := e.callerOf(op, cookie)
 	if op.names(body, given) {
 		for _, place := range op.ids {
 			if place.in == "body" {
@@ -358,7 +393,7 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 			}
 		case "header":
 			if isGiven {
-				who = session(e.tn.cookie).with(place.field, id)
+				who = session(cookie).with(place.field, id)
 			}
 		case "body":
 			if _, inExample := body[place.field]; isGiven || inExample && place.kind != noRecord {
@@ -396,12 +431,12 @@ func (op operation) names(body map[string]any, given map[string]string) bool {
 }
 
 // callerOf is one who may do everything: a key with all scopes where a key will do, else the owner.
-func (e *estate) callerOf(op operation) as {
+func (e *estate) callerOf(op operation, cookie string) as {
 	switch {
 	case op.key:
 		return e.tn.all
 	case op.session:
-		return session(e.tn.cookie).with("X-Workspace-Id", e.tn.workspace)
+		return session(cookie).with("X-Workspace-Id", e.tn.workspace)
 	}
 	return as{}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -31,8 +32,18 @@ func TestARepeatIsAnsweredWhenNoMoreMayBeMade(t *testing.T) {
 	require.Equal(t, "true", again.header("Idempotent-Replayed"))
 }
 
-// fillWorkspaces puts as many workspaces as there may be into a user's record, beside the system.
+// fillWorkspaces puts as many own workspaces as there may be into a user's record, beside the
+// system.
 func (w *world) fillWorkspaces(id string) {
+	w.fillList(id, user.MaxOwn, user.Membership{Name: "of old", Role: "owner"})
+}
+
+// fillMemberships is fillWorkspaces for workspaces of others.
+func (w *world) fillMemberships(id string) {
+	w.fillList(id, user.MaxForeign, user.Membership{Name: "others", Role: "admin", Foreign: true})
+}
+
+func (w *world) fillList(id string, most int, entry user.Membership) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(id)
 	require.NoError(w.t, err)
@@ -41,14 +52,22 @@ func (w *world) fillWorkspaces(id string) {
 	require.NoError(w.t, err)
 	var state user.State
 	require.NoError(w.t, json.Unmarshal(record.Document, &state))
-	for i := len(state.Workspaces); i < user.MaxWorkspaces; i++ {
-		state.Workspaces = append(state.Workspaces, user.Membership{ID: fmt.Sprint("ws_", i), Name: "of old", Role: "owner"})
+	for i := 0; user.HasRoom(state.Workspaces, entry.Foreign); i++ {
+		entry.ID = ident.Derive(slot, time.UnixMilli(1), fmt.Sprint("listed ", i)).Format(ident.Workspace)
+		state.Workspaces = append(state.Workspaces, entry)
 	}
+	require.GreaterOrEqual(w.t, len(state.Workspaces), most)
 	record.Document, err = json.Marshal(state)
 	require.NoError(w.t, err)
 	other := w.newTenant("other")
 	other.workspace = id // the batch is the user's
 	w.write(other, slot, record)
+	require.Eventually(w.t, func() bool { // the user's shard is taken back by a write
+		w.n++
+		_, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "user", Stream: id, Workspace: id,
+			Command: user.StartSession{SecretHash: fmt.Sprint("back ", w.n), Expires: w.clock.now().Add(time.Hour)}})
+		return err == nil
+	}, waitFor, pause)
 }
 
 // A card that was minted as a stand-in is answered again by a deployment that has since been connected, though it would mint

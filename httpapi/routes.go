@@ -62,7 +62,8 @@ func (s *Server) routes() []route {
 		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.physicalRoutes, s.cardholderRoutes, s.agentRoutes, s.authorizationRoutes,
 		s.simulateRoutes, s.treasuryRoutes, s.statementRoutes,
 		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.mcaRoutes, s.conversionRoutes, s.rampRoutes, s.rampWalletRoutes,
-		s.paymentRoutes, s.checkoutRoutes, s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.webhookEndpointRoutes,
+		s.paymentRoutes, s.checkoutRoutes, s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.invitationRoutes,
+		s.webhookEndpointRoutes,
 		s.mcpRoutes, s.descriptionRoutes,
 	} {
 		all = append(all, resource()...)

@@ -57,10 +57,10 @@ func (s *Server) enterWorkspace(c *call) error {
 		if err != nil {
 			return err
 		}
-		if len(view.Workspaces) != 1 {
+		var clear bool
+		if id, clear = view.Meant(); !clear {
 			return fault.New(fault.WorkspaceRequired, "name the workspace in X-Workspace-Id")
 		}
-		id = view.Workspaces[0].ID
 	}
 	reply, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Command: workspace.Role{UserID: c.who.user}})

@@ -209,7 +209,7 @@ func TestEveryDashboardRouteKnowsItsRoles(t *testing.T) {
 			continue
 		}
 		for _, role := range slices.Sorted(maps.Keys(cookies)) {
-			got := w.sendWith(op, tn, w.cookieFor(op, cookies[role]), tn.workspace)
+			got := w.sendWith(op, tn, w.cookieFor(op, tn, cookies[role]), tn.workspace)
 			checked++
 			switch {
 			case op.roles == nil || slices.Contains(op.roles, role):
@@ -238,6 +238,9 @@ func TestEveryDashboardRouteKnowsItsRoles(t *testing.T) {
 func (w *world) sendWith(op operation, tn tenant, cookie, workspace string) testReply {
 	w.t.Helper()
 	r := w.newEstate(tn).ready(op, nil)
+	if op.answersInvitation() && cookie != "" {
+		r.body = fmt.Sprintf(`{"token":%q}`, w.invitationTo(cookie))
+	}
 	key, keyed := r.who["Idempotency-Key"]
 	r.who = as{"X-Workspace-Id": workspace}
 	if cookie != "" {
@@ -249,14 +252,24 @@ func (w *world) sendWith(op operation, tn tenant, cookie, workspace string) test
 	return w.send(r)
 }
 
-// cookieFor keeps a caller's session from being ended by the route that ends sessions: it gets a copy of its own.
-func (w *world) cookieFor(op operation, cookie string) string {
+// cookieFor keeps a caller's session from being ended by the route that ends sessions, and a member
+// from leaving by the route that ends memberships: another session, and another person in the same
+// role, stand in.
+func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 	w.t.Helper()
-	if op.doc.OperationID != "logout" {
-		return cookie
+	who := w.ok(w.get(session(cookie), "/api/dashboard/me"))
+	switch op.doc.OperationID {
+	case "logout":
+		body := fmt.Sprintf(`{"email":%q,"password":"a long password"}`, who.text("user", "email"))
+		return w.ok(w.post(nil, "/api/dashboard/login", body)).cookie
+	case "leaveWorkspace":
+		reply, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace,
+			Workspace: tn.workspace, Command: workspace.Role{UserID: who.text("user", "id")}})
+		if err == nil {
+			_, cookie = w.person(tn, reply.(workspace.Access).Role)
+		}
 	}
-	email := w.ok(w.get(session(cookie), "/api/dashboard/me")).text("user", "email")
-	return w.ok(w.post(nil, "/api/dashboard/login", fmt.Sprintf(`{"email":%q,"password":"a long password"}`, email))).cookie
+	return cookie
 }
 
 // In live mode what moves money asks for an approved verification, whatever else is wrong with the request; what simulates is
@@ -275,7 +288,7 @@ func TestLiveModeOnEveryRoute(t *testing.T) {
 		w.tell(tn, workspace.SetMode{Mode: workspace.Sandbox})
 		r := w.newEstate(tn).ready(op, nil)
 		if !op.key {
-			r.who = session(w.cookieFor(op, tn.cookie)).with("X-Workspace-Id", tn.workspace).once()
+			r.who = session(w.cookieFor(op, tn, tn.cookie)).with("X-Workspace-Id", tn.workspace).once()
 		}
 		w.tell(tn, workspace.SetMode{Mode: workspace.Live})
 		for _, status := range kyb {

@@ -61,7 +61,7 @@ func (s *Server) createWorkspace(c *call) (answer, error) {
 	a, err := s.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			var err error
-			create.OwnerIDs, err = s.ownersOfNew(c)
+			create.OwnerIDs, create.Founder, err = s.ownersOfNew(c)
 			return create, err
 		}}, func(reply any) (answer, error) {
 		created, ok := reply.(workspace.Created)
@@ -91,50 +91,49 @@ func (s *Server) slotOfNew(c *call) (ident.Slot, error) {
 	return s.actors.TenantSlot(c.onceName()), nil
 }
 
-// ownersOfNew names who a new workspace belongs to: the session's user, or the owners of the key's workspace.
-func (s *Server) ownersOfNew(c *call) ([]string, error) {
-	owners := []string{c.who.user}
+// ownersOfNew names the owners of a new workspace: the session's user, or the owners of the key's
+// workspace. The founder, among whose own workspaces it counts, is the session's user, or the owner
+// from whom the key descends; a key can descend from none.
+func (s *Server) ownersOfNew(c *call) (owners []string, founder string, err error) {
+	owners, founder = []string{c.who.user}, c.who.user
 	if c.who.user == "" {
 		record, err := s.actors.Record(c.ctx, "workspace", c.who.workspace(), c.who.workspace())
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		var state workspace.State
 		if err := json.Unmarshal(record.Document, &state); err != nil {
-			return nil, fmt.Errorf("workspace's record: %w", err)
+			return nil, "", fmt.Errorf("workspace's record: %w", err)
 		}
-		owners = owners[:0]
-		for _, member := range state.Members {
-			if member.Role == workspace.Owner {
-				owners = append(owners, member.UserID)
-			}
-		}
+		owners, founder = state.OwnersBehind(c.who.access.Principal.KeyID)
 	}
-	for _, owner := range owners {
-		if err := s.roomOf(c, owner); err != nil {
-			return nil, err
-		}
-	}
-	return owners, nil
+	return owners, founder, s.roomAmong(c, owners, founder)
 }
 
-// roomOf refuses one more workspace to a user who has as many as there may be.
-func (s *Server) roomOf(c *call, owner string) error {
-	record, err := s.actors.Record(c.ctx, "user", owner, owner)
-	if fault.Is(err, fault.NotFound) {
-		return nil
+// roomAmong refuses one more workspace to a founder with user.MaxOwn workspaces. A workspace
+// without a founder is refused when no owner could list it. Workspaces that others make for an
+// owner never count as the owner's own.
+func (s *Server) roomAmong(c *call, owners []string, founder string) error {
+	for _, owner := range owners {
+		if founder != "" && owner != founder {
+			continue
+		}
+		record, err := s.actors.Record(c.ctx, "user", owner, owner)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var state user.State
+		if err := json.Unmarshal(record.Document, &state); err != nil {
+			return fmt.Errorf("user's record: %w", err)
+		}
+		if user.HasRoom(state.Workspaces, founder == "") {
+			return nil
+		}
 	}
-	if err != nil {
-		return err
-	}
-	var state user.State
-	if err := json.Unmarshal(record.Document, &state); err != nil {
-		return fmt.Errorf("user's record: %w", err)
-	}
-	if len(state.Workspaces) >= user.MaxWorkspaces {
-		return fault.New(fault.LimitExceeded, fmt.Sprintf("a user has at most %d workspaces", user.MaxWorkspaces))
-	}
-	return nil
+	return fault.New(fault.LimitExceeded, fmt.Sprintf("a user makes at most %d workspaces", user.MaxOwn))
 }
 
 // listAtOnce shows the new workspace in its user's list with this answer. The reaction to workspace.created does the same a

@@ -5,8 +5,9 @@
 //
 //   - An id is a prefix, an underscore and 26 characters of lower-case Crockford base32. The 128 bits are a UUIDv7
 //     (RFC 9562): 48 bits of Unix milliseconds, 4 of version, 12 of rand_a, 2 of variant, 62 of rand_b. rand_a is the slot.
-//   - An API secret is "apk_" and slot + 256 random bits; a session is "ses_" and the same, so is the signing secret of a
-//     webhook endpoint, "whsec_"; a card token is "ctok_" and slot + 128 random bits.
+//   - A secret is a prefix and slot + 256 random bits: "apk_" of an API key, "ses_" of a session,
+//     "invite_" of an invitation, "whsec_" of a webhook endpoint's signatures.
+//   - A card token is "ctok_" and slot + 128 random bits.
 //
 // The package does no I/O and reads no clock: time and entropy are arguments.
 package ident
@@ -73,12 +74,14 @@ const (
 	RampOrder     = "ro"
 	Withdrawal    = "rw"
 	RampSession   = "rs"
+	Invitation    = "inv"
 )
 
 // Prefixes of secrets and tokens.
 const (
 	APISecret     = "apk"
 	SessionSecret = "ses"
+	InviteSecret  = "invite"
 	SigningSecret = "whsec"
 	CardToken     = "ctok"
 )

@@ -128,15 +128,50 @@ func (s *State) end(d *decision.Decision, old Session, cause string, at decision
 	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(old.Hash)})
 }
 
-// join states what the workspace has decided, so it cannot be refused: beyond the limit of the list nothing is listed.
+// join states what the workspace has decided, so it cannot be refused: beyond the limits of the
+// list nothing is listed.
 func (s *State) join(m decision.Meta, c Join) decision.Decision {
+	joined := Membership{ID: c.Workspace, Name: c.Name, Role: c.Role, Foreign: c.Foreign}
 	i := s.membership(c.Workspace)
-	full := i < 0 && len(s.Workspaces) >= MaxWorkspaces
-	known := i >= 0 && s.Workspaces[i] == Membership{ID: c.Workspace, Name: c.Name, Role: c.Role}
-	if full || known {
+	if i >= 0 {
+		joined.Foreign = s.Workspaces[i].Foreign
+	}
+	full := i < 0 && !HasRoom(s.Workspaces, c.Foreign)
+	if full || i >= 0 && s.Workspaces[i] == joined {
 		return decision.Decision{Reply: s.View()}
 	}
-	return s.decided(Joined{User: s.ID, Workspace: c.Workspace, Name: c.Name, Role: c.Role, At: decision.StampOf(m.At)})
+	return s.decided(Joined{
+		User: s.ID, Workspace: c.Workspace, Name: c.Name, Role: c.Role, Foreign: joined.Foreign, At: decision.StampOf(m.At),
+	})
+}
+
+// HasRoom reports whether one more workspace fits into a user's list. Own and foreign workspaces
+// have a limit each.
+func HasRoom(listed []Membership, foreign bool) bool {
+	n := 0
+	for i := range listed {
+		if listed[i].Foreign == foreign {
+			n++
+		}
+	}
+	return n < map[bool]int{false: MaxOwn, true: MaxForeign}[foreign]
+}
+
+// Meant is the workspace that a session without a workspace's id means: the only one of the user's
+// own or, without any, the only foreign one. So no other user can make a user's session ambiguous.
+func (v View) Meant() (id string, ok bool) {
+	for _, foreign := range []bool{false, true} {
+		n := 0
+		for _, w := range v.Workspaces {
+			if w.Foreign == foreign {
+				id, n = w.ID, n+1
+			}
+		}
+		if n > 0 {
+			return id, n == 1
+		}
+	}
+	return "", false
 }
 
 func (s *State) leave(m decision.Meta, c Leave) decision.Decision {
@@ -164,7 +199,7 @@ func (s *State) Apply(e decision.Event) {
 	case SessionEnded:
 		s.Sessions = slices.DeleteFunc(s.Sessions, func(open Session) bool { return open.Hash == e.Session })
 	case Joined:
-		joined := Membership{ID: e.Workspace, Name: e.Name, Role: e.Role}
+		joined := Membership{ID: e.Workspace, Name: e.Name, Role: e.Role, Foreign: e.Foreign}
 		if i := s.membership(e.Workspace); i >= 0 {
 			s.Workspaces[i] = joined
 			return

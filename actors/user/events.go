@@ -33,6 +33,7 @@ type Joined struct {
 	Workspace string         `json:"workspace"`
 	Name      string         `json:"name"`
 	Role      string         `json:"role"`
+	Foreign   bool           `json:"foreign,omitempty"` // Membership.Foreign
 	At        decision.Stamp `json:"at"`
 }
 

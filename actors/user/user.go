@@ -14,9 +14,10 @@ import (
 
 // Limits of a user.
 const (
-	MaxSessions   = 100  // open at once; the oldest ends when one more starts
-	MaxWorkspaces = 1000 // listed; whoever lets a user make a workspace refuses one more, a Join beyond is not listed
-	MaxEmail      = 254  // bytes, RFC 5321
+	MaxSessions = 100  // open at once; the oldest ends when one more starts
+	MaxOwn      = 1000 // workspaces that the user made; the edge refuses one more, and a Join beyond is not listed
+	MaxForeign  = 1000 // workspaces that the user joined; the edge refuses one more, and a Join beyond is not listed
+	MaxEmail    = 254  // bytes, RFC 5321
 )
 
 // Record kinds and scopes that this package writes.
@@ -42,11 +43,14 @@ type Session struct {
 	ExpiresAt decision.Stamp `json:"expiresAt"`
 }
 
-// Membership is a workspace the user belongs to; Role is owner, admin or member.
+// Membership is a workspace the user belongs to; Role is owner, admin or member. Foreign says that
+// the user did not make it; older versions made no difference, and their memberships count as the
+// user's own.
 type Membership struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	Role string `json:"role"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Foreign bool   `json:"foreign,omitempty"`
 }
 
 // View is a user as the interface shows it. Only the reply to Register has the email; it is in the credential record otherwise.
@@ -87,7 +91,11 @@ type StartSession struct {
 type EndSession struct{ SecretHash string }
 
 // Join states that the user belongs to a workspace in a role; the newest name and role stand.
-type Join struct{ Workspace, Name, Role string }
+// Foreign counts for the first Join of a workspace only.
+type Join struct {
+	Workspace, Name, Role string
+	Foreign               bool
+}
 
 // Leave states that the user no longer belongs to a workspace.
 type Leave struct{ Workspace string }

@@ -1,6 +1,7 @@
 package user_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,16 +55,55 @@ func TestARunOutSessionMakesRoomBeforeALivingOne(t *testing.T) {
 	require.Equal(t, "old", s.Sessions[0].Hash, "it is open and there is room")
 }
 
-func TestWorkspacesAreBounded(t *testing.T) {
+func TestOwnAndForeignWorkspacesAreBoundedApart(t *testing.T) {
 	s := registered(t)
-	for i := range user.MaxWorkspaces {
-		send(t, s, start, user.Join{Workspace: fmt.Sprint("ws", i), Name: "x", Role: "member"})
+	for i := range user.MaxForeign {
+		send(t, s, start, user.Join{Workspace: fmt.Sprint("ws", i), Name: "x", Role: "member", Foreign: true})
 	}
-	d := send(t, s, start, user.Join{Workspace: "more", Name: "x", Role: "member"})
+	d := send(t, s, start, user.Join{Workspace: "more", Name: "x", Role: "member", Foreign: true})
 	require.Empty(t, d.Events, "a fact is not refused, and not listed")
 	send(t, s, start, user.Join{Workspace: "ws1", Name: "x", Role: "owner"})
-	require.Len(t, s.Workspaces, user.MaxWorkspaces)
-	require.Equal(t, "owner", s.Workspaces[1].Role)
+	require.Len(t, s.Workspaces, user.MaxForeign)
+	require.Equal(t, user.Membership{ID: "ws1", Name: "x", Role: "owner", Foreign: true}, s.Workspaces[1])
+	for i := range user.MaxOwn {
+		send(t, s, start, user.Join{Workspace: fmt.Sprint("own", i), Name: "x", Role: "owner"})
+	}
+	require.Len(t, s.Workspaces, user.MaxForeign+user.MaxOwn)
+	require.Empty(t, send(t, s, start, user.Join{Workspace: "another", Name: "x", Role: "owner"}).Events)
+}
+
+func TestForeignWorkspacesMakeNoSessionAmbiguous(t *testing.T) {
+	list := func(foreign ...bool) (v user.View) {
+		for i, f := range foreign {
+			v.Workspaces = append(v.Workspaces, user.Membership{ID: fmt.Sprint(i), Foreign: f})
+		}
+		return v
+	}
+	for _, c := range []struct {
+		view user.View
+		id   string
+	}{
+		{list(), ""}, {list(false), "0"}, {list(true), "0"}, {list(true, false, true), "1"}, {list(false, true), "0"},
+		{list(true, true), ""}, {list(false, false), ""}, {list(false, true, false), ""},
+	} {
+		id, ok := c.view.Meant()
+		require.Equal(t, c.id != "", ok, "%v", c.view)
+		if ok {
+			require.Equal(t, c.id, id, "%v", c.view)
+		}
+	}
+}
+
+// A user of the store of an older version has memberships that say nothing of who made them: they
+// count as own.
+func TestAMembershipOfAnOlderVersionIsOwn(t *testing.T) {
+	var s user.State
+	require.NoError(t, json.Unmarshal([]byte(`{"id":"u","emailHash":"h","createdAt":"2026-11-20T12:00:00.000Z",`+
+		`"sessions":[],"workspaces":[{"id":"ws_1","name":"Acme","role":"owner"}]}`), &s))
+	send(t, &s, start, user.Join{Workspace: "ws_2", Name: "Beta", Role: "admin", Foreign: true})
+	id, ok := s.View().Meant()
+	require.True(t, ok)
+	require.Equal(t, "ws_1", id)
 }
 
 func TestPersonalDataStaysInTheCredential(t *testing.T) {

@@ -28,6 +28,22 @@ func (s *State) Apply(e decision.Event) {
 		}
 	case MemberRemoved:
 		s.Members = slices.DeleteFunc(s.Members, func(p Person) bool { return p.UserID == e.User })
+	case KeysKept:
+		for _, id := range e.Keys {
+			if i := s.key(id); i >= 0 {
+				s.Keys[i].CreatedBy = e.By
+			}
+		}
+	case MemberInvited:
+		s.Invitations = append(s.Invitations, e.Invitation)
+	case InvitationAnswered:
+		for i := range s.Invitations {
+			if s.Invitations[i].ID == e.Invitation {
+				s.Invitations[i].Status, s.Invitations[i].AnsweredBy = e.Status, e.User
+			}
+		}
+	case InvitationEnded:
+		s.Invitations = slices.DeleteFunc(s.Invitations, func(i Invitation) bool { return i.ID == e.Invitation })
 	case ModeChanged:
 		s.Mode = e.Mode
 	case KYBChanged:

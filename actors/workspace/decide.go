@@ -30,10 +30,22 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.noteUse(m, c)
 	case ListMembers:
 		return s.listMembers(c)
-	case AddMember:
-		return s.addMember(m, c)
 	case RemoveMember:
 		return s.removeMember(m, c)
+	case Invite:
+		return s.inviteMember(m, c)
+	case ListInvitations:
+		return s.listInvitations(m, c)
+	case WithdrawInvitation:
+		return s.withdrawInvitation(m, c)
+	case ShowInvitation:
+		return s.showInvitation(m, c)
+	case AcceptInvitation:
+		return s.acceptInvitation(m, c)
+	case DeclineInvitation:
+		return s.declineInvitation(m, c)
+	case decision.Fire:
+		return s.fireTimer(m, c), nil
 	case SetMode:
 		return s.setMode(m, c)
 	case SetKYB:
@@ -61,7 +73,7 @@ func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
 	}
 	e := WorkspaceCreated{
 		ID: c.ID, Name: c.Name, Plan: plan, Mode: Sandbox, KYBStatus: NotStarted,
-		Issuer: Issuer{ID: c.IssuerID, Fixture: c.IssuerFixture}, Owners: slices.Clone(c.OwnerIDs),
+		Issuer: Issuer{ID: c.IssuerID, Fixture: c.IssuerFixture}, Owners: slices.Clone(c.OwnerIDs), Founder: c.Founder,
 		FirstKey: c.FirstKey.key(FirstKeyScopes(), at), At: at,
 	}
 	var after State

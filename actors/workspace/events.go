@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"slices"
+
 	"purser/actors/decision"
 )
 
@@ -13,8 +15,18 @@ type WorkspaceCreated struct {
 	KYBStatus string         `json:"kybStatus"`
 	Issuer    Issuer         `json:"issuer"`
 	Owners    []string       `json:"owners"`
+	Founder   string         `json:"founder,omitempty"` // the owner who made it; unknown in events of older versions
 	FirstKey  Key            `json:"firstKey"`
 	At        decision.Stamp `json:"at"`
+}
+
+// MadeBy is the user who made the workspace; "" when a key made it that descends from none of the
+// owners. In an event of an older version it is the maker of the first key.
+func (e WorkspaceCreated) MadeBy() string {
+	if e.Founder == "" && slices.Contains(e.Owners, e.FirstKey.CreatedBy) {
+		return e.FirstKey.CreatedBy
+	}
+	return e.Founder
 }
 
 // KeyCreated says that a key was made.
@@ -64,6 +76,39 @@ type MemberRemoved struct {
 	At        decision.Stamp `json:"at"`
 }
 
+// KeysKept says that keys of a removed member became those of the owner who kept them.
+type KeysKept struct {
+	Workspace string         `json:"workspace"`
+	Keys      []string       `json:"keys"`
+	By        string         `json:"by"`
+	At        decision.Stamp `json:"at"`
+}
+
+// MemberInvited says that the holder of an email may become a member.
+type MemberInvited struct {
+	Workspace  string         `json:"workspace"`
+	Invitation Invitation     `json:"invitation"`
+	At         decision.Stamp `json:"at"`
+}
+
+// InvitationAnswered says that the invited user accepted or declined; Status says which.
+type InvitationAnswered struct {
+	Workspace  string         `json:"workspace"`
+	Invitation string         `json:"invitation"`
+	User       string         `json:"user"`
+	Status     string         `json:"status"`
+	At         decision.Stamp `json:"at"`
+}
+
+// InvitationEnded says that an invitation can no longer be answered; Cause is withdrawn, replaced,
+// inviter or expired.
+type InvitationEnded struct {
+	Workspace  string         `json:"workspace"`
+	Invitation string         `json:"invitation"`
+	Cause      string         `json:"cause"`
+	At         decision.Stamp `json:"at"`
+}
+
 // ModeChanged says that the workspace runs in another mode.
 type ModeChanged struct {
 	Workspace string         `json:"workspace"`
@@ -101,6 +146,18 @@ func (MemberRoleChanged) EventType() string { return "workspace.member_role_chan
 func (MemberRemoved) EventType() string { return "workspace.member_removed.v1" }
 
 // EventType is the name the event is stored under.
+func (KeysKept) EventType() string { return "workspace.keys_kept.v1" }
+
+// EventType is the name the event is stored under.
+func (MemberInvited) EventType() string { return "workspace.member_invited.v1" }
+
+// EventType is the name the event is stored under.
+func (InvitationAnswered) EventType() string { return "workspace.invitation_answered.v1" }
+
+// EventType is the name the event is stored under.
+func (InvitationEnded) EventType() string { return "workspace.invitation_ended.v1" }
+
+// EventType is the name the event is stored under.
 func (ModeChanged) EventType() string { return "workspace.mode_changed.v1" }
 
 // EventType is the name the event is stored under.
@@ -108,7 +165,8 @@ func (KYBChanged) EventType() string { return "workspace.kyb_changed.v1" }
 
 // catalog has every version of every event.
 var catalog = decision.NewCatalog("workspace", WorkspaceCreated{}, KeyCreated{}, KeysRevoked{}, KeyUsed{}, MemberAdded{},
-	MemberRoleChanged{}, MemberRemoved{}, ModeChanged{}, KYBChanged{})
+	MemberRoleChanged{}, MemberRemoved{}, KeysKept{}, MemberInvited{}, InvitationAnswered{}, InvitationEnded{},
+	ModeChanged{}, KYBChanged{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {

@@ -12,10 +12,11 @@ import (
 )
 
 var (
-	start       = time.UnixMilli(1_763_640_000_123)
-	workspaceID = ident.Derive(77, start, "workspace").Format(ident.Workspace)
-	keyID       = ident.Derive(77, start, "key").Format(ident.Key)
-	userID      = ident.Derive(78, start, "user").Format(ident.User)
+	start        = time.UnixMilli(1_763_640_000_123)
+	workspaceID  = ident.Derive(77, start, "workspace").Format(ident.Workspace)
+	keyID        = ident.Derive(77, start, "key").Format(ident.Key)
+	invitationID = ident.Derive(77, start, "invitation").Format(ident.Invitation)
+	userID       = ident.Derive(78, start, "user").Format(ident.User)
 )
 
 func TestEventsAreReadForEver(t *testing.T) {
@@ -35,6 +36,15 @@ func TestEventsAreReadForEver(t *testing.T) {
 		workspace.MemberAdded{Workspace: workspaceID, Name: "Acme", User: userID, Role: "admin", At: stamp},
 		workspace.MemberRoleChanged{Workspace: workspaceID, Name: "Acme", User: userID, Role: "owner", At: stamp},
 		workspace.MemberRemoved{Workspace: workspaceID, User: userID, At: stamp},
+		workspace.KeysKept{Workspace: workspaceID, Keys: []string{keyID}, By: userID, At: stamp},
+		workspace.MemberInvited{Workspace: workspaceID, Invitation: workspace.Invitation{
+			ID: invitationID, EmailHash: strings.Repeat("0f", 32), TokenHash: strings.Repeat("f0", 32), Role: "admin",
+			InvitedBy: userID, CreatedAt: stamp, ExpiresAt: decision.StampOf(start.Add(time.Hour)), Status: "pending",
+		}, At: stamp},
+		workspace.InvitationAnswered{
+			Workspace: workspaceID, Invitation: invitationID, User: userID, Status: "accepted", At: stamp,
+		},
+		workspace.InvitationEnded{Workspace: workspaceID, Invitation: invitationID, Cause: "withdrawn", At: stamp},
 		workspace.ModeChanged{Workspace: workspaceID, Mode: "live", At: stamp},
 		workspace.KYBChanged{Workspace: workspaceID, Status: "pending", BankStatus: "open", At: stamp},
 	)

@@ -41,8 +41,9 @@ func (s *State) createKey(m decision.Meta, c CreateKey) (decision.Decision, erro
 	}, nil
 }
 
-// mayHandOut says whether the principal may make keys at all; of a key it returns the scopes, which bound what it hands out. A
-// session of an owner or admin hands out any scope.
+// mayHandOut checks that a principal may make and revoke keys. The scopes of a key are returned,
+// because they bound the keys that it makes and revokes. A session of an owner or admin is bound by
+// no scope.
 func (s *State) mayHandOut(by Principal) ([]string, error) {
 	if by.KeyID == "" {
 		return nil, s.mustBe(by, Owner, Admin)
@@ -64,7 +65,7 @@ func (s *State) keyScopes(by Principal) ([]string, error) {
 }
 
 func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, error) {
-	held, err := s.keyScopes(c.By)
+	held, err := s.mayHandOut(c.By)
 	if err != nil {
 		return decision.Decision{}, err
 	}
@@ -75,25 +76,28 @@ func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, erro
 		}
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	if err := checkHeld(held, s.Keys[i].Scopes); err != nil {
-		return decision.Decision{}, err
+	if c.By.KeyID != "" {
+		if err := checkHeld(held, s.Keys[i].Scopes); err != nil {
+			return decision.Decision{}, err
+		}
 	}
-	at := decision.StampOf(m.At)
 	ids := s.descent(c.ID)
-	var records []decision.Record
+	d := decision.Decision{Reply: Revoked{Revoked: slices.Clone(ids)}}
+	s.revokeKeys(&d, ids, c.By, decision.StampOf(m.At))
+	return d, nil
+}
+
+// revokeKeys ends live keys, all at once.
+func (s *State) revokeKeys(d *decision.Decision, ids []string, by Principal, at decision.Stamp) {
 	for _, id := range ids {
 		key := s.Keys[s.key(id)]
 		view := key.view()
 		view.RevokedAt = &at
-		records = append(records,
+		d.Records = append(d.Records,
 			decision.Record{Kind: RecordKey, ID: id, Document: view},
 			decision.Record{Kind: RecordSecret, ID: key.SecretHash, Delete: true})
 	}
-	return decision.Decision{
-		Events:  []decision.Event{KeysRevoked{Workspace: s.ID, Keys: ids, By: c.By.id(), At: at}},
-		Reply:   Revoked{Revoked: slices.Clone(ids)},
-		Records: records,
-	}, nil
+	d.Events = append(d.Events, KeysRevoked{Workspace: s.ID, Keys: ids, By: by.id(), At: at})
 }
 
 // descent lists a live key and all that were made by it, directly or not. Live keys are in the order they were made, so one pass
@@ -108,6 +112,27 @@ func (s *State) descent(id string) []string {
 		}
 	}
 	return ids
+}
+
+// OwnersBehind lists the owners, and names the one from whom a live key descends; "" when it
+// descends from none of them.
+func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {
+	maker := keyID
+	for i := len(s.Keys) - 1; i >= 0; i-- { // a key's maker comes before the key
+		if s.Keys[i].ID == maker {
+			maker = s.Keys[i].CreatedBy
+		}
+	}
+	for _, member := range s.Members {
+		if member.Role != Owner {
+			continue
+		}
+		owners = append(owners, member.UserID)
+		if member.UserID == maker {
+			founder = maker
+		}
+	}
+	return owners, founder
 }
 
 func (s *State) noteUse(m decision.Meta, c NoteUse) (decision.Decision, error) {

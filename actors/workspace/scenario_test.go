@@ -22,7 +22,13 @@ type scenario struct {
 func TestScenarios(t *testing.T) {
 	decisiontest.Scenarios(t, func() decisiontest.Step {
 		s := &scenario{now: start}
-		return func(t *testing.T, d *datadriven.TestData) string { return s.send(t, s.command(t, d)) }
+		return func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "wait" {
+				s.now = s.now.Add(decisiontest.Duration(t, d.CmdArgs[0].Key))
+				return ""
+			}
+			return s.send(t, s.command(t, d))
+		}
 	})
 }
 
@@ -56,10 +62,24 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 		return workspace.NoteUse{KeyID: text("key")}
 	case "members":
 		return workspace.ListMembers{By: by}
-	case "add-member":
-		return workspace.AddMember{UserID: text("user"), Role: text("role"), By: by}
+	case "invite": // the token and the email's hash are named for the invitation and its email
+		return workspace.Invite{ID: text("id"), Email: text("email"), EmailHash: "hash of " + text("email"),
+			TokenHash: "token of " + text("id"), UserID: text("user"), Role: text("role"), By: by}
+	case "invitations":
+		return workspace.ListInvitations{By: by}
+	case "withdraw":
+		return workspace.WithdrawInvitation{ID: text("id"), By: by}
+	case "show":
+		return workspace.ShowInvitation{Invitee: invitee(text)}
+	case "accept":
+		return workspace.AcceptInvitation{Invitee: invitee(text)}
+	case "decline":
+		return workspace.DeclineInvitation{Invitee: invitee(text)}
+	case "timer":
+		return decision.Fire{Key: "invitation/" + text("id"), Due: s.now}
 	case "remove-member":
-		return workspace.RemoveMember{UserID: text("user"), By: by}
+		return workspace.RemoveMember{UserID: text("user"), KeepKeys: strings.FieldsFunc(text("keep"),
+			func(r rune) bool { return r == '+' }), By: by}
 	case "set-mode":
 		return workspace.SetMode{Mode: text("mode")}
 	case "set-kyb":
@@ -69,6 +89,10 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	}
 	d.Fatalf(t, "no such step")
 	return nil
+}
+
+func invitee(text func(string) string) workspace.Invitee {
+	return workspace.Invitee{TokenHash: "token of " + text("id"), UserID: text("user"), EmailHash: "hash of " + text("email")}
 }
 
 func newKey(id, label string, scopes []string) workspace.NewKey {
@@ -88,6 +112,9 @@ func (s *scenario) send(t *testing.T, command any) string {
 	for _, r := range d.Records {
 		fmt.Fprintf(&out, "  %s\n", describeRecord(r))
 	}
+	for _, timer := range d.Timers {
+		fmt.Fprintf(&out, "  timer %s %s\n", timer.Key, map[bool]string{true: "removed", false: "set"}[timer.Due.IsZero()])
+	}
 	return out.String() + describe(d.Reply)
 }
 
@@ -95,6 +122,10 @@ func describeRecord(r decision.Record) string {
 	switch doc := r.Document.(type) {
 	case workspace.APIKey:
 		return "record of key " + describe(doc)[:len(describe(doc))-1]
+	case workspace.InvitationDocument:
+		return fmt.Sprintf("%s %s for %s, personal: %v", r.Kind, r.ID, doc.Email, r.Personal)
+	case workspace.InvitationToken:
+		return r.ID + " finds the workspace"
 	case workspace.SecretDocument:
 		return fmt.Sprintf("%s opens key %s", r.ID, doc.KeyID)
 	}
@@ -124,6 +155,20 @@ func describe(reply any) string {
 			strings.Join(v.Scopes, " "), v.Role, v.Mode, v.KYBStatus, v.UseDue)
 	case workspace.Person:
 		return fmt.Sprintf("%s is %s\n", v.UserID, v.Role)
+	case workspace.Removed:
+		return fmt.Sprintf("%s was %s, revoked: %v\n", v.Person.UserID, v.Person.Role, v.Revoked)
+	case workspace.Invitation:
+		return fmt.Sprintf("%s: %s by %s, %s\n", v.ID, v.Role, v.InvitedBy, v.Status)
+	case workspace.Invited:
+		return "to " + v.Name + ", " + describe(v.Invitation)
+	case []workspace.Invitation:
+		var out strings.Builder
+		for _, i := range v {
+			out.WriteString(describe(i))
+		}
+		return out.String()
+	case nil:
+		return ""
 	case []workspace.Person:
 		var out strings.Builder
 		for _, p := range v {

@@ -1,5 +1,6 @@
-// Package workspace is a business and who may act for it: its mode and verification, its members with their roles, and its API
-// keys with their scopes. It is pure; an actor of the workspace's id is the only one that folds its events.
+// Package workspace holds a business and its people: mode and verification, members with their
+// roles, pending invitations, and API keys with their scopes. It is pure; only the actor of the
+// workspace's id folds its events.
 //
 // The package authenticates and checks what depends on its own state (roles, the subset rule of keys). It holds no money and no
 // secret: a key is known by the SHA-256 of its secret. Which route needs which scope is the edge's business.
@@ -20,12 +21,19 @@ const (
 	MaxMembers    = 100         // owners, admins and members together
 	MaxRevoked    = 1000        // revoked ids that are remembered, newest first, to tell a second revocation from an unknown id
 	UseResolution = time.Minute // a key's last use is noted at most so often
+
+	MaxInvitations = 100 // pending ones
+	MaxAnswered    = 100 // answered invitations that are remembered; the oldest goes first
+	MaxKeptKeys    = 400 // keys that one removal keeps by name
+	InvitationLife = 7 * 24 * time.Hour
 )
 
 // Record kinds that this package writes.
 const (
-	RecordKey    = "apikey"        // key_ id → APIKey
-	RecordSecret = "apikey_secret" // sha256 hex of the secret → SecretDocument
+	RecordKey             = "apikey"           // key_ id → APIKey
+	RecordSecret          = "apikey_secret"    // sha256 hex of the secret → SecretDocument
+	RecordInvitation      = "invitation"       // inv_ id → InvitationDocument, personal
+	RecordInvitationToken = "invitation_token" // sha256 hex of the token → InvitationToken
 )
 
 // Modes, verification statuses, account statuses, plans and roles.
@@ -59,9 +67,10 @@ type State struct {
 	BankStatus  string         `json:"bankStatus"`
 	Issuer      Issuer         `json:"issuer"`
 	CreatedAt   decision.Stamp `json:"createdAt"`
-	Members     []Person       `json:"members"`     // in the order they came
-	Keys        []Key          `json:"keys"`        // live ones, oldest first
-	RevokedKeys []string       `json:"revokedKeys"` // the newest MaxRevoked, oldest first
+	Members     []Person       `json:"members"`               // in the order they came
+	Keys        []Key          `json:"keys"`                  // live ones, oldest first
+	RevokedKeys []string       `json:"revokedKeys"`           // the newest MaxRevoked, oldest first
+	Invitations []Invitation   `json:"invitations,omitempty"` // oldest first
 }
 
 // Issuer is the workspace's account with the card issuing partner; a fixture is a stand-in.
@@ -140,6 +149,7 @@ type NewKey struct {
 type Create struct {
 	ID, Name, Plan string
 	OwnerIDs       []string // at least one
+	Founder        string   // the owner who makes it; "" when a key makes it that descends from none of the owners
 	IssuerID       string
 	IssuerFixture  bool
 	FirstKey       NewKey
@@ -157,7 +167,8 @@ type CreateKey struct {
 	By Principal
 }
 
-// RevokeKey ends a key and every key made by it, directly or not. It answers Revoked.
+// RevokeKey ends a key and every key made by it, directly or not. A key needs WriteKeys and every
+// scope of the key that ends; an owner or admin needs none. It answers Revoked.
 type RevokeKey struct {
 	ID string
 	By Principal
@@ -192,16 +203,19 @@ type NoteUse struct{ KeyID string }
 // ListMembers answers []Person to an owner.
 type ListMembers struct{ By Principal }
 
-// AddMember gives a user a role; a member already there gets the new role. Owners only. It answers Person.
-type AddMember struct {
-	UserID, Role string
-	By           Principal
+// RemoveMember takes a user out, with the keys and the pending invitations that descend from the
+// user. An owner may keep keys by name: a kept key whose maker ends becomes the owner's. Other
+// members remove themselves only, and keep no key. It answers Removed.
+type RemoveMember struct {
+	UserID   string
+	KeepKeys []string
+	By       Principal
 }
 
-// RemoveMember takes a user out. Owners only. It answers the Person that was removed.
-type RemoveMember struct {
-	UserID string
-	By     Principal
+// Removed answers RemoveMember.
+type Removed struct {
+	Person  Person
+	Revoked []string // keys, oldest first
 }
 
 // SetMode and SetKYB are reached by code only: no route of the sandbox moves a workspace to live.

@@ -46,18 +46,61 @@ func TestLimits(t *testing.T) {
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 
 	for i := range workspace.MaxMembers - 1 {
-		_, err := send(s, workspace.AddMember{UserID: fmt.Sprint("u", i), Role: "member", By: byAnn})
-		require.NoError(t, err)
+		require.NoError(t, joinWorkspace(s, fmt.Sprint("u", i)))
 	}
-	_, err = send(s, workspace.AddMember{UserID: "more", Role: "member", By: byAnn})
+	err = joinWorkspace(s, "more")
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
-	_, err = send(s, workspace.AddMember{UserID: "u1", Role: "admin", By: byAnn})
+	_, err = send(s, invitationOf("u1", workspace.Admin))
 	require.NoError(t, err, "a role can change when the workspace is full")
 
 	_, err = new(workspace.State).Decide(decision.Meta{At: start}, workspace.Create{
 		ID: workspaceID, Name: "Acme", OwnerIDs: make([]string, workspace.MaxMembers+1), FirstKey: newKey("first", "first", nil),
 	})
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+}
+
+// invitationOf is ann's for a user, whose email, token and invitation are named for the user.
+func invitationOf(userID, role string) workspace.Invite {
+	return workspace.Invite{ID: "invitation of " + userID, Email: userID, EmailHash: userID, TokenHash: userID, Role: role,
+		UserID: userID, By: workspace.Principal{UserID: "ann"}}
+}
+
+func joinWorkspace(s *workspace.State, userID string) error {
+	if _, err := send(s, invitationOf(userID, workspace.Member)); err != nil {
+		return err
+	}
+	_, err := send(s, workspace.AcceptInvitation{Invitee: workspace.Invitee{TokenHash: userID, UserID: userID, EmailHash: userID}})
+	return err
+}
+
+func TestInvitationsAreBounded(t *testing.T) {
+	s := created(t)
+	for i := range workspace.MaxInvitations {
+		_, err := send(s, invitationOf(fmt.Sprint("u", i), workspace.Member))
+		require.NoError(t, err)
+	}
+	_, err := send(s, invitationOf("more", workspace.Member))
+	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+	again := invitationOf("u0", workspace.Admin)
+	again.ID, again.TokenHash = "second", "second"
+	_, err = send(s, again)
+	require.NoError(t, err, "it replaces a pending invitation")
+	require.Len(t, s.Invitations, workspace.MaxInvitations)
+
+	for i := range 3 * workspace.MaxAnswered {
+		by := workspace.Invitee{TokenHash: fmt.Sprint("d", i), UserID: fmt.Sprint("d", i), EmailHash: fmt.Sprint("d", i)}
+		_, err := send(s, workspace.WithdrawInvitation{ID: s.Invitations[0].ID, By: workspace.Principal{UserID: "ann"}})
+		if s.Invitations[0].Status == workspace.InvitationPending {
+			require.NoError(t, err)
+		}
+		_, err = send(s, invitationOf(by.UserID, workspace.Member))
+		require.NoError(t, err)
+		_, err = send(s, workspace.DeclineInvitation{Invitee: by})
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(s.Invitations), workspace.MaxInvitations+workspace.MaxAnswered)
+	}
+	_, err = s.Decide(decision.Meta{At: start.Add(workspace.InvitationLife)}, invitationOf("late", workspace.Member))
+	require.NoError(t, err, "run out invitations do not count")
 }
 
 func TestFieldLengthsAreInCharacters(t *testing.T) {
@@ -91,6 +134,43 @@ func TestRevokedKeysAreRememberedWithinABound(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	_, err = send(s, workspace.RevokeKey{ID: "k1", By: byRoot})
 	require.NoError(t, err)
+}
+
+// Every live key descends through live keys from a member, after any additions and removals.
+func TestNoKeyOutlivesItsMaker(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := created(t)
+		people, ids := []string{"ann", "u0", "u1", "u2"}, []string{"first"}
+		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+			person := rapid.SampledFrom(people).Draw(t, "person")
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				_ = joinWorkspace(s, person)
+				_, _ = send(s, invitationOf(person, workspace.Owner))
+			case 1:
+				keep := rapid.SliceOfN(rapid.SampledFrom(ids), 0, 3).Draw(t, "keep")
+				by := rapid.SampledFrom(people).Draw(t, "by")
+				_, _ = send(s, workspace.RemoveMember{UserID: person, KeepKeys: keep, By: workspace.Principal{UserID: by}})
+			default:
+				by := workspace.Principal{UserID: person}
+				if rapid.Bool().Draw(t, "key") {
+					by = workspace.Principal{KeyID: rapid.SampledFrom(ids).Draw(t, "by")}
+				}
+				id := fmt.Sprint("k", i)
+				if _, err := send(s, workspace.CreateKey{By: by, NewKey: newKey(id, "x", []string{workspace.WriteKeys})}); err == nil {
+					ids = append(ids, id)
+				}
+			}
+			makers := map[string]bool{}
+			for _, member := range s.Members {
+				makers[member.UserID] = true
+			}
+			for _, key := range s.Keys {
+				require.True(t, makers[key.CreatedBy], "%s lives on after %s", key.ID, key.CreatedBy)
+				makers[key.ID] = true
+			}
+		}
+	})
 }
 
 // Whatever keys make keys, none ever holds a scope that its maker does not, and after a revocation no descendant lives.
@@ -177,9 +257,9 @@ func TestHolds(t *testing.T) {
 func TestMisuseIsABug(t *testing.T) {
 	s := created(t)
 	_, err := s.Decide(decision.Meta{At: start}, workspace.RevokeKey{ID: "first"})
-	require.True(t, fault.Is(err, fault.Unauthorized), "nobody asks: %v", err)
+	require.True(t, fault.Is(err, fault.SessionRequired), "nobody asks: %v", err)
 	for _, command := range []any{
-		7, workspace.Create{},
+		7, workspace.Create{}, workspace.Invite{Role: workspace.Member, By: workspace.Principal{UserID: "ann"}},
 		workspace.CreateKey{By: workspace.Principal{UserID: "ann"}, NewKey: newKey("first", "again", []string{"read:cards"})},
 	} {
 		require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: start}, command) })

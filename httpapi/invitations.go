@@ -1,0 +1,234 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"purser/actors"
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/actors/user"
+	"purser/actors/workspace"
+)
+
+func (s *Server) invitationRoutes() []route {
+	const path = "/api/dashboard/invitations"
+	owner := []string{workspace.Owner}
+	return []route{
+		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: s.listInvitations},
+		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: owner, handle: s.withdrawInvitation},
+		{method: "POST", path: path + "/show", auth: authSession, handle: s.showInvitation},
+		{method: "POST", path: path + "/accept", auth: authSession, handle: s.acceptInvitation},
+		{method: "POST", path: path + "/decline", auth: authSession, handle: s.declineInvitation},
+	}
+}
+
+// invitationDocument is an invitation as an owner sees it.
+type invitationDocument struct {
+	ID        string         `json:"id"`
+	Email     string         `json:"email"`
+	Role      string         `json:"role"`
+	InvitedBy string         `json:"invitedBy"`
+	CreatedAt decision.Stamp `json:"createdAt"`
+	ExpiresAt decision.Stamp `json:"expiresAt"`
+}
+
+func showToOwner(i workspace.Invitation, email string) invitationDocument {
+	return invitationDocument{ID: i.ID, Email: email, Role: i.Role, InvitedBy: i.InvitedBy, CreatedAt: i.CreatedAt,
+		ExpiresAt: i.ExpiresAt}
+}
+
+// memberOrInvitation answers POST of a member: the member whose role it changed, or the invitation
+// with its token.
+type memberOrInvitation struct {
+	Member     *memberDocument     `json:"member"`
+	Invitation *invitationDocument `json:"invitation"`
+	Token      *string             `json:"token"`
+}
+
+// inviteMember invites the holder of an email, whether or not there is an account: the answer does
+// not tell. The token leaves in this answer only. A member with that email gets the role at once.
+func (s *Server) inviteMember(c *call) (answer, error) {
+	var body struct {
+		Email string `json:"email"`
+		Role  string `json:"role"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	folded, ok := user.FoldEmail(body.Email)
+	if !ok {
+		return answer{}, fault.New(fault.InvalidBody, "email must be an email address")
+	}
+	invite, token, err := s.newInvitation(c)
+	if err != nil {
+		return answer{}, err
+	}
+	invite.Email, invite.EmailHash, invite.Role, invite.By = body.Email, user.EmailHash(folded), body.Role, c.who.principal()
+	var credential user.Credential
+	if invite.UserID, credential, err = s.credentialOf(c.ctx, folded); err != nil {
+		return answer{}, err
+	}
+	owned := c.who.workspace()
+	return s.perform(c, actors.Envelope{Kind: "workspace", Stream: owned, Workspace: owned, Command: invite},
+		func(r any) (answer, error) {
+			switch r := r.(type) {
+			case workspace.Person:
+				return reply(memberOrInvitation{Member: &memberDocument{UserID: r.UserID, Email: credential.Email, Role: r.Role,
+					Since: r.Since}})
+			case workspace.Invitation:
+				shown := showToOwner(r, body.Email)
+				return reply(memberOrInvitation{Invitation: &shown, Token: &token})
+			}
+			return answer{}, fmt.Errorf("invite answered %T", r)
+		})
+}
+
+// newInvitation draws the id and the token of an invitation. Only the token's hash is kept.
+func (s *Server) newInvitation(c *call) (invite workspace.Invite, token string, err error) {
+	slot, err := c.slot()
+	if err != nil {
+		return invite, "", err
+	}
+	id, err := ident.New(slot, c.now, s.actors.Entropy())
+	if err != nil {
+		return invite, "", err
+	}
+	if token, err = ident.NewSecret(ident.InviteSecret, slot, s.actors.Entropy()); err != nil {
+		return invite, "", err
+	}
+	_, hash, err := ident.ParseSecret(ident.InviteSecret, token)
+	if err != nil {
+		return invite, "", fmt.Errorf("a fresh token: %w", err)
+	}
+	return workspace.Invite{ID: id.Format(ident.Invitation), TokenHash: hash}, token, nil
+}
+
+func (s *Server) listInvitations(c *call) (answer, error) {
+	read, err := s.askWorkspace(c, workspace.ListInvitations{By: c.who.principal()})
+	if err != nil {
+		return answer{}, err
+	}
+	pending, ok := read.([]workspace.Invitation)
+	if !ok {
+		return answer{}, fmt.Errorf("invitations answered %T", read)
+	}
+	return listInState(c, "invitation", pending,
+		func(i workspace.Invitation) time.Time { return i.CreatedAt.Time },
+		func(i workspace.Invitation) (any, error) {
+			email, err := s.invitedEmail(c.ctx, c.who.workspace(), i.ID)
+			return showToOwner(i, email), err
+		})
+}
+
+// invitedEmail is the email of a pending invitation; "" when the invitation has ended since it was
+// listed.
+func (s *Server) invitedEmail(ctx context.Context, owned, id string) (string, error) {
+	record, err := s.actors.Record(ctx, workspace.RecordInvitation, owned, id)
+	if fault.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var document workspace.InvitationDocument
+	if err := json.Unmarshal(record.Document, &document); err != nil {
+		return "", fmt.Errorf("invitation's record: %w", err)
+	}
+	return document.Email, nil
+}
+
+func (s *Server) withdrawInvitation(c *call) (answer, error) {
+	id := c.params["id"]
+	email, err := s.invitedEmail(c.ctx, c.who.workspace(), id)
+	if err != nil {
+		return answer{}, err
+	}
+	reached, err := s.askWorkspace(c, workspace.WithdrawInvitation{ID: id, By: c.who.principal()})
+	if err != nil {
+		return answer{}, err
+	}
+	withdrawn, ok := reached.(workspace.Invitation)
+	if !ok {
+		return answer{}, fmt.Errorf("withdraw answered %T", reached)
+	}
+	return reply(map[string]any{"invitation": showToOwner(withdrawn, email)})
+}
+
+// receivedDocument is an invitation as the invited person sees it.
+type receivedDocument struct {
+	ID            string         `json:"id"`
+	WorkspaceID   string         `json:"workspaceId"`
+	WorkspaceName string         `json:"workspaceName"`
+	Role          string         `json:"role"`
+	Status        string         `json:"status"`
+	ExpiresAt     decision.Stamp `json:"expiresAt"`
+}
+
+func (s *Server) showInvitation(c *call) (answer, error) {
+	return s.answerInvitation(c, func(by workspace.Invitee) any { return workspace.ShowInvitation{Invitee: by} })
+}
+
+// acceptInvitation makes the session's user a member. Workspaces that the user joins have a limit
+// of their own.
+func (s *Server) acceptInvitation(c *call) (answer, error) {
+	view, err := s.readUser(c.ctx, c.who.user)
+	if err != nil {
+		return answer{}, err
+	}
+	if !user.HasRoom(view.Workspaces, true) {
+		return answer{}, fault.New(fault.LimitExceeded, fmt.Sprintf("a user joins at most %d workspaces", user.MaxForeign))
+	}
+	return s.answerInvitation(c, func(by workspace.Invitee) any { return workspace.AcceptInvitation{Invitee: by} })
+}
+
+func (s *Server) declineInvitation(c *call) (answer, error) {
+	return s.answerInvitation(c, func(by workspace.Invitee) any { return workspace.DeclineInvitation{Invitee: by} })
+}
+
+// answerInvitation sends what the session's user does with the token of the body to the token's
+// workspace. A token that is malformed, unknown, used up or for another email is not_found.
+func (s *Server) answerInvitation(c *call, command func(workspace.Invitee) any) (answer, error) {
+	var body struct {
+		Token string `json:"token"`
+	}
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	slot, hash, err := ident.ParseSecret(ident.InviteSecret, body.Token)
+	if err != nil {
+		return answer{}, fault.New(fault.NotFound, "")
+	}
+	record, err := s.actors.Find(c.ctx, slot, workspace.RecordInvitationToken, hash)
+	if err != nil {
+		return answer{}, err
+	}
+	var document workspace.InvitationToken
+	if err := json.Unmarshal(record.Document, &document); err != nil {
+		return answer{}, fmt.Errorf("invitation token's record: %w", err)
+	}
+	credential, err := s.readCredential(c.ctx, c.who.user)
+	if err != nil {
+		return answer{}, err
+	}
+	folded, ok := user.FoldEmail(credential.Email)
+	if !ok {
+		return answer{}, fmt.Errorf("the email of %s does not fold", c.who.user)
+	}
+	reached, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: document.WorkspaceID,
+		Workspace: document.WorkspaceID,
+		Command:   command(workspace.Invitee{TokenHash: hash, UserID: c.who.user, EmailHash: user.EmailHash(folded)})})
+	if err != nil {
+		return answer{}, err
+	}
+	invited, ok := reached.(workspace.Invited)
+	if !ok {
+		return answer{}, fmt.Errorf("invitation answered %T", reached)
+	}
+	i := invited.Invitation
+	return reply(map[string]any{"invitation": receivedDocument{ID: i.ID, WorkspaceID: invited.Workspace,
+		WorkspaceName: invited.Name, Role: i.Role, Status: i.Status, ExpiresAt: i.ExpiresAt}})
+}
