@@ -98,12 +98,8 @@ func (s *System) askDesk(ctx context.Context, workspace, id string) {
 }
 
 func (s *System) reportAsked(ctx context.Context, workspace, id, outcome string) error {
-	known, err := readDocument[balance.Conversion](ctx, s, balance.RecordConversion, workspace, id)
-	if err != nil {
-		return err
-	}
 	reply, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace, Command: balance.ReportConversion{
-		EventID: askedReportID + id + "/" + outcome, ID: id, Outcome: outcome, Known: &known}})
+		EventID: askedReportID + id + "/" + outcome, ID: id, Outcome: outcome}})
 	if reported, ok := reply.(balance.ReportedConversion); ok && reported.Late {
 		s.log.Error("a conversion completed after it was abandoned", "conversion", id)
 	}

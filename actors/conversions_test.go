@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -108,12 +107,8 @@ func (w *treasury) reportConversion(id, event, outcome string) error {
 	if err != nil {
 		return err
 	}
-	var known balance.Conversion
-	if err := json.Unmarshal(record.Document, &known); err != nil {
-		return err
-	}
 	_, err = w.ask("balance", record.Workspace, record.Workspace,
-		balance.ReportConversion{EventID: event, ID: id, Outcome: outcome, Known: &known}, nil)
+		balance.ReportConversion{EventID: event, ID: id, Outcome: outcome}, nil)
 	return err
 }
 
@@ -420,9 +415,8 @@ func (x *trader) deskSays() {
 	v, late, outcome := all[i], i >= len(x.open), []string{balance.ConversionCompleted,
 		balance.ConversionFailed}[x.draw(1, "outcome")]
 	for range 1 + x.draw(1, "twice") {
-		known := x.conversion(v.ID)
 		x.n++
-		_, err := x.try(balance.ReportConversion{EventID: fmt.Sprint("r-", x.n), ID: v.ID, Outcome: outcome, Known: &known})
+		_, err := x.try(balance.ReportConversion{EventID: fmt.Sprint("r-", x.n), ID: v.ID, Outcome: outcome})
 		if late && outcome == balance.ConversionFailed {
 			require.True(x.rt, fault.Is(err, fault.ConversionConflict), "%v", err)
 			return

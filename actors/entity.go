@@ -74,6 +74,7 @@ const (
 	unloaded  phase = iota // the record has not been read, or could not be: the next request reads it
 	loading                // the record is being read
 	open                   // commands are decided as they come
+	fetching               // the order that a command is about is being read
 	reserving              // a debit waits for the authorizer
 	draining               // what is staged must finish before the next command is decided
 	dead                   // a panic: answer what is queued, then stop
@@ -134,6 +135,8 @@ func (n *entity) Receive(c actor.Context) {
 		n.onLoaded(m)
 	case *reserved:
 		n.onReserved(m)
+	case *fetched:
+		n.onFetched(m)
 	case *committed:
 		for _, o := range m.ops {
 			o.settled = true
@@ -226,6 +229,9 @@ func (n *entity) decide(r *request) {
 		return
 	case n.workspace != "" && r.env.Workspace != n.workspace:
 		n.park(&op{req: r, err: fault.New(fault.NotFound, "")})
+		return
+	}
+	if !n.ordersLoaded(r) {
 		return
 	}
 	d, err := n.state.Decide(decision.Meta{At: n.sys.clock()}, r.env.Command)
@@ -422,7 +428,7 @@ func (n *entity) settle() {
 		}
 		n.settleOne(o)
 	}
-	if n.failed && n.phase != dead && n.phase != reserving {
+	if n.failed && n.phase != dead && n.phase != reserving && n.phase != fetching {
 		n.phase = draining
 	}
 	n.work()
@@ -551,6 +557,8 @@ func (n *entity) recoverPanic(c actor.Context) {
 	case *request:
 		n.finish(m, nil, outcomeUnknown())
 	case *reserved:
+		n.finish(m.req, nil, outcomeUnknown())
+	case *fetched:
 		n.finish(m.req, nil, outcomeUnknown())
 	}
 	if n.deciding != nil {

@@ -198,8 +198,7 @@ func (x *life) recovered(p *modelPayout, left string) {
 
 // reported is a report of the bank, under an event id of its own.
 func (x *life) reported(p *modelPayout, outcome string) balance.ReportPayout {
-	known := x.payout(p)
-	return balance.ReportPayout{EventID: x.id(), ID: p.id, Outcome: outcome, Known: &known}
+	return balance.ReportPayout{EventID: x.id(), ID: p.id, Outcome: outcome}
 }
 
 // became notes what has become of an order without a report of the model.
@@ -273,8 +272,6 @@ func (x *life) reports(p *modelPayout, outcome string) {
 		x.l.paid -= p.cents
 	}
 	if x.draw(0, 2, "twice") == 0 {
-		known := x.payout(p)
-		report.Known = &known
 		_, _ = x.reportOnce(p, report) // once more, whatever came of it: nothing moves
 	}
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
@@ -289,8 +286,7 @@ func (x *life) reportOnce(p *modelPayout, report balance.ReportPayout) (any, err
 
 // direct releases a held wire, or cancels it.
 func (x *life) direct(p *modelPayout, release bool) {
-	known := x.payout(p)
-	x.w.must("balance", x.ws, x.ws, balance.DirectPayout{ID: p.id, Release: release, Known: &known})
+	x.w.must("balance", x.ws, x.ws, balance.DirectPayout{ID: p.id, Release: release})
 	p.held = false
 	if release {
 		x.sent(p)

@@ -171,12 +171,8 @@ func (s *System) reportStanding(ctx context.Context, workspace, id string, stand
 		outcomes = []string{balance.PayoutSettled, balance.PayoutReturned}
 	}
 	for _, outcome := range outcomes {
-		known, err := readDocument[balance.Payout](ctx, s, balance.RecordPayout, workspace, id)
-		if err != nil {
-			return err
-		}
 		reply, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
-			Command: balance.ReportPayout{EventID: askedReportID + id + "/" + outcome, ID: id, Outcome: outcome, Known: &known}})
+			Command: balance.ReportPayout{EventID: askedReportID + id + "/" + outcome, ID: id, Outcome: outcome}})
 		if err != nil {
 			return err
 		}

@@ -125,7 +125,7 @@ func (w *treasury) report(_ context.Context, _ string, body []byte) (int, error)
 	}
 	known, workspace := w.payout(r.Data.PayoutID)
 	reply, err := w.ask("balance", workspace, workspace,
-		balance.ReportPayout{EventID: r.ID, ID: known.ID, Outcome: outcome, Known: &known}, nil)
+		balance.ReportPayout{EventID: r.ID, ID: known.ID, Outcome: outcome}, nil)
 	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.OutcomeUnknown) {
 		return http.StatusServiceUnavailable, nil
 	}

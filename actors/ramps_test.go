@@ -193,9 +193,8 @@ func (r *rampOf) awaits(id, status string) {
 // report brings a report of the partner, under an event id of its own.
 func (r *rampOf) report(id, outcome string, fee *int64) error {
 	r.n++
-	known := r.read(id)
 	_, err := r.ask("balance", r.ws, r.ws, balance.ReportRamp{EventID: fmt.Sprint("r-", r.n), ID: id, Outcome: outcome,
-		FeeCents: fee, Order: &known}, nil)
+		FeeCents: fee}, nil)
 	return err
 }
 

@@ -193,12 +193,8 @@ func (s *Server) reportConversion(ctx context.Context, r report, outcome string)
 	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
 		return err
 	}
-	var known balance.Conversion
-	if err := json.Unmarshal(record.Document, &known); err != nil {
-		return fmt.Errorf("conversion's record: %w", err)
-	}
 	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
-		Command: balance.ReportConversion{EventID: r.ID, ID: record.ID, Outcome: outcome, Known: &known}})
+		Command: balance.ReportConversion{EventID: r.ID, ID: record.ID, Outcome: outcome}})
 	if reported, ok := reply.(balance.ReportedConversion); ok && reported.Late {
 		s.metrics.late.Inc()
 		s.log.Error("a conversion completed after it was abandoned", "conversion", record.ID)

@@ -183,7 +183,7 @@ func (s *Server) directPayout(c *call, release bool) (answer, error) {
 	}
 	workspace := c.who.workspace()
 	return s.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
-		Command: balance.DirectPayout{ID: p.ID, Release: release, Known: &p}}, replyPayout(description))
+		Command: balance.DirectPayout{ID: p.ID, Release: release}}, replyPayout(description))
 }
 
 // trackingEvent is a step of a wire abroad as the network of the banks tells it.

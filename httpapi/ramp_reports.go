@@ -85,12 +85,12 @@ func (s *Server) findRamp(ctx context.Context, tell *balance.ReportRamp) (persis
 		}
 		return record, tell.Session.Direction, err
 	}
-	tell.Order = new(balance.RampOrder)
+	var order balance.RampOrder
 	record, err := s.findNamed(ctx, balance.RecordRampOrder, rampPrefix(tell.ID), tell.ID)
 	if err == nil {
-		err = decodeRecord(record, tell.Order)
+		err = decodeRecord(record, &order)
 	}
-	return record, tell.Order.Direction, err
+	return record, order.Direction, err
 }
 
 func decodeRecord(record persistence.Record, into any) error {

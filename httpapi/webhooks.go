@@ -241,12 +241,8 @@ func (s *Server) reportPayout(ctx context.Context, r report, outcome string) err
 	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
 		return err
 	}
-	var known balance.Payout
-	if err := json.Unmarshal(record.Document, &known); err != nil {
-		return fmt.Errorf("payout's record: %w", err)
-	}
 	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
-		Command: balance.ReportPayout{EventID: r.ID, ID: record.ID, Outcome: outcome, Known: &known}})
+		Command: balance.ReportPayout{EventID: r.ID, ID: record.ID, Outcome: outcome}})
 	if reported, ok := reply.(balance.ReportedPayout); ok && reported.Late {
 		s.metrics.late.Inc()
 		s.log.Error("a payout settled after its reservation was released", "payout", record.ID)

@@ -46,6 +46,7 @@ func (b *books) conversionCreated(e *persistence.Event) error {
 	b.differs("conversion", c.ID, "quote used before", "", b.currencies.quotes[p.Conversion.QuoteID])
 	b.currencies.conversions[c.ID], b.currencies.quotes[p.Conversion.QuoteID] = c, c.ID
 	b.opened(e.Workspace, 0, 1)
+	b.addIncoming(e.Workspace, c.Buy, false, 1)
 	b.movedMinor(e, p.Postings, map[booking]int64{
 		{"", "currency", c.Sell.Currency}: -c.Sell.AmountMinor, {"", "currency_held", c.Sell.Currency}: c.Sell.AmountMinor,
 	})
@@ -69,6 +70,7 @@ func (b *books) conversionMoved(e *persistence.Event) error {
 	want := map[booking]int64{}
 	if setsAside(p.From) && !setsAside(p.To) {
 		b.opened(e.Workspace, 0, -1)
+		b.addIncoming(e.Workspace, p.Buy, false, -1)
 		want[booking{"", "currency_held", p.Sell.Currency}] -= p.Sell.AmountMinor
 		want[booking{"", "currency", p.Sell.Currency}] += p.Sell.AmountMinor
 	}

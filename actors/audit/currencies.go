@@ -20,6 +20,23 @@ type currencies struct {
 	// lines are what transfers did to what is available, to be shown by lines of activity.
 	lines map[movedIn]shownBy
 	open  map[string]underWay // by workspace
+	// incoming has the sums of pay-ins and purchases under way, by balance.
+	incoming map[holding]incoming
+}
+
+// incoming has the amounts that pay-ins under way and open conversions bring to a balance.
+type incoming struct{ pending, buying int64 }
+
+// addIncoming adds a pay-in, or a purchase, to the incoming sums of a balance.
+func (b *books) addIncoming(workspace string, a amount, payin bool, sign int64) {
+	key := holding{workspace, a.Currency}
+	sums := b.currencies.incoming[key]
+	if payin {
+		b.sum("currency", key.String(), "pay-ins under way", &sums.pending, sign*a.AmountMinor)
+	} else {
+		b.sum("currency", key.String(), "bought by open conversions", &sums.buying, sign*a.AmountMinor)
+	}
+	b.currencies.incoming[key] = sums
 }
 
 // shownBy is what lines of activity show, and how many they are: one for each posting.
@@ -60,7 +77,7 @@ type payin struct {
 func newCurrencies() currencies {
 	return currencies{holdings: map[holding]*held{}, payins: map[string]payin{},
 		conversions: map[string]conversion{}, quotes: map[string]string{}, lines: map[movedIn]shownBy{},
-		open: map[string]underWay{}}
+		open: map[string]underWay{}, incoming: map[holding]incoming{}}
 }
 
 func (b *books) holding(workspace, currency string) *held {
@@ -90,6 +107,7 @@ func (b *books) payinAnnounced(e *persistence.Event) error {
 	b.differs("payin", p.Payin.ID, "announced before", payin{}, b.currencies.payins[p.Payin.ID])
 	b.currencies.payins[p.Payin.ID] = p.Payin
 	b.opened(e.Workspace, 1, 0)
+	b.addIncoming(e.Workspace, p.Payin.Amount, true, 1)
 	return nil
 }
 
@@ -105,6 +123,7 @@ func (b *books) payinArrived(e *persistence.Event) error {
 	b.differs("payin", p.Payin, "arrived from", payin{p.Payin, "pending", p.Amount}, b.currencies.payins[p.Payin])
 	b.currencies.payins[p.Payin] = payin{p.Payin, "arrived", p.Amount}
 	b.opened(e.Workspace, -1, 0)
+	b.addIncoming(e.Workspace, p.Amount, true, -1)
 	b.movedMinor(e, p.Postings, map[booking]int64{
 		{"", "bank", p.Amount.Currency}: -p.Amount.AmountMinor, {"", "currency", p.Amount.Currency}: p.Amount.AmountMinor,
 	})
@@ -153,11 +172,20 @@ func (b *books) compareHoldings(r *persistence.Record) error {
 			Currency                  string
 			AvailableMinor, HeldMinor int64
 		}
+		OpenPayins, OpenConversions int
+		PendingMinor, BuyingMinor   map[string]int64
+		// A state of an older version has the open orders themselves.
 		Payins      []payin
 		Conversions []conversion
 	}
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
+	}
+	for _, p := range d.Payins {
+		d.PendingMinor = plusMinor(d.PendingMinor, p.Amount)
+	}
+	for _, c := range d.Conversions {
+		d.BuyingMinor = plusMinor(d.BuyingMinor, c.Buy)
 	}
 	shown := map[holding]held{}
 	for _, c := range d.Currencies {
@@ -168,6 +196,8 @@ func (b *books) compareHoldings(r *persistence.Record) error {
 			got, there := shown[key]
 			b.differs("currency", key.String(), "opened", true, there)
 			b.differs("currency", key.String(), "available and held", *want, got)
+			b.differs("currency", key.String(), "under way", b.currencies.incoming[key],
+				incoming{d.PendingMinor[key.currency], d.BuyingMinor[key.currency]})
 			delete(shown, key)
 		}
 	}
@@ -175,7 +205,7 @@ func (b *books) compareHoldings(r *persistence.Record) error {
 		b.differs("currency", key.String(), "opened", true, false)
 	}
 	b.differs("balance", r.ID, "pay-ins and conversions under way", b.currencies.open[r.ID],
-		underWay{len(d.Payins), len(d.Conversions)})
+		underWay{d.OpenPayins + len(d.Payins), d.OpenConversions + len(d.Conversions)})
 	for _, c := range d.Conversions {
 		b.differs("conversion", c.ID, "open", b.currencies.conversions[c.ID], c)
 	}
@@ -183,6 +213,14 @@ func (b *books) compareHoldings(r *persistence.Record) error {
 		b.differs("payin", p.ID, "under way", b.currencies.payins[p.ID], p)
 	}
 	return nil
+}
+
+func plusMinor(sums map[string]int64, a amount) map[string]int64 {
+	if sums == nil {
+		sums = map[string]int64{}
+	}
+	sums[a.Currency] += a.AmountMinor
+	return sums
 }
 
 // compareCurrencies compares the records about balances in currencies with the events. The lines of activity are what moved what

@@ -281,14 +281,15 @@ func (b *books) rampRecord(r *persistence.Record) error {
 // compareOpenRamp compares the quotes that can be used and the open orders in a workspace's balance with the events.
 func (b *books) compareOpenRamp(r *persistence.Record) error {
 	var d struct {
-		RampCents  int64
+		RampCents, OpenRampOrders int64
+		// A state of an older version has the quotes and the open orders themselves.
 		RampQuotes []rampQuote
 		RampOrders []rampOrder
 	}
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
 	}
-	b.differs("balance", r.ID, "ramp and its open orders", b.ramp.open[r.ID], rampOpen{d.RampCents, int64(len(d.RampOrders))})
+	b.differs("balance", r.ID, "ramp and its open orders", b.ramp.open[r.ID], rampOpen{d.RampCents, d.OpenRampOrders + int64(len(d.RampOrders))})
 	for _, q := range d.RampQuotes {
 		b.differs("ramp_quote", q.ID, "locked", b.ramp.quotes[q.ID], q)
 	}

@@ -225,8 +225,12 @@ func (b *books) balanceRecord(r *persistence.Record) error {
 	var d struct {
 		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend, ReservedCents, StablecoinCents int64
 
-		WsSeq    uint64
-		Month    uint32
+		WsSeq uint64
+		Month uint32
+
+		OpenDeposits, OpenPayouts int
+		IncomingCents             int64
+		// A state of an older version has the open orders themselves.
 		Deposits []deposit
 		Payouts  []payout
 	}
@@ -234,7 +238,7 @@ func (b *books) balanceRecord(r *persistence.Record) error {
 		return err
 	}
 	a := b.account(r.ID)
-	incoming := int64(0)
+	incoming := d.IncomingCents
 	for _, pending := range d.Deposits {
 		b.sum("balance", r.ID, "incoming", &incoming, pending.AmountUsdCents)
 	}
@@ -248,11 +252,11 @@ func (b *books) balanceRecord(r *persistence.Record) error {
 	b.differs("balance", r.ID, "workspace sequence", a.wsSeq, d.WsSeq)
 	b.differs("balance", r.ID, "month's spend", spent{a.month, a.monthSpend}, spent{d.Month, d.MonthSpend})
 	b.differs("balance", r.ID, "reserved", a.reserved, d.ReservedCents)
-	b.differs("balance", r.ID, "open payouts", a.openPayouts, len(d.Payouts))
+	b.differs("balance", r.ID, "open payouts", a.openPayouts, d.OpenPayouts+len(d.Payouts))
 	for _, p := range d.Payouts {
 		b.differs("balance", r.ID, "open payout", b.payouts[p.ID], p)
 	}
-	b.differs("balance", r.ID, "pending deposits", a.pendingDeposits, len(d.Deposits))
+	b.differs("balance", r.ID, "pending deposits", a.pendingDeposits, d.OpenDeposits+len(d.Deposits))
 	b.differs("balance", r.ID, "incoming", a.pending, incoming)
 	if err := b.compareOpenRamp(r); err != nil {
 		return err

@@ -317,7 +317,7 @@ func clearing(e hold.Entry, cents int64) []hold.Entry {
 }
 
 func TestDepositsAreBounded(t *testing.T) {
-	s := balance.State{Deposits: make([]balance.Deposit, balance.MaxOpenDeposits)}
+	s := balance.State{OpenDeposits: balance.MaxOpenDeposits}
 	create := balance.CreateDeposit{
 		Workspace: workspaceID.Format(ident.Workspace), ID: "dep_1", Rail: "ach", AmountUsdCents: 1, ExpectedAt: start,
 	}
@@ -331,21 +331,6 @@ func TestDepositsAreBounded(t *testing.T) {
 		_, err = s.Decide(decision.Meta{At: start}, command)
 		require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 	}
-}
-
-func TestSettledDepositsAreRememberedForAWhile(t *testing.T) {
-	var s balance.State
-	workspace := workspaceID.Format(ident.Workspace)
-	for i := range balance.MaxSettledDeposits + 1 {
-		id := fmt.Sprint("dep_", i)
-		apply(t, &s, start, balance.CreateDeposit{Workspace: workspace, ID: id, Rail: "ach", AmountUsdCents: 1,
-			ExpectedAt: start})
-		apply(t, &s, start, balance.SettleDeposit{EventID: id, DepositID: id})
-	}
-	require.Len(t, s.Settled, balance.MaxSettledDeposits)
-	require.Empty(t, s.Deposits)
-	_, err := s.Decide(decision.Meta{At: start}, balance.SettleDeposit{EventID: "again", DepositID: "dep_0"})
-	require.True(t, fault.Is(err, fault.NotFound), "too old to be told from an unknown one: %v", err)
 }
 
 func TestReportsOfPartnersStayOutOfEvents(t *testing.T) {

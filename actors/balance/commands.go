@@ -88,12 +88,11 @@ type CreatePayout struct {
 	Limits             PayoutLimits
 }
 
-// DirectPayout releases a held wire, or cancels it. Known is the payout's record. It answers Payout, without effect when that has
-// been done before; payout_not_held when it cannot be.
+// DirectPayout releases a held wire, or cancels it. It answers Payout, without effect when that has
+// been done before; not_found or payout_not_held when it cannot be.
 type DirectPayout struct {
 	ID      string
 	Release bool
-	Known   *Payout
 }
 
 // SubmitPayout comes from who is about to tell the bank. It answers Submission.
@@ -115,13 +114,12 @@ const (
 // AnswerPayout notes the bank's answer. It answers nothing.
 type AnswerPayout struct{ ID, Answer string }
 
-// ReportPayout is the bank's report of what became of a payout: settled, failed or returned. Known is the payout's record. It
+// ReportPayout is the bank's report of what became of a payout: settled, failed or returned. It
 // answers ReportedPayout, again and without effect for what was reported before; what the payout's status does not allow is
 // payout_conflict. A return that comes before its settlement is unavailable: it is to come again.
 type ReportPayout struct {
 	EventID     string // the bank's, once for 90 days
 	ID, Outcome string
-	Known       *Payout
 }
 
 // ReportedPayout answers ReportPayout. Late says that the payout had been released: its dollars are debited again.

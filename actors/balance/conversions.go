@@ -2,7 +2,6 @@ package balance
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,13 +93,12 @@ type ConversionSubmission struct {
 // AnswerConversion notes the desk's answer (AnswerTaken, AnswerRefused, AnswerNone). It answers nothing.
 type AnswerConversion struct{ ID, Answer string }
 
-// ReportConversion is the desk's report of what became of a conversion: completed or failed. Known is its record. It answers
-// ReportedConversion, again and without effect for what was reported before; what its status does not allow is
-// conversion_conflict.
+// ReportConversion is the desk's report of what became of a conversion: completed or failed. It
+// answers ReportedConversion, again and without effect for what was reported before; what its
+// status does not allow is conversion_conflict.
 type ReportConversion struct {
 	EventID     string // the desk's, once for 90 days
 	ID, Outcome string
-	Known       *Conversion
 }
 
 // ReportedConversion answers ReportConversion. Late says that the conversion had been abandoned: what was sold is debited again.
@@ -173,7 +171,7 @@ func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.De
 		return decision.Decision{}, err
 	}
 	now := decision.StampOf(m.At)
-	if len(unexpired(s.ConversionQuotes, m.At)) >= MaxConversionQuotes {
+	if s.ConversionQuoteLocks.lockedAt(m.At) >= MaxConversionQuotes {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d quotes may be locked", MaxConversionQuotes))
 	}
@@ -186,14 +184,10 @@ func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.De
 	}, nil
 }
 
-func (s *State) lockedQuote(id string) int {
-	return slices.IndexFunc(s.ConversionQuotes, func(q ConversionQuote) bool { return q.ID == id })
-}
-
 func (s *State) createConversion(m decision.Meta, c CreateConversion) (decision.Decision, error) {
-	q := c.Quote
+	q, known := s.orders.conversionQuotes.find(c.Quote.ID)
 	switch {
-	case q.Status == QuoteUsed || q.StatusAt(m.At) == QuoteLocked && s.lockedQuote(q.ID) < 0:
+	case !known || q.Status == QuoteUsed:
 		return decision.Decision{}, fault.New(fault.QuoteUsed, "a quote is for one conversion")
 	case q.StatusAt(m.At) == QuoteExpired:
 		return decision.Decision{}, fault.New(fault.QuoteExpired, "the quote's rate is no longer firm")
@@ -226,7 +220,7 @@ func (s *State) mayConvert(q ConversionQuote) error {
 		return fault.New(fault.InsufficientFunds, "the balance does not cover what is sold")
 	case sell.Scope != ScopeOK:
 		return fault.New(fault.BalancePaused, "the balance is "+sell.Scope)
-	case len(s.Conversions) >= MaxOpenConversions:
+	case s.OpenConversions >= MaxOpenConversions:
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d conversions may be open", MaxOpenConversions))
 	case !s.holds(q.Buy):
 		return overflow()
@@ -239,17 +233,13 @@ func (s *State) mayConvert(q ConversionQuote) error {
 	return nil
 }
 
-func (s *State) openConversion(id string) int {
-	return slices.IndexFunc(s.Conversions, func(c Conversion) bool { return c.ID == id })
-}
-
 // submitConversion makes a conversion the desk's to be told of, by who asked and by nobody else.
 func (s *State) submitConversion(m decision.Meta, c SubmitConversion) decision.Decision {
-	i := s.openConversion(c.ID)
-	if i < 0 || s.Conversions[i].Status != ConversionHeld {
+	v, known := s.orders.conversions.find(c.ID)
+	if !known || v.Status != ConversionHeld {
 		return decision.Decision{Reply: ConversionSubmission{}}
 	}
-	v, d := s.moveConversion(m, s.Conversions[i], deskSubmit, "")
+	v, d := s.moveConversion(m, v, deskSubmit, "")
 	d.Reply = ConversionSubmission{Conversion: v, Send: true}
 	d.Timers = []decision.Timer{{Key: timerUnsent + v.ID}, {Key: timerDeskAnswer + v.ID, Due: m.At.Add(AnswerWithin)},
 		{Key: timerDeskLapse + v.ID, Due: m.At.Add(LapseAfter)}}
@@ -258,15 +248,15 @@ func (s *State) submitConversion(m decision.Meta, c SubmitConversion) decision.D
 
 // answerConversion notes what the desk answered. That it has the order is no news; what came after a report changes nothing.
 func (s *State) answerConversion(m decision.Meta, c AnswerConversion) decision.Decision {
-	i := s.openConversion(c.ID)
-	if i < 0 || s.Conversions[i].Status != ConversionSubmitted || c.Answer == AnswerTaken {
+	v, known := s.orders.conversions.find(c.ID)
+	if !known || v.Status != ConversionSubmitted || c.Answer == AnswerTaken {
 		return decision.Decision{}
 	}
 	step := deskSilence
 	if c.Answer == AnswerRefused {
 		step = deskReject
 	}
-	_, d := s.moveConversion(m, s.Conversions[i], step, "")
+	_, d := s.moveConversion(m, v, step, "")
 	return d
 }
 
@@ -278,17 +268,9 @@ func (s *State) reportConversion(m decision.Meta, c ReportConversion) (decision.
 	if !known {
 		panic("BUG: outcome " + c.Outcome)
 	}
-	var v Conversion
-	switch i := s.openConversion(c.ID); {
-	case i >= 0:
-		v = s.Conversions[i]
-	case c.Known == nil || c.Known.ID != c.ID:
+	v, known := s.orders.conversions.find(c.ID)
+	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
-	case c.Known.open():
-		return decision.Decision{}, fault.New(fault.Unavailable,
-			"The conversion has just changed; nothing changed by this request.")
-	default:
-		v = *c.Known
 	}
 	if v.done(step) {
 		return decision.Decision{Reply: ReportedConversion{Conversion: v}}, nil
@@ -331,8 +313,8 @@ func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decisio
 		if !is {
 			continue
 		}
-		if i := s.openConversion(id); i >= 0 {
-			return fired(s.Conversions[i]), true
+		if v, known := s.orders.conversions.find(id); known && v.open() {
+			return fired(v), true
 		}
 		return d, true
 	}
@@ -376,41 +358,46 @@ func (s *State) moveConversion(m decision.Meta, v Conversion, step conversionSte
 }
 
 func (s *State) applyConversionQuoted(e ConversionQuoted) {
-	s.ConversionQuotes = append(unexpired(s.ConversionQuotes, e.Quote.CreatedAt.Time), e.Quote)
+	s.orders.conversionQuotes.store(e.Quote.ID, e.Quote)
+	s.ConversionQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
 func (s *State) applyConversionCreated(e ConversionCreated) {
-	i := s.lockedQuote(e.Conversion.QuoteID)
-	if i < 0 {
+	q, known := s.orders.conversionQuotes.find(e.Conversion.QuoteID)
+	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a quote that is not locked")
 	}
-	s.ConversionQuotes = slices.Delete(s.ConversionQuotes, i, i+1)
-	s.Conversions = append(s.Conversions, e.Conversion)
+	q.Status = QuoteUsed
+	s.orders.conversionQuotes.store(q.ID, q)
+	s.ConversionQuoteLocks.useQuote(q.LockExpiresAt)
+	s.orders.conversions.store(e.Conversion.ID, e.Conversion)
+	s.OpenConversions++
+	addOpen(&s.BuyingMinor, e.Conversion.Buy, 1)
 	s.post(e.Postings)
 }
 
 func (s *State) applyConversionMoved(e ConversionMoved) {
 	s.post(e.Postings)
-	i := s.openConversion(e.Conversion)
-	if i < 0 {
-		return // it was finished before; its record has the rest
+	before, known := s.orders.conversions.find(e.Conversion)
+	if !known {
+		panic("BUG: moved a conversion that is not loaded")
 	}
-	if v := s.Conversions[i].moved(e); v.open() {
-		s.Conversions[i] = v
-	} else {
-		s.Conversions = slices.Delete(s.Conversions, i, i+1)
+	after := before.moved(e)
+	s.orders.conversions.store(after.ID, after)
+	if before.open() && !after.open() {
+		s.OpenConversions--
+		addOpen(&s.BuyingMinor, after.Buy, -1)
 	}
 }
 
 // checkConversions is the invariant of what is held, looked at after every event.
 func (s *State) checkConversions() {
-	open := map[money.Currency]money.Minor{}
-	for _, c := range s.Conversions {
-		open[c.Sell.Currency] = money.MustAdd(open[c.Sell.Currency], c.Sell.AmountMinor)
-	}
+	held := money.Minor(0)
 	for _, a := range s.Currencies {
-		if a.HeldMinor != open[a.Currency] {
-			panic(fmt.Sprintf("BUG: %d %s are held, for conversions of %d", a.HeldMinor, a.Currency, open[a.Currency]))
+		if a.HeldMinor < 0 {
+			panic(fmt.Sprintf("BUG: %d %s are held", a.HeldMinor, a.Currency))
 		}
+		held = max(held, a.HeldMinor)
 	}
+	mustAgree("conversions", s.OpenConversions, held)
 }

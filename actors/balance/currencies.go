@@ -2,6 +2,7 @@ package balance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -163,9 +164,7 @@ type ReportCurrency struct {
 
 func (s *State) currenciesView() CurrenciesView {
 	v := CurrenciesView{Onboarded: s.Onboarded, Accounts: slices.Clone(s.Currencies), Pending: map[money.Currency]money.Minor{}}
-	for _, p := range s.Payins {
-		v.Pending[p.Amount.Currency] = money.MustAdd(v.Pending[p.Amount.Currency], p.Amount.AmountMinor)
-	}
+	maps.Copy(v.Pending, s.PendingMinor)
 	return v
 }
 
@@ -252,7 +251,7 @@ func (s *State) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decisi
 	if err := s.ready(c.Amount.Currency); err != nil {
 		return decision.Decision{}, err
 	}
-	if len(s.Payins) >= MaxOpenPayins {
+	if s.OpenPayins >= MaxOpenPayins {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d pay-ins may be under way", MaxOpenPayins))
 	}
@@ -285,17 +284,8 @@ func (s *State) holdsUpTo(more Amount, most money.Minor) bool {
 	if i < 0 {
 		return false
 	}
-	sum, err := money.Add(s.Currencies[i].AvailableMinor, s.Currencies[i].HeldMinor, more.AmountMinor)
-	for _, p := range s.Payins {
-		if err == nil && p.Amount.Currency == more.Currency {
-			sum, err = money.Add(sum, p.Amount.AmountMinor)
-		}
-	}
-	for _, c := range s.Conversions {
-		if err == nil && c.Buy.Currency == more.Currency {
-			sum, err = money.Add(sum, c.Buy.AmountMinor)
-		}
-	}
+	sum, err := money.Add(s.Currencies[i].AvailableMinor, s.Currencies[i].HeldMinor, more.AmountMinor,
+		s.PendingMinor[more.Currency], s.BuyingMinor[more.Currency])
 	return err == nil && sum <= most
 }
 
@@ -341,14 +331,10 @@ func (s *State) currencyTimer(m decision.Meta, key string) (d decision.Decision,
 	if !isPayin {
 		return d, false
 	}
-	if i := s.payin(id); i >= 0 {
-		return s.arrive(m, s.Payins[i]), true
+	if p, known := s.orders.payins.find(id); known && p.Status == PayinPending {
+		return s.arrive(m, p), true
 	}
 	return d, true
-}
-
-func (s *State) payin(id string) int {
-	return slices.IndexFunc(s.Payins, func(p Payin) bool { return p.ID == id })
 }
 
 // arrive credits a pay-in. Its announcement has found room for it.
@@ -385,7 +371,9 @@ func (s *State) mustCurrency(c money.Currency) int {
 }
 
 func (s *State) applyPayinAnnounced(e PayinAnnounced) {
-	s.Payins = append(s.Payins, e.Payin)
+	s.orders.payins.store(e.Payin.ID, e.Payin)
+	s.OpenPayins++
+	addOpen(&s.PendingMinor, e.Payin.Amount, 1)
 	if s.PaidIn == nil {
 		s.PaidIn = map[money.Currency]money.Minor{}
 	}
@@ -393,11 +381,14 @@ func (s *State) applyPayinAnnounced(e PayinAnnounced) {
 }
 
 func (s *State) applyPayinArrived(e PayinArrived) {
-	i := s.payin(e.Payin)
-	if i < 0 {
+	p, known := s.orders.payins.find(e.Payin)
+	if !known || p.Status != PayinPending {
 		panic("BUG: a pay-in that is not under way has arrived")
 	}
-	s.Payins = slices.Delete(s.Payins, i, i+1)
+	p.Status = PayinDone
+	s.orders.payins.store(p.ID, p)
+	s.OpenPayins--
+	addOpen(&s.PendingMinor, p.Amount, -1)
 	s.post(e.Postings)
 }
 

@@ -61,7 +61,7 @@ func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 		return s.send(t, balance.AnswerConversion{ID: s.id(a.text("id")), Answer: a.text("answer")})
 	case "desk-reports":
 		v := s.conversions[s.id(a.text("id"))]
-		return s.send(t, balance.ReportConversion{EventID: a.text("event"), ID: v.ID, Outcome: a.text("outcome"), Known: &v})
+		return s.send(t, balance.ReportConversion{EventID: a.text("event"), ID: v.ID, Outcome: a.text("outcome")})
 	}
 	return s.currencies()
 }
@@ -153,6 +153,7 @@ func TestTheLifeOfAConversion(t *testing.T) {
 type conversionRig struct {
 	t          *testing.T
 	state      balance.State
+	shelf      shelf
 	now        time.Time
 	id         string
 	conversion balance.Conversion
@@ -161,7 +162,7 @@ type conversionRig struct {
 }
 
 func newConversionRig(t *testing.T) *conversionRig {
-	r := &conversionRig{t: t, now: start, sums: map[string]int64{}, id: ident.Derive(77, start, "one").Format(ident.Conversion)}
+	r := &conversionRig{t: t, shelf: shelf{}, now: start, sums: map[string]int64{}, id: ident.Derive(77, start, "one").Format(ident.Conversion)}
 	ws := workspaceID.Format(ident.Workspace)
 	require.NoError(t, r.do(balance.Onboard{Workspace: ws}))
 	for _, c := range []money.Currency{"EUR", "JPY"} {
@@ -184,10 +185,11 @@ func newConversionRig(t *testing.T) *conversionRig {
 
 func (r *conversionRig) report(outcome string) error {
 	r.reports++
-	return r.do(balance.ReportConversion{EventID: fmt.Sprint("r-", r.reports), ID: r.id, Outcome: outcome, Known: &r.conversion})
+	return r.do(balance.ReportConversion{EventID: fmt.Sprint("r-", r.reports), ID: r.id, Outcome: outcome})
 }
 
 func (r *conversionRig) do(command any) error {
+	r.shelf.load(r.t, &r.state, command)
 	d, err := r.state.Decide(decision.Meta{At: r.now}, command)
 	if err == nil {
 		r.fold(d)
@@ -196,6 +198,7 @@ func (r *conversionRig) do(command any) error {
 }
 
 func (r *conversionRig) fold(d decision.Decision) {
+	r.shelf.keep(r.t, d.Records)
 	for _, e := range d.Events {
 		r.state.Apply(e)
 		for _, p := range minorPostings(e) {

@@ -93,8 +93,7 @@ func (s *State) mustOwn(workspace string) {
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case DepositCreated:
-		s.Workspace = e.Workspace
-		s.Deposits = append(s.Deposits, e.Deposit)
+		s.applyDepositCreated(e)
 	case DepositSettled:
 		s.applyDepositSettled(e)
 	case DepositReceived:
@@ -157,11 +156,14 @@ func (s *State) check() {
 		panic(fmt.Sprintf("BUG: %d dollars are not %d + %d + %d + %d", s.UsdCents, s.LedgerCents, s.CardCents, s.HoldCents,
 			s.ReservedCents))
 	}
-	open := int64(0)
-	for i := range s.Payouts {
-		open += s.Payouts[i].AmountCents
-	}
-	if open != s.ReservedCents {
-		panic(fmt.Sprintf("BUG: %d cents are reserved, for payouts of %d", s.ReservedCents, open))
+	mustAgree("payouts", s.OpenPayouts, s.ReservedCents)
+	mustAgree("deposits", s.OpenDeposits, s.IncomingCents)
+}
+
+// mustAgree checks the count and the sum of open orders: none is negative, and there is a sum
+// exactly when there are orders.
+func mustAgree(orders string, open int, sum int64) {
+	if open < 0 || sum < 0 || (open == 0) != (sum == 0) {
+		panic(fmt.Sprintf("BUG: %d open %s of %d", open, orders, sum))
 	}
 }

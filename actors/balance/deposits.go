@@ -30,14 +30,14 @@ func (s *State) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decisi
 	if err := checkDeposit(c.Rail, c.AmountUsdCents); err != nil {
 		return decision.Decision{}, err
 	}
-	if len(s.Deposits) >= MaxOpenDeposits {
+	if s.OpenDeposits >= MaxOpenDeposits {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d deposits may be pending", MaxOpenDeposits))
 	}
-	if !s.fits(s.incomingCents(), c.AmountUsdCents) {
+	if !s.fits(s.IncomingCents, c.AmountUsdCents) {
 		return decision.Decision{}, overflow()
 	}
-	if s.pending(c.ID) >= 0 {
+	if _, known := s.orders.deposits.find(c.ID); known {
 		panic("BUG: deposit created twice")
 	}
 	deposit := Deposit{
@@ -55,14 +55,13 @@ func (s *State) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Decisi
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
-	if i := slices.IndexFunc(s.Settled, func(d Deposit) bool { return d.ID == c.DepositID }); i >= 0 {
-		return decision.Decision{Reply: s.Settled[i]}, nil
-	}
-	i := s.pending(c.DepositID)
-	if i < 0 {
+	deposit, known := s.orders.deposits.find(c.DepositID)
+	switch {
+	case !known:
 		return decision.Decision{}, fault.New(fault.NotFound, "")
+	case deposit.Status == DepositDone:
+		return decision.Decision{Reply: deposit}, nil
 	}
-	deposit := s.Deposits[i]
 	if !s.fits(deposit.AmountUsdCents) {
 		return decision.Decision{}, overflow()
 	}
@@ -84,7 +83,7 @@ func (s *State) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Deci
 	if utf8.RuneCountInString(c.Reference) > MaxReference {
 		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters", MaxReference))
 	}
-	if !s.fits(s.incomingCents(), c.AmountUsdCents) {
+	if !s.fits(s.IncomingCents, c.AmountUsdCents) {
 		return decision.Decision{}, overflow()
 	}
 	at := decision.StampOf(m.At)
@@ -119,13 +118,20 @@ func settled(m decision.Meta, eventID string, d Deposit, credit transfer, e deci
 	}
 }
 
+func (s *State) applyDepositCreated(e DepositCreated) {
+	s.Workspace = e.Workspace
+	s.orders.deposits.store(e.Deposit.ID, e.Deposit)
+	s.OpenDeposits++
+	s.IncomingCents = money.MustAdd(s.IncomingCents, e.Deposit.AmountUsdCents)
+}
+
 func (s *State) applyDepositSettled(e DepositSettled) {
-	i := s.pending(e.Deposit)
-	if i < 0 {
+	d, known := s.orders.deposits.find(e.Deposit)
+	if !known || d.Status != DepositPending {
 		panic("BUG: settled a deposit that is not pending")
 	}
-	d := s.Deposits[i]
-	s.Deposits = slices.Delete(s.Deposits, i, i+1)
+	s.OpenDeposits--
+	s.IncomingCents = money.MustAdd(s.IncomingCents, -d.AmountUsdCents)
 	s.arrived(d)
 }
 
@@ -139,10 +145,7 @@ func (s *State) arrived(d Deposit) {
 		panic("BUG: deposit after its check: " + err.Error())
 	}
 	d.Status = DepositDone
-	s.Settled = append(s.Settled, d)
-	if extra := len(s.Settled) - MaxSettledDeposits; extra > 0 {
-		s.Settled = slices.Delete(s.Settled, 0, extra)
-	}
+	s.orders.deposits.store(d.ID, d)
 }
 
 // fits says whether the balance can take the amounts.
@@ -154,10 +157,6 @@ func (s *State) fits(amounts ...int64) bool {
 		}
 	}
 	return true
-}
-
-func (s *State) pending(id string) int {
-	return slices.IndexFunc(s.Deposits, func(d Deposit) bool { return d.ID == id })
 }
 
 func checkDeposit(rail string, cents int64) error {

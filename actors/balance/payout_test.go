@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,21 +22,17 @@ import (
 // payoutStep is a step of a scenario about payouts and quotes. A payout goes by the name that it was ordered under.
 func (s *scenario) payoutStep(t *testing.T, a arguments) string {
 	id := s.id(a.text("id"))
-	var known *balance.Payout
-	if p, there := s.payouts[id]; there {
-		known = &p
-	}
 	switch a.d.Cmd {
 	case "order":
 		return s.order(t, a)
 	case "release", "cancel":
-		return s.send(t, balance.DirectPayout{ID: id, Release: a.d.Cmd == "release", Known: known})
+		return s.send(t, balance.DirectPayout{ID: id, Release: a.d.Cmd == "release"})
 	case "submit":
 		return s.send(t, balance.SubmitPayout{ID: id})
 	case "bank-answers":
 		return s.send(t, balance.AnswerPayout{ID: id, Answer: a.text("answer")})
 	case "bank-reports":
-		return s.send(t, balance.ReportPayout{EventID: a.text("event"), ID: id, Outcome: a.text("outcome"), Known: known})
+		return s.send(t, balance.ReportPayout{EventID: a.text("event"), ID: id, Outcome: a.text("outcome")})
 	case "timer":
 		return s.send(t, decision.Fire{Key: a.text("key") + "/" + id})
 	case "payout":
@@ -168,11 +163,12 @@ func pathTo(status string) []string {
 // wire is a payout abroad of 100 out of a balance of 1,000.
 type wire struct {
 	state balance.State
+	shelf shelf
 	known balance.Payout
 }
 
 func newWire(t require.TestingT) *wire {
-	w := &wire{}
+	w := &wire{shelf: shelf{}}
 	apply(t, &w.state, start, balance.ReceiveDeposit{
 		Workspace: workspaceID.Format(ident.Workspace), EventID: "b", AmountUsdCents: 1000, Rail: "wire",
 	})
@@ -187,7 +183,7 @@ func newWire(t require.TestingT) *wire {
 func (w *wire) step(t require.TestingT, step string) error {
 	switch step {
 	case "release", "cancel":
-		return w.do(t, balance.DirectPayout{ID: w.known.ID, Release: step == "release", Known: &w.known})
+		return w.do(t, balance.DirectPayout{ID: w.known.ID, Release: step == "release"})
 	case "submit":
 		return w.do(t, balance.SubmitPayout{ID: w.known.ID})
 	case balance.AnswerTaken, balance.AnswerRefused, balance.AnswerNone:
@@ -195,12 +191,14 @@ func (w *wire) step(t require.TestingT, step string) error {
 	case "lapse", "answer":
 		return w.do(t, decision.Fire{Key: step + "/" + w.known.ID})
 	}
-	return w.do(t, balance.ReportPayout{EventID: step, ID: w.known.ID, Outcome: step, Known: &w.known})
+	return w.do(t, balance.ReportPayout{EventID: step, ID: w.known.ID, Outcome: step})
 }
 
 func (w *wire) do(t require.TestingT, command any) error {
+	w.shelf.load(t, &w.state, command)
 	d, err := w.state.Decide(decision.Meta{At: start}, command)
 	decisiontest.Apply(t, &w.state, balance.DecodeEvent, d.Events...)
+	w.shelf.keep(t, d.Records)
 	for _, r := range d.Records {
 		if p, ok := r.Document.(balance.Payout); ok {
 			w.known = p
@@ -226,17 +224,6 @@ func try(t require.TestingT, status, step string) string {
 	return fmt.Sprintf("→ %s: available %d, held %d", w.known.Status, s.LedgerCents+s.CardCents, s.ReservedCents)
 }
 
-func TestAnOlderRecordOfAPayoutIsNotActedOn(t *testing.T) {
-	w := newWire(t)
-	old := w.known
-	require.NoError(t, w.step(t, "cancel"))
-	_, err := w.state.Decide(decision.Meta{At: start}, balance.DirectPayout{ID: old.ID, Release: true, Known: &old})
-	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
-	_, err = w.state.Decide(decision.Meta{At: start}, balance.ReportPayout{EventID: "e", ID: "po_other", Outcome: "settled",
-		Known: &old})
-	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-}
-
 // Of the facts about a finished payout the state tells no repeat; a claim does.
 func TestAFinishedPayoutIsReturnedOnce(t *testing.T) {
 	w := newWire(t)
@@ -246,7 +233,7 @@ func TestAFinishedPayoutIsReturnedOnce(t *testing.T) {
 	settled := w.known
 	for _, event := range []string{"first", "second"} {
 		d, err := w.state.Decide(decision.Meta{At: start}, balance.ReportPayout{
-			EventID: event, ID: settled.ID, Outcome: balance.PayoutReturned, Known: &settled,
+			EventID: event, ID: settled.ID, Outcome: balance.PayoutReturned,
 		})
 		require.NoError(t, err)
 		require.Len(t, d.Onces, 2)
@@ -261,7 +248,7 @@ func TestPayoutsAreBounded(t *testing.T) {
 		AmountCents: 1, Description: "rent", Limits: balance.PayoutLimits{KeyCents: math.MaxInt64, WorkspaceCents: math.MaxInt64},
 	}
 	full := w.state
-	full.Payouts = make([]balance.Payout, balance.MaxOpenPayouts)
+	full.OpenPayouts = balance.MaxOpenPayouts
 	_, err := full.Decide(decision.Meta{At: start}, create)
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 
@@ -272,12 +259,12 @@ func TestPayoutsAreBounded(t *testing.T) {
 			Currency: "EUR"}, Buy: balance.Amount{Currency: "EUR", AmountMinor: 1}, Rate: rate,
 	}
 	full = w.state
-	locked := balance.Quote{Status: balance.QuoteLocked, LockExpiresAt: decision.StampOf(start.Add(time.Second))}
-	full.Quotes = slices.Repeat([]balance.Quote{locked}, balance.MaxOpenQuotes)
+	full.QuoteLocks = balance.QuoteLocks{start.Add(time.Second).UnixMilli(): balance.MaxOpenQuotes}
 	_, err = full.Decide(decision.Meta{At: start}, lock)
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 	apply(t, &full, start.Add(time.Second), lock)
-	require.Len(t, full.Quotes, 1, "the expired ones are forgotten")
+	require.Equal(t, balance.QuoteLocks{start.Add(time.Second + balance.QuoteLock).UnixMilli(): 1}, full.QuoteLocks,
+		"the expired ones are forgotten")
 }
 
 func TestTheDescriptionOfAPayoutStaysOutOfEvents(t *testing.T) {
@@ -295,7 +282,7 @@ func TestTheDescriptionOfAPayoutStaysOutOfEvents(t *testing.T) {
 // than is there, and the limits of the day hold what neither failed nor was cancelled.
 func TestPayoutsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := payoutModel{now: start, known: map[string]balance.Payout{}}
+		m := payoutModel{now: start, shelf: shelf{}, known: map[string]balance.Payout{}}
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			m.now = m.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(t, "hours")) * time.Hour)
 			m.step(t, i)
@@ -310,6 +297,7 @@ func TestPayoutsAddUp(t *testing.T) {
 type payoutModel struct {
 	now            time.Time
 	state          balance.State
+	shelf          shelf
 	known          map[string]balance.Payout
 	ids            []string
 	deposited      int64
@@ -351,7 +339,7 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 	p := m.known[rapid.SampledFrom(m.ids).Draw(t, "payout")]
 	switch command {
 	case "release", "cancel":
-		m.do(t, balance.DirectPayout{ID: p.ID, Release: command == "release", Known: &p})
+		m.do(t, balance.DirectPayout{ID: p.ID, Release: command == "release"})
 	case "submit":
 		m.do(t, balance.SubmitPayout{ID: p.ID})
 	case "taken", "refused", "none":
@@ -361,12 +349,13 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 			m.do(t, decision.Fire{Key: command + "/" + p.ID})
 		}
 	default:
-		m.do(t, balance.ReportPayout{EventID: fmt.Sprint(i), ID: p.ID, Outcome: command, Known: &p})
+		m.do(t, balance.ReportPayout{EventID: fmt.Sprint(i), ID: p.ID, Outcome: command})
 	}
 }
 
 // do sends a command; a reservation that the funds do not cover is refused, as the authorizer would.
 func (m *payoutModel) do(t *rapid.T, command any) {
+	m.shelf.load(t, &m.state, command)
 	d, err := m.state.Decide(decision.Meta{At: m.now}, command)
 	if err != nil {
 		return
@@ -379,6 +368,7 @@ func (m *payoutModel) do(t *rapid.T, command any) {
 			require.GreaterOrEqual(t, m.state.LedgerCents+m.state.CardCents, int64(0), "no order takes more than is there")
 		}()
 	}
+	m.shelf.keep(t, d.Records)
 	for _, e := range d.Events {
 		m.state.Apply(e)
 		if _, cents, settles, ok := balance.Credit(e); ok {
@@ -435,17 +425,4 @@ func (m *payoutModel) check(t *rapid.T) {
 	require.Equal(t, held, m.state.ReservedCents)
 	require.Equal(t, ordered, m.state.PaidOut.Cents)
 	require.LessOrEqual(t, ordered, int64(modelDayLimit))
-}
-
-// BenchmarkStateOfOpenPayouts is what a commit of the balance costs at the most: its whole state is written.
-func BenchmarkStateOfOpenPayouts(b *testing.B) {
-	w := newWire(b)
-	p := w.state.Payouts[0]
-	p.History = slices.Repeat(p.History, 4)
-	w.state.Payouts = slices.Repeat([]balance.Payout{p}, balance.MaxOpenPayouts)
-	size := 0
-	for b.Loop() {
-		size = len(decisiontest.JSON(b, w.state))
-	}
-	b.ReportMetric(float64(size)/balance.MaxOpenPayouts, "B/payout")
 }

@@ -32,7 +32,7 @@ func (s *State) createPayout(m decision.Meta, c CreatePayout) (decision.Decision
 	if err := s.checkLimits(m, c); err != nil {
 		return decision.Decision{}, err
 	}
-	if s.openPayout(c.ID) >= 0 {
+	if _, known := s.orders.payouts.find(c.ID); known {
 		panic("BUG: payout created twice")
 	}
 	if !s.fits(-c.AmountCents) {
@@ -116,10 +116,13 @@ func (c *CreatePayout) check() error {
 
 // checkLimits holds a payout against what may be open and what may be paid out in a day.
 func (s *State) checkLimits(m decision.Meta, c CreatePayout) error {
-	if len(s.Payouts) >= MaxOpenPayouts {
+	if s.OpenPayouts >= MaxOpenPayouts {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d payouts may be open", MaxOpenPayouts))
 	}
 	today := s.PaidOut.on(dayOf(decision.StampOf(m.At)))
+	if _, known := today.Keys[c.Key]; !known && len(today.Keys) >= MaxPayoutKeys {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d keys may order payouts on one day", MaxPayoutKeys))
+	}
 	if today.Keys[c.Key] > c.Limits.KeyCents-c.AmountCents {
 		return fault.New(fault.LimitExceeded, "the key's payouts of the day")
 	}
@@ -129,35 +132,15 @@ func (s *State) checkLimits(m decision.Meta, c CreatePayout) error {
 	return nil
 }
 
-// openPayout is the place of an open payout, or -1.
-func (s *State) openPayout(id string) int {
-	return slices.IndexFunc(s.Payouts, func(p Payout) bool { return p.ID == id })
-}
-
-// payout is a payout as it stands: an open one is in the state; of a finished one the caller brings the record. A record that
-// says open where the state does not know the payout is older than the state, and is to be read again.
-func (s *State) payout(id string, known *Payout) (Payout, error) {
-	if i := s.openPayout(id); i >= 0 {
-		return s.Payouts[i], nil
-	}
-	if known == nil || known.ID != id {
-		return Payout{}, fault.New(fault.NotFound, "")
-	}
-	if known.open() {
-		return Payout{}, fault.New(fault.Unavailable, "The payout has just changed; nothing changed by this request.")
-	}
-	return *known, nil
-}
-
 // directPayout releases or cancels a held wire.
 func (s *State) directPayout(m decision.Meta, c DirectPayout) (decision.Decision, error) {
 	step := stepCancel
 	if c.Release {
 		step = stepRelease
 	}
-	p, err := s.payout(c.ID, c.Known)
-	if err != nil {
-		return decision.Decision{}, err
+	p, known := s.orders.payouts.find(c.ID)
+	if !known {
+		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
 	if p.done(step) {
 		return decision.Decision{Reply: p}, nil
@@ -172,11 +155,11 @@ func (s *State) directPayout(m decision.Meta, c DirectPayout) (decision.Decision
 
 // submitPayout makes a payout the bank's to be told of, by who asked and by nobody else.
 func (s *State) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision, error) {
-	i := s.openPayout(c.ID)
-	if i < 0 || s.Payouts[i].Status != PayoutReserved {
+	p, known := s.orders.payouts.find(c.ID)
+	if !known || p.Status != PayoutReserved {
 		return decision.Decision{Reply: Submission{}}, nil
 	}
-	p, d := s.move(m, s.Payouts[i], stepSubmit, "")
+	p, d := s.move(m, p, stepSubmit, "")
 	d.Reply = Submission{Payout: p, Send: true}
 	d.Timers = []decision.Timer{
 		{Key: timerAnswer + p.ID, Due: m.At.Add(AnswerWithin)}, {Key: timerLapse + p.ID, Due: m.At.Add(LapseAfter)},
@@ -190,11 +173,11 @@ func (s *State) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision
 	if !known {
 		panic("BUG: answer " + c.Answer)
 	}
-	i := s.openPayout(c.ID)
-	if i < 0 || s.Payouts[i].Status != PayoutSubmitting {
+	p, known := s.orders.payouts.find(c.ID)
+	if !known || p.Status != PayoutSubmitting {
 		return decision.Decision{}, nil
 	}
-	_, d := s.move(m, s.Payouts[i], step, "")
+	_, d := s.move(m, p, step, "")
 	if len(d.Timers) == 0 {
 		d.Timers = []decision.Timer{{Key: timerAnswer + c.ID}}
 	}
@@ -210,9 +193,9 @@ func (s *State) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision
 	if !known {
 		panic("BUG: outcome " + c.Outcome)
 	}
-	p, err := s.payout(c.ID, c.Known)
-	if err != nil {
-		return decision.Decision{}, err
+	p, known := s.orders.payouts.find(c.ID)
+	if !known {
+		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
 	if p.done(step) {
 		return decision.Decision{Reply: ReportedPayout{Payout: p}}, nil
@@ -245,11 +228,11 @@ func (s *State) payoutTimer(m decision.Meta, key string) (decision.Decision, err
 	if !lapse {
 		panic("BUG: timer of a balance " + key)
 	}
-	i := s.openPayout(id)
-	if i < 0 {
+	p, known := s.orders.payouts.find(id)
+	if !known || !p.open() {
 		return decision.Decision{}, nil
 	}
-	p, events := s.Payouts[i], []decision.Event(nil)
+	events := []decision.Event(nil)
 	if p.Status != PayoutUnknown {
 		var d decision.Decision
 		p, d = s.move(m, p, stepSilence, "")
@@ -319,7 +302,8 @@ func (s *State) applyPayoutCreated(e PayoutCreated) {
 	if err := s.book(effect{ledger: -p.AmountCents, reserved: p.AmountCents}); err != nil {
 		panic("BUG: payout after its check: " + err.Error())
 	}
-	s.Payouts = append(s.Payouts, p)
+	s.orders.payouts.store(p.ID, p)
+	s.OpenPayouts++
 	s.PaidOut = s.PaidOut.on(dayOf(p.CreatedAt)).plus(p.Key, p.AmountCents)
 	if p.QuoteID != nil {
 		s.useQuote(*p.QuoteID)
@@ -330,16 +314,16 @@ func (s *State) applyPayoutMoved(e PayoutMoved) {
 	if err := s.book(effects(e.From, e.To, e.AmountCents)); err != nil {
 		panic("BUG: payout's move after its check: " + err.Error())
 	}
-	i := s.openPayout(e.Payout)
-	if i < 0 {
-		return // it was finished before; its record has the rest
+	before, known := s.orders.payouts.find(e.Payout)
+	if !known {
+		panic("BUG: moved a payout that is not loaded")
 	}
-	p := s.Payouts[i].moved(e)
-	if p.open() {
-		s.Payouts[i] = p
+	p := before.moved(e)
+	s.orders.payouts.store(p.ID, p)
+	if !before.open() || p.open() {
 		return
 	}
-	s.Payouts = slices.Delete(s.Payouts, i, i+1)
+	s.OpenPayouts--
 	if day := dayOf(p.CreatedAt); (p.Status == PayoutCancelled || p.Status == PayoutFailed) && day == s.PaidOut.Day {
 		s.PaidOut = s.PaidOut.plus(p.Key, -p.AmountCents)
 	}

@@ -2,7 +2,7 @@ package balance
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 
 	"purser/actors/decision"
@@ -82,7 +82,7 @@ func (s *State) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, erro
 			fmt.Sprintf("amountMinor: worth 1 to %d cents", money.MaxAmount))
 	}
 	now := decision.StampOf(m.At)
-	if len(unexpired(s.Quotes, now.Time)) >= MaxOpenQuotes {
+	if s.QuoteLocks.lockedAt(now.Time) >= MaxOpenQuotes {
 		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxOpenQuotes))
 	}
 	q := Quote{
@@ -96,19 +96,17 @@ func (s *State) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, erro
 	}, nil
 }
 
-// checkQuote says whether a payout may use the quote it names. What is no longer in the state is used, or has expired.
+// checkQuote says whether a payout may use the quote it names.
 func (s *State) checkQuote(m decision.Meta, c CreatePayout) error {
 	if c.Quote == nil {
 		return nil
 	}
-	locked := slices.ContainsFunc(s.Quotes, func(q Quote) bool { return q.ID == c.Quote.ID })
+	q, known := s.orders.quotes.find(c.Quote.ID)
 	switch {
-	case c.Quote.Status == QuoteUsed:
+	case !known || q.Status == QuoteUsed:
 		return fault.New(fault.QuoteUsed, "a quote is for one payout")
-	case c.Quote.StatusAt(m.At) == QuoteExpired:
+	case q.StatusAt(m.At) == QuoteExpired:
 		return fault.New(fault.QuoteExpired, "the quote's rate is no longer firm")
-	case !locked:
-		return fault.New(fault.QuoteUsed, "a quote is for one payout")
 	case c.Quote.CounterpartyID != c.Recipient.ID:
 		return fault.New(fault.QuoteMismatch, "counterpartyId: the one that the quote is for")
 	case c.Quote.Sell.AmountMinor != c.AmountCents:
@@ -117,20 +115,52 @@ func (s *State) checkQuote(m decision.Meta, c CreatePayout) error {
 	return nil
 }
 
-// unexpired are the quotes of any kind that can still be used.
-func unexpired[Q interface{ StatusAt(time.Time) string }](quotes []Q, at time.Time) []Q {
-	return slices.DeleteFunc(slices.Clone(quotes), func(q Q) bool { return q.StatusAt(at) == QuoteExpired })
+// QuoteLocks counts locked quotes by the millisecond of Unix time at which their locks end.
+type QuoteLocks map[int64]int
+
+// lockedAt is how many quotes are locked at a moment.
+func (l QuoteLocks) lockedAt(at time.Time) (locked int) {
+	for end, n := range l {
+		if at.Before(time.UnixMilli(end)) {
+			locked += n
+		}
+	}
+	return locked
+}
+
+func (l *QuoteLocks) addLock(ends decision.Stamp) {
+	if *l == nil {
+		*l = make(QuoteLocks)
+	}
+	(*l)[ends.UnixMilli()]++
+}
+
+// lockQuote adds a quote, and drops those that have expired when it is made.
+func (l *QuoteLocks) lockQuote(made, ends decision.Stamp) {
+	maps.DeleteFunc(*l, func(end int64, _ int) bool { return made.UnixMilli() >= end })
+	l.addLock(ends)
+}
+
+// useQuote takes a quote off.
+func (l QuoteLocks) useQuote(ends decision.Stamp) {
+	end := ends.UnixMilli()
+	if l[end]--; l[end] <= 0 {
+		delete(l, end)
+	}
 }
 
 func (s *State) applyQuoteLocked(e FXQuoteLocked) {
 	s.Workspace = e.Workspace
-	s.Quotes = append(unexpired(s.Quotes, e.Quote.CreatedAt.Time), e.Quote)
+	s.orders.quotes.store(e.Quote.ID, e.Quote)
+	s.QuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
 func (s *State) useQuote(id string) {
-	i := slices.IndexFunc(s.Quotes, func(q Quote) bool { return q.ID == id })
-	if i < 0 {
+	q, known := s.orders.quotes.find(id)
+	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a quote that is not locked")
 	}
-	s.Quotes = slices.Delete(s.Quotes, i, i+1)
+	q.Status = QuoteUsed
+	s.orders.quotes.store(id, q)
+	s.QuoteLocks.useQuote(q.LockExpiresAt)
 }

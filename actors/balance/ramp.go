@@ -100,15 +100,14 @@ type AcceptRampOrder struct{ ID string }
 // nothing, and so does one that comes after the partner has the order.
 type RefuseRampOrder struct{ ID string }
 
-// ReportRamp is the partner's report of what became of an order or of an older session: completed or failed. Order or Session is
-// its record, one of the two. It answers nothing; what was reported before has no effect again, and what the status does not
-// allow is ramp_conflict.
+// ReportRamp is the partner's report of what became of an order or of an older session: completed
+// or failed. Session is the record of an older session, nil for an order. It answers nothing; what
+// was reported before has no effect again, and what the status does not allow is ramp_conflict.
 type ReportRamp struct {
 	EventID     string // the partner's, once for 90 days
 	ID, Outcome string
 	FeeCents    *int64 // what the fee was; nil: the most
 	TxHash      string // of a withdrawal that completed
-	Order       *RampOrder
 	Session     *RampSession
 }
 

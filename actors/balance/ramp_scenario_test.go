@@ -1,6 +1,7 @@
 package balance_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -50,6 +51,7 @@ func (s *scenario) rampStep(t *testing.T, a arguments) string {
 		return s.send(t, s.rampReport(a))
 	case "ramp-timer":
 		command := decision.Fire{Key: "ramp/" + s.id(a.text("id"))}
+		s.shelf.load(t, &s.state, command)
 		d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
 		require.NoError(t, err)
 		if due, told := d.Reply.(balance.RampDue); told {
@@ -84,18 +86,12 @@ func (s *scenario) derived(name, prefix string) string {
 	return made
 }
 
-// rampReport names the order or the session by its record; "stale" gives the record as it was when it was new.
+// rampReport names the order, or the session by its record.
 func (s *scenario) rampReport(a arguments) balance.ReportRamp {
 	c := balance.ReportRamp{EventID: a.text("event"), ID: s.id(a.text("id")), Outcome: a.text("outcome"), TxHash: a.text("tx")}
 	if a.d.HasArg("fee") {
 		fee := a.cents("fee")
 		c.FeeCents = &fee
-	}
-	if o, known := s.ramp.orders[c.ID]; known {
-		if a.d.HasArg("stale") {
-			o.Status = balance.RampCreated
-		}
-		c.Order = &o
 	}
 	if r, known := s.ramp.sessions[c.ID]; known {
 		c.Session = &r
@@ -107,8 +103,10 @@ func (s *scenario) rampReport(a arguments) balance.ReportRamp {
 func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
 	workspace := workspaceID.Format(ident.Workspace)
 	fold := func(command any) decision.Decision {
+		s.shelf.load(t, &s.state, command)
 		d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
 		require.NoError(t, err)
+		s.shelf.keep(t, d.Records)
 		for _, e := range d.Events {
 			s.state.Apply(e)
 		}
@@ -135,9 +133,16 @@ func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
 }
 
 func (s *scenario) openRamp() string {
-	out := fmt.Sprintf("the ramp has %d, %d quotes are locked\n", s.state.RampCents, len(s.state.RampQuotes))
-	for _, o := range s.state.RampOrders {
-		out += fmt.Sprintf("%s: %s\n", s.name(o.ID), o.Status)
+	out := fmt.Sprintf("the ramp has %d, %d quotes are locked\n", s.state.RampCents, locked(s.state.RampQuoteLocks))
+	open := 0
+	for _, id := range slices.SortedFunc(maps.Keys(s.ramp.orders), func(x, y string) int { return cmp.Compare(s.name(x), s.name(y)) }) {
+		if o := s.ramp.orders[id]; o.Status == balance.RampCreated || o.Status == balance.RampProcessing {
+			out += fmt.Sprintf("%s: %s\n", s.name(id), o.Status)
+			open++
+		}
+	}
+	if open != s.state.OpenRampOrders {
+		out += fmt.Sprintf("the state has %d open\n", s.state.OpenRampOrders)
 	}
 	return out
 }
@@ -224,6 +229,7 @@ func TestTheLifeOfARampOrder(t *testing.T) {
 type rampRig struct {
 	t        *testing.T
 	state    balance.State
+	shelf    shelf
 	order    balance.RampOrder
 	sums     map[string]int64
 	credited int64 // by what the authorizer heard
@@ -232,7 +238,7 @@ type rampRig struct {
 }
 
 func newRampRig(t *testing.T, direction string) *rampRig {
-	r := &rampRig{t: t, sums: map[string]int64{}, reserved: map[string]bool{}}
+	r := &rampRig{t: t, shelf: shelf{}, sums: map[string]int64{}, reserved: map[string]bool{}}
 	ws := workspaceID.Format(ident.Workspace)
 	require.NoError(t, r.do(balance.ReceiveDeposit{Workspace: ws, EventID: "b", AmountUsdCents: 50_000, Rail: "wire"}))
 	require.NoError(t, r.do(balance.CreditCheckout{Workspace: ws, Session: "cs_1", Cents: 50_000}))
@@ -250,10 +256,11 @@ func newRampRig(t *testing.T, direction string) *rampRig {
 
 func (r *rampRig) report(outcome string) error {
 	r.reports++
-	return r.do(balance.ReportRamp{EventID: fmt.Sprint("r-", r.reports), ID: r.order.ID, Outcome: outcome, Order: &r.order})
+	return r.do(balance.ReportRamp{EventID: fmt.Sprint("r-", r.reports), ID: r.order.ID, Outcome: outcome})
 }
 
 func (r *rampRig) do(command any) error {
+	r.shelf.load(r.t, &r.state, command)
 	d, err := r.state.Decide(decision.Meta{At: start}, command)
 	if err == nil {
 		r.fold(d)
@@ -262,6 +269,7 @@ func (r *rampRig) do(command any) error {
 }
 
 func (r *rampRig) fold(d decision.Decision) {
+	r.shelf.keep(r.t, d.Records)
 	if d.Debit != nil {
 		r.reserved[d.Debit.Reservation] = true
 	}

@@ -143,7 +143,7 @@ func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, erro
 		return decision.Decision{}, fault.New(fault.InvalidAmount, "amount: more than the fee")
 	case c.Direction == RampWithdraw && c.AmountCents >= TravelRuleCents:
 		return decision.Decision{}, travelRule()
-	case len(unexpired(s.RampQuotes, m.At)) >= MaxRampQuotes:
+	case s.RampQuoteLocks.lockedAt(m.At) >= MaxRampQuotes:
 		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxRampQuotes))
 	}
 	q := RampQuote{ID: c.ID, Status: QuoteLocked, Direction: c.Direction, AmountCents: c.AmountCents, MaxFeeCents: c.FeeCents,
@@ -156,15 +156,12 @@ func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, erro
 	}, nil
 }
 
-func (s *State) rampQuote(id string) int {
-	return slices.IndexFunc(s.RampQuotes, func(q RampQuote) bool { return q.ID == id })
-}
-
 func (s *State) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Decision, error) {
 	if err := s.mayRamp(m, c); err != nil {
 		return decision.Decision{}, err
 	}
-	q, now := c.Quote, decision.StampOf(m.At)
+	q, _ := s.orders.rampQuotes.find(c.Quote.ID)
+	now := decision.StampOf(m.At)
 	o := RampOrder{ID: c.ID, QuoteID: q.ID, Direction: q.Direction, Status: RampCreated, AmountCents: q.AmountCents,
 		MaxFeeCents: q.MaxFeeCents, FeeCents: q.MaxFeeCents, WalletID: q.WalletID, CreatedAt: now, UpdatedAt: now,
 		History: []PayoutStep{{Status: RampCreated, At: now}}}
@@ -183,20 +180,21 @@ func (s *State) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.De
 	return d, nil
 }
 
-// mayRamp says whether an order may use the quote it names. What is no longer in the state is used, or has expired. Of dollars
-// the runtime knows whether there are enough.
+// mayRamp says whether an order may use the quote it names. Of dollars the runtime knows whether
+// there are enough.
 func (s *State) mayRamp(m decision.Meta, c CreateRampOrder) error {
 	q := c.Quote
+	stored, known := s.orders.rampQuotes.find(q.ID)
 	switch {
 	case c.Withdrawal != (q.Direction == RampWithdraw):
 		return fault.New(fault.QuoteMismatch, "quoteId: withdrawals and orders have quotes of their own")
 	case c.Withdrawal && q.AmountCents >= TravelRuleCents:
 		return travelRule()
-	case q.Status == QuoteUsed || q.StatusAt(m.At) == QuoteLocked && s.rampQuote(q.ID) < 0:
+	case !known || stored.Status == QuoteUsed:
 		return fault.New(fault.QuoteUsed, "a quote is for one order")
 	case q.StatusAt(m.At) == QuoteExpired:
 		return fault.New(fault.QuoteExpired, "the quote's offer has ended")
-	case len(s.RampOrders) >= MaxOpenRampOrders:
+	case s.OpenRampOrders >= MaxOpenRampOrders:
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d ramp orders may be open", MaxOpenRampOrders))
 	case q.Direction == RampOn && !s.fits(-q.AmountCents):
 		return overflow()
@@ -206,17 +204,12 @@ func (s *State) mayRamp(m decision.Meta, c CreateRampOrder) error {
 	return nil
 }
 
-func (s *State) openRamp(id string) int {
-	return slices.IndexFunc(s.RampOrders, func(o RampOrder) bool { return o.ID == id })
-}
-
 // answerRamp notes what the partner answered to an order. What comes after a report, or again, changes nothing.
 func (s *State) answerRamp(m decision.Meta, id string, step rampStep) (decision.Decision, error) {
-	i := s.openRamp(id)
-	if i < 0 {
+	o, known := s.orders.rampOrders.find(id)
+	if !known {
 		return decision.Decision{}, nil
 	}
-	o := s.RampOrders[i]
 	if _, allowed := rampMoves[o.Status][step]; !allowed {
 		return decision.Decision{}, nil
 	}
@@ -226,7 +219,7 @@ func (s *State) answerRamp(m decision.Meta, id string, step rampStep) (decision.
 // rampTimer answers the timer of an order; known is false for any other key.
 func (s *State) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	id, known := strings.CutPrefix(key, timerRamp)
-	if i := s.openRamp(id); known && i >= 0 && s.RampOrders[i].Status == RampCreated {
+	if o, _ := s.orders.rampOrders.find(id); known && o.Status == RampCreated {
 		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(RampAskEvery)}}
 		d.Reply = RampDue{Order: id}
 	}
@@ -247,16 +240,9 @@ func (s *State) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, er
 	if c.Session != nil {
 		return s.reportRampSession(m, c)
 	}
-	var o RampOrder
-	switch i := s.openRamp(c.ID); {
-	case i >= 0:
-		o = s.RampOrders[i]
-	case c.Order == nil || c.Order.ID != c.ID:
+	o, known := s.orders.rampOrders.find(c.ID)
+	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
-	case c.Order.open():
-		return decision.Decision{}, rampChanged()
-	default:
-		o = *c.Order
 	}
 	if o.reported(c) {
 		return decision.Decision{}, nil
@@ -267,10 +253,6 @@ func (s *State) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, er
 	d, err := s.moveRamp(m, o, step, c)
 	d.Onces = rampClaim(m, c.EventID)
 	return d, err
-}
-
-func rampChanged() error {
-	return fault.New(fault.Unavailable, "The order has just changed; nothing changed by this request.")
 }
 
 func rampClaim(m decision.Meta, eventID string) []decision.Once {
@@ -342,29 +324,33 @@ func (s *State) holdsRamp(t transfer) bool {
 
 func (s *State) applyRampQuoted(e RampQuoted) {
 	s.Workspace = e.Workspace
-	s.RampQuotes = append(unexpired(s.RampQuotes, e.Quote.CreatedAt.Time), e.Quote)
+	s.orders.rampQuotes.store(e.Quote.ID, e.Quote)
+	s.RampQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.ExpiresAt)
 }
 
 func (s *State) applyRampOrdered(e RampOrdered) {
-	i := s.rampQuote(e.Order.QuoteID)
-	if i < 0 {
+	q, known := s.orders.rampQuotes.find(e.Order.QuoteID)
+	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a ramp quote that is not locked")
 	}
-	s.RampQuotes = slices.Delete(s.RampQuotes, i, i+1)
-	s.RampOrders = append(s.RampOrders, e.Order)
+	q.Status = QuoteUsed
+	s.orders.rampQuotes.store(q.ID, q)
+	s.RampQuoteLocks.useQuote(q.ExpiresAt)
+	s.orders.rampOrders.store(e.Order.ID, e.Order)
+	s.OpenRampOrders++
 	s.RampCents = money.MustAdd(s.RampCents, e.Order.AmountCents)
 	s.postRamp(e.Postings)
 }
 
 func (s *State) applyRampMoved(e RampMoved) {
-	i := s.openRamp(e.Order)
-	if i < 0 {
+	before, known := s.orders.rampOrders.find(e.Order)
+	if !known || !before.open() {
 		panic("BUG: moved a ramp order that is not open")
 	}
-	if o := s.RampOrders[i].moved(e); o.open() {
-		s.RampOrders[i] = o
-	} else {
-		s.RampOrders = slices.Delete(s.RampOrders, i, i+1)
+	after := before.moved(e)
+	s.orders.rampOrders.store(after.ID, after)
+	if !after.open() {
+		s.OpenRampOrders--
 		s.RampCents = money.MustAdd(s.RampCents, -e.AmountCents)
 	}
 	s.postRamp(e.Postings)
@@ -386,15 +372,9 @@ func (s *State) postRamp(postings []Posting) {
 
 // checkRamp is the invariant of the ramp, looked at after every event.
 func (s *State) checkRamp() {
-	open := int64(0)
-	for i := range s.RampOrders {
-		open += s.RampOrders[i].AmountCents
-	}
-	if open != s.RampCents {
-		panic(fmt.Sprintf("BUG: the ramp has %d cents, for open orders of %d", s.RampCents, open))
-	}
-	if n := len(s.RampOrders); n > MaxOpenRampOrders {
-		panic(fmt.Sprintf("BUG: %d ramp orders are open", n))
+	mustAgree("ramp orders", s.OpenRampOrders, s.RampCents)
+	if s.OpenRampOrders > MaxOpenRampOrders {
+		panic(fmt.Sprintf("BUG: %d ramp orders are open", s.OpenRampOrders))
 	}
 	if s.StablecoinCents < 0 {
 		panic(fmt.Sprintf("BUG: the stablecoin balance is %d", s.StablecoinCents))

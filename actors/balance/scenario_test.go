@@ -24,6 +24,7 @@ import (
 // until they are relayed.
 type scenario struct {
 	state   balance.State
+	shelf   shelf
 	network *network
 	names   map[string]string // ids → what the scenario calls them
 	relayed int
@@ -39,7 +40,7 @@ type scenario struct {
 func TestScenarios(t *testing.T) {
 	decisiontest.Scenarios(t, func() decisiontest.Step {
 		s := &scenario{
-			network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{},
+			shelf: shelf{}, network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{},
 			quotes: map[string]balance.Quote{}, orders: map[string]balance.PhysicalOrder{},
 			pairs: map[string]balance.ConversionQuote{}, conversions: map[string]balance.Conversion{}, ramp: newRampRecords(),
 		}
@@ -139,6 +140,7 @@ func (s *scenario) relay(t *testing.T, a arguments) string {
 }
 
 func (s *scenario) send(t *testing.T, command any) string {
+	s.shelf.load(t, &s.state, command)
 	d, err := decisiontest.Decide(t, &s.state, s.network.now, command)
 	var f *fault.Error
 	switch {
@@ -156,6 +158,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 	}
 	out.WriteString(decisiontest.Apply(t, &s.state, balance.DecodeEvent, d.Events...))
 	s.remember(d)
+	s.shelf.keep(t, d.Records)
 	for _, r := range d.Records {
 		fmt.Fprintf(&out, "  %s %s\n", r.Kind, s.describe(t, r))
 	}

@@ -1,13 +1,17 @@
-// Package balance is the money of one workspace: its dollars, what authorizations hold of them, what the bank still owes it, its
-// stablecoins and its balances in currencies. It is pure; an actor of the workspace's id is the only one that folds its events.
-// One file per movement: deposits.go (bank transfers), stablecoin.go (what chains hold), payouts.go and payout.go (what goes out,
-// and its life), quotes.go (firm exchange rates), physical.go (what a physical card costs), currencies.go (what is paid into a
-// balance in a currency), conversions.go and conversion.go (between them), ramps.go (between dollars and USDC, and to wallets),
-// relay.go (what the card authorizer decided), unmatched.go (reports that match nothing).
+// Package balance is the money of one workspace: its dollars, what authorizations hold of them,
+// what the bank still owes it, its stablecoins and its balances in currencies. It is pure; an actor
+// of the workspace's id is the only one that folds its events. One file per movement: deposits.go
+// (bank transfers), stablecoin.go (what chains hold), payouts.go and payout.go (what goes out, and
+// its life), quotes.go (firm exchange rates), physical.go (what a physical card costs),
+// currencies.go (what is paid into a balance in a currency), conversions.go and conversion.go
+// (between them), ramps.go (between dollars and USDC, and to wallets), relay.go (what the card
+// authorizer decided), unmatched.go (reports that match nothing), orders.go (the records of
+// orders).
 //
-// Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts of the outside world may take
-// the balance below zero; nothing this package decides by itself does. It approves no swipe: the authorizer does, on terms of its
-// own, and what it decided arrives here as entries in order.
+// Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts
+// of the outside world may take the balance below zero; nothing this package decides by itself
+// does. It approves no swipe: the authorizer does, on terms of its own, and what it decided arrives
+// here as entries in order.
 package balance
 
 import (
@@ -21,16 +25,16 @@ import (
 
 // Limits of a balance.
 const (
-	MaxOpenDeposits    = 10_000
-	MaxSettledDeposits = 100 // settled ones that are remembered to answer a second report; an older one is unmatched
-	MaxRelay           = 512 // entries in one Relay
-	MaxReference       = 140 // characters of a bank's reference
-	MaxUnmatchedBody   = 1 << 20
-	MaxEventID         = 200 // bytes of a partner's event id
-	MaxOpenPayouts     = 10_000
-	MaxOpenQuotes      = 1_000
-	MaxDescription     = 140 // characters of a payout's description
-	MaxSameDayCents    = 100_000_000
+	MaxOpenDeposits  = 10_000
+	MaxRelay         = 512 // entries in one Relay
+	MaxReference     = 140 // characters of a bank's reference
+	MaxUnmatchedBody = 1 << 20
+	MaxEventID       = 200 // bytes of a partner's event id
+	MaxOpenPayouts   = 10_000
+	MaxOpenQuotes    = 1_000
+	MaxPayoutKeys    = 2_000 // API keys that order payouts on one day
+	MaxDescription   = 140   // characters of a payout's description
+	MaxSameDayCents  = 100_000_000
 )
 
 // Accounts that postings move. AccountUSD is the workspace's own; the others are Purser's counterparts.
@@ -52,8 +56,9 @@ var (
 	ErrForeign = errors.New("balance: entries are not one run of this workspace")
 )
 
-// State is the balance of a workspace. The zero State is one that nothing has moved yet. UsdCents is always LedgerCents +
-// CardCents + HoldCents + ReservedCents.
+// State is the balance of a workspace. The zero State is one that nothing has moved yet. UsdCents
+// is always LedgerCents + CardCents + HoldCents + ReservedCents. Of orders it has sums and counts:
+// each order is a record of its own (orders.go).
 type State struct {
 	Workspace     string `json:"workspace"`
 	UsdCents      int64  `json:"usdCents"`      // the workspace's dollars, held ones included
@@ -68,24 +73,31 @@ type State struct {
 	SuspenseCents int64       `json:"suspenseCents"`
 	Month         money.Month `json:"month"`
 	MonthSpend    int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
-	Deposits      []Deposit   `json:"deposits"`   // pending, oldest first
-	Settled       []Deposit   `json:"settled"`    // the newest MaxSettledDeposits, oldest first
-	Payouts       []Payout    `json:"payouts"`    // open, oldest first
-	PaidOut       DayTotal    `json:"paidOut"`
-	Quotes        []Quote     `json:"quotes"` // neither used nor, at the last lock, expired
+
+	OpenDeposits  int        `json:"openDeposits,omitempty"`  // pending ones
+	IncomingCents int64      `json:"incomingCents,omitempty"` // of pending deposits
+	OpenPayouts   int        `json:"openPayouts,omitempty"`
+	PaidOut       DayTotal   `json:"paidOut"`
+	QuoteLocks    QuoteLocks `json:"quoteLocks,omitempty"`
 
 	Onboarded  bool              `json:"onboarded,omitempty"`  // may have balances in currencies converted
 	Currencies []CurrencyAccount `json:"currencies,omitempty"` // open, in the order of their opening
-	Payins     []Payin           `json:"payins,omitempty"`     // under way, oldest first
+	OpenPayins int               `json:"openPayins,omitempty"` // under way
+	// PendingMinor is the sum of the pay-ins under way, BuyingMinor that of what open conversions
+	// buy, by currency.
+	PendingMinor map[money.Currency]money.Minor `json:"pendingMinor,omitempty"`
+	BuyingMinor  map[money.Currency]money.Minor `json:"buyingMinor,omitempty"`
 	// PaidIn is all that was ever announced, by currency: what the counterparts of the balance have in the book.
 	PaidIn map[money.Currency]money.Minor `json:"paidIn,omitempty"`
-	// ConversionQuotes are neither used nor, at the last lock, expired.
-	ConversionQuotes []ConversionQuote `json:"conversionQuotes,omitempty"`
-	Conversions      []Conversion      `json:"conversions,omitempty"` // open, oldest first
 
-	RampQuotes []RampQuote `json:"rampQuotes,omitempty"` // neither used nor, at the last lock, expired
-	RampOrders []RampOrder `json:"rampOrders,omitempty"` // open, oldest first
-	RampCents  int64       `json:"rampCents,omitempty"`  // that the ramp has of them
+	ConversionQuoteLocks QuoteLocks `json:"conversionQuoteLocks,omitempty"`
+	OpenConversions      int        `json:"openConversions,omitempty"`
+
+	RampQuoteLocks QuoteLocks `json:"rampQuoteLocks,omitempty"`
+	OpenRampOrders int        `json:"openRampOrders,omitempty"`
+	RampCents      int64      `json:"rampCents,omitempty"` // that the ramp has of open orders
+
+	orders orders
 }
 
 // View is a balance as the interface shows it.
@@ -121,7 +133,7 @@ func (s *State) View(now time.Time) View {
 	return View{
 		Balances: []Account{
 			{
-				Account: "usd", AvailableCents: money.MustAdd(s.LedgerCents, s.CardCents), IncomingCents: s.incomingCents(),
+				Account: "usd", AvailableCents: money.MustAdd(s.LedgerCents, s.CardCents), IncomingCents: s.IncomingCents,
 				HeldCents: money.MustAdd(s.HoldCents, s.ReservedCents), AsOf: asOf,
 			},
 			{Account: AccountStablecoin, AvailableCents: s.StablecoinCents, AsOf: asOf},
@@ -138,15 +150,6 @@ func (s *State) totalCents() int64 {
 		return math.MaxInt64
 	}
 	return total
-}
-
-// incomingCents cannot overflow: the number of open deposits and the amount of each are limited.
-func (s *State) incomingCents() int64 {
-	sum := int64(0)
-	for _, d := range s.Deposits {
-		sum += d.AmountUsdCents
-	}
-	return sum
 }
 
 // credit adds dollars that the journal originated, or says that they do not fit.

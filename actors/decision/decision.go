@@ -20,6 +20,10 @@ type Record struct {
 	Personal bool
 }
 
+// Ref names a record that a decision needs beside the state: an order that the state has sums and
+// counts of only.
+type Ref struct{ Kind, ID string }
+
 // Tally counts what a tenant has of a kind of record: the batch makes one more. With Max of them the batch is refused, whole,
 // with limit_exceeded. The count is exact, whatever crashes, for it is stored in the same commit; with it, which ID was the
 // first.

@@ -1,0 +1,117 @@
+package actors
+
+import (
+	"context"
+	"errors"
+
+	"purser/actors/decision"
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// OrderState is a State whose orders are records of their own. The shell loads the order that a
+// command is about before the command is decided; what later commands see of it is what the staged
+// events made of it.
+type OrderState interface {
+	State
+	Missing(command any) (ref decision.Ref, missing bool)
+	Load(ref decision.Ref, document []byte) error
+	Loaded() int
+	Forget()
+}
+
+// maxLoadedOrders is how many orders an actor keeps in memory. With more, it waits for its staged
+// commits and forgets them.
+const maxLoadedOrders = 1024
+
+// fetched is a message that an entity sends itself: the order that a command is about has been
+// read.
+type fetched struct {
+	req      *request
+	ref      decision.Ref
+	document []byte // nil: the workspace has no such record
+	err      error
+}
+
+// ordersLoaded is false when the command has to wait: for its order to be read, or for the staged
+// commits because the orders in memory are too many.
+func (n *entity) ordersLoaded(r *request) bool {
+	orders, has := n.state.(OrderState)
+	if !has {
+		return true
+	}
+	if orders.Loaded() >= maxLoadedOrders {
+		if len(n.staged) > 0 {
+			n.waiting = append([]*request{r}, n.waiting...)
+			n.phase = draining
+			return false
+		}
+		orders.Forget()
+	}
+	ref, missing := orders.Missing(r.env.Command)
+	if missing {
+		n.fetchOrder(r, ref)
+	}
+	return !missing
+}
+
+// fetchOrder reads the order that a command is about; no later command is decided before the answer. No
+// staged commit has moved the order, for then the state would have it.
+func (n *entity) fetchOrder(r *request, ref decision.Ref) {
+	n.phase = fetching
+	workspace := r.env.Workspace
+	go func() {
+		document, err := n.readOrder(workspace, ref)
+		n.sys.root.Send(n.self, &fetched{req: r, ref: ref, document: document, err: err})
+	}()
+}
+
+// readOrder returns nil for an order of another workspace, as for one that does not exist.
+func (n *entity) readOrder(workspace string, ref decision.Ref) ([]byte, error) {
+	if n.shard.lost.Load() {
+		return nil, persistence.ErrUnavailable
+	}
+	if slot, err := ident.SlotOf(ref.ID); err != nil || slot != n.slot {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(n.sys.laneCtx, loadTimeout)
+	defer cancel()
+	record, err := n.sys.journal.Record(ctx, n.slot, ref.Kind, ref.ID)
+	switch {
+	case errors.Is(err, persistence.ErrNotFound), err == nil && record.Workspace != workspace:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return record.Document, nil
+}
+
+func (n *entity) onFetched(m *fetched) {
+	if n.phase != fetching { // a panic came in between
+		n.finish(m.req, nil, outcomeUnknown())
+		return
+	}
+	n.phase = open
+	if n.failed {
+		n.retry = append(n.retry, m.req)
+		n.phase = draining
+		n.work()
+		return
+	}
+	err := m.err
+	if err == nil {
+		if err = n.state.(OrderState).Load(m.ref, m.document); err != nil {
+			err = fault.New(fault.Internal, "The stored order cannot be decoded; nothing changed.")
+		}
+	} else {
+		n.sys.complain("order not loaded", err, "kind", m.ref.Kind)
+		err = fault.New(fault.Unavailable, "The order could not be read; nothing changed.")
+	}
+	if err != nil {
+		n.park(&op{req: m.req, err: err})
+	} else {
+		n.waiting = append([]*request{m.req}, n.waiting...)
+	}
+	n.work()
+}

@@ -1,0 +1,173 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// weighing is a journal that adds up what is appended to it.
+type weighing struct {
+	persistence.Journal
+	bytes atomic.Int64
+}
+
+func (w *weighing) Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time,
+	group []*persistence.Batch) ([]persistence.Outcome, error) {
+	for _, b := range group {
+		for i := range b.Events {
+			w.bytes.Add(int64(len(b.Events[i].Payload)))
+		}
+		for i := range b.Records {
+			w.bytes.Add(int64(len(b.Records[i].Document)))
+		}
+	}
+	return w.Journal.Append(ctx, shard, epoch, now, group)
+}
+
+// announceDeposits makes so many pending deposits, and returns their ids.
+func (w *world) announceDeposits(ws string, count int) []string {
+	ids := make([]string, count)
+	var all sync.WaitGroup
+	places := make(chan struct{}, 64)
+	for i := range ids {
+		ids[i] = w.newID(ident.Deposit, slotOf(ws))
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			w.must("balance", ws, ws, balance.CreateDeposit{Workspace: ws, ID: ids[i], Rail: "ach", AmountUsdCents: 100,
+				ExpectedAt: w.clock.now().Add(time.Hour)})
+		})
+	}
+	all.Wait()
+	return ids
+}
+
+// A deposit writes as many bytes when 2,000 are pending as when one is; the most that may be
+// pending is reached.
+func TestADepositCostsTheSameHoweverManyArePending(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	defer w.stop()
+	ws := w.newWorkspace(9)
+	journal := &weighing{Journal: w.journal}
+	w.startAgain(func(c *actors.Config) { c.Journal = journal })
+	w.announceDeposits(ws, 1)
+	cost := func() int64 {
+		before := journal.bytes.Load()
+		w.announceDeposits(ws, 1)
+		return journal.bytes.Load() - before
+	}
+	first := cost()
+	ids := w.announceDeposits(ws, pendingDeposits)
+	require.InDelta(t, first, cost(), 32, "the digits of counts and sums")
+	for i, id := range []string{ids[0], ids[len(ids)-1]} {
+		for range 2 {
+			w.must("balance", ws, ws, balance.SettleDeposit{EventID: fmt.Sprint("bank-", i), DepositID: id})
+		}
+	}
+	require.EqualValues(t, 200, w.usd(ws))
+	w.requireClean()
+}
+
+const pendingDeposits = 2_000
+
+// A journal that was written by the version with orders inside the state is read: the orders go on,
+// and the audit is clean before and after.
+func TestAJournalOfStatesWithOrdersInsideIsReadOn(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	defer w.stop()
+	ws := w.newWorkspace(9)
+	w.deposit(ws, 100_000)
+	ids := w.announceDeposits(ws, 3)
+	w.writeFormerState(ws, ids)
+	w.startAgain(func(*actors.Config) {})
+	w.requireClean()
+	for _, id := range ids {
+		w.must("balance", ws, ws, balance.SettleDeposit{EventID: "bank-" + id, DepositID: id})
+	}
+	require.EqualValues(t, 100_300, w.usd(ws))
+	require.Zero(t, w.balance(ws).Balances[0].IncomingCents)
+	w.requireClean()
+}
+
+// writeFormerState stores the state of a balance as the version before did, with its pending
+// deposits inside it.
+func (w *world) writeFormerState(ws string, pending []string) {
+	ctx, slot := context.Background(), slotOf(ws)
+	require.NoError(w.t, w.system.Settle(ctx))
+	record, err := w.journal.Record(ctx, slot, "balance", ws)
+	require.NoError(w.t, err)
+	var document map[string]any
+	require.NoError(w.t, json.Unmarshal(record.Document, &document))
+	delete(document, "openDeposits")
+	delete(document, "incomingCents")
+	deposits := []json.RawMessage{}
+	for _, id := range pending {
+		deposit, err := w.journal.Record(ctx, slot, balance.RecordDeposit, id)
+		require.NoError(w.t, err)
+		deposits = append(deposits, deposit.Document)
+	}
+	document["deposits"] = deposits
+	former, err := json.Marshal(document)
+	require.NoError(w.t, err)
+	heads, err := w.journal.Raise(ctx, slot.Shard())
+	require.NoError(w.t, err)
+	outcomes, err := w.journal.Append(ctx, slot.Shard(), heads[0].Epoch, w.clock.now(), []*persistence.Batch{{Workspace: ws,
+		Slot: slot, Records: []persistence.Record{{Kind: "balance", Workspace: ws, ID: ws, Slot: slot, Document: former,
+			Version: record.Version}}}})
+	require.NoError(w.t, err)
+	require.NoError(w.t, outcomes[0].Err)
+}
+
+// The same report sixteen times at once is answered sixteen times with the order as it then is, and
+// moves it once.
+func TestTheSameReportAtOnceIsAnsweredEachTime(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	defer w.stop()
+	ws := w.newWorkspace(9)
+	w.deposit(ws, 100_000)
+	id := w.newID(ident.Payout, slotOf(ws))
+	w.must("balance", ws, ws, balance.CreatePayout{Workspace: ws, ID: id, Key: "key_1", Rail: balance.RailIntlWire,
+		Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"}, AmountCents: 100, Description: "rent",
+		Limits: balance.PayoutLimits{KeyCents: 1000, WorkspaceCents: 1000}})
+	w.must("balance", ws, ws, balance.DirectPayout{ID: id, Release: true})
+	w.must("balance", ws, ws, balance.SubmitPayout{ID: id})
+	w.startAgain(func(*actors.Config) {})
+	var all sync.WaitGroup
+	errs := make([]error, 16)
+	for i := range errs {
+		all.Go(func() {
+			_, errs[i] = w.ask("balance", ws, ws, balance.ReportPayout{EventID: "one", ID: id, Outcome: balance.PayoutSettled}, nil)
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 99_900, w.usd(ws))
+	w.requireClean()
+}
+
+// Another workspace's order is not found, though it exists.
+func TestAnOrderOfAnotherWorkspaceIsNotLoaded(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	defer w.stop()
+	owner, other := w.newWorkspace(9), w.newWorkspace(9)
+	w.deposit(other, 100)
+	id := w.announceDeposits(owner, 1)[0]
+	_, err := w.ask("balance", other, other, balance.SettleDeposit{EventID: "bank", DepositID: id}, nil)
+	require.ErrorContains(t, err, "not_found")
+	require.EqualValues(t, 100, w.balance(owner).Balances[0].IncomingCents)
+}
