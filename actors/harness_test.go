@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -40,10 +41,13 @@ type added struct {
 func (added) EventType() string { return "counter.added.v1" }
 
 type (
-	add      struct{ By int64 }
-	debit    struct{ Reservation string }
-	claim    struct{ Name string }
-	alarm    struct{ At time.Time }
+	add   struct{ By int64 }
+	debit struct{ Reservation string }
+	claim struct{ Name string }
+	alarm struct {
+		At  time.Time
+		Key string // "": alarm
+	}
 	explode  struct{}
 	noteOnly struct {
 		Name string
@@ -67,7 +71,7 @@ func (s *counter) Decide(m decision.Meta, command any) (decision.Decision, error
 			Onces: []decision.Once{{Scope: "name", Key: c.Name, Code: "email_taken"}}}, nil
 	case alarm:
 		return decision.Decision{Events: []decision.Event{added{By: 1}}, Reply: s.Total + 1,
-			Timers: []decision.Timer{{Key: "alarm", Due: c.At}}}, nil
+			Timers: []decision.Timer{{Key: cmp.Or(c.Key, "alarm"), Due: c.At}}}, nil
 	case noteOnly:
 		return decision.Decision{Records: []decision.Record{{Kind: "note", ID: c.Name, Document: s.Total, New: c.New}},
 			Reply: s.Total}, nil

@@ -30,6 +30,8 @@ type Kind struct {
 	New  func() State
 	// Rules says that answers of this kind report what the authorizer enforces: they wait until it has applied it.
 	Rules bool
+	// AsksAgain reports that a timer, by its key, only calls another party again and ends no promise. nil: no timer does.
+	AsksAgain func(key string) bool
 	// Follow adds to f what the authorizer must know of an event; nil when it needs none of them.
 	Follow func(e *persistence.Event, f *authorizer.Follow) error
 }
@@ -43,13 +45,15 @@ func Kinds() []Kind {
 		{Name: "counterparty", New: func() State { return new(counterparty.State) }},
 		{Name: "agent", New: func() State { return new(agent.State) }},
 		{Name: "card", New: func() State { return new(card.State) }, Rules: true, Follow: followCard},
-		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, Follow: followBalance},
+		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, AsksAgain: balance.AsksAgain, Follow: followBalance},
 		{Name: "checkout", New: func() State { return new(checkout.State) }},
-		{Name: "ramp", New: func() State { return new(ramp.State) }},
+		{Name: "ramp", New: func() State { return new(ramp.State) }, AsksAgain: always},
 		{Name: "derivation", New: func() State { return new(derivation.State) }},
-		{Name: "webhook", New: func() State { return new(webhook.State) }},
+		{Name: "webhook", New: func() State { return new(webhook.State) }, AsksAgain: always},
 	}
 }
+
+func always(string) bool { return true }
 
 func followCard(e *persistence.Event, f *authorizer.Follow) error {
 	event, err := card.DecodeEvent(e.Type, e.Payload)

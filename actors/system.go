@@ -92,9 +92,11 @@ type Config struct {
 	Chains     []partner.Chain // of the networks that payments are looked for on
 	Sealer     Sealer
 	Clock      func() time.Time
-	Entropy    io.Reader // safe for concurrent use
-	Logger     *slog.Logger
-	Listener   Listener
+	// ClockSuspect reports that Clock may be wrong: nothing expires, lapses or is swept meanwhile. nil: never.
+	ClockSuspect func() bool
+	Entropy      io.Reader // safe for concurrent use
+	Logger       *slog.Logger
+	Listener     Listener
 	// Fatal is called when nothing may go on: the authorizer can not keep what the journal says. nil panics.
 	Fatal func(error)
 	// Still is for a command that looks after the stores while no server runs: commands are answered and the authorizer follows,
@@ -137,6 +139,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.ClockSuspect == nil {
+		c.ClockSuspect = func() bool { return false }
 	}
 	if c.Listener == nil {
 		c.Listener = silent{}

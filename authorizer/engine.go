@@ -48,8 +48,10 @@ type Options struct {
 	BacklogMax int        // entries not yet relayed; 0: DefaultBacklogMax
 	NoSync     bool       // answers before anything is durable: only to compare
 	Clock      func() time.Time
-	Entropy    io.Reader // read under a lock; need not be safe for concurrent use
-	Listener   Listener
+	// ClockSuspect reports that Clock may be wrong: no card's month turns meanwhile. nil: never.
+	ClockSuspect func() bool
+	Entropy      io.Reader // read under a lock; need not be safe for concurrent use
+	Listener     Listener
 	// Fatal is told of the first failed commit or sync. It should end the process; while it runs nothing is answered.
 	Fatal func(error)
 	// Deadline gives the channel that ends an answer's wait; nil: AnswerWithin by the machine's clock. Tests turn it by hand.
@@ -70,6 +72,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.ClockSuspect == nil {
+		o.ClockSuspect = func() bool { return false }
 	}
 	if o.Listener == nil {
 		o.Listener = silent{}
@@ -126,6 +131,7 @@ type Engine struct {
 	buckets  *buckets
 	listener Listener
 	clock    func() time.Time
+	suspect  func() bool // Options.ClockSuspect
 	deadline func() <-chan time.Time
 	entropy  entropy
 
@@ -172,7 +178,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		claims: newClaims(), listener: o.Listener, clock: o.Clock, deadline: o.Deadline, fatal: o.Fatal,
+		claims: newClaims(), listener: o.Listener, clock: o.Clock, suspect: o.ClockSuspect, deadline: o.Deadline, fatal: o.Fatal,
 		entropy: entropy{source: o.Entropy},
 		slots:   make(chan struct{}, MaxUnsynced), work: make(chan *ticket, MaxUnsynced), queue: make(chan *ticket, MaxUnsynced),
 		returns: make(chan *ticket, MaxUnsynced), tickets: newTicketPool(),

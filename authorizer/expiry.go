@@ -111,7 +111,7 @@ func (e *Engine) giveBack(t *ticket) error {
 	}
 	t.act, t.logged, t.err, t.load = actReturn, false, nil, loaded{}
 	t.byToken, t.holdID = false, t.approval.After.ID
-	t.view = hold.View{Now: e.clock().UnixMilli()}
+	t.view = hold.View{Now: e.clock().UnixMilli(), MonthStays: e.suspect()}
 	_, err = e.step(t)
 	return err
 }

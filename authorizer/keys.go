@@ -71,6 +71,9 @@ func appendRelayedKey(dst []byte, shard ident.Shard, hour uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, prefixRelayed, byte(shard)), hour)
 }
 
+// relayedHour reads the hour out of the key of a relay mark.
+func relayedHour(key []byte) uint32 { return binary.BigEndian.Uint32(key[2:]) }
+
 func appendLostKey(dst []byte, shard ident.Shard, first uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, prefixLost, byte(shard)), first)
 }

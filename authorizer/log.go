@@ -162,6 +162,34 @@ func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow ui
 	return seq, follow, err
 }
 
+// Newest returns the time of the newest decision, zero when there is none. Where a shard's log is trimmed it is the hour in
+// which the last entry was relayed.
+func (e *Engine) Newest() (newest time.Time, err error) {
+	for _, sh := range e.shards {
+		at := time.Time{}
+		if p, err := e.store.last(appendLogKey(nil, sh.id, 0), appendLogKey(nil, sh.id, ^uint64(0))); err != nil {
+			return newest, err
+		} else if p != nil {
+			var n hold.Entry
+			if err := hold.DecodeEntry(p.value, &n); err != nil {
+				return newest, fmt.Errorf("%w: log of shard %d: %w", ErrCorrupt, sh.id, err)
+			}
+			at = time.UnixMilli(n.At)
+		}
+		if p, err := e.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, ^uint32(0))); err != nil {
+			return newest, err
+		} else if p != nil {
+			if hour := time.Unix(int64(relayedHour(p.key))*3600, 0); hour.After(at) {
+				at = hour
+			}
+		}
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	return newest, nil
+}
+
 // advance notes that an entry is durable, and wakes who waits for it.
 func (sh *shard) advance(seq uint64) {
 	sh.synced.Store(seq)

@@ -46,7 +46,7 @@ func (e *Engine) hand(t *ticket, m *hold.Message, wait bool) error {
 		return errLate
 	}
 	t.keep(m)
-	t.view.Now = t.began.UnixMilli()
+	t.view.Now, t.view.MonthStays = t.began.UnixMilli(), e.suspect()
 	e.work <- t // it has room for every admitted ticket
 	return nil
 }

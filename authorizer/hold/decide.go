@@ -91,25 +91,29 @@ func begin(v *View, m *Message, e *Entry) {
 	}
 	e.Workspace = v.Rule.Workspace
 	e.Card = v.Rule.Card
-	e.Spend = v.Spend.at(v.Now)
+	e.Spend = v.spend()
 }
 
 // resume starts from the authorization as it stands, which brings its card and workspace, with the current month as its month:
 // what an earlier month counted is no longer given back.
 func resume(v *View, e *Entry) {
 	e.Workspace, e.Card, e.After = v.Hold.Workspace, v.Hold.Card, *v.Hold
-	e.Spend = v.Spend.at(v.Now)
+	e.Spend = v.spend()
 	if e.After.Month != e.Spend.Month {
 		e.After.Month, e.After.MonthCents = e.Spend.Month, 0
 	}
 }
 
-// at is the counter in the month of now. A month never goes back, whatever the clock does.
-func (s Spend) at(now int64) Spend {
-	if month := money.MonthOf(now); month > s.Month {
+// spend is the card's counter in the month of v.Now. A month never goes back, whatever the clock does, and a counter that has a
+// month keeps it while the clock is suspect: a new month would open the monthly limit again.
+func (v *View) spend() Spend {
+	if v.MonthStays && v.Spend.Month != 0 {
+		return v.Spend
+	}
+	if month := money.MonthOf(v.Now); month > v.Spend.Month {
 		return Spend{Month: month}
 	}
-	return s
+	return v.Spend
 }
 
 // take moves a from the card's funds into the hold and counts it in the current month.

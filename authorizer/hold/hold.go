@@ -180,6 +180,7 @@ type Spend struct {
 // View is what Decide may look at. Rule is nil for an unknown card, Hold for an unknown authorization.
 type View struct {
 	Now        int64 // Unix milliseconds
+	MonthStays bool  // Now may be wrong: a counter stays in its month
 	Rule       *Rule
 	Spend      Spend
 	Spendable  money.Cents // ledgerCents + cardCents − reservedCents

@@ -29,6 +29,7 @@ var (
 		"actors/money":    {},
 		"actors/fault":    {},
 		"actors/decision": {},
+		"actors/clock":    {},
 		// for tests only: what every domain package's scenarios share
 		"actors/decision/decisiontest": {"actors/decision", "actors/fault"},
 
@@ -92,7 +93,7 @@ var (
 				"httpapi/webhook", "actors/partner/chain"}),
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
-	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "actors/agent/intent", "actors/bankday", "httpapi/mcp", "actors/checkout/address",
+	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",
 		"actors/ramp/proof"})
 	// impure is what no pure package may reach, even through another package.
 	impure = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",

@@ -14,6 +14,7 @@ type commands struct {
 	Serve              ServeCmd              `cmd:"" help:"Run the servers until SIGTERM."`
 	Audit              AuditCmd              `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
 	RebuildAuthorizer  RebuildCmd            `cmd:"" help:"Make the authorizer's store anew from the journal."`
+	Clock              ClockCmd              `cmd:"" help:"Show the trusted time of a running server, or confirm its wall clock."`
 	Backup             BackupCmd             `cmd:"" help:"Copy the stores into a new directory, while the server runs or not."`
 	Restore            RestoreCmd            `cmd:"" help:"Make the stores from a backup."`
 	MigrateJournal     MigrateJournalCmd     `cmd:"" help:"Move the journal of a data directory to Postgres."`

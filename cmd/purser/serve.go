@@ -72,12 +72,15 @@ func (s *ServeCmd) Run() error {
 
 // Main is one running Purser. Start builds it from the stores up to the servers; Close takes it down in reverse.
 type Main struct {
+	// Clock is trusted time; nil: the start makes it of the machine's clocks.
 	Clock   func() time.Time
 	Entropy io.Reader
 	// Fatal ends the process when a commit has failed: from then on nothing may be answered.
 	Fatal func(error)
 
 	config    Config
+	clocks    machineClocks
+	trusted   *trustedClock // nil: Clock is a test's
 	log       *slog.Logger
 	registry  *prometheus.Registry
 	metrics   *metrics
@@ -110,7 +113,7 @@ type Main struct {
 
 // NewMain makes a Main that has not started.
 func NewMain(c Config, log *slog.Logger) *Main {
-	m := &Main{Clock: time.Now, Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(),
+	m := &Main{clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(),
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
 		memory: fasthttputil.NewInmemoryListener()}
 	m.Fatal = func(err error) {
@@ -130,6 +133,7 @@ type step = func(context.Context) error
 func (m *Main) ground() []step {
 	return []step{
 		m.takeDirectory,
+		m.startClock,
 		m.findSecrets,
 		m.listen,
 		m.startAdmin,
@@ -262,9 +266,12 @@ func (m *Main) openAuthorizer(context.Context) error {
 func (m *Main) openEngine(deployment ident.UUID) error {
 	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(m.config.DataDir), Deployment: deployment,
 		CacheBytes: m.config.AuthorizerCacheBytes, BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
-		Clock: m.Clock, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
+		Clock: m.Clock, ClockSuspect: m.clockSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
 	if err != nil {
 		return withRepair(err, authorizerDir(m.config.DataDir), repairEngine)
+	}
+	if err := m.trustCommitted(engine); err != nil {
+		return errors.Join(err, engine.Close())
 	}
 	m.authorizer = engine
 	m.onClose(func() error {
@@ -304,7 +311,7 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	}
 	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank,
 		Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains, Accounts: m.config.CheckoutAccounts,
-		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: sealer, Clock: m.Clock, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
+		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: sealer, Clock: m.Clock, ClockSuspect: m.clockSuspect, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
 		Fatal: m.Fatal})
 	if errors.Is(err, actors.ErrStores) {
 		return err

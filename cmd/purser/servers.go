@@ -143,6 +143,7 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return nachaOf(ctx, m.bank, body)
 		})},
+		"clock":              {Do: m.clockCommand},
 		"sandbox-pay":        {Do: m.command(m.payOnSandbox)},
 		"sandbox-reorganise": {Do: m.command(m.reorganiseSandbox)},
 	}
@@ -192,10 +193,10 @@ func (m *Main) admitOperators(context.Context) error {
 func (m *Main) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {
-		return errors.Join(err, m.waiting.reason())
+		return errors.Join(err, m.waiting.reason(), m.clockFault())
 	}
 	defer leave()
-	return m.serving()
+	return errors.Join(m.serving(), m.clockFault())
 }
 
 func (m *Main) serving() error {

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"purser/actors/clock"
+	"purser/authorizer"
+)
+
+// Pace of the trusted clock.
+const (
+	clockEvery     = 250 * time.Millisecond // between two readings of the wall clock
+	clockMarkEvery = time.Minute            // between two marks for the next process
+	clockLogEvery  = time.Minute            // between two log lines while the clock is suspect
+	clockWithin    = 10 * time.Second       // for the commands
+	clockMarkForm  = 1
+)
+
+func clockFile(data string) string { return filepath.Join(data, "clock") }
+
+// clockMark is the file that one process leaves for the next.
+type clockMark struct {
+	Form int `json:"form"`
+	clock.Mark
+}
+
+// readClockMark returns nil where no process has left one.
+func readClockMark(data string) (*clock.Mark, error) {
+	text, err := os.ReadFile(clockFile(data))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var mark clockMark
+	if err := json.Unmarshal(text, &mark); err != nil || mark.Form != clockMarkForm || mark.Trusted.IsZero() || mark.Wall.IsZero() {
+		return nil, fmt.Errorf("%s is not a clock mark of form %d; remove it if the machine's clock is right", clockFile(data), clockMarkForm)
+	}
+	return &mark.Mark, nil
+}
+
+func writeClockMark(data string, mark clock.Mark) error {
+	text, err := json.Marshal(clockMark{Form: clockMarkForm, Mark: mark})
+	if err != nil {
+		return err
+	}
+	return writeDurably(clockFile(data), string(text)+"\n")
+}
+
+// machineClocks are the sources of trusted time. elapsed is the fastest to read and stops while the
+// machine sleeps; boot does not stop.
+type machineClocks struct {
+	wall         func() time.Time
+	boot         func() time.Duration
+	elapsed      func() time.Duration
+	synchronised func() bool
+}
+
+func systemClocks() machineClocks {
+	began := time.Now()
+	elapsed := func() time.Duration { return time.Since(began) }
+	return machineClocks{wall: time.Now, elapsed: elapsed, boot: bootClock(elapsed), synchronised: kernelSynchronised}
+}
+
+func (c *machineClocks) readBoth() clock.Reading {
+	return clock.Reading{Wall: c.wall(), Boot: c.boot()}
+}
+
+// trustedClock is the time of the whole process. trustedTime never reads the wall clock. It adds
+// the time that has elapsed since the guard's last reading to the trusted time of that reading, so
+// that the guard judges a step of the wall clock before any decision sees it.
+type trustedClock struct {
+	clocks machineClocks
+	data   string
+	log    *slog.Logger
+	pace   atomic.Pointer[clockPace]
+
+	mu     sync.Mutex // guards guard and logged
+	guard  *clock.Guard
+	logged time.Duration
+
+	writing sync.Mutex // guards the mark's file
+}
+
+// clockPace is trusted time between two readings of the guard.
+type clockPace struct {
+	at      time.Time
+	elapsed time.Duration
+	halved  bool
+	suspect bool
+}
+
+func (p *clockPace) timeAfter(elapsed time.Duration) time.Time {
+	d := max(0, elapsed-p.elapsed)
+	if p.halved {
+		d /= 2
+	}
+	return p.at.Add(d)
+}
+
+// newTrustedClock reads the mark of the process before and judges the wall clock by it.
+func newTrustedClock(data string, clocks machineClocks, log *slog.Logger) (*trustedClock, error) {
+	mark, err := readClockMark(data)
+	if err != nil {
+		return nil, err
+	}
+	c := &trustedClock{clocks: clocks, data: data, log: log}
+	c.guard = clock.Start(mark, clocks.synchronised(), clocks.readBoth())
+	c.publishPace()
+	c.logSuspect(true)
+	return c, nil
+}
+
+// publishPace makes trustedTime continue from the guard's last reading and never before a time that
+// it has returned. The caller holds mu, except in the constructor.
+func (c *trustedClock) publishPace() {
+	next := clockPace{at: c.guard.Trusted(), elapsed: c.clocks.elapsed(), halved: c.guard.Ahead(), suspect: c.guard.Suspect()}
+	if before := c.pace.Load(); before != nil {
+		if said := before.timeAfter(next.elapsed); said.After(next.at) {
+			next.at = said
+		}
+	}
+	c.pace.Store(&next)
+}
+
+func (c *trustedClock) trustedTime() time.Time { return c.pace.Load().timeAfter(c.clocks.elapsed()) }
+
+func (c *trustedClock) isSuspect() bool { return c.pace.Load().suspect }
+
+// suspectReason is nil, or says why the clock is suspect.
+func (c *trustedClock) suspectReason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.guard.Fault()
+}
+
+func (c *trustedClock) wallOffset() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.guard.Offset()
+}
+
+// noteCommitted takes the time of the newest stored decision.
+func (c *trustedClock) noteCommitted(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guard.Committed(at)
+	c.publishPace()
+	c.logSuspect(true)
+}
+
+// observeClocks has the guard judge a reading of the clocks.
+func (c *trustedClock) observeClocks() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.guard.Suspect()
+	c.guard.Observe(c.clocks.readBoth())
+	c.publishPace()
+	c.logSuspect(!was)
+	if was && !c.guard.Suspect() {
+		c.log.Info("the wall clock is right again; expiry goes on")
+	}
+}
+
+// logSuspect logs a suspect clock: at once, or when the last line is old.
+func (c *trustedClock) logSuspect(atOnce bool) {
+	if err := c.guard.Fault(); err != nil && (atOnce || c.clocks.elapsed()-c.logged >= clockLogEvery) {
+		c.logged = c.clocks.elapsed()
+		c.log.Error("the clock is suspect", "err", err)
+	}
+}
+
+// acceptWall believes the wall clock.
+func (c *trustedClock) acceptWall() (clockStanding, error) {
+	c.mu.Lock()
+	c.guard.Accept(c.clocks.readBoth())
+	c.publishPace()
+	c.mu.Unlock()
+	c.log.Warn("an operator has accepted the wall clock", "trusted", c.trustedTime())
+	return c.currentStanding(), c.leaveMark()
+}
+
+// leaveMark writes the mark for the next process.
+func (c *trustedClock) leaveMark() error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.mu.Lock()
+	c.guard.Observe(c.clocks.readBoth())
+	c.publishPace()
+	mark := c.guard.Mark()
+	c.mu.Unlock()
+	return writeClockMark(c.data, mark)
+}
+
+// observeUntil reads the clocks until ctx ends, and writes a mark each minute.
+func (c *trustedClock) observeUntil(ctx context.Context) {
+	ticker := time.NewTicker(clockEvery)
+	defer ticker.Stop()
+	for marked := c.clocks.elapsed(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		c.observeClocks()
+		if c.clocks.elapsed()-marked < clockMarkEvery {
+			continue
+		}
+		marked = c.clocks.elapsed()
+		if err := c.leaveMark(); err != nil {
+			c.log.Error("the mark of the clock is not written", "err", err)
+		}
+	}
+}
+
+// startClock makes the time of this process, unless a test has given one.
+func (m *Main) startClock(context.Context) (err error) {
+	if m.Clock != nil {
+		return nil
+	}
+	if m.trusted, err = newTrustedClock(m.config.DataDir, m.clocks, m.log); err != nil {
+		return err
+	}
+	m.Clock = m.trusted.trustedTime
+	if err := m.trusted.leaveMark(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { m.trusted.observeUntil(ctx) })
+	m.onClose(func() error {
+		cancel()
+		running.Wait()
+		return m.trusted.leaveMark()
+	})
+	return nil
+}
+
+// trustCommitted lets trusted time not be before the newest decision of an authorizer.
+func (m *Main) trustCommitted(engine *authorizer.Engine) error {
+	if m.trusted == nil {
+		return nil
+	}
+	newest, err := engine.Newest()
+	if err == nil && !newest.IsZero() {
+		m.trusted.noteCommitted(newest)
+	}
+	return err
+}
+
+// clockSuspect reports that nothing may end on account of time.
+func (m *Main) clockSuspect() bool { return m.trusted != nil && m.trusted.isSuspect() }
+
+func (m *Main) clockFault() error {
+	if m.trusted == nil {
+		return nil
+	}
+	return m.trusted.suspectReason()
+}
+
+func (m *Main) clockOffset() time.Duration {
+	if m.trusted == nil {
+		return 0
+	}
+	return m.trusted.wallOffset()
+}
+
+// clockStanding is the answer of the clock command.
+type clockStanding struct {
+	Trusted time.Time `json:"trusted"`
+	Wall    time.Time `json:"wall"`
+	Suspect bool      `json:"suspect"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+func (c *trustedClock) currentStanding() clockStanding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guard.Observe(c.clocks.readBoth())
+	c.publishPace()
+	s := clockStanding{Trusted: c.guard.Trusted(), Wall: c.guard.Mark().Wall, Suspect: c.guard.Suspect()}
+	if err := c.guard.Fault(); err != nil {
+		s.Reason = err.Error()
+	}
+	return s
+}
+
+// clockCommand is the command of the admin port: it shows the clock, or accepts the wall clock.
+func (m *Main) clockCommand(_ context.Context, body []byte) (any, error) {
+	var question clockQuestion
+	switch err := json.Unmarshal(body, &question); {
+	case err != nil:
+		return nil, err
+	case m.trusted == nil:
+		return nil, errors.New("the clock of this server is not guarded")
+	case question.Accept:
+		return m.trusted.acceptWall()
+	}
+	return m.trusted.currentStanding(), nil
+}
+
+type clockQuestion struct {
+	Accept bool `json:"accept"`
+}
+
+// ClockCmd looks after the trusted time of a running server.
+type ClockCmd struct {
+	Status ClockStatusCmd `cmd:"" default:"withargs" help:"Show the trusted time and the wall clock of the running server."`
+	Accept ClockAcceptCmd `cmd:"" help:"Confirm that the wall clock is right, after a step that the server did not follow."`
+}
+
+// ClockStatusCmd shows both clocks.
+type ClockStatusCmd struct{ clockPlace }
+
+// ClockAcceptCmd confirms the wall clock.
+type ClockAcceptCmd struct{ clockPlace }
+
+type clockPlace struct {
+	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the running server."`
+}
+
+// Run prints the standing.
+func (c *ClockStatusCmd) Run(out io.Writer) error { return c.askServer(out, clockQuestion{}) }
+
+// Run accepts the wall clock and prints the standing.
+func (c *ClockAcceptCmd) Run(out io.Writer) error {
+	return c.askServer(out, clockQuestion{Accept: true})
+}
+
+func (c *clockPlace) askServer(out io.Writer, question clockQuestion) error {
+	ctx, cancel := context.WithTimeout(context.Background(), clockWithin)
+	defer cancel()
+	s, err := askAdmin[clockStanding](ctx, c.DataDir, "clock", question, 1<<16)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "trusted time  %s\nwall clock    %s\n", s.Trusted.UTC().Format(time.RFC3339), s.Wall.UTC().Format(time.RFC3339))
+	if s.Suspect {
+		fmt.Fprintf(out, "suspect: %s\n", s.Reason)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const days = 24 * time.Hour
+
+// stepped is a wall clock that a test sets by step while the time since boot continues. passed
+// moves every clock.
+type stepped struct {
+	step, passed atomic.Int64
+	synchronised atomic.Bool
+}
+
+func (s *stepped) clocks() machineClocks {
+	c := systemClocks()
+	passed := func() time.Duration { return time.Duration(s.passed.Load()) }
+	boot, elapsed := c.boot, c.elapsed
+	c.boot = func() time.Duration { return boot() + passed() }
+	c.elapsed = func() time.Duration { return elapsed() + passed() }
+	c.wall = func() time.Time { return time.Now().Add(time.Duration(s.step.Load()) + passed()) }
+	c.synchronised = s.synchronised.Load
+	return c
+}
+
+// riseAt starts a server on a stepped wall clock.
+func riseAt(t *testing.T, data string, wall *stepped, change ...func(*Config)) (*Main, *process) {
+	t.Helper()
+	config := testConfig(t, data)
+	config.SandboxDelay, config.RateLimits.Off = 0, true
+	for _, f := range change {
+		f(&config)
+	}
+	m := NewMain(config, talkative())
+	m.clocks = wall.clocks()
+	require.NoError(t, m.Start(t.Context()))
+	stop := sync.OnceValue(m.Close)
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	p := &process{rest: "http://" + m.listeners.http.Addr().String(), network: "http://" + m.listeners.authorizer.Addr().String(),
+		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
+		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{})}}
+	t.Cleanup(p.http.CloseIdleConnections)
+	return m, p
+}
+
+// clockVictim is a workspace with a card that has a hold, and a deposit under an Idempotency-Key.
+type clockVictim struct {
+	*tenant
+	p       *process
+	token   string
+	swipe   request
+	swiped  answer
+	deposit *post
+}
+
+func newClockVictim(t *testing.T, p *process) *clockVictim {
+	t.Helper()
+	tn := &tenant{bearer: signUp(t, p, 0)}
+	v := &clockVictim{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", announcement(50_00), 202)}
+	v.token = tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.text("card", "partnerCardToken")
+	p.await(t, "the deposit", func() bool { return v.available(t) == 50_00 })
+	v.swipe = request{method: "POST", path: "/v1/authorizations", body: marshal(fields{"id": "once", "cardToken": v.token,
+		"amountCents": 20_00, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})}
+	v.swiped = v.send(t)
+	require.Equal(t, "approved", v.swiped.text("decision"), string(v.swiped.raw))
+	return v
+}
+
+func (v *clockVictim) send(t *testing.T) answer {
+	t.Helper()
+	a, err := v.p.as(v.p.network, v.p.secret).decided(t.Context(), v.swipe)
+	require.NoError(t, err)
+	return a
+}
+
+func (v *clockVictim) available(t *testing.T) int64 {
+	t.Helper()
+	a, err := v.p.api(v.bearer, request{method: "GET", path: "/api/treasury"})
+	require.NoError(t, err)
+	require.Equal(t, 200, a.status, string(a.raw))
+	cents, err := strconv.ParseInt(fmt.Sprint(dollars(a)["availableCents"]), 10, 64)
+	require.NoError(t, err)
+	return cents
+}
+
+// unharmed requires that the server has forgotten, freed and repeated nothing, and still answers.
+func (v *clockVictim) unharmed(t *testing.T) {
+	t.Helper()
+	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw), "the network's message is remembered")
+	a, err := v.p.api(v.bearer, v.deposit.request)
+	require.NoError(t, err)
+	require.True(t, a.replayed, "the Idempotency-Key is remembered: %s", a.raw)
+	require.Equal(t, string(v.deposit.answer.raw), string(a.raw))
+	require.Equal(t, int64(30_00), v.available(t), "the hold stands")
+}
+
+// awaitClock waits until the server's guard has judged the wall clock, and checks metric and
+// readiness.
+func awaitClock(t *testing.T, m *Main, p *process, suspect bool) {
+	t.Helper()
+	p.await(t, "the guard", func() bool { return m.clockSuspect() == suspect })
+	require.Equal(t, oneIf(suspect), m.scrape(t)["purser_clock_suspect"])
+	status, text := m.admin(t, "/readyz")
+	require.Equal(t, suspect, status == http.StatusServiceUnavailable, text)
+	require.Equal(t, suspect, strings.Contains(text, "purser clock accept"), text)
+}
+
+// A wall clock that is 45 days ahead forgets no network id and no Idempotency-Key and frees no
+// hold, whether it is set back or the server is started again under it; an operator's word makes it
+// the time.
+func TestAttackWallClockAhead(t *testing.T) {
+	data, wall := t.TempDir(), &stepped{}
+	m, p := riseAt(t, data, wall)
+	v := newClockVictim(t, p)
+	wall.step.Store(int64(45 * days))
+	awaitClock(t, m, p, true)
+	v.unharmed(t)
+	wall.step.Store(0)
+	awaitClock(t, m, p, false)
+	v.unharmed(t)
+	require.NoError(t, p.stop())
+
+	wall.step.Store(int64(45 * days))
+	m, v.p = riseAt(t, data, wall)
+	awaitClock(t, m, v.p, true)
+	v.unharmed(t)
+	v.p.swipeFor(t, v.token, "goes-on")
+	require.Contains(t, auditOf(t, data), "agree to the cent")
+
+	var out strings.Builder
+	require.NoError(t, run([]string{"clock", "--data-dir", data}, &out))
+	require.Contains(t, out.String(), "suspect: the wall clock says")
+	out.Reset()
+	require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &out))
+	require.NotContains(t, out.String(), "suspect")
+	awaitClock(t, m, v.p, false)
+	v.p.await(t, "holds that have run out", func() bool { return v.available(t) == 50_00 })
+	require.NoError(t, v.p.stop())
+}
+
+// A wall clock that is an hour behind refuses nobody: limits and decisions run on trusted time,
+// over a restart too.
+func TestAttackWallClockBehind(t *testing.T) {
+	data, wall := t.TempDir(), &stepped{}
+	m, p := riseAt(t, data, wall)
+	v := newClockVictim(t, p)
+	before := m.Clock()
+	wall.step.Store(int64(-time.Hour))
+	awaitClock(t, m, p, true)
+	v.unharmed(t)
+	require.False(t, m.Clock().Before(before))
+	require.NoError(t, p.stop())
+
+	m, v.p = riseAt(t, data, wall)
+	awaitClock(t, m, v.p, true)
+	require.False(t, m.Clock().Before(before))
+	v.unharmed(t)
+	require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &strings.Builder{}))
+	awaitClock(t, m, v.p, false)
+	require.False(t, m.Clock().Before(before), "time does not run backward for an operator either")
+	require.NoError(t, v.p.stop())
+
+	m, v.p = riseAt(t, data, wall) // the mark remembers an accepted step
+	awaitClock(t, m, v.p, false)
+	v.unharmed(t)
+	require.NoError(t, v.p.stop())
+}
+
+// A minute after a limit was reached there is room again, though the wall clock was set back by an
+// hour meanwhile.
+func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
+	wall := &stepped{}
+	m, p := riseAt(t, t.TempDir(), wall, func(c *Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	bearer := signUp(t, p, 0)
+	status := func() int {
+		a, err := p.as(p.rest, bearer).send(t.Context(), request{method: "GET", path: "/api/workspaces"})
+		require.NoError(t, err)
+		return a.status
+	}
+	p.await(t, "the limit", func() bool { return status() == 429 })
+	wall.step.Store(int64(-time.Hour))
+	awaitClock(t, m, p, true)
+	require.Equal(t, 429, status())
+	wall.passed.Store(int64(61 * time.Second))
+	require.Equal(t, 200, status())
+}
+
+// A machine starts without a word after a weekend, and after a month if its clock is synchronised.
+func TestAStartAfterALongTime(t *testing.T) {
+	data, wall := t.TempDir(), &stepped{}
+	_, p := riseAt(t, data, wall)
+	newClockVictim(t, p)
+	require.NoError(t, p.stop())
+	wall.step.Store(int64(64 * time.Hour))
+	m, p := riseAt(t, data, wall)
+	awaitClock(t, m, p, false)
+	require.NoError(t, p.stop())
+	wall.synchronised.Store(true)
+	wall.step.Store(int64(45 * days))
+	m, p = riseAt(t, data, wall)
+	awaitClock(t, m, p, false)
+	require.NoError(t, p.stop())
+}
+
+// A deployment of an earlier program has no mark. Trusted time then starts no earlier than its
+// newest decision.
+func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
+	data, wall := t.TempDir(), &stepped{}
+	m, p := riseAt(t, data, wall)
+	v := newClockVictim(t, p)
+	before := m.Clock()
+	require.NoError(t, p.stop())
+	require.NoError(t, os.Remove(clockFile(data)))
+	wall.step.Store(int64(-45 * days))
+	m, v.p = riseAt(t, data, wall)
+	awaitClock(t, m, v.p, true)
+	require.Less(t, before.Sub(m.Clock()), time.Minute)
+	v.unharmed(t)
+}
+
+func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
+	data := t.TempDir()
+	for _, text := range []string{"", "{}", `{"form":2,"trusted":"2026-01-01T00:00:00Z","wall":"2026-01-01T00:00:00Z"}`} {
+		require.NoError(t, os.WriteFile(clockFile(data), []byte(text), 0o600))
+		require.ErrorContains(t, NewMain(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
+	}
+}
