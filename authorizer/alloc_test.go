@@ -33,7 +33,7 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 func (r *rig) judged(m *hold.Message) hold.Decision {
 	tk := r.e.newTicket(actDecide)
 	defer r.e.release(tk)
-	r.e.arm(tk)
+	r.e.arm(tk, 0)
 	if !r.e.admit(tk, true) || !r.e.claim(tk, m, true) {
 		panic("late")
 	}

@@ -23,7 +23,7 @@ func (e *Engine) SubmitBatch(messages []hold.Message, answers []Answer) {
 	first := 0 // of those that are not answered
 	for i := range messages {
 		m := &messages[i]
-		t := e.arrive()
+		t := e.arrive(0)
 		err := e.hand(t, m, false)
 		if errors.Is(err, errBusy) {
 			e.answerAll(tickets[first:i], messages[first:i], answers[first:i])

@@ -80,7 +80,8 @@ type Server struct {
 	secrets  secrets
 	http     fasthttp.Server
 	door     *drain.Server // of http
-	messages sync.Pool     // of *hold.Message
+	pulse    pulse
+	messages sync.Pool // of *hold.Message
 }
 
 // NewServer makes a server that does not listen yet.
@@ -121,6 +122,7 @@ func (quiet) Printf(string, ...any) {}
 
 // Serve answers connections of ln until Shutdown or a fault of ln; after Shutdown it returns at once.
 func (s *Server) Serve(ln net.Listener) error {
+	s.pulse.begin()
 	if err := s.door.Serve(ln); err != nil {
 		return fmt.Errorf("authorizer server: %w", err)
 	}
@@ -128,7 +130,10 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // Shutdown takes no new connection, lets the requests under way be answered, and returns when they are or ctx ends.
-func (s *Server) Shutdown(ctx context.Context) error { return s.door.Shutdown(ctx) }
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.pulse.end()
+	return s.door.Shutdown(ctx)
+}
 
 // Codes of the errors that the card network is answered.
 const (
@@ -227,6 +232,7 @@ func (s *Server) decide(ctx *fasthttp.RequestCtx, kind hold.Kind) {
 		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, why)
 		return
 	}
+	m.Waited = s.pulse.waited(ctx.Conn())
 	answer := s.options.Decider.Submit(m)
 	if answer.Status == 0 {
 		_ = ctx.Conn().Close() // the peer learns nothing, which is the truth

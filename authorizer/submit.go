@@ -13,18 +13,21 @@ import (
 // authorization) or status 503 (the others). It is safe for concurrent use and keeps none of m's strings. An answer with
 // Status 0 must not leave: the engine has stopped (see Options.Fatal).
 func (e *Engine) Submit(m *hold.Message) Answer {
-	t := e.arrive()
+	t := e.arrive(m.Waited)
+	if m.Waited >= AnswerWithin {
+		return e.turnedAway(t, m, errLate)
+	}
 	if err := e.hand(t, m, true); err != nil {
 		return e.turnedAway(t, m, err)
 	}
 	return e.answer(t, m)
 }
 
-// arrive makes the ticket of a message that is taken now.
-func (e *Engine) arrive() *ticket {
+// arrive makes the ticket of a message that is taken now and has waited before.
+func (e *Engine) arrive(waited time.Duration) *ticket {
 	began := e.clock()
 	t := e.newTicket(actDecide)
-	e.arm(t)
+	e.arm(t, waited)
 	t.began = began
 	return t
 }

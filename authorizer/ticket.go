@@ -103,13 +103,13 @@ func (e *Engine) newTicket(a act) *ticket {
 	return t
 }
 
-// arm starts the deadline of an answer.
-func (e *Engine) arm(t *ticket) {
+// arm starts the deadline of an answer to a message that has waited before.
+func (e *Engine) arm(t *ticket, waited time.Duration) {
 	if e.deadline != nil {
 		t.deadline = e.deadline()
 		return
 	}
-	t.timer.Reset(AnswerWithin)
+	t.timer.Reset(max(0, AnswerWithin-waited))
 	t.deadline = t.timer.C
 }
 
@@ -159,11 +159,30 @@ func (e *Engine) wait(t *ticket) error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.logged && t.state.Load() == doomedSynced {
-		e.takeBack(t)
+	if t.state.Load() == doomedSynced && t.logged || t.late() {
+		e.settleLate(t)
 		return errLate
 	}
 	return nil
+}
+
+// late reports that the deadline has passed. A process that did not run for a while finds commit and deadline at once.
+func (t *ticket) late() bool {
+	select {
+	case <-t.deadline:
+		return true
+	default:
+		return false
+	}
+}
+
+// settleLate gives up a synced ticket whose answer comes too late.
+func (e *Engine) settleLate(t *ticket) {
+	if t.logged {
+		e.takeBack(t)
+		return
+	}
+	e.release(t)
 }
 
 // enqueue hands an applied batch to the syncer. It is called under the shard's lock, so that a shard's commits arrive in

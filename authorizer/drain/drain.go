@@ -102,6 +102,9 @@ type silentConn struct {
 	unread atomic.Bool // a request was refused before it was read: linger at the close
 }
 
+// NetConn returns the listener's connection, as tls.Conn's method of this name does.
+func (c *silentConn) NetConn() net.Conn { return c.Conn }
+
 // Read is net.Conn's.
 func (c *silentConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)

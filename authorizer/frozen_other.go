@@ -1,0 +1,14 @@
+//go:build !linux
+
+package authorizer
+
+import (
+	"net"
+	"time"
+)
+
+// receivedAgo does not know where the kernel does not say.
+func receivedAgo(conn net.Conn) (age time.Duration, known bool) {
+	_ = socketOf(conn)
+	return 0, false
+}

@@ -1,0 +1,118 @@
+package authorizer
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/authorizer/hold"
+)
+
+// A message that has lain in its socket for 150 ms is declined without a decision, and its repeat
+// is judged afresh.
+func TestAMessageThatIsTooOldIsNotDecided(t *testing.T) {
+	r := newRig(t, vfs.NewMem())
+	c := cardOf(70, 1)
+	r.mint(c)
+	r.deposit(c.workspace, 10_000)
+	old := authorization("a1", c, 500)
+	old.Waited = AnswerWithin
+	r.declined(old, hold.ReasonTimeout)
+	fact := signed(clearing("c1", "", c, 100))
+	fact.Waited = time.Hour
+	require.Equal(t, StatusFull, r.submit(fact).Status)
+	require.Empty(t, r.log(c.card.Shard()))
+	r.approved(authorization("a1", c, 500))
+	fact.Waited = 0
+	require.Equal(t, StatusOK, r.submit(fact).Status)
+	r.agree()
+}
+
+// A process that wakes up finds the sync and the deadline both there: the answer is late, and what
+// was approved is taken back.
+func TestASyncThatIsFoundAfterTheDeadlineIsLate(t *testing.T) {
+	overdue := make(chan time.Time)
+	r := newRig(t, vfs.NewMem(), func(o *Options) { o.Deadline = func() <-chan time.Time { return overdue } })
+	c := cardOf(70, 1)
+	r.mint(c)
+	r.deposit(c.workspace, 10_000)
+	m := authorization("a1", c, 500)
+	tk := r.e.arrive(0)
+	require.NoError(t, r.e.hand(tk, m, true))
+	require.Eventually(t, func() bool { return len(tk.done) == 1 }, time.Minute, time.Millisecond)
+	close(overdue)
+	a := r.e.answer(tk, m)
+	require.Equal(t, hold.ReasonTimeout, a.Reason)
+	require.Eventually(t, func() bool { return len(r.log(c.card.Shard())) == 2 }, time.Minute, time.Millisecond)
+	require.Equal(t, hold.TimeoutReturn, r.log(c.card.Shard())[1].Kind)
+	r.agree()
+}
+
+func TestThePulseKnowsItsGaps(t *testing.T) {
+	var p pulse
+	second := int64(time.Second)
+	_, frozen := p.gap(second)
+	require.False(t, frozen, "it has not begun")
+	p.beat(second)
+	_, frozen = p.gap(second + int64(frozenAfter) - 1)
+	require.False(t, frozen)
+	since, frozen := p.gap(5 * second)
+	require.True(t, frozen, "the message is read before the first beat")
+	require.Zero(t, since)
+	p.beat(5 * second)
+	since, frozen = p.gap(5*second + 7)
+	require.True(t, frozen)
+	require.Equal(t, 7*time.Nanosecond, since)
+	p.beat(5*second + int64(pulseEvery))
+	_, frozen = p.gap(5*second + int64(pulseEvery))
+	require.True(t, frozen, "the kernel is asked for a while")
+	p.last.Store(5*second + int64(doubtFor))
+	_, frozen = p.gap(5*second + int64(doubtFor))
+	require.False(t, frozen)
+}
+
+// After a gap the kernel tells the age of what a socket has; a connection that the kernel does not
+// know is old for a while.
+func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
+	var p pulse
+	p.began = time.Now().Add(-time.Hour)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	conn, err := ln.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = client.Write([]byte("message"))
+	require.NoError(t, err)
+	require.Zero(t, p.waited(conn), "without a pulse nothing is known")
+	p.beat(p.elapsed())
+	p.awake.Store(p.elapsed())
+	_, known := receivedAgo(conn)
+	require.True(t, known)
+	require.Eventually(t, func() bool { p.beat(p.elapsed()); return p.waited(conn) >= AnswerWithin }, time.Minute, time.Millisecond)
+	_, err = client.Write([]byte("another"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { p.beat(p.elapsed()); return p.waited(conn) < AnswerWithin }, time.Minute, time.Millisecond)
+
+	inside, outside := net.Pipe()
+	defer inside.Close()
+	defer outside.Close()
+	p.awake.Store(p.elapsed())
+	require.Equal(t, AnswerWithin, p.waited(inside))
+}
+
+// The pulse of a server ends with it.
+func TestThePulseEnds(t *testing.T) {
+	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now})
+	require.NoError(t, err)
+	require.NoError(t, server.Shutdown(context.Background()))
+	server.pulse.begin()
+	require.Zero(t, server.pulse.last.Load())
+}
