@@ -42,9 +42,10 @@ func (s *sweeps) Sweep(ctx context.Context, now time.Time, limit int) (int, erro
 	return s.Journal.Sweep(ctx, now, limit)
 }
 
-func (s *sweeps) Timers(ctx context.Context, shard ident.Shard, now time.Time, limit int) ([]persistence.Timer, error) {
+func (s *sweeps) Timers(ctx context.Context, shard ident.Shard, now time.Time, after persistence.Timer,
+	limit int) ([]persistence.Timer, error) {
 	s.looks.Add(1)
-	return s.Journal.Timers(ctx, shard, now, limit)
+	return s.Journal.Timers(ctx, shard, now, after, limit)
 }
 
 // While the clock is suspect no hold expires, nothing is trimmed or swept and no timer fires but

@@ -140,9 +140,6 @@ func (c *Config) ensureDefaults() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.ClockSuspect == nil {
-		c.ClockSuspect = func() bool { return false }
-	}
 	if c.Listener == nil {
 		c.Listener = silent{}
 	}

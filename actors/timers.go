@@ -54,12 +54,8 @@ func (s *System) fireShard(ctx context.Context, sh *shard) {
 	if err != nil && ctx.Err() == nil {
 		s.complain("timers", err, "shard", sh.id)
 	}
-	suspect := s.config.ClockSuspect()
 	var wg sync.WaitGroup
 	for _, t := range due {
-		if suspect && !s.asksAgain(t) {
-			continue
-		}
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -68,6 +64,8 @@ func (s *System) fireShard(ctx context.Context, sh *shard) {
 	}
 	wg.Wait()
 }
+
+func (s *System) clockSuspect() bool { return s.config.ClockSuspect != nil && s.config.ClockSuspect() }
 
 // asksAgain reports a timer that only calls another party again. Such timers fire while the clock is suspect.
 func (s *System) asksAgain(t persistence.Timer) bool {
@@ -94,6 +92,9 @@ func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer,
 	sh.timersAfter = persistence.Timer{}
 	if len(due) == timersRead {
 		sh.timersAfter = due[len(due)-1]
+	}
+	if s.clockSuspect() {
+		due = slices.DeleteFunc(due, func(t persistence.Timer) bool { return !s.asksAgain(t) })
 	}
 	return timersInTurn(due, timersAtOnce), nil
 }
@@ -133,7 +134,7 @@ func (s *System) fire(ctx context.Context, t persistence.Timer) {
 
 // expireHolds ends the holds that have run out. The due index is the authorizer's own.
 func (s *System) expireHolds(ctx context.Context) {
-	for ctx.Err() == nil && !s.config.ClockSuspect() {
+	for ctx.Err() == nil && !s.clockSuspect() {
 		n, err := s.authorizer.Expire(s.clock())
 		if err != nil {
 			s.log.Error("expire holds", "err", err)
@@ -147,13 +148,13 @@ func (s *System) expireHolds(ctx context.Context) {
 // housekeep trims what is past its retention.
 func (s *System) housekeep(ctx context.Context) {
 	s.countDeliveries(ctx)
-	if s.config.ClockSuspect() {
+	if s.clockSuspect() {
 		return
 	}
 	if err := s.authorizer.Trim(s.clock()); err != nil {
 		s.log.Error("trim the decision log", "err", err)
 	}
-	for ctx.Err() == nil && !s.config.ClockSuspect() {
+	for ctx.Err() == nil && !s.clockSuspect() {
 		n, err := s.journal.Sweep(ctx, s.clock(), sweepAtOnce)
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("sweep claims", "err", err)
