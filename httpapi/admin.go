@@ -40,8 +40,8 @@ type Command struct {
 
 // Limits of the admin port.
 const (
-	commandsAtOnce     = 4 // calls of one command, unless the command says otherwise
-	scrapesAtOnce      = 4 // of /metrics; one more is answered 503
+	commandsAtOnce     = 64 // calls of one command, unless the command says otherwise
+	scrapesAtOnce      = 4  // of /metrics; one more is answered 503
 	adminCommandWithin = 2 * time.Hour
 )
 

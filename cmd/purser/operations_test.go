@@ -184,7 +184,7 @@ func TestAStopDrains(t *testing.T) {
 		silent, idle := dial(t, ln), dial(t, ln)
 		defer silent.Close()
 		defer idle.Close()
-		_, err := io.WriteString(idle, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, err := io.WriteString(idle, "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		require.NoError(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(idle), nil)
 		require.NoError(t, err)
