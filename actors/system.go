@@ -522,13 +522,31 @@ func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string
 	return claimed, err
 }
 
+// maxPrepares bounds how often a command is prepared because its records had changed. The answer of an actor waits for what it
+// rests on, so the second reading has the change; each further one needs another change in between.
+const maxPrepares = 4
+
+// tell prepares a command and sends it to its actor.
 func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
-	if e.Prepare != nil {
-		var err error
-		if e.Command, err = e.Prepare(ctx); err != nil {
-			return nil, err
+	for range maxPrepares {
+		if e.Prepare != nil {
+			var err error
+			if e.Command, err = e.Prepare(ctx); err != nil {
+				return nil, err
+			}
+		}
+		reply, err := s.send(ctx, e)
+		if !fault.Is(err, fault.Stale) {
+			return reply, err
+		}
+		if e.Prepare == nil {
+			break
 		}
 	}
+	return nil, fault.New(fault.Unavailable, "The record is changing too fast; nothing changed.")
+}
+
+func (s *System) send(ctx context.Context, e Envelope) (any, error) {
 	reply := make(chan answer, 1)
 	sent := s.directory.tell(streamKey{e.Kind, e.Stream}, s.clock(), func(en *entry) any {
 		return &request{ctx: ctx, env: e, entry: en, answer: reply}

@@ -16,10 +16,10 @@ import (
 
 // Poster sends to a receiver; httpapi/webhook.Sender is one.
 type Poster interface {
-	// Post sends the body to the URL under the delivery's id, signed with the secret at a time. It answers the receiver's status
+	// Post sends the body of an event to the URL under the delivery's id, signed with the secret at a time. It answers the receiver's status
 	// or, as a short word such as "timeout", what kept it from giving one. It returns within a few seconds, or when the context
 	// ends.
-	Post(ctx context.Context, url, secret, id string, at time.Time, body []byte) (status int, failure string)
+	Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int, failure string)
 }
 
 // Limits of sending.
@@ -53,7 +53,8 @@ func (s *System) attempt(ctx context.Context, due webhook.Due) error {
 	if found, err := s.readDocument(ctx, webhook.RecordEndpoint, due.Workspace, due.Endpoint, &endpoint); !found {
 		return err
 	}
-	status, failure := s.poster.Post(ctx, endpoint.URL, endpoint.Secret, delivery.ID, began, []byte(delivery.Body))
+	status, failure := s.poster.Post(ctx, endpoint.URL, endpoint.Secret, delivery.ID, delivery.Event, began,
+		[]byte(delivery.Body))
 	if ctx.Err() != nil {
 		return ctx.Err() // it says nothing about the receiver
 	}

@@ -74,10 +74,10 @@ type hooks struct {
 	next  int
 }
 
-type post func(ctx context.Context, url, secret, id string, at time.Time, body []byte) (int, string)
+type post func(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string)
 
-func (p post) Post(ctx context.Context, url, secret, id string, at time.Time, body []byte) (int, string) {
-	return p(ctx, url, secret, id, at, body)
+func (p post) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string) {
+	return p(ctx, url, secret, id, event, at, body)
 }
 
 func newSender(t testing.TB) *outbound.Sender {
@@ -242,8 +242,8 @@ func TestACrashBeforeTheRecordSendsAgain(t *testing.T) {
 	v, sender := newReceiver(t, 204), newSender(t)
 	crashed := make(chan vfs.FS, 1)
 	var h *hooks
-	h = newHooks(t, post(func(ctx context.Context, url, secret, id string, at time.Time, body []byte) (int, string) {
-		status, failure := sender.Post(ctx, url, secret, id, at, body)
+	h = newHooks(t, post(func(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string) {
+		status, failure := sender.Post(ctx, url, secret, id, event, at, body)
 		select {
 		case crashed <- h.fs.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{}):
 		default:

@@ -130,7 +130,7 @@ func (s *spoiler) object(path []string, schema *openapi3.Schema, tree map[string
 		s.write("another case of a field", join(place, strings.ToUpper(first)), tree, strings.ToUpper(first), tree[first])
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		property := schema.Properties[name].Value
+		property := orNull(schema.Properties[name].Value)
 		if property == nil {
 			continue
 		}
@@ -149,6 +149,17 @@ func (s *spoiler) object(path []string, schema *openapi3.Schema, tree map[string
 			s.inner(path, name, property, tree, inner)
 		}
 	}
+}
+
+// orNull is the schema of a property that is a named one or null, with null among its types.
+func orNull(p *openapi3.Schema) *openapi3.Schema {
+	if p == nil || len(p.AnyOf) != 2 || !p.AnyOf[1].Value.Type.Is("null") {
+		return p
+	}
+	both := *p.AnyOf[0].Value
+	types := append(slices.Clone(both.Type.Slice()), "null")
+	both.Type = (*openapi3.Types)(&types)
+	return &both
 }
 
 func join(place, name string) string { return strings.TrimPrefix(place+"."+name, ".") }
@@ -247,6 +258,10 @@ func (s *spoiler) items(field, name string, p *openapi3.Schema, tree map[string]
 	}
 	if p.MaxItems != nil {
 		bad("too many items", slices.Repeat([]any{good}, int(*p.MaxItems)+1))
+		if code, limited := p.Extensions["x-over-limit"].(string); limited {
+			last := &s.bodies[len(s.bodies)-1]
+			last.status, last.code = 422, code
+		}
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"purser/httpapi/openapi"
 )
 
-// decode reads the request's body into a struct: strict JSON, held against the route's schema. What is wrong with it is
-// invalid_body with a message that names the field.
+// decode reads the request's body into a struct: strict JSON, held against the route's schema. All that is wrong with it is
+// invalid_body with a message that names each field; an allowlist that is only too long is limit_exceeded.
 func (s *Server) decode(c *call, into any) error {
 	if err := c.jsonOnly(); err != nil {
 		return err
@@ -49,8 +49,12 @@ func (c *call) jsonOnly() error {
 }
 
 func bodyFault(err error) error {
-	if f, ok := errors.AsType[*openapi.Fault](err); ok {
-		return fault.New(fault.InvalidBody, f.Error())
+	faults, ok := errors.AsType[openapi.Faults](err)
+	switch {
+	case !ok:
+		return err
+	case faults.OverLimit():
+		return fault.New(fault.LimitExceeded, faults.Error())
 	}
-	return err
+	return fault.New(fault.InvalidBody, faults.Error())
 }

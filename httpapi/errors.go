@@ -86,6 +86,7 @@ var statuses = map[fault.Code]int{
 	fault.QuoteExpired:           fasthttp.StatusUnprocessableEntity,
 	fault.QuoteUsed:              fasthttp.StatusUnprocessableEntity,
 	fault.QuoteMismatch:          fasthttp.StatusUnprocessableEntity,
+	fault.ProtocolNotRegistered:  fasthttp.StatusUnprocessableEntity,
 	fault.IntentReplay:           fasthttp.StatusUnprocessableEntity,
 	fault.IdempotencyKeyMismatch: fasthttp.StatusUnprocessableEntity,
 	fault.RateLimited:            fasthttp.StatusTooManyRequests,
@@ -159,10 +160,17 @@ func waitOf(err error) time.Duration {
 	return 0
 }
 
+// recordNotFound is the message of every record that is not found: another workspace's record and a record that never was read
+// the same.
+const recordNotFound = "no such record in this workspace"
+
+// noRoute refuses a path that is not in the table of routes.
+var noRoute = fault.New(fault.NotFound, "no such path; GET /api/v1/openapi.json lists the paths")
+
 func refused(status int, f *fault.Error, wait time.Duration) answer {
 	body := errorBody{Error: f.Code, Reason: f.Reason, Message: f.Message, KYBStatus: f.KYBStatus, Use: f.Use}
-	if f.Code == fault.NotFound {
-		body.Message = "" // another workspace's record and one that never was read the same
+	if f.Code == fault.NotFound && f != noRoute {
+		body.Message = recordNotFound
 	}
 	text, err := json.Marshal(body)
 	if err != nil {

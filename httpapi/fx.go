@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/valyala/fasthttp"
-
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
@@ -87,7 +85,7 @@ func (s *Server) createQuote(c *call) (answer, error) {
 		if !ok {
 			return answer{}, fmt.Errorf("quote answered %T", locked)
 		}
-		return replyWith(fasthttp.StatusCreated, map[string]any{"quote": showQuote(q)})
+		return reply(map[string]any{"quote": showQuote(q)})
 	})
 }
 

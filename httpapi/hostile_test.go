@@ -56,7 +56,7 @@ func TestAPathHasOneSpelling(t *testing.T) {
 					"\r\nContent-Length: 18\r\n\r\n{\"state\":\"frozen\"}"))
 			require.Len(t, got, 1)
 			require.Equal(t, 404, got[0].StatusCode(), "%s %s: %s", method, path, got[0].Body())
-			require.Contains(t, string(got[0].Body()), `{"error":"not_found"}`)
+			require.Contains(t, string(got[0].Body()), `{"error":"not_found","message":"no such `)
 		}
 		require.Equal(t, before, w.settled(), path)
 	}

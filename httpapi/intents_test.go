@@ -99,7 +99,12 @@ func TestIntentsAreCheckedInOrder(t *testing.T) {
 	w.refusesIntent(tn, id, w.signed(key, expired), 401, "intent_expired", "intent_expired")
 	w.refusesIntent(tn, id, w.signed(key, early), 401, "intent_iat_future", "intent_iat_future")
 
-	accepted := w.ok(w.submit(tn, id, with(func(i *intent.Intent) { i.IssuedAt = now + 60; i.ExpiresAt = now + 1 }), key))
+	w.refusesIntent(tn, id, w.signed(key, with(func(i *intent.Intent) { i.IssuedAt, i.ExpiresAt = now+60, now+1 })), 401,
+		"signature_invalid", "intent_expired")
+	w.refusesIntent(tn, id, w.signed(key, with(func(i *intent.Intent) { i.IssuedAt, i.ExpiresAt = now+60, now+60 })), 401,
+		"signature_invalid", "intent_expired")
+
+	accepted := w.ok(w.submit(tn, id, with(func(i *intent.Intent) { i.IssuedAt = now + 60; i.ExpiresAt = now + 61 }), key))
 	require.Equal(t, true, accepted.at("accepted"))
 	require.Equal(t, "order-1", accepted.text("intent_id"))
 	require.Equal(t, "intent recorded; not yet required for card payments", accepted.text("next", "card"))
@@ -112,10 +117,25 @@ func TestIntentsAreCheckedInOrder(t *testing.T) {
 	w.refusesIntent(tn, id, w.signed(key, good), 409, "agent_terminated", "agent_terminated")
 
 	log := w.ok(w.get(tn.all, "/api/agents/"+id+"/intents"))
-	require.Len(t, log.at("data"), 10)
+	require.Len(t, log.at("data"), 12)
 	require.Equal(t, accepted.text("log_id"), log.text("data", 4, "log_id"))
 	require.Nil(t, log.at("data", 4, "rejection_reason"))
 	require.Equal(t, "Acme <Books> & Co", log.text("data", 4, "intent", "merchant", "name"))
+}
+
+// An agent signs for the protocols that it was registered with. A refusal takes no id.
+func TestAProtocolThatIsNotRegistered(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	made := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"shopper","protocols":["MPP"]}`))
+	id := made.text("agent", "id")
+	key, err := intent.ParsePrivateKeyPEM(made.text("privateKeyPem"))
+	require.NoError(t, err)
+	asked := w.intentOf(id, "order-1")
+	asked.Protocol = "TAP"
+	w.refusesIntent(tn, id, w.signed(key, asked), 422, "protocol_not_registered", "protocol_not_registered")
+	asked.Protocol = "MPP"
+	w.ok(w.submit(tn, id, asked, key))
 }
 
 // An id that was accepted is taken for ever; one that was only refused is free, and so is that of another agent.

@@ -134,11 +134,11 @@ type onboardingDocument struct {
 	SandboxAutoAccepted bool   `json:"sandboxAutoAccepted"`
 }
 
+// showOnboarding shows the workspace's own kybStatus. A workspace that an earlier version onboarded without recording the
+// acceptance has an action left: to onboard once more.
 func showOnboarding(who *caller, onboarded bool) onboardingDocument {
-	d := onboardingDocument{KYBStatus: who.access.KYBStatus, SandboxAutoAccepted: onboarded && who.access.Mode == modeSandbox}
-	if d.SandboxAutoAccepted {
-		d.KYBStatus = kybApproved
-	}
+	d := onboardingDocument{KYBStatus: who.access.KYBStatus}
+	d.SandboxAutoAccepted = onboarded && who.access.Mode == modeSandbox && d.KYBStatus == kybApproved
 	d.ResubmissionAllowed = d.KYBStatus == workspace.Rejected
 	d.ActionRequired = !onboarded || d.KYBStatus == workspace.NotStarted || d.ResubmissionAllowed
 	return d
@@ -260,8 +260,18 @@ func (s *Server) getOnboarding(c *call) (answer, error) {
 	return reply(showOnboarding(&c.who, view.Onboarded))
 }
 
+// startOnboarding sets a workspace up. A sandbox workspace's verification is accepted first, and recorded by the workspace: one
+// that is onboarded is approved, wherever a crash comes.
 func (s *Server) startOnboarding(c *call) (answer, error) {
 	id := c.who.workspace()
+	if c.who.access.Mode == modeSandbox && c.who.access.KYBStatus != kybApproved {
+		_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+			Command: workspace.SetKYB{Status: kybApproved, BySandbox: true}})
+		if err != nil {
+			return answer{}, err
+		}
+		c.who.access.KYBStatus = kybApproved
+	}
 	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Onboard{Workspace: id}},
 		func(onboarded any) (answer, error) {
 			view, ok := onboarded.(balance.CurrenciesView)

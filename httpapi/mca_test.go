@@ -22,6 +22,9 @@ func TestMoneyInCurrencies(t *testing.T) {
 	accepted := w.ok(w.post(tn.owner(), "/api/mca/onboarding", ""))
 	require.Equal(t, []any{"approved", false, true}, []any{accepted.text("kybStatus"), accepted.at("actionRequired"),
 		accepted.at("sandboxAutoAccepted")})
+	for _, path := range []string{"/api/workspaces", "/api/mca/accounts", "/api/mca/onboarding"} {
+		require.Contains(t, w.ok(w.get(tn.all, path)).raw, `"kybStatus":"approved"`, path)
+	}
 	opened := w.ok(w.post(tn.owner().once(), "/api/mca/accounts/EUR", ""))
 	require.Equal(t, "opening", opened.text("account", "status"))
 	require.Equal(t, "[]", fmt.Sprint(w.ok(w.get(tn.all, "/api/mca/accounts/EUR/details")).at("details")))
@@ -149,6 +152,8 @@ func TestRateEstimates(t *testing.T) {
 		"from=BRL&to=USD":                                "422 currency_restricted",
 		"from=HKD&to=USD":                                "422 currency_not_eligible",
 		"from=MXN&to=USD":                                "422 currency_unavailable",
+		"from=CHF&to=SGD":                                "422 rate_unavailable",
+		"from=SGD&to=CHF&amount=1":                       "1.00 SGD for 0.66 CHF",
 		"from=USD&to=EUR&fixedSide=both":                 "400 invalid_query",
 	} {
 		require.Equal(t, want, estimate(query), query)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
@@ -27,11 +25,11 @@ func (s *Server) rampRoutes() []route {
 			handle: s.linkRamp},
 		{method: "GET", path: account, auth: authKey, scope: read, handle: s.getRampAccount},
 		{method: "POST", path: "/api/ramp/quotes", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
-			idempotency: keyRequired, handle: s.createRampQuote},
-		{method: "POST", path: orders, auth: authKey, scope: write, sandboxOnly: true, ramp: true, idempotency: keyRequired,
+			idempotency: keyOptional, handle: s.createRampQuote},
+		{method: "POST", path: orders, auth: authKey, scope: write, sandboxOnly: true, ramp: true, idempotency: keyOptional,
 			handle: s.createRampOrder},
 		{method: "POST", path: "/api/ramp/withdrawals", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
-			idempotency: keyRequired, handle: s.createWithdrawal},
+			idempotency: keyOptional, handle: s.createWithdrawal},
 		{method: "GET", path: orders, auth: authKey, scope: read, query: pageQuery, handle: s.listRampOrders},
 		{method: "GET", path: orders + "/{id}", auth: authKey, scope: read, handle: s.getRampOrder},
 		{method: "GET", path: sessions, auth: authKey, scope: read, query: pageQuery, handle: s.listRampSessions},
@@ -127,7 +125,7 @@ func (s *Server) createRampQuote(c *call) (answer, error) {
 		if !ok {
 			return answer{}, fmt.Errorf("ramp quote answered %T", quoted)
 		}
-		return replyWith(fasthttp.StatusCreated, map[string]any{"quote": rampQuoteDocument{ID: q.ID, Direction: q.Direction,
+		return reply(map[string]any{"quote": rampQuoteDocument{ID: q.ID, Direction: q.Direction,
 			Amount: money.FormatDollars(q.AmountCents), Receive: money.FormatDollars(q.ReceiveCents),
 			MaxFee: money.FormatDollars(q.MaxFeeCents), Rate: rampRate, ExpiresAt: q.ExpiresAt}})
 	})
@@ -224,7 +222,8 @@ func (s *Server) createWithdrawal(c *call) (answer, error) {
 	return s.useRampQuote(c, true, "withdrawal")
 }
 
-// useRampQuote gives an order by a quote. A repeat is answered though the quote is used.
+// useRampQuote makes the order of a quote. A repeat under the same Idempotency-Key gets the stored answer, although its quote is
+// used. The single-use quote bounds a request without a key to one order: every repeat is quote_used.
 func (s *Server) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`

@@ -70,7 +70,10 @@ func (s *Server) applyRamp(served map[string]rampReport) func(context.Context, r
 			return err
 		}
 		_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
-			Command: tell})
+			Prepare: func(ctx context.Context) (any, error) {
+				_, _, err := s.findRamp(ctx, &tell)
+				return tell, err
+			}})
 		return err
 	}
 }

@@ -199,7 +199,7 @@ func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
 	tn := w.rampTenant("ada")
 	on, session := w.rampOrder(tn, balance.RampOn), w.olderSession(tn, balance.RampOn)
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
-		if _, applies := e.Command.(balance.ReportRamp); applies {
+		if e.Stream == tn.workspace && e.Prepare != nil {
 			return nil, fault.New(fault.Unavailable, "")
 		}
 		return w.system.Ask(ctx, e)

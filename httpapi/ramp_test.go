@@ -53,7 +53,7 @@ func TestAnOnramp(t *testing.T) {
 	tn := w.rampTenant("ada")
 	w.link(tn)
 	q := w.post(tn.all.once(), "/api/ramp/quotes", rampBody("onramp", "100.5", ""))
-	require.Equal(t, 201, q.status, q.raw)
+	require.Equal(t, 200, q.status, q.raw)
 	id := q.text("quote", "id")
 	require.JSONEq(t, fmt.Sprintf(`{"quote":{"id":%q,"direction":"onramp","amount":"100.50","receive":"99.50","maxFee":"1.00",
 		"rate":"1","expiresAt":"2026-11-20T12:01:00.000Z"}}`, id), q.raw)
@@ -152,7 +152,7 @@ func TestAmountsOfTheRamp(t *testing.T) {
 	for given, shown := range map[string]string{"0.01": "0.01", "0.5": "0.50", "7": "7.00", "1000000": "1000000.00",
 		"1000000.0": "1000000.00"} {
 		r := w.post(tn.all.once(), "/api/ramp/quotes", rampBody("onramp", given, ""))
-		require.Equal(t, "201 "+shown, fmt.Sprint(r.status, " ", r.text("quote", "amount")), r.raw)
+		require.Equal(t, "200 "+shown, fmt.Sprint(r.status, " ", r.text("quote", "amount")), r.raw)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestRampQuotesThatAreRefused(t *testing.T) {
 		w.t.Helper()
 		before := w.settled()
 		r := w.post(tn.all.once(), "/api/ramp/quotes", rampBody(direction, amount, wallet))
-		if r.status != 201 {
+		if r.status != 200 {
 			require.Equal(t, before, w.settled(), "a refused quote changed something")
 		}
 		return fmt.Sprint(r.status, " ", r.code())
@@ -199,8 +199,8 @@ func TestRampQuotesThatAreRefused(t *testing.T) {
 	w.ramp.answer(errBroken, nil)
 	require.Equal(t, "503 unavailable", ask("withdraw", "2999.99", wallet))
 	w.ramp.answer(nil, nil)
-	require.Equal(t, "201 ", ask("withdraw", "2999.99", wallet))
-	require.Equal(t, "201 ", ask("onramp", "3000", ""), "of money that stays here the rule says nothing")
+	require.Equal(t, "200 ", ask("withdraw", "2999.99", wallet))
+	require.Equal(t, "200 ", ask("onramp", "3000", ""), "of money that stays here the rule says nothing")
 }
 
 func TestRampQuotesOfAMinute(t *testing.T) {
@@ -260,12 +260,12 @@ func TestRampOrdersThatAreRefused(t *testing.T) {
 	refused("withdrawals", out, "422 quote_expired")
 }
 
-// Money moves under a key that tells a repeat; the account and the wallets, which are what they are, need none.
-func TestWhereTheRampWantsAnIdempotencyKey(t *testing.T) {
+// No route of the ramp requires an Idempotency-Key. A key that is given must be one, and tells a repeat.
+func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, path := range []string{"quotes", "orders", "withdrawals"} {
-		w.fails(w.post(tn.all, "/api/ramp/"+path, "{"), 400, "idempotency_key_required")
+		w.fails(w.post(tn.all, "/api/ramp/"+path, "{"), 400, "invalid_body")
 		w.fails(w.post(tn.all.with("Idempotency-Key", "x"), "/api/ramp/"+path, "{"), 400, "invalid_idempotency_key")
 		w.fails(w.post(tn.all.once(), "/api/ramp/"+path, "{"), 400, "invalid_body")
 	}
@@ -275,6 +275,40 @@ func TestWhereTheRampWantsAnIdempotencyKey(t *testing.T) {
 	w.ok(first)
 	require.Equal(t, first.raw, w.post(once, "/api/ramp/wallets",
 		`{"chain":"base","address":"`+evmKey("base", "cold").address+`"}`).raw)
+}
+
+// Without a key the single-use quote bounds what a client repeats: one order, whoever comes first.
+func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
+	const atOnce = 8
+	w := newWorld(t)
+	tn := w.rampTenant("ada")
+	w.link(tn)
+	for route, direction := range map[string]string{"orders": balance.RampOn, "withdrawals": balance.RampWithdraw} {
+		wallet := ""
+		if direction == balance.RampWithdraw {
+			wallet = w.approvedWallet(tn)
+		}
+		quote := w.ok(w.post(tn.all, "/api/ramp/quotes", rampBody(direction, "10", wallet))).text("quote", "id")
+		other := w.ok(w.post(tn.all, "/api/ramp/quotes", rampBody(direction, "10", wallet))).text("quote", "id")
+		require.NotEqual(t, quote, other, "a repeat without a key is a quote of its own")
+		replies := make([]testReply, atOnce)
+		var group sync.WaitGroup
+		for i := range replies {
+			group.Go(func() { replies[i] = w.post(tn.all, "/api/ramp/"+route, fmt.Sprintf(`{"quoteId":%q}`, quote)) })
+		}
+		group.Wait()
+		made := 0
+		for _, r := range replies {
+			if r.status == http.StatusOK {
+				made++
+				continue
+			}
+			w.fails(r, 422, "quote_used")
+		}
+		require.Equal(t, 1, made)
+		w.fails(w.post(tn.all, "/api/ramp/"+route, fmt.Sprintf(`{"quoteId":%q}`, quote)), 422, "quote_used")
+	}
+	require.Len(t, w.ok(w.get(tn.all, "/api/ramp/orders")).at("data"), 2)
 }
 
 // Of many who use a quote at once one gets an order, and of many who send one request each gets the same answer.

@@ -380,14 +380,14 @@ func (s *Server) write(ctx *fasthttp.RequestCtx, a answer) {
 
 // notFound answers a path that is not in the table. It counts against the address like any request.
 func (s *Server) notFound(ctx *fasthttp.RequestCtx) {
-	s.unrouted(ctx, fault.New(fault.NotFound, ""))
+	s.unrouted(ctx, noRoute)
 }
 
 // methodNotAllowed answers a method that the path does not take; the router has set Allow.
 func (s *Server) methodNotAllowed(ctx *fasthttp.RequestCtx) {
 	allow := strings.TrimPrefix(string(ctx.Response.Header.Peek("Allow")), "OPTIONS, ")
 	allow = strings.TrimSuffix(strings.Replace(allow, ", OPTIONS,", ",", 1), ", OPTIONS")
-	s.unrouted(ctx, fault.New(fault.MethodNotAllowed, ""))
+	s.unrouted(ctx, fault.New(fault.MethodNotAllowed, "the path takes the methods of the Allow header"))
 	ctx.Response.Header.Set("Allow", allow)
 }
 

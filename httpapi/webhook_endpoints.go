@@ -20,6 +20,7 @@ func (s *Server) webhookEndpointRoutes() []route {
 	return []route{
 		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional, handle: s.createEndpoint},
 		{method: "GET", path: path, auth: authSession, roles: roles, query: pageQuery, handle: s.listEndpoints},
+		{method: "GET", path: path + "/{id}", auth: authSession, roles: roles, handle: s.getEndpoint},
 		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: roles, handle: s.removeEndpoint},
 		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: roles, query: pageQuery,
 			handle: s.listDeliveries},
@@ -90,6 +91,22 @@ func (c *call) endpoint() (string, error) {
 	return c.params["id"], nil
 }
 
+func (s *Server) getEndpoint(c *call) (answer, error) {
+	id, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	record, err := s.actors.Record(c.ctx, webhook.RecordEndpoint, c.who.workspace(), id)
+	if err != nil {
+		return answer{}, err
+	}
+	var endpoint webhook.Endpoint
+	if err := json.Unmarshal(record.Document, &endpoint); err != nil {
+		return answer{}, fmt.Errorf("endpoint's record: %w", err)
+	}
+	return reply(map[string]any{"endpoint": endpoint.View})
+}
+
 // removeEndpoint ends an endpoint: no attempt begins once this is answered. A second time answers the same.
 func (s *Server) removeEndpoint(c *call) (answer, error) {
 	id, err := c.endpoint()
@@ -144,13 +161,21 @@ func (s *Server) replayDelivery(c *call) (answer, error) {
 	if _, err := ident.Parse(ident.Delivery, c.params["id"]); err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Record(c.ctx, webhook.RecordDelivery, c.who.workspace(), c.params["id"])
+	read := func(ctx context.Context) (d webhook.Delivery, err error) {
+		record, err := s.actors.Record(ctx, webhook.RecordDelivery, c.who.workspace(), c.params["id"])
+		if err != nil {
+			return d, err
+		}
+		return d, decodeRecord(record, &d)
+	}
+	d, err := read(c.ctx)
 	if err != nil {
 		return answer{}, err
 	}
-	var d webhook.Delivery
-	if err := json.Unmarshal(record.Document, &d); err != nil {
-		return answer{}, fmt.Errorf("delivery's record: %w", err)
+	replay := c.askEndpoint(d.EndpointID, nil)
+	replay.Prepare = func(ctx context.Context) (any, error) {
+		d, err := read(ctx)
+		return webhook.Replay{Delivery: d}, err
 	}
-	return s.perform(c, c.askEndpoint(d.EndpointID, webhook.Replay{Delivery: d}), replyDelivery)
+	return s.perform(c, replay, replyDelivery)
 }

@@ -57,6 +57,10 @@ func TestAnEndpointIsRegisteredListedAndRemoved(t *testing.T) {
 	list := w.ok(w.get(who, endpointsPath))
 	require.Equal(t, made.at("endpoint"), list.at("data", 0))
 	require.NotContains(t, list.raw, made.text("secret"))
+	one := w.ok(w.get(who, endpointsPath+"/"+id))
+	require.Equal(t, made.at("endpoint"), one.at("endpoint"))
+	require.NotContains(t, one.raw, made.text("secret"))
+	w.fails(w.get(session(w.newTenant("eve").cookie), endpointsPath+"/"+id), 404, "not_found")
 
 	pinged := w.ok(w.post(who, endpointsPath+"/"+id+"/test", ""))
 	require.Equal(t, "pending", pinged.text("delivery", "status"))
@@ -70,6 +74,7 @@ func TestAnEndpointIsRegisteredListedAndRemoved(t *testing.T) {
 		require.Equal(t, true, w.ok(w.do(who, "DELETE", endpointsPath+"/"+id, "")).at("removed"))
 	}
 	require.Empty(t, w.ok(w.get(who, endpointsPath)).at("data"))
+	w.fails(w.get(who, endpointsPath+"/"+id), 404, "not_found")
 	w.fails(w.get(who, endpointsPath+"/"+id+"/deliveries"), 404, "not_found")
 	w.fails(w.post(who, endpointsPath+"/"+id+"/test", ""), 404, "not_found")
 	w.fails(w.post(who, "/api/webhooks/deliveries/"+pinged.text("delivery", "id")+"/replay", ""), 404, "not_found")
@@ -151,5 +156,8 @@ func TestEndpointsAreJudged(t *testing.T) {
 		"events": []string{"*"}})
 	require.NoError(t, err)
 	w.fails(w.post(who, endpointsPath, string(body)), 400, "invalid_body")
+	f("HTTP://hooks.example.com", `["*"]`, "url must begin with https://")
+	upper := w.ok(w.post(who, endpointsPath, endpointBody("HTTPS"+strings.TrimPrefix(hookURL, "https"), `["*"]`)))
+	w.ok(w.do(who, "DELETE", endpointsPath+"/"+upper.text("endpoint", "id"), ""))
 	require.Empty(t, w.ok(w.get(who, endpointsPath)).at("data"))
 }

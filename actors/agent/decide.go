@@ -128,9 +128,9 @@ func (s *State) accept(m decision.Meta, c Accept) (decision.Decision, error) {
 }
 
 func (s *State) refuse(m decision.Meta, c Refuse) (decision.Decision, error) {
-	at, n := decision.StampOf(m.At), s.Logged+1
-	e := IntentRefused{Agent: s.ID, Workspace: s.Workspace, LogID: c.LogID, Number: n, Reason: string(c.Reason), At: at}
-	return s.logged(e, n, LogEntry{LogID: c.LogID, RejectionReason: &c.Reason, ReceivedAt: at}, c.Submission), nil
+	at, n, reason := decision.StampOf(m.At), s.Logged+1, c.Reason.shown()
+	e := IntentRefused{Agent: s.ID, Workspace: s.Workspace, LogID: c.LogID, Number: n, Reason: string(reason), At: at}
+	return s.logged(e, n, LogEntry{LogID: c.LogID, RejectionReason: &reason, ReceivedAt: at}, c.Submission), nil
 }
 
 // logged adds an entry to the log and takes the oldest out of a full one.

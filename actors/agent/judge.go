@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"purser/actors/agent/intent"
@@ -21,8 +22,12 @@ const (
 	KIDMismatch     Reason = "kid_mismatch"
 	BadSignature    Reason = "bad_signature"
 	IntentExpired   Reason = "intent_expired"
+	// NeverValid: the intent ends no later than it was issued. The log and the submitter read intent_expired.
+	NeverValid      Reason = "never_valid"
 	IntentIatFuture Reason = "intent_iat_future"
-	IntentReplay    Reason = "intent_replay"
+	// ProtocolNotRegistered: the agent was registered without the intent's protocol.
+	ProtocolNotRegistered Reason = "protocol_not_registered"
+	IntentReplay          Reason = "intent_replay"
 )
 
 // Judge says why the submission may not be accepted at a moment: the first reason of the list that applies, but for IntentReplay,
@@ -39,8 +44,12 @@ func (s *State) Judge(c Submission, at time.Time) Reason {
 		return BadSignature
 	case c.Parsed.ExpiresAt <= at.Unix():
 		return IntentExpired
+	case c.Parsed.ExpiresAt <= c.Parsed.IssuedAt:
+		return NeverValid
 	case c.Parsed.IssuedAt > at.Add(maxAhead).Unix():
 		return IntentIatFuture
+	case !slices.Contains(s.Protocols, c.Parsed.Protocol):
+		return ProtocolNotRegistered
 	}
 	return ""
 }
@@ -51,6 +60,14 @@ func (s *State) inactive() Reason {
 		return AgentTerminated
 	}
 	return AgentFrozen
+}
+
+// shown is the reason as the log and the submitter have it.
+func (r Reason) shown() Reason {
+	if r == NeverValid {
+		return IntentExpired
+	}
+	return r
 }
 
 // Refusal is what the submitter of an intent is told.
@@ -69,11 +86,15 @@ func (r Reason) Refusal() *fault.Error {
 		f.Code, f.Message = fault.SignatureInvalid, "signature must be the agent's over the canonical JSON of the intent"
 	case IntentExpired:
 		f.Message = "intent.exp is in the past"
+	case NeverValid:
+		f.Code, f.Message = fault.SignatureInvalid, "intent.exp must be after intent.iat"
 	case IntentIatFuture:
 		f.Message = "intent.iat is too far ahead"
+	case ProtocolNotRegistered:
+		f.Message = "intent.protocol must be one that the agent was registered with"
 	case IntentReplay:
 		f.Message = "intent.intent_id was accepted before"
 	}
-	f.Reason = string(r)
+	f.Reason = string(r.shown())
 	return f
 }

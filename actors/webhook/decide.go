@@ -192,11 +192,11 @@ func (s *State) replay(m decision.Meta, c Replay) (decision.Decision, error) {
 	if err := s.live(); err != nil || doc.EndpointID != s.ID {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	const changed = "The delivery has just changed; nothing changed."
+	const changed = "the delivery"
 	if _, waits := s.pending(doc.ID); waits && doc.Status == StatusPending {
 		return decision.Decision{Reply: doc.View()}, nil
 	} else if waits || doc.Status == StatusPending {
-		return decision.Decision{}, fault.New(fault.Unavailable, changed)
+		return decision.Decision{}, fault.New(fault.Stale, changed)
 	}
 	if len(doc.Attempts)+maxRun > MaxAttempts {
 		return decision.Decision{}, fault.New(fault.LimitExceeded, "the delivery has been tried too often to be replayed")
@@ -212,7 +212,7 @@ func (s *State) replay(m decision.Meta, c Replay) (decision.Decision, error) {
 	d.Timers = []decision.Timer{{Key: doc.ID, Due: at.Time}}
 	// The record may be older than another replay that is through by now: each run is begun once.
 	d.Onces = []decision.Once{{Scope: "webhook_run", Key: doc.ID + "/" + strconv.Itoa(doc.Runs), Expires: m.At.Add(replayOnce),
-		Code: string(fault.Unavailable), Message: changed}}
+		Code: string(fault.Stale), Message: changed}}
 	return d, nil
 }
 

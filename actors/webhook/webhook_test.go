@@ -76,10 +76,10 @@ func TestARunIsBegunOnce(t *testing.T) {
 	s.attempt(t, "whd_1", "200")
 	seen := s.records["whd_1"]
 	s.send(t, webhook.Replay{Delivery: seen})
-	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "unavailable")
+	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "stale")
 	s.attempt(t, "whd_1", "200")
 	s.now = s.now.Add(time.Second)
-	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "unavailable")
+	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "stale")
 	require.Len(t, s.records["whd_1"].Attempts, 2)
 }
 

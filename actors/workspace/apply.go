@@ -47,7 +47,7 @@ func (s *State) Apply(e decision.Event) {
 	case ModeChanged:
 		s.Mode = e.Mode
 	case KYBChanged:
-		s.KYBStatus, s.BankStatus = e.Status, e.BankStatus
+		s.KYBStatus, s.BankStatus, s.KYBBySandbox = e.Status, e.BankStatus, e.BySandbox
 	default:
 		panic(fmt.Sprintf("BUG: workspace event %T", e))
 	}

@@ -104,6 +104,8 @@ func (c Create) check() error {
 	return nil
 }
 
+// setMode moves a workspace between the modes. What the sandbox accepted counts for nothing in live mode: the verification
+// begins anew.
 func (s *State) setMode(m decision.Meta, c SetMode) (decision.Decision, error) {
 	if c.Mode != Sandbox && c.Mode != Live {
 		return decision.Decision{}, invalid("mode: sandbox or live")
@@ -111,7 +113,11 @@ func (s *State) setMode(m decision.Meta, c SetMode) (decision.Decision, error) {
 	if c.Mode == s.Mode {
 		return decision.Decision{Reply: s.View()}, nil
 	}
-	return s.decided(ModeChanged{Workspace: s.ID, Mode: c.Mode, At: decision.StampOf(m.At)}), nil
+	moved := ModeChanged{Workspace: s.ID, Mode: c.Mode, At: decision.StampOf(m.At)}
+	if c.Mode == Live && s.KYBBySandbox {
+		return s.decided(moved, KYBChanged{Workspace: s.ID, Status: NotStarted, BankStatus: Placeholder, At: moved.At}), nil
+	}
+	return s.decided(moved), nil
 }
 
 // setKYB opens the real bank account when the verification is submitted; it stays open whatever comes of it.
@@ -119,21 +125,24 @@ func (s *State) setKYB(m decision.Meta, c SetKYB) (decision.Decision, error) {
 	if !slices.Contains([]string{NotStarted, Pending, Approved, Rejected}, c.Status) {
 		return decision.Decision{}, invalid("status: not_started, pending, approved or rejected")
 	}
-	if c.Status == s.KYBStatus {
+	if c.Status == s.KYBStatus && (c.BySandbox || !s.KYBBySandbox) {
 		return decision.Decision{Reply: s.View()}, nil
 	}
 	bank := s.BankStatus
 	if c.Status != NotStarted {
 		bank = Open
 	}
-	return s.decided(KYBChanged{Workspace: s.ID, Status: c.Status, BankStatus: bank, At: decision.StampOf(m.At)}), nil
+	return s.decided(KYBChanged{Workspace: s.ID, Status: c.Status, BankStatus: bank, BySandbox: c.BySandbox,
+		At: decision.StampOf(m.At)}), nil
 }
 
-// decided answers the workspace as it stands after an event that changes the workspace itself.
-func (s *State) decided(e decision.Event) decision.Decision {
+// decided answers the workspace as it stands after events that change the workspace itself.
+func (s *State) decided(events ...decision.Event) decision.Decision {
 	after := *s
-	after.Apply(e)
-	return decision.Decision{Events: []decision.Event{e}, Reply: after.View()}
+	for _, e := range events {
+		after.Apply(e)
+	}
+	return decision.Decision{Events: events, Reply: after.View()}
 }
 
 // View copies the workspace as the interface shows it.

@@ -121,6 +121,7 @@ type KYBChanged struct {
 	Workspace  string         `json:"workspace"`
 	Status     string         `json:"status"`
 	BankStatus string         `json:"bankStatus"`
+	BySandbox  bool           `json:"bySandbox,omitempty"`
 	At         decision.Stamp `json:"at"`
 }
 

@@ -84,6 +84,8 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 		return workspace.SetMode{Mode: text("mode")}
 	case "set-kyb":
 		return workspace.SetKYB{Status: text("status")}
+	case "sandbox-kyb":
+		return workspace.SetKYB{Status: text("status"), BySandbox: true}
 	case "read":
 		return decision.Read{}
 	}

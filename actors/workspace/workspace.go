@@ -71,6 +71,8 @@ type State struct {
 	Keys        []Key          `json:"keys"`                  // live ones, oldest first
 	RevokedKeys []string       `json:"revokedKeys"`           // the newest MaxRevoked, oldest first
 	Invitations []Invitation   `json:"invitations,omitempty"` // oldest first
+	// KYBBySandbox: the sandbox accepted the verification, which counts for nothing in live mode.
+	KYBBySandbox bool `json:"kybBySandbox,omitempty"`
 }
 
 // Issuer is the workspace's account with the card issuing partner; a fixture is a stand-in.
@@ -221,5 +223,9 @@ type Removed struct {
 // SetMode and SetKYB are reached by code only: no route of the sandbox moves a workspace to live.
 type SetMode struct{ Mode string }
 
-// SetKYB records where the business verification stands. See SetMode.
-type SetKYB struct{ Status string }
+// SetKYB records where the business verification stands. BySandbox is the sandbox's acceptance, which changes no approval; else
+// see SetMode.
+type SetKYB struct {
+	Status    string
+	BySandbox bool
+}

@@ -152,7 +152,7 @@ func (r *rampDemo) give(ctx context.Context, t *tour) error {
 	if r.wallet != "" {
 		ask["walletId"], route, name = r.wallet, "/api/ramp/withdrawals", "withdrawal"
 	}
-	quote, err := t.post(ctx, t.api, "/api/ramp/quotes", ask, 201)
+	quote, err := t.post(ctx, t.api, "/api/ramp/quotes", ask, 200)
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func (s *ramper) give(ctx context.Context, p *process, r *rand.Rand) bool {
 	s.mu.Lock()
 	s.orders = append(s.orders, o)
 	s.mu.Unlock()
-	if !s.send(ctx, p, o.quote) || o.quote.answer.status != 201 {
+	if !s.send(ctx, p, o.quote) || o.quote.answer.status != 200 {
 		return o.quote.told
 	}
 	o.use = o.newUse()

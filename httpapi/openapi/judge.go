@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,33 +11,50 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// schemaFault turns what the schema refused into one Fault: of several, the first by field, so that the same body always
-// gets the same message.
+// maxNamed bounds the faults that one message names. An object of 256 unknown fields has as many faults.
+const maxNamed = 16
+
+// Faults are all faults of a body, ordered by field, at least one.
+type Faults []*Fault
+
+// Error names every fault, up to maxNamed of them.
+func (f Faults) Error() string {
+	var parts []string
+	for _, fault := range f[:min(len(f), maxNamed)] {
+		parts = append(parts, fault.Error())
+	}
+	if more := len(f) - maxNamed; more > 0 {
+		parts = append(parts, "and "+counted(more, "more fault"))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// OverLimit tells whether the only faults are arrays over a limit of the interface.
+func (f Faults) OverLimit() bool {
+	return !slices.ContainsFunc(f, func(fault *Fault) bool { return !fault.OverLimit })
+}
+
+// schemaFault turns what the schema refused into Faults, ordered by field, so that the same body always gets the same message.
 func schemaFault(err error) error {
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
 		return err
 	}
-	var faults []*Fault
+	var faults Faults
 	collect(invalid, &faults)
-	return slices.MinFunc(faults, func(a, b *Fault) int {
+	slices.SortFunc(faults, func(a, b *Fault) int {
 		return strings.Compare(a.Field+"\x00"+a.Problem, b.Field+"\x00"+b.Problem)
 	})
+	return slices.CompactFunc(faults, func(a, b *Fault) bool { return *a == *b })
 }
 
-// collect gathers the leaves. A body that fits none of several variants is told about the variant it came closest to: the
-// one with the fewest faults.
-func collect(e *jsonschema.ValidationError, into *[]*Fault) {
-	if _, ok := e.ErrorKind.(*kind.OneOf); ok && len(e.Causes) > 0 {
-		var best []*Fault
-		for _, cause := range e.Causes {
-			var faults []*Fault
-			collect(cause, &faults)
-			if best == nil || len(faults) < len(best) {
-				best = faults
-			}
-		}
-		*into = append(*into, best...)
+// collect gathers the leaves. A body that fits none of several variants is held against the variant it comes closest to: one
+// whose type and constant it has, and of those the one with the fewest faults.
+func collect(e *jsonschema.ValidationError, into *Faults) {
+	_, oneOf := e.ErrorKind.(*kind.OneOf)
+	_, anyOf := e.ErrorKind.(*kind.AnyOf)
+	if (oneOf || anyOf) && len(e.Causes) > 0 {
+		*into = append(*into, nearest(e.Causes)...)
 		return
 	}
 	for _, cause := range e.Causes {
@@ -45,6 +63,36 @@ func collect(e *jsonschema.ValidationError, into *[]*Fault) {
 	if len(e.Causes) == 0 {
 		*into = append(*into, leaf(e)...)
 	}
+}
+
+// nearest returns the faults of the variant that a body comes closest to.
+func nearest(variants []*jsonschema.ValidationError) (best Faults) {
+	least := 0
+	for _, variant := range variants {
+		var faults Faults
+		collect(variant, &faults)
+		distance := len(faults)
+		if otherKind(variant, len(variant.InstanceLocation)) {
+			distance += maxFields
+		}
+		if best == nil || distance < least {
+			best, least = faults, distance
+		}
+	}
+	return best
+}
+
+// otherKind tells whether a value at a depth of the body has another type than a variant, or another value than a constant of it.
+func otherKind(e *jsonschema.ValidationError, depth int) bool {
+	switch k := e.ErrorKind.(type) {
+	case *kind.Const:
+		return true
+	case *kind.Enum: // a constant that may be left out
+		return len(slices.DeleteFunc(slices.Clone(k.Want), func(w any) bool { return w == nil })) == 1
+	case *kind.Type:
+		return len(e.InstanceLocation) == depth
+	}
+	return slices.ContainsFunc(e.Causes, func(cause *jsonschema.ValidationError) bool { return otherKind(cause, depth) })
 }
 
 func leaf(e *jsonschema.ValidationError) []*Fault {
@@ -57,7 +105,9 @@ func leaf(e *jsonschema.ValidationError) []*Fault {
 	case *kind.AdditionalProperties:
 		return named(e, k.Properties, "is not a known field")
 	case *kind.Type:
-		return at("must be of type " + strings.Join(k.Want, " or "))
+		want := slices.Clone(k.Want)
+		slices.SortStableFunc(want, func(a, b string) int { return cmp.Compare(nullLast(a), nullLast(b)) })
+		return at("must be of type " + strings.Join(want, " or "))
 	case *kind.Enum:
 		return at("must be one of " + choices(k.Want))
 	case *kind.Const:
@@ -73,7 +123,9 @@ func leaf(e *jsonschema.ValidationError) []*Fault {
 	case *kind.MinItems:
 		return at("must have at least " + counted(k.Want, "item"))
 	case *kind.MaxItems:
-		return at("must have at most " + counted(k.Want, "item"))
+		faults := at("must have at most " + counted(k.Want, "item"))
+		faults[0].tooMany = true
+		return faults
 	case *kind.UniqueItems:
 		return at("must not repeat an item")
 	case *kind.MinProperties:
@@ -83,6 +135,13 @@ func leaf(e *jsonschema.ValidationError) []*Fault {
 	default:
 		return at("is not valid")
 	}
+}
+
+func nullLast(kind string) int {
+	if kind == "null" {
+		return 1
+	}
+	return 0
 }
 
 // counted is a number of things: 1 item, 2 items.
@@ -105,6 +164,9 @@ func choices(want []any) string {
 	names := make([]string, len(want))
 	for i, w := range want {
 		names[i] = fmt.Sprint(w)
+		if w == nil {
+			names[i] = "null"
+		}
 	}
 	return strings.Join(names, ", ")
 }

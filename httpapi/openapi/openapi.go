@@ -2,7 +2,7 @@
 // and holds request bodies against it, so that shapes and bounds are written down in one place.
 //
 // A body is read strictly (see parse) and then validated against the schema of its operation, compiled once by Load. The
-// package knows neither HTTP nor what a request means; it answers a Fault that names the field.
+// package knows neither HTTP nor what a request means; it answers Faults, each of which names a field.
 package openapi
 
 import (
@@ -29,10 +29,16 @@ const location = "urn:purser:openapi"
 // Operation names a route as the description does: "POST" and "/api/cards/{id}".
 type Operation struct{ Method, Path string }
 
+// body is what a request body is held against.
+type body struct {
+	schema *jsonschema.Schema
+	shape  *shape
+}
+
 // Document is the description, ready to be served and to judge bodies. It is immutable and safe for concurrent use.
 type Document struct {
 	json    []byte
-	bodies  map[Operation]*jsonschema.Schema
+	bodies  map[Operation]*body
 	listing []Operation
 }
 
@@ -48,7 +54,8 @@ func Load() (*Document, error) {
 	if err := compiler.AddResource(location, tree); err != nil {
 		return nil, fmt.Errorf("openapi: %w", err)
 	}
-	d := &Document{json: text, bodies: map[Operation]*jsonschema.Schema{}}
+	d := &Document{json: text, bodies: map[Operation]*body{}}
+	schemas := object(object(tree["components"])["schemas"])
 	for path, item := range object(tree["paths"]) {
 		for method, operation := range object(item) {
 			if method == "parameters" {
@@ -56,7 +63,7 @@ func Load() (*Document, error) {
 			}
 			op := Operation{Method: strings.ToUpper(method), Path: path}
 			d.listing = append(d.listing, op)
-			if err := d.compile(compiler, op, method, object(operation)); err != nil {
+			if err := d.compile(compiler, op, method, object(operation), schemas); err != nil {
 				return nil, err
 			}
 		}
@@ -84,16 +91,17 @@ func convert(source []byte) (map[string]any, []byte, error) {
 	return object(parsed), text, nil
 }
 
-func (d *Document) compile(compiler *jsonschema.Compiler, op Operation, method string, operation map[string]any) error {
+func (d *Document) compile(compiler *jsonschema.Compiler, op Operation, method string, operation, schemas map[string]any) error {
 	if operation["requestBody"] == nil {
 		return nil
 	}
+	media := object(object(object(operation["requestBody"])["content"])["application/json"])
 	pointer := "/paths/" + escape(op.Path) + "/" + method + "/requestBody/content/application~1json/schema"
 	schema, err := compiler.Compile(location + "#" + pointer)
 	if err != nil {
 		return fmt.Errorf("openapi: body of %s %s: %w", op.Method, op.Path, err)
 	}
-	d.bodies[op] = schema
+	d.bodies[op] = &body{schema: schema, shape: shapeOf(object(media["schema"]), schemas, 0)}
 	return nil
 }
 
@@ -114,35 +122,52 @@ func (d *Document) JSON() []byte { return d.json }
 func (d *Document) Operations() []Operation { return d.listing }
 
 // Decode reads a body strictly, holds it against the operation's schema and decodes it into a struct that must know every
-// field of the schema. What is wrong with the body comes back as a *Fault; any other error is a fault of the description.
+// field of the schema. An optional member that is null counts as absent, unless its property has x-null-means. All that is wrong
+// with the body comes back as Faults; any other error is a fault of the description.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	if _, err := d.Parse(op, raw); err != nil {
 		return err
 	}
 	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return semanticFault(err)
+		return Faults{semanticFault(err)}
 	}
 	return nil
 }
 
 // Parse is Decode into a tree: objects are map[string]any, integers int64, other numbers json.Number.
 func (d *Document) Parse(op Operation, raw []byte) (any, error) {
-	schema := d.bodies[op]
-	if schema == nil {
+	b := d.bodies[op]
+	if b == nil {
 		return nil, fmt.Errorf("openapi: %s %s describes no body", op.Method, op.Path)
 	}
 	value, err := parse(raw)
 	if err != nil {
-		return nil, err
+		return nil, b.refuse(err)
 	}
-	if err := schema.Validate(value); err != nil {
-		return nil, schemaFault(err)
+	b.shape.dropNulls(value)
+	if err := b.schema.Validate(value); err != nil {
+		return nil, b.refuse(schemaFault(err))
 	}
 	return value, nil
 }
 
+// refuse answers what is wrong with a body as Faults, and marks arrays that are over a limit of the interface.
+func (b *body) refuse(err error) error {
+	faults, several := errors.AsType[Faults](err)
+	if one, ok := errors.AsType[*Fault](err); ok && !several {
+		faults = Faults{one}
+	}
+	if faults == nil {
+		return err
+	}
+	for _, f := range faults {
+		f.OverLimit = f.tooMany && b.shape.limitedAt(f.Field)
+	}
+	return faults
+}
+
 // semanticFault reports a value that passed its schema and still does not fit the field: 1.0 for an integer.
-func semanticFault(err error) error {
+func semanticFault(err error) *Fault {
 	semantic, ok := errors.AsType[*jsonv2.SemanticError](err)
 	if !ok {
 		return &Fault{Problem: "is not valid JSON"}

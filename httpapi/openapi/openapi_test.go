@@ -2,6 +2,8 @@ package openapi
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,9 +97,9 @@ func TestDecode(t *testing.T) {
 			require.NoError(t, err)
 			return
 		}
-		fault, ok := err.(*Fault)
+		faults, ok := err.(Faults)
 		require.True(t, ok, "%v", err)
-		require.Equal(t, want, fault.Error())
+		require.Equal(t, want, faults.Error())
 	}
 	f(`{"holderKind":"agent",`+rest+`}`, "")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":null,"allowedMerchants":[]} `, "")
@@ -132,7 +134,7 @@ func TestDecode(t *testing.T) {
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":1000000000001,"perTxnLimitUsdCents":1}`,
 		"monthlyLimitUsdCents must be at most 1000000000000")
 	f(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":0,"perTxnLimitUsdCents":-1}`,
-		"monthlyLimitUsdCents must be at least 1")
+		"monthlyLimitUsdCents must be at least 1; perTxnLimitUsdCents must be at least 1")
 	f(`{"holderKind":"agent","holderLabel":"","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
 		"holderLabel must have at least 1 character")
 	f(`{"holderKind":"agent","holderLabel":"`+strings.Repeat("a", 61)+`","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
@@ -141,6 +143,108 @@ func TestDecode(t *testing.T) {
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["1234\n"]}`, "allowedMccs[0] does not have the required form")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":`+strings.Repeat("[", 40)+strings.Repeat("]", 40)+`}`,
 		"allowedMccs is nested too deeply")
+	f(`{"holderLabel":"","perTxnLimitUsdCents":"1","allowedMccs":["1"],"surprise":null}`, "allowedMccs[0] does not have the "+
+		"required form; holderKind is required; holderLabel must have at least 1 character; monthlyLimitUsdCents is required; "+
+		"perTxnLimitUsdCents must be of type integer; surprise is not a known field")
+	f(`{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1,"n":1,"o":1,"p":1,"q":1,"holderKind":"agent",`+rest+`}`,
+		strings.Join(strings.Split("abcdefghijklmnop", ""), " is not a known field; ")+" is not a known field; and 1 more fault")
+}
+
+// A list that is only longer than the interface allows is told from a body that is wrong.
+func TestOverLimit(t *testing.T) {
+	d, err := Load()
+	require.NoError(t, err)
+	body := func(items int, rest string) error {
+		_, err := d.Parse(mint, []byte(`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1,`+
+			`"allowedMccs":["5411"`+strings.Repeat(`,"5411"`, items-1)+`]`+rest+`}`))
+		return err
+	}
+	over := func(err error) bool {
+		faults, ok := err.(Faults)
+		require.True(t, ok, "%v", err)
+		require.ErrorContains(t, err, "allowedMccs")
+		return faults.OverLimit()
+	}
+	require.NoError(t, body(1000, ""))
+	require.True(t, over(body(1001, "")))
+	require.True(t, over(body(maxItems+1, "")))
+	require.False(t, over(body(1001, `,"surprise":1`)))
+}
+
+// Null is what a member that is left out is, and never satisfies or breaks a rule of its own.
+func TestNullCountsAsAbsent(t *testing.T) {
+	d, err := Load()
+	require.NoError(t, err)
+	f := func(method, path, body, want string) {
+		t.Helper()
+		value, err := d.Parse(Operation{Method: method, Path: path}, []byte(body))
+		if want == "" {
+			require.Error(t, err)
+			return
+		}
+		require.NoError(t, err)
+		text, err := json.Marshal(value)
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(text))
+	}
+	f("PATCH", "/api/cards/{id}", `{"state":null,"allowedMccs":null}`, `{"allowedMccs":null}`)
+	f("PATCH", "/api/cards/{id}", `{"state":null}`, "")
+	f("POST", "/api/workspaces", `{"name":"Ada","plan":null}`, `{"name":"Ada"}`)
+	f("POST", "/api/workspaces", `{"name":null,"plan":null}`, "")
+	f("POST", "/api/treasury/counterparties", `{"kind":null,"name":"A","routingNumber":"021000021","accountNumber":"1234",`+
+		`"accountType":"checking"}`, `{"name":"A","routingNumber":"021000021","accountNumber":"1234","accountType":"checking"}`)
+	f("POST", "/api/v1/checkout/sessions", `{"amountUsdCents":1,"successUrl":"HTTPS://a.example","metadata":{"a":null}}`,
+		`{"amountUsdCents":1,"successUrl":"HTTPS://a.example","metadata":{"a":null}}`)
+	f("POST", "/api/cardholders", `{"displayName":"A","kind":"agent","shippingAddress":null}`, `{"displayName":"A","kind":"agent"}`)
+}
+
+// Every optional member of a body may be null, so that a client that validates by the description can send it.
+func TestOptionalMembersAreNullable(t *testing.T) {
+	tree, _, err := convert(source)
+	require.NoError(t, err)
+	schemas := object(object(tree["components"])["schemas"])
+	checked := 0
+	var look func(where string, schema map[string]any)
+	look = func(where string, schema map[string]any) {
+		if ref, ok := schema["$ref"].(string); ok {
+			look(where, object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]))
+		}
+		variants, _ := schema["oneOf"].([]any)
+		for _, variant := range variants {
+			look(where, object(variant))
+		}
+		required, _ := schema["required"].([]any)
+		for name, property := range object(schema["properties"]) {
+			if !slices.Contains(required, any(name)) {
+				require.True(t, takesNull(schemas, object(property)), "%s.%s", where, name)
+				checked++
+			}
+			look(where+"."+name, object(property))
+		}
+	}
+	for path, item := range object(tree["paths"]) {
+		for method, operation := range object(item) {
+			body := object(object(operation)["requestBody"])
+			look(method+" "+path, object(object(object(body["content"])["application/json"])["schema"]))
+		}
+	}
+	require.Greater(t, checked, 40)
+}
+
+func takesNull(schemas, schema map[string]any) bool {
+	if ref, ok := schema["$ref"].(string); ok {
+		return takesNull(schemas, object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]))
+	}
+	variants := slices.Concat(list(schema["oneOf"]), list(schema["anyOf"]))
+	if slices.ContainsFunc(variants, func(v any) bool { return takesNull(schemas, object(v)) }) {
+		return true
+	}
+	return schema["type"] == "null" || slices.Contains(list(schema["type"]), any("null"))
+}
+
+func list(v any) []any {
+	items, _ := v.([]any)
+	return items
 }
 
 func TestDecodeNamesTheNearestVariant(t *testing.T) {
@@ -151,7 +255,7 @@ func TestDecodeNamesTheNearestVariant(t *testing.T) {
 	require.EqualError(t, err, "rail must be one of ach, fednow, wire")
 }
 
-// Whatever the bytes, Decode answers a Fault or fills the struct within the bounds of the schema.
+// Whatever the bytes, Decode answers Faults or fills the struct within the bounds of the schema.
 func FuzzDecode(f *testing.F) {
 	d, err := Load()
 	require.NoError(f, err)
@@ -162,7 +266,7 @@ func FuzzDecode(f *testing.F) {
 		var into minted
 		err := d.Decode(mint, raw, &into)
 		if err != nil {
-			_, ok := err.(*Fault)
+			_, ok := err.(Faults)
 			require.True(t, ok, "%v", err)
 			return
 		}

@@ -23,9 +23,14 @@ const (
 	maxExponent   = 99
 )
 
-// Fault says what is wrong with a body. Field is a path such as "shipping.line1" or "allowedMccs[3]", "" for the whole
-// body. Neither part ever holds a value of the body.
-type Fault struct{ Field, Problem string }
+// Fault says what is wrong with one field of a body. Field is a path such as "shipping.line1" or "allowedMccs[3]", "" for the
+// whole body. Neither part ever holds a value of the body.
+type Fault struct {
+	Field, Problem string
+	OverLimit      bool // the field is an array over a limit of the interface; the body is fine otherwise
+
+	tooMany bool // the array has too many items
+}
 
 func (f *Fault) Error() string {
 	if f.Field == "" {
@@ -113,7 +118,7 @@ func parseArray(dec *jsontext.Decoder, depth int) (any, error) {
 		}
 		array = append(array, item)
 		if len(array) > maxItems {
-			return nil, &Fault{Field: fieldOf(dec.StackPointer().Parent()), Problem: "has too many items"}
+			return nil, &Fault{Field: fieldOf(dec.StackPointer().Parent()), Problem: "has too many items", tooMany: true}
 		}
 	}
 	_, err := dec.ReadToken()

@@ -17,6 +17,7 @@ import (
 const (
 	SignatureHeader = "service-signature" // t=<unix>,v1=<hex HMAC-SHA256 of t.body> with the endpoint's secret
 	IDHeader        = "webhook-id"        // the delivery's id, the same on each attempt
+	EventHeader     = "webhook-event"     // the type of the event, such as checkout.session.completed
 	userAgent       = "Purser-Webhooks/1"
 )
 
@@ -91,9 +92,9 @@ func NewSender(o SenderOptions) (*Sender, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
-// Post sends a body, signed with the endpoint's secret at a time. It answers the receiver's status, or a failure that says in a
+// Post sends the body of an event, signed with the endpoint's secret at a time. It answers the receiver's status, or a failure that says in a
 // word what kept the receiver from answering. What the receiver says beside its status is dropped.
-func (s *Sender) Post(ctx context.Context, url, secret, id string, at time.Time, body []byte) (status int, failure string) {
+func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int, failure string) {
 	if _, err := s.guard.parse(url); err != nil {
 		return 0, failureAddress // it was allowed when it was registered
 	}
@@ -106,6 +107,7 @@ func (s *Sender) Post(ctx context.Context, url, secret, id string, at time.Time,
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", userAgent)
 	request.Header.Set(IDHeader, id)
+	request.Header.Set(EventHeader, event)
 	request.Header.Set(SignatureHeader, Sign(secret, at, body))
 	response, err := s.client.Do(request)
 	if err != nil {

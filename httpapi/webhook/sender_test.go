@@ -50,13 +50,14 @@ func TestASignedBodyIsPosted(t *testing.T) {
 		read, _ = io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusAccepted)
 	})
-	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL+"/hook?a=b", "whsec_1", deliveryID, now, body)
+	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL+"/hook?a=b", "whsec_1", deliveryID, "ping", now, body)
 	require.Equal(t, http.StatusAccepted, status)
 	require.Empty(t, failure)
 	require.Equal(t, "POST /hook?a=b", got.Method+" "+got.RequestURI)
 	require.Equal(t, body, read)
 	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
 	require.Equal(t, deliveryID, got.Header.Get("webhook-id"))
+	require.Equal(t, "ping", got.Header.Get("webhook-event"))
 	mac := hmac.New(sha256.New, []byte("whsec_1"))
 	fmt.Fprintf(mac, "%d.%s", now.Unix(), body)
 	require.Equal(t, fmt.Sprintf("t=%d,v1=%x", now.Unix(), mac.Sum(nil)), got.Header.Get("service-signature"))
@@ -89,9 +90,9 @@ func ExampleSender() {
 	if err != nil {
 		panic(err)
 	}
-	sender.Post(context.Background(), server.URL, "whsec_1", deliveryID, time.Now(), []byte(`{"type":"ping"}`))
-	sender.Post(context.Background(), server.URL, "another's", deliveryID, time.Now(), []byte(`{"type":"ping"}`))
-	sender.Post(context.Background(), server.URL, "whsec_1", deliveryID, time.Now().Add(-time.Hour), []byte(`{"type":"ping"}`))
+	sender.Post(context.Background(), server.URL, "whsec_1", deliveryID, "ping", time.Now(), []byte(`{"type":"ping"}`))
+	sender.Post(context.Background(), server.URL, "another's", deliveryID, "ping", time.Now(), []byte(`{"type":"ping"}`))
+	sender.Post(context.Background(), server.URL, "whsec_1", deliveryID, "ping", time.Now().Add(-time.Hour), []byte(`{"type":"ping"}`))
 	// Output:
 	// true
 	// false
@@ -104,7 +105,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		asked.Add(1)
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	})
-	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL, "s", deliveryID, now, body)
+	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL, "s", deliveryID, "ping", now, body)
 	require.Equal(t, http.StatusTemporaryRedirect, status)
 	require.Empty(t, failure)
 	require.EqualValues(t, 1, asked.Load())
@@ -122,7 +123,7 @@ func TestOnlySoMuchOfAnAnswerIsRead(t *testing.T) {
 			}
 		}
 	})
-	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL, "s", deliveryID, now, body)
+	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL, "s", deliveryID, "ping", now, body)
 	require.Equal(t, 200, status)
 	require.Empty(t, failure)
 	require.Less(t, <-written, 64<<20) // what fits into the buffers in between
@@ -155,7 +156,7 @@ func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
 	require.NoError(t, err)
 	f := func(s *Sender, url string, status int, failure string) {
 		t.Helper()
-		gotStatus, got := s.Post(t.Context(), url, "s", deliveryID, now, body)
+		gotStatus, got := s.Post(t.Context(), url, "s", deliveryID, "ping", now, body)
 		require.Equal(t, fmt.Sprint(status, failure), fmt.Sprint(gotStatus, got))
 	}
 	f(impatient, hanging.URL, 0, "timeout")
@@ -171,7 +172,7 @@ func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
 	// One that goes on and on has answered; what it says is nobody's concern. A busy machine needs longer until the answer begins.
 	status, failure := 0, failureTimeout
 	for within := moment; failure == failureTimeout && within < time.Minute; within *= 4 {
-		status, failure = newSender(t, SenderOptions{Timeout: within}).Post(t.Context(), dripping.URL, "s", deliveryID, now, body)
+		status, failure = newSender(t, SenderOptions{Timeout: within}).Post(t.Context(), dripping.URL, "s", deliveryID, "ping", now, body)
 	}
 	require.Equal(t, "200", fmt.Sprint(status, failure))
 }
@@ -184,7 +185,7 @@ func TestANameThatChangesLeadsNowhere(t *testing.T) {
 	guard := NewGuard(false, names{"rebinds.example.com": {{"93.184.216.34"}, {"127.0.0.1"}}})
 	require.NoError(t, guard.Check(t.Context(), "https://rebinds.example.com"))
 	status, failure := newSender(t, SenderOptions{Guard: guard}).Post(t.Context(), "https://rebinds.example.com", "s",
-		deliveryID, now, body)
+		deliveryID, "ping", now, body)
 	require.Zero(t, status)
 	require.Equal(t, "address_refused", failure)
 	require.False(t, reached.Load())
@@ -195,7 +196,7 @@ func TestAURLIsJudgedAgainWhenItIsSentTo(t *testing.T) {
 	reached := atomic.Bool{}
 	server := serve(t, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
 	_, failure := newSender(t, SenderOptions{Guard: NewGuard(false, nil)}).Post(t.Context(), server.URL, "s",
-		deliveryID, now, body)
+		deliveryID, "ping", now, body)
 	require.Equal(t, "address_refused", failure)
 	require.False(t, reached.Load())
 }

@@ -14,6 +14,8 @@ const (
 	EndingShort       = 89 // of the fixed amount: the offer is firm for shortOffer only
 	shortOffer        = 2 * time.Second
 	crossRateDecimals = money.MaxRateDecimals
+	// UnratedSell to UnratedBuy is the pair without a mid rate: an estimate of it is rate_unavailable.
+	UnratedSell, UnratedBuy = "CHF", "SGD"
 )
 
 // Offer is the cross of the mid rates less the spread.
@@ -26,8 +28,13 @@ func (Desk) Offer(_ context.Context, w partner.Wanted) (partner.Offer, error) {
 	return partner.Offer{Rate: rate, Firm: firm}, err
 }
 
-// Between is the cross of the mid rates.
-func (Desk) Between(_ context.Context, sell, buy string) (string, error) { return cross(sell, buy, 0) }
+// Between is the cross of the mid rates. It refuses UnratedSell to UnratedBuy.
+func (Desk) Between(_ context.Context, sell, buy string) (string, error) {
+	if sell == UnratedSell && buy == UnratedBuy {
+		return "", partner.ErrRefused
+	}
+	return cross(sell, buy, 0)
+}
 
 func cross(sell, buy string, points int64) (string, error) {
 	base, err := mid(sell)

@@ -1,0 +1,89 @@
+package openapi
+
+import (
+	"slices"
+	"strings"
+)
+
+// Extensions of a schema that the validator does not know.
+const (
+	// nullMeansExtension marks an optional property whose null has a meaning of its own: what it means.
+	nullMeansExtension = "x-null-means"
+	// overLimitExtension marks an array: an array over its maxItems is refused as limit_exceeded.
+	overLimitExtension = "x-over-limit"
+)
+
+// maxShapeDepth bounds the walk through the schemas of one body. No body is described that deep.
+const maxShapeDepth = 16
+
+// shape is what a body's schema says beyond validation: which members may be null and then count as absent, and which arrays
+// have a limit of the interface. Variants of one object share a shape.
+type shape struct {
+	nullable map[string]bool // members whose null counts as absent
+	members  map[string]*shape
+	items    *shape
+	limited  bool // an array over maxItems is limit_exceeded
+}
+
+// shapeOf reads the shape of a schema. Schemas are the named ones that $ref leads to.
+func shapeOf(schema, schemas map[string]any, depth int) *shape {
+	s := &shape{nullable: map[string]bool{}, members: map[string]*shape{}}
+	if depth < maxShapeDepth {
+		s.add(schema, schemas, depth)
+	}
+	return s
+}
+
+func (s *shape) add(schema, schemas map[string]any, depth int) {
+	if ref, ok := schema["$ref"].(string); ok {
+		s.add(object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]), schemas, depth)
+	}
+	for _, keyword := range []string{"oneOf", "anyOf", "allOf"} {
+		variants, _ := schema[keyword].([]any)
+		for _, variant := range variants {
+			s.add(object(variant), schemas, depth)
+		}
+	}
+	s.limited = s.limited || schema[overLimitExtension] != nil
+	if items := object(schema["items"]); items != nil {
+		s.items = shapeOf(items, schemas, depth+1)
+	}
+	required, _ := schema["required"].([]any)
+	for name, property := range object(schema["properties"]) {
+		s.members[name] = shapeOf(object(property), schemas, depth+1)
+		if !slices.Contains(required, any(name)) && object(property)[nullMeansExtension] == nil {
+			s.nullable[name] = true
+		}
+	}
+}
+
+// dropNulls removes the members that are null and count as absent.
+func (s *shape) dropNulls(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if member == nil && s.nullable[name] {
+				delete(v, name)
+			} else if below := s.members[name]; below != nil {
+				below.dropNulls(member)
+			}
+		}
+	case []any:
+		if s.items == nil {
+			return
+		}
+		for _, item := range v {
+			s.items.dropNulls(item)
+		}
+	}
+}
+
+// limitedAt tells whether the field of a path such as "allowedMccs" is an array with a limit of the interface.
+func (s *shape) limitedAt(field string) bool {
+	for name := range strings.SplitSeq(field, ".") {
+		if s = s.members[name]; s == nil {
+			return false
+		}
+	}
+	return s.limited
+}
