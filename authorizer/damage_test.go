@@ -109,7 +109,7 @@ func TestAttackDamageToAnAuthorizerIsRefused(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 7))
 	var all damagetest.Outcome
 	for _, disk := range damagedStores(t, random) {
-		o := damagetest.Sweep(t, disk, damagetest.Places(150, 5_000), random)
+		o := damagetest.Sweep(t, disk, damagetest.Places(150, 2_000), random)
 		t.Logf("%s: %d places, %d refused, %d whole, %d lost", disk.Name, o.Places, o.Refused, o.Whole, o.Lost)
 		all.Add(o)
 	}

@@ -43,9 +43,9 @@ var (
 // FS is the file system a store lives on.
 type FS = vfs.FS
 
-// useDisk keeps the store on the machine's disk. A log is as long as its mirror and the records of a full memtable.
+// useDisk keeps the store on the machine's disk, with logs of the length that a full memtable needs.
 func (o *Options) useDisk() {
-	o.FS, o.logBytes = vfs.Default, pebblegate.MirrorBytes+pebblegate.MemTableSize
+	o.FS, o.logBytes = vfs.Default, pebblegate.LogBytes
 }
 
 type (

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// Bounds of the files without an extent or a mirror that are read whole.
+// Bounds of the files without an extent or second copies that are read whole.
 const (
 	maxPlainManifest = 512 << 20
 	maxPlainLog      = 8 << 30
@@ -37,7 +37,7 @@ type chunk struct {
 }
 
 // scanRecords refuses a file with a valid chunk behind an invalid one. After a crash the first
-// invalid chunk is the end of a file. The scan serves files with neither an extent nor a mirror,
+// invalid chunk is the end of a file. The scan serves files with neither an extent nor copies,
 // and finds no damage to their last chunk. log is 0 for a manifest.
 func scanRecords(data []byte, log uint32) error {
 	invalid := -1

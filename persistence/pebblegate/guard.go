@@ -15,7 +15,7 @@ import (
 )
 
 // guarded is the file system of one store. It keeps the integrity file in step with the manifests
-// and logs that Pebble writes, puts a mirror before each log, and verifies manifests and logs when
+// and logs that Pebble writes, mirrors the pages of each log, and verifies manifests and logs when
 // they are read.
 type guarded struct {
 	vfs.FS
@@ -101,13 +101,17 @@ func (g *guarded) requireLogs(names []string) error {
 		if len(missing) == 0 {
 			break
 		}
-		m, err := g.mirrorOf(number)
+		h, ok, err := g.headerOf(number)
 		if err != nil {
 			return err
 		}
-		if missing[m.before] {
-			delete(missing, m.before)
-			delete(g.state.logs, m.before)
+		before := h.before
+		if h.log != number {
+			before = h.log // the header is still that of the log before
+		}
+		if ok && missing[before] {
+			delete(missing, before)
+			delete(g.state.logs, before)
 		}
 	}
 	for log := range missing {
@@ -116,13 +120,14 @@ func (g *guarded) requireLogs(names []string) error {
 	return nil
 }
 
-func (g *guarded) mirrorOf(log uint64) (mirror, error) {
+// headerOf reads the header of a log's file; ok is false when it has none.
+func (g *guarded) headerOf(log uint64) (h fileHeader, ok bool, err error) {
 	f, err := g.FS.Open(g.pathOf(logName(log)))
 	if err != nil {
-		return mirror{}, err
+		return fileHeader{}, false, err
 	}
-	m, err := readMirror(f, log)
-	return m, errors.Join(err, f.Close())
+	h, ok, err = readHeader(f)
+	return h, ok, errors.Join(err, f.Close())
 }
 
 // adoptFiles takes over a store of a program that kept no integrity file, a restored backup, or a
@@ -132,11 +137,11 @@ func (g *guarded) adoptFiles(names []string, manifest string) error {
 		number, ok := logNumber(name)
 		switch {
 		case ok:
-			m, err := g.mirrorOf(number)
+			_, mirrored, err := g.headerOf(number)
 			if err != nil {
 				return err
 			}
-			if m.bytes > 0 {
+			if mirrored {
 				return fmt.Errorf("%w: %s is missing beside mirrored logs", ErrDamaged, g.state.path)
 			}
 			g.state.logs[number] = plainLog
@@ -253,7 +258,7 @@ func (g *guarded) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 	w := g.writers[number]
 	g.mu.Unlock()
 	if w != nil {
-		return &logReader{File: f, mirror: w.mirror, end: int64(w.end.Load())}, nil
+		return &logReader{File: f, end: w.end.Load()}, nil
 	}
 	read, err := g.openLog(path, f, number)
 	if err != nil {
@@ -264,23 +269,14 @@ func (g *guarded) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 
 // openLog verifies a log of an earlier start.
 func (g *guarded) openLog(path string, f vfs.File, number uint64) (vfs.File, error) {
-	m, err := readMirror(f, number)
+	h, ok, err := readHeader(f)
 	if err != nil {
 		return nil, err
 	}
 	kind, listed := g.state.kindOf(number)
 	switch {
-	case m.bytes > 0:
-		if err := verifyLog(g.FS, path, f, &m); err != nil {
-			return nil, err
-		}
-		info, err := f.Stat()
-		if err != nil {
-			return nil, err
-		}
-		return &logReader{File: f, mirror: m.bytes, end: max(0, info.Size()-m.bytes)}, nil
-	case listed && kind == mirroredLog:
-		return nil, fmt.Errorf("%w: %s: its mirror is gone", ErrDamaged, path)
+	case ok && h.log == number || listed && kind == mirroredLog:
+		return recoverLog(path, f, number)
 	case listed:
 		data, err := readFile(g.FS, path, maxPlainLog)
 		if err == nil {

@@ -104,7 +104,7 @@ func TestAStoreOfAnEarlierProgramIsTakenOver(t *testing.T) {
 // A program that does not know mirrors refuses a store with mirrored logs, in which it would find
 // no record.
 func TestAnEarlierProgramRefusesMirroredLogs(t *testing.T) {
-	s := newLiveStore(t, 3, false)
+	s := newLiveStore(t, 3)
 	s.write(20)
 	for _, left := range []*vfs.MemFS{s.disk.CrashClone(vfs.CrashCloneCfg{}), func() *vfs.MemFS {
 		require.NoError(t, s.db.Close())
@@ -119,7 +119,7 @@ func TestAnEarlierProgramRefusesMirroredLogs(t *testing.T) {
 // A missing file is refused, or nothing acknowledged was in it. No start makes a new store in its
 // place.
 func TestAMissingFileIsRefused(t *testing.T) {
-	s := newLiveStore(t, 4, false)
+	s := newLiveStore(t, 4)
 	s.write(20)
 	require.NoError(t, s.db.Flush())
 	s.write(20)
@@ -149,9 +149,9 @@ func TestAMissingFileIsRefused(t *testing.T) {
 	require.NoError(t, s.db.Close())
 }
 
-// Damage to the last acknowledged write is repaired from the mirror.
+// Damage to the last acknowledged write is repaired by its second copy.
 func TestTheLastWriteIsRepaired(t *testing.T) {
-	s := newLiveStore(t, 5, false)
+	s := newLiveStore(t, 5)
 	s.write(50)
 	left := s.disk.CrashClone(vfs.CrashCloneCfg{})
 	log := files(t, left, ".log")[0]
@@ -181,7 +181,7 @@ func TestCrashesAtEveryWriteStart(t *testing.T) {
 	fs := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && random.IntN(12) == 0 {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && random.IntN(3) == 0 {
 			had := acknowledged.Load()
 			unsynced := 0
 			if strings.HasSuffix(op.Path, ".log") && op.Kind != errorfs.OpCreate {
@@ -223,7 +223,7 @@ func TestCrashesAtEveryWriteStart(t *testing.T) {
 // A checkpoint of a store under writes is a store without mirrors, and has everything acknowledged
 // before it.
 func TestACheckpointOpens(t *testing.T) {
-	s := newLiveStore(t, 7, false)
+	s := newLiveStore(t, 7)
 	s.write(30)
 	require.NoError(t, s.db.Checkpoint("copy", pebble.WithFlushedWAL()))
 	for range 2 {

@@ -49,7 +49,7 @@ type logKind byte
 
 const (
 	plainLog    logKind = iota // by an older program or a backup, as Pebble writes it
-	mirroredLog                // behind a mirror of its newest records
+	mirroredLog                // with two copies of each page
 )
 
 // integrity is the state of the integrity file: the synced extent of each manifest, and the logs

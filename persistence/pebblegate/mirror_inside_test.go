@@ -18,7 +18,7 @@ func BenchmarkMirroredSync(b *testing.B) {
 		path := filepath.Join(b.TempDir(), name)
 		f, err := vfs.Default.Create(path, vfs.WriteCategoryUnspecified)
 		require.NoError(b, err)
-		_, err = f.Write(make([]byte, MirrorBytes+MemTableSize))
+		_, err = f.Write(make([]byte, LogBytes))
 		require.NoError(b, err)
 		require.NoError(b, f.Sync())
 		b.Cleanup(func() { require.NoError(b, f.Close()) })
@@ -32,6 +32,7 @@ func BenchmarkMirroredSync(b *testing.B) {
 	for at := int64(0); b.Loop(); at = (at + int64(len(record))) % MemTableSize {
 		if at+int64(len(record)) > MemTableSize {
 			mirrored.end.Store(0)
+			mirrored.tail = mirrored.tail[:0]
 		}
 		began := time.Now()
 		_, err := plain.WriteAt(record, at)

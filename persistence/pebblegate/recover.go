@@ -2,104 +2,120 @@ package pebblegate
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"log/slog"
-	"slices"
 
 	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
+const pagesPerBlock = blockBytes / pageBytes
+
 func isNotExist(err error) bool { return oserror.IsNotExist(err) }
 
-// mirror holds the decoded mirror of a log's file.
-type mirror struct {
-	bytes  int64   // its length; 0 of a plain log and of another log's file
-	before uint64  // the log that used the file before
-	frames []frame // of this log, in the order in which they were written
-}
-
-// readMirror reads the head of a log's file. A file that has no mirror yields the zero mirror.
-func readMirror(f vfs.File, log uint64) (mirror, error) {
-	head := make([]byte, MirrorBytes)
-	n, err := f.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return mirror{}, err
-	}
-	head = head[:n]
-	var m mirror
-	if h, ok := decodeHeader(head); ok && h.log == log {
-		m.bytes, m.before = int64(h.mirror), h.before
-	} else if ok {
-		m.before = h.log
-	}
-	if m.bytes > 0 {
-		head = head[:min(int64(len(head)), m.bytes)]
-	}
-	for at := mirrorHeader; at < len(head); at += frameAlign {
-		if f, ok := decodeFrame(head[at:]); ok && f.log == log {
-			m.bytes = int64(f.mirror)
-			m.frames = append(m.frames, f)
-		}
-	}
-	slices.SortFunc(m.frames, func(a, b frame) int { return cmp.Compare(a.seq, b.seq) })
-	return m, nil
-}
-
-// provenExtent returns the synced prefix of the log that the newest frame proves.
-func (m *mirror) provenExtent() extent {
-	if len(m.frames) == 0 {
-		return extent{}
-	}
-	last := &m.frames[len(m.frames)-1]
-	return extent{last.synced, last.syncedSum}
-}
-
-// verifyLog checks the synced part of a mirrored log, and repairs later writes from their frames.
-func verifyLog(fs vfs.FS, path string, f vfs.File, m *mirror) error {
-	proven := m.provenExtent()
-	if err := verifyExtent(io.NewSectionReader(f, m.bytes, int64(proven.bytes)), proven); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
-	}
-	var damaged []frame
-	for _, frame := range m.frames {
-		if frame.end() <= proven.bytes {
-			continue
-		}
-		got := make([]byte, len(frame.payload))
-		n, err := f.ReadAt(got, m.bytes+int64(frame.from))
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read %s: %w", path, err)
-		}
-		if n < len(got) || !bytes.Equal(got, frame.payload) {
-			damaged = append(damaged, frame)
-		}
-	}
-	if len(damaged) == 0 {
-		return nil
-	}
-	slog.Warn("the end of a write-ahead log is repaired from its mirror", "file", path, "offset", damaged[0].from)
-	return m.repairLog(fs, path, damaged)
-}
-
-func (m *mirror) repairLog(fs vfs.FS, path string, from []frame) error {
-	f, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+// recoverLog opens a mirrored log of an earlier start. It follows the chunks, and shows the second
+// copy of a page where that yields more valid chunks than the first. It follows them to the first
+// chunk that is valid in neither, which is where the log ends, or where Pebble refuses it.
+func recoverLog(path string, f vfs.File, number uint64) (*logReader, error) {
+	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, err)
+		return nil, err
 	}
-	for _, frame := range from {
-		if _, err := f.WriteAt(frame.payload, m.bytes+int64(frame.from)); err != nil {
-			return errors.Join(fmt.Errorf("repair %s: %w", path, err), f.Close())
+	length := max(0, info.Size()-pageBytes)
+	r := &logReader{File: f, second: map[int64]bool{}}
+	// A crash can cut off the copies of the last page. A page without a second copy is shown, and
+	// one without a whole first copy is short.
+	whole, rest := length/(copies*pageBytes), length%(copies*pageBytes)
+	r.end = whole*pageBytes + min(rest, pageBytes)
+	b := mirroredBlock{log: uint32(number), physical: make([]byte, copies*blockBytes)}
+	for block := int64(0); block*blockBytes < r.end; block++ {
+		n, err := f.ReadAt(b.physical, pageAt(block*pagesPerBlock, 0))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		clear(b.physical[n:])
+		more := b.choose()
+		for page, second := range b.second {
+			if second {
+				r.second[block*pagesPerBlock+int64(page)] = true
+				slog.Warn("a damaged page of a write-ahead log is read from its second copy", "file", path,
+					"offset", pageAt(block*pagesPerBlock+int64(page), 0))
+			}
+		}
+		if !more {
+			break
 		}
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("repair %s: %w", path, err)
+	return r, nil
+}
+
+// mirroredBlock is one block of a log with both copies of its pages.
+type mirroredBlock struct {
+	log      uint32
+	physical []byte
+	second   [pagesPerBlock]bool
+	view     [blockBytes]byte
+}
+
+func (b *mirroredBlock) copyOf(page int, second bool) []byte {
+	at := page * copies * pageBytes
+	if second {
+		at += pageBytes
 	}
-	return nil
+	return b.physical[at : at+pageBytes]
+}
+
+// choose decides which copy of each page is shown, and returns whether the log goes on behind the
+// block. It changes the copy of one page at a time as long as that makes the valid part longer: of
+// a chunk that was acknowledged at most one page is damaged in one copy.
+func (b *mirroredBlock) choose() (more bool) {
+	b.second = [pagesPerBlock]bool{}
+	var differ []int
+	for page := range b.second {
+		if !bytes.Equal(b.copyOf(page, false), b.copyOf(page, true)) {
+			differ = append(differ, page)
+		}
+	}
+	best := b.validLength()
+	for improved := true; improved; {
+		improved = false
+		for _, page := range differ {
+			b.second[page] = !b.second[page]
+			if n := b.validLength(); n > best {
+				best, improved = n, true
+			} else {
+				b.second[page] = !b.second[page]
+			}
+		}
+	}
+	return best >= 2*blockBytes-1
+}
+
+// validLength returns twice the length of the valid chunks at the beginning of the shown block. A
+// block that ends with unused bytes counts one less when the other copy has bytes there.
+func (b *mirroredBlock) validLength() int {
+	for page, second := range b.second {
+		copy(b.view[page*pageBytes:], b.copyOf(page, second))
+	}
+	for at := 0; at < blockBytes; {
+		c, ok := parseChunk(b.view[at:], b.log)
+		switch {
+		case !ok:
+			return 2 * at
+		case c.trailer:
+			return 2*at + 1
+		case c.skipRest:
+			if bytes.Equal(b.copyOf(pagesPerBlock-1, false), b.copyOf(pagesPerBlock-1, true)) {
+				return 2 * blockBytes
+			}
+			return 2*blockBytes - 1
+		}
+		at += c.bytes
+	}
+	return 2 * blockBytes
 }
 
 // verifyExtent reads a prefix of a file and compares it with its extent.

@@ -55,7 +55,7 @@ func TestAttackDamageToAJournalIsRefused(t *testing.T) {
 		disk := damagetest.Disk{Name: name, Dir: dir, Older: older,
 			FS:   fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: random}),
 			Open: func(fs *vfs.MemFS) (int, error) { return afterDamage(fs, &load, told) }}
-		o := damagetest.Sweep(t, disk, damagetest.Places(150, 5_000), random)
+		o := damagetest.Sweep(t, disk, damagetest.Places(150, 2_000), random)
 		t.Logf("%s: %d places, %d refused, %d whole, %d lost", disk.Name, o.Places, o.Refused, o.Whole, o.Lost)
 		all.Add(o)
 		require.NoError(t, j.Close())

@@ -83,7 +83,7 @@ func TestAttackDamageToTheSandboxIsRefused(t *testing.T) {
 			disk := damagetest.Disk{Name: dir + " " + name, Dir: dir, Older: older,
 				FS:   fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: random}),
 				Open: func(fs *vfs.MemFS) (int, error) { return had.afterDamage(fs) }}
-			o := damagetest.Sweep(t, disk, damagetest.Places(75, 5_000), random)
+			o := damagetest.Sweep(t, disk, damagetest.Places(75, 2_000), random)
 			t.Logf("%s: %d places, %d refused, %d whole, %d lost", disk.Name, o.Places, o.Refused, o.Whole, o.Lost)
 			all.Add(o)
 		}
