@@ -45,6 +45,7 @@ type Options struct {
 	Dir        string
 	Deployment ident.UUID // zero: whatever the store says, which must be there
 	CacheBytes int64      // memory for hot rules, spends and funds; 0: DefaultCacheBytes
+	OpenTables int        // tables of the store that are kept open; 0: Pebble's default
 	BacklogMax int        // entries not yet relayed; 0: DefaultBacklogMax
 	NoSync     bool       // answers before anything is durable: only to compare
 	Clock      func() time.Time

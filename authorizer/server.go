@@ -25,6 +25,7 @@ const (
 	DefaultWriteTimeout   = 5 * time.Second
 	DefaultIdleTimeout    = 2 * time.Minute
 	DefaultMaxConnections = 16_384
+	spareWorkers          = 64 // connections that are closing, or come from inside, beside MaxConnections
 )
 
 // ServerOptions configure a Server. Zero values of the limits mean their defaults.
@@ -39,6 +40,7 @@ type ServerOptions struct {
 
 	MaxBody, MaxHeader                     int // bytes
 	MaxConnections                         int
+	MaxPerPeer                             int // connections of one peer that have not shown the secret; 0: MaxConnections
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 
@@ -99,7 +101,7 @@ func NewServer(options ServerOptions) (*Server, error) {
 	s.http = fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.refuseUnread,
-		Concurrency:                  options.MaxConnections,
+		Concurrency:                  options.MaxConnections + spareWorkers,
 		ReadBufferSize:               options.MaxHeader,
 		MaxRequestBodySize:           options.MaxBody,
 		ReadTimeout:                  options.ReadTimeout,
@@ -111,7 +113,7 @@ func NewServer(options ServerOptions) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		Logger:                       quiet{},
 	}
-	s.door = drain.New(&s.http)
+	s.door = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer})
 	return s, nil
 }
 
@@ -128,6 +130,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 	return nil
 }
+
+// Counts is what the server has counted of its connections.
+func (s *Server) Counts() drain.Counts { return s.door.Counts() }
 
 // Shutdown takes no new connection, lets the requests under way be answered, and returns when they are or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -162,6 +167,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	case !s.admits(ctx):
 		turnAway(ctx, fasthttp.StatusUnauthorized, codeUnauthorized, "")
 	default:
+		drain.Vouch(ctx)
 		s.decide(ctx, kind)
 	}
 }

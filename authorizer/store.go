@@ -110,6 +110,7 @@ func pebbleOptions(o *Options, s *store, fatal func(error)) *pebble.Options {
 		Lock:                  s.lock,
 		L0StopWritesThreshold: l0StopWrites,
 		CacheSize:             storeCacheBytes,
+		MaxOpenFiles:          o.OpenTables,
 		Logger:                pebbleLogger{fatal: fatal},
 	}
 	if s.logs != nil {

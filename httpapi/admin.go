@@ -25,6 +25,7 @@ import (
 	"github.com/fasthttp/router"
 
 	"purser/actors/fault"
+	"purser/authorizer/drain"
 )
 
 // Command is an operation that an operator starts in the running server.
@@ -55,7 +56,9 @@ type AdminConfig struct {
 	Names []string
 	// Commands are mounted under POST /<name>.
 	Commands map[string]Command
-	Logger   *slog.Logger
+	// Edge bounds connections. Bodies are few and short here: fasthttp reads them.
+	Edge   drain.Options
+	Logger *slog.Logger
 }
 
 // Admin serves the operator's port: /healthz, /readyz, /metrics, pprof and the commands. It has no authentication: bind it
@@ -82,7 +85,7 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	a.door = newDoor(a.ownNames(noBrowser(a.newRouter().Handler)), func(ctx *fasthttp.RequestCtx, err error) {
 		f := malformedFault(err)
 		respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
-	}, c.Logger)
+	}, c.Logger, c.Edge)
 	a.door.http.WriteTimeout = 0 // a profile or an audit takes as long as it takes
 	return a, nil
 }
@@ -177,6 +180,9 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		next(ctx)
 	}
 }
+
+// Counts is what the port has counted of its connections.
+func (a *Admin) Counts() drain.Counts { return a.door.Counts() }
 
 // Serve answers from a listener until Shutdown, then returns nil.
 func (a *Admin) Serve(ln net.Listener) error {

@@ -37,7 +37,7 @@ func (s *Server) authenticate(c *call) error {
 	case kind == authPartner:
 		err := webhook.Verify(s.cfg.PartnerSecrets, c.header.signature, c.body, c.now)
 		if err != nil {
-			return fault.New(fault.SignatureInvalid, "")
+			return s.refuseUnverified(c)
 		}
 		return nil
 	case kind == authSession && c.header.hasAuthorization:

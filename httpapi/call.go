@@ -74,10 +74,10 @@ func (c *call) slot() (ident.Slot, error) {
 	return slot, nil
 }
 
-// newCall copies what a request says. Nothing in it aliases the RequestCtx.
-func newCall(ctx *fasthttp.RequestCtx, r *route, within context.Context, now time.Time) *call {
-	c := &call{ctx: within, route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
-		peer: peerOf(ctx.RemoteIP()), body: bytes.Clone(ctx.PostBody()), params: map[string]string{}, query: map[string]string{}}
+// newCall copies the head of a request. Nothing in it aliases the RequestCtx. readBody adds the body, startTimer the context.
+func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
+	c := &call{route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
+		peer: peerOf(ctx.RemoteIP()), params: map[string]string{}, query: map[string]string{}}
 	h := &ctx.Request.Header
 	read := func(name string) string { return string(h.Peek(name)) }
 	only := func(name string) string { // "" when it is given twice, which no caller's check lets through

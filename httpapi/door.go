@@ -15,14 +15,14 @@ type door struct {
 }
 
 // newDoor has the one set of settings for every port that speaks HTTP here.
-func newDoor(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger) *door {
+func newDoor(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger, edge drain.Options) *door {
 	http := &fasthttp.Server{
 		Handler: handler, ErrorHandler: onError, Logger: quietLogger{log}, Concurrency: maxConnections,
-		ReadBufferSize: maxHeader, MaxRequestBodySize: maxBody, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		ReadBufferSize: maxHeader, MaxRequestBodySize: wideBody, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, NoDefaultServerHeader: true, CloseOnShutdown: true, DisablePreParseMultipartForm: true,
 		SecureErrorLogMessage: true,
 	}
-	return &door{drain.New(http), http}
+	return &door{drain.New(http, edge), http}
 }
 
 // quietLogger keeps fasthttp's complaints about broken connections out of the way.

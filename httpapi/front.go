@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors/fault"
+	"purser/authorizer/drain"
 )
 
 // Front answers every request of a listener 503 unavailable until it is given the server that takes them. It is there for a start
@@ -20,10 +21,13 @@ type Front struct {
 	server atomic.Pointer[Server]
 }
 
-// NewFront makes a front without a server.
-func NewFront(log *slog.Logger) *Front {
+// NewFront makes a front without a server, within limits of connections and bodies.
+func NewFront(edge drain.Options, log *slog.Logger) *Front {
+	if edge.Bodies == nil {
+		edge.Bodies = drain.NewBudget(drain.DefaultBudget)
+	}
 	f := &Front{}
-	f.door = newDoor(f.handle, f.malformed, log)
+	f.door = newDoor(f.handle, f.malformed, log, edge)
 	return f
 }
 
@@ -32,6 +36,9 @@ func (f *Front) Open(s *Server) { f.server.Store(s) }
 
 // Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
 func (f *Front) Serve(ln net.Listener) error { return f.door.Serve(ln) }
+
+// Counts is what the front has counted of its connections.
+func (f *Front) Counts() drain.Counts { return f.door.Counts() }
 
 // Shutdown stops taking requests and waits for those that run, or for the context. It shuts the server too.
 func (f *Front) Shutdown(ctx context.Context) error {

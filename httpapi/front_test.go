@@ -10,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/authorizer/drain"
 )
 
 // TestAFrontRefusesUntilItIsGivenAServer asks the same port before and after, and then shuts both.
 func TestAFrontRefusesUntilItIsGivenAServer(t *testing.T) {
 	w := newWorld(t)
-	front, memory := NewFront(slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()
+	front, memory := NewFront(drain.Options{}, slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(memory) }()
 	client := &http.Client{Transport: &http.Transport{

@@ -23,7 +23,8 @@ import (
 
 // Limits of the hosted pages.
 const (
-	maxStreams  = 2_000 // pages that are told news; the others ask
+	maxForm     = 4 << 10 // bytes of the form
+	maxStreams  = 2_000   // pages that are told news; the others ask
 	streamFor   = 10 * time.Second
 	streamEvery = 500 * time.Millisecond
 	streamRetry = time.Second
@@ -43,15 +44,17 @@ func (s *Server) mountHosted(r *router.Router) {
 
 // hosted runs the checks that every request passes.
 func (s *Server) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
-	row := &route{method: "GET", path: "/checkout", auth: authNone}
+	row := &route{method: "GET", path: "/checkout", auth: authNone, maxBody: maxForm}
 	return func(ctx *fasthttp.RequestCtx) {
-		within, cancel := context.WithTimeout(s.base, requestTimeout)
-		defer cancel()
-		c := newCall(ctx, row, within, s.actors.Clock())
+		c := newCall(ctx, row, s.actors.Clock())
 		err := checkFraming(ctx)
 		if err == nil {
-			err = s.limitAddress(c.peer, c.now)
+			err = s.admitHead(c)
 		}
+		if err == nil {
+			err = s.readBody(ctx, c)
+		}
+		defer s.startTimer(c)()
 		if err == nil {
 			h := &ctx.Response.Header
 			h.Set("Content-Security-Policy", web.Policy)

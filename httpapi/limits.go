@@ -2,10 +2,19 @@ package httpapi
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
 	"purser/actors/fault"
+	"purser/authorizer/drain"
+)
+
+// badReportsPerAddress is the limit of reports per address and minute that fail verification. It holds even when the rate limits
+// are off. Verified reports count against no limit.
+const (
+	badReportsPerAddress = 60
+	badReports           = "report-address/" // and the peer: the caller that is counted
 )
 
 // Limits of signing in, a minute. They hold even when the rate limits are off.
@@ -65,13 +74,11 @@ func (s *Server) limit(caller string, limit int, now time.Time) error {
 	return nil
 }
 
-// peerBits of an IPv6 address name its network, which is what one peer has: it can use as many addresses in it as it likes.
-const peerBits = 64
-
-// peerOf is who a limit of an address counts.
+// peerOf names the peer that a limit per address counts: an IPv4 address, or the /64 network of an IPv6 address.
 func peerOf(ip net.IP) string {
-	if ip.To4() != nil {
-		return ip.String()
+	address, _ := netip.AddrFromSlice(ip)
+	if peer := drain.PeerOf(address); !peer.IsSingleIP() {
+		return peer.String()
 	}
-	return (&net.IPNet{IP: ip.Mask(net.CIDRMask(peerBits, 8*net.IPv6len)), Mask: net.CIDRMask(peerBits, 8*net.IPv6len)}).String()
+	return address.Unmap().String()
 }

@@ -107,6 +107,22 @@ func (l *limiter) take(caller string, limit int, now time.Time) (time.Duration, 
 	return 0, nil
 }
 
+// untilFree returns the time until a request of a caller would be let through, 0 when it would be now. It counts nothing.
+func (l *limiter) untilFree(caller string, limit int, now time.Time) time.Duration {
+	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
+	at := now.UnixNano()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.windows[caller]
+	if w == nil {
+		return 0
+	}
+	if w.forget(at); w.count < limit {
+		return 0
+	}
+	return time.Duration(w.times[w.head] + int64(rateWindow) - at)
+}
+
 // size counts the windows, for the metrics.
 func (l *limiter) size() int {
 	n := 0

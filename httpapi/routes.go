@@ -48,6 +48,7 @@ type route struct {
 	use          string   // is refused as gone, whatever else is wrong with the request: the path to call instead
 	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
 	signsIn      bool     // answers with a session
+	maxBody      int      // bytes of a body; 0: maxBody
 	handle       func(*call) (answer, error)
 }
 

@@ -27,6 +27,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/money"
+	"purser/authorizer/drain"
 	"purser/httpapi/mcp"
 	"purser/httpapi/openapi"
 	"purser/httpapi/web"
@@ -36,7 +37,6 @@ import (
 
 // Limits of the server.
 const (
-	maxBody        = 1 << 20  // bytes; over it 413
 	maxHeader      = 16 << 10 // bytes of request line and header; over it 431
 	maxConnections = 32 << 10
 	readTimeout    = 15 * time.Second // of a whole request
@@ -102,8 +102,10 @@ type Config struct {
 	RateLimits     RateLimits           // zero: DefaultRateLimits
 	// WebhookGuard says where webhook endpoints may lead; nil: to public addresses.
 	WebhookGuard *webhook.Guard
-	Registry     *prometheus.Registry
-	Logger       *slog.Logger
+	// Edge bounds connections and bodies where the server is served by itself, without a Front.
+	Edge     drain.Options
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
 }
 
 func (c *Config) ensureDefaults() error {
@@ -137,6 +139,9 @@ func (c *Config) ensureDefaults() error {
 	require(l.Off || l.PerKey > 0 && l.PerWorkspace > 0 && l.PerAddress > 0, "RateLimits must be positive")
 	if c.WebhookGuard == nil {
 		c.WebhookGuard = webhook.NewGuard(false, nil)
+	}
+	if c.Edge.Bodies == nil {
+		c.Edge.Bodies = drain.NewBudget(drain.DefaultBudget)
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -210,7 +215,7 @@ func New(c Config) (*Server, error) {
 	s.table = s.routes()
 	s.mcp, s.tools = s.newTools()
 	s.handler = s.newRouter(s.table)
-	s.door = newDoor(s.handler, s.malformed, c.Logger)
+	s.door = newDoor(s.handler, s.malformed, c.Logger, c.Edge)
 	return s, nil
 }
 
@@ -237,25 +242,30 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 	start, id := s.actors.Clock(), s.identify(ctx)
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
-	within, cancel := context.WithTimeout(s.base, requestTimeout)
-	defer cancel()
-	a, err := s.run(ctx, r, within, start)
+	a, err := s.run(ctx, r, start)
 	if err != nil {
 		a = s.refusal(id, r.method, err)
 		if r.rpc {
-			a = asRPC(a, ctx.PostBody())
+			a = asRPC(a, drain.Arrived(ctx))
 		}
 	}
 	s.write(ctx, a)
 	s.done(id, r, a, s.actors.Clock().Sub(start))
 }
 
-func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, within context.Context, now time.Time) (answer, error) {
+func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer, error) {
 	if err := checkFraming(ctx); err != nil {
 		return answer{}, err
 	}
-	c := newCall(ctx, r, within, now)
+	c := newCall(ctx, r, now)
 	c.id = s.identify(ctx)
+	if err := s.admitHead(c); err != nil {
+		return answer{}, err
+	}
+	if err := s.readBody(ctx, c); err != nil {
+		return answer{}, err
+	}
+	defer s.startTimer(c)()
 	if err := s.admit(c); err != nil {
 		return answer{}, err
 	}
@@ -268,13 +278,9 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, within context.Context,
 	return r.handle(c)
 }
 
-// admit is the part of the checks that knows who asks: limits, authentication, what the caller may.
+// admit authenticates the caller and checks its limits and permissions. It comes after the body: a key that is revoked while a
+// body arrives does nothing.
 func (s *Server) admit(c *call) error {
-	if c.route.auth != authPartner {
-		if err := s.limitAddress(c.peer, c.now); err != nil {
-			return err
-		}
-	}
 	if err := s.authenticate(c); err != nil {
 		return err
 	}
@@ -432,7 +438,7 @@ func malformedFault(err error) *fault.Error {
 		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes", maxHeader))
 	}
 	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
-		return fault.New(fault.BodyTooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody))
+		return fault.New(fault.BodyTooLarge, "the body is too large")
 	}
 	if late, ok := errors.AsType[timeoutError](err); ok && late.Timeout() {
 		return fault.New(requestTimedOut, "the request did not arrive in time")

@@ -169,7 +169,7 @@ func (c *memoryConn) SetWriteDeadline(time.Time) error { return nil }
 func answersTo(t testing.TB, s *Server, said []byte) []*fasthttp.Response {
 	t.Helper()
 	conn := &memoryConn{said: bytes.NewReader(said)}
-	_ = s.door.http.ServeConn(conn) // its error is that of the last request, which has been answered
+	_ = s.door.ServeConn(conn) // its error is that of the last request, which has been answered
 	var all []*fasthttp.Response
 	reader := bufio.NewReader(&conn.told)
 	for {

@@ -1,46 +1,93 @@
-// Package drain serves HTTP with fasthttp so that it can be shut at any moment: before Serve has begun, with idle keep-alive
-// connections, and with connections that have not sent a byte. It knows nothing of what is served. Both HTTP interfaces of
-// Purser stand behind it. A peer that is refused in the middle of its request gets to read the answer: see linger.
+// Package drain serves HTTP with fasthttp within named limits, and so that it can be shut at any
+// moment: before Serve has begun, with idle keep-alive connections, and with connections that have
+// not sent a byte. It does not know the interfaces that it serves. Every HTTP port of Purser uses
+// it.
+//
+//	drain.go        a server, its Serve and its Shutdown
+//	accept.go       accepting: exhaustion is waited out, a connection over a limit is refused
+//	pool.go         how many connections there may be, and how long each may wait as the pool fills
+//	connection.go   one connection: its phase, and the end of a request's head
+//	body.go         bodies are read on demand, in pieces that are claimed from a budget
+//	linger.go       a peer that is refused in the middle of its request gets to read the answer
 package drain
 
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 )
 
-// Server is a fasthttp server and what its shutdown must know of it. fasthttp alone forgets a Shutdown that comes before Serve
-// and then serves for ever; and it takes a connection that never sent anything for a running request and waits for it.
+// Options are the limits of a server. The zero value bounds nothing and has fasthttp read the
+// bodies.
+type Options struct {
+	// Connections is how many connections may be open at once, PerPeer how many of them one peer
+	// may have (see PeerOf). Zero is no bound.
+	Connections, PerPeer int
+	// Exempt reports a peer that stands for many, such as a trusted proxy: PerPeer does not bound
+	// it. It may be nil.
+	Exempt Exemption
+	// Bodies is the memory for request bodies. With it ReadBody alone reads bodies, so that the
+	// handler sees the head first. Without it fasthttp reads every body before the handler runs.
+	Bodies *Budget
+}
+
+// Server is a fasthttp server with its limits and the state that its shutdown needs. fasthttp alone
+// forgets a Shutdown that comes before Serve and then serves for ever; and it takes a connection
+// that never sent anything for a running request and waits for it.
 type Server struct {
 	http      *fasthttp.Server
+	options   Options
 	lingerFor time.Duration // lingerTime, unless a test has longer
+	epoch     time.Time     // connections note times as durations since then, which no change of the wall clock moves
+	pool      pool
+	counters  counters
 
 	mu      sync.Mutex
 	shut    bool
+	done    chan struct{} // closed by Shutdown
 	open    []net.Listener
-	silent  map[*silentConn]struct{} // connections that have not sent a byte
 	serving sync.WaitGroup
 }
 
-// New makes a server of fasthttp's, which the caller has configured and must not serve or shut by itself.
-func New(http *fasthttp.Server) *Server {
+// New makes a server of fasthttp's, which the caller has configured and must not serve or shut by
+// itself.
+func New(http *fasthttp.Server, options Options) *Server {
+	s := &Server{http: http, options: options, lingerFor: lingerTime, epoch: time.Now(), done: make(chan struct{})}
+	s.pool = pool{server: s, open: map[*connection]struct{}{}, peers: map[Peer]int{}}
 	if refuse := http.ErrorHandler; refuse != nil {
 		http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 			refuse(ctx, err)
-			if conn, ok := ctx.Conn().(*silentConn); ok {
-				conn.unread.Store(true)
+			if c, ok := ctx.Conn().(*connection); ok {
+				c.unread.Store(true)
 			}
 		}
 	}
-	return &Server{http: http, lingerFor: lingerTime, silent: map[*silentConn]struct{}{}}
+	if options.Bodies != nil {
+		http.HeaderReceived = withholdBody
+		http.ReduceMemoryUsage = true // a connection without a request holds no buffer
+	}
+	handle := http.Handler
+	http.Handler = func(ctx *fasthttp.RequestCtx) {
+		c, ok := ctx.Conn().(*connection)
+		if !ok {
+			handle(ctx)
+			return
+		}
+		c.beginRequest(ctx)
+		defer c.endRequest(ctx)
+		handle(ctx)
+	}
+	return s
 }
 
-// Serve answers from a listener until Shutdown, then returns nil; after Shutdown it closes the listener and returns at once. It
-// may be called for several listeners at a time.
+// Serve answers from a listener until Shutdown, then returns nil; after Shutdown it closes the
+// listener and returns at once. It may be called for several listeners at a time, and again after a
+// fault of one. It returns only for a fault of the listener itself: exhausted descriptors or memory
+// are waited out.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	if s.shut {
@@ -51,18 +98,29 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.serving.Add(1)
 	s.mu.Unlock()
 	defer s.serving.Done()
-	return s.http.Serve(&listener{ln, s})
+	err := s.http.Serve(&listener{ln, s})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = slices.DeleteFunc(s.open, func(other net.Listener) bool { return other == ln })
+	if s.shut {
+		return nil
+	}
+	return err
 }
+
+// ServeConn answers one connection until it is closed.
+func (s *Server) ServeConn(conn net.Conn) error { return s.http.ServeConn(s.wrapConn(conn)) }
 
 // Shutdown takes no new requests, for good, and waits for those that run, or for the context.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
-	s.shut = true
-	open := s.open
-	for conn := range s.silent {
-		_ = conn.Conn.Close()
+	if !s.shut {
+		s.shut = true
+		close(s.done)
 	}
+	open := slices.Clone(s.open)
 	s.mu.Unlock()
+	s.pool.closeSilent()
 	err := s.http.ShutdownWithContext(ctx)
 	for _, ln := range open {
 		_ = ln.Close() // most are closed already; one that fasthttp had not reached yet ends its Serve here
@@ -71,60 +129,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// listener knows which connections have not sent anything. Browsers and Go's own client open them ahead of need.
-type listener struct {
-	net.Listener
-	server *Server
-}
-
-// Accept is net.Listener's.
-func (l *listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &silentConn{Conn: conn, server: l.server}
-	l.server.mu.Lock()
-	defer l.server.mu.Unlock()
-	if l.server.shut {
-		_ = conn.Close() // fasthttp sees it closed at its first read
-		return c, nil
-	}
-	l.server.silent[c] = struct{}{}
-	return c, nil
-}
-
-// silentConn is in its server's set until it sends its first byte or is closed.
-type silentConn struct {
-	net.Conn
-	server *Server
-	once   sync.Once
-	unread atomic.Bool // a request was refused before it was read: linger at the close
-}
-
-// NetConn returns the listener's connection, as tls.Conn's method of this name does.
-func (c *silentConn) NetConn() net.Conn { return c.Conn }
-
-// Read is net.Conn's.
-func (c *silentConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.once.Do(c.leave)
-	}
-	return n, err
-}
-
-// Close is net.Conn's.
-func (c *silentConn) Close() error {
-	c.once.Do(c.leave)
-	if c.unread.Swap(false) {
-		c.linger()
-	}
-	return c.Conn.Close()
-}
-
-func (c *silentConn) leave() {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	delete(c.server.silent, c)
-}
+// now is the time since the server was made, at least 1: 0 stands for no time.
+func (s *Server) sinceEpoch() int64 { return int64(time.Since(s.epoch)) + 1 }

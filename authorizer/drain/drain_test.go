@@ -19,7 +19,7 @@ import (
 const within = time.Minute
 
 func newServer(handler fasthttp.RequestHandler) *drain.Server {
-	return drain.New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour})
+	return drain.New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour}, drain.Options{})
 }
 
 func hello(ctx *fasthttp.RequestCtx) { ctx.SetBodyString("hello") }

@@ -11,9 +11,10 @@ const (
 	lingerTime  = 500 * time.Millisecond
 )
 
-// linger lets the peer read the refusal that was just written. To close with bytes unread would reset the connection, and a reset
-// takes the answer away from a peer that still sends. So the answer is ended, and what still comes is thrown away for a while.
-func (c *silentConn) linger() {
+// linger lets the peer read the refusal that was just written. To close with bytes unread would
+// reset the connection, and a reset takes the answer away from a peer that still sends. So the
+// answer is ended, and what still comes is thrown away for a while.
+func (c *connection) linger() {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(c.server.lingerFor)) != nil {
 		return

@@ -15,7 +15,7 @@ import (
 // refusing is a server that refuses what is longer than a kilobyte, and lingers for so long.
 func refusing(t *testing.T, lingerFor time.Duration) (address string) {
 	s := New(&fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, MaxRequestBodySize: 1000, CloseOnShutdown: true,
-		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.Error("too much", 413) }})
+		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.Error("too much", 413) }}, Options{})
 	s.lingerFor = lingerFor
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -39,7 +39,8 @@ func begin(t *testing.T, address string, body int) net.Conn {
 	return conn
 }
 
-// A peer that sends more than is read still gets the refusal, and the connection ends in good order.
+// A peer that sends more than is read still gets the refusal, and the connection ends in good
+// order.
 func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
 	const body, rest = 1 << 20, 64 << 10
 	conn := begin(t, refusing(t, time.Hour), body)
@@ -53,7 +54,8 @@ func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
 	require.NoError(t, err, "the rest is still taken")
 }
 
-// A peer that goes on for ever is not listened to for ever: the shutdown, which waits for its connection, ends.
+// A peer that goes on for ever is not listened to for ever: the shutdown, which waits for its
+// connection, ends.
 func TestLingeringEnds(t *testing.T) {
 	address := refusing(t, time.Millisecond)
 	conn := begin(t, address, 1<<20)

@@ -53,6 +53,8 @@ type Settings struct {
 	PrivateWebhooks    string `name:"allow-private-webhooks" env:"PURSER_ALLOW_PRIVATE_WEBHOOKS" default:"false" help:"true lets webhook URLs be http and lead to private addresses, for development."`
 	CheckoutXpubEVM    string `name:"checkout-xpub-evm" env:"PURSER_CHECKOUT_XPUB_EVM" help:"Account (m/44'/60'/0') that receives checkout payments on EVM chains, as an xpub; with neither account set they are a sandbox's, from <data dir>/checkout-seed."`
 	CheckoutXpubBTC    string `name:"checkout-xpub-btc" env:"PURSER_CHECKOUT_XPUB_BTC" help:"Account (m/84'/0'/0') that receives checkout payments on Bitcoin, as an xpub or zpub."`
+	Connections        string `name:"connections" env:"PURSER_CONNECTIONS" default:"8192,16384,512" help:"Connections at once: REST,card network,of one address; fewer where the limit of open files leaves fewer."`
+	BodyBudget         string `name:"body-budget" env:"PURSER_BODY_BUDGET" default:"64MiB" help:"Memory for request bodies that are being read; over it REST answers 503."`
 	LogLevel           string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat          string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
 	ChainEthereumURL   string `name:"chain-ethereum-url" env:"PURSER_CHAIN_ETHEREUM_URL" secret:"" help:"JSON-RPC node of ethereum; a sandbox chain when unset."`
@@ -96,6 +98,8 @@ type Config struct {
 	AuthorizerSync                      bool
 	PrivateWebhooks                     bool
 	CheckoutAccounts                    *address.Accounts // nil: a sandbox's, made at the start
+	Connections                         Connections
+	BodyBudget                          int64 // bytes
 	LogLevel                            slog.Level
 	LogFormat                           string // logText or logJSON
 	DatabaseURL                         string // "": the journal is in DataDir
@@ -113,6 +117,8 @@ const (
 	maxBacklog        = 100_000_000
 	minBacklog        = 1_000
 	minCacheBytes     = 16 << 20
+	minBodyBudget     = 2 << 20 // the longest body, while its memory is doubled
+	maxConnections    = 1_000_000
 	maxSandboxDelay   = 24 * time.Hour
 	maxNetworkSecrets = 2
 )
@@ -164,7 +170,9 @@ func (s Settings) Config() (Config, error) {
 	c.LogFormat = f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)
 	c.SignupOpen = f.oneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
 	c.Issuer = f.oneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
-	c.AuthorizerCacheBytes = f.bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache)
+	c.AuthorizerCacheBytes = f.bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache, minCacheBytes)
+	c.BodyBudget = f.bytes("PURSER_BODY_BUDGET", s.BodyBudget, minBodyBudget)
+	c.Connections = f.connections(s.Connections)
 	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
 	c.PrivateWebhooks = f.oneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"
 	c.CheckoutAccounts = f.checkoutAccounts(s)
@@ -341,8 +349,22 @@ func (f *faults) level(value string) (level slog.Level) {
 	return level
 }
 
+// connections reads how many connections there may be: "8192,16384,512".
+func (f *faults) connections(value string) (c Connections) {
+	parts := strings.Split(value, ",")
+	places := []*int{&c.REST, &c.Network, &c.PerAddress}
+	if len(parts) != len(places) {
+		f.add("PURSER_CONNECTIONS", "%q is not three numbers: REST,card network,of one address", value)
+		return c
+	}
+	for i, part := range parts {
+		*places[i] = f.integer("PURSER_CONNECTIONS", part, 1, maxConnections)
+	}
+	return c
+}
+
 // bytes reads a size: a number of bytes, or one with KiB, MiB or GiB.
-func (f *faults) bytes(name, value string) int64 {
+func (f *faults) bytes(name, value string, least int64) int64 {
 	unit, number := int64(1), value
 	for suffix, size := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if rest, ok := strings.CutSuffix(value, suffix); ok {
@@ -350,8 +372,8 @@ func (f *faults) bytes(name, value string) int64 {
 		}
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n > (1<<50)/unit || n*unit < minCacheBytes {
-		f.add(name, "%q is not a size of at least %d MiB, such as 512MiB", value, minCacheBytes>>20)
+	if err != nil || n > (1<<50)/unit || n*unit < least {
+		f.add(name, "%q is not a size of at least %d MiB, such as 512MiB", value, least>>20)
 		return 0
 	}
 	return n * unit

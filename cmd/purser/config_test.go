@@ -48,6 +48,7 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
 		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
+		Connections: "8192", BodyBudget: "1",
 		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", KafkaTLS: "some", KafkaTLSCA: "a",
 		KafkaTLSCert: "b",
 		KafkaTLSKey:  "c", KafkaSASLMechanism: "GSSAPI", KafkaSASLUsername: "", KafkaSASLPassword: "", CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",

@@ -28,6 +28,7 @@ type journalUse struct {
 	clock       func() time.Time
 	entropy     io.Reader
 	processors  int // of the program; 0: what Go's scheduler has
+	openTables  int // of the store in the directory; 0: Pebble's default
 	fatal, note func(error)
 }
 
@@ -44,7 +45,7 @@ func (p Place) openJournal(ctx context.Context, use journalUse) (persistence.Jou
 
 func (p Place) openDirectory(use journalUse) (persistence.Journal, error) {
 	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(p.DataDir), Deployment: use.deployment,
-		MustExist: use.mustExist, Clock: use.clock, Entropy: use.entropy, Fatal: use.fatal, Note: use.note})
+		MustExist: use.mustExist, OpenTables: use.openTables, Clock: use.clock, Entropy: use.entropy, Fatal: use.fatal, Note: use.note})
 	switch {
 	case errors.Is(err, pebblejournal.ErrNoStore) && authorizer.Exists(nil, authorizerDir(p.DataDir)):
 		return nil, fmt.Errorf("%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",

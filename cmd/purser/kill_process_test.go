@@ -162,8 +162,14 @@ func (l *processLog) last(lines int) string {
 // launch starts a server on free ports and returns when it is ready. It is killed at the end of the test if it still runs.
 func launch(t *testing.T, purser program, data string) *process {
 	t.Helper()
+	return launchAs(t, data, command(purser, data, "serve"))
+}
+
+// launchAs starts a server by a command and waits until it is ready.
+func launchAs(t *testing.T, data string, serve *exec.Cmd) *process {
+	t.Helper()
 	began := time.Now()
-	p, said := begin(t, command(purser, data, "serve"))
+	p, said := begin(t, serve)
 	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
 	p.await(t, "readiness", func() bool { return strings.Contains(p.ask("/readyz"), "ready") })
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))

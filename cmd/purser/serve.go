@@ -24,6 +24,7 @@ import (
 	"purser/actors/partner/sandbox"
 	"purser/actors/seal"
 	"purser/authorizer"
+	"purser/authorizer/drain"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 	"purser/persistence"
@@ -93,6 +94,9 @@ type Main struct {
 	swipes    *gate // open as long as the authorizer is
 	stores    *gate // open as long as all stores and the actors are
 
+	shares     descriptorShares
+	bodies     *drain.Budget // memory for request bodies
+	edge       *edge
 	listeners  listeners
 	memory     *fasthttputil.InmemoryListener // the simulation routes' way to the card network's server
 	network    *networkDesk
@@ -115,7 +119,7 @@ type Main struct {
 func NewMain(c Config, log *slog.Logger) *Main {
 	m := &Main{clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(),
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
-		memory: fasthttputil.NewInmemoryListener()}
+		memory: fasthttputil.NewInmemoryListener(), edge: newEdge()}
 	m.Fatal = func(err error) {
 		log.Error("a store has failed; the process ends and nothing more is answered", "err", err)
 		os.Exit(1)
@@ -132,6 +136,7 @@ type step = func(context.Context) error
 // ground is the part of a start that needs nothing but this machine.
 func (m *Main) ground() []step {
 	return []step{
+		m.shareEdge,
 		m.takeDirectory,
 		m.startClock,
 		m.findSecrets,
@@ -221,7 +226,8 @@ func (m *Main) takeDirectory(context.Context) error {
 func (m *Main) findSecrets(context.Context) error { return m.config.secrets() }
 
 func (m *Main) openJournal(ctx context.Context) (err error) {
-	use := journalUse{migrate: true, processors: m.config.Processors, clock: m.Clock, entropy: m.Entropy, fatal: m.Fatal, note: m.note}
+	use := journalUse{migrate: true, processors: m.config.Processors, clock: m.Clock, entropy: m.Entropy,
+		openTables: m.shares.openTables, fatal: m.Fatal, note: m.note}
 	if m.authorizer != nil {
 		use.deployment = m.authorizer.Deployment()
 	}
@@ -265,7 +271,8 @@ func (m *Main) openAuthorizer(context.Context) error {
 
 func (m *Main) openEngine(deployment ident.UUID) error {
 	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(m.config.DataDir), Deployment: deployment,
-		CacheBytes: m.config.AuthorizerCacheBytes, BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
+		CacheBytes: m.config.AuthorizerCacheBytes, OpenTables: m.shares.openTables,
+		BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
 		Clock: m.Clock, ClockSuspect: m.clockSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
 	if err != nil {
 		return withRepair(err, authorizerDir(m.config.DataDir), repairEngine)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"purser/authorizer"
+	"purser/authorizer/drain"
 	"purser/authorizer/hold"
 	"purser/httpapi"
 )
@@ -25,9 +26,9 @@ func (m *Main) listen(context.Context) error {
 		to            *net.Listener
 		name, address string
 	}{
-		{&m.listeners.http, "REST", m.config.HTTPAddr},
-		{&m.listeners.authorizer, "card network", m.config.AuthorizerAddr},
-		{&m.listeners.admin, "admin", m.config.AdminAddr},
+		{&m.listeners.http, portREST, m.config.HTTPAddr},
+		{&m.listeners.authorizer, portNetwork, m.config.AuthorizerAddr},
+		{&m.listeners.admin, portAdmin, m.config.AdminAddr},
 	} {
 		listener, err := listenOn(l.address)
 		if err != nil {
@@ -67,9 +68,10 @@ func (d *networkDesk) Submit(message *hold.Message) authorizer.Answer {
 func (m *Main) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
-		Answered: m.metrics.networkAnswered})
+		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network, MaxPerPeer: m.config.Connections.PerAddress})
 	if err == nil {
-		m.stopNetwork = m.serve("card network", server, m.listeners.authorizer, m.memory)
+		m.edge.addPort(portNetwork, m.shares.network, server.Counts)
+		m.stopNetwork = m.serve(portNetwork, server, m.listeners.authorizer, m.memory)
 	}
 	return err
 }
@@ -86,8 +88,10 @@ func (m *Main) admitSwipes(context.Context) error {
 }
 
 func (m *Main) startREST(context.Context) error {
-	m.rest = httpapi.NewFront(m.log)
-	m.stopREST = m.serve("REST", m.rest, m.listeners.http)
+	m.rest = httpapi.NewFront(drain.Options{Connections: m.shares.rest, PerPeer: m.config.Connections.PerAddress,
+		Bodies: m.bodies}, m.log)
+	m.edge.addPort(portREST, m.shares.rest, m.rest.Counts)
+	m.stopREST = m.serve(portREST, m.rest, m.listeners.http)
 	return nil
 }
 
@@ -113,13 +117,14 @@ func (m *Main) startAdmin(context.Context) (err error) {
 	if m.metrics, err = newMetrics(m.registry, m.Clock); err != nil {
 		return err
 	}
-	if err := m.registerGauges(); err != nil {
+	if err := errors.Join(m.registerGauges(), m.registerEdge()); err != nil {
 		return err
 	}
 	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
-		Names: m.config.AdminHosts, Commands: m.operatorCommands()})
+		Edge: drain.Options{Connections: adminConnections}, Names: m.config.AdminHosts, Commands: m.operatorCommands()})
 	if err == nil {
-		m.serve("admin", admin, m.listeners.admin)
+		m.edge.addPort(portAdmin, adminConnections, admin.Counts)
+		m.serve(portAdmin, admin, m.listeners.admin)
 	}
 	return err
 }
@@ -219,16 +224,12 @@ type server interface {
 // serve runs a server until stop, which drains it, or Close, which calls stop.
 func (m *Main) serve(name string, s server, on ...net.Listener) (stop func() error) {
 	var running sync.WaitGroup
-	var closing atomic.Bool
+	stopping := make(chan struct{})
 	for _, listener := range on {
-		running.Go(func() {
-			if err := s.Serve(listener); err != nil && !closing.Load() {
-				m.fail(fmt.Errorf("%s server: %w", name, err))
-			}
-		})
+		running.Go(func() { m.keepServing(name, s, listener, stopping) })
 	}
 	stop = sync.OnceValue(func() error {
-		closing.Store(true)
+		close(stopping)
 		ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
 		defer cancel()
 		err := s.Shutdown(ctx)

@@ -29,30 +29,18 @@ func Sign(secret string, at time.Time, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, body))
 }
 
+// Formed reports whether a header has the form of a signature made within Tolerance of now. Verify checks the signature itself.
+func Formed(header string, now time.Time) bool {
+	_, _, err := parseHeader(header, now)
+	return err == nil
+}
+
 // Verify accepts a body when one of the secrets made one of the signatures in the header within Tolerance of now. Every
 // other outcome is ErrSignature.
 func Verify(secrets []string, header string, body []byte, now time.Time) error {
-	var stamp string
-	var given [][]byte
-	for part := range strings.SplitSeq(header, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		switch name {
-		case "t":
-			if stamp != "" {
-				return ErrSignature
-			}
-			stamp = value
-		case "v1":
-			sum, err := hex.DecodeString(value)
-			if err != nil || len(given) == maxSignatures {
-				return ErrSignature
-			}
-			given = append(given, sum)
-		}
-	}
-	seconds, err := strconv.ParseInt(stamp, 10, 64)
-	if err != nil || !within(seconds, now.Unix()) {
-		return ErrSignature
+	stamp, given, err := parseHeader(header, now)
+	if err != nil {
+		return err
 	}
 	valid := false
 	for _, secret := range secrets {
@@ -65,6 +53,31 @@ func Verify(secrets []string, header string, body []byte, now time.Time) error {
 		return ErrSignature
 	}
 	return nil
+}
+
+// parseHeader reads a header: its time, as written and within Tolerance of now, and its signatures, at least one.
+func parseHeader(header string, now time.Time) (stamp string, given [][]byte, err error) {
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch name {
+		case "t":
+			if stamp != "" {
+				return "", nil, ErrSignature
+			}
+			stamp = value
+		case "v1":
+			sum, err := hex.DecodeString(value)
+			if err != nil || len(given) == maxSignatures {
+				return "", nil, ErrSignature
+			}
+			given = append(given, sum)
+		}
+	}
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil || !within(seconds, now.Unix()) || len(given) == 0 {
+		return "", nil, ErrSignature
+	}
+	return stamp, given, nil
 }
 
 func within(signed, now int64) bool {

@@ -38,6 +38,8 @@ type Options struct {
 	MustExist bool
 	// CacheBytes bounds the block cache; 0 is 64 MiB.
 	CacheBytes int64
+	// OpenTables is how many tables of the store are kept open; 0 is Pebble's default.
+	OpenTables int
 	// Entropy and Clock make the identity of a new store; nil is the system's.
 	Entropy io.Reader
 	Clock   func() time.Time

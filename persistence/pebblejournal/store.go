@@ -101,6 +101,7 @@ func (s *store) options(o Options, cache *pebble.Cache) *pebble.Options {
 		FS:               o.FS,
 		Cache:            cache,
 		Lock:             s.lock,
+		MaxOpenFiles:     o.OpenTables,
 		ErrorIfNotExists: o.MustExist,
 		Logger:           s,
 		EventListener:    &pebble.EventListener{BackgroundError: s.backgroundError},

@@ -18,7 +18,7 @@ type chainStore struct {
 }
 
 func openChainStore(dir string, fs vfs.FS) (*chainStore, error) {
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: quiet{}})
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: quiet{}})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox chains' store: %w", err)
 	}

@@ -21,8 +21,11 @@ type store struct {
 	db *pebble.DB
 }
 
+// openTables is how many tables of a sandbox's store are kept open.
+const openTables = 64
+
 func openStore(dir string, fs vfs.FS) (*store, error) {
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: quiet{}})
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: quiet{}})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox store: %w", err)
 	}

@@ -1,0 +1,203 @@
+package drain
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// pieceBytes is the most that is read from a connection at once while its bodies are withheld from
+// fasthttp: so much of a body may come with the head.
+const pieceBytes = 4 << 10
+
+// connection is a connection of a server. Its reads and its handler run in one goroutine;
+// waitsSince, spoke and vouched are read by others.
+type connection struct {
+	net.Conn
+	server  *Server
+	peer    Peer // under the pool's lock; the zero Peer counts for none
+	counted bool // it uses a descriptor, and is in the pool
+
+	waitsSince atomic.Int64 // since when it waits for its peer, by Server.now; 0 while a handler runs
+	spoke      atomic.Bool  // it has sent a byte
+	vouched    atomic.Bool  // set by Vouch
+	wasCut     atomic.Bool  // its wait was ended early
+	idle       bool         // it is between requests
+	unread     atomic.Bool  // a request was refused before it was read: linger at the close
+
+	// With bodies withheld.
+	ahead []byte // bytes that were read behind the head of a request
+	line  lineState
+	skip  int64 // bytes of a body that nothing has asked for, and that come before the next request
+	body  body
+}
+
+// wrap makes a connection of the server's.
+func (s *Server) wrapConn(conn net.Conn) *connection {
+	c := &connection{Conn: conn, server: s, idle: true}
+	switch conn.RemoteAddr().Network() {
+	case "tcp", "unix":
+		c.counted = true
+	}
+	if remote := remoteOf(conn); remote.IsValid() && (s.options.Exempt == nil || !s.options.Exempt(remote)) {
+		c.peer = PeerOf(remote)
+	}
+	c.waitsSince.Store(s.sinceEpoch())
+	return c
+}
+
+// NetConn returns the listener's connection, as tls.Conn's method of this name does.
+func (c *connection) NetConn() net.Conn { return c.Conn }
+
+// Vouch marks the connection of a request as authenticated. The connection no longer counts against
+// PerPeer, and a filling pool does not cut it.
+func Vouch(ctx *fasthttp.RequestCtx) {
+	if c, ok := ctx.Conn().(*connection); ok && !c.vouched.Load() {
+		c.vouched.Store(true)
+		c.server.pool.uncountPeer(c)
+	}
+}
+
+// beginRequest is called before the handler, when the head has been read.
+func (c *connection) beginRequest(ctx *fasthttp.RequestCtx) {
+	c.waitsSince.Store(0)
+	c.wasCut.Store(false)
+	if c.server.options.Bodies != nil {
+		c.body.readFraming(ctx)
+	}
+}
+
+// endRequest is called after the handler. The connection then waits for its peer to take the answer
+// and to send the next request.
+func (c *connection) endRequest(ctx *fasthttp.RequestCtx) {
+	if c.server.options.Bodies != nil {
+		c.endBody(ctx)
+	}
+	c.idle = true
+	c.waitsSince.Store(c.server.sinceEpoch())
+}
+
+// endWait ends the wait of a connection. A peer in the middle of a request still gets its answer.
+func (c *connection) endWait() {
+	if c.wasCut.Swap(true) {
+		_ = c.Conn.Close() // the deadline did not end it
+		return
+	}
+	c.server.counters.cut.Add(1)
+	if c.Conn.SetReadDeadline(time.Unix(1, 0)) != nil || c.Conn.SetWriteDeadline(time.Now().Add(leastPatience)) != nil {
+		_ = c.Conn.Close()
+	}
+}
+
+// Read implements net.Conn. With bodies withheld it returns at most up to the end of a request's
+// head, so that fasthttp's buffer never holds a byte of a body.
+func (c *connection) Read(b []byte) (n int, err error) {
+	if c.server.options.Bodies == nil {
+		n, err = c.Conn.Read(b)
+		c.noteArrival(n)
+		return n, err
+	}
+	for c.skip > 0 {
+		if err := c.skipSome(); err != nil {
+			return 0, err
+		}
+	}
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if len(c.ahead) > 0 {
+		n = c.headLength(b[:copy(b, c.ahead)])
+		c.dropAhead(n)
+		c.noteArrival(n)
+		return n, nil
+	}
+	for n == 0 && err == nil { // a pipe in memory may read zero bytes
+		n, err = c.Conn.Read(b[:min(len(b), pieceBytes)])
+	}
+	c.noteArrival(n)
+	head := c.headLength(b[:n])
+	if head < n {
+		c.ahead = append(c.ahead, b[head:n]...)
+	}
+	return head, err
+}
+
+// State of the line that is being read, as far as it tells whether it is empty: fasthttp ends a
+// head at "\n" or "\r\n" alone.
+type lineState uint8
+
+const (
+	lineBegins lineState = iota
+	lineReturn           // "\r" and nothing else
+	lineText
+)
+
+// headLength returns how many of the bytes belong to the head of a request: all up to its empty
+// line, or all of them without one. A stop at an empty line in front of a head costs one more read.
+// No byte of a body is taken for a head.
+func (c *connection) headLength(b []byte) int {
+	for i, char := range b {
+		switch {
+		case char != '\n' && char == '\r' && c.line == lineBegins:
+			c.line = lineReturn
+		case char != '\n':
+			c.line = lineText
+		case c.line == lineText:
+			c.line = lineBegins
+		default:
+			c.line = lineBegins
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// dropAhead removes bytes from the front of ahead.
+func (c *connection) dropAhead(n int) {
+	if c.ahead = c.ahead[n:]; len(c.ahead) == 0 {
+		c.ahead = nil
+	}
+}
+
+// readOn reads the next bytes, of a head or of a body.
+func (c *connection) readOn(b []byte) (n int, err error) {
+	if len(c.ahead) > 0 {
+		n = copy(b, c.ahead)
+		c.dropAhead(n)
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}
+
+// skipSome discards a piece of an unread body.
+func (c *connection) skipSome() error {
+	var piece [pieceBytes]byte
+	n, err := c.readOn(piece[:min(c.skip, pieceBytes)])
+	c.skip -= int64(n)
+	return err
+}
+
+// noteArrival notes that the peer has sent bytes.
+func (c *connection) noteArrival(n int) {
+	if n == 0 {
+		return
+	}
+	if !c.spoke.Load() {
+		c.spoke.Store(true)
+	}
+	if c.idle {
+		c.idle = false
+		c.waitsSince.Store(c.server.sinceEpoch())
+	}
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.server.pool.removeConnection(c)
+	if c.unread.Swap(false) {
+		c.linger()
+	}
+	return c.Conn.Close()
+}

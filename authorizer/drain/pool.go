@@ -1,0 +1,183 @@
+package drain
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Limits of how long a connection may wait for its peer while the pool fills: up to half of the
+// pool its own deadlines alone hold, from there the time shrinks evenly to leastPatience in a full
+// pool.
+const (
+	leastPatience = time.Second
+	reliefEvery   = 100 * time.Millisecond // between two looks over all connections
+	full          = 1.0                    // how full a full pool is
+	calm          = 0.5                    // how full it may be before waits are cut
+)
+
+// peerBits is the length of an IPv6 network. One peer can use all addresses of such a network.
+const peerBits = 64
+
+// Peer is the unit that a limit per address counts: an IPv4 address, or the /64 network of an IPv6
+// address.
+type Peer = netip.Prefix
+
+// PeerOf returns the peer that an address belongs to.
+func PeerOf(address netip.Addr) Peer {
+	address = address.Unmap().WithZone("")
+	bits := address.BitLen()
+	if address.Is6() {
+		bits = peerBits
+	}
+	peer, err := address.Prefix(bits)
+	if err != nil { // the zero address
+		return Peer{}
+	}
+	return peer
+}
+
+// Exemption reports whether a peer's connections are those of many. See Options.Exempt.
+type Exemption func(address netip.Addr) bool
+
+// pool has the open connections of a server.
+type pool struct {
+	server *Server
+
+	mu       sync.Mutex
+	open     map[*connection]struct{}
+	counted  int // open connections that use a descriptor
+	peers    map[Peer]int
+	relieved int64 // when the pool was last looked over, by Server.now
+}
+
+// admitConnection takes a connection into the pool, or refuses it for a limit.
+func (p *pool) admitConnection(c *connection) bool {
+	o := &p.server.options
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !c.counted {
+		p.open[c] = struct{}{}
+		return true
+	}
+	if fill := p.filledShare(); fill > calm {
+		p.endLongWaitsLocked(fill)
+	}
+	if o.Connections > 0 && p.counted >= o.Connections {
+		p.server.counters.overFull.Add(1)
+		return false
+	}
+	if c.peer.IsValid() {
+		if o.PerPeer > 0 && p.peers[c.peer] >= o.PerPeer {
+			p.server.counters.overPeer.Add(1)
+			return false
+		}
+		p.peers[c.peer]++
+	}
+	p.open[c] = struct{}{}
+	p.counted++
+	return true
+}
+
+// removeConnection takes a connection out of the pool. It may be called more than once.
+func (p *pool) removeConnection(c *connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, there := p.open[c]; there {
+		delete(p.open, c)
+		p.forgetPeer(c)
+		if c.counted {
+			p.counted--
+		}
+	}
+}
+
+// uncountPeer has a connection count for no peer from now on.
+func (p *pool) uncountPeer(c *connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, there := p.open[c]; there {
+		p.forgetPeer(c)
+	}
+}
+
+func (p *pool) forgetPeer(c *connection) {
+	if !c.peer.IsValid() {
+		return
+	}
+	if p.peers[c.peer]--; p.peers[c.peer] == 0 {
+		delete(p.peers, c.peer)
+	}
+	c.peer = Peer{}
+}
+
+func (p *pool) openCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counted
+}
+
+// filledShare is how much of the connections or of the memory for bodies is taken, from 0 to 1.
+func (p *pool) filledShare() float64 {
+	o := &p.server.options
+	fill := 0.0
+	if o.Connections > 0 {
+		fill = float64(p.counted) / float64(o.Connections)
+	}
+	if o.Bodies != nil {
+		fill = max(fill, o.Bodies.filledShare())
+	}
+	return fill
+}
+
+// endLongWaits ends the waits that are too long for a pool with this filled share.
+func (p *pool) endLongWaits(fill float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLongWaitsLocked(fill)
+}
+
+func (p *pool) endLongWaitsLocked(fill float64) {
+	now := p.server.sinceEpoch()
+	if p.relieved != 0 && now-p.relieved < int64(reliefEvery) {
+		return
+	}
+	p.relieved = now
+	patience := int64(p.server.patienceAt(fill))
+	for c := range p.open {
+		if since := c.waitsSince.Load(); since != 0 && now-since > patience && c.counted && !c.vouched.Load() {
+			c.endWait()
+		}
+	}
+}
+
+// patienceAt is how long a connection may wait for its peer in a pool with this filled share.
+func (s *Server) patienceAt(fill float64) time.Duration {
+	longest := max(s.http.IdleTimeout, s.http.ReadTimeout, s.http.WriteTimeout, leastPatience)
+	if fill <= calm {
+		return longest
+	}
+	left := (full - min(fill, full)) / (full - calm)
+	return leastPatience + time.Duration(left*float64(longest-leastPatience))
+}
+
+// closeSilent closes the connections that have not sent a byte.
+func (p *pool) closeSilent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		if !c.spoke.Load() {
+			_ = c.Conn.Close()
+		}
+	}
+}
+
+// remoteOf returns the address of a connection's other end; the zero address when it has no IP
+// address.
+func remoteOf(conn net.Conn) netip.Addr {
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr()
+	}
+	return netip.Addr{}
+}

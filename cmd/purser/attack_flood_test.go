@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors/ident"
+	"purser/bench"
+	"purser/httpapi/webhook"
+)
+
+// Floods come from as many addresses of the loopback network, none of them the one that swipes and
+// other callers have.
+const (
+	floodAddresses = 8
+	floodFiles     = 1_100                // the server's limit of open files: few, so that a flood that a test can make fills it
+	floodEach      = 64                   // connections of an address at once
+	floodPause     = 2 * time.Millisecond // of an attacker between two connections
+	floodsEndAfter = 800 * time.Millisecond
+)
+
+// flood is a way to attack the REST port. attack drives one connection and returns when the server
+// has closed it.
+type flood struct {
+	name   string
+	attack func(conn net.Conn, n int64)
+}
+
+// floods returns one flood of each kind. Each of them once ended the process or took its memory or
+// its processors.
+func floods() []flood {
+	secret, err := ident.NewSecret(ident.APISecret, 1, strings.NewReader(strings.Repeat("x", 64)))
+	if err != nil {
+		panic(err)
+	}
+	hold := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+	return []flood{
+		{"silent connections", func(conn net.Conn, _ int64) { hold(conn) }},
+		{"slow heads", func(conn net.Conn, _ int64) {
+			go hold(conn)
+			for _, c := range "POST /api/cards HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 1000) {
+				if _, err := conn.Write([]byte(string(c))); err != nil {
+					return
+				}
+				time.Sleep(10 * floodPause)
+			}
+		}},
+		{"announced bodies", func(conn net.Conn, n int64) {
+			head := fmt.Sprintf("POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", secret, 1<<20)
+			if n%2 == 0 {
+				head = fmt.Sprintf("POST /api/dashboard/login HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 64<<10)
+			}
+			_, _ = io.WriteString(conn, head+strings.Repeat(" ", 32<<10))
+			hold(conn)
+		}},
+		{"unsigned reports", func(conn net.Conn, _ int64) {
+			body := strings.Repeat(" ", 64<<10)
+			report := "POST /api/webhooks/bank-transfer HTTP/1.1\r\nHost: x\r\npartner-signature: " +
+				webhook.Sign("not the partner's secret", time.Now(), nil) + fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body
+			go hold(conn)
+			for {
+				if _, err := io.WriteString(conn, report); err != nil {
+					return
+				}
+			}
+		}},
+	}
+}
+
+// rage floods a port until the context ends, and returns when every attacker has.
+func (f flood) rage(ctx context.Context, address string) {
+	var attackers sync.WaitGroup
+	var n atomic.Int64
+	for from := range floodAddresses {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+from))}}
+		for range floodEach {
+			attackers.Go(func() {
+				for ctx.Err() == nil {
+					if conn, err := dialer.DialContext(ctx, "tcp", address); err == nil {
+						stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+						f.attack(conn, n.Add(1))
+						stop()
+						_ = conn.Close()
+					}
+					_ = pause(ctx, floodPause*floodEach)
+				}
+			})
+		}
+	}
+	attackers.Wait()
+}
+
+// launchWith starts a server that may have so many files open.
+func launchWith(t *testing.T, purser program, data string, files int) *process {
+	t.Helper()
+	return launchAs(t, data, limited(command(purser, data, "serve"), files))
+}
+
+func limited(cmd *exec.Cmd, files int) *exec.Cmd {
+	limited := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files), cmd.Path}, cmd.Args[1:]...)...)
+	limited.Env = cmd.Env
+	return limited
+}
+
+// attacked has swipes come to a server while a port of it is flooded, for so long. It returns what
+// they were answered.
+func attacked(t *testing.T, p *process, data string, rate int, lasts time.Duration, floods ...flood) bench.Stage {
+	t.Helper()
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var raging sync.WaitGroup
+	raging.Go(func() {
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			return
+		}
+		for _, f := range floods {
+			until, end := context.WithTimeout(ctx, (lasts-floodsEndAfter)/time.Duration(len(floods)))
+			f.rage(until, strings.TrimPrefix(p.rest, "http://"))
+			end()
+		}
+	})
+	report, err := bench.Run(ctx, bench.Config{Cards: 40, Workspaces: 8, YardstickFor: time.Millisecond, DiskDir: data,
+		Target: bench.Target{REST: p.rest, Network: p.network, Admin: p.admin, Secret: p.secret},
+		Loads:  []bench.Load{{Workload: bench.Authorize, Connections: 32, Rate: rate, Duration: lasts}},
+		Progress: func(progress bench.Progress) {
+			if progress.Stage == bench.Authorize {
+				begin()
+			}
+		}})
+	cancel()
+	raging.Wait()
+	require.NoError(t, err, p.log.last(linesShown))
+	stage := report.Stages[0]
+	require.Zero(t, report.Wrong, "%v", stage.Differences)
+	require.Zero(t, stage.Outcomes["no answer"])
+	return stage
+}
+
+// Floods of the REST port under few descriptors: before, accept failed, Serve returned, and the
+// process ended, swipes too. Now every swipe is answered, the port answers when the flood has gone,
+// what was held is given back, and the audit is clean. In its long form each flood is paired with
+// the same swipes without it.
+func TestAttackFloods(t *testing.T) {
+	purser, full := program{path: build(t)}, os.Getenv(fullVariable) != ""
+	purser.env = []string{"PURSER_BODY_BUDGET=4MiB"}
+	data := filepath.Join(t.TempDir(), "data")
+	p := launchWith(t, purser, data, floodFiles)
+	if full {
+		for _, f := range floods() {
+			p.pairs(t, data, f)
+		}
+	} else {
+		stage := attacked(t, p, data, 200, 5*time.Second, floods()...)
+		t.Logf("swipes beside four floods: p99 %.1f ms, %v", stage.Measures[0].P99Micros/1000, stage.Outcomes)
+	}
+	seen := p.scrape(t)
+	require.Positive(t, seen["purser_connections_refused_total"]+seen["purser_connections_cut_total"], "the flood has filled the port")
+	require.EqualValues(t, 4<<20, seen["purser_body_budget_bytes"])
+	require.Positive(t, labelled(p.ask("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
+	p.await(t, "the memory of bodies", func() bool { return p.scrape(t)["purser_body_bytes"] == 0 })
+	p.await(t, "an answer of REST", func() bool {
+		resp, err := p.http.Get(p.rest + "/api/v1/openapi.json")
+		if err != nil {
+			return false
+		}
+		return errors.Join(resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK
+	})
+	p.drained(t)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+}
+
+// pairs measures swipes at 1,000 a second without a flood and with it, in turns, and requires of
+// the median that their slowest hundredth takes at most three times as long.
+func (p *process) pairs(t *testing.T, data string, f flood) {
+	t.Helper()
+	const pairs, rate, lasts = 3, 1000, 8 * time.Second
+	var ratios []float64
+	for range pairs {
+		calm := attacked(t, p, data, rate, lasts).Measures[0].P99Micros
+		stormy := attacked(t, p, data, rate, lasts, f).Measures[0].P99Micros
+		t.Logf("%s: p99 %.2f ms without, %.2f ms with", f.name, calm/1000, stormy/1000)
+		ratios = append(ratios, stormy/calm)
+	}
+	slices.Sort(ratios)
+	require.LessOrEqual(t, ratios[pairs/2], 3.0, "%s: ratios of the slowest hundredth %v", f.name, ratios)
+}
+
+// A start under too low a limit of open files is refused and names the number needed. The lowest
+// sufficient limit serves.
+func TestAStartWithTooFewDescriptorsIsRefused(t *testing.T) {
+	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	for _, files := range []int{64, 256, 800} {
+		out, err := limited(command(purser, data, "serve"), files).CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), fmt.Sprintf("the limit of open files is %d, and purser needs 928", files))
+		require.NoDirExists(t, data)
+	}
+	p := launchWith(t, purser, data, 928)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+}

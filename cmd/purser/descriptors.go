@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Descriptors of the process are shared out at the start, so that no port can take those of the
+// stores or of another port. Go's runtime raises the soft limit of a process to its hard limit.
+const (
+	ownDescriptors     = 48 // standard streams, the poller, listeners, profiles, directories
+	adminConnections   = 32
+	sandboxStores      = 3
+	sandboxDescriptors = 80  // of one of them: 64 tables, a log, a manifest and what a compaction writes
+	storeDescriptors   = 16  // of the journal and the authorizer, beside their tables
+	leastOpenTables    = 128 // of the journal and the authorizer each
+	mostOpenTables     = 1000
+	leastOutbound      = 128 // to bank, webhook endpoints, Postgres, Kafka and chains
+	mostOutbound       = 512
+	leastRESTPlaces    = 128
+	leastNetworkPlaces = 64
+	keptShare          = 8 // an eighth of the limit is for the tables of a store, an eighth for what goes out
+	networkShare       = 3 // the card network has a third of what is left for connections
+)
+
+// Connections are how many connections the ports may have.
+type Connections struct {
+	REST, Network int // at once
+	PerAddress    int // of one address; the card network's count here until they have shown their secret
+}
+
+// descriptorShares are the descriptors of the stores and the ports.
+type descriptorShares struct {
+	openTables    int // of the journal and the authorizer each
+	rest, network int // connections
+}
+
+// shareDescriptors shares out a limit of open files. Connections are bounded by most, and by what
+// the limit leaves for them.
+func shareDescriptors(limit uint64, most Connections) (descriptorShares, error) {
+	share := int(min(limit/keptShare, mostOpenTables))
+	kept := func(tables, outbound int) int {
+		return ownDescriptors + adminConnections + sandboxStores*sandboxDescriptors + 2*(storeDescriptors+tables) + outbound
+	}
+	least := kept(leastOpenTables, leastOutbound) + leastRESTPlaces + leastNetworkPlaces
+	if limit < uint64(least) {
+		return descriptorShares{}, fmt.Errorf("the limit of open files is %d, and purser needs %d: raise it, with "+
+			"`ulimit -n %d` or LimitNOFILE= of the service", limit, least, least)
+	}
+	tables := max(share, leastOpenTables)
+	outbound := min(max(share, leastOutbound), mostOutbound)
+	left := int(min(limit, 1<<30)) - kept(tables, outbound)
+	network := min(max(left/networkShare, leastNetworkPlaces), most.Network)
+	return descriptorShares{openTables: tables, network: network, rest: min(left-network, most.REST)}, nil
+}
+
+// fileLimit is how many descriptors the process may have open.
+func fileLimit() (uint64, error) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("limit of open files: %w", err)
+	}
+	return uint64(limit.Cur), nil
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"purser/authorizer/drain"
+)
+
+// The names of the ports, in logs and as a label of metrics.
+const (
+	portREST    = "REST"
+	portNetwork = "card network"
+	portAdmin   = "admin"
+)
+
+// listenAgainEvery is the pause between two attempts to open a listener that has failed.
+const listenAgainEvery = time.Second
+
+// shareEdge shares out descriptors and the memory for bodies. It is the first step of a start.
+func (m *Main) shareEdge(context.Context) error {
+	limit, err := fileLimit()
+	if err == nil {
+		m.shares, err = shareDescriptors(limit, m.config.Connections)
+	}
+	m.bodies = drain.NewBudget(m.config.BodyBudget)
+	return err
+}
+
+// keepServing serves from a listener until the stop. A failed listener of the card network ends the
+// process, because without swipes the process is useless and a restart repairs it fastest. A
+// listener of another port is opened again until that succeeds.
+func (m *Main) keepServing(name string, s server, ln net.Listener, stopping <-chan struct{}) {
+	for {
+		err := s.Serve(ln)
+		select {
+		case <-stopping:
+			return
+		default:
+		}
+		switch {
+		case err == nil:
+			return
+		case name == portNetwork:
+			m.fail(fmt.Errorf("%s server: %w", name, err))
+			return
+		}
+		m.log.Error("a listener has failed and is opened again", "port", name, "err", err)
+		m.edge.countReopened(name)
+		if ln = m.listenAgain(name, ln, stopping); ln == nil {
+			return
+		}
+	}
+}
+
+// listenAgain opens the listener of a port anew, on the address that it had. It returns nil when
+// the server stops first.
+func (m *Main) listenAgain(name string, failed net.Listener, stopping <-chan struct{}) net.Listener {
+	address := failed.Addr().String()
+	if failed.Addr().Network() == "unix" {
+		address = unixScheme + address
+	}
+	if err := failed.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		m.log.Warn("a failed listener does not close", "port", name, "err", err)
+	}
+	pause := time.NewTicker(listenAgainEvery)
+	defer pause.Stop()
+	for {
+		ln, err := listenOn(address)
+		if err == nil {
+			return ln
+		}
+		m.log.Error("a port cannot be opened again yet", "port", name, "err", err)
+		select {
+		case <-stopping:
+			return nil
+		case <-pause.C:
+		}
+	}
+}
+
+// edge is the prometheus.Collector of the ports.
+type edge struct {
+	mu    sync.Mutex
+	ports []*port
+
+	open, limit, accepted, waits, refused, cut, again *prometheus.Desc
+}
+
+// port is one of the ports.
+type port struct {
+	name   string
+	limit  int
+	counts func() drain.Counts
+	again  atomic.Int64
+}
+
+func newEdge() *edge {
+	of := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"port"}, labels...), nil)
+	}
+	return &edge{
+		open:     of("purser_connections", "Connections that are open."),
+		limit:    of("purser_connections_limit", "Connections that may be open."),
+		accepted: of("purser_connections_accepted_total", "Connections let in."),
+		waits:    of("purser_accept_waits_total", "Accepts that failed for want of descriptors or memory, and were tried again."),
+		refused:  of("purser_connections_refused_total", "Connections refused: the port is full, or their address has too many.", "reason"),
+		cut:      of("purser_connections_cut_total", "Connections that waited too long for a port that was filling."),
+		again:    of("purser_listeners_reopened_total", "Listeners that failed and were opened again."),
+	}
+}
+
+// addPort adds a port. The collector may be registered before.
+func (e *edge) addPort(name string, limit int, counts func() drain.Counts) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ports = append(e.ports, &port{name: name, limit: limit, counts: counts})
+}
+
+func (e *edge) countReopened(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.ports {
+		if p.name == name {
+			p.again.Add(1)
+		}
+	}
+}
+
+// Describe is prometheus.Collector's.
+func (e *edge) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{e.open, e.limit, e.accepted, e.waits, e.refused, e.cut, e.again} {
+		to <- d
+	}
+}
+
+// Collect is prometheus.Collector's.
+func (e *edge) Collect(to chan<- prometheus.Metric) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.ports {
+		n := p.counts()
+		send := func(d *prometheus.Desc, kind prometheus.ValueType, value int64, labels ...string) {
+			to <- prometheus.MustNewConstMetric(d, kind, float64(value), append([]string{p.name}, labels...)...)
+		}
+		send(e.open, now, int64(n.Open))
+		send(e.limit, now, int64(p.limit))
+		send(e.accepted, since, n.Accepted)
+		send(e.waits, since, n.Waits)
+		send(e.refused, since, n.OverFull, "full")
+		send(e.refused, since, n.OverPeer, "address")
+		send(e.cut, since, n.Cut)
+		send(e.again, since, p.again.Load())
+	}
+}
+
+// registerEdge registers the metrics of the ports and of the memory for bodies.
+func (m *Main) registerEdge() error {
+	return registerAll(m.registry, m.edge,
+		gaugeOf("purser_body_budget_bytes", "Memory that request bodies may take.", func() float64 { return float64(m.bodies.Max()) }),
+		gaugeOf("purser_body_bytes", "Memory that request bodies take.", func() float64 { return float64(m.bodies.Used()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "purser_bodies_refused_total",
+			Help: "Request bodies refused because others took all the memory for bodies."},
+			func() float64 { return float64(m.bodies.Refused()) }))
+}

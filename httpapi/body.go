@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/authorizer/drain"
+	"purser/httpapi/webhook"
+)
+
+// Sizes of request bodies, in bytes; over them 413.
+const (
+	maxBody  = 64 << 10 // where the route names no other
+	wideBody = 1 << 20  // of a card: a thousand merchants of 80 characters, each written as an escape
+)
+
+// bodyLimit returns the most bytes of a route's body.
+func (r *route) bodyLimit() int {
+	if r.maxBody > 0 {
+		return r.maxBody
+	}
+	return maxBody
+}
+
+// admitHead checks the head of a request before its body is read: the limit of its address and the
+// form of its credentials. The caller is authenticated later, by admit.
+func (s *Server) admitHead(c *call) error {
+	if c.route.auth == authPartner {
+		if err := s.limitReports(c.peer, c.now); err != nil {
+			return err
+		}
+		if !webhook.Formed(c.header.signature, c.now) {
+			return s.refuseUnverified(c)
+		}
+		return nil
+	}
+	if err := s.limitAddress(c.peer, c.now); err != nil {
+		return err
+	}
+	return c.credentialsForm()
+}
+
+// credentialsForm refuses a malformed credential. Authenticate looks the credential up.
+func (c *call) credentialsForm() error {
+	switch r := c.route; {
+	case r.auth == authNone:
+		return nil
+	case r.auth != authKey && !c.header.hasAuthorization:
+		if _, _, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie); err != nil {
+			return noSession()
+		}
+		return nil
+	}
+	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
+	if _, _, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret)); err != nil || !strings.EqualFold(scheme, "Bearer") {
+		return unauthorized()
+	}
+	return nil
+}
+
+// refuseUnverified counts and refuses a report that fails verification.
+func (s *Server) refuseUnverified(c *call) error {
+	if err := s.limit(badReports+c.peer, badReportsPerAddress, c.now); err != nil {
+		return err
+	}
+	return fault.New(fault.SignatureInvalid, "")
+}
+
+// readBody reads the body of a request that may have one. From here on the time of the request is
+// that of its last byte.
+func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *call) error {
+	if ctx.IsGet() || ctx.IsHead() {
+		return nil
+	}
+	body, err := drain.ReadBody(ctx, c.route.bodyLimit())
+	if err != nil {
+		return bodyUnread(err, c.route.bodyLimit())
+	}
+	c.body, c.now = body, s.actors.Clock()
+	return nil
+}
+
+// bodyUnread turns an error of drain.ReadBody into a fault.
+func bodyUnread(err error, limit int) *fault.Error {
+	switch {
+	case errors.Is(err, drain.ErrBudget):
+		return fault.New(fault.Unavailable, "the server reads too many bodies at the moment; nothing changed")
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return fault.New(fault.BodyTooLarge, fmt.Sprintf("a body of this route has at most %d bytes", limit))
+	}
+	return malformedFault(err)
+}
+
+// startTimer gives the call its context, which ends after requestTimeout.
+func (s *Server) startTimer(c *call) (cancel context.CancelFunc) {
+	c.ctx, cancel = context.WithTimeout(s.base, requestTimeout)
+	return cancel
+}
+
+// limitReports refuses an address with badReportsPerAddress reports in the last minute that failed
+// verification.
+func (s *Server) limitReports(peer string, now time.Time) error {
+	wait := s.limits.untilFree(badReports+peer, badReportsPerAddress, now)
+	if wait == 0 {
+		return nil
+	}
+	s.metrics.limited.WithLabelValues(strings.TrimSuffix(badReports, "/")).Inc()
+	return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
+}
