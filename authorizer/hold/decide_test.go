@@ -148,7 +148,11 @@ func TestMerchantMatching(t *testing.T) {
 		{"ID-7", hold.Merchant{ID: "ID-7", Name: "x"}, true},
 		{"ID-7", hold.Merchant{ID: "id-7", Name: "x"}, false},
 		{"id-7", hold.Merchant{ID: "id-7", Name: "x"}, true},
-		{"ID*", hold.Merchant{ID: "ID-7", Name: "x"}, false},
+		{"ID*", hold.Merchant{ID: "ID-7", Name: "x"}, true},
+		{"ID-*", hold.Merchant{ID: "id-7", Name: "x"}, false},
+		{"id-*", hold.Merchant{ID: "id-7", Name: "x"}, true},
+		{"ID-7*", hold.Merchant{ID: "ID-", Name: "x"}, false},
+		{"ID*", hold.Merchant{Name: "x"}, false},
 		{"x", hold.Merchant{Name: strings.Repeat("x", 100_000)}, false},
 		{"x*", hold.Merchant{Name: strings.Repeat("x", 100_000)}, false},
 	} {

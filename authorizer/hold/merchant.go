@@ -7,7 +7,7 @@ import (
 )
 
 // An entry of a merchant allowlist is kept as its folded name and, when folding changed it, the entry as written after a
-// separator: merchants match by id exactly and by name folded. U+0000 is in no request.
+// separator: merchants match by id as written and by name folded. U+0000 is in no request.
 const rawSeparator = "\x00"
 
 // NormalizeMerchant brings an entry of an allowlist into the form that MatchMerchant reads. It is called once, when the rule is
@@ -21,8 +21,8 @@ func NormalizeMerchant(entry string) string {
 }
 
 // MatchMerchant tells whether an allowlist of normalised entries allows a merchant: nil allows all, an empty one none. An entry
-// matches the merchant's id exactly, or its name after case folding and collapsing spaces; with a trailing * the beginning of the
-// name. It does not allocate.
+// matches the merchant's id as written, or its name after case folding and collapsing spaces; with a trailing * the beginning of
+// either. It does not allocate.
 func MatchMerchant(allowed []string, m *Merchant) bool {
 	if allowed == nil {
 		return true
@@ -37,11 +37,18 @@ func MatchMerchant(allowed []string, m *Merchant) bool {
 		if !changed {
 			raw = folded
 		}
-		if m.ID != "" && m.ID == raw || matchName(folded, name) {
+		if m.ID != "" && matchID(raw, m.ID) || matchName(folded, name) {
 			return true
 		}
 	}
 	return false
+}
+
+func matchID(raw, id string) bool {
+	if prefix, wild := strings.CutSuffix(raw, "*"); wild {
+		return strings.HasPrefix(id, prefix)
+	}
+	return raw == id
 }
 
 func matchName(folded string, name []byte) bool {
