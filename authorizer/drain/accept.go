@@ -93,7 +93,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// wait returns after a while, or false at once when the server shuts.
+// waitForPause returns after a while, or false at once when the server shuts.
 func (s *Server) waitForPause(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -20,7 +20,7 @@ type connection struct {
 	peer    Peer // under the pool's lock; the zero Peer counts for none
 	counted bool // it uses a descriptor, and is in the pool
 
-	waitsSince atomic.Int64 // since when it waits for its peer, by Server.now; 0 while a handler runs
+	waitsSince atomic.Int64 // since when it waits for its peer, by Server.sinceEpoch; 0 while a handler runs
 	spoke      atomic.Bool  // it has sent a byte
 	vouched    atomic.Bool  // set by Vouch
 	wasCut     atomic.Bool  // its wait was ended early
@@ -30,11 +30,11 @@ type connection struct {
 	// With bodies withheld.
 	ahead []byte // bytes that were read behind the head of a request
 	line  lineState
-	skip  int64 // bytes of a body that nothing has asked for, and that come before the next request
+	skip  int64 // bytes of an unread body in front of the next request
 	body  body
 }
 
-// wrap makes a connection of the server's.
+// wrapConn makes a connection of the server.
 func (s *Server) wrapConn(conn net.Conn) *connection {
 	c := &connection{Conn: conn, server: s, idle: true}
 	switch conn.RemoteAddr().Network() {

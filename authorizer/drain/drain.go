@@ -129,5 +129,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// now is the time since the server was made, at least 1: 0 stands for no time.
+// sinceEpoch is the time since New in nanoseconds, at least 1. Zero stands for no time.
 func (s *Server) sinceEpoch() int64 { return int64(time.Since(s.epoch)) + 1 }

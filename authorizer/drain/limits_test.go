@@ -20,7 +20,7 @@ import (
 
 const patiently = time.Minute // far longer than anything here takes
 
-// serving is a server on a port of its own.
+// startServer starts a server on a port of its own.
 func startServer(t *testing.T, o Options, handler fasthttp.RequestHandler) (s *Server, address string) {
 	t.Helper()
 	s = New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour,
@@ -190,7 +190,7 @@ func TestAVouchedConnectionIsNotCounted(t *testing.T) {
 	require.Equal(t, 200, statusOf(t, known), "not cut")
 }
 
-// age makes the server's connections so much older.
+// makeOlder makes the server's connections so much older.
 func (s *Server) makeOlder(by time.Duration) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()

@@ -49,7 +49,7 @@ type pool struct {
 	open     map[*connection]struct{}
 	counted  int // open connections that use a descriptor
 	peers    map[Peer]int
-	relieved int64 // when the pool was last looked over, by Server.now
+	relieved int64 // when the pool was last looked over, by Server.sinceEpoch
 }
 
 // admitConnection takes a connection into the pool, or refuses it for a limit.
