@@ -37,7 +37,7 @@ func recoverLog(path string, f vfs.File, number uint64) (*logReader, error) {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
 		clear(b.physical[n:])
-		more := b.choose()
+		more := b.chooseCopies()
 		for page, second := range b.second {
 			if second {
 				r.second[block*pagesPerBlock+int64(page)] = true
@@ -68,10 +68,10 @@ func (b *mirroredBlock) copyOf(page int, second bool) []byte {
 	return b.physical[at : at+pageBytes]
 }
 
-// choose decides which copy of each page is shown, and returns whether the log goes on behind the
-// block. It changes the copy of one page at a time as long as that makes the valid part longer: of
-// a chunk that was acknowledged at most one page is damaged in one copy.
-func (b *mirroredBlock) choose() (more bool) {
+// chooseCopies decides which copy of each page is shown, and returns whether the log continues behind
+// the block. It changes the copy of one page at a time as long as that makes the valid part longer: an
+// acknowledged chunk has at most one damaged page, in one copy.
+func (b *mirroredBlock) chooseCopies() (more bool) {
 	b.second = [pagesPerBlock]bool{}
 	var differ []int
 	for page := range b.second {
