@@ -71,3 +71,13 @@ func catchUpShard(ctx context.Context, journal persistence.Journal, a Following,
 		}
 	}
 }
+
+// ToldBy returns, by shard, the decision up to which a journal was told of the authorizer's log.
+func ToldBy(ctx context.Context, journal persistence.Journal) (told Relayed, err error) {
+	for shard := range told {
+		if told[shard], err = journal.Cursor(ctx, relayCursor, ident.Shard(shard)); err != nil {
+			return told, fmt.Errorf("shard %d: relay cursor: %w", shard, err)
+		}
+	}
+	return told, nil
+}

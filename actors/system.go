@@ -312,7 +312,8 @@ func (s *System) takeShards(ctx context.Context) error {
 }
 
 // rebuildHint is the repair for an authorizer that is not the journal's.
-const rebuildHint = "stop here; `purser rebuild-authorizer --yes` makes the authorizer anew from the journal"
+const rebuildHint = "stop here; `purser rebuild-authorizer` says what a repair keeps and loses, " +
+	"and `purser rebuild-authorizer --yes` makes it: rules from the journal, decisions from the authorizer's log"
 
 // checkShard refuses two stores that do not belong together: going on would answer swipes from wrong funds. A journal that knows
 // fewer decisions than the authorizer believes is sent them again, for as long as the log still has them.

@@ -15,17 +15,16 @@ import (
 	"purser/persistence"
 )
 
-// RebuildCmd makes the authorizer's store anew from the journal. Decisions that were not yet relayed are lost with the old store.
+// RebuildCmd makes the authorizer's store anew from the journal. The log of an old store that
+// reaches the journal stays: the next start relays the decisions that the journal lacks.
 type RebuildCmd struct {
 	Place
-	Yes bool `name:"yes" help:"Do it. An authorizer directory that is there is kept beside the new one."`
+	Yes        bool `name:"yes" help:"Do it. An authorizer directory that is there is kept beside the new one."`
+	DiscardLog bool `name:"discard-log" help:"Lose the decisions of the old log that the journal lacks."`
 }
 
 // Run rebuilds beside the old store and takes the old one away only when the new one is whole.
 func (r *RebuildCmd) Run(out io.Writer) error {
-	if !r.Yes {
-		return errors.New("this replaces the authorizer's store, and decisions it has not relayed are lost; say --yes")
-	}
 	unlock, err := lockExisting(r.DataDir)
 	if err != nil {
 		return err
@@ -38,8 +37,29 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return errors.Join(r.rebuildOn(ctx, journal, out), journal.Close())
+}
+
+// rebuildOn keeps the old log where it can. It loses a log that it can read only when DiscardLog
+// says so.
+func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal, out io.Writer) error {
+	old, err := r.readOldLog(ctx, journal)
+	if err != nil {
+		return err
+	}
+	old.say(out, r.DiscardLog)
+	if !r.Yes {
+		return errors.New("this replaces the authorizer's store; say --yes")
+	}
+	if old.keeps() && !r.DiscardLog {
+		if err := r.setBack(ctx, journal, &old, out); err != nil || old.keeps() {
+			return err
+		}
+		return fmt.Errorf("the old log cannot be kept: %w; `purser rebuild-authorizer --yes --discard-log` loses %d decisions that "+
+			"the journal lacks", old.unusable, old.pending)
+	}
 	made, kept, err := r.rebuildFrom(ctx, journal)
-	if err := errors.Join(err, journal.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d decisions replayed into %s\n", made.decisions, authorizerDir(r.DataDir))
@@ -52,8 +72,8 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old store that stays must go on
-// from them.
+// rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old
+// store that stays must go on from them.
 func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal) (made rebuilt, kept string, err error) {
 	fresh := authorizerDir(r.DataDir) + ".new"
 	if made, err = rebuildInto(ctx, journal, fresh); err != nil {
@@ -65,7 +85,8 @@ func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journa
 	return made, kept, actors.SaveRelayed(ctx, journal, made.relayed)
 }
 
-// replace puts the new store in its place. A crash in between leaves no authorizer directory, which stops the next start.
+// replace puts the new store in its place. A crash in between leaves no authorizer directory, which
+// stops the next start.
 func (r *RebuildCmd) replace(fresh string) (kept string, err error) {
 	if _, err := os.Stat(authorizerDir(r.DataDir)); err == nil {
 		kept = fmt.Sprintf("%s.old-%d", authorizerDir(r.DataDir), time.Now().Unix())
