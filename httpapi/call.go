@@ -144,6 +144,7 @@ type answer struct {
 	status   int
 	body     []byte
 	file     *file // what the body is when it is not JSON
+	isPage   bool  // the body is HTML for a browser
 	cookie   *fasthttp.Cookie
 	replayed bool
 	code     fault.Code    // of a refusal

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,19 +57,46 @@ func (s *Server) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp
 		}
 		defer s.startTimer(c)()
 		if err == nil {
-			h := &ctx.Response.Header
-			h.Set("Content-Security-Policy", web.Policy)
-			h.Set("X-Content-Type-Options", "nosniff")
-			h.Set("X-Frame-Options", "DENY")
-			h.Set("Referrer-Policy", "no-referrer")
-			h.Set("Cross-Origin-Opener-Policy", "same-origin")
-			h.Set("Cache-Control", "no-store")
+			protectPage(&ctx.Response.Header)
 			err = handle(ctx, c)
 		}
 		if err != nil {
 			s.refuse(ctx, err)
+			s.showRefusal(ctx)
 		}
 	}
+}
+
+// protectPage sets what keeps a browser from loading anything into a page, and from showing it
+// inside another.
+func protectPage(h *fasthttp.ResponseHeader) {
+	h.Set("Content-Security-Policy", web.Policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// showRefusal puts a page in the place of a refusal's JSON, for a customer reads it. The status and
+// the headers stay.
+func (s *Server) showRefusal(ctx *fasthttp.RequestCtx) {
+	page := web.Page{Step: web.Broken, RequestID: s.identify(ctx)}
+	switch ctx.Response.StatusCode() {
+	case fasthttp.StatusTooManyRequests:
+		page.Step = web.Busy
+		page.RetryAfter, _ = strconv.Atoi(string(ctx.Response.Header.Peek("Retry-After"))) // 0: it does not say
+	case fasthttp.StatusNotFound:
+		page.Step = web.Missing
+	}
+	var body bytes.Buffer
+	if err := s.site.Write(&body, page); err != nil {
+		s.log.Error("a refusal is shown as JSON", "request", page.RequestID, "err", err)
+		return
+	}
+	protectPage(&ctx.Response.Header)
+	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
+	ctx.Response.SetBody(body.Bytes())
 }
 
 func (s *Server) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {

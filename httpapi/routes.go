@@ -65,7 +65,7 @@ func (s *Server) routes() []route {
 		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.mcaRoutes, s.conversionRoutes, s.rampRoutes, s.rampWalletRoutes,
 		s.paymentRoutes, s.checkoutRoutes, s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.invitationRoutes,
 		s.webhookEndpointRoutes,
-		s.mcpRoutes, s.descriptionRoutes,
+		s.mcpRoutes, s.descriptionRoutes, s.entryRoutes,
 	} {
 		all = append(all, resource()...)
 	}

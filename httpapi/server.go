@@ -364,6 +364,10 @@ func (s *Server) write(ctx *fasthttp.RequestCtx, a answer) {
 	h.SetContentType("application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	if a.isPage {
+		protectPage(h)
+		h.SetContentType("text/html; charset=utf-8")
+	}
 	if a.file != nil {
 		h.SetContentType(a.file.contentType)
 		h.Set("Content-Disposition", `attachment; filename="`+a.file.name+`"`)

@@ -85,7 +85,7 @@ func TestTheDescriptionIsServed(t *testing.T) {
 
 func TestUnknownRoutesAndMethods(t *testing.T) {
 	w := newWorld(t)
-	w.fails(w.get(nil, "/"), 404, "not_found")
+	w.fails(w.get(nil, "/api"), 404, "not_found")
 	w.fails(w.get(nil, "/api/payouts"), 404, "not_found")
 	w.fails(w.get(nil, "/api/cards/"), 404, "not_found")
 	w.fails(w.get(nil, "/API/cards"), 404, "not_found")
@@ -95,7 +95,7 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 	w.fails(r, 405, "method_not_allowed")
 	require.Equal(t, "GET, POST", r.header("Allow"))
 	require.NotEmpty(t, r.text("message"))
-	require.NotEmpty(t, w.get(nil, "/").text("message"))
+	require.NotEmpty(t, w.get(nil, "/api").text("message"))
 	require.NotEmpty(t, w.get(w.newTenant("ada").all, "/api/cards/card_unknown").text("message"))
 	r = w.do(nil, "OPTIONS", "/api/auth/keys", "")
 	w.fails(r, 405, "method_not_allowed")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -14,8 +15,10 @@ import (
 	"time"
 )
 
-// DemoCmd walks through a running server as a customer and as the card network would, printing each request and its answer,
-// and checks every one. It is a client over the wire and shares no code with the server but the form of
+// DemoCmd walks through a running server as a customer and as the card network would, and checks
+// every answer. It prints one line a step, and each request with its answer when it is verbose or
+// the step has found a difference. It is a client over the wire and shares no code with the server
+// but the form of
 // an id and what agents sign with.
 type DemoCmd struct {
 	URL               string `name:"url" env:"PURSER_DEMO_URL" help:"The REST server; http:// and its address when unset."`
@@ -27,6 +30,7 @@ type DemoCmd struct {
 	AdminAddr         string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Admin address of the server."`
 	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server."`
 	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"The card network's secret, when the server was given one; two with a comma while rotating."`
+	Verbose           bool   `name:"verbose" short:"v" help:"Print every request and its answer, not one line a step."`
 	Save              string `name:"save" xor:"file" help:"Keep all that was told in this file."`
 	Check             string `name:"check" xor:"file" help:"Ask again what this file keeps, and compare. Makes nothing new."`
 }
@@ -55,10 +59,9 @@ func (d *DemoCmd) Run(out io.Writer) error {
 	if d.Check != "" {
 		return t.checkAgain(ctx, d.Check)
 	}
-	for i, stop := range stops {
-		fmt.Fprintf(out, "\n%2d. %s\n", i+1, stop.title)
-		if err := stop.visit(ctx, t); err != nil {
-			return fmt.Errorf("stop %d, %s: %w", i+1, stop.title, err)
+	for i := range stops {
+		if err := t.visitStop(ctx, i); err != nil {
+			return err
 		}
 	}
 	if d.Save != "" {
@@ -67,6 +70,39 @@ func (d *DemoCmd) Run(out io.Writer) error {
 		}
 	}
 	return t.verdict()
+}
+
+// visitStop walks one stop. Unless the tour is verbose it prints a line, and the requests only of a
+// stop that went wrong.
+func (t *tour) visitStop(ctx context.Context, i int) error {
+	stop, out := stops[i], t.out
+	t.remark = ""
+	if t.verbose {
+		fmt.Fprintf(out, "\n%2d. %s\n", i+1, stop.title)
+		return t.nameStop(i, stop.visit(ctx, t))
+	}
+	var requests bytes.Buffer
+	checks, differences := t.checks, t.differences
+	t.out = &requests
+	err := stop.visit(ctx, t)
+	t.out = out
+	line := fmt.Sprintf("%2d. %s: %d checks", i+1, stop.title, t.checks-checks)
+	if t.remark != "" {
+		line += ", " + t.remark
+	}
+	fmt.Fprintln(out, line)
+	if err != nil || t.differences > differences {
+		_, _ = requests.WriteTo(out) // the output of a command: what cannot be printed is not missed
+	}
+	return t.nameStop(i, err)
+}
+
+// nameStop names the stop at which the tour ends.
+func (t *tour) nameStop(i int, err error) error {
+	if err != nil {
+		return fmt.Errorf("stop %d, %s: %w", i+1, stops[i].title, err)
+	}
+	return nil
 }
 
 func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
@@ -85,7 +121,7 @@ func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
 		admin = urlOf(d.AdminAddr)
 	}
 	run := strings.ToLower(rand.Text()[:10])
-	return &tour{out: out, run: run, anew: map[string]string{}, network: newClient(network, secret), session: newClient(rest, ""),
+	return &tour{out: out, verbose: d.Verbose, run: run, anew: map[string]string{}, network: newClient(network, secret), session: newClient(rest, ""),
 		api: newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
 }
 
@@ -129,8 +165,10 @@ type tour struct {
 	firstKey                     string
 	cards                        map[string]card
 	link                         string     // the path of the payment link
+	remark                       string     // where a person can look at what the current stop has made
 	told                         []exchange // what is asked again after a restart
 	checks, differences          int
+	verbose                      bool // every request is printed
 }
 
 type card struct{ id, token string }

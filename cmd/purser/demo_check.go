@@ -82,7 +82,9 @@ func (t *tour) again(ctx context.Context, e exchange) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "    %s %s %s → %d\n", e.Method, e.Path, brief([]byte(e.Body)), a.status)
+	if t.verbose {
+		fmt.Fprintf(t.out, "    %s %s %s → %d\n", e.Method, e.Path, brief([]byte(e.Body)), a.status)
+	}
 	t.expect("status of "+e.Method+" "+e.Path, a.status, e.Status)
 	t.expect("replayed", a.replayed, e.IdempotencyKey != "")
 	t.checks++

@@ -25,7 +25,8 @@ func visitCheckout(ctx context.Context, t *tour) error {
 	}
 	t.link = "/api/v1/checkout/sessions/" + made.text("session", "id")
 	t.expect("status of the new link", made.text("session", "status"), "pending")
-	fmt.Fprintf(t.out, "    look at it: %s\n", made.text("session", "hostedUrl"))
+	t.remark = "look at it: " + made.text("session", "hostedUrl")
+	fmt.Fprintf(t.out, "    %s\n", t.remark)
 	page, err := t.session.send(ctx, request{method: "GET", path: "/checkout/" + made.text("session", "id")})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -105,6 +106,29 @@ func TestTheDemoOnABusyMachine(t *testing.T) {
 	require.Equal(t, 2, asked["demo-run-part"])
 	require.Len(t, walk.told, 2)
 	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew")
+}
+
+// The demo prints a line a step; each request too when it is asked to, or when the step has found a
+// difference.
+func TestTheDemoPrintsOneLineAStep(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	m := start(t, data)
+	defer func() { require.NoError(t, m.Close()) }()
+	out, err := runDemo(t, data)
+	require.NoError(t, err, out)
+	require.Equal(t, len(stops)+2, strings.Count(out, "\n"), out)
+	require.Regexp(t, `12\. A payment link that is paid on the sandbox chain: \d+ checks, look at it: http://\S+/checkout/cs_`, out)
+	require.NotContains(t, out, "POST ")
+
+	walk := &tour{out: &strings.Builder{}, run: "run", session: newClient("http://"+m.listeners.admin.Addr().String(), "")}
+	walk.session.http.Transport = &http.Transport{DisableKeepAlives: true} // another server's port: the answers are not REST's
+	err = walk.visitStop(t.Context(), 0)
+	require.ErrorContains(t, err, "stop 1, Sign up")
+	require.Contains(t, walk.out.(*strings.Builder).String(), "POST /api/dashboard/signup")
+	walk.verbose = true
+	require.Error(t, walk.visitStop(t.Context(), 0))
+	require.Contains(t, walk.out.(*strings.Builder).String(), "\n 1. Sign up and make a workspace\n    POST")
 }
 
 // The container is given a secret that its reader knows: the one made in the volume cannot be read from outside.

@@ -47,7 +47,7 @@ const (
 )
 
 // Run serves until SIGTERM or SIGINT, then drains.
-func (s *ServeCmd) Run() error {
+func (s *ServeCmd) Run(out io.Writer) error {
 	config, err := s.Config()
 	if err != nil {
 		return fmt.Errorf("configuration:\n%w", err)
@@ -61,6 +61,9 @@ func (s *ServeCmd) Run() error {
 	m := NewMain(config, log)
 	if err := m.Start(ctx); err != nil {
 		return err
+	}
+	if err := m.announceStart(out); err != nil {
+		return errors.Join(err, m.Close())
 	}
 	select {
 	case <-ctx.Done():
@@ -94,20 +97,21 @@ type Main struct {
 	swipes    *gate // open as long as the authorizer is
 	stores    *gate // open as long as all stores and the actors are
 
-	shares     descriptorShares
-	bodies     *drain.Budget // memory for request bodies
-	edge       *edge
-	listeners  listeners
-	memory     *fasthttputil.InmemoryListener // the simulation routes' way to the card network's server
-	network    *networkDesk
-	rest       *httpapi.Front
-	journal    persistence.Journal
-	authorizer *authorizer.Engine
-	bank       partner.Bank
-	sandbox    *sandbox.Bank // the bank, when it is in this process
-	ramp       *sandbox.Ramp
-	system     *actors.System
-	chains     []partner.Chain
+	development []string // settings that are for development only
+	shares      descriptorShares
+	bodies      *drain.Budget // memory for request bodies
+	edge        *edge
+	listeners   listeners
+	memory      *fasthttputil.InmemoryListener // the simulation routes' way to the card network's server
+	network     *networkDesk
+	rest        *httpapi.Front
+	journal     persistence.Journal
+	authorizer  *authorizer.Engine
+	bank        partner.Bank
+	sandbox     *sandbox.Bank // the bank, when it is in this process
+	ramp        *sandbox.Ramp
+	system      *actors.System
+	chains      []partner.Chain
 	// sandboxChains are those of chains that nobody mines; nil when there are none.
 	sandboxChains *sandbox.Chains
 	topic         *kafka.Topic // nil: no Kafka
@@ -223,7 +227,10 @@ func (m *Main) takeDirectory(context.Context) error {
 	return err
 }
 
-func (m *Main) findSecrets(context.Context) error { return m.config.secrets() }
+func (m *Main) findSecrets(context.Context) error {
+	m.development = m.config.developmentOnly()
+	return m.config.secrets()
+}
 
 func (m *Main) openJournal(ctx context.Context) (err error) {
 	use := journalUse{migrate: true, processors: m.config.Processors, clock: m.Clock, entropy: m.Entropy,

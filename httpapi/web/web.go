@@ -30,7 +30,8 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // Step is which part of the way to show.
 type Step string
 
-// Steps. The last six are ends, of which Underpaid may be left again.
+// Steps. The last eight are ends, of which Underpaid may be left again. The last three are of no
+// link.
 const (
 	Choose     Step = "choose"
 	Pay        Step = "pay"
@@ -41,6 +42,8 @@ const (
 	Cancelled  Step = "cancelled"
 	Failed     Step = "failed"
 	Missing    Step = "missing" // there is no such link
+	Busy       Step = "busy"    // the address has asked too often
+	Broken     Step = "broken"  // the server could not make the page
 )
 
 // Page is what is shown. Texts are as the merchant wrote them; addresses to go to are shown only if they are http or https.
@@ -64,6 +67,8 @@ type Page struct {
 	Seen, Of    int // confirmations
 	SuccessURL  string
 	CancelURL   string
+	RetryAfter  int    // seconds until the page may be asked for again; 0 when the server does not say
+	RequestID   string // names the request to people who look into it; "" for nothing
 	Notice      string // what became of the last thing the customer did; "" for nothing
 }
 
@@ -138,6 +143,23 @@ func (s *Site) File(name string) (File, bool) {
 // Write renders a whole page.
 func (s *Site) Write(w io.Writer, p Page) error { return s.render(w, "page", p) }
 
+// Entry is what the page at the server's root shows.
+type Entry struct {
+	Sandbox bool
+	Links   []Link
+}
+
+// Link is a place of the interface.
+type Link struct{ Name, Method, URL string }
+
+// WriteEntry renders the page at the server's root.
+func (s *Site) WriteEntry(w io.Writer, e Entry) error {
+	if err := s.page.ExecuteTemplate(w, "entry", e); err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	return nil
+}
+
 // WritePart renders the part of a page that changes.
 func (s *Site) WritePart(w io.Writer, p Page) error { return s.render(w, "part", p) }
 
@@ -171,7 +193,10 @@ func (p Page) Left() string {
 func (p Page) Ends() string { return p.Expires.UTC().Format(time.RFC3339) }
 
 // Open says that something may still happen to the link.
-func (p Page) Open() bool { return p.Step != Completed && p.Step != Failed && p.Step != Missing }
+func (p Page) Open() bool { return p.Step != Completed && p.Step != Failed && !p.Linkless() }
+
+// Linkless says that the page is about no link: it shows no bill.
+func (p Page) Linkless() bool { return p.Step == Missing || p.Step == Busy || p.Step == Broken }
 
 // Counts says that the time left is worth showing: the link can be paid.
 func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
@@ -180,7 +205,7 @@ func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
 func (p Page) Title() string {
 	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete",
 		Completed: "Paid", Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed",
-		Missing: "Link not found"}
+		Missing: "Link not found", Busy: "Too many requests", Broken: "Something went wrong"}
 	if p.Merchant == "" {
 		return titles[p.Step]
 	}

@@ -31,7 +31,8 @@ func pages() map[string]web.Page {
 		Link: "ethereum:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48@1/transfer?address=0x52908400098527886E0F7030069857D2E4169EE7&uint256=125000000"}
 	rest := &web.To{Asset: to.Asset, Network: to.Network, Address: to.Address, Coins: "25",
 		Link: strings.Replace(to.Link, "=125", "=25", 1)}
-	all := map[string]web.Page{"missing": {Step: web.Missing}}
+	all := map[string]web.Page{"missing": {Step: web.Missing}, "busy": {Step: web.Busy, RetryAfter: 41},
+		"broken": {Step: web.Broken, RequestID: "req_01kkv0000000000000000000aa"}}
 	for name, change := range map[string]func(*web.Page){
 		"choose":     func(p *web.Page) { p.Step = web.Choose },
 		"pay":        func(p *web.Page) { p.Step, p.To = web.Pay, to },
@@ -65,6 +66,8 @@ func render(t *testing.T, p web.Page) string {
 func TestEachStateSaysWhatToDo(t *testing.T) {
 	for name, wants := range map[string][]string{
 		"missing": {"There is no such link"},
+		"busy":    {"Too many requests", "in 41 seconds", "still looked for"},
+		"broken":  {"can not be shown now", "req_01kkv0000000000000000000aa", "still looked for"},
 		"choose": {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`,
 			`aria-label="BTC on Bitcoin"`, "Continue"},
 		"pay": {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address", "<svg",
@@ -84,8 +87,10 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 		for _, want := range wants {
 			require.Contains(t, html, want, name)
 		}
-		require.Equal(t, name != "missing", strings.Contains(html, "Do not send real money"), name)
-		live := name != "missing" && name != "completed" && name != "over" && name != "failed"
+		linkless := name == "missing" || name == "busy" || name == "broken"
+		require.Equal(t, !linkless, strings.Contains(html, "Do not send real money"), name)
+		require.Equal(t, !linkless, strings.Contains(html, `class="bill"`), name)
+		live := !linkless && name != "completed" && name != "over" && name != "failed"
 		require.Equal(t, live, strings.Contains(html, " data-open"), name)
 	}
 	require.NotContains(t, render(t, pages()["expired"]), "0x52908400098527886E0F7030069857D2E4169EE7",

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// developmentText begins the secrets of docker-compose.yml, which everybody can read.
+const developmentText = "development"
+
+// developmentOnly names the settings that no deployment should have, before the missing secrets are
+// made.
+func (c *Config) developmentOnly() (notes []string) {
+	note := func(applies bool, text string) {
+		if applies {
+			notes = append(notes, text)
+		}
+	}
+	var made []string
+	for _, secret := range []struct {
+		missing bool
+		name    string
+	}{{len(c.NetworkSecrets) == 0, "PURSER_NETWORK_SECRET"}, {c.PartnerSecret == "", "PURSER_PARTNER_SECRET"},
+		{c.DataKey == nil, "PURSER_DATA_KEY"}} {
+		if secret.missing {
+			made = append(made, secret.name)
+		}
+	}
+	note(len(made) > 0, strings.Join(made, ", ")+" not set: the secrets are files in the data directory, beside what they protect")
+	known := strings.HasPrefix(c.PartnerSecret, developmentText) || strings.HasPrefix(string(c.DataKey), developmentText)
+	for _, secret := range c.NetworkSecrets {
+		known = known || strings.HasPrefix(secret, developmentText)
+	}
+	note(known, "a secret is that of docker-compose.yml, which everybody can read")
+	note(c.PrivateWebhooks, "PURSER_ALLOW_PRIVATE_WEBHOOKS lets webhooks lead to private addresses")
+	note(c.RateLimits.Off, "PURSER_RATE_LIMITS is off: no caller is limited")
+	note(!c.AuthorizerSync, "PURSER_AUTHORIZER_SYNC is false: a crash loses answers")
+	return notes
+}
+
+// announce prints the addresses of the server and the settings that are for development only. A JSON
+// log has warnings instead: its reader is a program.
+func (m *Main) announceStart(out io.Writer) error {
+	if m.config.LogFormat == logJSON {
+		for _, note := range m.development {
+			m.log.Warn("for development only", "setting", note)
+		}
+		return nil
+	}
+	data, err := filepath.Abs(m.config.DataDir)
+	if err != nil {
+		return err
+	}
+	admin := reachable(m.listeners.admin.Addr())
+	if _, isUnix := socketPath(admin); !isUnix {
+		admin = "http://" + admin
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "Purser %s\n  REST          http://%s\n  card network  http://%s\n  admin         %s\n  data          %s\n", Version,
+		reachable(m.listeners.http.Addr()), reachable(m.listeners.authorizer.Addr()), admin, data)
+	text.WriteString("This is a sandbox: no route moves real money.\n")
+	for _, note := range m.development {
+		fmt.Fprintf(&text, "For development only: %s.\n", note)
+	}
+	_, err = io.WriteString(out, text.String())
+	return err
+}
