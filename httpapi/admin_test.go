@@ -172,36 +172,6 @@ func TestShutBeforeServing(t *testing.T) {
 	require.NoError(t, admin.Serve(fasthttputil.NewInmemoryListener()))
 }
 
-func TestPasswords(t *testing.T) {
-	h, err := newPasswordHasher(zeros{})
-	require.NoError(t, err)
-	ctx := context.Background()
-	hash, err := h.hash(ctx, "a long password")
-	require.NoError(t, err)
-	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, hash)
-	f := func(hash, password string, want bool) {
-		t.Helper()
-		got, err := h.matches(ctx, hash, password)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	f(hash, "a long password", true)
-	f(hash, "a long passworD", false)
-	f("", "no account has this password", false)
-	for _, bad := range []string{"x", "$argon2id$v=19$m=19456,t=2,p=1$AAAA", "$argon2i$v=19$m=19456,t=2,p=1$AAAA$AAAA",
-		"$argon2id$v=19$m=99999999,t=2,p=1" + hash[len(hash)-67:], "$argon2id$v=18" + hash[len("$argon2id$v=19"):]} {
-		_, err := h.matches(ctx, bad, "a long password")
-		require.Error(t, err, bad)
-	}
-	for range maxHashes {
-		h.slots <- struct{}{}
-	}
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	_, err = h.hash(ended, "a long password")
-	require.ErrorIs(t, err, context.Canceled)
-}
-
 // A connection that was opened ahead of need does not hold up a shutdown.
 func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
@@ -235,7 +205,3 @@ func TestAdminRefusesWhatIsNoRequest(t *testing.T) {
 		require.NotContains(t, string(resp.Body()), "i/o")
 	}
 }
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -46,7 +46,7 @@ func TestAHeadIsAnsweredBeforeItsBody(t *testing.T) {
 	f("PUT", "/api/cards", bearer, 1000, 405, "method_not_allowed")
 	f("POST", "/api/cards", "", 1000, 401, "unauthorized")
 	f("POST", "/api/cards", "Authorization: Bearer apk_nonsense\r\n", 1000, 401, "unauthorized")
-	f("POST", "/api/dashboard/password", "Cookie: purser_session=x\r\n", 1000, 404, "not_found")
+	f("POST", "/api/dashboard/password", "Cookie: purser_session=x\r\n", 1000, 401, "unauthorized")
 	f("POST", "/api/auth/keys", "Cookie: purser_session=x\r\n", 1000, 401, "unauthorized")
 	f("POST", "/api/mcp", "", 1000, 401, "-32001")
 	f("POST", "/api/webhooks/bank-transfer", "", 1000, 401, "signature_invalid")

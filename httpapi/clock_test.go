@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -97,26 +96,4 @@ func TestASessionEnds(t *testing.T) {
 	w.fails(w.get(session(unused), "/api/dashboard/me"), 401, "unauthorized")
 	w.fails(w.post(session(used), "/api/workspaces", `{"name":"Late"}`), 401, "unauthorized")
 	w.ok(w.post(nil, "/api/dashboard/login", `{"email":"ada@example.com","password":"a long password"}`))
-}
-
-// Guesses are limited by account, right ones too, and by address whatever the accounts.
-func TestGuessesAreLimited(t *testing.T) {
-	w := newWorld(t)
-	w.ok(w.signup("ada@example.com"))
-	w.clock.turn(rateWindow)
-	login := func(email, password string) testReply {
-		return w.post(nil, "/api/dashboard/login", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))
-	}
-	for range loginsPerAccount {
-		w.fails(login("ada@example.com", "a wrong password"), 401, "invalid_credentials")
-	}
-	w.clock.turn(time.Second)
-	w.overLimit(login("ADA@example.com", "a long password"), rateWindow-time.Second)
-	for i := range loginsPerAddress - loginsPerAccount - 1 {
-		w.fails(login(fmt.Sprintf("nobody-%d@example.com", i), "a wrong password"), 401, "invalid_credentials")
-	}
-	w.overLimit(login("nobody@example.com", "a wrong password"), rateWindow-time.Second)
-	w.overLimit(w.signup("eve@example.com"), rateWindow-time.Second)
-	w.clock.turn(rateWindow - time.Second)
-	w.ok(login("ada@example.com", "a long password"))
 }

@@ -16,6 +16,7 @@ func (s *Server) dashboardRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: s.signup},
 		{method: "POST", path: "/api/dashboard/login", auth: authNone, signsIn: true, handle: s.login},
+		{method: "POST", path: "/api/dashboard/password", auth: authSession, signsIn: true, handle: s.changePassword},
 		{method: "POST", path: "/api/dashboard/logout", auth: authSession, handle: s.logout},
 		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: s.me},
 	}
@@ -59,16 +60,16 @@ func (s *Server) signup(c *call) (answer, error) {
 	if s.cfg.SignupClosed {
 		return answer{}, fault.New(fault.SignupClosed, "this deployment takes no new users")
 	}
-	if err := s.limitSignIn(c); err != nil {
+	if err := s.limitSignUp(c); err != nil {
 		return answer{}, err
 	}
 	body, err := s.readCredentials(c)
 	if err != nil {
 		return answer{}, err
 	}
-	hash, err := s.passwords.hash(c.ctx, body.Password)
+	hash, err := s.passwords.Hash(c.ctx, c.peer, body.Password)
 	if err != nil {
-		return answer{}, passwordFault(c.ctx, err)
+		return answer{}, passwordFault(err)
 	}
 	if err := s.refuseTakenUnkeyed(c.ctx, body.folded); err != nil {
 		return answer{}, err
@@ -87,29 +88,30 @@ func (s *Server) signup(c *call) (answer, error) {
 	if !ok {
 		return answer{}, fmt.Errorf("register answered %T", registered)
 	}
-	return s.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt})
+	return s.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
 }
 
 // login gives nothing away: an unknown email takes the same work and gets the same answer as a wrong password.
 func (s *Server) login(c *call) (answer, error) {
-	if err := s.limitSignIn(c); err != nil {
-		return answer{}, err
-	}
 	body, err := s.readCredentials(c)
 	if err != nil {
-		return answer{}, err
-	}
-	account := user.EmailHash(body.folded)
-	if err := s.limitGuesses(c, account); err != nil {
 		return answer{}, err
 	}
 	id, credential, err := s.credentialOf(c.ctx, body.folded)
 	if err != nil {
 		return answer{}, err
 	}
-	matches, err := s.passwords.matches(c.ctx, credential.PasswordHash, body.Password)
+	places, err := s.placesOf(c.ctx, id)
 	if err != nil {
-		return answer{}, passwordFault(c.ctx, err)
+		return answer{}, err
+	}
+	here := user.PlaceHash(id, c.peer)
+	if err := s.guardSignIn(c, user.EmailHash(body.folded), places.Knows(here, c.now)); err != nil {
+		return answer{}, err
+	}
+	matches, err := s.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.Password)
+	if err != nil {
+		return answer{}, passwordFault(err)
 	}
 	if !matches {
 		return answer{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
@@ -118,15 +120,54 @@ func (s *Server) login(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return s.startSession(c, userDocument{ID: id, Email: credential.Email, CreatedAt: view.CreatedAt})
+	return s.startSession(c, userDocument{ID: id, Email: credential.Email, CreatedAt: view.CreatedAt},
+		user.StartSession{Changes: credential.Changes, Places: places})
 }
 
-// passwordFault: a slot that did not come free in time changed nothing.
-func passwordFault(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fault.New(fault.Unavailable, "too many people are signing in; nothing changed")
+// changePassword replaces the password of the session's user. Every session ends, and the answer
+// begins a new one.
+func (s *Server) changePassword(c *call) (answer, error) {
+	var body struct {
+		CurrentPassword string `json:"currentPassword"`
+		NewPassword     string `json:"newPassword"`
 	}
-	return err
+	if err := s.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	if err := s.guardChange(c); err != nil {
+		return answer{}, err
+	}
+	credential, err := s.readCredential(c.ctx, c.who.user)
+	if err != nil {
+		return answer{}, err
+	}
+	matches, err := s.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.CurrentPassword)
+	if err != nil {
+		return answer{}, passwordFault(err)
+	}
+	if !matches {
+		return answer{}, fault.New(fault.InvalidCredentials, "currentPassword is wrong")
+	}
+	hash, err := s.passwords.Hash(c.ctx, c.peer, body.NewPassword)
+	if err != nil {
+		return answer{}, passwordFault(err)
+	}
+	start, secret, err := s.newSession(c, c.who.user, user.StartSession{Changes: credential.Changes})
+	if err != nil {
+		return answer{}, err
+	}
+	reached, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+		Command: user.ChangePassword{Email: credential.Email, PasswordHash: hash, Start: start}})
+	if err != nil {
+		return answer{}, err
+	}
+	view, ok := reached.(user.View)
+	if !ok {
+		return answer{}, fmt.Errorf("change password answered %T", reached)
+	}
+	a, err := reply(map[string]any{"user": userDocument{ID: view.ID, Email: credential.Email, CreatedAt: view.CreatedAt}})
+	a.cookie = s.newCookie(secret)
+	return a, err
 }
 
 // credentialOf returns the account of a folded email; an unknown one is the zero credential.
@@ -180,21 +221,36 @@ func (s *Server) readCredential(ctx context.Context, id string) (user.Credential
 	return c, nil
 }
 
-func (s *Server) startSession(c *call, who userDocument) (answer, error) {
-	slot, err := ident.SlotOf(who.ID)
+// newSession completes a command with a fresh secret and the place of the request.
+func (s *Server) newSession(c *call, id string, start user.StartSession) (user.StartSession, string, error) {
+	slot, err := ident.SlotOf(id)
 	if err != nil {
-		return answer{}, fmt.Errorf("slot of a user: %w", err)
+		return start, "", fmt.Errorf("slot of a user: %w", err)
 	}
 	secret, err := ident.NewSecret(ident.SessionSecret, slot, s.actors.Entropy())
 	if err != nil {
-		return answer{}, err
+		return start, "", err
 	}
 	_, hash, err := ident.ParseSecret(ident.SessionSecret, secret)
 	if err != nil {
-		return answer{}, fmt.Errorf("a fresh secret: %w", err)
+		return start, "", fmt.Errorf("a fresh secret: %w", err)
 	}
-	_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: who.ID, Workspace: who.ID,
-		Command: user.StartSession{SecretHash: hash, Expires: c.now.Add(sessionLife)}})
+	start.SecretHash, start.Expires = hash, c.now.Add(sessionLife)
+	start.Places = start.Places.With(user.PlaceHash(id, c.peer), c.now)
+	return start, secret, nil
+}
+
+// startSession answers a user who has signed up or in. The session of the request's cookie ends, because
+// its secret is not the one that this sign-in gives.
+func (s *Server) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
+	start, secret, err := s.newSession(c, who.ID, start)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := s.endCookieSession(c); err != nil {
+		return answer{}, err
+	}
+	_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: who.ID, Workspace: who.ID, Command: start})
 	if err != nil {
 		return answer{}, err
 	}

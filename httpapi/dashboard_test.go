@@ -59,22 +59,6 @@ func TestCredentialsAreBounded(t *testing.T) {
 	f(`{"email":"ada@example.com","password":"a long password","role":"owner"}`)
 }
 
-func TestSigningInIsLimitedEvenWhenRateLimitsAreOff(t *testing.T) {
-	w := newWorld(t)
-	w.ok(w.signup("ada@example.com"))
-	guess := func() testReply {
-		return w.post(nil, "/api/dashboard/login", `{"email":"ada@example.com","password":"a wrong password"}`)
-	}
-	for range loginsPerAccount {
-		w.fails(guess(), 401, "invalid_credentials")
-	}
-	r := guess()
-	w.fails(r, 429, "rate_limited")
-	require.Equal(t, "60", r.header("Retry-After"))
-	w.clock.turn(rateWindow)
-	w.fails(guess(), 401, "invalid_credentials")
-}
-
 func TestSignUpCanBeClosed(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.SignupClosed = true })
 	w.fails(w.signup("ada@example.com"), 403, "signup_closed")

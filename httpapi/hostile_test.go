@@ -265,14 +265,15 @@ func TestASessionIsOneCookie(t *testing.T) {
 	require.Equal(t, 401, status, text)
 }
 
-// Signing in gives a session that was not there before: one that was planted ahead stays worth nothing.
+// Signing in gives a session that was not there before, and ends the one of the cookie that came along: a planted session is
+// worth nothing.
 func TestASignInTakesNoSessionFromTheCaller(t *testing.T) {
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	planted := w.ok(w.signup("eve@example.com")).cookie
 	in := w.ok(w.post(session(planted), "/api/dashboard/login", `{"email":"ada@example.com","password":"a long password"}`))
 	require.NotEqual(t, planted, in.cookie)
-	require.Equal(t, "eve@example.com", w.ok(w.get(session(planted), "/api/dashboard/me")).text("user", "email"))
+	w.fails(w.get(session(planted), "/api/dashboard/me"), 401, "unauthorized")
 	require.Equal(t, "ada@example.com", w.ok(w.get(session(in.cookie), "/api/dashboard/me")).text("user", "email"))
 }
 

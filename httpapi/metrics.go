@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"purser/httpapi/password"
 )
 
 // metrics are what the interface tells an operator. Labels are routes of the table, never paths a caller made up.
@@ -18,7 +20,7 @@ type metrics struct {
 	late      prometheus.Counter
 }
 
-func newMetrics(r *prometheus.Registry, l *limiter) (*metrics, error) {
+func newMetrics(r *prometheus.Registry, l *limiter, h *password.Hasher) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_http_requests_total",
 			Help: "Requests answered, by route and status."}, []string{"method", "route", "status"}),
@@ -35,7 +37,9 @@ func newMetrics(r *prometheus.Registry, l *limiter) (*metrics, error) {
 	}
 	windows := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_rate_limit_windows",
 		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.size()) })
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, m.late, windows} {
+	hashes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_password_hashes",
+		Help: "Password hashes that are queued or run."}, func() float64 { return float64(h.Waiting()) })
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, m.late, windows, hashes} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("httpapi: metrics: %w", err)
 		}

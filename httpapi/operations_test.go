@@ -302,7 +302,7 @@ func (e *estate) makeOfRamp(kind string) string {
 func (w *world) person(tn tenant, role string) (id, cookie string) {
 	w.t.Helper()
 	w.people++
-	if w.people%loginsPerAddress == 0 {
+	if w.people%signupsPerAddress == 0 {
 		w.clock.turn(rateWindow)
 	}
 	made := w.ok(w.signup(fmt.Sprintf("person-%d@example.com", w.people)))
@@ -365,6 +365,9 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 	case op.doc.OperationID == "inviteMember": // a person who is no member
 		e.n++
 		body["email"] = fmt.Sprintf("invited-%d@example.com", e.n)
+	case op.doc.OperationID == "changePassword": // to the same
+		_, cookie = e.person(e.tn, "")
+		body["currentPassword"], body["newPassword"] = "a long password", "a long password"
 	case op.answersInvitation():
 		body["token"] = e.invitationTo(cookie)
 	}

@@ -30,6 +30,7 @@ import (
 	"purser/authorizer/drain"
 	"purser/httpapi/mcp"
 	"purser/httpapi/openapi"
+	"purser/httpapi/password"
 	"purser/httpapi/web"
 	"purser/httpapi/webhook"
 	"purser/persistence"
@@ -100,6 +101,8 @@ type Config struct {
 	DepositDelay   time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
 	PayoutLimits   balance.PayoutLimits // zero: DefaultPayoutLimits
 	RateLimits     RateLimits           // zero: DefaultRateLimits
+	// DerivePassword is called once at a time; nil: password.DeriveInProcess
+	DerivePassword password.Deriver
 	// WebhookGuard says where webhook endpoints may lead; nil: to public addresses.
 	WebhookGuard *webhook.Guard
 	// Edge bounds connections and bodies where the server is served by itself, without a Front.
@@ -143,6 +146,9 @@ func (c *Config) ensureDefaults() error {
 	if c.Edge.Bodies == nil {
 		c.Edge.Bodies = drain.NewBudget(drain.DefaultBudget)
 	}
+	if c.DerivePassword == nil {
+		c.DerivePassword = password.DeriveInProcess
+	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
@@ -165,7 +171,8 @@ type Server struct {
 	tools     map[string]tool
 	limits    *limiter
 	keys      *keyCache
-	passwords *passwordHasher
+	passwords *password.Hasher
+	delays    *delayLine
 	notes     *keyUse
 	metrics   *metrics
 	calendar  *bankday.Calendar
@@ -197,17 +204,17 @@ func New(c Config) (*Server, error) {
 	s := &Server{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host, secure: base.Scheme == "https",
 		openapi: description, limits: newLimiter(maxWindows),
 		keys: newKeyCache(maxCachedKeys), statements: make(chan struct{}, statementsAtOnce),
-		streamFor: streamFor}
+		streamFor: streamFor, delays: newDelayLine()}
 	if s.calendar, err = bankday.New(); err != nil {
 		return nil, err
 	}
 	if s.site, err = web.New(hostedFiles); err != nil {
 		return nil, err
 	}
-	if s.passwords, err = newPasswordHasher(c.Actors.Entropy()); err != nil {
+	if s.passwords, err = password.NewHasher(c.Actors.Entropy(), c.DerivePassword); err != nil {
 		return nil, err
 	}
-	if s.metrics, err = newMetrics(c.Registry, s.limits); err != nil {
+	if s.metrics, err = newMetrics(c.Registry, s.limits, s.passwords); err != nil {
 		return nil, err
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())

@@ -24,29 +24,52 @@ const (
 
 // authenticateSession finds the user of the cookie and, for a route that has to do with one, the workspace.
 func (s *Server) authenticateSession(c *call) error {
-	slot, hash, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie)
-	if err != nil {
-		return noSession()
-	}
-	record, err := s.actors.Find(c.ctx, slot, user.RecordSession, hash)
-	if fault.Is(err, fault.NotFound) {
-		return noSession()
-	}
+	hash, owner, err := s.sessionOf(c)
 	if err != nil {
 		return err
 	}
-	var document user.SessionDocument
-	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return fmt.Errorf("session's record: %w", err)
-	}
-	if !document.ExpiresAt.After(c.now) {
+	if owner == "" {
 		return noSession()
 	}
-	c.who = caller{user: document.UserID, session: hash}
+	c.who = caller{user: owner, session: hash}
 	if c.route.roles == nil {
 		return nil
 	}
 	return s.enterWorkspace(c)
+}
+
+// sessionOf finds the open session of the cookie: its hash and its user. Without one the user is "".
+func (s *Server) sessionOf(c *call) (hash, owner string, err error) {
+	slot, hash, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie)
+	if err != nil {
+		return "", "", nil
+	}
+	record, err := s.actors.Find(c.ctx, slot, user.RecordSession, hash)
+	if fault.Is(err, fault.NotFound) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	var document user.SessionDocument
+	if err := json.Unmarshal(record.Document, &document); err != nil {
+		return "", "", fmt.Errorf("session's record: %w", err)
+	}
+	if !document.ExpiresAt.After(c.now) {
+		return "", "", nil
+	}
+	return hash, document.UserID, nil
+}
+
+// endCookieSession ends the open session of the cookie, whichever user has it.
+func (s *Server) endCookieSession(c *call) error {
+	hash, owner, err := s.sessionOf(c)
+	if err != nil || owner == "" {
+		return err
+	}
+	_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: owner, Workspace: owner,
+		Command: user.EndSession{SecretHash: hash}})
+	return err
 }
 
 // enterWorkspace finds the workspace a session means and what its user is there. The workspace has the last word on the role.

@@ -262,6 +262,8 @@ func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 	case "logout":
 		body := fmt.Sprintf(`{"email":%q,"password":"a long password"}`, who.text("user", "email"))
 		return w.ok(w.post(nil, "/api/dashboard/login", body)).cookie
+	case "changePassword": // it ends all sessions of its user
+		_, cookie = w.person(tn, "")
 	case "leaveWorkspace":
 		reply, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace,
 			Workspace: tn.workspace, Command: workspace.Role{UserID: who.text("user", "id")}})

@@ -14,6 +14,7 @@ const (
 	causeLogout   = "logout"
 	causeExpired  = "expired"
 	causeReplaced = "replaced"
+	causePassword = "password"
 )
 
 // Decide says what follows from a command; each answers a View. Errors are faults.
@@ -26,7 +27,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	}
 	switch c := command.(type) {
 	case StartSession:
-		return s.startSession(m, c), nil
+		return s.startSession(m, c)
+	case ChangePassword:
+		return s.changePassword(m, c)
 	case EndSession:
 		return s.endSession(m, c), nil
 	case Join:
@@ -70,15 +73,12 @@ func (s *State) register(m decision.Meta, c Register) (decision.Decision, error)
 	}, nil
 }
 
-func (s *State) startSession(m decision.Meta, c StartSession) decision.Decision {
-	at, expires := decision.StampOf(m.At), decision.StampOf(c.Expires)
-	if c.SecretHash == "" || !expires.After(at.Time) {
-		panic("BUG: session without a secret or a life")
+func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision, error) {
+	if c.Changes != s.PasswordChanges {
+		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
 	}
+	at := decision.StampOf(m.At)
 	d := decision.Decision{Reply: s.View()}
-	if s.session(c.SecretHash) >= 0 {
-		panic("BUG: session started twice")
-	}
 	var open []Session
 	for _, old := range s.Sessions {
 		if old.ExpiresAt.After(at.Time) {
@@ -90,12 +90,48 @@ func (s *State) startSession(m decision.Meta, c StartSession) decision.Decision 
 	for _, oldest := range open[:max(0, len(open)+1-MaxSessions)] {
 		s.end(&d, oldest, causeReplaced, at)
 	}
+	s.openSession(&d, c, at)
+	return d, nil
+}
+
+func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Decision, error) {
+	if c.Start.Changes != s.PasswordChanges {
+		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
+	}
+	if c.Email == "" || c.PasswordHash == "" {
+		panic("BUG: credential without an email or a password hash")
+	}
+	at := decision.StampOf(m.At)
+	d := decision.Decision{Reply: s.View(), Events: []decision.Event{PasswordChanged{User: s.ID, At: at}}}
+	d.Records = append(d.Records, decision.Record{Kind: RecordCredential, ID: s.ID, Personal: true,
+		Document: Credential{Email: c.Email, PasswordHash: c.PasswordHash, Changes: s.PasswordChanges + 1}})
+	for _, old := range s.Sessions {
+		s.end(&d, old, causePassword, at)
+	}
+	s.openSession(&d, c.Start, at)
+	return d, nil
+}
+
+// openSession adds a session to a decision.
+func (s *State) openSession(d *decision.Decision, c StartSession, at decision.Stamp) {
+	expires := decision.StampOf(c.Expires)
+	if c.SecretHash == "" || !expires.After(at.Time) {
+		panic("BUG: session without a secret or a life")
+	}
+	if s.session(c.SecretHash) >= 0 {
+		panic("BUG: session started twice")
+	}
+	if len(c.Places) > MaxPlaces {
+		panic("BUG: more places than there may be")
+	}
 	d.Events = append(d.Events, SessionStarted{User: s.ID, Session: c.SecretHash, ExpiresAt: expires, At: at})
 	d.Records = append(d.Records, decision.Record{
 		Kind: RecordSession, ID: c.SecretHash, Document: SessionDocument{UserID: s.ID, ExpiresAt: expires},
 	})
+	if len(c.Places) > 0 {
+		d.Records = append(d.Records, decision.Record{Kind: RecordPlaces, ID: s.ID, Personal: true, Document: c.Places})
+	}
 	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(c.SecretHash), Due: expires.Time})
-	return d
 }
 
 func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
@@ -198,6 +234,8 @@ func (s *State) Apply(e decision.Event) {
 		s.Sessions = append(s.Sessions, Session{Hash: e.Session, ExpiresAt: e.ExpiresAt})
 	case SessionEnded:
 		s.Sessions = slices.DeleteFunc(s.Sessions, func(open Session) bool { return open.Hash == e.Session })
+	case PasswordChanged:
+		s.PasswordChanges++
 	case Joined:
 		joined := Membership{ID: e.Workspace, Name: e.Name, Role: e.Role, Foreign: e.Foreign}
 		if i := s.membership(e.Workspace); i >= 0 {

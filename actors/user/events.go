@@ -19,7 +19,13 @@ type SessionStarted struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// SessionEnded says that a session was closed; Cause is logout, expired or replaced.
+// PasswordChanged says that the user has another password.
+type PasswordChanged struct {
+	User string         `json:"user"`
+	At   decision.Stamp `json:"at"`
+}
+
+// SessionEnded says that a session was closed; Cause is logout, expired, replaced or password.
 type SessionEnded struct {
 	User    string         `json:"user"`
 	Session string         `json:"session"`
@@ -54,13 +60,16 @@ func (SessionStarted) EventType() string { return "user.session_started.v1" }
 func (SessionEnded) EventType() string { return "user.session_ended.v1" }
 
 // EventType is the name the event is stored under.
+func (PasswordChanged) EventType() string { return "user.password_changed.v1" }
+
+// EventType is the name the event is stored under.
 func (Joined) EventType() string { return "user.joined.v1" }
 
 // EventType is the name the event is stored under.
 func (Left) EventType() string { return "user.left.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("user", Registered{}, SessionStarted{}, SessionEnded{}, Joined{}, Left{})
+var catalog = decision.NewCatalog("user", Registered{}, SessionStarted{}, SessionEnded{}, PasswordChanged{}, Joined{}, Left{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {

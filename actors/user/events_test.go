@@ -23,6 +23,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 		user.Registered{ID: userID, EmailHash: hash, At: stamp},
 		user.SessionStarted{User: userID, Session: hash, ExpiresAt: decision.StampOf(start.Add(time.Hour)), At: stamp},
 		user.SessionEnded{User: userID, Session: hash, Cause: "logout", At: stamp},
+		user.PasswordChanged{User: userID, At: stamp},
 		user.Joined{User: userID, Workspace: workspaceID, Name: "Acme", Role: "owner", At: stamp},
 		user.Left{User: userID, Workspace: workspaceID, At: stamp},
 	)

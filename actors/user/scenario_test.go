@@ -40,7 +40,9 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "register":
 		return user.Register{ID: userID, Email: strings.TrimSuffix(d.Input, "\n"), PasswordHash: "$argon2id$…"}
 	case "login":
-		return user.StartSession{SecretHash: text("session"), Expires: s.now.Add(decisiontest.Duration(t, text("for")))}
+		return s.session(t, text)
+	case "password":
+		return user.ChangePassword{Email: "Ann@Example.COM", PasswordHash: "$argon2id$another…", Start: s.session(t, text)}
 	case "logout":
 		return user.EndSession{SecretHash: text("session")}
 	case "timer":
@@ -54,6 +56,15 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	}
 	d.Fatalf(t, "no such step")
 	return nil
+}
+
+func (s *scenario) session(t *testing.T, text func(string) string) user.StartSession {
+	start := user.StartSession{SecretHash: text("session"), Expires: s.now.Add(decisiontest.Duration(t, text("for")))}
+	start.Changes = strings.Count(text("changes"), "x")
+	if place := text("place"); place != "" {
+		start.Places = user.Places{}.With(place, s.now)
+	}
+	return start
 }
 
 func (s *scenario) send(t *testing.T, command any) string {

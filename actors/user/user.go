@@ -18,13 +18,17 @@ const (
 	MaxOwn      = 1000 // workspaces that the user made; the edge refuses one more, and a Join beyond is not listed
 	MaxForeign  = 1000 // workspaces that the user joined; the edge refuses one more, and a Join beyond is not listed
 	MaxEmail    = 254  // bytes, RFC 5321
+	MaxPlaces   = 16   // from which the user has signed in; the one not seen for longest goes
+
+	PlaceLife = 90 * 24 * time.Hour // a place is known so long after the last sign-in from it
 )
 
 // Record kinds and scopes that this package writes.
 const (
-	RecordEmail      = "user_email" // sha256 hex of the folded email → EmailDocument
-	RecordCredential = "credential" // usr_ id → Credential
-	RecordSession    = "session"    // sha256 hex of the secret → SessionDocument
+	RecordEmail      = "user_email"     // sha256 hex of the folded email → EmailDocument
+	RecordCredential = "credential"     // usr_ id → Credential
+	RecordSession    = "session"        // sha256 hex of the secret → SessionDocument
+	RecordPlaces     = "sign_in_places" // usr_ id → Places, personal
 	ScopeEmail       = "email"
 )
 
@@ -35,6 +39,8 @@ type State struct {
 	CreatedAt  decision.Stamp `json:"createdAt"`
 	Sessions   []Session      `json:"sessions"` // open, oldest first
 	Workspaces []Membership   `json:"workspaces"`
+	// PasswordChanges counts them. A password that was checked against an older credential starts no session.
+	PasswordChanges int `json:"passwordChanges,omitempty"`
 }
 
 // Session is an open session.
@@ -69,7 +75,8 @@ type EmailDocument struct {
 // Credential is what signing in is checked against. It is personal data.
 type Credential struct {
 	Email        string `json:"email"`
-	PasswordHash string `json:"passwordHash"` // argon2id, PHC string
+	PasswordHash string `json:"passwordHash"`      // argon2id, PHC string
+	Changes      int    `json:"changes,omitempty"` // State.PasswordChanges when it was stored
 }
 
 // SessionDocument finds the user of a session.
@@ -81,10 +88,21 @@ type SessionDocument struct {
 // Register makes the account. The email is claimed for ever: a second account for it is email_taken.
 type Register struct{ ID, Email, PasswordHash string }
 
-// StartSession opens a session that ends at Expires.
+// StartSession opens a session that ends at Expires. Changes is that of the credential that was
+// checked; after another change of the password the answer is invalid_credentials. Places, unless
+// empty, replace the user's places.
 type StartSession struct {
 	SecretHash string
 	Expires    time.Time
+	Changes    int
+	Places     Places
+}
+
+// ChangePassword replaces the credential, whose email stays, ends every session and opens the one of
+// Start. Start.Changes is that of the credential that was checked.
+type ChangePassword struct {
+	Email, PasswordHash string
+	Start               StartSession
 }
 
 // EndSession closes a session; one that is not open changes nothing.

@@ -85,11 +85,12 @@ var (
 		"httpapi/openapi/openapitest": {"httpapi/openapi"},
 		"httpapi/webhook":             {},
 		"httpapi/mcp":                 {},
+		"httpapi/password":            {},
 		"httpapi/web":                 {},
 		"httpapi/statement":           {"actors/money"},
 		"bench":                       {},
 		"httpapi": slices.Concat(leaves, domain,
-			[]string{"actors", "actors/agent/intent", "actors/bankday", "authorizer", "authorizer/drain", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/mcp", "httpapi/statement", "httpapi/web",
+			[]string{"actors", "actors/agent/intent", "actors/bankday", "authorizer", "authorizer/drain", "authorizer/hold", "persistence", "httpapi/openapi", "httpapi/mcp", "httpapi/password", "httpapi/statement", "httpapi/web",
 				"httpapi/webhook", "actors/partner/chain"}),
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.

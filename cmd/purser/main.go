@@ -28,6 +28,7 @@ type commands struct {
 	Demo               DemoCmd               `cmd:"" help:"Walk through a running server and check every answer."`
 	Bench              BenchCmd              `cmd:"" help:"Measure a server under load, and check every answer."`
 	Version            VersionCmd            `cmd:"" help:"Print the version."`
+	PasswordWorker     PasswordWorkerCmd     `cmd:"" hidden:"" help:"Derive password hashes for the server that started it."`
 }
 
 func main() {

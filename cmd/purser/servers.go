@@ -13,6 +13,7 @@ import (
 	"purser/authorizer/drain"
 	"purser/authorizer/hold"
 	"purser/httpapi"
+	"purser/httpapi/password"
 )
 
 // The three servers: they are up before what they serve is, and say so.
@@ -97,7 +98,13 @@ func (m *Main) startREST(context.Context) error {
 
 // admitRequests lets the REST interface's callers at the actors, until either is closed.
 func (m *Main) admitRequests(context.Context) error {
-	server, err := httpapi.New(httpapi.Config{Actors: m.system, BaseURL: m.config.BaseURL,
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	worker := password.NewWorker(self, passwordWorker)
+	m.onClose(worker.Close)
+	server, err := httpapi.New(httpapi.Config{Actors: m.system, DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen,
 		Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards, NoCurrencies: !m.config.MultiCurrency,

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/httpapi/password"
+)
+
+// Every thread of the password worker has the lowest priority, whatever thread derives.
+func TestThePasswordWorkerHasTheLowestPriority(t *testing.T) {
+	if _, err := os.Stat("/proc/self/task"); err != nil {
+		t.Skip("the system does not show priorities")
+	}
+	worker := password.NewWorker(os.Args[0], passwordWorker)
+	defer func() { require.NoError(t, worker.Close()) }()
+	_, err := worker.Derive(password.Derivation{Password: []byte("x"), Salt: []byte("0123456789abcdef"), Memory: 64, Time: 1})
+	require.NoError(t, err)
+	checked := 0
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, process := range processes {
+		line, err := os.ReadFile(process)
+		if err != nil || !strings.HasPrefix(string(line), os.Args[0]+"\x00"+passwordWorker) {
+			continue
+		}
+		tasks, err := filepath.Glob(filepath.Join(filepath.Dir(process), "task", "*", "stat"))
+		require.NoError(t, err)
+		for _, task := range tasks {
+			stat, err := os.ReadFile(task)
+			if err != nil {
+				continue // the thread has ended
+			}
+			_, fields, found := strings.Cut(string(stat), ") ")
+			require.True(t, found)
+			require.Equal(t, "19", strings.Fields(fields)[16], "the nice value of %s", task)
+			checked++
+		}
+	}
+	require.NotZero(t, checked)
+}

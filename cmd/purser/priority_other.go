@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// lowerPriority does nothing: the system has no setpriority.
+func lowerPriority(...string) error { return nil }

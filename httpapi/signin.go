@@ -1,0 +1,184 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"purser/actors/fault"
+	"purser/actors/user"
+	"purser/httpapi/password"
+)
+
+// Limits of signing in and up, a minute. They hold even when the rate limits are off.
+const (
+	loginsPerAccount  = 10 // from places that the account does not know
+	loginsPerPlace    = 10 // from one place that the account knows
+	loginsPerAddress  = 30
+	signupsPerAddress = 30
+	changesPerUser    = 10 // of the password
+)
+
+// Limits of the attempts that are over a limit. Each waits once for signInDelay and is then judged.
+const (
+	signInDelay       = 5 * time.Second // less than requestTimeout
+	maxDelayed        = 256
+	delayedPerAccount = 4
+	delayedPerAddress = 2
+)
+
+// passwordRetry is when a retry makes sense after a full queue of password hashes.
+const passwordRetry = time.Second
+
+// limitSignUp bounds the accounts that one address makes. Sign-ins are counted apart.
+func (s *Server) limitSignUp(c *call) error {
+	return s.limit("signup-address/"+c.peer, signupsPerAddress, c.now)
+}
+
+// guardSignIn bounds the guesses of an account's password. Guesses from places that the account does
+// not know count together, guesses from a known place count by themselves: strangers cannot spend what
+// the owner has at home. The address counts over all accounts.
+func (s *Server) guardSignIn(c *call, account string, known bool) error {
+	counted, limit := "login-account/"+account, loginsPerAccount
+	if known {
+		counted, limit = "login-place/"+account+"/"+c.peer, loginsPerPlace
+	}
+	return s.delayOver(c, []rateCount{{"login-address/" + c.peer, loginsPerAddress}, {counted, limit}}, counted)
+}
+
+// guardChange bounds the guesses of the password that a session's user replaces.
+func (s *Server) guardChange(c *call) error {
+	counted := "password-user/" + c.who.user
+	return s.delayOver(c, []rateCount{{counted, changesPerUser}}, counted)
+}
+
+// rateCount is a caller of the limiter, and its limit.
+type rateCount struct {
+	caller string
+	limit  int
+}
+
+// delayOver counts an attempt. An attempt over a limit is delayed and not refused, for a refusal would
+// lock the owner out; it is refused when the places of delayed attempts are taken.
+func (s *Server) delayOver(c *call, counts []rateCount, account string) error {
+	over := false
+	for _, count := range counts {
+		wait, err := s.limits.take(count.caller, count.limit, c.now)
+		if err != nil {
+			return limiterFault()
+		}
+		over = over || wait > 0
+	}
+	if !over {
+		return nil
+	}
+	err := s.delays.wait(c.ctx, delayPlace{"address/" + c.peer, delayedPerAddress}, delayPlace{account, delayedPerAccount})
+	if errors.Is(err, errNoDelay) {
+		s.metrics.limited.WithLabelValues("sign-in").Inc()
+		return &waitError{fault: fault.New(fault.RateLimited, "too many attempts wait already"), wait: signInDelay}
+	}
+	return passwordFault(err)
+}
+
+// errNoDelay means that a delayed attempt has no place.
+var errNoDelay = errors.New("no place for a delayed attempt")
+
+// delayLine holds attempts back. Its places bound the requests, and so the goroutines and the
+// connections, that wait. It is safe for concurrent use.
+type delayLine struct {
+	// elapse returns after a duration, or with the context's error. It is set before the first use.
+	elapse func(ctx context.Context, d time.Duration) error
+
+	mu     sync.Mutex
+	total  int
+	counts map[string]int
+}
+
+// delayPlace is what a delayed attempt counts against, and how many may wait.
+type delayPlace struct {
+	name string
+	most int
+}
+
+func newDelayLine() *delayLine { return &delayLine{elapse: elapse, counts: map[string]int{}} }
+
+// wait holds a request back for signInDelay. It returns errNoDelay at once when a place is full.
+func (l *delayLine) wait(ctx context.Context, places ...delayPlace) error {
+	if !l.enter(places) {
+		return errNoDelay
+	}
+	defer l.leave(places)
+	return l.elapse(ctx, signInDelay)
+}
+
+func (l *delayLine) enter(places []delayPlace) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.total >= maxDelayed {
+		return false
+	}
+	for _, place := range places {
+		if l.counts[place.name] >= place.most {
+			return false
+		}
+	}
+	l.total++
+	for _, place := range places {
+		l.counts[place.name]++
+	}
+	return true
+}
+
+func (l *delayLine) leave(places []delayPlace) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total--
+	for _, place := range places {
+		if l.counts[place.name]--; l.counts[place.name] == 0 {
+			delete(l.counts, place.name)
+		}
+	}
+}
+
+func elapse(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// passwordFault turns an error of the password queue into an answer. Nothing has changed.
+func passwordFault(err error) error {
+	full := errors.Is(err, password.ErrFull)
+	if !full && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	f := fault.New(fault.Unavailable, "too many people are signing in; nothing changed")
+	return &waitError{fault: f, wait: passwordRetry}
+}
+
+// placesOf reads the places from which a user has signed in; none for an unknown user.
+func (s *Server) placesOf(ctx context.Context, id string) (user.Places, error) {
+	if id == "" {
+		return nil, nil
+	}
+	record, err := s.actors.Record(ctx, user.RecordPlaces, id, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var places user.Places
+	if err := json.Unmarshal(record.Document, &places); err != nil {
+		return nil, fmt.Errorf("places' record: %w", err)
+	}
+	return places, nil
+}
