@@ -78,16 +78,18 @@ func protectPage(h *fasthttp.ResponseHeader) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// showRefusal puts a page in the place of a refusal's JSON, for a customer reads it. The status and
-// the headers stay.
+// showRefusal puts a page in the place of the JSON of a 404, a 429 or a fault of the server, because a
+// customer reads it. The status and the headers stay. Browsers cause no other refusal.
 func (s *Server) showRefusal(ctx *fasthttp.RequestCtx) {
 	page := web.Page{Step: web.Broken, RequestID: s.identify(ctx)}
-	switch ctx.Response.StatusCode() {
-	case fasthttp.StatusTooManyRequests:
+	switch status := ctx.Response.StatusCode(); {
+	case status == fasthttp.StatusTooManyRequests:
 		page.Step = web.Busy
 		page.RetryAfter, _ = strconv.Atoi(string(ctx.Response.Header.Peek("Retry-After"))) // 0: it does not say
-	case fasthttp.StatusNotFound:
+	case status == fasthttp.StatusNotFound:
 		page.Step = web.Missing
+	case status < fasthttp.StatusInternalServerError:
+		return
 	}
 	var body bytes.Buffer
 	if err := s.site.Write(&body, page); err != nil {
