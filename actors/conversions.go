@@ -87,14 +87,22 @@ func (s *System) askDesk(ctx context.Context, workspace, id string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	standing, err := s.bank.Standing(ctx, id)
-	outcome, final := map[partner.Standing]string{partner.Settled: balance.ConversionCompleted,
-		partner.Failed: balance.ConversionFailed}[standing]
-	if err == nil && final {
-		err = s.reportAsked(ctx, workspace, id, outcome)
+	if err == nil {
+		err = s.reportDeal(ctx, workspace, id, standing)
 	}
 	if err != nil {
 		s.log.Warn("the desk was asked about a conversion", "conversion", id, "err", err)
 	}
+}
+
+// reportDeal takes a final standing for the desk's report.
+func (s *System) reportDeal(ctx context.Context, workspace, id string, standing partner.Standing) error {
+	outcome, final := map[partner.Standing]string{partner.Settled: balance.ConversionCompleted,
+		partner.Failed: balance.ConversionFailed}[standing]
+	if !final {
+		return nil
+	}
+	return s.reportAsked(ctx, workspace, id, outcome)
 }
 
 func (s *System) reportAsked(ctx context.Context, workspace, id, outcome string) error {

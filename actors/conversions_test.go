@@ -150,10 +150,11 @@ func TestWhatTheDeskMakesOfAConversion(t *testing.T) {
 	w.clock.turn(balance.AnswerWithin)
 	await(ids[sandbox.EndingUnreported], balance.ConversionUnknown)
 	w.clock.turn(balance.LapseAfter)
-	await(ids[sandbox.EndingUnreported], balance.ConversionAbandoned)
+	await(ids[sandbox.EndingUnreported], balance.ConversionUnknown)
+	const kept = 10_000 + sandbox.EndingUnreported // the desk has it
 	sold := int64(4*10_000 + sandbox.EndingTwice + sandbox.EndingReturned + sandbox.EndingAnswersLost)
-	require.Equal(t, balance.CurrencyAccount{Currency: "EUR", Status: "active", Scope: "ok", AvailableMinor: 1_000_000 - sold,
-		OpenedAt: x.holding("EUR").OpenedAt}, x.holding("EUR"))
+	require.Equal(t, balance.CurrencyAccount{Currency: "EUR", Status: "active", Scope: "ok",
+		AvailableMinor: 1_000_000 - sold - kept, HeldMinor: kept, OpenedAt: x.holding("EUR").OpenedAt}, x.holding("EUR"))
 	w.requireClean()
 }
 
@@ -237,15 +238,29 @@ func stormOfConversions(t *testing.T, database string) {
 	w.requireClean()
 }
 
-// silentDesk takes every deal but those the sandbox's desk refuses, and reports nothing: the model says what it says.
+// silentDesk takes every deal but those that the sandbox's desk refuses, and reports nothing: the model says what it
+// says. When the desk is asked, it has the deals of even amounts and not the others.
 type silentDesk struct{ *heldBank }
 
-func (silentDesk) Pay(_ context.Context, p partner.Payment) error {
+func (b silentDesk) Pay(_ context.Context, p partner.Payment) error {
 	if p.AmountCents%100 == sandbox.EndingRefused {
 		return partner.ErrRefused
 	}
+	b.take(p)
 	return nil
 }
+
+func (b silentDesk) Standing(_ context.Context, reference string) (partner.Standing, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if cents, known := b.orders[reference]; known && deskHas(cents) {
+		return partner.Pending, nil
+	}
+	return "", partner.ErrUnknown
+}
+
+// deskHas reports whether the silent desk says that it has a deal.
+func deskHas(sold int64) bool { return sold%2 == 0 }
 
 // tradePace: looking at 256 shards more often takes more than the operations do.
 const tradePace = 40 * time.Millisecond
@@ -302,7 +317,7 @@ func TestRandomConversionsAddUpOnPostgres(t *testing.T) {
 
 func trade(t *testing.T, rt *rapid.T, o worldOptions, ops int) {
 	known := newKnownRamp()
-	o.bank, o.ramp, o.pace = silentDesk{heldBank: &heldBank{}}, known, tradePace
+	o.bank, o.ramp, o.pace = silentDesk{heldBank: &heldBank{orders: map[string]int64{}}}, known, tradePace
 	w := newWorld(t, vfs.NewMem(), o)
 	defer func() { w.stop() }()
 	x := &trader{rt: rt, exchange: w.newExchange(rt, w.newWorkspace(5), traded...), available: map[money.Currency]int64{},
@@ -435,17 +450,21 @@ func (x *trader) deskSays() {
 	}
 }
 
-// pass lets a day go by in which the desk reports nothing.
+// pass lets a day go by in which the desk reports nothing. The deals that the desk does not have are abandoned.
 func (x *trader) pass() {
 	x.clock.turn(balance.LapseAfter)
+	var kept []*balance.Conversion
 	for _, v := range x.open {
+		if deskHas(v.Sell.AmountMinor) {
+			kept = append(kept, v)
+			continue
+		}
 		x.held[v.Sell.Currency] -= v.Sell.AmountMinor
 		x.available[v.Sell.Currency] += v.Sell.AmountMinor
+		x.abandoned = append(x.abandoned, v)
+		x.exchange.await(func() bool { return x.conversion(v.ID).Status == balance.ConversionAbandoned })
 	}
-	x.abandoned, x.open = append(x.abandoned, x.open...), nil
-	x.exchange.await(func() bool {
-		return !slices.ContainsFunc(x.view().Accounts, func(a balance.CurrencyAccount) bool { return a.HeldMinor != 0 })
-	})
+	x.open = kept
 }
 
 // agree compares the balances with what they must be, to the smallest unit.

@@ -42,6 +42,8 @@ type Health struct {
 	// SetAsideEntries how many entries of theirs wait.
 	SetAside, SetAsideEntries int64
 
+	Overdue int64 // orders that the bank has and does not report, about which a person has to decide
+
 	Reservations   int // debits that are reserved and not yet followed
 	ReservationAge time.Duration
 }
@@ -72,6 +74,7 @@ func (s *System) Health() (Health, error) {
 		}
 		faults = append(faults, err, errAge)
 	}
+	h.Overdue = s.overdueCount()
 	return h, errors.Join(append(faults, s.lookAtReservations(&h, now))...)
 }
 

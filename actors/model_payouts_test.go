@@ -97,7 +97,7 @@ type modelPayout struct {
 	held     bool // a wire abroad that waits to be released
 	reserved bool
 	settled  bool
-	released bool // nothing was reported for a day: the dollars are back, and may yet be gone
+	released bool // the bank did not have it after a day: the dollars are back, and may yet be gone
 	sent     time.Time
 }
 
@@ -297,10 +297,15 @@ func (x *life) direct(p *modelPayout, release bool) {
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
 }
 
-// lapse releases what was sent a day ago and of which the bank has reported nothing.
+// lapse awaits the release of each payout that was sent a day ago and that the bank does not have. A payout that the
+// bank has stays reserved.
 func (x *life) lapse() {
 	for _, p := range x.l.payouts {
 		if p.reserved && !p.held && x.w.clock.now().Sub(p.sent) >= balance.LapseAfter {
+			if _, err := x.bank.Standing(context.Background(), p.id); err == nil {
+				x.seen["payout kept for the bank"]++
+				continue
+			}
 			x.await(p, balance.PayoutReleased)
 			x.end(p)
 			p.released = true

@@ -127,7 +127,7 @@ func (h *happened) add(times map[string]int) {
 var mustHappen = []string{"deposit", "authorization approved", "authorization declined", "reversal", "clearing", "refund",
 	"card changed", "card fee", "payout refused for its amount", "payout cancelled", "payout settled late", "time passed", "restart",
 	"crash", "crash with an order", "payout held", "payout submitted", "payout outcome_unknown", "payout settled", "payout failed",
-	"payout returned", "payout released"}
+	"payout returned", "payout released", "payout kept for the bank"}
 
 // told logs what happened, and how often.
 func (h *happened) told(t *testing.T, least int) {

@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"golang.org/x/sync/semaphore"
 
+	"purser/actors/bankday"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/ident"
@@ -195,10 +196,14 @@ type System struct {
 	// dispatcher sends webhooks, a line for each endpoint; ramps tells the ramp's partner, a line for each workspace
 	dispatcher *dispatcher[webhook.Due]
 	ramps      *dispatcher[rampDue]
-	lookout    *lookout
-	kinds      map[string]*Kind
-	keys       inFlight
-	shards     [ident.Shards]*shard
+	// lapses asks the bank about orders that it has not reported, a line for each order
+	lapses   *dispatcher[lapse]
+	overdue  overdue
+	calendar *bankday.Calendar
+	lookout  *lookout
+	kinds    map[string]*Kind
+	keys     inFlight
+	shards   [ident.Shards]*shard
 	// timerReads has a place for each shard whose timers are being read.
 	timerReads chan struct{}
 	bankCalls  *places // calls about payouts and conversions that wait for the bank
@@ -255,6 +260,10 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
 	}
+	var err error
+	if s.calendar, err = bankday.New(); err != nil {
+		return nil, fmt.Errorf("calendar of bank days: %w", err)
+	}
 	s.keys.keys = make(map[[32]byte]chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.laneCtx, s.stopLane = context.WithCancel(context.Background())
@@ -265,10 +274,12 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	s.directory = newDirectory(s.root, s.props)
 	s.dispatcher = newDispatcher(s, newPlaces(maxSending, maxWorkspaceSending), s.deliver,
 		func(d webhook.Due) (line, workspace string) { return d.Endpoint, d.Workspace })
+	s.lapses = newDispatcher(s, newPlaces(maxLapseCalls, lapsesOfTenant), s.askLapse,
+		func(l lapse) (line, workspace string) { return l.id, l.workspace })
 	s.ramps = newDispatcher(s, newPlaces(maxRampCalls, 1), s.tellRamp,
 		func(d rampDue) (line, workspace string) { return d.workspace, d.workspace })
 	s.lookout = newLookout(s)
-	err := s.takeShards(ctx)
+	err = s.takeShards(ctx)
 	if err == nil {
 		err = s.checkDataKey(ctx)
 	}
@@ -282,7 +293,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		s.Stop()
 		return nil, err
 	}
+	abandoned := s.abandonedOrders(ctx)
 	s.startLoops()
+	s.loop(func(ctx context.Context) { s.silenceOrders(ctx, abandoned) })
 	s.ready.Store(true)
 	return s, nil
 }

@@ -130,6 +130,7 @@ func (s *System) fire(ctx context.Context, t persistence.Timer) {
 		s.dispatcher.offer(due)
 	}
 	s.offerRamp(t.Workspace, reply)
+	s.offerLapse(t.Workspace, reply)
 }
 
 // expireHolds ends the holds that have run out. The due index is the authorizer's own.

@@ -223,8 +223,8 @@ func TestASettlementAfterTheReleaseIsAnAlarm(t *testing.T) {
 	tn := w.newTenant("acme")
 	w.fund(tn, 50_000)
 	order := `{"rail":"realtime","counterpartyId":"` + w.newRecipient(tn) + `","amountCents":50000,"description":"rent"}`
-	first := w.ok(w.pay(tn, order)).text("payout", "id")
-	w.awaitPayout(tn, first, "submitted")
+	first := w.ok(w.pay(tn, strings.Replace(order, "rent", descriptionLost, 1))).text("payout", "id")
+	w.awaitPayout(tn, first, "outcome_unknown")
 	w.clock.turn(balance.LapseAfter)
 	w.awaitPayout(tn, first, "released")
 	w.relayed() // the authorizer has the money back a little later

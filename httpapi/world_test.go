@@ -112,8 +112,11 @@ func (h *hooked) hook(ask func(ctx context.Context, e actors.Envelope) (any, err
 	h.ask = ask
 }
 
-// silentBank takes whatever it is told and reports nothing: the tests report.
+// silentBank takes whatever it is told and reports nothing: the tests report. It has no order when it is asked.
 type silentBank struct{}
+
+// descriptionLost is the description of a payout that never reaches the silent bank.
+const descriptionLost = "lost on the way"
 
 func (silentBank) Expect(context.Context, partner.Deposit) error { return nil }
 
@@ -121,7 +124,12 @@ func (silentBank) Tokenize(_ context.Context, a partner.Account) (string, error)
 	return "bat_" + a.Reference, nil
 }
 
-func (silentBank) Pay(context.Context, partner.Payment) error { return nil }
+func (silentBank) Pay(_ context.Context, p partner.Payment) error {
+	if p.Description == descriptionLost {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
 
 func (silentBank) Standing(context.Context, string) (partner.Standing, error) {
 	return "", partner.ErrUnknown

@@ -36,7 +36,7 @@ const (
 	ConversionRejected  = "rejected"           // the desk has not taken it
 	ConversionFailed    = "failed"             // the desk took it and did not do it
 	ConversionCancelled = "cancelled"          // the desk was not told while the rate was firm
-	ConversionAbandoned = "abandoned"          // the desk reported nothing: what was set aside is free again
+	ConversionAbandoned = "abandoned"          // the desk does not have it: what was set aside is free again
 )
 
 // UnsentFor is how long a conversion may wait for the desk to be told.

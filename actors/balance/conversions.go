@@ -122,6 +122,8 @@ func (s *State) decideConversion(m decision.Meta, command any) (d decision.Decis
 		d = s.answerConversion(m, c)
 	case ReportConversion:
 		d, err = s.reportConversion(m, c)
+	case LapseConversion:
+		d = s.lapseConversion(m, c)
 	default:
 		return d, false, nil
 	}
@@ -307,7 +309,7 @@ func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decisio
 			_, d := s.moveConversion(m, v, deskSilence, "")
 			return d
 		},
-		timerDeskLapse: func(v Conversion) decision.Decision { return s.lapseConversion(m, v) },
+		timerDeskLapse: func(v Conversion) decision.Decision { return lapseDue(m, key, RecordConversion, v.ID) },
 	} {
 		id, is := strings.CutPrefix(key, prefix)
 		if !is {
@@ -321,8 +323,13 @@ func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decisio
 	return d, false
 }
 
-// lapseConversion frees what was set aside; one whose silence has not been noted yet passes through outcome_unknown.
-func (s *State) lapseConversion(m decision.Meta, v Conversion) decision.Decision {
+// lapseConversion frees the money of a conversion that the desk does not have. A conversion whose silence has not
+// been noted yet passes through outcome_unknown.
+func (s *State) lapseConversion(m decision.Meta, c LapseConversion) decision.Decision {
+	v, known := s.orders.conversions.find(c.ID)
+	if !known || v.Status != ConversionSubmitted && v.Status != ConversionUnknown {
+		return decision.Decision{}
+	}
 	var before []decision.Event
 	if v.Status == ConversionSubmitted {
 		var d decision.Decision

@@ -59,6 +59,8 @@ func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 		return s.send(t, balance.SubmitConversion{ID: s.id(a.text("id"))})
 	case "desk-answers":
 		return s.send(t, balance.AnswerConversion{ID: s.id(a.text("id")), Answer: a.text("answer")})
+	case "desk-has-not":
+		return s.send(t, balance.LapseConversion{ID: s.id(a.text("id"))})
 	case "desk-reports":
 		v := s.conversions[s.id(a.text("id"))]
 		return s.send(t, balance.ReportConversion{EventID: a.text("event"), ID: v.ID, Outcome: a.text("outcome")})
@@ -67,7 +69,7 @@ func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 }
 
 var currencySteps = []string{"set-up", "open", "pay-in", "currency-timer", "desk-says", "quote-pair", "convert", "tell-desk",
-	"desk-answers", "desk-reports", "currencies"}
+	"desk-answers", "desk-reports", "desk-has-not", "currencies"}
 
 func amountOf(a arguments) balance.Amount {
 	return balance.Amount{Currency: money.Currency(a.text("currency")), AmountMinor: a.cents("amount")}
@@ -116,7 +118,7 @@ func TestTheLifeOfAConversion(t *testing.T) {
 		"complete": func(r *conversionRig) error { return r.report(balance.ConversionCompleted) },
 		"fail":     func(r *conversionRig) error { return r.report(balance.ConversionFailed) },
 		"unsent":   func(r *conversionRig) error { return r.do(decision.Fire{Key: "conversion-unsent/" + r.id}) },
-		"lapse":    func(r *conversionRig) error { return r.do(decision.Fire{Key: "conversion-lapse/" + r.id}) },
+		"lapse":    func(r *conversionRig) error { return r.do(balance.LapseConversion{ID: r.id}) },
 	}
 	paths := map[string][]string{"held": {}, "provider_submitted": {"submit"}, "outcome_unknown": {"submit", "silence"},
 		"completed": {"submit", "complete"}, "rejected": {"submit", "refused"}, "failed": {"submit", "fail"},

@@ -36,6 +36,8 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.answerPayout(m, c)
 	case ReportPayout:
 		return s.reportPayout(m, c)
+	case LapsePayout:
+		return s.lapsePayout(m, c)
 	case decision.Fire:
 		return s.fire(m, c.Key)
 	case LockQuote:

@@ -116,6 +116,10 @@ func orderOf(command any) (ref decision.Ref, is bool) {
 		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
 	case ReportPayout:
 		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
+	case LapsePayout:
+		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
+	case LapseConversion:
+		return decision.Ref{Kind: RecordConversion, ID: c.ID}, true
 	case CreateConversion:
 		return decision.Ref{Kind: RecordConversionQuote, ID: c.Quote.ID}, true
 	case SubmitConversion:

@@ -22,7 +22,7 @@ const (
 	PayoutFailed     = "failed"
 	PayoutReturned   = "returned"
 	PayoutCancelled  = "cancelled"
-	PayoutReleased   = "released" // the bank reported nothing: the dollars are free again
+	PayoutReleased   = "released" // the bank does not have the order: the dollars are free again
 )
 
 // Rails of a payout.
@@ -36,7 +36,9 @@ const (
 // Times that a bank is given, from the moment at which a payout is about to be sent.
 const (
 	AnswerWithin = 30 * time.Second // to answer the order
-	LapseAfter   = 24 * time.Hour   // to report what became of it
+	LapseAfter   = 24 * time.Hour   // to report what became of it; then the bank is asked
+	// LapseAskEvery is how often the bank is asked about an order that it has reported nothing of.
+	LapseAskEvery = time.Hour
 )
 
 // Keys of the timers, before the payout's id.

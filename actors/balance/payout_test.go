@@ -33,6 +33,8 @@ func (s *scenario) payoutStep(t *testing.T, a arguments) string {
 		return s.send(t, balance.AnswerPayout{ID: id, Answer: a.text("answer")})
 	case "bank-reports":
 		return s.send(t, balance.ReportPayout{EventID: a.text("event"), ID: id, Outcome: a.text("outcome")})
+	case "bank-has-not":
+		return s.send(t, balance.LapsePayout{ID: id})
 	case "timer":
 		return s.send(t, decision.Fire{Key: a.text("key") + "/" + id})
 	case "payout":
@@ -188,7 +190,9 @@ func (w *wire) step(t require.TestingT, step string) error {
 		return w.do(t, balance.SubmitPayout{ID: w.known.ID})
 	case balance.AnswerTaken, balance.AnswerRefused, balance.AnswerNone:
 		return w.do(t, balance.AnswerPayout{ID: w.known.ID, Answer: step})
-	case "lapse", "answer":
+	case "lapse":
+		return w.do(t, balance.LapsePayout{ID: w.known.ID})
+	case "answer":
 		return w.do(t, decision.Fire{Key: step + "/" + w.known.ID})
 	}
 	return w.do(t, balance.ReportPayout{EventID: step, ID: w.known.ID, Outcome: step})
@@ -344,7 +348,9 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 		m.do(t, balance.SubmitPayout{ID: p.ID})
 	case "taken", "refused", "none":
 		m.do(t, balance.AnswerPayout{ID: p.ID, Answer: command})
-	case "lapse", "answer":
+	case "lapse":
+		m.do(t, balance.LapsePayout{ID: p.ID})
+	case "answer":
 		if p.Status != balance.PayoutHeld && p.Status != balance.PayoutReserved { // the timers are set with the sending
 			m.do(t, decision.Fire{Key: command + "/" + p.ID})
 		}

@@ -78,7 +78,8 @@ var (
 		"actors/partner/bankhttp": {"actors/partner", "actors/partner/sandbox"},
 		"actors/audit":            {"persistence", "persistence/book", "authorizer", "authorizer/hold", "actors/ident", "actors/money"},
 		"actors": slices.Concat(leaves, domain,
-			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner", "actors/watch", "actors/checkout/address"}),
+			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner", "actors/watch", "actors/checkout/address",
+				"actors/bankday"}),
 
 		"httpapi/openapi": {},
 		// for tests only: the description as an independent library reads it

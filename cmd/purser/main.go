@@ -21,6 +21,7 @@ type commands struct {
 	ImportRampSessions ImportRampSessionsCmd `cmd:"" help:"Bring over the orders of the ramp's retired routes from the service before."`
 	Unmatched          UnmatchedCmd          `cmd:"" help:"List the partners' reports that matched nothing."`
 	Relay              RelayCmd              `cmd:"" help:"List the workspaces that the relay has set aside, or send their decisions again."`
+	Payouts            PayoutsCmd            `cmd:"" help:"List the payouts and conversions that the bank has and does not report, or decide one."`
 	Export             ExportCmd             `cmd:"" help:"Write files for treasurers."`
 	SandboxBank        SandboxBankCmd        `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
 	Migrate            MigrateCmd            `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`

@@ -87,7 +87,8 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 		"purser_reservations", "purser_reservation_age_seconds", "purser_follower_lag_positions", "purser_follower_late_seconds",
 		"purser_unresolved_shards", "purser_unsynced_commits", "purser_pending_requests", "purser_lane_queue",
 		"purser_lane_queue_longest", "purser_http_in_flight", "purser_partner_unmatched_total", "purser_holds_expired_total",
-		"purser_cache_evictions_total", "purser_relay_set_aside_workspaces", "purser_relay_set_aside_entries"} {
+		"purser_cache_evictions_total", "purser_relay_set_aside_workspaces", "purser_relay_set_aside_entries",
+		"purser_orders_overdue"} {
 		require.Contains(t, after, name)
 		require.GreaterOrEqual(t, after[name], 0.0, name)
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -121,8 +123,8 @@ func (p *paymaster) everyState() {
 	p.eu = p.post("/api/treasury/counterparties", fields{"kind": "international", "name": "Grace", "bic": "DEUTDEFF",
 		"currency": "EUR", "iban": "DE89370400440532013000", "address": fields{"line1": "1", "city": "Berlin", "postalCode": "10115", "country": "DE"}}).
 		text("counterparty", "id")
-	p.order("lapses", "ach", p.us, 100_00+sandbox.EndingUnreported)
-	p.await("submitted", "lapses")
+	p.order("lapses", "ach", p.us, 100_00+sandbox.EndingNever)
+	p.await("submitting", "lapses")
 	p.turn(25 * time.Hour)
 	p.await("released", "lapses")
 	p.told = nil // the day of the keys is over
@@ -155,12 +157,21 @@ func (p *paymaster) everyState() {
 // answers are what is read of the payouts and of the dollars, by path.
 func (p *paymaster) answers() map[string]string {
 	all := map[string]string{}
-	for _, path := range []string{"/api/treasury", "/api/treasury/payouts?limit=100", "/api/treasury/counterparties",
+	for _, path := range []string{"/api/treasury", "/api/treasury/counterparties",
 		"/api/treasury/statement?format=csv&from=2026-11-19&to=2026-11-20"} {
 		all[path] = p.get(path)
 	}
 	for _, id := range p.payouts {
 		all[id] = p.get("/api/treasury/payouts/" + id)
+	}
+	const listed = "/api/treasury/payouts?limit=100"
+	var list struct {
+		Payouts []json.RawMessage `json:"payouts"`
+	}
+	require.NoError(p.t, json.Unmarshal([]byte(p.get(listed)), &list))
+	for _, raw := range list.Payouts {
+		shown := answer{raw: raw}
+		all["listed "+shown.text("id")] = string(raw)
 	}
 	for _, name := range []string{"waits", "is called off"} {
 		all[name] = p.get("/api/treasury/payouts/" + p.payouts[name] + "/tracking")
@@ -214,11 +225,18 @@ func TestARestoreWithPayoutsInEveryState(t *testing.T) {
 	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
 	copyKey(t, data, restored)
 	p.start(restored)
-	require.Equal(t, before, p.answers())
+	p.await("outcome_unknown", "is being sent") // the process that was sending it is gone
+	after := p.answers()
+	for _, id := range []string{p.payouts["is being sent"], "listed " + p.payouts["is being sent"]} {
+		delete(before, id)
+		delete(after, id)
+	}
+	require.Equal(t, before, after)
 	p.repeats()
 	p.requireOnce("is refused", "waits", "is called off", "is not yet sent")
 	p.finish()
 	p.requireOnce("is refused", "is called off", "is not yet sent")
+	p.decides(restored)
 	require.NoError(t, p.m.Close())
 	require.Contains(t, auditOf(t, restored), "agree to the cent")
 }
@@ -237,13 +255,40 @@ func (p *paymaster) finish() {
 	p.ends()
 }
 
-// ends waits for what is left to end by itself, and compares the dollars.
+// ends waits for what is left to end by itself, and compares the dollars. The bank has the payout that "is sent" and
+// does not report it: its dollars stay held.
 func (p *paymaster) ends() {
-	p.await("released", "is sent", "is being sent")
+	p.await("released", "is being sent")
+	p.await("submitted", "is sent")
 	p.await("settled", "is not answered", "waits")
 	p.await("failed", "is not yet sent")
-	const gone = 200_00 + 600_00 + 900_00 + sandbox.EndingAnswersLost
-	require.Contains(p.t, p.get("/api/treasury"), fmt.Sprintf(`"availableCents":%d,"incomingCents":0,"heldCents":0`, 10_000_00-gone))
+	p.hasDollars(10_000_00-goneAtLast-heldAtLast, heldAtLast)
+}
+
+// Cents that are gone, and held, when all has ended that ends by itself.
+const (
+	goneAtLast = 200_00 + 600_00 + 900_00 + sandbox.EndingAnswersLost
+	heldAtLast = 800_00 + sandbox.EndingUnreported
+)
+
+func (p *paymaster) hasDollars(available, held int64) {
+	p.t.Helper()
+	require.Contains(p.t, p.get("/api/treasury"),
+		fmt.Sprintf(`"availableCents":%d,"incomingCents":0,"heldCents":%d`, available, held))
+}
+
+// decides has an operator find the payout that the bank does not report, and decide that it failed.
+func (p *paymaster) decides(data string) {
+	p.t.Helper()
+	id := p.payouts["is sent"]
+	require.Contains(p.t, runs(p.t, "payouts", "overdue", "--data-dir", data), "\n0 overdue")
+	early := run([]string{"payouts", "resolve", id, "--outcome", "failed", "--data-dir", data}, io.Discard)
+	require.ErrorContains(p.t, early, "not overdue", "the bank has its bank days")
+	p.turn(10 * 24 * time.Hour)
+	require.Regexp(p.t, id+" +payout +ws_.* submitted .*\n1 overdue", runs(p.t, "payouts", "overdue", "--data-dir", data))
+	require.Contains(p.t, runs(p.t, "payouts", "resolve", id, "--outcome", "failed", "--data-dir", data), "\n0 overdue")
+	p.await("failed", "is sent")
+	p.hasDollars(10_000_00-goneAtLast, 0)
 }
 
 // TestARestoredJournalSendsNothingAgain: the journal comes back as it was before a wire was released, beside a bank that has the

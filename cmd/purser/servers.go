@@ -152,6 +152,9 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 		"relay": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return relayOf(ctx, m.system, body)
 		})},
+		"payouts": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+			return payoutsOf(ctx, m.system, body)
+		})},
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return nachaOf(ctx, m.bank, body)
 		})},

@@ -23,6 +23,10 @@ const (
 	EndingAnswersLost = 98 // it is taken, the answer is lost, and it settles
 )
 
+// silentFor is how long a bank that says nothing of an order does not answer inquiries about it either. Then it says
+// that it does not have the order.
+const silentFor = time.Hour
+
 // reportsLapsed is later than a customer waits for a report.
 const reportsLapsed = 25 * time.Hour
 
@@ -160,9 +164,18 @@ func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing
 		return "", fmt.Errorf("sandbox bank: %w", err)
 	case !known || o.Payment == nil:
 		return "", partner.ErrUnknown
-	case o.Payment.AmountCents%100 == EndingNever:
+	}
+	switch o.Payment.AmountCents % 100 {
+	case EndingNever:
+		if b.cfg.Clock().Sub(o.Payment.Taken) >= silentFor {
+			return "", partner.ErrUnknown
+		}
 		<-ctx.Done()
 		return "", ctx.Err()
+	case EndingAfterLapse:
+		if b.cfg.Clock().Before(o.Due) {
+			return "", partner.ErrUnknown
+		}
 	}
 	standing, reported := partner.Pending, len(o.Payment.Outcomes)-o.Reports
 	if reported > 0 {

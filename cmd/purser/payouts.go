@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"purser/actors"
+)
+
+// PayoutsCmd asks the running server about orders that the bank has and does not report.
+type PayoutsCmd struct {
+	Overdue PayoutsOverdueCmd `cmd:"" help:"List the payouts and conversions about which a person has to decide."`
+	Resolve PayoutsResolveCmd `cmd:"" help:"Note what the bank says, to a person, of an overdue order."`
+}
+
+// PayoutsOverdueCmd lists overdue orders.
+type PayoutsOverdueCmd struct{ Place }
+
+// PayoutsResolveCmd decides an overdue order.
+type PayoutsResolveCmd struct {
+	Place
+	ID      string `arg:"" help:"The po_ or cnv_ id of the order."`
+	Outcome string `required:"" enum:"settled,failed" help:"settled: the bank has paid. failed: the bank has not paid and will not; the money is free again."`
+}
+
+const (
+	payoutsCommandWithin = 10 * time.Minute
+	maxPayoutsAnswer     = 16 << 20 // bytes of the list
+)
+
+// payoutsQuestion is the body of the admin port's command; without an id it asks for the list alone.
+type payoutsQuestion struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+}
+
+// payoutsAnswer lists the overdue orders after the command.
+type payoutsAnswer struct {
+	Overdue []actors.OverdueOrder `json:"overdue"`
+}
+
+// payoutsOf is the command of the admin port.
+func payoutsOf(ctx context.Context, system *actors.System, body []byte) (answer payoutsAnswer, err error) {
+	var question payoutsQuestion
+	if err := decodeCommand(body, &question); err != nil {
+		return answer, err
+	}
+	if question.ID != "" {
+		if question.Outcome != "settled" && question.Outcome != "failed" {
+			return answer, fmt.Errorf("outcome %q: settled or failed", question.Outcome)
+		}
+		if err := system.ResolveOrder(ctx, question.ID, question.Outcome == "settled"); err != nil {
+			return answer, fmt.Errorf("order %s: %w", question.ID, err)
+		}
+	}
+	answer.Overdue, err = system.OverdueOrders(ctx)
+	return answer, err
+}
+
+// Run prints the list.
+func (c *PayoutsOverdueCmd) Run(out io.Writer) error {
+	return askPayouts(c.DataDir, payoutsQuestion{}, out)
+}
+
+// Run decides one order and prints the overdue orders that are left.
+func (c *PayoutsResolveCmd) Run(out io.Writer) error {
+	return askPayouts(c.DataDir, payoutsQuestion{ID: c.ID, Outcome: c.Outcome}, out)
+}
+
+func askPayouts(data string, question payoutsQuestion, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), payoutsCommandWithin)
+	defer cancel()
+	answer, err := askAdmin[payoutsAnswer](ctx, data, "payouts", question, maxPayoutsAnswer)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ORDER\tKIND\tWORKSPACE\tSTATUS\tSINCE")
+	for _, o := range answer.Overdue {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", o.ID, o.Kind, o.Workspace, o.Status, o.Since.UTC().Format(time.DateOnly))
+	}
+	fmt.Fprintf(table, "%d overdue\n", len(answer.Overdue))
+	return table.Flush()
+}
