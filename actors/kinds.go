@@ -32,6 +32,8 @@ type Kind struct {
 	Rules bool
 	// AsksAgain reports that a timer, by its key, only calls another party again and ends no promise. nil: no timer does.
 	AsksAgain func(key string) bool
+	// Personal names the kinds of its records that are sealed. See package seal.
+	Personal []string
 	// Follow adds to f what the authorizer must know of an event; nil when it needs none of them.
 	Follow func(e *persistence.Event, f *authorizer.Follow) error
 }
@@ -39,17 +41,23 @@ type Kind struct {
 // Kinds is the table of the product's actors.
 func Kinds() []Kind {
 	return []Kind{
-		{Name: "user", New: func() State { return new(user.State) }},
+		{Name: "user", New: func() State { return new(user.State) }, Personal: []string{user.RecordCredential}},
 		{Name: "workspace", New: func() State { return new(workspace.State) }},
-		{Name: "cardholder", New: func() State { return new(cardholder.State) }},
-		{Name: "counterparty", New: func() State { return new(counterparty.State) }},
+		{Name: "cardholder", New: func() State { return new(cardholder.State) }, Personal: []string{cardholder.RecordPerson}},
+		{Name: "counterparty", New: func() State { return new(counterparty.State) },
+			Personal: []string{counterparty.RecordView, counterparty.RecordAccount}},
 		{Name: "agent", New: func() State { return new(agent.State) }},
-		{Name: "card", New: func() State { return new(card.State) }, Rules: true, Follow: followCard},
-		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, AsksAgain: balance.AsksAgain, Follow: followBalance},
-		{Name: "checkout", New: func() State { return new(checkout.State) }},
+		{Name: "card", New: func() State { return new(card.State) }, Rules: true, Follow: followCard,
+			Personal: []string{card.RecordLabel}},
+		{Name: "balance", New: func() State { return new(balance.State) }, Rules: true, AsksAgain: balance.AsksAgain,
+			Follow: followBalance,
+			Personal: []string{balance.RecordPayoutText, balance.RecordPayinText, balance.RecordPhysicalText,
+				balance.RecordUnmatched}},
+		{Name: "checkout", New: func() State { return new(checkout.State) }, Personal: []string{checkout.RecordText}},
 		{Name: "ramp", New: func() State { return new(ramp.State) }, AsksAgain: always},
 		{Name: "derivation", New: func() State { return new(derivation.State) }},
-		{Name: "webhook", New: func() State { return new(webhook.State) }, AsksAgain: always},
+		{Name: "webhook", New: func() State { return new(webhook.State) }, AsksAgain: always,
+			Personal: []string{webhook.RecordEndpoint}},
 	}
 }
 

@@ -29,7 +29,9 @@ type lane struct {
 	sys   *System
 	shard *shard
 	queue chan *op
-	epoch uint64
+	// chores are done between two commits. See System.onLane.
+	chores chan chore
+	epoch  uint64
 	// held is an op out of the queue that could not join the last group; it begins the next.
 	held    *op
 	tallies tallies
@@ -39,8 +41,8 @@ type lane struct {
 }
 
 func newLane(sys *System, s *shard, epoch uint64) *lane {
-	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), epoch: epoch, tallies: newTallies(),
-		queued: make(map[string]int)}
+	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), chores: make(chan chore), epoch: epoch,
+		tallies: newTallies(), queued: make(map[string]int)}
 }
 
 // submit queues an op. It is false when the lane is full, or the op's workspace has its share of it.
@@ -93,6 +95,8 @@ func (l *lane) next(ctx context.Context) bool {
 	case l.held = <-l.queue:
 		l.dequeued(l.held)
 		return true
+	case c := <-l.chores:
+		c.done <- c.do(ctx)
 	case <-again:
 		l.fence(ctx, min(fenceAgain, l.sys.config.FenceWithin))
 	case <-ctx.Done():

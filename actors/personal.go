@@ -34,15 +34,27 @@ func (s *System) document(rec decision.Record) (json.RawMessage, error) {
 	if !rec.Personal {
 		return document, nil
 	}
-	sealed, err := s.sealer.Seal(rec.Kind+"/"+rec.ID, document)
+	if !s.personal[rec.Kind] {
+		return nil, fmt.Errorf("BUG: record %s is personal, and no row of Kinds names it", rec.Kind)
+	}
+	return s.sealDocument(rec.Kind, rec.ID, document)
+}
+
+// sealDocument seals a document for its record.
+func (s *System) sealDocument(kind, id string, document []byte) (json.RawMessage, error) {
+	sealed, err := s.sealer.Seal(kind+"/"+id, document)
 	if err != nil {
-		return nil, fmt.Errorf("record %s: %w", rec.Kind, err)
+		return nil, fmt.Errorf("record %s: %w", kind, err)
 	}
 	return json.Marshal(sealedDocument{Sealed: sealed})
 }
 
 // open gives a record its document back as it was before it was sealed. One that was stored plain stays as it is.
-func (s *System) open(r *persistence.Record) error {
+func (s *System) open(r *persistence.Record) error { return OpenRecord(s.sealer, r) }
+
+// OpenRecord opens the document of a record that was read past a System. A plain document stays as
+// it is.
+func OpenRecord(sealer Sealer, r *persistence.Record) error {
 	if !bytes.HasPrefix(r.Document, sealedMark) {
 		return nil
 	}
@@ -50,7 +62,7 @@ func (s *System) open(r *persistence.Record) error {
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return fmt.Errorf("record %s: %w", r.Kind, err)
 	}
-	document, err := s.sealer.Open(r.Kind+"/"+r.ID, d.Sealed)
+	document, err := sealer.Open(r.Kind+"/"+r.ID, d.Sealed)
 	if err != nil {
 		return fmt.Errorf("record %s: %w (is PURSER_DATA_KEY the one it was written with?)", r.Kind, err)
 	}
@@ -58,35 +70,53 @@ func (s *System) open(r *persistence.Record) error {
 	return nil
 }
 
-// sampleKind is the kind of the one record that tells which data key a journal's personal data is sealed under.
+// sampleKind is the kind of the records that name the data keys under which a journal's personal
+// documents may be sealed: one sample for each key, with the key's id, sealed under that key. The
+// sample of an earlier version has the system workspace's id.
 const sampleKind = "data_key_sample"
 
-// checkDataKey refuses another data key than the one that this journal's personal data is sealed under: what is there could not
-// be read, and what came would need the other key. The first start leaves a sample that the later ones must be able to open.
-func (s *System) checkDataKey(ctx context.Context) error {
-	sample := decision.Record{Kind: sampleKind, ID: ident.System.Format(ident.Workspace), Document: "sample", Personal: true}
-	record, err := s.journal.Record(ctx, ident.SystemSlot, sample.Kind, sample.ID)
-	if err == nil {
-		if err := s.open(&record); err != nil {
-			return fmt.Errorf("%w: the data key is not the one that the journal's personal data is sealed under: %w", ErrStores,
-				err)
-		}
-		return nil
+// maxSamples is how many samples a start reads. Each is of a key that one rotation left before it
+// was complete.
+const maxSamples = 64
+
+// DataKeysInUse lists the ids of the data keys under which documents of a journal may be sealed. An
+// earlier version's key, whose id is not known, has the system workspace's.
+func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, error) {
+	samples, err := journal.Records(ctx, ident.SystemSlot.Shard(), sampleKind, "", maxSamples)
+	keys := make([]string, 0, len(samples))
+	for _, r := range samples {
+		keys = append(keys, r.ID)
 	}
-	if !errors.Is(err, persistence.ErrNotFound) {
+	return keys, err
+}
+
+// checkDataKeys refuses to start without a data key under which documents of this journal may be
+// sealed: they could not be read. It leaves a sample of the first key before a document is sealed
+// under it.
+func (s *System) checkDataKeys(ctx context.Context) error {
+	sh := s.shards[ident.SystemSlot.Shard()]
+	samples, err := s.journal.Records(ctx, sh.id, sampleKind, "", maxSamples)
+	if err != nil {
 		return fmt.Errorf("data key: %w", err)
 	}
-	document, err := s.document(sample)
+	known := false
+	for _, r := range samples {
+		known = known || r.ID == s.sealer.KeyID()
+		if err := s.open(&r); err != nil {
+			return fmt.Errorf("%w: the data key is not the one that the journal's personal data is sealed under; PURSER_DATA_KEY takes "+
+				"it after the new one and a comma (sample %s): %w", ErrStores, r.ID, err)
+		}
+	}
+	if known {
+		return nil
+	}
+	document, err := s.sealDocument(sampleKind, s.sealer.KeyID(), []byte(`"sample"`))
 	if err != nil {
 		return err
 	}
-	sh := s.shards[ident.SystemSlot.Shard()]
-	outcomes, err := s.journal.Append(ctx, sh.id, sh.lane.epoch, s.clock(), []*persistence.Batch{{Workspace: sample.ID,
-		Slot: ident.SystemSlot, Records: []persistence.Record{{Kind: sample.Kind, Workspace: sample.ID, ID: sample.ID,
-			Document: document}}}})
-	if err == nil {
-		err = outcomes[0].Err
-	}
+	system := ident.System.Format(ident.Workspace)
+	err = sh.lane.appendRecords(ctx, []*persistence.Batch{{Workspace: system, Slot: ident.SystemSlot,
+		Records: []persistence.Record{{Kind: sampleKind, Workspace: system, ID: s.sealer.KeyID(), Document: document}}}})
 	if err != nil {
 		return fmt.Errorf("data key: %w", err)
 	}

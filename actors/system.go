@@ -77,6 +77,11 @@ func (silent) Watched(string, watch.Progress, error) {}
 type Sealer interface {
 	Seal(record string, document []byte) ([]byte, error)
 	Open(record string, sealed []byte) ([]byte, error)
+	// KeyID names the key that seals. Stale reports whether a document may be sealed under another
+	// one, Rotating whether there is one.
+	KeyID() string
+	Stale(sealed []byte) bool
+	Rotating() bool
 }
 
 // Config is what Start needs. Journal, Authorizer, Bank, Sealer, Clock and Entropy are required.
@@ -202,6 +207,8 @@ type System struct {
 	calendar *bankday.Calendar
 	lookout  *lookout
 	kinds    map[string]*Kind
+	personal map[string]bool // kinds of records that may be sealed
+	resealer resealer
 	keys     inFlight
 	shards   [ident.Shards]*shard
 	// timerReads has a place for each shard whose timers are being read.
@@ -254,16 +261,20 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}
 	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, ramp: c.Ramp,
 		prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
-		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind),
+		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind), personal: make(map[string]bool),
 		timerReads: make(chan struct{}, timerReads), bankCalls: newPlaces(maxBankCalls, maxWorkspaceBankCalls),
 		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
+		for _, kind := range c.Kinds[i].Personal {
+			s.personal[kind] = true
+		}
 	}
 	var err error
 	if s.calendar, err = bankday.New(); err != nil {
 		return nil, fmt.Errorf("calendar of bank days: %w", err)
 	}
+	s.resealer.left.Store(ident.Shards)
 	s.keys.keys = make(map[[32]byte]chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.laneCtx, s.stopLane = context.WithCancel(context.Background())
@@ -281,7 +292,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	s.lookout = newLookout(s)
 	err = s.takeShards(ctx)
 	if err == nil {
-		err = s.checkDataKey(ctx)
+		err = s.checkDataKeys(ctx)
 	}
 	if err != nil {
 		s.cancel()
@@ -425,6 +436,7 @@ func (s *System) startLoops() {
 	s.every(probeEvery, s.probe)
 	s.every(s.config.AsideEvery, s.retryAsides)
 	s.watchChains()
+	s.loop(s.resealAll)
 	s.every(passivateEvery, func(context.Context) { s.Passivate() })
 }
 

@@ -268,7 +268,7 @@ func unmatchedEntry(e *hold.Entry) decision.Record {
 	id := ident.Derive(e.Workspace.Slot(), at, "unmatched/"+causeOf(e)).Format(ident.Event)
 	return decision.Record{Kind: RecordUnmatched, ID: id, Document: Unmatched{
 		ID: id, Partner: partnerNetwork, EventID: e.NetworkID, Type: e.Kind.String(), Body: body, At: decision.StampOf(at),
-	}}
+	}, Personal: true}
 }
 
 func (s *State) applyRelayed(e Relayed) {

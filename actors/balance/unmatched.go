@@ -26,7 +26,7 @@ func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decisi
 	return decision.Decision{
 		Events:  []decision.Event{UnmatchedKept{ID: id, Partner: c.Partner, EventID: c.EventID, Type: c.Type, At: at}},
 		Reply:   report,
-		Records: []decision.Record{{Kind: RecordUnmatched, ID: id, Document: report}},
+		Records: []decision.Record{{Kind: RecordUnmatched, ID: id, Document: report, Personal: true}},
 		Onces:   []decision.Once{{Scope: c.Partner, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
 	}, nil
 }

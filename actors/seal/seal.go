@@ -5,16 +5,23 @@
 // record Personal (see package decision). The runtime seals such a document on its way into the journal and opens it on its
 // way out, so that domain packages stay pure and handlers never hold a key. The journal sees {"sealed": "…"}.
 //
-// Every record has a cipher of its own, derived from the data key and the record's name, so that a sealed document can not be
-// read in another record's place, and one key never seals so many messages that its random nonces could meet. The package
-// does not rotate keys: who loses the data key has lost the personal data, and nothing else.
+// Every record has a cipher of its own, derived from the data key and the record's name, so that a
+// sealed document can not be read in another record's place, and one key never seals so many
+// messages that its random nonces could meet. A deployment that loses its data key has lost the
+// personal data, and nothing else.
+//
+// A Sealer has one key that seals and up to MaxKeys in all that open. A sealed document names its
+// key, so that the runtime can seal it anew under the first key while a data key rotates. Documents
+// of version 1 name no key: each key is tried.
 package seal
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -23,9 +30,18 @@ import (
 // KeyBytes is the length of a data key.
 const KeyBytes = 32
 
+// MaxKeys is how many data keys a Sealer has at most.
+const MaxKeys = 4
+
+// The first byte of a sealed document is its version. In version 1 a nonce and the ciphertext
+// follow, in version 2 the id of the key stands before them.
 const (
-	version byte = 1 // first byte of what Seal returns
+	version1 byte = 1
+	version2 byte = 2
+
+	keyIDBytes   = 8
 	purpose      = "purser personal data v1|"
+	purposeKeyID = "purser data key id v1"
 )
 
 // ErrSealed says that a document can not be opened: it was sealed under another key or for another record, or is damaged.
@@ -33,52 +49,105 @@ var ErrSealed = errors.New("sealed document cannot be opened")
 
 // Sealer seals and opens. It is safe for concurrent use when its entropy is.
 type Sealer struct {
-	key     []byte
+	keys    []dataKey // the first seals
 	entropy io.Reader
 }
 
-// New makes a Sealer of a data key of KeyBytes bytes; entropy gives the nonces.
-func New(key []byte, entropy io.Reader) (*Sealer, error) {
-	if len(key) != KeyBytes || entropy == nil {
-		return nil, fmt.Errorf("seal: a key of %d bytes and entropy are required", KeyBytes)
-	}
-	return &Sealer{key: append([]byte{}, key...), entropy: entropy}, nil
+type dataKey struct {
+	id  [keyIDBytes]byte
+	key []byte
 }
 
-// Seal returns the document sealed for the record of that name: a version, a nonce, the ciphertext.
+// New makes a Sealer that seals under a data key of KeyBytes bytes; entropy gives the nonces. It
+// also opens documents under one of the older keys.
+func New(key []byte, entropy io.Reader, older ...[]byte) (*Sealer, error) {
+	s := &Sealer{entropy: entropy}
+	if entropy == nil || 1+len(older) > MaxKeys {
+		return nil, fmt.Errorf("seal: entropy and at most %d keys are required", MaxKeys)
+	}
+	for _, k := range append([][]byte{key}, older...) {
+		id, err := keyID(k)
+		if err != nil {
+			return nil, err
+		}
+		s.keys = append(s.keys, dataKey{id: id, key: bytes.Clone(k)})
+	}
+	return s, nil
+}
+
+// keyID derives the name of a key, which says nothing of the key.
+func keyID(key []byte) (id [keyIDBytes]byte, err error) {
+	if len(key) != KeyBytes {
+		return id, fmt.Errorf("seal: a key of %d bytes is required", KeyBytes)
+	}
+	derived, err := hkdf.Key(sha256.New, key, nil, purposeKeyID, keyIDBytes)
+	return [keyIDBytes]byte(derived), err
+}
+
+// KeyID returns the name of the key that seals, in hexadecimal digits.
+func (s *Sealer) KeyID() string { return hex.EncodeToString(s.keys[0].id[:]) }
+
+// Rotating reports whether there are older keys.
+func (s *Sealer) Rotating() bool { return len(s.keys) > 1 }
+
+// Stale reports whether a document is not known to be sealed under the first key.
+func (s *Sealer) Stale(sealed []byte) bool {
+	return len(sealed) < 1+keyIDBytes || sealed[0] != version2 || [keyIDBytes]byte(sealed[1:]) != s.keys[0].id
+}
+
+// Seal returns the document sealed for the record of that name: a version, the key's id, a nonce,
+// the ciphertext.
 func (s *Sealer) Seal(record string, document []byte) ([]byte, error) {
-	box, err := s.box(record)
+	key := &s.keys[0]
+	box, err := key.recordCipher(record)
 	if err != nil {
 		return nil, err
 	}
-	head := 1 + box.NonceSize()
+	const named = 1 + keyIDBytes
+	head := named + box.NonceSize()
 	sealed := make([]byte, head, head+len(document)+box.Overhead())
-	sealed[0] = version
-	if _, err := io.ReadFull(s.entropy, sealed[1:]); err != nil {
+	sealed[0] = version2
+	copy(sealed[1:], key.id[:])
+	if _, err := io.ReadFull(s.entropy, sealed[named:]); err != nil {
 		return nil, fmt.Errorf("seal: nonce: %w", err)
 	}
-	return box.Seal(sealed, sealed[1:head], document, sealed[:1]), nil
+	return box.Seal(sealed, sealed[named:head], document, sealed[:named]), nil
 }
 
 // Open returns what was sealed for the record of that name; the error is ErrSealed.
 func (s *Sealer) Open(record string, sealed []byte) ([]byte, error) {
-	box, err := s.box(record)
-	if err != nil {
-		return nil, err
-	}
-	head := 1 + box.NonceSize()
-	if len(sealed) < head || sealed[0] != version {
+	if len(sealed) == 0 {
 		return nil, ErrSealed
 	}
-	document, err := box.Open(nil, sealed[1:head], sealed[head:], sealed[:1])
-	if err != nil {
-		return nil, ErrSealed
+	for i := range s.keys {
+		key, named := &s.keys[i], 1
+		switch sealed[0] {
+		case version1:
+		case version2:
+			if named += keyIDBytes; len(sealed) < named || [keyIDBytes]byte(sealed[1:]) != key.id {
+				continue
+			}
+		default:
+			return nil, ErrSealed
+		}
+		box, err := key.recordCipher(record)
+		if err != nil {
+			return nil, err
+		}
+		head := named + box.NonceSize()
+		if len(sealed) < head {
+			return nil, ErrSealed
+		}
+		if document, err := box.Open(nil, sealed[named:head], sealed[head:], sealed[:named]); err == nil {
+			return document, nil
+		}
 	}
-	return document, nil
+	return nil, ErrSealed
 }
 
-func (s *Sealer) box(record string) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, s.key, nil, purpose+record, KeyBytes)
+// recordCipher derives the cipher of a record.
+func (k *dataKey) recordCipher(record string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, k.key, nil, purpose+record, KeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}

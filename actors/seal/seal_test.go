@@ -3,6 +3,7 @@ package seal_test
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"testing"
 	"testing/iotest"
@@ -60,5 +61,47 @@ func TestNothingIsSealedWithoutANonce(t *testing.T) {
 	_, err = s.Seal("person/1", nil)
 	require.ErrorIs(t, err, broken)
 	_, err = seal.New(make([]byte, seal.KeyBytes-1), rand.Reader)
+	require.Error(t, err)
+}
+
+// TestDocumentsOfVersion1Open: an earlier version sealed this one under the key of sevens.
+func TestDocumentsOfVersion1Open(t *testing.T) {
+	sealed, err := hex.DecodeString("015bf9f98cecaac1e2eb5fc1143e878ace84f3f1d6f7fa53f5d392cc20d1edab40f6a56177166a3c4f3cf29d2256e62e14a256a9")
+	require.NoError(t, err)
+	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader, bytes.Repeat([]byte{7}, seal.KeyBytes))
+	require.NoError(t, err)
+	for _, s := range []*seal.Sealer{newSealer(t, 7), rotated} {
+		opened, err := s.Open("person/1", sealed)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"lastName":"Lovelace"}`, string(opened))
+		require.True(t, s.Stale(sealed))
+	}
+}
+
+// TestTheFirstKeySealsAndEachOpens: only what the first key sealed is not stale.
+func TestTheFirstKeySealsAndEachOpens(t *testing.T) {
+	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader, bytes.Repeat([]byte{7}, seal.KeyBytes))
+	require.NoError(t, err)
+	require.True(t, rotated.Rotating())
+	require.False(t, newSealer(t, 8).Rotating())
+	require.Equal(t, newSealer(t, 8).KeyID(), rotated.KeyID())
+	require.NotEqual(t, newSealer(t, 7).KeyID(), rotated.KeyID())
+
+	before, err := newSealer(t, 7).Seal("person/1", []byte("x"))
+	require.NoError(t, err)
+	opened, err := rotated.Open("person/1", before)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(opened))
+	require.True(t, rotated.Stale(before))
+
+	after, err := rotated.Seal("person/1", opened)
+	require.NoError(t, err)
+	require.False(t, rotated.Stale(after))
+	_, err = newSealer(t, 7).Open("person/1", after)
+	require.ErrorIs(t, err, seal.ErrSealed)
+	_, err = newSealer(t, 8).Open("person/1", after)
+	require.NoError(t, err)
+
+	_, err = seal.New(make([]byte, seal.KeyBytes), rand.Reader, make([][]byte, seal.MaxKeys)...)
 	require.Error(t, err)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,16 +23,19 @@ func (c *Config) developmentOnly() (notes []string) {
 	for _, secret := range []struct {
 		missing bool
 		name    string
-	}{{len(c.NetworkSecrets) == 0, "PURSER_NETWORK_SECRET"}, {c.PartnerSecret == "", "PURSER_PARTNER_SECRET"},
-		{c.DataKey == nil, "PURSER_DATA_KEY"}} {
+	}{{len(c.NetworkSecrets) == 0, "PURSER_NETWORK_SECRET"}, {len(c.PartnerSecrets) == 0, "PURSER_PARTNER_SECRET"},
+		{len(c.DataKeys) == 0, "PURSER_DATA_KEY"}} {
 		if secret.missing {
 			made = append(made, secret.name)
 		}
 	}
 	note(len(made) > 0, strings.Join(made, ", ")+" not set: the secrets are files in the data directory, beside what they protect")
-	known := strings.HasPrefix(c.PartnerSecret, developmentText) || strings.HasPrefix(string(c.DataKey), developmentText)
-	for _, secret := range c.NetworkSecrets {
+	known := false
+	for _, secret := range slices.Concat(c.NetworkSecrets, c.PartnerSecrets) {
 		known = known || strings.HasPrefix(secret, developmentText)
+	}
+	for _, key := range c.DataKeys {
+		known = known || strings.HasPrefix(string(key), developmentText)
 	}
 	note(known, "a secret is that of docker-compose.yml, which everybody can read")
 	note(c.PrivateWebhooks, "PURSER_ALLOW_PRIVATE_WEBHOOKS lets webhooks lead to private addresses")

@@ -35,7 +35,8 @@ func TestAStartSaysWhereItListens(t *testing.T) {
 func TestWhatIsForDevelopmentOnly(t *testing.T) {
 	f := func(change func(*Config), want string) {
 		t.Helper()
-		c := Config{NetworkSecrets: []string{"a secret of ours"}, PartnerSecret: "a secret of ours", DataKey: make([]byte, dataKeyBytes),
+		c := Config{NetworkSecrets: []string{"a secret of ours"}, PartnerSecrets: []string{"a secret of ours"},
+			DataKeys:       [][]byte{make([]byte, dataKeyBytes)},
 			AuthorizerSync: true}
 		require.Empty(t, c.developmentOnly())
 		change(&c)
@@ -44,6 +45,6 @@ func TestWhatIsForDevelopmentOnly(t *testing.T) {
 	}
 	f(func(c *Config) { c.NetworkSecrets = nil }, "PURSER_NETWORK_SECRET not set")
 	f(func(c *Config) { c.NetworkSecrets = []string{"development-network-secret"} }, "docker-compose.yml")
-	f(func(c *Config) { c.DataKey = []byte("development only: not a secret!!") }, "docker-compose.yml")
+	f(func(c *Config) { c.DataKeys = [][]byte{[]byte("development only: not a secret!!")} }, "docker-compose.yml")
 	f(func(c *Config) { c.AuthorizerSync = false }, "a crash loses answers")
 }

@@ -29,9 +29,12 @@ func runs(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-func copyKey(t *testing.T, from, to string) {
+// copySecrets does for a restored directory what its operator does.
+func copySecrets(t *testing.T, from, to string) {
 	t.Helper()
-	require.NoError(t, copyFile(filepath.Join(from, "data-key"), filepath.Join(to, "data-key")))
+	for name := range secretSettings {
+		require.NoError(t, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
+	}
 }
 
 // journalOf opens the journal of a directory at rest.
@@ -62,7 +65,7 @@ func TestABackupOfARunningServer(t *testing.T) {
 
 	require.Contains(t, runs(t, "restore", "--data-dir", restored, backup), "restored to")
 	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
-	copyKey(t, data, restored)
+	copySecrets(t, data, restored)
 	m = start(t, restored)
 	demo(t, restored, "--check", told)
 	demo(t, restored)
@@ -146,7 +149,7 @@ func TestABackupHasTheSandboxChains(t *testing.T) {
 	for backup, want := range map[string][]string{running: first, rest: second} {
 		restored := filepath.Join(t.TempDir(), "restored")
 		runs(t, "restore", "--data-dir", restored, backup)
-		copyKey(t, data, restored)
+		copySecrets(t, data, restored)
 		m = start(t, restored)
 		require.Equal(t, want, paid(m), backup)
 		require.NoError(t, m.Close())
@@ -271,7 +274,7 @@ func TestARestoreThatIsInterrupted(t *testing.T) {
 			j := journalOf(t, data)
 			require.Equal(t, plan.Store, j.Identity().Store)
 			require.NoError(t, j.Close())
-			copyKey(t, source, data)
+			copySecrets(t, source, data)
 			require.NoError(t, start(t, data).Close())
 		})
 	}
@@ -312,8 +315,9 @@ func TestWhatANextIncarnationForgets(t *testing.T) {
 	require.True(t, slices.Equal(kept, []string{"announcer", "reaction/bank", "relay"}), "%v", kept)
 }
 
-// TestAWrongDataKeyIsRefusedAfterARestore: a start makes no new key for what is sealed under another.
-func TestAWrongDataKeyIsRefusedAfterARestore(t *testing.T) {
+// TestMissingSecretsAreNamedAfterARestore: a start makes no new secrets for stores that have used
+// others.
+func TestMissingSecretsAreNamedAfterARestore(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m := start(t, data)
@@ -325,8 +329,12 @@ func TestAWrongDataKeyIsRefusedAfterARestore(t *testing.T) {
 	require.Empty(t, secrets)
 	restored := filepath.Join(t.TempDir(), "restored")
 	runs(t, "restore", "--data-dir", restored, backup)
-	require.Error(t, NewMain(testConfig(t, restored), slog.New(slog.DiscardHandler)).Start(t.Context()))
-	require.NoError(t, os.Remove(filepath.Join(restored, "data-key")))
-	copyKey(t, data, restored)
+	err = NewMain(testConfig(t, restored), slog.New(slog.DiscardHandler)).Start(t.Context())
+	for name, setting := range secretSettings {
+		require.ErrorContains(t, err, filepath.Join(restored, name)+" is missing")
+		require.ErrorContains(t, err, setting)
+		require.NoFileExists(t, filepath.Join(restored, name))
+	}
+	copySecrets(t, data, restored)
 	require.NoError(t, start(t, restored).Close())
 }

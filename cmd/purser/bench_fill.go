@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
@@ -22,6 +24,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/bench"
 	"purser/persistence"
+	"purser/persistence/pebblegate"
 )
 
 // Limits of a fill.
@@ -159,6 +162,13 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 	}
 	if used(data) {
 		return fmt.Errorf("%s has stores already: name a directory that has none", data)
+	}
+	err = pebblegate.MakeDir(vfs.Default, data)
+	if err == nil { // a start makes no secrets beside stores
+		err = (&Config{DataDir: data}).findSecrets()
+	}
+	if err != nil {
+		return err
 	}
 	var failed atomic.Pointer[error]
 	fatal := func(err error) { failed.CompareAndSwap(nil, &err) }

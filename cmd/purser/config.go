@@ -1,18 +1,17 @@
 package main
 
 import (
-	"crypto/rand"
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/checkout/address"
+	"purser/actors/seal"
 	"purser/httpapi"
 )
 
@@ -35,8 +35,8 @@ type Settings struct {
 	DataDir            string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
 	BaseURL            string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
 	NetworkSecret      string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
-	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs inbound partner webhooks; made in <data dir>/partner-secret when unset."`
-	DataKey            string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"64 hex digits that seal personal data; made in <data dir>/data-key when unset."`
+	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs inbound partner webhooks, two with a comma while rotating; made in <data dir>/partner-secret when unset."`
+	DataKey            string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"64 hex digits that seal personal data, older keys after commas while rotating; made in <data dir>/data-key when unset."`
 	RateLimits         string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
 	PayoutLimits       string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
 	BacklogMax         string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
@@ -82,8 +82,8 @@ type Config struct {
 	BackupDir                           string   // "": backups in DataDir
 	DataDir, BaseURL                    string
 	NetworkSecrets                      []string // one, or two while rotating; empty: made at the start
-	PartnerSecret                       string   // "": made at the start
-	DataKey                             []byte   // dataKeyBytes; nil: made at the start
+	PartnerSecrets                      []string // of inbound reports, the first signs; one, or two while rotating; empty: made at the start
+	DataKeys                            [][]byte // dataKeyBytes each, the first seals; empty: made at the start
 	RateLimits                          httpapi.RateLimits
 	PayoutLimits                        balance.PayoutLimits
 	BacklogMax                          int
@@ -99,7 +99,8 @@ type Config struct {
 	PrivateWebhooks                     bool
 	CheckoutAccounts                    *address.Accounts // nil: a sandbox's, made at the start
 	Connections                         Connections
-	BodyBudget                          int64 // bytes
+	BodyBudget                          int64    // bytes
+	madeSecrets                         []string // the names of the secrets that this start has made
 	LogLevel                            slog.Level
 	LogFormat                           string // logText or logJSON
 	DatabaseURL                         string // "": the journal is in DataDir
@@ -112,15 +113,15 @@ func (c *Config) place() Place { return Place{DataDir: c.DataDir, DatabaseURL: c
 
 // Bounds of the settings.
 const (
-	dataKeyBytes      = 32
-	minSecretChars    = 16
-	maxBacklog        = 100_000_000
-	minBacklog        = 1_000
-	minCacheBytes     = 16 << 20
-	minBodyBudget     = 2 << 20 // the longest body, while its memory is doubled
-	maxConnections    = 1_000_000
-	maxSandboxDelay   = 24 * time.Hour
-	maxNetworkSecrets = 2
+	dataKeyBytes    = 32
+	minSecretChars  = 16
+	maxBacklog      = 100_000_000
+	minBacklog      = 1_000
+	minCacheBytes   = 16 << 20
+	minBodyBudget   = 2 << 20 // the longest body, while its memory is doubled
+	maxConnections  = 1_000_000
+	maxSandboxDelay = 24 * time.Hour
+	maxSecrets      = 2
 )
 
 // faults gathers what is wrong with the settings.
@@ -146,7 +147,7 @@ func (s Settings) Config() (Config, error) {
 	s = s.filled()
 	var f faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
-		BackupDir: s.BackupDir, PartnerSecret: s.PartnerSecret, LogLevel: f.level(s.LogLevel)}
+		BackupDir: s.BackupDir, LogLevel: f.level(s.LogLevel)}
 	f.address("PURSER_HTTP_ADDR", s.HTTPAddr)
 	f.address("PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr)
 	f.adminAddress("PURSER_ADMIN_ADDR", s.AdminAddr)
@@ -158,11 +159,9 @@ func (s Settings) Config() (Config, error) {
 	c.Convert = f.oneOf("PURSER_FEATURE_MCA_CONVERT", s.FeatureConvert, "true", "false") == "true"
 	c.Ramp = f.oneOf("PURSER_RAMP", s.Ramp, "true", "false") == "true"
 	c.PhysicalCards = f.oneOf("PURSER_PHYSICAL_CARDS", s.PhysicalCards, "true", "false") == "true"
-	c.NetworkSecrets = f.networkSecrets(s.NetworkSecret)
-	if s.PartnerSecret != "" && len(s.PartnerSecret) < minSecretChars {
-		f.add("PURSER_PARTNER_SECRET", "is shorter than %d characters", minSecretChars)
-	}
-	c.DataKey = f.dataKey(s.DataKey)
+	c.NetworkSecrets = f.secrets("PURSER_NETWORK_SECRET", s.NetworkSecret)
+	c.PartnerSecrets = f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret)
+	c.DataKeys = f.dataKeys(s.DataKey)
 	c.RateLimits = f.limits(s.RateLimits)
 	c.PayoutLimits = f.payoutLimits(s.PayoutLimits)
 	c.BacklogMax = f.integer("PURSER_BACKLOG_MAX", s.BacklogMax, minBacklog, maxBacklog)
@@ -266,7 +265,8 @@ func (f *faults) baseURL(name, value string) string {
 	return strings.TrimRight(value, "/")
 }
 
-func (f *faults) networkSecrets(value string) []string {
+// secrets reads one secret, or two with a comma while it rotates.
+func (f *faults) secrets(name, value string) []string {
 	if value == "" {
 		return nil
 	}
@@ -275,28 +275,38 @@ func (f *faults) networkSecrets(value string) []string {
 		secrets[i] = strings.TrimSpace(secrets[i])
 	}
 	if len(secrets) == 2 && secrets[0] == secrets[1] {
-		f.add("PURSER_NETWORK_SECRET", "has the same secret twice")
+		f.add(name, "has the same secret twice")
 	}
-	if len(secrets) > maxNetworkSecrets {
-		f.add("PURSER_NETWORK_SECRET", "has more than %d secrets", maxNetworkSecrets)
+	if len(secrets) > maxSecrets {
+		f.add(name, "has more than %d secrets", maxSecrets)
 	}
 	for _, secret := range secrets {
 		if len(secret) < minSecretChars {
-			f.add("PURSER_NETWORK_SECRET", "has a secret shorter than %d characters", minSecretChars)
+			f.add(name, "has a secret shorter than %d characters", minSecretChars)
 		}
 	}
 	return secrets
 }
 
-func (f *faults) dataKey(value string) []byte {
+// dataKeys reads the data keys, the one that seals first.
+func (f *faults) dataKeys(value string) (keys [][]byte) {
 	if value == "" {
 		return nil
 	}
-	key, err := hex.DecodeString(value)
-	if err != nil || len(key) != dataKeyBytes {
-		f.add("PURSER_DATA_KEY", "is not %d hex digits", 2*dataKeyBytes)
+	for text := range strings.SplitSeq(value, ",") {
+		key, err := hex.DecodeString(strings.TrimSpace(text))
+		if err != nil || len(key) != dataKeyBytes {
+			f.add("PURSER_DATA_KEY", "is not %d hex digits, or several of these with commas", 2*dataKeyBytes)
+		}
+		if slices.ContainsFunc(keys, func(other []byte) bool { return bytes.Equal(other, key) }) {
+			f.add("PURSER_DATA_KEY", "has the same key twice")
+		}
+		keys = append(keys, key)
 	}
-	return key
+	if len(keys) > seal.MaxKeys {
+		f.add("PURSER_DATA_KEY", "has more than %d keys", seal.MaxKeys)
+	}
+	return keys
 }
 
 func (f *faults) limits(value string) httpapi.RateLimits {
@@ -379,40 +389,6 @@ func (f *faults) bytes(name, value string, least int64) int64 {
 	return n * unit
 }
 
-// secrets fills in the secrets that were not configured, from the data directory or by making them there.
-func (c *Config) secrets() error {
-	var f faults
-	if len(c.NetworkSecrets) == 0 {
-		text, err := keepSecret(filepath.Join(c.DataDir, "network-secret"))
-		if err != nil {
-			return err
-		}
-		c.NetworkSecrets = f.networkSecrets(text)
-	}
-	if c.PartnerSecret == "" {
-		text, err := keepSecret(filepath.Join(c.DataDir, "partner-secret"))
-		if err != nil {
-			return err
-		}
-		c.PartnerSecret = text
-	}
-	if c.DataKey == nil {
-		text, err := keepSecret(filepath.Join(c.DataDir, "data-key"))
-		if err != nil {
-			return err
-		}
-		c.DataKey = f.dataKey(text)
-	}
-	if c.CheckoutAccounts == nil {
-		text, err := keepSecret(filepath.Join(c.DataDir, "checkout-seed"))
-		if err != nil {
-			return err
-		}
-		c.CheckoutAccounts = f.sandboxAccounts(text)
-	}
-	return errors.Join(f...)
-}
-
 // sandboxAccounts are made of the seed in the data directory.
 func (f *faults) sandboxAccounts(text string) *address.Accounts {
 	seed, err := hex.DecodeString(text)
@@ -425,28 +401,6 @@ func (f *faults) sandboxAccounts(text string) *address.Accounts {
 		f.add("checkout-seed", "%v", err)
 	}
 	return accounts
-}
-
-// keepSecret reads the secret of a file, or makes one of 32 random bytes and keeps it there, readable by the owner alone and
-// synced before it is used.
-func keepSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err == nil {
-		secret := strings.TrimSpace(string(text))
-		if secret == "" {
-			return "", fmt.Errorf("%s is empty; remove it to have a new secret made", path)
-		}
-		return secret, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	random := make([]byte, dataKeyBytes)
-	if _, err := io.ReadFull(rand.Reader, random); err != nil {
-		return "", err
-	}
-	secret := hex.EncodeToString(random)
-	return secret, writeDurably(path, secret+"\n")
 }
 
 // writeDurably writes a whole file or none of it, mode 0600, and returns when it would survive a power loss.

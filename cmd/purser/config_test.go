@@ -126,13 +126,13 @@ func TestCheckoutAccounts(t *testing.T) {
 	_, err = s.Config()
 	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_BTC: nobody would see what is paid: set PURSER_CHAIN_BITCOIN_URL")
 	c.DataDir = t.TempDir()
-	require.NoError(t, c.secrets())
+	require.NoError(t, c.findSecrets())
 	require.False(t, c.CheckoutAccounts.IsSandbox())
 	require.True(t, c.CheckoutAccounts.Has(address.EVM))
 	require.False(t, c.CheckoutAccounts.Has(address.Bitcoin), "no sandbox's beside a real one")
 
 	c = Config{DataDir: t.TempDir()}
-	require.NoError(t, c.secrets())
+	require.NoError(t, c.findSecrets())
 	require.True(t, c.CheckoutAccounts.IsSandbox())
 	require.True(t, c.CheckoutAccounts.Has(address.Solana))
 }
@@ -184,19 +184,22 @@ func TestRateLimitsOffAndSizes(t *testing.T) {
 func TestSecretsAreMadeOnceAndForTheOwnerAlone(t *testing.T) {
 	dir := t.TempDir()
 	first := Config{DataDir: dir}
-	require.NoError(t, first.secrets())
+	require.NoError(t, first.findSecrets())
 	second := Config{DataDir: dir}
-	require.NoError(t, second.secrets())
+	require.NoError(t, second.findSecrets())
+	require.Len(t, first.madeSecrets, len(secretSettings))
+	require.Empty(t, second.madeSecrets)
+	first.madeSecrets = nil
 	require.Equal(t, first, second)
-	require.Len(t, first.DataKey, dataKeyBytes)
-	require.NotEqual(t, first.NetworkSecrets[0], first.PartnerSecret)
+	require.Len(t, first.DataKeys[0], dataKeyBytes)
+	require.NotEqual(t, first.NetworkSecrets[0], first.PartnerSecrets[0])
 	for _, name := range []string{"network-secret", "partner-secret", "data-key", "checkout-seed"} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data-key"), nil, 0o600))
-	require.ErrorContains(t, (&Config{DataDir: dir}).secrets(), "data-key")
+	require.ErrorContains(t, (&Config{DataDir: dir}).findSecrets(), "data-key")
 }
 
 // TestKafkaSettings: missing settings, settings that need another one, and a password that would

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
 	"purser/persistence/pebblegate"
@@ -108,11 +107,9 @@ func authorizerBelongs(data string, journal persistence.Journal) error {
 	if authorizer.Exists(nil, authorizerDir(data)) {
 		return nil
 	}
-	for shard := range ident.Shards {
-		if journal.Head(ident.Shard(shard)).Position > 0 {
-			return fmt.Errorf("%s is missing, but the journal has events: `purser rebuild-authorizer --yes` makes it anew from the journal",
-				authorizerDir(data))
-		}
+	if hasEvents(journal) {
+		return fmt.Errorf("%s is missing, but the journal has events: `purser rebuild-authorizer --yes` makes it anew from the journal",
+			authorizerDir(data))
 	}
 	return nil
 }

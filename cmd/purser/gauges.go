@@ -15,6 +15,7 @@ import (
 // sight is what one scrape sees.
 type sight struct {
 	actors     actors.Health
+	resealing  actors.Resealing
 	cache      authorizer.CacheStats
 	backlog    int64
 	backlogMax int64
@@ -91,6 +92,10 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g.add(now, "purser_actors", "Actors in memory.", func(s *sight) float64 { return float64(s.actors.Actors) })
 	g.add(now, "purser_pending_requests", "Requests that actors have not answered.",
 		func(s *sight) float64 { return float64(s.actors.Pending) })
+	g.add(now, "purser_reseal_shards_left", "Shards whose personal documents this process has not looked through yet.",
+		func(s *sight) float64 { return float64(s.resealing.ShardsLeft) })
+	g.add(since, "purser_resealed_records_total", "Personal documents that this process has sealed under the first data key.",
+		func(s *sight) float64 { return float64(s.resealing.Records) })
 	g.add(now, "purser_lane_queue", "Commands that wait for a journal commit, over all shards.",
 		func(s *sight) float64 { return float64(s.actors.LaneQueued) })
 	g.add(now, "purser_lane_queue_longest", "Commands that wait for a journal commit in the shard that has most.",
@@ -182,6 +187,7 @@ func (m *Main) lookAtSwipes(s *sight) error {
 
 func (m *Main) lookAtActors(s *sight) (err error) {
 	s.actors, err = m.system.Health()
+	s.resealing = m.system.Resealing()
 	return err
 }
 

@@ -20,6 +20,7 @@ type commands struct {
 	MigrateJournal     MigrateJournalCmd     `cmd:"" help:"Move the journal of a data directory to Postgres."`
 	ImportRampSessions ImportRampSessionsCmd `cmd:"" help:"Bring over the orders of the ramp's retired routes from the service before."`
 	Unmatched          UnmatchedCmd          `cmd:"" help:"List the partners' reports that matched nothing."`
+	Rotate             RotateCmd             `cmd:"" help:"Change a secret of the data directory in two steps, without a moment at which none is valid."`
 	Relay              RelayCmd              `cmd:"" help:"List the workspaces that the relay has set aside, or send their decisions again."`
 	Payouts            PayoutsCmd            `cmd:"" help:"List the payouts and conversions that the bank has and does not report, or decide one."`
 	Export             ExportCmd             `cmd:"" help:"Write files for treasurers."`

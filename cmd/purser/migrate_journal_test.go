@@ -81,7 +81,7 @@ func restoreInto(t *testing.T, keyed, backup, told, url string) {
 	place := []string{"--data-dir", data, "--database-url", url}
 	runs(t, append([]string{"restore", backup}, place...)...)
 	require.Contains(t, runs(t, append([]string{"audit"}, place...)...), "agree to the cent")
-	copyKey(t, keyed, data)
+	copySecrets(t, keyed, data)
 	var m *Main
 	if url == "" {
 		m = start(t, data)

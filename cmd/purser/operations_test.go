@@ -22,6 +22,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/balance"
+	"purser/actors/ident"
 	"purser/httpapi/openapi/openapitest"
 	"purser/httpapi/webhook"
 )
@@ -146,7 +148,7 @@ func TestUnmatchedReports(t *testing.T) {
 			strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecret, time.Now(), []byte(body)))
+		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecrets[0], time.Now(), []byte(body)))
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
@@ -170,6 +172,12 @@ func TestUnmatchedReports(t *testing.T) {
 	}
 	require.NoError(t, json.NewDecoder(strings.NewReader(documents)).Decode(&first))
 	require.Equal(t, "Ada", first.Body.Data.By)
+	stored, err := m.journal.Records(t.Context(), ident.SystemSlot.Shard(), balance.RecordUnmatched, "", reports)
+	require.NoError(t, err)
+	require.Len(t, stored, reports)
+	for _, r := range stored {
+		require.NotContains(t, string(r.Document), "Ada", "a report is sealed where it is stored")
+	}
 	require.NoError(t, m.Close())
 	require.Equal(t, table, list(), "of the directory")
 	require.Equal(t, documents, list("--json"))

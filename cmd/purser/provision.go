@@ -62,7 +62,7 @@ type TopicsCmd struct {
 	KafkaTLSKey        string `name:"kafka-tls-key" env:"KAFKA_TLS_KEY"`
 	KafkaSASLMechanism string `name:"kafka-sasl-mechanism" env:"KAFKA_SASL_MECHANISM"`
 	KafkaSASLUsername  string `name:"kafka-sasl-username" env:"KAFKA_SASL_USERNAME"`
-	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD"`
+	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD" secret:""`
 }
 
 // Run says what the topic is.

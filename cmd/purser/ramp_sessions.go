@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,6 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/ident"
-	"purser/actors/seal"
 	"purser/authorizer"
 )
 
@@ -168,11 +166,7 @@ func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionL
 	if err := c.requireStores(); err != nil {
 		return err
 	}
-	key, err := c.dataKey()
-	if err != nil {
-		return err
-	}
-	sealer, err := seal.New(key, rand.Reader)
+	sealer, err := c.openSealer(c.DataKey)
 	if err != nil {
 		return err
 	}
@@ -196,21 +190,6 @@ func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionL
 	}
 	defer system.Stop()
 	return importSessions(ctx, system, lines, out)
-}
-
-// dataKey is the one that was given, or that of the data directory; none is made.
-func (c *ImportRampSessionsCmd) dataKey() ([]byte, error) {
-	text := c.DataKey
-	if text == "" {
-		kept, err := os.ReadFile(filepath.Join(c.DataDir, "data-key"))
-		if err != nil {
-			return nil, fmt.Errorf("the data key: %w (put it there, or set PURSER_DATA_KEY)", err)
-		}
-		text = strings.TrimSpace(string(kept))
-	}
-	var f faults
-	key := f.dataKey(text)
-	return key, errors.Join(f...)
 }
 
 // importSessions looks each session up, and then brings over those that are not there.

@@ -223,7 +223,7 @@ func TestARestoreWithPayoutsInEveryState(t *testing.T) {
 
 	runs(t, "restore", "--data-dir", restored, backup)
 	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
-	copyKey(t, data, restored)
+	copySecrets(t, data, restored)
 	p.start(restored)
 	p.await("outcome_unknown", "is being sent") // the process that was sending it is gone
 	after := p.answers()

@@ -24,7 +24,7 @@ type SandboxBankCmd struct {
 	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
 	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`
 	ReportTo      string `name:"report-to" env:"PURSER_BANK_REPORT_TO" default:"http://127.0.0.1:8080" help:"Base URL of the Purser that it reports to."`
-	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs its reports and the requests to it; the same as that Purser's. Required."`
+	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs its reports and the requests to it; the same as that Purser's, two with a comma while rotating. Required."`
 	SandboxDelay  string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long it takes."`
 	LogLevel      string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat     string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
@@ -40,18 +40,19 @@ const (
 
 // bankConfig is what the settings mean.
 type bankConfig struct {
-	addr, dataDir, reportTo, secret string
-	delay                           time.Duration
-	log                             Config
+	addr, dataDir, reportTo string
+	secrets                 []string // the first signs reports
+	delay                   time.Duration
+	log                     Config
 }
 
 func (s *SandboxBankCmd) config() (bankConfig, error) {
 	var f faults
 	f.address("PURSER_BANK_ADDR", s.Addr)
 	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.baseURL("PURSER_BANK_REPORT_TO", s.ReportTo),
-		secret: s.PartnerSecret, delay: f.delay(s.SandboxDelay), log: Config{LogLevel: f.level(s.LogLevel),
+		secrets: f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.delay(s.SandboxDelay), log: Config{LogLevel: f.level(s.LogLevel),
 			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
-	if len(s.PartnerSecret) < minSecretChars {
+	if s.PartnerSecret == "" {
 		f.add("PURSER_PARTNER_SECRET", "is required, with at least %d characters: the same as that of the Purser it reports to",
 			minSecretChars)
 	}
@@ -79,7 +80,7 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 	if err != nil {
 		return err
 	}
-	bank, err := openSandboxBank(c.dataDir, c.delay, c.secret, c.reportTo, time.Now, log)
+	bank, err := openSandboxBank(c.dataDir, c.delay, c.secrets[0], c.reportTo, time.Now, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -88,7 +89,7 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 	defer cancel()
 	server := &http.Server{
 		Handler: bankhttp.NewHandler(bank, func(signature string, message []byte) error {
-			return webhook.Verify([]string{c.secret}, signature, message, time.Now())
+			return webhook.Verify(c.secrets, signature, message, time.Now())
 		}),
 		// an order that is never answered ends with the server
 		BaseContext:       func(net.Listener) context.Context { return ctx },

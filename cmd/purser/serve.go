@@ -111,6 +111,7 @@ type Main struct {
 	sandbox     *sandbox.Bank // the bank, when it is in this process
 	ramp        *sandbox.Ramp
 	system      *actors.System
+	sealer      *seal.Sealer
 	chains      []partner.Chain
 	// sandboxChains are those of chains that nobody mines; nil when there are none.
 	sandboxChains *sandbox.Chains
@@ -229,7 +230,7 @@ func (m *Main) takeDirectory(context.Context) error {
 
 func (m *Main) findSecrets(context.Context) error {
 	m.development = m.config.developmentOnly()
-	return m.config.secrets()
+	return m.config.findSecrets()
 }
 
 func (m *Main) openJournal(ctx context.Context) (err error) {
@@ -243,7 +244,7 @@ func (m *Main) openJournal(ctx context.Context) (err error) {
 		return mayPass(err)
 	}
 	m.onClose(m.journal.Close)
-	return nil
+	return m.config.secretsBelong(m.journal)
 }
 
 // note is told of what a journal's store tries again by itself. It can be many a second, and the loops that need the store say so
@@ -299,13 +300,13 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 func (m *Main) openBank(context.Context) (err error) {
 	if m.config.BankURL != "" {
 		client := bankhttp.NewClient(m.config.BankURL, func(message []byte) string {
-			return webhook.Sign(m.config.PartnerSecret, m.Clock(), message)
+			return webhook.Sign(m.config.PartnerSecrets[0], m.Clock(), message)
 		})
 		m.bank = client
 		m.onClose(func() error { client.Close(); return nil })
 		return nil
 	}
-	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, m.config.PartnerSecret,
+	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, m.config.PartnerSecrets[0],
 		"http://"+reachable(m.listeners.http.Addr()), m.Clock, m.log)
 	if err == nil {
 		m.bank = m.sandbox
@@ -315,8 +316,7 @@ func (m *Main) openBank(context.Context) (err error) {
 }
 
 func (m *Main) startActors(ctx context.Context) (err error) {
-	sealer, err := seal.New(m.config.DataKey, m.Entropy)
-	if err != nil {
+	if m.sealer, err = seal.New(m.config.DataKeys[0], m.Entropy, m.config.DataKeys[1:]...); err != nil {
 		return err
 	}
 	poster, err := webhook.NewSender(webhook.SenderOptions{Guard: m.webhookGuard()})
@@ -325,7 +325,8 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	}
 	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank,
 		Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains, Accounts: m.config.CheckoutAccounts,
-		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: sealer, Clock: m.Clock, ClockSuspect: m.clockSuspect, Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
+		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: m.sealer, Clock: m.Clock, ClockSuspect: m.clockSuspect,
+		Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
 		Fatal: m.Fatal})
 	if errors.Is(err, actors.ErrStores) {
 		return err
@@ -362,7 +363,7 @@ func (m *Main) issuer() partner.Issuer {
 func (m *Main) openRamp(context.Context) (err error) {
 	reports := "http://" + reachable(m.listeners.http.Addr()) + "/api/webhooks/partner-"
 	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: rampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
-		Secret: m.config.PartnerSecret, Clock: m.Clock, Report: sandbox.Post(&http.Client{}, reports+"onramp"),
+		Secret: m.config.PartnerSecrets[0], Clock: m.Clock, Report: sandbox.Post(&http.Client{}, reports+"onramp"),
 		Log: func(order string, attempt int, err error) {
 			m.log.Warn("the sandbox ramp's report was not taken", "order", order, "attempt", attempt, "err", err)
 		}}, sandbox.Post(&http.Client{}, reports+"offramp"))

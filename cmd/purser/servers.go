@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"purser/actors"
 	"purser/authorizer"
 	"purser/authorizer/drain"
 	"purser/authorizer/hold"
@@ -106,7 +107,7 @@ func (m *Main) admitRequests(context.Context) error {
 	m.onClose(worker.Close)
 	server, err := httpapi.New(httpapi.Config{Actors: m.system, DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
-		PartnerSecrets: []string{m.config.PartnerSecret}, SignupClosed: !m.config.SignupOpen,
+		PartnerSecrets: m.config.PartnerSecrets, SignupClosed: !m.config.SignupOpen,
 		Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards, NoCurrencies: !m.config.MultiCurrency,
 		NoRamp: !m.config.Ramp, Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
 		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, WebhookGuard: m.webhookGuard(),
@@ -147,13 +148,16 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 			return backupCommand(ctx, m.backedUp(), m.config.backupDir(), body, m.Clock())
 		})},
 		"unmatched": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return unmatchedPage(ctx, m.journal, body)
+			return unmatchedPage(ctx, m.journal, m.sealer, body)
 		})},
 		"relay": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return relayOf(ctx, m.system, body)
 		})},
 		"payouts": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return payoutsOf(ctx, m.system, body)
+		})},
+		"data-keys": {Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
+			return actors.DataKeysInUse(ctx, m.journal)
 		})},
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return nachaOf(ctx, m.bank, body)

@@ -74,8 +74,15 @@ func (m *Main) messageProof() (kafka.Proof, error) {
 	if err != nil {
 		return kafka.Proof{}, err
 	}
-	key, err := kafka.DeriveKey(m.config.DataKey)
-	return kafka.Proof{Keys: [][]byte{key}, Run: run}, err
+	proof := kafka.Proof{Run: run}
+	for _, dataKey := range m.config.DataKeys {
+		key, err := kafka.DeriveKey(dataKey)
+		if err != nil {
+			return kafka.Proof{}, err
+		}
+		proof.Keys = append(proof.Keys, key)
+	}
+	return proof, nil
 }
 
 func (m *Main) startConsumers(ctx context.Context) error {

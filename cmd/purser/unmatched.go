@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/actors/ident"
@@ -19,7 +20,8 @@ import (
 // journal itself when none has.
 type UnmatchedCmd struct {
 	Place
-	JSON bool `name:"json" help:"One JSON document a line, with the bodies as they came; they may name people."`
+	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"As of purser serve, without which stored reports cannot be opened."`
+	JSON    bool   `name:"json" help:"One JSON document a line, with the bodies as they came; they may name people."`
 }
 
 const (
@@ -63,11 +65,18 @@ func (u *UnmatchedCmd) printStored(ctx context.Context, out io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	return u.print(out, func(from unmatchedFrom) (unmatchedReports, error) { return readUnmatched(ctx, journal, from) })
+	sealer, err := u.openSealer(u.DataKey)
+	if err != nil {
+		return err
+	}
+	return u.print(out, func(from unmatchedFrom) (unmatchedReports, error) {
+		return readUnmatched(ctx, journal, sealer, from)
+	})
 }
 
 // readUnmatched reads a page.
-func readUnmatched(ctx context.Context, journal persistence.Journal, from unmatchedFrom) (unmatchedReports, error) {
+func readUnmatched(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
+	from unmatchedFrom) (unmatchedReports, error) {
 	page := unmatchedReports{Reports: []json.RawMessage{}}
 	for from.Shard < ident.Shards {
 		room := unmatchedAtOnce - len(page.Reports)
@@ -76,6 +85,9 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, from unmatc
 			return page, err
 		}
 		for _, r := range records {
+			if err := actors.OpenRecord(sealer, &r); err != nil {
+				return page, err
+			}
 			page.Reports = append(page.Reports, r.Document)
 			from.After = r.ID
 		}
@@ -91,7 +103,8 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, from unmatc
 }
 
 // unmatchedPage is the command of the admin port.
-func unmatchedPage(ctx context.Context, journal persistence.Journal, body []byte) (unmatchedReports, error) {
+func unmatchedPage(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
+	body []byte) (unmatchedReports, error) {
 	var from unmatchedFrom
 	if err := decodeCommand(body, &from); err != nil {
 		return unmatchedReports{}, err
@@ -99,7 +112,7 @@ func unmatchedPage(ctx context.Context, journal persistence.Journal, body []byte
 	if from.Shard < 0 {
 		return unmatchedReports{}, fault.New(fault.InvalidBody, "shard is negative")
 	}
-	return readUnmatched(ctx, journal, from)
+	return readUnmatched(ctx, journal, sealer, from)
 }
 
 // print writes page after page: a line for each report, or each as it is kept.

@@ -1,0 +1,241 @@
+package actors_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/decision"
+	"purser/actors/ident"
+	"purser/actors/seal"
+	"purser/persistence"
+)
+
+// letters is an actor with many personal records.
+type letters struct {
+	Written int `json:"written"`
+}
+
+type writeLetter struct{ ID, Text string }
+
+type letterWritten struct{}
+
+func (letterWritten) EventType() string { return "letter.written.v1" }
+
+func (s *letters) Decide(_ decision.Meta, command any) (decision.Decision, error) {
+	c := command.(writeLetter)
+	return decision.Decision{Events: []decision.Event{letterWritten{}},
+		Records: []decision.Record{{Kind: "letter", ID: c.ID, Document: c, Personal: true}}}, nil
+}
+
+func (s *letters) Apply(decision.Event) { s.Written++ }
+
+// sealerOf is a Sealer of keys that are one repeated byte each.
+func sealerOf(t *testing.T, keys ...byte) *seal.Sealer {
+	t.Helper()
+	var all [][]byte
+	for _, key := range keys {
+		all = append(all, bytes.Repeat([]byte{key}, seal.KeyBytes))
+	}
+	s, err := seal.New(all[0], rand.Reader, all[1:]...)
+	require.NoError(t, err)
+	return s
+}
+
+// newPostOffice is a rig of letters whose data keys a test changes between restarts.
+func newPostOffice(t *testing.T, keys *[]byte) *rig {
+	return newRig(t, func(c *actors.Config) {
+		c.Kinds = []actors.Kind{{Name: "letters", New: func() actors.State { return new(letters) }, Personal: []string{"letter"}}}
+		c.Sealer = sealerOf(t, *keys...)
+	})
+}
+
+// letterID names a letter of a workspace.
+func letterID(t *testing.T, workspace string, i int) string {
+	slot, err := ident.SlotOf(workspace)
+	require.NoError(t, err)
+	return ident.Derive(slot, time.UnixMilli(int64(i)), fmt.Sprintf("%s letter %d", workspace, i)).Format(ident.Event)
+}
+
+func (r *rig) writeLetters(workspaces, each int, text string) {
+	for w := range workspaces {
+		id := stream(w)
+		for i := range each {
+			_, err := r.system.Ask(r.t.Context(), actors.Envelope{Kind: "letters", Stream: id, Workspace: id,
+				Command: writeLetter{ID: letterID(r.t, id, i), Text: text}})
+			require.NoError(r.t, err)
+		}
+	}
+}
+
+// requireLetters reads every letter and counts the documents that are not sealed under the first
+// key.
+func (r *rig) requireLetters(s *seal.Sealer, workspaces, each int, text string) (stale int) {
+	for w := range workspaces {
+		id := stream(w)
+		slot, err := ident.SlotOf(id)
+		require.NoError(r.t, err)
+		for i := range each {
+			name := letterID(r.t, id, i)
+			read, err := r.system.Record(r.t.Context(), "letter", id, name)
+			require.NoError(r.t, err)
+			var letter writeLetter
+			require.NoError(r.t, json.Unmarshal(read.Document, &letter))
+			require.Equal(r.t, text, letter.Text)
+			stored, err := r.journal.Record(r.t.Context(), slot, "letter", name)
+			require.NoError(r.t, err)
+			require.Equal(r.t, read.Position, stored.Position)
+			var document struct{ Sealed []byte }
+			require.NoError(r.t, json.Unmarshal(stored.Document, &document))
+			if s.Stale(document.Sealed) {
+				stale++
+			}
+		}
+	}
+	return stale
+}
+
+func (r *rig) samples() int {
+	records, err := r.journal.Records(r.t.Context(), ident.SystemSlot.Shard(), "data_key_sample", "", 100)
+	require.NoError(r.t, err)
+	return len(records)
+}
+
+func (r *rig) awaitRotated() {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return r.system.Resealing().ShardsLeft == 0 && r.samples() == 1 },
+		comesWithin, 5*time.Millisecond)
+}
+
+// refusesKeys asserts that a start with these keys is refused, and leaves the rig stopped.
+func (r *rig) refusesKeys(keys ...byte) {
+	r.t.Helper()
+	_, err := actors.Start(r.t.Context(), actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{},
+		Sealer: sealerOf(r.t, keys...), Clock: r.clock.now, Entropy: rand.Reader})
+	require.ErrorIs(r.t, err, actors.ErrStores)
+	require.ErrorContains(r.t, err, "data key")
+}
+
+// TestADataKeyRotates: documents are sealed under the new key while their actors write, and then
+// the old key is not needed.
+func TestADataKeyRotates(t *testing.T) {
+	const workspaces, each = 3, 300 // more than a page
+	keys := []byte{1}
+	r := newPostOffice(t, &keys)
+	r.writeLetters(workspaces, each, "before")
+
+	keys = []byte{2, 1}
+	r.stop()
+	r.start()
+	var writing sync.WaitGroup
+	writing.Go(func() { r.writeLetters(workspaces, each, "after") })
+	writing.Wait()
+	r.awaitRotated()
+	require.Zero(t, r.requireLetters(sealerOf(t, 2), workspaces, each, "after"))
+
+	keys = []byte{2}
+	r.restart()
+	require.Zero(t, r.requireLetters(sealerOf(t, 2), workspaces, each, "after"))
+	r.system.Stop()
+	r.refusesKeys(1)
+	require.NoError(t, r.journal.Close())
+	r.start()
+}
+
+// TestDocumentsThatNobodyWritesAreSealedAnew: the loop alone does it, and a second pass finds
+// nothing to do.
+func TestDocumentsThatNobodyWritesAreSealedAnew(t *testing.T) {
+	const workspaces, each = 2, 200
+	keys := []byte{1}
+	r := newPostOffice(t, &keys)
+	r.writeLetters(workspaces, each, "text")
+	require.Equal(t, workspaces*each, r.requireLetters(sealerOf(t, 2), workspaces, each, "text"))
+	keys = []byte{2, 1}
+	r.restart()
+	r.awaitRotated()
+	require.EqualValues(t, workspaces*each, r.system.Resealing().Records)
+	require.Zero(t, r.requireLetters(sealerOf(t, 2), workspaces, each, "text"))
+	r.restart()
+	r.awaitRotated()
+	require.Zero(t, r.system.Resealing().Records)
+}
+
+// TestARotationThatDidNotEndNeedsBothKeys: whatever order the keys are given in next, no document
+// is left under a key that is gone.
+func TestARotationThatDidNotEndNeedsBothKeys(t *testing.T) {
+	keys := []byte{1}
+	r := newPostOffice(t, &keys)
+	r.writeLetters(1, 1, "text")
+	keys = []byte{2, 1}
+	r.stop()
+	r.startStill()
+	r.writeLetters(1, 1, "new text") // under the new key
+	require.Zero(t, r.requireLetters(sealerOf(t, 2), 1, 1, "new text"))
+	r.system.Stop()
+	r.refusesKeys(1)
+	r.refusesKeys(2)
+	r.refusesKeys(3, 1)
+	require.NoError(t, r.journal.Close())
+	keys = []byte{1, 2}
+	r.start()
+	r.awaitRotated()
+	require.Zero(t, r.requireLetters(sealerOf(t, 1), 1, 1, "new text"))
+	keys = []byte{1}
+	r.restart()
+	require.Zero(t, r.requireLetters(sealerOf(t, 1), 1, 1, "new text"))
+}
+
+// startStill starts the rig without its loops, so that nothing is sealed anew.
+func (r *rig) startStill() {
+	config := r.config
+	defer func() { r.config = config }()
+	r.config = func(c *actors.Config) {
+		config(c)
+		c.Still = true
+	}
+	r.start()
+}
+
+const versionOne = "01a03364309f9c38cdf16240aa40dc1e7ae16003568e64952bba4397fa6915561361a5bf42066e06fca7fda71fb5a1d6679203b0"
+
+// TestAJournalOfAnEarlierVersionRotates: its sample and its documents name no key.
+func TestAJournalOfAnEarlierVersionRotates(t *testing.T) {
+	keys := []byte{0}
+	r := newPostOffice(t, &keys)
+	r.writeLetters(1, 1, "text")
+	id := stream(0)
+	slot, err := ident.SlotOf(id)
+	require.NoError(t, err)
+	r.system.Stop()
+	heads, err := r.journal.Raise(t.Context(), slot.Shard())
+	require.NoError(t, err)
+	// an earlier version sealed this under 32 zeros for the record letter/old
+	sealed, err := hex.DecodeString(versionOne)
+	require.NoError(t, err)
+	document, err := json.Marshal(map[string][]byte{"sealed": sealed})
+	require.NoError(t, err)
+	outcomes, err := r.journal.Append(context.WithoutCancel(t.Context()), slot.Shard(), heads[0].Epoch, r.clock.now(),
+		[]*persistence.Batch{{Workspace: id, Slot: slot, Records: []persistence.Record{{Kind: "letter", Workspace: id, ID: "old",
+			Document: document}}}})
+	require.NoError(t, err)
+	require.NoError(t, outcomes[0].Err)
+	require.NoError(t, r.journal.Close())
+	keys = []byte{2, 0}
+	r.start()
+	r.awaitRotated()
+	keys = []byte{2}
+	r.restart()
+	list, err := r.system.List(t.Context(), "letter", id, "", persistence.Page{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.JSONEq(t, `{"Text":"of version 1"}`, string(list[0].Document))
+}

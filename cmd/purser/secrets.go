@@ -1,0 +1,159 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"purser/actors/ident"
+	"purser/actors/seal"
+	"purser/authorizer"
+	"purser/persistence"
+	"purser/persistence/pebblejournal"
+)
+
+// The files of secrets in the data directory. Each is there when the setting of the same secret is
+// not.
+const (
+	networkSecretFile = "network-secret"
+	partnerSecretFile = "partner-secret"
+	dataKeyFile       = "data-key"
+	checkoutSeedFile  = "checkout-seed"
+)
+
+// secretSettings says which setting takes the place of a file.
+var secretSettings = map[string]string{networkSecretFile: "PURSER_NETWORK_SECRET", partnerSecretFile: "PURSER_PARTNER_SECRET",
+	dataKeyFile: "PURSER_DATA_KEY", checkoutSeedFile: "PURSER_CHECKOUT_XPUB_EVM or PURSER_CHECKOUT_XPUB_BTC"}
+
+// findSecrets fills in the secrets that were not configured, from the data directory. Only a
+// directory without stores gets new ones: stores that have used others would be served under
+// secrets that no partner knows.
+func (c *Config) findSecrets() error {
+	var f faults
+	if len(c.NetworkSecrets) == 0 {
+		c.NetworkSecrets = f.secrets(networkSecretFile, f.secretFile(c, networkSecretFile))
+	}
+	if len(c.PartnerSecrets) == 0 {
+		c.PartnerSecrets = f.secrets(partnerSecretFile, f.secretFile(c, partnerSecretFile))
+	}
+	if len(c.DataKeys) == 0 {
+		c.DataKeys = f.dataKeys(f.secretFile(c, dataKeyFile))
+	}
+	if c.CheckoutAccounts == nil {
+		if text := f.secretFile(c, checkoutSeedFile); text != "" {
+			c.CheckoutAccounts = f.sandboxAccounts(text)
+		}
+	}
+	return errors.Join(f...)
+}
+
+// secretFile reads a secret of the data directory, or makes it where there are no stores yet.
+func (f *faults) secretFile(c *Config, name string) string {
+	path := filepath.Join(c.DataDir, name)
+	text, err := readSecret(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if hasStores(c.DataDir) {
+			*f = append(*f, missingSecret(c.DataDir, name))
+			return ""
+		}
+		c.madeSecrets = append(c.madeSecrets, name)
+		text, err = makeSecret(path)
+	}
+	if err != nil {
+		*f = append(*f, err)
+	}
+	return text
+}
+
+// missingSecret names a secret that is missing beside stores that have used one, and the repair.
+func missingSecret(data, name string) error {
+	repair := fmt.Sprintf("or make a new one with `purser rotate %s --lost --data-dir %s`", name, data)
+	if name == dataKeyFile {
+		repair = "no other opens what is sealed under it"
+	}
+	return fmt.Errorf("%s is missing, but the stores have used one: put it back from where the secrets are kept, set %s, %s",
+		filepath.Join(data, name), secretSettings[name], repair)
+}
+
+// hasStores reports whether a data directory has a store that may have used secrets.
+func hasStores(data string) bool {
+	return pebblejournal.Exists(nil, journalDir(data)) || authorizer.Exists(nil, authorizerDir(data))
+}
+
+// secretsBelong refuses secrets that this start has made for a journal in a database that has
+// events: the journal has used others. The files go again, so that the next start names them too.
+func (c *Config) secretsBelong(journal persistence.Journal) error {
+	if len(c.madeSecrets) == 0 || c.DatabaseURL == "" || !hasEvents(journal) {
+		return nil
+	}
+	var faults []error
+	for _, name := range c.madeSecrets {
+		faults = append(faults, missingSecret(c.DataDir, name), os.Remove(filepath.Join(c.DataDir, name)))
+	}
+	return errors.Join(faults...)
+}
+
+// hasEvents reports whether a journal has any.
+func hasEvents(journal persistence.Journal) bool {
+	for shard := range ident.Shards {
+		if journal.Head(ident.Shard(shard)).Position > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// readSecret reads a file's secret, or several with commas.
+func readSecret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty: put the secret back, or remove the file and see what a start says", path)
+	}
+	return secret, nil
+}
+
+// newSecret draws 32 random bytes and returns them in hexadecimal digits.
+func newSecret() (string, error) {
+	random := make([]byte, dataKeyBytes)
+	if _, err := rand.Read(random); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(random), nil
+}
+
+// makeSecret makes a secret and keeps it in a file, readable by the owner alone and synced before
+// it is used.
+func makeSecret(path string) (string, error) {
+	secret, err := newSecret()
+	if err != nil {
+		return "", err
+	}
+	return secret, writeDurably(path, secret+"\n")
+}
+
+// openSealer makes a Sealer of the data keys of a setting, or of the data directory when the
+// setting is empty. It makes no key.
+func (p Place) openSealer(setting string) (*seal.Sealer, error) {
+	if setting == "" {
+		text, err := readSecret(filepath.Join(p.DataDir, dataKeyFile))
+		if err != nil {
+			return nil, fmt.Errorf("the data key: %w (put it there, or set PURSER_DATA_KEY)", err)
+		}
+		setting = text
+	}
+	var f faults
+	keys := f.dataKeys(setting)
+	if err := errors.Join(f...); err != nil {
+		return nil, err
+	}
+	return seal.New(keys[0], rand.Reader, keys[1:]...)
+}
