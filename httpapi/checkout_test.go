@@ -76,7 +76,7 @@ func TestCheckoutIsPaid(t *testing.T) {
 	w.fails(w.pick(id, "SOL", "solana"), 400, "pair_not_supported")
 	w.fails(w.pick(id, "DOGE", "solana"), 400, "invalid_body")
 	picked := w.ok(w.pick(id, "ETH", "base"))
-	require.Equal(t, "0.0079354498765244", picked.text("amount"), "rounded up")
+	require.Equal(t, "0.00793545", picked.text("amount"), "rounded up")
 	picked = w.ok(w.pick(id, "USDC", "polygon"))
 	require.Equal(t, "25000000", picked.text("amountUnits"))
 	require.Equal(t, made.text("session", "receivingAddresses", 0, "address"), picked.text("address"))

@@ -145,11 +145,16 @@ func (s *State) centsOf(asset string, units *big.Int) int64 {
 	return cents.Int64()
 }
 
-// UnitsOf is how many smallest units of an asset pay an amount, rounded up.
+// sendableDecimals is how many decimals of a coin a person can send: wallets and exchanges round ether to 8 of its 18.
+const sendableDecimals = 8
+
+// UnitsOf is how many smallest units of an asset pay an amount, rounded up to sendableDecimals of the coin.
 func (s *State) UnitsOf(asset string, cents int64) *big.Int {
-	units := new(big.Rat).Quo(new(big.Rat).SetInt64(cents), s.centsPerUnit(asset))
-	up := new(big.Int).Sub(units.Denom(), big.NewInt(1))
-	return up.Quo(up.Add(up, units.Num()), units.Denom())
+	step := power(max(0, decimals(asset)-sendableDecimals))
+	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(cents), s.centsPerUnit(asset))
+	steps.Quo(steps, new(big.Rat).SetInt(step))
+	up := new(big.Int).Sub(steps.Denom(), big.NewInt(1))
+	return up.Mul(up.Quo(up.Add(up, steps.Num()), steps.Denom()), step)
 }
 
 // CoinsOf writes smallest units of an asset in whole coins: "25.5".
