@@ -37,26 +37,23 @@ func MatchMerchant(allowed []string, m *Merchant) bool {
 		if !changed {
 			raw = folded
 		}
-		if m.ID != "" && matchID(raw, m.ID) || matchName(folded, name) {
+		if m.ID != "" && raw == m.ID || folded == string(name) || endsWild(folded) && matchPrefix(folded, raw, name, m.ID) {
 			return true
 		}
 	}
 	return false
 }
 
-func matchID(raw, id string) bool {
-	if prefix, wild := strings.CutSuffix(raw, "*"); wild {
-		return strings.HasPrefix(id, prefix)
-	}
-	return raw == id
-}
+func endsWild(folded string) bool { return len(folded) > 0 && folded[len(folded)-1] == '*' }
 
-func matchName(folded string, name []byte) bool {
-	prefix, wild := strings.CutSuffix(folded, "*")
-	if !wild {
-		return folded == string(name)
+// matchPrefix reports whether a merchant's name or id begins with an entry that ends with a star.
+func matchPrefix(folded, raw string, name []byte, id string) bool {
+	prefix := folded[:len(folded)-1]
+	if len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix {
+		return true
 	}
-	return len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix
+	begin, wild := strings.CutSuffix(raw, "*")
+	return wild && id != "" && strings.HasPrefix(id, begin)
 }
 
 // appendFolded appends s in folded case, without spaces at its ends and with single ones inside.
