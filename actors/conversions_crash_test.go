@@ -127,9 +127,10 @@ func (d *dealer) deskHas() {
 	}, 0)
 }
 
-// finish lets the desk do what it does, and then a day go by. Afterwards the conversions that never reached the desk are
-// given up. A conversion that the desk has and does not report stays. A conversion that reached the desk only after it
-// was given up, and that the desk fails or does not report, stays given up.
+// finish lets the desk do what it does, and then a day go by. Afterwards the conversions that never
+// reached the desk are given up. A conversion that the desk has and does not report stays. A
+// conversion that reached the desk only after it was given up, and that the desk fails or does not
+// report, stays given up.
 func (d *dealer) finish() {
 	heard := func(quiet ...string) func(balance.Conversion) bool {
 		return func(v balance.Conversion) bool {
@@ -175,7 +176,8 @@ func (d *dealer) eventually(holds func(balance.Conversion) bool, turn time.Durat
 	}
 }
 
-// afterAll has the desk report, late and twice, that it has done what was given up and what it did not report.
+// afterAll has the desk report, late and twice, that it has done what was given up and what it did
+// not report.
 func (d *dealer) afterAll() {
 	for _, v := range d.conversions() {
 		for range 2 {

@@ -238,8 +238,9 @@ func stormOfConversions(t *testing.T, database string) {
 	w.requireClean()
 }
 
-// silentDesk takes every deal but those that the sandbox's desk refuses, and reports nothing: the model says what it
-// says. When the desk is asked, it has the deals of even amounts and not the others.
+// silentDesk takes every deal but those that the sandbox's desk refuses, and reports nothing: the
+// model says what it says. When the desk is asked, it has the deals of even amounts and not the
+// others.
 type silentDesk struct{ *heldBank }
 
 func (b silentDesk) Pay(_ context.Context, p partner.Payment) error {
@@ -450,7 +451,8 @@ func (x *trader) deskSays() {
 	}
 }
 
-// pass lets a day go by in which the desk reports nothing. The deals that the desk does not have are abandoned.
+// pass lets a day go by in which the desk reports nothing. The deals that the desk does not have
+// are abandoned.
 func (x *trader) pass() {
 	x.clock.turn(balance.LapseAfter)
 	var kept []*balance.Conversion

@@ -13,10 +13,10 @@ const (
 	maxLine = 8
 )
 
-// dispatcher makes attempts that are due, outside of the timers' round, one at a time of each line. A
-// receiver that is slow or dead delays its own line, and at most the share of its workspace among the
-// places. The attempts are in memory alone and may be lost or refused: the timer of an attempt that
-// recorded nothing fires again.
+// dispatcher makes attempts that are due, outside of the timers' round, one at a time of each line.
+// A receiver that is slow or dead delays its own line, and at most the share of its workspace among
+// the places. The attempts are in memory alone and may be lost or refused: the timer of an attempt
+// that recorded nothing fires again.
 type dispatcher[T comparable] struct {
 	sys     *System
 	lineOf  func(T) (line, workspace string)

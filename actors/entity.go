@@ -36,8 +36,8 @@ type Envelope struct {
 	Command                 any
 	Key                     *Key
 	// Prepare, when set, makes the Command: it runs once it is known that the key has not been used, so that a repeat asks no
-	// partner again. It runs anew when the actor finds the command stale: a record that Prepare read has changed since. Its error is
-	// the answer.
+	// partner again. It runs anew when the actor finds the command stale: a record that Prepare
+	// read has changed since. Its error is the answer.
 	Prepare func(ctx context.Context) (any, error)
 }
 

@@ -30,8 +30,8 @@ func (b *muteBank) Standing(ctx context.Context, reference string) (partner.Stan
 	return "", ctx.Err()
 }
 
-// TestSilentPayoutsDelayTheirOwnWorkspaceAlone: a tenant whose payouts the bank leaves without an answer
-// shares a shard with another. The other's payout is sent while the first calls still wait.
+// TestSilentPayoutsDelayTheirOwnWorkspaceAlone: a tenant whose payouts the bank leaves without an
+// answer shares a shard with another. The other's payout is sent while the first calls still wait.
 func TestSilentPayoutsDelayTheirOwnWorkspaceAlone(t *testing.T) {
 	const hostileSlot, otherSlot, payouts = 77, 76, 100
 	bank := &muteBank{slot: hostileSlot}

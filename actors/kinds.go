@@ -30,7 +30,8 @@ type Kind struct {
 	New  func() State
 	// Rules says that answers of this kind report what the authorizer enforces: they wait until it has applied it.
 	Rules bool
-	// AsksAgain reports that a timer, by its key, only calls another party again and ends no promise. nil: no timer does.
+	// AsksAgain reports that a timer, by its key, only calls another party again and ends no
+	// promise. nil: no timer does.
 	AsksAgain func(key string) bool
 	// Personal names the kinds of its records that are sealed. See package seal.
 	Personal []string

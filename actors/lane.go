@@ -45,7 +45,8 @@ func newLane(sys *System, s *shard, epoch uint64) *lane {
 		tallies: newTallies(), queued: make(map[string]int)}
 }
 
-// submit queues an op. It is false when the lane is full, or the op's workspace has its share of it.
+// submit queues an op. It is false when the lane is full, or the op's workspace has its share of
+// it.
 func (l *lane) submit(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,10 +15,11 @@ import (
 	"purser/persistence"
 )
 
-// An order of which the bank has reported nothing for balance.LapseAfter is asked about by our reference, and again
-// every balance.LapseAskEvery until it ends. Only an order that the bank neither acknowledged nor has is released. An
-// order that the bank has waits for its report. From the expected day and the bank days of its rail on it is overdue:
-// a metric and a log line tell, and a person decides by `purser payouts resolve`.
+// An order of which the bank has reported nothing for balance.LapseAfter is asked about by our
+// reference, and again every balance.LapseAskEvery until it ends. Only an order that the bank
+// neither acknowledged nor has is released. An order that the bank has waits for its report. From
+// the expected day and the bank days of its rail on it is overdue: a metric and a log line tell,
+// and a person decides by `purser payouts resolve`.
 
 const (
 	maxLapseCalls  = 16 // inquiries under way
@@ -76,7 +77,8 @@ func (s *System) offerLapse(workspace string, reply any) {
 	}
 }
 
-// askLapse asks the bank about one order. A bank that does not answer is asked again by the order's timer.
+// askLapse asks the bank about one order. A bank that does not answer is asked again by the order's
+// timer.
 func (s *System) askLapse(ctx context.Context, l lapse) {
 	ctx, cancel := context.WithTimeout(ctx, lapseWithin)
 	defer cancel()
@@ -162,7 +164,8 @@ type OverdueOrder struct {
 	Since     time.Time `json:"since"`
 }
 
-// OverdueOrders reads the records of all orders and lists those that are overdue, at most MaxOverdueListed.
+// OverdueOrders reads the records of all orders and lists those that are overdue, at most
+// MaxOverdueListed.
 func (s *System) OverdueOrders(ctx context.Context) ([]OverdueOrder, error) {
 	all := []OverdueOrder{}
 	for _, sh := range s.shards {
@@ -202,8 +205,9 @@ func (s *System) eachOrder(ctx context.Context, shard ident.Shard, kind string,
 	}
 }
 
-// ResolveOrder notes what a person has found out about an order that the bank does not report: whether it was
-// settled. It is taken as the bank's report. An order that is open and not overdue yet is refused.
+// ResolveOrder notes what a person has found out about an order that the bank does not report:
+// whether it was settled. It is taken as the bank's report. An order that is open and not overdue
+// yet is refused.
 func (s *System) ResolveOrder(ctx context.Context, id string, settled bool) error {
 	kind := balance.RecordPayout
 	if _, err := ident.Parse(ident.Conversion, id); err == nil {
@@ -256,8 +260,9 @@ func (s *System) resolution(record persistence.Record, settled bool) (any, error
 	return balance.ReportPayout{EventID: event, ID: o.ID, Outcome: outcome}, nil
 }
 
-// abandonedOrders are the timers of the orders that are being sent when the runtime starts, before it sends any: no call
-// of this process is under way, so that no answer comes. The order of a shard that cannot be read waits for its timer.
+// abandonedOrders are the timers of the orders that are being sent when the runtime starts, before
+// it sends any: no call of this process is under way, so that no answer comes. The order of a shard
+// that cannot be read waits for its timer.
 func (s *System) abandonedOrders(ctx context.Context) (timers []persistence.Timer) {
 	if s.config.Still {
 		return nil

@@ -18,7 +18,8 @@ import (
 
 var errLine = errors.New("the line is cut")
 
-// farBank is a bank behind a line. The answer to an order, the order itself, or the answer to an inquiry is lost on it.
+// farBank is a bank behind a line. The answer to an order, the order itself, or the answer to an
+// inquiry is lost on it.
 type farBank struct {
 	partner.Bank
 	answersLost, ordersLost, silent atomic.Bool
@@ -50,8 +51,8 @@ func newFarTreasury(t *testing.T) (*treasury, *farBank) {
 	}), far
 }
 
-// askedAtLapses turns the clock by LapseAfter and by LapseAskEvery. It waits for an inquiry after each turn: the second
-// begins when all has followed that follows from the first.
+// askedAtLapses turns the clock by LapseAfter and by LapseAskEvery. It waits for an inquiry after
+// each turn: the second begins when all has followed that follows from the first.
 func (w *treasury) askedAtLapses(id string) {
 	w.t.Helper()
 	for _, by := range []time.Duration{balance.LapseAfter, balance.LapseAskEvery} {
@@ -67,8 +68,9 @@ func (w *treasury) inquiries(id string) int {
 	return w.told[id]
 }
 
-// TestAPayoutThatTheBankHasIsNotReleasedByTime has the bank take a payout, acknowledge it or not, and report it only
-// days later. Until then its dollars cannot be spent; the late settlement takes none that are not there.
+// TestAPayoutThatTheBankHasIsNotReleasedByTime has the bank take a payout, acknowledge it or not,
+// and report it only days later. Until then its dollars cannot be spent; the late settlement takes
+// none that are not there.
 func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 	for status, answersLost := range map[string]bool{balance.PayoutSubmitted: false, balance.PayoutUnknown: true} {
 		t.Run(status, func(t *testing.T) {
@@ -116,8 +118,8 @@ func (w *treasury) awaitOverdue(n int64) {
 	}, comesWithin, lookEvery)
 }
 
-// TestABankThatCannotBeAskedReleasesNothing has an order lost on its way to a bank that then answers no inquiry. Once
-// the bank says that it does not have the order, the dollars are free.
+// TestABankThatCannotBeAskedReleasesNothing has an order lost on its way to a bank that then
+// answers no inquiry. Once the bank says that it does not have the order, the dollars are free.
 func TestABankThatCannotBeAskedReleasesNothing(t *testing.T) {
 	w, far := newFarTreasury(t)
 	defer w.close()

@@ -297,8 +297,8 @@ func (x *life) direct(p *modelPayout, release bool) {
 	require.NoError(x.t, x.w.system.Settle(context.Background()))
 }
 
-// lapse awaits the release of each payout that was sent a day ago and that the bank does not have. A payout that the
-// bank has stays reserved.
+// lapse awaits the release of each payout that was sent a day ago and that the bank does not have.
+// A payout that the bank has stays reserved.
 func (x *life) lapse() {
 	for _, p := range x.l.payouts {
 		if p.reserved && !p.held && x.w.clock.now().Sub(p.sent) >= balance.LapseAfter {

@@ -56,8 +56,8 @@ func (n *entity) ordersLoaded(r *request) bool {
 	return !missing
 }
 
-// fetchOrder reads the order that a command is about; no later command is decided before the answer. No
-// staged commit has moved the order, for then the state would have it.
+// fetchOrder reads the order that a command is about; no later command is decided before the
+// answer. No staged commit has moved the order, for then the state would have it.
 func (n *entity) fetchOrder(r *request, ref decision.Ref) {
 	n.phase = fetching
 	workspace := r.env.Workspace

@@ -18,8 +18,8 @@ import (
 // Limits of the conversation with the bank about payouts.
 const (
 	maxBankCalls = 512 // calls that wait for the bank's answer; a payout waits for its turn as reserved
-	// maxWorkspaceBankCalls of them are one workspace's: payouts that the bank leaves without an answer
-	// delay those of their own workspace.
+	// maxWorkspaceBankCalls of them are one workspace's: payouts that the bank leaves without an
+	// answer delay those of their own workspace.
 	maxWorkspaceBankCalls = 16
 	askWithin             = 5 * time.Second
 	accountWithin         = time.Minute // for which a bank that does not take an account holds up those behind it

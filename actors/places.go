@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// places bounds the calls that are under way to a partner: all of them, and those of one workspace. A
-// workspace whose calls get no answer uses up its own places. The workspaces that wait are served in
-// turn.
+// places bounds the calls that are under way to a partner: all of them, and those of one workspace.
+// A workspace whose calls get no answer uses up its own places. The workspaces that wait are served
+// in turn.
 type places struct {
 	ofWorkspace int // at most so many of one workspace
 
@@ -66,7 +66,8 @@ func (p *places) releasePlace(workspace string) {
 	p.grantLocked()
 }
 
-// grantLocked gives free places to the workspaces in turn, one each time, but to none more than its share.
+// grantLocked gives free places to the workspaces in turn, one each time, but to none more than its
+// share.
 func (p *places) grantLocked() {
 	for skipped := 0; p.free > 0 && skipped < len(p.turns); {
 		workspace := p.turns[0]

@@ -78,8 +78,8 @@ func TestAPlaceThatIsGivenUpIsFree(t *testing.T) {
 	require.Empty(t, p.turns)
 }
 
-// TestPlacesKeepTheirSharesAndTheirSum draws random arrivals and departures. No place stays free while a
-// workspace waits that has not used up its share.
+// TestPlacesKeepTheirSharesAndTheirSum draws random arrivals and departures. No place stays free
+// while a workspace waits that has not used up its share.
 func TestPlacesKeepTheirSharesAndTheirSum(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const all, share = 5, 2

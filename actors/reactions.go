@@ -17,21 +17,21 @@ const (
 	reactPause    = 200 * time.Millisecond
 	reactPauseMax = 30 * time.Second
 	reactTimeout  = 15 * time.Second
-	// maxPendingCauses is how many causes of a shard a reaction has read and not handled. One workspace
-	// has at most 10,000 open payouts, so that it alone does not reach it.
+	// maxPendingCauses is how many causes of a shard a reaction has read and not handled. One
+	// workspace has at most 10,000 open payouts, so that it alone does not reach it.
 	maxPendingCauses = 65_536
 	// maxReactWorkers is how many workspaces of a shard a reaction serves at a time.
 	maxReactWorkers = 8
 )
 
-// reaction turns an event of one actor into a command of another, or into an instruction for an outside
-// partner. It has a durable cursor in each shard. A crash between the effect and the cursor runs it
-// again, so that its effects must be repeatable: the ids and once-keys of its commands derive from the
-// event. A reaction must not be refused for ever.
+// reaction turns an event of one actor into a command of another, or into an instruction for an
+// outside partner. It has a durable cursor in each shard. A crash between the effect and the cursor
+// runs it again, so that its effects must be repeatable: the ids and once-keys of its commands
+// derive from the event. A reaction must not be refused for ever.
 //
-// The causes of one workspace are handled in order. Workspaces are served in turn and side by side, so
-// that a partner that does not answer for one workspace, or a command that fails, delays that workspace
-// alone. The cursor is the position before the oldest cause that is not handled.
+// The causes of one workspace are handled in order. Workspaces are served in turn and side by side,
+// so that a partner that does not answer for one workspace, or a command that fails, delays that
+// workspace alone. The cursor is the position before the oldest cause that is not handled.
 type reaction struct {
 	name   string
 	events []decision.Event // zero values of the event types that cause it
@@ -42,8 +42,8 @@ func (r *reaction) causedBy(e *persistence.Event) bool {
 	return slices.ContainsFunc(r.events, func(of decision.Event) bool { return of.EventType() == e.Type })
 }
 
-// reacting is the progress of a reaction in a shard. One goroutine, react, reads causes, saves the cursor
-// and starts workers; saved is its own. The mutex guards the rest.
+// reacting is the progress of a reaction in a shard. One goroutine, react, reads causes, saves the
+// cursor and starts workers; saved is its own. The mutex guards the rest.
 type reacting struct {
 	sh       *shard
 	reaction reaction
@@ -65,8 +65,8 @@ type pendingCause struct {
 	handled  bool
 }
 
-// workspaceLine has the pending causes of one workspace, in order. A line is in ready, or with a worker,
-// or waits for its next attempt after a failure.
+// workspaceLine has the pending causes of one workspace, in order. A line is in ready, or with a
+// worker, or waits for its next attempt after a failure.
 type workspaceLine struct {
 	workspace string
 	causes    []*pendingCause
@@ -114,8 +114,9 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	return nil
 }
 
-// readCauses takes the next page of causes into the lines. more is false when there is none yet, which
-// wake reports, or no room. The cursor is saved on the way, so that a crash repeats a bounded part.
+// readCauses takes the next page of causes into the lines. more is false when there is none yet,
+// which wake reports, or no room. The cursor is saved on the way, so that a crash repeats a bounded
+// part.
 func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
 	room, read := p.readRoom()
 	if room == 0 {
@@ -244,8 +245,8 @@ func (p *reacting) takeWorkers() int {
 	return n
 }
 
-// nextCause gives a worker the line that has waited longest, and its first cause. Without one, or when
-// the runtime stops, it returns nil and counts the worker off.
+// nextCause gives a worker the line that has waited longest, and its first cause. Without one, or
+// when the runtime stops, it returns nil and counts the worker off.
 func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,8 +259,8 @@ func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
 	return line, line.causes[0]
 }
 
-// settleCause takes the first cause of a line away when it was handled. After a failure the line is ready
-// again after a pause, which doubles up to reactPauseMax.
+// settleCause takes the first cause of a line away when it was handled. After a failure the line is
+// ready again after a pause, which doubles up to reactPauseMax.
 func (p *reacting) settleCause(line *workspaceLine, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

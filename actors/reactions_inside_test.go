@@ -87,8 +87,9 @@ func (p *reacting) retryLines() {
 	}
 }
 
-// TestDecisionsAreNotReadByReactions: a reaction wakes for a possible cause, and reaches it without reading the decisions and
-// other events before it. Its cursor is saved after a cause, and when it learns that there was none.
+// TestDecisionsAreNotReadByReactions: a reaction wakes for a possible cause, and reaches it without
+// reading the decisions and other events before it. Its cursor is saved after a cause, and when it
+// learns that there was none.
 func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	var handled []uint64
 	refused := errors.New("refused")
@@ -140,7 +141,8 @@ func TestSwipesAndLimitsCauseNothing(t *testing.T) {
 	require.NotContains(t, types, card.LimitsChanged{}.EventType())
 }
 
-// TestACursorThatWasNotSavedIsSavedAgain: a crash would otherwise find the cause again behind ever more decisions.
+// TestACursorThatWasNotSavedIsSavedAgain: a crash would otherwise find the cause again behind ever
+// more decisions.
 func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	handled := 0
 	j := &pages{}
@@ -158,8 +160,8 @@ func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	require.Equal(t, 1, handled, "the cause is not handled again for it")
 }
 
-// TestAReactionThatIsFarBehindReadsEverything: before the first event that was noted, and before the newest causes, any event may
-// be a cause.
+// TestAReactionThatIsFarBehindReadsEverything: before the first event that was noted, and before
+// the newest causes, any event may be a cause.
 func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	handled := 0
 	j := &pages{}
@@ -195,7 +197,8 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	require.EqualValues(t, len(j.events), p.saved)
 }
 
-// TestARefusedCauseDelaysItsOwnWorkspaceAlone: the causes of others are handled, and the cursor stays before the refused one.
+// TestARefusedCauseDelaysItsOwnWorkspaceAlone: the causes of others are handled, and the cursor
+// stays before the refused one.
 func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
 	var handled []uint64
 	refuses, j := true, &pages{}
@@ -305,7 +308,8 @@ func TestReactionsAreToldAtRest(t *testing.T) {
 }
 
 // TestEveryCauseIsHandledOnce: whatever the follower has noted when, wherever the reaction stood and whatever was refused, each
-// cause is handled once, those of a workspace in order, and the cursor is never past one that was not.
+// cause is handled once, those of a workspace in order, and the cursor is never past one that was
+// not.
 func TestEveryCauseIsHandledOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		handled, causes, j := map[string][]uint64{}, map[string][]uint64{}, &pages{}

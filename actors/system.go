@@ -98,7 +98,8 @@ type Config struct {
 	Chains     []partner.Chain // of the networks that payments are looked for on
 	Sealer     Sealer
 	Clock      func() time.Time
-	// ClockSuspect reports that Clock may be wrong: nothing expires, lapses or is swept meanwhile. nil: never.
+	// ClockSuspect reports that Clock may be wrong: nothing expires, lapses or is swept meanwhile.
+	// nil: never.
 	ClockSuspect func() bool
 	Entropy      io.Reader // safe for concurrent use
 	Logger       *slog.Logger
@@ -548,8 +549,9 @@ func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string
 	return claimed, err
 }
 
-// maxPrepares bounds how often a command is prepared because its records had changed. The answer of an actor waits for what it
-// rests on, so the second reading has the change; each further one needs another change in between.
+// maxPrepares bounds how often a command is prepared because its records had changed. The answer of
+// an actor waits for what it rests on, so the second reading has the change; each further one needs
+// another change in between.
 const maxPrepares = 4
 
 // tell prepares a command and sends it to its actor.

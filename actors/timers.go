@@ -67,15 +67,16 @@ func (s *System) fireShard(ctx context.Context, sh *shard) {
 
 func (s *System) clockSuspect() bool { return s.config.ClockSuspect != nil && s.config.ClockSuspect() }
 
-// asksAgain reports a timer that only calls another party again. Such timers fire while the clock is suspect.
+// asksAgain reports a timer that only calls another party again. Such timers fire while the clock
+// is suspect.
 func (s *System) asksAgain(t persistence.Timer) bool {
 	kind := s.kinds[t.Kind]
 	return kind != nil && kind.AsksAgain != nil && kind.AsksAgain(t.Key)
 }
 
-// dueTimers reads a shard's timers, when it is its turn, and takes those of each workspace in turn. Where
-// more timers are due than one round reads, the next round continues behind them, so that neither timers
-// that fail nor a workspace with very many hide the others.
+// dueTimers reads a shard's timers, when it is its turn, and takes those of each workspace in turn.
+// Where more timers are due than one round reads, the next round continues behind them, so that
+// neither timers that fail nor a workspace with very many hide the others.
 func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
@@ -99,7 +100,8 @@ func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer,
 	return timersInTurn(due, timersAtOnce), nil
 }
 
-// timersInTurn takes the first timer of each workspace, then the second of each, and so on, at most n.
+// timersInTurn takes the first timer of each workspace, then the second of each, and so on, at most
+// n.
 func timersInTurn(due []persistence.Timer, n int) []persistence.Timer {
 	if len(due) <= n {
 		return due

@@ -51,7 +51,8 @@ func ofWorkspace(due []persistence.Timer, workspace string) (n int) {
 	return n
 }
 
-// TestTimersOfWorkspacesAreFiredInTurn: another workspace's timers do not wait for all of a crowd's.
+// TestTimersOfWorkspacesAreFiredInTurn: another workspace's timers do not wait for all of a
+// crowd's.
 func TestTimersOfWorkspacesAreFiredInTurn(t *testing.T) {
 	j := &dueJournal{}
 	j.add("crowd", 500)

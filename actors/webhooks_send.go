@@ -16,7 +16,8 @@ import (
 
 // Poster sends to a receiver; httpapi/webhook.Sender is one.
 type Poster interface {
-	// Post sends the body of an event to the URL under the delivery's id, signed with the secret at a time. It answers the receiver's status
+	// Post sends the body of an event to the URL under the delivery's id, signed with the secret at
+	// a time. It answers the receiver's status
 	// or, as a short word such as "timeout", what kept it from giving one. It returns within a few seconds, or when the context
 	// ends.
 	Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int, failure string)

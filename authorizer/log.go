@@ -162,8 +162,8 @@ func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow ui
 	return seq, follow, err
 }
 
-// Newest returns the time of the newest decision, zero when there is none. Where a shard's log is trimmed it is the hour in
-// which the last entry was relayed.
+// Newest returns the time of the newest decision, zero when there is none. Where a shard's log is
+// trimmed it is the hour in which the last entry was relayed.
 func (e *Engine) Newest() (newest time.Time, err error) {
 	for _, sh := range e.shards {
 		at := time.Time{}

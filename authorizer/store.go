@@ -43,7 +43,8 @@ var (
 // FS is the file system a store lives on.
 type FS = vfs.FS
 
-// useDisk keeps the store on the machine's disk, with logs of the length that a full memtable needs.
+// useDisk keeps the store on the machine's disk, with logs of the length that a full memtable
+// needs.
 func (o *Options) useDisk() {
 	o.FS, o.logBytes = vfs.Default, pebblegate.LogBytes
 }

@@ -5,11 +5,11 @@ import (
 	"purser/authorizer/hold"
 )
 
-// KeepStricter compares the rules of an earlier store with the rules here, after this store has followed
-// a journal that lost changes of cards. Where the earlier rule is the newer one, the stricter of both
-// stays until the card's next change. It returns these cards, and how many cards of the earlier store
-// this journal does not know. The engine must serve no one, and must be closed afterwards: memory does
-// not learn of the changes.
+// KeepStricter compares the rules of an earlier store with the rules here, after this store has
+// followed a journal that lost changes of cards. Where the earlier rule is the newer one, the
+// stricter of both stays until the card's next change. It returns these cards, and how many cards
+// of the earlier store this journal does not know. The engine must serve no one, and must be closed
+// afterwards: memory does not learn of the changes.
 func (e *Engine) KeepStricter(earlier *Engine) (kept []ident.UUID, unknown int, err error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)

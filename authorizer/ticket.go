@@ -166,7 +166,8 @@ func (e *Engine) wait(t *ticket) error {
 	return nil
 }
 
-// late reports that the deadline has passed. A process that did not run for a while finds commit and deadline at once.
+// late reports that the deadline has passed. A process that did not run for a while finds commit
+// and deadline at once.
 func (t *ticket) late() bool {
 	select {
 	case <-t.deadline:

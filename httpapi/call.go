@@ -74,7 +74,8 @@ func (c *call) slot() (ident.Slot, error) {
 	return slot, nil
 }
 
-// newCall copies the head of a request. Nothing in it aliases the RequestCtx. readBody adds the body, startTimer the context.
+// newCall copies the head of a request. Nothing in it aliases the RequestCtx. readBody adds the
+// body, startTimer the context.
 func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	c := &call{route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
 		peer: peerOf(ctx.RemoteIP()), params: map[string]string{}, query: map[string]string{}}

@@ -199,8 +199,8 @@ func (s *Server) userOf(ctx context.Context, slot ident.Slot, folded string) (st
 	return document.UserID, nil
 }
 
-// refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot from before slots
-// were keyed. Register itself refuses one that lies in the keyed slot.
+// refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot from before
+// slots were keyed. Register itself refuses one that lies in the keyed slot.
 func (s *Server) refuseTakenUnkeyed(ctx context.Context, folded string) error {
 	id, err := s.userOf(ctx, ident.UnkeyedSlot(folded), folded)
 	if err == nil && id != "" {
@@ -240,8 +240,8 @@ func (s *Server) newSession(c *call, id string, start user.StartSession) (user.S
 	return start, secret, nil
 }
 
-// startSession answers a user who has signed up or in. The session of the request's cookie ends, because
-// its secret is not the one that this sign-in gives.
+// startSession answers a user who has signed up or in. The session of the request's cookie ends,
+// because its secret is not the one that this sign-in gives.
 func (s *Server) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
 	start, secret, err := s.newSession(c, who.ID, start)
 	if err != nil {

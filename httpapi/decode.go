@@ -10,8 +10,9 @@ import (
 	"purser/httpapi/openapi"
 )
 
-// decode reads the request's body into a struct: strict JSON, held against the route's schema. All that is wrong with it is
-// invalid_body with a message that names each field; an allowlist that is only too long is limit_exceeded.
+// decode reads the request's body into a struct: strict JSON, held against the route's schema. All
+// that is wrong with it is invalid_body with a message that names each field; an allowlist that is
+// only too long is limit_exceeded.
 func (s *Server) decode(c *call, into any) error {
 	if err := c.jsonOnly(); err != nil {
 		return err

@@ -160,8 +160,8 @@ func waitOf(err error) time.Duration {
 	return 0
 }
 
-// recordNotFound is the message of every record that is not found: another workspace's record and a record that never was read
-// the same.
+// recordNotFound is the message of every record that is not found: another workspace's record and a
+// record that never was read the same.
 const recordNotFound = "no such record in this workspace"
 
 // noRoute refuses a path that is not in the table of routes.

@@ -78,8 +78,8 @@ func protectPage(h *fasthttp.ResponseHeader) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// showRefusal puts a page in the place of the JSON of a 404, a 429 or a fault of the server, because a
-// customer reads it. The status and the headers stay. Browsers cause no other refusal.
+// showRefusal puts a page in the place of the JSON of a 404, a 429 or a fault of the server,
+// because a customer reads it. The status and the headers stay. Browsers cause no other refusal.
 func (s *Server) showRefusal(ctx *fasthttp.RequestCtx) {
 	page := web.Page{Step: web.Broken, RequestID: s.identify(ctx)}
 	switch status := ctx.Response.StatusCode(); {

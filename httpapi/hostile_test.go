@@ -265,8 +265,8 @@ func TestASessionIsOneCookie(t *testing.T) {
 	require.Equal(t, 401, status, text)
 }
 
-// Signing in gives a session that was not there before, and ends the one of the cookie that came along: a planted session is
-// worth nothing.
+// Signing in gives a session that was not there before, and ends the one of the cookie that came
+// along: a planted session is worth nothing.
 func TestASignInTakesNoSessionFromTheCaller(t *testing.T) {
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))

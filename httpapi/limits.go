@@ -10,8 +10,8 @@ import (
 	"purser/authorizer/drain"
 )
 
-// badReportsPerAddress is the limit of reports per address and minute that fail verification. It holds even when the rate limits
-// are off. Verified reports count against no limit.
+// badReportsPerAddress is the limit of reports per address and minute that fail verification. It
+// holds even when the rate limits are off. Verified reports count against no limit.
 const (
 	badReportsPerAddress = 60
 	badReports           = "report-address/" // and the peer: the caller that is counted
@@ -63,7 +63,8 @@ func limiterFault() error {
 	return &waitError{fault: f, wait: fullSweepPause}
 }
 
-// peerOf names the peer that a limit per address counts: an IPv4 address, or the /64 network of an IPv6 address.
+// peerOf names the peer that a limit per address counts: an IPv4 address, or the /64 network of an
+// IPv6 address.
 func peerOf(ip net.IP) string {
 	address, _ := netip.AddrFromSlice(ip)
 	if peer := drain.PeerOf(address); !peer.IsSingleIP() {

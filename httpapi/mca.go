@@ -134,8 +134,8 @@ type onboardingDocument struct {
 	SandboxAutoAccepted bool   `json:"sandboxAutoAccepted"`
 }
 
-// showOnboarding shows the workspace's own kybStatus. A workspace that an earlier version onboarded without recording the
-// acceptance has an action left: to onboard once more.
+// showOnboarding shows the workspace's own kybStatus. A workspace that an earlier version onboarded
+// without recording the acceptance has an action left: to onboard once more.
 func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 	d := onboardingDocument{KYBStatus: who.access.KYBStatus}
 	d.SandboxAutoAccepted = onboarded && who.access.Mode == modeSandbox && d.KYBStatus == kybApproved
@@ -260,8 +260,8 @@ func (s *Server) getOnboarding(c *call) (answer, error) {
 	return reply(showOnboarding(&c.who, view.Onboarded))
 }
 
-// startOnboarding sets a workspace up. A sandbox workspace's verification is accepted first, and recorded by the workspace: one
-// that is onboarded is approved, wherever a crash comes.
+// startOnboarding sets a workspace up. A sandbox workspace's verification is accepted first, and
+// recorded by the workspace: one that is onboarded is approved, wherever a crash comes.
 func (s *Server) startOnboarding(c *call) (answer, error) {
 	id := c.who.workspace()
 	if c.who.access.Mode == modeSandbox && c.who.access.KYBStatus != kybApproved {

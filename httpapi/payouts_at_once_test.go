@@ -25,7 +25,8 @@ func atOnce(requests ...func() testReply) []testReply {
 	return replies
 }
 
-// reportedAtOnce sends a report of the bank many times together: each is answered 200, whichever is applied.
+// reportedAtOnce sends a report of the bank many times together: each is answered 200, whichever is
+// applied.
 func (w *world) reportedAtOnce(what, payout string, event func(i int) string) {
 	w.t.Helper()
 	var requests []func() testReply
@@ -39,7 +40,8 @@ func (w *world) reportedAtOnce(what, payout string, event func(i int) string) {
 	}
 }
 
-// A bank that repeats a report before its first one is answered is answered 200 each time, and one report has an effect.
+// A bank that repeats a report before its first one is answered is answered 200 each time, and one
+// report has an effect.
 func TestAReportThatIsRepeatedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
@@ -65,7 +67,8 @@ func TestAReportThatIsRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// The dollars of a deposit that is reported many times at once arrive once, and each report is answered 200.
+// The dollars of a deposit that is reported many times at once arrive once, and each report is
+// answered 200.
 func TestADepositThatIsReportedAtOnce(t *testing.T) {
 	const repeats = 64
 	w := newWorld(t)

@@ -222,8 +222,9 @@ func (s *Server) createWithdrawal(c *call) (answer, error) {
 	return s.useRampQuote(c, true, "withdrawal")
 }
 
-// useRampQuote makes the order of a quote. A repeat under the same Idempotency-Key gets the stored answer, although its quote is
-// used. The single-use quote bounds a request without a key to one order: every repeat is quote_used.
+// useRampQuote makes the order of a quote. A repeat under the same Idempotency-Key gets the stored
+// answer, although its quote is used. The single-use quote bounds a request without a key to one
+// order: every repeat is quote_used.
 func (s *Server) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`

@@ -260,7 +260,8 @@ func TestRampOrdersThatAreRefused(t *testing.T) {
 	refused("withdrawals", out, "422 quote_expired")
 }
 
-// No route of the ramp requires an Idempotency-Key. A key that is given must be one, and tells a repeat.
+// No route of the ramp requires an Idempotency-Key. A key that is given must be one, and tells a
+// repeat.
 func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

@@ -107,7 +107,8 @@ func (l *limiter) take(caller string, limit int, now time.Time) (time.Duration, 
 	return 0, nil
 }
 
-// untilFree returns the time until a request of a caller would be let through, 0 when it would be now. It counts nothing.
+// untilFree returns the time until a request of a caller would be let through, 0 when it would be
+// now. It counts nothing.
 func (l *limiter) untilFree(caller string, limit int, now time.Time) time.Duration {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	at := now.UnixNano()

@@ -285,8 +285,8 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer,
 	return r.handle(c)
 }
 
-// admit authenticates the caller and checks its limits and permissions. It comes after the body: a key that is revoked while a
-// body arrives does nothing.
+// admit authenticates the caller and checks its limits and permissions. It comes after the body: a
+// key that is revoked while a body arrives does nothing.
 func (s *Server) admit(c *call) error {
 	if err := s.authenticate(c); err != nil {
 		return err

@@ -38,7 +38,8 @@ func (s *Server) authenticateSession(c *call) error {
 	return s.enterWorkspace(c)
 }
 
-// sessionOf finds the open session of the cookie: its hash and its user. Without one the user is "".
+// sessionOf finds the open session of the cookie: its hash and its user. Without one the user is
+// "".
 func (s *Server) sessionOf(c *call) (hash, owner string, err error) {
 	slot, hash, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie)
 	if err != nil {

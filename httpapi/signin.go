@@ -38,9 +38,9 @@ func (s *Server) limitSignUp(c *call) error {
 	return s.limit("signup-address/"+c.peer, signupsPerAddress, c.now)
 }
 
-// guardSignIn bounds the guesses of an account's password. Guesses from places that the account does
-// not know count together, guesses from a known place count by themselves: strangers cannot spend what
-// the owner has at home. The address counts over all accounts.
+// guardSignIn bounds the guesses of an account's password. Guesses from places that the account
+// does not know count together, guesses from a known place count by themselves: strangers cannot
+// spend what the owner has at home. The address counts over all accounts.
 func (s *Server) guardSignIn(c *call, account string, known bool) error {
 	counted, limit := "login-account/"+account, loginsPerAccount
 	if known {
@@ -61,8 +61,8 @@ type rateCount struct {
 	limit  int
 }
 
-// delayOver counts an attempt. An attempt over a limit is delayed and not refused, for a refusal would
-// lock the owner out; it is refused when the places of delayed attempts are taken.
+// delayOver counts an attempt. An attempt over a limit is delayed and not refused, for a refusal
+// would lock the owner out; it is refused when the places of delayed attempts are taken.
 func (s *Server) delayOver(c *call, counts []rateCount, account string) error {
 	over := false
 	for _, count := range counts {

@@ -48,8 +48,8 @@ func (w *world) heldBack() *int {
 
 const right, wrong = "a long password", "a wrong password"
 
-// Strangers who guess an account's password do not lock its owner out: at home the right password is not even delayed, and
-// from a new place it is delayed once.
+// Strangers who guess an account's password do not lock its owner out: at home the right password
+// is not even delayed, and from a new place it is delayed once.
 func TestGuessesDoNotLockTheOwnerOut(t *testing.T) {
 	w := newWorld(t)
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
@@ -105,7 +105,8 @@ func TestAnAddressIsLimitedOverAllAccounts(t *testing.T) {
 	require.Equal(t, 1, *delayed)
 }
 
-// The attempts that wait are few: one more is refused at once, with the time after which a place is free.
+// The attempts that wait are few: one more is refused at once, with the time after which a place is
+// free.
 func TestDelayedAttemptsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
@@ -154,7 +155,8 @@ func TestDelayedAttemptsAreBounded(t *testing.T) {
 	require.Empty(t, w.server.delays.counts)
 }
 
-// A queue of password hashes that is full refuses, and says when to come back; an address fills its share only.
+// A queue of password hashes that is full refuses, and says when to come back; an address fills its
+// share only.
 func TestAFullPasswordQueueRefuses(t *testing.T) {
 	release, running := make(chan struct{}), make(chan struct{}, password.MaxQueued)
 	end := sync.OnceFunc(func() { close(release) })
@@ -209,7 +211,8 @@ func TestAPasswordChangeEndsAllOtherSessions(t *testing.T) {
 	w.ok(w.login("ada@example.com", "another password"))
 }
 
-// A sign-in whose password was right when it was checked begins no session after the password has changed.
+// A sign-in whose password was right when it was checked begins no session after the password has
+// changed.
 func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
 	w := newWorld(t)
 	made := w.ok(w.signup("ada@example.com"))

@@ -76,9 +76,9 @@ func (s *Server) createWorkspace(c *call) (answer, error) {
 	return a, err
 }
 
-// slotOfNew returns the slot of a new workspace: that of its idempotency key, so that a repeat finds the
-// first request's claim, or a random one without a key. A claim from before slots were keyed is looked
-// up where it lies.
+// slotOfNew returns the slot of a new workspace: that of its idempotency key, so that a repeat
+// finds the first request's claim, or a random one without a key. A claim from before slots were
+// keyed is looked up where it lies.
 func (s *Server) slotOfNew(c *call) (ident.Slot, error) {
 	if c.key == "" {
 		return ident.RandomSlot(s.actors.Entropy())

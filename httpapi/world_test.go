@@ -85,7 +85,8 @@ type hooked struct {
 	// refuseMint is set while no request runs.
 	refuseMint func() error
 	awaited    []string // workspaces whose relay was waited for
-	// unkeyed is set while no request runs: new tenants get the slots of a build that did not key them.
+	// unkeyed is set while no request runs: new tenants get the slots of a build that did not key
+	// them.
 	unkeyed bool
 }
 
@@ -112,7 +113,8 @@ func (h *hooked) hook(ask func(ctx context.Context, e actors.Envelope) (any, err
 	h.ask = ask
 }
 
-// silentBank takes whatever it is told and reports nothing: the tests report. It has no order when it is asked.
+// silentBank takes whatever it is told and reports nothing: the tests report. It has no order when
+// it is asked.
 type silentBank struct{}
 
 // descriptionLost is the description of a payout that never reaches the silent bank.

@@ -171,9 +171,9 @@ type Journal interface {
 	// Once returns a claim that is still held at now; ok is false when there is none.
 	Once(ctx context.Context, shard ident.Shard, scope string, hash [32]byte, now time.Time) (Once, bool, error)
 
-	// Timers returns the timers of a shard due at or before now, earliest first, those after a timer of
-	// an earlier page; the zero Timer begins with the earliest. A timer stays until a batch removes or
-	// replaces it.
+	// Timers returns the timers of a shard due at or before now, earliest first, those after a
+	// timer of an earlier page; the zero Timer begins with the earliest. A timer stays until a
+	// batch removes or replaces it.
 	Timers(ctx context.Context, shard ident.Shard, now time.Time, after Timer, limit int) ([]Timer, error)
 
 	// Cursor and SaveCursor keep the place of a named subscriber in a shard. A save may be lost in a crash: what follows from an

@@ -22,7 +22,8 @@ const (
 	KIDMismatch     Reason = "kid_mismatch"
 	BadSignature    Reason = "bad_signature"
 	IntentExpired   Reason = "intent_expired"
-	// NeverValid: the intent ends no later than it was issued. The log and the submitter read intent_expired.
+	// NeverValid: the intent ends no later than it was issued. The log and the submitter read
+	// intent_expired.
 	NeverValid      Reason = "never_valid"
 	IntentIatFuture Reason = "intent_iat_future"
 	// ProtocolNotRegistered: the agent was registered without the intent's protocol.

@@ -111,12 +111,12 @@ const (
 	AnswerNone    = "none" // none came, or none that says whether the order was taken
 )
 
-// LapseDue answers the timer of an order that has had no report for LapseAfter: the bank is to be asked whether it
-// has the order. Kind is that of the order's record.
+// LapseDue answers the timer of an order that has had no report for LapseAfter: the bank is to be
+// asked whether it has the order. Kind is that of the order's record.
 type LapseDue struct{ Kind, ID string }
 
-// LapsePayout says that the bank, asked by our reference after LapseAfter, does not have the payout. It answers
-// nothing. A payout that the bank acknowledged before is not released.
+// LapsePayout says that the bank, asked by our reference after LapseAfter, does not have the
+// payout. It answers nothing. A payout that the bank acknowledged before is not released.
 type LapsePayout struct{ ID string }
 
 // LapseConversion says the same of a conversion.

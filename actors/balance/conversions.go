@@ -323,8 +323,8 @@ func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decisio
 	return d, false
 }
 
-// lapseConversion frees the money of a conversion that the desk does not have. A conversion whose silence has not
-// been noted yet passes through outcome_unknown.
+// lapseConversion frees the money of a conversion that the desk does not have. A conversion whose
+// silence has not been noted yet passes through outcome_unknown.
 func (s *State) lapseConversion(m decision.Meta, c LapseConversion) decision.Decision {
 	v, known := s.orders.conversions.find(c.ID)
 	if !known || v.Status != ConversionSubmitted && v.Status != ConversionUnknown {

@@ -47,7 +47,8 @@ const (
 	timerLapse  = "lapse/"
 )
 
-// AsksAgain reports that a timer, by its key, only calls another party again and gives no money back.
+// AsksAgain reports that a timer, by its key, only calls another party again and gives no money
+// back.
 func AsksAgain(timer string) bool {
 	return strings.HasPrefix(timer, timerAnswer) || strings.HasPrefix(timer, timerDeskAnswer) || strings.HasPrefix(timer, timerRamp)
 }

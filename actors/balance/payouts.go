@@ -219,8 +219,9 @@ func (s *State) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision
 	return d, nil
 }
 
-// payoutTimer is what follows when the bank has been silent for AnswerWithin, or has reported nothing for
-// LapseAfter: then the bank is to be asked, every LapseAskEvery until the payout has ended.
+// payoutTimer is what follows when the bank has been silent for AnswerWithin, or has reported
+// nothing for LapseAfter: then the bank is to be asked, every LapseAskEvery until the payout has
+// ended.
 func (s *State) payoutTimer(m decision.Meta, key string) (decision.Decision, error) {
 	if id, answer := strings.CutPrefix(key, timerAnswer); answer {
 		return s.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
@@ -235,7 +236,8 @@ func (s *State) payoutTimer(m decision.Meta, key string) (decision.Decision, err
 	return lapseDue(m, key, RecordPayout, id), nil
 }
 
-// AwaitsAnswer reports whether the timer of a key waits for the answer to an order of a payout or a conversion.
+// AwaitsAnswer reports whether the timer of a key waits for the answer to an order of a payout or a
+// conversion.
 func AwaitsAnswer(key string) bool {
 	return strings.HasPrefix(key, timerAnswer) || strings.HasPrefix(key, timerDeskAnswer)
 }
@@ -246,8 +248,8 @@ func lapseDue(m decision.Meta, key, kind, id string) decision.Decision {
 		Timers: []decision.Timer{{Key: key, Due: m.At.Add(LapseAskEvery)}}}
 }
 
-// lapsePayout releases a payout that the bank neither acknowledged nor has. A payout that the bank acknowledged
-// stays, whatever the bank says of it now.
+// lapsePayout releases a payout that the bank neither acknowledged nor has. A payout that the bank
+// acknowledged stays, whatever the bank says of it now.
 func (s *State) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision, error) {
 	p, known := s.orders.payouts.find(c.ID)
 	if !known || p.Status != PayoutSubmitting && p.Status != PayoutUnknown {

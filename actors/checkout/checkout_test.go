@@ -77,7 +77,8 @@ func TestASessionStaysSmall(t *testing.T) {
 	require.Equal(t, checkout.MaxPicks-1, events)
 }
 
-// The coins that are asked for pay the amount, have at most 8 decimals, and one step of the last decimal less does not pay it.
+// The coins that are asked for pay the amount, have at most 8 decimals, and one step of the last
+// decimal less does not pay it.
 func TestUnitsPayTheAmountAndNoMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := link(t)

@@ -145,10 +145,12 @@ func (s *State) centsOf(asset string, units *big.Int) int64 {
 	return cents.Int64()
 }
 
-// sendableDecimals is how many decimals of a coin a person can send: wallets and exchanges round ether to 8 of its 18.
+// sendableDecimals is how many decimals of a coin a person can send: wallets and exchanges round
+// ether to 8 of its 18.
 const sendableDecimals = 8
 
-// UnitsOf is how many smallest units of an asset pay an amount, rounded up to sendableDecimals of the coin.
+// UnitsOf is how many smallest units of an asset pay an amount, rounded up to sendableDecimals of
+// the coin.
 func (s *State) UnitsOf(asset string, cents int64) *big.Int {
 	step := power(max(0, decimals(asset)-sendableDecimals))
 	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(cents), s.centsPerUnit(asset))

@@ -58,8 +58,8 @@ const (
 	OnboardingRequired    Code = "onboarding_required"
 	QuoteTooShort         Code = "quote_lifetime_too_short"
 	RateUnavailable       Code = "rate_unavailable"
-	// Stale says that a command brought a record older than the actor's state. It never leaves the runtime, which prepares the
-	// command anew.
+	// Stale says that a command brought a record older than the actor's state. It never leaves the
+	// runtime, which prepares the command anew.
 	Stale                 Code = "stale"
 	ProtocolNotRegistered Code = "protocol_not_registered"
 	// a report that the conversion's status does not allow; no caller of a route sees it

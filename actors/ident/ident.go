@@ -185,17 +185,18 @@ func SlotOf(id string) (Slot, error) {
 	return u.Slot(), err
 }
 
-// TenantSlot returns the slot of a tenant that is known by a name: the folded email of a user, or the
-// idempotency key under which a workspace is created. It is the first 12 bits of HMAC-SHA256 under the
-// deployment's id, never the system's slot. Callers choose names and do not know the deployment's id,
-// so that they cannot choose whose shard they share.
+// TenantSlot returns the slot of a tenant that is known by a name: the folded email of a user, or
+// the idempotency key under which a workspace is created. It is the first 12 bits of HMAC-SHA256
+// under the deployment's id, never the system's slot. Callers choose names and do not know the
+// deployment's id, so that they cannot choose whose shard they share.
 func TenantSlot(deployment UUID, name string) Slot {
 	mac := hmac.New(sha256.New, deployment[:])
 	mac.Write([]byte(name))
 	return slotOfSum(mac.Sum(nil))
 }
 
-// UnkeyedSlot returns the slot that a name had before slots were keyed. Tenants of that time keep it.
+// UnkeyedSlot returns the slot that a name had before slots were keyed. Tenants of that time keep
+// it.
 func UnkeyedSlot(name string) Slot {
 	sum := sha256.Sum256([]byte(name))
 	return slotOfSum(sum[:])

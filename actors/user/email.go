@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// FoldEmail returns the form in which emails are compared: without surrounding spaces, in lower case.
-// ok is false for text that is no email address. The folded form gives the user's slot
+// FoldEmail returns the form in which emails are compared: without surrounding spaces, in lower
+// case. ok is false for text that is no email address. The folded form gives the user's slot
 // (ident.TenantSlot) and EmailHash.
 func FoldEmail(email string) (folded string, ok bool) {
 	folded = strings.ToLower(strings.TrimSpace(email))

@@ -39,7 +39,8 @@ type State struct {
 	CreatedAt  decision.Stamp `json:"createdAt"`
 	Sessions   []Session      `json:"sessions"` // open, oldest first
 	Workspaces []Membership   `json:"workspaces"`
-	// PasswordChanges counts them. A password that was checked against an older credential starts no session.
+	// PasswordChanges counts them. A password that was checked against an older credential starts
+	// no session.
 	PasswordChanges int `json:"passwordChanges,omitempty"`
 }
 
@@ -98,8 +99,8 @@ type StartSession struct {
 	Places     Places
 }
 
-// ChangePassword replaces the credential, whose email stays, ends every session and opens the one of
-// Start. Start.Changes is that of the credential that was checked.
+// ChangePassword replaces the credential, whose email stays, ends every session and opens the one
+// of Start. Start.Changes is that of the credential that was checked.
 type ChangePassword struct {
 	Email, PasswordHash string
 	Start               StartSession

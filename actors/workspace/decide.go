@@ -104,8 +104,8 @@ func (c Create) check() error {
 	return nil
 }
 
-// setMode moves a workspace between the modes. What the sandbox accepted counts for nothing in live mode: the verification
-// begins anew.
+// setMode moves a workspace between the modes. What the sandbox accepted counts for nothing in live
+// mode: the verification begins anew.
 func (s *State) setMode(m decision.Meta, c SetMode) (decision.Decision, error) {
 	if c.Mode != Sandbox && c.Mode != Live {
 		return decision.Decision{}, invalid("mode: sandbox or live")

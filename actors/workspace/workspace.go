@@ -223,8 +223,8 @@ type Removed struct {
 // SetMode and SetKYB are reached by code only: no route of the sandbox moves a workspace to live.
 type SetMode struct{ Mode string }
 
-// SetKYB records where the business verification stands. BySandbox is the sandbox's acceptance, which changes no approval; else
-// see SetMode.
+// SetKYB records where the business verification stands. BySandbox is the sandbox's acceptance,
+// which changes no approval; else see SetMode.
 type SetKYB struct {
 	Status    string
 	BySandbox bool

@@ -104,8 +104,9 @@ func resume(v *View, e *Entry) {
 	}
 }
 
-// spend is the card's counter in the month of v.Now. A month never goes back, whatever the clock does, and a counter that has a
-// month keeps it while the clock is suspect: a new month would open the monthly limit again.
+// spend is the card's counter in the month of v.Now. A month never goes back, whatever the clock
+// does, and a counter that has a month keeps it while the clock is suspect: a new month would open
+// the monthly limit again.
 func (v *View) spend() Spend {
 	if v.MonthStays && v.Spend.Month != 0 {
 		return v.Spend

@@ -137,7 +137,8 @@ type Message struct {
 	Final           bool
 	HoldExpiresAt   int64 // Unix milliseconds, 0 for the default
 	Fingerprint     [16]byte
-	// Waited is how long the message has lain in its socket before it was read. No decision looks at it.
+	// Waited is how long the message has lain in its socket before it was read. No decision looks
+	// at it.
 	Waited time.Duration
 	// Invalid is the refusal of an authorization whose other fields are bad; the message names the field.
 	Invalid string

@@ -21,8 +21,8 @@ func NormalizeMerchant(entry string) string {
 }
 
 // MatchMerchant tells whether an allowlist of normalised entries allows a merchant: nil allows all, an empty one none. An entry
-// matches the merchant's id as written, or its name after case folding and collapsing spaces; with a trailing * the beginning of
-// either. It does not allocate.
+// matches the merchant's id as written, or its name after case folding and collapsing spaces; with
+// a trailing * the beginning of either. It does not allocate.
 func MatchMerchant(allowed []string, m *Merchant) bool {
 	if allowed == nil {
 		return true

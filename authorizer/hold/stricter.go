@@ -2,8 +2,8 @@ package hold
 
 import "slices"
 
-// Stricter returns a rule that allows no more than either of two rules of one card. It has the version
-// of the first, so that the card's next change replaces it.
+// Stricter returns a rule that allows no more than either of two rules of one card. It has the
+// version of the first, so that the card's next change replaces it.
 func Stricter(r, other *Rule) Rule {
 	s := *r
 	s.State = max(r.State, other.State)

@@ -44,8 +44,8 @@ func (c *Config) developmentOnly() (notes []string) {
 	return notes
 }
 
-// announce prints the addresses of the server and the settings that are for development only. A JSON
-// log has warnings instead: its reader is a program.
+// announce prints the addresses of the server and the settings that are for development only. A
+// JSON log has warnings instead: its reader is a program.
 func (m *Main) announceStart(out io.Writer) error {
 	if m.config.LogFormat == logJSON {
 		for _, note := range m.development {

@@ -13,8 +13,8 @@ import (
 // passwordWorker is the name of PasswordWorkerCmd.
 const passwordWorker = "password-worker"
 
-// PasswordWorkerCmd derives password hashes for the server that started it, at the lowest priority of
-// the machine. It is no command for a person.
+// PasswordWorkerCmd derives password hashes for the server that started it, at the lowest priority
+// of the machine. It is no command for a person.
 type PasswordWorkerCmd struct {
 	Lowered bool `hidden:"" help:"The priority is lowered."`
 }

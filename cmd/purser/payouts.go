@@ -31,7 +31,8 @@ const (
 	maxPayoutsAnswer     = 16 << 20 // bytes of the list
 )
 
-// payoutsQuestion is the body of the admin port's command; without an id it asks for the list alone.
+// payoutsQuestion is the body of the admin port's command; without an id it asks for the list
+// alone.
 type payoutsQuestion struct {
 	ID      string `json:"id"`
 	Outcome string `json:"outcome"`

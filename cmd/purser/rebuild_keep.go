@@ -69,8 +69,8 @@ func (l *oldLog) say(out io.Writer, discard bool) {
 	}
 }
 
-// setBack makes the new store of a copy of the old one: it follows the journal anew, keeps its log, and
-// keeps the stricter of two rules.
+// setBack makes the new store of a copy of the old one: it follows the journal anew, keeps its log,
+// and keeps the stricter of two rules.
 func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l *oldLog, out io.Writer) (err error) {
 	fresh := authorizerDir(r.DataDir) + ".new"
 	if err := os.RemoveAll(fresh); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A journal that is older than the authorizer, as after a failover to a standby that lagged, loses no
-// decision that the authorizer's log has and lets no card do more than it could.
+// A journal that is older than the authorizer, as after a failover to a standby that lagged, loses
+// no decision that the authorizer's log has and lets no card do more than it could.
 func TestAttackStaleJournal(t *testing.T) {
 	data := t.TempDir()
 	wall := &stepped{}

@@ -255,8 +255,8 @@ func (p *paymaster) finish() {
 	p.ends()
 }
 
-// ends waits for what is left to end by itself, and compares the dollars. The bank has the payout that "is sent" and
-// does not report it: its dollars stay held.
+// ends waits for what is left to end by itself, and compares the dollars. The bank has the payout
+// that "is sent" and does not report it: its dollars stay held.
 func (p *paymaster) ends() {
 	p.await("released", "is being sent")
 	p.await("submitted", "is sent")

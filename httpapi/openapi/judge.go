@@ -11,7 +11,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// maxNamed bounds the faults that one message names. An object of 256 unknown fields has as many faults.
+// maxNamed bounds the faults that one message names. An object of 256 unknown fields has as many
+// faults.
 const maxNamed = 16
 
 // Faults are all faults of a body, ordered by field, at least one.
@@ -34,7 +35,8 @@ func (f Faults) OverLimit() bool {
 	return !slices.ContainsFunc(f, func(fault *Fault) bool { return !fault.OverLimit })
 }
 
-// schemaFault turns what the schema refused into Faults, ordered by field, so that the same body always gets the same message.
+// schemaFault turns what the schema refused into Faults, ordered by field, so that the same body
+// always gets the same message.
 func schemaFault(err error) error {
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
@@ -48,8 +50,9 @@ func schemaFault(err error) error {
 	return slices.CompactFunc(faults, func(a, b *Fault) bool { return *a == *b })
 }
 
-// collect gathers the leaves. A body that fits none of several variants is held against the variant it comes closest to: one
-// whose type and constant it has, and of those the one with the fewest faults.
+// collect gathers the leaves. A body that fits none of several variants is held against the variant
+// it comes closest to: one whose type and constant it has, and of those the one with the fewest
+// faults.
 func collect(e *jsonschema.ValidationError, into *Faults) {
 	_, oneOf := e.ErrorKind.(*kind.OneOf)
 	_, anyOf := e.ErrorKind.(*kind.AnyOf)
@@ -82,7 +85,8 @@ func nearest(variants []*jsonschema.ValidationError) (best Faults) {
 	return best
 }
 
-// otherKind tells whether a value at a depth of the body has another type than a variant, or another value than a constant of it.
+// otherKind tells whether a value at a depth of the body has another type than a variant, or
+// another value than a constant of it.
 func otherKind(e *jsonschema.ValidationError, depth int) bool {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Const:

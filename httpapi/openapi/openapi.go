@@ -2,7 +2,8 @@
 // and holds request bodies against it, so that shapes and bounds are written down in one place.
 //
 // A body is read strictly (see parse) and then validated against the schema of its operation, compiled once by Load. The
-// package knows neither HTTP nor what a request means; it answers Faults, each of which names a field.
+// package knows neither HTTP nor what a request means; it answers Faults, each of which names a
+// field.
 package openapi
 
 import (
@@ -122,8 +123,9 @@ func (d *Document) JSON() []byte { return d.json }
 func (d *Document) Operations() []Operation { return d.listing }
 
 // Decode reads a body strictly, holds it against the operation's schema and decodes it into a struct that must know every
-// field of the schema. An optional member that is null counts as absent, unless its property has x-null-means. All that is wrong
-// with the body comes back as Faults; any other error is a fault of the description.
+// field of the schema. An optional member that is null counts as absent, unless its property has
+// x-null-means. All that is wrong with the body comes back as Faults; any other error is a fault of
+// the description.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	if _, err := d.Parse(op, raw); err != nil {
 		return err
@@ -151,7 +153,8 @@ func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	return value, nil
 }
 
-// refuse answers what is wrong with a body as Faults, and marks arrays that are over a limit of the interface.
+// refuse answers what is wrong with a body as Faults, and marks arrays that are over a limit of the
+// interface.
 func (b *body) refuse(err error) error {
 	faults, several := errors.AsType[Faults](err)
 	if one, ok := errors.AsType[*Fault](err); ok && !several {

@@ -198,7 +198,8 @@ func TestNullCountsAsAbsent(t *testing.T) {
 	f("POST", "/api/cardholders", `{"displayName":"A","kind":"agent","shippingAddress":null}`, `{"displayName":"A","kind":"agent"}`)
 }
 
-// Every optional member of a body may be null, so that a client that validates by the description can send it.
+// Every optional member of a body may be null, so that a client that validates by the description
+// can send it.
 func TestOptionalMembersAreNullable(t *testing.T) {
 	tree, _, err := convert(source)
 	require.NoError(t, err)

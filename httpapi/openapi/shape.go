@@ -7,7 +7,8 @@ import (
 
 // Extensions of a schema that the validator does not know.
 const (
-	// nullMeansExtension marks an optional property whose null has a meaning of its own: what it means.
+	// nullMeansExtension marks an optional property whose null has a meaning of its own: what it
+	// means.
 	nullMeansExtension = "x-null-means"
 	// overLimitExtension marks an array: an array over its maxItems is refused as limit_exceeded.
 	overLimitExtension = "x-over-limit"
@@ -16,8 +17,8 @@ const (
 // maxShapeDepth bounds the walk through the schemas of one body. No body is described that deep.
 const maxShapeDepth = 16
 
-// shape is what a body's schema says beyond validation: which members may be null and then count as absent, and which arrays
-// have a limit of the interface. Variants of one object share a shape.
+// shape is what a body's schema says beyond validation: which members may be null and then count as
+// absent, and which arrays have a limit of the interface. Variants of one object share a shape.
 type shape struct {
 	nullable map[string]bool // members whose null counts as absent
 	members  map[string]*shape
@@ -78,7 +79,8 @@ func (s *shape) dropNulls(value any) {
 	}
 }
 
-// limitedAt tells whether the field of a path such as "allowedMccs" is an array with a limit of the interface.
+// limitedAt tells whether the field of a path such as "allowedMccs" is an array with a limit of the
+// interface.
 func (s *shape) limitedAt(field string) bool {
 	for name := range strings.SplitSeq(field, ".") {
 		if s = s.members[name]; s == nil {

@@ -23,8 +23,8 @@ const (
 	maxExponent   = 99
 )
 
-// Fault says what is wrong with one field of a body. Field is a path such as "shipping.line1" or "allowedMccs[3]", "" for the
-// whole body. Neither part ever holds a value of the body.
+// Fault says what is wrong with one field of a body. Field is a path such as "shipping.line1" or
+// "allowedMccs[3]", "" for the whole body. Neither part ever holds a value of the body.
 type Fault struct {
 	Field, Problem string
 	OverLimit      bool // the field is an array over a limit of the interface; the body is fine otherwise

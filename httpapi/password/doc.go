@@ -1,5 +1,6 @@
-// Package password hashes passwords with argon2id and keeps that work away from everything else: one
-// hash at a time, in the order of a bounded queue that addresses share, in a process of low priority.
+// Package password hashes passwords with argon2id and keeps that work away from everything else:
+// one hash at a time, in the order of a bounded queue that addresses share, in a process of low
+// priority.
 //
 //   - password.go: hashes in the PHC form, and their check.
 //   - queue.go: the queue.

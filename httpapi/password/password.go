@@ -80,8 +80,8 @@ func (h *Hasher) Hash(ctx context.Context, address, password string) (string, er
 		b64.EncodeToString(salt), b64.EncodeToString(key)), nil
 }
 
-// Matches reports whether a password is that of a hash. An empty hash stands for an unknown account:
-// it costs the same and never matches. Errors are those of Hash.
+// Matches reports whether a password is that of a hash. An empty hash stands for an unknown
+// account: it costs the same and never matches. Errors are those of Hash.
 func (h *Hasher) Matches(ctx context.Context, address, hash, password string) (bool, error) {
 	known, want := hash != "", h.dummy
 	if known {

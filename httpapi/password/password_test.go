@@ -79,7 +79,8 @@ func (b *blocked) derive(d Derivation) ([]byte, error) {
 	return make([]byte, argonKey), nil
 }
 
-// An address that fills its share waits behind its own derivations; another address has its turn next.
+// An address that fills its share waits behind its own derivations; another address has its turn
+// next.
 func TestAddressesTakeTurns(t *testing.T) {
 	b := &blocked{release: make(chan struct{})}
 	q := newQueue(b.derive)

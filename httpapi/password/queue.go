@@ -13,11 +13,13 @@ const (
 	MaxQueuedPerAddress = 4
 )
 
-// ErrFull means that the queue, or the share of one address in it, has no place. Nothing was hashed.
+// ErrFull means that the queue, or the share of one address in it, has no place. Nothing was
+// hashed.
 var ErrFull = errors.New("password queue is full")
 
-// Queue runs one derivation at a time. Addresses take turns, so that the wait of one address does not
-// grow with the requests of another beyond one derivation per turn. It is safe for concurrent use.
+// Queue runs one derivation at a time. Addresses take turns, so that the wait of one address does
+// not grow with the requests of another beyond one derivation per turn. It is safe for concurrent
+// use.
 type Queue struct {
 	derive Deriver
 

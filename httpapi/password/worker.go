@@ -24,10 +24,10 @@ type reply struct {
 	Key []byte `json:"key"`
 }
 
-// Worker derives keys in another process. A thread of low priority in the server's own process would
-// hold up every stop of the garbage collector while it waits for a processor. The process starts with
-// the first derivation and ends when its input does, so it never outlives the server. Worker is safe
-// for concurrent use and derives one key at a time.
+// Worker derives keys in another process. A thread of low priority in the server's own process
+// would hold up every stop of the garbage collector while it waits for a processor. The process
+// starts with the first derivation and ends when its input does, so it never outlives the server.
+// Worker is safe for concurrent use and derives one key at a time.
 type Worker struct {
 	command []string
 

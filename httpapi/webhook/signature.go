@@ -29,7 +29,8 @@ func Sign(secret string, at time.Time, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, body))
 }
 
-// Formed reports whether a header has the form of a signature made within Tolerance of now. Verify checks the signature itself.
+// Formed reports whether a header has the form of a signature made within Tolerance of now. Verify
+// checks the signature itself.
 func Formed(header string, now time.Time) bool {
 	_, _, err := parseHeader(header, now)
 	return err == nil
@@ -55,7 +56,8 @@ func Verify(secrets []string, header string, body []byte, now time.Time) error {
 	return nil
 }
 
-// parseHeader reads a header: its time, as written and within Tolerance of now, and its signatures, at least one.
+// parseHeader reads a header: its time, as written and within Tolerance of now, and its signatures,
+// at least one.
 func parseHeader(header string, now time.Time) (stamp string, given [][]byte, err error) {
 	for part := range strings.SplitSeq(header, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")

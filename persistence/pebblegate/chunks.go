@@ -22,8 +22,8 @@ const (
 	numberedHeader = 11 // types 5 to 8
 	syncHeader     = 19 // types 9 to 12
 
-	// fullType is the type of a whole record. A closed log ends with an empty chunk of this type, with
-	// the next log's number and no checksum.
+	// fullType is the type of a whole record. A closed log ends with an empty chunk of this type,
+	// with the next log's number and no checksum.
 	fullType = 5
 )
 

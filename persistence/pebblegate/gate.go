@@ -1,15 +1,16 @@
-// Package pebblegate opens every Pebble store of Purser: the authorizer's, the embedded journal's and
-// the sandbox's. It refuses damaged stores, keeps starts short, and slows the writers of tables. It is
-// a leaf.
+// Package pebblegate opens every Pebble store of Purser: the authorizer's, the embedded journal's
+// and the sandbox's. It refuses damaged stores, keeps starts short, and slows the writers of
+// tables. It is a leaf.
 //
 // A guard beneath Pebble verifies manifests and write-ahead logs by copies and checksums that are
 // synced with them (guard.go, integrity.go, mirror.go, recover.go). Files of earlier programs have
 // none and are scanned (chunks.go). Tables are verified by their own checksums (tables.go).
 //
-// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions and
-// waits for all of them before it returns. Upstream has mended this after that version
-// (cockroachdb/pebble#5431). Until a release has it, the gate refuses every compaction until Open has
-// returned. The remaining work is linear in the log to replay, so the memtables are bounded too.
+// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions
+// and waits for all of them before it returns. Upstream has mended this after that version
+// (cockroachdb/pebble#5431). Until a release has it, the gate refuses every compaction until Open
+// has returned. The remaining work is linear in the log to replay, so the memtables are bounded
+// too.
 package pebblegate
 
 import (
@@ -30,7 +31,8 @@ const (
 	MemTables    = 4
 )
 
-// Format is the format of every store: its logs and its tables have all the checksums that Pebble knows.
+// Format is the format of every store: its logs and its tables have all the checksums that Pebble
+// knows.
 const Format = pebble.FormatTableFormatV6
 
 // Bounds of the top level. Pebble compacts it when its tables overlap half as often as l0Compact says: with its own 4 that was
@@ -91,7 +93,8 @@ func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	return db, g, nil
 }
 
-// openGuarded verifies the store's files and opens the store. It takes the directory's lock unless the caller holds it.
+// openGuarded verifies the store's files and opens the store. It takes the directory's lock unless
+// the caller holds it.
 func openGuarded(dir string, o *pebble.Options, g *gate) (db *pebble.DB, err error) {
 	if o.Lock == nil {
 		if !o.ErrorIfNotExists {
@@ -131,7 +134,8 @@ func openGuarded(dir string, o *pebble.Options, g *gate) (db *pebble.DB, err err
 	return db, nil
 }
 
-// watchCorruption makes the listener of the options keep the damage that Pebble meets before the store is open.
+// watchCorruption makes the listener of the options keep the damage that Pebble meets before the
+// store is open.
 func watchCorruption(o *pebble.Options) *corruption {
 	if o.Logger == nil {
 		o.Logger = pebble.DefaultLogger

@@ -68,9 +68,9 @@ func (b *mirroredBlock) copyOf(page int, second bool) []byte {
 	return b.physical[at : at+pageBytes]
 }
 
-// chooseCopies decides which copy of each page is shown, and returns whether the log continues behind
-// the block. It changes the copy of one page at a time as long as that makes the valid part longer: an
-// acknowledged chunk has at most one damaged page, in one copy.
+// chooseCopies decides which copy of each page is shown, and returns whether the log continues
+// behind the block. It changes the copy of one page at a time as long as that makes the valid part
+// longer: an acknowledged chunk has at most one damaged page, in one copy.
 func (b *mirroredBlock) chooseCopies() (more bool) {
 	b.second = [pagesPerBlock]bool{}
 	var differ []int

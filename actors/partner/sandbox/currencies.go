@@ -14,7 +14,8 @@ const (
 	EndingShort       = 89 // of the fixed amount: the offer is firm for shortOffer only
 	shortOffer        = 2 * time.Second
 	crossRateDecimals = money.MaxRateDecimals
-	// UnratedSell to UnratedBuy is the pair without a mid rate: an estimate of it is rate_unavailable.
+	// UnratedSell to UnratedBuy is the pair without a mid rate: an estimate of it is
+	// rate_unavailable.
 	UnratedSell, UnratedBuy = "CHF", "SGD"
 )
 

@@ -23,8 +23,8 @@ const (
 	EndingAnswersLost = 98 // it is taken, the answer is lost, and it settles
 )
 
-// silentFor is how long a bank that says nothing of an order does not answer inquiries about it either. Then it says
-// that it does not have the order.
+// silentFor is how long a bank that says nothing of an order does not answer inquiries about it
+// either. Then it says that it does not have the order.
 const silentFor = time.Hour
 
 // reportsLapsed is later than a customer waits for a report.
