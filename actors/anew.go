@@ -72,7 +72,7 @@ func catchUpShard(ctx context.Context, journal persistence.Journal, a Following,
 	}
 }
 
-// ToldBy returns, by shard, the decision up to which a journal was told of the authorizer's log.
+// ToldBy returns, by shard, the last decision of the authorizer's log that a journal has.
 func ToldBy(ctx context.Context, journal persistence.Journal) (told Relayed, err error) {
 	for shard := range told {
 		if told[shard], err = journal.Cursor(ctx, relayCursor, ident.Shard(shard)); err != nil {

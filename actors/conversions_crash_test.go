@@ -127,7 +127,7 @@ func (d *dealer) deskHas() {
 	}, 0)
 }
 
-// finish lets the desk do what it does, and then a day go by. Afterwards the conversions that never
+// finish has the desk settle its deals, and then a day pass. Afterwards the conversions that never
 // reached the desk are given up. A conversion that the desk has and does not report stays. A
 // conversion that reached the desk only after it was given up, and that the desk fails or does not
 // report, stays given up.
@@ -176,8 +176,8 @@ func (d *dealer) eventually(holds func(balance.Conversion) bool, turn time.Durat
 	}
 }
 
-// afterAll has the desk report, late and twice, that it has done what was given up and what it did
-// not report.
+// afterAll has the desk report, late and twice, the completion of abandoned and of unreported
+// conversions.
 func (d *dealer) afterAll() {
 	for _, v := range d.conversions() {
 		for range 2 {

@@ -239,7 +239,7 @@ func stormOfConversions(t *testing.T, database string) {
 }
 
 // silentDesk takes every deal but those that the sandbox's desk refuses, and reports nothing: the
-// model says what it says. When the desk is asked, it has the deals of even amounts and not the
+// model makes the reports. When the desk is asked, it has the deals of even amounts and not the
 // others.
 type silentDesk struct{ *heldBank }
 

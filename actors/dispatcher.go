@@ -21,7 +21,7 @@ type dispatcher[T comparable] struct {
 	sys     *System
 	lineOf  func(T) (line, workspace string)
 	attempt func(context.Context, T)
-	places  *places // one for each attempt under way
+	places  *places // each running attempt holds one
 
 	mu    sync.Mutex
 	lines map[string][]T // the first of a line is under way

@@ -66,7 +66,7 @@ func (s *System) overdueAt(kind string, o *openOrder) (time.Time, error) {
 	if err != nil {
 		return day, fmt.Errorf("expected day of %s: %w", o.ID, err)
 	}
-	const noon = 17 * time.Hour // of New York: the same day there and in UTC
+	const noon = 17 * time.Hour // noon in New York, which is the same day in UTC
 	return s.calendar.After(day.Add(noon), lapseBankDays[o.Rail]), nil
 }
 
@@ -102,7 +102,7 @@ func (s *System) askLapse(ctx context.Context, l lapse) {
 	}
 }
 
-// release tells the balance that the bank does not have an order.
+// release reports to the balance that the bank does not have an order.
 func (s *System) release(ctx context.Context, l lapse) error {
 	var command any = balance.LapsePayout{ID: l.id}
 	if l.kind == balance.RecordConversion {

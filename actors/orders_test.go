@@ -18,7 +18,7 @@ import (
 	"purser/persistence"
 )
 
-// weighing is a journal that adds up what is appended to it.
+// weighing is a journal that sums the bytes appended to it.
 type weighing struct {
 	persistence.Journal
 	bytes atomic.Int64

@@ -245,7 +245,7 @@ type shard struct {
 	passed      int           // bytes of events that it knows nothing of: they had nothing for it; the follower's own
 	relayed     progress      // the journal has the authorizer's log up to here, but for workspaces that are set aside
 	asides      asides        // workspaces that the relay passes by
-	wanted      chan struct{} // somebody waits for it: the relay does not rest
+	wanted      chan struct{} // a reader waits for the relay: it skips its pause
 	late        lateness
 	debt        debt
 }
@@ -549,9 +549,9 @@ func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string
 	return claimed, err
 }
 
-// maxPrepares bounds how often a command is prepared because its records had changed. The answer of
-// an actor waits for what it rests on, so the second reading has the change; each further one needs
-// another change in between.
+// maxPrepares bounds how often a command is prepared because its records had changed. An
+// actor answers after its records are committed, so that the second reading has the change; each
+// further one needs another change in between.
 const maxPrepares = 4
 
 // tell prepares a command and sends it to its actor.

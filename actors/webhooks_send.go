@@ -28,7 +28,7 @@ const (
 	maxSending = 512 // attempts under way, at most one to an endpoint
 	// maxWorkspaceSending of them are one workspace's: one for each endpoint that it may have.
 	maxWorkspaceSending = webhook.MaxPerWorkspace
-	sendTimeout         = 30 * time.Second // of an attempt, from reading what is to be sent to recording what came of it
+	sendTimeout         = 30 * time.Second // for an attempt, from reading the delivery to recording its outcome
 )
 
 func (s *System) deliver(ctx context.Context, due webhook.Due) {

@@ -10,7 +10,7 @@ import (
 
 // A process that is stopped or starved does not run its timers: messages then wait in the sockets,
 // and their 150 ms would begin when the process reads them. The server therefore notices its own
-// gaps and asks the kernel for the age of what it reads after one.
+// gaps and asks the kernel for the age of the bytes that it reads after one.
 const (
 	// pulseEvery is the pause between two beats. A gap of frozenAfter is ten of them.
 	pulseEvery  = 10 * time.Millisecond

@@ -75,7 +75,7 @@ func TestThePulseKnowsItsGaps(t *testing.T) {
 	require.False(t, frozen)
 }
 
-// After a gap the kernel tells the age of what a socket has; a connection that the kernel does not
+// After a gap the kernel gives the age of the bytes in a socket; a connection that the kernel does not
 // know is old for a while.
 func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 	var p pulse

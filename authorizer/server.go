@@ -83,7 +83,7 @@ type Server struct {
 	http     fasthttp.Server
 	door     *drain.Server // of http
 	pulse    pulse
-	messages sync.Pool // of *hold.Message
+	messages sync.Pool // holds *hold.Message
 }
 
 // NewServer makes a server that does not listen yet.

@@ -240,7 +240,7 @@ func (s *Server) newSession(c *call, id string, start user.StartSession) (user.S
 	return start, secret, nil
 }
 
-// startSession answers a user who has signed up or in. The session of the request's cookie ends,
+// startSession makes a session for the user of a sign-up or sign-in. The session of the request's cookie ends,
 // because its secret is not the one that this sign-in gives.
 func (s *Server) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
 	start, secret, err := s.newSession(c, who.ID, start)

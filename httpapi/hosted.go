@@ -25,7 +25,7 @@ import (
 // Limits of the hosted pages.
 const (
 	maxForm     = 4 << 10 // bytes of the form
-	maxStreams  = 2_000   // pages that are told news; the others ask
+	maxStreams  = 2_000   // pages with server-sent events; the others poll
 	streamFor   = 10 * time.Second
 	streamEvery = 500 * time.Millisecond
 	streamRetry = time.Second

@@ -260,8 +260,8 @@ func TestRampOrdersThatAreRefused(t *testing.T) {
 	refused("withdrawals", out, "422 quote_expired")
 }
 
-// No route of the ramp requires an Idempotency-Key. A key that is given must be one, and tells a
-// repeat.
+// No route of the ramp requires an Idempotency-Key. A key that is given must be valid, and
+// identifies a repeat.
 func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -278,7 +278,7 @@ func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
 		`{"chain":"base","address":"`+evmKey("base", "cold").address+`"}`).raw)
 }
 
-// Without a key the single-use quote bounds what a client repeats: one order, whoever comes first.
+// Without a key the single-use quote bounds repeats: the first request makes the one order.
 func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
 	const atOnce = 8
 	w := newWorld(t)

@@ -19,7 +19,7 @@ const (
 	loginsPerPlace    = 10 // from one place that the account knows
 	loginsPerAddress  = 30
 	signupsPerAddress = 30
-	changesPerUser    = 10 // of the password
+	changesPerUser    = 10 // a minute
 )
 
 // Limits of the attempts that are over a limit. Each waits once for signInDelay and is then judged.

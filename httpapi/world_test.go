@@ -113,8 +113,7 @@ func (h *hooked) hook(ask func(ctx context.Context, e actors.Envelope) (any, err
 	h.ask = ask
 }
 
-// silentBank takes whatever it is told and reports nothing: the tests report. It has no order when
-// it is asked.
+// silentBank accepts every order and reports nothing: the tests report. An inquiry finds no order.
 type silentBank struct{}
 
 // descriptionLost is the description of a payout that never reaches the silent bank.

@@ -93,9 +93,9 @@ type ConversionSubmission struct {
 // AnswerConversion notes the desk's answer (AnswerTaken, AnswerRefused, AnswerNone). It answers nothing.
 type AnswerConversion struct{ ID, Answer string }
 
-// ReportConversion is the desk's report of what became of a conversion: completed or failed. It
-// answers ReportedConversion, again and without effect for what was reported before; what its
-// status does not allow is conversion_conflict.
+// ReportConversion is the desk's report of the outcome of a conversion: completed or failed. It
+// answers ReportedConversion, and repeats the answer without effect for an earlier report. A report
+// that the status does not allow is conversion_conflict.
 type ReportConversion struct {
 	EventID     string // the desk's, once for 90 days
 	ID, Outcome string

@@ -56,7 +56,7 @@ type former struct {
 }
 
 // A stored state that has its orders in it is read: their sums and counts are kept, their records
-// have the rest, and each order goes on from where it was.
+// have the rest, and each order continues from its state.
 func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	document, err := os.ReadFile("testdata/states/lists.json")
 	require.NoError(t, err)
@@ -116,8 +116,8 @@ func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	require.Empty(t, s.BuyingMinor)
 }
 
-// One key more than MaxPayoutKeys on a day is refused; a key of the day goes on, and the next day
-// begins anew.
+// One key more than MaxPayoutKeys on a day is refused; keys already counted that day remain usable, and
+// the next day begins at zero.
 func TestThePayoutKeysOfADayAreBounded(t *testing.T) {
 	w := newWire(t)
 	w.state.PaidOut.Keys = map[string]int64{"key_old": 1}

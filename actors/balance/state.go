@@ -1,16 +1,16 @@
 // Package balance is the money of one workspace: its dollars, what authorizations hold of them,
 // what the bank still owes it, its stablecoins and its balances in currencies. It is pure; an actor
 // of the workspace's id is the only one that folds its events. One file per movement: deposits.go
-// (bank transfers), stablecoin.go (what chains hold), payouts.go and payout.go (what goes out, and
-// its life), quotes.go (firm exchange rates), physical.go (what a physical card costs),
-// currencies.go (what is paid into a balance in a currency), conversions.go and conversion.go
+// (bank transfers), stablecoin.go (stablecoins), payouts.go and payout.go (payouts, and their
+// states), quotes.go (firm exchange rates), physical.go (fees of physical cards),
+// currencies.go (payments into a balance in a currency), conversions.go and conversion.go
 // (between them), ramps.go (between dollars and USDC, and to wallets), relay.go (what the card
 // authorizer decided), unmatched.go (reports that match nothing), orders.go (the records of
 // orders).
 //
 // Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts
 // of the outside world may take the balance below zero; nothing this package decides by itself
-// does. It approves no swipe: the authorizer does, on terms of its own, and what it decided arrives
+// does. It approves no swipe: the authorizer does, on terms of its own, and its decisions arrive
 // here as entries in order.
 package balance
 

@@ -124,7 +124,7 @@ func (c *connection) Read(b []byte) (n int, err error) {
 	return head, err
 }
 
-// State of the line that is being read, as far as it tells whether it is empty: fasthttp ends a
+// State of the line that is being read, as far as needed to know whether it is empty: fasthttp ends a
 // head at "\n" or "\r\n" alone.
 type lineState uint8
 

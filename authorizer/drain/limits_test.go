@@ -92,7 +92,7 @@ func (f *failing) Accept() (net.Conn, error) {
 	return f.Listener.Accept()
 }
 
-// Exhaustion passes: accept waits, is counted, and goes on. Before, Serve ended, and with it the
+// Exhaustion passes: accept waits, is counted, and continues. Before, Serve ended, and with it the
 // process.
 func TestServeOutlivesExhaustedDescriptors(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,7 +110,7 @@ func TestServeOutlivesExhaustedDescriptors(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A fault that does not pass ends Serve and is told, so that its caller can open another listener
+// A fault that does not pass ends Serve and is returned, so that its caller can open another listener
 // for the same server.
 func TestServeTellsAFaultOfItsListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

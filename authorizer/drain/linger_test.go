@@ -54,7 +54,7 @@ func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
 	require.NoError(t, err, "the rest is still taken")
 }
 
-// A peer that goes on for ever is not listened to for ever: the shutdown, which waits for its
+// A peer that sends for ever is not read for ever: the shutdown, which waits for its
 // connection, ends.
 func TestLingeringEnds(t *testing.T) {
 	address := refusing(t, time.Millisecond)

@@ -158,7 +158,7 @@ func attacked(t *testing.T, p *process, data string, rate int, lasts time.Durati
 
 // Floods of the REST port under few descriptors: before, accept failed, Serve returned, and the
 // process ended, swipes too. Now every swipe is answered, the port answers when the flood has gone,
-// what was held is given back, and the audit is clean. In its long form each flood is paired with
+// the memory is given back, and the audit is clean. In its long form each flood is paired with
 // the same swipes without it.
 func TestAttackFloods(t *testing.T) {
 	purser, full := program{path: build(t)}, os.Getenv(fullVariable) != ""

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootClock is the time since boot, which goes on while the machine sleeps.
+// bootClock is the time since boot, which advances while the machine sleeps.
 func bootClock(otherwise func() time.Duration) func() time.Duration {
 	return func() time.Duration {
 		var at unix.Timespec

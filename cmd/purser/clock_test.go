@@ -149,7 +149,7 @@ func TestAttackWallClockAhead(t *testing.T) {
 	require.NoError(t, v.p.stop())
 }
 
-// A wall clock that is an hour behind refuses nobody: limits and decisions run on trusted time,
+// A wall clock that is an hour behind refuses no caller: limits and decisions run on trusted time,
 // over a restart too.
 func TestAttackWallClockBehind(t *testing.T) {
 	data, wall := t.TempDir(), &stepped{}

@@ -11,16 +11,16 @@ const (
 	ownDescriptors     = 48 // standard streams, the poller, listeners, profiles, directories
 	adminConnections   = 32
 	sandboxStores      = 3
-	sandboxDescriptors = 80  // of one of them: 64 tables, a log, a manifest and what a compaction writes
+	sandboxDescriptors = 80  // each: 64 tables, a log, a manifest and the outputs of a compaction
 	storeDescriptors   = 16  // of the journal and the authorizer, beside their tables
-	leastOpenTables    = 128 // of the journal and the authorizer each
+	leastOpenTables    = 128 // for each of the journal and the authorizer
 	mostOpenTables     = 1000
 	leastOutbound      = 128 // to bank, webhook endpoints, Postgres, Kafka and chains
 	mostOutbound       = 512
 	leastRESTPlaces    = 128
 	leastNetworkPlaces = 64
-	keptShare          = 8 // an eighth of the limit is for the tables of a store, an eighth for what goes out
-	networkShare       = 3 // the card network has a third of what is left for connections
+	keptShare          = 8 // an eighth of the limit is for the tables of a store, an eighth for outbound calls
+	networkShare       = 3 // the card network has a third of the remaining descriptors
 )
 
 // Connections are how many connections the ports may have.

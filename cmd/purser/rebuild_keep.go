@@ -55,7 +55,7 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 	return l, errors.Join(engine.Close(), failed)
 }
 
-// say tells an operator what the rebuild does with the old log.
+// say prints how the rebuild treats the old log.
 func (l *oldLog) say(out io.Writer, discard bool) {
 	switch {
 	case !l.there:

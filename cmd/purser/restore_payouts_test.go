@@ -255,7 +255,7 @@ func (p *paymaster) finish() {
 	p.ends()
 }
 
-// ends waits for what is left to end by itself, and compares the dollars. The bank has the payout
+// ends waits until the remaining orders have ended, and compares the dollars. The bank has the payout
 // that "is sent" and does not report it: its dollars stay held.
 func (p *paymaster) ends() {
 	p.await("released", "is being sent")

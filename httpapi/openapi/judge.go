@@ -30,7 +30,7 @@ func (f Faults) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// OverLimit tells whether the only faults are arrays over a limit of the interface.
+// OverLimit reports whether the only faults are arrays over a limit of the interface.
 func (f Faults) OverLimit() bool {
 	return !slices.ContainsFunc(f, func(fault *Fault) bool { return !fault.OverLimit })
 }
@@ -85,7 +85,7 @@ func nearest(variants []*jsonschema.ValidationError) (best Faults) {
 	return best
 }
 
-// otherKind tells whether a value at a depth of the body has another type than a variant, or
+// otherKind reports whether a value at a depth of the body has another type than a variant, or
 // another value than a constant of it.
 func otherKind(e *jsonschema.ValidationError, depth int) bool {
 	switch k := e.ErrorKind.(type) {

@@ -153,7 +153,7 @@ func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	return value, nil
 }
 
-// refuse answers what is wrong with a body as Faults, and marks arrays that are over a limit of the
+// refuse returns the faults of a body as Faults, and marks arrays that are over a limit of the
 // interface.
 func (b *body) refuse(err error) error {
 	faults, several := errors.AsType[Faults](err)

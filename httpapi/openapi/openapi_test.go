@@ -150,7 +150,7 @@ func TestDecode(t *testing.T) {
 		strings.Join(strings.Split("abcdefghijklmnop", ""), " is not a known field; ")+" is not a known field; and 1 more fault")
 }
 
-// A list that is only longer than the interface allows is told from a body that is wrong.
+// A list that is only longer than the interface allows is distinguished from a body that is wrong.
 func TestOverLimit(t *testing.T) {
 	d, err := Load()
 	require.NoError(t, err)
@@ -256,7 +256,7 @@ func TestDecodeNamesTheNearestVariant(t *testing.T) {
 	require.EqualError(t, err, "rail must be one of ach, fednow, wire")
 }
 
-// Whatever the bytes, Decode answers Faults or fills the struct within the bounds of the schema.
+// Decode answers Faults, or fills the struct within the bounds of the schema, for all bytes.
 func FuzzDecode(f *testing.F) {
 	d, err := Load()
 	require.NoError(f, err)

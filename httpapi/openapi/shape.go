@@ -7,8 +7,8 @@ import (
 
 // Extensions of a schema that the validator does not know.
 const (
-	// nullMeansExtension marks an optional property whose null has a meaning of its own: what it
-	// means.
+	// nullMeansExtension marks an optional property whose null has a meaning of its own, and
+	// states it.
 	nullMeansExtension = "x-null-means"
 	// overLimitExtension marks an array: an array over its maxItems is refused as limit_exceeded.
 	overLimitExtension = "x-over-limit"
@@ -79,7 +79,7 @@ func (s *shape) dropNulls(value any) {
 	}
 }
 
-// limitedAt tells whether the field of a path such as "allowedMccs" is an array with a limit of the
+// limitedAt reports whether the field of a path such as "allowedMccs" is an array with a limit of the
 // interface.
 func (s *shape) limitedAt(field string) bool {
 	for name := range strings.SplitSeq(field, ".") {

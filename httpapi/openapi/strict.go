@@ -23,7 +23,7 @@ const (
 	maxExponent   = 99
 )
 
-// Fault says what is wrong with one field of a body. Field is a path such as "shipping.line1" or
+// Fault is the fault of one field of a body. Field is a path such as "shipping.line1" or
 // "allowedMccs[3]", "" for the whole body. Neither part ever holds a value of the body.
 type Fault struct {
 	Field, Problem string

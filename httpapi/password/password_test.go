@@ -57,7 +57,7 @@ func TestHashesAreCheckedInThePHCForm(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// blocked is a deriver that runs when it is released, and notes what it has run.
+// blocked is a deriver that runs when it is released, and records the passwords that it derived.
 type blocked struct {
 	mu      sync.Mutex
 	active  int

@@ -96,7 +96,7 @@ func (q *Queue) withdraw(address string, entry *queued) {
 	q.turns = slices.DeleteFunc(q.turns, func(other string) bool { return other == address })
 }
 
-// drain runs what is queued and ends when nothing is.
+// drain runs the queued derivations and ends when the queue is empty.
 func (q *Queue) drain() {
 	for entry := q.next(nil); entry != nil; entry = q.next(entry) {
 		entry.key, entry.err = q.derive(entry.input)
