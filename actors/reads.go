@@ -1,0 +1,110 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"purser/actors/fault"
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// Record returns a record of a tenant; another tenant's is not_found.
+func (s *System) Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error) {
+	slot, err := ident.SlotOf(id)
+	if err != nil {
+		return persistence.Record{}, fault.New(fault.NotFound, "")
+	}
+	record, err := s.Find(ctx, slot, kind, id)
+	if err == nil && record.Workspace != workspace {
+		return persistence.Record{}, fault.New(fault.NotFound, "")
+	}
+	return record, err
+}
+
+// Find returns a record whatever its tenant: for secrets, sessions and emails, where the id itself is the proof.
+func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+	record, err := s.journal.Record(ctx, slot, kind, id)
+	switch {
+	case errors.Is(err, persistence.ErrNotFound):
+		return record, fault.New(fault.NotFound, "")
+	case err != nil:
+		return record, fault.New(fault.Unavailable, "The record could not be read.")
+	}
+	if err := s.open(&record); err != nil {
+		return record, err
+	}
+	return record, s.waitRules(ctx, slot, kind)
+}
+
+// waitRules waits, after records were read that report rules, until the authorizer has applied what they may show.
+func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) error {
+	if k := s.kinds[kind]; k == nil || !k.Rules {
+		return nil
+	}
+	sh := s.shards[slot.Shard()]
+	if sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
+		return fault.New(fault.Unavailable, "The authorizer does not follow the journal now; nothing changed.")
+	}
+	return nil
+}
+
+// List returns a page of a tenant's records, newest first.
+func (s *System) List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error) {
+	slot, err := ident.SlotOf(workspace)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "")
+	}
+	records, err := s.journal.List(ctx, slot, kind, workspace, parent, page)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "The records could not be read.")
+	}
+	for i := range records {
+		if err := s.open(&records[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.waitRules(ctx, slot, kind); err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// WaitRelayed waits until the journal shows what the authorizer had decided for the workspace's shard, for Config.RelayedWithin
+// at most.
+func (s *System) WaitRelayed(ctx context.Context, workspace string) {
+	slot, err := ident.SlotOf(workspace)
+	if err != nil {
+		return
+	}
+	sh := s.shards[slot.Shard()]
+	ctx, cancel := context.WithTimeout(ctx, s.config.RelayedWithin)
+	defer cancel()
+	_ = s.awaitRelayed(ctx, sh)
+}
+
+// RelayAll waits until the journal has all that the authorizer had decided.
+func (s *System) RelayAll(ctx context.Context) error {
+	for _, sh := range s.shards {
+		if err := s.awaitRelayed(ctx, sh); err != nil {
+			return fmt.Errorf("shard %d: relay: %w", sh.id, err)
+		}
+	}
+	return nil
+}
+
+// Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
+// is followed, of which the reactions are told. For tests.
+func (s *System) Settle(ctx context.Context) error {
+	if err := s.RelayAll(ctx); err != nil {
+		return err
+	}
+	for _, sh := range s.shards {
+		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {
+			return fmt.Errorf("shard %d: follower: %w", sh.id, err)
+		}
+		sh.causes.tell()
+	}
+	return nil
+}
