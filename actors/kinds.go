@@ -42,8 +42,10 @@ type Kind struct {
 // Kinds is the table of the product's actors.
 func Kinds() []Kind {
 	return []Kind{
-		{Name: "user", New: func() State { return new(user.State) }, Personal: []string{user.RecordCredential}},
-		{Name: "workspace", New: func() State { return new(workspace.State) }},
+		{Name: "user", New: func() State { return new(user.State) },
+			Personal: []string{user.RecordCredential, user.RecordPlaces}},
+		{Name: "workspace", New: func() State { return new(workspace.State) },
+			Personal: []string{workspace.RecordInvitation}},
 		{Name: "cardholder", New: func() State { return new(cardholder.State) }, Personal: []string{cardholder.RecordPerson}},
 		{Name: "counterparty", New: func() State { return new(counterparty.State) },
 			Personal: []string{counterparty.RecordView, counterparty.RecordAccount}},

@@ -260,45 +260,41 @@ func (s *System) resolution(record persistence.Record, settled bool) (any, error
 	return balance.ReportPayout{EventID: event, ID: o.ID, Outcome: outcome}, nil
 }
 
-// abandonedOrders are the timers of the orders that are being sent when the runtime starts, before
-// it sends any: no call of this process is under way, so that no answer comes. The order of a shard
-// that cannot be read waits for its timer.
-func (s *System) abandonedOrders(ctx context.Context) (timers []persistence.Timer) {
-	if s.config.Still {
-		return nil
-	}
+// silenceAbandoned makes the outcome unknown of the orders that an earlier process was sending: their
+// calls ended with it, so that no answer comes. The timers of its answers are due before the first
+// that this process sets, which is AnswerWithin after its start. The orders of a shard that cannot be
+// read wait for their timers.
+func (s *System) silenceAbandoned(ctx context.Context, started time.Time) {
 	for _, sh := range s.shards {
-		timers = append(timers, s.answersAwaited(ctx, sh.id)...)
-	}
-	return timers
-}
-
-// silenceOrders makes the outcome unknown of the orders that abandonedOrders has found.
-func (s *System) silenceOrders(ctx context.Context, timers []persistence.Timer) {
-	for _, t := range timers {
-		if ctx.Err() != nil {
-			return
+		timers, err := s.answersAwaited(ctx, sh.id, started.Add(balance.AnswerWithin))
+		if err != nil && ctx.Err() == nil {
+			s.complain("timers", err, "shard", sh.id)
 		}
-		s.fire(ctx, t)
+		for i := 0; i < len(timers) && ctx.Err() == nil; i++ {
+			s.fire(ctx, timers[i])
+		}
 	}
 }
 
-// answersAwaited are the timers of a shard that wait for the bank's answer to an order.
-func (s *System) answersAwaited(ctx context.Context, shard ident.Shard) (awaited []persistence.Timer) {
-	due, after := s.clock().Add(balance.AnswerWithin), persistence.Timer{}
-	for {
-		timers, err := s.journal.Timers(ctx, shard, due, after, persistence.MaxPage)
+// answersAwaited returns the timers of a shard that wait for the bank's answer to an order and are due
+// before an instant.
+func (s *System) answersAwaited(
+	ctx context.Context, shard ident.Shard, before time.Time,
+) (awaited []persistence.Timer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
+	defer cancel()
+	for after := (persistence.Timer{}); ; {
+		timers, err := s.journal.Timers(ctx, shard, before, after, persistence.MaxPage)
 		if err != nil {
-			s.complain("timers", err, "shard", shard)
-			return awaited
+			return awaited, err
 		}
 		for _, t := range timers {
-			if t.Kind == "balance" && balance.AwaitsAnswer(t.Key) {
+			if t.Kind == "balance" && balance.AwaitsAnswer(t.Key) && t.Due.Before(before) {
 				awaited = append(awaited, t)
 			}
 		}
 		if len(timers) < persistence.MaxPage {
-			return awaited
+			return awaited, nil
 		}
 		after = timers[len(timers)-1]
 	}

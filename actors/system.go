@@ -305,9 +305,11 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		s.Stop()
 		return nil, err
 	}
-	abandoned := s.abandonedOrders(ctx)
+	started := s.clock()
 	s.startLoops()
-	s.loop(func(ctx context.Context) { s.silenceOrders(ctx, abandoned) })
+	if !s.config.Still {
+		s.loop(func(ctx context.Context) { s.silenceAbandoned(ctx, started) })
+	}
 	s.ready.Store(true)
 	return s, nil
 }
