@@ -93,7 +93,8 @@ func newHooks(t *testing.T, poster actors.Poster, change ...func(*actors.Config)
 	h.rig = &rig{t: t, fs: vfs.NewCrashableMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}},
 		config: func(c *actors.Config) {
 			c.Poster = poster
-			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook", New: func() actors.State { return new(webhook.State) }})
+			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook", New: func() actors.State { return new(webhook.State) },
+				Personal: []string{webhook.RecordEndpoint}})
 			for _, f := range change {
 				f(c)
 			}
