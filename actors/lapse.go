@@ -260,36 +260,45 @@ func (s *System) resolution(record persistence.Record, settled bool) (any, error
 	return balance.ReportPayout{EventID: event, ID: o.ID, Outcome: outcome}, nil
 }
 
-// silenceAbandoned makes the outcome unknown of the orders that an earlier process was sending: their
-// calls ended with it, so that no answer comes. The timers of its answers are due before the first
-// that this process sets, which is AnswerWithin after its start. The orders of a shard that cannot be
-// read wait for their timers.
-func (s *System) silenceAbandoned(ctx context.Context, started time.Time) {
+// abandonedWithin bounds how long a start looks for orders that an earlier process was sending.
+const abandonedWithin = 2 * time.Second
+
+// abandonedOrders returns the timers of the orders that an earlier process was sending: their calls
+// ended with it, so that no answer comes. It is called before this process sends any. The orders of a
+// shard that is not read in time wait for their timers.
+func (s *System) abandonedOrders(ctx context.Context) (abandoned []persistence.Timer) {
+	if s.config.Still {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, abandonedWithin)
+	defer cancel()
 	for _, sh := range s.shards {
-		timers, err := s.answersAwaited(ctx, sh.id, started.Add(balance.AnswerWithin))
-		if err != nil && ctx.Err() == nil {
+		timers, err := s.answersAwaited(ctx, sh.id)
+		if err != nil {
 			s.complain("timers", err, "shard", sh.id)
 		}
-		for i := 0; i < len(timers) && ctx.Err() == nil; i++ {
-			s.fire(ctx, timers[i])
-		}
+		abandoned = append(abandoned, timers...)
+	}
+	return abandoned
+}
+
+// silenceOrders makes the outcome of the orders unknown that abandonedOrders has found.
+func (s *System) silenceOrders(ctx context.Context, timers []persistence.Timer) {
+	for i := 0; i < len(timers) && ctx.Err() == nil; i++ {
+		s.fire(ctx, timers[i])
 	}
 }
 
-// answersAwaited returns the timers of a shard that wait for the bank's answer to an order and are due
-// before an instant.
-func (s *System) answersAwaited(
-	ctx context.Context, shard ident.Shard, before time.Time,
-) (awaited []persistence.Timer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
-	defer cancel()
+// answersAwaited returns the timers of a shard that wait for the bank's answer to an order.
+func (s *System) answersAwaited(ctx context.Context, shard ident.Shard) (awaited []persistence.Timer, err error) {
+	before := s.clock().Add(balance.AnswerWithin)
 	for after := (persistence.Timer{}); ; {
 		timers, err := s.journal.Timers(ctx, shard, before, after, persistence.MaxPage)
 		if err != nil {
 			return awaited, err
 		}
 		for _, t := range timers {
-			if t.Kind == "balance" && balance.AwaitsAnswer(t.Key) && t.Due.Before(before) {
+			if t.Kind == "balance" && balance.AwaitsAnswer(t.Key) {
 				awaited = append(awaited, t)
 			}
 		}

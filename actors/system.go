@@ -305,11 +305,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		s.Stop()
 		return nil, err
 	}
-	started := s.clock()
+	abandoned := s.abandonedOrders(ctx)
 	s.startLoops()
-	if !s.config.Still {
-		s.loop(func(ctx context.Context) { s.silenceAbandoned(ctx, started) })
-	}
+	s.loop(func(ctx context.Context) { s.silenceOrders(ctx, abandoned) })
 	s.ready.Store(true)
 	return s, nil
 }
