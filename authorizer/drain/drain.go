@@ -16,6 +16,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -42,6 +43,7 @@ type Server struct {
 	http      *fasthttp.Server
 	options   Options
 	lingerFor time.Duration // lingerTime, unless a test has longer
+	aged      atomic.Int64  // nanoseconds by which a test makes connections older
 	epoch     time.Time     // connections note times as durations since then, which no change of the wall clock moves
 	pool      pool
 	counters  counters
@@ -130,4 +132,4 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // sinceEpoch is the time since New in nanoseconds, at least 1. Zero stands for no time.
-func (s *Server) sinceEpoch() int64 { return int64(time.Since(s.epoch)) + 1 }
+func (s *Server) sinceEpoch() int64 { return int64(time.Since(s.epoch)) + 1 + s.aged.Load() }
