@@ -225,7 +225,7 @@ func dial(ln *fasthttputil.InmemoryListener) *fasthttp.HostClient {
 
 func (w *world) newNetwork() (Network, func()) {
 	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: w.engine, Secrets: []string{testNetworkSecret},
-		Clock: w.clock.now, ReadTimeout: waitFor, WriteTimeout: waitFor})
+		Clock: w.clock.now, ReadTimeout: waitFor, WriteTimeout: waitFor, IgnoreStops: true})
 	require.NoError(w.t, err)
 	ln := fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
