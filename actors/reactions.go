@@ -71,6 +71,7 @@ type workspaceLine struct {
 	workspace string
 	causes    []*pendingCause
 	pause     time.Duration // after the last failure; 0 after a success
+	delayed   bool          // the line waits for its next attempt after a failure
 }
 
 func newReacting(sh *shard, r reaction, cursor uint64) *reacting {
@@ -265,7 +266,7 @@ func (p *reacting) settleCause(line *workspaceLine, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		line.pause = min(max(2*line.pause, reactPause), reactPauseMax)
+		line.pause, line.delayed = min(max(2*line.pause, reactPause), reactPauseMax), true
 		time.AfterFunc(line.pause, func() { p.resumeLine(line) })
 		return
 	}
@@ -283,9 +284,14 @@ func (p *reacting) settleCause(line *workspaceLine, err error) {
 	p.signalChange()
 }
 
+// resumeLine ends the wait of a line after a failure; a line that does not wait stays as it is.
 func (p *reacting) resumeLine(line *workspaceLine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !line.delayed {
+		return
+	}
+	line.delayed = false
 	p.ready = append(p.ready, line)
 	p.signalChange()
 }

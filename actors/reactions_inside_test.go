@@ -78,12 +78,10 @@ func reactRound(t require.TestingT, s *System, p *reacting) {
 	}
 }
 
-// retryLines makes the lines ready whose last cause was refused.
+// retryLines makes the lines ready whose last cause was refused, before their pauses end.
 func (p *reacting) retryLines() {
 	for _, line := range p.lines {
-		if !slices.Contains(p.ready, line) {
-			p.resumeLine(line)
-		}
+		p.resumeLine(line)
 	}
 }
 
@@ -222,6 +220,19 @@ func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
 	reactRound(t, s, p)
 	require.Equal(t, []uint64{2, 3}, handled)
 	require.Equal(t, []uint64{1, 5}, j.saved)
+}
+
+// TestALineIsResumedOnce: the end of a pause that was cut short does not make the line ready again.
+func TestALineIsResumedOnce(t *testing.T) {
+	j := &pages{}
+	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error { return errors.New("refused") })
+	j.add(1, balance.DepositCreated{}.EventType())
+	j.follow(&p.sh.causes)
+	reactRound(t, s, p)
+	line := p.lines[""]
+	p.resumeLine(line)
+	p.resumeLine(line)
+	require.Len(t, p.ready, 1)
 }
 
 // TestPendingCausesAreBounded: a reaction that cannot go on reads no further than maxPendingCauses.
