@@ -106,6 +106,21 @@ func (p *paymaster) await(status string, names ...string) {
 	}
 }
 
+// awaitOrder waits until the bank has an order that it does not answer. The hour in which it answers no
+// inquiry about it begins then.
+func (p *paymaster) awaitOrder(name string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(processWithin); ; {
+		orders, err := p.m.sandbox.Paid(p.payouts[name])
+		require.NoError(p.t, err)
+		if orders > 0 {
+			return
+		}
+		require.True(p.t, time.Now().Before(deadline), "the bank has no order of %s", name)
+		require.NoError(p.t, pause(p.t.Context(), askAgain))
+	}
+}
+
 func (p *paymaster) status(name string) string {
 	a := answer{raw: []byte(p.get("/api/treasury/payouts/" + p.payouts[name]))}
 	return a.text("payout", "status")
@@ -125,6 +140,7 @@ func (p *paymaster) everyState() {
 		text("counterparty", "id")
 	p.order("lapses", "ach", p.us, 100_00+sandbox.EndingNever)
 	p.await("submitting", "lapses")
+	p.awaitOrder("lapses")
 	p.turn(25 * time.Hour)
 	p.await("released", "lapses")
 	p.told = nil // the day of the keys is over
@@ -148,6 +164,7 @@ func (p *paymaster) everyState() {
 	p.await("outcome_unknown", "is not answered")
 	p.order("is being sent", "ach", p.us, 110_00+sandbox.EndingNever)
 	p.await("submitting", "is being sent")
+	p.awaitOrder("is being sent")
 	p.order("is not yet sent", "ach", p.save(sandbox.NameSilent), 120_00)
 	p.await("reserved", "is not yet sent")
 	p.await("held", "waits")
