@@ -184,7 +184,11 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 	w.fails(r, 503, "unavailable")
 	require.Equal(t, "1", r.header("Retry-After"))
 	done := make(chan testReply, 1)
-	go w.at("10.0.0.2", func() { done <- w.signup("bob@example.com") })
+	go func() {
+		var r testReply
+		w.at("10.0.0.2", func() { r = w.signup("bob@example.com") })
+		done <- r
+	}()
 	require.Eventually(t, func() bool { return w.server.passwords.Waiting() == password.MaxQueuedPerAddress+2 }, waitFor, pause)
 	end()
 	w.ok(<-done)
