@@ -273,9 +273,13 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer,
 		return answer{}, err
 	}
 	defer s.startTimer(c)()
+	if r.auth != authPartner { // a partner's signature is checked by itself, any other caller is asked for
+		drain.EndTurn(ctx)
+	}
 	if err := s.admit(c); err != nil {
 		return answer{}, err
 	}
+	drain.EndTurn(ctx)
 	if err := c.readIdempotencyKey(); err != nil {
 		return answer{}, err
 	}

@@ -164,7 +164,7 @@ func Arrived(ctx *fasthttp.RequestCtx) []byte {
 
 func (c *connection) readBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	if c.body.expects && len(c.ahead) == 0 {
-		if _, err := c.Conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
+		if _, err := c.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
 			return nil, err
 		}
 	}

@@ -25,6 +25,7 @@ type connection struct {
 	vouched    atomic.Bool  // set by Vouch
 	wasCut     atomic.Bool  // its wait was ended early
 	idle       bool         // it is between requests
+	hasTurn    atomic.Bool  // it has one of Server.turns
 	unread     atomic.Bool  // a request was refused before it was read: linger at the close
 
 	// With bodies withheld.
@@ -95,7 +96,7 @@ func (c *connection) endWait() {
 // head, so that fasthttp's buffer never holds a byte of a body.
 func (c *connection) Read(b []byte) (n int, err error) {
 	if c.server.options.Bodies == nil {
-		n, err = c.Conn.Read(b)
+		n, err = c.readInTurn(b)
 		c.noteArrival(n)
 		return n, err
 	}
@@ -114,7 +115,7 @@ func (c *connection) Read(b []byte) (n int, err error) {
 		return n, nil
 	}
 	for n == 0 && err == nil { // a pipe in memory may read zero bytes
-		n, err = c.Conn.Read(b[:min(len(b), pieceBytes)])
+		n, err = c.readInTurn(b[:min(len(b), pieceBytes)])
 	}
 	c.noteArrival(n)
 	head := c.headLength(b[:n])
@@ -168,7 +169,7 @@ func (c *connection) readOn(b []byte) (n int, err error) {
 		c.dropAhead(n)
 		return n, nil
 	}
-	return c.Conn.Read(b)
+	return c.readInTurn(b)
 }
 
 // skipSome discards a piece of an unread body.
@@ -195,6 +196,7 @@ func (c *connection) noteArrival(n int) {
 
 // Close implements net.Conn.
 func (c *connection) Close() error {
+	c.giveTurn()
 	c.server.pool.removeConnection(c)
 	if c.unread.Swap(false) {
 		c.linger()

@@ -8,6 +8,7 @@
 //	pool.go         how many connections there may be, and how long each may wait as the pool fills
 //	connection.go   one connection: its phase, and the end of a request's head
 //	body.go         bodies are read on demand, in pieces that are claimed from a budget
+//	turns.go        how many connections of strangers use a processor at once
 //	linger.go       a peer that is refused in the middle of its request gets to read the answer
 package drain
 
@@ -31,6 +32,9 @@ type Options struct {
 	// Exempt reports a peer that stands for many, such as a trusted proxy: PerPeer does not bound
 	// it. It may be nil.
 	Exempt Exemption
+	// AtOnce is how many connections may use a processor at once before EndTurn is called for their
+	// request. Zero is no bound.
+	AtOnce int
 	// Bodies is the memory for request bodies. With it ReadBody alone reads bodies, so that the
 	// handler sees the head first. Without it fasthttp reads every body before the handler runs.
 	Bodies *Budget
@@ -46,6 +50,7 @@ type Server struct {
 	aged      atomic.Int64  // nanoseconds by which a test makes connections older
 	epoch     time.Time     // connections note times as durations since then, which no change of the wall clock moves
 	pool      pool
+	turns     turns
 	counters  counters
 
 	mu      sync.Mutex
@@ -59,6 +64,7 @@ type Server struct {
 // itself.
 func New(http *fasthttp.Server, options Options) *Server {
 	s := &Server{http: http, options: options, lingerFor: lingerTime, epoch: time.Now(), done: make(chan struct{})}
+	s.turns = newTurns(options.AtOnce)
 	s.pool = pool{server: s, open: map[*connection]struct{}{}, peers: map[Peer]int{}}
 	if refuse := http.ErrorHandler; refuse != nil {
 		http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {

@@ -19,5 +19,6 @@ func (c *connection) linger() {
 	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(c.server.lingerFor)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
+	_, _ = io.CopyN(io.Discard, inTurn{c}, lingerBytes)
+	c.giveTurn()
 }

@@ -91,7 +91,7 @@ func (m *Main) admitSwipes(context.Context) error {
 
 func (m *Main) startREST(context.Context) error {
 	m.rest = httpapi.NewFront(drain.Options{Connections: m.shares.rest, PerPeer: m.config.Connections.PerAddress,
-		Bodies: m.bodies}, m.log)
+		AtOnce: strangersAtOnce(m.config.Processors), Bodies: m.bodies}, m.log)
 	m.edge.addPort(portREST, m.shares.rest, m.rest.Counts)
 	m.stopREST = m.serve(portREST, m.rest, m.listeners.http)
 	return nil

@@ -43,6 +43,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if i := slices.Index(os.Args, attackers); i > 0 {
+		rageAlone(os.Args[i+1:])
+		return
+	}
 	http.DefaultTransport = judge.Through(http.DefaultTransport)
 	var err error
 	if scratch, err = os.MkdirTemp("", "purser-test-"); err != nil {

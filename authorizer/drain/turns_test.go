@@ -1,0 +1,78 @@
+package drain
+
+import (
+	"bufio"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+// Handlers that have not ended their turn run so many at a time, and all of them run.
+func TestStrangersTakeTurns(t *testing.T) {
+	const requests, atOnce, others = 16, 2, 20_000
+	var running, most atomic.Int64
+	_, address := startServer(t, Options{AtOnce: atOnce, Bodies: NewBudget(1 << 20)}, func(*fasthttp.RequestCtx) {
+		now := running.Add(1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		for range others {
+			runtime.Gosched() // every other connection gets the processor meanwhile
+		}
+		running.Add(-1)
+	})
+	var open []net.Conn
+	for range requests {
+		conn := dialFrom(t, "127.0.0.1", address)
+		sendText(t, conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		open = append(open, conn)
+	}
+	for _, conn := range open {
+		require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
+	}
+	require.EqualValues(t, atOnce, most.Load())
+}
+
+// No connection keeps its turn while it waits: for the rest of a head or a body, for a peer
+// that takes no answer, or for what the handler waits for after EndTurn.
+func TestATurnIsNotKeptWhileWaiting(t *testing.T) {
+	release, waits := make(chan struct{}), make(chan struct{})
+	large := strings.Repeat("x", 16<<20) // more than the buffers of a connection hold
+	s, address := startServer(t, Options{AtOnce: 1, Bodies: NewBudget(1 << 20)}, func(ctx *fasthttp.RequestCtx) {
+		switch string(ctx.Path()) {
+		case "/body":
+			if _, err := ReadBody(ctx, 100); err != nil {
+				ctx.Error(err.Error(), 400)
+			}
+		case "/large":
+			ctx.SetBodyString(large)
+		case "/wait":
+			EndTurn(ctx)
+			waits <- struct{}{}
+			<-release
+		}
+	})
+	defer close(release)
+	head := "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+	for _, text := range []string{"", "GET / HT", head, head + "12345", "GET /large HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		sendText(t, dialFrom(t, "127.0.0.1", address), text)
+	}
+	sendText(t, dialFrom(t, "127.0.0.1", address), "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-waits
+	conn := dialFrom(t, "127.0.0.1", address)
+	sendText(t, conn, head+"1234567890")
+	require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
+	require.Eventually(t, func() bool { return len(s.turns) == 0 }, patiently, time.Millisecond)
+}
+
+func readStatus(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	var answer fasthttp.Response
+	require.NoError(t, answer.Read(bufio.NewReader(conn)))
+	return answer.StatusCode()
+}
