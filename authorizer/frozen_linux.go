@@ -26,3 +26,19 @@ func receivedAgo(conn net.Conn) (age time.Duration, known bool) {
 	})
 	return age, known && err == nil
 }
+
+// machineSleep returns how long the machine has slept since boot: CLOCK_BOOTTIME counts its sleep
+// and CLOCK_MONOTONIC does not. It is not known when the reader was interrupted.
+func machineSleep() (slept time.Duration, known bool) {
+	var before, boot, after unix.Timespec
+	for _, reading := range []struct {
+		clock int32
+		at    *unix.Timespec
+	}{{unix.CLOCK_MONOTONIC, &before}, {unix.CLOCK_BOOTTIME, &boot}, {unix.CLOCK_MONOTONIC, &after}} {
+		if err := unix.ClockGettime(reading.clock, reading.at); err != nil {
+			return 0, false
+		}
+	}
+	known = time.Duration(after.Nano()-before.Nano()) < sleepReadWithin
+	return time.Duration(boot.Nano() - before.Nano()), known
+}

@@ -57,17 +57,17 @@ func TestThePulseKnowsItsGaps(t *testing.T) {
 	second := int64(time.Second)
 	_, frozen := p.gap(second)
 	require.False(t, frozen, "it has not begun")
-	p.beat(second)
+	p.beat(second, 0)
 	_, frozen = p.gap(second + int64(frozenAfter) - 1)
 	require.False(t, frozen)
 	since, frozen := p.gap(5 * second)
 	require.True(t, frozen, "the message is read before the first beat")
 	require.Zero(t, since)
-	p.beat(5 * second)
+	p.beat(5*second, 0)
 	since, frozen = p.gap(5*second + 7)
 	require.True(t, frozen)
 	require.Equal(t, 7*time.Nanosecond, since)
-	p.beat(5*second + int64(pulseEvery))
+	p.beat(5*second+int64(pulseEvery), 0)
 	_, frozen = p.gap(5*second + int64(pulseEvery))
 	require.True(t, frozen, "the kernel is asked for a while")
 	p.last.Store(5*second + int64(doubtFor))
@@ -92,20 +92,59 @@ func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 	_, err = client.Write([]byte("message"))
 	require.NoError(t, err)
 	require.Zero(t, p.waited(conn), "without a pulse nothing is known")
-	p.beat(p.elapsed())
+	p.beat(p.elapsed(), 0)
 	p.awake.Store(p.elapsed())
 	_, known := receivedAgo(conn)
 	require.True(t, known)
-	require.Eventually(t, func() bool { p.beat(p.elapsed()); return p.waited(conn) >= AnswerWithin }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) >= AnswerWithin }, time.Minute, time.Millisecond)
 	_, err = client.Write([]byte("another"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { p.beat(p.elapsed()); return p.waited(conn) < AnswerWithin }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) < AnswerWithin }, time.Minute, time.Millisecond)
 
 	inside, outside := net.Pipe()
 	defer inside.Close()
 	defer outside.Close()
 	p.awake.Store(p.elapsed())
 	require.Equal(t, AnswerWithin, p.waited(inside))
+}
+
+// Neither the process's clock nor the kernel's age of bytes counts the sleep of a machine. What came
+// before the wake-up is older by the sleep; what comes afterwards is not.
+func TestAMessageThatCameBeforeAMachinesSleepIsOld(t *testing.T) {
+	var p pulse
+	p.began = time.Now().Add(-time.Hour)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	conn, err := ln.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	p.beat(p.elapsed(), time.Minute)
+	_, err = client.Write([]byte("before"))
+	require.NoError(t, err)
+	p.last.Store(p.elapsed())
+	p.beat(p.elapsed(), time.Minute+AnswerWithin)
+	require.Eventually(t, func() bool { age, _ := receivedAgo(conn); return age > 0 }, time.Minute, time.Millisecond)
+	require.GreaterOrEqual(t, p.waited(conn), AnswerWithin)
+
+	awake := p.elapsed()
+	require.Eventually(t, func() bool { return p.elapsed()-awake > int64(20*time.Millisecond) }, time.Minute, time.Millisecond)
+	_, err = client.Write([]byte("after"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.waited(conn) < AnswerWithin }, time.Minute, time.Millisecond)
+}
+
+// The sleep that the kernel's clocks show never shrinks.
+func TestTheSleepOfTheMachineIsKnown(t *testing.T) {
+	first, known := machineSleep()
+	for !known {
+		first, known = machineSleep()
+	}
+	again, _ := machineSleep()
+	require.GreaterOrEqual(t, again+sleepReadWithin, first)
 }
 
 // The pulse of a server ends with it.

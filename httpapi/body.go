@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -33,7 +32,7 @@ func (r *route) bodyLimit() int {
 // form of its credentials. The caller is authenticated later, by admit.
 func (s *Server) admitHead(c *call) error {
 	if c.route.auth == authPartner {
-		if err := s.limitReports(c.peer, c.now); err != nil {
+		if err := s.limitReports(c.peer); err != nil {
 			return err
 		}
 		if !webhook.Formed(c.header.signature, c.now) {
@@ -41,7 +40,7 @@ func (s *Server) admitHead(c *call) error {
 		}
 		return nil
 	}
-	if err := s.limitAddress(c.peer, c.now); err != nil {
+	if err := s.limitAddress(c.peer); err != nil {
 		return err
 	}
 	return c.credentialsForm()
@@ -67,7 +66,7 @@ func (c *call) credentialsForm() error {
 
 // refuseUnverified counts and refuses a report that fails verification.
 func (s *Server) refuseUnverified(c *call) error {
-	if err := s.limit(badReports+c.peer, badReportsPerAddress, c.now); err != nil {
+	if err := s.limit(badReports+c.peer, badReportsPerAddress); err != nil {
 		return err
 	}
 	return fault.New(fault.SignatureInvalid, "")
@@ -106,8 +105,8 @@ func (s *Server) startTimer(c *call) (cancel context.CancelFunc) {
 
 // limitReports refuses an address with badReportsPerAddress reports in the last minute that failed
 // verification.
-func (s *Server) limitReports(peer string, now time.Time) error {
-	wait := s.limits.untilFree(badReports+peer, badReportsPerAddress, now)
+func (s *Server) limitReports(peer string) error {
+	wait := s.limits.untilFree(badReports+peer, badReportsPerAddress)
 	if wait == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -78,6 +79,31 @@ func TestOneRequestTooMany(t *testing.T) {
 	w.overLimit(w.get(keys[ada.workspace][0], "/api/workspaces"), time.Millisecond)
 	w.clock.turn(time.Millisecond)
 	w.ok(w.get(keys[ada.workspace][0], "/api/workspaces"))
+}
+
+// A wall clock that steps by an hour changes neither a limit of requests nor one of sign-ins.
+func TestAStepOfTheWallClockChangesNoLimit(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 2, PerWorkspace: 100, PerAddress: 100} })
+	tn := w.newTenant("ada")
+	delayed := w.heldBack()
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		w.clock.turn(rateWindow)
+		*delayed = 0
+		for range 2 {
+			w.ok(w.get(tn.all, "/api/workspaces"))
+		}
+		for i := range loginsPerAccount {
+			w.at(fmt.Sprint("10.0.1.", i), func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
+		}
+		w.clock.step(step)
+		w.overLimit(w.get(tn.all, "/api/workspaces"), rateWindow)
+		w.at("10.0.2.1", func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
+		require.Equal(t, 1, *delayed, "sign-ins after a step of %s", step)
+		w.clock.turn(rateWindow)
+		w.ok(w.get(tn.all, "/api/workspaces"))
+		w.at("10.0.2.1", func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
+		require.Equal(t, 1, *delayed, "a minute after a step of %s", step)
+	}
 }
 
 // A session lasts 14 days to the moment, whether it is used or not.

@@ -98,7 +98,7 @@ func (s *Server) limitQuotes(c *call, kind string) error {
 	if s.cfg.RateLimits.Off {
 		return nil
 	}
-	return s.limit(kind+"/"+c.who.workspace(), quotesPerMinute, c.now)
+	return s.limit(kind+"/"+c.who.workspace(), quotesPerMinute)
 }
 
 // createConversion uses a quote. A repeat is answered though the quote is used.

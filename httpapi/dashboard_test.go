@@ -189,7 +189,7 @@ func TestAFullLimiterRefusesAndChangesNothing(t *testing.T) {
 	}
 	tn := ""
 	for i := range 1000 {
-		_, err := w.server.limits.take(fmt.Sprint("filler", i), 1, w.clock.now())
+		_, err := w.server.limits.take(fmt.Sprint("filler", i), 1)
 		if err != nil {
 			tn = "full"
 			break
@@ -197,7 +197,7 @@ func TestAFullLimiterRefusesAndChangesNothing(t *testing.T) {
 	}
 	require.Equal(t, "full", tn)
 	for i := 0; w.server.limits.size() < limiterShards; i++ {
-		_, _ = w.server.limits.take(fmt.Sprint("more", i), 1, w.clock.now())
+		_, _ = w.server.limits.take(fmt.Sprint("more", i), 1)
 	}
 	r := w.get(nil, "/api/v1/openapi.json")
 	w.fails(r, 503, "rate_limit_unavailable")

@@ -139,7 +139,7 @@ func TestBadQueries(t *testing.T) {
 		path, own, _ := strings.Cut(r.path, "?")
 		refused := func(field, query string) {
 			t.Helper()
-			w.server.limits = newLimiter(maxWindows) // signing in is limited, and this is about queries
+			w.server.limits = newLimiter(maxWindows, w.clock.elapsed) // signing in is limited, and this is about queries
 			r.path = path + "?" + strings.TrimPrefix(own+"&"+query, "&")
 			got := w.send(r)
 			require.Equal(t, "400 invalid_query", fmt.Sprint(got.status, " ", got.code()), "%s: %s", r.path, got.raw)

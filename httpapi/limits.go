@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 
 	"purser/actors/fault"
 	"purser/authorizer/drain"
@@ -17,11 +16,11 @@ const (
 	badReports           = "report-address/" // and the peer: the caller that is counted
 )
 
-func (s *Server) limitAddress(peer string, now time.Time) error {
+func (s *Server) limitAddress(peer string) error {
 	if s.cfg.RateLimits.Off {
 		return nil
 	}
-	return s.limit("address/"+peer, s.cfg.RateLimits.PerAddress, now)
+	return s.limit("address/"+peer, s.cfg.RateLimits.PerAddress)
 }
 
 // limitCaller counts the key (or the user of a session), then its workspace.
@@ -34,18 +33,18 @@ func (s *Server) limitCaller(c *call) error {
 	if who.user != "" {
 		key = "user/" + who.user
 	}
-	if err := s.limit(key, limits.PerKey, c.now); err != nil {
+	if err := s.limit(key, limits.PerKey); err != nil {
 		return err
 	}
 	if who.workspace() == "" {
 		return nil
 	}
-	return s.limit("workspace/"+who.workspace(), limits.PerWorkspace, c.now)
+	return s.limit("workspace/"+who.workspace(), limits.PerWorkspace)
 }
 
 // limit counts a request of a caller, which is written as "what/who".
-func (s *Server) limit(caller string, limit int, now time.Time) error {
-	wait, err := s.limits.take(caller, limit, now)
+func (s *Server) limit(caller string, limit int) error {
+	wait, err := s.limits.take(caller, limit)
 	switch {
 	case err != nil:
 		return limiterFault()

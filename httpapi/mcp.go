@@ -165,7 +165,7 @@ func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMes
 
 // limitAgain counts one more request of a caller who was let in.
 func (s *Server) limitAgain(c *call) error {
-	if err := s.limitAddress(c.peer, c.now); err != nil {
+	if err := s.limitAddress(c.peer); err != nil {
 		return err
 	}
 	return s.limitCaller(c)

@@ -56,41 +56,44 @@ const maxPerWindow = 1_000_000
 // errLimiterFull says that the table has no room for another caller.
 var errLimiterFull = errors.New("rate limiter full")
 
-// limiter counts requests in sliding windows: at no moment has the last minute seen more than the limit. It remembers the
-// time of each request it let through, so its memory is that of the requests of the last minute. Safe for concurrent use.
+// limiter counts requests in sliding windows: the last minute never has more than the limit. It
+// keeps the time of each request that it let through, so its memory is that of the requests of the
+// last minute. Its minutes are those of a monotonic clock, which no step of the wall clock moves.
+// It is safe for concurrent use.
 type limiter struct {
-	seed   maphash.Seed
-	shards [limiterShards]limiterShard
+	elapsed func() time.Duration
+	seed    maphash.Seed
+	shards  [limiterShards]limiterShard
 }
 
 type limiterShard struct {
 	mu      sync.Mutex
 	windows map[string]*window
 	max     int
-	swept   int64 // when the full shard was last swept, Unix nanoseconds
+	swept   time.Duration // when the full shard was last swept
 }
 
-// window is a ring of the times, in Unix nanoseconds, at which requests were let through.
+// window is a ring of the times at which requests were let through.
 type window struct {
-	times []int64
+	times []time.Duration
 	head  int // oldest
 	count int
 }
 
-func newLimiter(maxWindows int) *limiter {
-	l := &limiter{seed: maphash.MakeSeed()}
+func newLimiter(maxWindows int, elapsed func() time.Duration) *limiter {
+	l := &limiter{elapsed: elapsed, seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i] = limiterShard{windows: map[string]*window{}, max: max(1, maxWindows/limiterShards)}
+		l.shards[i] = limiterShard{windows: map[string]*window{}, max: max(1, maxWindows/limiterShards), swept: -fullSweepPause}
 	}
 	return l
 }
 
 // take lets one request of a caller through and returns 0, or returns how long it is until the next one would be.
-func (l *limiter) take(caller string, limit int, now time.Time) (time.Duration, error) {
+func (l *limiter) take(caller string, limit int) (time.Duration, error) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
-	at := now.UnixNano()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := l.elapsed()
 	w := s.windows[caller]
 	if w == nil {
 		if !s.room(at) {
@@ -101,7 +104,7 @@ func (l *limiter) take(caller string, limit int, now time.Time) (time.Duration, 
 	}
 	w.forget(at)
 	if w.count >= limit {
-		return time.Duration(w.times[w.head] + int64(rateWindow) - at), nil
+		return w.times[w.head] + rateWindow - at, nil
 	}
 	w.add(at, limit)
 	return 0, nil
@@ -109,11 +112,11 @@ func (l *limiter) take(caller string, limit int, now time.Time) (time.Duration, 
 
 // untilFree returns the time until a request of a caller would be let through, 0 when it would be
 // now. It counts nothing.
-func (l *limiter) untilFree(caller string, limit int, now time.Time) time.Duration {
+func (l *limiter) untilFree(caller string, limit int) time.Duration {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
-	at := now.UnixNano()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := l.elapsed()
 	w := s.windows[caller]
 	if w == nil {
 		return 0
@@ -121,7 +124,7 @@ func (l *limiter) untilFree(caller string, limit int, now time.Time) time.Durati
 	if w.forget(at); w.count < limit {
 		return 0
 	}
-	return time.Duration(w.times[w.head] + int64(rateWindow) - at)
+	return w.times[w.head] + rateWindow - at
 }
 
 // size counts the windows, for the metrics.
@@ -137,12 +140,12 @@ func (l *limiter) size() int {
 }
 
 // room makes sure that one more window fits. A few windows are looked at each time, so that the idle ones go as others come.
-func (s *limiterShard) room(at int64) bool {
+func (s *limiterShard) room(at time.Duration) bool {
 	s.sweep(at, sweepPerInsert)
 	if len(s.windows) < s.max {
 		return true
 	}
-	if at-s.swept >= int64(fullSweepPause) || at < s.swept {
+	if at-s.swept >= fullSweepPause {
 		s.swept = at
 		s.sweep(at, len(s.windows))
 	}
@@ -150,7 +153,7 @@ func (s *limiterShard) room(at int64) bool {
 }
 
 // sweep looks at n windows, in the map's random order, and forgets the idle ones.
-func (s *limiterShard) sweep(at int64, n int) {
+func (s *limiterShard) sweep(at time.Duration, n int) {
 	for caller, w := range s.windows {
 		if n == 0 {
 			return
@@ -163,14 +166,14 @@ func (s *limiterShard) sweep(at int64, n int) {
 }
 
 // forget drops what is older than the window.
-func (w *window) forget(at int64) {
-	for w.count > 0 && w.times[w.head] <= at-int64(rateWindow) {
+func (w *window) forget(at time.Duration) {
+	for w.count > 0 && w.times[w.head] <= at-rateWindow {
 		w.head = (w.head + 1) % len(w.times)
 		w.count--
 	}
 }
 
-func (w *window) add(at int64, limit int) {
+func (w *window) add(at time.Duration, limit int) {
 	if w.count == len(w.times) {
 		w.grow(limit)
 	}
@@ -179,7 +182,7 @@ func (w *window) add(at int64, limit int) {
 }
 
 func (w *window) grow(limit int) {
-	times := make([]int64, min(max(4, 2*len(w.times)), max(limit, w.count+1)))
+	times := make([]time.Duration, min(max(4, 2*len(w.times)), max(limit, w.count+1)))
 	for i := range w.count {
 		times[i] = w.times[(w.head+i)%len(w.times)]
 	}

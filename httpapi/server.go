@@ -101,6 +101,8 @@ type Config struct {
 	DepositDelay   time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
 	PayoutLimits   balance.PayoutLimits // zero: DefaultPayoutLimits
 	RateLimits     RateLimits           // zero: DefaultRateLimits
+	// Elapsed is a monotonic clock, by which the limits of requests count; nil: the process's own
+	Elapsed func() time.Duration
 	// DerivePassword is called once at a time; nil: password.DeriveInProcess
 	DerivePassword password.Deriver
 	// WebhookGuard says where webhook endpoints may lead; nil: to public addresses.
@@ -140,6 +142,10 @@ func (c *Config) ensureDefaults() error {
 	}
 	l := c.RateLimits
 	require(l.Off || l.PerKey > 0 && l.PerWorkspace > 0 && l.PerAddress > 0, "RateLimits must be positive")
+	if c.Elapsed == nil {
+		began := time.Now()
+		c.Elapsed = func() time.Duration { return time.Since(began) }
+	}
 	if c.WebhookGuard == nil {
 		c.WebhookGuard = webhook.NewGuard(false, nil)
 	}
@@ -202,7 +208,7 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("httpapi: base URL: %w", err)
 	}
 	s := &Server{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host, secure: base.Scheme == "https",
-		openapi: description, limits: newLimiter(maxWindows),
+		openapi: description, limits: newLimiter(maxWindows, c.Elapsed),
 		keys: newKeyCache(maxCachedKeys), statements: make(chan struct{}, statementsAtOnce),
 		streamFor: streamFor, delays: newDelayLine()}
 	if s.calendar, err = bankday.New(); err != nil {
@@ -416,7 +422,7 @@ func (s *Server) unrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	var err error = f
 	if framing := checkFraming(ctx); framing != nil {
 		err = framing
-	} else if limited := s.limitAddress(peerOf(ctx.RemoteIP()), s.actors.Clock()); limited != nil {
+	} else if limited := s.limitAddress(peerOf(ctx.RemoteIP())); limited != nil {
 		err = limited
 	}
 	s.refuse(ctx, err)

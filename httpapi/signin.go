@@ -35,7 +35,7 @@ const passwordRetry = time.Second
 
 // limitSignUp bounds the accounts that one address makes. Sign-ins are counted apart.
 func (s *Server) limitSignUp(c *call) error {
-	return s.limit("signup-address/"+c.peer, signupsPerAddress, c.now)
+	return s.limit("signup-address/"+c.peer, signupsPerAddress)
 }
 
 // guardSignIn bounds the guesses of an account's password. Guesses from places that the account
@@ -66,7 +66,7 @@ type rateCount struct {
 func (s *Server) delayOver(c *call, counts []rateCount, account string) error {
 	over := false
 	for _, count := range counts {
-		wait, err := s.limits.take(count.caller, count.limit, c.now)
+		wait, err := s.limits.take(count.caller, count.limit)
 		if err != nil {
 			return limiterFault()
 		}

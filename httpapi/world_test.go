@@ -60,9 +60,11 @@ type world struct {
 	close   func()
 }
 
+// testClock has both clocks of a machine.
 type testClock struct {
-	mu sync.Mutex
-	at time.Time
+	mu     sync.Mutex
+	at     time.Time
+	passed time.Duration
 }
 
 func (c *testClock) now() time.Time {
@@ -74,7 +76,20 @@ func (c *testClock) now() time.Time {
 func (c *testClock) turn(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.at, c.passed = c.at.Add(d), c.passed+d
+}
+
+// step changes the wall clock alone.
+func (c *testClock) step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
+}
+
+func (c *testClock) elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.passed
 }
 
 // hooked lets a test come between the interface and the actors.
@@ -190,7 +205,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
 	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: []string{testSecret},
-		RateLimits: RateLimits{Off: true}, Convert: true, DepositDelay: 2 * time.Second, Logger: diary.logger()}
+		RateLimits: RateLimits{Off: true}, Elapsed: w.clock.elapsed, Convert: true, DepositDelay: 2 * time.Second, Logger: diary.logger()}
 	config.WebhookGuard = webhook.NewGuard(false, publicHosts{})
 	for _, c := range change {
 		c(&config)

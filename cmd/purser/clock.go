@@ -16,6 +16,7 @@ import (
 
 	"purser/actors/clock"
 	"purser/authorizer"
+	"purser/persistence"
 )
 
 // Pace of the trusted clock.
@@ -152,7 +153,7 @@ func (c *trustedClock) wallOffset() time.Duration {
 	return c.guard.Offset()
 }
 
-// noteCommitted takes the time of the newest stored decision.
+// noteCommitted takes the time of the newest stored decision or event, zero when there is none.
 func (c *trustedClock) noteCommitted(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,16 +249,30 @@ func (m *Main) startClock(context.Context) (err error) {
 	return nil
 }
 
-// trustCommitted lets trusted time not be before the newest decision of an authorizer.
-func (m *Main) trustCommitted(engine *authorizer.Engine) error {
+// trustJournal keeps trusted time from being before the newest event of the journal.
+func (m *Main) trustJournal(ctx context.Context) error {
+	if m.trusted == nil {
+		return nil
+	}
+	newest, err := persistence.NewestEventTime(ctx, m.journal)
+	if err != nil {
+		return mayPass(err)
+	}
+	m.trusted.noteCommitted(newest)
+	return nil
+}
+
+// trustAuthorizer keeps trusted time from being before the newest decision of an authorizer.
+func (m *Main) trustAuthorizer(engine *authorizer.Engine) error {
 	if m.trusted == nil {
 		return nil
 	}
 	newest, err := engine.Newest()
-	if err == nil && !newest.IsZero() {
-		m.trusted.noteCommitted(newest)
+	if err != nil {
+		return err
 	}
-	return err
+	m.trusted.noteCommitted(newest)
+	return nil
 }
 
 // clockSuspect reports that nothing may end on account of time.

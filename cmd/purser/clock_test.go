@@ -192,9 +192,35 @@ func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 	wall.step.Store(int64(-time.Hour))
 	awaitClock(t, m, p, true)
 	require.Equal(t, 429, status())
-	wall.passed.Store(int64(61 * time.Second))
+	wall.passed.Store(int64(rateMinute))
 	require.Equal(t, 200, status())
 }
+
+// A limit's minute is a minute of elapsed time, whichever time an operator accepts: an hour ahead
+// ends it no earlier, an hour back no later.
+func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
+	data, wall := t.TempDir(), &stepped{}
+	m, p := riseAt(t, data, wall, func(c *Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	bearer := signUp(t, p, 0)
+	status := func() int {
+		a, err := p.as(p.rest, bearer).send(t.Context(), request{method: "GET", path: "/api/workspaces"})
+		require.NoError(t, err)
+		return a.status
+	}
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		p.await(t, "the limit", func() bool { return status() == 429 })
+		wall.step.Add(int64(step))
+		awaitClock(t, m, p, true)
+		require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &strings.Builder{}))
+		awaitClock(t, m, p, false)
+		require.Equal(t, 429, status(), step)
+		wall.passed.Add(int64(rateMinute))
+		require.Equal(t, 200, status(), step)
+	}
+}
+
+// rateMinute is the length of a limit's window, and a second.
+const rateMinute = 61 * time.Second
 
 // A machine starts without a word after a weekend, and after a month if its clock is synchronised.
 func TestAStartAfterALongTime(t *testing.T) {
@@ -210,6 +236,22 @@ func TestAStartAfterALongTime(t *testing.T) {
 	wall.step.Store(int64(45 * days))
 	m, p = riseAt(t, data, wall)
 	awaitClock(t, m, p, false)
+	require.NoError(t, p.stop())
+}
+
+// Without a mark and without a swipe, trusted time starts no earlier than the journal's newest
+// event.
+func TestTimeIsNeverBeforeTheNewestEvent(t *testing.T) {
+	data, wall := t.TempDir(), &stepped{}
+	m, p := riseAt(t, data, wall)
+	signUp(t, p, 0)
+	before := m.Clock()
+	require.NoError(t, p.stop())
+	require.NoError(t, os.Remove(clockFile(data)))
+	wall.step.Store(int64(-45 * days))
+	m, p = riseAt(t, data, wall)
+	awaitClock(t, m, p, true)
+	require.Less(t, before.Sub(m.Clock()), time.Minute)
 	require.NoError(t, p.stop())
 }
 

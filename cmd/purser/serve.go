@@ -160,6 +160,7 @@ func (m *Main) ground() []step {
 func (m *Main) upper() []step {
 	return []step{
 		m.openJournal,
+		m.trustJournal,
 		m.openAuthorizer,
 		m.openChains,
 		m.startActors,
@@ -285,7 +286,7 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 	if err != nil {
 		return withRepair(err, authorizerDir(m.config.DataDir), repairEngine)
 	}
-	if err := m.trustCommitted(engine); err != nil {
+	if err := m.trustAuthorizer(engine); err != nil {
 		return errors.Join(err, engine.Close())
 	}
 	m.authorizer = engine

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,6 +30,18 @@ var eventTests = map[string]func(*fixture){
 		require.Zero(f.t, f.j.Head(f.shard).Position)
 		require.Empty(f.t, f.events(0, 10))
 		require.Empty(f.t, f.append())
+	},
+	"the time of the newest event": func(f *fixture) {
+		newest := func() time.Time {
+			at, err := persistence.NewestEventTime(f.ctx, f.j)
+			require.NoError(f.t, err)
+			return at
+		}
+		require.True(f.t, newest().IsZero())
+		f.must(batch(event("card", "a", 1), event("card", "a", 2)), batch(event("card", "b", 1), event("card", "a", 3)))
+		sameInstant(f.t, event("card", "a", 3).At, newest())
+		f.again()
+		sameInstant(f.t, event("card", "a", 3).At, newest())
 	},
 	"positions are gapless from 1": func(f *fixture) {
 		a, b, c := event("card", "a", 1), event("card", "a", 2), event("card", "b", 1)
