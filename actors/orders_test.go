@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,8 +56,8 @@ func (w *world) announceDeposits(ws string, count int) []string {
 	return ids
 }
 
-// A deposit writes as many bytes when 2,000 are pending as when one is; the most that may be
-// pending is reached.
+// A deposit writes as many bytes beside as many as may be pending as beside one, and one more is
+// refused.
 func TestADepositCostsTheSameHoweverManyArePending(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), worldOptions{})
 	defer w.stop()
@@ -70,8 +71,11 @@ func TestADepositCostsTheSameHoweverManyArePending(t *testing.T) {
 		return journal.bytes.Load() - before
 	}
 	first := cost()
-	ids := w.announceDeposits(ws, pendingDeposits)
+	ids := w.announceDeposits(ws, balance.MaxOpenDeposits-3)
 	require.InDelta(t, first, cost(), 32, "the digits of counts and sums")
+	_, err := w.ask("balance", ws, ws, balance.CreateDeposit{Workspace: ws, ID: w.newID(ident.Deposit, slotOf(ws)),
+		Rail: "ach", AmountUsdCents: 100, ExpectedAt: w.clock.now()}, nil)
+	require.ErrorContains(t, err, "limit_exceeded")
 	for i, id := range []string{ids[0], ids[len(ids)-1]} {
 		for range 2 {
 			w.must("balance", ws, ws, balance.SettleDeposit{EventID: fmt.Sprint("bank-", i), DepositID: id})
@@ -81,7 +85,27 @@ func TestADepositCostsTheSameHoweverManyArePending(t *testing.T) {
 	w.requireClean()
 }
 
-const pendingDeposits = 2_000
+// BenchmarkDepositWithOpen announces deposits one after the other and settles each, beside so many
+// that stay pending. The bytes are those of the journal.
+func BenchmarkDepositWithOpen(b *testing.B) {
+	for _, open := range []int{0, balance.MaxOpenDeposits - 1} {
+		b.Run(strconv.Itoa(open), func(b *testing.B) {
+			w := newWorld(b, vfs.NewMem(), worldOptions{})
+			defer w.stop()
+			ws := w.newWorkspace(9)
+			journal := &weighing{Journal: w.journal}
+			w.startAgain(func(c *actors.Config) { c.Journal = journal })
+			w.announceDeposits(ws, open)
+			before, n := journal.bytes.Load(), 0
+			for b.Loop() {
+				id := w.announceDeposits(ws, 1)[0]
+				w.must("balance", ws, ws, balance.SettleDeposit{EventID: id, DepositID: id})
+				n++
+			}
+			b.ReportMetric(float64(journal.bytes.Load()-before)/float64(n), "journalB/op")
+		})
+	}
+}
 
 // A journal that was written by the version with orders inside the state is read: the orders go on,
 // and the audit is clean before and after.

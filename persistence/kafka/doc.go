@@ -55,8 +55,9 @@
 // was promoted. Its shard is read from the journal once for each page that has such messages. The
 // listener counts both kinds.
 //
-// A compressed batch that inflates to more than MaxMessageBytes is refused before it fills the
-// memory.
+// A compressed batch that inflates to more than MaxMessageBytes, or to more than 1,000 records, is
+// refused before it fills the memory. Nothing inflates a batch without compression: the topic's
+// max.message.bytes bounds it, and a consumer keeps one batch of a partition in memory at a time.
 //
 // # A topic that is another one
 //

@@ -174,6 +174,24 @@ func TestInflatedBatchIsRefused(t *testing.T) {
 	}
 }
 
+// TestBatchOfTinyRecordsIsRefused: memory grows with the records of a batch, which may be tiny.
+func TestBatchOfTinyRecordsIsRefused(t *testing.T) {
+	everyKafka(t, func(t *testing.T, brokers []string) {
+		f := newFixture(t, brokers)
+		c := &consumer{}
+		f.publish(f.topic, f.journal.Journal, nil)
+		f.tailing(never, c)
+		f.append(5, 1, `{}`)
+		f.handled(c)
+		f.produceRaw(5, kafkago.Gzip, make([]message, 200_000)...)
+		f.append(5, 1, `{}`)
+		f.handled(c)
+		f.eventually(func() bool { return c.forged.Load() > 0 }, "no listener gets the refusal")
+		require.EqualValues(t, 1, c.forged.Load(), "the batch is refused as a whole")
+		require.Zero(t, c.foreign.Load(), "no record of the batch is read")
+	})
+}
+
 // TestTopicMadeAnewIsTold: to publisher and consumers, idle or not, and nothing is lost or repeated
 // in effect.
 func TestTopicMadeAnewIsTold(t *testing.T) {

@@ -7,12 +7,13 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 )
 
-// errInflated: a compressed batch is longer than any that a publisher sends. kafka-go inflates a
-// batch whole into memory, so that a few kilobytes of zeros would otherwise end the process.
+// errInflated means that a compressed batch has more bytes or records than any that a publisher
+// sends. kafka-go inflates a batch whole into memory and adds up to 184 bytes for each record, so
+// that a few kilobytes would otherwise end the process.
 var errInflated = errors.New("compressed batch is larger than a request of the publisher")
 
 // A broker may compress what a publisher sent, and never joins batches: an honest batch inflates to
-// MaxMessageBytes at most.
+// MaxMessageBytes and fullEvents records at most.
 func init() {
 	for i, codec := range compress.Codecs {
 		if codec != nil {
@@ -21,7 +22,7 @@ func init() {
 	}
 }
 
-// boundedCodec refuses to inflate more than MaxMessageBytes.
+// boundedCodec refuses to inflate more than MaxMessageBytes or fullEvents records.
 type boundedCodec struct{ compress.Codec }
 
 // NewReader implements compress.Codec.
@@ -31,7 +32,8 @@ func (c boundedCodec) NewReader(r io.Reader) io.ReadCloser {
 
 type boundedReader struct {
 	io.ReadCloser
-	left int
+	left    int
+	records recordCount
 }
 
 // Read implements io.Reader.
@@ -40,8 +42,38 @@ func (r *boundedReader) Read(b []byte) (int, error) {
 		b = b[:r.left+1]
 	}
 	n, err := r.ReadCloser.Read(b)
-	if r.left -= n; r.left < 0 {
+	if r.left -= n; r.left < 0 || r.records.count(b[:n]) > fullEvents {
 		return 0, errInflated
 	}
 	return n, err
+}
+
+// recordCount counts the records of a batch whose bytes come in pieces. Each record begins with its
+// length, a zigzag varint.
+type recordCount struct {
+	begun  int    // records of which at least one byte has come
+	length uint64 // the bits of a length that is not complete
+	shift  uint
+	skip   uint64 // bytes of the current record that are still to come
+}
+
+// count takes a piece and returns how many records have begun.
+func (c *recordCount) count(piece []byte) int {
+	for len(piece) > 0 && c.begun <= fullEvents {
+		if c.skip > 0 {
+			n := min(c.skip, uint64(len(piece)))
+			c.skip, piece = c.skip-n, piece[n:]
+			continue
+		}
+		if c.shift == 0 {
+			c.begun++
+		}
+		b := piece[0]
+		piece = piece[1:]
+		c.length |= uint64(b&0x7f) << min(c.shift, 63)
+		if c.shift += 7; b&0x80 == 0 {
+			c.skip, c.length, c.shift = c.length>>1, 0, 0
+		}
+	}
+	return c.begun
 }
