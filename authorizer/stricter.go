@@ -5,40 +5,82 @@ import (
 	"purser/authorizer/hold"
 )
 
+// stricterBatch is how many rules one commit of KeepStricter has.
+const stricterBatch = 1024
+
+// Stricter is what KeepStricter found.
+type Stricter struct {
+	Cards   []ident.UUID // changed cards, at most as many as were asked for
+	Changed int          // cards whose stricter rule was kept
+	Unknown int          // cards of the earlier store that the journal does not have
+}
+
 // KeepStricter compares the rules of an earlier store with the rules here, after this store has
 // followed a journal that lost changes of cards. Where the earlier rule is the newer one, the
-// stricter of both stays until the card's next change. It returns these cards, and how many cards
-// of the earlier store this journal does not know. The engine must serve no one, and must be closed
-// afterwards: memory does not learn of the changes.
-func (e *Engine) KeepStricter(earlier *Engine) (kept []ident.UUID, unknown int, err error) {
-	t := e.newTicket(actWrite)
-	defer e.release(t)
+// stricter of both stays until the card's next change. The first of these cards are named. A crash
+// leaves a part of the rules, and a second call keeps the others. The engine must serve no one, and
+// must be closed afterwards: memory does not learn of the changes.
+func (e *Engine) KeepStricter(earlier *Engine, named int) (Stricter, error) {
+	k := stricterKeeper{e: e, t: e.newTicket(actWrite), named: named}
+	defer e.release(k.t)
 	before := earlier.Snapshot()
-	b := e.store.newBatch()
-	err = before.WalkCards(func(old *hold.Rule) error {
-		now, err := e.readRule(t, &old.Token)
-		switch {
-		case err != nil:
-			return err
-		case now == nil:
-			unknown++
-			return nil
-		case old.Version <= now.Version:
-			return nil
-		}
-		rule := hold.Stricter(now, old)
-		kept = append(kept, old.Card)
-		return b.Set(appendRuleKey(nil, &old.Token), hold.AppendRule(nil, &rule), nil)
-	})
+	err := before.WalkCards(k.judge)
 	if errClose := before.Close(); err == nil {
 		err = errClose
 	}
-	if err != nil {
-		_ = b.Close()
-		return nil, 0, err
+	if err == nil {
+		err = k.commit()
 	}
-	if err := e.store.apply(b); err != nil {
-		return nil, 0, err
+	return k.found, err
+}
+
+// stricterKeeper is one run of KeepStricter.
+type stricterKeeper struct {
+	e     *Engine
+	t     *ticket
+	named int
+	found Stricter
+	batch []hold.Rule
+}
+
+// judge compares a rule of the earlier store with the rule here.
+func (k *stricterKeeper) judge(old *hold.Rule) error {
+	now, err := k.e.readRule(k.t, &old.Token)
+	switch {
+	case err != nil:
+		return err
+	case now == nil:
+		k.found.Unknown++
+		return nil
+	case old.Version <= now.Version:
+		return nil
 	}
-	return kept, unknown, e.store.await(b)
+	if k.found.Changed++; len(k.found.Cards) < k.named {
+		k.found.Cards = append(k.found.Cards, old.Card)
+	}
+	k.batch = append(k.batch, hold.Stricter(now, old))
+	if len(k.batch) < stricterBatch {
+		return nil
+	}
+	return k.commit()
+}
+
+// commit writes the rules that wait, and awaits the sync.
+func (k *stricterKeeper) commit() error {
+	if len(k.batch) == 0 {
+		return nil
+	}
+	b := k.e.store.newBatch()
+	for i := range k.batch {
+		rule := &k.batch[i]
+		if err := b.Set(appendRuleKey(nil, &rule.Token), hold.AppendRule(nil, rule), nil); err != nil {
+			_ = b.Close()
+			return err
+		}
+	}
+	k.batch = k.batch[:0]
+	if err := k.e.store.apply(b); err != nil {
+		return err
+	}
+	return k.e.store.await(b)
 }

@@ -10,8 +10,11 @@ import (
 // Repairs of damaged stores, by store.
 const (
 	repairJournal = "`purser restore` puts a backup in its place"
-	repairEngine  = "`purser rebuild-authorizer --yes` makes it anew from the journal, without the decisions that were not relayed; " +
-		"`purser restore` puts a backup in its place"
+	repairEngine  = "`purser rebuild-authorizer` says what a repair keeps and loses, and " +
+		"`purser rebuild-authorizer --yes` makes it anew from the journal; " +
+		"`purser restore` of a backup loses more: all that is newer than the backup"
+	repairMissing = "put the directory back, for its log may have decisions that the journal lacks; else " +
+		"`purser rebuild-authorizer` says what is lost, and `purser rebuild-authorizer --yes` makes it anew from the journal"
 	repairSandbox = "`purser restore` puts a backup in its place; without the directory the sandbox begins anew"
 )
 

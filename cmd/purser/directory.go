@@ -96,8 +96,7 @@ func (p Place) requireStores() error {
 		return err
 	}
 	if !authorizer.Exists(nil, authorizerDir(p.DataDir)) {
-		return fmt.Errorf("%s is missing: `purser rebuild-authorizer --yes` makes it anew from the journal",
-			authorizerDir(p.DataDir))
+		return fmt.Errorf("%s is missing: %s", authorizerDir(p.DataDir), repairMissing)
 	}
 	return nil
 }
@@ -108,8 +107,7 @@ func authorizerBelongs(data string, journal persistence.Journal) error {
 		return nil
 	}
 	if hasEvents(journal) {
-		return fmt.Errorf("%s is missing, but the journal has events: `purser rebuild-authorizer --yes` makes it anew from the journal",
-			authorizerDir(data))
+		return fmt.Errorf("%s is missing, but the journal has events: %s", authorizerDir(data), repairMissing)
 	}
 	return nil
 }

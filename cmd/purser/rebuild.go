@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"purser/actors"
@@ -43,22 +46,24 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 // rebuildOn keeps the old log where it can. It loses a log that it can read only when DiscardLog
 // says so.
 func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal, out io.Writer) error {
+	if err := r.undoReplace(out); err != nil {
+		return err
+	}
 	old, err := r.readOldLog(ctx, journal)
 	if err != nil {
 		return err
 	}
 	old.say(out, r.DiscardLog)
-	if !r.Yes {
-		return errors.New("this replaces the authorizer's store; say --yes")
-	}
-	if old.keeps() && !r.DiscardLog {
-		if err := r.setBack(ctx, journal, &old, out); err != nil || old.keeps() {
-			return err
-		}
+	switch {
+	case old.unusable != nil && !r.DiscardLog:
 		return fmt.Errorf("the old log cannot be kept: %w; `purser rebuild-authorizer --yes --discard-log` loses %d decisions that "+
-			"the journal lacks", old.unusable, old.pending)
+			"the journal lacks, `purser restore` all that is newer than the backup", old.unusable, old.pending)
+	case !r.Yes:
+		return errors.New("this replaces the authorizer's store; say --yes")
+	case old.keeps() && !r.DiscardLog:
+		return r.setBack(ctx, journal, &old, out)
 	}
-	made, kept, err := r.rebuildFrom(ctx, journal)
+	made, kept, err := r.rebuildFrom(ctx, journal, &old, out)
 	if err != nil {
 		return err
 	}
@@ -73,11 +78,18 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 }
 
 // rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old
-// store that stays must go on from them.
-func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal) (made rebuilt, kept string, err error) {
-	fresh := authorizerDir(r.DataDir) + ".new"
+// store that stays must go on from them. The rules of an old store that can be read are kept where
+// they are stricter, also when its log is discarded.
+func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal, old *oldLog, out io.Writer) (made rebuilt,
+	kept string, err error) {
+	fresh := freshAuthorizerDir(r.DataDir)
 	if made, err = rebuildInto(ctx, journal, fresh); err != nil {
 		return made, "", err
+	}
+	if old.readable() {
+		if err := r.keepStricterIn(journal, fresh, out); err != nil {
+			return made, "", err
+		}
 	}
 	if kept, err = r.replace(fresh); err != nil {
 		return made, kept, err
@@ -85,8 +97,29 @@ func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journa
 	return made, kept, actors.SaveRelayed(ctx, journal, made.relayed)
 }
 
-// replace puts the new store in its place. A crash in between leaves no authorizer directory, which
-// stops the next start.
+// freshAuthorizerDir is where a new store is made.
+func freshAuthorizerDir(data string) string { return authorizerDir(data) + ".new" }
+
+// undoReplace takes back a replace that was interrupted between its two renames: the old store has
+// the log, and the new one is made again. The new store beside a missing one shows the interruption.
+func (r *RebuildCmd) undoReplace(out io.Writer) error {
+	if !authorizer.Exists(nil, freshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, authorizerDir(r.DataDir)) {
+		return nil
+	}
+	kept, err := filepath.Glob(authorizerDir(r.DataDir) + ".old-*")
+	if err != nil || len(kept) == 0 {
+		return err
+	}
+	newest := slices.MaxFunc(kept, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	fmt.Fprintf(out, "an earlier repair was interrupted: %s is the old store again\n", newest)
+	if err := os.Rename(newest, authorizerDir(r.DataDir)); err != nil {
+		return err
+	}
+	return syncDir(r.DataDir)
+}
+
+// replace puts the new store in its place. A crash between the renames leaves no authorizer
+// directory, which stops the next start, and undoReplace takes it back.
 func (r *RebuildCmd) replace(fresh string) (kept string, err error) {
 	if _, err := os.Stat(authorizerDir(r.DataDir)); err == nil {
 		kept = fmt.Sprintf("%s.old-%d", authorizerDir(r.DataDir), time.Now().Unix())

@@ -12,30 +12,39 @@ import (
 	"purser/actors"
 	"purser/actors/ident"
 	"purser/authorizer"
+	"purser/authorizer/hold"
 	"purser/persistence"
 )
 
-// cardsNamed is the most cards that a rebuild prints by id.
-const cardsNamed = 100
+// The most cards and decisions that a rebuild prints by id.
+const (
+	cardsNamed     = 100
+	decisionsNamed = 100
+)
 
 // oldLog is the authorizer's log that a rebuild finds.
 type oldLog struct {
 	there    bool
 	unread   error // the store cannot be opened, or is another deployment's
 	pending  uint64
+	named    []hold.Entry // the first of the pending decisions
 	told     actors.Relayed
 	unusable error // the log does not reach the journal
 }
 
+// readable reports that the old store is there and can be opened.
+func (l *oldLog) readable() bool { return l.there && l.unread == nil }
+
 // keeps reports that the log can be set back to the journal, so that the next start relays it.
-func (l *oldLog) keeps() bool { return l.there && l.unread == nil && l.unusable == nil }
+func (l *oldLog) keeps() bool { return l.readable() && l.unusable == nil }
 
 func (r *RebuildCmd) engineOptions(dir string, journal persistence.Journal, failed *error) authorizer.Options {
 	return authorizer.Options{Dir: dir, Deployment: journal.Identity().Deployment, Clock: time.Now, Entropy: rand.Reader,
 		Fatal: func(err error) { *failed = err }}
 }
 
-// readOldLog counts the decisions that the old log has and the journal lacks.
+// readOldLog counts the decisions that the old log has and the journal lacks, names the first of
+// them, and finds whether the log reaches the journal.
 func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal) (l oldLog, err error) {
 	if l.told, err = actors.ToldBy(ctx, journal); err != nil {
 		return l, err
@@ -49,10 +58,31 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 		l.unread = err
 		return l, nil
 	}
-	for shard := range l.told {
-		l.pending += engine.Synced(ident.Shard(shard)) - min(engine.Synced(ident.Shard(shard)), l.told[shard])
+	l.unusable = engine.Reaches(l.told)
+	if errors.Is(l.unusable, authorizer.ErrCorrupt) {
+		err, l.unusable = l.unusable, nil
 	}
-	return l, errors.Join(engine.Close(), failed)
+	if err == nil {
+		err = l.readPending(engine)
+	}
+	return l, errors.Join(err, engine.Close(), failed)
+}
+
+// readPending counts the decisions that the journal lacks, and reads the first of them.
+func (l *oldLog) readPending(engine *authorizer.Engine) error {
+	for i, told := range l.told {
+		shard := ident.Shard(i)
+		l.pending += engine.Synced(shard) - min(engine.Synced(shard), told)
+		if len(l.named) == decisionsNamed {
+			continue
+		}
+		first, err := engine.ReadLog(shard, told, decisionsNamed-len(l.named))
+		if err != nil {
+			return err
+		}
+		l.named = append(l.named, first...)
+	}
+	return nil
 }
 
 // say prints how the rebuild treats the old log.
@@ -62,17 +92,30 @@ func (l *oldLog) say(out io.Writer, discard bool) {
 		fmt.Fprintln(out, "there is no old store: decisions that were not relayed are lost")
 	case l.unread != nil:
 		fmt.Fprintf(out, "the old store cannot be read, and its decisions that were not relayed are lost: %v\n", l.unread)
-	case discard:
-		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are discarded\n", l.pending)
+	case discard || l.unusable != nil:
+		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are lost with --discard-log:\n", l.pending)
+		l.nameDecisions(out)
 	default:
 		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are kept; the next start relays them\n", l.pending)
+	}
+}
+
+// nameDecisions prints the decisions that are lost with the log.
+func (l *oldLog) nameDecisions(out io.Writer) {
+	for i := range l.named {
+		n := &l.named[i]
+		fmt.Fprintf(out, "  %s %s %s %s, asked %d cents, approved %d cents, %s\n", time.UnixMilli(n.At).UTC().Format(time.RFC3339),
+			n.Kind, n.NetworkID, n.Decision, n.Amount, n.Approved, n.Card.Format(ident.Card))
+	}
+	if more := l.pending - uint64(len(l.named)); more > 0 {
+		fmt.Fprintf(out, "  and %d more\n", more)
 	}
 }
 
 // setBack makes the new store of a copy of the old one: it follows the journal anew, keeps its log,
 // and keeps the stricter of two rules.
 func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l *oldLog, out io.Writer) (err error) {
-	fresh := authorizerDir(r.DataDir) + ".new"
+	fresh := freshAuthorizerDir(r.DataDir)
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
@@ -81,10 +124,6 @@ func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l
 	}
 	var failed error
 	err = authorizer.FollowAnew(r.engineOptions(fresh, journal, &failed), l.told)
-	if errors.Is(err, authorizer.ErrHole) || errors.Is(err, authorizer.ErrLogBehind) {
-		l.unusable = err
-		return errors.Join(os.RemoveAll(fresh), failed)
-	}
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
@@ -92,10 +131,11 @@ func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l
 	if err != nil {
 		return err
 	}
-	if err = actors.CatchUp(ctx, journal, engine); err == nil {
-		err = r.keepStricter(journal, engine, out)
-	}
+	err = actors.CatchUp(ctx, journal, engine)
 	if err := errors.Join(err, engine.Close(), failed); err != nil {
+		return err
+	}
+	if err := r.keepStricterIn(journal, fresh, out); err != nil {
 		return err
 	}
 	kept, err := r.replace(fresh)
@@ -105,29 +145,33 @@ func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l
 	return err
 }
 
-// keepStricter names the cards whose last changes the journal has lost.
-func (r *RebuildCmd) keepStricter(journal persistence.Journal, engine *authorizer.Engine, out io.Writer) error {
+// keepStricterIn keeps the stricter rule of the old store and a new one, and names the cards whose
+// last changes the journal has lost.
+func (r *RebuildCmd) keepStricterIn(journal persistence.Journal, fresh string, out io.Writer) error {
 	var failed error
-	old, err := authorizer.Open(r.engineOptions(authorizerDir(r.DataDir), journal, &failed))
+	engine, err := authorizer.Open(r.engineOptions(fresh, journal, &failed))
 	if err != nil {
 		return err
 	}
-	cards, unknown, err := engine.KeepStricter(old)
-	if err := errors.Join(err, old.Close(), failed); err != nil {
+	old, err := authorizer.Open(r.engineOptions(authorizerDir(r.DataDir), journal, &failed))
+	if err != nil {
+		return errors.Join(err, engine.Close())
+	}
+	found, err := engine.KeepStricter(old, cardsNamed)
+	if err := errors.Join(err, old.Close(), engine.Close(), failed); err != nil {
 		return err
 	}
-	if unknown > 0 {
-		fmt.Fprintf(out, "%d cards are not in the journal: swipes on them are declined\n", unknown)
+	if found.Unknown > 0 {
+		fmt.Fprintf(out, "%d cards are not in the journal: swipes on them are declined\n", found.Unknown)
 	}
-	if len(cards) > 0 {
-		fmt.Fprintf(out, "the journal has lost changes of %d cards: the stricter rule holds until each is changed again\n", len(cards))
+	if found.Changed > 0 {
+		fmt.Fprintf(out, "the journal has lost changes of %d cards: the stricter rule holds until each is changed again\n", found.Changed)
 	}
-	for i, card := range cards {
-		if i == cardsNamed {
-			fmt.Fprintf(out, "  and %d more\n", len(cards)-cardsNamed)
-			break
-		}
+	for _, card := range found.Cards {
 		fmt.Fprintf(out, "  %s\n", card.Format(ident.Card))
+	}
+	if more := found.Changed - len(found.Cards); more > 0 {
+		fmt.Fprintf(out, "  and %d more\n", more)
 	}
 	return nil
 }

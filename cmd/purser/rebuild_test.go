@@ -2,66 +2,206 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pgjournal/pgtest"
 )
+
+// staleDeployment is a deployment whose journal falls back to an earlier state, as after a failover
+// to a standby that lagged.
+type staleDeployment struct {
+	data     string
+	wall     *stepped
+	database string // of the journal; empty: the directory has it
+	keep     func() // copies the journal of a stopped server
+	failOver func() // puts the copy in the journal's place
+
+	*clockVictim
+	card  string
+	later string // a swipe that only the authorizer's log has
+}
+
+// staleDirectory is a deployment with its journal in the directory.
+func staleDirectory(t *testing.T) *staleDeployment {
+	d := &staleDeployment{data: t.TempDir(), wall: &stepped{}}
+	stale := t.TempDir() + "/journal"
+	d.keep = func() { require.NoError(t, copyTree(journalDir(d.data), stale)) }
+	d.failOver = func() {
+		require.NoError(t, os.RemoveAll(journalDir(d.data)))
+		require.NoError(t, copyTree(stale, journalDir(d.data)))
+	}
+	return d
+}
+
+// stalePostgres is a deployment with its journal in Postgres; nil where there is no Postgres.
+func stalePostgres(t *testing.T) *staleDeployment {
+	server := pgtest.Own(t, "a stale database", true)
+	if server == nil {
+		return nil
+	}
+	d := &staleDeployment{data: t.TempDir(), wall: &stepped{}, database: makeDatabase(t, server, "live")}
+	d.keep = func() {
+		conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), "CREATE DATABASE stale TEMPLATE live")
+		require.NoError(t, err)
+		require.NoError(t, conn.Close(t.Context()))
+	}
+	d.failOver = func() { d.database = server.URL("stale") }
+	return d
+}
+
+// onPlace makes the settings of a server those of the deployment's journal.
+func (d *staleDeployment) onPlace(t *testing.T) func(*Config) {
+	return func(c *Config) {
+		if d.database != "" {
+			*c = onDatabase(t, d.data, d.database)
+		}
+	}
+}
+
+// command runs a command on the deployment's stores.
+func (d *staleDeployment) command(name string, flags ...string) (string, error) {
+	var out strings.Builder
+	args := append([]string{name, "--data-dir", d.data}, flags...)
+	if d.database != "" {
+		args = append(args, "--database-url", d.database)
+	}
+	err := run(args, &out)
+	return out.String(), err
+}
+
+func (d *staleDeployment) drain(t *testing.T) {
+	t.Helper()
+	d.p.await(t, "an empty backlog", func() bool { return strings.Contains(d.p.ask("/metrics"), "\npurser_backlog_entries 0\n") })
+}
+
+func (d *staleDeployment) start(t *testing.T) {
+	t.Helper()
+	var p *process
+	_, p = riseAt(t, d.data, d.wall, d.onPlace(t))
+	p.awaitReady(t)
+	if d.clockVictim != nil {
+		d.p = p
+		return
+	}
+	d.clockVictim = newClockVictim(t, p)
+}
+
+// setState changes the card.
+func (d *staleDeployment) setState(t *testing.T, state string) {
+	t.Helper()
+	a, err := d.p.api(d.bearer, request{method: "PATCH", path: "/api/cards/" + d.card, body: marshal(fields{"state": state})})
+	require.NoError(t, err)
+	require.Equal(t, 200, a.status, string(a.raw))
+}
+
+// fallBehind swipes and freezes the card, and then takes both from the journal.
+func (d *staleDeployment) fallBehind(t *testing.T) {
+	t.Helper()
+	d.start(t)
+	d.drain(t)
+	require.NoError(t, d.p.stop())
+	d.keep()
+	d.start(t)
+	d.later = d.p.swipeFor(t, d.token, "later")
+	a, err := d.p.api(d.bearer, request{method: "GET", path: "/api/cards"})
+	require.NoError(t, err)
+	d.card = a.rows("data")[0]["id"].(string)
+	d.setState(t, "frozen")
+	d.drain(t)
+	require.NoError(t, d.p.stop())
+	d.failOver()
+}
+
+// goesOn requires that the card is frozen until it is activated, and that the audit is clean.
+func (d *staleDeployment) goesOn(t *testing.T) {
+	t.Helper()
+	require.Equal(t, "card_frozen", d.reasonOf(t, "after"))
+	d.setState(t, "frozen")
+	d.setState(t, "active")
+	d.p.swipeFor(t, d.token, "confirmed")
+	require.NoError(t, d.p.stop())
+	out, err := d.command("audit")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "agree to the cent")
+}
+
+// hasLater reports whether the journal has the swipe that it had lost.
+func (d *staleDeployment) hasLater() bool {
+	a, err := d.p.api(d.bearer, request{method: "GET", path: "/api/authorizations"})
+	return err == nil && strings.Contains(string(a.raw), `"networkId":"`+d.later+`"`)
+}
 
 // A journal that is older than the authorizer, as after a failover to a standby that lagged, loses
 // no decision that the authorizer's log has and lets no card do more than it could.
 func TestAttackStaleJournal(t *testing.T) {
-	data := t.TempDir()
-	wall := &stepped{}
-	_, p := riseAt(t, data, wall)
-	v := newClockVictim(t, p)
-	drain := func() {
-		p.await(t, "an empty backlog", func() bool { return strings.Contains(p.ask("/metrics"), "\npurser_backlog_entries 0\n") })
+	for name, deploy := range map[string]func(*testing.T) *staleDeployment{"directory": staleDirectory, "postgres": stalePostgres} {
+		t.Run(name, func(t *testing.T) {
+			d := deploy(t)
+			if d == nil {
+				return
+			}
+			d.fallBehind(t)
+			if d.database == "" {
+				m := NewMain(testConfig(t, d.data), talkative())
+				require.ErrorContains(t, m.Start(t.Context()), "purser rebuild-authorizer")
+			}
+			out, err := d.command("rebuild-authorizer")
+			require.ErrorContains(t, err, "--yes")
+			require.Contains(t, out, "decisions of the old log that the journal lacks are kept")
+			out, err = d.command("rebuild-authorizer", "--yes")
+			require.NoError(t, err)
+			require.Contains(t, out, "the journal has lost changes of 1 cards")
+			require.Contains(t, out, d.card)
+			d.start(t)
+			d.p.await(t, "the decision that the journal had lost", d.hasLater)
+			require.Equal(t, string(d.swiped.raw), string(d.send(t).raw))
+			d.goesOn(t)
+		})
 	}
-	drain()
-	require.NoError(t, p.stop())
-	stale := t.TempDir() + "/journal"
-	require.NoError(t, copyTree(journalDir(data), stale))
+}
 
-	_, v.p = riseAt(t, data, wall)
-	p = v.p
-	later := p.swipeFor(t, v.token, "later")
-	a, err := p.api(v.bearer, request{method: "GET", path: "/api/cards"})
+// With --discard-log the decisions are named before they are lost, and a frozen card stays frozen.
+func TestADiscardedLogIsNamed(t *testing.T) {
+	d := staleDirectory(t)
+	d.fallBehind(t)
+	out, err := d.command("rebuild-authorizer", "--discard-log")
+	require.ErrorContains(t, err, "--yes")
+	require.Contains(t, out, "lost with --discard-log:")
+	require.Regexp(t, `authorization `+d.later+` approved, asked 100 cents, approved 100 cents, `+d.card, out)
+	out, err = d.command("rebuild-authorizer", "--discard-log", "--yes")
 	require.NoError(t, err)
-	card := a.rows("data")[0]["id"].(string)
-	a, err = p.api(v.bearer, request{method: "PATCH", path: "/api/cards/" + card, body: marshal(fields{"state": "frozen"})})
+	require.Contains(t, out, d.later)
+	require.Contains(t, out, "the journal has lost changes of 1 cards")
+	d.start(t)
+	require.False(t, d.hasLater())
+	d.goesOn(t)
+}
+
+// A repair that ends between the two renames of its stores loses nothing: the next repair takes the
+// old store again.
+func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
+	d := staleDirectory(t)
+	d.fallBehind(t)
+	require.NoError(t, copyTree(authorizerDir(d.data), freshAuthorizerDir(d.data)))
+	require.NoError(t, os.Rename(authorizerDir(d.data), authorizerDir(d.data)+".old-1000"))
+	require.NoError(t, os.MkdirAll(authorizerDir(d.data)+".old-999", 0o700))
+	require.ErrorContains(t, NewMain(testConfig(t, d.data), talkative()).Start(t.Context()), "purser rebuild-authorizer")
+	out, err := d.command("rebuild-authorizer", "--yes")
 	require.NoError(t, err)
-	require.Equal(t, 200, a.status, string(a.raw))
-	drain()
-	require.NoError(t, p.stop())
-	require.NoError(t, os.RemoveAll(journalDir(data)))
-	require.NoError(t, copyTree(stale, journalDir(data)))
-
-	m := NewMain(testConfig(t, data), talkative())
-	require.ErrorContains(t, m.Start(t.Context()), "purser rebuild-authorizer")
-	var out strings.Builder
-	require.ErrorContains(t, run([]string{"rebuild-authorizer", "--data-dir", data}, &out), "--yes")
-	require.Contains(t, out.String(), "1 decisions of the old log that the journal lacks are kept")
-	out.Reset()
-	require.NoError(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, &out))
-	require.Contains(t, out.String(), "the journal has lost changes of 1 cards")
-	require.Contains(t, out.String(), card)
-
-	_, v.p = riseAt(t, data, wall)
-	v.p.await(t, "the decision that the journal had lost", func() bool {
-		a, err := v.p.api(v.bearer, request{method: "GET", path: "/api/authorizations"})
-		return err == nil && strings.Contains(string(a.raw), `"networkId":"`+later+`"`)
-	})
-	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw))
-	require.Equal(t, "card_frozen", v.reasonOf(t, "after"))
-	for _, state := range []string{"frozen", "active"} {
-		a, err = v.p.api(v.bearer, request{method: "PATCH", path: "/api/cards/" + card, body: marshal(fields{"state": state})})
-		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
-	}
-	v.p.swipeFor(t, v.token, "confirmed")
-	require.NoError(t, v.p.stop())
-	require.Contains(t, auditOf(t, data), "agree to the cent")
+	require.Contains(t, out, "an earlier repair was interrupted")
+	kept, err := filepath.Glob(authorizerDir(d.data) + ".old-*")
+	require.NoError(t, err)
+	require.Len(t, kept, 2)
+	d.start(t)
+	d.p.await(t, "the decision that the journal had lost", d.hasLater)
+	d.goesOn(t)
 }
 
 func (v *clockVictim) reasonOf(t *testing.T, id string) string {
