@@ -46,6 +46,7 @@ func Load() (*Description, error) {
 	if d.Doc, err = openapi3.NewLoader().LoadFromData(document.JSON()); err != nil {
 		return nil, err
 	}
+	permitAnyValue(d.Doc)
 	parameter := regexp.MustCompile(`\\\{[^}]*\\\}`)
 	for path := range d.Doc.Paths.Map() {
 		pattern := parameter.ReplaceAllString(regexp.QuoteMeta(path), `[^/]+`)
@@ -54,6 +55,19 @@ func Load() (*Description, error) {
 		}
 	}
 	return d, nil
+}
+
+// permitAnyValue makes every property without a keyword take null too, as JSON Schema does. The library
+// takes any value there but null.
+func permitAnyValue(doc *openapi3.T) {
+	always := true
+	for _, schema := range doc.Components.Schemas {
+		for _, property := range schema.Value.Properties {
+			if property.Value.IsEmpty() {
+				property.Value.Always = &always
+			}
+		}
+	}
 }
 
 // Judge returns what the description does not say of an answer; nil when it says it all.
@@ -115,6 +129,9 @@ func (d *Description) isFile(a Answer) bool {
 // find returns the operation of a request, and whether its path is known at all.
 func (d *Description) find(a Answer) (operation *openapi3.Operation, known bool) {
 	path, _, _ := strings.Cut(a.Path, "?")
+	if item := d.Doc.Paths.Value(path); item != nil { // before a template that matches it too
+		return item.GetOperation(a.Method), true
+	}
 	for template, pattern := range d.paths {
 		if !pattern.MatchString(path) {
 			continue
@@ -155,7 +172,7 @@ func (d *Description) refusal(a Answer, body any, codes ...string) error {
 	if a.Status < http.StatusBadRequest {
 		return errors.New("answered by an operation that is not described")
 	}
-	if err := valid(d.Doc.Components.Schemas["Error"].Value, body); err != nil {
+	if err := valid(d.Doc.Components.Schemas["ApiError"].Value, body); err != nil {
 		return err
 	}
 	if code := codeOf(body); !slices.Contains(codes, code) {

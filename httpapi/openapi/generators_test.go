@@ -1,0 +1,140 @@
+package openapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+// eachSchema visits every schema of the description with its place, but no example and no negation.
+func eachSchema(node any, place string, visit func(place string, schema map[string]any)) {
+	for i, item := range list(node) {
+		eachSchema(item, fmt.Sprintf("%s/%d", place, i), visit)
+	}
+	tree := object(node)
+	if tree != nil {
+		visit(place, tree)
+	}
+	for name, below := range tree {
+		if name != "example" && name != "examples" && name != "not" {
+			eachSchema(below, place+"/"+name, visit)
+		}
+	}
+}
+
+// untyped are the schemas of any JSON value: generators make them the type that holds anything.
+var untyped = []string{"/components/schemas/RpcId", "/components/schemas/IntentLogEntry/properties/intent"}
+
+// A generator gives a property without a type the type that holds anything.
+func TestEveryPropertyHasAType(t *testing.T) {
+	tree, _, err := convert(source)
+	require.NoError(t, err)
+	seen := 0
+	eachSchema(tree, "", func(place string, schema map[string]any) {
+		for name, property := range object(schema["properties"]) {
+			at := place + "/properties/" + name
+			p := object(property)
+			if p == nil || slices.Contains(untyped, at) {
+				continue
+			}
+			seen++
+			require.True(t, p["type"] != nil || p["$ref"] != nil || p["oneOf"] != nil || p["anyOf"] != nil, at)
+		}
+	})
+	require.Greater(t, seen, 500)
+	for name, schema := range object(object(tree["components"])["schemas"]) {
+		s := object(schema)
+		if !slices.Contains(untyped, "/components/schemas/"+name) {
+			require.True(t, s["type"] != nil || s["oneOf"] != nil, name)
+		}
+	}
+}
+
+// A generator makes up a name for a variant without one, and cannot choose between two without a
+// discriminator. A value or null is no choice of variants, nor are the forms of JSON-RPC, which
+// differ by the members that they have.
+func TestVariantsAreNamedAndTellApart(t *testing.T) {
+	tree, _, err := convert(source)
+	require.NoError(t, err)
+	discriminators := 0
+	eachSchema(tree, "", func(place string, schema map[string]any) {
+		var variants []string
+		for _, variant := range slices.Concat(list(schema["oneOf"]), list(schema["anyOf"])) {
+			v := object(variant)
+			ref, named := v["$ref"].(string)
+			if v["type"] == "null" {
+				continue
+			}
+			require.True(t, named, "%s has a variant without a name", place)
+			variants = append(variants, ref)
+		}
+		if len(variants) < 2 || isRPC(variants) {
+			return
+		}
+		discriminator := object(schema["discriminator"])
+		mapped := 0
+		for _, ref := range object(discriminator["mapping"]) {
+			require.Contains(t, variants, ref, place)
+			mapped++
+		}
+		require.NotEmpty(t, discriminator["propertyName"], place)
+		require.Equal(t, len(variants), mapped, place)
+		discriminators++
+	})
+	require.Equal(t, 2, discriminators)
+}
+
+// A generator that takes a reference to a named string for the string forgets that it may be null.
+// The name of an object or of an enumeration stays with it.
+func TestNullablesAreObjectsOrEnumerations(t *testing.T) {
+	tree, _, err := convert(source)
+	require.NoError(t, err)
+	schemas := object(object(tree["components"])["schemas"])
+	seen := 0
+	eachSchema(tree, "", func(place string, schema map[string]any) {
+		variants := slices.Concat(list(schema["oneOf"]), list(schema["anyOf"]))
+		if !slices.ContainsFunc(variants, func(v any) bool { return object(v)["type"] == "null" }) {
+			return
+		}
+		for _, variant := range variants {
+			ref, _ := object(variant)["$ref"].(string)
+			if named := object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]); ref != "" {
+				require.True(t, named["type"] == "object" || named["enum"] != nil, place)
+				seen++
+			}
+		}
+	})
+	require.Greater(t, seen, 5)
+}
+
+func isRPC(variants []string) bool {
+	return slices.ContainsFunc(variants, func(ref string) bool {
+		return slices.Contains([]string{"#/components/schemas/RpcRequest", "#/components/schemas/RpcError"}, ref)
+	})
+}
+
+// The format uuid becomes a type of its own in generated clients, and openapi-python-client cannot
+// send that type as a header. A parameter that must be a UUID therefore has a pattern, and a sample.
+func TestParametersAreUUIDsByPattern(t *testing.T) {
+	tree, _, err := convert(source)
+	require.NoError(t, err)
+	keys := 0
+	eachSchema(tree, "", func(place string, parameter map[string]any) {
+		schema := object(parameter["schema"])
+		require.NotEqual(t, "uuid", schema["format"], place)
+		if parameter["name"] != "Idempotency-Key" {
+			return
+		}
+		sample, _ := parameter["example"].(string)
+		require.NoError(t, uuid.Validate(sample), place)
+		require.Regexp(t, schema["pattern"], sample)
+		require.NotRegexp(t, schema["pattern"], "urn:uuid:"+sample)
+		require.NotRegexp(t, schema["pattern"], sample+"0")
+		keys++
+	})
+	require.Equal(t, 2, keys)
+}
