@@ -3,6 +3,8 @@ package httpapi
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
@@ -95,11 +97,48 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 		r.Handle(row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })
 	}
 	s.mountHosted(r)
+	literal := literalPaths(table)
 	return func(ctx *fasthttp.RequestCtx) {
-		if path := ctx.URI().PathOriginal(); string(path) == "*" || bytes.Contains(path, []byte("//")) {
+		path := ctx.URI().PathOriginal()
+		if string(path) == "*" || bytes.Contains(path, []byte("//")) {
 			s.notFound(ctx) // the router takes "*" for every path, and an empty part for any parameter
+			return
+		}
+		if methods := literal[string(path)]; methods != nil && !slices.Contains(methods, string(ctx.Method())) {
+			ctx.Response.Header.Set("Allow", strings.Join(methods, ", "))
+			s.methodNotAllowed(ctx)
 			return
 		}
 		r.Handler(ctx)
 	}
+}
+
+// literalPaths returns the methods of each path that a path with parameters matches too. Such a path
+// takes these methods only: /members/leave is never a member with the id leave.
+func literalPaths(table []route) map[string][]string {
+	methods := map[string][]string{}
+	for _, literal := range table {
+		if strings.Contains(literal.path, "{") {
+			continue
+		}
+		if slices.ContainsFunc(table, func(r route) bool { return matches(r.path, literal.path) }) {
+			methods[literal.path] = append(methods[literal.path], literal.method)
+			slices.Sort(methods[literal.path])
+		}
+	}
+	return methods
+}
+
+// matches reports whether a path with parameters matches another path.
+func matches(pattern, path string) bool {
+	parts, others := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if !strings.Contains(pattern, "{") || len(parts) != len(others) {
+		return false
+	}
+	for i, part := range parts {
+		if part != others[i] && !strings.HasPrefix(part, "{") {
+			return false
+		}
+	}
+	return true
 }

@@ -100,6 +100,13 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 	r = w.do(nil, "OPTIONS", "/api/auth/keys", "")
 	w.fails(r, 405, "method_not_allowed")
 	require.Equal(t, "DELETE, GET, POST", r.header("Allow"))
+	// A path without a parameter takes no method of a path with one.
+	r = w.do(nil, "DELETE", "/api/dashboard/members/leave", "")
+	w.fails(r, 405, "method_not_allowed")
+	require.Equal(t, "POST", r.header("Allow"))
+	r = w.get(nil, "/api/payments/international/quote")
+	w.fails(r, 405, "method_not_allowed")
+	require.Equal(t, "POST", r.header("Allow"))
 }
 
 // raw sends bytes and returns the status and the body of the first answer.
