@@ -18,8 +18,12 @@ import (
 // An order of which the bank has reported nothing for balance.LapseAfter is asked about by our
 // reference, and again every balance.LapseAskEvery until it ends. Only an order that the bank
 // neither acknowledged nor has is released. An order that the bank has waits for its report. From
-// the expected day and the bank days of its rail on it is overdue: a metric and a log line tell,
+// the expected day and the bank days of its rail on it is overdue: a metric and a log line name it,
 // and a person decides by `purser payouts resolve`.
+//
+// No ramp order is released by time either. One that the ramp's partner has not acknowledged is
+// given again until the partner takes or refuses it. One that the partner took waits for its report
+// and is overdue like a payout.
 
 const (
 	maxLapseCalls  = 16 // inquiries under way
@@ -33,13 +37,18 @@ const (
 // lapseBankDays is how many bank days after the expected day an order of a rail is overdue.
 var lapseBankDays = map[string]int{balance.RailACH: 2, balance.RailWire: 1, balance.RailRealtime: 1, balance.RailIntlWire: 5}
 
-// dealBankDays is the same for a conversion, from the day on which it was ordered.
-const dealBankDays = 2
+// dealBankDays and rampBankDays are the same for a conversion and for a ramp order, from the day on
+// which they were ordered.
+const (
+	dealBankDays = 2
+	rampBankDays = 2
+)
 
-// lapse is an order that the bank is to be asked about. Kind is that of its record.
+// lapse is an order that has no report, about which the bank is to be asked. Kind is that of its
+// record.
 type lapse struct{ workspace, kind, id string }
 
-// openOrder is what both kinds of order have in their records.
+// openOrder is what all kinds of order have in their records.
 type openOrder struct {
 	ID         string    `json:"id"`
 	Status     string    `json:"status"`
@@ -48,38 +57,56 @@ type openOrder struct {
 	CreatedAt  time.Time `json:"createdAt"`
 }
 
-// sent reports whether the bank may have the order.
+// sent reports whether the bank or the ramp's partner may have the order.
 func (o *openOrder) sent() bool {
 	switch o.Status {
-	case balance.PayoutSubmitting, balance.PayoutSubmitted, balance.PayoutUnknown, balance.ConversionSubmitted:
+	case balance.PayoutSubmitting, balance.PayoutSubmitted, balance.PayoutUnknown, balance.ConversionSubmitted,
+		balance.RampCreated, balance.RampProcessing:
 		return true
 	}
 	return false
 }
 
 // overdueAt is when a person has to decide about an order that the bank has and does not report.
-func (s *System) overdueAt(kind string, o *openOrder) (time.Time, error) {
-	if kind == balance.RecordConversion {
-		return s.calendar.After(o.CreatedAt, dealBankDays), nil
+// known is false for a payout without an expected day, as an earlier version made them; the person
+// may then decide from the first inquiry on.
+func (s *System) overdueAt(kind string, o *openOrder) (at time.Time, known bool) {
+	switch kind {
+	case balance.RecordConversion:
+		return s.calendar.After(o.CreatedAt, dealBankDays), true
+	case balance.RecordRampOrder:
+		return s.calendar.After(o.CreatedAt, rampBankDays), true
 	}
 	day, err := time.Parse(time.DateOnly, o.ExpectedOn)
 	if err != nil {
-		return day, fmt.Errorf("expected day of %s: %w", o.ID, err)
+		return o.CreatedAt.Add(balance.LapseAfter), false
 	}
 	const noon = 17 * time.Hour // noon in New York, which is the same day in UTC
-	return s.calendar.After(day.Add(noon), lapseBankDays[o.Rail]), nil
+	return s.calendar.After(day.Add(noon), lapseBankDays[o.Rail]), true
 }
 
 // offerLapse takes what an actor answered to a timer.
 func (s *System) offerLapse(workspace string, reply any) {
-	if due, is := reply.(balance.LapseDue); is && s.bank != nil {
+	if due, is := reply.(balance.LapseDue); is && (s.bank != nil || due.Kind == balance.RecordRampOrder) {
 		s.lapses.offer(lapse{workspace, due.Kind, due.ID})
 	}
 }
 
-// askLapse asks the bank about one order. A bank that does not answer is asked again by the order's
-// timer.
+// askLapse asks the bank about one order, and looks whether the order is overdue. A bank that does
+// not answer is asked again by the order's timer. The ramp's partner reports what it took, and is
+// not asked.
 func (s *System) askLapse(ctx context.Context, l lapse) {
+	if l.kind != balance.RecordRampOrder {
+		s.askBank(ctx, l)
+	}
+	within, cancel := context.WithTimeout(s.ctx, lapseWithin)
+	defer cancel()
+	if err := s.noteOverdue(within, l); err != nil && s.ctx.Err() == nil {
+		s.complain("overdue orders", err, "order", l.id)
+	}
+}
+
+func (s *System) askBank(ctx context.Context, l lapse) {
 	ctx, cancel := context.WithTimeout(ctx, lapseWithin)
 	defer cancel()
 	standing, err := s.bank.Standing(ctx, l.id)
@@ -94,11 +121,6 @@ func (s *System) askLapse(ctx context.Context, l lapse) {
 	}
 	if err != nil && ctx.Err() == nil {
 		s.complain("the bank is asked about an order that it has not reported", err, "order", l.id)
-	}
-	within, cancelNote := context.WithTimeout(s.ctx, lapseWithin)
-	defer cancelNote()
-	if err := s.noteOverdue(within, l); err != nil && s.ctx.Err() == nil {
-		s.complain("overdue orders", err, "order", l.id)
 	}
 }
 
@@ -124,10 +146,7 @@ func (s *System) noteOverdue(ctx context.Context, l lapse) error {
 	if err != nil {
 		return err
 	}
-	at, err := s.overdueAt(l.kind, &o)
-	if err != nil {
-		return err
-	}
+	at, _ := s.overdueAt(l.kind, &o)
 	s.overdue.mu.Lock()
 	defer s.overdue.mu.Unlock()
 	if !o.sent() || s.clock().Before(at) {
@@ -138,7 +157,7 @@ func (s *System) noteOverdue(ctx context.Context, l lapse) error {
 		s.overdue.seen = make(map[string]time.Time)
 	}
 	s.overdue.seen[l.id] = s.clock()
-	s.log.Error("an order is overdue: the bank does not report it, and a person has to decide; `purser payouts overdue` "+
+	s.log.Error("an order is overdue: the partner does not report it, and a person has to decide; `purser payouts overdue` "+
 		"lists such orders", "order", l.id, "workspace", l.workspace, "status", o.Status)
 	return nil
 }
@@ -157,11 +176,11 @@ func (s *System) overdueCount() int64 {
 
 // OverdueOrder is an order that a person has to decide about.
 type OverdueOrder struct {
-	Kind      string    `json:"kind"` // payout or conversion
+	Kind      string    `json:"kind"` // payout, conversion or ramp_order
 	ID        string    `json:"id"`
 	Workspace string    `json:"workspace"`
 	Status    string    `json:"status"`
-	Since     time.Time `json:"since"`
+	Since     time.Time `json:"since,omitzero"` // zero: not known
 }
 
 // OverdueOrders reads the records of all orders and lists those that are overdue, at most
@@ -169,13 +188,16 @@ type OverdueOrder struct {
 func (s *System) OverdueOrders(ctx context.Context) ([]OverdueOrder, error) {
 	all := []OverdueOrder{}
 	for _, sh := range s.shards {
-		for _, kind := range []string{balance.RecordPayout, balance.RecordConversion} {
-			err := s.eachOrder(ctx, sh.id, kind, func(workspace string, o *openOrder) error {
-				at, err := s.overdueAt(kind, o)
-				if err == nil && o.sent() && !s.clock().Before(at) && len(all) < MaxOverdueListed {
-					all = append(all, OverdueOrder{Kind: kind, ID: o.ID, Workspace: workspace, Status: o.Status, Since: at})
+		for _, kind := range []string{balance.RecordPayout, balance.RecordConversion, balance.RecordRampOrder} {
+			err := s.eachOrder(ctx, sh.id, kind, func(workspace string, o *openOrder) {
+				at, known := s.overdueAt(kind, o)
+				if !o.sent() || s.clock().Before(at) || len(all) == MaxOverdueListed {
+					return
 				}
-				return err
+				if !known {
+					at = time.Time{}
+				}
+				all = append(all, OverdueOrder{Kind: kind, ID: o.ID, Workspace: workspace, Status: o.Status, Since: at})
 			})
 			if err != nil {
 				return nil, err
@@ -186,7 +208,7 @@ func (s *System) OverdueOrders(ctx context.Context) ([]OverdueOrder, error) {
 }
 
 func (s *System) eachOrder(ctx context.Context, shard ident.Shard, kind string,
-	visit func(workspace string, o *openOrder) error) error {
+	visit func(workspace string, o *openOrder)) error {
 	for after := ""; ; {
 		records, err := s.journal.Records(ctx, shard, kind, after, overdueRead)
 		if err != nil || len(records) == 0 {
@@ -197,9 +219,7 @@ func (s *System) eachOrder(ctx context.Context, shard ident.Shard, kind string,
 			if err := json.Unmarshal(records[i].Document, &o); err != nil {
 				return fmt.Errorf("record %s: %w", kind, err)
 			}
-			if err := visit(records[i].Workspace, &o); err != nil {
-				return err
-			}
+			visit(records[i].Workspace, &o)
 		}
 		after = records[len(records)-1].ID
 	}
@@ -209,10 +229,7 @@ func (s *System) eachOrder(ctx context.Context, shard ident.Shard, kind string,
 // whether it was settled. It is taken as the bank's report. An order that is open and not overdue
 // yet is refused.
 func (s *System) ResolveOrder(ctx context.Context, id string, settled bool) error {
-	kind := balance.RecordPayout
-	if _, err := ident.Parse(ident.Conversion, id); err == nil {
-		kind = balance.RecordConversion
-	}
+	kind := orderKind(id)
 	slot, err := ident.SlotOf(id)
 	if err != nil {
 		return fault.New(fault.NotFound, "")
@@ -232,32 +249,41 @@ func (s *System) ResolveOrder(ctx context.Context, id string, settled bool) erro
 	return err
 }
 
+// orderKind is the record's kind of an order's id.
+func orderKind(id string) string {
+	for prefix, kind := range map[string]string{ident.Conversion: balance.RecordConversion,
+		ident.RampOrder: balance.RecordRampOrder, ident.Withdrawal: balance.RecordRampOrder} {
+		if _, err := ident.Parse(prefix, id); err == nil {
+			return kind
+		}
+	}
+	return balance.RecordPayout
+}
+
 // resolution is the command of ResolveOrder.
 func (s *System) resolution(record persistence.Record, settled bool) (any, error) {
 	var o openOrder
 	if err := json.Unmarshal(record.Document, &o); err != nil {
 		return nil, fmt.Errorf("record %s: %w", record.Kind, err)
 	}
-	at, err := s.overdueAt(record.Kind, &o)
-	switch {
-	case err != nil:
-		return nil, err
-	case o.sent() && s.clock().Before(at):
+	if at, _ := s.overdueAt(record.Kind, &o); o.sent() && s.clock().Before(at) {
 		return nil, fault.New(fault.Unavailable, "The order is not overdue before "+at.Format(time.DateOnly)+"; nothing changed.")
 	}
-	event := "resolved/" + o.ID
-	if record.Kind == balance.RecordConversion {
-		outcome := balance.ConversionFailed
+	outcome := func(good, bad string) string {
 		if settled {
-			outcome = balance.ConversionCompleted
+			return good
 		}
-		return balance.ReportConversion{EventID: event, ID: o.ID, Outcome: outcome}, nil
+		return bad
 	}
-	outcome := balance.PayoutFailed
-	if settled {
-		outcome = balance.PayoutSettled
+	event := "resolved/" + o.ID
+	switch record.Kind {
+	case balance.RecordConversion:
+		return balance.ReportConversion{EventID: event, ID: o.ID,
+			Outcome: outcome(balance.ConversionCompleted, balance.ConversionFailed)}, nil
+	case balance.RecordRampOrder:
+		return balance.ReportRamp{EventID: event, ID: o.ID, Outcome: outcome(balance.RampCompleted, balance.RampFailed)}, nil
 	}
-	return balance.ReportPayout{EventID: event, ID: o.ID, Outcome: outcome}, nil
+	return balance.ReportPayout{EventID: event, ID: o.ID, Outcome: outcome(balance.PayoutSettled, balance.PayoutFailed)}, nil
 }
 
 // abandonedWithin bounds how long a start looks for orders that an earlier process was sending.

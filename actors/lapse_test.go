@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
+	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/actors/partner"
@@ -116,6 +117,42 @@ func (w *treasury) awaitOverdue(n int64) {
 		h, err := w.system.Health()
 		return err == nil && h.Overdue == n
 	}, comesWithin, lookEvery)
+}
+
+// TestAPayoutWithoutAnExpectedDayIsListed has a payout as an earlier version made it. It is listed
+// from the first inquiry on, without a day, and hides no other.
+func TestAPayoutWithoutAnExpectedDayIsListed(t *testing.T) {
+	w, _ := newFarTreasury(t)
+	defer w.close()
+	ws := w.newWorkspace(77)
+	const cents = 1_000 + sandbox.EndingUnreported
+	w.deposit(ws, 2*cents)
+	recipient := w.recipient(ws, "Ada")
+	expected := w.order(ws, recipient, cents)
+	expected.ExpectedOn = w.clock.now().Format(time.DateOnly)
+	for _, order := range []balance.CreatePayout{w.order(ws, recipient, cents), expected} {
+		w.must("balance", ws, ws, order)
+		w.await(order.ID, balance.PayoutSubmitted)
+	}
+	listed := func() map[bool]actors.OverdueOrder {
+		overdue, err := w.system.OverdueOrders(t.Context())
+		require.NoError(t, err)
+		byDay := map[bool]actors.OverdueOrder{}
+		for _, o := range overdue {
+			byDay[!o.Since.IsZero()] = o
+		}
+		return byDay
+	}
+	require.Empty(t, listed())
+	w.clock.turn(30 * 24 * time.Hour)
+	require.Len(t, listed(), 2)
+	require.Equal(t, expected.ID, listed()[true].ID)
+	unknown := listed()[false].ID
+	require.NoError(t, w.system.ResolveOrder(t.Context(), unknown, false))
+	p, _ := w.payout(unknown)
+	require.Equal(t, balance.PayoutFailed, p.Status)
+	require.Len(t, listed(), 1)
+	w.requireClean()
 }
 
 // TestABankThatCannotBeAskedReleasesNothing has an order lost on its way to a bank that then

@@ -41,6 +41,7 @@ type knownRamp struct {
 	changed []string       // ids of orders that were not the same when they came again
 	refused map[string]bool
 	hangs   string // a workspace that is never answered
+	mute    bool   // orders are lost on their way
 }
 
 func newKnownRamp() *knownRamp {
@@ -85,6 +86,9 @@ func (r *knownRamp) Order(ctx context.Context, o partner.RampOrder) error {
 	err := r.hear(o.ID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.mute {
+		return errLine
+	}
 	was, again := r.orders[o.ID]
 	if again && !reflect.DeepEqual(was, o) {
 		r.changed = append(r.changed, o.ID)
@@ -296,6 +300,65 @@ func TestThePartnerIsAskedUntilItAnswers(t *testing.T) {
 	require.Equal(t, ramp.Pending, w.must("ramp", other, other, decision.Read{}).(ramp.State).Account.Status)
 	r.has(39_992, 0)
 	w.requireClean()
+}
+
+// No time releases an order of the ramp. One that the partner has waits for its report and is
+// overdue; one that the partner never acknowledged is given again until the partner refuses it.
+func TestARampOrderIsNotReleasedByTime(t *testing.T) {
+	known := newKnownRamp()
+	w := newWorld(t, vfs.NewMem(), worldOptions{ramp: known})
+	defer func() { w.stop() }()
+	r := w.rampOf(t, w.newWorkspace(77))
+	r.link()
+	w.deposit(r.ws, 50_000)
+	taken := r.order(balance.RampOn, 10_000, "")
+	r.awaits(taken, balance.RampProcessing)
+	known.setMute(true)
+	lost := r.order(balance.RampOn, 20_000, "")
+	r.await(func() bool { return known.heard(lost) > 0 })
+	require.ErrorContains(t, w.system.ResolveOrder(t.Context(), taken, true), "not overdue before")
+
+	overdue := func() int64 {
+		h, err := w.system.Health()
+		require.NoError(t, err)
+		return h.Overdue
+	}
+	require.Zero(t, overdue())
+	before := known.heard(lost)
+	w.clock.turn(30 * 24 * time.Hour)
+	r.await(func() bool { return overdue() == 1 && known.heard(lost) > before })
+	require.Equal(t, balance.RampProcessing, r.read(taken).Status)
+	require.Equal(t, balance.RampCreated, r.read(lost).Status)
+	r.has(20_000, 0)
+	listed, err := w.system.OverdueOrders(t.Context())
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{taken, lost}, []string{listed[0].ID, listed[1].ID})
+
+	known.refuse(lost)
+	w.clock.turn(balance.RampAskEvery)
+	r.awaits(lost, balance.RampFailed)
+	require.NoError(t, w.system.ResolveOrder(t.Context(), taken, true))
+	require.Equal(t, balance.RampCompleted, r.read(taken).Status)
+	r.has(40_000, 9_950)
+	w.clock.turn(3 * balance.LapseAskEvery)
+	require.Zero(t, overdue())
+	listed, err = w.system.OverdueOrders(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, listed)
+	w.requireClean()
+}
+
+func (r *knownRamp) setMute(mute bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mute = mute
+}
+
+// refuse has the partner answer an order that it does not take.
+func (r *knownRamp) refuse(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mute, r.refused[id] = false, true
 }
 
 // A partner that never answers for one workspace answers for the others of its shard.

@@ -112,7 +112,8 @@ const (
 )
 
 // LapseDue answers the timer of an order that has had no report for LapseAfter: the bank is to be
-// asked whether it has the order. Kind is that of the order's record.
+// asked whether it has the order, unless the ramp's partner took it. Kind is that of the order's
+// record.
 type LapseDue struct{ Kind, ID string }
 
 // LapsePayout says that the bank, asked by our reference after LapseAfter, does not have the

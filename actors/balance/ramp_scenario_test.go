@@ -57,6 +57,9 @@ func (s *scenario) rampStep(t *testing.T, a arguments) string {
 		if due, told := d.Reply.(balance.RampDue); told {
 			return "tell the partner of " + s.name(due.Order) + "\n" + s.send(t, command)
 		}
+		if due, lapsed := d.Reply.(balance.LapseDue); lapsed {
+			return due.Kind + " " + s.name(due.ID) + " has no report\n" + s.send(t, command)
+		}
 		return s.send(t, command)
 	case "import-session":
 		at := decision.StampOf(start)

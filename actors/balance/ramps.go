@@ -30,7 +30,9 @@ const (
 // RampAskEvery is how long the partner has to answer an order before it is given the same order again.
 const RampAskEvery = 30 * time.Second
 
-// timerRamp is the key of the timer of an order that the partner has not answered, before the order's id.
+// timerRamp is the key of the timer of an open order, before the order's id. It gives the order to
+// the partner again until the partner answers. For an order that the partner has, it is LapseDue
+// after LapseAfter without a report.
 const timerRamp = "ramp/"
 
 // RampDue answers the timer of an order that the partner is to be told of, once more if it was told before.
@@ -219,11 +221,17 @@ func (s *State) answerRamp(m decision.Meta, id string, step rampStep) (decision.
 // rampTimer answers the timer of an order; known is false for any other key.
 func (s *State) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	id, known := strings.CutPrefix(key, timerRamp)
-	if o, _ := s.orders.rampOrders.find(id); known && o.Status == RampCreated {
+	if !known {
+		return d, false
+	}
+	switch o, _ := s.orders.rampOrders.find(id); o.Status {
+	case RampCreated:
 		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(RampAskEvery)}}
 		d.Reply = RampDue{Order: id}
+	case RampProcessing:
+		d = lapseDue(m, key, RecordRampOrder, id)
 	}
-	return d, known
+	return d, true
 }
 
 func (s *State) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, error) {
@@ -297,10 +305,10 @@ func (s *State) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRa
 	}
 	after := o.moved(e)
 	d := decision.Decision{Records: []decision.Record{{Kind: RecordRampOrder, ID: o.ID, Document: after}}}
-	if o.Status == RampCreated {
-		d.Timers = []decision.Timer{{Key: timerRamp + o.ID}}
-	}
-	if !after.open() {
+	d.Timers = []decision.Timer{{Key: timerRamp + o.ID}}
+	if after.open() {
+		d.Timers[0].Due = m.At.Add(LapseAfter)
+	} else {
 		if t, moves := o.ends(s.Workspace, to, e.FeeCents, m.At); moves {
 			if !s.holdsRamp(t) {
 				return decision.Decision{}, overflow()

@@ -77,7 +77,7 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 		func(s *sight) float64 { return float64(s.actors.SetAside) })
 	g.add(now, "purser_relay_set_aside_entries", "Decisions of these workspaces that wait in the authorizer's log.",
 		func(s *sight) float64 { return float64(s.actors.SetAsideEntries) })
-	g.add(now, "purser_orders_overdue", "Payouts and conversions that the bank has and does not report; a person has to decide.",
+	g.add(now, "purser_orders_overdue", "Payouts, conversions and ramp orders that a partner has and does not report; a person has to decide.",
 		func(s *sight) float64 { return float64(s.actors.Overdue) })
 	g.add(now, "purser_reservations", "Debits reserved in the authorizer and not yet followed.",
 		func(s *sight) float64 { return float64(s.actors.Reservations) })

@@ -10,9 +10,10 @@ import (
 	"purser/actors"
 )
 
-// PayoutsCmd asks the running server about orders that the bank has and does not report.
+// PayoutsCmd asks the running server about orders that the bank or the ramp's partner has and does
+// not report.
 type PayoutsCmd struct {
-	Overdue PayoutsOverdueCmd `cmd:"" help:"List the payouts and conversions about which a person has to decide."`
+	Overdue PayoutsOverdueCmd `cmd:"" help:"List the payouts, conversions and ramp orders about which a person has to decide."`
 	Resolve PayoutsResolveCmd `cmd:"" help:"Note what the bank says, to a person, of an overdue order."`
 }
 
@@ -22,8 +23,8 @@ type PayoutsOverdueCmd struct{ Place }
 // PayoutsResolveCmd decides an overdue order.
 type PayoutsResolveCmd struct {
 	Place
-	ID      string `arg:"" help:"The po_ or cnv_ id of the order."`
-	Outcome string `required:"" enum:"settled,failed" help:"settled: the bank has paid. failed: the bank has not paid and will not; the money is free again."`
+	ID      string `arg:"" help:"The po_, cnv_, ro_ or rw_ id of the order."`
+	Outcome string `required:"" enum:"settled,failed" help:"settled: the partner has paid. failed: the partner has not paid and will not; the money is free again."`
 }
 
 const (
@@ -81,7 +82,11 @@ func askPayouts(data string, question payoutsQuestion, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ORDER\tKIND\tWORKSPACE\tSTATUS\tSINCE")
 	for _, o := range answer.Overdue {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", o.ID, o.Kind, o.Workspace, o.Status, o.Since.UTC().Format(time.DateOnly))
+		since := "not known"
+		if !o.Since.IsZero() {
+			since = o.Since.UTC().Format(time.DateOnly)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", o.ID, o.Kind, o.Workspace, o.Status, since)
 	}
 	fmt.Fprintf(table, "%d overdue\n", len(answer.Overdue))
 	return table.Flush()
