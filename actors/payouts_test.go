@@ -29,6 +29,7 @@ import (
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer/hold"
+	"purser/httpapi/webhook"
 )
 
 // treasury is the product with the sandbox bank beside it, on one file system and one clock.
@@ -87,7 +88,7 @@ func newTreasuryOf(t testing.TB, fs vfs.FS, at *clock, database string, between 
 
 func (w *treasury) open() {
 	var err error
-	w.sandbox, err = sandbox.NewBank(sandbox.Config{Dir: "sandbox-bank", FS: w.fs, Delay: bankDelay, Secret: "secret",
+	w.sandbox, err = sandbox.NewBank(sandbox.Config{Dir: "sandbox-bank", FS: w.fs, Delay: bankDelay,
 		Report: w.report, Clock: w.clock.now})
 	require.NoError(w.t, err)
 	w.paying = w.sandbox
@@ -104,7 +105,7 @@ func (w *treasury) close() {
 }
 
 // report brings what the bank says to the balance, as the inbound webhook does.
-func (w *treasury) report(_ context.Context, _ string, body []byte) (int, error) {
+func (w *treasury) report(_ context.Context, body []byte) (int, error) {
 	var r struct {
 		ID, Type string
 		Data     struct{ PayoutID, ConversionID string }
@@ -200,7 +201,7 @@ func TestWhatTheBankMakesOfAPayout(t *testing.T) { everyEnding(t, nil) }
 func TestWhatABankElsewhereMakesOfAPayout(t *testing.T) {
 	everyEnding(t, func(b *sandbox.Bank) partner.Bank {
 		const secret = "secret"
-		sign := func(message []byte) string { return sandbox.Sign(secret, time.UnixMilli(0), message) }
+		sign := func(message []byte) string { return webhook.Sign(secret, time.UnixMilli(0), message) }
 		server := httptest.NewServer(bankhttp.NewHandler(b, func(signature string, message []byte) error {
 			if signature != sign(message) {
 				return errors.New("another's")

@@ -35,11 +35,7 @@ func (s *Server) authenticate(c *call) error {
 	case kind == authNone:
 		return nil
 	case kind == authPartner:
-		err := webhook.Verify(s.cfg.PartnerSecrets, c.header.signature, c.body, c.now)
-		if err != nil {
-			return s.refuseUnverified(c)
-		}
-		return nil
+		return s.authenticatePartner(c)
 	case kind == authSession && c.header.hasAuthorization:
 		if err := s.authenticateKey(c); err != nil {
 			return err
@@ -50,6 +46,18 @@ func (s *Server) authenticate(c *call) error {
 	default:
 		return s.authenticateKey(c)
 	}
+}
+
+// authenticatePartner verifies the signature of a report under the secrets of the route's partner.
+func (s *Server) authenticatePartner(c *call) error {
+	request := webhook.Request{Method: c.route.method, Path: c.route.path, Body: c.body}
+	version, err := webhook.VerifyRequest(s.cfg.PartnerSecrets[c.route.partner], c.header.signature, request,
+		s.cfg.PartnerSignatures, c.now)
+	if err != nil {
+		return s.refuseUnverified(c)
+	}
+	c.pathSigned = version == webhook.V2
+	return nil
 }
 
 // authenticateKey asks the workspace itself, every time, whether the key is alive: a revoked key stops before its DELETE is

@@ -35,7 +35,7 @@ func (s *Server) admitHead(c *call) error {
 		if err := s.limitReports(c.peer); err != nil {
 			return err
 		}
-		if !webhook.Formed(c.header.signature, c.now) {
+		if !webhook.Formed(c.header.signature, s.cfg.PartnerSignatures, c.now) {
 			return s.refuseUnverified(c)
 		}
 		return nil

@@ -31,7 +31,9 @@ type call struct {
 	header       header
 
 	who caller
-	key string // the Idempotency-Key in canonical form, "" when there is none
+	// pathSigned: the partner's signature covers the path of the report
+	pathSigned bool
+	key        string // the Idempotency-Key in canonical form, "" when there is none
 }
 
 // header holds the request headers that Purser reads.

@@ -190,7 +190,7 @@ func (s *Server) reportConversion(ctx context.Context, r report, outcome string)
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
+	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
 		return err
 	}
 	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
@@ -217,7 +217,7 @@ func (s *Server) reportCurrency(ctx context.Context, r report) error {
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, partnerBank, r, record.ID+" "+string(data.Currency)); err != nil {
+	if err := s.claim(ctx, PartnerBank, r, record.ID+" "+string(data.Currency)); err != nil {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,

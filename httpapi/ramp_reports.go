@@ -34,12 +34,12 @@ var (
 
 // partnerOnramp takes a signed report of what became of dollars for USDC, as bankTransfer does.
 func (s *Server) partnerOnramp(c *call) (answer, error) {
-	return s.takeReport(c, partnerRamp, s.applyRamp(onrampReports))
+	return s.takeReport(c, s.applyRamp(onrampReports))
 }
 
 // partnerOfframp takes one of USDC for dollars, or for a wallet.
 func (s *Server) partnerOfframp(c *call) (answer, error) {
-	return s.takeReport(c, partnerRamp, s.applyRamp(offrampReports))
+	return s.takeReport(c, s.applyRamp(offrampReports))
 }
 
 // applyRamp brings an order, or a session of the retired routes, what became of it. Of a session there is no fee, nor a
@@ -66,7 +66,7 @@ func (s *Server) applyRamp(served map[string]rampReport) func(context.Context, r
 		if direction != says.direction {
 			return fault.New(fault.NotFound, "")
 		}
-		if err := s.claim(ctx, partnerRamp, r, record.ID); err != nil {
+		if err := s.claim(ctx, PartnerRamp, r, record.ID); err != nil {
 			return err
 		}
 		_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,

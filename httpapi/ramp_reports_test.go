@@ -27,7 +27,13 @@ const (
 func (w *world) rampSays(path, event, eventType, order, more string) testReply {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"id":%q,"type":%q,"data":{"orderId":%q%s}}`, event, eventType, order, more)
-	return w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))}, path, body)
+	return w.post(w.signsPath(testSecret, path, body), path, body)
+}
+
+// signsPath returns a partner's signature of version 2 of a report to a path.
+func (w *world) signsPath(secret, path, body string) as {
+	return as{"partner-signature": webhook.SignRequest(secret, w.clock.now(),
+		webhook.Request{Method: http.MethodPost, Path: path, Body: []byte(body)})}
 }
 
 // both are what a tenant has in dollars and in USDC, in cents.

@@ -36,6 +36,7 @@ const (
 type route struct {
 	method, path string
 	auth         authKind
+	partner      string   // whose reports these are, of authPartner
 	scope        string   // the scope a key must hold; "" for any valid key
 	roles        []string // the roles a session must have in its workspace; nil when the route needs no workspace of a session
 	sandboxOnly  bool
@@ -91,7 +92,7 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	r.PanicHandler = s.panicked
 	for i := range table {
 		row := &table[i]
-		if row.handle == nil || row.auth == 0 {
+		if row.handle == nil || row.auth == 0 || (row.auth == authPartner) != (row.partner != "") {
 			panic(fmt.Sprintf("BUG: route %s %s is incomplete", row.method, row.path))
 		}
 		r.Handle(row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })

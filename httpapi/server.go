@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -90,17 +91,20 @@ type Config struct {
 	Actors  Actors
 	Network Network
 	// where browsers find us: its scheme and host are "same origin", https makes cookies Secure
-	BaseURL        string
-	PartnerSecrets []string             // any of them signs inbound partner reports
-	SignupClosed   bool                 // no new users
-	Issuer         string               // IssuerFixture (default) or IssuerConnected
-	NoPhysical     bool                 // the product of physical cards is not configured
-	NoCurrencies   bool                 // balances in currencies are not connected
-	NoRamp         bool                 // the ramp between dollars and USDC is not connected
-	Convert        bool                 // balances in currencies can be converted
-	DepositDelay   time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
-	PayoutLimits   balance.PayoutLimits // zero: DefaultPayoutLimits
-	RateLimits     RateLimits           // zero: DefaultRateLimits
+	BaseURL string
+	// PartnerSecrets has, for each of Partners, the secrets of which any signs its reports.
+	PartnerSecrets map[string][]string
+	// PartnerSignatures are the versions of a signature that are accepted; zero: both
+	PartnerSignatures webhook.Versions
+	SignupClosed      bool                 // no new users
+	Issuer            string               // IssuerFixture (default) or IssuerConnected
+	NoPhysical        bool                 // the product of physical cards is not configured
+	NoCurrencies      bool                 // balances in currencies are not connected
+	NoRamp            bool                 // the ramp between dollars and USDC is not connected
+	Convert           bool                 // balances in currencies can be converted
+	DepositDelay      time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
+	PayoutLimits      balance.PayoutLimits // zero: DefaultPayoutLimits
+	RateLimits        RateLimits           // zero: DefaultRateLimits
 	// Elapsed is a monotonic clock, by which the limits of requests count; nil: the process's own
 	Elapsed func() time.Duration
 	// DerivePassword is called once at a time; nil: password.DeriveInProcess
@@ -122,9 +126,12 @@ func (c *Config) ensureDefaults() error {
 	}
 	require(c.Actors != nil, "Actors is required")
 	require(c.Network != nil, "Network is required")
-	require(len(c.PartnerSecrets) > 0, "PartnerSecrets is required")
-	for _, secret := range c.PartnerSecrets {
-		require(secret != "", "an empty partner secret")
+	for _, partner := range Partners() {
+		secrets := c.PartnerSecrets[partner]
+		require(len(secrets) > 0 && !slices.Contains(secrets, ""), "PartnerSecrets of the "+partner+" are required")
+	}
+	if c.PartnerSignatures == 0 {
+		c.PartnerSignatures = webhook.V1 | webhook.V2
 	}
 	base, err := url.Parse(c.BaseURL)
 	require(err == nil && base.Host != "" && (base.Scheme == "http" || base.Scheme == "https"), "BaseURL must be an http(s) URL")

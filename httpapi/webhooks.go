@@ -15,10 +15,11 @@ import (
 	"purser/persistence"
 )
 
-// A partner's report states a fact, so it is never refused for what it says: one that matches nothing (an unknown deposit, a
-// type that is not served) is kept as unmatched and taken. Only what a later delivery can mend is an error: a store that
-// does not answer. That a repeat of a report's id does nothing is the balance's promise, kept by its once-keys; that the id means
-// one workspace only, whatever the report says, is the system's (see claim).
+// A report of a partner states a fact, so its content is no reason to refuse it. A report that
+// matches nothing (an unknown deposit, a type that is not served) is kept as unmatched and answered
+// 200. One exception is a type that belongs to another path, see takeReport. Another is a store that
+// does not answer: a later delivery can succeed. The balance applies an event id once, and claim
+// binds it to one target.
 
 // report is what a partner sends. Data is for its type to read.
 type report struct {
@@ -26,6 +27,14 @@ type report struct {
 	Type string         `json:"type"`
 	Data jsontext.Value `json:"data"`
 }
+
+// Paths of the reports of partners.
+const (
+	PathBankReports       = "/api/webhooks/bank-transfer"
+	PathStablecoinReports = "/api/webhooks/partner-stablecoin-deposit"
+	PathOnrampReports     = "/api/webhooks/partner-onramp"
+	PathOfframpReports    = "/api/webhooks/partner-offramp"
+)
 
 // Types of partners' reports that are acted on. Any other is kept.
 const (
@@ -46,22 +55,35 @@ const (
 	withdrawalFailed = "withdrawal.failed"
 )
 
+// reportPaths holds the only path on which a type of report is acted on.
+var reportPaths = map[string]string{
+	depositSettled: PathBankReports, depositReceived: PathBankReports, payoutSettled: PathBankReports,
+	payoutFailed: PathBankReports, payoutReturned: PathBankReports, conversionDone: PathBankReports,
+	conversionFailed: PathBankReports, currencyChanged: PathBankReports,
+	stablecoinDone: PathStablecoinReports,
+	onrampDone:     PathOnrampReports, onrampFailed: PathOnrampReports,
+	offrampDone: PathOfframpReports, offrampFailed: PathOfframpReports, withdrawalDone: PathOfframpReports,
+	withdrawalFailed: PathOfframpReports,
+}
+
 func (s *Server) webhookRoutes() []route {
 	return []route{
-		{method: "POST", path: "/api/webhooks/bank-transfer", auth: authPartner, handle: s.bankTransfer},
-		{method: "POST", path: "/api/webhooks/partner-stablecoin-deposit", auth: authPartner, handle: s.stablecoinDeposit},
-		{method: "POST", path: "/api/webhooks/partner-onramp", auth: authPartner, handle: s.partnerOnramp},
-		{method: "POST", path: "/api/webhooks/partner-offramp", auth: authPartner, handle: s.partnerOfframp},
+		{method: "POST", path: PathBankReports, auth: authPartner, partner: PartnerBank, handle: s.bankTransfer},
+		{method: "POST", path: PathStablecoinReports, auth: authPartner, partner: PartnerStablecoin, handle: s.stablecoinDeposit},
+		{method: "POST", path: PathOnrampReports, auth: authPartner, partner: PartnerRamp, handle: s.partnerOnramp},
+		{method: "POST", path: PathOfframpReports, auth: authPartner, partner: PartnerRamp, handle: s.partnerOfframp},
 	}
 }
 
 // bankTransfer takes a signed report of the bank. 200 means it is durable, applied or kept, and need not be sent again.
 func (s *Server) bankTransfer(c *call) (answer, error) {
-	return s.takeReport(c, partnerBank, s.applyBank)
+	return s.takeReport(c, s.applyBank)
 }
 
-// takeReport applies a partner's report, or keeps it.
-func (s *Server) takeReport(c *call, partner string, apply func(context.Context, report) error) (answer, error) {
+// takeReport applies a partner's report, or keeps it. A signature of version 1 is valid on every
+// path of its partner, so a replay on another path would be kept there as unmatched, and the true
+// report would then be a repeat of its id. Such a report is refused when its type belongs elsewhere.
+func (s *Server) takeReport(c *call, apply func(context.Context, report) error) (answer, error) {
 	if _, err := s.parse(c); err != nil {
 		return answer{}, err
 	}
@@ -69,9 +91,17 @@ func (s *Server) takeReport(c *call, partner string, apply func(context.Context,
 	if err := json.Unmarshal(c.body, &r); err != nil {
 		return answer{}, fmt.Errorf("a report that its schema let through: %w", err)
 	}
-	err := apply(c.ctx, r)
+	var err error
+	switch path, known := reportPaths[r.Type]; {
+	case path == c.route.path:
+		err = apply(c.ctx, r)
+	case known && !c.pathSigned:
+		return answer{}, s.refuseUnverified(c)
+	default:
+		err = fault.New(fault.NotFound, "")
+	}
 	if matchesNothing(err) {
-		err = s.keepUnmatched(c, partner, r)
+		err = s.keepUnmatched(c, r)
 	}
 	if err != nil {
 		return answer{}, err
@@ -94,10 +124,13 @@ func matchesNothing(err error) bool {
 
 // Partners that report, as their claims are named.
 const (
-	partnerBank       = balance.ScopeBank
-	partnerStablecoin = balance.ScopeStablecoin
-	partnerRamp       = balance.ScopeRamp
+	PartnerBank       = balance.ScopeBank
+	PartnerStablecoin = balance.ScopeStablecoin
+	PartnerRamp       = balance.ScopeRamp
 )
+
+// Partners lists them.
+func Partners() []string { return []string{PartnerBank, PartnerRamp, PartnerStablecoin} }
 
 // claim takes a report's id for the thing that the report is about, before it is applied there. After a crash in between the
 // partner's repeat finds the claim and is applied under it; an id that was claimed for something else matches nothing.
@@ -114,10 +147,10 @@ func (s *Server) claim(ctx context.Context, partner string, r report, target str
 	return nil
 }
 
-func (s *Server) keepUnmatched(c *call, partner string, r report) error {
+func (s *Server) keepUnmatched(c *call, r report) error {
 	system := ident.System.Format(ident.Workspace)
 	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
-		Command: balance.KeepUnmatched{EventID: r.ID, Partner: partner, Type: r.Type, Body: c.body}})
+		Command: balance.KeepUnmatched{EventID: r.ID, Partner: c.route.partner, Type: r.Type, Body: c.body}})
 	if f, ok := errors.AsType[*fault.Error](err); ok && matchesNothing(err) {
 		return fmt.Errorf("a report could not even be kept: %s", f.Code)
 	}
@@ -125,7 +158,7 @@ func (s *Server) keepUnmatched(c *call, partner string, r report) error {
 		return err
 	}
 	s.metrics.unmatched.Inc()
-	s.log.Warn("partner report matched nothing", "partner", partner)
+	s.log.Warn("partner report matched nothing", "partner", c.route.partner)
 	return nil
 }
 
@@ -162,7 +195,7 @@ func (s *Server) settleDeposit(ctx context.Context, r report) error {
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
+	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
@@ -184,7 +217,7 @@ func (s *Server) receiveDeposit(ctx context.Context, r report) error {
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
+	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
@@ -195,7 +228,7 @@ func (s *Server) receiveDeposit(ctx context.Context, r report) error {
 
 // stablecoinDeposit takes a signed report of the stablecoin partner, as bankTransfer does.
 func (s *Server) stablecoinDeposit(c *call) (answer, error) {
-	return s.takeReport(c, partnerStablecoin, s.applyStablecoin)
+	return s.takeReport(c, s.applyStablecoin)
 }
 
 func (s *Server) applyStablecoin(ctx context.Context, r report) error {
@@ -206,9 +239,6 @@ func (s *Server) applyStablecoin(ctx context.Context, r report) error {
 		AmountUsdCents int64  `json:"amountUsdCents"`
 		TxHash         string `json:"txHash"`
 	}
-	if r.Type != stablecoinDone {
-		return fault.New(fault.NotFound, "")
-	}
 	if err := json.Unmarshal(r.Data, &data); err != nil {
 		return fault.New(fault.InvalidBody, "data")
 	}
@@ -216,7 +246,7 @@ func (s *Server) applyStablecoin(ctx context.Context, r report) error {
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, partnerStablecoin, r, record.ID); err != nil {
+	if err := s.claim(ctx, PartnerStablecoin, r, record.ID); err != nil {
 		return err
 	}
 	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
@@ -238,7 +268,7 @@ func (s *Server) reportPayout(ctx context.Context, r report, outcome string) err
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, partnerBank, r, record.ID); err != nil {
+	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
 		return err
 	}
 	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,

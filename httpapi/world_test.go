@@ -204,7 +204,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
-	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: []string{testSecret},
+	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: onePartnerSecret(testSecret),
 		RateLimits: RateLimits{Off: true}, Elapsed: w.clock.elapsed, Convert: true, DepositDelay: 2 * time.Second, Logger: diary.logger()}
 	config.WebhookGuard = webhook.NewGuard(false, publicHosts{})
 	for _, c := range change {
@@ -268,6 +268,15 @@ func (r testReply) code() string {
 		return r.text("error", "data", "error")
 	}
 	return r.text("error")
+}
+
+// onePartnerSecret gives every partner the same secret.
+func onePartnerSecret(secret string) map[string][]string {
+	secrets := map[string][]string{}
+	for _, partner := range Partners() {
+		secrets[partner] = []string{secret}
+	}
+	return secrets
 }
 
 // at walks the body: at("data", 0, "id").

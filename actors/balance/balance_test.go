@@ -370,11 +370,13 @@ func TestMisuseIsABug(t *testing.T) {
 	require.Panics(t, func() { system.Apply(balance.DepositSettled{Deposit: "dep_unknown"}) })
 }
 
+// TestPartnersDoNotShareEventIDs: nor does a report that is kept share the claim of one that is
+// applied.
 func TestPartnersDoNotShareEventIDs(t *testing.T) {
 	var s balance.State
-	for _, partner := range []string{"bank", "ramp"} {
+	for _, partner := range []string{balance.ScopeBank, balance.ScopeRamp, balance.ScopeStablecoin} {
 		d := apply(t, &s, start, balance.KeepUnmatched{EventID: "1", Partner: partner, Type: "x", Body: []byte("{}")})
-		require.Equal(t, partner, d.Onces[0].Scope)
+		require.Equal(t, partner+"_unmatched", d.Onces[0].Scope)
 	}
 }
 

@@ -23,7 +23,7 @@ func (c *Config) developmentOnly() (notes []string) {
 	for _, secret := range []struct {
 		missing bool
 		name    string
-	}{{len(c.NetworkSecrets) == 0, "PURSER_NETWORK_SECRET"}, {len(c.PartnerSecrets) == 0, "PURSER_PARTNER_SECRET"},
+	}{{len(c.NetworkSecrets) == 0, "PURSER_NETWORK_SECRET"}, {len(c.PartnerSecrets.common) == 0, "PURSER_PARTNER_SECRET"},
 		{len(c.DataKeys) == 0, "PURSER_DATA_KEY"}} {
 		if secret.missing {
 			made = append(made, secret.name)
@@ -31,7 +31,7 @@ func (c *Config) developmentOnly() (notes []string) {
 	}
 	note(len(made) > 0, strings.Join(made, ", ")+" not set: the secrets are files in the data directory, beside what they protect")
 	known := false
-	for _, secret := range slices.Concat(c.NetworkSecrets, c.PartnerSecrets) {
+	for _, secret := range slices.Concat(c.NetworkSecrets, c.PartnerSecrets.all()) {
 		known = known || strings.HasPrefix(secret, developmentText)
 	}
 	for _, key := range c.DataKeys {

@@ -22,6 +22,7 @@ import (
 	"purser/actors/checkout/address"
 	"purser/actors/seal"
 	"purser/httpapi"
+	"purser/httpapi/webhook"
 )
 
 // Settings are the flags and environment variables of purser serve, as they were typed. They are read as strings and checked
@@ -35,7 +36,11 @@ type Settings struct {
 	DataDir            string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
 	BaseURL            string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
 	NetworkSecret      string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
-	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs inbound partner webhooks, two with a comma while rotating; made in <data dir>/partner-secret when unset."`
+	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs the reports of partners without a secret of their own, two with a comma while rotating; made in <data dir>/partner-secret when unset."`
+	PartnerSecretBank  string `name:"partner-secret-bank" env:"PURSER_PARTNER_SECRET_BANK" secret:"" help:"Signs the bank's reports and the requests to it; <data dir>/partner-secret-bank or the common secret when unset."`
+	PartnerSecretRamp  string `name:"partner-secret-ramp" env:"PURSER_PARTNER_SECRET_RAMP" secret:"" help:"Signs the ramp's reports, in the same way."`
+	PartnerSecretCoin  string `name:"partner-secret-stablecoin" env:"PURSER_PARTNER_SECRET_STABLECOIN" secret:"" help:"Signs the stablecoin partner's reports, in the same way."`
+	PartnerSignatures  string `name:"partner-signatures" env:"PURSER_PARTNER_SIGNATURES" default:"v1,v2" help:"Versions of a report's signature that are accepted; v2 alone refuses those that do not cover the path."`
 	DataKey            string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"64 hex digits that seal personal data, older keys after commas while rotating; made in <data dir>/data-key when unset."`
 	RateLimits         string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
 	PayoutLimits       string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
@@ -82,7 +87,8 @@ type Config struct {
 	BackupDir                           string   // "": backups in DataDir
 	DataDir, BaseURL                    string
 	NetworkSecrets                      []string // one, or two while rotating; empty: made at the start
-	PartnerSecrets                      []string // of inbound reports, the first signs; one, or two while rotating; empty: made at the start
+	PartnerSecrets                      partnerSecrets
+	PartnerSignatures                   webhook.Versions
 	DataKeys                            [][]byte // dataKeyBytes each, the first seals; empty: made at the start
 	RateLimits                          httpapi.RateLimits
 	PayoutLimits                        balance.PayoutLimits
@@ -160,7 +166,8 @@ func (s Settings) Config() (Config, error) {
 	c.Ramp = f.oneOf("PURSER_RAMP", s.Ramp, "true", "false") == "true"
 	c.PhysicalCards = f.oneOf("PURSER_PHYSICAL_CARDS", s.PhysicalCards, "true", "false") == "true"
 	c.NetworkSecrets = f.secrets("PURSER_NETWORK_SECRET", s.NetworkSecret)
-	c.PartnerSecrets = f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret)
+	c.PartnerSecrets = f.partnerSecrets(s)
+	c.PartnerSignatures = f.signatures("PURSER_PARTNER_SIGNATURES", s.PartnerSignatures)
 	c.DataKeys = f.dataKeys(s.DataKey)
 	c.RateLimits = f.limits(s.RateLimits)
 	c.PayoutLimits = f.payoutLimits(s.PayoutLimits)

@@ -45,7 +45,8 @@ func TestDefaultsAreComplete(t *testing.T) {
 // all named.
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", AdminHosts: "h:1", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
-		PartnerSecret: "short", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
+		PartnerSecret: "short", PartnerSecretBank: "short", PartnerSecretRamp: "short", PartnerSecretCoin: "short",
+		PartnerSignatures: "v3", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
 		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
 		Connections: "8192", BodyBudget: "1",
@@ -192,7 +193,7 @@ func TestSecretsAreMadeOnceAndForTheOwnerAlone(t *testing.T) {
 	first.madeSecrets = nil
 	require.Equal(t, first, second)
 	require.Len(t, first.DataKeys[0], dataKeyBytes)
-	require.NotEqual(t, first.NetworkSecrets[0], first.PartnerSecrets[0])
+	require.NotEqual(t, first.NetworkSecrets[0], first.PartnerSecrets.common[0])
 	for _, name := range []string{"network-secret", "partner-secret", "data-key", "checkout-seed"} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)

@@ -298,8 +298,8 @@ func (o *rampSent) fee() int64 {
 // compare holds the orders against what the clients were told and what the ramp was given.
 func (s *ramper) compare(t *testing.T, data string) {
 	t.Helper()
-	nobody := func(context.Context, string, []byte) (int, error) { return 0, io.EOF }
-	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: rampDir(data), Secret: "nobody's", Report: nobody, Clock: time.Now}, nobody)
+	nobody := func(context.Context, []byte) (int, error) { return 0, io.EOF }
+	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: rampDir(data), Report: nobody, Clock: time.Now}, nobody)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ramp.Close()) }()
 	given, err := ramp.Orders("", sandbox.MaxOpen)

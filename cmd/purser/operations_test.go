@@ -148,7 +148,7 @@ func TestUnmatchedReports(t *testing.T) {
 			strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecrets[0], time.Now(), []byte(body)))
+		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecrets.common[0], time.Now(), []byte(body)))
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())

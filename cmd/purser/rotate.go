@@ -18,7 +18,7 @@ import (
 // the old one.
 type RotateCmd struct {
 	Place
-	Secret string `arg:"" enum:"data-key,network-secret,partner-secret,checkout-seed" help:"data-key, network-secret, partner-secret or checkout-seed."`
+	Secret string `arg:"" enum:"data-key,network-secret,partner-secret,partner-secret-bank,partner-secret-ramp,partner-secret-stablecoin,checkout-seed" help:"data-key, network-secret, partner-secret, that of one partner (partner-secret-bank, -ramp or -stablecoin), or checkout-seed."`
 	Finish bool   `name:"finish" xor:"step" help:"Drop the old secret. That of personal data only when nothing is sealed under it any more."`
 	Lost   bool   `name:"lost" xor:"step" help:"Make the secret although stores have used another one, which is lost."`
 }
@@ -35,9 +35,15 @@ func (c *RotateCmd) Run(out io.Writer) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.Lost:
 		return c.replaceLost(path, out)
+	case errors.Is(err, fs.ErrNotExist) && !c.Finish && partnerOfSecret(c.Secret) != "":
+		secrets, err := c.newPartnerSecret()
+		if err != nil {
+			return err
+		}
+		return c.addSecret(path, secrets[0], out)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s is not there: %s is what the server uses; to rotate it set NEW,OLD there, and NEW alone afterwards "+
-			"(`openssl rand -hex %d` makes one)", path, secretSettings[c.Secret], dataKeyBytes)
+			"(`openssl rand -hex %d` makes one)", path, settingOf(c.Secret), dataKeyBytes)
 	case err != nil:
 		return err
 	case c.Lost:
@@ -52,15 +58,24 @@ func (c *RotateCmd) Run(out io.Writer) error {
 	if len(secrets) > 1 {
 		return fmt.Errorf("%s is rotating already: end that first with `purser rotate %s --finish`", c.Secret, c.Secret)
 	}
+	return c.addSecret(path, secrets[0], out)
+}
+
+// addSecret puts a new secret before the one that is in use.
+func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
 	fresh, err := newSecret()
 	if err != nil {
 		return err
 	}
-	if err := writeDurably(path, fresh+","+secrets[0]+"\n"); err != nil {
+	if err := writeDurably(path, fresh+","+inUse+"\n"); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s has a new secret, and the old one stays valid: restart the server, %s, then `purser rotate %s --finish`\n",
-		path, nextSteps[c.Secret], c.Secret)
+	next := nextSteps[c.Secret]
+	if partner := partnerOfSecret(c.Secret); partner != "" {
+		next = "give the " + partner + " partner the new one (the first in the file)"
+	}
+	_, err = fmt.Fprintf(out, "%s has a new secret, and the old one stays valid: restart the server, %s, "+
+		"then `purser rotate %s --finish`\n", path, next, c.Secret)
 	return err
 }
 
@@ -68,7 +83,7 @@ func (c *RotateCmd) Run(out io.Writer) error {
 var nextSteps = map[string]string{
 	dataKeyFile:       "wait until its log says that every personal document is sealed anew",
 	networkSecretFile: "give the card network the new one (the first in the file)",
-	partnerSecretFile: "give the partners the new one (the first in the file)",
+	partnerSecretFile: "give the partners without a secret of their own the new one (the first in the file)",
 }
 
 func (c *RotateCmd) replaceLost(path string, out io.Writer) error {

@@ -15,6 +15,7 @@ import (
 
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/httpapi"
 	"purser/httpapi/webhook"
 )
 
@@ -24,7 +25,8 @@ type SandboxBankCmd struct {
 	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
 	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`
 	ReportTo      string `name:"report-to" env:"PURSER_BANK_REPORT_TO" default:"http://127.0.0.1:8080" help:"Base URL of the Purser that it reports to."`
-	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs its reports and the requests to it; the same as that Purser's, two with a comma while rotating. Required."`
+	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs its reports and the requests to it; the same as that Purser's, two with a comma while rotating."`
+	OwnSecret     string `name:"partner-secret-bank" env:"PURSER_PARTNER_SECRET_BANK" secret:"" help:"Takes the place of PURSER_PARTNER_SECRET, as at that Purser. One of the two is required."`
 	SandboxDelay  string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long it takes."`
 	LogLevel      string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat     string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
@@ -52,7 +54,10 @@ func (s *SandboxBankCmd) config() (bankConfig, error) {
 	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.baseURL("PURSER_BANK_REPORT_TO", s.ReportTo),
 		secrets: f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.delay(s.SandboxDelay), log: Config{LogLevel: f.level(s.LogLevel),
 			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
-	if s.PartnerSecret == "" {
+	if own := f.secrets(partnerSecretSetting(httpapi.PartnerBank), s.OwnSecret); own != nil {
+		c.secrets = own
+	}
+	if len(c.secrets) == 0 {
 		f.add("PURSER_PARTNER_SECRET", "is required, with at least %d characters: the same as that of the Purser it reports to",
 			minSecretChars)
 	}
@@ -125,8 +130,8 @@ func serveBank(ctx context.Context, cancel func(), server *http.Server, listener
 // openSandboxBank opens the bank of a directory, which reports to the Purser at a base URL.
 func openSandboxBank(data string, delay time.Duration, secret, reportTo string, clock func() time.Time,
 	log *slog.Logger) (*sandbox.Bank, error) {
-	return sandbox.NewBank(sandbox.Config{Dir: bankDir(data), Delay: delay, Secret: secret, Clock: clock,
-		Report: sandbox.Post(&http.Client{}, reportTo+"/api/webhooks/bank-transfer"),
+	return sandbox.NewBank(sandbox.Config{Dir: bankDir(data), Delay: delay, Clock: clock,
+		Report: sandbox.Post(&http.Client{}, reportTo, httpapi.PathBankReports, reportSigner(secret, clock)),
 		Log: func(order string, attempt int, err error) {
 			log.Warn("the sandbox bank's report was not taken", "order", order, "attempt", attempt, "err", err)
 		}})

@@ -30,6 +30,14 @@ const (
 var secretSettings = map[string]string{networkSecretFile: "PURSER_NETWORK_SECRET", partnerSecretFile: "PURSER_PARTNER_SECRET",
 	dataKeyFile: "PURSER_DATA_KEY", checkoutSeedFile: "PURSER_CHECKOUT_XPUB_EVM or PURSER_CHECKOUT_XPUB_BTC"}
 
+// settingOf returns the setting that takes the place of a file of a secret.
+func settingOf(file string) string {
+	if partner := partnerOfSecret(file); partner != "" {
+		return partnerSecretSetting(partner)
+	}
+	return secretSettings[file]
+}
+
 // findSecrets fills in the secrets that were not configured, from the data directory. Only a
 // directory without stores gets new ones: stores that have used others would be served under
 // secrets that no partner knows.
@@ -38,9 +46,7 @@ func (c *Config) findSecrets() error {
 	if len(c.NetworkSecrets) == 0 {
 		c.NetworkSecrets = f.secrets(networkSecretFile, f.secretFile(c, networkSecretFile))
 	}
-	if len(c.PartnerSecrets) == 0 {
-		c.PartnerSecrets = f.secrets(partnerSecretFile, f.secretFile(c, partnerSecretFile))
-	}
+	f.findPartnerSecrets(c)
 	if len(c.DataKeys) == 0 {
 		c.DataKeys = f.dataKeys(f.secretFile(c, dataKeyFile))
 	}
@@ -77,7 +83,7 @@ func missingSecret(data, name string) error {
 		repair = "no other opens what is sealed under it"
 	}
 	return fmt.Errorf("%s is missing, but the stores have used one: put it back from where the secrets are kept, set %s, %s",
-		filepath.Join(data, name), secretSettings[name], repair)
+		filepath.Join(data, name), settingOf(name), repair)
 }
 
 // hasStores reports whether a data directory has a store that may have used secrets.

@@ -299,15 +299,16 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 
 // openBank finds the bank: elsewhere, or in this process.
 func (m *Main) openBank(context.Context) (err error) {
+	secret := m.config.PartnerSecrets.of(httpapi.PartnerBank)[0]
 	if m.config.BankURL != "" {
 		client := bankhttp.NewClient(m.config.BankURL, func(message []byte) string {
-			return webhook.Sign(m.config.PartnerSecrets[0], m.Clock(), message)
+			return webhook.Sign(secret, m.Clock(), message)
 		})
 		m.bank = client
 		m.onClose(func() error { client.Close(); return nil })
 		return nil
 	}
-	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, m.config.PartnerSecrets[0],
+	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, secret,
 		"http://"+reachable(m.listeners.http.Addr()), m.Clock, m.log)
 	if err == nil {
 		m.bank = m.sandbox
@@ -362,12 +363,15 @@ func (m *Main) issuer() partner.Issuer {
 
 // openRamp opens the ramp of the sandbox.
 func (m *Main) openRamp(context.Context) (err error) {
-	reports := "http://" + reachable(m.listeners.http.Addr()) + "/api/webhooks/partner-"
+	post := func(path string) sandbox.Reporter {
+		return sandbox.Post(&http.Client{}, "http://"+reachable(m.listeners.http.Addr()), path,
+			reportSigner(m.config.PartnerSecrets.of(httpapi.PartnerRamp)[0], m.Clock))
+	}
 	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: rampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
-		Secret: m.config.PartnerSecrets[0], Clock: m.Clock, Report: sandbox.Post(&http.Client{}, reports+"onramp"),
+		Clock: m.Clock, Report: post(httpapi.PathOnrampReports),
 		Log: func(order string, attempt int, err error) {
 			m.log.Warn("the sandbox ramp's report was not taken", "order", order, "attempt", attempt, "err", err)
-		}}, sandbox.Post(&http.Client{}, reports+"offramp"))
+		}}, post(httpapi.PathOfframpReports))
 	if err == nil {
 		m.onClose(m.ramp.Close)
 	}

@@ -107,11 +107,12 @@ func (m *Main) admitRequests(context.Context) error {
 	m.onClose(worker.Close)
 	server, err := httpapi.New(httpapi.Config{Actors: m.system, DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
-		PartnerSecrets: m.config.PartnerSecrets, SignupClosed: !m.config.SignupOpen,
-		Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards, NoCurrencies: !m.config.MultiCurrency,
-		NoRamp: !m.config.Ramp, Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
-		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed, WebhookGuard: m.webhookGuard(),
-		Registry: m.registry, Logger: m.log})
+		PartnerSecrets: m.config.PartnerSecrets.byPartner(), PartnerSignatures: m.config.PartnerSignatures,
+		SignupClosed: !m.config.SignupOpen, Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards,
+		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
+		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,
+		WebhookGuard: m.webhookGuard(),
+		Registry:     m.registry, Logger: m.log})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
-// Package webhook is how webhooks come in and go out. What partners report is verified by the header
-// "partner-signature: t=<unix>,v1=<hex HMAC-SHA256 of t.body>"; what Purser announces to a workspace's endpoints is signed in the
-// same form under "service-signature" and posted by a Sender, to where a Guard lets it. The package reads no clock to sign or
-// verify by; what a report means is for its handler, and when a delivery is tried is for the actors.
+// Package webhook signs, verifies and sends webhooks. Inbound reports of partners have the header
+// "partner-signature: t=<unix>,<version>=<hex HMAC-SHA256>". Version 1 covers the time and the body,
+// version 2 the method and the path too. What Purser announces to a workspace's endpoints has the
+// header "service-signature", of version 1. A Sender posts it to where a Guard lets it. The package
+// reads no clock to sign or verify by.
 package webhook
 
 import (
@@ -17,69 +18,146 @@ import (
 // Tolerance is how far a signature's time may be from ours, either way.
 const Tolerance = 5 * time.Minute
 
-// maxSignatures bounds the v1 parts of one header: a partner that rotates its secret sends two.
+// maxSignatures bounds the signatures of each version in one header. A partner that rotates its
+// secret sends two.
 const maxSignatures = 4
 
-// ErrSignature says that a report is not signed by the partner, or not now.
+// ErrSignature says that a request is not signed by the partner, or not now.
 var ErrSignature = errors.New("partner signature invalid")
 
-// Sign makes the value of the partner-signature header for a body sent at a time.
+// Versions is a set of signature versions.
+type Versions uint8
+
+// The versions of a signature.
+const (
+	// V1 is HMAC-SHA256 of "<t>.<body>". It verifies on every path where the secret is valid.
+	V1 Versions = 1 << iota
+	// V2 is HMAC-SHA256 of "v2.<t>.<method> <path>\n<body>". It verifies for one request line.
+	V2
+)
+
+// ParseVersions reads versions with commas, such as "v1,v2".
+func ParseVersions(text string) (versions Versions, err error) {
+	for name := range strings.SplitSeq(text, ",") {
+		version := versionNamed(strings.TrimSpace(name))
+		if version == 0 {
+			return 0, errors.New("is not v1, v2 or both with a comma")
+		}
+		versions |= version
+	}
+	return versions, nil
+}
+
+func versionNamed(name string) Versions {
+	switch name {
+	case "v1":
+		return V1
+	case "v2":
+		return V2
+	}
+	return 0
+}
+
+// Request is what a signature of version 2 covers.
+type Request struct {
+	Method, Path string
+	Body         []byte
+}
+
+// Sign returns the header value with a signature of version 1 of a body, made at a time.
 func Sign(secret string, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
-	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, body))
+	return "t=" + t + ",v1=" + hex.EncodeToString(macV1(secret, t, body))
 }
 
-// Formed reports whether a header has the form of a signature made within Tolerance of now. Verify
-// checks the signature itself.
-func Formed(header string, now time.Time) bool {
-	_, _, err := parseHeader(header, now)
-	return err == nil
+// SignRequest returns the header value with a signature of version 2 of a request, made at a time.
+func SignRequest(secret string, at time.Time, r Request) string {
+	t := strconv.FormatInt(at.Unix(), 10)
+	return "t=" + t + ",v2=" + hex.EncodeToString(macV2(secret, t, r))
 }
 
-// Verify accepts a body when one of the secrets made one of the signatures in the header within Tolerance of now. Every
-// other outcome is ErrSignature.
+// Formed reports whether a header has the form of a signature of one of the versions, made within
+// Tolerance of now. VerifyRequest checks the signature itself.
+func Formed(header string, accepted Versions, now time.Time) bool {
+	h, err := parseHeader(header, now)
+	return err == nil && (accepted&V1 != 0 && len(h.v1) > 0 || accepted&V2 != 0 && len(h.v2) > 0)
+}
+
+// Verify accepts a body when one of the secrets made one of the header's signatures of version 1
+// within Tolerance of now. Every other outcome is ErrSignature.
 func Verify(secrets []string, header string, body []byte, now time.Time) error {
-	stamp, given, err := parseHeader(header, now)
+	_, err := VerifyRequest(secrets, header, Request{Body: body}, V1, now)
+	return err
+}
+
+// VerifyRequest accepts a request when one of the secrets made one of the header's signatures, of an
+// accepted version, within Tolerance of now. It returns the strongest version that verifies. Every
+// other outcome is ErrSignature.
+func VerifyRequest(secrets []string, header string, r Request, accepted Versions, now time.Time) (Versions, error) {
+	h, err := parseHeader(header, now)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	valid := false
+	var verified Versions
 	for _, secret := range secrets {
-		want := mac(secret, stamp, body)
-		for _, sum := range given {
-			valid = hmac.Equal(want, sum) || valid
+		if accepted&V2 != 0 && len(h.v2) > 0 && oneEquals(h.v2, macV2(secret, h.stamp, r)) {
+			verified |= V2
+		}
+		if accepted&V1 != 0 && len(h.v1) > 0 && oneEquals(h.v1, macV1(secret, h.stamp, r.Body)) {
+			verified |= V1
 		}
 	}
-	if !valid {
-		return ErrSignature
+	switch {
+	case verified&V2 != 0:
+		return V2, nil
+	case verified != 0:
+		return V1, nil
 	}
-	return nil
+	return 0, ErrSignature
 }
 
-// parseHeader reads a header: its time, as written and within Tolerance of now, and its signatures,
-// at least one.
-func parseHeader(header string, now time.Time) (stamp string, given [][]byte, err error) {
+// oneEquals compares every given sum in constant time.
+func oneEquals(given [][]byte, want []byte) (equal bool) {
+	for _, sum := range given {
+		equal = hmac.Equal(want, sum) || equal
+	}
+	return equal
+}
+
+// signatureHeader is a parsed header: its time as written, and its signatures of each version.
+type signatureHeader struct {
+	stamp  string
+	v1, v2 [][]byte
+}
+
+// parseHeader reads a header whose time is within Tolerance of now. Parts of other names are left
+// for later versions.
+func parseHeader(header string, now time.Time) (h signatureHeader, err error) {
 	for part := range strings.SplitSeq(header, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		switch name {
-		case "t":
-			if stamp != "" {
-				return "", nil, ErrSignature
-			}
-			stamp = value
-		case "v1":
-			sum, err := hex.DecodeString(value)
-			if err != nil || len(given) == maxSignatures {
-				return "", nil, ErrSignature
-			}
-			given = append(given, sum)
+		sums := &h.v1
+		switch {
+		case name == "t" && h.stamp != "":
+			return signatureHeader{}, ErrSignature
+		case name == "t":
+			h.stamp = value
+			continue
+		case versionNamed(name) == 0:
+			continue
+		case versionNamed(name) == V2:
+			sums = &h.v2
 		}
+		sum, err := hex.DecodeString(value)
+		if err != nil || len(*sums) == maxSignatures {
+			return signatureHeader{}, ErrSignature
+		}
+		*sums = append(*sums, sum)
 	}
-	seconds, err := strconv.ParseInt(stamp, 10, 64)
-	if err != nil || !within(seconds, now.Unix()) || len(given) == 0 {
-		return "", nil, ErrSignature
+	seconds, err := strconv.ParseInt(h.stamp, 10, 64)
+	if err != nil || !within(seconds, now.Unix()) {
+		return signatureHeader{}, ErrSignature
 	}
-	return stamp, given, nil
+	return h, nil
 }
 
 func within(signed, now int64) bool {
@@ -87,11 +165,20 @@ func within(signed, now int64) bool {
 	return signed >= now-tolerance && signed <= now+tolerance
 }
 
-// mac signs the time as it is written in the header, so that no other spelling of it verifies.
-func mac(secret, stamp string, body []byte) []byte {
+// macV1 signs the time as it is written in the header, so that no other spelling of it verifies.
+func macV1(secret, stamp string, body []byte) []byte {
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write([]byte(stamp))
 	h.Write([]byte{'.'})
 	h.Write(body)
+	return h.Sum(nil)
+}
+
+// macV2 begins with the version. A text of version 1 begins with a digit, so no signature of one
+// version verifies as the other.
+func macV2(secret, stamp string, r Request) []byte {
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write([]byte("v2." + stamp + "." + r.Method + " " + r.Path + "\n"))
+	h.Write(r.Body)
 	return h.Sum(nil)
 }

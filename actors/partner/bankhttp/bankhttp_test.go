@@ -20,6 +20,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/httpapi/webhook"
 )
 
 const secret = "a secret of both ends"
@@ -27,11 +28,11 @@ const secret = "a secret of both ends"
 var start = time.UnixMilli(1_763_640_000_123)
 
 func sign(secret string) func([]byte) string {
-	return func(message []byte) string { return sandbox.Sign(secret, start, message) }
+	return func(message []byte) string { return webhook.Sign(secret, start, message) }
 }
 
 func verify(signature string, message []byte) error {
-	if signature != sandbox.Sign(secret, start, message) {
+	if signature != webhook.Sign(secret, start, message) {
 		return errors.New("another's")
 	}
 	return nil
@@ -40,9 +41,8 @@ func verify(signature string, message []byte) error {
 // listen serves a sandbox bank that reports to nobody.
 func listen(t *testing.T) (bank *sandbox.Bank, url string) {
 	t.Helper()
-	bank, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: vfs.NewMem(), Secret: secret,
-		Clock:  func() time.Time { return start },
-		Report: func(context.Context, string, []byte) (int, error) { return http.StatusOK, nil }})
+	bank, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: vfs.NewMem(), Clock: func() time.Time { return start },
+		Report: func(context.Context, []byte) (int, error) { return http.StatusOK, nil }})
 	require.NoError(t, err)
 	server := httptest.NewServer(bankhttp.NewHandler(bank, verify))
 	t.Cleanup(func() {

@@ -3,15 +3,11 @@ package sandbox
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -36,14 +32,16 @@ const (
 )
 
 // Reporter delivers one report and returns the HTTP status it was answered with.
-type Reporter func(ctx context.Context, signature string, body []byte) (status int, err error)
+type Reporter func(ctx context.Context, body []byte) (status int, err error)
+
+// Signer returns the partner-signature header of a report, made now.
+type Signer func(method, path string, body []byte) string
 
 // Config says where a partner keeps its orders and whom it reports to. All fields are required but FS and Log.
 type Config struct {
 	Dir    string
 	FS     vfs.FS // nil: the disk
 	Delay  time.Duration
-	Secret string // signs the reports
 	Report Reporter
 	Clock  func() time.Time
 	// Log hears of reports that were not taken; nil drops them.
@@ -113,8 +111,8 @@ func (o *order) news() news {
 
 // openOffice opens the store, finding there what an earlier run left.
 func openOffice(cfg Config, to func(*order) Reporter) (*office, error) {
-	if cfg.Dir == "" || cfg.Secret == "" || cfg.Report == nil || cfg.Clock == nil || cfg.Delay < 0 {
-		return nil, errors.New("sandbox: Dir, Secret, Report and Clock are required, Delay is not negative")
+	if cfg.Dir == "" || cfg.Report == nil || cfg.Clock == nil || cfg.Delay < 0 {
+		return nil, errors.New("sandbox: Dir, Report and Clock are required, Delay is not negative")
 	}
 	if cfg.FS == nil {
 		cfg.FS = vfs.Default
@@ -286,7 +284,7 @@ func (b *office) report(ctx context.Context, o *order) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
-	status, err := b.to(o)(ctx, Sign(b.cfg.Secret, b.cfg.Clock(), body), body)
+	status, err := b.to(o)(ctx, body)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("answered %d", status)
 	}
@@ -307,24 +305,15 @@ func announcement(o *order) ([]byte, error) {
 	}{ident.Derive(id.Slot(), id.Time(), n.cause).Format(ident.Event), n.eventType, n.data})
 }
 
-// Sign makes the partner-signature header of a body: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">.
-func Sign(secret string, at time.Time, body []byte) string {
-	t := strconv.FormatInt(at.Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(t + "."))
-	mac.Write(body)
-	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
-}
-
-// Post returns a Reporter that posts to a URL over HTTP.
-func Post(client *http.Client, url string) Reporter {
-	return func(ctx context.Context, signature string, body []byte) (int, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+// Post returns a Reporter that posts signed reports over HTTP, to a path of the Purser at a base URL.
+func Post(client *http.Client, base, path string, sign Signer) Reporter {
+	return func(ctx context.Context, body []byte) (int, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
 		if err != nil {
 			return 0, err
 		}
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Partner-Signature", signature)
+		req.Header.Set("Partner-Signature", sign(req.Method, path, body))
 		resp, err := client.Do(req)
 		if err != nil {
 			return 0, err

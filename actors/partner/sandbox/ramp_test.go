@@ -23,15 +23,15 @@ const rampWorkspace = "ws"
 func (d *desk) openRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
 	t.Helper()
 	door := func(ons bool) sandbox.Reporter {
-		return func(ctx context.Context, signature string, body []byte) (int, error) {
+		return func(ctx context.Context, body []byte) (int, error) {
 			var r report
 			if err := json.Unmarshal(body, &r); err != nil || strings.HasPrefix(r.Type, "onramp.") != ons {
 				return http.StatusNotFound, err
 			}
-			return d.take(ctx, signature, body)
+			return d.take(ctx, body)
 		}
 	}
-	r, err := sandbox.NewRamp(sandbox.Config{Dir: "ramp", FS: fs, Delay: delay, Secret: "secret", Report: door(true),
+	r, err := sandbox.NewRamp(sandbox.Config{Dir: "ramp", FS: fs, Delay: delay, Report: door(true),
 		Clock: d.clock}, door(false))
 	require.NoError(t, err)
 	return r
@@ -90,11 +90,11 @@ func TestAnOrderGivenAgainWhileItIsReported(t *testing.T) {
 	d := newDesk()
 	var r *sandbox.Ramp
 	o := rampOrder(1, "onramp", 10_000)
-	report := func(ctx context.Context, signature string, body []byte) (int, error) {
+	report := func(ctx context.Context, body []byte) (int, error) {
 		require.NoError(t, r.Order(ctx, o))
-		return d.take(ctx, signature, body)
+		return d.take(ctx, body)
 	}
-	r, err := sandbox.NewRamp(sandbox.Config{Dir: "ramp", FS: vfs.NewMem(), Delay: delay, Secret: "secret", Report: report,
+	r, err := sandbox.NewRamp(sandbox.Config{Dir: "ramp", FS: vfs.NewMem(), Delay: delay, Report: report,
 		Clock: d.clock}, d.take)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
@@ -218,7 +218,7 @@ func TestWhatTheRampDoesNotTake(t *testing.T) {
 	require.Empty(t, orders)
 	_, err = sandbox.NewRamp(sandbox.Config{}, d.take)
 	require.Error(t, err)
-	_, err = sandbox.NewRamp(sandbox.Config{Dir: "x", Secret: "s", Report: d.take, Clock: d.clock}, nil)
+	_, err = sandbox.NewRamp(sandbox.Config{Dir: "x", Report: d.take, Clock: d.clock}, nil)
 	require.Error(t, err)
 }
 

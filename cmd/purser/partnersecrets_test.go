@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/httpapi"
+	"purser/httpapi/webhook"
+)
+
+// reportStatus posts a report that matches nothing, with a signature of version 2, and returns the
+// answer's status.
+func reportStatus(t *testing.T, p *process, path, id, secret string) int {
+	t.Helper()
+	body := fmt.Sprintf(`{"id":%q,"type":"a.type","data":{}}`, id)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.rest+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("partner-signature", webhook.SignRequest(secret, time.Now(),
+		webhook.Request{Method: http.MethodPost, Path: path, Body: []byte(body)}))
+	resp, err := p.http.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode
+}
+
+// TestOnePartnersSecretRotates: the program as it is shipped gives the bank a secret of its own
+// beside the common one, then drops the common one for the bank, then rotates the bank's.
+func TestOnePartnersSecretRotates(t *testing.T) {
+	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	file := partnerSecretFileOf(httpapi.PartnerBank)
+	launch(t, purser, data).end(t, syscall.SIGTERM)
+	common, reports := secretIn(t, data, partnerSecretFile)[0], 0
+	serves := func(bank, refusedByBank []string) {
+		t.Helper()
+		p := launch(t, purser, data)
+		if len(bank) > 1 {
+			demo(t, data) // the sandbox's partners report
+		}
+		status := func(path, secret string) int {
+			reports++
+			return reportStatus(t, p, path, fmt.Sprint("report ", reports), secret)
+		}
+		for _, secret := range bank {
+			require.Equal(t, http.StatusOK, status(httpapi.PathBankReports, secret))
+		}
+		for _, secret := range refusedByBank {
+			require.Equal(t, http.StatusUnauthorized, status(httpapi.PathBankReports, secret))
+		}
+		require.Equal(t, http.StatusOK, status(httpapi.PathOnrampReports, common))
+		require.Equal(t, http.StatusUnauthorized, status(httpapi.PathOnrampReports, bank[0]), "the bank is not the ramp")
+		p.end(t, syscall.SIGTERM)
+	}
+	require.Contains(t, refuse(t, purser, data, "rotate", file, "--finish"), partnerSecretSetting(httpapi.PartnerBank))
+	succeed(t, purser, data, "rotate", file)
+	first := secretIn(t, data, file)
+	require.Equal(t, []string{first[0], common}, first)
+	serves(first, nil)
+	succeed(t, purser, data, "rotate", file, "--finish")
+	serves(first[:1], []string{common})
+	succeed(t, purser, data, "rotate", file)
+	second := secretIn(t, data, file)
+	require.Equal(t, []string{second[0], first[0]}, second)
+	serves(second, []string{common})
+	succeed(t, purser, data, "rotate", file, "--finish")
+	serves(second[:1], []string{common, first[0]})
+	succeed(t, purser, data, "audit")
+}
+
+// TestTwoPartnersWithOneSecretOfTheirOwn are refused, for each could sign for the other.
+func TestTwoPartnersWithOneSecretOfTheirOwn(t *testing.T) {
+	config := testConfig(t, t.TempDir())
+	config.PartnerSecrets.own = map[string][]string{
+		httpapi.PartnerBank: {"a secret of two partners", "a secret of the bank"},
+		httpapi.PartnerRamp: {"a secret of two partners"},
+	}
+	err := NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
+	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_RAMP: has the first secret of PURSER_PARTNER_SECRET_BANK too")
+	require.NotContains(t, err.Error(), "a secret of two partners")
+	config.PartnerSecrets.own[httpapi.PartnerRamp] = []string{"a secret of the ramp", "a secret of the bank"}
+	require.NoError(t, config.findSecrets(), "the old secrets may be the same")
+}
