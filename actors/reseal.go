@@ -75,7 +75,7 @@ func (s *System) onLane(ctx context.Context, sh *shard, do func(context.Context)
 func (s *System) resealAll(ctx context.Context) {
 	kinds := []string{balance.RecordUnmatched}
 	if s.sealer.Rotating() {
-		kinds = s.personalKinds()
+		kinds = append(s.personalKinds(), secretKind)
 		s.log.Info("a data key rotates: personal documents are sealed under the new one", "key", s.sealer.KeyID())
 	}
 	for _, sh := range s.shards {

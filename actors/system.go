@@ -97,6 +97,7 @@ type Config struct {
 	Poster     Poster          // nil: no webhook is sent, deliveries stay pending
 	Chains     []partner.Chain // of the networks that payments are looked for on
 	Sealer     Sealer
+	Secrets    []Secret // of the deployment; without any they are not compared with the last start's
 	Clock      func() time.Time
 	// ClockSuspect reports that Clock may be wrong: nothing expires, lapses or is swept meanwhile.
 	// nil: never.
@@ -294,6 +295,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	err = s.takeShards(ctx)
 	if err == nil {
 		err = s.checkDataKeys(ctx)
+	}
+	if err == nil {
+		err = s.checkSecrets(ctx)
 	}
 	if err != nil {
 		s.cancel()

@@ -20,6 +20,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -42,6 +43,9 @@ const (
 	keyIDBytes   = 8
 	purpose      = "purser personal data v1|"
 	purposeKeyID = "purser data key id v1"
+
+	fingerprintBytes   = 8
+	purposeFingerprint = "purser secret fingerprint v1|"
 )
 
 // ErrSealed says that a document can not be opened: it was sealed under another key or for another record, or is damaged.
@@ -82,6 +86,14 @@ func keyID(key []byte) (id [keyIDBytes]byte, err error) {
 	}
 	derived, err := hkdf.Key(sha256.New, key, nil, purposeKeyID, keyIDBytes)
 	return [keyIDBytes]byte(derived), err
+}
+
+// Fingerprint derives a mark of a secret of the deployment, by which a store knows it again. Another
+// deployment, another name or another secret has another mark.
+func Fingerprint(deployment, name, secret string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(purposeFingerprint + deployment + "|" + name))
+	return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
 }
 
 // KeyID returns the name of the key that seals, in hexadecimal digits.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -72,6 +73,36 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 	serves(second, []string{common})
 	succeed(t, purser, data, "rotate", file, "--finish")
 	serves(second[:1], []string{common, first[0]})
+	succeed(t, purser, data, "audit")
+}
+
+// TestAStartComparesItsSecrets with those that the stores have used. Without the partner's own file
+// the common secret would sign for that partner again, so the start is refused with the repair.
+func TestAStartComparesItsSecrets(t *testing.T) {
+	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	file := partnerSecretFileOf(httpapi.PartnerRamp)
+	logOfStart := func() string {
+		p := launch(t, purser, data)
+		require.Empty(t, p.end(t, syscall.SIGTERM))
+		return p.log.String()
+	}
+	logOfStart()
+	succeed(t, purser, data, "rotate", file)
+	const warning = "none of those that the stores have used"
+	require.NotContains(t, logOfStart(), warning)
+
+	require.NoError(t, os.Remove(filepath.Join(data, file)))
+	refused := refuse(t, purser, data, "serve")
+	require.Contains(t, refused, file+" is missing, but the stores have used one")
+	require.Contains(t, refused, "set PURSER_PARTNER_SECRET_RAMP, or make a new one with `purser rotate "+file+" --lost")
+	succeed(t, purser, data, "rotate", "--lost", file)
+	require.NoError(t, os.Remove(filepath.Join(data, networkSecretFile)))
+	succeed(t, purser, data, "rotate", "--lost", networkSecretFile)
+	started := logOfStart()
+	require.Equal(t, 2, strings.Count(started, warning), started)
+	require.Contains(t, started, "secret="+file)
+	require.Contains(t, started, "secret="+networkSecretFile)
+	require.NotContains(t, logOfStart(), warning)
 	succeed(t, purser, data, "audit")
 }
 

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"purser/actors"
 	"purser/actors/ident"
 	"purser/actors/seal"
 	"purser/authorizer"
+	"purser/httpapi"
 	"purser/persistence"
 	"purser/persistence/pebblejournal"
 )
@@ -56,6 +58,26 @@ func (c *Config) findSecrets() error {
 		}
 	}
 	return errors.Join(f...)
+}
+
+// fingerprints returns the marks of the secrets that others sign with or show. The data key has its
+// own check, because nothing opens without it.
+func (c *Config) fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
+	add := func(name string, values []string) {
+		secret := actors.Secret{Name: name}
+		for _, value := range values {
+			secret.Fingerprints = append(secret.Fingerprints, seal.Fingerprint(hex.EncodeToString(deployment[:]), name, value))
+		}
+		secrets = append(secrets, secret)
+	}
+	add(networkSecretFile, c.NetworkSecrets)
+	add(partnerSecretFile, c.PartnerSecrets.common)
+	for _, partner := range httpapi.Partners() {
+		if own := c.PartnerSecrets.own[partner]; len(own) > 0 {
+			add(partnerSecretFileOf(partner), own)
+		}
+	}
+	return secrets
 }
 
 // secretFile reads a secret of the data directory, or makes it where there are no stores yet.

@@ -327,9 +327,12 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	}
 	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank,
 		Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains, Accounts: m.config.CheckoutAccounts,
-		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: m.sealer, Clock: m.Clock, ClockSuspect: m.clockSuspect,
-		Entropy: m.Entropy, Logger: m.log, Listener: m.metrics,
-		Fatal: m.Fatal})
+		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: m.sealer,
+		Secrets: m.config.fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.clockSuspect,
+		Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal})
+	if missing, ok := errors.AsType[actors.MissingSecret](err); ok {
+		return missingSecret(m.config.DataDir, missing.Name)
+	}
 	if errors.Is(err, actors.ErrStores) {
 		return err
 	}

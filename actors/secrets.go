@@ -1,0 +1,113 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"purser/actors/ident"
+	"purser/persistence"
+)
+
+// Secret is a secret of the deployment as its stores remember it: by fingerprints, which say nothing
+// of it. Fingerprints has one for each value that is valid.
+type Secret struct {
+	Name         string
+	Fingerprints []string
+}
+
+// MissingSecret says that the stores have used a secret that this start does not have. It is an
+// ErrStores.
+type MissingSecret struct{ Name string }
+
+func (e MissingSecret) Error() string { return e.Name + " is missing, but the stores have used one" }
+
+// Unwrap returns ErrStores.
+func (e MissingSecret) Unwrap() error { return ErrStores }
+
+// secretKind is the kind of the records of secrets, one for each name. They are sealed, because a
+// fingerprint confirms a guess of a weak secret to a reader of the store.
+const secretKind = "secret_fingerprints"
+
+// maxSecretRecords is how many of them a start reads.
+const maxSecretRecords = 64
+
+// secretDocument is what such a record holds.
+type secretDocument struct {
+	Fingerprints []string `json:"fingerprints"`
+}
+
+// checkSecrets compares the secrets of this start with those that the last one had, and keeps them.
+// A secret that is not there any more is a MissingSecret. A secret with no value in common with the
+// last start's is logged by name: signatures under the old one are refused from now on. Without
+// secrets in the configuration nothing is compared.
+func (s *System) checkSecrets(ctx context.Context) error {
+	if len(s.config.Secrets) == 0 {
+		return nil
+	}
+	used, err := s.usedSecrets(ctx)
+	if err != nil {
+		return err
+	}
+	for name := range used {
+		if !slices.ContainsFunc(s.config.Secrets, func(c Secret) bool { return c.Name == name }) {
+			return MissingSecret{Name: name}
+		}
+	}
+	var changed []*persistence.Batch
+	for _, secret := range s.config.Secrets {
+		before := used[secret.Name]
+		if slices.Equal(before, secret.Fingerprints) {
+			continue
+		}
+		isKnown := func(f string) bool { return slices.Contains(before, f) }
+		if len(before) > 0 && !slices.ContainsFunc(secret.Fingerprints, isKnown) {
+			s.log.Warn("a secret is none of those that the stores have used: what is signed under the old one is refused "+
+				"from now on. Put the old one back, or give the new one to the other side", "secret", secret.Name)
+		}
+		batch, err := s.secretBatch(secret)
+		if err != nil {
+			return err
+		}
+		changed = append(changed, batch)
+	}
+	if err := s.shards[ident.SystemSlot.Shard()].lane.appendRecords(ctx, changed); err != nil {
+		return fmt.Errorf("fingerprints of secrets: %w", err)
+	}
+	return nil
+}
+
+// usedSecrets reads the fingerprints of the last start, by the secret's name.
+func (s *System) usedSecrets(ctx context.Context) (map[string][]string, error) {
+	records, err := s.journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
+	if err != nil {
+		return nil, fmt.Errorf("fingerprints of secrets: %w", err)
+	}
+	used := map[string][]string{}
+	for _, r := range records {
+		var document secretDocument
+		if err := s.open(&r); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(r.Document, &document); err != nil {
+			return nil, fmt.Errorf("fingerprints of secret %s: %w", r.ID, err)
+		}
+		used[r.ID] = document.Fingerprints
+	}
+	return used, nil
+}
+
+// secretBatch makes the batch that keeps a secret's fingerprints.
+func (s *System) secretBatch(secret Secret) (*persistence.Batch, error) {
+	document, err := json.Marshal(secretDocument{Fingerprints: secret.Fingerprints})
+	if err != nil {
+		return nil, err
+	}
+	if document, err = s.sealDocument(secretKind, secret.Name, document); err != nil {
+		return nil, err
+	}
+	system := ident.System.Format(ident.Workspace)
+	return &persistence.Batch{Workspace: system, Slot: ident.SystemSlot,
+		Records: []persistence.Record{{Kind: secretKind, Workspace: system, ID: secret.Name, Document: document}}}, nil
+}

@@ -1,0 +1,76 @@
+package actors_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/ident"
+	"purser/actors/seal"
+)
+
+// TestAStartNamesTheSecretThatDiffers: a rotation is silent as long as one value stays, a secret
+// that has none of the values before is logged once by name, and one that is gone is refused.
+func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
+	var log bytes.Buffer
+	var secrets []actors.Secret
+	keys := []byte{1}
+	secret := func(name string, values ...string) actors.Secret {
+		s := actors.Secret{Name: name}
+		for _, value := range values {
+			s.Fingerprints = append(s.Fingerprints, seal.Fingerprint("deployment", name, value))
+		}
+		return s
+	}
+	r := newRig(t, func(c *actors.Config) {
+		c.Secrets, c.Sealer = secrets, sealerOf(t, keys...)
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	const warning = "none of those that the stores have used"
+	restart := func(warnings []string, next ...actors.Secret) {
+		t.Helper()
+		log.Reset()
+		secrets = next
+		r.restart()
+		require.Equal(t, len(warnings), strings.Count(log.String(), warning), log.String())
+		for _, name := range warnings {
+			require.Contains(t, log.String(), "secret="+name+"\n")
+		}
+	}
+	bank := secret("bank", "one")
+	restart(nil, secret("network", "one"), bank)
+	restart(nil, secret("network", "one"), bank)
+	restart(nil, secret("network", "two", "one"), bank)
+	restart(nil, secret("network", "two"), bank)
+	restart([]string{"network"}, secret("network", "one"), bank)
+	restart(nil, secret("network", "one"), bank)
+	restart([]string{"network", "bank"}, secret("network", "three"), secret("bank", "two"))
+	require.NotContains(t, log.String(), "three")
+	restart(nil) // a command without secrets compares none
+
+	r.system.Stop()
+	_, err := actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{},
+		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three")}, Clock: r.clock.now, Entropy: rand.Reader})
+	require.ErrorIs(t, err, actors.MissingSecret{Name: "bank"})
+	require.ErrorIs(t, err, actors.ErrStores)
+
+	// The records are sealed, and a rotation of the data key seals them anew.
+	records, err := r.journal.Records(t.Context(), ident.SystemSlot.Shard(), "secret_fingerprints", "", 10)
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	for _, record := range records {
+		require.NotContains(t, string(record.Document), "fingerprints")
+	}
+	require.NoError(t, r.journal.Close())
+	keys, secrets = []byte{2, 1}, []actors.Secret{secret("network", "three"), secret("bank", "two")}
+	log.Reset()
+	r.start()
+	r.awaitRotated()
+	keys = []byte{2}
+	restart(nil, secrets...)
+}
