@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"strings"
@@ -13,7 +15,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors"
+	"purser/actors/ident"
 	"purser/actors/user"
+	"purser/actors/workspace"
 	"purser/httpapi/password"
 )
 
@@ -236,4 +240,27 @@ func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
 	w.fails(r, 401, "invalid_credentials")
 	require.Empty(t, r.cookie)
 	w.fails(w.get(session(made.cookie), "/api/dashboard/me"), 401, "unauthorized")
+}
+
+// TestSessionsAndKeysAreStoredAsHashesAlone: a cookie and an API key are random tokens. The journal
+// has the SHA-256 hash by which each is found, and no key of the deployment is part of either, so no
+// cookie key has to rotate.
+func TestSessionsAndKeysAreStoredAsHashesAlone(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	stored := w.storedOf(tn)
+	for kind, secret := range map[string]string{user.RecordSession: tn.cookie, workspace.RecordSecret: tn.secret} {
+		sum := sha256.Sum256([]byte(secret))
+		prefix := map[string]string{user.RecordSession: ident.SessionSecret, workspace.RecordSecret: ident.APISecret}[kind]
+		slot, hash, err := ident.ParseSecret(prefix, secret)
+		require.NoError(t, err)
+		require.Equal(t, hex.EncodeToString(sum[:]), hash)
+		record, err := w.journal.Record(t.Context(), slot, kind, hash)
+		require.NoError(t, err)
+		random := secret[len(secret)-20:]
+		require.NotContains(t, stored+string(record.Document)+record.ID, random)
+	}
+	require.Contains(t, stored, tn.workspace)
+	other := w.ok(w.login("ada@example.com", "a long password")).cookie
+	require.NotEqual(t, tn.cookie, other)
 }
