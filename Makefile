@@ -5,7 +5,7 @@ BENCHTIME  ?= 1s
 ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients pages histories lint bench bench-cards microbench clean
+.PHONY: build run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -81,9 +81,14 @@ histories:
 	PURSER_HISTORIES=200000 go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/watch
 	go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/checkout -rapid.checks=20000
 
-# Clients generated from the description compile (Node).
-clients:
-	.ci/clients
+# Linters find nothing in the description, and clients that generators make of it (Python, TypeScript,
+# Go) go from sign-up to a webhook against a server. Needs Node, Python and Java.
+clients: build
+	.ci/foreign/run
+
+# schemathesis against a server, with a key and with a session: three minutes, or PURSER_SCHEMATHESIS_SECONDS.
+schemathesis: build
+	.ci/foreign/schemathesis
 
 lint:
 	.ci/lint $(STATICCHECK)

@@ -122,7 +122,7 @@ func literalPaths(table []route) map[string][]string {
 		if strings.Contains(literal.path, "{") {
 			continue
 		}
-		if slices.ContainsFunc(table, func(r route) bool { return matches(r.path, literal.path) }) {
+		if slices.ContainsFunc(table, func(r route) bool { return pathMatches(r.path, literal.path) }) {
 			methods[literal.path] = append(methods[literal.path], literal.method)
 			slices.Sort(methods[literal.path])
 		}
@@ -130,8 +130,8 @@ func literalPaths(table []route) map[string][]string {
 	return methods
 }
 
-// matches reports whether a path with parameters matches another path.
-func matches(pattern, path string) bool {
+// pathMatches reports whether a path with parameters matches another path.
+func pathMatches(pattern, path string) bool {
 	parts, others := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if !strings.Contains(pattern, "{") || len(parts) != len(others) {
 		return false
