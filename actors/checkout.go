@@ -117,8 +117,9 @@ func (s *System) coinPrice(ctx context.Context, asset string) (string, error) {
 	return price, nil
 }
 
-// creditCheckouts credits what a completed link asked for, and then tells the link, which tells the webhooks. The balance holds a
-// claim on the link for ever, and the link notes its credit once: whatever crashes in between, there is one of each.
+// creditCheckouts credits what a completed link asked for, less an accepted shortfall, and then
+// tells the link, which tells the webhooks. The balance holds a claim on the link for ever, and the
+// link notes its credit once: whatever crashes in between, there is one of each.
 func (s *System) creditCheckouts(ctx context.Context, e persistence.Event) error {
 	event, err := checkout.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -126,7 +127,8 @@ func (s *System) creditCheckouts(ctx context.Context, e persistence.Event) error
 	}
 	completed := event.(checkout.SessionCompleted)
 	_, err = s.Ask(ctx, Envelope{Kind: "balance", Stream: e.Workspace, Workspace: e.Workspace,
-		Command: balance.CreditCheckout{Workspace: e.Workspace, Session: completed.ID, Cents: completed.AmountUsdCents}})
+		Command: balance.CreditCheckout{Workspace: e.Workspace, Session: completed.ID,
+			Cents: completed.AmountUsdCents - completed.ShortfallCents}})
 	if err != nil {
 		return err
 	}

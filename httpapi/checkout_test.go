@@ -109,6 +109,31 @@ func TestCheckoutIsPaid(t *testing.T) {
 	require.Equal(t, 2500, w.stablecoins(tn), "and credited once")
 }
 
+// A payment within the tolerance completes a link. The merchant sees the amount, the payment and the
+// shortfall, and is credited with the payment. The customer does not see the tolerance.
+func TestAShortPaymentWithinTheToleranceIsCreditedAsReceived(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.CheckoutTolerance = checkout.Tolerance{BasisPoints: 50, Cents: 1} })
+	tn := w.newTenant("merchant")
+	made := w.newCheckout(tn, `,"acceptedChains":["polygon"]`)
+	id := made.text("session", "id")
+	require.Equal(t, 12, made.cents("session", "toleranceUsdCents"))
+	require.Zero(t, made.cents("session", "shortfallUsdCents"))
+	w.ok(w.pick(id, "USDC", "polygon"))
+	require.NotContains(t, w.checkoutStatus(id).raw, "tolerance")
+	w.observe(tn, id, "0xa", "24880000", 50)
+	w.settled()
+	full := w.ok(w.get(tn.all, checkoutPath+"/"+id))
+	require.Equal(t, "completed", full.text("session", "status"))
+	require.Equal(t, []int{2500, 2488, 0, 12}, []int{full.cents("session", "amountUsdCents"),
+		full.cents("session", "receivedUsdCents"), full.cents("session", "dueUsdCents"), full.cents("session", "shortfallUsdCents")})
+	require.Equal(t, 2488, w.stablecoins(tn))
+
+	exact := w.newCheckout(tn, `,"acceptedChains":["polygon"]`).text("session", "id")
+	w.ok(w.pick(exact, "USDC", "polygon"))
+	w.observe(tn, exact, "0xb", "24870000", 50)
+	require.Equal(t, "underpaid", w.checkoutStatus(exact).text("status"), "a cent beyond the tolerance")
+}
+
 func TestCheckoutEnds(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("merchant")

@@ -105,6 +105,8 @@ type Config struct {
 	DepositDelay      time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
 	PayoutLimits      balance.PayoutLimits // zero: DefaultPayoutLimits
 	RateLimits        RateLimits           // zero: DefaultRateLimits
+	// CheckoutTolerance is for links that are made from now on; the zero value accepts no shortfall.
+	CheckoutTolerance checkout.Tolerance
 	// Elapsed is a monotonic clock, by which the limits of requests count; nil: the process's own
 	Elapsed func() time.Duration
 	// DerivePassword is called once at a time; nil: password.DeriveInProcess
@@ -143,6 +145,7 @@ func (c *Config) ensureDefaults() error {
 	if c.PayoutLimits == (balance.PayoutLimits{}) {
 		c.PayoutLimits = DefaultPayoutLimits()
 	}
+	require(c.CheckoutTolerance.IsValid(), "CheckoutTolerance is out of bounds")
 	require(c.PayoutLimits.KeyCents > 0 && c.PayoutLimits.WorkspaceCents > 0, "PayoutLimits must be positive")
 	if c.RateLimits == (RateLimits{}) {
 		c.RateLimits = DefaultRateLimits()

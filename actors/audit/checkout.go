@@ -14,12 +14,12 @@ type session struct {
 }
 
 func (b *books) sessionCompleted(e *persistence.Event) error {
-	var p struct{ AmountUsdCents int64 }
+	var p struct{ AmountUsdCents, ShortfallCents int64 }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
 	b.differs("checkout", e.Stream, "completed before", session{}, b.sessions[e.Stream])
-	b.sessions[e.Stream] = session{completed: p.AmountUsdCents}
+	b.sessions[e.Stream] = session{completed: p.AmountUsdCents - p.ShortfallCents}
 	return nil
 }
 
@@ -41,12 +41,12 @@ func (b *books) checkoutCredited(e *persistence.Event) error {
 }
 
 func (b *books) sessionCredited(e *persistence.Event) error {
-	var p struct{ AmountUsdCents int64 }
+	var p struct{ AmountUsdCents, ShortfallCents int64 }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	s := b.sessions[e.Stream]
-	b.differs("checkout", e.Stream, "told of its credit", session{completed: p.AmountUsdCents, credited: p.AmountUsdCents}, s)
+	s, credited := b.sessions[e.Stream], p.AmountUsdCents-p.ShortfallCents
+	b.differs("checkout", e.Stream, "told of its credit", session{completed: credited, credited: credited}, s)
 	s.told = true
 	b.sessions[e.Stream] = s
 	return nil

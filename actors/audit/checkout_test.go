@@ -37,6 +37,28 @@ func withCheckouts() *stores {
 	return s
 }
 
+// A link that was accepted short is credited without its shortfall.
+func TestAShortfallIsNotCredited(t *testing.T) {
+	short := func() *stores {
+		s := newStores()
+		s.event("checkout", soldID, "checkout.completed.v1", `{"amountUsdCents":2500,"shortfallCents":12}`) // 8
+		s.event("balance", workspace, "balance.checkout_credited.v1",                                       // 9
+			fmt.Sprintf(`{"session":%q,"amountUsdCents":2488,"postings":[%s,%s]}`, soldID,
+				posting("sold", "stablecoin", 2488), posting("sold", "chain", -2488)))
+		s.event("checkout", soldID, "checkout.credited.v1", `{"amountUsdCents":2500,"shortfallCents":12}`) // 10
+		edit("balance", `"suspenseCents":0`, `"suspenseCents":0,"stablecoinCents":2488`)(s)
+		s.version("balance", 5)
+		s.record("checkout", soldID, 2, `{"status":"completed","creditedAt":"2026-11-20T12:00:00Z"}`)
+		s.record("ledger_entry", id(ident.LedgerEntry, "sold"), 0, fmt.Sprintf(
+			`{"direction":"credit","amountCents":2488,"transferGroup":%q}`, id(ident.TransferGroup, "sold")))
+		return s
+	}
+	requireNamed(t, short, map[string]corruption{
+		"credited in full": {payload(9, `"amountUsdCents":2488`, `"amountUsdCents":2500`), "checkout", "before its credit"},
+		"told in full":     {payload(10, `"shortfallCents":12`, `"other":12`), "checkout", "told of its credit"},
+	})
+}
+
 func TestEveryCorruptionOfACheckoutIsNamed(t *testing.T) {
 	requireNamed(t, withCheckouts, map[string]corruption{
 		"completed twice": {func(s *stores) {

@@ -4,8 +4,8 @@
 //
 // What was received, what is still due and the status are three facts. A payment that came too late is received and does not
 // complete a link; one that is more than was asked leaves less than nothing due, which is the merchant's to give back; a payment
-// that a chain withdraws after the link was completed makes something due again and takes no completion back. What is credited is
-// what was asked, once.
+// that a chain withdraws after the link was completed makes something due again and takes no completion back. The credit is the
+// amount, once, less a shortfall within the link's tolerance (tolerance.go).
 //
 // The chains are watched by others: they tell every observation of a watched address, in any number, the newest word on a
 // transfer last, and this package finds out what is new. Texts of the merchant (addresses to return to, reference, description,
@@ -88,6 +88,8 @@ type State struct {
 	TxHash           string            `json:"txHash,omitempty"` // of the payment that completed the link
 	PayerAddress     string            `json:"payerAddress,omitempty"`
 	Simulated        bool              `json:"simulated,omitempty"`
+	ToleranceCents   int64             `json:"toleranceCents,omitempty"` // shortfall that completes the link all the same
+	ShortfallCents   int64             `json:"shortfallCents,omitempty"` // shortfall with which the link was completed
 	CreditedAt       *decision.Stamp   `json:"creditedAt,omitempty"`
 }
 

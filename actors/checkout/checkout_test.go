@@ -106,6 +106,28 @@ func TestUnitsPayTheAmountAndNoMore(t *testing.T) {
 	})
 }
 
+// The bound is half a percent or one cent, whichever is more, and always less than the amount.
+func TestTheBoundsOfATolerance(t *testing.T) {
+	for text, want := range map[string]checkout.Tolerance{"0,0": {}, "50,1": {BasisPoints: 50, Cents: 1},
+		" 7 , 1 ": {BasisPoints: 7, Cents: 1}} {
+		got, err := checkout.ParseTolerance(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "0", "51,0", "0,2", "-1,0", "0,-1", "0.5,0", "1,1,1", "off", "99999999999999999999,0"} {
+		_, err := checkout.ParseTolerance(text)
+		require.ErrorContains(t, err, "0 to 50, 0 to 1", text)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		amount := rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents")
+		tolerance := checkout.Tolerance{BasisPoints: rapid.Int64Range(0, 50).Draw(t, "points"),
+			Cents: rapid.Int64Range(0, 1).Draw(t, "cent")}
+		most := tolerance.Of(amount)
+		require.Less(t, most, amount)
+		require.LessOrEqual(t, most, max(amount/200, 1))
+	})
+}
+
 // An observation that no chain makes is refused, and one of an amount beyond all money is taken for much.
 func TestObservationsThatCannotBe(t *testing.T) {
 	good := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "0x1", Amount: "1",

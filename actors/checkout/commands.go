@@ -15,6 +15,7 @@ type Create struct {
 	Expires          time.Duration
 	SettlementOption string
 	Sandbox          bool
+	Tolerance        Tolerance
 }
 
 // Select is the customer's pick. It answers Picked. It is refused with pair_not_supported, payment_seen or link_ended.

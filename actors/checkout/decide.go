@@ -48,6 +48,9 @@ func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
 	if err := c.Check(); err != nil {
 		return decision.Decision{}, err
 	}
+	if !c.Tolerance.IsValid() {
+		panic("BUG: a tolerance out of bounds")
+	}
 	for _, p := range c.Accepted.Pairs {
 		if p.Address == "" || Priced(p.Asset) && c.Prices[p.Asset] == "" {
 			panic("BUG: a pair without an address or a price")
@@ -55,8 +58,8 @@ func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
 	}
 	created := Created{ID: c.ID, Workspace: c.Workspace, AmountUsdCents: c.AmountUsdCents, Assets: c.Accepted.Assets,
 		Chains: c.Accepted.Chains, Pairs: c.Accepted.Pairs, Indexes: c.Indexes, Prices: c.Prices,
-		SettlementOption: c.SettlementOption, Sandbox: c.Sandbox, ExpiresAt: decision.StampOf(m.At.Add(c.Expires)),
-		At: decision.StampOf(m.At)}
+		SettlementOption: c.SettlementOption, Sandbox: c.Sandbox, ToleranceCents: c.Tolerance.Of(c.AmountUsdCents),
+		ExpiresAt: decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
 	after := State{}
 	after.Apply(created)
 	return decision.Decision{
@@ -144,6 +147,14 @@ func (s *State) moved(m decision.Meta, to string) Moved {
 	return Moved{ID: s.ID, Workspace: s.Workspace, From: s.Status, To: to, At: decision.StampOf(m.At)}
 }
 
+// filled is the completion by the payments that are confirmed.
+func (s *State) filled(m decision.Meta, st standing) SessionCompleted {
+	mustGo(s.Status, stepFill)
+	completed := s.completed(m, s.filledBy())
+	completed.ShortfallCents = max(0, s.AmountUsdCents-st.confirmedCents)
+	return completed
+}
+
 func (s *State) completed(m decision.Meta, by Payment) SessionCompleted {
 	return SessionCompleted{ID: s.ID, Workspace: s.Workspace, From: s.Status, AmountUsdCents: s.AmountUsdCents, TxHash: by.TxHash,
 		PayerAddress: by.From, At: decision.StampOf(m.At)}
@@ -158,7 +169,8 @@ func (s *State) credit(m decision.Meta) decision.Decision {
 		return decision.Decision{}
 	}
 	return decision.Decision{Events: []decision.Event{SessionCredited{ID: s.ID, Workspace: s.Workspace,
-		AmountUsdCents: s.AmountUsdCents, TxHash: s.TxHash, PayerAddress: s.PayerAddress, At: decision.StampOf(m.At)}}}
+		AmountUsdCents: s.AmountUsdCents, ShortfallCents: s.ShortfallCents, TxHash: s.TxHash,
+		PayerAddress: s.PayerAddress, At: decision.StampOf(m.At)}}}
 }
 
 func (s *State) fire(m decision.Meta, f decision.Fire) decision.Decision {
@@ -187,7 +199,8 @@ func (s *State) fireEnd(m decision.Meta) decision.Decision {
 }
 
 // fireWatch ends the watch after the grace, but for a link that waits for confirmations, or for a payment to come back: that has
-// until a day after its time to live.
+// until a day after its time to live. A link whose confirmed payments are within its tolerance is completed then, because the
+// payment that is still unconfirmed will not be the rest.
 func (s *State) fireWatch(m decision.Meta) decision.Decision {
 	if !s.Watching {
 		return decision.Decision{}
@@ -197,8 +210,10 @@ func (s *State) fireWatch(m decision.Meta) decision.Decision {
 		return decision.Decision{Timers: []decision.Timer{{Key: timerWatch, Due: due}}}
 	}
 	var d decision.Decision
-	switch {
-	case s.Status == Confirming && s.standing().live > 0:
+	switch st := s.standing(); {
+	case s.Status == Confirming && s.isTolerable(st):
+		d.Events = append(d.Events, s.filled(m, st))
+	case s.Status == Confirming && st.live > 0:
 		d.Events = append(d.Events, s.moved(m, mustGo(Confirming, stepStale)))
 	case s.Status == Confirming:
 		d.Events = append(d.Events, s.moved(m, mustGo(Confirming, stepLose)))

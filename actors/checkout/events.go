@@ -19,6 +19,7 @@ type Created struct {
 	Prices           map[string]string `json:"prices"`
 	SettlementOption string            `json:"settlementOption"`
 	Sandbox          bool              `json:"sandbox"`
+	ToleranceCents   int64             `json:"toleranceCents,omitempty"`
 	ExpiresAt        decision.Stamp    `json:"expiresAt"`
 	At               decision.Stamp    `json:"at"`
 }
@@ -79,12 +80,14 @@ type PaymentWithdrawn struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// SessionCompleted says that the link is paid. AmountUsdCents is what was asked, and what is credited.
+// SessionCompleted says that the link is paid. AmountUsdCents is the amount of the link; the
+// credit is AmountUsdCents less ShortfallCents, which the tolerance covers.
 type SessionCompleted struct {
 	ID             string         `json:"id"`
 	Workspace      string         `json:"workspace"`
 	From           string         `json:"from"`
 	AmountUsdCents int64          `json:"amountUsdCents"`
+	ShortfallCents int64          `json:"shortfallCents,omitempty"`
 	TxHash         string         `json:"txHash"`
 	PayerAddress   string         `json:"payerAddress"`
 	Simulated      bool           `json:"simulated,omitempty"`
@@ -92,10 +95,12 @@ type SessionCompleted struct {
 }
 
 // SessionCredited says that the workspace's balance has the money. It is what webhooks tell of: who hears of it can see it.
+// AmountUsdCents and ShortfallCents are those of SessionCompleted.
 type SessionCredited struct {
 	ID             string         `json:"id"`
 	Workspace      string         `json:"workspace"`
 	AmountUsdCents int64          `json:"amountUsdCents"`
+	ShortfallCents int64          `json:"shortfallCents,omitempty"`
 	TxHash         string         `json:"txHash"`
 	PayerAddress   string         `json:"payerAddress"`
 	At             decision.Stamp `json:"at"`
@@ -153,7 +158,7 @@ func (s *State) Apply(e decision.Event) {
 	case Created:
 		*s = State{ID: e.ID, Workspace: e.Workspace, Status: Pending, AmountUsdCents: e.AmountUsdCents, Assets: e.Assets,
 			Chains: e.Chains, Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption, Sandbox: e.Sandbox,
-			CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
+			ToleranceCents: e.ToleranceCents, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
 	case Selected:
 		chosen := e.Chosen
 		s.Chosen, s.Watching, s.Status = &chosen, true, Awaiting
@@ -175,6 +180,7 @@ func (s *State) Apply(e decision.Event) {
 	case SessionCompleted:
 		at := e.At
 		s.Status, s.CompletedAt, s.TxHash, s.PayerAddress, s.Simulated = Completed, &at, e.TxHash, e.PayerAddress, e.Simulated
+		s.ShortfallCents = e.ShortfallCents
 	case SessionCredited:
 		at := e.At
 		s.CreditedAt = &at

@@ -1,8 +1,11 @@
 package checkout_test
 
 import (
+	"os"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"purser/actors/checkout"
 	"purser/actors/decision"
@@ -33,6 +36,30 @@ func TestEventsAreReadForEver(t *testing.T) {
 		checkout.SessionCredited{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2500, TxHash: "0x1", PayerAddress: "0x2", At: at},
 		checkout.WatchEnded{ID: "cs_1", Workspace: "ws_1", At: at},
 	)
+}
+
+// An event of a link without a tolerance is written as it was before there were tolerances, and one
+// that was written then is of such a link.
+func TestEventsFromBeforeTolerancesAreRead(t *testing.T) {
+	read := func(eventType string) decision.Event {
+		golden, err := os.ReadFile("testdata/events/" + eventType + ".json")
+		require.NoError(t, err)
+		e, err := checkout.DecodeEvent(eventType, golden)
+		require.NoError(t, err)
+		return e
+	}
+	var s checkout.State
+	s.Apply(read("checkout.created.v1"))
+	s.Apply(read("checkout.completed.v1"))
+	require.Equal(t, checkout.Completed, s.Status)
+	require.Zero(t, s.ToleranceCents+s.ShortfallCents)
+
+	short := checkout.SessionCompleted{ID: "cs_1", AmountUsdCents: 2500, ShortfallCents: 12}
+	payload, err := decision.Encode(short)
+	require.NoError(t, err)
+	again, err := checkout.DecodeEvent(short.EventType(), payload)
+	require.NoError(t, err)
+	require.Equal(t, short, again)
 }
 
 func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, checkout.DecodeEvent) }

@@ -27,8 +27,10 @@ type model struct {
 	ends, lives       time.Time // the end as it is, and by the time to live
 	picked, cancelled bool
 	completed         int
+	short             int64
 	closed            bool
 	closedAs          string
+	tolerance         int64
 	payments          [modelPayments]modelPayment
 }
 
@@ -81,7 +83,7 @@ func (m *model) status() string {
 		return checkout.Completed
 	case m.closedAs != "":
 		return m.closedAs
-	case ever && there > 0 && waiting == 0 && confirmed < modelCents:
+	case ever && there > 0 && waiting == 0 && confirmed < modelCents-m.tolerance:
 		return checkout.Underpaid
 	case ever:
 		return checkout.Confirming
@@ -127,6 +129,10 @@ func (m *model) close(moment time.Time) {
 		return
 	}
 	status := m.status()
+	if _, _, confirmed, _, _ := m.sums(); status == checkout.Confirming && confirmed >= modelCents-m.tolerance {
+		m.complete()
+		status = checkout.Completed
+	}
 	m.closed, m.closedAs = true, status
 	if status != checkout.Confirming {
 		return
@@ -144,6 +150,7 @@ func (m *model) see(i, block, shown int, removed bool, sent time.Time) {
 	p := &m.payments[i]
 	if removed {
 		p.blocks[block].here = false
+		m.completeIfPaid()
 		m.closeNow()
 		return
 	}
@@ -157,10 +164,31 @@ func (m *model) see(i, block, shown int, removed bool, sent time.Time) {
 		b.shown = 0
 	}
 	b.here, b.shown = true, max(b.shown, shown)
-	if _, _, confirmed, _, _ := m.sums(); confirmed >= modelCents && m.completed == 0 {
-		m.completed = 1
-	}
+	m.completeIfPaid()
 	m.closeNow()
+}
+
+// completeIfPaid completes a link that is confirmed in full, or within the tolerance with no payment unconfirmed.
+func (m *model) completeIfPaid() {
+	_, waiting, confirmed, _, _ := m.sums()
+	if confirmed >= modelCents || waiting == 0 && confirmed >= modelCents-m.tolerance {
+		m.complete()
+	}
+}
+
+func (m *model) complete() {
+	if m.completed == 0 {
+		_, _, confirmed, _, _ := m.sums()
+		m.completed, m.short = 1, max(0, modelCents-confirmed)
+	}
+}
+
+// due is the missing part of the amount without the accepted shortfall; negative when more was paid.
+func (m *model) due(received int64) int64 {
+	if missing := modelCents - received; missing <= 0 {
+		return missing
+	}
+	return max(0, modelCents-received-m.short)
 }
 
 // closeNow ends the watch when the grace is over and nothing is waited for.
@@ -177,6 +205,7 @@ type history struct {
 	model model
 	// once completed is never taken back and never comes twice
 	completions int
+	credit      int64
 }
 
 func (h *history) tell(command any) error {
@@ -190,8 +219,9 @@ func (h *history) tell(command any) error {
 		read, err := checkout.DecodeEvent(e.EventType(), payload)
 		require.NoError(h.t, err)
 		h.state.Apply(read)
-		if _, ok := e.(checkout.SessionCompleted); ok {
+		if completed, ok := e.(checkout.SessionCompleted); ok {
 			h.completions++
+			h.credit = completed.AmountUsdCents - completed.ShortfallCents
 		}
 	}
 	if fire, ok := command.(decision.Fire); ok {
@@ -280,20 +310,24 @@ func TestRandomHistories(t *testing.T) {
 		accepted, err := checkout.Accept([]string{"USDC"}, []string{"polygon"}, served)
 		require.NoError(t, err)
 		accepted.Pairs[0].Address = addressOf("polygon")
+		tolerance := checkout.Tolerance{BasisPoints: rapid.SampledFrom([]int64{0, 50}).Draw(t, "points")}
 		require.NoError(t, h.tell(checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: modelCents, Accepted: accepted,
-			Expires: checkout.DefaultExpires, SettlementOption: checkout.HoldStablecoin,
+			Tolerance: tolerance,
+			Expires:   checkout.DefaultExpires, SettlementOption: checkout.HoldStablecoin,
 			Text: checkout.Text{SuccessURL: "https://shop.example"}}))
-		h.model = model{now: h.now, ends: h.now.Add(checkout.DefaultExpires), lives: h.now.Add(checkout.DefaultExpires)}
+		h.model = model{now: h.now, ends: h.now.Add(checkout.DefaultExpires), lives: h.now.Add(checkout.DefaultExpires),
+			tolerance: tolerance.Of(modelCents)}
 		for i := range h.model.payments {
-			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_250, 2_500, 4_000}).Draw(t, "cents")
+			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_240, 1_250, 2_490, 2_500, 4_000}).Draw(t, "cents")
 			h.model.payments[i].good = rapid.IntRange(0, 5).Draw(t, "good") > 0
 		}
 		for range rapid.IntRange(1, modelSteps).Draw(t, "steps") {
 			h.step()
 			_, _, _, received, _ := h.model.sums()
 			require.Equal(t, h.model.status(), h.state.StatusAt(h.now))
-			require.Equal(t, checkout.Money{ReceivedCents: received, DueCents: modelCents - received}, h.state.Money())
+			require.Equal(t, checkout.Money{ReceivedCents: received, DueCents: h.model.due(received)}, h.state.Money())
 			require.Equal(t, h.model.completed, h.completions)
+			require.Equal(t, int64(h.model.completed)*(modelCents-h.model.short), h.credit)
 			require.Equal(t, h.model.picked && !h.model.closed, h.state.Watching)
 		}
 	})

@@ -124,7 +124,7 @@ func (s *State) follow(m decision.Meta) []decision.Event {
 // next is the next thing that the payments bring about; nil when they bring about nothing.
 func (s *State) next(m decision.Meta) decision.Event {
 	st := s.standing()
-	filled := st.confirmedCents >= s.AmountUsdCents
+	filled := s.isFilled(st)
 	short := !filled && st.unconfirmed == 0 && st.live > 0
 	switch s.Status {
 	case Awaiting, Expired:
@@ -138,8 +138,7 @@ func (s *State) next(m decision.Meta) decision.Event {
 	case Confirming:
 		switch {
 		case filled:
-			mustGo(Confirming, stepFill)
-			return s.completed(m, s.filledBy())
+			return s.filled(m, st)
 		case short:
 			return s.moved(m, mustGo(Confirming, stepFall))
 		}

@@ -93,14 +93,19 @@ func (s *State) paymentOf(q *Payment, blockHash string) int {
 type Money struct {
 	// ReceivedCents is what the chains hold of what was paid in accepted coins, late payments and unconfirmed ones included.
 	ReceivedCents int64
-	// DueCents is what was asked less ReceivedCents; negative when more was paid.
+	// DueCents is what was asked less ReceivedCents; negative when more was paid. An accepted
+	// shortfall is not due.
 	DueCents int64
 }
 
 // Money adds the payments up.
 func (s *State) Money() Money {
 	received := s.worth(func(p *Payment) bool { return p.Live() && !p.stray() })
-	return Money{ReceivedCents: received, DueCents: s.AmountUsdCents - received}
+	due := s.AmountUsdCents - received
+	if due > 0 {
+		due = max(0, due-s.ShortfallCents)
+	}
+	return Money{ReceivedCents: received, DueCents: due}
 }
 
 // worth is what payments are worth in cents: the units of each asset are added first and rounded down once. It stays below

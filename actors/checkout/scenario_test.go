@@ -28,7 +28,6 @@ type scenario struct {
 	now     time.Time
 	timers  map[string]time.Time
 	watched bool
-	credits int64
 }
 
 func newScenario() *scenario { return &scenario{now: began, timers: map[string]time.Time{}} }
@@ -129,7 +128,8 @@ func (s *scenario) create(t *testing.T, a arguments) string {
 	}
 	c := checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: int64(a.number("cents", 2_500)), Accepted: accepted,
 		Expires: a.duration("expires", checkout.DefaultExpires), SettlementOption: checkout.HoldStablecoin,
-		Prices: map[string]string{"ETH": "3150.42", "BTC": "97000"},
+		Prices:    map[string]string{"ETH": "3150.42", "BTC": "97000"},
+		Tolerance: checkout.Tolerance{BasisPoints: int64(a.number("points", 0)), Cents: int64(a.number("cent", 0))},
 		Text: checkout.Text{SuccessURL: a.text("success", "https://shop.example/thanks"), CancelURL: a.text("back", ""),
 			Description: merchantsWords, MerchantReference: strings.Repeat("é", a.number("reference", 1)),
 			Metadata: map[string]json.RawMessage{"note": json.RawMessage(`"` + strings.Repeat("x",
@@ -206,9 +206,11 @@ func (s *scenario) apply(t *testing.T, out *strings.Builder, e decision.Event) {
 		fmt.Fprintf(out, "%s → %s\n", e.From, e.To)
 	case checkout.SessionCompleted:
 		fmt.Fprintf(out, "%s → completed by %s\n", e.From, e.TxHash)
+		if e.ShortfallCents > 0 {
+			fmt.Fprintf(out, "  %d short\n", e.ShortfallCents)
+		}
 	case checkout.SessionCredited:
-		s.credits += e.AmountUsdCents
-		fmt.Fprintf(out, "credited %d\n", e.AmountUsdCents)
+		fmt.Fprintf(out, "credited %d\n", e.AmountUsdCents-e.ShortfallCents)
 	default:
 		out.WriteString(told)
 	}
@@ -263,6 +265,9 @@ func (s *scenario) status() string {
 	}
 	if v.Asset != nil {
 		fmt.Fprintf(&out, ", %s on %s", *v.Asset, *v.Chain)
+	}
+	if m := s.state.View(s.now); m.ToleranceUsdCents > 0 {
+		fmt.Fprintf(&out, ", tolerance %d, shortfall %d", m.ToleranceUsdCents, m.ShortfallUsdCents)
 	}
 	fmt.Fprintf(&out, ", %d can be paid\n", len(v.ReceivingAddresses))
 	return out.String()

@@ -15,6 +15,8 @@ type View struct {
 	AmountUsdCents     int64             `json:"amountUsdCents"`
 	ReceivedUsdCents   int64             `json:"receivedUsdCents"`
 	DueUsdCents        int64             `json:"dueUsdCents"`
+	ToleranceUsdCents  int64             `json:"toleranceUsdCents"`
+	ShortfallUsdCents  int64             `json:"shortfallUsdCents"` // accepted; the credit is the amount less this
 	AcceptedAssets     []string          `json:"acceptedAssets"`
 	AcceptedChains     []string          `json:"acceptedChains"`
 	ReceivingAddresses []Pair            `json:"receivingAddresses"`
@@ -67,7 +69,8 @@ type PaymentView struct {
 func (s *State) View(now time.Time) View {
 	received := s.Money()
 	v := View{ID: s.ID, Status: s.StatusAt(now), AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents,
-		DueUsdCents: received.DueCents, AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
+		DueUsdCents: received.DueCents, ToleranceUsdCents: s.ToleranceCents, ShortfallUsdCents: s.ShortfallCents,
+		AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
 		ReceivingAddresses: append([]Pair{}, s.Pairs...), Prices: maps.Clone(s.Prices), SettlementOption: s.SettlementOption,
 		Confirmations: Confirmed{s.Confirmations(), ShownConfirmations}, Payments: []PaymentView{}, TxHash: optional(s.TxHash),
 		PayerAddress: optional(s.PayerAddress), Cancelled: s.CancelledAt != nil, Simulated: s.Simulated, Sandbox: s.Sandbox,

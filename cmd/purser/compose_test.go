@@ -63,12 +63,12 @@ func TestComposePassesAccountsAndNodesOn(t *testing.T) {
 	settings := reflect.TypeFor[Settings]()
 	for i := range settings.NumField() {
 		name := settings.Field(i).Tag.Get("env")
-		if strings.HasPrefix(name, "PURSER_CHAIN_") || strings.HasPrefix(name, "PURSER_CHECKOUT_XPUB_") {
+		if strings.HasPrefix(name, "PURSER_CHAIN_") || strings.HasPrefix(name, "PURSER_CHECKOUT_") {
 			require.Equal(t, "${"+name+":-}", environment[name], name)
 			passed++
 		}
 	}
-	require.Equal(t, 9, passed)
+	require.Equal(t, 10, passed)
 }
 
 // Every file and volume that a service mounts is there.

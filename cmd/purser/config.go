@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"purser/actors/balance"
+	"purser/actors/checkout"
 	"purser/actors/checkout/address"
 	"purser/actors/seal"
 	"purser/httpapi"
@@ -58,6 +59,7 @@ type Settings struct {
 	PrivateWebhooks    string `name:"allow-private-webhooks" env:"PURSER_ALLOW_PRIVATE_WEBHOOKS" default:"false" help:"true lets webhook URLs be http and lead to private addresses, for development."`
 	CheckoutXpubEVM    string `name:"checkout-xpub-evm" env:"PURSER_CHECKOUT_XPUB_EVM" help:"Account (m/44'/60'/0') that receives checkout payments on EVM chains, as an xpub; with neither account set they are a sandbox's, from <data dir>/checkout-seed."`
 	CheckoutXpubBTC    string `name:"checkout-xpub-btc" env:"PURSER_CHECKOUT_XPUB_BTC" help:"Account (m/84'/0'/0') that receives checkout payments on Bitcoin, as an xpub or zpub."`
+	CheckoutTolerance  string `name:"checkout-tolerance" env:"PURSER_CHECKOUT_TOLERANCE" default:"0,0" help:"By how much a payment may fall short and still complete a link: basis points of its amount (0 to 50),cents (0 or 1), whichever is more."`
 	Connections        string `name:"connections" env:"PURSER_CONNECTIONS" default:"8192,16384,512" help:"Connections at once: REST,card network,of one address; fewer where the limit of open files leaves fewer."`
 	BodyBudget         string `name:"body-budget" env:"PURSER_BODY_BUDGET" default:"64MiB" help:"Memory for request bodies that are being read; over it REST answers 503."`
 	LogLevel           string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
@@ -104,6 +106,7 @@ type Config struct {
 	AuthorizerSync                      bool
 	PrivateWebhooks                     bool
 	CheckoutAccounts                    *address.Accounts // nil: a sandbox's, made at the start
+	CheckoutTolerance                   checkout.Tolerance
 	Connections                         Connections
 	BodyBudget                          int64    // bytes
 	madeSecrets                         []string // the names of the secrets that this start has made
@@ -182,6 +185,7 @@ func (s Settings) Config() (Config, error) {
 	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
 	c.PrivateWebhooks = f.oneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"
 	c.CheckoutAccounts = f.checkoutAccounts(s)
+	c.CheckoutTolerance = f.checkoutTolerance(s.CheckoutTolerance)
 	c.DatabaseURL = f.database(s)
 	c.Kafka = f.readKafka(s)
 	c.ChainURLs = f.chainURLs(s)
@@ -205,6 +209,14 @@ func (f *faults) checkoutAccounts(s Settings) *address.Accounts {
 		return nil // named above
 	}
 	return accounts
+}
+
+func (f *faults) checkoutTolerance(value string) checkout.Tolerance {
+	tolerance, err := checkout.ParseTolerance(value)
+	if err != nil {
+		f.add("PURSER_CHECKOUT_TOLERANCE", "%v", err)
+	}
+	return tolerance
 }
 
 // database checks how to reach Postgres. The text may have a password in it and is never shown.

@@ -39,6 +39,7 @@ func TestDefaultsAreComplete(t *testing.T) {
 	require.True(t, c.AuthorizerSync)
 	require.False(t, c.PrivateWebhooks)
 	require.Equal(t, 10_000_000, c.BacklogMax)
+	require.Zero(t, c.CheckoutTolerance, "a shortfall is accepted by a merchant's choice only")
 }
 
 // Every setting but the names of directories can be wrong, a new one too; all of them at once are
@@ -49,7 +50,8 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 		PartnerSignatures: "v3", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
 		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
-		Connections: "8192", BodyBudget: "1",
+		CheckoutTolerance: "51,0",
+		Connections:       "8192", BodyBudget: "1",
 		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", KafkaTLS: "some", KafkaTLSCA: "a",
 		KafkaTLSCert: "b",
 		KafkaTLSKey:  "c", KafkaSASLMechanism: "GSSAPI", KafkaSASLUsername: "", KafkaSASLPassword: "", CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",

@@ -110,7 +110,8 @@ func (m *Main) admitRequests(context.Context) error {
 		PartnerSecrets: m.config.PartnerSecrets.byPartner(), PartnerSignatures: m.config.PartnerSignatures,
 		SignupClosed: !m.config.SignupOpen, Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards,
 		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
-		PayoutLimits: m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,
+		CheckoutTolerance: m.config.CheckoutTolerance,
+		PayoutLimits:      m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,
 		WebhookGuard: m.webhookGuard(), Registry: m.registry, Logger: m.log})
 	if err != nil {
 		return err
