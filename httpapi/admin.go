@@ -93,8 +93,9 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 func (a *Admin) newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
-	r.GET("/healthz", func(ctx *fasthttp.RequestCtx) { respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ok"}) })
-	r.GET("/readyz", a.readyz)
+	mountRoute(r, fasthttp.MethodGet, "/healthz",
+		func(ctx *fasthttp.RequestCtx) { respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ok"}) })
+	mountRoute(r, fasthttp.MethodGet, "/readyz", a.readyz)
 	r.GET("/metrics", fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(a.cfg.Registry,
 		promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce})))
 	r.GET("/debug/pprof/", fasthttpadaptor.NewFastHTTPHandlerFunc(pprof.Index))

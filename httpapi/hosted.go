@@ -37,10 +37,10 @@ const hostedFiles = "/checkout/files/"
 // mountHosted mounts the page of a checkout link. It is HTML and no part of the described interface; what it shows is what the
 // public routes of a session say.
 func (s *Server) mountHosted(r *router.Router) {
-	r.GET("/checkout/{id}", s.hosted(s.showHosted))
-	r.POST("/checkout/{id}/select", s.hosted(s.selectHosted))
-	r.GET("/checkout/{id}/events", s.hosted(s.streamHosted))
-	r.GET(hostedFiles+"{name}", s.hosted(s.hostedFile))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", s.hosted(s.showHosted))
+	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", s.hosted(s.selectHosted))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", s.hosted(s.streamHosted))
+	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", s.hosted(s.hostedFile))
 }
 
 // hosted runs the checks that every request passes.
@@ -171,11 +171,14 @@ func (s *Server) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	if _, err := s.publicCheckout(c); err != nil {
 		return err
 	}
+	ctx.Response.Header.SetContentType("text/event-stream")
+	if ctx.IsHead() {
+		return nil
+	}
 	if s.streams.Add(1) > maxStreams {
 		s.streams.Add(-1)
 		return fault.New(fault.Unavailable, "Too many pages are open; ask for the status instead.")
 	}
-	ctx.Response.Header.SetContentType("text/event-stream")
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer s.streams.Add(-1)
 		within, cancel := context.WithTimeout(s.base, s.streamFor)

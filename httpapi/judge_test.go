@@ -43,7 +43,11 @@ func (w *world) judged(s *Server) {
 		if strings.HasPrefix(string(ctx.URI().PathOriginal()), "/checkout/") {
 			return // a page is HTML, or a stream
 		}
-		judge(ctx, string(ctx.Method()), string(ctx.URI().PathOriginal()))
+		method := string(ctx.Method())
+		if method == fasthttp.MethodHead {
+			method = fasthttp.MethodGet // whose answer it is, without the body
+		}
+		judge(ctx, method, string(ctx.URI().PathOriginal()))
 	}
 	s.door.http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 		refuse(ctx, err)

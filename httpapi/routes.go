@@ -81,6 +81,15 @@ func (s *Server) descriptionRoutes() []route {
 	}}}
 }
 
+// mountRoute mounts a handler. A handler of GET answers HEAD too, because RFC 9110 requires both of
+// every server: fasthttp sends the headers of the answer, Content-Length included, without its body.
+func mountRoute(r *router.Router, method, path string, handle fasthttp.RequestHandler) {
+	r.Handle(method, path, handle)
+	if method == fasthttp.MethodGet {
+		r.HEAD(path, handle)
+	}
+}
+
 // newRouter mounts the table. What is not in it is not_found, for another method method_not_allowed.
 func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	r := router.New()
@@ -95,7 +104,7 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 		if row.handle == nil || row.auth == 0 || (row.auth == authPartner) != (row.partner != "") {
 			panic(fmt.Sprintf("BUG: route %s %s is incomplete", row.method, row.path))
 		}
-		r.Handle(row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })
+		mountRoute(r, row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })
 	}
 	s.mountHosted(r)
 	literal := literalPaths(table)

@@ -115,7 +115,7 @@ func (s *Server) readUser(ctx context.Context, id string) (user.View, error) {
 // Sec-Fetch-Site comes from no browser and passes. What is for anybody looks at no cookie, and is for any page; only signing in
 // is not, for it would put another's session into the browser.
 func (s *Server) checkOrigin(c *call) error {
-	if c.method == fasthttp.MethodGet || c.route.auth == authPartner || c.route.auth == authNone && !c.route.signsIn {
+	if c.method == fasthttp.MethodGet || c.method == fasthttp.MethodHead || c.route.auth == authPartner || c.route.auth == authNone && !c.route.signsIn {
 		return nil
 	}
 	refused := fault.New(fault.OriginRefused, "a session acts only for pages of its own origin")
