@@ -58,6 +58,8 @@ func TestAdmin(t *testing.T) {
 	f("GET", "/readyz", "", none, 200, "ready")
 	notReady = errors.New("rules are not followed to the head")
 	f("GET", "/readyz", "", none, 503, "not followed")
+	f("HEAD", "/readyz", "", none, 503, "")
+	f("HEAD", "/healthz", "", none, 200, "")
 	notReady = errors.Join(errors.New("3 shards are lost"), errors.New("the backlog is long"))
 	f("GET", "/readyz", "", none, 503, `{"reasons":["3 shards are lost","the backlog is long"],"status":"not ready"}`)
 	f("GET", "/metrics", "", none, 200, "purser_test_total 0")

@@ -40,6 +40,8 @@ func (s *Server) mountHosted(r *router.Router) {
 	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", s.hosted(s.showHosted))
 	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", s.hosted(s.selectHosted))
 	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", s.hosted(s.streamHosted))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/receipt", s.hosted(s.showReceipt))
+	mountRoute(r, fasthttp.MethodGet, web.FaviconPath, s.hosted(s.favicon))
 	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", s.hosted(s.hostedFile))
 }
 
@@ -254,6 +256,7 @@ func (s *Server) hostedPage(c *call) (page web.Page, err error) {
 			page.Over = dollars(-received.DueCents)
 		}
 	}
+	describePayments(&page, &state)
 	for i := range state.Payments {
 		page.Late = page.Late || state.Payments[i].Reason == checkout.TooLate && state.Payments[i].Live()
 	}

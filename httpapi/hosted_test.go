@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"purser/actors/checkout"
 	"purser/actors/partner/sandbox"
+	"purser/actors/workspace"
 	"purser/httpapi/web"
 )
 
@@ -89,11 +91,50 @@ func TestHostedPageFromThePickToTheEnd(t *testing.T) {
 	w.clock.turn(10 * time.Second)
 	w.shows(id, "<strong>0 of 3</strong>")
 	w.clock.turn(time.Minute)
+	require.Equal(t, []any{303, "/checkout/" + id}, w.receiptOf(id), "no receipt before the payment is complete")
 	html = w.shows(id, "Payment complete")
 	require.Contains(t, html, `href="https://shop.example/thanks"`)
+	require.Contains(t, html, "10 USDC on Polygon")
+	require.Contains(t, html, "leads to <strong>shop.example</strong>")
+	require.NotContains(t, html, "polygonscan.com", "no explorer has a sandbox transaction")
+	receipt := w.browse("GET", "/checkout/"+id+"/receipt", "")
+	require.Equal(t, []any{200, web.Policy, "text/html; charset=utf-8"},
+		[]any{receipt.status, receipt.policy, receipt.contentType})
+	hash := w.ok(w.get(tn.all, checkoutPath+"/"+id)).text("session", "txHash")
+	for _, want := range []string{"$25.00", "10 USDC on Polygon", "15 USDC on Polygon", hash, "0xpayer", id, "two &lt;b&gt;books",
+		"No real money was paid", "20 November 2026, 12:0"} {
+		require.Contains(t, receipt.html, want)
+	}
 	w.settled()
 	require.Equal(t, 2500, w.stablecoins(tn))
 	require.NotContains(t, html, `id="address"`)
+}
+
+// receiptOf asks for the receipt of a link, and returns the status and the place it leads to.
+func (w *world) receiptOf(id string) []any {
+	w.t.Helper()
+	got := w.browse("GET", "/checkout/"+id+"/receipt", "")
+	return []any{got.status, got.location}
+}
+
+// A payment of a live link can be looked at on the network's explorer, by its page and its receipt.
+func TestALivePaymentIsOnAnExplorer(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.CheckoutTolerance = checkout.Tolerance{BasisPoints: 50} })
+	tn := w.newTenant("merchant")
+	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	id := w.newCheckout(tn, `,"acceptedChains":["polygon"]`).text("session", "id")
+	w.browse("POST", "/checkout/"+id+"/select", "pair=USDC%2Fpolygon")
+	w.payOnChain(id, "USDC", "24900000")
+	w.clock.turn(2 * time.Minute)
+	html := w.shows(id, "Payment complete")
+	require.Contains(t, html, "$24.90 of $25.00 has arrived, which completes the payment")
+	hash := w.ok(w.get(tn.all, checkoutPath+"/"+id)).text("session", "txHash")
+	receipt := w.browse("GET", "/checkout/"+id+"/receipt", "").html
+	for _, shown := range []string{html, receipt} {
+		require.Contains(t, shown, `href="https://polygonscan.com/tx/`+hash+`"`)
+		require.NotContains(t, shown, "Sandbox.")
+	}
+	require.Contains(t, receipt, "$0.10", "the shortfall")
 }
 
 func TestHostedPageOfEveryEnd(t *testing.T) {
@@ -140,9 +181,11 @@ func TestHostedPageOfEveryEnd(t *testing.T) {
 	w.settled()
 	require.Equal(t, 2500, w.stablecoins(tn), "of the link that was paid, what it asked")
 
-	missing := w.browse("GET", "/checkout/cs_01kkv0000000000000000000aa", "")
-	require.Equal(t, 404, missing.status)
-	require.Contains(t, missing.html, "There is no such link")
+	for _, path := range []string{"", "/receipt"} {
+		missing := w.browse("GET", "/checkout/cs_01kkv0000000000000000000aa"+path, "")
+		require.Equal(t, 404, missing.status)
+		require.Contains(t, missing.html, "There is no such link")
+	}
 	require.Equal(t, 303, w.browse("POST", "/checkout/"+late+"/select", "pair=x%0d%0aSet-Cookie:+a").status)
 	require.Equal(t, "/checkout/unknown", w.browse("POST", "/checkout/%2F%2Fevil.example/select", "pair=x").location)
 }
@@ -155,12 +198,19 @@ func TestHostedFilesAndPart(t *testing.T) {
 	part := w.browse("GET", "/checkout/"+id+"?part=1", "").html
 	require.True(t, strings.HasPrefix(part, `<div class="card"`))
 	require.Contains(t, whole, part)
-	for _, mark := range []string{`<link rel="stylesheet" href="`, `<script src="`} {
+	for _, mark := range []string{`<link rel="stylesheet" href="`, `<script src="`,
+		`sizes="48x48">
+<link rel="icon" href="`} {
 		_, rest, _ := strings.Cut(whole, mark)
 		path, _, _ := strings.Cut(rest, `"`)
 		require.Equal(t, 200, w.browse("GET", path, "").status, path)
 	}
 	require.Equal(t, 404, w.browse("GET", "/checkout/files/page.html", "").status)
+	icon := w.browse("GET", "/favicon.ico", "")
+	require.Equal(t, []any{200, "image/x-icon", web.Policy}, []any{icon.status, icon.contentType, icon.policy})
+	head, _ := w.plainly("HEAD", "/favicon.ico", "")
+	require.Contains(t, head, "Cache-Control: public, max-age=86400")
+	require.Contains(t, whole, `<link rel="icon" href="/favicon.ico"`)
 }
 
 // News reach an open page before its stream ends, which here lasts as long as a busy machine may need.

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/httpapi/openapi/openapitest"
+	"purser/httpapi/web"
 )
 
 // description is what the tables of this suite are made from, and what every answer of it is held against.
@@ -40,7 +41,8 @@ func (w *world) judged(s *Server) {
 	}
 	s.door.http.Handler = func(ctx *fasthttp.RequestCtx) {
 		serve(ctx)
-		if strings.HasPrefix(string(ctx.URI().PathOriginal()), "/checkout/") {
+		if strings.HasPrefix(string(ctx.URI().PathOriginal()), "/checkout/") ||
+			string(ctx.URI().PathOriginal()) == web.FaviconPath {
 			return // a page is HTML, or a stream
 		}
 		method := string(ctx.Method())

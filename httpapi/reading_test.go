@@ -40,6 +40,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	tn := w.newTenant("ada")
 	id := w.newCheckout(tn, "").text("session", "id")
 	paths := []string{"/checkout/" + id, "/checkout/cs_01kkv0000000000000000000aa", "/checkout/files/none",
+		"/favicon.ico", "/checkout/cs_01kkv0000000000000000000aa/receipt",
 		checkoutPath + "/" + id, "/nothing", "/api/cards?limit=101"}
 	for _, file := range []string{`href="/checkout/files/`, `src="/checkout/files/`} {
 		_, rest, found := strings.Cut(w.browse("GET", "/checkout/"+id, "").html, file)

@@ -20,7 +20,7 @@ export const faults = [];
 // judge goes somewhere, takes a picture of the whole page and says what is wrong with it.
 export async function judge(page, name, go, picture) {
   const fault = (text) => { faults.push(text); console.log(`${name}: ${text}`); };
-  page.on("console", (message) => { if (message.type() === "error" && !/favicon/.test(message.location().url)) fault(message.text()); });
+  page.on("console", (message) => { if (message.type() === "error") fault(message.text()); });
   page.on("pageerror", (error) => fault(error.message));
   await go();
   await page.screenshot({ path: picture, fullPage: true });

@@ -1,6 +1,6 @@
-// A customer pays in a real browser, on a running server and its sandbox chains: picks, pays, sees it confirmed and completed without touching
-// the page, and is taken back to the merchant; pays too little, then the rest; sees a link cancelled and pays it all the same; has neither
-// script nor news. With PURSER_TEST_FULL a link expires, which takes five minutes, and is paid late.
+// A customer pays in a real browser, on a running server and its sandbox chains: picks, pays, sees the payment confirmed and completed without
+// touching the page, reads where the page leads, and is taken back to the merchant; pays too little, then the rest, stays, and reads and prints
+// the receipt; sees a link cancelled and pays it all the same; has neither script nor news. With PURSER_TEST_FULL a link expires, which takes five minutes, and is paid late.
 // usage: live.mjs <http address> <admin address> <screenshots>
 import { join } from "node:path";
 import { mkdirSync } from "node:fs";
@@ -41,6 +41,7 @@ async function open(session, name, options = {}) {
   await judge(page, name, () => page.goto(session.hostedUrl), join(shots, `live-${name}-open.png`));
   return page;
 }
+const fault = (text) => { faults.push(text); console.log(text); };
 const heading = (page, text) => page.getByRole("heading", { name: text }).waitFor();
 const pick = async (page, way = "USDC on Base") => {
   await page.getByLabel(way).check();
@@ -75,19 +76,40 @@ await pay(session, "full", "125000000");
 await heading(page, "Payment seen");
 await picture(page, "confirming");
 await heading(page, "Payment complete");
+await page.getByText(/^You go to 127\.0\.0\.1:\d+ in \d+ seconds?\. Stay on this page$/).first().waitFor();
+await page.locator("#said", { hasText: /You go to .* in 10 seconds/ }).waitFor({ state: "attached" });
 await picture(page, "completed");
 await page.waitForURL(/the-merchant/);
-console.log("picked by keyboard, paid, confirmed, completed, taken back");
+console.log("picked by keyboard, paid, confirmed, completed, told where the page leads, taken back");
 
 session = await link();
 page = await open(session, "short");
+await page.clock.install(); // so that the seconds until the page leaves can be turned on
+await page.reload();
 await pick(page);
+await page.getByRole("img", { name: "QR code of the address alone" }).waitFor();
+await page.getByRole("img", { name: "QR code of the payment request" }).waitFor();
 await pay(session, "part", "100000000");
 await heading(page, "Some of the payment is missing");
 await picture(page, "underpaid");
 await pay(session, "rest", "25000000");
 await heading(page, "Payment complete");
-console.log("underpaid, then paid");
+await page.getByRole("button", { name: "Stay on this page" }).press("Enter");
+await page.clock.runFor(30_000);
+if (page.url() !== session.hostedUrl) fault(`left for ${page.url()} though asked to stay`);
+if (await page.locator("#onward").isVisible()) fault("still says that it leaves");
+await judge(page, "live-receipt", () => page.getByRole("link", { name: "Receipt" }).click().then(() => heading(page, "Receipt")),
+  join(shots, "live-receipt.png"));
+await page.getByText("100 USDC on Base").waitFor();
+await page.getByText("25 USDC on Base").waitFor();
+await page.getByRole("button", { name: "Print" }).waitFor();
+await page.emulateMedia({ media: "print", colorScheme: "dark" });
+await picture(page, "receipt-printed");
+if (await page.getByText("Print", { exact: true }).isVisible()) fault("a button is printed");
+await page.emulateMedia({ media: null });
+await page.getByRole("link", { name: "Back to the payment" }).click();
+await heading(page, "Payment complete");
+console.log("underpaid, then paid, stayed, receipt read and printed");
 
 session = await link();
 page = await open(session, "cancelled");
@@ -121,6 +143,9 @@ await page.goto(session.hostedUrl);
 await pick(page);
 await pay(session, "plain", "125000000");
 await heading(page, "Payment complete");
+await page.getByRole("link", { name: "Receipt" }).click();
+await heading(page, "Receipt");
+if (await page.getByText("Print", { exact: true }).isVisible()) fault("without a script a button to print does nothing");
 console.log("works without a script");
 
 if (expiring) {

@@ -8,7 +8,8 @@ import { launch, judge, faults, within } from "./browser.mjs";
 const [pages, shots] = process.argv.slice(2);
 mkdirSync(shots, { recursive: true });
 const policy = readFileSync(join(pages, "policy"), "utf8");
-const types = { html: "text/html; charset=utf-8", css: "text/css; charset=utf-8", js: "text/javascript; charset=utf-8" };
+const types = { html: "text/html; charset=utf-8", css: "text/css; charset=utf-8", js: "text/javascript; charset=utf-8", svg: "image/svg+xml",
+  ico: "image/x-icon" };
 const server = createServer((request, response) => {
   const path = new URL(request.url, "http://localhost").pathname;
   if (path.endsWith("/events")) { // a stream that says nothing

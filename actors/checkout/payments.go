@@ -61,6 +61,9 @@ func (p *Payment) Shown() int {
 // Confirmed says that the chain will keep the payment.
 func (p *Payment) Confirmed() bool { return p.Shown() >= ShownConfirmations }
 
+// Received reports whether the payment is money that the merchant has, whether or not it counts.
+func (p *Payment) Received() bool { return p.Live() && !p.stray() }
+
 // counts says whether the payment can complete the link.
 func (p *Payment) counts() bool { return p.Reason == "" && p.Live() }
 
@@ -100,7 +103,7 @@ type Money struct {
 
 // Money adds the payments up.
 func (s *State) Money() Money {
-	received := s.worth(func(p *Payment) bool { return p.Live() && !p.stray() })
+	received := s.worth((*Payment).Received)
 	due := s.AmountUsdCents - received
 	if due > 0 {
 		due = max(0, due-s.ShortfallCents)

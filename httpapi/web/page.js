@@ -5,8 +5,8 @@
   const main = document.getElementById("checkout");
   const said = document.getElementById("said");
   const id = main.dataset.id;
-  const pollEvery = 3000, patience = 3, returnAfter = 5000;
-  let shown = main.dataset.state, ended = false, polling = null, failures = 0, source = null;
+  const pollEvery = 3000, patience = 3, secondsToStay = 10;
+  let shown = main.dataset.state, ended = false, polling = null, failures = 0, source = null, leaving = null;
 
   const card = () => main.querySelector(".card");
   const say = (text) => { said.textContent = ""; setTimeout(() => { said.textContent = text; }, 50); };
@@ -51,11 +51,34 @@
       const count = main.querySelector(".count");
       if (count) say(count.textContent);
     }
-    if (step === "completed" && before !== "completed") {
-      const back = document.getElementById("success");
-      if (back) setTimeout(() => { location.assign(back.href); }, returnAfter);
-    }
+    if (step === "completed" && before !== "completed") leave();
     if (!("open" in card().dataset)) stop();
+  }
+
+  // The customer is told where the page leads, how soon, and how to stop it; any link or button stops it too.
+  function leave() {
+    const back = document.getElementById("success"), onward = document.getElementById("onward");
+    if (!back) return;
+    let left = secondsToStay;
+    const count = () => { document.getElementById("seconds").textContent = left === 1 ? "1 second" : `${left} seconds`; };
+    count();
+    onward.hidden = false;
+    say(onward.textContent);
+    leaving = setInterval(() => {
+      if (--left > 0) { count(); return; }
+      clearInterval(leaving);
+      location.assign(back.href);
+    }, 1000);
+  }
+
+  function stay() {
+    if (!leaving) return;
+    clearInterval(leaving);
+    leaving = null;
+    const onward = document.getElementById("onward");
+    if (onward.contains(document.activeElement)) document.getElementById("success").focus();
+    onward.hidden = true;
+    say("You stay on this page");
   }
 
   function news(text) {
@@ -90,6 +113,7 @@
   main.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");
     if (button) copy(button);
+    if (event.target.closest("a, button")) stay();
   });
   if ("open" in card().dataset) {
     setInterval(tick, 1000);

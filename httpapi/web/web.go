@@ -20,12 +20,15 @@ import (
 	"rsc.io/qr"
 )
 
-//go:embed page.html page.css page.js
+//go:embed page.html page.css page.js receipt.js icon.svg favicon.ico
 var files embed.FS
 
 // Policy is the Content-Security-Policy of every page.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
+
+// FaviconPath is where browsers look for a favicon by themselves.
+const FaviconPath = "/favicon.ico"
 
 // Step is which part of the way to show.
 type Step string
@@ -58,7 +61,12 @@ type Page struct {
 	Received    string // "" when nothing was
 	Due         string // "" when nothing is; what is missing of a payment that fell short
 	Over        string // "" when nothing is; what came beyond the amount
+	Shortfall   string // "" when nothing is; what is missing of the amount and is not asked for any more
 	Sandbox     bool
+	Simulated   bool      // completed without a payment
+	Payments    []Payment // that count
+	Prices      []Price   // of coins that are no dollars
+	Completed   time.Time
 	Late        bool // a payment came after the end and does not count
 	Expires     time.Time
 	Now         time.Time
@@ -96,6 +104,7 @@ type To struct {
 type Site struct {
 	page  *template.Template
 	files map[string]File
+	icon  File
 }
 
 // File is what a page loads from us.
@@ -109,7 +118,8 @@ func New(base string) (*Site, error) {
 	s := &Site{files: make(map[string]File)}
 	paths := make(map[string]string)
 	for name, contentType := range map[string]string{"page.css": "text/css; charset=utf-8",
-		"page.js": "text/javascript; charset=utf-8"} {
+		"page.js": "text/javascript; charset=utf-8", "receipt.js": "text/javascript; charset=utf-8",
+		"icon.svg": "image/svg+xml"} {
 		content, err := files.ReadFile(name)
 		if err != nil {
 			return nil, err
@@ -120,13 +130,18 @@ func New(base string) (*Site, error) {
 		s.files[versioned] = File{contentType, content}
 		paths[name] = base + versioned
 	}
-	var err error
+	icon, err := files.ReadFile("favicon.ico")
+	if err != nil {
+		return nil, err
+	}
+	s.icon = File{"image/x-icon", icon}
 	s.page, err = template.New("page.html").Funcs(template.FuncMap{
 		"file": func(name string) string { return paths[name] },
 		"qr":   QR,
 		// A wallet's link has a scheme that the template does not know; it is made of an address and numbers, by us.
-		"wallet": func(link string) template.URL { return template.URL(link) },
-		"steps":  func(n int) []int { return make([]int, n) },
+		"wallet":  func(link string) template.URL { return template.URL(link) },
+		"steps":   func(n int) []int { return make([]int, n) },
+		"favicon": func() string { return FaviconPath },
 	}).ParseFS(files, "page.html")
 	if err != nil {
 		return nil, err
@@ -139,6 +154,9 @@ func (s *Site) File(name string) (File, bool) {
 	f, ok := s.files[name]
 	return f, ok
 }
+
+// Favicon is the file that browsers look for at FaviconPath. It may change.
+func (s *Site) Favicon() File { return s.icon }
 
 // Write renders a whole page.
 func (s *Site) Write(w io.Writer, p Page) error { return s.render(w, "page", p) }
@@ -159,6 +177,9 @@ func (s *Site) WriteEntry(w io.Writer, e Entry) error {
 	}
 	return nil
 }
+
+// WriteReceipt renders the receipt of a completed link.
+func (s *Site) WriteReceipt(w io.Writer, p Page) error { return s.render(w, "receipt", p) }
 
 // WritePart renders the part of a page that changes.
 func (s *Site) WritePart(w io.Writer, p Page) error { return s.render(w, "part", p) }
@@ -215,8 +236,9 @@ func (p Page) Title() string {
 // quiet is the margin of a QR code that its readers need, in modules.
 const quiet = 4
 
-// QR draws a text as SVG. The text is not in it. "" when it is too long for a code.
-func QR(text string) template.HTML {
+// QR draws a text as SVG, with a label for those who do not see it. The text is not in it. The SVG is
+// "" when the text is too long for a code.
+func QR(text, label string) template.HTML {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {
 		return ""
@@ -235,7 +257,7 @@ func QR(text string) template.HTML {
 		}
 	}
 	side := code.Size + 2*quiet
-	return template.HTML(fmt.Sprintf(`<svg class="qr" viewBox="0 0 %d %d" role="img" aria-label="QR code of the payment link" `+
+	return template.HTML(fmt.Sprintf(`<svg class="qr" viewBox="0 0 %d %d" role="img" aria-label="%s" `+
 		`shape-rendering="crispEdges"><rect width="%d" height="%d" fill="#fff"/><path fill="#000" d="%s"/></svg>`,
-		side, side, side, side, path.String()))
+		side, side, template.HTMLEscapeString(label), side, side, path.String()))
 }

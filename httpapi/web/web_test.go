@@ -2,6 +2,9 @@ package web_test
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
+	"image/png"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,21 +34,34 @@ func pages() map[string]web.Page {
 		Link: "ethereum:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48@1/transfer?address=0x52908400098527886E0F7030069857D2E4169EE7&uint256=125000000"}
 	rest := &web.To{Asset: to.Asset, Network: to.Network, Address: to.Address, Coins: "25",
 		Link: strings.Replace(to.Link, "=125", "=25", 1)}
+	paid := web.Payment{Coins: "125", Asset: "USDC", Network: "Ethereum", Address: to.Address,
+		From: "0x8617E340B3D01FA5F11F306F4090FD50E238070D", Sent: now,
+		TxHash: "0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060"}
+	shown := paid
+	shown.Explorer = "https://etherscan.io/tx/" + paid.TxHash
+	plain.Completed = now.Add(3 * time.Minute)
 	all := map[string]web.Page{"missing": {Step: web.Missing}, "busy": {Step: web.Busy, RetryAfter: 41},
 		"broken": {Step: web.Broken, RequestID: "req_01kkv0000000000000000000aa"}}
 	for name, change := range map[string]func(*web.Page){
-		"choose":     func(p *web.Page) { p.Step = web.Choose },
-		"pay":        func(p *web.Page) { p.Step, p.To = web.Pay, to },
-		"confirming": func(p *web.Page) { p.Step, p.Seen, p.Received = web.Confirming, 1, "$125.00" },
-		"underpaid":  func(p *web.Page) { p.Step, p.To, p.Received, p.Due = web.Underpaid, rest, "$100.00", "$25.00" },
-		"short":      func(p *web.Page) { p.Step, p.Received, p.Due = web.Underpaid, "$100.00", "$25.00" },
-		"completed":  func(p *web.Page) { p.Step, p.Seen = web.Completed, 3 },
-		"expired":    func(p *web.Page) { p.Step = web.Expired },
-		"late":       func(p *web.Page) { p.Step, p.Late, p.Received = web.Expired, true, "$125.00" },
-		"cancelled":  func(p *web.Page) { p.Step = web.Cancelled },
-		"over":       func(p *web.Page) { p.Step, p.Seen, p.Received, p.Over = web.Completed, 3, "$130.00", "$5.00" },
-		"withdrawn":  func(p *web.Page) { p.Step, p.Late, p.Received = web.Cancelled, true, "$125.00" },
-		"failed":     func(p *web.Page) { p.Step = web.Failed },
+		"choose": func(p *web.Page) { p.Step = web.Choose },
+		"pay":    func(p *web.Page) { p.Step, p.To = web.Pay, to },
+		"confirming": func(p *web.Page) {
+			p.Step, p.Seen, p.Received, p.Payments = web.Confirming, 1, "$125.00", []web.Payment{paid}
+		},
+		"underpaid": func(p *web.Page) { p.Step, p.To, p.Received, p.Due = web.Underpaid, rest, "$100.00", "$25.00" },
+		"short":     func(p *web.Page) { p.Step, p.Received, p.Due = web.Underpaid, "$100.00", "$25.00" },
+		"completed": func(p *web.Page) { p.Step, p.Seen, p.Payments = web.Completed, 3, []web.Payment{paid} },
+		"simulated": func(p *web.Page) { p.Step, p.Seen, p.Simulated = web.Completed, 3, true },
+		"live": func(p *web.Page) {
+			p.Step, p.Seen, p.Sandbox, p.Payments = web.Completed, 3, false, []web.Payment{shown, shown, shown, shown}
+			p.Received, p.Shortfall = "$124.38", "$0.62"
+		},
+		"expired":   func(p *web.Page) { p.Step = web.Expired },
+		"late":      func(p *web.Page) { p.Step, p.Late, p.Received = web.Expired, true, "$125.00" },
+		"cancelled": func(p *web.Page) { p.Step = web.Cancelled },
+		"over":      func(p *web.Page) { p.Step, p.Seen, p.Received, p.Over = web.Completed, 3, "$130.00", "$5.00" },
+		"withdrawn": func(p *web.Page) { p.Step, p.Late, p.Received = web.Cancelled, true, "$125.00" },
+		"failed":    func(p *web.Page) { p.Step = web.Failed },
 	} {
 		p := plain
 		change(&p)
@@ -70,27 +86,34 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 		"broken":  {"can not be shown now", "req_01kkv0000000000000000000aa", "still looked for"},
 		"choose": {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`,
 			`aria-label="BTC on Bitcoin"`, "Continue"},
-		"pay": {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address", "<svg",
+		"pay": {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address",
+			`aria-label="QR code of the payment request"`, `aria-label="QR code of the address alone"`, "For an exchange",
 			`href="ethereum:0xA0b8`, "Waiting"},
 		"confirming": {"<strong>1 of 3</strong>", `aria-valuenow="1"`, "You may close this page"},
 		"underpaid":  {"$100.00 of $125.00", "<strong>$25.00</strong> is still due", "Send the rest"},
 		"short":      {"can not be sent any more", `href="https://shop.example.com/cart"`},
-		"completed":  {"Payment complete", `href="https://shop.example.com/thanks"`},
-		"expired":    {"This link has expired", "still looked for", `href="https://shop.example.com/cart"`},
-		"late":       {"A payment came after the link had ended"},
-		"cancelled":  {"This link was cancelled", `href="https://shop.example.com/cart"`},
-		"over":       {"Payment complete", "$5.00 more than was asked", "give it back"},
-		"withdrawn":  {"This link was cancelled", "A payment came after the link had ended"},
-		"failed":     {"The payment failed"},
+		"completed": {"Payment complete", `href="https://shop.example.com/thanks"`, "125 USDC on Ethereum",
+			"leads to <strong>shop.example.com</strong>", "You go to <strong>shop.example.com</strong>", "Stay on this page",
+			`href="/checkout/cs_01kkv0000000000000000000aa/receipt"`, "no link to an explorer"},
+		"simulated": {"Payment complete"},
+		"live": {`href="https://etherscan.io/tx/0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060" ` +
+			`target="_blank" rel="noopener noreferrer">See the transaction at etherscan.io`, "And 1 more",
+			"$124.38 of $125.00 has arrived, which completes the payment"},
+		"expired":   {"This link has expired", "still looked for", `href="https://shop.example.com/cart"`},
+		"late":      {"A payment came after the link had ended"},
+		"cancelled": {"This link was cancelled", `href="https://shop.example.com/cart"`},
+		"over":      {"Payment complete", "$5.00 more than was asked", "give it back"},
+		"withdrawn": {"This link was cancelled", "A payment came after the link had ended"},
+		"failed":    {"The payment failed"},
 	} {
 		html := render(t, pages()[name])
 		for _, want := range wants {
 			require.Contains(t, html, want, name)
 		}
 		linkless := name == "missing" || name == "busy" || name == "broken"
-		require.Equal(t, !linkless, strings.Contains(html, "Do not send real money"), name)
+		require.Equal(t, !linkless && name != "live", strings.Contains(html, "Do not send real money"), name)
 		require.Equal(t, !linkless, strings.Contains(html, `class="bill"`), name)
-		live := !linkless && name != "completed" && name != "over" && name != "failed"
+		live := !linkless && pages()[name].Step != web.Completed && name != "failed"
 		require.Equal(t, live, strings.Contains(html, " data-open"), name)
 	}
 	require.NotContains(t, render(t, pages()["expired"]), "0x52908400098527886E0F7030069857D2E4169EE7",
@@ -100,8 +123,19 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 var (
 	inline   = regexp.MustCompile(`(?i)\s(style|on[a-z]+)\s*=`)
 	elements = regexp.MustCompile(`(?is)<(script|style)[^>]*>[^<]+`)
+	links    = regexp.MustCompile(`(?i)<a\b[^>]*?\shref="([^"]*)"`)
 	loads    = regexp.MustCompile(`(?i)<(?:script|link|img|iframe)[^>]*?\s(?:src|href)="([^"]*)"`)
 )
+
+// Beside the code of the payment request there is one of the address alone, for what reads no request.
+func TestBothCodesAreDrawn(t *testing.T) {
+	for _, name := range []string{"pay", "underpaid"} {
+		p := pages()[name]
+		html := render(t, p)
+		require.Contains(t, html, string(web.QR(p.To.Link, "QR code of the payment request")), name)
+		require.Contains(t, html, string(web.QR(p.To.Address, "QR code of the address alone")), name)
+	}
+}
 
 // Nothing that the policy forbids is in a page: no script or style of its own, nothing from elsewhere.
 func TestPagesKeepTheirPolicy(t *testing.T) {
@@ -110,9 +144,9 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 		require.Empty(t, inline.FindAllString(html, -1), name)
 		require.Empty(t, elements.FindAllString(html, -1), name)
 		found := loads.FindAllStringSubmatch(html, -1)
-		require.Len(t, found, 2, name)
+		require.Len(t, found, 4, name)
 		for _, load := range found {
-			require.True(t, strings.HasPrefix(load[1], base), load[1])
+			require.True(t, strings.HasPrefix(load[1], base) || load[1] == web.FaviconPath, load[1])
 		}
 	}
 	for _, allowed := range []string{"unsafe-inline", "unsafe-eval", "http", "*", "data:"} {
@@ -147,7 +181,9 @@ func TestOnlyTheWebIsLinkedTo(t *testing.T) {
 		for _, name := range []string{"completed", "expired", "cancelled", "failed", "short"} {
 			p := pages()[name]
 			p.SuccessURL, p.CancelURL = bad, bad
-			require.NotContains(t, render(t, p), "<a ", bad)
+			for _, link := range links.FindAllStringSubmatch(render(t, p), -1) {
+				require.Equal(t, "/checkout/"+p.ID+"/receipt", link[1], bad)
+			}
 		}
 	}
 	p := pages()["completed"]
@@ -168,10 +204,13 @@ func TestFilesAreNamedByWhatIsInThem(t *testing.T) {
 	site, err := web.New(base)
 	require.NoError(t, err)
 	for _, load := range loads.FindAllStringSubmatch(render(t, pages()["pay"]), -1) {
+		if load[1] == web.FaviconPath {
+			continue
+		}
 		file, ok := site.File(strings.TrimPrefix(load[1], base))
 		require.True(t, ok)
 		require.NotEmpty(t, file.Content)
-		require.Regexp(t, `^text/(css|javascript); charset=utf-8$`, file.ContentType)
+		require.Regexp(t, `^(text/(css|javascript); charset=utf-8|image/svg\+xml)$`, file.ContentType)
 	}
 	_, ok := site.File("page.js")
 	require.False(t, ok)
@@ -180,8 +219,85 @@ func TestFilesAreNamedByWhatIsInThem(t *testing.T) {
 }
 
 func TestAQRCodeOfTooMuchIsNone(t *testing.T) {
-	require.Empty(t, web.QR(strings.Repeat("x", 4000)))
-	require.Contains(t, string(web.QR("bitcoin:bc1q?amount=1")), `viewBox="0 0 33 33"`)
+	require.Empty(t, web.QR(strings.Repeat("x", 4000), "too long"))
+	require.Contains(t, string(web.QR("bitcoin:bc1q?amount=1", `a "code"`)),
+		`viewBox="0 0 33 33" role="img" aria-label="a &#34;code&#34;"`)
+}
+
+// The site that a customer is sent to is named as the address bar names it: no letter of another
+// script stands for a Latin one.
+func TestTheSiteIsNamedInASCII(t *testing.T) {
+	for address, want := range map[string]string{"https://shop.example.com/a?b#c": "shop.example.com",
+		"https://SHOP.example.com:8443/": "shop.example.com:8443", "https://раураl.example/": "xn--l-7sba6dbr.example",
+		"http://127.0.0.1:8080/x": "127.0.0.1:8080", "https://a_b.example/": "", "https://[::1]/": ""} {
+		p := pages()["completed"]
+		p.SuccessURL = address
+		require.Equal(t, want, p.SuccessSite(), address)
+		require.Contains(t, render(t, p), "You go to <strong>"+cmp.Or(want, p.Merchant)+"</strong>", address)
+	}
+}
+
+func renderReceipt(t *testing.T, p web.Page) string {
+	t.Helper()
+	site, err := web.New(base)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, site.WriteReceipt(&b, p))
+	return b.String()
+}
+
+// receipts are one of each kind, as .ci/pages looks at them in a browser.
+func receipts() map[string]web.Page {
+	sandbox, live, simulated := pages()["completed"], pages()["live"], pages()["simulated"]
+	live.Prices = []web.Price{{Asset: "ETH", Dollars: "3150.42"}}
+	return map[string]web.Page{"receipt": sandbox, "receipt-live": live, "receipt-simulated": simulated}
+}
+
+// A receipt says what was paid to whom, when, where and by which transaction, and is a page like
+// the others: nothing inline, nothing from elsewhere, all texts escaped.
+func TestReceiptsSayWhatWasPaid(t *testing.T) {
+	for name, wants := range map[string][]string{
+		"receipt": {"Blue Bottle Books", "order 10482", "Two paperbacks", "$125.00", "125 USDC on Ethereum", "No real money",
+			"14 March 2026, 09:33:00 UTC", `datetime="2026-03-14T09:33:00Z"`, "cs_01kkv0000000000000000000aa",
+			"0x52908400098527886E0F7030069857D2E4169EE7", "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
+			"0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060"},
+		"receipt-live": {"$124.38", "Short by, accepted", "$0.62", "Price of 1 ETH", "$3150.42",
+			`href="https://etherscan.io/tx/0x5c504`},
+		"receipt-simulated": {"was simulated"},
+	} {
+		html := renderReceipt(t, receipts()[name])
+		for _, want := range wants {
+			require.Contains(t, html, want, name)
+		}
+		require.Empty(t, inline.FindAllString(html, -1), name)
+		require.Empty(t, elements.FindAllString(html, -1), name)
+		require.Len(t, loads.FindAllString(html, -1), 4, name)
+		require.Equal(t, 4*strings.Count(name, "-live"), strings.Count(html, "etherscan.io/tx"), name)
+	}
+	evil := `"><script>alert(1)</script>`
+	p := receipts()["receipt"]
+	p.Merchant, p.Description, p.Reference = evil, evil, evil
+	p.Payments = []web.Payment{{Coins: evil, Asset: evil, Network: evil, Address: evil, From: evil, TxHash: evil,
+		Explorer: "javascript:alert(1)"}}
+	html := renderReceipt(t, p)
+	require.NotContains(t, html, "<script>alert")
+	require.NotContains(t, html, "javascript:")
+}
+
+func TestTheIconsAreImages(t *testing.T) {
+	site, err := web.New(base)
+	require.NoError(t, err)
+	icon := site.Favicon()
+	require.Equal(t, "image/x-icon", icon.ContentType)
+	require.Equal(t, []byte{0, 0, 1, 0, 3, 0}, icon.Content[:6], "an icon of three sizes")
+	for i, side := range []int{16, 32, 48} {
+		entry := icon.Content[6+16*i:]
+		at, size := binary.LittleEndian.Uint32(entry[12:]), binary.LittleEndian.Uint32(entry[8:])
+		image, err := png.Decode(bytes.NewReader(icon.Content[at : at+size]))
+		require.NoError(t, err)
+		require.Equal(t, side, image.Bounds().Dx())
+		require.Equal(t, side, image.Bounds().Dy())
+	}
 }
 
 // PURSER_PAGES is where .ci/pages wants one page of each state, with the files that they load.
@@ -196,16 +312,24 @@ func TestPagesForABrowser(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
+	export := func(name, html string) {
+		write(name+".html", []byte(html))
+		for _, load := range loads.FindAllStringSubmatch(html, -1) {
+			file, versioned := site.File(strings.TrimPrefix(load[1], base))
+			if !versioned {
+				file = site.Favicon()
+			}
+			write(load[1], file.Content)
+		}
+	}
 	for name, p := range pages() {
 		left := p.Expires.Sub(p.Now)
 		p.Now = time.Now() // the script counts down by the browser's clock
 		p.Expires = p.Now.Add(left)
-		html := render(t, p)
-		write(name+".html", []byte(html))
-		for _, load := range loads.FindAllStringSubmatch(html, -1) {
-			file, _ := site.File(strings.TrimPrefix(load[1], base))
-			write(load[1], file.Content)
-		}
+		export(name, render(t, p))
+	}
+	for name, p := range receipts() {
+		export(name, renderReceipt(t, p))
 	}
 	write("policy", []byte(web.Policy))
 }

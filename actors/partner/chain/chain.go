@@ -26,28 +26,30 @@ type Network struct {
 	// Tokens are contracts and mints by the name of what they are. A name that is no asset of ours is a look-alike, which is
 	// reported and never counted.
 	Tokens map[string]string
+	// Explorer is where a public explorer shows a transaction, followed by the transaction's hash.
+	Explorer string
 }
 
 // Networks are the known ones, by name. The caller owns the answer.
 func Networks() map[string]Network {
 	all := []Network{
-		{Name: "ethereum", ID: 1, Threshold: 12, Span: 100, Tokens: map[string]string{
+		{Name: "ethereum", ID: 1, Threshold: 12, Span: 100, Explorer: "https://etherscan.io/tx/", Tokens: map[string]string{
 			"USDC": "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48", "USDT": "0xdAC17F958D2ee523a2206206994597C13D831ec7"}},
-		{Name: "polygon", ID: 137, Threshold: 50, Span: 200, Tokens: map[string]string{
+		{Name: "polygon", ID: 137, Threshold: 50, Span: 200, Explorer: "https://polygonscan.com/tx/", Tokens: map[string]string{
 			"USDC": "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359", "USDT": "0xc2132D05D31c914a87C6611C10748AEb04B58e8F",
 			"USDC.e": "0x2791Bca1f2de4661ED88A30C99A7a9449Aa84174"}},
-		{Name: "arbitrum", ID: 42161, Threshold: 300, Span: 700, Tokens: map[string]string{
+		{Name: "arbitrum", ID: 42161, Threshold: 300, Span: 700, Explorer: "https://arbiscan.io/tx/", Tokens: map[string]string{
 			"USDC": "0xaf88d065e77c8cC2239327C5EDb3A432268e5831", "USDT": "0xFd086bC7CD5C481DCC9C85ebE478A1C0b69FCbb9",
 			"USDC.e": "0xFF970A61A04b1Ca14834A43f5dE4533eBDDB5CC8"}},
-		{Name: "base", ID: 8453, Threshold: 60, Span: 200, Tokens: map[string]string{
+		{Name: "base", ID: 8453, Threshold: 60, Span: 200, Explorer: "https://basescan.org/tx/", Tokens: map[string]string{
 			"USDC":  "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 			"USDbC": "0xd9aAEc86B65D86f6A7B5B1b0c42FFA531710b6CA", "bridged USDT": "0xfde4C96c8593536E31F229EA8f37b2ADa2699bb2"}},
-		{Name: "optimism", ID: 10, Threshold: 60, Span: 200, Tokens: map[string]string{
+		{Name: "optimism", ID: 10, Threshold: 60, Span: 200, Explorer: "https://optimistic.etherscan.io/tx/", Tokens: map[string]string{
 			"USDC": "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85", "USDT": "0x94b008aA00579c1307B0EF2c499aD98a8ce58e58",
 			"USDC.e": "0x7F5c764cBc14f9669B88837ca1490cCa17c31607"}},
-		{Name: "solana", Threshold: 1, Span: 64, Tokens: map[string]string{
+		{Name: "solana", Threshold: 1, Span: 64, Explorer: "https://solscan.io/tx/", Tokens: map[string]string{
 			"USDC": "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v", "USDT": "Es9vMFrzaCERmJfrF4H2FYD4KCoNkY11McCe8BenwNYB"}},
-		{Name: "bitcoin", Threshold: 2, Span: 16},
+		{Name: "bitcoin", Threshold: 2, Span: 16, Explorer: "https://mempool.space/tx/"},
 	}
 	byName := make(map[string]Network, len(all))
 	for _, n := range all {

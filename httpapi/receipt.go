@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"bytes"
+	"math/big"
+	"net/url"
+	"slices"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/checkout"
+	"purser/actors/partner/chain"
+	"purser/httpapi/web"
+)
+
+// showReceipt shows the receipt of a completed link to everybody who has the link. A link that is
+// not completed has no receipt, and its page says how it stands.
+func (s *Server) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
+	page, err := s.hostedPage(c)
+	if err != nil {
+		return err
+	}
+	if page.Step != web.Completed {
+		ctx.Response.Header.Set("Location", "/checkout/"+pathID(c))
+		ctx.SetStatusCode(fasthttp.StatusSeeOther)
+		return nil
+	}
+	var body bytes.Buffer
+	if err := s.site.WriteReceipt(&body, page); err != nil {
+		return err
+	}
+	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
+	ctx.Response.SetBody(body.Bytes())
+	return nil
+}
+
+// favicon is a file of a fixed name, which a browser asks for again after a day.
+func (s *Server) favicon(ctx *fasthttp.RequestCtx, _ *call) error {
+	icon := s.site.Favicon()
+	ctx.Response.Header.SetContentType(icon.ContentType)
+	ctx.Response.Header.Set("Cache-Control", "public, max-age=86400")
+	ctx.Response.SetBody(icon.Content)
+	return nil
+}
+
+// describePayments adds to a page what was received, and how the link was completed.
+func describePayments(page *web.Page, state *checkout.State) {
+	if state.CompletedAt != nil {
+		page.Completed = state.CompletedAt.Time
+	}
+	page.Simulated = state.Simulated
+	if state.ShortfallCents > 0 {
+		page.Shortfall = dollars(state.ShortfallCents)
+	}
+	for i := range state.Payments {
+		if p := &state.Payments[i]; p.Received() {
+			page.Payments = append(page.Payments, shownPayment(state, p))
+			if price := state.Prices[p.Asset]; price != "" && !slices.ContainsFunc(page.Prices,
+				func(known web.Price) bool { return known.Asset == p.Asset }) {
+				page.Prices = append(page.Prices, web.Price{Asset: p.Asset, Dollars: price})
+			}
+		}
+	}
+}
+
+func shownPayment(state *checkout.State, p *checkout.Payment) web.Payment {
+	units, _ := new(big.Int).SetString(p.Units, 10)
+	return web.Payment{Coins: checkout.CoinsOf(p.Asset, units), Asset: p.Asset, Network: networkName(p.Chain),
+		Address: p.Address, From: p.From, TxHash: p.TxHash, Explorer: explorerLink(state, p), Sent: p.SentAt.Time}
+}
+
+// explorerLink is where anybody sees a payment's transaction; "" for a sandbox link, whose
+// transactions are usually on no public chain.
+func explorerLink(state *checkout.State, p *checkout.Payment) string {
+	explorer := chain.Networks()[p.Chain].Explorer
+	if state.Sandbox || explorer == "" {
+		return ""
+	}
+	return explorer + url.PathEscape(p.TxHash)
+}
