@@ -81,13 +81,21 @@ func (s *Server) descriptionRoutes() []route {
 	}}}
 }
 
-// mountRoute mounts a handler. A handler of GET answers HEAD too, because RFC 9110 requires both of
-// every server: fasthttp sends the headers of the answer, Content-Length included, without its body.
+// mountRoute mounts a handler for the methods that it answers.
 func mountRoute(r *router.Router, method, path string, handle fasthttp.RequestHandler) {
-	r.Handle(method, path, handle)
-	if method == fasthttp.MethodGet {
-		r.HEAD(path, handle)
+	for _, answered := range answeredMethods(method) {
+		r.Handle(answered, path, handle)
 	}
+}
+
+// answeredMethods returns the methods that a handler of one answers. A handler of GET answers HEAD
+// too, because RFC 9110 requires both of every server: fasthttp sends the headers of the answer,
+// Content-Length included, without its body.
+func answeredMethods(method string) []string {
+	if method == fasthttp.MethodGet {
+		return []string{method, fasthttp.MethodHead}
+	}
+	return []string{method}
 }
 
 // newRouter mounts the table. What is not in it is not_found, for another method method_not_allowed.
@@ -132,7 +140,7 @@ func literalPaths(table []route) map[string][]string {
 			continue
 		}
 		if slices.ContainsFunc(table, func(r route) bool { return pathMatches(r.path, literal.path) }) {
-			methods[literal.path] = append(methods[literal.path], literal.method)
+			methods[literal.path] = append(methods[literal.path], answeredMethods(literal.method)...)
 			slices.Sort(methods[literal.path])
 		}
 	}
