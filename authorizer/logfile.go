@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/persistence/pebblegate"
 )
 
 // How a spare log is made beside swipes: a piece at a time is on its way to the disk, which is theirs for a while after it.
@@ -88,10 +90,14 @@ func (z *zeroedLogs) another() {
 
 var errClosed = errors.New("closed")
 
-// zero makes the spare, under a name of its own first: under its name it is whole. It is false when there is none, for want of room
-// or because of the end.
+// zero makes the spare, under a name of its own first: under its name it is whole. It is false when
+// there is none, because the disk has little room or the store closes.
 func (z *zeroedLogs) zero(rest time.Duration) bool {
 	unfinished := z.spare() + ".unfinished"
+	if !pebblegate.HasRoom(z.FS, z.dir, int64(z.bytes)) {
+		_ = z.Remove(unfinished) // of a process that was killed; it is seldom there
+		return false
+	}
 	f, err := z.FS.Create(unfinished, vfs.WriteCategoryUnspecified)
 	if err == nil {
 		f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: sparePiece})

@@ -2,6 +2,9 @@
 // and the sandbox's. It refuses damaged stores, keeps starts short, and slows the writers of
 // tables. It is a leaf.
 //
+// A store whose disk is nearly full opens only when it has room for the flush of its logs, and then
+// writes only what it must (room.go).
+//
 // A guard beneath Pebble verifies manifests and write-ahead logs by copies and checksums that are
 // synced with them (guard.go, integrity.go, mirror.go, recover.go). Files of earlier programs have
 // none and are scanned (chunks.go). Tables are verified by their own checksums (tables.go).
@@ -113,9 +116,13 @@ func openGuarded(dir string, o *pebble.Options, g *gate) (db *pebble.DB, err err
 	if err != nil {
 		return nil, err
 	}
+	if err := guarded.requireRoom(); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	g.room.watchRoom(guarded, dir)
 	o.FS = resting{guarded, g}
 	met := watchCorruption(o)
-	if db, err = pebble.Open(dir, o); err != nil {
+	if db, err = watchFlushes(o).openWatched(dir, o); err != nil {
 		if pebble.IsCorruptionError(err) && !errors.Is(err, ErrDamaged) {
 			err = fmt.Errorf("%w: %s: %w", ErrDamaged, dir, err)
 		}
@@ -189,6 +196,7 @@ func syncDir(fs vfs.FS, dir string) error {
 type gate struct {
 	*pebble.ConcurrencyLimitScheduler
 	tables   *tableCheck
+	room     room
 	passable atomic.Bool
 	sleep    func(time.Duration)
 	calm     atomic.Bool // the tables are not behind; false until the store was asked
@@ -204,9 +212,9 @@ func (g *gate) open(metrics func() *pebble.Metrics) {
 	g.granting.Go(func() { g.grant(metrics) })
 }
 
-// TrySchedule refuses while the store is being opened.
+// TrySchedule refuses while the store is being opened, and while its disk has little room.
 func (g *gate) TrySchedule() (bool, pebble.CompactionGrantHandle) {
-	if !g.passable.Load() {
+	if !g.passable.Load() || g.room.scarce.Load() {
 		return false, nil
 	}
 	return g.ConcurrencyLimitScheduler.TrySchedule()
@@ -224,11 +232,12 @@ func (g *gate) grant(metrics func() *pebble.Metrics) {
 	ticker := time.NewTicker(grantEvery)
 	defer ticker.Stop()
 	for {
-		if ok, handle := g.ConcurrencyLimitScheduler.TrySchedule(); ok {
+		if ok, handle := g.TrySchedule(); ok {
 			handle.Done() // giving the turn back passes it to a compaction that waits
 		}
 		select {
 		case <-ticker.C:
+			g.room.lookForRoom()
 			if g.written.Swap(false) || !g.calm.Load() {
 				g.calm.Store(keepsUp(metrics()))
 			}

@@ -239,6 +239,7 @@ func (g *guarded) writeLog(f vfs.File, number, before uint64) (vfs.File, error) 
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	w.roomy = func(bytes int64) bool { return HasRoom(g.FS, g.dir, bytes) }
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.writers, before)

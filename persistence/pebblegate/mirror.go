@@ -85,6 +85,7 @@ type logWriter struct {
 	vfs.File
 	number uint64
 	list   func() error // lists the log in the integrity file; called before the first sync returns
+	roomy  func(bytes int64) bool
 
 	end    atomic.Int64 // the written length of the log
 	tail   []byte       // the log's bytes in the page of end
@@ -174,8 +175,11 @@ func (w *logWriter) SyncTo(length int64) (bool, error) {
 	return w.File.SyncTo(pageBytes + copies*length)
 }
 
-// Preallocate is vfs.File's.
+// Preallocate is vfs.File's. On a disk with little room a log grows page by page instead.
 func (w *logWriter) Preallocate(offset, length int64) error {
+	if !w.roomy(pageBytes + copies*length) {
+		return nil
+	}
 	return w.File.Preallocate(copies*offset, pageBytes+copies*length)
 }
 

@@ -28,11 +28,15 @@ type resting struct {
 
 // Create is vfs.FS's.
 func (r resting) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	isTable := category != vfs.WriteCategoryUnspecified && strings.HasSuffix(name, ".sst")
+	if isTable && r.gate.room.full.Swap(false) {
+		r.gate.sleep(fullPause)
+	}
 	f, err := r.FS.Create(name, category)
-	if err != nil || category == vfs.WriteCategoryUnspecified || !strings.HasSuffix(name, ".sst") {
+	if err != nil || !isTable {
 		return f, err
 	}
-	return newTable(f, r.gate), nil
+	return newTable(f, category, r.gate), nil
 }
 
 // Unwrap is vfs.FS's.
@@ -45,8 +49,8 @@ type table struct {
 	pieces *bufio.Writer
 }
 
-func newTable(f vfs.File, g *gate) *table {
-	return &table{File: f, pieces: bufio.NewWriterSize(piece{f, g}, pieceBytes)}
+func newTable(f vfs.File, category vfs.DiskWriteCategory, g *gate) *table {
+	return &table{File: f, pieces: bufio.NewWriterSize(piece{f, category, g}, pieceBytes)}
 }
 
 // Write is vfs.File's.
@@ -71,12 +75,19 @@ func (t *table) Close() error { return errors.Join(t.pieces.Flush(), t.File.Clos
 
 // piece writes to a file and rests.
 type piece struct {
-	file io.Writer
-	gate *gate
+	file     io.Writer
+	category vfs.DiskWriteCategory
+	gate     *gate
 }
 
 func (p piece) Write(b []byte) (int, error) {
+	if err := p.gate.room.allow(p.category); err != nil {
+		return 0, err
+	}
 	n, err := p.file.Write(b)
+	if isFull(err) {
+		p.gate.room.full.Store(true)
+	}
 	p.gate.rest()
 	return n, err
 }

@@ -69,7 +69,7 @@ func TestATableIsWrittenInPieces(t *testing.T) {
 		f, err := fs.Create("000001.sst", "pebble-memtable-flush")
 		require.NoError(t, err)
 		below := &counted{File: f}
-		written := newTable(below, &gate{})
+		written := newTable(below, "pebble-compaction", &gate{})
 		var want []byte
 		for i := range 3 * pieceBytes / 1000 {
 			block := bytes.Repeat([]byte{byte(i)}, 1000)
@@ -91,7 +91,7 @@ func TestATableIsWrittenInPieces(t *testing.T) {
 		f, err = fs.Create("000002.sst", "pebble-memtable-flush")
 		require.NoError(t, err)
 		below = &counted{File: f, fail: errors.New("full")}
-		written = newTable(below, &gate{})
+		written = newTable(below, "pebble-compaction", &gate{})
 		_, err = written.Write(make([]byte, pieceBytes+1))
 		require.ErrorIs(t, err, below.fail)
 		below.fail, err = nil, below.fail

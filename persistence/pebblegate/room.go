@@ -1,0 +1,215 @@
+package pebblegate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// ErrNoRoom marks a store that its disk has no room to open. The message names directory and bytes.
+var ErrNoRoom = errors.New("the disk is too full")
+
+// What a store needs of its disk.
+const (
+	// FlushBytes bounds the tables that a flush writes: it writes the memtables of the store.
+	FlushBytes = MemTables * MemTableSize
+	// OptionalRoom is the free space below which a store writes only what it must. It then begins no
+	// compaction, abandons a running one, preallocates no log and makes no spare log.
+	OptionalRoom = 512 << 20
+	// openBytes bounds the other files of an open: manifest, OPTIONS, INTEGRITY, markers and the
+	// first pages of a log.
+	openBytes = 1 << 20
+)
+
+// How writers wait for room.
+const (
+	// roomAgain is the free space at which a store writes freely again.
+	roomAgain = OptionalRoom + OptionalRoom/4
+	// abandonedPause is how many turns of grantEvery pass after an abandoned compaction before the
+	// next one: its removed tables look like room.
+	abandonedPause = int(time.Minute / grantEvery)
+	// fullPause is how long a flush that has met a full disk waits before the next table. Pebble
+	// repeats it at once.
+	fullPause = 100 * time.Millisecond
+	// openFlushes is how many failed flushes end an open. Pebble would repeat them for ever.
+	openFlushes = 3
+)
+
+// HasRoom reports that the disk of a directory has so many bytes beyond OptionalRoom, or that its
+// free space is not known.
+func HasRoom(fs vfs.FS, dir string, bytes int64) bool {
+	usage, err := fs.GetDiskUsage(dir)
+	return err != nil || freeBytes(usage) >= OptionalRoom+bytes
+}
+
+func freeBytes(u vfs.DiskUsage) int64 { return int64(min(u.AvailBytes, math.MaxInt64)) }
+
+// requireRoom refuses to open a store whose disk cannot take the flush of its logs.
+func (g *guarded) requireRoom() error {
+	usage, err := g.GetDiskUsage(g.dir)
+	if err != nil {
+		return nil // not known: an open that meets a full disk fails by itself
+	}
+	need, err := g.openNeeds()
+	if err != nil {
+		return err
+	}
+	if free := freeBytes(usage); free < need {
+		return fmt.Errorf("%w: the disk of %s has %d bytes free; a start needs %d", ErrNoRoom, g.dir, free, need)
+	}
+	return nil
+}
+
+// openNeeds bounds the bytes that an open writes before it removes the logs it has replayed.
+func (g *guarded) openNeeds() (int64, error) {
+	names, err := g.List(g.dir)
+	if err != nil {
+		return 0, err
+	}
+	logged := int64(0)
+	for _, name := range names {
+		number, ok := logNumber(name)
+		if !ok {
+			continue
+		}
+		info, err := g.Stat(g.pathOf(name))
+		if err != nil {
+			return 0, err
+		}
+		content := info.Size() / copies
+		if kind, listed := g.state.kindOf(number); listed && kind == plainLog {
+			content = info.Size()
+		}
+		logged += content
+	}
+	return openBytes + min(logged, FlushBytes), nil
+}
+
+// opening watches the flushes of an open.
+type opening struct {
+	done   atomic.Bool
+	failed chan error // gets the flush that ends the open
+	count  atomic.Int32
+	later  func(error) // the listener of the store's options
+}
+
+// watchFlushes makes the listener of the options count failed flushes until the open has ended.
+func watchFlushes(o *pebble.Options) *opening {
+	listener := pebble.EventListener{}
+	if o.EventListener != nil {
+		listener = *o.EventListener
+	}
+	w := &opening{failed: make(chan error, 1), later: listener.BackgroundError}
+	if w.later == nil {
+		logger := o.Logger
+		w.later = func(err error) { logger.Errorf("background error: %s", err) }
+	}
+	listener.BackgroundError = w.reportFailure
+	o.EventListener = &listener
+	return w
+}
+
+// reportFailure is called on the goroutine of the flush. Ending it keeps Pebble from repeating the
+// flush; the open then waits for it and is left behind.
+func (w *opening) reportFailure(err error) {
+	if !w.done.Load() && w.count.Add(1) == openFlushes {
+		w.failed <- err
+		runtime.Goexit()
+	}
+	w.later(err)
+}
+
+// openWatched opens the store. After an error of a flush the goroutine of pebble.Open stays behind
+// with the lock of the directory.
+func (w *opening) openWatched(dir string, o *pebble.Options) (*pebble.DB, error) {
+	type opened struct {
+		db    *pebble.DB
+		err   error
+		panic any
+	}
+	result := make(chan opened, 1)
+	go func() {
+		var r opened
+		defer func() {
+			r.panic = recover()
+			result <- r
+		}()
+		r.db, r.err = pebble.Open(dir, o)
+	}()
+	select {
+	case r := <-result:
+		w.done.Store(true)
+		if r.panic != nil {
+			panic(r.panic) // as if Open had been called here
+		}
+		return r.db, r.err
+	case err := <-w.failed:
+		if isFull(err) {
+			err = fmt.Errorf("%w: %w", ErrNoRoom, err)
+		}
+		return nil, fmt.Errorf("%s: its log cannot be flushed: %w", dir, err)
+	}
+}
+
+// isFull reports that a write failed because disk or quota are used up.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// errAbandoned ends a compaction that would use up the room of flushes and logs.
+var errAbandoned = fmt.Errorf("compaction abandoned: less than %d MiB free: %w", OptionalRoom>>20, syscall.ENOSPC)
+
+// room is what a gate knows of the free space of its store's disk.
+type room struct {
+	free      func() (bytes int64, known bool)
+	scarce    atomic.Bool
+	abandoned atomic.Bool // a compaction, since the last look
+	full      atomic.Bool // the last piece of a table met a full disk
+	pause     int         // looks before compactions begin again
+}
+
+// watchRoom makes the gate measure the disk of a directory.
+func (r *room) watchRoom(fs vfs.FS, dir string) {
+	r.free = func() (int64, bool) {
+		usage, err := fs.GetDiskUsage(dir)
+		return freeBytes(usage), err == nil
+	}
+	r.lookForRoom()
+}
+
+// lookForRoom measures. One goroutine calls it.
+func (r *room) lookForRoom() {
+	if r.abandoned.Swap(false) {
+		r.pause = abandonedPause
+	}
+	r.pause = max(0, r.pause-1)
+	switch free, known := r.free(); {
+	case !known:
+	case free < OptionalRoom:
+		r.scarce.Store(true)
+	case free >= roomAgain && r.pause == 0:
+		r.scarce.Store(false)
+	}
+}
+
+// isFlush reports that a table belongs to a flush, which goes on to the last byte.
+func isFlush(category vfs.DiskWriteCategory) bool {
+	return strings.Contains(string(category), "memtable-flush")
+}
+
+// allow returns an error for a piece that a compaction must not write.
+func (r *room) allow(category vfs.DiskWriteCategory) error {
+	if r.scarce.Load() && !isFlush(category) {
+		r.abandoned.Store(true)
+		return errAbandoned
+	}
+	return nil
+}

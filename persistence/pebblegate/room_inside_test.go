@@ -1,0 +1,159 @@
+package pebblegate
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+)
+
+// silentLogger keeps Pebble's lines out of the tests' output.
+type silentLogger struct{}
+
+func (silentLogger) Infof(string, ...any)         {}
+func (silentLogger) Errorf(string, ...any)        {}
+func (silentLogger) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+
+func optionsOn(fs vfs.FS) *pebble.Options { return &pebble.Options{FS: fs, Logger: silentLogger{}} }
+
+// loggedStore makes a store whose log has records that no table has, as a kill leaves it.
+func loggedStore(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	fs := vfs.NewCrashableMem()
+	db, err := Open("store", optionsOn(fs))
+	require.NoError(t, err)
+	for i := range 1000 {
+		require.NoError(t, db.Set(binary.BigEndian.AppendUint64(nil, uint64(i)), make([]byte, 1000), pebble.Sync))
+	}
+	killed := fs.CrashClone(vfs.CrashCloneCfg{})
+	require.NoError(t, db.Close())
+	return killed
+}
+
+func requireLoggedStore(t *testing.T, fs vfs.FS) {
+	t.Helper()
+	db, err := Open("store", optionsOn(fs))
+	require.NoError(t, err)
+	for i := range 1000 {
+		_, closer, err := db.Get(binary.BigEndian.AppendUint64(nil, uint64(i)))
+		require.NoError(t, err)
+		require.NoError(t, closer.Close())
+	}
+	require.NoError(t, db.Close())
+}
+
+func TestAStartOnAFullDiskIsRefusedByDirectoryAndBytes(t *testing.T) {
+	fs := loggedStore(t)
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 20, TotalBytes: 1 << 30})
+	_, err := Open("store", optionsOn(fs))
+	require.ErrorIs(t, err, ErrNoRoom)
+	require.ErrorContains(t, err, "the disk of store has 1048576 bytes free; a start needs ")
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: openBytes + FlushBytes, TotalBytes: 1 << 30})
+	requireLoggedStore(t, fs)
+}
+
+// The disk fills while the store opens, after its free space was measured. Pebble repeats the flush
+// for ever, so that an open without a watch never returns.
+func TestAttackFullDiskDuringTheFlushOfAnOpen(t *testing.T) {
+	fs := loggedStore(t)
+	full := errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	opened := make(chan error, 1)
+	go func() {
+		_, err := Open("store", optionsOn(full))
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		require.ErrorIs(t, err, ErrNoRoom)
+		require.ErrorContains(t, err, "store: its log cannot be flushed")
+	case <-time.After(time.Minute):
+		require.Fail(t, "the open hangs")
+	}
+	requireLoggedStore(t, fs.CrashClone(vfs.CrashCloneCfg{}))
+}
+
+// A flush that failed once because the disk was full does not end an open: space may be back.
+func TestAnOpenSurvivesAFlushThatFailsOnce(t *testing.T) {
+	var failed atomic.Bool
+	requireLoggedStore(t, errorfs.Wrap(loggedStore(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") && failed.CompareAndSwap(false, true) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})))
+	require.True(t, failed.Load())
+}
+
+func TestOnADiskWithLittleRoomFlushesGoOnAndCompactionsDoNot(t *testing.T) {
+	fs := vfs.NewMem()
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: OptionalRoom - 1, TotalBytes: 1 << 40})
+	var compactions atomic.Int64
+	o := optionsOn(fs)
+	o.L0CompactionThreshold, o.L0StopWritesThreshold = 1, 1000
+	o.EventListener = &pebble.EventListener{CompactionBegin: func(pebble.CompactionInfo) { compactions.Add(1) }}
+	db, gate, err := closed("store", o)
+	require.NoError(t, err)
+	gate.passable.Store(true) // its goroutine does not run, so that the test measures
+	for round := range 4 {
+		for i := range 100 {
+			require.NoError(t, db.Set(binary.BigEndian.AppendUint64(nil, uint64(i)), []byte{byte(round)}, pebble.NoSync))
+		}
+		require.NoError(t, db.Flush())
+	}
+	require.Positive(t, db.Metrics().Levels[0].TablesCount)
+	require.Zero(t, compactions.Load())
+
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: roomAgain, TotalBytes: 1 << 40})
+	gate.open(db.Metrics)
+	require.Eventually(t, func() bool { return compactions.Load() > 0 }, time.Minute, time.Millisecond)
+	require.NoError(t, db.Close())
+}
+
+func TestARunningCompactionIsAbandonedAndTheNextOneWaits(t *testing.T) {
+	free := int64(roomAgain)
+	r := room{free: func() (int64, bool) { return free, true }}
+	r.lookForRoom()
+	require.NoError(t, r.allow("pebble-compaction"))
+	free = OptionalRoom - 1
+	r.lookForRoom()
+	require.ErrorIs(t, r.allow("pebble-compaction"), syscall.ENOSPC)
+	require.NoError(t, r.allow("pebble-memtable-flush"))
+	free = roomAgain // the tables of the compaction are removed
+	for range abandonedPause {
+		require.True(t, r.scarce.Load())
+		r.lookForRoom()
+	}
+	require.False(t, r.scarce.Load())
+}
+
+func TestALogIsPreallocatedOnlyWhereThereIsRoom(t *testing.T) {
+	for _, roomy := range []bool{true, false} {
+		f := &preallocated{File: vfs.NewMemFile(nil)}
+		w := &logWriter{File: f, roomy: func(int64) bool { return roomy }}
+		require.NoError(t, w.Preallocate(0, 1000))
+		require.Equal(t, roomy, f.asked)
+	}
+}
+
+type preallocated struct {
+	vfs.File
+	asked bool
+}
+
+func (p *preallocated) Preallocate(int64, int64) error {
+	p.asked = true
+	return nil
+}
