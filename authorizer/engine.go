@@ -146,6 +146,7 @@ type Engine struct {
 	backlog      atomic.Int64 // entries not yet relayed
 	backlogMax   int64
 	approvalsMax int64
+	room         atomic.Uint32 // a Room
 	expireFrom   atomic.Uint32 // the shard where Expire goes on
 
 	fatal     func(error)

@@ -144,6 +144,10 @@ func (e *Engine) decide(t *ticket) (queued bool, err error) {
 		t.answer = repeat(m, &first)
 		return false, nil
 	}
+	if e.unroomy(m.Kind) {
+		t.answer = refuse(m, hold.ReasonSystemUnavailable)
+		return false, nil
+	}
 	if e.full(m.Kind) {
 		t.answer = refuse(m, hold.ReasonBacklogFull)
 		return false, nil
