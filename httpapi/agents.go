@@ -19,7 +19,7 @@ func (s *Server) agentRoutes() []route {
 		{method: "POST", path: path, auth: authKey, scope: "write:agents", kyb: true, idempotency: keyOptional,
 			handle: s.registerAgent},
 		{method: "GET", path: path, auth: authKey, scope: "read:agents", query: pageQuery, handle: s.listAgents},
-		{method: "PATCH", path: one, auth: authKey, scope: "write:agents", handle: s.updateAgent},
+		{method: "PATCH", path: one, onFullDisk: true, auth: authKey, scope: "write:agents", handle: s.updateAgent},
 		{method: "GET", path: one + "/jwks.json", auth: authNone, handle: s.agentKeys},
 		{method: "POST", path: one + "/intents", auth: authKey, scope: "write:agents", handle: s.submitIntent},
 		{method: "GET", path: one + "/intents", auth: authKey, scope: "read:agents", handle: s.listIntents},

@@ -32,7 +32,7 @@ func (s *Server) checkoutRoutes() []route {
 		{method: "POST", path: one + "/select", auth: authNone, handle: s.selectCheckout},
 		{method: "POST", path: one + "/simulate", auth: authKey, scope: write, sandboxOnly: true, idempotency: keyOptional,
 			handle: s.simulateCheckout},
-		{method: "POST", path: "/api/dashboard/checkout/sessions/{id}/cancel", auth: authSession,
+		{method: "POST", path: "/api/dashboard/checkout/sessions/{id}/cancel", onFullDisk: true, auth: authSession,
 			roles: []string{workspace.Owner, workspace.Admin, workspace.Member}, idempotency: keyOptional,
 			handle: s.cancelCheckout},
 	}

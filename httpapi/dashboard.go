@@ -15,9 +15,9 @@ import (
 func (s *Server) dashboardRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: s.signup},
-		{method: "POST", path: "/api/dashboard/login", auth: authNone, signsIn: true, handle: s.login},
-		{method: "POST", path: "/api/dashboard/password", auth: authSession, signsIn: true, handle: s.changePassword},
-		{method: "POST", path: "/api/dashboard/logout", auth: authSession, handle: s.logout},
+		{method: "POST", path: "/api/dashboard/login", onFullDisk: true, auth: authNone, signsIn: true, handle: s.login},
+		{method: "POST", path: "/api/dashboard/password", onFullDisk: true, auth: authSession, signsIn: true, handle: s.changePassword},
+		{method: "POST", path: "/api/dashboard/logout", onFullDisk: true, auth: authSession, handle: s.logout},
 		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: s.me},
 	}
 }

@@ -139,6 +139,9 @@ func (s *Server) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 
 // selectHosted is the form's way to pick a coin and a network. Whatever comes of it, the page says what is so.
 func (s *Server) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
+	if err := s.cfg.Full(); err != nil {
+		return err
+	}
 	asset, network, _ := strings.Cut(string(ctx.PostArgs().Peek("pair")), "/")
 	state, err := s.publicCheckout(c)
 	if err == nil {

@@ -20,9 +20,9 @@ func (s *Server) invitationRoutes() []route {
 	return []route{
 		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: s.listInvitations},
 		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: owner, handle: s.withdrawInvitation},
-		{method: "POST", path: path + "/show", auth: authSession, handle: s.showInvitation},
+		{method: "POST", path: path + "/show", onFullDisk: true, auth: authSession, handle: s.showInvitation},
 		{method: "POST", path: path + "/accept", auth: authSession, handle: s.acceptInvitation},
-		{method: "POST", path: path + "/decline", auth: authSession, handle: s.declineInvitation},
+		{method: "POST", path: path + "/decline", onFullDisk: true, auth: authSession, handle: s.declineInvitation},
 	}
 }
 

@@ -23,7 +23,7 @@ type tool struct {
 }
 
 func (s *Server) mcpRoutes() []route {
-	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, handle: s.answerRPC}}
+	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, onFullDisk: true, handle: s.answerRPC}}
 }
 
 // toolTable lists the tools. Each reads through the handler of a route; the ledger has none, and is read through the same list as

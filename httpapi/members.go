@@ -20,7 +20,7 @@ func (s *Server) memberRoutes() []route {
 		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: s.inviteMember},
 		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner, query: []string{"keepKeys"},
 			handle: s.removeMember},
-		{method: "POST", path: path + "/leave", auth: authSession, roles: anyRole(), handle: s.leaveWorkspace},
+		{method: "POST", path: path + "/leave", onFullDisk: true, auth: authSession, roles: anyRole(), handle: s.leaveWorkspace},
 	}
 }
 

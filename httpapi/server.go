@@ -96,15 +96,18 @@ type Config struct {
 	PartnerSecrets map[string][]string
 	// PartnerSignatures are the versions of a signature that are accepted; zero: both
 	PartnerSignatures webhook.Versions
-	SignupClosed      bool                 // no new users
-	Issuer            string               // IssuerFixture (default) or IssuerConnected
-	NoPhysical        bool                 // the product of physical cards is not configured
-	NoCurrencies      bool                 // balances in currencies are not connected
-	NoRamp            bool                 // the ramp between dollars and USDC is not connected
-	Convert           bool                 // balances in currencies can be converted
-	DepositDelay      time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
-	PayoutLimits      balance.PayoutLimits // zero: DefaultPayoutLimits
-	RateLimits        RateLimits           // zero: DefaultRateLimits
+	// Full returns the refusal of a request that stores more while the disk is nearly full; nil: there
+	// is room. It is asked with every such request.
+	Full         func() error
+	SignupClosed bool                 // no new users
+	Issuer       string               // IssuerFixture (default) or IssuerConnected
+	NoPhysical   bool                 // the product of physical cards is not configured
+	NoCurrencies bool                 // balances in currencies are not connected
+	NoRamp       bool                 // the ramp between dollars and USDC is not connected
+	Convert      bool                 // balances in currencies can be converted
+	DepositDelay time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
+	PayoutLimits balance.PayoutLimits // zero: DefaultPayoutLimits
+	RateLimits   RateLimits           // zero: DefaultRateLimits
 	// CheckoutTolerance is for links that are made from now on; the zero value accepts no shortfall.
 	CheckoutTolerance checkout.Tolerance
 	// Elapsed is a monotonic clock, by which the limits of requests count; nil: the process's own
@@ -161,6 +164,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.Edge.Bodies == nil {
 		c.Edge.Bodies = drain.NewBudget(drain.DefaultBudget)
+	}
+	if c.Full == nil {
+		c.Full = func() error { return nil }
 	}
 	if c.DerivePassword == nil {
 		c.DerivePassword = password.DeriveInProcess
@@ -296,6 +302,9 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer,
 		return answer{}, err
 	}
 	drain.EndTurn(ctx)
+	if err := s.requireRoom(r); err != nil {
+		return answer{}, err
+	}
 	if err := c.readIdempotencyKey(); err != nil {
 		return answer{}, err
 	}
@@ -303,6 +312,14 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer,
 		return answer{}, err
 	}
 	return r.handle(c)
+}
+
+// requireRoom refuses a route that stores more while the disk is nearly full.
+func (s *Server) requireRoom(r *route) error {
+	if r.method == fasthttp.MethodGet || r.method == fasthttp.MethodDelete || r.auth == authPartner || r.onFullDisk {
+		return nil
+	}
+	return s.cfg.Full()
 }
 
 // admit authenticates the caller and checks its limits and permissions. It comes after the body: a

@@ -62,6 +62,7 @@ type Settings struct {
 	CheckoutTolerance  string `name:"checkout-tolerance" env:"PURSER_CHECKOUT_TOLERANCE" default:"0,0" help:"By how much a payment may fall short and still complete a link: basis points of its amount (0 to 50),cents (0 or 1), whichever is more."`
 	Connections        string `name:"connections" env:"PURSER_CONNECTIONS" default:"8192,16384,512" help:"Connections at once: REST,card network,of one address; fewer where the limit of open files leaves fewer."`
 	BodyBudget         string `name:"body-budget" env:"PURSER_BODY_BUDGET" default:"64MiB" help:"Memory for request bodies that are being read; over it REST answers 503."`
+	DiskReserve        string `name:"disk-reserve" env:"PURSER_DISK_RESERVE" default:"1GiB" help:"Free space of a store's disk below which approvals and requests that store more are refused."`
 	LogLevel           string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat          string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
 	ChainEthereumURL   string `name:"chain-ethereum-url" env:"PURSER_CHAIN_ETHEREUM_URL" secret:"" help:"JSON-RPC node of ethereum; a sandbox chain when unset."`
@@ -109,6 +110,7 @@ type Config struct {
 	CheckoutTolerance                   checkout.Tolerance
 	Connections                         Connections
 	BodyBudget                          int64    // bytes
+	DiskReserve                         int64    // bytes
 	madeSecrets                         []string // the names of the secrets that this start has made
 	LogLevel                            slog.Level
 	LogFormat                           string // logText or logJSON
@@ -181,6 +183,7 @@ func (s Settings) Config() (Config, error) {
 	c.Issuer = f.oneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
 	c.AuthorizerCacheBytes = f.bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache, minCacheBytes)
 	c.BodyBudget = f.bytes("PURSER_BODY_BUDGET", s.BodyBudget, minBodyBudget)
+	c.DiskReserve = f.bytes("PURSER_DISK_RESERVE", s.DiskReserve, minDiskReserve)
 	c.Connections = f.connections(s.Connections)
 	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
 	c.PrivateWebhooks = f.oneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"

@@ -134,6 +134,7 @@ func (m *Main) registerGauges() error {
 		actorGauges(m.stores, m.lookAtActors, m.log),
 		gaugeOf("purser_ready", "1 when /readyz says so.", func() float64 { return oneIf(m.ready() == nil) }),
 		m.storesInfo(),
+		m.disk,
 		gaugeOf("purser_clock_suspect", "1 while nothing expires because the wall clock has stepped.",
 			func() float64 { return oneIf(m.clockSuspect()) }),
 		gaugeOf("purser_clock_offset_seconds", "How far the wall clock is ahead of the trusted time.",

@@ -79,6 +79,8 @@ type Main struct {
 	// Clock is trusted time; nil: the start makes it of the machine's clocks.
 	Clock   func() time.Time
 	Entropy io.Reader
+	// DiskFree returns the free bytes of a directory's disk.
+	DiskFree func(dir string) (int64, error)
 	// Fatal ends the process when a commit has failed: from then on nothing may be answered.
 	Fatal func(error)
 
@@ -98,6 +100,7 @@ type Main struct {
 	stores    *gate // open as long as all stores and the actors are
 
 	development []string // settings that are for development only
+	disk        *diskGuard
 	shares      descriptorShares
 	bodies      *drain.Budget // memory for request bodies
 	edge        *edge
@@ -122,7 +125,7 @@ type Main struct {
 
 // NewMain makes a Main that has not started.
 func NewMain(c Config, log *slog.Logger) *Main {
-	m := &Main{clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(),
+	m := &Main{DiskFree: diskFree, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(),
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
 		memory: fasthttputil.NewInmemoryListener(), edge: newEdge()}
 	m.Fatal = func(err error) {
@@ -143,6 +146,7 @@ func (m *Main) ground() []step {
 	return []step{
 		m.shareEdge,
 		m.takeDirectory,
+		m.startDisk,
 		m.startClock,
 		m.findSecrets,
 		m.listen,
@@ -290,7 +294,9 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 		return errors.Join(err, engine.Close())
 	}
 	m.authorizer = engine
+	m.disk.watchFor(engine)
 	m.onClose(func() error {
+		m.disk.leave()
 		m.authorizer = nil
 		return engine.Close()
 	})

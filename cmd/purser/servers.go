@@ -110,6 +110,7 @@ func (m *Main) admitRequests(context.Context) error {
 		PartnerSecrets: m.config.PartnerSecrets.byPartner(), PartnerSignatures: m.config.PartnerSignatures,
 		SignupClosed: !m.config.SignupOpen, Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards,
 		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
+		Full:              m.disk.refusal,
 		CheckoutTolerance: m.config.CheckoutTolerance,
 		PayoutLimits:      m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,
 		WebhookGuard: m.webhookGuard(), Registry: m.registry, Logger: m.log})
@@ -208,15 +209,16 @@ func (m *Main) admitOperators(context.Context) error {
 	return nil
 }
 
-// ready says why the server should get no traffic: it is not up, a shard is not held, rules are not followed, or the backlog is
-// near its limit. The error joins all that is so.
+// ready says why the server should get no traffic: it is not up, a shard is not held, rules are not
+// followed, the backlog is near its limit, the clock is suspect, or a disk has no room for
+// approvals. The error joins all reasons.
 func (m *Main) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {
-		return errors.Join(err, m.waiting.reason(), m.clockFault())
+		return errors.Join(err, m.waiting.reason(), m.clockFault(), m.disk.fault())
 	}
 	defer leave()
-	return errors.Join(m.serving(), m.clockFault())
+	return errors.Join(m.serving(), m.clockFault(), m.disk.fault())
 }
 
 func (m *Main) serving() error {

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pebblegate"
+)
+
+// smallDisk is a file system in memory whose size a test changes, so that it fills at once.
+type smallDisk struct{ dir string }
+
+// mountSmallDisk makes a file system. It is nil where the test may not mount one: the tests of
+// disk_test.go and of persistence/pebblegate then stand for it.
+func mountSmallDisk(t *testing.T, bytes int64) *smallDisk {
+	t.Helper()
+	d := &smallDisk{t.TempDir()}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprint("size=", bytes), "purser-test", d.dir).CombinedOutput(); err != nil {
+		t.Logf("no small disk on this machine: %s", out)
+		return nil
+	}
+	t.Cleanup(func() { require.NoError(t, exec.Command("umount", d.dir).Run()) })
+	return d
+}
+
+// leave makes the disk so small or so large that so many bytes are free. A server that writes
+// meanwhile makes a remount below its files fail, which is tried again.
+func (d *smallDisk) leave(t *testing.T, free int64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var s syscall.Statfs_t
+		require.NoError(t, syscall.Statfs(d.dir, &s))
+		used := int64(s.Blocks-s.Bfree) * s.Bsize
+		return exec.Command("mount", "-o", fmt.Sprint("remount,size=", used+free), d.dir).Run() == nil
+	}, stateWithin, askAgain)
+}
+
+// swipeStream sends one-cent authorizations of one card from several connections and keeps what was
+// answered.
+type swipeStream struct {
+	token string
+	n     atomic.Int64
+
+	mu       sync.Mutex
+	answered []swipeAnswer // approvals and declines that a repeat must repeat
+	refused  atomic.Int64  // answers "system_unavailable"
+}
+
+type swipeAnswer struct {
+	body []byte
+	raw  string
+}
+
+// runUntil swipes until the condition holds or the process does not answer.
+func (s *swipeStream) runUntil(t *testing.T, p *process, holds func() bool) {
+	t.Helper()
+	var streams sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), stateWithin)
+	defer cancel()
+	for range 8 {
+		streams.Go(func() {
+			for !holds() && ctx.Err() == nil && s.sendNext(ctx, p) {
+			}
+		})
+	}
+	streams.Wait()
+	require.NoError(t, ctx.Err(), "the disk is never full")
+}
+
+func (s *swipeStream) sendNext(ctx context.Context, p *process) (alive bool) {
+	body := marshal(fields{"id": fmt.Sprint("swipe-", s.n.Add(1)), "cardToken": s.token, "amountCents": 1, "currency": "USD",
+		"merchant": fields{"name": strings.Repeat("Cafe ", 8), "mcc": "5812"}})
+	a, err := p.as(p.network, p.secret).send(ctx, request{method: "POST", path: "/v1/authorizations", body: body})
+	switch {
+	case err != nil:
+		return false
+	case a.text("reason") == "system_unavailable":
+		s.refused.Add(1)
+	case a.status == http.StatusOK && a.text("reason") != "timeout":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.answered = append(s.answered, swipeAnswer{body, string(a.raw)})
+	}
+	return true
+}
+
+// requireAll repeats what was answered.
+func (s *swipeStream) requireAll(t *testing.T, p *process) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, was := range s.answered {
+		a, err := p.as(p.network, p.secret).decided(t.Context(), request{method: "POST", path: "/v1/authorizations", body: was.body})
+		require.NoError(t, err)
+		require.Equal(t, was.raw, string(a.raw))
+	}
+}
+
+// launchFull starts a server on a disk without room for approvals.
+func launchFull(t *testing.T, purser program, data string) *process {
+	t.Helper()
+	p, said := begin(t, command(purser, data, "serve"))
+	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
+	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
+	require.NoError(t, err)
+	p.secret = strings.TrimSpace(string(secret))
+	return p
+}
+
+// refuseToStart starts a server that must end by itself with status 1, and returns what it printed.
+func refuseToStart(t *testing.T, purser program, data string) string {
+	t.Helper()
+	cmd := command(purser, data, "serve")
+	hung := time.AfterFunc(processWithin, func() { _ = cmd.Process.Kill() })
+	defer hung.Stop()
+	out, err := cmd.CombinedOutput()
+	require.ErrorContains(t, err, "exit status 1", string(out))
+	return string(out)
+}
+
+// swipesOnASmallDisk starts a server with a small disk, and a stream of swipes that it approves.
+func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *swipeStream) {
+	t.Helper()
+	d := mountSmallDisk(t, 2<<30)
+	if d == nil {
+		return nil, program{}, "", nil, nil
+	}
+	purser := program{path: build(t), env: []string{fmt.Sprint("PURSER_DISK_RESERVE=", minDiskReserve)}}
+	data := filepath.Join(d.dir, "data")
+	p := launch(t, purser, data)
+	tn := &tenant{bearer: signUp(t, p, 0)}
+	tn.mustPost(t, p, "/api/treasury/deposits", announcement(1_000_000_00), 202)
+	s := &swipeStream{token: tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.text("card", "partnerCardToken")}
+	p.await(t, "funds", func() bool {
+		a := p.cardMessage(t, "/v1/authorizations", oneDollar(fmt.Sprint("probe-", s.n.Add(1)), s.token))
+		return a.text("decision") == "approved"
+	})
+	return d, purser, data, p, s
+}
+
+// A disk fills under swipes. Before, the process ended in the middle of a commit, and a start on the
+// full disk could hang for ever. Now approvals stop while the reserve is left, everything answered is
+// relayed, the process ends and starts again on the full disk, and approvals return with the space.
+func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
+	d, purser, data, p, s := swipesOnASmallDisk(t)
+	if d == nil {
+		return
+	}
+	rounds, room := 1, int64(1<<20)
+	if os.Getenv(fullVariable) != "" {
+		rounds, room = 8, 128<<20
+	}
+	for round := range rounds {
+		d.leave(t, minDiskReserve+room)
+		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
+		p.drained(t)
+		require.NotEmpty(t, s.answered)
+		require.Empty(t, p.end(t, syscall.SIGTERM), "a clean end: %s", p.log.last(linesShown))
+		require.Contains(t, p.log.String(), "approvals and requests that store more are refused until space is free")
+
+		d.leave(t, pebblegate.FlushBytes+8<<20) // less than the reserve, and enough for a start
+		p = launchFull(t, purser, data)
+		d.leave(t, minDiskReserve-8<<20) // the start has removed logs
+		s.refused.Store(0)
+		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
+		resp, err := p.http.Get(p.admin + "/readyz")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		require.Equal(t, "system_unavailable", p.cardMessage(t, "/v1/authorizations",
+			oneDollar(fmt.Sprint("full-", round), s.token)).text("reason"))
+		d.leave(t, 1<<30)
+		p.await(t, "readiness", func() bool { return strings.Contains(p.ask("/readyz"), "ready") })
+		p.swipeFor(t, s.token, fmt.Sprint("again-", round))
+		s.refused.Store(0)
+	}
+	s.requireAll(t, p)
+	p.drained(t)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+}
+
+// Another program takes all space at once, between two measurements. The process stops before it
+// answers what is not durable and says why, a start is refused by name at once, and with space again
+// everything that was answered is there.
+func TestAttackFullDiskAtOnce(t *testing.T) {
+	d, purser, data, p, s := swipesOnASmallDisk(t)
+	if d == nil {
+		return
+	}
+	rounds := 1
+	if os.Getenv(fullVariable) != "" {
+		rounds = 8
+	}
+	for range rounds {
+		var taken sync.Once
+		s.runUntil(t, p, func() bool {
+			if len(s.sofar()) > 200 {
+				taken.Do(func() { d.leave(t, 64<<10) })
+			}
+			return s.refused.Load() > 0
+		})
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+		if ending := p.ended(t); ending != "" {
+			require.Contains(t, p.log.String(), "no space left on device", ending)
+		}
+		d.leave(t, 64<<10)
+		require.Contains(t, refuseToStart(t, purser, data), " bytes free; a start needs ")
+		d.leave(t, 1<<30)
+		p = launch(t, purser, data)
+		s.requireAll(t, p)
+		s.refused.Store(0)
+	}
+	p.drained(t)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+}
+
+func (s *swipeStream) sofar() []swipeAnswer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"purser/actors/fault"
+	"purser/authorizer"
+	"purser/persistence/pebblegate"
+)
+
+// The last reserve of a disk. From it facts of the card network and partners' reports are stored,
+// all that is answered is relayed, and the process ends and starts again.
+const (
+	// lastReserve is below which the card network's facts are refused too. It covers the flush of
+	// every store's memtables, and writesBetween.
+	lastReserve = mostStores*pebblegate.FlushBytes + writesBetween
+	// mostStores are the stores of one process: journal, authorizer, and the sandbox's three.
+	mostStores = 5
+	// writesBetween bounds what all stores write between two measurements, with their small files.
+	// MaxUnsynced commits of 8 KiB are 28 MiB in each of the two stores of a swipe.
+	writesBetween = 64 << 20
+	// relayBytes bounds what the journal's directory grows by when it takes one decision, with both
+	// copies in the log and its tables. TestRelayedDecisionsFitTheirShareOfTheReserve measures it.
+	relayBytes = 8 << 10
+	// minDiskReserve and defaultDiskReserve are of PURSER_DISK_RESERVE. Facts have the room between
+	// it and lastReserve.
+	minDiskReserve     = lastReserve + 128<<20
+	defaultDiskReserve = "1GiB"
+	// againPart of a threshold must be free beyond it before what it stopped goes on.
+	againPart = 8
+	// startBytes is what a start writes beside the stores: the clock's mark, addresses, secrets.
+	startBytes = 1 << 20
+)
+
+// diskEvery is the pause between two measurements.
+const diskEvery = 250 * time.Millisecond
+
+// diskFree returns the free bytes of a directory's disk, for a process without privileges.
+func diskFree(dir string) (int64, error) {
+	usage, err := vfs.Default.GetDiskUsage(dir)
+	return int64(min(usage.AvailBytes, math.MaxInt64)), err
+}
+
+// measuredStore is a directory with a store, and the last measurement of its disk.
+type measuredStore struct {
+	name, dir string
+	relayed   bool // relayed decisions come to this directory
+
+	free int64
+	need int64 // for approvals
+	room authorizer.Room
+	err  error
+}
+
+// diskGuard measures the disks of the stores and says for what they have room.
+type diskGuard struct {
+	free    func(dir string) (int64, error)
+	data    string
+	reserve int64
+	log     *slog.Logger
+	room    atomic.Uint32 // an authorizer.Room: the narrowest of all stores
+
+	mu      sync.Mutex // guards stores and what follows
+	stores  []*measuredStore
+	backlog func() int64               // nil: there is no authorizer yet
+	told    func(room authorizer.Room) // nil: there is no authorizer yet
+}
+
+func newDiskGuard(c Config, free func(string) (int64, error), log *slog.Logger) *diskGuard {
+	d := &diskGuard{free: free, data: c.DataDir, reserve: c.DiskReserve, log: log}
+	add := func(name, dir string) { d.stores = append(d.stores, &measuredStore{name: name, dir: dir}) }
+	if c.DatabaseURL == "" {
+		d.stores = append(d.stores, &measuredStore{name: "journal", dir: journalDir(c.DataDir), relayed: true})
+	}
+	add("authorizer", authorizerDir(c.DataDir))
+	if c.BankURL == "" {
+		add("sandbox-bank", bankDir(c.DataDir))
+	}
+	add("sandbox-ramp", rampDir(c.DataDir))
+	add("sandbox-chains", chainsDir(c.DataDir))
+	return d
+}
+
+// requireStart refuses a start whose disk cannot take the files that the process writes before it
+// opens a store. Each store requires its own room when it is opened.
+func (d *diskGuard) requireStart() error {
+	free, err := d.free(d.data)
+	if err == nil && free < startBytes {
+		return fmt.Errorf("%w: the disk of %s has %d bytes free; a start needs %d", pebblegate.ErrNoRoom, d.data, free,
+			startBytes)
+	}
+	return nil
+}
+
+// roomWith returns for what a store with so many free bytes has room. What was stopped goes on only
+// when a part more than its threshold is free, so that a disk near the threshold does not flap.
+func roomWith(before authorizer.Room, free, approvals, facts int64) authorizer.Room {
+	enough := func(threshold int64, stopped bool) bool {
+		if stopped {
+			threshold += threshold / againPart
+		}
+		return free >= threshold
+	}
+	switch {
+	case enough(approvals, before != authorizer.RoomForAll):
+		return authorizer.RoomForAll
+	case enough(facts, before == authorizer.RoomForNone):
+		return authorizer.RoomForFacts
+	}
+	return authorizer.RoomForNone
+}
+
+// measure looks at all disks, and tells the authorizer and the log of a change. A disk that cannot
+// be measured keeps its room.
+func (d *diskGuard) measure() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	relays := int64(0)
+	if d.backlog != nil {
+		relays = d.backlog() * relayBytes
+	}
+	narrowest := authorizer.RoomForAll
+	for _, s := range d.stores {
+		waiting := int64(0)
+		if s.relayed {
+			waiting = relays
+		}
+		s.need = d.reserve + waiting
+		if free, err := d.freeOf(s.dir); err != nil {
+			s.err = err
+		} else {
+			s.free, s.err = free, nil
+			s.room = roomWith(s.room, free, s.need, lastReserve+waiting)
+		}
+		narrowest = max(narrowest, s.room)
+	}
+	if d.told != nil {
+		d.told(narrowest)
+	}
+	if before := authorizer.Room(d.room.Swap(uint32(narrowest))); before != narrowest {
+		d.logRoom(narrowest)
+	}
+}
+
+// freeOf measures the directory of a store, or the data directory while the store is not made.
+func (d *diskGuard) freeOf(dir string) (int64, error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		dir = d.data
+	}
+	return d.free(dir)
+}
+
+// logRoom logs a change of the room.
+func (d *diskGuard) logRoom(r authorizer.Room) {
+	switch r {
+	case authorizer.RoomForAll:
+		d.log.Info("the disks have room again; approvals go on")
+	case authorizer.RoomForFacts:
+		d.log.Error("approvals and requests that store more are refused until space is free", "err", d.faults())
+	default:
+		d.log.Error("all messages of the card network are refused until space is free", "err", d.faults())
+	}
+}
+
+// faults names each store that lacks room and each that cannot be measured. The caller holds mu.
+func (d *diskGuard) faults() error {
+	var faults []error
+	for _, s := range d.stores {
+		switch {
+		case s.err != nil:
+			faults = append(faults, fmt.Errorf("the free space of %s is not known: %w", s.dir, s.err))
+		case s.room != authorizer.RoomForAll:
+			faults = append(faults, fmt.Errorf("the disk of %s has %d bytes free; approvals need %d", s.dir, s.free, s.need))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// fault is nil, or says why the disks have no room.
+func (d *diskGuard) fault() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.faults()
+}
+
+// refusal is the answer to a request that would store more; nil: there is room.
+func (d *diskGuard) refusal() error {
+	if authorizer.Room(d.room.Load()) == authorizer.RoomForAll {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "the server's disk is nearly full; nothing changed")
+}
+
+// watchFor tells an authorizer of the room from now on, and counts its backlog.
+func (d *diskGuard) watchFor(engine *authorizer.Engine) {
+	d.mu.Lock()
+	d.backlog, d.told = engine.Backlog, engine.SetRoom
+	d.mu.Unlock()
+	d.measure()
+}
+
+// leave forgets the authorizer. None of its methods runs when leave returns.
+func (d *diskGuard) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.backlog, d.told = nil, nil
+}
+
+// measureUntil measures until ctx ends.
+func (d *diskGuard) measureUntil(ctx context.Context) {
+	ticker := time.NewTicker(diskEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			d.measure()
+		}
+	}
+}
+
+// startDisk measures the disks from now on. It comes before anything is written.
+func (m *Main) startDisk(context.Context) error {
+	m.disk = newDiskGuard(m.config, m.DiskFree, m.log)
+	if err := m.disk.requireStart(); err != nil {
+		return err
+	}
+	m.disk.measure()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { m.disk.measureUntil(ctx) })
+	m.onClose(func() error {
+		cancel()
+		running.Wait()
+		return nil
+	})
+	return nil
+}
+
+// Describe is prometheus.Collector's.
+func (d *diskGuard) Describe(to chan<- *prometheus.Desc) { to <- diskFreeDesc; to <- diskNeedDesc }
+
+var (
+	diskFreeDesc = prometheus.NewDesc("purser_disk_free_bytes", "Free space of the disk of a store.", []string{"store"}, nil)
+	diskNeedDesc = prometheus.NewDesc("purser_disk_reserve_bytes",
+		"Free space below which approvals stop: PURSER_DISK_RESERVE, and room for what is not relayed.", []string{"store"}, nil)
+)
+
+// Collect is prometheus.Collector's.
+func (d *diskGuard) Collect(to chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.stores {
+		to <- prometheus.MustNewConstMetric(diskFreeDesc, prometheus.GaugeValue, float64(s.free), s.name)
+		to <- prometheus.MustNewConstMetric(diskNeedDesc, prometheus.GaugeValue, float64(s.need), s.name)
+	}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/authorizer"
+	"purser/persistence/pebblegate"
+)
+
+// riseOn starts a server whose disk has as many free bytes as a test says. Its files are on the
+// real one.
+func riseOn(t *testing.T, data string, free *atomic.Int64) (*Main, *process) {
+	t.Helper()
+	config := testConfig(t, data)
+	config.SandboxDelay, config.RateLimits.Off = 0, true
+	m := NewMain(config, talkative())
+	m.DiskFree = func(string) (int64, error) { return free.Load(), nil }
+	require.NoError(t, m.Start(t.Context()))
+	stop := sync.OnceValue(m.Close)
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	p := &process{rest: "http://" + m.listeners.http.Addr().String(), network: "http://" + m.listeners.authorizer.Addr().String(),
+		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
+		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{})}}
+	t.Cleanup(p.http.CloseIdleConnections)
+	return m, p
+}
+
+func (m *Main) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
+	t.Helper()
+	p.await(t, "the room", func() bool { return authorizer.Room(m.disk.room.Load()) == r })
+}
+
+// cardMessage sends a message of the card network once.
+func (p *process) cardMessage(t *testing.T, path string, body fields) answer {
+	t.Helper()
+	a, err := p.as(p.network, p.secret).send(t.Context(), request{method: "POST", path: path, body: marshal(body)})
+	require.NoError(t, err)
+	return a
+}
+
+func oneDollar(id, token string) fields {
+	return fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}}
+}
+
+func clearingOf(id, authorization, token string, cents int) fields {
+	return fields{"id": id, "authorizationId": authorization, "cardToken": token, "amountCents": cents, "currency": "USD",
+		"merchant": fields{"name": "Cafe", "mcc": "5812"}}
+}
+
+// Below the reserve approvals stop and all else that is promised goes on: facts, repeats, relay,
+// freezes, reads, a stop, a start. With room they return by themselves.
+func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 40)
+	data := t.TempDir()
+	m, p := riseOn(t, data, &free)
+	v := newClockVictim(t, p)
+	other := v.mustPost(t, p, "/api/cards", newCard(), 200).answer.text("card", "id")
+
+	free.Store(m.config.DiskReserve - 1)
+	m.awaitRoom(t, p, authorizer.RoomForFacts)
+	low := p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token))
+	require.Equal(t, "declined", low.text("decision"))
+	require.Equal(t, "system_unavailable", low.text("reason"))
+	require.Equal(t, "96", low.text("responseCode"))
+	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw), "a repeat is answered")
+	cleared := p.cardMessage(t, "/v1/clearings", clearingOf("clear", v.swiped.text("authorizationId"), v.token, 100))
+	require.Equal(t, 200, cleared.status, string(cleared.raw))
+	p.drained(t)
+
+	refused, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "POST", path: "/api/cards", body: marshal(newCard())})
+	require.NoError(t, err)
+	require.Equal(t, 503, refused.status)
+	require.Equal(t, "unavailable", refused.text("error"))
+	require.Contains(t, refused.text("message"), "nothing changed")
+	frozen, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "PATCH", path: "/api/cards/" + other,
+		body: marshal(fields{"state": "frozen"})})
+	require.NoError(t, err)
+	require.Equal(t, 200, frozen.status, string(frozen.raw))
+	status, why := m.admin(t, "/readyz")
+	require.Equal(t, 503, status)
+	require.Contains(t, why, fmt.Sprintf("the disk of %s has %d bytes free; approvals need %d", authorizerDir(data),
+		m.config.DiskReserve-1, m.config.DiskReserve))
+	_, metrics := m.admin(t, "/metrics")
+	require.InEpsilon(t, m.config.DiskReserve-1, labelled(metrics, "purser_disk_free_bytes", `"journal"`), 1e-9)
+	require.InEpsilon(t, m.config.DiskReserve, labelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
+
+	free.Store(lastReserve - 1)
+	m.awaitRoom(t, p, authorizer.RoomForNone)
+	cleared = p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.text("authorizationId"), v.token, 100))
+	require.Equal(t, 503, cleared.status, string(cleared.raw))
+	require.NoError(t, p.stop())
+
+	m, v.p = riseOn(t, data, &free)
+	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw))
+	require.Equal(t, authorizer.RoomForNone, authorizer.Room(m.disk.room.Load()))
+	require.Equal(t, "system_unavailable", v.p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token)).text("reason"))
+	free.Store(m.config.DiskReserve + m.config.DiskReserve/againPart)
+	m.awaitRoom(t, v.p, authorizer.RoomForAll)
+	v.p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.text("authorizationId"), v.token, 100))
+	v.p.swipeFor(t, v.token, "again")
+	require.Contains(t, auditOf(t, data), "agree to the cent")
+	require.NoError(t, v.p.stop())
+
+	free.Store(startBytes - 1)
+	full := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler))
+	full.DiskFree = func(string) (int64, error) { return free.Load(), nil }
+	err = full.Start(t.Context())
+	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
+	require.ErrorContains(t, err, fmt.Sprintf("the disk of %s has %d bytes free; a start needs %d", data, startBytes-1, startBytes))
+}
+
+func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
+	const approvals, facts = 800, 400
+	room := authorizer.RoomForAll
+	for _, step := range []struct {
+		free int64
+		then authorizer.Room
+	}{{800, authorizer.RoomForAll}, {799, authorizer.RoomForFacts}, {899, authorizer.RoomForFacts}, {900, authorizer.RoomForAll},
+		{400, authorizer.RoomForFacts}, {399, authorizer.RoomForNone}, {449, authorizer.RoomForNone},
+		{450, authorizer.RoomForFacts}, {399, authorizer.RoomForNone}, {900, authorizer.RoomForAll}} {
+		room = roomWith(room, step.free, approvals, facts)
+		require.Equal(t, step.then, room, "%d bytes free", step.free)
+	}
+}
+
+// What is decided and not relayed needs room in the journal's directory, and none in a journal that
+// is in Postgres.
+func TestTheReserveGrowsByTheBacklog(t *testing.T) {
+	config := testConfig(t, t.TempDir())
+	free := func(string) (int64, error) { return config.DiskReserve + 1000*relayBytes - 1, nil }
+	d := newDiskGuard(config, free, talkative())
+	d.backlog, d.told = func() int64 { return 1000 }, func(authorizer.Room) {}
+	d.measure()
+	require.Equal(t, authorizer.RoomForFacts, authorizer.Room(d.room.Load()))
+	config.DatabaseURL = "postgres://elsewhere/"
+	d = newDiskGuard(config, free, talkative())
+	d.backlog, d.told = func() int64 { return 1000 }, func(authorizer.Room) {}
+	d.measure()
+	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
+}
+
+// A disk that cannot be measured keeps its room, and readiness says so.
+func TestADiskThatCannotBeMeasuredIsNamed(t *testing.T) {
+	var broken atomic.Bool
+	d := newDiskGuard(testConfig(t, t.TempDir()), func(string) (int64, error) {
+		if broken.Load() {
+			return 0, syscall.EIO
+		}
+		return 1 << 40, nil
+	}, talkative())
+	d.measure()
+	require.NoError(t, d.fault())
+	broken.Store(true)
+	d.measure()
+	require.ErrorIs(t, d.fault(), syscall.EIO)
+	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
+	require.NoError(t, d.refusal())
+}
+
+// sizeOf adds up the files of a directory.
+func sizeOf(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		info, err := e.Info()
+		if err == nil && !info.IsDir() {
+			bytes += info.Size()
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}))
+	return bytes
+}
+
+// The constants of the reserve hold: relayed decisions take less room than is kept for each.
+func TestRelayedDecisionsFitTheirShareOfTheReserve(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 40)
+	data := t.TempDir()
+	_, p := riseOn(t, data, &free)
+	v := newClockVictim(t, p)
+	p.drained(t)
+	before := sizeOf(t, journalDir(data))
+	const swipes = 400
+	for i := range swipes {
+		p.cardMessage(t, "/v1/authorizations", fields{"id": fmt.Sprint("s", i), "cardToken": v.token, "amountCents": 1,
+			"currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})
+	}
+	p.drained(t)
+	each := (sizeOf(t, journalDir(data)) - before) / swipes
+	t.Logf("a relayed decision grows the journal's directory by %d bytes", each)
+	require.Less(t, each, int64(relayBytes))
+}
+
+// formatted is an error whose verbose form has a stack trace, as Pebble's have.
+type formatted struct{}
+
+func (formatted) Error() string { return "no space left on device" }
+
+func (f formatted) Format(s fmt.State, _ rune) {
+	_, _ = io.WriteString(s, f.Error())
+	if s.Flag('+') {
+		_, _ = io.WriteString(s, "\nstack trace")
+	}
+}
+
+func TestTheLogHasErrorsWithoutStackTraces(t *testing.T) {
+	var out strings.Builder
+	newLogger(&out, Config{LogFormat: logText}).Error("a store has failed", "err", fmt.Errorf("commit: %w", formatted{}))
+	newLogger(&out, Config{LogFormat: logText}).Error("a store has failed", "err", formatted{})
+	require.Equal(t, 2, strings.Count(out.String(), "no space left on device"))
+	require.NotContains(t, out.String(), "trace")
+}
