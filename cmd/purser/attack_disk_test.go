@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -119,17 +118,6 @@ func launchFull(t *testing.T, purser program, data string) *process {
 	return p
 }
 
-// refuseToStart starts a server that must end by itself with status 1, and returns what it printed.
-func refuseToStart(t *testing.T, purser program, data string) string {
-	t.Helper()
-	cmd := command(purser, data, "serve")
-	hung := time.AfterFunc(processWithin, func() { _ = cmd.Process.Kill() })
-	defer hung.Stop()
-	out, err := cmd.CombinedOutput()
-	require.ErrorContains(t, err, "exit status 1", string(out))
-	return string(out)
-}
-
 // swipesOnASmallDisk starts a server with a small disk, and a stream of swipes that it approves.
 func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *swipeStream) {
 	t.Helper()
@@ -190,46 +178,4 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 	p.drained(t)
 	require.Empty(t, p.end(t, syscall.SIGTERM))
 	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
-}
-
-// Another program takes all space at once, between two measurements. The process stops before it
-// answers what is not durable and says why, a start is refused by name at once, and with space again
-// everything that was answered is there.
-func TestAttackFullDiskAtOnce(t *testing.T) {
-	d, purser, data, p, s := swipesOnASmallDisk(t)
-	if d == nil {
-		return
-	}
-	rounds := 1
-	if os.Getenv(fullVariable) != "" {
-		rounds = 8
-	}
-	for range rounds {
-		var taken sync.Once
-		s.runUntil(t, p, func() bool {
-			if len(s.sofar()) > 200 {
-				taken.Do(func() { d.leave(t, 64<<10) })
-			}
-			return s.refused.Load() > 0
-		})
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
-		if ending := p.ended(t); ending != "" {
-			require.Contains(t, p.log.String(), "no space left on device", ending)
-		}
-		d.leave(t, 64<<10)
-		require.Contains(t, refuseToStart(t, purser, data), " bytes free; a start needs ")
-		d.leave(t, 1<<30)
-		p = launch(t, purser, data)
-		s.requireAll(t, p)
-		s.refused.Store(0)
-	}
-	p.drained(t)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
-}
-
-func (s *swipeStream) sofar() []swipeAnswer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.answered
 }

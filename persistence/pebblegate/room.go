@@ -39,7 +39,8 @@ const (
 	// fullPause is how long a flush that has met a full disk waits before the next table. Pebble
 	// repeats it at once.
 	fullPause = 100 * time.Millisecond
-	// openFlushes is how many failed flushes end an open. Pebble would repeat them for ever.
+	// openFlushes is how many flushes that meet a full disk end an open. Pebble would repeat them for
+	// ever.
 	openFlushes = 3
 )
 
@@ -117,10 +118,10 @@ func watchFlushes(o *pebble.Options) *opening {
 	return w
 }
 
-// reportFailure is called on the goroutine of the flush. Ending it keeps Pebble from repeating the
-// flush; the open then waits for it and is left behind.
+// reportFailure is called on the goroutine of what failed; only flushes write during an open. Ending
+// the goroutine keeps Pebble from repeating the flush; the open then waits for it and is left behind.
 func (w *opening) reportFailure(err error) {
-	if !w.done.Load() && w.count.Add(1) == openFlushes {
+	if !w.done.Load() && isFull(err) && w.count.Add(1) == openFlushes {
 		w.failed <- err
 		runtime.Goexit()
 	}
@@ -152,10 +153,7 @@ func (w *opening) openWatched(dir string, o *pebble.Options) (*pebble.DB, error)
 		}
 		return r.db, r.err
 	case err := <-w.failed:
-		if isFull(err) {
-			err = fmt.Errorf("%w: %w", ErrNoRoom, err)
-		}
-		return nil, fmt.Errorf("%s: its log cannot be flushed: %w", dir, err)
+		return nil, fmt.Errorf("%w: %s: its log cannot be flushed: %w", ErrNoRoom, dir, err)
 	}
 }
 
