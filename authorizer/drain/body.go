@@ -15,8 +15,8 @@ import (
 // Limits of reading bodies.
 const (
 	// skipBytes is the longest rest of an unread body that is discarded to keep its connection. A
-	// longer one closes the connection.
-	skipBytes = 64 << 10
+	// longer one closes the connection: to read on would cost what the refusal saves.
+	skipBytes = pieceBytes
 	// firstBytes is the memory of a body before its first byte has arrived.
 	firstBytes = 512
 )
