@@ -508,8 +508,8 @@ func (w *world) pending() bool {
 		timers, err := w.journal.Timers(context.Background(), ident.Shard(shard), now.AddDate(1, 0, 0), persistence.Timer{}, most)
 		require.NoError(w.t, err)
 		for _, timer := range timers {
-			if !timer.Due.After(now) || timer.Kind == "ramp" || strings.HasPrefix(timer.Key, "ramp/") ||
-				strings.HasPrefix(timer.Key, "answer/") {
+			asks := strings.HasPrefix(timer.Key, "ramp/") && !timer.Due.After(now.Add(balance.RampAskEvery))
+			if asks || !timer.Due.After(now) || timer.Kind == "ramp" || strings.HasPrefix(timer.Key, "answer/") {
 				return true
 			}
 		}
