@@ -53,8 +53,9 @@ var (
 		"actors/ramp":       append([]string{"actors/ramp/proof"}, leaves...),
 		"actors/balance":    append([]string{"authorizer/hold"}, leaves...),
 
-		"authorizer/drain":       {},
-		"authorizer":             {"authorizer/hold", "authorizer/drain", "persistence/pebblegate", "actors/ident", "actors/money"},
+		"authorizer/forwarded":   {},
+		"authorizer/drain":       {"authorizer/forwarded"},
+		"authorizer":             {"authorizer/hold", "authorizer/drain", "authorizer/forwarded", "persistence/pebblegate", "actors/ident", "actors/money"},
 		"persistence":            {"actors/ident"},
 		"persistence/pebblegate": {},
 		// alters disks for the tests of the stores
@@ -95,7 +96,7 @@ var (
 				"httpapi/webhook", "actors/partner/chain"}),
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
-	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",
+	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "authorizer/forwarded", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",
 		"actors/ramp/proof"})
 	// impure is what no pure package may reach, even through another package.
 	impure = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",
