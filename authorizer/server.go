@@ -3,6 +3,7 @@ package authorizer
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"purser/actors/ident"
 	"purser/authorizer/drain"
+	"purser/authorizer/forwarded"
 	"purser/authorizer/hold"
 )
 
@@ -42,6 +44,10 @@ type ServerOptions struct {
 	MaxConnections                         int
 	MaxPerPeer                             int // connections of one peer that have not shown the secret; 0: MaxConnections
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	// Proxies, ProxyProtocol and TLS are those of drain.Options.
+	Proxies       forwarded.Networks
+	ProxyProtocol bool
+	TLS           *tls.Config
 	// IgnoreStops leaves the age of messages after a stop of the process unjudged, for tests on a
 	// machine so busy that it looks stopped.
 	IgnoreStops bool
@@ -116,7 +122,8 @@ func NewServer(options ServerOptions) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		Logger:                       quiet{},
 	}
-	s.door = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer})
+	s.door = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer,
+		Proxies: options.Proxies, ProxyProtocol: options.ProxyProtocol, TLS: options.TLS})
 	return s, nil
 }
 

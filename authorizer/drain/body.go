@@ -164,6 +164,9 @@ func Arrived(ctx *fasthttp.RequestCtx) []byte {
 
 func (c *connection) readBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	if c.body.expects && len(c.ahead) == 0 {
+		if err := c.limitWrite(); err != nil {
+			return nil, err
+		}
 		if _, err := c.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
 			return nil, err
 		}

@@ -1,7 +1,9 @@
 package drain
 
 import (
+	"crypto/tls"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -15,10 +17,15 @@ const pieceBytes = 4 << 10
 // connection is a connection of a server. Its reads and its handler run in one goroutine;
 // waitsSince, spoke and vouched are read by others.
 type connection struct {
-	net.Conn
-	server  *Server
-	peer    Peer // under the pool's lock; the zero Peer counts for none
-	counted bool // it uses a descriptor, and is in the pool
+	net.Conn          // HTTP is read from it: the socket, or TLS over it
+	socket   net.Conn // of the listener; other goroutines close it, which never waits
+	server   *Server
+	peer     Peer       // under the pool's lock; the zero Peer counts for none
+	counted  bool       // it uses a descriptor, and is in the pool
+	remote   netip.Addr // the other end, or the client that a PROXY head names
+	byProxy  bool       // remote is a trusted proxy
+	preface  *preface   // precedes HTTP; nil on a plain connection without a PROXY head
+	security *tls.Conn  // nil: plain
 
 	waitsSince atomic.Int64 // since when it waits for its peer, by Server.sinceEpoch; 0 while a handler runs
 	spoke      atomic.Bool  // it has sent a byte
@@ -37,13 +44,17 @@ type connection struct {
 
 // wrapConn makes a connection of the server.
 func (s *Server) wrapConn(conn net.Conn) *connection {
-	c := &connection{Conn: conn, server: s, idle: true}
+	c := &connection{Conn: conn, socket: conn, server: s, idle: true}
 	switch conn.RemoteAddr().Network() {
 	case "tcp", "unix":
 		c.counted = true
 	}
-	if remote := remoteOf(conn); remote.IsValid() && (s.options.Exempt == nil || !s.options.Exempt(remote)) {
-		c.peer = PeerOf(remote)
+	c.remote = addressOf(conn.RemoteAddr())
+	if c.byProxy = s.options.Proxies.Contains(c.remote); !c.byProxy {
+		c.peer = PeerOf(c.remote)
+	}
+	if c.counted {
+		c.expectPreface()
 	}
 	c.waitsSince.Store(s.sinceEpoch())
 	return c
@@ -83,18 +94,36 @@ func (c *connection) endRequest(ctx *fasthttp.RequestCtx) {
 // endWait ends the wait of a connection. A peer in the middle of a request still gets its answer.
 func (c *connection) endWait() {
 	if c.wasCut.Swap(true) {
-		_ = c.Conn.Close() // the deadline did not end it
+		_ = c.socket.Close() // the deadline did not end it
 		return
 	}
 	c.server.counters.cut.Add(1)
-	if c.Conn.SetReadDeadline(time.Unix(1, 0)) != nil || c.Conn.SetWriteDeadline(time.Now().Add(leastPatience)) != nil {
-		_ = c.Conn.Close()
+	if c.socket.SetReadDeadline(longAgo) != nil || c.socket.SetWriteDeadline(time.Now().Add(leastPatience)) != nil {
+		_ = c.socket.Close()
 	}
+}
+
+// longAgo is a deadline that ends a read at once.
+var longAgo = time.Unix(1, 0)
+
+// SetReadDeadline implements net.Conn. A wait that was ended stays so, though fasthttp sets the
+// deadline of a read that it begins later.
+func (c *connection) SetReadDeadline(t time.Time) error {
+	err := c.Conn.SetReadDeadline(t)
+	if err == nil && c.wasCut.Load() {
+		err = c.Conn.SetReadDeadline(longAgo)
+	}
+	return err
 }
 
 // Read implements net.Conn. With bodies withheld it returns at most up to the end of a request's
 // head, so that fasthttp's buffer never holds a byte of a body.
 func (c *connection) Read(b []byte) (n int, err error) {
+	if c.preface != nil && !c.preface.over {
+		if err := c.passPreface(); err != nil {
+			return 0, err
+		}
+	}
 	if c.server.options.Bodies == nil {
 		n, err = c.readInTurn(b)
 		c.noteArrival(n)
@@ -198,6 +227,9 @@ func (c *connection) noteArrival(n int) {
 func (c *connection) Close() error {
 	c.giveTurn()
 	c.server.pool.removeConnection(c)
+	if c.preface != nil {
+		c.preface.closing.Store(true)
+	}
 	if c.unread.Swap(false) {
 		c.linger()
 	}

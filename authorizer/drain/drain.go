@@ -7,6 +7,8 @@
 //	accept.go       accepting: exhaustion is waited out, a connection over a limit is refused
 //	pool.go         how many connections there may be, and how long each may wait as the pool fills
 //	connection.go   one connection: its phase, and the end of a request's head
+//	preface.go      before HTTP: the head of the PROXY protocol, and the TLS handshake
+//	client.go       whose request it is, behind trusted proxies
 //	body.go         bodies are read on demand, in pieces that are claimed from a budget
 //	turns.go        how many connections of strangers use a processor at once
 //	linger.go       a peer that is refused in the middle of its request gets to read the answer
@@ -14,6 +16,7 @@ package drain
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"slices"
 	"sync"
@@ -21,6 +24,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"purser/authorizer/forwarded"
 )
 
 // Options are the limits of a server. The zero value bounds nothing and has fasthttp read the
@@ -29,12 +34,18 @@ type Options struct {
 	// Connections is how many connections may be open at once, PerPeer how many of them one peer
 	// may have (see PeerOf). Zero is no bound.
 	Connections, PerPeer int
-	// Exempt reports a peer that stands for many, such as a trusted proxy: PerPeer does not bound
-	// it. It may be nil.
-	Exempt Exemption
 	// AtOnce is how many connections may use a processor at once before EndTurn is called for their
-	// request. Zero is no bound.
+	// request. Zero is no bound. A TLS handshake uses one too.
 	AtOnce int
+	// Proxies are the networks of trusted proxies. PerPeer does not bound a proxy, which stands for
+	// many clients.
+	Proxies forwarded.Networks
+	// ProxyProtocol has every connection of a trusted proxy begin with a head of the PROXY protocol,
+	// version 2. The client that the head names is then the peer.
+	ProxyProtocol bool
+	// TLS secures the connections of sockets; nil leaves them plain. Connections within the process
+	// are always plain.
+	TLS *tls.Config
 	// Bodies is the memory for request bodies. With it ReadBody alone reads bodies, so that the
 	// handler sees the head first. Without it fasthttp reads every body before the handler runs.
 	Bodies *Budget

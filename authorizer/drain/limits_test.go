@@ -23,7 +23,13 @@ const patiently = time.Minute // far longer than anything here takes
 // startServer starts a server on a port of its own.
 func startServer(t *testing.T, o Options, handler fasthttp.RequestHandler) (s *Server, address string) {
 	t.Helper()
-	s = New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour,
+	return startImpatient(t, time.Hour, o, handler)
+}
+
+// startImpatient starts a server with a read timeout.
+func startImpatient(t *testing.T, reads time.Duration, o Options, handler fasthttp.RequestHandler) (s *Server, address string) {
+	t.Helper()
+	s = New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: reads, IdleTimeout: time.Hour,
 		ReadBufferSize: 16 << 10, ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.Error("refused", 400) },
 		DisablePreParseMultipartForm: true}, o)
 	s.http.Logger, s.lingerFor = unheard{}, time.Millisecond
@@ -143,10 +149,9 @@ func TestAShutdownEndsTheWaitForDescriptors(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// PerPeer bounds the connections of one peer, and not those of an exempt peer.
+// PerPeer bounds the connections of one peer, and not those of a trusted proxy.
 func TestOnePeerCannotTakeAllConnections(t *testing.T) {
-	proxy := netip.MustParseAddr("127.0.0.9")
-	s, address := startServer(t, Options{Connections: 100, PerPeer: 2, Exempt: func(a netip.Addr) bool { return a == proxy }},
+	s, address := startServer(t, Options{Connections: 100, PerPeer: 2, Proxies: proxies(t, "127.0.0.9")},
 		func(*fasthttp.RequestCtx) {})
 	first := dialFrom(t, "127.0.0.2", address)
 	dialFrom(t, "127.0.0.2", address)
@@ -402,4 +407,19 @@ func TestContinueIsSentWhenTheBodyIsWanted(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(answer), "HTTP/1.1 403")
 	require.NotContains(t, string(answer), "100 Continue")
+}
+
+// A wait that is ended before fasthttp begins to read stays ended.
+func TestAnEndedWaitStaysEnded(t *testing.T) {
+	s, address := startServer(t, Options{Connections: 1}, func(*fasthttp.RequestCtx) {})
+	conn := dialFrom(t, "127.0.0.1", address)
+	require.Eventually(t, func() bool { return s.Counts().Open == 1 }, patiently, time.Millisecond)
+	s.makeOlder(time.Hour)
+	s.pool.endLongWaits(full)
+	s.pool.mu.Lock()
+	for c := range s.pool.open {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)), "as fasthttp does before a read")
+	}
+	s.pool.mu.Unlock()
+	require.Equal(t, 400, statusOf(t, conn), "the read ends at once")
 }

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"io"
+	"net"
 	"time"
 )
 
@@ -15,10 +16,15 @@ const (
 // reset the connection, and a reset takes the answer away from a peer that still sends. So the
 // answer is ended, and what still comes is thrown away for a while.
 func (c *connection) linger() {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(c.server.lingerFor)) != nil {
+	lingerOn(c.Conn, inTurn{c}, c.server.lingerFor)
+	c.giveTurn()
+}
+
+// lingerOn ends the answer on a connection, and discards what is read from it for a while.
+func lingerOn(conn net.Conn, from io.Reader, within time.Duration) {
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || conn.SetReadDeadline(time.Now().Add(within)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, inTurn{c}, lingerBytes)
-	c.giveTurn()
+	_, _ = io.CopyN(io.Discard, from, lingerBytes)
 }

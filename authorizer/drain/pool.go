@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -38,9 +37,6 @@ func PeerOf(address netip.Addr) Peer {
 	return peer
 }
 
-// Exemption reports whether a peer's connections are those of many. See Options.Exempt.
-type Exemption func(address netip.Addr) bool
-
 // pool has the open connections of a server.
 type pool struct {
 	server *Server
@@ -68,15 +64,37 @@ func (p *pool) admitConnection(c *connection) bool {
 		p.server.counters.overFull.Add(1)
 		return false
 	}
-	if c.peer.IsValid() {
-		if o.PerPeer > 0 && p.peers[c.peer] >= o.PerPeer {
-			p.server.counters.overPeer.Add(1)
-			return false
-		}
-		p.peers[c.peer]++
+	if !p.countPeerLocked(c) {
+		return false
 	}
 	p.open[c] = struct{}{}
 	p.counted++
+	return true
+}
+
+// countPeer has a connection that counted for no peer count for one. It reports false when the peer
+// has as many connections as it may.
+func (p *pool) countPeer(c *connection, peer Peer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, there := p.open[c]; !there {
+		return false
+	}
+	c.peer = peer
+	return p.countPeerLocked(c)
+}
+
+// countPeerLocked counts a connection for its peer, or for none when the peer has too many.
+func (p *pool) countPeerLocked(c *connection) bool {
+	if !c.peer.IsValid() {
+		return true
+	}
+	if most := p.server.options.PerPeer; most > 0 && p.peers[c.peer] >= most {
+		p.server.counters.overPeer.Add(1)
+		c.peer = Peer{}
+		return false
+	}
+	p.peers[c.peer]++
 	return true
 }
 
@@ -168,16 +186,7 @@ func (p *pool) closeSilent() {
 	defer p.mu.Unlock()
 	for c := range p.open {
 		if !c.spoke.Load() {
-			_ = c.Conn.Close()
+			_ = c.socket.Close()
 		}
 	}
-}
-
-// remoteOf returns the address of a connection's other end; the zero address when it has no IP
-// address.
-func remoteOf(conn net.Conn) netip.Addr {
-	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr()
-	}
-	return netip.Addr{}
 }

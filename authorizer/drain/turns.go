@@ -29,11 +29,17 @@ func EndTurn(ctx *fasthttp.RequestCtx) {
 func (c *connection) readInTurn(b []byte) (int, error) {
 	c.giveTurn()
 	n, err := c.Conn.Read(b)
-	if n > 0 && c.server.turns != nil {
+	c.takeTurn(n)
+	return n, err
+}
+
+// takeTurn takes a turn for so many bytes, unless the connection has one: under TLS the turn is
+// taken below, for the record.
+func (c *connection) takeTurn(n int) {
+	if n > 0 && c.server.turns != nil && !c.hasTurn.Load() {
 		c.server.turns <- struct{}{}
 		c.hasTurn.Store(true)
 	}
-	return n, err
 }
 
 // inTurn is a connection as a reader.
