@@ -14,6 +14,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/ident"
 	"purser/actors/workspace"
+	"purser/authorizer/drain"
 )
 
 // call is one request, copied out of fasthttp, and what the checks found out about its caller.
@@ -24,7 +25,7 @@ type call struct {
 	id    string // of the request, as its answer tells it
 
 	method, path string // the concrete path
-	peer         string // the other end, as limits count it
+	peer         string // whose request it is, as limits count addresses
 	params       map[string]string
 	query        map[string]string
 	body         []byte
@@ -80,7 +81,7 @@ func (c *call) slot() (ident.Slot, error) {
 // body, startTimer the context.
 func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	c := &call{route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
-		peer: peerOf(ctx.RemoteIP()), params: map[string]string{}, query: map[string]string{}}
+		peer: peerOf(drain.ClientOf(ctx)), params: map[string]string{}, query: map[string]string{}}
 	h := &ctx.Request.Header
 	read := func(name string) string { return string(h.Peek(name)) }
 	only := func(name string) string { // "" when it is given twice, which no caller's check lets through

@@ -2,11 +2,16 @@ package httpapi
 
 import (
 	"log/slog"
+	"strconv"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"purser/authorizer/drain"
 )
+
+// httpsOnlyFor is how long a browser that has asked by https asks this host by nothing else.
+const httpsOnlyFor = 365 * 24 * time.Hour
 
 // door is where requests come in: fasthttp with the settings of this interface, behind a shutdown that drains.
 type door struct {
@@ -23,6 +28,26 @@ func newDoor(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx,
 		SecureErrorLogMessage: true,
 	}
 	return &door{drain.New(http, edge), http}
+}
+
+// requireHTTPS adds Strict-Transport-Security to every answer to a request that came by https. It is
+// called before the first request, for a server whose base URL is https.
+func (d *door) requireHTTPS() {
+	only := "max-age=" + strconv.Itoa(int(httpsOnlyFor/time.Second))
+	require := func(ctx *fasthttp.RequestCtx) {
+		if drain.IsSecure(ctx) {
+			ctx.Response.Header.Set(fasthttp.HeaderStrictTransportSecurity, only)
+		}
+	}
+	handle, refuse := d.http.Handler, d.http.ErrorHandler
+	d.http.Handler = func(ctx *fasthttp.RequestCtx) {
+		handle(ctx)
+		require(ctx)
+	}
+	d.http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
+		refuse(ctx, err)
+		require(ctx)
+	}
 }
 
 // quietLogger keeps fasthttp's complaints about broken connections out of the way.

@@ -14,12 +14,20 @@ import (
 // askAs asks for a path as a client that accepts some media types.
 func (w *world) askAs(path, accept string) (status int, contentType, policy, body string) {
 	w.t.Helper()
+	return w.showPage(as{"Accept": accept}, path)
+}
+
+// showPage asks for a page as a browser does.
+func (w *world) showPage(who as, path string) (status int, contentType, policy, body string) {
+	w.t.Helper()
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
 	defer fasthttp.ReleaseResponse(resp)
 	req.SetRequestURI("http://purser.test" + path)
-	if accept != "" {
-		req.Header.Set("Accept", accept)
+	for name, value := range who {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
 	}
 	require.NoError(w.t, w.client.Do(req, resp))
 	return resp.StatusCode(), string(resp.Header.ContentType()), string(resp.Header.Peek("Content-Security-Policy")),

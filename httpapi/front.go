@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,13 +22,17 @@ type Front struct {
 	server atomic.Pointer[Server]
 }
 
-// NewFront makes a front without a server, within limits of connections and bodies.
-func NewFront(edge drain.Options, log *slog.Logger) *Front {
+// NewFront makes a front without a server, within limits of connections and bodies. The base URL is
+// that of Config.
+func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 	if edge.Bodies == nil {
 		edge.Bodies = drain.NewBudget(drain.DefaultBudget)
 	}
 	f := &Front{}
 	f.door = newDoor(f.handle, f.malformed, log, edge)
+	if strings.HasPrefix(baseURL, "https:") {
+		f.door.requireHTTPS()
+	}
 	return f
 }
 

@@ -17,7 +17,7 @@ import (
 // TestAFrontRefusesUntilItIsGivenAServer asks the same port before and after, and then shuts both.
 func TestAFrontRefusesUntilItIsGivenAServer(t *testing.T) {
 	w := newWorld(t)
-	front, memory := NewFront(drain.Options{}, slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()
+	front, memory := NewFront("http://127.0.0.1", drain.Options{}, slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(memory) }()
 	client := &http.Client{Transport: &http.Transport{

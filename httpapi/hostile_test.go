@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -281,7 +281,7 @@ func TestASignInTakesNoSessionFromTheCaller(t *testing.T) {
 func TestAPeerIsANetworkOfIPv6(t *testing.T) {
 	f := func(address, want string) {
 		t.Helper()
-		require.Equal(t, want, peerOf(net.ParseIP(address)))
+		require.Equal(t, want, peerOf(netip.MustParseAddr(address).Unmap()))
 	}
 	f("203.0.113.7", "203.0.113.7")
 	f("::ffff:203.0.113.7", "203.0.113.7")

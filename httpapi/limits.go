@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net"
 	"net/netip"
 	"strings"
 
@@ -62,12 +61,11 @@ func limiterFault() error {
 	return &waitError{fault: f, wait: fullSweepPause}
 }
 
-// peerOf names the peer that a limit per address counts: an IPv4 address, or the /64 network of an
-// IPv6 address.
-func peerOf(ip net.IP) string {
-	address, _ := netip.AddrFromSlice(ip)
+// peerOf names whom a limit per address counts: an IPv4 address, or the /64 network of an IPv6
+// address. The address is that of drain.ClientOf.
+func peerOf(address netip.Addr) string {
 	if peer := drain.PeerOf(address); !peer.IsSingleIP() {
 		return peer.String()
 	}
-	return address.Unmap().String()
+	return address.String()
 }

@@ -245,6 +245,9 @@ func New(c Config) (*Server, error) {
 	s.mcp, s.tools = s.newTools()
 	s.handler = s.newRouter(s.table)
 	s.door = newDoor(s.handler, s.malformed, c.Logger, c.Edge)
+	if s.secure {
+		s.door.requireHTTPS()
+	}
 	return s, nil
 }
 
@@ -449,7 +452,7 @@ func (s *Server) unrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	var err error = f
 	if framing := checkFraming(ctx); framing != nil {
 		err = framing
-	} else if limited := s.limitAddress(peerOf(ctx.RemoteIP())); limited != nil {
+	} else if limited := s.limitAddress(peerOf(drain.ClientOf(ctx))); limited != nil {
 		err = limited
 	}
 	s.refuse(ctx, err)
