@@ -31,7 +31,7 @@ var (
 // handshake. It is read by the connection's own goroutine at the first Read, under the deadline of
 // the first byte of a request. Below TLS it stands between the socket and crypto/tls.
 type preface struct {
-	net.Conn             // the socket
+	net.Conn // the socket
 	of       *connection
 	head     bool        // a head of the PROXY protocol comes first
 	left     int         // bytes that the handshake may still read

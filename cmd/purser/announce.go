@@ -62,8 +62,8 @@ func (m *Main) announceStart(out io.Writer) error {
 		admin = "http://" + admin
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "Purser %s\n  REST          http://%s\n  card network  http://%s\n  admin         %s\n  data          %s\n", Version,
-		reachable(m.listeners.http.Addr()), reachable(m.listeners.authorizer.Addr()), admin, data)
+	fmt.Fprintf(&text, "Purser %s\n  REST          %s\n  card network  %s\n  admin         %s\n  data          %s\n", Version,
+		m.config.url(reachable(m.listeners.http.Addr())), m.config.url(reachable(m.listeners.authorizer.Addr())), admin, data)
 	text.WriteString("This is a sandbox: no route moves real money.\n")
 	for _, note := range m.development {
 		fmt.Fprintf(&text, "For development only: %s.\n", note)

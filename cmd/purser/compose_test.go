@@ -89,7 +89,10 @@ func TestComposeMountsWhatIsThere(t *testing.T) {
 // The dashboard and the alerts ask for metrics that the server has: a metric that is renamed is found here, not in an empty
 // graph.
 func TestDashboardAsksForMetricsThatExist(t *testing.T) {
-	c := testConfig(t, t.TempDir())
+	s, files := testSettings(t, t.TempDir()), newCertificate(t)
+	s.TLSCert, s.TLSKey = files.cert, files.key
+	c, err := s.Config()
+	require.NoError(t, err)
 	c.Kafka.Brokers = []string{"127.0.0.1:1"} // nobody is there; the metrics of the outbox are
 	m := NewMain(c, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))

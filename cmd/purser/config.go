@@ -35,7 +35,11 @@ type Settings struct {
 	AdminHosts         string `name:"admin-hosts" env:"PURSER_ADMIN_HOSTS" help:"Host names under which operators reach the admin port, with commas, besides localhost and its address."`
 	BackupDir          string `name:"backup-dir" env:"PURSER_BACKUP_DIR" help:"Directory in which a running server writes backups; <data dir>/backups when unset."`
 	DataDir            string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of both stores and the secrets."`
-	BaseURL            string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; http:// and the HTTP address when unset."`
+	BaseURL            string `name:"base-url" env:"PURSER_BASE_URL" help:"Base of links handed out; https:// with a certificate, else http://, and the HTTP address when unset."`
+	TLSCert            string `name:"tls-cert" env:"PURSER_TLS_CERT" help:"PEM file of the certificate of the REST and the card network's port, with its chain; plain HTTP when unset."`
+	TLSKey             string `name:"tls-key" env:"PURSER_TLS_KEY" help:"PEM file of the key of that certificate."`
+	TrustedProxies     string `name:"trusted-proxies" env:"PURSER_TRUSTED_PROXIES" help:"Addresses and networks of the proxies in front, with commas; the client they name counts."`
+	ProxyProtocol      string `name:"proxy-protocol" env:"PURSER_PROXY_PROTOCOL" default:"off" help:"rest, network or both with a comma: there trusted proxies begin each connection with a PROXY protocol head, version 2."`
 	NetworkSecret      string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"Bearer secret of the card network, two with a comma while rotating; made in <data dir>/network-secret when unset."`
 	PartnerSecret      string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs the reports of partners without a secret of their own, two with a comma while rotating; made in <data dir>/partner-secret when unset."`
 	PartnerSecretBank  string `name:"partner-secret-bank" env:"PURSER_PARTNER_SECRET_BANK" secret:"" help:"Signs the bank's reports and the requests to it; <data dir>/partner-secret-bank or the common secret when unset."`
@@ -109,9 +113,11 @@ type Config struct {
 	CheckoutAccounts                    *address.Accounts // nil: a sandbox's, made at the start
 	CheckoutTolerance                   checkout.Tolerance
 	Connections                         Connections
-	BodyBudget                          int64    // bytes
-	DiskReserve                         int64    // bytes
-	madeSecrets                         []string // the names of the secrets that this start has made
+	BodyBudget                          int64 // bytes
+	DiskReserve                         int64 // bytes
+	Proxies                             proxyConfig
+	Certificate                         *certificate // shown on the REST and the card network's port; nil: both are plain
+	madeSecrets                         []string     // the names of the secrets that this start has made
 	LogLevel                            slog.Level
 	LogFormat                           string // logText or logJSON
 	DatabaseURL                         string // "": the journal is in DataDir
@@ -185,6 +191,8 @@ func (s Settings) Config() (Config, error) {
 	c.BodyBudget = f.bytes("PURSER_BODY_BUDGET", s.BodyBudget, minBodyBudget)
 	c.DiskReserve = f.bytes("PURSER_DISK_RESERVE", s.DiskReserve, minDiskReserve)
 	c.Connections = f.connections(s.Connections)
+	c.Proxies = f.readProxies(s)
+	c.Certificate = f.readCertificate(s)
 	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
 	c.PrivateWebhooks = f.oneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"
 	c.CheckoutAccounts = f.checkoutAccounts(s)

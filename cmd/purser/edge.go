@@ -91,7 +91,7 @@ type edge struct {
 	mu    sync.Mutex
 	ports []*port
 
-	open, limit, accepted, waits, refused, cut, again *prometheus.Desc
+	open, limit, accepted, waits, refused, cut, again, unread *prometheus.Desc
 }
 
 // port is one of the ports.
@@ -113,7 +113,9 @@ func newEdge() *edge {
 		waits:    of("purser_accept_waits_total", "Accepts that failed for want of descriptors or memory, and were tried again."),
 		refused:  of("purser_connections_refused_total", "Connections refused: the port is full, or their address has too many.", "reason"),
 		cut:      of("purser_connections_cut_total", "Connections that waited too long for a port that was filling."),
-		again:    of("purser_listeners_reopened_total", "Listeners that failed and were opened again."),
+		unread: of("purser_connections_unread_total",
+			"Connections that ended before HTTP: of a trusted proxy without a PROXY head, or without a TLS handshake.", "reason"),
+		again: of("purser_listeners_reopened_total", "Listeners that failed and were opened again."),
 	}
 }
 
@@ -136,7 +138,7 @@ func (e *edge) countReopened(name string) {
 
 // Describe is prometheus.Collector's.
 func (e *edge) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{e.open, e.limit, e.accepted, e.waits, e.refused, e.cut, e.again} {
+	for _, d := range []*prometheus.Desc{e.open, e.limit, e.accepted, e.waits, e.refused, e.cut, e.again, e.unread} {
 		to <- d
 	}
 }
@@ -158,6 +160,8 @@ func (e *edge) Collect(to chan<- prometheus.Metric) {
 		send(e.refused, since, n.OverPeer, "address")
 		send(e.cut, since, n.Cut)
 		send(e.again, since, p.again.Load())
+		send(e.unread, since, n.NoHead, "proxy head")
+		send(e.unread, since, n.NoHandshake, "handshake")
 	}
 }
 

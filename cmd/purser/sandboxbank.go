@@ -85,7 +85,8 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 	if err != nil {
 		return err
 	}
-	bank, err := openSandboxBank(c.dataDir, c.delay, c.secrets[0], c.reportTo, time.Now, log)
+	report := sandbox.Post(&http.Client{}, c.reportTo, httpapi.PathBankReports, reportSigner(c.secrets[0], time.Now))
+	bank, err := openSandboxBank(c.dataDir, c.delay, report, time.Now, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -127,11 +128,10 @@ func serveBank(ctx context.Context, cancel func(), server *http.Server, listener
 	return errors.Join(err, served, reported)
 }
 
-// openSandboxBank opens the bank of a directory, which reports to the Purser at a base URL.
-func openSandboxBank(data string, delay time.Duration, secret, reportTo string, clock func() time.Time,
+// openSandboxBank opens the bank of a directory, which reports to a Purser.
+func openSandboxBank(data string, delay time.Duration, report sandbox.Reporter, clock func() time.Time,
 	log *slog.Logger) (*sandbox.Bank, error) {
-	return sandbox.NewBank(sandbox.Config{Dir: bankDir(data), Delay: delay, Clock: clock,
-		Report: sandbox.Post(&http.Client{}, reportTo, httpapi.PathBankReports, reportSigner(secret, clock)),
+	return sandbox.NewBank(sandbox.Config{Dir: bankDir(data), Delay: delay, Clock: clock, Report: report,
 		Log: func(order string, attempt int, err error) {
 			log.Warn("the sandbox bank's report was not taken", "order", order, "attempt", attempt, "err", err)
 		}})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -59,6 +60,10 @@ func (s *ServeCmd) Run(out io.Writer) error {
 	go boundGarbage(ctx)
 	log := newLogger(os.Stderr, config)
 	m := NewMain(config, log)
+	if config.Certificate != nil {
+		signal.Notify(m.hangups, syscall.SIGHUP)
+		defer signal.Stop(m.hangups)
+	}
 	if err := m.Start(ctx); err != nil {
 		return err
 	}
@@ -106,6 +111,8 @@ type Main struct {
 	edge        *edge
 	listeners   listeners
 	memory      *fasthttputil.InmemoryListener // the simulation routes' way to the card network's server
+	reports     *fasthttputil.InmemoryListener // the partners' way to the REST server, for those in this process
+	hangups     chan os.Signal                 // SIGHUP: the certificate's files are looked at
 	network     *networkDesk
 	rest        *httpapi.Front
 	journal     persistence.Journal
@@ -127,7 +134,8 @@ type Main struct {
 func NewMain(c Config, log *slog.Logger) *Main {
 	m := &Main{DiskFree: diskFree, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log, registry: prometheus.NewRegistry(),
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
-		memory: fasthttputil.NewInmemoryListener(), edge: newEdge()}
+		memory: fasthttputil.NewInmemoryListener(), reports: fasthttputil.NewInmemoryListener(),
+		hangups: make(chan os.Signal, 1), edge: newEdge()}
 	m.Fatal = func(err error) {
 		log.Error("a store has failed; the process ends and nothing more is answered", "err", err)
 		os.Exit(1)
@@ -151,6 +159,7 @@ func (m *Main) ground() []step {
 		m.findSecrets,
 		m.listen,
 		m.startAdmin,
+		m.followCertificate,
 		m.openBank,
 		m.openRamp,
 		m.startNetwork,
@@ -314,8 +323,8 @@ func (m *Main) openBank(context.Context) (err error) {
 		m.onClose(func() error { client.Close(); return nil })
 		return nil
 	}
-	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, secret,
-		"http://"+reachable(m.listeners.http.Addr()), m.Clock, m.log)
+	report := sandbox.Post(m.partnerClient(), restInProcess, httpapi.PathBankReports, reportSigner(secret, m.Clock))
+	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, report, m.Clock, m.log)
 	if err == nil {
 		m.bank = m.sandbox
 		m.onClose(m.sandbox.Close)
@@ -373,7 +382,7 @@ func (m *Main) issuer() partner.Issuer {
 // openRamp opens the ramp of the sandbox.
 func (m *Main) openRamp(context.Context) (err error) {
 	post := func(path string) sandbox.Reporter {
-		return sandbox.Post(&http.Client{}, "http://"+reachable(m.listeners.http.Addr()), path,
+		return sandbox.Post(m.partnerClient(), restInProcess, path,
 			reportSigner(m.config.PartnerSecrets.of(httpapi.PartnerRamp)[0], m.Clock))
 	}
 	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: rampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
@@ -390,19 +399,29 @@ func (m *Main) openRamp(context.Context) (err error) {
 // startBank lets the bank in this process report, now that its reports can be taken.
 func (m *Main) startBank(context.Context) error {
 	if m.sandbox != nil {
-		m.reports(m.sandbox.Run)
+		m.runPartner(m.sandbox.Run)
 	}
 	return nil
 }
 
 // startRamp lets the ramp report.
 func (m *Main) startRamp(context.Context) error {
-	m.reports(m.ramp.Run)
+	m.runPartner(m.ramp.Run)
 	return nil
 }
 
-// reports runs a partner in this process until the close.
-func (m *Main) reports(run func(context.Context) error) {
+// restInProcess is the base URL of the REST server for partners in this process. They reach it
+// without a socket, so without TLS and without the PROXY protocol.
+const restInProcess = "http://purser"
+
+// partnerClient returns the HTTP client of a partner in this process.
+func (m *Main) partnerClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return m.reports.Dial() }}}
+}
+
+// runPartner runs a partner in this process until the close.
+func (m *Main) runPartner(run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

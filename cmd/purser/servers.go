@@ -49,7 +49,7 @@ func (m *Main) listen(context.Context) error {
 		return errors.Join(taken...)
 	}
 	if m.config.BaseURL == "" {
-		m.config.BaseURL = "http://" + m.listeners.http.Addr().String()
+		m.config.BaseURL = m.config.url(m.listeners.http.Addr().String())
 	}
 	return nil
 }
@@ -70,7 +70,8 @@ func (d *networkDesk) Submit(message *hold.Message) authorizer.Answer {
 func (m *Main) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
-		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network, MaxPerPeer: m.config.Connections.PerAddress})
+		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network, MaxPerPeer: m.config.Connections.PerAddress,
+		Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network, TLS: m.config.Certificate.serverConfig()})
 	if err == nil {
 		m.edge.addPort(portNetwork, m.shares.network, server.Counts)
 		m.stopNetwork = m.serve(portNetwork, server, m.listeners.authorizer, m.memory)
@@ -90,10 +91,9 @@ func (m *Main) admitSwipes(context.Context) error {
 }
 
 func (m *Main) startREST(context.Context) error {
-	m.rest = httpapi.NewFront(drain.Options{Connections: m.shares.rest, PerPeer: m.config.Connections.PerAddress,
-		AtOnce: strangersAtOnce(m.config.Processors), Bodies: m.bodies}, m.log)
+	m.rest = httpapi.NewFront(m.config.BaseURL, m.restEdge(), m.log)
 	m.edge.addPort(portREST, m.shares.rest, m.rest.Counts)
-	m.stopREST = m.serve(portREST, m.rest, m.listeners.http)
+	m.stopREST = m.serve(portREST, m.rest, m.listeners.http, m.reports)
 	return nil
 }
 

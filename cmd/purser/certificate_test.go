@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// testCertificate is a certificate for this machine and its key, in files.
+type testCertificate struct{ cert, key string }
+
+func newCertificate(t *testing.T) testCertificate {
+	dir := t.TempDir()
+	c := testCertificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
+	c.renew(t, 1)
+	return c
+}
+
+// renew writes a new pair under a serial number, and returns the settings of a client that trusts it
+// alone.
+func (c testCertificate) renew(t *testing.T, serial int64) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	text, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: text})
+	require.NoError(t, os.WriteFile(c.cert, cert, 0o600))
+	require.NoError(t, os.WriteFile(c.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	return c.client(t)
+}
+
+func (c testCertificate) client(t *testing.T) *tls.Config {
+	t.Helper()
+	text, err := os.ReadFile(c.cert)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(text))
+	return &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", NextProtos: []string{"h2", "http/1.1"}}
+}
+
+func TestCertificateSettings(t *testing.T) {
+	pair, other := newCertificate(t), newCertificate(t)
+	f := func(set func(*Settings), fault string) {
+		t.Helper()
+		s := defaults(t)
+		s.TLSCert, s.TLSKey = pair.cert, pair.key
+		set(&s)
+		c, err := s.Config()
+		if fault == "" {
+			require.NoError(t, err)
+			require.Equal(t, "https://x:1", c.url("x:1"))
+			return
+		}
+		require.ErrorContains(t, err, fault)
+	}
+	f(func(*Settings) {}, "")
+	f(func(s *Settings) { s.BaseURL = "https://purser.test" }, "")
+	f(func(s *Settings) { s.BaseURL = "http://purser.test" }, `PURSER_BASE_URL: "http://purser.test" is not https`)
+	f(func(s *Settings) { s.TLSKey = "" }, "PURSER_TLS_KEY: is missing beside PURSER_TLS_CERT")
+	f(func(s *Settings) { s.TLSCert = "" }, "PURSER_TLS_CERT: is missing beside PURSER_TLS_KEY")
+	f(func(s *Settings) { s.TLSKey = other.key }, "PURSER_TLS_CERT: with PURSER_TLS_KEY: tls: private key does not match")
+	f(func(s *Settings) { s.TLSKey = pair.key + "x" }, "PURSER_TLS_KEY: open ")
+	f(func(s *Settings) { s.TLSKey = pair.cert }, "PURSER_TLS_CERT: with PURSER_TLS_KEY: ")
+}
+
+// A usable pair in the files is taken, and any other leaves the pair that is in use.
+func TestACertificateIsReadAnew(t *testing.T) {
+	files, s := newCertificate(t), defaults(t)
+	s.TLSCert, s.TLSKey = files.cert, files.key
+	config, err := s.Config()
+	require.NoError(t, err)
+	c, m, log := config.Certificate, NewMain(config, nil), new(bytes.Buffer)
+	m.log = newLogger(log, config)
+	serial := func() int64 {
+		pair, err := c.serverConfig().GetCertificate(nil)
+		require.NoError(t, err)
+		return pair.Leaf.SerialNumber.Int64()
+	}
+	look := func(loaded, failed, used int64) {
+		t.Helper()
+		m.lookAtCertificate()
+		m.lookAtCertificate() // unchanged files count once
+		require.Equal(t, []int64{loaded, failed, used}, []int64{c.loaded.Load(), c.failed.Load(), serial()})
+		require.Equal(t, failed > 0 && loaded == 0, c.unusable.Load())
+	}
+	look(0, 0, 1)
+	require.NoError(t, os.WriteFile(files.cert, []byte("no certificate"), 0o600))
+	look(0, 1, 1)
+	require.Contains(t, log.String(), "the one before stays")
+	require.NoError(t, os.Remove(files.key))
+	look(0, 2, 1)
+	files.renew(t, 2)
+	look(1, 2, 2)
+}
+
+// The program with a certificate: both ports speak TLS and HTTP/1.1, by the PROXY protocol too; a
+// renewed pair is used from the next handshake on; half-open handshakes fill no port.
+func TestTheServerSpeaksTLS(t *testing.T) {
+	files := newCertificate(t)
+	purser := program{path: build(t), env: []string{"PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key,
+		"PURSER_TRUSTED_PROXIES=" + testProxy, "PURSER_PROXY_PROTOCOL=rest"}}
+	p := launchWith(t, purser, filepath.Join(t.TempDir(), "data"), floodFiles)
+	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.client(t)}
+	network := asker{from: "127.0.0.1", to: p.network, tls: rest.tls}
+
+	resp, text, err := rest.ask(t, rootFor("Accept: application/json\r\n"))
+	require.NoError(t, err)
+	require.Equal(t, 200, resp.StatusCode)
+	require.Equal(t, "max-age=31536000", resp.Header.Get("Strict-Transport-Security"))
+	require.Contains(t, text, strings.Replace(p.rest, "http://", "https://", 1)+"/api/v1/openapi.json", "links are https")
+	proxied := asker{from: testProxy, to: p.rest, head: proxyHead("192.0.2.1"), tls: rest.tls}
+	require.Equal(t, 200, proxied.status(t, rootFor("")))
+	resp, text, err = network.ask(t, p.swipeOf("secure"))
+	require.NoError(t, err)
+	require.Equal(t, 200, resp.StatusCode, text)
+	plain := asker{from: "127.0.0.1", to: p.rest}
+	resp, text, err = plain.ask(t, rootFor(""))
+	require.NoError(t, err)
+	require.Equal(t, 400, resp.StatusCode)
+	require.Contains(t, text, "https")
+	require.Empty(t, resp.Header.Get("Strict-Transport-Security"))
+
+	rest.tls = p.reload(t, files, rest)
+	network.tls = rest.tls
+	p.depositBy(t, rest.tls)
+	p.holdHandshakes(t, rest, network)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+}
+
+// depositBy signs up with a browser's cookie over TLS and waits for a deposit, which the sandbox bank
+// in the server's process reports without a socket.
+func (p *process) depositBy(t *testing.T, config *tls.Config) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	session := newClient(strings.Replace(p.rest, "http://", "https://", 1), "")
+	session.http.Transport = judge.Through(transport)
+	must := func(c *client, path string, body fields) answer {
+		a, err := c.send(t.Context(), request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)})
+		require.NoError(t, err)
+		require.Equal(t, 2, a.status/100, string(a.raw))
+		return a
+	}
+	must(session, "/api/dashboard/signup", fields{"email": "storm-1@example.com", "password": "a long password"})
+	must(session, "/api/workspaces", fields{"name": "Storm"})
+	key := *session
+	key.bearer = must(session, "/api/auth/keys", fields{"label": "storm", "scopes": []string{"read:treasury", "write:treasury"}}).text("secret")
+	must(&key, "/api/treasury/deposits", announcement(100_00))
+	p.await(t, "a settled deposit", func() bool {
+		a, err := key.send(t.Context(), request{method: "GET", path: "/api/treasury"})
+		return err == nil && fmt.Sprint(dollars(a)["availableCents"]) == "10000"
+	})
+}
+
+// reload renews the certificate of a running server, and returns the settings of a client that
+// trusts the new one.
+func (p *process) reload(t *testing.T, files testCertificate, rest asker) *tls.Config {
+	t.Helper()
+	require.NoError(t, os.WriteFile(files.key, []byte("not a key"), 0o600))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	p.await(t, "a refused pair", func() bool { return labelled(p.ask("/metrics"), "purser_tls_reloads_total", `outcome="failed"`) == 1 })
+	require.Equal(t, 200, rest.status(t, rootFor("")), "the pair before is in use")
+	require.Equal(t, 1.0, p.scrape(t)["purser_tls_files_unusable"])
+	rest.tls = files.renew(t, 2)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	p.await(t, "the renewed pair", func() bool { return rest.status(t, rootFor("")) == 200 })
+	require.Positive(t, labelled(p.ask("/metrics"), "purser_tls_reloads_total", `outcome="done"`))
+	return rest.tls
+}
+
+// holdHandshakes opens more handshakes than the REST port has places, from many addresses, and ends
+// none. A client is served all the same, and swipes do not notice.
+func (p *process) holdHandshakes(t *testing.T, rest, network asker) {
+	t.Helper()
+	_, address, _ := strings.Cut(p.rest, "://")
+	for n := range 800 { // the port has fewer places under floodFiles
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+n%floodAddresses))}}
+		conn, err := dialer.DialContext(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = io.WriteString(conn, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
+	}
+	require.Equal(t, 200, network.status(t, p.swipeOf("beside a flood")))
+	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_refused_total", `reason="full"`), "the flood has filled the port")
+	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootFor("")) == 200 })
+	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_cut_total", `port="REST"`))
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const testProxy, testStranger = "127.0.0.9", "127.0.0.8"
+
+func TestProxySettings(t *testing.T) {
+	s := defaults(t)
+	s.TrustedProxies, s.ProxyProtocol = "10.0.0.0/8, 2001:db8::1", "network, rest"
+	c, err := s.Config()
+	require.NoError(t, err)
+	require.Len(t, c.Proxies.Trusted, 2)
+	require.True(t, c.Proxies.REST && c.Proxies.Network)
+	f := func(trusted, protocol, fault string) {
+		t.Helper()
+		s := defaults(t)
+		s.TrustedProxies, s.ProxyProtocol = trusted, protocol
+		_, err := s.Config()
+		require.ErrorContains(t, err, fault)
+	}
+	f("proxy,10.1.2.3/8", "off", `PURSER_TRUSTED_PROXIES: "proxy" is neither an address nor a network such as 10.0.0.0/8; "10.1.2.3/8" has bits`)
+	f("", "rest", "PURSER_PROXY_PROTOCOL: needs PURSER_TRUSTED_PROXIES")
+	f("10.0.0.1", "v1", `PURSER_PROXY_PROTOCOL: "v1" is not off, or rest and network with a comma`)
+}
+
+// asker asks a port from an address of this machine.
+type asker struct {
+	from, to string // to is a base URL
+	head     string // comes before TLS and HTTP
+	tls      *tls.Config
+}
+
+// ask sends one request on a connection of its own. The error is that of a connection that ended
+// without an answer.
+func (a asker) ask(t *testing.T, request string) (*http.Response, string, error) {
+	t.Helper()
+	_, address, _ := strings.Cut(a.to, "://")
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.from)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(processWithin)))
+	_, err = io.WriteString(conn, a.head)
+	require.NoError(t, err)
+	if a.tls != nil {
+		conn = tls.Client(conn, a.tls)
+	}
+	_, _ = io.WriteString(conn, request) // the server may have ended the connection already
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp, string(text), nil
+}
+
+// status asks and returns the status, 0 without an answer.
+func (a asker) status(t *testing.T, request string) int {
+	t.Helper()
+	resp, _, err := a.ask(t, request)
+	if err != nil {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+func rootFor(headers string) string {
+	return "GET / HTTP/1.1\r\nHost: purser.test\r\n" + headers + "\r\n"
+}
+
+// swipeOf writes a swipe of a card that does not exist.
+func (p *process) swipeOf(id string) string {
+	body := fmt.Sprintf(`{"id":%q,"cardToken":"ctok_nobody","amountCents":1250,"currency":"USD","merchant":{"name":"Cafe","mcc":"5812"}}`, id)
+	return fmt.Sprintf("POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", p.secret, len(body), body)
+}
+
+// proxyHead is a head of the PROXY protocol, version 2, for a client.
+func proxyHead(client string) string {
+	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + string(net.ParseIP(client).To4()) + "\x7f\x00\x00\x01\x1f\x40\x01\xbb"
+}
+
+// The program behind proxies: limits count the client that a trusted proxy names, and nothing that
+// an untrusted peer says. A swipe comes through the PROXY protocol.
+func TestTheServerBehindProxies(t *testing.T) {
+	purser := program{path: build(t), env: []string{"PURSER_TRUSTED_PROXIES=" + testProxy, "PURSER_PROXY_PROTOCOL=network",
+		"PURSER_RATE_LIMITS=1000,1000,3"}}
+	p := launch(t, purser, filepath.Join(t.TempDir(), "data"))
+	byProxy, byStranger := asker{from: testProxy, to: p.rest}, asker{from: testStranger, to: p.rest}
+	for range 3 {
+		require.Equal(t, 200, byProxy.status(t, rootFor("X-Forwarded-For: 203.0.113.9, 192.0.2.1\r\n")))
+	}
+	require.Equal(t, 429, byProxy.status(t, rootFor("X-Forwarded-For: 203.0.113.77, 192.0.2.1\r\n")), "the entry of the proxy counts")
+	require.Equal(t, 200, byProxy.status(t, rootFor("X-Forwarded-For: 192.0.2.2\r\n")), "another client")
+	require.Equal(t, 429, byProxy.status(t, rootFor("Forwarded: for=\"192.0.2.1:4711\"\r\n")))
+	for i := range 3 {
+		require.Equal(t, 200, byStranger.status(t, rootFor(fmt.Sprintf("X-Forwarded-For: 192.0.2.%d\r\n", 10+i))))
+	}
+	require.Equal(t, 429, byStranger.status(t, rootFor("X-Forwarded-For: 192.0.2.99\r\n")), "a forged field is ignored")
+
+	network := asker{from: testProxy, to: p.network, head: proxyHead("192.0.2.1")}
+	resp, text, err := network.ask(t, p.swipeOf("proxied"))
+	require.NoError(t, err)
+	require.Equal(t, 200, resp.StatusCode, text)
+	require.Contains(t, text, `"decision":"declined"`)
+	network.head = "PROXY TCP4 192.0.2.1 127.0.0.1 8000 8081\r\n"
+	require.Zero(t, network.status(t, p.swipeOf("version 1")), "version 1 is refused")
+	network.from, network.head = testStranger, ""
+	require.Equal(t, 200, network.status(t, p.swipeOf("direct")), "an untrusted peer sends no head")
+	network.head = proxyHead("192.0.2.1")
+	require.Equal(t, 400, network.status(t, p.swipeOf("forged")), "and may not send one")
+	require.Equal(t, 1.0, labelled(p.ask("/metrics"), "purser_connections_unread_total", `port="card network",reason="proxy head"`))
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+}
