@@ -2,6 +2,7 @@ package drain
 
 import (
 	"bufio"
+	"crypto/tls"
 	"net"
 	"runtime"
 	"strings"
@@ -75,4 +76,35 @@ func readStatus(t *testing.T, conn net.Conn) int {
 	var answer fasthttp.Response
 	require.NoError(t, answer.Read(bufio.NewReader(conn)))
 	return answer.StatusCode()
+}
+
+// TLS handshakes take turns too, and a half-open one keeps none.
+func TestHandshakesTakeTurns(t *testing.T) {
+	const handshakes, atOnce, others = 16, 2, 20_000
+	serverTLS, clientTLS := tlsPair(t)
+	var running, most atomic.Int64
+	pair := serverTLS.Certificates[0]
+	serverTLS.Certificates = nil
+	serverTLS.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		now := running.Add(1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		for range others {
+			runtime.Gosched()
+		}
+		running.Add(-1)
+		return &pair, nil
+	}
+	s, address := startServer(t, Options{AtOnce: atOnce, TLS: serverTLS, Bodies: NewBudget(1 << 20)}, tellClient)
+	done := make(chan error, handshakes)
+	for range handshakes {
+		sendText(t, dialFrom(t, "127.0.0.1", address), helloBegins(2_000))
+		conn := tls.Client(dialFrom(t, "127.0.0.1", address), clientTLS)
+		go func() { done <- conn.Handshake() }()
+	}
+	for range handshakes {
+		require.NoError(t, <-done)
+	}
+	require.LessOrEqual(t, most.Load(), int64(atOnce))
+	require.Eventually(t, func() bool { return len(s.turns) == 0 }, patiently, time.Millisecond)
 }
