@@ -17,8 +17,8 @@ import (
 // A workspace whose entries the journal or its balance refuses is set aside: the relay of its shard
 // carries the entries of the other workspaces on. The authorizer's log keeps everything from the
 // first entry that is not taken, because the mark in both stores stays before it. A start therefore
-// sends these entries again, and drops the entries that were taken, by their numbers. A workspace that is set aside
-// is retried every asideEvery and by `purser relay retry`.
+// sends these entries again, and drops the entries that were taken, by their numbers. A workspace
+// that is set aside is retried every asideEvery and by `purser relay retry`.
 
 // asideEvery is how often the entries of workspaces that are set aside are sent again.
 const asideEvery = time.Minute

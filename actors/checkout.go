@@ -117,9 +117,9 @@ func (s *System) coinPrice(ctx context.Context, asset string) (string, error) {
 	return price, nil
 }
 
-// creditCheckouts credits what a completed link asked for, less an accepted shortfall, and then
-// tells the link, which tells the webhooks. The balance holds a claim on the link for ever, and the
-// link notes its credit once: whatever crashes in between, there is one of each.
+// creditCheckouts credits the amount of a completed link, less an accepted shortfall, and then
+// informs the link, which announces it to the webhooks. The balance holds a claim on the link for
+// ever, and the link notes its credit once: whatever crashes in between, there is one of each.
 func (s *System) creditCheckouts(ctx context.Context, e persistence.Event) error {
 	event, err := checkout.DecodeEvent(e.Type, e.Payload)
 	if err != nil {

@@ -75,7 +75,8 @@ func TestNothingEndsWhileTheClockIsSuspect(t *testing.T) {
 	r.clock.turn(45 * 24 * time.Hour)
 	require.Eventually(t, func() bool { return fired(asks) == 1 }, time.Minute, time.Millisecond)
 	looks := swept.looks.Load()
-	require.Eventually(t, func() bool { return swept.looks.Load() > looks+10*ident.Shards }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return swept.looks.Load() > looks+10*ident.Shards }, time.Minute,
+		time.Millisecond)
 	require.Zero(t, fired(ends))
 	require.Zero(t, outside.expired.Load())
 	require.Zero(t, outside.trimmed.Load())

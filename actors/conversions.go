@@ -47,7 +47,8 @@ func (s *System) tellDesk(ctx context.Context, e persistence.Event) error {
 		return s.sendConversion(ctx, e.Workspace, event.Conversion.ID)
 	case balance.ConversionMoved:
 		if event.To == balance.ConversionUnknown {
-			return s.callBank(ctx, e.Workspace, func(ctx context.Context) { s.askDesk(ctx, e.Workspace, event.Conversion) })
+			return s.callBank(ctx, e.Workspace,
+				func(ctx context.Context) { s.askDesk(ctx, e.Workspace, event.Conversion) })
 		}
 	}
 	return nil

@@ -154,7 +154,8 @@ func TestWhatTheDeskMakesOfAConversion(t *testing.T) {
 	const kept = 10_000 + sandbox.EndingUnreported // the desk has it
 	sold := int64(4*10_000 + sandbox.EndingTwice + sandbox.EndingReturned + sandbox.EndingAnswersLost)
 	require.Equal(t, balance.CurrencyAccount{Currency: "EUR", Status: "active", Scope: "ok",
-		AvailableMinor: 1_000_000 - sold - kept, HeldMinor: kept, OpenedAt: x.holding("EUR").OpenedAt}, x.holding("EUR"))
+		AvailableMinor: 1_000_000 - sold - kept, HeldMinor: kept, OpenedAt: x.holding("EUR").OpenedAt},
+		x.holding("EUR"))
 	w.requireClean()
 }
 

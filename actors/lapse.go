@@ -35,7 +35,8 @@ const (
 )
 
 // lapseBankDays is how many bank days after the expected day an order of a rail is overdue.
-var lapseBankDays = map[string]int{balance.RailACH: 2, balance.RailWire: 1, balance.RailRealtime: 1, balance.RailIntlWire: 5}
+var lapseBankDays = map[string]int{balance.RailACH: 2, balance.RailWire: 1, balance.RailRealtime: 1,
+	balance.RailIntlWire: 5}
 
 // dealBankDays and rampBankDays are the same for a conversion and for a ramp order, from the day on
 // which they were ordered.
@@ -93,8 +94,8 @@ func (s *System) offerLapse(workspace string, reply any) {
 }
 
 // askLapse asks the bank about one order, and looks whether the order is overdue. A bank that does
-// not answer is asked again by the order's timer. The ramp's partner reports what it took, and is
-// not asked.
+// not answer is asked again by the order's timer. The ramp's partner reports
+// by itself, and is not asked.
 func (s *System) askLapse(ctx context.Context, l lapse) {
 	if l.kind != balance.RecordRampOrder {
 		s.askBank(ctx, l)
@@ -242,7 +243,8 @@ func (s *System) ResolveOrder(ctx context.Context, id string, settled bool) erro
 	if err != nil {
 		return err
 	}
-	_, err = s.Ask(ctx, Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace, Command: command})
+	_, err = s.Ask(ctx, Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
+		Command: command})
 	if err == nil {
 		err = s.noteOverdue(ctx, lapse{record.Workspace, kind, id})
 	}
@@ -267,7 +269,8 @@ func (s *System) resolution(record persistence.Record, settled bool) (any, error
 		return nil, fmt.Errorf("record %s: %w", record.Kind, err)
 	}
 	if at, _ := s.overdueAt(record.Kind, &o); o.sent() && s.clock().Before(at) {
-		return nil, fault.New(fault.Unavailable, "The order is not overdue before "+at.Format(time.DateOnly)+"; nothing changed.")
+		return nil, fault.New(fault.Unavailable, "The order is not overdue before "+at.Format(time.DateOnly)+
+			"; nothing changed.")
 	}
 	outcome := func(good, bad string) string {
 		if settled {
@@ -281,17 +284,19 @@ func (s *System) resolution(record persistence.Record, settled bool) (any, error
 		return balance.ReportConversion{EventID: event, ID: o.ID,
 			Outcome: outcome(balance.ConversionCompleted, balance.ConversionFailed)}, nil
 	case balance.RecordRampOrder:
-		return balance.ReportRamp{EventID: event, ID: o.ID, Outcome: outcome(balance.RampCompleted, balance.RampFailed)}, nil
+		return balance.ReportRamp{EventID: event, ID: o.ID,
+			Outcome: outcome(balance.RampCompleted, balance.RampFailed)}, nil
 	}
-	return balance.ReportPayout{EventID: event, ID: o.ID, Outcome: outcome(balance.PayoutSettled, balance.PayoutFailed)}, nil
+	return balance.ReportPayout{EventID: event, ID: o.ID,
+		Outcome: outcome(balance.PayoutSettled, balance.PayoutFailed)}, nil
 }
 
 // abandonedWithin bounds how long a start looks for orders that an earlier process was sending.
 const abandonedWithin = 2 * time.Second
 
 // abandonedOrders returns the timers of the orders that an earlier process was sending: their calls
-// ended with it, so that no answer comes. It is called before this process sends any. The orders of a
-// shard that is not read in time wait for their timers.
+// ended with it, so that no answer comes. It is called before this process sends any. The orders of
+// a shard that is not read in time wait for their timers.
 func (s *System) abandonedOrders(ctx context.Context) (abandoned []persistence.Timer) {
 	if s.config.Still {
 		return nil

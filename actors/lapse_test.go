@@ -100,7 +100,8 @@ func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 			overdue, err := w.system.OverdueOrders(t.Context())
 			require.NoError(t, err)
 			require.Len(t, overdue, 1)
-			require.Equal(t, []string{order.ID, ws, status}, []string{overdue[0].ID, overdue[0].Workspace, overdue[0].Status})
+			require.Equal(t, []string{order.ID, ws, status},
+				[]string{overdue[0].ID, overdue[0].Workspace, overdue[0].Status})
 			w.must("balance", ws, ws, balance.ReportPayout{EventID: "b1", ID: order.ID, Outcome: balance.PayoutSettled})
 			w.clock.turn(3 * balance.LapseAskEvery)
 			w.awaitOverdue(0)

@@ -58,8 +58,9 @@ func lifeOf(b *testing.B, journal persistence.Journal, id string, events, payout
 	heads, err := journal.Raise(b.Context(), slot.Shard())
 	require.NoError(b, err)
 	now := newClock().now()
-	state := balance.State{Workspace: id, LedgerCents: 1<<40 - int64(payouts), UsdCents: 1 << 40, ReservedCents: int64(payouts),
-		OpenPayouts: payouts}
+	state := balance.State{Workspace: id, LedgerCents: 1<<40 - int64(payouts), UsdCents: 1 << 40,
+		ReservedCents: int64(payouts),
+		OpenPayouts:   payouts}
 	swipe := newSwiper(b, id)
 	for version := uint64(0); version < uint64(events); {
 		batch := &persistence.Batch{Workspace: id, Slot: slot}

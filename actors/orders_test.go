@@ -148,9 +148,10 @@ func (w *world) writeFormerState(ws string, pending []string) {
 	require.NoError(w.t, err)
 	heads, err := w.journal.Raise(ctx, slot.Shard())
 	require.NoError(w.t, err)
-	outcomes, err := w.journal.Append(ctx, slot.Shard(), heads[0].Epoch, w.clock.now(), []*persistence.Batch{{Workspace: ws,
-		Slot: slot, Records: []persistence.Record{{Kind: "balance", Workspace: ws, ID: ws, Slot: slot, Document: former,
-			Version: record.Version}}}})
+	outcomes, err := w.journal.Append(ctx, slot.Shard(), heads[0].Epoch, w.clock.now(),
+		[]*persistence.Batch{{Workspace: ws,
+			Slot: slot, Records: []persistence.Record{{Kind: "balance", Workspace: ws, ID: ws, Slot: slot, Document: former,
+				Version: record.Version}}}})
 	require.NoError(w.t, err)
 	require.NoError(w.t, outcomes[0].Err)
 }
@@ -164,8 +165,9 @@ func TestTheSameReportAtOnceIsAnsweredEachTime(t *testing.T) {
 	w.deposit(ws, 100_000)
 	id := w.newID(ident.Payout, slotOf(ws))
 	w.must("balance", ws, ws, balance.CreatePayout{Workspace: ws, ID: id, Key: "key_1", Rail: balance.RailIntlWire,
-		Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"}, AmountCents: 100, Description: "rent",
-		Limits: balance.PayoutLimits{KeyCents: 1000, WorkspaceCents: 1000}})
+		Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"}, AmountCents: 100,
+		Description: "rent",
+		Limits:      balance.PayoutLimits{KeyCents: 1000, WorkspaceCents: 1000}})
 	w.must("balance", ws, ws, balance.DirectPayout{ID: id, Release: true})
 	w.must("balance", ws, ws, balance.SubmitPayout{ID: id})
 	w.startAgain(func(*actors.Config) {})
@@ -173,7 +175,8 @@ func TestTheSameReportAtOnceIsAnsweredEachTime(t *testing.T) {
 	errs := make([]error, 16)
 	for i := range errs {
 		all.Go(func() {
-			_, errs[i] = w.ask("balance", ws, ws, balance.ReportPayout{EventID: "one", ID: id, Outcome: balance.PayoutSettled}, nil)
+			_, errs[i] = w.ask("balance", ws, ws,
+				balance.ReportPayout{EventID: "one", ID: id, Outcome: balance.PayoutSettled}, nil)
 		})
 	}
 	all.Wait()

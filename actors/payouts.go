@@ -52,7 +52,8 @@ func (s *System) sendPayouts(ctx context.Context, e persistence.Event) error {
 		case balance.PayoutReserved:
 			return s.sendPayout(ctx, e, event.Payout)
 		case balance.PayoutUnknown:
-			return s.callBank(ctx, e.Workspace, func(ctx context.Context) { s.askStanding(ctx, e.Workspace, event.Payout) })
+			return s.callBank(ctx, e.Workspace,
+				func(ctx context.Context) { s.askStanding(ctx, e.Workspace, event.Payout) })
 		}
 	}
 	return nil

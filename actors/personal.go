@@ -116,7 +116,8 @@ func (s *System) checkDataKeys(ctx context.Context) error {
 	}
 	system := ident.System.Format(ident.Workspace)
 	err = sh.lane.appendRecords(ctx, []*persistence.Batch{{Workspace: system, Slot: ident.SystemSlot,
-		Records: []persistence.Record{{Kind: sampleKind, Workspace: system, ID: s.sealer.KeyID(), Document: document}}}})
+		Records: []persistence.Record{{Kind: sampleKind, Workspace: system, ID: s.sealer.KeyID(),
+			Document: document}}}})
 	if err != nil {
 		return fmt.Errorf("data key: %w", err)
 	}

@@ -32,7 +32,8 @@ func (s *diary) Apply(decision.Event) { s.Written = true }
 
 func TestAPersonalRecordIsSealedWhereItIsStored(t *testing.T) {
 	r := newRig(t, func(c *actors.Config) {
-		c.Kinds = []actors.Kind{{Name: "diary", New: func() actors.State { return new(diary) }, Personal: []string{"page"}}}
+		c.Kinds = []actors.Kind{{Name: "diary", New: func() actors.State { return new(diary) },
+			Personal: []string{"page"}}}
 	})
 	id := stream(9)
 	_, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "diary", Stream: id, Workspace: id, Command: write{"about Ada"}})

@@ -19,7 +19,8 @@ type places struct {
 }
 
 func newPlaces(all, ofWorkspace int) *places {
-	return &places{ofWorkspace: ofWorkspace, free: all, used: make(map[string]int), waiting: make(map[string][]chan struct{})}
+	return &places{ofWorkspace: ofWorkspace, free: all, used: make(map[string]int),
+		waiting: make(map[string][]chan struct{})}
 }
 
 // acquirePlace waits for a place. free must be called once. The error is the context's.

@@ -152,7 +152,8 @@ func (r *rampOf) approved(wallet string) bool {
 
 // armed says whether something of the shard's has a timer.
 func (r *rampOf) armed(key string) bool {
-	timers, err := r.journal.Timers(context.Background(), slotOf(r.ws).Shard(), r.clock.now().Add(time.Hour), persistence.Timer{}, 100)
+	timers, err := r.journal.Timers(context.Background(), slotOf(r.ws).Shard(), r.clock.now().Add(time.Hour),
+		persistence.Timer{}, 100)
 	require.NoError(r.t, err)
 	return slices.ContainsFunc(timers, func(t persistence.Timer) bool { return t.Key == key })
 }

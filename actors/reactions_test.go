@@ -51,7 +51,8 @@ func TestAUsersListFollowsTheWorkspace(t *testing.T) {
 	invite := workspace.Invite{ID: "inv_1", Email: "member@shop.example", EmailHash: "email", TokenHash: "token",
 		UserID: member, Role: workspace.Member, By: by}
 	w.must("workspace", ws, ws, invite)
-	w.must("workspace", ws, ws, workspace.AcceptInvitation{Invitee: workspace.Invitee{TokenHash: "token", UserID: member,
+	w.must("workspace", ws, ws, workspace.AcceptInvitation{Invitee: workspace.Invitee{TokenHash: "token",
+		UserID:    member,
 		EmailHash: "email"}})
 	lists(member, as(workspace.Member))
 	invite.Role = workspace.Admin

@@ -23,7 +23,8 @@ func (s *System) Record(ctx context.Context, kind, workspace, id string) (persis
 	return record, err
 }
 
-// Find returns a record whatever its tenant: for secrets, sessions and emails, where the id itself is the proof.
+// Find returns a record whatever its tenant: for secrets, sessions and emails, where the id itself
+// is the proof.
 func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
 	record, err := s.journal.Record(ctx, slot, kind, id)
 	switch {
@@ -38,7 +39,8 @@ func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (pe
 	return record, s.waitRules(ctx, slot, kind)
 }
 
-// waitRules waits, after records were read that report rules, until the authorizer has applied what they may show.
+// waitRules waits, after records were read that report rules, until the authorizer has applied what
+// they may show.
 func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) error {
 	if k := s.kinds[kind]; k == nil || !k.Rules {
 		return nil
@@ -51,7 +53,8 @@ func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) er
 }
 
 // List returns a page of a tenant's records, newest first.
-func (s *System) List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error) {
+func (s *System) List(ctx context.Context, kind, workspace, parent string,
+	page persistence.Page) ([]persistence.Record, error) {
 	slot, err := ident.SlotOf(workspace)
 	if err != nil {
 		return nil, fault.New(fault.NotFound, "")
@@ -71,8 +74,8 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string, page 
 	return records, nil
 }
 
-// WaitRelayed waits until the journal shows what the authorizer had decided for the workspace's shard, for Config.RelayedWithin
-// at most.
+// WaitRelayed waits until the journal shows what the authorizer had decided for the workspace's
+// shard, for Config.RelayedWithin at most.
 func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	slot, err := ident.SlotOf(workspace)
 	if err != nil {
@@ -94,8 +97,8 @@ func (s *System) RelayAll(ctx context.Context) error {
 	return nil
 }
 
-// Settle waits until both directions between the stores are at rest: all that was decided is relayed and all that was committed
-// is followed, of which the reactions are told. For tests.
+// Settle waits until both directions between the stores are at rest: all that was decided is
+// relayed and all that was committed is followed, of which the reactions are told. For tests.
 func (s *System) Settle(ctx context.Context) error {
 	if err := s.RelayAll(ctx); err != nil {
 		return err

@@ -224,7 +224,8 @@ var (
 
 // relayRun commits one workspace's entries, and returns those that were not committed. Entries are
 // facts: one with an unknown outcome is sent again, and the balance drops repeats by their numbers.
-func (s *System) relayRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry, error) {
+func (s *System) relayRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry,
+	error) {
 	id := workspace.Format(ident.Workspace)
 	for unknown := 0; len(entries) > 0; {
 		n := min(relayRun, len(entries))

@@ -157,7 +157,8 @@ func (s *System) resealPage(ctx context.Context, sh *shard, kind, after string) 
 			return 0, after, err
 		}
 		if stale {
-			group = append(group, &persistence.Batch{Workspace: r.Workspace, Slot: r.Slot, Records: []persistence.Record{r}})
+			group = append(group, &persistence.Batch{Workspace: r.Workspace, Slot: r.Slot,
+				Records: []persistence.Record{r}})
 		}
 	}
 	if err := sh.lane.appendRecords(ctx, group); err != nil {
@@ -218,7 +219,8 @@ func (s *System) forgetSamples(ctx context.Context) error {
 		for _, r := range samples {
 			if r.ID != s.sealer.KeyID() {
 				r.Deleted, r.Document = true, nil
-				group = append(group, &persistence.Batch{Workspace: r.Workspace, Slot: r.Slot, Records: []persistence.Record{r}})
+				group = append(group, &persistence.Batch{Workspace: r.Workspace, Slot: r.Slot,
+					Records: []persistence.Record{r}})
 			}
 		}
 		return sh.lane.appendRecords(ctx, group)

@@ -54,7 +54,8 @@ func sealerOf(t *testing.T, keys ...byte) *seal.Sealer {
 // newPostOffice is a rig of letters whose data keys a test changes between restarts.
 func newPostOffice(t *testing.T, keys *[]byte) *rig {
 	return newRig(t, func(c *actors.Config) {
-		c.Kinds = []actors.Kind{{Name: "letters", New: func() actors.State { return new(letters) }, Personal: []string{"letter"}}}
+		c.Kinds = []actors.Kind{{Name: "letters", New: func() actors.State { return new(letters) },
+			Personal: []string{"letter"}}}
 		c.Sealer = sealerOf(t, *keys...)
 	})
 }
@@ -224,8 +225,9 @@ func TestAJournalOfAnEarlierVersionRotates(t *testing.T) {
 	document, err := json.Marshal(map[string][]byte{"sealed": sealed})
 	require.NoError(t, err)
 	outcomes, err := r.journal.Append(context.WithoutCancel(t.Context()), slot.Shard(), heads[0].Epoch, r.clock.now(),
-		[]*persistence.Batch{{Workspace: id, Slot: slot, Records: []persistence.Record{{Kind: "letter", Workspace: id, ID: "old",
-			Document: document}}}})
+		[]*persistence.Batch{{Workspace: id, Slot: slot,
+			Records: []persistence.Record{{Kind: "letter", Workspace: id, ID: "old",
+				Document: document}}}})
 	require.NoError(t, err)
 	require.NoError(t, outcomes[0].Err)
 	require.NoError(t, r.journal.Close())

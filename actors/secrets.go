@@ -10,8 +10,8 @@ import (
 	"purser/persistence"
 )
 
-// Secret is a secret of the deployment as its stores remember it: by fingerprints, which say nothing
-// of it. Fingerprints has one for each value that is valid.
+// Secret is a secret of the deployment as its stores remember it: by fingerprints, which say
+// nothing of it. Fingerprints has one for each value that is valid.
 type Secret struct {
 	Name         string
 	Fingerprints []string

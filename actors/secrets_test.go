@@ -55,7 +55,8 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 
 	r.system.Stop()
 	_, err := actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{},
-		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three")}, Clock: r.clock.now, Entropy: rand.Reader})
+		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three")}, Clock: r.clock.now,
+		Entropy: rand.Reader})
 	require.ErrorIs(t, err, actors.MissingSecret{Name: "bank"})
 	require.ErrorIs(t, err, actors.ErrStores)
 

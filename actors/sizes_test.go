@@ -40,9 +40,11 @@ type text int
 // the most characters of every string that somebody outside writes. A list that has no bound here
 // fails the test.
 var bounds = map[string]map[string]any{
-	"user": {"Sessions": user.MaxSessions, "Workspaces": user.MaxOwn + user.MaxForeign, "Workspaces.Name": text(workspace.MaxName)},
+	"user": {"Sessions": user.MaxSessions, "Workspaces": user.MaxOwn + user.MaxForeign,
+		"Workspaces.Name": text(workspace.MaxName)},
 	"workspace": {"Name": text(workspace.MaxName), "Members": workspace.MaxMembers, "Keys": workspace.MaxLiveKeys,
-		"Keys.Label": text(workspace.MaxLabel), "Keys.Scopes": 16, "Keys.Scopes.": text(6), "RevokedKeys": workspace.MaxRevoked,
+		"Keys.Label": text(workspace.MaxLabel), "Keys.Scopes": 16, "Keys.Scopes.": text(6),
+		"RevokedKeys": workspace.MaxRevoked,
 		"Invitations": workspace.MaxInvitations},
 	"cardholder":   {"Account": text(shortText)},
 	"counterparty": {"Token": text(shortText)},
@@ -50,13 +52,16 @@ var bounds = map[string]map[string]any{
 		"PublicKeyPem": text(agent.MaxPEM), "PublicKey": 32},
 	"card": {"Terms.AllowedMccs": 10_000, "Terms.AllowedMerchants": card.MaxAllowlist,
 		"Terms.AllowedMerchants.": text(card.MaxMerchant)},
-	"balance": {"PaidOut.Keys": balance.MaxPayoutKeys, "QuoteLocks": balance.MaxOpenQuotes, "Currencies": 13, "PendingMinor": 13,
-		"BuyingMinor": 13, "PaidIn": 13, "ConversionQuoteLocks": balance.MaxConversionQuotes,
+	"balance": {"PaidOut.Keys": balance.MaxPayoutKeys, "QuoteLocks": balance.MaxOpenQuotes, "Currencies": 13,
+		"PendingMinor": 13,
+		"BuyingMinor":  13, "PaidIn": 13, "ConversionQuoteLocks": balance.MaxConversionQuotes,
 		"RampQuoteLocks": balance.MaxRampQuotes},
-	"checkout": {"Assets": checkout.MaxListed, "Chains": checkout.MaxListed, "Pairs": checkout.MaxListed * checkout.MaxListed,
+	"checkout": {"Assets": checkout.MaxListed, "Chains": checkout.MaxListed,
+		"Pairs":  checkout.MaxListed * checkout.MaxListed,
 		"Prices": checkout.MaxListed, "Payments": checkout.MaxPayments + checkout.MaxStrays,
 		"Payments.Sightings": checkout.MaxSightings, "Payments.Address": text(256), "Payments.TxHash": text(256),
-		"Payments.From": text(256), "Payments.Sightings.BlockHash": text(256), "TxHash": text(256), "PayerAddress": text(256)},
+		"Payments.From": text(256), "Payments.Sightings.BlockHash": text(256), "TxHash": text(256),
+		"PayerAddress": text(256)},
 	"ramp":       {"Wallets": ramp.MaxWallets, "Wallets.Label": text(ramp.MaxLabel), "Wallets.Challenge": text(1024)},
 	"derivation": {"Next": derivation.MaxFamilies},
 	"webhook":    {"Events": webhook.MaxSubscribed, "Pending": webhook.MaxPending},
@@ -158,19 +163,25 @@ func TestTheLongestRunOfTheRelayFitsTheJournal(t *testing.T) {
 	longest := func(seq uint64) hold.Entry {
 		now := newClock().now()
 		name := func(what string) ident.UUID {
-			return ident.Derive(workspaceID.Slot(), now, what+strings.Repeat("i", int(seq)%7)+string(rune('a'+seq%26))+string(rune('a'+seq/26)))
+			return ident.Derive(workspaceID.Slot(), now, what+strings.Repeat("i", int(seq)%7)+
+				string(rune('a'+seq%26))+string(rune('a'+seq/26)))
 		}
-		merchant := hold.Merchant{ID: strings.Repeat("<", hold.MaxMerchantID), Name: strings.Repeat("<", hold.MaxMerchantName),
+		merchant := hold.Merchant{ID: strings.Repeat("<", hold.MaxMerchantID),
+			Name:    strings.Repeat("<", hold.MaxMerchantName),
 			Country: "USA", MCC: 9999}
 		h := hold.Hold{ID: name("authorization"), Card: name("card"), Workspace: workspaceID,
-			NetworkID: strings.Repeat("<", hold.MaxNetworkID), Merchant: merchant, HasChecked: true, Decision: hold.Declined,
-			Reason: hold.ReasonPerTransactionLimitExceeded, Status: hold.StatusPartiallyCleared,
-			Checked: hold.Checked{LimitCents: money.MaxAmount, SpentCents: money.MaxAmount, AskedCents: money.MaxAmount},
-			Asked:   money.MaxAmount, Held: money.MaxAmount, Cleared: money.MaxAmount, Refunded: money.MaxAmount,
+			NetworkID: strings.Repeat("<", hold.MaxNetworkID), Merchant: merchant, HasChecked: true,
+			Decision: hold.Declined,
+			Reason:   hold.ReasonPerTransactionLimitExceeded, Status: hold.StatusPartiallyCleared,
+			Checked: hold.Checked{LimitCents: money.MaxAmount, SpentCents: money.MaxAmount,
+				AskedCents: money.MaxAmount},
+			Asked: money.MaxAmount, Held: money.MaxAmount, Cleared: money.MaxAmount, Refunded: money.MaxAmount,
 			At: now.UnixMilli(), ExpiresAt: now.UnixMilli()}
-		return hold.Entry{Shard: workspaceID.Slot().Shard(), Seq: 1<<62 + seq, WsSeq: seq, At: now.UnixMilli(), Workspace: workspaceID,
-			Kind: hold.Clearing, Reason: hold.ReasonForcedPost, Card: name("card"), NetworkID: strings.Repeat("<", hold.MaxNetworkID),
-			Merchant: merchant, Decision: hold.Unmatched,
+		return hold.Entry{Shard: workspaceID.Slot().Shard(), Seq: 1<<62 + seq, WsSeq: seq, At: now.UnixMilli(),
+			Workspace: workspaceID,
+			Kind:      hold.Clearing, Reason: hold.ReasonForcedPost, Card: name("card"),
+			NetworkID: strings.Repeat("<", hold.MaxNetworkID),
+			Merchant:  merchant, Decision: hold.Unmatched,
 			Amount: money.MaxAmount, Posted: 1, After: h, Spend: hold.Spend{Month: 202611, Cents: money.MaxAmount}}
 	}
 	entries := make([]hold.Entry, balance.MaxRelay)
@@ -182,15 +193,18 @@ func TestTheLongestRunOfTheRelayFitsTheJournal(t *testing.T) {
 	require.NoError(t, err)
 	payload, err := decision.Encode(d.Events[0])
 	require.NoError(t, err)
-	batch := persistence.Batch{Workspace: id, Slot: workspaceID.Slot(), Events: []persistence.Event{{ID: id, Payload: payload}},
+	batch := persistence.Batch{Workspace: id, Slot: workspaceID.Slot(),
+		Events:  []persistence.Event{{ID: id, Payload: payload}},
 		Records: make([]persistence.Record, 0, len(d.Records))}
 	for _, r := range d.Records {
 		document, err := decision.Encode(r.Document)
 		require.NoError(t, err)
 		batch.Records = append(batch.Records, persistence.Record{Kind: r.Kind, ID: r.ID, Document: document})
 	}
-	batch.Records = append(batch.Records, persistence.Record{Kind: "balance", ID: id, Document: make([]byte, stateRoom)})
+	batch.Records = append(batch.Records,
+		persistence.Record{Kind: "balance", ID: id, Document: make([]byte, stateRoom)})
 	require.NoError(t, batch.Check(workspaceID.Slot().Shard()))
 	require.Less(t, len(payload), stateRoom)
-	require.GreaterOrEqual(t, len(batch.Records), 4*balance.MaxRelay, "each entry has a swipe's records, a line and a report")
+	require.GreaterOrEqual(t, len(batch.Records), 4*balance.MaxRelay,
+		"each entry has a swipe's records, a line and a report")
 }

@@ -97,7 +97,7 @@ type Config struct {
 	Poster     Poster          // nil: no webhook is sent, deliveries stay pending
 	Chains     []partner.Chain // of the networks that payments are looked for on
 	Sealer     Sealer
-	Secrets    []Secret // of the deployment; without any they are not compared with the last start's
+	Secrets    []Secret // the deployment's; without any, none is compared with the last start
 	Clock      func() time.Time
 	// ClockSuspect reports that Clock may be wrong: nothing expires, lapses or is swept meanwhile.
 	// nil: never.

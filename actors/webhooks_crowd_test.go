@@ -15,7 +15,10 @@ func TestEndpointsThatHangLeaveRoomForOthers(t *testing.T) {
 	s := &System{}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
 	none := newPlaces(0, maxWorkspaceSending) // nothing goes out
-	d := newDispatcher(s, none, s.deliver, func(d webhook.Due) (line, workspace string) { return d.Endpoint, d.Workspace })
+	d := newDispatcher(s, none, s.deliver, func(d webhook.Due) (line, workspace string) {
+		return d.Endpoint,
+			d.Workspace
+	})
 	for endpoint := range 2 * maxDue / webhook.MaxPending {
 		for delivery := range webhook.MaxPending {
 			d.offer(webhook.Due{Endpoint: fmt.Sprint("hanging ", endpoint), Delivery: fmt.Sprint(delivery)})

@@ -93,7 +93,8 @@ func newHooks(t *testing.T, poster actors.Poster, change ...func(*actors.Config)
 	h.rig = &rig{t: t, fs: vfs.NewCrashableMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}},
 		config: func(c *actors.Config) {
 			c.Poster = poster
-			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook", New: func() actors.State { return new(webhook.State) },
+			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook",
+				New:      func() actors.State { return new(webhook.State) },
 				Personal: []string{webhook.RecordEndpoint}})
 			for _, f := range change {
 				f(c)
@@ -243,7 +244,8 @@ func TestACrashBeforeTheRecordSendsAgain(t *testing.T) {
 	v, sender := newReceiver(t, 204), newSender(t)
 	crashed := make(chan vfs.FS, 1)
 	var h *hooks
-	h = newHooks(t, post(func(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string) {
+	h = newHooks(t, post(func(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int,
+		string) {
 		status, failure := sender.Post(ctx, url, secret, id, event, at, body)
 		select {
 		case crashed <- h.fs.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{}):
@@ -291,7 +293,8 @@ func TestARemovedEndpointGetsNothingMore(t *testing.T) {
 	failing := h.ping(endpoint)
 	h.awaits(failing, func(d webhook.Delivery) bool { return len(d.Attempts) == 1 })
 	h.tell(endpoint, webhook.Remove{})
-	timers, err := h.journal.Timers(t.Context(), h.slot().Shard(), h.clock.now().Add(1000*time.Hour), persistence.Timer{}, 10)
+	timers, err := h.journal.Timers(t.Context(), h.slot().Shard(), h.clock.now().Add(1000*time.Hour),
+		persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, timers)
 	h.clock.turn(time.Hour)

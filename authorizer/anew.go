@@ -47,8 +47,8 @@ func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 	return a.forget()
 }
 
-// Reaches is nil when FollowAnew would keep the log of this store, and else ErrHole or ErrLogBehind.
-// It changes nothing.
+// Reaches is nil when FollowAnew would keep the log of this store, and else ErrHole or
+// ErrLogBehind. It changes nothing.
 func (e *Engine) Reaches(told [ident.Shards]uint64) error {
 	a := anew{store: e.store, told: told}
 	for shard := range ident.Shards {

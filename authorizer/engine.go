@@ -180,7 +180,8 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		claims: newClaims(), listener: o.Listener, clock: o.Clock, suspect: o.ClockSuspect, deadline: o.Deadline, fatal: o.Fatal,
+		claims: newClaims(), listener: o.Listener, clock: o.Clock, suspect: o.ClockSuspect, deadline: o.Deadline,
+		fatal:   o.Fatal,
 		entropy: entropy{source: o.Entropy},
 		slots:   make(chan struct{}, MaxUnsynced), work: make(chan *ticket, MaxUnsynced), queue: make(chan *ticket, MaxUnsynced),
 		returns: make(chan *ticket, MaxUnsynced), tickets: newTicketPool(),

@@ -75,8 +75,8 @@ func TestThePulseKnowsItsGaps(t *testing.T) {
 	require.False(t, frozen)
 }
 
-// After a gap the kernel gives the age of the bytes in a socket; a connection that the kernel does not
-// know is old for a while.
+// After a gap the kernel gives the age of the bytes in a socket; a connection that the kernel does
+// not know is old for a while.
 func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 	var p pulse
 	p.began = time.Now().Add(-time.Hour)
@@ -96,10 +96,12 @@ func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 	p.awake.Store(p.elapsed())
 	_, known := receivedAgo(conn)
 	require.True(t, known)
-	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) >= AnswerWithin }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) >= AnswerWithin }, time.Minute,
+		time.Millisecond)
 	_, err = client.Write([]byte("another"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) < AnswerWithin }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) < AnswerWithin }, time.Minute,
+		time.Millisecond)
 
 	inside, outside := net.Pipe()
 	defer inside.Close()
@@ -108,8 +110,8 @@ func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 	require.Equal(t, AnswerWithin, p.waited(inside))
 }
 
-// Neither the process's clock nor the kernel's age of bytes counts the sleep of a machine. What came
-// before the wake-up is older by the sleep; what comes afterwards is not.
+// Neither the process's clock nor the kernel's age of bytes counts the sleep of a machine. A
+// message from before the wake-up is older by the sleep; a message from after it is not.
 func TestAMessageThatCameBeforeAMachinesSleepIsOld(t *testing.T) {
 	var p pulse
 	p.began = time.Now().Add(-time.Hour)
@@ -131,7 +133,8 @@ func TestAMessageThatCameBeforeAMachinesSleepIsOld(t *testing.T) {
 	require.GreaterOrEqual(t, p.waited(conn), AnswerWithin)
 
 	awake := p.elapsed()
-	require.Eventually(t, func() bool { return p.elapsed()-awake > int64(20*time.Millisecond) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return p.elapsed()-awake > int64(20*time.Millisecond) }, time.Minute,
+		time.Millisecond)
 	_, err = client.Write([]byte("after"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return p.waited(conn) < AnswerWithin }, time.Minute, time.Millisecond)

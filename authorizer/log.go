@@ -176,7 +176,8 @@ func (e *Engine) Newest() (newest time.Time, err error) {
 			}
 			at = time.UnixMilli(n.At)
 		}
-		if p, err := e.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, ^uint32(0))); err != nil {
+		if p, err := e.store.last(appendRelayedKey(nil, sh.id, 0),
+			appendRelayedKey(nil, sh.id, ^uint32(0))); err != nil {
 			return newest, err
 		} else if p != nil {
 			if hour := time.Unix(int64(relayedHour(p.key))*3600, 0); hour.After(at) {

@@ -95,7 +95,7 @@ var errClosed = errors.New("closed")
 func (z *zeroedLogs) zero(rest time.Duration) bool {
 	unfinished := z.spare() + ".unfinished"
 	if !pebblegate.HasRoom(z.FS, z.dir, int64(z.bytes)) {
-		_ = z.Remove(unfinished) // of a process that was killed; it is seldom there
+		_ = z.Remove(unfinished) // a killed process leaves it, seldom
 		return false
 	}
 	f, err := z.FS.Create(unfinished, vfs.WriteCategoryUnspecified)

@@ -8,7 +8,7 @@ type Room uint32
 
 // Rooms, from the widest to the narrowest. Without room a message is answered as by a system that
 // is not available, and nothing is stored: a decline "system_unavailable" (response code 96), or
-// status 503 for a fact, which the network repeats. Repeats are answered from what is remembered.
+// status 503 for a fact, which the network repeats. Repeats get the remembered answer.
 const (
 	RoomForAll   Room = iota
 	RoomForFacts      // reversals, clearings and refunds; no approvals

@@ -41,8 +41,8 @@ func TestWithLittleRoomApprovalsStopAndFactsGoOn(t *testing.T) {
 	require.Equal(t, StatusOK, r.e.Submit(clearing("c2", "a1", c, 60)).Status)
 }
 
-// The disk fills at some write under swipes, which no measurement foresaw. The engine stops and says
-// why, and with room again everything that was answered is there.
+// The disk fills at some write under swipes, which no measurement foresaw. The engine stops and
+// says why, and with room again everything that was answered is there.
 func TestAttackFullDiskUnderCommits(t *testing.T) {
 	for _, after := range []int64{1, 2, 7, 50, 400} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
@@ -50,7 +50,8 @@ func TestAttackFullDiskUnderCommits(t *testing.T) {
 			var writes atomic.Int64
 			var armed atomic.Bool
 			fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-				isWrite := op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileWriteAt || op.Kind == errorfs.OpCreate
+				isWrite := op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileWriteAt ||
+					op.Kind == errorfs.OpCreate
 				if armed.Load() && isWrite && writes.Add(1) > after {
 					return syscall.ENOSPC
 				}

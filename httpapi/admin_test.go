@@ -26,10 +26,17 @@ func TestAdmin(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_test_total"})
 	registry.MustRegister(counter)
-	admin, err := NewAdmin(AdminConfig{Ready: func() error { return notReady }, Registry: registry, Names: []string{"purser.test"},
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return notReady }, Registry: registry,
+		Names: []string{"purser.test"},
 		Commands: map[string]Command{
-			"audit": {Do: func(_ context.Context, body []byte) (any, error) { return map[string]string{"told": string(body)}, nil }},
-			"break": {Do: func(context.Context, []byte) (any, error) { return nil, errors.New("the book differs by 1 cent") }},
+			"audit": {Do: func(_ context.Context, body []byte) (any,
+				error) {
+				return map[string]string{"told": string(body)}, nil
+			}},
+			"break": {Do: func(context.Context, []byte) (any, error) {
+				return nil,
+					errors.New("the book differs by 1 cent")
+			}},
 			"field": {Do: func(context.Context, []byte) (any, error) {
 				return nil, fault.New(fault.InvalidBody, "chain is not a chain of the sandbox")
 			}},
@@ -105,11 +112,13 @@ func TestTheAdminPortAnswersOnlyUnderItsOwnNames(t *testing.T) {
 		require.NoError(t, resp.Read(bufio.NewReader(conn)))
 		return fmt.Sprintf("%d %s", resp.StatusCode(), resp.Body())
 	}
-	for _, own := range []string{ln.Addr().String(), "127.0.0.1", "localhost:8082", "LocalHost", "[::1]:8082", "127.9.9.9:1",
+	for _, own := range []string{ln.Addr().String(), "127.0.0.1", "localhost:8082", "LocalHost", "[::1]:8082",
+		"127.9.9.9:1",
 		"purser:8082", "Admin.Internal"} {
 		require.Equal(t, "200 "+filepath.Base(os.Args[0]), ask("Host: "+own+"\r\n"), own)
 	}
-	for _, other := range []string{"Host: evil.example:8082\r\n", "Host: localhost.evil.example\r\n", "Host: 10.1.2.3:8082\r\n",
+	for _, other := range []string{"Host: evil.example:8082\r\n", "Host: localhost.evil.example\r\n",
+		"Host: 10.1.2.3:8082\r\n",
 		"Host: \r\n", "Host: localhost@evil.example\r\n", "Host: evil.example\r\nHost: localhost\r\n",
 		"Host: localhost\r\nHost: evil.example\r\n", "Host: localhost:8082:evil.example\r\n"} {
 		require.Regexp(t, `^421 .*host_refused|^400 `, ask(other), other)

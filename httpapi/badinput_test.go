@@ -113,7 +113,8 @@ func (s *spoiler) whole() {
 		"cut": s.good[:len(s.good)-1], "two values": s.good + s.good, "data after it": s.good + "x",
 		"byte order mark": "\ufeff" + s.good, "comment": "/**/" + s.good,
 		"trailing comma": s.good[:len(s.good)-1] + ",}", "single quotes": strings.ReplaceAll(s.good, `"`, `'`),
-		"deep object": strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100), "deep array": strings.Repeat("[", 60_000),
+		"deep object":      strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100),
+		"deep array":       strings.Repeat("[", 60_000),
 		"U+0000 in a name": `{"\u0000":1,` + s.good[1:], "invalid UTF-8 in a name": "{\"\xff\":1," + s.good[1:]} {
 		s.add(what, "", text)
 	}

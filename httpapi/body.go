@@ -58,7 +58,8 @@ func (c *call) credentialsForm() error {
 		return nil
 	}
 	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
-	if _, _, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret)); err != nil || !strings.EqualFold(scheme, "Bearer") {
+	if _, _, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret)); err != nil ||
+		!strings.EqualFold(scheme, "Bearer") {
 		return unauthorized()
 	}
 	return nil

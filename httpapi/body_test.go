@@ -23,7 +23,8 @@ func (w *world) headOnly(method, path, header string, announced int) (status int
 	require.NoError(w.t, err)
 	defer conn.Close()
 	require.NoError(w.t, conn.SetReadDeadline(time.Now().Add(waitFor)))
-	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: purser.test\r\n%sContent-Length: %d\r\n\r\n", method, path, header, announced)
+	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: purser.test\r\n%sContent-Length: %d\r\n\r\n", method, path,
+		header, announced)
 	require.NoError(w.t, err)
 	var resp fasthttp.Response
 	require.NoError(w.t, resp.Read(bufio.NewReader(conn)), "%s %s waits for a body", method, path)

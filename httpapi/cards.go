@@ -29,11 +29,13 @@ type cardDocument struct {
 
 func (s *Server) cardRoutes() []route {
 	return []route{
-		{method: "POST", path: "/api/cards", auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional, maxBody: wideBody,
-			handle: s.mintCard},
+		{method: "POST", path: "/api/cards", auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
+			maxBody: wideBody,
+			handle:  s.mintCard},
 		{method: "GET", path: "/api/cards", auth: authKey, scope: "read:cards", query: pageQuery, handle: s.listCards},
 		{method: "GET", path: "/api/cards/{id}", auth: authKey, scope: "read:cards", handle: s.getCard},
-		{method: "PATCH", path: "/api/cards/{id}", onFullDisk: true, auth: authKey, scope: "write:cards", maxBody: wideBody, handle: s.updateCard},
+		{method: "PATCH", path: "/api/cards/{id}", onFullDisk: true, auth: authKey, scope: "write:cards",
+			maxBody: wideBody, handle: s.updateCard},
 	}
 }
 

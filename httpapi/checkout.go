@@ -97,7 +97,8 @@ func (s *Server) createCheckout(c *call) (answer, error) {
 		return answer{}, err
 	}
 	create := checkout.Create{Workspace: c.who.workspace(), AmountUsdCents: body.AmountUsdCents, Expires: checkout.DefaultExpires,
-		SettlementOption: body.SettlementOption, Tolerance: s.cfg.CheckoutTolerance, Text: checkout.Text{SuccessURL: body.SuccessURL, CancelURL: body.CancelURL,
+		SettlementOption: body.SettlementOption, Tolerance: s.cfg.CheckoutTolerance,
+		Text: checkout.Text{SuccessURL: body.SuccessURL, CancelURL: body.CancelURL,
 			MerchantReference: body.MerchantReference, Description: body.Description, Metadata: body.Metadata}}
 	if body.ExpiresInSeconds != nil {
 		create.Expires = time.Duration(*body.ExpiresInSeconds) * time.Second

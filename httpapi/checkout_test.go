@@ -109,8 +109,8 @@ func TestCheckoutIsPaid(t *testing.T) {
 	require.Equal(t, 2500, w.stablecoins(tn), "and credited once")
 }
 
-// A payment within the tolerance completes a link. The merchant sees the amount, the payment and the
-// shortfall, and is credited with the payment. The customer does not see the tolerance.
+// A payment within the tolerance completes a link. The merchant sees the amount, the payment and
+// the shortfall, and is credited with the payment. The customer does not see the tolerance.
 func TestAShortPaymentWithinTheToleranceIsCreditedAsReceived(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.CheckoutTolerance = checkout.Tolerance{BasisPoints: 50, Cents: 1} })
 	tn := w.newTenant("merchant")
@@ -125,7 +125,8 @@ func TestAShortPaymentWithinTheToleranceIsCreditedAsReceived(t *testing.T) {
 	full := w.ok(w.get(tn.all, checkoutPath+"/"+id))
 	require.Equal(t, "completed", full.text("session", "status"))
 	require.Equal(t, []int{2500, 2488, 0, 12}, []int{full.cents("session", "amountUsdCents"),
-		full.cents("session", "receivedUsdCents"), full.cents("session", "dueUsdCents"), full.cents("session", "shortfallUsdCents")})
+		full.cents("session", "receivedUsdCents"), full.cents("session", "dueUsdCents"),
+		full.cents("session", "shortfallUsdCents")})
 	require.Equal(t, 2488, w.stablecoins(tn))
 
 	exact := w.newCheckout(tn, `,"acceptedChains":["polygon"]`).text("session", "id")

@@ -93,7 +93,8 @@ func TestAStepOfTheWallClockChangesNoLimit(t *testing.T) {
 			w.ok(w.get(tn.all, "/api/workspaces"))
 		}
 		for i := range loginsPerAccount {
-			w.at(fmt.Sprint("10.0.1.", i), func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
+			w.at(fmt.Sprint("10.0.1.", i),
+				func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
 		}
 		w.clock.step(step)
 		w.overLimit(w.get(tn.all, "/api/workspaces"), rateWindow)

@@ -15,8 +15,10 @@ import (
 func (s *Server) dashboardRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: s.signup},
-		{method: "POST", path: "/api/dashboard/login", onFullDisk: true, auth: authNone, signsIn: true, handle: s.login},
-		{method: "POST", path: "/api/dashboard/password", onFullDisk: true, auth: authSession, signsIn: true, handle: s.changePassword},
+		{method: "POST", path: "/api/dashboard/login", onFullDisk: true, auth: authNone, signsIn: true,
+			handle: s.login},
+		{method: "POST", path: "/api/dashboard/password", onFullDisk: true, auth: authSession, signsIn: true,
+			handle: s.changePassword},
 		{method: "POST", path: "/api/dashboard/logout", onFullDisk: true, auth: authSession, handle: s.logout},
 		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: s.me},
 	}
@@ -165,7 +167,8 @@ func (s *Server) changePassword(c *call) (answer, error) {
 	if !ok {
 		return answer{}, fmt.Errorf("change password answered %T", reached)
 	}
-	a, err := reply(map[string]any{"user": userDocument{ID: view.ID, Email: credential.Email, CreatedAt: view.CreatedAt}})
+	a, err := reply(map[string]any{"user": userDocument{ID: view.ID, Email: credential.Email,
+		CreatedAt: view.CreatedAt}})
 	a.cookie = s.newCookie(secret)
 	return a, err
 }
@@ -240,8 +243,8 @@ func (s *Server) newSession(c *call, id string, start user.StartSession) (user.S
 	return start, secret, nil
 }
 
-// startSession makes a session for the user of a sign-up or sign-in. The session of the request's cookie ends,
-// because its secret is not the one that this sign-in gives.
+// startSession makes a session for the user of a sign-up or sign-in. The session of the request's
+// cookie ends, because its secret is not the one that this sign-in gives.
 func (s *Server) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
 	start, secret, err := s.newSession(c, who.ID, start)
 	if err != nil {

@@ -49,7 +49,8 @@ func TestTheRootSaysWhereThingsAre(t *testing.T) {
 		status, contentType, _, body := w.askAs("/", accept)
 		require.Equal(t, 200, status, accept)
 		require.Equal(t, "application/json", contentType, accept)
-		require.Contains(t, body, `"rel":"description","method":"GET","href":"`+w.server.cfg.BaseURL+`/api/v1/openapi.json"`)
+		require.Contains(t, body, `"rel":"description","method":"GET","href":"`+w.server.cfg.BaseURL+
+			`/api/v1/openapi.json"`)
 	}
 }
 

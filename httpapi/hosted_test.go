@@ -101,7 +101,8 @@ func TestHostedPageFromThePickToTheEnd(t *testing.T) {
 	require.Equal(t, []any{200, web.Policy, "text/html; charset=utf-8"},
 		[]any{receipt.status, receipt.policy, receipt.contentType})
 	hash := w.ok(w.get(tn.all, checkoutPath+"/"+id)).text("session", "txHash")
-	for _, want := range []string{"$25.00", "10 USDC on Polygon", "15 USDC on Polygon", hash, "0xpayer", id, "two &lt;b&gt;books",
+	for _, want := range []string{"$25.00", "10 USDC on Polygon", "15 USDC on Polygon", hash, "0xpayer", id,
+		"two &lt;b&gt;books",
 		"No real money was paid", "20 November 2026, 12:0"} {
 		require.Contains(t, receipt.html, want)
 	}

@@ -99,12 +99,15 @@ func TestIntentsAreCheckedInOrder(t *testing.T) {
 	w.refusesIntent(tn, id, w.signed(key, expired), 401, "intent_expired", "intent_expired")
 	w.refusesIntent(tn, id, w.signed(key, early), 401, "intent_iat_future", "intent_iat_future")
 
-	w.refusesIntent(tn, id, w.signed(key, with(func(i *intent.Intent) { i.IssuedAt, i.ExpiresAt = now+60, now+1 })), 401,
+	w.refusesIntent(tn, id, w.signed(key, with(func(i *intent.Intent) { i.IssuedAt, i.ExpiresAt = now+60, now+1 })),
+		401,
 		"signature_invalid", "intent_expired")
-	w.refusesIntent(tn, id, w.signed(key, with(func(i *intent.Intent) { i.IssuedAt, i.ExpiresAt = now+60, now+60 })), 401,
+	w.refusesIntent(tn, id, w.signed(key, with(func(i *intent.Intent) { i.IssuedAt, i.ExpiresAt = now+60, now+60 })),
+		401,
 		"signature_invalid", "intent_expired")
 
-	accepted := w.ok(w.submit(tn, id, with(func(i *intent.Intent) { i.IssuedAt = now + 60; i.ExpiresAt = now + 61 }), key))
+	accepted := w.ok(w.submit(tn, id, with(func(i *intent.Intent) { i.IssuedAt = now + 60; i.ExpiresAt = now + 61 }),
+		key))
 	require.Equal(t, true, accepted.at("accepted"))
 	require.Equal(t, "order-1", accepted.text("intent_id"))
 	require.Equal(t, "intent recorded; not yet required for card payments", accepted.text("next", "card"))
@@ -170,7 +173,8 @@ func TestWhateverIsJSONIsLogged(t *testing.T) {
 		w.refusesIntent(tn, id, body, 400, "invalid_body", "invalid_body")
 		logged++
 	}
-	for _, body := range []string{``, ` `, `{`, `{"intent":}`, "{\"intent\":\"\xff\"}", `{}{}`, strings.Repeat("[", 60_000)} {
+	for _, body := range []string{``, ` `, `{`, `{"intent":}`, "{\"intent\":\"\xff\"}", `{}{}`,
+		strings.Repeat("[", 60_000)} {
 		w.fails(w.submitBody(tn, id, body), 400, "invalid_body")
 	}
 	w.fails(w.post(tn.all.with("Content-Type", "text/plain"), "/api/agents/"+id+"/intents", "{}"), 415, "unsupported_media_type")

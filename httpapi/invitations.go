@@ -67,7 +67,8 @@ func (s *Server) inviteMember(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	invite.Email, invite.EmailHash, invite.Role, invite.By = body.Email, user.EmailHash(folded), body.Role, c.who.principal()
+	invite.Email, invite.EmailHash, invite.Role, invite.By = body.Email, user.EmailHash(folded), body.Role,
+		c.who.principal()
 	var credential user.Credential
 	if invite.UserID, credential, err = s.credentialOf(c.ctx, folded); err != nil {
 		return answer{}, err
@@ -77,7 +78,8 @@ func (s *Server) inviteMember(c *call) (answer, error) {
 		func(r any) (answer, error) {
 			switch r := r.(type) {
 			case workspace.Person:
-				return reply(memberOrInvitation{Member: &memberDocument{UserID: r.UserID, Email: credential.Email, Role: r.Role,
+				return reply(memberOrInvitation{Member: &memberDocument{UserID: r.UserID, Email: credential.Email,
+					Role:  r.Role,
 					Since: r.Since}})
 			case workspace.Invitation:
 				shown := showToOwner(r, body.Email)
@@ -180,7 +182,8 @@ func (s *Server) acceptInvitation(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if !user.HasRoom(view.Workspaces, true) {
-		return answer{}, fault.New(fault.LimitExceeded, fmt.Sprintf("a user joins at most %d workspaces", user.MaxForeign))
+		return answer{}, fault.New(fault.LimitExceeded,
+			fmt.Sprintf("a user joins at most %d workspaces", user.MaxForeign))
 	}
 	return s.answerInvitation(c, func(by workspace.Invitee) any { return workspace.AcceptInvitation{Invitee: by} })
 }

@@ -22,7 +22,8 @@ func (s *Server) keyRoutes() []route {
 		{method: "GET", path: path, auth: authKey, scope: "read:api_keys", query: pageQuery, handle: s.listKeys},
 		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"}, handle: s.revokeKey},
 		{method: "GET", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: pageQuery, handle: s.listKeys},
-		{method: "DELETE", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: []string{"id"}, handle: s.revokeKey},
+		{method: "DELETE", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: []string{"id"},
+			handle: s.revokeKey},
 	}
 }
 

@@ -243,8 +243,9 @@ func TestToolsStopAtTheWall(t *testing.T) {
 	for _, tool := range []string{"get_card", "list_agent_intents", "get_checkout_session"} {
 		anothers := w.newEstate(other).argumentsOf(tool)
 		_, fault := w.called(mine.all, tool, anothers)
-		require.Equal(t, &mcp.Error{Code: mcp.ToolFailed, Message: "not_found", Data: json.RawMessage(`{"error":"not_found",` +
-			`"message":"no such record in this workspace"}`)}, fault)
+		require.Equal(t, &mcp.Error{Code: mcp.ToolFailed, Message: "not_found",
+			Data: json.RawMessage(`{"error":"not_found",` +
+				`"message":"no such record in this workspace"}`)}, fault)
 		name, _, _ := strings.Cut(anothers, ":")
 		for _, id := range []string{"x", "card_" + strings.Repeat("z", 26), "../cards", "a/b", "%2e",
 			"ws_" + strings.Repeat("0", 26)} {

@@ -20,7 +20,8 @@ func (s *Server) memberRoutes() []route {
 		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: s.inviteMember},
 		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner, query: []string{"keepKeys"},
 			handle: s.removeMember},
-		{method: "POST", path: path + "/leave", onFullDisk: true, auth: authSession, roles: anyRole(), handle: s.leaveWorkspace},
+		{method: "POST", path: path + "/leave", onFullDisk: true, auth: authSession, roles: anyRole(),
+			handle: s.leaveWorkspace},
 	}
 }
 
@@ -62,7 +63,8 @@ func (s *Server) listMembers(c *call) (answer, error) {
 // listInState pages through entries that are few and all in the workspace's state, given oldest
 // first: newest first, like every list. The cursor is the moment an entry was made, and its place
 // among those of that moment.
-func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, show func(T) (any, error)) (answer, error) {
+func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, show func(T) (any, error)) (answer,
+	error) {
 	l := listing{kind: kind, workspace: c.who.workspace()}
 	asked, err := c.readPage(l)
 	if err != nil {

@@ -124,7 +124,8 @@ func TestAnInvitationNeedsItsTokenAndItsEmail(t *testing.T) {
 	for _, how := range []string{"show", "accept", "decline"} {
 		w.fails(w.answerInvitation(thief.cookie, how, token), 404, "not_found")
 		w.fails(w.answerInvitation(thief.cookie, how, "invite_x"), 404, "not_found")
-		w.fails(w.answerInvitation(thief.cookie, how, strings.Replace(tn.cookie, "ses_", "invite_", 1)), 404, "not_found")
+		w.fails(w.answerInvitation(thief.cookie, how, strings.Replace(tn.cookie, "ses_", "invite_", 1)), 404,
+			"not_found")
 	}
 	cyd := w.ok(w.signup("cyd@example.com"))
 	require.Empty(t, w.ok(w.get(session(cyd.cookie), "/api/dashboard/me")).at("workspaces"))
@@ -146,7 +147,8 @@ func TestInvitationsEnd(t *testing.T) {
 
 	third := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
 	w.ok(w.answerInvitation(bob.cookie, "decline", third.text("token")))
-	require.Equal(t, "declined", w.ok(w.answerInvitation(bob.cookie, "decline", third.text("token"))).text("invitation", "status"))
+	require.Equal(t, "declined", w.ok(w.answerInvitation(bob.cookie, "decline",
+		third.text("token"))).text("invitation", "status"))
 	w.fails(w.answerInvitation(bob.cookie, "accept", third.text("token")), 404, "not_found")
 
 	fourth := w.ok(w.inviteMember(tn.cookie, "bob@example.com", "member"))
@@ -177,7 +179,8 @@ func TestForeignWorkspacesDoNotCountAgainstOnesOwn(t *testing.T) {
 	adaID := w.ok(w.get(session(ada.cookie), "/api/dashboard/me")).text("user", "id")
 	w.fillMemberships(adaID)
 	last := w.newTenant("last")
-	w.fails(w.answerInvitation(ada.cookie, "accept", w.ok(w.inviteMember(last.cookie, "ada@example.com", "admin")).text("token")),
+	w.fails(w.answerInvitation(ada.cookie, "accept",
+		w.ok(w.inviteMember(last.cookie, "ada@example.com", "admin")).text("token")),
 		422, "limit_exceeded")
 	second := w.ok(w.post(session(ada.cookie), "/api/workspaces", `{"name":"Second"}`)).text("workspace", "id")
 	w.listedAs(ada.cookie, second, "owner")
@@ -218,7 +221,8 @@ func TestAnOwnerKeepsKeysOfARemovedMemberByName(t *testing.T) {
 	keep := members + "/" + bobID + "?keepKeys=" + kept.text("apiKey", "id")
 	w.fails(w.do(session(tn.cookie), "DELETE", keep+",key_x", ""), 404, "not_found")
 	w.fails(w.do(at, "DELETE", keep, ""), 400, "invalid_query")
-	w.fails(w.do(session(tn.cookie), "DELETE", keep+strings.Repeat(",x", workspace.MaxKeptKeys), ""), 400, "invalid_query")
+	w.fails(w.do(session(tn.cookie), "DELETE", keep+strings.Repeat(",x", workspace.MaxKeptKeys), ""), 400,
+		"invalid_query")
 	w.ok(w.get(key(made.text("secret")), "/api/auth/keys"))
 
 	gone := w.ok(w.do(session(tn.cookie), "DELETE", keep, ""))

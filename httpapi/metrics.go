@@ -39,7 +39,8 @@ func newMetrics(r *prometheus.Registry, l *limiter, h *password.Hasher) (*metric
 		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.size()) })
 	hashes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_password_hashes",
 		Help: "Password hashes that are queued or run."}, func() float64 { return float64(h.Waiting()) })
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, m.late, windows, hashes} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, m.late,
+		windows, hashes} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("httpapi: metrics: %w", err)
 		}

@@ -267,7 +267,8 @@ func (e *estate) make(kind string) string {
 		return id
 	case "invitation":
 		e.n++
-		return e.ok(e.inviteMember(e.tn.cookie, fmt.Sprintf("invited-%d@example.com", e.n), workspace.Member)).text("invitation", "id")
+		return e.ok(e.inviteMember(e.tn.cookie, fmt.Sprintf("invited-%d@example.com", e.n),
+			workspace.Member)).text("invitation", "id")
 	case "user":
 		id, _ := e.person(e.tn, workspace.Member)
 		return id
@@ -320,9 +321,10 @@ func (w *world) joinWorkspace(tn tenant, id, role string) {
 	owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
 	w.n++
 	of := workspace.Invitee{TokenHash: fmt.Sprint("token-", w.n), UserID: id, EmailHash: "email of " + id}
-	reply, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
-		Command: workspace.Invite{ID: fmt.Sprint("invitation-", w.n), Email: "x@example.com", EmailHash: of.EmailHash,
-			TokenHash: of.TokenHash, UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
+	reply, err := w.system.Ask(w.t.Context(),
+		actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
+			Command: workspace.Invite{ID: fmt.Sprint("invitation-", w.n), Email: "x@example.com", EmailHash: of.EmailHash,
+				TokenHash: of.TokenHash, UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
 	require.NoError(w.t, err)
 	if _, invited := reply.(workspace.Invitation); invited {
 		w.tell(tn, workspace.AcceptInvitation{Invitee: of})
@@ -505,7 +507,8 @@ func (w *world) pending() bool {
 		if w.journal.Head(ident.Shard(shard)).Position == 0 {
 			continue
 		}
-		timers, err := w.journal.Timers(context.Background(), ident.Shard(shard), now.AddDate(1, 0, 0), persistence.Timer{}, most)
+		timers, err := w.journal.Timers(context.Background(), ident.Shard(shard), now.AddDate(1, 0, 0),
+			persistence.Timer{}, most)
 		require.NoError(w.t, err)
 		for _, timer := range timers {
 			asks := strings.HasPrefix(timer.Key, "ramp/") && !timer.Due.After(now.Add(balance.RampAskEvery))

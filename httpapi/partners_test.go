@@ -45,8 +45,8 @@ func TestAReportOfOnePartnerUnderTheSecretOfAnother(t *testing.T) {
 	require.Equal(t, 4*5*2, reports)
 }
 
-// TestASignatureOfAPathIsOfNoOther: a signature of version 2 verifies for its method and path alone,
-// and version 1 is refused where it is turned off, before the body is read.
+// TestASignatureOfAPathIsOfNoOther: a signature of version 2 verifies for its method and path
+// alone, and version 1 is refused where it is turned off, before the body is read.
 func TestASignatureOfAPathIsOfNoOther(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.PartnerSignatures = webhook.V2 })
 	body := `{"id":"e1","type":"a.type","data":{}}`
@@ -104,8 +104,8 @@ func TestAReplayOnAnotherPathTakesNoReportsPlace(t *testing.T) {
 	w.holdsBoth(tn, before[0]-10_000, before[1]+9_950)
 }
 
-// TestEachTypeOfAReportHasOnePath: a type that is acted on is refused under a signature of version 1
-// on every other path, and only there.
+// TestEachTypeOfAReportHasOnePath: a type that is acted on is refused under a signature of version
+// 1 on every other path, and only there.
 func TestEachTypeOfAReportHasOnePath(t *testing.T) {
 	w := newWorld(t)
 	kept := 0

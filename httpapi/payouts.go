@@ -28,8 +28,9 @@ func (s *Server) payoutRoutes() []route {
 		{method: "GET", path: path + "/{id}/tracking", auth: authKey, scope: read, handle: s.trackPayout},
 		{method: "POST", path: path + "/{id}/release", auth: authKey, scope: write, kyb: true, idempotency: keyOptional,
 			handle: func(c *call) (answer, error) { return s.directPayout(c, true) }},
-		{method: "POST", path: path + "/{id}/cancel", onFullDisk: true, auth: authKey, scope: write, kyb: true, idempotency: keyOptional,
-			handle: func(c *call) (answer, error) { return s.directPayout(c, false) }},
+		{method: "POST", path: path + "/{id}/cancel", onFullDisk: true, auth: authKey, scope: write, kyb: true,
+			idempotency: keyOptional,
+			handle:      func(c *call) (answer, error) { return s.directPayout(c, false) }},
 	}
 }
 

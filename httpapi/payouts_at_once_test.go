@@ -53,7 +53,8 @@ func TestAReportThatIsRepeatedAtOnce(t *testing.T) {
 		reports      []string
 	}{
 		{"one id", "returned", func(int) string { return "one" }, []string{"settled", "returned"}},
-		{"ids of their own", "returned", func(i int) string { return fmt.Sprint("own", i) }, []string{"settled", "returned"}},
+		{"ids of their own", "returned", func(i int) string { return fmt.Sprint("own", i) },
+			[]string{"settled", "returned"}},
 		{"a failure", "failed", func(int) string { return "failure" }, []string{"failed"}},
 	} {
 		id := w.ok(w.pay(tn, order)).text("payout", "id")
@@ -95,12 +96,14 @@ func TestAReleaseBesideACancel(t *testing.T) {
 	w.fund(tn, 100_000)
 	abroad := w.newRecipientAbroad(tn)
 	for range 8 {
-		id := w.ok(w.pay(tn, `{"rail":"intl_wire","counterpartyId":"`+abroad+`","amountCents":100,"description":"rent"}`)).text(
+		id := w.ok(w.pay(tn, `{"rail":"intl_wire","counterpartyId":"`+abroad+
+			`","amountCents":100,"description":"rent"}`)).text(
 			"payout", "id")
 		direct := func(step string) func() testReply {
 			return func() testReply { return w.post(tn.all, "/api/treasury/payouts/"+id+"/"+step, "") }
 		}
-		both := atOnce(direct("cancel"), direct("release"), direct("release"), direct("cancel"), direct("release"), direct("cancel"))
+		both := atOnce(direct("cancel"), direct("release"), direct("release"), direct("cancel"), direct("release"),
+			direct("cancel"))
 		cancelled := both[0].status == http.StatusOK
 		for i, r := range both {
 			if isCancel := i == 0 || i == 3 || i == 5; isCancel == cancelled {

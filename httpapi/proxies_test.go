@@ -72,10 +72,13 @@ func TestCountersOfSignInAndReportsCountTheClientBehindAProxy(t *testing.T) {
 
 		forged := webhook.Sign("another secret of a partner", w.clock.now(), []byte(`{}`))
 		for range badReportsPerAddress {
-			w.fails(w.post(clientAt(4).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 401, "signature_invalid")
+			w.fails(w.post(clientAt(4).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 401,
+				"signature_invalid")
 		}
-		w.fails(w.post(clientAt(4).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 429, "rate_limited")
-		w.fails(w.post(clientAt(5).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 401, "signature_invalid")
+		w.fails(w.post(clientAt(4).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 429,
+			"rate_limited")
+		w.fails(w.post(clientAt(5).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 401,
+			"signature_invalid")
 	})
 }
 
@@ -85,7 +88,8 @@ func TestStrictTransportSecurity(t *testing.T) {
 	byHTTPS := as{"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.1"}
 	w := newProxiedWorld(t, limitAddresses(4), func(c *Config) { c.BaseURL = "https://purser.test" })
 	w.at(testProxy, func() {
-		for _, path := range []string{"/api/v1/openapi.json", "/api/nothing", "/api/cards", "/api/cards", "/api/cards"} {
+		for _, path := range []string{"/api/v1/openapi.json", "/api/nothing", "/api/cards", "/api/cards",
+			"/api/cards"} {
 			require.Equal(t, only, w.get(byHTTPS, path).header(header), path)
 		}
 		require.Empty(t, w.get(byHTTPS.with("X-Forwarded-Proto", "http"), "/api/nothing").header(header))

@@ -83,7 +83,8 @@ type window struct {
 func newLimiter(maxWindows int, elapsed func() time.Duration) *limiter {
 	l := &limiter{elapsed: elapsed, seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i] = limiterShard{windows: map[string]*window{}, max: max(1, maxWindows/limiterShards), swept: -fullSweepPause}
+		l.shards[i] = limiterShard{windows: map[string]*window{}, max: max(1, maxWindows/limiterShards),
+			swept: -fullSweepPause}
 	}
 	return l
 }

@@ -17,7 +17,8 @@ func (w *world) plainly(method, path, secret string) (head, rest string) {
 	conn, err := w.listen.Dial()
 	require.NoError(w.t, err)
 	defer conn.Close()
-	_, err = io.WriteString(conn, method+" "+path+" HTTP/1.1\r\nHost: purser.test\r\nConnection: close\r\nAuthorization: Bearer "+
+	_, err = io.WriteString(conn, method+" "+path+
+		" HTTP/1.1\r\nHost: purser.test\r\nConnection: close\r\nAuthorization: Bearer "+
 		secret+"\r\n\r\n")
 	require.NoError(w.t, err)
 	all, err := io.ReadAll(bufio.NewReader(conn))
@@ -50,7 +51,8 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	}
 	for i := range w.server.table {
 		if r := &w.server.table[i]; r.method == fasthttp.MethodGet {
-			paths = append(paths, strings.NewReplacer("{id}", id, "{userId}", "usr_x", "{currency}", "EUR").Replace(r.path))
+			paths = append(paths, strings.NewReplacer("{id}", id, "{userId}", "usr_x", "{currency}",
+				"EUR").Replace(r.path))
 		}
 	}
 	for _, path := range paths {

@@ -43,7 +43,7 @@ func (s *Server) favicon(ctx *fasthttp.RequestCtx, _ *call) error {
 	return nil
 }
 
-// describePayments adds to a page what was received, and how the link was completed.
+// describePayments adds to a page the payments, and how the link was completed.
 func describePayments(page *web.Page, state *checkout.State) {
 	if state.CompletedAt != nil {
 		page.Completed = state.CompletedAt.Time

@@ -51,8 +51,8 @@ type route struct {
 	use          string   // is refused as gone, whatever else is wrong with the request: the path to call instead
 	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
 	signsIn      bool     // answers with a session
-	// onFullDisk is a route, beside those of GET, DELETE and partners, that goes on while the disk is nearly
-	// full: it reads, restricts or ends something.
+	// onFullDisk is a route, beside those of GET, DELETE and partners, that goes on while the disk
+	// is nearly full: it reads, restricts or ends something.
 	onFullDisk bool
 	maxBody    int // bytes of a body; 0: maxBody
 	handle     func(*call) (answer, error)
@@ -134,8 +134,8 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	}
 }
 
-// literalPaths returns the methods of each path that a path with parameters matches too. Such a path
-// takes these methods only: /members/leave is never a member with the id leave.
+// literalPaths returns the methods of each path that a path with parameters matches too. Such a
+// path takes these methods only: /members/leave is never a member with the id leave.
 func literalPaths(table []route) map[string][]string {
 	methods := map[string][]string{}
 	for _, literal := range table {

@@ -96,8 +96,8 @@ type Config struct {
 	PartnerSecrets map[string][]string
 	// PartnerSignatures are the versions of a signature that are accepted; zero: both
 	PartnerSignatures webhook.Versions
-	// Full returns the refusal of a request that stores more while the disk is nearly full; nil: there
-	// is room. It is asked with every such request.
+	// Full returns the refusal of a request that stores more while the disk is nearly full; nil:
+	// there is room. It is asked with every such request.
 	Full         func() error
 	SignupClosed bool                 // no new users
 	Issuer       string               // IssuerFixture (default) or IssuerConnected
@@ -108,7 +108,8 @@ type Config struct {
 	DepositDelay time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
 	PayoutLimits balance.PayoutLimits // zero: DefaultPayoutLimits
 	RateLimits   RateLimits           // zero: DefaultRateLimits
-	// CheckoutTolerance is for links that are made from now on; the zero value accepts no shortfall.
+	// CheckoutTolerance is for links that are made from now on; the zero value accepts no
+	// shortfall.
 	CheckoutTolerance checkout.Tolerance
 	// Elapsed is a monotonic clock, by which the limits of requests count; nil: the process's own
 	Elapsed func() time.Duration

@@ -75,7 +75,8 @@ func (s *Server) delayOver(c *call, counts []rateCount, account string) error {
 	if !over {
 		return nil
 	}
-	err := s.delays.wait(c.ctx, delayPlace{"address/" + c.peer, delayedPerAddress}, delayPlace{account, delayedPerAccount})
+	err := s.delays.wait(c.ctx, delayPlace{"address/" + c.peer, delayedPerAddress},
+		delayPlace{account, delayedPerAccount})
 	if errors.Is(err, errNoDelay) {
 		s.metrics.limited.WithLabelValues("sign-in").Inc()
 		return &waitError{fault: fault.New(fault.RateLimited, "too many attempts wait already"), wait: signInDelay}

@@ -59,7 +59,10 @@ func TestGuessesDoNotLockTheOwnerOut(t *testing.T) {
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
 	delayed := w.heldBack()
 	for i := range loginsPerAccount {
-		w.at(fmt.Sprint("10.0.1.", i), func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
+		w.at(fmt.Sprint("10.0.1.", i), func() {
+			w.fails(w.login("ada@example.com", wrong), 401,
+				"invalid_credentials")
+		})
 	}
 	require.Zero(t, *delayed)
 	w.at("10.0.2.1", func() { w.fails(w.login("Ada@example.com", wrong), 401, "invalid_credentials") })
@@ -87,7 +90,10 @@ func TestAKnownPlaceIsLimitedAndForgotten(t *testing.T) {
 	require.Equal(t, 1, *delayed)
 	w.clock.turn(user.PlaceLife)
 	for i := range loginsPerAccount {
-		w.at(fmt.Sprint("10.0.1.", i), func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
+		w.at(fmt.Sprint("10.0.1.", i), func() {
+			w.fails(w.login("ada@example.com", wrong), 401,
+				"invalid_credentials")
+		})
 	}
 	w.ok(w.login("ada@example.com", right))
 	require.Equal(t, 2, *delayed)
@@ -115,7 +121,10 @@ func TestDelayedAttemptsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
 	for i := range loginsPerAccount {
-		w.at(fmt.Sprint("10.0.1.", i), func() { w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials") })
+		w.at(fmt.Sprint("10.0.1.", i), func() {
+			w.fails(w.login("ada@example.com", wrong), 401,
+				"invalid_credentials")
+		})
 	}
 	held, release := make(chan struct{}, maxDelayed), make(chan struct{})
 	end := sync.OnceFunc(func() { close(release) })
@@ -183,7 +192,8 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 			<-running
 		}
 	}
-	require.Eventually(t, func() bool { return w.server.passwords.Waiting() == password.MaxQueuedPerAddress+1 }, waitFor, pause)
+	require.Eventually(t, func() bool { return w.server.passwords.Waiting() == password.MaxQueuedPerAddress+1 },
+		waitFor, pause)
 	r := w.signup("ada@example.com")
 	w.fails(r, 503, "unavailable")
 	require.Equal(t, "1", r.header("Retry-After"))
@@ -193,7 +203,8 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 		w.at("10.0.0.2", func() { r = w.signup("bob@example.com") })
 		done <- r
 	}()
-	require.Eventually(t, func() bool { return w.server.passwords.Waiting() == password.MaxQueuedPerAddress+2 }, waitFor, pause)
+	require.Eventually(t, func() bool { return w.server.passwords.Waiting() == password.MaxQueuedPerAddress+2 },
+		waitFor, pause)
 	end()
 	w.ok(<-done)
 	waiting.Wait()
@@ -243,15 +254,16 @@ func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
 }
 
 // TestSessionsAndKeysAreStoredAsHashesAlone: a cookie and an API key are random tokens. The journal
-// has the SHA-256 hash by which each is found, and no key of the deployment is part of either, so no
-// cookie key has to rotate.
+// has the SHA-256 hash by which each is found, and no key of the deployment is part of either, so
+// no cookie key has to rotate.
 func TestSessionsAndKeysAreStoredAsHashesAlone(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	stored := w.storedOf(tn)
 	for kind, secret := range map[string]string{user.RecordSession: tn.cookie, workspace.RecordSecret: tn.secret} {
 		sum := sha256.Sum256([]byte(secret))
-		prefix := map[string]string{user.RecordSession: ident.SessionSecret, workspace.RecordSecret: ident.APISecret}[kind]
+		prefix := map[string]string{user.RecordSession: ident.SessionSecret,
+			workspace.RecordSecret: ident.APISecret}[kind]
 		slot, hash, err := ident.ParseSecret(prefix, secret)
 		require.NoError(t, err)
 		require.Equal(t, hex.EncodeToString(sum[:]), hash)

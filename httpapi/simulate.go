@@ -22,7 +22,8 @@ import (
 const maxSimulatedID = 36
 
 func (s *Server) simulateRoutes() []route {
-	return []route{{method: "POST", path: "/api/dev/cards/{id}/simulate/{message}", onFullDisk: true, auth: authKey, scope: "write:cards",
+	return []route{{method: "POST", path: "/api/dev/cards/{id}/simulate/{message}", onFullDisk: true, auth: authKey,
+		scope:       "write:cards",
 		sandboxOnly: true, handle: s.simulate}}
 }
 

@@ -69,7 +69,8 @@ var reportPaths = map[string]string{
 func (s *Server) webhookRoutes() []route {
 	return []route{
 		{method: "POST", path: PathBankReports, auth: authPartner, partner: PartnerBank, handle: s.bankTransfer},
-		{method: "POST", path: PathStablecoinReports, auth: authPartner, partner: PartnerStablecoin, handle: s.stablecoinDeposit},
+		{method: "POST", path: PathStablecoinReports, auth: authPartner, partner: PartnerStablecoin,
+			handle: s.stablecoinDeposit},
 		{method: "POST", path: PathOnrampReports, auth: authPartner, partner: PartnerRamp, handle: s.partnerOnramp},
 		{method: "POST", path: PathOfframpReports, auth: authPartner, partner: PartnerRamp, handle: s.partnerOfframp},
 	}
@@ -82,7 +83,8 @@ func (s *Server) bankTransfer(c *call) (answer, error) {
 
 // takeReport applies a partner's report, or keeps it. A signature of version 1 is valid on every
 // path of its partner, so a replay on another path would be kept there as unmatched, and the true
-// report would then be a repeat of its id. Such a report is refused when its type belongs elsewhere.
+// report would then be a repeat of its id. Such a report is refused when its type belongs
+// elsewhere.
 func (s *Server) takeReport(c *call, apply func(context.Context, report) error) (answer, error) {
 	if _, err := s.parse(c); err != nil {
 		return answer{}, err

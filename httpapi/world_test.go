@@ -205,7 +205,8 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
 	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: onePartnerSecret(testSecret),
-		RateLimits: RateLimits{Off: true}, Elapsed: w.clock.elapsed, Convert: true, DepositDelay: 2 * time.Second, Logger: diary.logger()}
+		RateLimits: RateLimits{Off: true}, Elapsed: w.clock.elapsed, Convert: true, DepositDelay: 2 * time.Second,
+		Logger: diary.logger()}
 	config.WebhookGuard = webhook.NewGuard(false, publicHosts{})
 	for _, c := range change {
 		c(&config)

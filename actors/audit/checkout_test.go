@@ -54,8 +54,9 @@ func TestAShortfallIsNotCredited(t *testing.T) {
 		return s
 	}
 	requireNamed(t, short, map[string]corruption{
-		"credited in full": {payload(9, `"amountUsdCents":2488`, `"amountUsdCents":2500`), "checkout", "before its credit"},
-		"told in full":     {payload(10, `"shortfallCents":12`, `"other":12`), "checkout", "told of its credit"},
+		"credited in full": {payload(9, `"amountUsdCents":2488`, `"amountUsdCents":2500`), "checkout",
+			"before its credit"},
+		"told in full": {payload(10, `"shortfallCents":12`, `"other":12`), "checkout", "told of its credit"},
 	})
 }
 

@@ -58,7 +58,8 @@ type pacedJournal struct {
 }
 
 // Events is persistence.Journal's.
-func (j pacedJournal) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event, error) {
+func (j pacedJournal) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event,
+	error) {
 	if err := j.pace.throttle(); err != nil {
 		return nil, err
 	}

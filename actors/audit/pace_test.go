@@ -74,7 +74,8 @@ func TestAPauseEndsWithItsAudit(t *testing.T) {
 	stores := &slowStores{now: time.Unix(0, 0), takes: time.Second}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := Sources{Journal: stores, Authorizer: stores}.paced(&pacer{ctx: ctx, clock: func() time.Time { return stores.now },
+	s := Sources{Journal: stores, Authorizer: stores}.paced(&pacer{ctx: ctx,
+		clock: func() time.Time { return stores.now },
 		began: stores.now, sleep: pause})
 	require.ErrorIs(t, s.Authorizer.WalkHolds(func(Hold) error { return nil }), context.Canceled)
 }

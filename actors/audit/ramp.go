@@ -289,7 +289,8 @@ func (b *books) compareOpenRamp(r *persistence.Record) error {
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
 	}
-	b.differs("balance", r.ID, "ramp and its open orders", b.ramp.open[r.ID], rampOpen{d.RampCents, d.OpenRampOrders + int64(len(d.RampOrders))})
+	b.differs("balance", r.ID, "ramp and its open orders", b.ramp.open[r.ID],
+		rampOpen{d.RampCents, d.OpenRampOrders + int64(len(d.RampOrders))})
 	for _, q := range d.RampQuotes {
 		b.differs("ramp_quote", q.ID, "locked", b.ramp.quotes[q.ID], q)
 	}

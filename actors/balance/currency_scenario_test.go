@@ -164,7 +164,8 @@ type conversionRig struct {
 }
 
 func newConversionRig(t *testing.T) *conversionRig {
-	r := &conversionRig{t: t, shelf: shelf{}, now: start, sums: map[string]int64{}, id: ident.Derive(77, start, "one").Format(ident.Conversion)}
+	r := &conversionRig{t: t, shelf: shelf{}, now: start, sums: map[string]int64{},
+		id: ident.Derive(77, start, "one").Format(ident.Conversion)}
 	ws := workspaceID.Format(ident.Workspace)
 	require.NoError(t, r.do(balance.Onboard{Workspace: ws}))
 	for _, c := range []money.Currency{"EUR", "JPY"} {

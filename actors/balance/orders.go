@@ -165,7 +165,8 @@ func (s *State) Load(ref decision.Ref, document []byte) error {
 // Loaded is how many orders the state has in memory.
 func (s *State) Loaded() int {
 	o := &s.orders
-	return len(o.deposits) + len(o.payouts) + len(o.quotes) + len(o.payins) + len(o.conversions) + len(o.conversionQuotes) +
+	return len(o.deposits) + len(o.payouts) + len(o.quotes) + len(o.payins) + len(o.conversions) +
+		len(o.conversionQuotes) +
 		len(o.rampOrders) + len(o.rampQuotes)
 }
 

@@ -78,7 +78,8 @@ func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	require.Equal(t, 1, s.OpenConversions)
 	require.Equal(t, map[money.Currency]money.Minor{"JPY": 10}, s.BuyingMinor)
 	require.Equal(t, 1, s.OpenRampOrders)
-	require.Equal(t, [3]int{1, 1, 1}, [3]int{locked(s.QuoteLocks), locked(s.ConversionQuoteLocks), locked(s.RampQuoteLocks)})
+	require.Equal(t, [3]int{1, 1, 1}, [3]int{locked(s.QuoteLocks), locked(s.ConversionQuoteLocks),
+		locked(s.RampQuoteLocks)})
 	written := decisiontest.JSON(t, s)
 	for name := range stored.Records {
 		_, id, _ := strings.Cut(name, "/")
@@ -116,8 +117,8 @@ func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	require.Empty(t, s.BuyingMinor)
 }
 
-// One key more than MaxPayoutKeys on a day is refused; keys already counted that day remain usable, and
-// the next day begins at zero.
+// One key more than MaxPayoutKeys on a day is refused; keys counted earlier that day remain usable,
+// and the next day begins at zero.
 func TestThePayoutKeysOfADayAreBounded(t *testing.T) {
 	w := newWire(t)
 	w.state.PaidOut.Keys = map[string]int64{"key_old": 1}

@@ -50,7 +50,8 @@ const (
 // AsksAgain reports that a timer, by its key, only calls another party again and gives no money
 // back.
 func AsksAgain(timer string) bool {
-	return strings.HasPrefix(timer, timerAnswer) || strings.HasPrefix(timer, timerDeskAnswer) || strings.HasPrefix(timer, timerRamp)
+	return strings.HasPrefix(timer, timerAnswer) || strings.HasPrefix(timer, timerDeskAnswer) ||
+		strings.HasPrefix(timer, timerRamp)
 }
 
 // payoutStep is what can happen to a payout. It reads after "a payout that is … cannot be …".

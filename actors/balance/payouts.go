@@ -121,7 +121,8 @@ func (s *State) checkLimits(m decision.Meta, c CreatePayout) error {
 	}
 	today := s.PaidOut.on(dayOf(decision.StampOf(m.At)))
 	if _, known := today.Keys[c.Key]; !known && len(today.Keys) >= MaxPayoutKeys {
-		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d keys may order payouts on one day", MaxPayoutKeys))
+		return fault.New(fault.LimitExceeded,
+			fmt.Sprintf("at most %d keys may order payouts on one day", MaxPayoutKeys))
 	}
 	if today.Keys[c.Key] > c.Limits.KeyCents-c.AmountCents {
 		return fault.New(fault.LimitExceeded, "the key's payouts of the day")

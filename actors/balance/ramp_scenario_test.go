@@ -138,7 +138,8 @@ func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
 func (s *scenario) openRamp() string {
 	out := fmt.Sprintf("the ramp has %d, %d quotes are locked\n", s.state.RampCents, locked(s.state.RampQuoteLocks))
 	open := 0
-	for _, id := range slices.SortedFunc(maps.Keys(s.ramp.orders), func(x, y string) int { return cmp.Compare(s.name(x), s.name(y)) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(s.ramp.orders),
+		func(x, y string) int { return cmp.Compare(s.name(x), s.name(y)) }) {
 		if o := s.ramp.orders[id]; o.Status == balance.RampCreated || o.Status == balance.RampProcessing {
 			out += fmt.Sprintf("%s: %s\n", s.name(id), o.Status)
 			open++

@@ -91,8 +91,9 @@ func (s *State) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decis
 		d.Records = append(d.Records, t.record())
 	}
 	d.Events = []decision.Event{e}
-	d.Onces = append(rampClaim(m, c.EventID), decision.Once{Scope: scopeRampSession, Key: r.ID, Code: string(fault.Stale),
-		Message: "the session"})
+	d.Onces = append(rampClaim(m, c.EventID),
+		decision.Once{Scope: scopeRampSession, Key: r.ID, Code: string(fault.Stale),
+			Message: "the session"})
 	return d, nil
 }
 

@@ -83,7 +83,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		s.network.now = s.network.now.Add(time.Duration(a.cents("hours"))*time.Hour +
 			time.Duration(a.cents("seconds"))*time.Second)
 		return ""
-	case "order", "release", "cancel", "submit", "bank-answers", "bank-reports", "bank-has-not", "timer", "quote", "payout", "table":
+	case "order", "release", "cancel", "submit", "bank-answers", "bank-reports", "bank-has-not", "timer", "quote",
+		"payout", "table":
 		return s.payoutStep(t, a)
 	case "order-card", "never-minted":
 		return s.physicalStep(t, a)

@@ -133,8 +133,9 @@ func (s *State) View(now time.Time) View {
 	return View{
 		Balances: []Account{
 			{
-				Account: "usd", AvailableCents: money.MustAdd(s.LedgerCents, s.CardCents), IncomingCents: s.IncomingCents,
-				HeldCents: money.MustAdd(s.HoldCents, s.ReservedCents), AsOf: asOf,
+				Account: "usd", AvailableCents: money.MustAdd(s.LedgerCents, s.CardCents),
+				IncomingCents: s.IncomingCents,
+				HeldCents:     money.MustAdd(s.HoldCents, s.ReservedCents), AsOf: asOf,
 			},
 			{Account: AccountStablecoin, AvailableCents: s.StablecoinCents, AsOf: asOf},
 		},

@@ -31,9 +31,9 @@ func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decisi
 	}, nil
 }
 
-// unmatchedScope names the scope of event ids that are kept as unmatched. The effects of reports are
-// claimed in the scope of the partner's name. With one scope for both, a report that matched nothing
-// took the place of its repeat for every tenant in the system workspace's shard.
+// unmatchedScope names the scope of event ids that are kept as unmatched. The effects of reports
+// are claimed in the scope of the partner's name. With one scope for both, a report that matched
+// nothing took the place of its repeat for every tenant in the system workspace's shard.
 func unmatchedScope(partner string) string { return partner + "_unmatched" }
 
 // bodyOf copies a body that can be stored in a document; one that is not JSON is kept as a string.

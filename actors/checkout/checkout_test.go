@@ -114,7 +114,8 @@ func TestTheBoundsOfATolerance(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got)
 	}
-	for _, text := range []string{"", "0", "51,0", "0,2", "-1,0", "0,-1", "0.5,0", "1,1,1", "off", "99999999999999999999,0"} {
+	for _, text := range []string{"", "0", "51,0", "0,2", "-1,0", "0,-1", "0.5,0", "1,1,1", "off",
+		"99999999999999999999,0"} {
 		_, err := checkout.ParseTolerance(text)
 		require.ErrorContains(t, err, "0 to 50, 0 to 1", text)
 	}

@@ -198,9 +198,10 @@ func (s *State) fireEnd(m decision.Meta) decision.Decision {
 	return decision.Decision{Events: []decision.Event{s.moved(m, mustGo(s.Status, stepEnd))}}
 }
 
-// fireWatch ends the watch after the grace, but for a link that waits for confirmations, or for a payment to come back: that has
-// until a day after its time to live. A link whose confirmed payments are within its tolerance is completed then, because the
-// payment that is still unconfirmed will not be the rest.
+// fireWatch ends the watch after the grace, but for a link that waits for confirmations, or for a
+// payment to come back: that has until a day after its time to live. A link whose confirmed
+// payments are within its tolerance is completed then, because the payment that is still
+// unconfirmed will not be the rest.
 func (s *State) fireWatch(m decision.Meta) decision.Decision {
 	if !s.Watching {
 		return decision.Decision{}

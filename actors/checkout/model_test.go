@@ -168,7 +168,8 @@ func (m *model) see(i, block, shown int, removed bool, sent time.Time) {
 	m.closeNow()
 }
 
-// completeIfPaid completes a link that is confirmed in full, or within the tolerance with no payment unconfirmed.
+// completeIfPaid completes a link that is confirmed in full, or within the tolerance with no
+// payment unconfirmed.
 func (m *model) completeIfPaid() {
 	_, waiting, confirmed, _, _ := m.sums()
 	if confirmed >= modelCents || waiting == 0 && confirmed >= modelCents-m.tolerance {
@@ -183,7 +184,8 @@ func (m *model) complete() {
 	}
 }
 
-// due is the missing part of the amount without the accepted shortfall; negative when more was paid.
+// due is the missing part of the amount without the accepted shortfall; negative when more was
+// paid.
 func (m *model) due(received int64) int64 {
 	if missing := modelCents - received; missing <= 0 {
 		return missing
@@ -318,7 +320,8 @@ func TestRandomHistories(t *testing.T) {
 		h.model = model{now: h.now, ends: h.now.Add(checkout.DefaultExpires), lives: h.now.Add(checkout.DefaultExpires),
 			tolerance: tolerance.Of(modelCents)}
 		for i := range h.model.payments {
-			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_240, 1_250, 2_490, 2_500, 4_000}).Draw(t, "cents")
+			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_240, 1_250, 2_490, 2_500, 4_000}).Draw(t,
+				"cents")
 			h.model.payments[i].good = rapid.IntRange(0, 5).Draw(t, "good") > 0
 		}
 		for range rapid.IntRange(1, modelSteps).Draw(t, "steps") {

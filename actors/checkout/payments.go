@@ -96,7 +96,7 @@ func (s *State) paymentOf(q *Payment, blockHash string) int {
 type Money struct {
 	// ReceivedCents is what the chains hold of what was paid in accepted coins, late payments and unconfirmed ones included.
 	ReceivedCents int64
-	// DueCents is what was asked less ReceivedCents; negative when more was paid. An accepted
+	// DueCents is the amount asked less ReceivedCents; negative when more was paid. An accepted
 	// shortfall is not due.
 	DueCents int64
 }

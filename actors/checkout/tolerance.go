@@ -32,10 +32,11 @@ func ParseTolerance(text string) (Tolerance, error) {
 
 // IsValid reports whether the tolerance is within its bounds.
 func (t Tolerance) IsValid() bool {
-	return t.BasisPoints >= 0 && t.BasisPoints <= MaxToleranceBasisPoints && t.Cents >= 0 && t.Cents <= MaxToleranceCents
+	return t.BasisPoints >= 0 && t.BasisPoints <= MaxToleranceBasisPoints && t.Cents >= 0 &&
+		t.Cents <= MaxToleranceCents
 }
 
-// Of returns the most cents that may be missing of an amount. It is less than the amount.
+// Of returns the most cents of an amount that may be missing. It is less than the amount.
 func (t Tolerance) Of(amountCents int64) int64 {
 	return min(max(amountCents*t.BasisPoints/10_000, t.Cents), amountCents-1)
 }

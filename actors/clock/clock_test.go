@@ -226,7 +226,8 @@ func TestTrustedTimeStaysWithinTheBound(t *testing.T) {
 			m.anything(t)
 			elapsed := m.boot - time.Hour
 			forgiven := time.Duration(float64(clock.ForgivenPerDay) * elapsed.Hours() / 24)
-			require.InDelta(t, 0, m.g.Trusted().Sub(noon.Add(elapsed)), float64(clock.Bound+forgiven+clock.Jitter+time.Second))
+			require.InDelta(t, 0, m.g.Trusted().Sub(noon.Add(elapsed)),
+				float64(clock.Bound+forgiven+clock.Jitter+time.Second))
 		}
 	})
 }

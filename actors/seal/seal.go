@@ -88,8 +88,8 @@ func keyID(key []byte) (id [keyIDBytes]byte, err error) {
 	return [keyIDBytes]byte(derived), err
 }
 
-// Fingerprint derives a mark of a secret of the deployment, by which a store knows it again. Another
-// deployment, another name or another secret has another mark.
+// Fingerprint derives a mark of a secret of the deployment, by which a store knows it again.
+// Another deployment, another name or another secret has another mark.
 func Fingerprint(deployment, name, secret string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(purposeFingerprint + deployment + "|" + name))

@@ -68,7 +68,8 @@ func TestNothingIsSealedWithoutANonce(t *testing.T) {
 func TestDocumentsOfVersion1Open(t *testing.T) {
 	sealed, err := hex.DecodeString("015bf9f98cecaac1e2eb5fc1143e878ace84f3f1d6f7fa53f5d392cc20d1edab40f6a56177166a3c4f3cf29d2256e62e14a256a9")
 	require.NoError(t, err)
-	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader, bytes.Repeat([]byte{7}, seal.KeyBytes))
+	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader,
+		bytes.Repeat([]byte{7}, seal.KeyBytes))
 	require.NoError(t, err)
 	for _, s := range []*seal.Sealer{newSealer(t, 7), rotated} {
 		opened, err := s.Open("person/1", sealed)
@@ -80,7 +81,8 @@ func TestDocumentsOfVersion1Open(t *testing.T) {
 
 // TestTheFirstKeySealsAndEachOpens: only what the first key sealed is not stale.
 func TestTheFirstKeySealsAndEachOpens(t *testing.T) {
-	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader, bytes.Repeat([]byte{7}, seal.KeyBytes))
+	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader,
+		bytes.Repeat([]byte{7}, seal.KeyBytes))
 	require.NoError(t, err)
 	require.True(t, rotated.Rotating())
 	require.False(t, newSealer(t, 8).Rotating())

@@ -177,7 +177,8 @@ func (s *State) join(m decision.Meta, c Join) decision.Decision {
 		return decision.Decision{Reply: s.View()}
 	}
 	return s.decided(Joined{
-		User: s.ID, Workspace: c.Workspace, Name: c.Name, Role: c.Role, Foreign: joined.Foreign, At: decision.StampOf(m.At),
+		User: s.ID, Workspace: c.Workspace, Name: c.Name, Role: c.Role, Foreign: joined.Foreign,
+		At: decision.StampOf(m.At),
 	})
 }
 

@@ -69,7 +69,8 @@ func (Joined) EventType() string { return "user.joined.v1" }
 func (Left) EventType() string { return "user.left.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("user", Registered{}, SessionStarted{}, SessionEnded{}, PasswordChanged{}, Joined{}, Left{})
+var catalog = decision.NewCatalog("user", Registered{}, SessionStarted{}, SessionEnded{}, PasswordChanged{}, Joined{},
+	Left{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {

@@ -42,7 +42,8 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "login":
 		return s.session(t, text)
 	case "password":
-		return user.ChangePassword{Email: "Ann@Example.COM", PasswordHash: "$argon2id$another…", Start: s.session(t, text)}
+		return user.ChangePassword{Email: "Ann@Example.COM", PasswordHash: "$argon2id$another…",
+			Start: s.session(t, text)}
 	case "logout":
 		return user.EndSession{SecretHash: text("session")}
 	case "timer":

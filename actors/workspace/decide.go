@@ -115,7 +115,8 @@ func (s *State) setMode(m decision.Meta, c SetMode) (decision.Decision, error) {
 	}
 	moved := ModeChanged{Workspace: s.ID, Mode: c.Mode, At: decision.StampOf(m.At)}
 	if c.Mode == Live && s.KYBBySandbox {
-		return s.decided(moved, KYBChanged{Workspace: s.ID, Status: NotStarted, BankStatus: Placeholder, At: moved.At}), nil
+		return s.decided(moved, KYBChanged{Workspace: s.ID, Status: NotStarted, BankStatus: Placeholder,
+			At: moved.At}), nil
 	}
 	return s.decided(moved), nil
 }

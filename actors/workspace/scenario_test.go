@@ -94,7 +94,8 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 }
 
 func invitee(text func(string) string) workspace.Invitee {
-	return workspace.Invitee{TokenHash: "token of " + text("id"), UserID: text("user"), EmailHash: "hash of " + text("email")}
+	return workspace.Invitee{TokenHash: "token of " + text("id"), UserID: text("user"), EmailHash: "hash of " +
+		text("email")}
 }
 
 func newKey(id, label string, scopes []string) workspace.NewKey {
@@ -115,7 +116,8 @@ func (s *scenario) send(t *testing.T, command any) string {
 		fmt.Fprintf(&out, "  %s\n", describeRecord(r))
 	}
 	for _, timer := range d.Timers {
-		fmt.Fprintf(&out, "  timer %s %s\n", timer.Key, map[bool]string{true: "removed", false: "set"}[timer.Due.IsZero()])
+		fmt.Fprintf(&out, "  timer %s %s\n", timer.Key,
+			map[bool]string{true: "removed", false: "set"}[timer.Due.IsZero()])
 	}
 	return out.String() + describe(d.Reply)
 }

@@ -61,7 +61,8 @@ func TestLimits(t *testing.T) {
 
 // invitationOf is ann's for a user, whose email, token and invitation are named for the user.
 func invitationOf(userID, role string) workspace.Invite {
-	return workspace.Invite{ID: "invitation of " + userID, Email: userID, EmailHash: userID, TokenHash: userID, Role: role,
+	return workspace.Invite{ID: "invitation of " + userID, Email: userID, EmailHash: userID, TokenHash: userID,
+		Role:   role,
 		UserID: userID, By: workspace.Principal{UserID: "ann"}}
 }
 
@@ -69,7 +70,8 @@ func joinWorkspace(s *workspace.State, userID string) error {
 	if _, err := send(s, invitationOf(userID, workspace.Member)); err != nil {
 		return err
 	}
-	_, err := send(s, workspace.AcceptInvitation{Invitee: workspace.Invitee{TokenHash: userID, UserID: userID, EmailHash: userID}})
+	_, err := send(s, workspace.AcceptInvitation{Invitee: workspace.Invitee{TokenHash: userID, UserID: userID,
+		EmailHash: userID}})
 	return err
 }
 
@@ -88,7 +90,8 @@ func TestInvitationsAreBounded(t *testing.T) {
 	require.Len(t, s.Invitations, workspace.MaxInvitations)
 
 	for i := range 3 * workspace.MaxAnswered {
-		by := workspace.Invitee{TokenHash: fmt.Sprint("d", i), UserID: fmt.Sprint("d", i), EmailHash: fmt.Sprint("d", i)}
+		by := workspace.Invitee{TokenHash: fmt.Sprint("d", i), UserID: fmt.Sprint("d", i),
+			EmailHash: fmt.Sprint("d", i)}
 		_, err := send(s, workspace.WithdrawInvitation{ID: s.Invitations[0].ID, By: workspace.Principal{UserID: "ann"}})
 		if s.Invitations[0].Status == workspace.InvitationPending {
 			require.NoError(t, err)
@@ -150,14 +153,16 @@ func TestNoKeyOutlivesItsMaker(t *testing.T) {
 			case 1:
 				keep := rapid.SliceOfN(rapid.SampledFrom(ids), 0, 3).Draw(t, "keep")
 				by := rapid.SampledFrom(people).Draw(t, "by")
-				_, _ = send(s, workspace.RemoveMember{UserID: person, KeepKeys: keep, By: workspace.Principal{UserID: by}})
+				_, _ = send(s, workspace.RemoveMember{UserID: person, KeepKeys: keep,
+					By: workspace.Principal{UserID: by}})
 			default:
 				by := workspace.Principal{UserID: person}
 				if rapid.Bool().Draw(t, "key") {
 					by = workspace.Principal{KeyID: rapid.SampledFrom(ids).Draw(t, "by")}
 				}
 				id := fmt.Sprint("k", i)
-				if _, err := send(s, workspace.CreateKey{By: by, NewKey: newKey(id, "x", []string{workspace.WriteKeys})}); err == nil {
+				if _, err := send(s, workspace.CreateKey{By: by,
+					NewKey: newKey(id, "x", []string{workspace.WriteKeys})}); err == nil {
 					ids = append(ids, id)
 				}
 			}

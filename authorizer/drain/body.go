@@ -263,7 +263,8 @@ func (c *connection) endBody(ctx *fasthttp.RequestCtx) {
 	*b = body{read: b.read, unclear: b.unclear, expects: b.expects, length: left}
 	switch {
 	case b.read:
-	case b.unclear, b.expects, left < 0, left > skipBytes, ctx.Response.ConnectionClose(), ctx.Request.ConnectionClose():
+	case b.unclear, b.expects, left < 0, left > skipBytes, ctx.Response.ConnectionClose(),
+		ctx.Request.ConnectionClose():
 		ctx.SetConnectionClose()
 		c.unread.Store(true)
 	default:

@@ -39,7 +39,8 @@ func IsSecure(ctx *fasthttp.RequestCtx) bool {
 
 func fieldsOf(ctx *fasthttp.RequestCtx) forwarded.Fields {
 	joined := func(name string) []byte { return bytes.Join(ctx.Request.Header.PeekAll(name), []byte(",")) }
-	return forwarded.Fields{For: joined(headerForwardedFor), Proto: joined(headerForwardedProto), Forwarded: joined(headerForwarded)}
+	return forwarded.Fields{For: joined(headerForwardedFor), Proto: joined(headerForwardedProto),
+		Forwarded: joined(headerForwarded)}
 }
 
 // addressOf returns the IP address of a socket's end, in the form in which addresses are compared;

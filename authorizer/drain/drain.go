@@ -40,8 +40,8 @@ type Options struct {
 	// Proxies are the networks of trusted proxies. PerPeer does not bound a proxy, which stands for
 	// many clients.
 	Proxies forwarded.Networks
-	// ProxyProtocol has every connection of a trusted proxy begin with a head of the PROXY protocol,
-	// version 2. The client that the head names is then the peer.
+	// ProxyProtocol has every connection of a trusted proxy begin with a head of the PROXY
+	// protocol, version 2. The client that the head names is then the peer.
 	ProxyProtocol bool
 	// TLS secures the connections of sockets; nil leaves them plain. Connections within the process
 	// are always plain.

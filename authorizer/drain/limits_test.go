@@ -116,8 +116,8 @@ func TestServeOutlivesExhaustedDescriptors(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A fault that does not pass ends Serve and is returned, so that its caller can open another listener
-// for the same server.
+// A fault that does not pass ends Serve and is returned, so that its caller can open another
+// listener for the same server.
 func TestServeTellsAFaultOfItsListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -223,7 +223,8 @@ func TestAFullPoolMakesRoom(t *testing.T) {
 	<-entered
 	silent, slow := dialFrom(t, "127.0.0.1", address), dialFrom(t, "127.0.0.1", address)
 	sendText(t, slow, "GET / HTTP/1.1\r\nHost:")
-	require.Eventually(t, func() bool { return s.Counts().Open == 3 && s.heardFrom() == 2 }, patiently, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Counts().Open == 3 && s.heardFrom() == 2 }, patiently,
+		time.Millisecond)
 	require.Zero(t, statusOf(t, dialFrom(t, "127.0.0.1", address)), "no place, and none waits too long yet")
 	require.EqualValues(t, 1, s.Counts().OverFull)
 	s.makeOlder(time.Hour)
@@ -275,7 +276,8 @@ func TestAttackAnnouncedBodiesTakeNoMemory(t *testing.T) {
 	for _, conn := range all {
 		require.NoError(t, conn.Close())
 	}
-	require.Eventually(t, func() bool { return budget.Used() == 0 && s.Counts().Open == 0 }, patiently, time.Millisecond,
+	require.Eventually(t, func() bool { return budget.Used() == 0 && s.Counts().Open == 0 }, patiently,
+		time.Millisecond,
 		"all of it is given back")
 }
 
@@ -339,15 +341,17 @@ func TestBodiesAndWhatFollowsThem(t *testing.T) {
 		"long":              {post("/", length(len(long)), long), 200, long, true},
 		"in chunks":         {post("/", chunked, "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"), 200, "abcde", true},
 		"chunks, a trailer": {post("/", chunked, "3\r\nabc\r\n0\r\nX: y\r\n\r\n"), 200, "abc", true},
-		"long chunk":        {post("/", chunked, fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(long), long)), 200, long, true},
-		"unread":            {post("/unread", length(5), "abcde"), 200, "", true},
-		"unread and long":   {post("/unread", length(len(long)), long), 200, "", false},
-		"unread chunks":     {post("/unread", chunked, "3\r\nabc\r\n0\r\n\r\n"), 200, "", false},
-		"too long":          {post("/", length(100_001), strings.Repeat("x", 100_001)), 413, fasthttp.ErrBodyTooLarge.Error(), false},
-		"a chunk too long":  {post("/", chunked, "186a1\r\n"+strings.Repeat("x", 100_001)+"\r\n0\r\n\r\n"), 413, "", false},
-		"no chunk":          {post("/", chunked, "xyz\r\n"), 413, "", false},
-		"leading lines":     {"\r\n\r\n" + post("/", length(2), "ok"), 200, "ok", true},
-		"bare line feeds":   {"POST / HTTP/1.1\nHost: x\nContent-Length: 2\n\nok", 413, "", false},
+		"long chunk": {post("/", chunked, fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(long), long)), 200, long,
+			true},
+		"unread":          {post("/unread", length(5), "abcde"), 200, "", true},
+		"unread and long": {post("/unread", length(len(long)), long), 200, "", false},
+		"unread chunks":   {post("/unread", chunked, "3\r\nabc\r\n0\r\n\r\n"), 200, "", false},
+		"too long":        {post("/", length(100_001), strings.Repeat("x", 100_001)), 413, fasthttp.ErrBodyTooLarge.Error(), false},
+		"a chunk too long": {post("/", chunked, "186a1\r\n"+strings.Repeat("x", 100_001)+"\r\n0\r\n\r\n"), 413, "",
+			false},
+		"no chunk":        {post("/", chunked, "xyz\r\n"), 413, "", false},
+		"leading lines":   {"\r\n\r\n" + post("/", length(2), "ok"), 200, "ok", true},
+		"bare line feeds": {"POST / HTTP/1.1\nHost: x\nContent-Length: 2\n\nok", 413, "", false},
 	} {
 		for _, piece := range []int{1 << 20, 4096, 7} {
 			conn := dialFrom(t, "127.0.0.1", address)

@@ -20,7 +20,7 @@ func (c *connection) linger() {
 	c.giveTurn()
 }
 
-// lingerOn ends the answer on a connection, and discards what is read from it for a while.
+// lingerOn ends the answer on a connection, and discards the bytes that it reads for a while.
 func lingerOn(conn net.Conn, from io.Reader, within time.Duration) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || conn.SetReadDeadline(time.Now().Add(within)) != nil {

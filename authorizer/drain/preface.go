@@ -15,8 +15,8 @@ import (
 // post-quantum keys has about 2 KiB; crypto/tls alone would gather 64 KiB of one.
 const handshakeBytes = 16 << 10
 
-// farewellWithin is how long the close of a TLS connection may wait for room to write its last record.
-// crypto/tls alone would wait five seconds for a peer that does not read.
+// farewellWithin is how long the close of a TLS connection may wait for room to write its last
+// record. crypto/tls alone would wait five seconds for a peer that does not read.
 const farewellWithin = 50 * time.Millisecond
 
 // answerToHTTP is the answer to an HTTP request on a TLS port.
@@ -55,7 +55,7 @@ func (p *preface) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readInTurn takes a turn for what has arrived, so that the turn covers the work of TLS.
+// readInTurn takes a turn for the bytes that have arrived, so that the turn covers the work of TLS.
 func (p *preface) readInTurn(b []byte) (int, error) {
 	p.of.giveTurn()
 	n, err := p.Conn.Read(b)
@@ -137,7 +137,8 @@ func (c *connection) shakeHands() error {
 		return nil
 	}
 	c.server.counters.noHandshake.Add(1)
-	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && record.Conn != nil && speaksHTTP(record.RecordHeader) {
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && record.Conn != nil &&
+		speaksHTTP(record.RecordHeader) {
 		if _, err := io.WriteString(c.socket, answerToHTTP); err == nil {
 			lingerOn(c.socket, c.preface, c.server.lingerFor)
 		}

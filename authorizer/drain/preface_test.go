@@ -62,7 +62,8 @@ func bodyOf(t *testing.T, from io.Reader) string {
 
 // headV2 is the head of the PROXY protocol for a client.
 func headV2(client string) string {
-	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + string(net.ParseIP(client).To4()) + "\x7f\x00\x00\x01\x1f\x40\x01\xbb"
+	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + string(net.ParseIP(client).To4()) +
+		"\x7f\x00\x00\x01\x1f\x40\x01\xbb"
 }
 
 const headLocal = "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
@@ -78,10 +79,12 @@ func TestHeaderFieldsCountOnlyFromTrustedProxies(t *testing.T) {
 	}
 }
 
-// A head of the PROXY protocol names the peer, with and without TLS, and with bodies withheld or not.
+// A head of the PROXY protocol names the peer, with and without TLS, and with bodies withheld or
+// not.
 func TestAProxyHeadNamesTheClient(t *testing.T) {
 	serverTLS, clientTLS := tlsPair(t)
-	for name, o := range map[string]Options{"plain": {}, "bodies": {Bodies: NewBudget(1 << 20)}, "TLS": {TLS: serverTLS}} {
+	for name, o := range map[string]Options{"plain": {}, "bodies": {Bodies: NewBudget(1 << 20)},
+		"TLS": {TLS: serverTLS}} {
 		t.Run(name, func(t *testing.T) {
 			o.Proxies, o.ProxyProtocol, o.PerPeer = proxies(t, "127.0.0.9"), true, 1
 			s, address := startServer(t, o, tellClient)
@@ -104,8 +107,10 @@ func TestAProxyHeadNamesTheClient(t *testing.T) {
 				require.Equal(t, "127.0.0.9 "+secure, bodyOf(t, ask("127.0.0.9", headLocal, get)))
 			}
 			forged := "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n"
-			require.Equal(t, "192.0.2.3 "+secure, bodyOf(t, ask("127.0.0.9", headV2("192.0.2.3"), forged)), "a client is no proxy")
-			require.Equal(t, "203.0.113.9 "+secure, bodyOf(t, ask("127.0.0.9", headV2("127.0.0.9"), forged)), "a proxy behind a proxy")
+			require.Equal(t, "192.0.2.3 "+secure, bodyOf(t, ask("127.0.0.9", headV2("192.0.2.3"), forged)),
+				"a client is no proxy")
+			require.Equal(t, "203.0.113.9 "+secure, bodyOf(t, ask("127.0.0.9", headV2("127.0.0.9"), forged)),
+				"a proxy behind a proxy")
 			require.Equal(t, "127.0.0.8 "+secure, bodyOf(t, ask("127.0.0.8", "", get)), "other peers send no head")
 			require.Zero(t, s.Counts().NoHead)
 		})
@@ -176,8 +181,8 @@ func helloBegins(bytes int) string {
 	return "\x16\x03\x01\x40\x00\x01" + string(binary.BigEndian.AppendUint32(nil, uint32(bytes))[1:])
 }
 
-// Connections that never finish their handshake fill no port: they count, and they are cut as silent
-// ones are.
+// Connections that never finish their handshake fill no port: they count, and they are cut as
+// silent ones are.
 func TestAttackHalfOpenHandshakes(t *testing.T) {
 	const places = 20
 	serverTLS, clientTLS := tlsPair(t)
@@ -218,7 +223,8 @@ func TestAttackALongHandshakeIsCut(t *testing.T) {
 	sendText(t, conn, helloBegins(60_000)+strings.Repeat("x", 16<<10-4))
 	_, err := io.WriteString(conn, "\x16\x03\x01\x40\x00"+strings.Repeat("x", 1<<10))
 	_ = err // the server may have ended the connection already
-	require.Eventually(t, func() bool { return s.Counts().NoHandshake == 1 && s.Counts().Open == 0 }, patiently, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Counts().NoHandshake == 1 && s.Counts().Open == 0 }, patiently,
+		time.Millisecond)
 }
 
 // deadlines notes how far ahead the write deadlines of a connection are set.

@@ -25,7 +25,7 @@ func EndTurn(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// readInTurn reads from the listener's connection, and takes a turn for what has arrived.
+// readInTurn reads from the listener's connection, and takes a turn for the bytes.
 func (c *connection) readInTurn(b []byte) (int, error) {
 	c.giveTurn()
 	n, err := c.Conn.Read(b)

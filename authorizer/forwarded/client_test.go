@@ -18,7 +18,8 @@ func networks(t testing.TB, text string) Networks {
 
 func TestParseNetworks(t *testing.T) {
 	n := networks(t, " 10.0.0.0/8, 192.0.2.7 ,2001:db8::/32,::ffff:172.16.0.0/108,::ffff:198.51.100.1")
-	for address, trusted := range map[string]bool{"10.255.0.1": true, "11.0.0.1": false, "192.0.2.7": true, "192.0.2.8": false,
+	for address, trusted := range map[string]bool{"10.255.0.1": true, "11.0.0.1": false, "192.0.2.7": true,
+		"192.0.2.8":     false,
 		"2001:db8:1::1": true, "2001:db9::1": false, "172.31.0.1": true, "172.32.0.1": false, "::ffff:10.0.0.1": true,
 		"198.51.100.1": true, "::1": false} {
 		require.Equal(t, trusted, n.Contains(Plain(netip.MustParseAddr(address))), address)
@@ -86,7 +87,8 @@ func TestClient(t *testing.T) {
 		{"X-Forwarded-For is forged", peer, "203.0.113.9", "for=192.0.2.1", peer},
 		{"a malformed one beside a good one", peer, "192.0.2.1", `for="`, peer},
 	} {
-		client := trusted.Client(netip.MustParseAddr(c.peer), Fields{For: []byte(c.xff), Forwarded: []byte(c.forwarded)})
+		client := trusted.Client(netip.MustParseAddr(c.peer),
+			Fields{For: []byte(c.xff), Forwarded: []byte(c.forwarded)})
 		require.Equal(t, c.client, client.String(), c.name)
 	}
 }

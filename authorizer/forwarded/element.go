@@ -9,11 +9,12 @@ import (
 // blanks are the characters of optional whitespace in a header field.
 const blanks = " \t"
 
-// element is what one proxy says: of whom it got the request, and by which scheme. nil means that it
-// does not say.
+// element is what one proxy says: of whom it got the request, and by which scheme. nil means that
+// it does not say.
 type element struct{ node, proto []byte }
 
-// hops are the elements of a field. The last MaxHops of them are kept, the i-th in nearest[i%MaxHops].
+// hops are the elements of a field. The last MaxHops of them are kept, the i-th in
+// nearest[i%MaxHops].
 type hops struct {
 	nearest [MaxHops]element
 	count   int

@@ -33,9 +33,9 @@ const (
 	tcp6Bytes   = 2*16 + 2*2 // two addresses, two ports
 )
 
-// ReadProxyHead reads the head of a connection and no byte beyond it. The client is the zero address
-// when the proxy speaks for itself (LOCAL, as health checks are) or does not know an IP address. Any
-// error but one of the reader is ErrProxyHead.
+// ReadProxyHead reads the head of a connection and no byte beyond it. The client is the zero
+// address when the proxy speaks for itself (LOCAL, as health checks are) or does not know an IP
+// address. Any error but one of the reader is ErrProxyHead.
 func ReadProxyHead(r io.Reader) (client netip.Addr, err error) {
 	var buffer [256]byte
 	head := buffer[:prefixBytes]

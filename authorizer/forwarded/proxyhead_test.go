@@ -16,12 +16,16 @@ const signed = "0d0a0d0a000d0a515549540a"
 // heads are heads by the specification (haproxy.org, proxy-protocol.txt, section 2.2).
 var heads = []struct{ name, head, client, fault string }{
 	{"TCP over IPv4", signed + "2111000c" + "c0000201" + "0a000001" + "1f40" + "01bb", "192.0.2.1", ""},
-	{"TCP over IPv6", signed + "21210024" + "20010db8000000000000000000000001" + "20010db8000000000000000000000002" + "1f4001bb",
+	{"TCP over IPv6", signed + "21210024" + "20010db8000000000000000000000001" + "20010db8000000000000000000000002" +
+		"1f4001bb",
 		"2001:db8::1", ""},
-	{"an IPv4-mapped address", signed + "21210024" + "00000000000000000000ffffc0000201" + "00000000000000000000ffff0a000001" + "1f4001bb",
+	{"an IPv4-mapped address", signed + "21210024" + "00000000000000000000ffffc0000201" +
+		"00000000000000000000ffff0a000001" + "1f4001bb",
 		"192.0.2.1", ""},
-	{"with more behind the addresses", signed + "21110014" + "c0000201" + "0a000001" + "1f40" + "01bb" + "0300050102030405", "192.0.2.1", ""},
-	{"the longest", signed + "21110ff0" + "c0000201" + "0a000001" + "1f40" + "01bb" + strings.Repeat("00", 0xff0-12), "192.0.2.1", ""},
+	{"with more behind the addresses", signed + "21110014" + "c0000201" + "0a000001" + "1f40" + "01bb" +
+		"0300050102030405", "192.0.2.1", ""},
+	{"the longest", signed + "21110ff0" + "c0000201" + "0a000001" + "1f40" + "01bb" + strings.Repeat("00", 0xff0-12),
+		"192.0.2.1", ""},
 	{"LOCAL", signed + "20000000", "invalid IP", ""},
 	{"LOCAL with addresses", signed + "2011000c" + "c0000201" + "0a000001" + "1f40" + "01bb", "invalid IP", ""},
 	{"an unknown client", signed + "21000000", "invalid IP", ""},

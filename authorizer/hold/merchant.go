@@ -37,7 +37,8 @@ func MatchMerchant(allowed []string, m *Merchant) bool {
 		if !changed {
 			raw = folded
 		}
-		if m.ID != "" && raw == m.ID || folded == string(name) || endsWild(folded) && matchPrefix(folded, raw, name, m.ID) {
+		if m.ID != "" && raw == m.ID || folded == string(name) || endsWild(folded) &&
+			matchPrefix(folded, raw, name, m.ID) {
 			return true
 		}
 	}

@@ -8,8 +8,10 @@ import (
 
 func TestStricterAllowsNoMoreThanEither(t *testing.T) {
 	now := Rule{State: CardActive, Version: 3, PerTxnCents: 100, MonthCents: 900, MCCs: []uint16{5812, 5411}}
-	lost := Rule{State: CardFrozen, Version: 7, PerTxnCents: 500, MonthCents: 200, MCCs: []uint16{5411}, Merchants: []string{"cafe"}}
-	want := Rule{State: CardFrozen, Version: 3, PerTxnCents: 100, MonthCents: 200, MCCs: []uint16{5411}, Merchants: []string{"cafe"}}
+	lost := Rule{State: CardFrozen, Version: 7, PerTxnCents: 500, MonthCents: 200, MCCs: []uint16{5411},
+		Merchants: []string{"cafe"}}
+	want := Rule{State: CardFrozen, Version: 3, PerTxnCents: 100, MonthCents: 200, MCCs: []uint16{5411},
+		Merchants: []string{"cafe"}}
 	require.Equal(t, want, Stricter(&now, &lost))
 	want.Version = 7
 	require.Equal(t, want, Stricter(&lost, &now))

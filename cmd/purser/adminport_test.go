@@ -48,7 +48,8 @@ func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 	data, outside := t.TempDir(), t.TempDir()
 	m := start(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
-	for _, body := range []string{`{"directory":"` + outside + `/x"}`, `{"name":"../x"}`, `{"name":"` + outside + `/x"}`,
+	for _, body := range []string{`{"directory":"` + outside + `/x"}`, `{"name":"../x"}`, `{"name":"` + outside +
+		`/x"}`,
 		`{"name":"a/b"}`, `{"name":".."}`, `{"name":".hidden"}`, `{"name":"-x"}`, `{"name":"a\u0000b"}`,
 		`{"name":"` + strings.Repeat("x", 101) + `"}`, `{"name":7}`, `[]`, ``} {
 		status, answer := operatorAsks(t, m, "backup", body)

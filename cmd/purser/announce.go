@@ -23,13 +23,15 @@ func (c *Config) developmentOnly() (notes []string) {
 	for _, secret := range []struct {
 		missing bool
 		name    string
-	}{{len(c.NetworkSecrets) == 0, "PURSER_NETWORK_SECRET"}, {len(c.PartnerSecrets.common) == 0, "PURSER_PARTNER_SECRET"},
+	}{{len(c.NetworkSecrets) == 0, "PURSER_NETWORK_SECRET"},
+		{len(c.PartnerSecrets.common) == 0, "PURSER_PARTNER_SECRET"},
 		{len(c.DataKeys) == 0, "PURSER_DATA_KEY"}} {
 		if secret.missing {
 			made = append(made, secret.name)
 		}
 	}
-	note(len(made) > 0, strings.Join(made, ", ")+" not set: the secrets are files in the data directory, beside what they protect")
+	note(len(made) > 0, strings.Join(made, ", ")+
+		" not set: the secrets are files in the data directory, beside what they protect")
 	known := false
 	for _, secret := range slices.Concat(c.NetworkSecrets, c.PartnerSecrets.all()) {
 		known = known || strings.HasPrefix(secret, developmentText)
@@ -62,7 +64,8 @@ func (m *Main) announceStart(out io.Writer) error {
 		admin = "http://" + admin
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "Purser %s\n  REST          %s\n  card network  %s\n  admin         %s\n  data          %s\n", Version,
+	fmt.Fprintf(&text, "Purser %s\n  REST          %s\n  card network  %s\n  admin         %s\n  data          %s\n",
+		Version,
 		m.config.url(reachable(m.listeners.http.Addr())), m.config.url(reachable(m.listeners.authorizer.Addr())), admin, data)
 	text.WriteString("This is a sandbox: no route moves real money.\n")
 	for _, note := range m.development {

@@ -35,7 +35,8 @@ func TestAStartSaysWhereItListens(t *testing.T) {
 func TestWhatIsForDevelopmentOnly(t *testing.T) {
 	f := func(change func(*Config), want string) {
 		t.Helper()
-		c := Config{NetworkSecrets: []string{"a secret of ours"}, PartnerSecrets: partnerSecrets{common: []string{"a secret of ours"}},
+		c := Config{NetworkSecrets: []string{"a secret of ours"},
+			PartnerSecrets: partnerSecrets{common: []string{"a secret of ours"}},
 			DataKeys:       [][]byte{make([]byte, dataKeyBytes)},
 			AuthorizerSync: true}
 		require.Empty(t, c.developmentOnly())

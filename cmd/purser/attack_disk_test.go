@@ -26,7 +26,8 @@ type smallDisk struct{ dir string }
 func mountSmallDisk(t *testing.T, bytes int64) *smallDisk {
 	t.Helper()
 	d := &smallDisk{t.TempDir()}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprint("size=", bytes), "purser-test", d.dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprint("size=", bytes), "purser-test",
+		d.dir).CombinedOutput(); err != nil {
 		t.Logf("no small disk on this machine: %s", out)
 		return nil
 	}
@@ -46,8 +47,8 @@ func (d *smallDisk) leave(t *testing.T, free int64) {
 	}, stateWithin, askAgain)
 }
 
-// swipeStream sends one-cent authorizations of one card from several connections and keeps what was
-// answered.
+// swipeStream sends one-cent authorizations of one card from several connections and keeps the
+// answers.
 type swipeStream struct {
 	token string
 	n     atomic.Int64
@@ -79,7 +80,8 @@ func (s *swipeStream) runUntil(t *testing.T, p *process, holds func() bool) {
 }
 
 func (s *swipeStream) sendNext(ctx context.Context, p *process) (alive bool) {
-	body := marshal(fields{"id": fmt.Sprint("swipe-", s.n.Add(1)), "cardToken": s.token, "amountCents": 1, "currency": "USD",
+	body := marshal(fields{"id": fmt.Sprint("swipe-", s.n.Add(1)), "cardToken": s.token, "amountCents": 1,
+		"currency": "USD",
 		"merchant": fields{"name": strings.Repeat("Cafe ", 8), "mcc": "5812"}})
 	a, err := p.as(p.network, p.secret).send(ctx, request{method: "POST", path: "/v1/authorizations", body: body})
 	switch {
@@ -95,13 +97,14 @@ func (s *swipeStream) sendNext(ctx context.Context, p *process) (alive bool) {
 	return true
 }
 
-// requireAll repeats what was answered.
+// requireAll repeats every answered swipe.
 func (s *swipeStream) requireAll(t *testing.T, p *process) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, was := range s.answered {
-		a, err := p.as(p.network, p.secret).decided(t.Context(), request{method: "POST", path: "/v1/authorizations", body: was.body})
+		a, err := p.as(p.network, p.secret).decided(t.Context(),
+			request{method: "POST", path: "/v1/authorizations", body: was.body})
 		require.NoError(t, err)
 		require.Equal(t, was.raw, string(a.raw))
 	}
@@ -138,9 +141,10 @@ func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *s
 	return d, purser, data, p, s
 }
 
-// A disk fills under swipes. Before, the process ended in the middle of a commit, and a start on the
-// full disk could hang for ever. Now approvals stop while the reserve is left, everything answered is
-// relayed, the process ends and starts again on the full disk, and approvals return with the space.
+// A disk fills under swipes. Before, the process ended in the middle of a commit, and a start on
+// the full disk could hang for ever. Now approvals stop while the reserve is left, everything
+// answered is relayed, the process ends and starts again on the full disk, and approvals return
+// with the space.
 func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 	d, purser, data, p, s := swipesOnASmallDisk(t)
 	if d == nil {

@@ -65,7 +65,8 @@ func floods() []flood {
 		{"announced bodies", func(conn net.Conn, n int64) {
 			head := fmt.Sprintf("POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", secret, 1<<20)
 			if n%2 == 0 {
-				head = fmt.Sprintf("POST /api/dashboard/login HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 64<<10)
+				head = fmt.Sprintf("POST /api/dashboard/login HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
+					64<<10)
 			}
 			_, _ = io.WriteString(conn, head+strings.Repeat(" ", 32<<10))
 			hold(conn)
@@ -73,7 +74,8 @@ func floods() []flood {
 		{"unsigned reports", func(conn net.Conn, _ int64) {
 			body := strings.Repeat(" ", 64<<10)
 			report := "POST /api/webhooks/bank-transfer HTTP/1.1\r\nHost: x\r\npartner-signature: " +
-				webhook.Sign("not the partner's secret", time.Now(), nil) + fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body
+				webhook.Sign("not the partner's secret", time.Now(), nil) +
+				fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body
 			go hold(conn)
 			for {
 				if _, err := io.WriteString(conn, report); err != nil {
@@ -114,7 +116,8 @@ func launchWith(t *testing.T, purser program, data string, files int) *process {
 }
 
 func limited(cmd *exec.Cmd, files int) *exec.Cmd {
-	limited := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files), cmd.Path}, cmd.Args[1:]...)...)
+	limited := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files),
+		cmd.Path}, cmd.Args[1:]...)...)
 	limited.Env = cmd.Env
 	return limited
 }
@@ -150,9 +153,10 @@ func attacked(t *testing.T, p *process, data string, rate int, lasts time.Durati
 	for _, f := range floods {
 		raging.Args = append(raging.Args, f.name)
 	}
-	report, err := bench.Run(t.Context(), bench.Config{Cards: 40, Workspaces: 8, YardstickFor: time.Millisecond, DiskDir: data,
-		Target: bench.Target{REST: p.rest, Network: p.network, Admin: p.admin, Secret: p.secret},
-		Loads:  []bench.Load{{Workload: bench.Authorize, Connections: 32, Rate: rate, Duration: lasts}},
+	report, err := bench.Run(t.Context(), bench.Config{Cards: 40, Workspaces: 8, YardstickFor: time.Millisecond,
+		DiskDir: data,
+		Target:  bench.Target{REST: p.rest, Network: p.network, Admin: p.admin, Secret: p.secret},
+		Loads:   []bench.Load{{Workload: bench.Authorize, Connections: 32, Rate: rate, Duration: lasts}},
 		Progress: func(progress bench.Progress) {
 			if progress.Stage == bench.Authorize && len(floods) > 0 && raging.Process == nil {
 				require.NoError(t, raging.Start())
@@ -186,7 +190,8 @@ func TestAttackFloods(t *testing.T) {
 		t.Logf("swipes beside four floods: p99 %.1f ms, %v", stage.Measures[0].P99Micros/1000, stage.Outcomes)
 	}
 	seen := p.scrape(t)
-	require.Positive(t, seen["purser_connections_refused_total"]+seen["purser_connections_cut_total"], "the flood has filled the port")
+	require.Positive(t, seen["purser_connections_refused_total"]+seen["purser_connections_cut_total"],
+		"the flood has filled the port")
 	require.EqualValues(t, 4<<20, seen["purser_body_budget_bytes"])
 	require.Positive(t, labelled(p.ask("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
 	p.await(t, "the memory of bodies", func() bool { return p.scrape(t)["purser_body_bytes"] == 0 })

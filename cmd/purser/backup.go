@@ -211,7 +211,8 @@ var backupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 // backupCommand is the command of the admin port. Whoever reaches that port must not choose where
 // on the machine the server writes, so every backup becomes an element of one directory, which is
 // made when it is missing.
-func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now time.Time) (a backupAnswer, err error) {
+func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now time.Time) (a backupAnswer,
+	err error) {
 	var asked backupRequest
 	if err := decodeCommand(body, &asked); err != nil {
 		return a, err
@@ -220,8 +221,9 @@ func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now
 		asked.Name = "backup-" + now.UTC().Format("20060102T150405.000Z")
 	}
 	if !backupName.MatchString(asked.Name) {
-		return a, fault.New(fault.InvalidBody, "name is not 1 to 100 letters, digits, dots, underscores and hyphens that begin with"+
-			" a letter or digit; a running server writes backups only in PURSER_BACKUP_DIR")
+		return a, fault.New(fault.InvalidBody,
+			"name is not 1 to 100 letters, digits, dots, underscores and hyphens that begin with"+
+				" a letter or digit; a running server writes backups only in PURSER_BACKUP_DIR")
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return a, err

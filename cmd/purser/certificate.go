@@ -137,7 +137,8 @@ func (m *Main) lookAtCertificate() {
 	switch changed, err := c.readFiles(); {
 	case err != nil:
 		c.failed.Add(1)
-		m.log.Error("the new certificate cannot be used, and the one before stays", "cert", c.certFile, "key", c.keyFile, "err", err)
+		m.log.Error("the new certificate cannot be used, and the one before stays", "cert", c.certFile, "key",
+			c.keyFile, "err", err)
 	case changed:
 		c.loaded.Add(1)
 		m.log.Info("the certificate was read anew", "cert", c.certFile, "notAfter", c.notAfter())
@@ -148,16 +149,19 @@ func (m *Main) lookAtCertificate() {
 func (m *Main) registerCertificate() error {
 	c := m.config.Certificate
 	reloads := func(outcome string, count *atomic.Int64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "purser_tls_reloads_total", ConstLabels: prometheus.Labels{"outcome": outcome},
-			Help: "Changes of the certificate's files, by whether the new pair is in use."}, func() float64 { return float64(count.Load()) })
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "purser_tls_reloads_total",
+			ConstLabels: prometheus.Labels{"outcome": outcome},
+			Help:        "Changes of the certificate's files, by whether the new pair is in use."},
+			func() float64 { return float64(count.Load()) })
 	}
 	return registerAll(m.registry, reloads("done", &c.loaded), reloads("failed", &c.failed),
-		gaugeOf("purser_tls_files_unusable", "1: the certificate's files cannot be used, and an earlier pair is in use.", func() float64 {
-			if c.unusable.Load() {
-				return 1
-			}
-			return 0
-		}),
+		gaugeOf("purser_tls_files_unusable",
+			"1: the certificate's files cannot be used, and an earlier pair is in use.", func() float64 {
+				if c.unusable.Load() {
+					return 1
+				}
+				return 0
+			}),
 		gaugeOf("purser_tls_certificate_not_after_seconds", "When the certificate in use ends, in Unix time.",
 			func() float64 { return float64(c.notAfter().Unix()) }))
 }

@@ -33,8 +33,8 @@ func newCertificate(t *testing.T) testCertificate {
 	return c
 }
 
-// renew writes a new pair under a serial number, and returns the settings of a client that trusts it
-// alone.
+// renew writes a new pair under a serial number, and returns the settings of a client that trusts
+// it alone.
 func (c testCertificate) renew(t *testing.T, serial int64) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -80,7 +80,8 @@ func TestCertificateSettings(t *testing.T) {
 	f(func(s *Settings) { s.BaseURL = "http://purser.test" }, `PURSER_BASE_URL: "http://purser.test" is not https`)
 	f(func(s *Settings) { s.TLSKey = "" }, "PURSER_TLS_KEY: is missing beside PURSER_TLS_CERT")
 	f(func(s *Settings) { s.TLSCert = "" }, "PURSER_TLS_CERT: is missing beside PURSER_TLS_KEY")
-	f(func(s *Settings) { s.TLSKey = other.key }, "PURSER_TLS_CERT: with PURSER_TLS_KEY: tls: private key does not match")
+	f(func(s *Settings) { s.TLSKey = other.key },
+		"PURSER_TLS_CERT: with PURSER_TLS_KEY: tls: private key does not match")
 	f(func(s *Settings) { s.TLSKey = pair.key + "x" }, "PURSER_TLS_KEY: open ")
 	f(func(s *Settings) { s.TLSKey = pair.cert }, "PURSER_TLS_CERT: with PURSER_TLS_KEY: ")
 }
@@ -149,8 +150,8 @@ func TestTheServerSpeaksTLS(t *testing.T) {
 	require.Empty(t, p.end(t, syscall.SIGTERM))
 }
 
-// depositBy signs up with a browser's cookie over TLS and waits for a deposit, which the sandbox bank
-// in the server's process reports without a socket.
+// depositBy signs up with a browser's cookie over TLS and waits for a deposit, which the sandbox
+// bank in the server's process reports without a socket.
 func (p *process) depositBy(t *testing.T, config *tls.Config) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}
@@ -158,7 +159,8 @@ func (p *process) depositBy(t *testing.T, config *tls.Config) {
 	session := newClient(strings.Replace(p.rest, "http://", "https://", 1), "")
 	session.http.Transport = judge.Through(transport)
 	must := func(c *client, path string, body fields) answer {
-		a, err := c.send(t.Context(), request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)})
+		a, err := c.send(t.Context(), request{method: "POST", path: path, idempotencyKey: newUUID(),
+			body: marshal(body)})
 		require.NoError(t, err)
 		require.Equal(t, 2, a.status/100, string(a.raw))
 		return a
@@ -166,7 +168,8 @@ func (p *process) depositBy(t *testing.T, config *tls.Config) {
 	must(session, "/api/dashboard/signup", fields{"email": "storm-1@example.com", "password": "a long password"})
 	must(session, "/api/workspaces", fields{"name": "Storm"})
 	key := *session
-	key.bearer = must(session, "/api/auth/keys", fields{"label": "storm", "scopes": []string{"read:treasury", "write:treasury"}}).text("secret")
+	key.bearer = must(session, "/api/auth/keys",
+		fields{"label": "storm", "scopes": []string{"read:treasury", "write:treasury"}}).text("secret")
 	must(&key, "/api/treasury/deposits", announcement(100_00))
 	p.await(t, "a settled deposit", func() bool {
 		a, err := key.send(t.Context(), request{method: "GET", path: "/api/treasury"})
@@ -180,7 +183,10 @@ func (p *process) reload(t *testing.T, files testCertificate, rest asker) *tls.C
 	t.Helper()
 	require.NoError(t, os.WriteFile(files.key, []byte("not a key"), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	p.await(t, "a refused pair", func() bool { return labelled(p.ask("/metrics"), "purser_tls_reloads_total", `outcome="failed"`) == 1 })
+	p.await(t, "a refused pair", func() bool {
+		return labelled(p.ask("/metrics"), "purser_tls_reloads_total",
+			`outcome="failed"`) == 1
+	})
 	require.Equal(t, 200, rest.status(t, rootFor("")), "the pair before is in use")
 	require.Equal(t, 1.0, p.scrape(t)["purser_tls_files_unusable"])
 	rest.tls = files.renew(t, 2)
@@ -203,7 +209,8 @@ func (p *process) holdHandshakes(t *testing.T, rest, network asker) {
 		_, _ = io.WriteString(conn, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
 	}
 	require.Equal(t, 200, network.status(t, p.swipeOf("beside a flood")))
-	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_refused_total", `reason="full"`), "the flood has filled the port")
+	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_refused_total", `reason="full"`),
+		"the flood has filled the port")
 	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootFor("")) == 200 })
 	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_cut_total", `port="REST"`))
 }

@@ -134,7 +134,8 @@ func (p *sandboxPayment) check() error {
 		case t.Address == "" || len(t.Address) > maxSandboxText:
 			return fault.New(fault.InvalidBody, at+"address must be an address of the chain")
 		case !sandboxUnits.MatchString(t.AmountUnits):
-			return fault.New(fault.InvalidBody, at+"amountUnits must be whole smallest units of the asset, as a string of digits")
+			return fault.New(fault.InvalidBody, at+
+				"amountUnits must be whole smallest units of the asset, as a string of digits")
 		}
 	}
 	return nil

@@ -46,8 +46,10 @@ func readClockMark(data string) (*clock.Mark, error) {
 		return nil, err
 	}
 	var mark clockMark
-	if err := json.Unmarshal(text, &mark); err != nil || mark.Form != clockMarkForm || mark.Trusted.IsZero() || mark.Wall.IsZero() {
-		return nil, fmt.Errorf("%s is not a clock mark of form %d; remove it if the machine's clock is right", clockFile(data), clockMarkForm)
+	if err := json.Unmarshal(text, &mark); err != nil || mark.Form != clockMarkForm || mark.Trusted.IsZero() ||
+		mark.Wall.IsZero() {
+		return nil, fmt.Errorf("%s is not a clock mark of form %d; remove it if the machine's clock is right",
+			clockFile(data), clockMarkForm)
 	}
 	return &mark.Mark, nil
 }
@@ -127,7 +129,8 @@ func newTrustedClock(data string, clocks machineClocks, log *slog.Logger) (*trus
 // publishPace makes trustedTime continue from the guard's last reading and never before a time that
 // it has returned. The caller holds mu, except in the constructor.
 func (c *trustedClock) publishPace() {
-	next := clockPace{at: c.guard.Trusted(), elapsed: c.clocks.elapsed(), halved: c.guard.Ahead(), suspect: c.guard.Suspect()}
+	next := clockPace{at: c.guard.Trusted(), elapsed: c.clocks.elapsed(), halved: c.guard.Ahead(),
+		suspect: c.guard.Suspect()}
 	if before := c.pace.Load(); before != nil {
 		if said := before.timeAfter(next.elapsed); said.After(next.at) {
 			next.at = said
@@ -361,7 +364,8 @@ func (c *clockPlace) askServer(out io.Writer, question clockQuestion) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "trusted time  %s\nwall clock    %s\n", s.Trusted.UTC().Format(time.RFC3339), s.Wall.UTC().Format(time.RFC3339))
+	fmt.Fprintf(out, "trusted time  %s\nwall clock    %s\n", s.Trusted.UTC().Format(time.RFC3339),
+		s.Wall.UTC().Format(time.RFC3339))
 	if s.Suspect {
 		fmt.Fprintf(out, "suspect: %s\n", s.Reason)
 	}

@@ -70,8 +70,9 @@ func newClockVictim(t *testing.T, p *process) *clockVictim {
 	v := &clockVictim{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", announcement(50_00), 202)}
 	v.token = tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.text("card", "partnerCardToken")
 	p.await(t, "the deposit", func() bool { return v.available(t) == 50_00 })
-	v.swipe = request{method: "POST", path: "/v1/authorizations", body: marshal(fields{"id": "once", "cardToken": v.token,
-		"amountCents": 20_00, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})}
+	v.swipe = request{method: "POST", path: "/v1/authorizations",
+		body: marshal(fields{"id": "once", "cardToken": v.token,
+			"amountCents": 20_00, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})}
 	v.swiped = v.send(t)
 	require.Equal(t, "approved", v.swiped.text("decision"), string(v.swiped.raw))
 	return v
@@ -273,7 +274,8 @@ func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
 
 func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
 	data := t.TempDir()
-	for _, text := range []string{"", "{}", `{"form":2,"trusted":"2026-01-01T00:00:00Z","wall":"2026-01-01T00:00:00Z"}`} {
+	for _, text := range []string{"", "{}",
+		`{"form":2,"trusted":"2026-01-01T00:00:00Z","wall":"2026-01-01T00:00:00Z"}`} {
 		require.NoError(t, os.WriteFile(clockFile(data), []byte(text), 0o600))
 		require.ErrorContains(t, NewMain(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
 	}

@@ -45,16 +45,19 @@ func TestDefaultsAreComplete(t *testing.T) {
 // Every setting but the names of directories can be wrong, a new one too; all of them at once are
 // all named.
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
-	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", AdminHosts: "h:1", BaseURL: "ftp://x", NetworkSecret: "a,b,c",
+	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", AdminHosts: "h:1",
+		BaseURL: "ftp://x", NetworkSecret: "a,b,c",
 		PartnerSecret: "short", PartnerSecretBank: "short", PartnerSecretRamp: "short", PartnerSecretCoin: "short",
-		PartnerSignatures: "v3", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1", SandboxDelay: "soon",
-		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
+		PartnerSignatures: "v3", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1",
+		SandboxDelay: "soon",
+		Signup:       "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
 		CheckoutTolerance: "51,0", DiskReserve: "1", TLSCert: "cert", TLSKey: "key", TrustedProxies: "proxy",
 		ProxyProtocol: "v1", Connections: "8192", BodyBudget: "1",
 		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", KafkaTLS: "some", KafkaTLSCA: "a",
 		KafkaTLSCert: "b",
-		KafkaTLSKey:  "c", KafkaSASLMechanism: "GSSAPI", KafkaSASLUsername: "", KafkaSASLPassword: "", CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",
+		KafkaTLSKey:  "c", KafkaSASLMechanism: "GSSAPI", KafkaSASLUsername: "", KafkaSASLPassword: "",
+		CheckoutXpubEVM: "xpub", CheckoutXpubBTC: "zpub",
 		ChainEthereumURL: "node", ChainPolygonURL: "node", ChainArbitrumURL: "node", ChainBaseURL: "node",
 		ChainOptimismURL: "node", ChainSolanaURL: "node", ChainBitcoinURL: "node"}
 	_, err := s.Config()
@@ -218,14 +221,15 @@ func TestKafkaSettings(t *testing.T) {
 		set   Settings
 		fault string
 	}{
-		"plain to elsewhere":  {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: plain}, unsafe},
-		"plain to both":       {Settings{KafkaBrokers: here + "," + elsewhere, KafkaSASLMechanism: plain}, unsafe},
-		"plain to here":       {Settings{KafkaBrokers: here, KafkaSASLMechanism: plain}, ""},
-		"plain encrypted":     {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: plain, KafkaTLS: "true"}, ""},
-		"scram 512":           {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: "SCRAM-SHA-512"}, ""},
-		"scram 256":           {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: "SCRAM-SHA-256"}, ""},
-		"no mechanism":        {Settings{KafkaBrokers: elsewhere}, "KAFKA_SASL_PASSWORD: needs KAFKA_SASL_MECHANISM"},
-		"certificate, no TLS": {Settings{KafkaTLSCert: "x", KafkaSASLMechanism: plain}, "KAFKA_TLS_CERT: needs KAFKA_TLS"},
+		"plain to elsewhere": {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: plain}, unsafe},
+		"plain to both":      {Settings{KafkaBrokers: here + "," + elsewhere, KafkaSASLMechanism: plain}, unsafe},
+		"plain to here":      {Settings{KafkaBrokers: here, KafkaSASLMechanism: plain}, ""},
+		"plain encrypted":    {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: plain, KafkaTLS: "true"}, ""},
+		"scram 512":          {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: "SCRAM-SHA-512"}, ""},
+		"scram 256":          {Settings{KafkaBrokers: elsewhere, KafkaSASLMechanism: "SCRAM-SHA-256"}, ""},
+		"no mechanism":       {Settings{KafkaBrokers: elsewhere}, "KAFKA_SASL_PASSWORD: needs KAFKA_SASL_MECHANISM"},
+		"certificate, no TLS": {Settings{KafkaTLSCert: "x", KafkaSASLMechanism: plain},
+			"KAFKA_TLS_CERT: needs KAFKA_TLS"},
 		"no key": {Settings{KafkaTLS: "true", KafkaTLSCert: "x", KafkaSASLMechanism: plain},
 			"KAFKA_TLS_KEY: is missing"},
 		"no certificate": {Settings{KafkaTLS: "true", KafkaTLSKey: "x", KafkaSASLMechanism: plain},

@@ -33,7 +33,8 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		return closer(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
 	bank := func() (io.Closer, error) {
-		m := &Main{config: Config{DataDir: data, SandboxDelay: time.Hour, PartnerSecrets: partnerSecrets{common: []string{"secret"}}}, Clock: time.Now,
+		m := &Main{config: Config{DataDir: data, SandboxDelay: time.Hour,
+			PartnerSecrets: partnerSecrets{common: []string{"secret"}}}, Clock: time.Now,
 			log: slog.New(slog.DiscardHandler), listeners: listeners{http: listening(t)}}
 		return closer(func() error { return m.sandbox.Close() }), m.openBank(t.Context())
 	}

@@ -121,7 +121,8 @@ func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
 		admin = urlOf(d.AdminAddr)
 	}
 	run := strings.ToLower(rand.Text()[:10])
-	return &tour{out: out, verbose: d.Verbose, run: run, anew: map[string]string{}, network: newClient(network, secret), session: newClient(rest, ""),
+	return &tour{out: out, verbose: d.Verbose, run: run, anew: map[string]string{},
+		network: newClient(network, secret), session: newClient(rest, ""),
 		api: newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
 }
 

@@ -31,7 +31,7 @@ type Connections struct {
 
 // descriptorShares are the descriptors of the stores and the ports.
 type descriptorShares struct {
-	openTables    int // of the journal and the authorizer each
+	openTables    int // the journal and the authorizer have so many each
 	rest, network int // connections
 }
 
@@ -40,7 +40,8 @@ type descriptorShares struct {
 func shareDescriptors(limit uint64, most Connections) (descriptorShares, error) {
 	share := int(min(limit/keptShare, mostOpenTables))
 	kept := func(tables, outbound int) int {
-		return ownDescriptors + adminConnections + sandboxStores*sandboxDescriptors + 2*(storeDescriptors+tables) + outbound
+		return ownDescriptors + adminConnections + sandboxStores*sandboxDescriptors + 2*(storeDescriptors+tables) +
+			outbound
 	}
 	least := kept(leastOpenTables, leastOutbound) + leastRESTPlaces + leastNetworkPlaces
 	if limit < uint64(least) {

@@ -38,7 +38,7 @@ const (
 	// it and lastReserve.
 	minDiskReserve     = lastReserve + 128<<20
 	defaultDiskReserve = "1GiB"
-	// againPart of a threshold must be free beyond it before what it stopped goes on.
+	// againPart of a threshold must be free beyond it before the stopped work resumes.
 	againPart = 8
 	// startBytes is what a start writes beside the stores: the clock's mark, addresses, secrets.
 	startBytes = 1 << 20
@@ -64,7 +64,7 @@ type measuredStore struct {
 	err  error
 }
 
-// diskGuard measures the disks of the stores and says for what they have room.
+// diskGuard measures the disks of the stores and reports their room.
 type diskGuard struct {
 	free    func(dir string) (int64, error)
 	data    string
@@ -104,8 +104,8 @@ func (d *diskGuard) requireStart() error {
 	return nil
 }
 
-// roomWith returns for what a store with so many free bytes has room. What was stopped goes on only
-// when a part more than its threshold is free, so that a disk near the threshold does not flap.
+// roomWith returns the room of a store with so many free bytes. Stopped work resumes only when a
+// part more than its threshold is free, so that a disk near the threshold does not flap.
 func roomWith(before authorizer.Room, free, approvals, facts int64) authorizer.Room {
 	enough := func(threshold int64, stopped bool) bool {
 		if stopped {
@@ -182,7 +182,8 @@ func (d *diskGuard) faults() error {
 		case s.err != nil:
 			faults = append(faults, fmt.Errorf("the free space of %s is not known: %w", s.dir, s.err))
 		case s.room != authorizer.RoomForAll:
-			faults = append(faults, fmt.Errorf("the disk of %s has %d bytes free; approvals need %d", s.dir, s.free, s.need))
+			faults = append(faults, fmt.Errorf("the disk of %s has %d bytes free; approvals need %d", s.dir, s.free,
+				s.need))
 		}
 	}
 	return errors.Join(faults...)
@@ -254,9 +255,11 @@ func (m *Main) startDisk(context.Context) error {
 func (d *diskGuard) Describe(to chan<- *prometheus.Desc) { to <- diskFreeDesc; to <- diskNeedDesc }
 
 var (
-	diskFreeDesc = prometheus.NewDesc("purser_disk_free_bytes", "Free space of the disk of a store.", []string{"store"}, nil)
+	diskFreeDesc = prometheus.NewDesc("purser_disk_free_bytes", "Free space of the disk of a store.",
+		[]string{"store"}, nil)
 	diskNeedDesc = prometheus.NewDesc("purser_disk_reserve_bytes",
-		"Free space below which approvals stop: PURSER_DISK_RESERVE, and room for what is not relayed.", []string{"store"}, nil)
+		"Free space below which approvals stop: PURSER_DISK_RESERVE, and room for what is not relayed.",
+		[]string{"store"}, nil)
 )
 
 // Collect is prometheus.Collector's.

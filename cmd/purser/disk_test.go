@@ -52,11 +52,13 @@ func (p *process) cardMessage(t *testing.T, path string, body fields) answer {
 }
 
 func oneDollar(id, token string) fields {
-	return fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}}
+	return fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
+		"merchant": fields{"name": "Cafe", "mcc": "5812"}}
 }
 
 func clearingOf(id, authorization, token string, cents int) fields {
-	return fields{"id": id, "authorizationId": authorization, "cardToken": token, "amountCents": cents, "currency": "USD",
+	return fields{"id": id, "authorizationId": authorization, "cardToken": token, "amountCents": cents,
+		"currency": "USD",
 		"merchant": fields{"name": "Cafe", "mcc": "5812"}}
 }
 
@@ -81,7 +83,8 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, 200, cleared.status, string(cleared.raw))
 	p.drained(t)
 
-	refused, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "POST", path: "/api/cards", body: marshal(newCard())})
+	refused, err := p.as(p.rest, v.bearer).send(t.Context(),
+		request{method: "POST", path: "/api/cards", body: marshal(newCard())})
 	require.NoError(t, err)
 	require.Equal(t, 503, refused.status)
 	require.Equal(t, "unavailable", refused.text("error"))
@@ -107,7 +110,8 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	m, v.p = riseOn(t, data, &free)
 	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw))
 	require.Equal(t, authorizer.RoomForNone, authorizer.Room(m.disk.room.Load()))
-	require.Equal(t, "system_unavailable", v.p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token)).text("reason"))
+	require.Equal(t, "system_unavailable",
+		v.p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token)).text("reason"))
 	free.Store(m.config.DiskReserve + m.config.DiskReserve/againPart)
 	m.awaitRoom(t, v.p, authorizer.RoomForAll)
 	v.p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.text("authorizationId"), v.token, 100))
@@ -120,7 +124,8 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	full.DiskFree = func(string) (int64, error) { return free.Load(), nil }
 	err = full.Start(t.Context())
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
-	require.ErrorContains(t, err, fmt.Sprintf("the disk of %s has %d bytes free; a start needs %d", data, startBytes-1, startBytes))
+	require.ErrorContains(t, err, fmt.Sprintf("the disk of %s has %d bytes free; a start needs %d", data,
+		startBytes-1, startBytes))
 }
 
 func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
@@ -129,7 +134,8 @@ func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
 	for _, step := range []struct {
 		free int64
 		then authorizer.Room
-	}{{800, authorizer.RoomForAll}, {799, authorizer.RoomForFacts}, {899, authorizer.RoomForFacts}, {900, authorizer.RoomForAll},
+	}{{800, authorizer.RoomForAll}, {799, authorizer.RoomForFacts}, {899, authorizer.RoomForFacts},
+		{900, authorizer.RoomForAll},
 		{400, authorizer.RoomForFacts}, {399, authorizer.RoomForNone}, {449, authorizer.RoomForNone},
 		{450, authorizer.RoomForFacts}, {399, authorizer.RoomForNone}, {900, authorizer.RoomForAll}} {
 		room = roomWith(room, step.free, approvals, facts)
@@ -137,8 +143,8 @@ func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
 	}
 }
 
-// What is decided and not relayed needs room in the journal's directory, and none in a journal that
-// is in Postgres.
+// Decisions that are not relayed need room in the journal's directory, and none when the journal is
+// in Postgres.
 func TestTheReserveGrowsByTheBacklog(t *testing.T) {
 	config := testConfig(t, t.TempDir())
 	free := func(string) (int64, error) { return config.DiskReserve + 1000*relayBytes - 1, nil }
@@ -224,7 +230,8 @@ func (f formatted) Format(s fmt.State, _ rune) {
 
 func TestTheLogHasErrorsWithoutStackTraces(t *testing.T) {
 	var out strings.Builder
-	newLogger(&out, Config{LogFormat: logText}).Error("a store has failed", "err", fmt.Errorf("commit: %w", formatted{}))
+	newLogger(&out, Config{LogFormat: logText}).Error("a store has failed", "err",
+		fmt.Errorf("commit: %w", formatted{}))
 	newLogger(&out, Config{LogFormat: logText}).Error("a store has failed", "err", formatted{})
 	require.Equal(t, 2, strings.Count(out.String(), "no space left on device"))
 	require.NotContains(t, out.String(), "trace")

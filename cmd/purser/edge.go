@@ -110,9 +110,11 @@ func newEdge() *edge {
 		open:     of("purser_connections", "Connections that are open."),
 		limit:    of("purser_connections_limit", "Connections that may be open."),
 		accepted: of("purser_connections_accepted_total", "Connections let in."),
-		waits:    of("purser_accept_waits_total", "Accepts that failed for want of descriptors or memory, and were tried again."),
-		refused:  of("purser_connections_refused_total", "Connections refused: the port is full, or their address has too many.", "reason"),
-		cut:      of("purser_connections_cut_total", "Connections that waited too long for a port that was filling."),
+		waits: of("purser_accept_waits_total",
+			"Accepts that failed for want of descriptors or memory, and were tried again."),
+		refused: of("purser_connections_refused_total",
+			"Connections refused: the port is full, or their address has too many.", "reason"),
+		cut: of("purser_connections_cut_total", "Connections that waited too long for a port that was filling."),
 		unread: of("purser_connections_unread_total",
 			"Connections that ended before HTTP: of a trusted proxy without a PROXY head, or without a TLS handshake.", "reason"),
 		again: of("purser_listeners_reopened_total", "Listeners that failed and were opened again."),
@@ -168,8 +170,10 @@ func (e *edge) Collect(to chan<- prometheus.Metric) {
 // registerEdge registers the metrics of the ports and of the memory for bodies.
 func (m *Main) registerEdge() error {
 	return registerAll(m.registry, m.edge,
-		gaugeOf("purser_body_budget_bytes", "Memory that request bodies may take.", func() float64 { return float64(m.bodies.Max()) }),
-		gaugeOf("purser_body_bytes", "Memory that request bodies take.", func() float64 { return float64(m.bodies.Used()) }),
+		gaugeOf("purser_body_budget_bytes", "Memory that request bodies may take.",
+			func() float64 { return float64(m.bodies.Max()) }),
+		gaugeOf("purser_body_bytes", "Memory that request bodies take.",
+			func() float64 { return float64(m.bodies.Used()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "purser_bodies_refused_total",
 			Help: "Request bodies refused because others took all the memory for bodies."},
 			func() float64 { return float64(m.bodies.Refused()) }))

@@ -54,7 +54,8 @@ func TestAttackFrozenProcess(t *testing.T) {
 			s.send(t, v, s.id, 1_00)
 		}
 		sent := time.Now()
-		require.Eventually(t, func() bool { return time.Since(sent) > 2*authorizer.AnswerWithin }, time.Minute, askAgain)
+		require.Eventually(t, func() bool { return time.Since(sent) > 2*authorizer.AnswerWithin }, time.Minute,
+			askAgain)
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
 		for _, s := range swipes {
 			answer := s.answer(t)

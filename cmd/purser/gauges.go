@@ -73,7 +73,8 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g.add(now, "purser_relay_lag_cents",
 		"What the decisions that the journal does not have yet have moved, held or given back, each counted as a positive amount.",
 		func(s *sight) float64 { return float64(s.actors.RelayCents) })
-	g.add(now, "purser_relay_set_aside_workspaces", "Workspaces that the relay passes by because their decisions are refused.",
+	g.add(now, "purser_relay_set_aside_workspaces",
+		"Workspaces that the relay passes by because their decisions are refused.",
 		func(s *sight) float64 { return float64(s.actors.SetAside) })
 	g.add(now, "purser_relay_set_aside_entries", "Decisions of these workspaces that wait in the authorizer's log.",
 		func(s *sight) float64 { return float64(s.actors.SetAsideEntries) })
@@ -94,7 +95,8 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 		func(s *sight) float64 { return float64(s.actors.Pending) })
 	g.add(now, "purser_reseal_shards_left", "Shards whose personal documents this process has not looked through yet.",
 		func(s *sight) float64 { return float64(s.resealing.ShardsLeft) })
-	g.add(since, "purser_resealed_records_total", "Personal documents that this process has sealed under the first data key.",
+	g.add(since, "purser_resealed_records_total",
+		"Personal documents that this process has sealed under the first data key.",
 		func(s *sight) float64 { return float64(s.resealing.Records) })
 	g.add(now, "purser_lane_queue", "Commands that wait for a journal commit, over all shards.",
 		func(s *sight) float64 { return float64(s.actors.LaneQueued) })

@@ -45,7 +45,8 @@ func (p Place) openJournal(ctx context.Context, use journalUse) (persistence.Jou
 
 func (p Place) openDirectory(use journalUse) (persistence.Journal, error) {
 	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(p.DataDir), Deployment: use.deployment,
-		MustExist: use.mustExist, OpenTables: use.openTables, Clock: use.clock, Entropy: use.entropy, Fatal: use.fatal, Note: use.note})
+		MustExist: use.mustExist, OpenTables: use.openTables, Clock: use.clock, Entropy: use.entropy,
+		Fatal: use.fatal, Note: use.note})
 	switch {
 	case errors.Is(err, pebblejournal.ErrNoStore) && authorizer.Exists(nil, authorizerDir(p.DataDir)):
 		return nil, fmt.Errorf("%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",

@@ -54,7 +54,8 @@ func killAmidCheckouts(t *testing.T, purser program, full bool) {
 		rounds = killRounds
 	}
 	random := rand.New(rand.NewPCG(seed, 7))
-	purser.env = append(slices.Clone(purser.env), "PURSER_SANDBOX_DELAY="+finalAfter, "PURSER_ALLOW_PRIVATE_WEBHOOKS=true",
+	purser.env = append(slices.Clone(purser.env), "PURSER_SANDBOX_DELAY="+finalAfter,
+		"PURSER_ALLOW_PRIVATE_WEBHOOKS=true",
 		"PURSER_CHECKOUT_TOLERANCE=0,1")
 	m := newMarket(t)
 	p := launch(t, purser, data)
@@ -96,7 +97,7 @@ type merchant struct {
 
 // link is what one customer does; all of it can be sent again.
 type link struct {
-	cents    int64 // that are paid: the amount, or a cent less
+	cents    int64 // paid: the amount, or a cent less
 	create   request
 	payments []sandboxPayment // of no address yet
 
@@ -148,8 +149,8 @@ func (m *market) fault(format string, args ...any) {
 	m.faults = append(m.faults, fmt.Sprintf(format, args...))
 }
 
-// found makes a merchant and what its customers are going to do: every second pays in two transactions, and
-// some pay a cent less, which the server's tolerance lets them.
+// found makes a merchant and what its customers are going to do: every second pays in two
+// transactions, and some pay a cent less, which the server's tolerance lets them.
 func (m *market) found(t *testing.T, p *process, round int) *merchant {
 	t.Helper()
 	one := &merchant{name: fmt.Sprintf("merchant-%d", round), session: newClient(p.rest, "")}
@@ -180,7 +181,8 @@ func (m *market) found(t *testing.T, p *process, round int) *merchant {
 		}
 		for part, cents := range parts {
 			l.payments = append(l.payments, sandboxPayment{Chain: customerChain, Reference: fmt.Sprintf("%s-%d-%d", one.name, n, part),
-				From: "0xcustomer", Transfers: []sandboxTransfer{{Asset: "USDC", AmountUnits: fmt.Sprint(cents * 10_000)}}})
+				From: "0xcustomer", Transfers: []sandboxTransfer{{Asset: "USDC",
+					AmountUnits: fmt.Sprint(cents * 10_000)}}})
 		}
 		one.links = append(one.links, l)
 	}

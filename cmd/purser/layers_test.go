@@ -53,9 +53,10 @@ var (
 		"actors/ramp":       append([]string{"actors/ramp/proof"}, leaves...),
 		"actors/balance":    append([]string{"authorizer/hold"}, leaves...),
 
-		"authorizer/forwarded":   {},
-		"authorizer/drain":       {"authorizer/forwarded"},
-		"authorizer":             {"authorizer/hold", "authorizer/drain", "authorizer/forwarded", "persistence/pebblegate", "actors/ident", "actors/money"},
+		"authorizer/forwarded": {},
+		"authorizer/drain":     {"authorizer/forwarded"},
+		"authorizer": {"authorizer/hold", "authorizer/drain", "authorizer/forwarded",
+			"persistence/pebblegate", "actors/ident", "actors/money"},
 		"persistence":            {"actors/ident"},
 		"persistence/pebblegate": {},
 		// alters disks for the tests of the stores
@@ -79,7 +80,8 @@ var (
 		"actors/partner/bankhttp": {"actors/partner", "actors/partner/sandbox"},
 		"actors/audit":            {"persistence", "persistence/book", "authorizer", "authorizer/hold", "actors/ident", "actors/money"},
 		"actors": slices.Concat(leaves, domain,
-			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner", "actors/watch", "actors/checkout/address",
+			[]string{"authorizer", "authorizer/hold", "persistence", "actors/partner", "actors/watch",
+				"actors/checkout/address",
 				"actors/bankday"}),
 
 		"httpapi/openapi": {},

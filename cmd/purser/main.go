@@ -64,6 +64,7 @@ func runAs(args []string, out io.Writer, prepare func(chosen *kong.Context, args
 }
 
 func newParser(c *commands) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."), kong.UsageOnError(),
+	return kong.New(c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."),
+		kong.UsageOnError(),
 		kong.Resolvers(secretFiles()))
 }

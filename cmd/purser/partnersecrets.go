@@ -14,10 +14,10 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// partnerSecrets are the secrets that sign the reports of partners, each one secret, or two while it
-// rotates. The first one signs what this program sends.
+// partnerSecrets are the secrets that sign the reports of partners, each one secret, or two while
+// it rotates. The first one signs what this program sends.
 type partnerSecrets struct {
-	common []string            // of partners without their own; empty: made at the start
+	common []string            // for partners without their own; empty: made at the start
 	own    map[string][]string // by partner, of httpapi.Partners
 }
 

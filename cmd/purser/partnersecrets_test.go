@@ -94,7 +94,8 @@ func TestAStartComparesItsSecrets(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(data, file)))
 	refused := refuse(t, purser, data, "serve")
 	require.Contains(t, refused, file+" is missing, but the stores have used one")
-	require.Contains(t, refused, "set PURSER_PARTNER_SECRET_RAMP, or make a new one with `purser rotate "+file+" --lost")
+	require.Contains(t, refused, "set PURSER_PARTNER_SECRET_RAMP, or make a new one with `purser rotate "+file+
+		" --lost")
 	succeed(t, purser, data, "rotate", "--lost", file)
 	require.NoError(t, os.Remove(filepath.Join(data, networkSecretFile)))
 	succeed(t, purser, data, "rotate", "--lost", networkSecretFile)

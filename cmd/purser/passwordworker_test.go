@@ -19,7 +19,8 @@ func TestThePasswordWorkerHasTheLowestPriority(t *testing.T) {
 	}
 	worker := password.NewWorker(os.Args[0], passwordWorker)
 	defer func() { require.NoError(t, worker.Close()) }()
-	_, err := worker.Derive(password.Derivation{Password: []byte("x"), Salt: []byte("0123456789abcdef"), Memory: 64, Time: 1})
+	_, err := worker.Derive(password.Derivation{Password: []byte("x"), Salt: []byte("0123456789abcdef"), Memory: 64,
+		Time: 1})
 	require.NoError(t, err)
 	checked := 0
 	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -93,20 +93,23 @@ func (p *process) swipeOf(id string) string {
 
 // proxyHead is a head of the PROXY protocol, version 2, for a client.
 func proxyHead(client string) string {
-	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + string(net.ParseIP(client).To4()) + "\x7f\x00\x00\x01\x1f\x40\x01\xbb"
+	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + string(net.ParseIP(client).To4()) +
+		"\x7f\x00\x00\x01\x1f\x40\x01\xbb"
 }
 
 // The program behind proxies: limits count the client that a trusted proxy names, and nothing that
 // an untrusted peer says. A swipe comes through the PROXY protocol.
 func TestTheServerBehindProxies(t *testing.T) {
-	purser := program{path: build(t), env: []string{"PURSER_TRUSTED_PROXIES=" + testProxy, "PURSER_PROXY_PROTOCOL=network",
+	purser := program{path: build(t), env: []string{"PURSER_TRUSTED_PROXIES=" + testProxy,
+		"PURSER_PROXY_PROTOCOL=network",
 		"PURSER_RATE_LIMITS=1000,1000,3"}}
 	p := launch(t, purser, filepath.Join(t.TempDir(), "data"))
 	byProxy, byStranger := asker{from: testProxy, to: p.rest}, asker{from: testStranger, to: p.rest}
 	for range 3 {
 		require.Equal(t, 200, byProxy.status(t, rootFor("X-Forwarded-For: 203.0.113.9, 192.0.2.1\r\n")))
 	}
-	require.Equal(t, 429, byProxy.status(t, rootFor("X-Forwarded-For: 203.0.113.77, 192.0.2.1\r\n")), "the entry of the proxy counts")
+	require.Equal(t, 429, byProxy.status(t, rootFor("X-Forwarded-For: 203.0.113.77, 192.0.2.1\r\n")),
+		"the entry of the proxy counts")
 	require.Equal(t, 200, byProxy.status(t, rootFor("X-Forwarded-For: 192.0.2.2\r\n")), "another client")
 	require.Equal(t, 429, byProxy.status(t, rootFor("Forwarded: for=\"192.0.2.1:4711\"\r\n")))
 	for i := range 3 {
@@ -125,6 +128,7 @@ func TestTheServerBehindProxies(t *testing.T) {
 	require.Equal(t, 200, network.status(t, p.swipeOf("direct")), "an untrusted peer sends no head")
 	network.head = proxyHead("192.0.2.1")
 	require.Equal(t, 400, network.status(t, p.swipeOf("forged")), "and may not send one")
-	require.Equal(t, 1.0, labelled(p.ask("/metrics"), "purser_connections_unread_total", `port="card network",reason="proxy head"`))
+	require.Equal(t, 1.0, labelled(p.ask("/metrics"), "purser_connections_unread_total",
+		`port="card network",reason="proxy head"`))
 	require.Empty(t, p.end(t, syscall.SIGTERM))
 }

@@ -80,7 +80,8 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 // rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old
 // store that stays must go on from them. The rules of an old store that can be read are kept where
 // they are stricter, also when its log is discarded.
-func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal, old *oldLog, out io.Writer) (made rebuilt,
+func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal, old *oldLog,
+	out io.Writer) (made rebuilt,
 	kept string, err error) {
 	fresh := freshAuthorizerDir(r.DataDir)
 	if made, err = rebuildInto(ctx, journal, fresh); err != nil {
@@ -101,7 +102,8 @@ func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journa
 func freshAuthorizerDir(data string) string { return authorizerDir(data) + ".new" }
 
 // undoReplace takes back a replace that was interrupted between its two renames: the old store has
-// the log, and the new one is made again. The new store beside a missing one shows the interruption.
+// the log, and the new one is made again. The new store beside a missing one shows the
+// interruption.
 func (r *RebuildCmd) undoReplace(out io.Writer) error {
 	if !authorizer.Exists(nil, freshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, authorizerDir(r.DataDir)) {
 		return nil
@@ -110,7 +112,10 @@ func (r *RebuildCmd) undoReplace(out io.Writer) error {
 	if err != nil || len(kept) == 0 {
 		return err
 	}
-	newest := slices.MaxFunc(kept, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	newest := slices.MaxFunc(kept, func(a,
+		b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
 	fmt.Fprintf(out, "an earlier repair was interrupted: %s is the old store again\n", newest)
 	if err := os.Rename(newest, authorizerDir(r.DataDir)); err != nil {
 		return err

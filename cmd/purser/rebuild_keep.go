@@ -39,8 +39,9 @@ func (l *oldLog) readable() bool { return l.there && l.unread == nil }
 func (l *oldLog) keeps() bool { return l.readable() && l.unusable == nil }
 
 func (r *RebuildCmd) engineOptions(dir string, journal persistence.Journal, failed *error) authorizer.Options {
-	return authorizer.Options{Dir: dir, Deployment: journal.Identity().Deployment, Clock: time.Now, Entropy: rand.Reader,
-		Fatal: func(err error) { *failed = err }}
+	return authorizer.Options{Dir: dir, Deployment: journal.Identity().Deployment, Clock: time.Now,
+		Entropy: rand.Reader,
+		Fatal:   func(err error) { *failed = err }}
 }
 
 // readOldLog counts the decisions that the old log has and the journal lacks, names the first of
@@ -91,12 +92,14 @@ func (l *oldLog) say(out io.Writer, discard bool) {
 	case !l.there:
 		fmt.Fprintln(out, "there is no old store: decisions that were not relayed are lost")
 	case l.unread != nil:
-		fmt.Fprintf(out, "the old store cannot be read, and its decisions that were not relayed are lost: %v\n", l.unread)
+		fmt.Fprintf(out, "the old store cannot be read, and its decisions that were not relayed are lost: %v\n",
+			l.unread)
 	case discard || l.unusable != nil:
 		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are lost with --discard-log:\n", l.pending)
 		l.nameDecisions(out)
 	default:
-		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are kept; the next start relays them\n", l.pending)
+		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are kept; the next start relays them\n",
+			l.pending)
 	}
 }
 
@@ -104,7 +107,8 @@ func (l *oldLog) say(out io.Writer, discard bool) {
 func (l *oldLog) nameDecisions(out io.Writer) {
 	for i := range l.named {
 		n := &l.named[i]
-		fmt.Fprintf(out, "  %s %s %s %s, asked %d cents, approved %d cents, %s\n", time.UnixMilli(n.At).UTC().Format(time.RFC3339),
+		fmt.Fprintf(out, "  %s %s %s %s, asked %d cents, approved %d cents, %s\n",
+			time.UnixMilli(n.At).UTC().Format(time.RFC3339),
 			n.Kind, n.NetworkID, n.Decision, n.Amount, n.Approved, n.Card.Format(ident.Card))
 	}
 	if more := l.pending - uint64(len(l.named)); more > 0 {

@@ -17,7 +17,7 @@ import (
 type staleDeployment struct {
 	data     string
 	wall     *stepped
-	database string // of the journal; empty: the directory has it
+	database string // the journal's; empty: the directory has it
 	keep     func() // copies the journal of a stopped server
 	failOver func() // puts the copy in the journal's place
 
@@ -78,7 +78,10 @@ func (d *staleDeployment) command(name string, flags ...string) (string, error) 
 
 func (d *staleDeployment) drain(t *testing.T) {
 	t.Helper()
-	d.p.await(t, "an empty backlog", func() bool { return strings.Contains(d.p.ask("/metrics"), "\npurser_backlog_entries 0\n") })
+	d.p.await(t, "an empty backlog", func() bool {
+		return strings.Contains(d.p.ask("/metrics"),
+			"\npurser_backlog_entries 0\n")
+	})
 }
 
 func (d *staleDeployment) start(t *testing.T) {
@@ -96,7 +99,8 @@ func (d *staleDeployment) start(t *testing.T) {
 // setState changes the card.
 func (d *staleDeployment) setState(t *testing.T, state string) {
 	t.Helper()
-	a, err := d.p.api(d.bearer, request{method: "PATCH", path: "/api/cards/" + d.card, body: marshal(fields{"state": state})})
+	a, err := d.p.api(d.bearer, request{method: "PATCH", path: "/api/cards/" + d.card,
+		body: marshal(fields{"state": state})})
 	require.NoError(t, err)
 	require.Equal(t, 200, a.status, string(a.raw))
 }
@@ -141,7 +145,8 @@ func (d *staleDeployment) hasLater() bool {
 // A journal that is older than the authorizer, as after a failover to a standby that lagged, loses
 // no decision that the authorizer's log has and lets no card do more than it could.
 func TestAttackStaleJournal(t *testing.T) {
-	for name, deploy := range map[string]func(*testing.T) *staleDeployment{"directory": staleDirectory, "postgres": stalePostgres} {
+	for name, deploy := range map[string]func(*testing.T) *staleDeployment{"directory": staleDirectory,
+		"postgres": stalePostgres} {
 		t.Run(name, func(t *testing.T) {
 			d := deploy(t)
 			if d == nil {
@@ -192,7 +197,8 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	require.NoError(t, copyTree(authorizerDir(d.data), freshAuthorizerDir(d.data)))
 	require.NoError(t, os.Rename(authorizerDir(d.data), authorizerDir(d.data)+".old-1000"))
 	require.NoError(t, os.MkdirAll(authorizerDir(d.data)+".old-999", 0o700))
-	require.ErrorContains(t, NewMain(testConfig(t, d.data), talkative()).Start(t.Context()), "purser rebuild-authorizer")
+	require.ErrorContains(t, NewMain(testConfig(t, d.data), talkative()).Start(t.Context()),
+		"purser rebuild-authorizer")
 	out, err := d.command("rebuild-authorizer", "--yes")
 	require.NoError(t, err)
 	require.Contains(t, out, "an earlier repair was interrupted")

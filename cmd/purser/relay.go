@@ -84,7 +84,8 @@ func askRelay(data string, question relayQuestion, out io.Writer) ([]actors.SetA
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "WORKSPACE\tSHARD\tSINCE\tDECISIONS\tREASON")
 	for _, one := range answer.SetAside {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%s\n", one.Workspace, one.Shard, one.Since.Format(time.RFC3339), one.Entries,
+		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%s\n", one.Workspace, one.Shard, one.Since.Format(time.RFC3339),
+			one.Entries,
 			one.Reason)
 	}
 	fmt.Fprintf(table, "%d set aside\n", len(answer.SetAside))

@@ -106,8 +106,8 @@ func (p *paymaster) await(status string, names ...string) {
 	}
 }
 
-// awaitOrder waits until the bank has an order that it does not answer. The hour in which it answers no
-// inquiry about it begins then.
+// awaitOrder waits until the bank has an order that it does not answer. The hour in which it
+// answers no inquiry about it begins then.
 func (p *paymaster) awaitOrder(name string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(processWithin); ; {
@@ -272,8 +272,8 @@ func (p *paymaster) finish() {
 	p.ends()
 }
 
-// ends waits until the remaining orders have ended, and compares the dollars. The bank has the payout
-// that "is sent" and does not report it: its dollars stay held.
+// ends waits until the remaining orders have ended, and compares the dollars. The bank has the
+// payout that "is sent" and does not report it: its dollars stay held.
 func (p *paymaster) ends() {
 	p.await("released", "is being sent")
 	p.await("submitted", "is sent")
@@ -302,7 +302,8 @@ func (p *paymaster) decides(data string) {
 	early := run([]string{"payouts", "resolve", id, "--outcome", "failed", "--data-dir", data}, io.Discard)
 	require.ErrorContains(p.t, early, "not overdue", "the bank has its bank days")
 	p.turn(10 * 24 * time.Hour)
-	require.Regexp(p.t, id+" +payout +ws_.* submitted .*\n1 overdue", runs(p.t, "payouts", "overdue", "--data-dir", data))
+	require.Regexp(p.t, id+" +payout +ws_.* submitted .*\n1 overdue",
+		runs(p.t, "payouts", "overdue", "--data-dir", data))
 	require.Contains(p.t, runs(p.t, "payouts", "resolve", id, "--outcome", "failed", "--data-dir", data), "\n0 overdue")
 	p.await("failed", "is sent")
 	p.hasDollars(10_000_00-goneAtLast, 0)

@@ -109,7 +109,8 @@ func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), "is not there")
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, "--lost", name}, io.Discard))
 	}
-	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", dataKeyFile}, io.Discard), "cannot be replaced")
+	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", dataKeyFile}, io.Discard),
+		"cannot be replaced")
 	require.NoError(t, os.Rename(filepath.Join(data, dataKeyFile+".aside"), filepath.Join(data, dataKeyFile)))
 	require.NoError(t, start(t, data).Close())
 }

@@ -52,7 +52,8 @@ func (s *SandboxBankCmd) config() (bankConfig, error) {
 	var f faults
 	f.address("PURSER_BANK_ADDR", s.Addr)
 	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.baseURL("PURSER_BANK_REPORT_TO", s.ReportTo),
-		secrets: f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.delay(s.SandboxDelay), log: Config{LogLevel: f.level(s.LogLevel),
+		secrets: f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.delay(s.SandboxDelay),
+		log: Config{LogLevel: f.level(s.LogLevel),
 			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
 	if own := f.secrets(partnerSecretSetting(httpapi.PartnerBank), s.OwnSecret); own != nil {
 		c.secrets = own

@@ -43,7 +43,8 @@ func secretFiles() kong.Resolver {
 			return nil, fmt.Errorf("%s%s: %w", variable, secretFileSuffix, err)
 		}
 		if !info.Mode().IsRegular() || info.Size() > maxSecretFile {
-			return nil, fmt.Errorf("%s%s: %s is not a file of at most %d bytes", variable, secretFileSuffix, path, maxSecretFile)
+			return nil, fmt.Errorf("%s%s: %s is not a file of at most %d bytes", variable, secretFileSuffix, path,
+				maxSecretFile)
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -29,8 +29,9 @@ const (
 )
 
 // secretSettings says which setting takes the place of a file.
-var secretSettings = map[string]string{networkSecretFile: "PURSER_NETWORK_SECRET", partnerSecretFile: "PURSER_PARTNER_SECRET",
-	dataKeyFile: "PURSER_DATA_KEY", checkoutSeedFile: "PURSER_CHECKOUT_XPUB_EVM or PURSER_CHECKOUT_XPUB_BTC"}
+var secretSettings = map[string]string{networkSecretFile: "PURSER_NETWORK_SECRET",
+	partnerSecretFile: "PURSER_PARTNER_SECRET",
+	dataKeyFile:       "PURSER_DATA_KEY", checkoutSeedFile: "PURSER_CHECKOUT_XPUB_EVM or PURSER_CHECKOUT_XPUB_BTC"}
 
 // settingOf returns the setting that takes the place of a file of a secret.
 func settingOf(file string) string {
@@ -66,7 +67,8 @@ func (c *Config) fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
 	add := func(name string, values []string) {
 		secret := actors.Secret{Name: name}
 		for _, value := range values {
-			secret.Fingerprints = append(secret.Fingerprints, seal.Fingerprint(hex.EncodeToString(deployment[:]), name, value))
+			secret.Fingerprints = append(secret.Fingerprints,
+				seal.Fingerprint(hex.EncodeToString(deployment[:]), name, value))
 		}
 		secrets = append(secrets, secret)
 	}

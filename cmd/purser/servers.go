@@ -70,8 +70,10 @@ func (d *networkDesk) Submit(message *hold.Message) authorizer.Answer {
 func (m *Main) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
-		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network, MaxPerPeer: m.config.Connections.PerAddress,
-		Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network, TLS: m.config.Certificate.serverConfig()})
+		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
+		MaxPerPeer: m.config.Connections.PerAddress,
+		Proxies:    m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,
+		TLS: m.config.Certificate.serverConfig()})
 	if err == nil {
 		m.edge.addPort(portNetwork, m.shares.network, server.Counts)
 		m.stopNetwork = m.serve(portNetwork, server, m.listeners.authorizer, m.memory)
@@ -109,7 +111,8 @@ func (m *Main) admitRequests(context.Context) error {
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: m.config.PartnerSecrets.byPartner(), PartnerSignatures: m.config.PartnerSignatures,
 		SignupClosed: !m.config.SignupOpen, Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards,
-		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert, DepositDelay: m.config.SandboxDelay,
+		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert,
+		DepositDelay:      m.config.SandboxDelay,
 		Full:              m.disk.refusal,
 		CheckoutTolerance: m.config.CheckoutTolerance,
 		PayoutLimits:      m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,

@@ -59,8 +59,9 @@ type backlog struct {
 func newOutbox(clock func() time.Time, log *slog.Logger) *outbox {
 	return &outbox{log: log, clock: clock, published: counter("purser_published_total",
 		"Events that Kafka has taken, repeats included."), failures: counter("purser_publish_failures_total",
-		"Tries to publish that failed; nothing is lost by them."), replaced: counter("purser_outbox_topic_replaced_total",
-		"Partitions that lost messages acknowledged by Kafka: the topic was made anew, or Kafka lost them.")}
+		"Tries to publish that failed; nothing is lost by them."),
+		replaced: counter("purser_outbox_topic_replaced_total",
+			"Partitions that lost messages acknowledged by Kafka: the topic was made anew, or Kafka lost them.")}
 }
 
 func (o *outbox) register(r *prometheus.Registry) error {
@@ -255,7 +256,8 @@ func newInbox(clock func() time.Time, log *slog.Logger) *inbox {
 				"foreign, forged or unproven messages, which have no effect.",
 			"consumer", "outcome"),
 		replaced: counters("purser_consumer_topic_replaced_total",
-			"Partitions that lost messages which a consumer had read: the topic was made anew, or Kafka lost them.", "consumer"),
+			"Partitions that lost messages which a consumer had read: the topic was made anew, or Kafka lost them.",
+			"consumer"),
 		failures: counters("purser_consumer_failures_total", "Tries of a consumer that failed and are repeated.", "consumer"),
 		behind: prometheus.NewDesc("purser_consumer_lag_events", "Events of the journal that a consumer has not handled yet.",
 			[]string{"consumer"}, nil),

@@ -118,7 +118,8 @@ func isRPC(variants []string) bool {
 }
 
 // The format uuid becomes a type of its own in generated clients, and openapi-python-client cannot
-// send that type as a header. A parameter that must be a UUID therefore has a pattern, and a sample.
+// send that type as a header. A parameter that must be a UUID therefore has a pattern, and a
+// sample.
 func TestParametersAreUUIDsByPattern(t *testing.T) {
 	tree, _, err := convert(source)
 	require.NoError(t, err)

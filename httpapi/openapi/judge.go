@@ -96,7 +96,8 @@ func otherKind(e *jsonschema.ValidationError, depth int) bool {
 	case *kind.Type:
 		return len(e.InstanceLocation) == depth
 	}
-	return slices.ContainsFunc(e.Causes, func(cause *jsonschema.ValidationError) bool { return otherKind(cause, depth) })
+	return slices.ContainsFunc(e.Causes,
+		func(cause *jsonschema.ValidationError) bool { return otherKind(cause, depth) })
 }
 
 func leaf(e *jsonschema.ValidationError) []*Fault {

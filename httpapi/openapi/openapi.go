@@ -92,7 +92,8 @@ func convert(source []byte) (map[string]any, []byte, error) {
 	return object(parsed), text, nil
 }
 
-func (d *Document) compile(compiler *jsonschema.Compiler, op Operation, method string, operation, schemas map[string]any) error {
+func (d *Document) compile(compiler *jsonschema.Compiler, op Operation, method string, operation,
+	schemas map[string]any) error {
 	if operation["requestBody"] == nil {
 		return nil
 	}

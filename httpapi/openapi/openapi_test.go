@@ -143,11 +143,13 @@ func TestDecode(t *testing.T) {
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["1234\n"]}`, "allowedMccs[0] does not have the required form")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":`+strings.Repeat("[", 40)+strings.Repeat("]", 40)+`}`,
 		"allowedMccs is nested too deeply")
-	f(`{"holderLabel":"","perTxnLimitUsdCents":"1","allowedMccs":["1"],"surprise":null}`, "allowedMccs[0] does not have the "+
-		"required form; holderKind is required; holderLabel must have at least 1 character; monthlyLimitUsdCents is required; "+
-		"perTxnLimitUsdCents must be of type integer; surprise is not a known field")
+	f(`{"holderLabel":"","perTxnLimitUsdCents":"1","allowedMccs":["1"],"surprise":null}`,
+		"allowedMccs[0] does not have the "+
+			"required form; holderKind is required; holderLabel must have at least 1 character; monthlyLimitUsdCents is required; "+
+			"perTxnLimitUsdCents must be of type integer; surprise is not a known field")
 	f(`{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1,"n":1,"o":1,"p":1,"q":1,"holderKind":"agent",`+rest+`}`,
-		strings.Join(strings.Split("abcdefghijklmnop", ""), " is not a known field; ")+" is not a known field; and 1 more fault")
+		strings.Join(strings.Split("abcdefghijklmnop", ""), " is not a known field; ")+
+			" is not a known field; and 1 more fault")
 }
 
 // A list that is only longer than the interface allows is distinguished from a body that is wrong.
@@ -191,11 +193,14 @@ func TestNullCountsAsAbsent(t *testing.T) {
 	f("PATCH", "/api/cards/{id}", `{"state":null}`, "")
 	f("POST", "/api/workspaces", `{"name":"Ada","plan":null}`, `{"name":"Ada"}`)
 	f("POST", "/api/workspaces", `{"name":null,"plan":null}`, "")
-	f("POST", "/api/treasury/counterparties", `{"kind":null,"name":"A","routingNumber":"021000021","accountNumber":"1234",`+
-		`"accountType":"checking"}`, `{"name":"A","routingNumber":"021000021","accountNumber":"1234","accountType":"checking"}`)
-	f("POST", "/api/v1/checkout/sessions", `{"amountUsdCents":1,"successUrl":"HTTPS://a.example","metadata":{"a":null}}`,
+	f("POST", "/api/treasury/counterparties",
+		`{"kind":null,"name":"A","routingNumber":"021000021","accountNumber":"1234",`+
+			`"accountType":"checking"}`, `{"name":"A","routingNumber":"021000021","accountNumber":"1234","accountType":"checking"}`)
+	f("POST", "/api/v1/checkout/sessions",
+		`{"amountUsdCents":1,"successUrl":"HTTPS://a.example","metadata":{"a":null}}`,
 		`{"amountUsdCents":1,"successUrl":"HTTPS://a.example","metadata":{"a":null}}`)
-	f("POST", "/api/cardholders", `{"displayName":"A","kind":"agent","shippingAddress":null}`, `{"displayName":"A","kind":"agent"}`)
+	f("POST", "/api/cardholders", `{"displayName":"A","kind":"agent","shippingAddress":null}`,
+		`{"displayName":"A","kind":"agent"}`)
 }
 
 // Every optional member of a body may be null, so that a client that validates by the description

@@ -79,8 +79,8 @@ func (s *shape) dropNulls(value any) {
 	}
 }
 
-// limitedAt reports whether the field of a path such as "allowedMccs" is an array with a limit of the
-// interface.
+// limitedAt reports whether the field of a path such as "allowedMccs" is an array with a limit of
+// the interface.
 func (s *shape) limitedAt(field string) bool {
 	for name := range strings.SplitSeq(field, ".") {
 		if s = s.members[name]; s == nil {

@@ -118,7 +118,8 @@ func parseArray(dec *jsontext.Decoder, depth int) (any, error) {
 		}
 		array = append(array, item)
 		if len(array) > maxItems {
-			return nil, &Fault{Field: fieldOf(dec.StackPointer().Parent()), Problem: "has too many items", tooMany: true}
+			return nil, &Fault{Field: fieldOf(dec.StackPointer().Parent()), Problem: "has too many items",
+				tooMany: true}
 		}
 	}
 	_, err := dec.ReadToken()

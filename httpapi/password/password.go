@@ -111,7 +111,8 @@ func parseStored(hash string) (stored, error) {
 	if len(fields) != 6 || fields[1] != "argon2id" {
 		return s, errMalformed
 	}
-	if _, err := fmt.Sscanf(fields[2]+" "+fields[3], "v=%d m=%d,t=%d,p=%d", &version, &s.memory, &s.time, &lanes); err != nil {
+	if _, err := fmt.Sscanf(fields[2]+" "+fields[3], "v=%d m=%d,t=%d,p=%d", &version, &s.memory, &s.time,
+		&lanes); err != nil {
 		return s, errMalformed
 	}
 	var saltErr, keyErr error

@@ -61,7 +61,7 @@ type Page struct {
 	Received    string // "" when nothing was
 	Due         string // "" when nothing is; what is missing of a payment that fell short
 	Over        string // "" when nothing is; what came beyond the amount
-	Shortfall   string // "" when nothing is; what is missing of the amount and is not asked for any more
+	Shortfall   string // the accepted shortfall; "" without one
 	Sandbox     bool
 	Simulated   bool      // completed without a payment
 	Payments    []Payment // that count
@@ -236,8 +236,8 @@ func (p Page) Title() string {
 // quiet is the margin of a QR code that its readers need, in modules.
 const quiet = 4
 
-// QR draws a text as SVG, with a label for those who do not see it. The text is not in it. The SVG is
-// "" when the text is too long for a code.
+// QR draws a text as SVG, with a label for those who do not see it. The text is not in it. The SVG
+// is "" when the text is too long for a code.
 func QR(text, label string) template.HTML {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {

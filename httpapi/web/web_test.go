@@ -87,13 +87,15 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 		"choose": {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`,
 			`aria-label="BTC on Bitcoin"`, "Continue"},
 		"pay": {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address",
-			`aria-label="QR code of the payment request"`, `aria-label="QR code of the address alone"`, "For an exchange",
+			`aria-label="QR code of the payment request"`, `aria-label="QR code of the address alone"`,
+			"For an exchange",
 			`href="ethereum:0xA0b8`, "Waiting"},
 		"confirming": {"<strong>1 of 3</strong>", `aria-valuenow="1"`, "You may close this page"},
 		"underpaid":  {"$100.00 of $125.00", "<strong>$25.00</strong> is still due", "Send the rest"},
 		"short":      {"can not be sent any more", `href="https://shop.example.com/cart"`},
 		"completed": {"Payment complete", `href="https://shop.example.com/thanks"`, "125 USDC on Ethereum",
-			"leads to <strong>shop.example.com</strong>", "You go to <strong>shop.example.com</strong>", "Stay on this page",
+			"leads to <strong>shop.example.com</strong>", "You go to <strong>shop.example.com</strong>",
+			"Stay on this page",
 			`href="/checkout/cs_01kkv0000000000000000000aa/receipt"`, "no link to an explorer"},
 		"simulated": {"Payment complete"},
 		"live": {`href="https://etherscan.io/tx/0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060" ` +
@@ -127,7 +129,8 @@ var (
 	loads    = regexp.MustCompile(`(?i)<(?:script|link|img|iframe)[^>]*?\s(?:src|href)="([^"]*)"`)
 )
 
-// Beside the code of the payment request there is one of the address alone, for what reads no request.
+// Beside the code of the payment request there is one of the address alone, for what reads no
+// request.
 func TestBothCodesAreDrawn(t *testing.T) {
 	for _, name := range []string{"pay", "underpaid"} {
 		p := pages()[name]
@@ -253,11 +256,12 @@ func receipts() map[string]web.Page {
 	return map[string]web.Page{"receipt": sandbox, "receipt-live": live, "receipt-simulated": simulated}
 }
 
-// A receipt says what was paid to whom, when, where and by which transaction, and is a page like
-// the others: nothing inline, nothing from elsewhere, all texts escaped.
+// A receipt states the payment, the payee, the time, the network and the transaction, and is a page
+// like the others: nothing inline, nothing from elsewhere, all texts escaped.
 func TestReceiptsSayWhatWasPaid(t *testing.T) {
 	for name, wants := range map[string][]string{
-		"receipt": {"Blue Bottle Books", "order 10482", "Two paperbacks", "$125.00", "125 USDC on Ethereum", "No real money",
+		"receipt": {"Blue Bottle Books", "order 10482", "Two paperbacks", "$125.00", "125 USDC on Ethereum",
+			"No real money",
 			"14 March 2026, 09:33:00 UTC", `datetime="2026-03-14T09:33:00Z"`, "cs_01kkv0000000000000000000aa",
 			"0x52908400098527886E0F7030069857D2E4169EE7", "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
 			"0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060"},

@@ -95,7 +95,8 @@ func NewSender(o SenderOptions) (*Sender, error) {
 // Post sends the body of an event, signed with the endpoint's secret at a time. It answers the
 // receiver's status, or a failure that says in a
 // word what kept the receiver from answering. What the receiver says beside its status is dropped.
-func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int, failure string) {
+func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int,
+	failure string) {
 	if _, err := s.guard.parse(url); err != nil {
 		return 0, failureAddress // it was allowed when it was registered
 	}

@@ -50,7 +50,8 @@ func TestASignedBodyIsPosted(t *testing.T) {
 		read, _ = io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusAccepted)
 	})
-	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL+"/hook?a=b", "whsec_1", deliveryID, "ping", now, body)
+	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL+"/hook?a=b", "whsec_1", deliveryID,
+		"ping", now, body)
 	require.Equal(t, http.StatusAccepted, status)
 	require.Empty(t, failure)
 	require.Equal(t, "POST /hook?a=b", got.Method+" "+got.RequestURI)
@@ -91,8 +92,10 @@ func ExampleSender() {
 		panic(err)
 	}
 	sender.Post(context.Background(), server.URL, "whsec_1", deliveryID, "ping", time.Now(), []byte(`{"type":"ping"}`))
-	sender.Post(context.Background(), server.URL, "another's", deliveryID, "ping", time.Now(), []byte(`{"type":"ping"}`))
-	sender.Post(context.Background(), server.URL, "whsec_1", deliveryID, "ping", time.Now().Add(-time.Hour), []byte(`{"type":"ping"}`))
+	sender.Post(context.Background(), server.URL, "another's", deliveryID, "ping", time.Now(),
+		[]byte(`{"type":"ping"}`))
+	sender.Post(context.Background(), server.URL, "whsec_1", deliveryID, "ping", time.Now().Add(-time.Hour),
+		[]byte(`{"type":"ping"}`))
 	// Output:
 	// true
 	// false
@@ -172,7 +175,8 @@ func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
 	// One that goes on and on has answered; what it says is nobody's concern. A busy machine needs longer until the answer begins.
 	status, failure := 0, failureTimeout
 	for within := moment; failure == failureTimeout && within < time.Minute; within *= 4 {
-		status, failure = newSender(t, SenderOptions{Timeout: within}).Post(t.Context(), dripping.URL, "s", deliveryID, "ping", now, body)
+		status, failure = newSender(t, SenderOptions{Timeout: within}).Post(t.Context(), dripping.URL, "s",
+			deliveryID, "ping", now, body)
 	}
 	require.Equal(t, "200", fmt.Sprint(status, failure))
 }

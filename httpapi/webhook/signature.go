@@ -1,8 +1,8 @@
 // Package webhook signs, verifies and sends webhooks. Inbound reports of partners have the header
-// "partner-signature: t=<unix>,<version>=<hex HMAC-SHA256>". Version 1 covers the time and the body,
-// version 2 the method and the path too. What Purser announces to a workspace's endpoints has the
-// header "service-signature", of version 1. A Sender posts it to where a Guard lets it. The package
-// reads no clock to sign or verify by.
+// "partner-signature: t=<unix>,<version>=<hex HMAC-SHA256>". Version 1 covers the time and the
+// body, version 2 the method and the path too. What Purser announces to a workspace's endpoints has
+// the header "service-signature", of version 1. A Sender posts it to where a Guard lets it. The
+// package reads no clock to sign or verify by.
 package webhook
 
 import (
@@ -90,9 +90,9 @@ func Verify(secrets []string, header string, body []byte, now time.Time) error {
 	return err
 }
 
-// VerifyRequest accepts a request when one of the secrets made one of the header's signatures, of an
-// accepted version, within Tolerance of now. It returns the strongest version that verifies. Every
-// other outcome is ErrSignature.
+// VerifyRequest accepts a request when one of the secrets made one of the header's signatures, of
+// an accepted version, within Tolerance of now. It returns the strongest version that verifies.
+// Every other outcome is ErrSignature.
 func VerifyRequest(secrets []string, header string, r Request, accepted Versions, now time.Time) (Versions, error) {
 	h, err := parseHeader(header, now)
 	if err != nil {

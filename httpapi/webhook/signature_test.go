@@ -43,8 +43,8 @@ func TestVerify(t *testing.T) {
 	require.ErrorIs(t, Verify([]string{"one"}, good, []byte(`{"id":"e2"}`), now), ErrSignature)
 }
 
-// TestVerifyRequest: a signature of version 2 is of one request, no version stands in for the other,
-// and the strongest one that verifies counts.
+// TestVerifyRequest: a signature of version 2 is of one request, no version stands in for the
+// other, and the strongest one that verifies counts.
 func TestVerifyRequest(t *testing.T) {
 	r := Request{Method: "POST", Path: "/a", Body: body}
 	v1, v2 := Sign("one", now, body), SignRequest("one", now, r)
@@ -69,7 +69,8 @@ func TestVerifyRequest(t *testing.T) {
 	f(v2, r, V1, 0)
 	require.False(t, Formed(v1, V2, now))
 	require.False(t, Formed(v2, V1, now))
-	for _, other := range []Request{{"PUT", "/a", body}, {"POST", "/b", body}, {"POST", "/a", nil}, {"POST", "/a\n{", body[1:]}} {
+	for _, other := range []Request{{"PUT", "/a", body}, {"POST", "/b", body}, {"POST", "/a", nil},
+		{"POST", "/a\n{", body[1:]}} {
 		f(v2, other, either, 0)
 	}
 	f(both, Request{"POST", "/b", body}, either, V1)

@@ -64,8 +64,8 @@
 // kafka-go asks for no topic ids. A partition only grows, so the publisher compares the offset of
 // each batch with the end of the batch before it, and a reader compares the end of the partition
 // with the last offset that it read. When the end has moved back, the topic was made anew or Kafka
-// lost acknowledged messages: the listener gets TopicReplaced. Consumers read missing events from the
-// journal, and publishing continues with the next event.
+// lost acknowledged messages: the listener gets TopicReplaced. Consumers read missing events from
+// the journal, and publishing continues with the next event.
 //
 // # Limits
 //

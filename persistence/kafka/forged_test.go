@@ -24,7 +24,8 @@ import (
 )
 
 // headersInOrder are those of a message.
-var headersInOrder = []string{"content-type", "ce_specversion", "ce_id", "ce_type", "ce_source", "ce_time", "purser-store",
+var headersInOrder = []string{"content-type", "ce_specversion", "ce_id", "ce_type", "ce_source", "ce_time",
+	"purser-store",
 	"purser-shard", "purser-position", "purser-kind", "purser-stream", "purser-version", "purser-proof"}
 
 // produceRaw appends messages to a partition, as every program with the right to produce can.
@@ -92,7 +93,8 @@ func TestForgedMessagesHaveNoEffect(t *testing.T) {
 		next.value = `{"cents":1000000}`
 		forged := []message{next, next.withHeader("purser-proof", "1 "+fmt.Sprintf("%032x", 1)+" 00"),
 			next.withHeader("purser-position", "4"), next.withHeader("purser-position", strconv.FormatUint(1<<40, 10)),
-			next.withHeader("purser-position", "18446744073709551615"), next.withHeader("ce_type", "checkout.completed.v1")}
+			next.withHeader("purser-position", "18446744073709551615"),
+			next.withHeader("ce_type", "checkout.completed.v1")}
 		f.produceRaw(partition, 0, forged...)
 		f.produceRaw(partition, 0, next.withoutHeader("purser-proof"))
 		f.eventually(func() bool { return c.forged.Load() >= int64(len(forged)) && c.unproven.Load() > 0 },
@@ -130,7 +132,8 @@ func TestReplayedMessagesHaveNoEffect(t *testing.T) {
 		f.produceRaw(partition, 0, f.messageOf(shard, 1), f.messageOf(shard, 2), f.messageOf(shard, 3))
 		f.append(shard, 1, `{}`)
 		f.handled(c)
-		f.eventually(func() bool { return c.unproven.Load() == 2 && c.repeated.Load() == 1 }, "the repeats did not come")
+		f.eventually(func() bool { return c.unproven.Load() == 2 && c.repeated.Load() == 1 },
+			"the repeats did not come")
 	})
 }
 

@@ -77,8 +77,9 @@ func TestForeignMessagesAreTold(t *testing.T) {
 
 // TestAChangedMessageIsForged: a proof covers every field from which an event is rebuilt.
 func TestAChangedMessageIsForged(t *testing.T) {
-	event := persistence.Event{ID: "evt_1", Workspace: "ws_1", Kind: "checkout", Stream: "cs_1", Version: 4, Position: 9,
-		Type: "checkout.paid.v1", At: time.Unix(1, 5), Payload: []byte(`{"cents":100}`)}
+	event := persistence.Event{ID: "evt_1", Workspace: "ws_1", Kind: "checkout", Stream: "cs_1", Version: 4,
+		Position: 9,
+		Type:     "checkout.paid.v1", At: time.Unix(1, 5), Payload: []byte(`{"cents":100}`)}
 	for name, change := range map[string]func(*kafkago.Record){
 		"payload":    func(m *kafkago.Record) { m.Value = kafkago.NewBytes([]byte(`{"cents":900}`)) },
 		"workspace":  func(m *kafkago.Record) { m.Key = kafkago.NewBytes([]byte("ws_2")) },
@@ -130,7 +131,8 @@ func TestAMessageOfAnotherRunIsUnproven(t *testing.T) {
 func TestAnOlderKeyChecks(t *testing.T) {
 	event := persistence.Event{ID: "evt_1", At: time.Unix(1, 0), Payload: []byte(`{}`), Position: 1, Version: 1}
 	m := testCodec.encode(5, &event)
-	newer := newCodec(testIdentity, Proof{Keys: [][]byte{make([]byte, KeyBytes), testProof.Keys[0]}, Run: testProof.Run})
+	newer := newCodec(testIdentity, Proof{Keys: [][]byte{make([]byte, KeyBytes), testProof.Keys[0]},
+		Run: testProof.Run})
 	_, _, err := newer.decode(5, &m)
 	require.NoError(t, err)
 }

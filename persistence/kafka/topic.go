@@ -66,8 +66,9 @@ func (o *Options) EnsureDefaults() {
 		o.Replicas = -1
 	}
 	if o.Transport == nil {
-		o.Transport = &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL, MetadataTopics: []string{o.Topic},
-			TLS: o.TLS, SASL: o.SASL}
+		o.Transport = &kafkago.Transport{ClientID: clientID, MetadataTTL: metadataTTL,
+			MetadataTopics: []string{o.Topic},
+			TLS:            o.TLS, SASL: o.SASL}
 	}
 }
 

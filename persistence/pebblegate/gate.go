@@ -3,7 +3,7 @@
 // tables. It is a leaf.
 //
 // A store whose disk is nearly full opens only when it has room for the flush of its logs, and then
-// writes only what it must (room.go).
+// makes only the writes that it must (room.go).
 //
 // A guard beneath Pebble verifies manifests and write-ahead logs by copies and checksums that are
 // synced with them (guard.go, integrity.go, mirror.go, recover.go). Files of earlier programs have

@@ -17,12 +17,13 @@ import (
 // ErrNoRoom marks a store that its disk has no room to open. The message names directory and bytes.
 var ErrNoRoom = errors.New("the disk is too full")
 
-// What a store needs of its disk.
+// A store's needs of its disk.
 const (
 	// FlushBytes bounds the tables that a flush writes: it writes the memtables of the store.
 	FlushBytes = MemTables * MemTableSize
-	// OptionalRoom is the free space below which a store writes only what it must. It then begins no
-	// compaction, abandons a running one, preallocates no log and makes no spare log.
+	// OptionalRoom is the free space below which a store makes only the writes that it must. It
+	// then begins no compaction, abandons a running one, preallocates no log and makes no spare
+	// log.
 	OptionalRoom = 512 << 20
 	// openBytes bounds the other files of an open: manifest, OPTIONS, INTEGRITY, markers and the
 	// first pages of a log.
@@ -39,8 +40,8 @@ const (
 	// fullPause is how long a flush that has met a full disk waits before the next table. Pebble
 	// repeats it at once.
 	fullPause = 100 * time.Millisecond
-	// openFlushes is how many flushes that meet a full disk end an open. Pebble would repeat them for
-	// ever.
+	// openFlushes is how many flushes that meet a full disk end an open. Pebble would repeat them
+	// for ever.
 	openFlushes = 3
 )
 
@@ -118,8 +119,9 @@ func watchFlushes(o *pebble.Options) *opening {
 	return w
 }
 
-// reportFailure is called on the goroutine of what failed; only flushes write during an open. Ending
-// the goroutine keeps Pebble from repeating the flush; the open then waits for it and is left behind.
+// reportFailure is called on the goroutine of what failed; only flushes write during an open.
+// Ending the goroutine keeps Pebble from repeating the flush; the open then waits for it and is
+// left behind.
 func (w *opening) reportFailure(err error) {
 	if !w.done.Load() && isFull(err) && w.count.Add(1) == openFlushes {
 		w.failed <- err
@@ -198,7 +200,7 @@ func (r *room) lookForRoom() {
 	}
 }
 
-// isFlush reports that a table belongs to a flush, which goes on to the last byte.
+// isFlush reports that a table belongs to a flush, which continues to the last byte.
 func isFlush(category vfs.DiskWriteCategory) bool {
 	return strings.Contains(string(category), "memtable-flush")
 }

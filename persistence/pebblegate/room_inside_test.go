@@ -109,7 +109,8 @@ func TestOnADiskWithLittleRoomFlushesGoOnAndCompactionsDoNot(t *testing.T) {
 	gate.passable.Store(true) // its goroutine does not run, so that the test measures
 	for round := range 4 {
 		for i := range 100 {
-			require.NoError(t, db.Set(binary.BigEndian.AppendUint64(nil, uint64(i)), []byte{byte(round)}, pebble.NoSync))
+			require.NoError(t, db.Set(binary.BigEndian.AppendUint64(nil, uint64(i)), []byte{byte(round)},
+				pebble.NoSync))
 		}
 		require.NoError(t, db.Flush())
 	}

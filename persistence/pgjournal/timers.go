@@ -42,7 +42,8 @@ func (j *Journal) Timers(
 	if after.Due.IsZero() {
 		b.Queue(sqlTimers, int16(id), now, persistence.PageLimit(limit))
 	} else {
-		b.Queue(sqlTimersAfter, int16(id), now, persistence.PageLimit(limit), after.Due, after.Kind, after.Stream, after.Key)
+		b.Queue(sqlTimersAfter, int16(id), now, persistence.PageLimit(limit), after.Due, after.Kind, after.Stream,
+			after.Key)
 	}
 	b.Queue(sqlNextDue, int16(id))
 	var timers []persistence.Timer

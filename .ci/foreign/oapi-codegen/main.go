@@ -97,8 +97,9 @@ func swipeCard(ctx context.Context, key *client.ClientWithResponses, network, se
 		MonthlyLimitUsdCents: 50_000, PerTxnLimitUsdCents: 20_000, AllowedMccs: &client.Mccs{"5812"}}))
 	mustBe(minted.JSON200 != nil, minted.Body)
 	card := minted.JSON200.Card
-	message := mustGet(json.Marshal(map[string]any{"id": uuid.NewString(), "cardToken": card.PartnerCardToken, "amountCents": 1250,
-		"currency": "USD", "merchant": map[string]any{"name": "Cafe Aroma", "mcc": "5812"}}))
+	message := mustGet(json.Marshal(map[string]any{"id": uuid.NewString(), "cardToken": card.PartnerCardToken,
+		"amountCents": 1250,
+		"currency":    "USD", "merchant": map[string]any{"name": "Cafe Aroma", "mcc": "5812"}}))
 	request := mustGet(http.NewRequestWithContext(ctx, http.MethodPost, network+"/v1/authorizations", bytes.NewReader(message)))
 	request.Header.Set("Authorization", "Bearer "+secret)
 	request.Header.Set("Content-Type", "application/json")
@@ -108,7 +109,8 @@ func swipeCard(ctx context.Context, key *client.ClientWithResponses, network, se
 	mustBe(bytes.Contains(body, []byte(`"decision":"approved"`)), body)
 	waitUntil(func() ([]byte, bool) {
 		seen := mustGet(key.ListAuthorizationsWithResponse(ctx, &client.ListAuthorizationsParams{CardId: &card.Id}))
-		return seen.Body, seen.JSON200 != nil && len(seen.JSON200.Data) == 1 && seen.JSON200.Data[0].HeldCents == 1250 &&
+		return seen.Body, seen.JSON200 != nil && len(seen.JSON200.Data) == 1 &&
+			seen.JSON200.Data[0].HeldCents == 1250 &&
 			seen.JSON200.Data[0].Checked.LimitCents == 50_000
 	})
 }
@@ -120,8 +122,10 @@ func payOut(ctx context.Context, key *client.ClientWithResponses) client.NewPayo
 	saved := mustGet(key.CreateCounterpartyWithResponse(ctx,
 		&client.CreateCounterpartyParams{KeyOfPayment: uuid.NewString()}, recipient))
 	mustBe(saved.JSON200 != nil, saved.Body)
-	order := client.NewPayout{Rail: "ach", CounterpartyId: saved.JSON200.Counterparty.Id, AmountCents: 2_000, Description: "Rent"}
-	ordered := mustGet(key.CreatePayoutWithResponse(ctx, &client.CreatePayoutParams{KeyOfPayment: uuid.NewString()}, order))
+	order := client.NewPayout{Rail: "ach", CounterpartyId: saved.JSON200.Counterparty.Id, AmountCents: 2_000,
+		Description: "Rent"}
+	ordered := mustGet(key.CreatePayoutWithResponse(ctx, &client.CreatePayoutParams{KeyOfPayment: uuid.NewString()},
+		order))
 	mustBe(ordered.JSON200 != nil, ordered.Body)
 	waitUntil(func() ([]byte, bool) {
 		payout := mustGet(key.GetPayoutWithResponse(ctx, ordered.JSON200.Payout.Id))
@@ -159,7 +163,8 @@ func paidLink(ctx context.Context, key *client.ClientWithResponses, signing stri
 
 func checkRefusals(ctx context.Context, key *client.ClientWithResponses, order client.NewPayout) {
 	order.AmountCents = 90_000_000
-	refused := mustGet(key.CreatePayoutWithResponse(ctx, &client.CreatePayoutParams{KeyOfPayment: uuid.NewString()}, order))
+	refused := mustGet(key.CreatePayoutWithResponse(ctx, &client.CreatePayoutParams{KeyOfPayment: uuid.NewString()},
+		order))
 	mustBe(refused.JSON422 != nil && refused.JSON422.Error == "limit_exceeded", refused.Body)
 	missing := mustGet(key.GetCardWithResponse(ctx, "card_00000000000000000000000000"))
 	mustBe(missing.JSON404 != nil && missing.JSON404.Error == "not_found", missing.Body)

@@ -305,7 +305,8 @@ func announcement(o *order) ([]byte, error) {
 	}{ident.Derive(id.Slot(), id.Time(), n.cause).Format(ident.Event), n.eventType, n.data})
 }
 
-// Post returns a Reporter that posts signed reports over HTTP, to a path of the Purser at a base URL.
+// Post returns a Reporter that posts signed reports over HTTP, to a path of the Purser at a base
+// URL.
 func Post(client *http.Client, base, path string, sign Signer) Reporter {
 	return func(ctx context.Context, body []byte) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))

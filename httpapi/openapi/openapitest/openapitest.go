@@ -57,8 +57,8 @@ func Load() (*Description, error) {
 	return d, nil
 }
 
-// permitAnyValue makes every property without a keyword take null too, as JSON Schema does. The library
-// takes any value there but null.
+// permitAnyValue makes every property without a keyword take null too, as JSON Schema does. The
+// library takes any value there but null.
 func permitAnyValue(doc *openapi3.T) {
 	always := true
 	for _, schema := range doc.Components.Schemas {

@@ -150,7 +150,8 @@ func draw(targets []target, random *rand.Rand) place {
 		tail, _ := slices.BinarySearch(offsets, offsets[len(offsets)-1]-tailBytes)
 		offsets = offsets[tail:]
 	}
-	return place{file: of.file, kind: random.IntN(kinds), offset: offsets[random.IntN(len(offsets))] + int64(random.IntN(grain)),
+	return place{file: of.file, kind: random.IntN(kinds), offset: offsets[random.IntN(len(offsets))] +
+		int64(random.IntN(grain)),
 		bit: byte(1) << random.IntN(8)}
 }
 
