@@ -44,6 +44,9 @@ type ServerOptions struct {
 	MaxConnections                         int
 	MaxPerPeer                             int // connections of one peer that have not shown the secret; 0: MaxConnections
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	// AtOnce is how many connections that have not shown the secret use a processor at once, with
+	// their handshakes; 0: no bound.
+	AtOnce int
 	// Proxies, ProxyProtocol and TLS are those of drain.Options.
 	Proxies       forwarded.Networks
 	ProxyProtocol bool
@@ -122,7 +125,7 @@ func NewServer(options ServerOptions) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		Logger:                       quiet{},
 	}
-	s.door = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer,
+	s.door = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer, AtOnce: options.AtOnce,
 		Proxies: options.Proxies, ProxyProtocol: options.ProxyProtocol, TLS: options.TLS})
 	return s, nil
 }

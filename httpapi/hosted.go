@@ -19,6 +19,7 @@ import (
 	"purser/actors/ident"
 	"purser/actors/partner/chain"
 	"purser/actors/workspace"
+	"purser/authorizer/drain"
 	"purser/httpapi/web"
 )
 
@@ -57,6 +58,7 @@ func (s *Server) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp
 		if err == nil {
 			err = s.readBody(ctx, c)
 		}
+		drain.EndTurn(ctx)
 		defer s.startTimer(c)()
 		if err == nil {
 			protectPage(&ctx.Response.Header)
@@ -139,7 +141,7 @@ func (s *Server) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 
 // selectHosted is the form's way to pick a coin and a network. Whatever comes of it, the page says what is so.
 func (s *Server) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
-	if err := s.cfg.Full(); err != nil {
+	if err := s.cfg.Full(DownToReserve); err != nil {
 		return err
 	}
 	asset, network, _ := strings.Cut(string(ctx.PostArgs().Peek("pair")), "/")

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"purser/actors"
 	"purser/actors/checkout"
 	"purser/actors/partner/sandbox"
 	"purser/actors/workspace"
@@ -240,4 +242,29 @@ func TestHostedPageIsToldNews(t *testing.T) {
 	next(`"status":"pending"`)
 	w.ok(w.pick(id, "USDC", "base"))
 	next(`"status":"awaiting_payment"`)
+}
+
+// A request of the hosted page that waits for an actor leaves the processors to others.
+func TestTheHostedPageWaitsWithoutATurn(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Edge.AtOnce = 1 })
+	id := w.newCheckout(w.newTenant("shop"), "").text("session", "id")
+	waits, release := make(chan struct{}), make(chan struct{})
+	w.actors.mu.Lock()
+	w.actors.ask = func(ctx context.Context, e actors.Envelope) (any, error) {
+		if e.Kind == "checkout" {
+			waits <- struct{}{}
+			<-release
+		}
+		return w.actors.Actors.Ask(ctx, e)
+	}
+	w.actors.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.browse("POST", "/checkout/"+id+"/select", "pair=USDC%2Fpolygon")
+	}()
+	<-waits
+	require.Equal(t, fasthttp.StatusNotFound, w.browse("GET", "/nothing", "").status)
+	close(release)
+	<-done
 }

@@ -96,9 +96,9 @@ type Config struct {
 	PartnerSecrets map[string][]string
 	// PartnerSignatures are the versions of a signature that are accepted; zero: both
 	PartnerSignatures webhook.Versions
-	// Full returns the refusal of a request that stores more while the disk is nearly full; nil:
-	// there is room. It is asked with every such request.
-	Full         func() error
+	// Full returns the refusal of a request that is served down to a level of free space; nil: there
+	// is room. It is asked with every request that may store something.
+	Full         func(FullDisk) error
 	SignupClosed bool                 // no new users
 	Issuer       string               // IssuerFixture (default) or IssuerConnected
 	NoPhysical   bool                 // the product of physical cards is not configured
@@ -167,7 +167,7 @@ func (c *Config) ensureDefaults() error {
 		c.Edge.Bodies = drain.NewBudget(drain.DefaultBudget)
 	}
 	if c.Full == nil {
-		c.Full = func() error { return nil }
+		c.Full = func(FullDisk) error { return nil }
 	}
 	if c.DerivePassword == nil {
 		c.DerivePassword = password.DeriveInProcess
@@ -299,14 +299,14 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer,
 		return answer{}, err
 	}
 	defer s.startTimer(c)()
-	if r.auth != authPartner { // a partner's signature is checked by itself, any other caller is asked for
+	if r.auth != authPartner { // a signature costs processor time alone; any other caller is looked up at an actor
 		drain.EndTurn(ctx)
 	}
 	if err := s.admit(c); err != nil {
 		return answer{}, err
 	}
 	drain.EndTurn(ctx)
-	if err := s.requireRoom(r); err != nil {
+	if err := s.requireRoom(c); err != nil {
 		return answer{}, err
 	}
 	if err := c.readIdempotencyKey(); err != nil {
@@ -318,12 +318,28 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer,
 	return r.handle(c)
 }
 
-// requireRoom refuses a route that stores more while the disk is nearly full.
-func (s *Server) requireRoom(r *route) error {
-	if r.method == fasthttp.MethodGet || r.method == fasthttp.MethodDelete || r.auth == authPartner || r.onFullDisk {
+// FullDisk is the level of free space down to which a request is served.
+type FullDisk uint8
+
+const (
+	// DownToReserve is for requests that store more.
+	DownToReserve FullDisk = iota
+	// DownToLastReserve is for requests that restrict or end something, and for partners' reports.
+	DownToLastReserve
+)
+
+// lastBody is the longest body of a request that is served on a nearly full disk, but a partner's.
+const lastBody = 4 << 10
+
+// requireRoom refuses a request that stores more while the disk is nearly full.
+func (s *Server) requireRoom(c *call) error {
+	switch r := c.route; {
+	case r.method == fasthttp.MethodGet, r.rpc:
 		return nil
+	case r.auth == authPartner, len(c.body) <= lastBody && (r.method == fasthttp.MethodDelete || r.onFullDisk):
+		return s.cfg.Full(DownToLastReserve)
 	}
-	return s.cfg.Full()
+	return s.cfg.Full(DownToReserve)
 }
 
 // admit authenticates the caller and checks its limits and permissions. It comes after the body: a

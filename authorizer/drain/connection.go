@@ -64,10 +64,11 @@ func (s *Server) wrapConn(conn net.Conn) *connection {
 func (c *connection) NetConn() net.Conn { return c.Conn }
 
 // Vouch marks the connection of a request as authenticated. The connection no longer counts against
-// PerPeer, and a filling pool does not cut it.
+// PerPeer, a filling pool does not cut it, and it takes no turns.
 func Vouch(ctx *fasthttp.RequestCtx) {
 	if c, ok := ctx.Conn().(*connection); ok && !c.vouched.Load() {
 		c.vouched.Store(true)
+		c.giveTurn()
 		c.server.pool.uncountPeer(c)
 	}
 }

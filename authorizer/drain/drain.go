@@ -10,7 +10,7 @@
 //	preface.go      before HTTP: the head of the PROXY protocol, and the TLS handshake
 //	client.go       whose request it is, behind trusted proxies
 //	body.go         bodies are read on demand, in pieces that are claimed from a budget
-//	turns.go        how many connections of strangers use a processor at once
+//	turns.go        how many unauthenticated connections use a processor at once
 //	linger.go       a peer that is refused in the middle of its request gets to read the answer
 package drain
 

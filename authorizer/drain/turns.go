@@ -2,8 +2,8 @@ package drain
 
 import "github.com/valyala/fasthttp"
 
-// turns bounds how many connections of strangers use a processor at once, so that a flood of a port
-// leaves the other processors to the other ports. A connection takes a turn when bytes have
+// turns bounds how many unauthenticated connections use a processor at once, so that a flood of a
+// port leaves the other processors to authenticated callers and to the other ports. A connection takes a turn when bytes have
 // arrived. It gives the turn back before it waits for anything: for its peer to send or to take
 // bytes, or, after EndTurn, for whatever the handler waits for. So a turn lasts microseconds, and
 // the connections that wait for one are parked in order.
@@ -18,7 +18,7 @@ func newTurns(atOnce int) turns {
 }
 
 // EndTurn ends the bound that Options.AtOnce sets, for the rest of a request. A handler calls it
-// when its checks of a stranger are over, and before it waits for anything.
+// when its checks of an unauthenticated caller are over, and before it waits for anything.
 func EndTurn(ctx *fasthttp.RequestCtx) {
 	if c, ok := ctx.Conn().(*connection); ok {
 		c.giveTurn()
@@ -33,10 +33,10 @@ func (c *connection) readInTurn(b []byte) (int, error) {
 	return n, err
 }
 
-// takeTurn takes a turn for so many bytes, unless the connection has one: under TLS the turn is
-// taken below, for the record.
+// takeTurn takes a turn for so many bytes, unless the connection is authenticated or has one: under
+// TLS the turn is taken below, for the record.
 func (c *connection) takeTurn(n int) {
-	if n > 0 && c.server.turns != nil && !c.hasTurn.Load() {
+	if n > 0 && c.server.turns != nil && !c.vouched.Load() && !c.hasTurn.Load() {
 		c.server.turns <- struct{}{}
 		c.hasTurn.Store(true)
 	}

@@ -71,6 +71,29 @@ func TestATurnIsNotKeptWhileWaiting(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.turns) == 0 }, patiently, time.Millisecond)
 }
 
+// An authenticated connection takes no turn, so that no flood delays it.
+func TestAVouchedConnectionTakesNoTurn(t *testing.T) {
+	release, waits := make(chan struct{}), make(chan struct{})
+	s, address := startServer(t, Options{AtOnce: 1}, func(ctx *fasthttp.RequestCtx) {
+		switch string(ctx.Path()) {
+		case "/vouch":
+			Vouch(ctx)
+		case "/keep":
+			waits <- struct{}{}
+			<-release
+		}
+	})
+	known := dialFrom(t, "127.0.0.1", address)
+	sendText(t, known, "GET /vouch HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
+	sendText(t, dialFrom(t, "127.0.0.1", address), "GET /keep HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-waits
+	require.Len(t, s.turns, 1)
+	sendText(t, known, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
+	close(release)
+}
+
 func readStatus(t *testing.T, conn net.Conn) int {
 	t.Helper()
 	var answer fasthttp.Response

@@ -17,6 +17,7 @@ import (
 
 	"purser/actors/fault"
 	"purser/authorizer"
+	"purser/httpapi"
 	"purser/persistence/pebblegate"
 )
 
@@ -196,10 +197,15 @@ func (d *diskGuard) fault() error {
 	return d.faults()
 }
 
-// refusal is the answer to a request that would store more; nil: there is room.
-func (d *diskGuard) refusal() error {
-	if authorizer.Room(d.room.Load()) == authorizer.RoomForAll {
+// refusal returns the answer to a request that is served down to a level; nil: there is room.
+func (d *diskGuard) refusal(served httpapi.FullDisk) error {
+	switch authorizer.Room(d.room.Load()) {
+	case authorizer.RoomForAll:
 		return nil
+	case authorizer.RoomForFacts:
+		if served == httpapi.DownToLastReserve {
+			return nil
+		}
 	}
 	return fault.New(fault.Unavailable, "the server's disk is nearly full; nothing changed")
 }
@@ -235,7 +241,6 @@ func (d *diskGuard) measureUntil(ctx context.Context) {
 
 // startDisk measures the disks from now on. It comes before anything is written.
 func (m *Main) startDisk(context.Context) error {
-	m.disk = newDiskGuard(m.config, m.DiskFree, m.log)
 	if err := m.disk.requireStart(); err != nil {
 		return err
 	}

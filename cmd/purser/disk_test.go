@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer"
+	"purser/httpapi"
 	"purser/persistence/pebblegate"
 )
 
@@ -93,6 +95,12 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 		body: marshal(fields{"state": "frozen"})})
 	require.NoError(t, err)
 	require.Equal(t, 200, frozen.status, string(frozen.raw))
+	const most = 1_000 // of an allowlist
+	long := slices.Repeat([]string{strings.Repeat("x", 80)}, most)
+	widened, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "PATCH", path: "/api/cards/" + other,
+		body: marshal(fields{"merchantAllowlist": long})})
+	require.NoError(t, err)
+	require.Equal(t, 503, widened.status, "a body that fills the reserve")
 	status, why := m.admin(t, "/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, why, fmt.Sprintf("the disk of %s has %d bytes free; approvals need %d", authorizerDir(data),
@@ -105,6 +113,10 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	m.awaitRoom(t, p, authorizer.RoomForNone)
 	cleared = p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.text("authorizationId"), v.token, 100))
 	require.Equal(t, 503, cleared.status, string(cleared.raw))
+	unfrozen, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "PATCH", path: "/api/cards/" + other,
+		body: marshal(fields{"state": "active"})})
+	require.NoError(t, err)
+	require.Equal(t, 503, unfrozen.status, "the last reserve is for the relay and a start")
 	require.NoError(t, p.stop())
 
 	m, v.p = riseOn(t, data, &free)
@@ -174,7 +186,7 @@ func TestADiskThatCannotBeMeasuredIsNamed(t *testing.T) {
 	d.measure()
 	require.ErrorIs(t, d.fault(), syscall.EIO)
 	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
-	require.NoError(t, d.refusal())
+	require.NoError(t, d.refusal(httpapi.DownToReserve))
 }
 
 // sizeOf adds up the files of a directory.

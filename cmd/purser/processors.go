@@ -21,6 +21,6 @@ func spareProcessors() int {
 	return processors
 }
 
-// strangersAtOnce is how many requests of the REST port use a processor at once before their caller
-// is known: half of the processors. The other half answers swipes under any flood of that port.
-func strangersAtOnce(processors int) int { return max(1, processors/2) }
+// unauthenticatedAtOnce is how many unauthenticated connections of a port use a processor at once:
+// half of the processors. The other half answers authenticated swipes under any flood of that port.
+func unauthenticatedAtOnce(processors int) int { return max(1, processors/2) }

@@ -137,6 +137,7 @@ func NewMain(c Config, log *slog.Logger) *Main {
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
 		memory: fasthttputil.NewInmemoryListener(), reports: fasthttputil.NewInmemoryListener(),
 		hangups: make(chan os.Signal, 1), edge: newEdge()}
+	m.disk = newDiskGuard(c, func(dir string) (int64, error) { return m.DiskFree(dir) }, log)
 	m.Fatal = func(err error) {
 		log.Error("a store has failed; the process ends and nothing more is answered", "err", err)
 		os.Exit(1)

@@ -58,7 +58,7 @@
   // The customer is told where the page leads, how soon, and how to stop it; any link or button stops it too.
   function leave() {
     const back = document.getElementById("success"), onward = document.getElementById("onward");
-    if (!back) return;
+    if (!back || !onward) return;
     let left = secondsToStay;
     const count = () => { document.getElementById("seconds").textContent = left === 1 ? "1 second" : `${left} seconds`; };
     count();
