@@ -61,7 +61,7 @@ type Server struct {
 	aged      atomic.Int64  // nanoseconds by which a test makes connections older
 	epoch     time.Time     // connections note times as durations since then, which no change of the wall clock moves
 	pool      pool
-	turns     turns
+	turns     *turns
 	counters  counters
 
 	mu      sync.Mutex

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"crypto/tls"
 	"net"
+	"net/netip"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,7 +70,7 @@ func TestATurnIsNotKeptWhileWaiting(t *testing.T) {
 	conn := dialFrom(t, "127.0.0.1", address)
 	sendText(t, conn, head+"1234567890")
 	require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
-	require.Eventually(t, func() bool { return len(s.turns) == 0 }, patiently, time.Millisecond)
+	require.Eventually(t, func() bool { return s.turns.unused() == 1 }, patiently, time.Millisecond)
 }
 
 // An authenticated connection takes no turn, so that no flood delays it.
@@ -88,10 +90,51 @@ func TestAVouchedConnectionTakesNoTurn(t *testing.T) {
 	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
 	sendText(t, dialFrom(t, "127.0.0.1", address), "GET /keep HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-waits
-	require.Len(t, s.turns, 1)
+	require.Zero(t, s.turns.unused())
 	sendText(t, known, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
 	close(release)
+}
+
+// The connections of one peer do not delay those of another by more than a turn.
+func TestTurnsGoToPeersInRounds(t *testing.T) {
+	turn := newTurns(1)
+	crowd, lone := PeerOf(netip.MustParseAddr("192.0.2.1")), PeerOf(netip.MustParseAddr("192.0.2.2"))
+	turn.take(crowd)
+	var order []Peer
+	var waiting sync.WaitGroup
+	wait := func(peer Peer, already int) {
+		waiting.Go(func() {
+			turn.take(peer)
+			order = append(order, peer) // under the turn
+			turn.give()
+		})
+		require.Eventually(t, func() bool { return turn.queued() == already+1 }, patiently, time.Millisecond)
+	}
+	for i := range 4 {
+		wait(crowd, i)
+	}
+	wait(lone, 4)
+	turn.give()
+	waiting.Wait()
+	require.Equal(t, []Peer{crowd, lone, crowd, crowd, crowd}, order)
+	require.Equal(t, 1, turn.unused())
+	require.Empty(t, turn.waiting)
+}
+
+func (t *turns) unused() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.free
+}
+
+func (t *turns) queued() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, connections := range t.waiting {
+		n += len(connections)
+	}
+	return n
 }
 
 func readStatus(t *testing.T, conn net.Conn) int {
@@ -129,5 +172,5 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	require.LessOrEqual(t, most.Load(), int64(atOnce))
-	require.Eventually(t, func() bool { return len(s.turns) == 0 }, patiently, time.Millisecond)
+	require.Eventually(t, func() bool { return s.turns.unused() == atOnce }, patiently, time.Millisecond)
 }
