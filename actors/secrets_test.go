@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,10 +15,34 @@ import (
 	"purser/actors/seal"
 )
 
+// guardedText is a log that the goroutines of a system write and a test reads.
+type guardedText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (g *guardedText) Write(b []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.Write(b)
+}
+
+func (g *guardedText) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.String()
+}
+
+func (g *guardedText) Reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.text.Reset()
+}
+
 // TestAStartNamesTheSecretThatDiffers: a rotation is silent as long as one value stays, a secret
 // that has none of the values before is logged once by name, and one that is gone is refused.
 func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
-	var log bytes.Buffer
+	var log guardedText
 	var secrets []actors.Secret
 	keys := []byte{1}
 	secret := func(name string, values ...string) actors.Secret {
