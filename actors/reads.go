@@ -97,8 +97,8 @@ func (s *System) RelayAll(ctx context.Context) error {
 	return nil
 }
 
-// Settle waits until both directions between the stores are at rest: all that was decided is
-// relayed and all that was committed is followed, of which the reactions are told. For tests.
+// Settle waits until every decision is relayed, every committed rule is followed, and the reactions
+// have its events. For tests.
 func (s *System) Settle(ctx context.Context) error {
 	if err := s.RelayAll(ctx); err != nil {
 		return err

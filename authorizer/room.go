@@ -18,8 +18,8 @@ const (
 // SetRoom says for what there is room from now on. A new engine has room for all.
 func (e *Engine) SetRoom(r Room) { e.room.Store(uint32(r)) }
 
-// unroomy reports that a message of this kind has no room on the disk. It is one atomic load.
-func (e *Engine) unroomy(k hold.Kind) bool {
+// lacksDiskSpace reports that a message of this kind has no room on the disk. It is one atomic load.
+func (e *Engine) lacksDiskSpace(k hold.Kind) bool {
 	r := Room(e.room.Load())
 	return r != RoomForAll && (r == RoomForNone || asks(k))
 }

@@ -144,7 +144,7 @@ func (e *Engine) decide(t *ticket) (queued bool, err error) {
 		t.answer = repeat(m, &first)
 		return false, nil
 	}
-	if e.unroomy(m.Kind) {
+	if e.lacksDiskSpace(m.Kind) {
 		t.answer = refuse(m, hold.ReasonSystemUnavailable)
 		return false, nil
 	}

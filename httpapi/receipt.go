@@ -13,7 +13,7 @@ import (
 	"purser/httpapi/web"
 )
 
-// showReceipt shows the receipt of a completed link to everybody who has the link. A link that is
+// showReceipt shows the receipt of a completed link to every caller with the link. A link that is
 // not completed has no receipt, and its page says how it stands.
 func (s *Server) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
 	page, err := s.hostedPage(c)

@@ -51,8 +51,8 @@ type route struct {
 	use          string   // is refused as gone, whatever else is wrong with the request: the path to call instead
 	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
 	signsIn      bool     // answers with a session
-	// onFullDisk is a route, beside those of GET, DELETE and partners, that goes on while the disk
-	// is nearly full: it reads, restricts or ends something.
+	// onFullDisk marks a route that is served on a nearly full disk, beside every GET, every DELETE
+	// and the reports of partners: it reads, restricts or ends something.
 	onFullDisk bool
 	maxBody    int // bytes of a body; 0: maxBody
 	handle     func(*call) (answer, error)

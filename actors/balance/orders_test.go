@@ -117,7 +117,7 @@ func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	require.Empty(t, s.BuyingMinor)
 }
 
-// One key more than MaxPayoutKeys on a day is refused; keys counted earlier that day remain usable,
+// The key after MaxPayoutKeys on a day is refused; keys counted earlier that day remain usable,
 // and the next day begins at zero.
 func TestThePayoutKeysOfADayAreBounded(t *testing.T) {
 	w := newWire(t)

@@ -2,10 +2,10 @@
 // chains are seen to say of that, and what follows. It is pure; an actor of the session's id is the only one that folds its
 // events. See moves.go for its life, pairs.go for coins and networks, payments.go for what was received.
 //
-// What was received, what is still due and the status are three facts. A payment that came too late
-// is received and does not complete a link; one that is more than was asked leaves less than
-// nothing due, which is the merchant's to give back; a payment that a chain withdraws after the
-// link was completed makes something due again and takes no completion back. The credit is the
+// The amount received, the amount due and the status are three facts. A late payment is received and
+// does not complete a link. An overpayment makes the amount due negative, and the merchant gives it
+// back. A payment that a chain withdraws after the completion makes its amount due again, and the
+// completion stays. The credit is the
 // amount, once, less a shortfall within the link's tolerance (tolerance.go).
 //
 // The chains are watched by others: they tell every observation of a watched address, in any number, the newest word on a

@@ -36,7 +36,8 @@ func (t Tolerance) IsValid() bool {
 		t.Cents <= MaxToleranceCents
 }
 
-// Of returns the most cents of an amount that may be missing. It is less than the amount.
+// Of returns the largest shortfall, in cents, that completes a link of an amount. It is less than
+// the amount.
 func (t Tolerance) Of(amountCents int64) int64 {
 	return min(max(amountCents*t.BasisPoints/10_000, t.Cents), amountCents-1)
 }

@@ -27,8 +27,8 @@ func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[Peer][]chan<- struct{}{}}
 }
 
-// take waits for a turn.
-func (t *turns) take(peer Peer) {
+// awaitTurn waits for a turn.
+func (t *turns) awaitTurn(peer Peer) {
 	t.mu.Lock()
 	if t.free > 0 {
 		t.free--
@@ -44,8 +44,8 @@ func (t *turns) take(peer Peer) {
 	<-granted
 }
 
-// give grants a turn to the next connection, if one waits.
-func (t *turns) give() {
+// grantNext grants a turn to the next connection, if one waits.
+func (t *turns) grantNext() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.round) == 0 {
@@ -83,7 +83,7 @@ func (c *connection) readInTurn(b []byte) (int, error) {
 // TLS the turn is taken below, for the record.
 func (c *connection) takeTurn(n int) {
 	if n > 0 && c.server.turns != nil && !c.vouched.Load() && !c.hasTurn.Load() {
-		c.server.turns.take(PeerOf(c.remote))
+		c.server.turns.awaitTurn(PeerOf(c.remote))
 		c.hasTurn.Store(true)
 	}
 }
@@ -96,7 +96,7 @@ func (i inTurn) Read(b []byte) (int, error) { return i.readInTurn(b) }
 // giveTurn gives the turn back, if the connection has one.
 func (c *connection) giveTurn() {
 	if c.hasTurn.Load() && c.hasTurn.Swap(false) {
-		c.server.turns.give()
+		c.server.turns.grantNext()
 	}
 }
 

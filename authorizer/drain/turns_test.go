@@ -70,7 +70,7 @@ func TestATurnIsNotKeptWhileWaiting(t *testing.T) {
 	conn := dialFrom(t, "127.0.0.1", address)
 	sendText(t, conn, head+"1234567890")
 	require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
-	require.Eventually(t, func() bool { return s.turns.unused() == 1 }, patiently, time.Millisecond)
+	require.Eventually(t, func() bool { return s.turns.freeTurns() == 1 }, patiently, time.Millisecond)
 }
 
 // An authenticated connection takes no turn, so that no flood delays it.
@@ -90,7 +90,7 @@ func TestAVouchedConnectionTakesNoTurn(t *testing.T) {
 	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
 	sendText(t, dialFrom(t, "127.0.0.1", address), "GET /keep HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-waits
-	require.Zero(t, s.turns.unused())
+	require.Zero(t, s.turns.freeTurns())
 	sendText(t, known, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
 	close(release)
@@ -100,35 +100,35 @@ func TestAVouchedConnectionTakesNoTurn(t *testing.T) {
 func TestTurnsGoToPeersInRounds(t *testing.T) {
 	turn := newTurns(1)
 	crowd, lone := PeerOf(netip.MustParseAddr("192.0.2.1")), PeerOf(netip.MustParseAddr("192.0.2.2"))
-	turn.take(crowd)
+	turn.awaitTurn(crowd)
 	var order []Peer
 	var waiting sync.WaitGroup
 	wait := func(peer Peer, already int) {
 		waiting.Go(func() {
-			turn.take(peer)
+			turn.awaitTurn(peer)
 			order = append(order, peer) // under the turn
-			turn.give()
+			turn.grantNext()
 		})
-		require.Eventually(t, func() bool { return turn.queued() == already+1 }, patiently, time.Millisecond)
+		require.Eventually(t, func() bool { return turn.waitingCount() == already+1 }, patiently, time.Millisecond)
 	}
 	for i := range 4 {
 		wait(crowd, i)
 	}
 	wait(lone, 4)
-	turn.give()
+	turn.grantNext()
 	waiting.Wait()
 	require.Equal(t, []Peer{crowd, lone, crowd, crowd, crowd}, order)
-	require.Equal(t, 1, turn.unused())
+	require.Equal(t, 1, turn.freeTurns())
 	require.Empty(t, turn.waiting)
 }
 
-func (t *turns) unused() int {
+func (t *turns) freeTurns() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.free
 }
 
-func (t *turns) queued() (n int) {
+func (t *turns) waitingCount() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, connections := range t.waiting {
@@ -172,5 +172,5 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	require.LessOrEqual(t, most.Load(), int64(atOnce))
-	require.Eventually(t, func() bool { return s.turns.unused() == atOnce }, patiently, time.Millisecond)
+	require.Eventually(t, func() bool { return s.turns.freeTurns() == atOnce }, patiently, time.Millisecond)
 }

@@ -33,7 +33,7 @@ func (c *Config) developmentOnly() (notes []string) {
 	note(len(made) > 0, strings.Join(made, ", ")+
 		" not set: the secrets are files in the data directory, beside what they protect")
 	known := false
-	for _, secret := range slices.Concat(c.NetworkSecrets, c.PartnerSecrets.all()) {
+	for _, secret := range slices.Concat(c.NetworkSecrets, c.PartnerSecrets.allSecrets()) {
 		known = known || strings.HasPrefix(secret, developmentText)
 	}
 	for _, key := range c.DataKeys {

@@ -123,9 +123,9 @@ func roomWith(before authorizer.Room, free, approvals, facts int64) authorizer.R
 	return authorizer.RoomForNone
 }
 
-// measure looks at all disks, and tells the authorizer and the log of a change. A disk that cannot
+// measureDisks measures every disk, and passes a change to the authorizer and the log. A disk that cannot
 // be measured keeps its room.
-func (d *diskGuard) measure() {
+func (d *diskGuard) measureDisks() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	relays := int64(0)
@@ -169,14 +169,14 @@ func (d *diskGuard) logRoom(r authorizer.Room) {
 	case authorizer.RoomForAll:
 		d.log.Info("the disks have room again; approvals go on")
 	case authorizer.RoomForFacts:
-		d.log.Error("approvals and requests that store more are refused until space is free", "err", d.faults())
+		d.log.Error("approvals and requests that store more are refused until space is free", "err", d.faultsLocked())
 	default:
-		d.log.Error("all messages of the card network are refused until space is free", "err", d.faults())
+		d.log.Error("all messages of the card network are refused until space is free", "err", d.faultsLocked())
 	}
 }
 
-// faults names each store that lacks room and each that cannot be measured. The caller holds mu.
-func (d *diskGuard) faults() error {
+// faultsLocked names each store that lacks room and each that cannot be measured. The caller holds mu.
+func (d *diskGuard) faultsLocked() error {
 	var faults []error
 	for _, s := range d.stores {
 		switch {
@@ -190,11 +190,11 @@ func (d *diskGuard) faults() error {
 	return errors.Join(faults...)
 }
 
-// fault is nil, or says why the disks have no room.
-func (d *diskGuard) fault() error {
+// roomFault is nil, or says why the disks have no room.
+func (d *diskGuard) roomFault() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.faults()
+	return d.faultsLocked()
 }
 
 // refusal returns the answer to a request that is served down to a level; nil: there is room.
@@ -210,16 +210,16 @@ func (d *diskGuard) refusal(served httpapi.FullDisk) error {
 	return fault.New(fault.Unavailable, "the server's disk is nearly full; nothing changed")
 }
 
-// watchFor tells an authorizer of the room from now on, and counts its backlog.
-func (d *diskGuard) watchFor(engine *authorizer.Engine) {
+// attachEngine gives an authorizer the room from now on, and counts its backlog.
+func (d *diskGuard) attachEngine(engine *authorizer.Engine) {
 	d.mu.Lock()
 	d.backlog, d.told = engine.Backlog, engine.SetRoom
 	d.mu.Unlock()
-	d.measure()
+	d.measureDisks()
 }
 
-// leave forgets the authorizer. None of its methods runs when leave returns.
-func (d *diskGuard) leave() {
+// detachEngine forgets the authorizer. None of its methods runs when detachEngine returns.
+func (d *diskGuard) detachEngine() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.backlog, d.told = nil, nil
@@ -234,7 +234,7 @@ func (d *diskGuard) measureUntil(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			d.measure()
+			d.measureDisks()
 		}
 	}
 }
@@ -244,7 +244,7 @@ func (m *Main) startDisk(context.Context) error {
 	if err := m.disk.requireStart(); err != nil {
 		return err
 	}
-	m.disk.measure()
+	m.disk.measureDisks()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { m.disk.measureUntil(ctx) })

@@ -64,8 +64,8 @@ func clearingOf(id, authorization, token string, cents int) fields {
 		"merchant": fields{"name": "Cafe", "mcc": "5812"}}
 }
 
-// Below the reserve approvals stop and all else that is promised goes on: facts, repeats, relay,
-// freezes, reads, a stop, a start. With room they return by themselves.
+// Below the reserve approvals stop, and every other promise holds: facts, repeats, relay, freezes,
+// reads, a stop, a start. With room they return by themselves.
 func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
@@ -95,7 +95,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 		body: marshal(fields{"state": "frozen"})})
 	require.NoError(t, err)
 	require.Equal(t, 200, frozen.status, string(frozen.raw))
-	const most = 1_000 // of an allowlist
+	const most = 1_000 // merchants in an allowlist
 	long := slices.Repeat([]string{strings.Repeat("x", 80)}, most)
 	widened, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "PATCH", path: "/api/cards/" + other,
 		body: marshal(fields{"merchantAllowlist": long})})
@@ -162,12 +162,12 @@ func TestTheReserveGrowsByTheBacklog(t *testing.T) {
 	free := func(string) (int64, error) { return config.DiskReserve + 1000*relayBytes - 1, nil }
 	d := newDiskGuard(config, free, talkative())
 	d.backlog, d.told = func() int64 { return 1000 }, func(authorizer.Room) {}
-	d.measure()
+	d.measureDisks()
 	require.Equal(t, authorizer.RoomForFacts, authorizer.Room(d.room.Load()))
 	config.DatabaseURL = "postgres://elsewhere/"
 	d = newDiskGuard(config, free, talkative())
 	d.backlog, d.told = func() int64 { return 1000 }, func(authorizer.Room) {}
-	d.measure()
+	d.measureDisks()
 	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
 }
 
@@ -180,11 +180,11 @@ func TestADiskThatCannotBeMeasuredIsNamed(t *testing.T) {
 		}
 		return 1 << 40, nil
 	}, talkative())
-	d.measure()
-	require.NoError(t, d.fault())
+	d.measureDisks()
+	require.NoError(t, d.roomFault())
 	broken.Store(true)
-	d.measure()
-	require.ErrorIs(t, d.fault(), syscall.EIO)
+	d.measureDisks()
+	require.ErrorIs(t, d.roomFault(), syscall.EIO)
 	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
 	require.NoError(t, d.refusal(httpapi.DownToReserve))
 }

@@ -88,7 +88,7 @@ func (s *oneIntent) submission(t *testing.T, intentID string) request {
 	return request{method: "POST", path: "/api/agents/" + s.agent + "/intents", body: marshal(submission)}
 }
 
-// judge requires that at most one answer of a round accepts, that one before the kill leaves none for after it, and that all
+// compareRules requires that at most one answer of a round accepts, that one before the kill leaves none for after it, and that all
 // others are replays.
 func (s *oneIntent) judge(t *testing.T, before, repeated []answer) {
 	t.Helper()

@@ -273,7 +273,7 @@ func labelled(page, name, label string) (sum float64) {
 	return sum
 }
 
-// judge waits for the end of the swipes: each was answered, as it had to be, and the dollars add up.
+// compareRules waits for the end of the swipes: each was answered, as it had to be, and the dollars add up.
 func (o *outage) judge(t *testing.T, l *load, timeouts float64) {
 	t.Helper()
 	<-l.ended

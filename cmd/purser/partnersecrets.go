@@ -21,8 +21,8 @@ type partnerSecrets struct {
 	own    map[string][]string // by partner, of httpapi.Partners
 }
 
-// of returns the secrets of a partner.
-func (p partnerSecrets) of(partner string) []string {
+// secretsOf returns the secrets of a partner.
+func (p partnerSecrets) secretsOf(partner string) []string {
 	if own := p.own[partner]; len(own) > 0 {
 		return own
 	}
@@ -33,13 +33,13 @@ func (p partnerSecrets) of(partner string) []string {
 func (p partnerSecrets) byPartner() map[string][]string {
 	all := map[string][]string{}
 	for _, partner := range httpapi.Partners() {
-		all[partner] = p.of(partner)
+		all[partner] = p.secretsOf(partner)
 	}
 	return all
 }
 
-// all returns every configured secret.
-func (p partnerSecrets) all() []string {
+// allSecrets returns every configured secret.
+func (p partnerSecrets) allSecrets() []string {
 	all := slices.Clone(p.common)
 	for _, partner := range httpapi.Partners() {
 		all = append(all, p.own[partner]...)

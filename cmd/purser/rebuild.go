@@ -60,7 +60,7 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 			"the journal lacks, `purser restore` all that is newer than the backup", old.unusable, old.pending)
 	case !r.Yes:
 		return errors.New("this replaces the authorizer's store; say --yes")
-	case old.keeps() && !r.DiscardLog:
+	case old.canBeKept() && !r.DiscardLog:
 		return r.setBack(ctx, journal, &old, out)
 	}
 	made, kept, err := r.rebuildFrom(ctx, journal, &old, out)

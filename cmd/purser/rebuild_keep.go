@@ -35,8 +35,8 @@ type oldLog struct {
 // readable reports that the old store is there and can be opened.
 func (l *oldLog) readable() bool { return l.there && l.unread == nil }
 
-// keeps reports that the log can be set back to the journal, so that the next start relays it.
-func (l *oldLog) keeps() bool { return l.readable() && l.unusable == nil }
+// canBeKept reports that the log can be set back to the journal, so that the next start relays it.
+func (l *oldLog) canBeKept() bool { return l.readable() && l.unusable == nil }
 
 func (r *RebuildCmd) engineOptions(dir string, journal persistence.Journal, failed *error) authorizer.Options {
 	return authorizer.Options{Dir: dir, Deployment: journal.Identity().Deployment, Clock: time.Now,

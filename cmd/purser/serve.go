@@ -305,9 +305,9 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 		return errors.Join(err, engine.Close())
 	}
 	m.authorizer = engine
-	m.disk.watchFor(engine)
+	m.disk.attachEngine(engine)
 	m.onClose(func() error {
-		m.disk.leave()
+		m.disk.detachEngine()
 		m.authorizer = nil
 		return engine.Close()
 	})
@@ -316,7 +316,7 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 
 // openBank finds the bank: elsewhere, or in this process.
 func (m *Main) openBank(context.Context) (err error) {
-	secret := m.config.PartnerSecrets.of(httpapi.PartnerBank)[0]
+	secret := m.config.PartnerSecrets.secretsOf(httpapi.PartnerBank)[0]
 	if m.config.BankURL != "" {
 		client := bankhttp.NewClient(m.config.BankURL, func(message []byte) string {
 			return webhook.Sign(secret, m.Clock(), message)
@@ -385,7 +385,7 @@ func (m *Main) issuer() partner.Issuer {
 func (m *Main) openRamp(context.Context) (err error) {
 	post := func(path string) sandbox.Reporter {
 		return sandbox.Post(m.partnerClient(), restInProcess, path,
-			reportSigner(m.config.PartnerSecrets.of(httpapi.PartnerRamp)[0], m.Clock))
+			reportSigner(m.config.PartnerSecrets.secretsOf(httpapi.PartnerRamp)[0], m.Clock))
 	}
 	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: rampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
 		Clock: m.Clock, Report: post(httpapi.PathOnrampReports),

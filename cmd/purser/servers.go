@@ -218,10 +218,10 @@ func (m *Main) admitOperators(context.Context) error {
 func (m *Main) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {
-		return errors.Join(err, m.waiting.reason(), m.clockFault(), m.disk.fault())
+		return errors.Join(err, m.waiting.reason(), m.clockFault(), m.disk.roomFault())
 	}
 	defer leave()
-	return errors.Join(m.serving(), m.clockFault(), m.disk.fault())
+	return errors.Join(m.serving(), m.clockFault(), m.disk.roomFault())
 }
 
 func (m *Main) serving() error {

@@ -12,7 +12,7 @@ import (
 	"purser/httpapi/openapi/openapitest"
 )
 
-// judge holds every REST answer of the suite against the description: those of servers in this process and of servers that are
+// compareRules holds every REST answer of the suite against the description: those of servers in this process and of servers that are
 // killed, asked by tests, by the demo and by the sandbox bank.
 var judge = newJudge()
 

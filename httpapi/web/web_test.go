@@ -128,7 +128,7 @@ var (
 	loads    = regexp.MustCompile(`(?i)<(?:script|link|img|iframe)[^>]*?\s(?:src|href)="([^"]*)"`)
 )
 
-// Beside the code of the payment request there is one of the address alone, for what reads no
+// The page has a code of the payment request, and a code of the address for wallets that read no
 // request.
 func TestBothCodesAreDrawn(t *testing.T) {
 	for _, name := range []string{"pay", "underpaid"} {
