@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,12 +70,16 @@ func pages() map[string]web.Page {
 	return all
 }
 
-func render(t *testing.T, p web.Page) string {
+func render(t *testing.T, p web.Page) string { return written(t, p, (*web.Site).Write) }
+
+func renderReceipt(t *testing.T, p web.Page) string { return written(t, p, (*web.Site).WriteReceipt) }
+
+func written(t *testing.T, p web.Page, write func(*web.Site, io.Writer, web.Page) error) string {
 	t.Helper()
 	site, err := web.New(base)
 	require.NoError(t, err)
 	var b bytes.Buffer
-	require.NoError(t, site.Write(&b, p))
+	require.NoError(t, write(site, &b, p))
 	return b.String()
 }
 
@@ -242,15 +247,6 @@ func TestTheSiteIsNamedInASCII(t *testing.T) {
 		}
 		require.Contains(t, page, "You go to <strong>"+want+"</strong>", address)
 	}
-}
-
-func renderReceipt(t *testing.T, p web.Page) string {
-	t.Helper()
-	site, err := web.New(base)
-	require.NoError(t, err)
-	var b bytes.Buffer
-	require.NoError(t, site.WriteReceipt(&b, p))
-	return b.String()
 }
 
 // receipts are one of each kind, as .ci/pages looks at them in a browser.
