@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,14 +43,7 @@ func riseAt(t *testing.T, data string, wall *stepped, change ...func(*Config)) (
 	}
 	m := NewMain(config, talkative())
 	m.clocks = wall.clocks()
-	require.NoError(t, m.Start(t.Context()))
-	stop := sync.OnceValue(m.Close)
-	t.Cleanup(func() { require.NoError(t, stop()) })
-	p := &process{rest: "http://" + m.listeners.http.Addr().String(), network: "http://" + m.listeners.authorizer.Addr().String(),
-		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
-		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{})}}
-	t.Cleanup(p.http.CloseIdleConnections)
-	return m, p
+	return m, m.rise(t)
 }
 
 // clockVictim is a workspace with a card that has a hold, and a deposit under an Idempotency-Key.

@@ -29,7 +29,7 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		defer opened.Close()
 		m := &Main{config: Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
 			Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
-		m.disk = newDiskGuard(m.config, diskFree, m.log)
+		m.disk = newDiskGuard(m.config, freeBytes, m.log)
 		return closer(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
 	bank := func() (io.Closer, error) {

@@ -1,19 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math"
-	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"purser/actors/fault"
 	"purser/authorizer"
@@ -48,10 +49,16 @@ const (
 // diskEvery is the pause between two measurements.
 const diskEvery = 250 * time.Millisecond
 
-// diskFree returns the free bytes of a directory's disk, for a process without privileges.
-func diskFree(dir string) (int64, error) {
-	usage, err := vfs.Default.GetDiskUsage(dir)
-	return int64(min(usage.AvailBytes, math.MaxInt64)), err
+// freeBytes measures the disk of a directory.
+func freeBytes(dir string) (int64, error) { return pebblegate.FreeBytes(vfs.Default, dir) }
+
+// deviceOf returns the number of the device that a directory is on.
+func deviceOf(dir string) (device uint64, err error) {
+	var s unix.Stat_t
+	if err := unix.Stat(dir, &s); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	return uint64(s.Dev), nil
 }
 
 // measuredStore is a directory with a store, and the last measurement of its disk.
@@ -59,15 +66,17 @@ type measuredStore struct {
 	name, dir string
 	relayed   bool // relayed decisions come to this directory
 
-	free int64
-	need int64 // for approvals
-	room authorizer.Room
-	err  error
+	device uint64
+	free   int64
+	need   int64 // for approvals
+	room   authorizer.Room
+	err    error
 }
 
 // diskGuard measures the disks of the stores and reports their room.
 type diskGuard struct {
 	free    func(dir string) (int64, error)
+	device  func(dir string) (uint64, error)
 	data    string
 	reserve int64
 	log     *slog.Logger
@@ -80,7 +89,7 @@ type diskGuard struct {
 }
 
 func newDiskGuard(c Config, free func(string) (int64, error), log *slog.Logger) *diskGuard {
-	d := &diskGuard{free: free, data: c.DataDir, reserve: c.DiskReserve, log: log}
+	d := &diskGuard{free: free, device: deviceOf, data: c.DataDir, reserve: c.DiskReserve, log: log}
 	add := func(name, dir string) { d.stores = append(d.stores, &measuredStore{name: name, dir: dir}) }
 	if c.DatabaseURL == "" {
 		d.stores = append(d.stores, &measuredStore{name: "journal", dir: journalDir(c.DataDir), relayed: true})
@@ -99,8 +108,8 @@ func newDiskGuard(c Config, free func(string) (int64, error), log *slog.Logger) 
 func (d *diskGuard) requireStart() error {
 	free, err := d.free(d.data)
 	if err == nil && free < startBytes {
-		return fmt.Errorf("%w: the disk of %s has %d bytes free; a start needs %d", pebblegate.ErrNoRoom, d.data, free,
-			startBytes)
+		return fmt.Errorf("%w: the disk of %s has %s free; a start needs %s", pebblegate.ErrNoRoom, d.data,
+			pebblegate.FormatFree(free), pebblegate.FormatNeed(startBytes))
 	}
 	return nil
 }
@@ -139,11 +148,8 @@ func (d *diskGuard) measureDisks() {
 			waiting = relays
 		}
 		s.need = d.reserve + waiting
-		if free, err := d.freeOf(s.dir); err != nil {
-			s.err = err
-		} else {
-			s.free, s.err = free, nil
-			s.room = roomWith(s.room, free, s.need, lastReserve+waiting)
+		if s.err = d.measure(s); s.err == nil {
+			s.room = roomWith(s.room, s.free, s.need, lastReserve+waiting)
 		}
 		narrowest = max(narrowest, s.room)
 	}
@@ -155,12 +161,24 @@ func (d *diskGuard) measureDisks() {
 	}
 }
 
-// freeOf measures the directory of a store, or the data directory while the store is not made.
-func (d *diskGuard) freeOf(dir string) (int64, error) {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+// measure measures the directory of a store, or the data directory while the store is not made. After
+// an error free is that of the last measurement.
+func (d *diskGuard) measure(s *measuredStore) error {
+	dir := s.dir
+	device, err := d.device(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		dir = d.data
+		device, err = d.device(dir)
 	}
-	return d.free(dir)
+	if err != nil {
+		return err
+	}
+	s.device = device
+	free, err := d.free(dir)
+	if err == nil {
+		s.free = free
+	}
+	return err
 }
 
 // logRoom logs a change of the room.
@@ -175,19 +193,44 @@ func (d *diskGuard) logRoom(r authorizer.Room) {
 	}
 }
 
-// faultsLocked names each store that lacks room and each that cannot be measured. The caller holds mu.
+// faultsLocked names each disk that lacks room and each that cannot be measured, once, with the
+// directories of its stores. The caller holds mu.
 func (d *diskGuard) faultsLocked() error {
 	var faults []error
-	for _, s := range d.stores {
+	for _, stores := range d.byDeviceLocked() {
+		var dirs []string
+		var unknown error
+		free, need, scarce := stores[0].free, int64(0), false
+		for _, s := range stores {
+			dirs = append(dirs, s.dir)
+			unknown = cmp.Or(unknown, s.err)
+			free, need = min(free, s.free), max(need, s.need)
+			scarce = scarce || s.room != authorizer.RoomForAll
+		}
 		switch {
-		case s.err != nil:
-			faults = append(faults, fmt.Errorf("the free space of %s is not known: %w", s.dir, s.err))
-		case s.room != authorizer.RoomForAll:
-			faults = append(faults, fmt.Errorf("the disk of %s has %d bytes free; approvals need %d", s.dir, s.free,
-				s.need))
+		case unknown != nil:
+			faults = append(faults, fmt.Errorf("the free space of %s is not known: %w", strings.Join(dirs, ", "), unknown))
+		case scarce:
+			faults = append(faults, fmt.Errorf("the disk of %s has %s free; approvals need %s", strings.Join(dirs, ", "),
+				pebblegate.FormatFree(free), pebblegate.FormatNeed(need)))
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// byDeviceLocked groups the stores by their devices, in the order of the first store of each. The
+// caller holds mu.
+func (d *diskGuard) byDeviceLocked() (groups [][]*measuredStore) {
+	of := map[uint64]int{}
+	for _, s := range d.stores {
+		i, known := of[s.device]
+		if !known {
+			i = len(groups)
+			of[s.device], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], s)
+	}
+	return groups
 }
 
 // roomFault is nil, or says why the disks have no room.

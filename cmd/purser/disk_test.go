@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -30,14 +28,7 @@ func riseOn(t *testing.T, data string, free *atomic.Int64) (*Main, *process) {
 	config.SandboxDelay, config.RateLimits.Off = 0, true
 	m := NewMain(config, talkative())
 	m.DiskFree = func(string) (int64, error) { return free.Load(), nil }
-	require.NoError(t, m.Start(t.Context()))
-	stop := sync.OnceValue(m.Close)
-	t.Cleanup(func() { require.NoError(t, stop()) })
-	p := &process{rest: "http://" + m.listeners.http.Addr().String(), network: "http://" + m.listeners.authorizer.Addr().String(),
-		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
-		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{})}}
-	t.Cleanup(p.http.CloseIdleConnections)
-	return m, p
+	return m, m.rise(t)
 }
 
 func (m *Main) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
@@ -103,8 +94,8 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, 503, widened.status, "a body that fills the reserve")
 	status, why := m.admin(t, "/readyz")
 	require.Equal(t, 503, status)
-	require.Contains(t, why, fmt.Sprintf("the disk of %s has %d bytes free; approvals need %d", authorizerDir(data),
-		m.config.DiskReserve-1, m.config.DiskReserve))
+	require.Contains(t, why, journalDir(data)+", "+authorizerDir(data)+", ")
+	require.Equal(t, 1, strings.Count(why, " has 1023.9 MiB free; approvals need 1 GiB"), "one disk, one reason: %s", why)
 	_, metrics := m.admin(t, "/metrics")
 	require.InEpsilon(t, m.config.DiskReserve-1, labelled(metrics, "purser_disk_free_bytes", `"journal"`), 1e-9)
 	require.InEpsilon(t, m.config.DiskReserve, labelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
@@ -136,8 +127,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	full.DiskFree = func(string) (int64, error) { return free.Load(), nil }
 	err = full.Start(t.Context())
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
-	require.ErrorContains(t, err, fmt.Sprintf("the disk of %s has %d bytes free; a start needs %d", data,
-		startBytes-1, startBytes))
+	require.ErrorContains(t, err, fmt.Sprintf("the disk of %s has 1023.9 KiB free; a start needs 1 MiB", data))
 }
 
 func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
@@ -169,6 +159,30 @@ func TestTheReserveGrowsByTheBacklog(t *testing.T) {
 	d.backlog, d.told = func() int64 { return 1000 }, func(authorizer.Room) {}
 	d.measureDisks()
 	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
+}
+
+// A reason names each disk once, with all stores on it: what is full, what needs most, and what
+// cannot be measured.
+func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
+	config := testConfig(t, t.TempDir())
+	ramp := rampDir(config.DataDir)
+	d := newDiskGuard(config, func(dir string) (int64, error) {
+		if dir == ramp {
+			return 0, syscall.EIO
+		}
+		return config.DiskReserve - 1<<20, nil
+	}, talkative())
+	d.device = func(dir string) (uint64, error) {
+		if dir == ramp {
+			return 2, nil
+		}
+		return 1, nil
+	}
+	d.backlog, d.told = func() int64 { return 1024 }, func(authorizer.Room) {}
+	d.measureDisks()
+	others := []string{journalDir(config.DataDir), authorizerDir(config.DataDir), bankDir(config.DataDir), chainsDir(config.DataDir)}
+	require.EqualError(t, d.roomFault(), "the disk of "+strings.Join(others, ", ")+
+		" has 1023 MiB free; approvals need 1.1 GiB\nthe free space of "+ramp+" is not known: input/output error")
 }
 
 // A disk that cannot be measured keeps its room, and readiness says so.

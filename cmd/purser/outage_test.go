@@ -38,6 +38,12 @@ func onDatabase(t *testing.T, data, url string, brokers ...string) Config {
 func rise(t *testing.T, c Config) (*Main, *process) {
 	t.Helper()
 	m := NewMain(c, talkative())
+	return m, m.rise(t)
+}
+
+// rise starts a server that the test has prepared. It is closed at the end of the test at the latest.
+func (m *Main) rise(t *testing.T) *process {
+	t.Helper()
 	require.NoError(t, m.Start(t.Context()))
 	stop := sync.OnceValue(m.Close)
 	t.Cleanup(func() { require.NoError(t, stop()) })
@@ -45,7 +51,7 @@ func rise(t *testing.T, c Config) (*Main, *process) {
 		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
 		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{})}}
 	t.Cleanup(p.http.CloseIdleConnections)
-	return m, p
+	return p
 }
 
 func (p *process) awaitReady(t *testing.T) {

@@ -132,7 +132,7 @@ type Main struct {
 
 // NewMain makes a Main that has not started.
 func NewMain(c Config, log *slog.Logger) *Main {
-	m := &Main{DiskFree: diskFree, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
+	m := &Main{DiskFree: freeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
 		registry:  prometheus.NewRegistry(),
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
 		memory: fasthttputil.NewInmemoryListener(), reports: fasthttputil.NewInmemoryListener(),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -48,15 +49,39 @@ const (
 // HasRoom reports that the disk of a directory has so many bytes beyond OptionalRoom, or that its
 // free space is not known.
 func HasRoom(fs vfs.FS, dir string, bytes int64) bool {
-	usage, err := fs.GetDiskUsage(dir)
-	return err != nil || freeBytes(usage) >= OptionalRoom+bytes
+	free, err := FreeBytes(fs, dir)
+	return err != nil || free >= OptionalRoom+bytes
 }
 
-func freeBytes(u vfs.DiskUsage) int64 { return int64(min(u.AvailBytes, math.MaxInt64)) }
+// FreeBytes returns the free bytes of a directory's disk, for a process without privileges.
+func FreeBytes(fs vfs.FS, dir string) (int64, error) {
+	usage, err := fs.GetDiskUsage(dir)
+	return int64(min(usage.AvailBytes, math.MaxInt64)), err
+}
+
+// FormatFree and FormatNeed write bytes in KiB, MiB or GiB with at most one decimal. FormatFree
+// rounds down and FormatNeed up, so that a disk that lacks one byte never seems to have enough.
+func FormatFree(bytes int64) string { return formatBytes(bytes, math.Floor) }
+
+// FormatNeed rounds up: see FormatFree.
+func FormatNeed(bytes int64) string { return formatBytes(bytes, math.Ceil) }
+
+func formatBytes(bytes int64, round func(float64) float64) string {
+	unit, name := int64(1<<10), "KiB"
+	switch {
+	case bytes >= 1<<30:
+		unit, name = 1<<30, "GiB"
+	case bytes >= 1<<20:
+		unit, name = 1<<20, "MiB"
+	}
+	const decimal = 10
+	tenths := round(float64(bytes) / float64(unit) * decimal)
+	return strconv.FormatFloat(tenths/decimal, 'f', -1, 64) + " " + name
+}
 
 // requireRoom refuses to open a store whose disk cannot take the flush of its logs.
 func (g *guarded) requireRoom() error {
-	usage, err := g.GetDiskUsage(g.dir)
+	free, err := FreeBytes(g, g.dir)
 	if err != nil {
 		return nil // not known: an open that meets a full disk fails by itself
 	}
@@ -64,8 +89,9 @@ func (g *guarded) requireRoom() error {
 	if err != nil {
 		return err
 	}
-	if free := freeBytes(usage); free < need {
-		return fmt.Errorf("%w: the disk of %s has %d bytes free; a start needs %d", ErrNoRoom, g.dir, free, need)
+	if free < need {
+		return fmt.Errorf("%w: the disk of %s has %s free; a start needs %s", ErrNoRoom, g.dir, FormatFree(free),
+			FormatNeed(need))
 	}
 	return nil
 }
@@ -179,8 +205,8 @@ type room struct {
 // watchRoom makes the gate measure the disk of a directory.
 func (r *room) watchRoom(fs vfs.FS, dir string) {
 	r.free = func() (int64, bool) {
-		usage, err := fs.GetDiskUsage(dir)
-		return freeBytes(usage), err == nil
+		free, err := FreeBytes(fs, dir)
+		return free, err == nil
 	}
 	r.lookForRoom()
 }

@@ -55,7 +55,7 @@ func TestAStartOnAFullDiskIsRefusedByDirectoryAndBytes(t *testing.T) {
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 20, TotalBytes: 1 << 30})
 	_, err := Open("store", optionsOn(fs))
 	require.ErrorIs(t, err, ErrNoRoom)
-	require.ErrorContains(t, err, "the disk of store has 1048576 bytes free; a start needs ")
+	require.ErrorContains(t, err, "the disk of store has 1 MiB free; a start needs ")
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: openBytes + FlushBytes, TotalBytes: 1 << 30})
 	requireLoggedStore(t, fs)
 }
@@ -157,4 +157,12 @@ type preallocated struct {
 func (p *preallocated) Preallocate(int64, int64) error {
 	p.asked = true
 	return nil
+}
+
+func TestFreeBytesRoundDownAndNeededBytesUp(t *testing.T) {
+	for bytes, want := range map[int64][2]string{0: {"0 KiB", "0 KiB"}, 1: {"0 KiB", "0.1 KiB"},
+		1<<20 - 1: {"1023.9 KiB", "1024 KiB"}, 1 << 20: {"1 MiB", "1 MiB"}, 384<<20 + 1: {"384 MiB", "384.1 MiB"},
+		3 << 29: {"1.5 GiB", "1.5 GiB"}, 1<<40 + 1: {"1024 GiB", "1024.1 GiB"}} {
+		require.Equal(t, want, [2]string{FormatFree(bytes), FormatNeed(bytes)}, bytes)
+	}
 }
