@@ -37,11 +37,12 @@ type DemoCmd struct {
 
 // Limits of the demo. It stays well below 100 requests a minute per key.
 const (
-	settlePolls    = 60 // of settlePause each
-	settlePause    = time.Second
-	followPolls    = 40 // the first ones of a link, of followPause each
-	followPause    = 250 * time.Millisecond
-	mostAnew       = 20 // swipes that are made anew
+	settlePolls    = 60                    // readings of what the server comes to by itself: about a minute
+	firstPause     = 50 * time.Millisecond // after the first of them
+	pauseGrowth    = 3
+	longestPause   = time.Second
+	mostAnew       = 20       // times that one swipe is made anew
+	anewMark       = "-anew-" // before how many times, in the id of such a swipe
 	requestTimeout = 30 * time.Second
 	maxAnswerBytes = 4 << 20
 )
@@ -249,6 +250,37 @@ func (t *tour) post(ctx context.Context, c *client, path string, body any, statu
 			Body: string(raw), Status: a.status, Answer: a.raw})
 	}
 	return a, err
+}
+
+// becomes asks for a path until what is read of it is as it should be.
+func (t *tour) becomes(ctx context.Context, c *client, path, want string, read func(answer) string) error {
+	got := ""
+	last, err := t.until(ctx, c, path, func(a answer) bool {
+		got = read(a)
+		return got == want
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "    %s: GET %s → %s\n", got, path, brief(last.raw))
+	t.expect("what GET "+path+" shows", got, want)
+	return nil
+}
+
+// until reads a path until the answer is as it should be, or settlePolls times. It returns the last answer. The pauses grow, so
+// that a quick server is not waited for, and one that takes seconds is not asked often.
+func (t *tour) until(ctx context.Context, c *client, path string, holds func(answer) bool) (a answer, err error) {
+	rest := firstPause
+	for range settlePolls {
+		if a, err = c.send(ctx, request{method: "GET", path: path}); err != nil || holds(a) {
+			return a, err
+		}
+		if err := pause(ctx, rest); err != nil {
+			return answer{}, err
+		}
+		rest = min(rest*pauseGrowth, longestPause)
+	}
+	return a, nil
 }
 
 // create is post for what all later stops stand on: a refusal ends the tour, in the server's words.

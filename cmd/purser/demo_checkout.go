@@ -54,26 +54,16 @@ func visitCheckout(ctx context.Context, t *tour) error {
 // completed follows a link until it is paid and the money is there.
 func (t *tour) completed(ctx context.Context, txHash string) error {
 	last := ""
-	for poll := range followPolls + settlePolls {
-		a, err := t.session.send(ctx, request{method: "GET", path: t.link + "/status"})
-		if err != nil {
-			return err
-		}
+	if _, err := t.until(ctx, t.session, t.link+"/status", func(a answer) bool {
 		now := fmt.Sprintf("%s, %v of %v confirmations", a.text("status"), a.at("confirmations", "seen"),
 			a.at("confirmations", "of"))
 		if now != last {
 			fmt.Fprintf(t.out, "    the link is %s\n", now)
 		}
-		if last = now; a.text("status") == "completed" {
-			break
-		}
-		rest := followPause
-		if poll >= followPolls {
-			rest = settlePause
-		}
-		if err := pause(ctx, rest); err != nil {
-			return err
-		}
+		last = now
+		return a.text("status") == "completed"
+	}); err != nil {
+		return err
 	}
 	a, err := t.call(ctx, t.api, request{method: "GET", path: t.link}, 200)
 	if err != nil {
@@ -82,24 +72,7 @@ func (t *tour) completed(ctx context.Context, txHash string) error {
 	t.expect("status of the link", a.text("session", "status"), "completed")
 	t.expect("receivedUsdCents", a.at("session", "receivedUsdCents"), linkCents)
 	t.expect("txHash", a.text("session", "txHash"), txHash)
-	return credited(ctx, t)
-}
-
-// credited asks for the treasury until the stablecoin balance has what the link was paid.
-func credited(ctx context.Context, t *tour) error {
-	for range settlePolls {
-		a, err := t.api.send(ctx, request{method: "GET", path: "/api/treasury"})
-		if err != nil {
-			return err
-		}
-		if fmt.Sprint(a.at("snapshot", "stablecoinUsdCents")) == fmt.Sprint(linkCents) {
-			fmt.Fprintf(t.out, "    credited: GET /api/treasury shows %s in stablecoins\n", cash(linkCents))
-			return nil
-		}
-		if err := pause(ctx, settlePause); err != nil {
-			return err
-		}
-	}
-	t.expect("the link's credit", "missing", "there")
-	return nil
+	return t.becomes(ctx, t.api, "/api/treasury", fmt.Sprint(linkCents), func(a answer) string {
+		return fmt.Sprint(a.at("snapshot", "stablecoinUsdCents"))
+	})
 }

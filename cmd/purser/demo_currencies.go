@@ -64,26 +64,14 @@ func (t *tour) keyed(ctx context.Context, c *client, path string, body fields, s
 
 // holds asks for the balances in currencies until they are active and have what they should.
 func (t *tour) holds(ctx context.Context, want map[string]string) error {
-	got := map[string]string{}
-	for range settlePolls {
-		a, err := t.api.send(ctx, request{method: "GET", path: "/api/mca/accounts"})
-		if err != nil {
-			return err
-		}
+	return t.becomes(ctx, t.api, "/api/mca/accounts", fmt.Sprint(want), func(a answer) string {
+		active := map[string]string{}
 		for _, row := range a.rows("accounts") {
 			amounts, _ := row["balance"].(map[string]any)
 			if row["status"] == "active" {
-				got[fmt.Sprint(row["currency"])] = fmt.Sprint(amounts["availableMinor"])
+				active[fmt.Sprint(row["currency"])] = fmt.Sprint(amounts["availableMinor"])
 			}
 		}
-		if fmt.Sprint(got) == fmt.Sprint(want) {
-			fmt.Fprintf(t.out, "    GET /api/mca/accounts shows %v\n", got)
-			return nil
-		}
-		if err := pause(ctx, settlePause); err != nil {
-			return err
-		}
-	}
-	t.expect("balances in currencies", got, want)
-	return nil
+		return fmt.Sprint(active)
+	})
 }

@@ -69,26 +69,6 @@ func visitRamp(ctx context.Context, t *tour) error {
 	return nil
 }
 
-// becomes asks for a path until what is read of it is as it should be.
-func (t *tour) becomes(ctx context.Context, c *client, path, want string, read func(answer) string) error {
-	got := ""
-	for range settlePolls {
-		a, err := c.send(ctx, request{method: "GET", path: path})
-		if err != nil {
-			return err
-		}
-		if got = read(a); got == want {
-			fmt.Fprintf(t.out, "    %s: GET %s → %s\n", want, path, brief(a.raw))
-			break
-		}
-		if err := pause(ctx, settlePause); err != nil {
-			return err
-		}
-	}
-	t.expect("what GET "+path+" shows", got, want)
-	return nil
-}
-
 // proveWallet makes a key, registers its address, and answers the challenge as a person in the dashboard would. It returns the
 // wallet's id once the partner has approved it.
 func proveWallet(ctx context.Context, t *tour) (string, error) {

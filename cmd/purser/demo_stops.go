@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"purser/actors/ident"
@@ -97,21 +98,13 @@ func announce(ctx context.Context, t *tour, cents int64) error {
 
 // settled asks for the treasury until the dollars are available.
 func settled(ctx context.Context, t *tour, cents int64) error {
-	for range settlePolls {
-		a, err := t.api.send(ctx, request{method: "GET", path: "/api/treasury"})
-		if err != nil {
-			return err
-		}
-		if usd := dollars(a); fmt.Sprint(usd["availableCents"]) == fmt.Sprint(cents) && fmt.Sprint(usd["incomingCents"]) == "0" {
-			fmt.Fprintf(t.out, "    settled: GET /api/treasury shows %s available\n", cash(cents))
-			return nil
-		}
-		if err := pause(ctx, settlePause); err != nil {
-			return err
-		}
+	shown := func(available, incoming any) string {
+		return fmt.Sprint(available, " available, ", incoming, " incoming")
 	}
-	t.expect("the deposit", "not settled", "settled")
-	return nil
+	return t.becomes(ctx, t.api, "/api/treasury", shown(cents, 0), func(a answer) string {
+		usd := dollars(a)
+		return shown(usd["availableCents"], usd["incomingCents"])
+	})
 }
 
 // dollars is the usd entry of the treasury's balances.
@@ -170,11 +163,14 @@ func (t *tour) id(name string) string {
 // authorize sends an authorization. One that ran out of time is declined for good: it gets another id, and is to be sent again.
 func (t *tour) authorize(ctx context.Context, m fields) (a answer, again bool, err error) {
 	a, err = t.post(ctx, t.network, "/v1/authorizations", m, 200)
-	if again = err == nil && undecided(a) && len(t.anew) < mostAnew; again {
-		id := fmt.Sprint(m["id"])
-		t.anew[id] = id + "-anew"
+	id := fmt.Sprint(m["id"])
+	first, times, _ := strings.Cut(id, anewMark)
+	made, _ := strconv.Atoi(times) // 0 of the first one
+	if again = err == nil && undecided(a) && made < mostAnew; again {
+		t.anew[id] = fmt.Sprint(first, anewMark, made+1)
 		m["id"] = t.anew[id]
 		fmt.Fprintln(t.out, "    a busy machine: the swipe is made anew")
+		err = pause(ctx, decidePause)
 	}
 	return a, again, err
 }
@@ -347,11 +343,7 @@ func (t *tour) present(ctx context.Context, path string, m fields) error {
 // visitExpiry uses the simulation routes, with which a sandbox workspace plays the card network itself.
 func visitExpiry(ctx context.Context, t *tour) error {
 	path := "/api/dev/cards/" + t.cards["generous"].id + "/simulate/"
-	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
-	a, err := t.call(ctx, t.api, request{method: "POST", path: path + "authorization", body: swipe}, 200)
-	for made := 1; err == nil && undecided(a) && made < mostAnew; made++ { // each has an id of its own
-		a, err = t.call(ctx, t.api, request{method: "POST", path: path + "authorization", body: swipe}, 200)
-	}
+	a, err := t.simulate(ctx, path+"authorization")
 	if err != nil {
 		return err
 	}
@@ -367,6 +359,21 @@ func visitExpiry(ctx context.Context, t *tour) error {
 	}
 	t.expect("heldAmountCents", a.at("heldAmountCents"), 0)
 	return t.listed(ctx, id, 0)
+}
+
+// simulate swipes, and swipes anew on a machine that was too busy; each swipe has an id of its own. A server that did not run for
+// a while declines all simulated swipes of the next 150 ms, so there is a pause between two of them.
+func (t *tour) simulate(ctx context.Context, path string) (answer, error) {
+	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
+	for made := 1; ; made++ {
+		a, err := t.call(ctx, t.api, request{method: "POST", path: path, body: swipe}, 200)
+		if err != nil || !undecided(a) || made > mostAnew {
+			return a, err
+		}
+		if err := pause(ctx, decidePause); err != nil {
+			return answer{}, err
+		}
+	}
 }
 
 // listed asks for the newest authorization until it is this one and holds so much: the journal hears of decisions in their order,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,9 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"purser/authorizer"
+	"purser/authorizer/hold"
 )
 
 // demoWith is the demo as it is asked for with flags, and where it would go.
@@ -99,13 +104,43 @@ func TestTheDemoOnABusyMachine(t *testing.T) {
 	defer walk.network.http.CloseIdleConnections()
 	_, err := walk.swipe(t.Context(), walk.message("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
 	require.NoError(t, err)
-	require.Equal(t, "demo-run-lunch-anew", walk.id("lunch"))
+	require.Equal(t, "demo-run-lunch-anew-1", walk.id("lunch"))
 	require.NoError(t, walk.reverse(t.Context(), fields{"id": walk.id("part"), "originalId": walk.id("lunch")}, 0))
 	require.Zero(t, walk.differences)
-	require.Equal(t, 1, asked["demo-run-lunch-anew"])
+	require.Equal(t, 1, asked["demo-run-lunch-anew-1"])
 	require.Equal(t, 2, asked["demo-run-part"])
 	require.Len(t, walk.told, 2)
-	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew")
+	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew-1")
+}
+
+// A busy machine may decline one swipe many times: its ids stay as short as a network id may be. A server that did not run for a
+// while declines every simulated swipe of the next AnswerWithin, and the demo has swipes left after that.
+func TestTheDemoOutlastsABusyMachine(t *testing.T) {
+	t.Parallel()
+	began, swipes := time.Now(), 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		busy := time.Since(began) < authorizer.AnswerWithin
+		if r.URL.Path != "/simulated" {
+			swipes++
+			busy = swipes <= mostAnew/2
+		}
+		decision, reason := "approved", "approved"
+		if busy {
+			decision, reason = "declined", "timeout"
+		}
+		_, _ = fmt.Fprintf(w, `{"decision":%q,"reason":%q,"responseCode":"00","approvedAmountCents":1250}`, decision, reason)
+	}))
+	defer server.Close()
+	anyone := newClient(server.URL, "secret")
+	defer anyone.http.CloseIdleConnections()
+	walk := &tour{out: io.Discard, run: "ten letter", anew: map[string]string{}, network: anyone, api: anyone}
+	simulated, err := walk.simulate(t.Context(), "/simulated")
+	require.NoError(t, err)
+	require.Equal(t, "approved", simulated.text("decision"))
+	_, err = walk.swipe(t.Context(), walk.message("all-there-is", "grocer", swipeCents, nil), "approved", "00", swipeCents)
+	require.NoError(t, err)
+	require.Zero(t, walk.differences)
+	require.LessOrEqual(t, len(walk.id("all-there-is")), hold.MaxNetworkID)
 }
 
 // The demo prints a line a step; each request too when it is asked to, or when the step has found a
