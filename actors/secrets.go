@@ -46,7 +46,7 @@ func (s *System) checkSecrets(ctx context.Context) error {
 	if len(s.config.Secrets) == 0 {
 		return nil
 	}
-	used, err := s.usedSecrets(ctx)
+	used, err := SecretsInUse(ctx, s.journal, s.sealer)
 	if err != nil {
 		return err
 	}
@@ -78,16 +78,17 @@ func (s *System) checkSecrets(ctx context.Context) error {
 	return nil
 }
 
-// usedSecrets reads the fingerprints of the last start, by the secret's name.
-func (s *System) usedSecrets(ctx context.Context) (map[string][]string, error) {
-	records, err := s.journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
+// SecretsInUse reads the fingerprints that the last start on a journal has kept, by the secret's
+// name.
+func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Sealer) (map[string][]string, error) {
+	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
 	if err != nil {
 		return nil, fmt.Errorf("fingerprints of secrets: %w", err)
 	}
 	used := map[string][]string{}
 	for _, r := range records {
 		var document secretDocument
-		if err := s.open(&r); err != nil {
+		if err := OpenRecord(sealer, &r); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(r.Document, &document); err != nil {

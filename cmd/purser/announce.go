@@ -33,8 +33,9 @@ func (c *Config) developmentOnly() (notes []string) {
 	note(len(made) > 0, strings.Join(made, ", ")+
 		" not set: the secrets are files in the data directory, beside what they protect")
 	known := false
-	for _, secret := range slices.Concat(c.NetworkSecrets, c.PartnerSecrets.allSecrets()) {
-		known = known || strings.HasPrefix(secret, developmentText)
+	for _, held := range c.heldSecrets() {
+		known = known || slices.ContainsFunc(held.values,
+			func(value string) bool { return strings.HasPrefix(value, developmentText) })
 	}
 	for _, key := range c.DataKeys {
 		known = known || strings.HasPrefix(string(key), developmentText)

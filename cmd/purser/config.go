@@ -300,10 +300,7 @@ func (f *faults) secrets(name, value string) []string {
 	if value == "" {
 		return nil
 	}
-	secrets := strings.Split(value, ",")
-	for i := range secrets {
-		secrets[i] = strings.TrimSpace(secrets[i])
-	}
+	secrets := splitSecrets(value)
 	if len(secrets) == 2 && secrets[0] == secrets[1] {
 		f.add(name, "has the same secret twice")
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,15 +33,6 @@ func (p partnerSecrets) byPartner() map[string][]string {
 	all := map[string][]string{}
 	for _, partner := range httpapi.Partners() {
 		all[partner] = p.secretsOf(partner)
-	}
-	return all
-}
-
-// allSecrets returns every configured secret.
-func (p partnerSecrets) allSecrets() []string {
-	all := slices.Clone(p.common)
-	for _, partner := range httpapi.Partners() {
-		all = append(all, p.own[partner]...)
 	}
 	return all
 }
@@ -107,24 +97,6 @@ func (f *faults) findPartnerSecrets(c *Config) {
 		case !errors.Is(err, fs.ErrNotExist):
 			*f = append(*f, err)
 		}
-	}
-	f.sharedSecrets(p)
-}
-
-// sharedSecrets refuses two partners with the same secret of their own: each could sign for the
-// other.
-func (f *faults) sharedSecrets(p *partnerSecrets) {
-	signers := map[string]string{}
-	for _, partner := range httpapi.Partners() {
-		if len(p.own[partner]) == 0 {
-			continue
-		}
-		first := p.own[partner][0]
-		if other := signers[first]; other != "" {
-			f.add(partnerSecretSetting(partner), "has the first secret of %s too: each partner needs its own",
-				partnerSecretSetting(other))
-		}
-		signers[first] = partner
 	}
 }
 

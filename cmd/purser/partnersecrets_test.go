@@ -115,8 +115,70 @@ func TestTwoPartnersWithOneSecretOfTheirOwn(t *testing.T) {
 		httpapi.PartnerRamp: {"a secret of two partners"},
 	}
 	err := NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
-	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_RAMP: has the first secret of PURSER_PARTNER_SECRET_BANK too")
+	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_RAMP: has a secret of PURSER_PARTNER_SECRET_BANK too")
 	require.NotContains(t, err.Error(), "a secret of two partners")
 	config.PartnerSecrets.own[httpapi.PartnerRamp] = []string{"a secret of the ramp", "a secret of the bank"}
 	require.NoError(t, config.findSecrets(), "the old secrets may be the same")
+}
+
+// TestEachHolderHasSecretsOfItsOwn: a secret that is valid for two sides lets one sign for the
+// other. A partner that gets a secret of its own keeps the common one as the old one meanwhile.
+func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
+	const bank, ramp = "PURSER_PARTNER_SECRET_BANK", "PURSER_PARTNER_SECRET_RAMP"
+	const network, common = "PURSER_NETWORK_SECRET", "PURSER_PARTNER_SECRET"
+	const one, two, three = "the first secret", "the second secret", "the third secret"
+	for _, c := range []struct {
+		why                         string
+		network, common, bank, ramp []string
+		refused, with               string
+	}{
+		{"all differ", []string{"of the network"}, []string{one}, []string{two}, []string{three}, "", ""},
+		{"the common one", nil, []string{one}, []string{one}, nil, bank, common},
+		{"the new common one", nil, []string{two, one}, []string{two}, nil, bank, common},
+		{"the old common one alone", nil, []string{two, one}, []string{one}, nil, bank, common},
+		{"the common one first", nil, []string{one}, []string{one, two}, nil, bank, common},
+		{"leaves the common one", nil, []string{one}, []string{two, one}, nil, "", ""},
+		{"leaves a common one that rotates", nil, []string{three, one}, []string{two, one}, nil, "", ""},
+		{"both leave the common one", nil, []string{one}, []string{two, one}, []string{three, one}, "", ""},
+		{"another partner's", nil, []string{one}, []string{two}, []string{two}, ramp, bank},
+		{"another partner's old one", nil, []string{one}, []string{three, two}, []string{two}, ramp, bank},
+		{"the network's and the common one", []string{one}, []string{one}, nil, nil, common, network},
+		{"the network's old one", []string{two, one}, []string{one}, nil, nil, common, network},
+		{"the network's is a partner's old one", []string{one}, []string{two}, []string{three, one}, nil, bank, network},
+		{"both rotate away", []string{two, one}, []string{three, one}, nil, nil, "", ""},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			config := testConfig(t, t.TempDir())
+			config.NetworkSecrets = c.network
+			config.PartnerSecrets = partnerSecrets{common: c.common, own: map[string][]string{}}
+			for partner, own := range map[string][]string{httpapi.PartnerBank: c.bank, httpapi.PartnerRamp: c.ramp} {
+				if own != nil {
+					config.PartnerSecrets.own[partner] = own
+				}
+			}
+			err := config.findSecrets()
+			if c.refused == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.refused+": has a secret of "+c.with+" too")
+			require.NotContains(t, err.Error(), one)
+			require.NotContains(t, err.Error(), two)
+		})
+	}
+}
+
+// TestABankElsewhereHasASecretOfItsOwn: its two settings are compared as those of the server.
+func TestABankElsewhereHasASecretOfItsOwn(t *testing.T) {
+	bank := SandboxBankCmd{Addr: "127.0.0.1:0", ReportTo: "http://127.0.0.1:1", SandboxDelay: "2s", LogLevel: "info",
+		LogFormat: logText}
+	_, err := bank.config()
+	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_BANK or PURSER_PARTNER_SECRET: is required")
+	bank.PartnerSecret, bank.OwnSecret = "a secret of sixteen", "a secret of sixteen"
+	_, err = bank.config()
+	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_BANK: has a secret of PURSER_PARTNER_SECRET too")
+	bank.OwnSecret = "another of sixteen"
+	c, err := bank.config()
+	require.NoError(t, err)
+	require.Equal(t, []string{"another of sixteen"}, c.secrets)
 }

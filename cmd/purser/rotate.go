@@ -7,10 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"purser/actors"
+	"purser/actors/fault"
 )
 
 // RotateCmd changes a secret that the data directory keeps. A server reads it at its next start. A
@@ -18,9 +20,10 @@ import (
 // the old one.
 type RotateCmd struct {
 	Place
-	Secret string `arg:"" enum:"data-key,network-secret,partner-secret,partner-secret-bank,partner-secret-ramp,partner-secret-stablecoin,checkout-seed" help:"data-key, network-secret, partner-secret, that of one partner (partner-secret-bank, -ramp or -stablecoin), or checkout-seed."`
-	Finish bool   `name:"finish" xor:"step" help:"Drop the old secret. That of personal data only when nothing is sealed under it any more."`
-	Lost   bool   `name:"lost" xor:"step" help:"Make the secret although stores have used another one, which is lost."`
+	Secret  string `arg:"" enum:"data-key,network-secret,partner-secret,partner-secret-bank,partner-secret-ramp,partner-secret-stablecoin,checkout-seed" help:"data-key, network-secret, partner-secret, that of one partner (partner-secret-bank, -ramp or -stablecoin), or checkout-seed."`
+	Finish  bool   `name:"finish" xor:"step" help:"Drop the old secret. Refused before a server has started with the new one, and for data-key before all documents are sealed under it."`
+	Lost    bool   `name:"lost" xor:"step" help:"Make the secret although stores have used another one, which is lost."`
+	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"As of purser serve: opens what the stores know of the secrets, when no server runs."`
 }
 
 const (
@@ -41,15 +44,17 @@ func (c *RotateCmd) Run(out io.Writer) error {
 			return err
 		}
 		return c.addSecret(path, secrets[0], out)
+	case c.Secret == checkoutSeedFile && !c.Lost:
+		return errors.New("checkout-seed does not rotate: addresses that were handed out derive from it " +
+			"(--lost makes a new one where the file is lost)")
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s is not there: %s is what the server uses; to rotate it set NEW,OLD there, and NEW alone afterwards "+
-			"(`openssl rand -hex %d` makes one)", path, settingOf(c.Secret), dataKeyBytes)
+		return fmt.Errorf("%s is not there. Where %s has the secret, it rotates there: set NEW,OLD, and NEW alone afterwards "+
+			"(`openssl rand -hex %d` makes one). Where the file is lost, --lost makes a new one, except of data-key",
+			path, settingOf(c.Secret), dataKeyBytes)
 	case err != nil:
 		return err
 	case c.Lost:
-		return fmt.Errorf("%s is there: it is not lost", path)
-	case c.Secret == checkoutSeedFile:
-		return errors.New("checkout-seed does not rotate: addresses that were handed out derive from it")
+		return fmt.Errorf("--lost: %s is there, so it is not lost", path)
 	}
 	secrets := strings.Split(text, ",")
 	if c.Finish {
@@ -70,44 +75,55 @@ func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
 	if err := writeDurably(path, fresh+","+inUse+"\n"); err != nil {
 		return err
 	}
-	next := nextSteps[c.Secret]
-	if partner := partnerOfSecret(c.Secret); partner != "" {
-		next = "give the " + partner + " partner the new one (the first in the file)"
+	next := "wait until its log says that every personal document is sealed anew"
+	if c.Secret != dataKeyFile {
+		next = fmt.Sprintf("give %s the new one (the first in the file)", holdersOf(c.Secret))
 	}
 	_, err = fmt.Fprintf(out, "%s has a new secret, and the old one stays valid: restart the server, %s, "+
 		"then `purser rotate %s --finish`\n", path, next, c.Secret)
 	return err
 }
 
-// nextSteps names the work between the two steps of a rotation.
-var nextSteps = map[string]string{
-	dataKeyFile:       "wait until its log says that every personal document is sealed anew",
-	networkSecretFile: "give the card network the new one (the first in the file)",
-	partnerSecretFile: "give the partners without a secret of their own the new one (the first in the file)",
+// holdersOf names the sides that hold a secret too.
+func holdersOf(file string) string {
+	switch partner := partnerOfSecret(file); {
+	case partner != "":
+		return "the " + partner + " partner"
+	case file == networkSecretFile:
+		return "the card network"
+	}
+	return "the partners without a secret of their own"
 }
 
 func (c *RotateCmd) replaceLost(path string, out io.Writer) error {
 	if c.Secret == dataKeyFile {
-		return errors.New("a lost data key cannot be replaced: put it back, for nothing else opens what is sealed under it")
+		return errors.New("--lost: a lost data key cannot be replaced: put it back, for nothing else opens what is sealed under it")
 	}
 	if _, err := makeSecret(path); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s has a new secret; whatever knew the old one has to be given it\n", path)
+	next := "give " + holdersOf(c.Secret) + " the new one"
+	if c.Secret == checkoutSeedFile {
+		next = "links that are made from now on get sandbox addresses of the new one"
+	}
+	_, err := fmt.Fprintf(out, "%s has a new secret, from the next start on: %s\n", path, next)
 	return err
 }
 
 // dropOld keeps the first secret alone.
 func (c *RotateCmd) dropOld(path string, secrets []string, out io.Writer) error {
 	if len(secrets) == 1 {
-		return fmt.Errorf("%s has one secret: nothing is left to drop", path)
+		return fmt.Errorf("--finish: %s has one secret, and nothing is left to drop", path)
 	}
+	first := strings.TrimSpace(secrets[0])
+	require := c.requireStarted
 	if c.Secret == dataKeyFile {
-		if err := c.requireSealedAnew(secrets[0]); err != nil {
-			return err
-		}
+		require = c.requireSealedAnew
 	}
-	if err := writeDurably(path, strings.TrimSpace(secrets[0])+"\n"); err != nil {
+	if err := errors.Join(c.requireOwn(first), require(first)); err != nil {
+		return err
+	}
+	if err := writeDurably(path, first+"\n"); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s has the new secret alone, from the next start on\n", path)
@@ -154,4 +170,96 @@ func (c *RotateCmd) keysInUse(ctx context.Context) (keys []string, err error) {
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
 	return actors.DataKeysInUse(ctx, journal)
+}
+
+// requireOwn refuses a new secret that the file of another holder has too.
+func (c *RotateCmd) requireOwn(first string) error {
+	if c.Secret == dataKeyFile {
+		return nil
+	}
+	var held []heldSecret
+	for _, file := range heldSecretFiles() {
+		text, err := readSecret(filepath.Join(c.DataDir, file))
+		switch {
+		case file == c.Secret:
+			text = first
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return err
+		}
+		held = append(held, heldSecret{file, splitSecrets(text)})
+	}
+	var f faults
+	f.sharedSecrets(held)
+	return errors.Join(f...)
+}
+
+// requireStarted refuses as long as no server has started with the new secret: a side that was given
+// it would be refused until the next start, and a side that was not, from then on.
+func (c *RotateCmd) requireStarted(first string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), rotateWithin)
+	defer cancel()
+	inUse, err := c.secretInUse(ctx, first)
+	if err == nil && !inUse {
+		err = fmt.Errorf("no server has started with the new %s: restart the server, give %s the new one, then repeat this command. "+
+			"The old secret stays valid until then (%s takes the place of the file where it is set)",
+			c.Secret, holdersOf(c.Secret), settingOf(c.Secret))
+	}
+	return err
+}
+
+// secretInUse asks the server that has the directory, or reads what the last start kept in the
+// journal when none has.
+func (c *RotateCmd) secretInUse(ctx context.Context, first string) (inUse bool, err error) {
+	unlock, err := lockUsed(c.DataDir)
+	if errors.Is(err, errInUse) {
+		answer, err := askAdmin[secretAnswer](ctx, c.DataDir, "secret", secretQuestion{Name: c.Secret}, maxKeysText)
+		return answer.InUse, err
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	journal, err := c.readJournal(ctx, "a rotation")
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	sealer, err := c.openSealer(c.DataKey)
+	if err != nil {
+		return false, err
+	}
+	used, err := actors.SecretsInUse(ctx, journal, sealer)
+	return slices.Contains(used[c.Secret], fingerprint(journal.Identity().Deployment, c.Secret, first)), err
+}
+
+// secretQuestion is the body of the admin port's command; Name is of a file in the data directory.
+type secretQuestion struct {
+	Name string `json:"name"`
+}
+
+// secretAnswer says whether the first secret in that file is one that the server has started with.
+type secretAnswer struct {
+	InUse bool `json:"inUse"`
+}
+
+// secretOf is the command of the admin port. The server reads the file itself, so that no secret
+// leaves it and no caller can try one.
+func (c *Config) secretOf(body []byte) (answer secretAnswer, err error) {
+	var question secretQuestion
+	if err := decodeCommand(body, &question); err != nil {
+		return answer, err
+	}
+	if !slices.Contains(heldSecretFiles(), question.Name) {
+		return answer, fault.New(fault.InvalidBody, "name is not one of "+strings.Join(heldSecretFiles(), ", "))
+	}
+	text, err := readSecret(filepath.Join(c.DataDir, question.Name))
+	if err != nil {
+		return answer, err
+	}
+	for _, held := range c.heldSecrets() {
+		answer.InUse = answer.InUse || held.file == question.Name && slices.Contains(held.values, splitSecrets(text)[0])
+	}
+	return answer, nil
 }

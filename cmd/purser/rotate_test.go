@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
+	"purser/actors/fault"
+	"purser/httpapi"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -50,7 +52,7 @@ func TestSecretsRotate(t *testing.T) {
 		require.Len(t, secretIn(t, data, name), 2)
 		require.Equal(t, old[0], secretIn(t, data, name)[1])
 		require.ErrorContains(t, rotate(name), "is rotating already")
-		require.ErrorContains(t, rotate(name, "--lost"), "it is not lost")
+		require.ErrorContains(t, rotate(name, "--lost"), "so it is not lost")
 	}
 	require.ErrorContains(t, rotate(checkoutSeedFile), "does not rotate")
 	require.ErrorContains(t, rotate(dataKeyFile, "--finish"), "may still be sealed under the old data key")
@@ -79,6 +81,78 @@ func TestSecretsRotate(t *testing.T) {
 	require.ErrorContains(t, err, "data key")
 }
 
+// TestAnOldSecretStaysUntilAStartHasTheNewOne: with a server that started before the rotation, with
+// none, and with a file that a setting has taken the place of.
+func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
+	data := t.TempDir()
+	rotate := func(args ...string) error {
+		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
+	}
+	own := partnerSecretFileOf(httpapi.PartnerRamp)
+	names := []string{networkSecretFile, partnerSecretFile, own}
+	refused := func() {
+		t.Helper()
+		for _, name := range names {
+			before := secretIn(t, data, name)
+			require.Len(t, before, 2)
+			err := rotate(name, "--finish")
+			require.ErrorContains(t, err, "no server has started with the new "+name+": restart the server")
+			require.ErrorContains(t, err, settingOf(name))
+			require.Equal(t, before, secretIn(t, data, name))
+		}
+	}
+	m := start(t, data)
+	require.NoError(t, rotate(own))
+	for _, name := range names[:2] {
+		require.NoError(t, rotate(name))
+	}
+	refused()
+	require.NoError(t, m.Close())
+	refused()
+
+	config := testConfig(t, data)
+	config.NetworkSecrets = []string{"of a setting, beside the file"}
+	m = NewMain(config, talkative())
+	require.NoError(t, m.Start(t.Context()))
+	require.ErrorContains(t, rotate(networkSecretFile, "--finish"), "no server has started with the new network-secret")
+	require.NoError(t, m.Close())
+
+	require.NoError(t, start(t, data).Close())
+	for _, name := range names {
+		require.NoError(t, rotate(name, "--finish"), "no server runs, and the last one had it")
+		require.Len(t, secretIn(t, data, name), 1)
+	}
+	require.NoError(t, start(t, data).Close())
+}
+
+// TestARotationEndsWithASecretOfItsOwn: a file that a person wrote is not taken over.
+func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, start(t, data).Close())
+	network := secretIn(t, data, networkSecretFile)[0]
+	path := filepath.Join(data, partnerSecretFile)
+	old := secretIn(t, data, partnerSecretFile)[0]
+	require.NoError(t, writeDurably(path, network+", "+old+"\n"))
+	err := run([]string{"rotate", "--data-dir", data, partnerSecretFile, "--finish"}, io.Discard)
+	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET: has a secret of PURSER_NETWORK_SECRET too")
+	require.NotContains(t, err.Error(), network)
+	require.Equal(t, []string{network, " " + old}, secretIn(t, data, partnerSecretFile))
+}
+
+// TestTheAdminPortTriesNoSecrets: it compares a file of its own directory, and no other one.
+func TestTheAdminPortTriesNoSecrets(t *testing.T) {
+	m := start(t, t.TempDir())
+	defer func() { require.NoError(t, m.Close()) }()
+	for _, body := range []string{`{"name":"data-key"}`, `{"name":"../network-secret"}`, `{}`} {
+		_, err := m.config.secretOf([]byte(body))
+		require.True(t, fault.Is(err, fault.InvalidBody), body)
+		require.ErrorContains(t, err, "name is not one of network-secret, partner-secret")
+	}
+	answer, err := m.config.secretOf([]byte(`{"name":"network-secret"}`))
+	require.NoError(t, err)
+	require.True(t, answer.InUse)
+}
+
 // networkStatus asks the card network's port with a body that is no message.
 func (m *Main) networkStatus(t *testing.T, secret string) int {
 	t.Helper()
@@ -105,8 +179,9 @@ func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 		require.ErrorContains(t, err, name+" is missing")
 		require.NoFileExists(t, filepath.Join(data, name))
 	}
-	for _, name := range []string{networkSecretFile, partnerSecretFile, checkoutSeedFile} {
-		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), "is not there")
+	for name, says := range map[string]string{networkSecretFile: "network-secret is not there. Where PURSER_NETWORK_SECRET has",
+		partnerSecretFile: "is lost, --lost makes a new one", checkoutSeedFile: "checkout-seed does not rotate"} {
+		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), says)
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, "--lost", name}, io.Discard))
 	}
 	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", dataKeyFile}, io.Discard),

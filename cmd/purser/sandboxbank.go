@@ -25,8 +25,8 @@ type SandboxBankCmd struct {
 	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
 	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`
 	ReportTo      string `name:"report-to" env:"PURSER_BANK_REPORT_TO" default:"http://127.0.0.1:8080" help:"Base URL of the Purser that it reports to."`
-	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs its reports and the requests to it; the same as that Purser's, two with a comma while rotating."`
-	OwnSecret     string `name:"partner-secret-bank" env:"PURSER_PARTNER_SECRET_BANK" secret:"" help:"Takes the place of PURSER_PARTNER_SECRET, as at that Purser. One of the two is required."`
+	PartnerSecret string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Signs its reports and the requests to it when PURSER_PARTNER_SECRET_BANK is unset; the same as that Purser's, two with a comma while rotating."`
+	OwnSecret     string `name:"partner-secret-bank" env:"PURSER_PARTNER_SECRET_BANK" secret:"" help:"The bank's own secret, in the place of PURSER_PARTNER_SECRET, as at that Purser. One of the two is required."`
 	SandboxDelay  string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long it takes."`
 	LogLevel      string `name:"log-level" env:"PURSER_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat     string `name:"log-format" env:"PURSER_LOG_FORMAT" default:"text" help:"text or json."`
@@ -55,12 +55,14 @@ func (s *SandboxBankCmd) config() (bankConfig, error) {
 		secrets: f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.delay(s.SandboxDelay),
 		log: Config{LogLevel: f.level(s.LogLevel),
 			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
-	if own := f.secrets(partnerSecretSetting(httpapi.PartnerBank), s.OwnSecret); own != nil {
-		c.secrets = own
+	own := partnerSecretSetting(httpapi.PartnerBank)
+	if secrets := f.secrets(own, s.OwnSecret); secrets != nil {
+		f.sharedSecrets([]heldSecret{{partnerSecretFile, c.secrets}, {partnerSecretFileOf(httpapi.PartnerBank), secrets}})
+		c.secrets = secrets
 	}
 	if len(c.secrets) == 0 {
-		f.add("PURSER_PARTNER_SECRET", "is required, with at least %d characters: the same as that of the Purser it reports to",
-			minSecretChars)
+		f.add(own+" or PURSER_PARTNER_SECRET", "is required, with at least %d characters: the one that signs the bank's reports "+
+			"at the Purser it reports to", minSecretChars)
 	}
 	return c, errors.Join(f...)
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"purser/actors"
@@ -27,6 +28,10 @@ const (
 	dataKeyFile       = "data-key"
 	checkoutSeedFile  = "checkout-seed"
 )
+
+// secretsToKeep names the secrets that no backup has.
+const secretsToKeep = "data-key, network-secret, partner-secret with each partner's own (partner-secret-bank, -ramp, -stablecoin) and " +
+	"checkout-seed, or the settings in their place"
 
 // secretSettings says which setting takes the place of a file.
 var secretSettings = map[string]string{networkSecretFile: "PURSER_NETWORK_SECRET",
@@ -50,6 +55,7 @@ func (c *Config) findSecrets() error {
 		c.NetworkSecrets = f.secrets(networkSecretFile, f.secretFile(c, networkSecretFile))
 	}
 	f.findPartnerSecrets(c)
+	f.sharedSecrets(c.heldSecrets())
 	if len(c.DataKeys) == 0 {
 		c.DataKeys = f.dataKeys(f.secretFile(c, dataKeyFile))
 	}
@@ -64,22 +70,74 @@ func (c *Config) findSecrets() error {
 // fingerprints returns the marks of the secrets that others sign with or show. The data key has its
 // own check, because nothing opens without it.
 func (c *Config) fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
-	add := func(name string, values []string) {
-		secret := actors.Secret{Name: name}
-		for _, value := range values {
-			secret.Fingerprints = append(secret.Fingerprints,
-				seal.Fingerprint(hex.EncodeToString(deployment[:]), name, value))
+	for _, held := range c.heldSecrets() {
+		secret := actors.Secret{Name: held.file}
+		for _, value := range held.values {
+			secret.Fingerprints = append(secret.Fingerprints, fingerprint(deployment, held.file, value))
 		}
 		secrets = append(secrets, secret)
 	}
-	add(networkSecretFile, c.NetworkSecrets)
-	add(partnerSecretFile, c.PartnerSecrets.common)
+	return secrets
+}
+
+// fingerprint returns the mark of one value of a secret in the stores of a deployment.
+func fingerprint(deployment ident.UUID, name, value string) string {
+	return seal.Fingerprint(hex.EncodeToString(deployment[:]), name, value)
+}
+
+// heldSecret is a secret that the card network or a partner holds too: the valid values, the newest
+// first. It is named by its file, also when a setting has it.
+type heldSecret struct {
+	file   string
+	values []string
+}
+
+// heldSecrets returns the secrets of the card network and of the partners.
+func (c *Config) heldSecrets() []heldSecret {
+	held := []heldSecret{{networkSecretFile, c.NetworkSecrets}, {partnerSecretFile, c.PartnerSecrets.common}}
 	for _, partner := range httpapi.Partners() {
 		if own := c.PartnerSecrets.own[partner]; len(own) > 0 {
-			add(partnerSecretFileOf(partner), own)
+			held = append(held, heldSecret{partnerSecretFileOf(partner), own})
 		}
 	}
-	return secrets
+	return held
+}
+
+// heldSecretFiles names the files of the secrets that may be held, in the order of heldSecrets.
+func heldSecretFiles() []string {
+	files := []string{networkSecretFile, partnerSecretFile}
+	for _, partner := range httpapi.Partners() {
+		files = append(files, partnerSecretFileOf(partner))
+	}
+	return files
+}
+
+// sharedSecrets refuses a secret that is another holder's too: either could sign for the other.
+func (f *faults) sharedSecrets(held []heldSecret) {
+	for i, other := range held {
+		for _, secret := range held[i+1:] {
+			if secret.isSharedWith(other) {
+				f.add(settingOf(secret.file), "has a secret of %s too: the card network and each partner need secrets "+
+					"of their own (to change one while the server is in use, set NEW,OLD)", settingOf(other.file))
+			}
+		}
+	}
+}
+
+// isSharedWith reports whether the newest value of one is valid for the other. Two old values may be
+// the same, because the end of either rotation drops one.
+func (s heldSecret) isSharedWith(other heldSecret) bool {
+	if len(s.values) == 0 || len(other.values) == 0 {
+		return false
+	}
+	return slices.Contains(other.values, s.values[0]) && !other.replaces(s) ||
+		slices.Contains(s.values, other.values[0]) && !s.replaces(other)
+}
+
+// replaces reports whether s is a partner's own secret that takes the place of the common one. Until
+// that rotation ends, the common secret is the old value of s.
+func (s heldSecret) replaces(common heldSecret) bool {
+	return common.file == partnerSecretFile && partnerOfSecret(s.file) != "" && s.values[0] != common.values[0]
 }
 
 // secretFile reads a secret of the data directory, or makes it where there are no stores yet.
@@ -149,6 +207,15 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("%s is empty: put the secret back, or remove the file and see what a start says", path)
 	}
 	return secret, nil
+}
+
+// splitSecrets returns the secrets of a setting or a file, which has several with commas.
+func splitSecrets(text string) []string {
+	secrets := strings.Split(text, ",")
+	for i := range secrets {
+		secrets[i] = strings.TrimSpace(secrets[i])
+	}
+	return secrets
 }
 
 // newSecret draws 32 random bytes and returns them in hexadecimal digits.

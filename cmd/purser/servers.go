@@ -164,6 +164,9 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 		"data-keys": {Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
 			return actors.DataKeysInUse(ctx, m.journal)
 		})},
+		"secret": {Do: m.command(func(_ context.Context, body []byte) (any, error) {
+			return m.config.secretOf(body)
+		})},
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return nachaOf(ctx, m.bank, body)
 		})},
