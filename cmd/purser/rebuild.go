@@ -46,9 +46,6 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 // rebuildOn keeps the old log where it can. It loses a log that it can read only when DiscardLog
 // says so.
 func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal, out io.Writer) error {
-	if err := r.undoReplace(out); err != nil {
-		return err
-	}
 	old, err := r.readOldLog(ctx, journal)
 	if err != nil {
 		return err
@@ -60,7 +57,11 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 			"the journal lacks, `purser restore` all that is newer than the backup", old.unusable, old.pending)
 	case !r.Yes:
 		return errors.New("this replaces the authorizer's store; say --yes")
-	case old.canBeKept() && !r.DiscardLog:
+	}
+	if err := r.undoReplace(&old); err != nil {
+		return err
+	}
+	if old.canBeKept() && !r.DiscardLog {
 		return r.setBack(ctx, journal, &old, out)
 	}
 	made, kept, err := r.rebuildFrom(ctx, journal, &old, out)
@@ -101,23 +102,29 @@ func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journa
 // freshAuthorizerDir is where a new store is made.
 func freshAuthorizerDir(data string) string { return authorizerDir(data) + ".new" }
 
-// undoReplace takes back a replace that was interrupted between its two renames: the old store has
-// the log, and the new one is made again. The new store beside a missing one shows the
-// interruption.
-func (r *RebuildCmd) undoReplace(out io.Writer) error {
-	if !authorizer.Exists(nil, freshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, authorizerDir(r.DataDir)) {
+// oldStore returns the directory of the old store. A replace that was interrupted between its two
+// renames has moved it aside: the new store beside a missing one shows that.
+func (r *RebuildCmd) oldStore() (dir string, err error) {
+	dir = authorizerDir(r.DataDir)
+	if !authorizer.Exists(nil, freshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, dir) {
+		return dir, nil
+	}
+	kept, err := filepath.Glob(dir + ".old-*")
+	if err != nil || len(kept) == 0 {
+		return dir, err
+	}
+	return slices.MaxFunc(kept, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	}), nil
+}
+
+// undoReplace puts the old store back into its place after an interrupted replace: it has the log,
+// and the new one is made again.
+func (r *RebuildCmd) undoReplace(old *oldLog) error {
+	if !old.aside {
 		return nil
 	}
-	kept, err := filepath.Glob(authorizerDir(r.DataDir) + ".old-*")
-	if err != nil || len(kept) == 0 {
-		return err
-	}
-	newest := slices.MaxFunc(kept, func(a,
-		b string) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
-	})
-	fmt.Fprintf(out, "an earlier repair was interrupted: %s is the old store again\n", newest)
-	if err := os.Rename(newest, authorizerDir(r.DataDir)); err != nil {
+	if err := os.Rename(old.dir, authorizerDir(r.DataDir)); err != nil {
 		return err
 	}
 	return syncDir(r.DataDir)

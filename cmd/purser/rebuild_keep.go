@@ -24,6 +24,8 @@ const (
 
 // oldLog is the authorizer's log that a rebuild finds.
 type oldLog struct {
+	dir      string // of its store
+	aside    bool   // an interrupted repair has moved the store there
 	there    bool
 	unread   error // the store cannot be opened, or is another deployment's
 	pending  uint64
@@ -50,11 +52,15 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 	if l.told, err = actors.ToldBy(ctx, journal); err != nil {
 		return l, err
 	}
-	if l.there = authorizer.Exists(nil, authorizerDir(r.DataDir)); !l.there {
+	if l.dir, err = r.oldStore(); err != nil {
+		return l, err
+	}
+	l.aside = l.dir != authorizerDir(r.DataDir)
+	if l.there = authorizer.Exists(nil, l.dir); !l.there {
 		return l, nil
 	}
 	var failed error
-	engine, err := authorizer.Open(r.engineOptions(authorizerDir(r.DataDir), journal, &failed))
+	engine, err := authorizer.Open(r.engineOptions(l.dir, journal, &failed))
 	if err != nil {
 		l.unread = err
 		return l, nil
@@ -88,6 +94,9 @@ func (l *oldLog) readPending(engine *authorizer.Engine) error {
 
 // say prints how the rebuild treats the old log.
 func (l *oldLog) say(out io.Writer, discard bool) {
+	if l.aside {
+		fmt.Fprintf(out, "an earlier repair was interrupted: %s is the old store, and --yes puts it back\n", l.dir)
+	}
 	switch {
 	case !l.there:
 		fmt.Fprintln(out, "there is no old store: decisions that were not relayed are lost")

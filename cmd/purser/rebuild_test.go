@@ -199,7 +199,13 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	require.NoError(t, os.MkdirAll(authorizerDir(d.data)+".old-999", 0o700))
 	require.ErrorContains(t, NewMain(testConfig(t, d.data), talkative()).Start(t.Context()),
 		"purser rebuild-authorizer")
-	out, err := d.command("rebuild-authorizer", "--yes")
+	before := entriesOf(t, d.data)
+	out, err := d.command("rebuild-authorizer")
+	require.ErrorContains(t, err, "say --yes")
+	require.Contains(t, out, "an earlier repair was interrupted: "+authorizerDir(d.data)+".old-1000 is the old store")
+	require.Contains(t, out, "decisions of the old log that the journal lacks are kept")
+	require.Equal(t, before, entriesOf(t, d.data), "without --yes nothing is moved, made or removed")
+	out, err = d.command("rebuild-authorizer", "--yes")
 	require.NoError(t, err)
 	require.Contains(t, out, "an earlier repair was interrupted")
 	kept, err := filepath.Glob(authorizerDir(d.data) + ".old-*")
@@ -208,6 +214,17 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	d.start(t)
 	d.p.await(t, "the decision that the journal had lost", d.hasLater)
 	d.goesOn(t)
+}
+
+// entriesOf names what is in a directory.
+func entriesOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
 }
 
 func (v *clockVictim) reasonOf(t *testing.T, id string) string {
