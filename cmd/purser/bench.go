@@ -239,7 +239,7 @@ func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c b
 // given is the server that the flags name.
 func (b *benchOptions) given(c *bench.Config) error {
 	d := DemoCmd{DataDir: b.DataDir, NetworkSecret: b.NetworkSecret, NetworkSecretFile: b.NetworkSecretFile}
-	secret, err := d.secret()
+	secret, _, err := d.secret()
 	c.Target = bench.Target{REST: urlOf(b.HTTPAddr), Network: urlOf(b.AuthorizerAddr), Secret: secret}
 	if _, isUnix := socketPath(b.AdminAddr); !isUnix { // the harness reads the server's metrics over TCP only
 		c.Target.Admin = urlOf(b.AdminAddr)

@@ -92,7 +92,7 @@ func (t *tour) visitStop(ctx context.Context, i int) error {
 		line += ", " + t.remark
 	}
 	fmt.Fprintln(out, line)
-	if err != nil || t.differences > differences {
+	if err != nil && !errors.Is(err, errRefusedSecret) || t.differences > differences {
 		_, _ = requests.WriteTo(out) // the output of a command: what cannot be printed is not missed
 	}
 	return t.nameStop(i, err)
@@ -107,7 +107,7 @@ func (t *tour) nameStop(i int, err error) error {
 }
 
 func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
-	secret, err := d.secret()
+	secret, source, err := d.secret()
 	if err != nil {
 		return nil, err
 	}
@@ -123,26 +123,29 @@ func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
 	}
 	run := strings.ToLower(rand.Text()[:10])
 	return &tour{out: out, verbose: d.Verbose, run: run, anew: map[string]string{},
-		network: newClient(network, secret), session: newClient(rest, ""),
-		api: newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
+		network: newClient(network, secret).named("the server does not know the card network's secret, the first in " + source +
+			"; while it rotates, restart the server first"),
+		session: newClient(rest, "").named("the server does not know the session that the sign-up has made"),
+		api:     newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
 }
 
-// secret is the first secret of the card network: of the file that was named, of the settings, or of the data directory.
-func (d *DemoCmd) secret() (string, error) {
+// secret is the first secret of the card network: of the file that was named, of the settings, or of the data directory. Source
+// names the one of these.
+func (d *DemoCmd) secret() (secret, source string, err error) {
 	text, file := d.NetworkSecret, d.NetworkSecretFile
+	source = "PURSER_NETWORK_SECRET"
 	if file == "" && text == "" {
 		file = filepath.Join(d.DataDir, "network-secret")
 	}
 	if file != "" {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return "", fmt.Errorf("the card network's secret: %w (name its file with --network-secret-file, or set PURSER_NETWORK_SECRET "+
+			return "", "", fmt.Errorf("the card network's secret: %w (name its file with --network-secret-file, or set PURSER_NETWORK_SECRET "+
 				"to what the server was given)", err)
 		}
-		text = string(content)
+		text, source = string(content), file
 	}
-	first, _, _ := strings.Cut(text, ",")
-	return strings.TrimSpace(first), nil
+	return splitSecrets(text)[0], source, nil
 }
 
 // urlOf is where a server on this machine that listens on an address is reached: a URL, or

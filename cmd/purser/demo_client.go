@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,7 +20,13 @@ import (
 type client struct {
 	base, bearer string
 	http         *http.Client
+	// credential names the bearer secret and what to do when the server does not know it. A request
+	// that is then answered 401 unauthorized is an error. "": it is an answer like any other.
+	credential string
 }
+
+// errRefusedSecret says that the server does not know a secret.
+var errRefusedSecret = errors.New("answered 401")
 
 type request struct {
 	method, path, idempotencyKey string
@@ -67,7 +74,17 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: resp.StatusCode, raw: raw, replayed: resp.Header.Get("Idempotent-Replayed") == "true"}, nil
+	a := answer{status: resp.StatusCode, raw: raw, replayed: resp.Header.Get("Idempotent-Replayed") == "true"}
+	if c.credential != "" && a.status == http.StatusUnauthorized && a.text("error") == "unauthorized" {
+		return answer{}, fmt.Errorf("%s %s: %w: %s", r.method, c.base+r.path, errRefusedSecret, c.credential)
+	}
+	return a, nil
+}
+
+// named returns the client with the name of its credential.
+func (c *client) named(credential string) *client {
+	c.credential = credential
+	return c
 }
 
 // How a message of the card network is asked for again that was not decided in time.

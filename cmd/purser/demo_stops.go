@@ -56,7 +56,7 @@ func visitKeys(ctx context.Context, t *tour) error {
 	if err != nil {
 		return err
 	}
-	t.api = newClient(t.session.base, a.text("secret"))
+	t.api = newClient(t.session.base, a.text("secret")).named("the server does not know the API key that it has just made")
 	got, err := t.call(ctx, t.api, request{method: "GET", path: "/api/workspaces"}, 200)
 	if err != nil {
 		return err

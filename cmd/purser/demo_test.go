@@ -28,7 +28,7 @@ func demoWith(t *testing.T, flags ...string) (c DemoCmd, secret string) {
 	require.NoError(t, err)
 	_, err = parser.Parse(flags)
 	require.NoError(t, err)
-	secret, err = c.secret()
+	secret, _, err = c.secret()
 	require.NoError(t, err)
 	return c, secret
 }
@@ -164,6 +164,28 @@ func TestTheDemoPrintsOneLineAStep(t *testing.T) {
 	walk.verbose = true
 	require.Error(t, walk.visitStop(t.Context(), 0))
 	require.Contains(t, walk.out.(*strings.Builder).String(), "\n 1. Sign up and make a workspace\n    POST")
+}
+
+// TestTheDemoEndsAtASecretThatTheServerDoesNotKnow: a rotation whose server was not restarted is
+// named in one line.
+func TestTheDemoEndsAtASecretThatTheServerDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	m := start(t, data)
+	defer func() { require.NoError(t, m.Close()) }()
+	require.NoError(t, run([]string{"rotate", "--data-dir", data, networkSecretFile}, io.Discard))
+	out, err := runDemo(t, data)
+	require.ErrorContains(t, err, "stop 6, A swipe that fits every rule: POST http://")
+	require.ErrorContains(t, err, "answered 401: the server does not know the card network's secret, the first in "+
+		filepath.Join(data, networkSecretFile)+"; while it rotates, restart the server first")
+	require.NotContains(t, err.Error(), "\n")
+	require.NotContains(t, out, "DIFFERS")
+	require.Equal(t, 6, strings.Count(out, "\n"), out)
+
+	told := filepath.Join(data, "told.json")
+	require.NoError(t, os.WriteFile(told, []byte(`{"apiKey":"apk_none","reads":[{"method":"GET","path":"/api/treasury"}]}`), 0o600))
+	_, err = runDemo(t, data, "--check", told)
+	require.ErrorContains(t, err, "answered 401: the server does not know the API key in "+told)
 }
 
 // The container is given a secret that its reader knows: the one made in the volume cannot be read from outside.
