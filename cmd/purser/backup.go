@@ -26,8 +26,7 @@ import (
 )
 
 // BackupCmd copies the stores into a new directory. It asks the server that has the data directory, and opens the stores itself
-// when none has. Secrets are not copied: without data-key (or PURSER_DATA_KEY) what tells of a person in a backup stays
-// unreadable.
+// when none has. Secrets are not copied.
 type BackupCmd struct {
 	Place
 	To string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
@@ -61,7 +60,8 @@ func (b *BackupCmd) Run(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s: %s and the authorizer's store, %d bytes\n", to, m.Counts, m.bytes())
-	fmt.Fprintln(out, "the secrets are not in it: keep data-key (PURSER_DATA_KEY) in another place, what tells of a person cannot be read without it")
+	fmt.Fprintf(out, "the secrets are not in it: keep %s, in another place. Without data-key personal data stays unreadable\n",
+		secretsToKeep)
 	return nil
 }
 

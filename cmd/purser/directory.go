@@ -18,7 +18,7 @@ import (
 	"purser/persistence/pebblejournal"
 )
 
-// The data directory: lock, addresses, the three secrets, and one directory for each store.
+// The data directory: lock, addresses, the secrets, and one directory for each store.
 
 func authorizerDir(data string) string { return filepath.Join(data, "authorizer") }
 func journalDir(data string) string    { return filepath.Join(data, "journal") }

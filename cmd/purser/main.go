@@ -13,16 +13,16 @@ import (
 type commands struct {
 	Serve              ServeCmd              `cmd:"" help:"Run the servers until SIGTERM."`
 	Audit              AuditCmd              `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
-	RebuildAuthorizer  RebuildCmd            `cmd:"" help:"Make the authorizer's store anew from the journal."`
+	RebuildAuthorizer  RebuildCmd            `cmd:"" help:"Say what a repair of the authorizer's store keeps and loses, or make it from the journal with --yes."`
 	Clock              ClockCmd              `cmd:"" help:"Show the trusted time of a running server, or confirm its wall clock."`
 	Backup             BackupCmd             `cmd:"" help:"Copy the stores into a new directory, while the server runs or not."`
 	Restore            RestoreCmd            `cmd:"" help:"Make the stores from a backup."`
 	MigrateJournal     MigrateJournalCmd     `cmd:"" help:"Move the journal of a data directory to Postgres."`
 	ImportRampSessions ImportRampSessionsCmd `cmd:"" help:"Bring over the orders of the ramp's retired routes from the service before."`
 	Unmatched          UnmatchedCmd          `cmd:"" help:"List the partners' reports that matched nothing."`
-	Rotate             RotateCmd             `cmd:"" help:"Change a secret of the data directory in two steps, without a moment at which none is valid."`
+	Rotate             RotateCmd             `cmd:"" help:"Change one of the secrets of the data directory in two steps, without a moment at which none is valid."`
 	Relay              RelayCmd              `cmd:"" help:"List the workspaces that the relay has set aside, or send their decisions again."`
-	Payouts            PayoutsCmd            `cmd:"" help:"List the payouts and conversions that the bank has and does not report, or decide one."`
+	Payouts            PayoutsCmd            `cmd:"" help:"List the payouts, conversions and ramp orders that a partner has and does not report, or decide one."`
 	Export             ExportCmd             `cmd:"" help:"Write files for treasurers."`
 	SandboxBank        SandboxBankCmd        `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
 	Migrate            MigrateCmd            `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`

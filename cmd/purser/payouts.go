@@ -14,7 +14,7 @@ import (
 // not report.
 type PayoutsCmd struct {
 	Overdue PayoutsOverdueCmd `cmd:"" help:"List the payouts, conversions and ramp orders about which a person has to decide."`
-	Resolve PayoutsResolveCmd `cmd:"" help:"Note what the bank says, to a person, of an overdue order."`
+	Resolve PayoutsResolveCmd `cmd:"" help:"Note what the bank or the ramp's partner says, to a person, of an overdue order."`
 }
 
 // PayoutsOverdueCmd lists overdue orders.

@@ -53,7 +53,8 @@ func (r *RestoreCmd) Run(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s restored to %s: %s\n", r.DataDir, from.At.Format(time.RFC3339), from.Counts)
-	fmt.Fprintln(out, "put the deployment's data-key in place (PURSER_DATA_KEY) before the start; consumers will start again from 0")
+	fmt.Fprintf(out, "put the deployment's secrets in place before the start: %s; consumers will start again from 0\n",
+		secretsToKeep)
 	return nil
 }
 
