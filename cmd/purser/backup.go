@@ -60,8 +60,8 @@ func (b *BackupCmd) Run(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s: %s and the authorizer's store, %d bytes\n", to, m.Counts, m.bytes())
-	fmt.Fprintf(out, "the secrets are not in it: keep %s, in another place. Without data-key personal data stays unreadable\n",
-		secretsToKeep)
+	fmt.Fprintf(out, "the secrets are not in it: keep %s, in another place. "+
+		"Without data-key personal data stays unreadable\n", secretsToKeep)
 	return nil
 }
 

@@ -123,14 +123,14 @@ func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
 	}
 	run := strings.ToLower(rand.Text()[:10])
 	return &tour{out: out, verbose: d.Verbose, run: run, anew: map[string]string{},
-		network: newClient(network, secret).named("the server does not know the card network's secret, the first in " + source +
-			"; while it rotates, restart the server first"),
+		network: newClient(network, secret).named("the server does not know the card network's secret, the first in " +
+			source + "; while it rotates, restart the server first"),
 		session: newClient(rest, "").named("the server does not know the session that the sign-up has made"),
 		api:     newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
 }
 
-// secret is the first secret of the card network: of the file that was named, of the settings, or of the data directory. Source
-// names the one of these.
+// secret is the first secret of the card network: of the file that was named, of the settings, or of
+// the data directory. Source names the one of these.
 func (d *DemoCmd) secret() (secret, source string, err error) {
 	text, file := d.NetworkSecret, d.NetworkSecretFile
 	source = "PURSER_NETWORK_SECRET"
@@ -140,8 +140,8 @@ func (d *DemoCmd) secret() (secret, source string, err error) {
 	if file != "" {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return "", "", fmt.Errorf("the card network's secret: %w (name its file with --network-secret-file, or set PURSER_NETWORK_SECRET "+
-				"to what the server was given)", err)
+			return "", "", fmt.Errorf("the card network's secret: %w (name its file with --network-secret-file, "+
+				"or set PURSER_NETWORK_SECRET to what the server was given)", err)
 		}
 		text, source = string(content), file
 	}

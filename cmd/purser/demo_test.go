@@ -183,7 +183,8 @@ func TestTheDemoEndsAtASecretThatTheServerDoesNotKnow(t *testing.T) {
 	require.Equal(t, 6, strings.Count(out, "\n"), out)
 
 	told := filepath.Join(data, "told.json")
-	require.NoError(t, os.WriteFile(told, []byte(`{"apiKey":"apk_none","reads":[{"method":"GET","path":"/api/treasury"}]}`), 0o600))
+	text := `{"apiKey":"apk_none","reads":[{"method":"GET","path":"/api/treasury"}]}`
+	require.NoError(t, os.WriteFile(told, []byte(text), 0o600))
 	_, err = runDemo(t, data, "--check", told)
 	require.ErrorContains(t, err, "answered 401: the server does not know the API key in "+told)
 }

@@ -48,8 +48,8 @@ func (c *RotateCmd) Run(out io.Writer) error {
 		return errors.New("checkout-seed does not rotate: addresses that were handed out derive from it " +
 			"(--lost makes a new one where the file is lost)")
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s is not there. Where %s has the secret, it rotates there: set NEW,OLD, and NEW alone afterwards "+
-			"(`openssl rand -hex %d` makes one). Where the file is lost, --lost makes a new one, except of data-key",
+		return fmt.Errorf("%s is not there. Where %s has the secret, it rotates there: set NEW,OLD, and NEW alone "+
+			"afterwards (`openssl rand -hex %d` makes one). Where the file is lost, --lost makes a new one, except of data-key",
 			path, settingOf(c.Secret), dataKeyBytes)
 	case err != nil:
 		return err
@@ -97,7 +97,8 @@ func holdersOf(file string) string {
 
 func (c *RotateCmd) replaceLost(path string, out io.Writer) error {
 	if c.Secret == dataKeyFile {
-		return errors.New("--lost: a lost data key cannot be replaced: put it back, for nothing else opens what is sealed under it")
+		return errors.New("--lost: a lost data key cannot be replaced: put it back, for nothing else opens what is " +
+			"sealed under it")
 	}
 	if _, err := makeSecret(path); err != nil {
 		return err
@@ -202,8 +203,8 @@ func (c *RotateCmd) requireStarted(first string) error {
 	defer cancel()
 	inUse, err := c.secretInUse(ctx, first)
 	if err == nil && !inUse {
-		err = fmt.Errorf("no server has started with the new %s: restart the server, give %s the new one, then repeat this command. "+
-			"The old secret stays valid until then (%s takes the place of the file where it is set)",
+		err = fmt.Errorf("no server has started with the new %s: restart the server, give %s the new one, "+
+			"then repeat this command. The old secret stays valid until then (%s takes the place of the file where it is set)",
 			c.Secret, holdersOf(c.Secret), settingOf(c.Secret))
 	}
 	return err

@@ -179,8 +179,10 @@ func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 		require.ErrorContains(t, err, name+" is missing")
 		require.NoFileExists(t, filepath.Join(data, name))
 	}
-	for name, says := range map[string]string{networkSecretFile: "network-secret is not there. Where PURSER_NETWORK_SECRET has",
-		partnerSecretFile: "is lost, --lost makes a new one", checkoutSeedFile: "checkout-seed does not rotate"} {
+	for name, says := range map[string]string{
+		networkSecretFile: "network-secret is not there. Where PURSER_NETWORK_SECRET has",
+		partnerSecretFile: "is lost, --lost makes a new one", checkoutSeedFile: "checkout-seed does not rotate",
+	} {
 		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), says)
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, "--lost", name}, io.Discard))
 	}

@@ -61,8 +61,8 @@ func (s *SandboxBankCmd) config() (bankConfig, error) {
 		c.secrets = secrets
 	}
 	if len(c.secrets) == 0 {
-		f.add(own+" or PURSER_PARTNER_SECRET", "is required, with at least %d characters: the one that signs the bank's reports "+
-			"at the Purser it reports to", minSecretChars)
+		f.add(own+" or PURSER_PARTNER_SECRET", "is required, with at least %d characters: the one that signs the bank's "+
+			"reports at the Purser it reports to", minSecretChars)
 	}
 	return c, errors.Join(f...)
 }

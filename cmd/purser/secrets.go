@@ -30,8 +30,8 @@ const (
 )
 
 // secretsToKeep names the secrets that no backup has.
-const secretsToKeep = "data-key, network-secret, partner-secret with each partner's own (partner-secret-bank, -ramp, -stablecoin) and " +
-	"checkout-seed, or the settings in their place"
+const secretsToKeep = "data-key, network-secret, partner-secret with each partner's own " +
+	"(partner-secret-bank, -ramp, -stablecoin) and checkout-seed, or the settings in their place"
 
 // secretSettings says which setting takes the place of a file.
 var secretSettings = map[string]string{networkSecretFile: "PURSER_NETWORK_SECRET",
@@ -118,7 +118,7 @@ func (f *faults) sharedSecrets(held []heldSecret) {
 		for _, secret := range held[i+1:] {
 			if secret.isSharedWith(other) {
 				f.add(settingOf(secret.file), "has a secret of %s too: the card network and each partner need secrets "+
-					"of their own (to change one while the server is in use, set NEW,OLD)", settingOf(other.file))
+					"of their own (to change them without an interruption, set NEW,OLD in both)", settingOf(other.file))
 			}
 		}
 	}
