@@ -14,6 +14,9 @@ type Archiver interface {
 	// Snapshot takes the instant: every commit that was answered before the call is in it, none that begins after its return. It
 	// holds up commits for a moment at most. The snapshot must be closed.
 	Snapshot(ctx context.Context) (Snapshot, error)
+	// StoredBytes returns the size of the content where it is stored. An archive of it may be smaller
+	// or larger.
+	StoredBytes(ctx context.Context) (int64, error)
 }
 
 // Snapshot is the content of a journal at one instant. It is for one goroutine.

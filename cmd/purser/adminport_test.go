@@ -17,6 +17,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pebblegate"
 )
 
 // operatorAsks sends a command to the admin port of a server as curl does.
@@ -95,7 +97,13 @@ func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	copied := filepath.Join(t.TempDir(), "copied") // as onto another file system
-	require.NoError(t, copyBackup(made, copied))
+	whole, err := checkBackup(made)
+	require.NoError(t, err)
+	room := backupRoom{free: func(string) (int64, error) { return whole.bytes() - 1, nil }}
+	require.ErrorIs(t, copyBackup(backupAnswer{made, whole.manifest}, copied, room, nil), pebblegate.ErrNoRoom)
+	require.DirExists(t, made)
+	room.free = func(string) (int64, error) { return whole.bytes(), nil }
+	require.NoError(t, copyBackup(backupAnswer{made, whole.manifest}, copied, room, nil))
 	_, err = checkBackup(copied)
 	require.NoError(t, err)
 	require.NoDirExists(t, made)

@@ -29,7 +29,8 @@ import (
 // when none has. Secrets are not copied.
 type BackupCmd struct {
 	Place
-	To string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
+	DiskReserve string `name:"disk-reserve" env:"PURSER_DISK_RESERVE" default:"1GiB" help:"Free space that the backup leaves on its disk."`
+	To          string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
 }
 
 // backupDir is where a running server writes backups.
@@ -55,7 +56,12 @@ func (b *BackupCmd) Run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	m, err := b.backup(context.Background(), to)
+	var f faults
+	room := backupRoom{free: freeBytes, reserve: f.bytes("PURSER_DISK_RESERVE", b.DiskReserve, minDiskReserve)}
+	if err := errors.Join(f...); err != nil {
+		return err
+	}
+	m, err := b.backup(context.Background(), to, room, func(dir string) { fmt.Fprintf(out, "%s: %s\n", dir, foreignBackup) })
 	if err != nil {
 		return err
 	}
@@ -65,20 +71,22 @@ func (b *BackupCmd) Run(out io.Writer) error {
 	return nil
 }
 
-func (b *BackupCmd) backup(ctx context.Context, to string) (manifest, error) {
+func (b *BackupCmd) backup(ctx context.Context, to string, room backupRoom, note func(string)) (manifest, error) {
 	unlock, err := lockUsed(b.DataDir)
 	if errors.Is(err, errInUse) {
-		return b.backupRunning(ctx, to)
+		return b.backupRunning(ctx, to, room, note)
 	}
 	if err != nil {
 		return manifest{}, err
 	}
-	m, err := b.backupStores(ctx, to)
+	m, err := b.backupStores(ctx, to, room, note)
 	return m, errors.Join(err, unlock())
 }
 
 // backupStores opens the stores, which no server has.
-func (b *BackupCmd) backupStores(ctx context.Context, to string) (m manifest, err error) {
+func (b *BackupCmd) backupStores(
+	ctx context.Context, to string, room backupRoom, note func(string),
+) (m manifest, err error) {
 	if err := b.requireStores(); err != nil {
 		return m, err
 	}
@@ -93,7 +101,7 @@ func (b *BackupCmd) backupStores(ctx context.Context, to string) (m manifest, er
 		return m, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	s := backedUp{journal: journal, authorizer: engine, bank: checkpointOf(bankDir(b.DataDir)),
+	s := backedUp{data: b.DataDir, room: room, note: note, journal: journal, authorizer: engine, bank: checkpointOf(bankDir(b.DataDir)),
 		ramp: checkpointOf(rampDir(b.DataDir)), chains: checkpointOf(chainsDir(b.DataDir))}
 	return writeBackup(ctx, s, to, time.Now())
 }
@@ -108,13 +116,19 @@ func checkpointOf(from string) func(dir string) error {
 
 // backedUp are the stores of a backup.
 type backedUp struct {
+	data string // their directory
+	room backupRoom
+	note func(dir string) // is told of an unfinished backup that stays
+
 	journal    persistence.Journal
 	authorizer interface{ Checkpoint(dir string) error }
 	// bank, ramp and chains copy the sandbox's stores; nil: there is none.
 	bank, ramp, chains func(dir string) error
 }
 
-// writeBackup fills a directory beside its place and renames it when it is whole and synced.
+// writeBackup fills a directory beside its place and renames it when it is whole and synced. Without
+// room for the copies and the reserve it is refused before it copies, with pebblegate.ErrNoRoom. The
+// length of the journal's archive is known when it is written, so the disk is looked at meanwhile too.
 //
 // The journal's instant comes first and the authorizer's after it. So the authorizer has every decision that the journal was told
 // of, and its log, which keeps for days what was relayed, begins at or before the first one that the journal lacks: the relay
@@ -126,17 +140,35 @@ func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m m
 	if err := requireAbsent(to); err != nil {
 		return m, err
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+".unfinished-")
+	deployment := s.journal.Identity().Deployment
+	u, err := beginUnfinished(to, hex.EncodeToString(deployment[:]), s.note)
 	if err != nil {
 		return m, err
 	}
-	if m, err = fillBackup(ctx, s, dir, now); err == nil {
-		err = os.Rename(dir, to)
+	if err = s.requireRoom(ctx, filepath.Dir(to)); err == nil {
+		m, err = fillBackup(ctx, s, u.dir, now)
 	}
 	if err != nil {
-		return m, errors.Join(err, os.RemoveAll(dir))
+		return m, u.abandon(err)
 	}
-	return m, syncDir(filepath.Dir(to))
+	return m, u.finish(to)
+}
+
+// requireRoom refuses a backup into a directory whose disk has no room for it.
+func (s backedUp) requireRoom(ctx context.Context, parent string) error {
+	stored, err := s.journal.(persistence.Archiver).StoredBytes(ctx)
+	if err != nil {
+		return err
+	}
+	stores := []string{authorizerDir(s.data)}
+	for _, of := range sandboxDirs {
+		stores = append(stores, of(s.data))
+	}
+	copied, err := checkpointBytes(parent, stores...)
+	if err != nil {
+		return err
+	}
+	return s.room.require(parent, stored+copied)
 }
 
 // requireAbsent refuses a path at which there is anything, a link that leads nowhere too.
@@ -169,7 +201,7 @@ func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m m
 		}
 	}
 	identity := s.journal.Identity()
-	sum, err := writeArchive(ctx, identity, snapshot, filepath.Join(dir, archiveFile))
+	sum, err := writeArchive(ctx, identity, snapshot, filepath.Join(dir, archiveFile), s.room)
 	if err != nil {
 		return m, err
 	}
@@ -178,17 +210,18 @@ func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m m
 	if m.Files, err = sumFiles(dir); err != nil {
 		return m, err
 	}
+	delete(m.Files, unfinishedMark)
 	return m, m.write(dir)
 }
 
 func writeArchive(
-	ctx context.Context, identity persistence.Identity, snapshot persistence.Snapshot, path string,
+	ctx context.Context, identity persistence.Identity, snapshot persistence.Snapshot, path string, room backupRoom,
 ) (sum archive.Sum, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return sum, err
 	}
-	buffered := bufio.NewWriterSize(file, 1<<20)
+	buffered := bufio.NewWriterSize(&roomWriter{Writer: file, room: room, dir: filepath.Dir(path)}, 1<<20)
 	sum, err = archive.Write(buffered, identity, snapshot.Content(ctx))
 	return sum, errors.Join(err, buffered.Flush(), file.Sync(), file.Close())
 }
@@ -240,12 +273,17 @@ func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now
 	}
 	a.Directory = filepath.Join(dir, asked.Name)
 	a.Manifest, err = writeBackup(ctx, s, a.Directory, now)
+	if errors.Is(err, pebblegate.ErrNoRoom) {
+		return a, fault.New(fault.Unavailable, err.Error())
+	}
 	return a, err
 }
 
 // backupRunning has the running server write the backup where it may, and moves it to its place
 // with the rights of who runs this command.
-func (b *BackupCmd) backupRunning(ctx context.Context, to string) (manifest, error) {
+func (b *BackupCmd) backupRunning(
+	ctx context.Context, to string, room backupRoom, note func(string),
+) (manifest, error) {
 	if err := requireAbsent(to); err != nil {
 		return manifest{}, err
 	}
@@ -253,34 +291,38 @@ func (b *BackupCmd) backupRunning(ctx context.Context, to string) (manifest, err
 	if err != nil {
 		return manifest{}, err
 	}
-	if err := moveBackup(made.Directory, to); err != nil {
+	if err := moveBackup(made, to, room, note); err != nil {
 		return manifest{}, fmt.Errorf("the backup is whole in %s and could not be moved: %w", made.Directory, err)
 	}
 	return made.Manifest, nil
 }
 
 // moveBackup renames a backup, or copies it whole to another file system before the first one goes.
-func moveBackup(from, to string) error {
-	err := os.Rename(from, to)
+func moveBackup(made backupAnswer, to string, room backupRoom, note func(string)) error {
+	err := os.Rename(made.Directory, to)
 	switch {
 	case errors.Is(err, syscall.EXDEV):
-		return copyBackup(from, to)
+		return copyBackup(made, to, room, note)
 	case err != nil:
 		return err
 	}
 	return syncDir(filepath.Dir(to))
 }
 
-func copyBackup(from, to string) error {
-	dir, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+".unfinished-")
+// copyBackup copies a backup to its place, and then removes the first one.
+func copyBackup(made backupAnswer, to string, room backupRoom, note func(string)) error {
+	u, err := beginUnfinished(to, made.Manifest.Deployment, note)
 	if err != nil {
 		return err
 	}
-	if err = copyTree(from, dir); err == nil {
-		err = os.Rename(dir, to)
+	if err = room.require(filepath.Dir(to), made.Manifest.bytes()); err == nil {
+		err = copyTree(made.Directory, u.dir)
 	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
+		return u.abandon(err)
 	}
-	return errors.Join(syncDir(filepath.Dir(to)), os.RemoveAll(from))
+	if err := u.finish(to); err != nil {
+		return err
+	}
+	return os.RemoveAll(made.Directory)
 }

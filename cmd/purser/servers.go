@@ -178,7 +178,9 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 
 // backedUp are the stores that are open. A bank that is elsewhere looks after its own.
 func (m *Main) backedUp() backedUp {
-	s := backedUp{journal: m.journal, authorizer: m.authorizer, ramp: m.ramp.Checkpoint}
+	s := backedUp{data: m.config.DataDir, room: backupRoom{free: m.DiskFree, reserve: m.config.DiskReserve},
+		note:    func(dir string) { m.log.Warn(foreignBackup, "directory", dir) },
+		journal: m.journal, authorizer: m.authorizer, ramp: m.ramp.Checkpoint}
 	if m.sandbox != nil {
 		s.bank = m.sandbox.Checkpoint
 	}

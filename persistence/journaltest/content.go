@@ -187,6 +187,9 @@ func snapshotInstant(f *fixture) {
 
 func snapshotContext(f *fixture) {
 	f.must(batch(event("card", "s", 1)))
+	stored, err := f.j.(persistence.Archiver).StoredBytes(f.ctx)
+	require.NoError(f.t, err)
+	require.Positive(f.t, stored)
 	s, err := f.j.(persistence.Archiver).Snapshot(f.ctx)
 	require.NoError(f.t, err)
 	ctx, cancel := context.WithCancel(f.ctx)

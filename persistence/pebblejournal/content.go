@@ -36,6 +36,15 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	return &snapshot{j: j, view: j.store.view()}, nil
 }
 
+// StoredBytes implements persistence.Archiver.
+func (j *Journal) StoredBytes(ctx context.Context) (int64, error) {
+	if err := j.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer j.leave()
+	return j.store.bytes(), nil
+}
+
 // snapshot shows only what was synced when it was taken.
 type snapshot struct {
 	j    *Journal

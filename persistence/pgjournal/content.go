@@ -41,6 +41,21 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	return s, nil
 }
 
+// StoredBytes implements persistence.Archiver. Indexes are not counted.
+func (j *Journal) StoredBytes(ctx context.Context) (bytes int64, err error) {
+	if err := j.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer j.leave()
+	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
+	defer cancel()
+	if err := j.pool.QueryRow(ctx, sqlStoredBytes).Scan(&bytes); err != nil {
+		j.lost(err)
+		return 0, unavailable(err)
+	}
+	return bytes, nil
+}
+
 type snapshot struct {
 	conn    *pgx.Conn
 	closing time.Duration // bounds Close

@@ -144,6 +144,10 @@ const (
 	sqlBeginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
 
+	sqlStoredBytes = `SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class
+WHERE relkind = 'r' AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'journal_store'::regclass)
+    AND relname LIKE 'journal\_%'`
+
 	sqlAllHeads = `SELECT id, epoch, head, ordinal FROM journal_shard ORDER BY id`
 
 	sqlAllEvents = `SELECT position, id, workspace, kind, stream, version, type, at, payload FROM journal_event

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pebblegate"
+)
+
+// deploymentOf is the id of the deployment of a data directory at rest.
+func deploymentOf(t *testing.T, data string) string {
+	t.Helper()
+	j := journalOf(t, data)
+	id := j.Identity().Deployment
+	require.NoError(t, j.Close())
+	return hex.EncodeToString(id[:])
+}
+
+// A running server refuses a backup for which there is no room beside the reserve, before it copies
+// anything, and says how much there is and how much it needs.
+func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 40)
+	data := t.TempDir()
+	m, p := riseOn(t, data, &free)
+	free.Store(m.config.DiskReserve + 1<<10)
+	status, answer := operatorAsks(t, m, "backup", `{"name":"refused"}`)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Regexp(t, `the disk of \S+/backups has 1 GiB free; the backup needs 1\.\d GiB: `+
+		`[0-9.]+ [KM]iB to copy, and the reserve of 1 GiB`, answer)
+	left, err := os.ReadDir(m.config.backupDir())
+	require.NoError(t, err)
+	require.Empty(t, left)
+	free.Store(1 << 40)
+	status, answer = operatorAsks(t, m, "backup", `{"name":"made"}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.NoError(t, p.stop())
+
+	b := BackupCmd{Place: Place{DataDir: data}}
+	room := backupRoom{free: func(string) (int64, error) { return 3 << 30, nil }, reserve: 3 << 30}
+	to := filepath.Join(t.TempDir(), "rest")
+	_, err = b.backup(t.Context(), to, room, nil)
+	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
+	require.ErrorContains(t, err, "and the reserve of 3 GiB")
+	require.NoDirExists(t, to)
+	require.ErrorContains(t, run([]string{"backup", "--data-dir", data, "--disk-reserve", "1MiB", to}, io.Discard),
+		"PURSER_DISK_RESERVE")
+}
+
+// The archive of a journal may be larger than its tables: the disk is looked at while it is written.
+func TestAnArchiveLeavesTheReserve(t *testing.T) {
+	disk := int64(4 * roomEvery)
+	var file bytes.Buffer
+	w := &roomWriter{Writer: &file, dir: "backups",
+		room: backupRoom{reserve: roomEvery, free: func(string) (int64, error) { return disk - int64(file.Len()), nil }}}
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(endless{}, disk), make([]byte, 1<<20))
+	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
+	require.GreaterOrEqual(t, disk-int64(file.Len()), int64(roomEvery))
+	require.Greater(t, file.Len(), roomEvery)
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// On the disk of a store its tables are linked and take nothing; elsewhere they are copied.
+func TestTablesCountOnlyOnAnotherDisk(t *testing.T) {
+	store, to := t.TempDir(), t.TempDir()
+	for name, size := range map[string]int{"000001.sst": 1000, "000002.log": 10, "MANIFEST-1": 1} {
+		require.NoError(t, os.WriteFile(filepath.Join(store, name), make([]byte, size), 0o600))
+	}
+	total, err := checkpointBytes(to, store, filepath.Join(store, "missing"))
+	require.NoError(t, err)
+	require.EqualValues(t, 11, total)
+	other := mountSmallDisk(t, 1<<20)
+	if other == nil {
+		return
+	}
+	total, err = checkpointBytes(other.dir, store)
+	require.NoError(t, err)
+	require.EqualValues(t, 1011, total)
+}
+
+// A backup removes what a killed one of its deployment has left, and nothing else: not a directory
+// that another process fills, nor another deployment's, nor one of which the owner is not known. It
+// names the last two.
+func TestABackupRemovesWhatAKilledOneHasLeft(t *testing.T) {
+	data, _ := small(t)
+	place := t.TempDir()
+	to := filepath.Join(place, "backup")
+	begin := func(deployment string) *unfinished {
+		u, err := beginUnfinished(to, deployment, func(string) {})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(u.dir, archiveFile), []byte("half"), 0o600))
+		return u
+	}
+	foreign, killed := begin("another"), begin(deploymentOf(t, data))
+	filled := begin(deploymentOf(t, data))
+	require.NoError(t, foreign.mark.Close())
+	require.NoError(t, killed.mark.Close()) // as the end of its process does
+	unmarked := to + unfinishedInfix + "unmarked"
+	require.NoError(t, os.Mkdir(unmarked, 0o700))
+	linked := to + unfinishedInfix + "linked"
+	require.NoError(t, os.Symlink(killed.dir, linked))
+
+	said := runs(t, "backup", "--data-dir", data, to)
+	require.NoDirExists(t, killed.dir)
+	for _, stays := range []string{foreign.dir, filled.dir} {
+		require.FileExists(t, filepath.Join(stays, archiveFile))
+	}
+	require.DirExists(t, unmarked)
+	_, err := os.Lstat(linked)
+	require.NoError(t, err)
+	require.Contains(t, said, foreign.dir+": an unfinished backup of an earlier program or another deployment stays")
+	require.Contains(t, said, unmarked+": ")
+	require.NotContains(t, said, filled.dir)
+	_, err = checkBackup(to)
+	require.NoError(t, err)
+	require.NoError(t, filled.mark.Close())
+}
+
+// A process that is killed in the middle of a backup leaves a directory, which the next one into the
+// same place removes.
+func TestAKilledBackupIsRemovedByTheNext(t *testing.T) {
+	data, _ := small(t)
+	place := t.TempDir()
+	purser := program{path: build(t)}
+	// The archive is a pipe that nobody reads, so that the backup is in the middle of its work.
+	cmd := exec.Command(purser.path, "backup", "--data-dir", data, filepath.Join(place, "first"))
+	cmd.Env = append(os.Environ(), "PURSER_DATA_DIR="+data)
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		left, err := filepath.Glob(filepath.Join(place, "*"+unfinishedInfix+"*", unfinishedMark))
+		require.NoError(t, err)
+		return len(left) == 1 && cmd.Process.Signal(syscall.SIGKILL) == nil
+	}, stateWithin, askAgain)
+	_ = cmd.Wait()
+	said := runs(t, "backup", "--data-dir", data, filepath.Join(place, "second"))
+	require.NotContains(t, strings.ToLower(said), "stays")
+	left, err := filepath.Glob(filepath.Join(place, "*"+unfinishedInfix+"*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
