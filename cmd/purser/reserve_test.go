@@ -1,0 +1,98 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pebblegate"
+)
+
+// growth watches how much of a small disk is used, beyond what was at the begin of the watch.
+type growth struct {
+	from, most int64
+	stopped    chan struct{}
+	watching   sync.WaitGroup
+}
+
+func (d *smallDisk) used(t *testing.T) int64 {
+	var s syscall.Statfs_t
+	require.NoError(t, syscall.Statfs(d.dir, &s))
+	return int64(s.Blocks-s.Bfree) * s.Bsize
+}
+
+func (d *smallDisk) watchGrowth(t *testing.T) *growth {
+	t.Helper()
+	g := &growth{from: d.used(t), stopped: make(chan struct{})}
+	g.watching.Go(func() {
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-g.stopped:
+				return
+			case <-ticker.C:
+				g.most = max(g.most, d.used(t)-g.from)
+			}
+		}
+	})
+	return g
+}
+
+// end returns by how much the use has grown at most.
+func (g *growth) end() int64 {
+	close(g.stopped)
+	g.watching.Wait()
+	return g.most
+}
+
+// The last reserve holds what a server writes after approvals have stopped: the relay, a stop, clean or
+// by a kill, and the next start, with logs that have the records of many swipes. The disk is made so
+// small that there is nothing beside the reserve of facts.
+func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
+	d, purser, data, p, s := swipesOnASmallDisk(t)
+	if d == nil {
+		return
+	}
+	swipes := int64(4_000)
+	if os.Getenv(fullVariable) != "" {
+		swipes = 100_000
+	}
+	for _, stop := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		enough := s.n.Load() + swipes
+		s.runUntil(t, p, func() bool { return s.n.Load() >= enough })
+		s.refused.Store(0)
+		d.leave(t, minDiskReserve-1<<20)
+		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
+		d.leave(t, lastReserve)
+		watch := d.watchGrowth(t)
+		if stop == syscall.SIGTERM {
+			p.drained(t)
+			require.Empty(t, p.end(t, stop), "a clean end: %s", p.log.last(linesShown))
+		} else {
+			p.end(t, stop)
+		}
+		stopped := watch.end()
+		watch = d.watchGrowth(t)
+		p = launchFull(t, purser, data)
+		p.drained(t)
+		started := watch.end()
+		t.Logf("%d swipes, %s: the disk's use grows by at most %s until the end, and by %s in the next start; "+
+			"the last reserve is %s", enough, stop, pebblegate.FormatNeed(stopped), pebblegate.FormatNeed(started),
+			pebblegate.FormatNeed(lastReserve))
+		require.Less(t, stopped+started, int64(lastReserve))
+		d.leave(t, 1<<30)
+		p.await(t, "readiness", func() bool {
+			resp, err := p.http.Get(p.admin + "/readyz")
+			return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+		})
+	}
+	s.requireAll(t, p)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+}
