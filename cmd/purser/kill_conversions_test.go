@@ -42,17 +42,6 @@ type trader struct {
 // deal is a quote, its use, and a second use. What was not sent is nil.
 type deal struct{ quote, use, again *sent }
 
-// sent is a POST and its answer.
-type sent struct {
-	request request
-	told    bool
-	answer  answer
-}
-
-func newSent(path string, body fields) *sent {
-	return &sent{request: request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}}
-}
-
 func (d *deal) newUse() *sent {
 	return newSent("/api/mca/conversions", fields{"quoteId": d.quote.answer.text("id")})
 }
@@ -185,41 +174,29 @@ func (x *trader) deal(ctx context.Context, p *process, r *rand.Rand) bool {
 	return x.send(ctx, p, d.again)
 }
 
-func (x *trader) send(ctx context.Context, p *process, s *sent) bool {
-	a, err := p.as(p.rest, x.bearer).send(ctx, s.request)
-	if err != nil {
+func (x *trader) send(ctx context.Context, p *process, q *sent) bool {
+	if q.send(ctx, p.as(p.rest, x.bearer)) != nil {
 		x.cut.Add(1)
-		return false
 	}
-	if !undecided(a) {
-		s.answer, s.told = a, true
-	}
-	return s.told
+	return q.told
 }
 
-// resolve sends again what was sent: what was done is answered the same, to the byte, and what was not answered gets its answer.
-// A quote that turns out to be used is tried once more.
+// resolve repeats what was sent. A quote that turns out to be used is tried once more.
 func (x *trader) resolve(t *testing.T, p *process, deals []*deal) {
 	t.Helper()
 	var wrong atomic.Int64
-	again := func(s *sent) {
-		if s == nil || s.told && s.answer.status >= 400 { // a refusal changed nothing and is judged afresh
-			return
-		}
-		a, err := p.api(x.bearer, s.request)
-		if err != nil || undecided(a) || s.told && string(a.raw) != string(s.answer.raw) {
+	repeat := func(q *sent) {
+		if !q.repeats(p, x.bearer) {
 			wrong.Add(1)
-			return
 		}
-		s.answer, s.told = a, true
 	}
 	each(deals, func(d *deal) {
-		again(d.quote)
-		again(d.use)
+		repeat(d.quote)
+		repeat(d.use)
 		if d.again == nil && d.conversion() != "" {
 			d.again = d.newUse()
 		}
-		again(d.again)
+		repeat(d.again)
 	})
 	require.Zero(t, wrong.Load())
 }

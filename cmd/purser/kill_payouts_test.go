@@ -157,10 +157,8 @@ type payer struct {
 
 // payoutOrder is a POST of a payout.
 type payoutOrder struct {
-	request request
-	cents   int64
-	told    bool
-	answer  answer
+	*sent
+	cents int64
 }
 
 // shownPayout is a payout as the list shows it.
@@ -242,19 +240,15 @@ func (s *payer) rage(t *testing.T, p *process, x *trader, seed uint64, round int
 
 // order sends a payout. It is false when the client was cut off.
 func (s *payer) order(ctx context.Context, p *process, r *rand.Rand) bool {
-	o := &payoutOrder{cents: (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]}
-	o.request = request{method: "POST", path: "/api/treasury/payouts", idempotencyKey: newUUID(),
-		body: marshal(fields{"rail": "ach", "counterpartyId": s.recipient, "amountCents": o.cents, "description": "rent"})}
+	cents := (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]
+	o := &payoutOrder{cents: cents, sent: newSent("/api/treasury/payouts",
+		fields{"rail": "ach", "counterpartyId": s.recipient, "amountCents": cents, "description": "rent"})}
 	s.mu.Lock()
 	s.orders = append(s.orders, o)
 	s.mu.Unlock()
-	a, err := p.as(p.rest, s.bearer).send(ctx, o.request)
-	if err != nil {
+	if o.send(ctx, p.as(p.rest, s.bearer)) != nil {
 		s.cut.Add(1)
 		return false
-	}
-	if !undecided(a) {
-		o.answer, o.told = a, true
 	}
 	return true
 }
@@ -276,21 +270,14 @@ func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix st
 	}
 }
 
-// resolve sends orders again: one that was answered gets the same answer, to the byte, and the others get theirs. A payout that
-// was declined changed nothing and is judged afresh: it is not sent again.
+// resolve repeats orders.
 func (s *payer) resolve(t *testing.T, p *process, orders []*payoutOrder) {
 	t.Helper()
 	var wrong atomic.Int64
 	each(orders, func(o *payoutOrder) {
-		if o.told && o.answer.status != 200 {
-			return
-		}
-		a, err := p.api(s.bearer, o.request)
-		if err != nil || undecided(a) || o.told && string(a.raw) != string(o.answer.raw) {
+		if !o.repeats(p, s.bearer) {
 			wrong.Add(1)
-			return
 		}
-		o.answer, o.told = a, true
 	})
 	require.Zero(t, wrong.Load())
 }
