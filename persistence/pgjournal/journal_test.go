@@ -2,6 +2,7 @@ package pgjournal_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -50,7 +51,15 @@ func open(t journaltest.T, o pgjournal.Options) *pgjournal.Journal {
 	return j
 }
 
+// modelHistories is how many random histories the model of the contract lives here. Each has a database of its own, which takes half a
+// second of a processor. `make model` lives many more.
+const modelHistories = "25"
+
 func TestContract(t *testing.T) {
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		require.NoError(t, checks.Value.Set(modelHistories))
+		t.Cleanup(func() { require.NoError(t, checks.Value.Set(checks.DefValue)) })
+	}
 	journaltest.Run(t, func(t journaltest.T) journaltest.Reopen {
 		o := fast(databases.Database(t.(pgtest.T)))
 		return func() persistence.Journal { return open(t, o) }
