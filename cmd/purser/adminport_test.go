@@ -47,6 +47,7 @@ func startSet(t *testing.T, data string, set func(*Settings)) *Main {
 
 // The admin port makes backups in one directory, under plain names, over nothing that is there.
 func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
+	t.Parallel()
 	data, outside := t.TempDir(), t.TempDir()
 	m := start(t, data)
 	defer func() { require.NoError(t, m.Close()) }()

@@ -123,6 +123,7 @@ func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
 // TestABackupHasTheSandboxChains: of a running server and of a directory at rest. What was paid on a chain of the sandbox is in the same
 // block of the restored one, and a restore that keeps the authorizer keeps the newer chains too.
 func TestABackupHasTheSandboxChains(t *testing.T) {
+	t.Parallel()
 	data, running, rest := t.TempDir(), filepath.Join(t.TempDir(), "running"), filepath.Join(t.TempDir(), "rest")
 	paid := func(m *Main) (all []string) {
 		found, err := m.sandboxChains.Chain("base").Transfers(t.Context(), 1, 1<<40, []string{"0xshop"})
@@ -174,6 +175,7 @@ func small(t *testing.T) (data, backup string) {
 
 // TestADamagedBackupIsRefused: by the name of what is wrong, before anything is touched.
 func TestADamagedBackupIsRefused(t *testing.T) {
+	t.Parallel()
 	_, backup := small(t)
 	table, err := filepath.Glob(filepath.Join(authorizerDir(backup), "*.log"))
 	require.NoError(t, err)
@@ -239,6 +241,7 @@ func resum(t *testing.T, dir string) {
 
 // TestARestoreThatIsInterrupted: after a crash anywhere in it no command takes the directory, and the same restore ends it.
 func TestARestoreThatIsInterrupted(t *testing.T) {
+	t.Parallel()
 	source, backup := small(t)
 	_, other := small(t)
 	from, err := checkBackup(backup)
@@ -287,6 +290,7 @@ func (s *restoration) built(t *testing.T, plan restorePlan) error {
 
 // TestARestoreThatFailsLeavesNothing: the disk is full when the journal is loaded.
 func TestARestoreThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	_, backup := small(t)
 	from, err := checkBackup(backup)
 	require.NoError(t, err)

@@ -57,6 +57,7 @@ func TestTheDemoReadsTheServersSettings(t *testing.T) {
 
 // Where the server's settings leave the demo nothing to show, it ends with the server's reason.
 func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		set  func(*Settings)
 		says string

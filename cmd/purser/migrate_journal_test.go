@@ -95,6 +95,7 @@ func restoreInto(t *testing.T, keyed, backup, told, url string) {
 
 // TestAnInterruptedMoveIsEnded: whatever a crash has left, the same command ends it; a database with anything else is refused.
 func TestAnInterruptedMoveIsEnded(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "an interrupted purser migrate-journal", true)
 	if database == nil {
 		return
@@ -123,6 +124,7 @@ func TestAnInterruptedMoveIsEnded(t *testing.T) {
 
 // TestAMoveIntoAUsedCopyIsRefused: a server has written to the copy before the move was ended.
 func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "purser migrate-journal into a copy in use", true)
 	if database == nil {
 		return
@@ -141,6 +143,7 @@ func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 
 // TestARestoreThatHasFilledItsDatabase is ended by the same restore, and by no other.
 func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "an interrupted purser restore", true)
 	if database == nil {
 		return

@@ -71,6 +71,7 @@ func sumsOf(t *testing.T, text string) map[string]float64 {
 
 // TestEveryPromisedMetricIsThereAndMoves scrapes a server before and after the demo.
 func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	m := start(t, data)
 	defer func() { require.NoError(t, m.Close()) }()

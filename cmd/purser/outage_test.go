@@ -169,6 +169,7 @@ const silenceWithin = 30 * time.Second
 // TestASilentDatabaseKeepsNobodyWaiting freezes the database: connections stand and nothing is answered. A request is told before
 // its client gives up, after silenceWithin, that nothing changed; and swipes notice nothing.
 func TestASilentDatabaseKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "the program on a database that does not answer", true)
 	if database == nil {
 		return
@@ -223,6 +224,7 @@ func TestTheFirstStartWaits(t *testing.T) {
 
 // TestAnotherDatabaseIsRefused starts on a database of another deployment, and on an empty one.
 func TestAnotherDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "the program on another's database", true)
 	if database == nil {
 		return
@@ -294,7 +296,7 @@ func TestTheProgramOnEveryStore(t *testing.T) {
 	database := pgtest.Own(t, "the program on Postgres", true)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
-	defer cluster.Close()
+	t.Cleanup(cluster.Close)
 	brokers := cluster.ListenAddrs()
 	for _, c := range []struct {
 		name  string
@@ -303,6 +305,7 @@ func TestTheProgramOnEveryStore(t *testing.T) {
 	}{{"directory", false, nil}, {"directory and Kafka", false, brokers}, {"Postgres", true, nil},
 		{"Postgres and Kafka", true, brokers}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			url := ""
 			if c.url {
 				if database == nil {

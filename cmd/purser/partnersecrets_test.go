@@ -79,6 +79,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 // TestAStartComparesItsSecrets with those that the stores have used. Without the partner's own file
 // the common secret would sign for that partner again, so the start is refused with the repair.
 func TestAStartComparesItsSecrets(t *testing.T) {
+	t.Parallel()
 	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
 	file := partnerSecretFileOf(httpapi.PartnerRamp)
 	logOfStart := func() string {

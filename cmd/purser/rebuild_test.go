@@ -145,6 +145,7 @@ func (d *staleDeployment) hasLater() bool {
 // A journal that is older than the authorizer, as after a failover to a standby that lagged, loses
 // no decision that the authorizer's log has and lets no card do more than it could.
 func TestAttackStaleJournal(t *testing.T) {
+	t.Parallel()
 	for name, deploy := range map[string]func(*testing.T) *staleDeployment{"directory": staleDirectory,
 		"postgres": stalePostgres} {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +175,7 @@ func TestAttackStaleJournal(t *testing.T) {
 
 // With --discard-log the decisions are named before they are lost, and a frozen card stays frozen.
 func TestADiscardedLogIsNamed(t *testing.T) {
+	t.Parallel()
 	d := staleDirectory(t)
 	d.fallBehind(t)
 	out, err := d.command("rebuild-authorizer", "--discard-log")
@@ -192,6 +194,7 @@ func TestADiscardedLogIsNamed(t *testing.T) {
 // A repair that ends between the two renames of its stores loses nothing: the next repair takes the
 // old store again.
 func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
+	t.Parallel()
 	d := staleDirectory(t)
 	d.fallBehind(t)
 	require.NoError(t, copyTree(authorizerDir(d.data), freshAuthorizerDir(d.data)))

@@ -14,6 +14,7 @@ import (
 // TestARampThatIsNewerThanTheJournal: an order is open in the backup and reported afterwards. The journal is lost and comes back
 // older; the ramp, which is kept, reports again, and the same money has moved once.
 func TestARampThatIsNewerThanTheJournal(t *testing.T) {
+	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m, p := serveRamp(t, data, "50ms")
 	s := foundRamper(t, p)
@@ -47,6 +48,7 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 // TestAnAccountThatTheRampHasAlready: a workspace was linked after the backup. The journal that comes back knows nothing of it,
 // the ramp that is kept does, and the workspace is linked once more.
 func TestAnAccountThatTheRampHasAlready(t *testing.T) {
+	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m, p := serveRamp(t, data, "50ms")
 	session, bearer := signUpAs(t, p, 0, tourScopes)

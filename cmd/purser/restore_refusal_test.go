@@ -15,6 +15,7 @@ import (
 // TestARestoreThatIsRefusedLeavesTheServer: a restore into a database that is in use, or that cannot be reached, has changed
 // nothing, and the deployment it was to replace starts again.
 func TestARestoreThatIsRefusedLeavesTheServer(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "a refused purser restore", true)
 	if database == nil {
 		return

@@ -195,6 +195,7 @@ func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 // TestAnEmptyDirectoryBesideAUsedDatabase: its first start has made secrets that the journal has
 // not used.
 func TestAnEmptyDirectoryBesideAUsedDatabase(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "purser secrets", true)
 	if database == nil {
 		return

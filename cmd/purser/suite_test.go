@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -34,6 +35,10 @@ func talkative() *slog.Logger {
 // unspeakable are secrets and personal data by their look.
 var unspeakable = regexp.MustCompile(`(apk|ses|ctok)_[0-9a-zA-Z]{8,}|[\w.+-]+@[\w-]+\.\w+|\$argon2id|[Pp]assword|Bearer |Storm`)
 
+// parallelTests is how many tests marked as parallel run at once, unless -parallel says otherwise: more than two processors work on,
+// for each of them mostly waits for disks, processes and reports.
+const parallelTests = "4"
+
 // scratch is a directory of the whole suite.
 var scratch string
 
@@ -48,7 +53,10 @@ func TestMain(m *testing.M) {
 		return
 	}
 	http.DefaultTransport = judge.Through(http.DefaultTransport)
-	var err error
+	err := flag.Set("test.parallel", parallelTests)
+	if err != nil {
+		panic(err)
+	}
 	if scratch, err = os.MkdirTemp("", "purser-test-"); err != nil {
 		panic(err)
 	}

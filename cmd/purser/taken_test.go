@@ -15,6 +15,7 @@ import (
 // TestASecondServerEndsTheFirst starts a copy of a deployment on the same database. The first server ends, though nothing is
 // asked of it, and does not take the journal back: two authorizers would spend the same money.
 func TestASecondServerEndsTheFirst(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "two servers on one database", true)
 	if database == nil {
 		return
@@ -52,6 +53,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 // TestADatabaseIsNotBegunBesideAJournal sets DATABASE_URL on a deployment whose journal is in its directory, with and without its
 // authorizer: that would begin an empty one beside all its money.
 func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Own(t, "a database beside a journal in the directory", true)
 	if database == nil {
 		return
