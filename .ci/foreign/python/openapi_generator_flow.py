@@ -1,26 +1,9 @@
 """From sign-up to a webhook, with the Python client that openapi-generator makes."""
 import json
-import os
-import time
-import urllib.request
-import uuid
 
 import purser_api as purser
-from receiver import SECONDS, Receiver
-
-API, NETWORK, SECRET = os.environ["API_URL"], os.environ["NETWORK_URL"], os.environ["NETWORK_SECRET"]
-
-
-def fresh():
-    return str(uuid.uuid4())
-
-
-def until(read, done):
-    end = time.monotonic() + SECONDS
-    while not done(answer := read()):
-        assert time.monotonic() < end, answer
-        time.sleep(0.05)
-    return answer
+from receiver import Receiver
+from steps import API, fresh, swipe, until
 
 
 def refusal(call, status):
@@ -58,12 +41,7 @@ treasury.create_deposit(
 until(lambda: treasury.get_treasury().balances[0].available_cents, lambda cents: cents == 100_000)
 card = cards.mint_card(purser.NewCard(
     holderKind="agent", holderLabel="flow", monthlyLimitUsdCents=50_000, perTxnLimitUsdCents=20_000, allowedMccs=["5812"])).card
-swipe = urllib.request.Request(
-    f"{NETWORK}/v1/authorizations", headers={"Authorization": f"Bearer {SECRET}", "Content-Type": "application/json"},
-    data=json.dumps({"id": fresh(), "cardToken": card.partner_card_token, "amountCents": 1250, "currency": "USD",
-                     "merchant": {"name": "Cafe Aroma", "mcc": "5812"}}).encode())
-with urllib.request.urlopen(swipe) as answer:
-    assert json.load(answer)["decision"] == "approved"
+swipe(card.partner_card_token, 1250)
 seen = until(lambda: cards.list_authorizations(card_id=card.id).data, len)
 assert seen[0].held_cents == 1250 and seen[0].checked.limit_cents == 50_000
 

@@ -1,10 +1,6 @@
 """From sign-up to a webhook, with the client that openapi-python-client makes."""
 import json
-import os
-import time
-import uuid
 
-import httpx
 from purser_client import AuthenticatedClient, Client, models
 from purser_client.api.cards import get_card, list_authorizations, mint_card
 from purser_client.api.checkout import create_checkout_session, select_checkout_pair, simulate_checkout_payment
@@ -14,22 +10,8 @@ from purser_client.api.keys import create_key
 from purser_client.api.treasury import create_counterparty, create_deposit, create_payout, get_payout, get_treasury
 from purser_client.api.webhooks import create_webhook_endpoint
 from purser_client.api.workspaces import create_workspace
-from receiver import SECONDS, Receiver
-
-API, NETWORK, SECRET = os.environ["API_URL"], os.environ["NETWORK_URL"], os.environ["NETWORK_SECRET"]
-
-
-def fresh():
-    return str(uuid.uuid4())
-
-
-def until(read, done):
-    end = time.monotonic() + SECONDS
-    while not done(answer := read()):
-        assert time.monotonic() < end, answer
-        time.sleep(0.05)
-    return answer
-
+from receiver import Receiver
+from steps import API, fresh, swipe, until
 
 # A person: the client keeps the cookie of the session.
 person = Client(base_url=API, raise_on_unexpected_status=True)
@@ -53,10 +35,7 @@ until(lambda: get_treasury.sync(client=client).balances[0].available_cents, lamb
 card = mint_card.sync(client=client, body=models.NewCard(
     holder_kind=models.NewCardHolderKind.AGENT, holder_label="flow", monthly_limit_usd_cents=50_000,
     per_txn_limit_usd_cents=20_000, allowed_mccs=["5812"])).card
-swipe = httpx.post(f"{NETWORK}/v1/authorizations", headers={"Authorization": f"Bearer {SECRET}"}, json={
-    "id": fresh(), "cardToken": card.partner_card_token, "amountCents": 1250, "currency": "USD",
-    "merchant": {"name": "Cafe Aroma", "mcc": "5812"}}).json()
-assert swipe["decision"] == "approved", swipe
+swipe(card.partner_card_token, 1250)
 seen = until(lambda: list_authorizations.sync(client=client, card_id=card.id).data, len)
 assert seen[0].held_cents == 1250 and seen[0].checked.limit_cents == 50_000
 

@@ -5,7 +5,7 @@ import http.server
 import queue
 import threading
 
-SECONDS = 30
+from steps import SECONDS
 
 
 class Receiver:
