@@ -372,3 +372,35 @@ func TestProvisioning(t *testing.T) {
 	require.Contains(t, say("migrate", "--database-url", database.URL("postgres")), "the schema went from version 0 to ")
 	require.Contains(t, say("migrate", "--database-url", database.URL("postgres")), " already")
 }
+
+// A Postgres whose disk is full answers reads and refuses commits: readiness names the disk, and
+// swipes are answered meanwhile. A trigger stands for the disk.
+func TestReadinessNamesTheFullDiskOfPostgres(t *testing.T) {
+	database := pgtest.Own(t, "the program on a full database", true)
+	if database == nil {
+		return
+	}
+	url := makeDatabase(t, database, "full_disk")
+	m, p := rise(t, onDatabase(t, t.TempDir(), url))
+	p.awaitReady(t)
+	v := newClockVictim(t, p)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
+	execute := func(sql string) {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	execute(`CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$`)
+	execute(`CREATE TRIGGER fill BEFORE UPDATE ON journal_shard FOR EACH ROW EXECUTE FUNCTION fill()`)
+	p.swipeFor(t, v.token, "full") // the relay meets the full disk
+	p.await(t, "the reason", func() bool {
+		status, text := m.admin(t, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "the disk of Postgres is full")
+	})
+	p.swipeFor(t, v.token, "still")
+	execute(`DROP TRIGGER fill ON journal_shard`)
+	p.awaitReady(t)
+	p.drained(t)
+}

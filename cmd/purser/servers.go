@@ -218,15 +218,24 @@ func (m *Main) admitOperators(context.Context) error {
 }
 
 // ready says why the server should get no traffic: it is not up, a shard is not held, rules are not
-// followed, the backlog is near its limit, the clock is suspect, or a disk has no room for
-// approvals. The error joins all reasons.
+// followed, the backlog is near its limit, the clock is suspect, Postgres refuses writes for want of a
+// resource, or a disk has no room for approvals. The error joins all reasons.
 func (m *Main) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {
 		return errors.Join(err, m.waiting.reason(), m.clockFault(), m.disk.roomFault())
 	}
 	defer leave()
-	return errors.Join(m.serving(), m.clockFault(), m.disk.roomFault())
+	return errors.Join(m.serving(), m.journalFault(), m.clockFault(), m.disk.roomFault())
+}
+
+// journalFault is nil, or says what the journal's server has run out of. The directory's journal has a
+// disk that is measured.
+func (m *Main) journalFault() error {
+	if elsewhere, ok := m.journal.(interface{ Exhausted() error }); ok {
+		return elsewhere.Exhausted()
+	}
+	return nil
 }
 
 func (m *Main) serving() error {

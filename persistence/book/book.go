@@ -166,7 +166,7 @@ func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persisten
 	case errors.As(err, &refusal) && refusal.Code == checkViolation:
 		return fmt.Errorf("%w: %w", ErrUnsound, err)
 	}
-	return err
+	return postgres.NameExhausted(err)
 }
 
 // moved tells a position that has moved from a book that was emptied.

@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"purser/persistence/kafka"
 )
 
 // What only a broker in the test's own hands can show.
@@ -75,6 +77,24 @@ func TestBrokerAnswersLate(t *testing.T) {
 	f.handled(c)
 	f.eventually(func() bool { return c.repeated.Load() > 0 }, "no repeat came")
 	require.Zero(t, c.gaps.Load())
+}
+
+// TestAFullDiskOfABrokerIsNamed: the events wait, the listener gets the reason, and with room they leave.
+func TestAFullDiskOfABrokerIsNamed(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.KafkaStorageError, kerr.NotEnoughReplicas} {
+		fake := startFake(t)
+		fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: refusal, Count: 50})
+		f := newFixture(t, fake.ListenAddrs())
+		o := &outlet{}
+		f.publish(f.topic, f.journal.Journal, o)
+		f.appendEverywhere(1)
+		require.NoError(t, fault.Wait(f.ctx, 1))
+		f.eventually(func() bool { return o.failure.Load() != nil }, "the listener gets no reason")
+		require.ErrorContains(t, *o.failure.Load(), "disk")
+		require.Equal(t, refusal == kerr.KafkaStorageError, errors.Is(*o.failure.Load(), kafka.ErrFullDisk))
+		require.NoError(t, fault.Wait(f.ctx, 50))
+		f.published()
+	}
 }
 
 // TestReadsFail: a consumer whose reads fail now and then, and whose partitions move, misses nothing and needs no journal.

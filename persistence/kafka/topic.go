@@ -32,6 +32,9 @@ const (
 	configMaxMessage = "max.message.bytes"
 )
 
+// ErrFullDisk: a broker cannot write to its disk. The events wait in the journal.
+var ErrFullDisk = errors.New("the disk of a Kafka broker is full or broken: free space there")
+
 // ErrTopic: the live topic cannot be used as it is, and no retry mends it.
 var ErrTopic = errors.New("topic unusable")
 
@@ -193,7 +196,12 @@ func (t *Topic) produce(ctx context.Context, partition int, messages []kafkago.R
 	if err == nil {
 		err = answer.Error
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, kafkago.KafkaStorageError):
+		return 0, fmt.Errorf("publishing to partition %d: %w: %w", partition, ErrFullDisk, err)
+	case errors.Is(err, kafkago.NotEnoughReplicas), errors.Is(err, kafkago.NotEnoughReplicasAfterAppend):
+		return 0, fmt.Errorf("publishing to partition %d: a broker is away, or its disk is full: %w", partition, err)
+	case err != nil:
 		return 0, fmt.Errorf("publishing to partition %d: %w", partition, err)
 	}
 	return answer.BaseOffset, nil

@@ -40,9 +40,13 @@ func (l *lane) commit(items []item) error {
 	}
 	if err != nil {
 		l.rollback()
-		return l.failure(err)
+		err = l.failure(err)
+		l.j.noteCommit(err)
+		return err
 	}
-	if err := l.end(ctx, conn); err != nil {
+	err = l.end(ctx, conn)
+	l.j.noteCommit(err)
+	if err != nil {
 		if errors.Is(err, persistence.ErrAmbiguous) {
 			s.doubt(l.j)
 		}

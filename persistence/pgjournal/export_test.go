@@ -16,3 +16,6 @@ func (j *Journal) Turn(by time.Duration) {
 
 // Refresh reads all heads.
 func (j *Journal) Refresh(ctx context.Context) error { return j.refresh(ctx) }
+
+// ExhaustedFor is how long a refused commit counts.
+const ExhaustedFor = exhaustedFor

@@ -15,6 +15,7 @@ import (
 
 	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/postgres"
 )
 
 // format is the meaning of the tables. A store of another number is refused.
@@ -24,20 +25,22 @@ var _ persistence.Journal = (*Journal)(nil)
 
 // Journal is a persistence.Journal over a Postgres database. Open makes it, Close ends it.
 type Journal struct {
-	pool     *pgxpool.Pool
-	gate     *gate
-	note     func(error)
-	fatal    func(error)
-	slack    time.Duration // a factor: Options.Slack
-	identity persistence.Identity
-	lanes    []*lane
-	shards   [ident.Shards]shard
-	recent   persistence.Recent
-	known    *records
-	lookups  chan *lookup
-	cursors  *cursors
-	waiters  atomic.Int64  // calls of Wait under way
-	raising  chan struct{} // one for each Raise that has a connection; the others are left to end what it waits for
+	pool      *pgxpool.Pool
+	gate      *gate
+	note      func(error)
+	fatal     func(error)
+	clock     func() time.Time
+	slack     time.Duration // a factor: Options.Slack
+	identity  persistence.Identity
+	lanes     []*lane
+	shards    [ident.Shards]shard
+	recent    persistence.Recent
+	known     *records
+	lookups   chan *lookup
+	cursors   *cursors
+	exhausted atomic.Pointer[exhaustion]
+	waiters   atomic.Int64  // calls of Wait under way
+	raising   chan struct{} // one for each Raise that has a connection; the others are left to end what it waits for
 
 	// life is held shared by every call that touches the database and exclusively by Close.
 	life   sync.RWMutex
@@ -66,7 +69,7 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 			return nil, err
 		}
 	}
-	j := &Journal{gate: &gate{}, note: o.Note, slack: time.Duration(o.Slack),
+	j := &Journal{gate: &gate{}, note: o.Note, clock: o.Clock, slack: time.Duration(o.Slack),
 		known:   newRecords(time.Duration(o.Slack) * recordsTrusted),
 		lookups: make(chan *lookup, lookupMax), raising: make(chan struct{}, o.PoolSize/2)}
 	j.cursors = newCursors(j.writeCursors)
@@ -185,7 +188,9 @@ func (j *Journal) start(o Options, config *pgx.ConnConfig) {
 	j.done, j.end = alive.Done(), end
 	j.work.Go(func() { j.poll(alive) })
 	j.work.Go(func() {
-		j.cursors.Run(alive, func(err error) { j.note(fmt.Errorf("journal cannot write the places of subscribers: %w", err)) })
+		j.cursors.Run(alive, func(err error) {
+			j.note(fmt.Errorf("journal cannot write the places of subscribers: %w", postgres.NameExhausted(err)))
+		})
 	})
 }
 
@@ -269,7 +274,9 @@ func (j *Journal) leave() { j.life.RUnlock() }
 
 var errClosed = errors.New("journal closed")
 
-func unavailable(err error) error { return fmt.Errorf("%w: %w", persistence.ErrUnavailable, err) }
+func unavailable(err error) error {
+	return fmt.Errorf("%w: %w", persistence.ErrUnavailable, postgres.NameExhausted(err))
+}
 
 func ambiguous(err error) error { return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err) }
 
