@@ -117,8 +117,6 @@ func dollars(a answer) map[string]any {
 	return nil
 }
 
-func cash(cents int64) string { return fmt.Sprintf("%d.%02d dollars", cents/100, cents%100) }
-
 func visitCards(ctx context.Context, t *tour) error {
 	for _, c := range []struct {
 		name  string
