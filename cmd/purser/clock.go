@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -25,41 +24,37 @@ const (
 	clockMarkEvery = time.Minute            // between two marks for the next process
 	clockLogEvery  = time.Minute            // between two log lines while the clock is suspect
 	clockWithin    = 10 * time.Second       // for the commands
-	clockMarkForm  = 1
+	clockMarkForm  = "purser-clock 2"
 )
 
 func clockFile(data string) string { return filepath.Join(data, "clock") }
 
-// clockMark is the file that one process leaves for the next.
-type clockMark struct {
-	Form int `json:"form"`
-	clock.Mark
-}
-
-// readClockMark returns nil where no process has left one.
+// readClockMark reads the mark that the process before has left; nil where none has left one. A
+// damaged digit of it could make all holds expire.
 func readClockMark(data string) (*clock.Mark, error) {
-	text, err := os.ReadFile(clockFile(data))
+	text, _, err := readSummed(clockFile(data), clockMarkForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	var mark clock.Mark
+	if err == nil {
+		err = json.Unmarshal(text, &mark)
+	}
+	if err == nil && (mark.Trusted.IsZero() || mark.Wall.IsZero()) {
+		err = errors.New("a time is missing")
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s is no clock mark: %w; remove it if the machine's clock is right", clockFile(data), err)
 	}
-	var mark clockMark
-	if err := json.Unmarshal(text, &mark); err != nil || mark.Form != clockMarkForm || mark.Trusted.IsZero() ||
-		mark.Wall.IsZero() {
-		return nil, fmt.Errorf("%s is not a clock mark of form %d; remove it if the machine's clock is right",
-			clockFile(data), clockMarkForm)
-	}
-	return &mark.Mark, nil
+	return &mark, nil
 }
 
 func writeClockMark(data string, mark clock.Mark) error {
-	text, err := json.Marshal(clockMark{Form: clockMarkForm, Mark: mark})
+	text, err := json.Marshal(mark)
 	if err != nil {
 		return err
 	}
-	return writeDurably(clockFile(data), string(text)+"\n")
+	return writeSummed(clockFile(data), clockMarkForm, append(text, '\n'))
 }
 
 // machineClocks are the sources of trusted time. elapsed is the fastest to read and stops while the

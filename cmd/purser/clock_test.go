@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/actors/clock"
 )
 
 const days = 24 * time.Hour
@@ -266,9 +268,22 @@ func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
 
 func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
 	data := t.TempDir()
-	for _, text := range []string{"", "{}",
-		`{"form":2,"trusted":"2026-01-01T00:00:00Z","wall":"2026-01-01T00:00:00Z"}`} {
-		require.NoError(t, os.WriteFile(clockFile(data), []byte(text), 0o600))
-		require.ErrorContains(t, NewMain(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
-	}
+	require.NoError(t, writeSummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
+	require.ErrorContains(t, NewMain(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
+}
+
+// TestADamagedClockMarkIsRefused: with one damaged digit the trusted time was of the year 3026, in
+// which every hold has expired.
+func TestADamagedClockMarkIsRefused(t *testing.T) {
+	data := t.TempDir()
+	now := time.Date(2026, time.November, 25, 1, 2, 3, 4, time.UTC)
+	mark := clock.Mark{Trusted: now, Wall: now, Suspect: true}
+	require.NoError(t, writeClockMark(data, mark))
+	got, err := readClockMark(data)
+	require.NoError(t, err)
+	require.Equal(t, mark, *got)
+	eachDamage(t, clockFile(data), func(damage string) {
+		_, err := readClockMark(data)
+		require.ErrorContains(t, err, clockFile(data), damage)
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -31,7 +30,7 @@ const (
 // errDamaged: a backup is not what was written. Nothing was changed.
 var errDamaged = errors.New("the backup cannot be restored, and nothing was changed")
 
-// manifest is what a backup says of itself: one line with its form and the SHA-256 of the rest, then this as JSON.
+// manifest is what a backup says of itself, as JSON in a summed file.
 type manifest struct {
 	At         time.Time          `json:"at"`
 	Version    string             `json:"version"`
@@ -68,8 +67,7 @@ func (m *manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	return writeDurably(filepath.Join(dir, manifestFile), fmt.Sprintf("%s %x\n%s", manifestForm, sum, text))
+	return writeSummed(filepath.Join(dir, manifestFile), manifestForm, text)
 }
 
 // sumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from
@@ -152,23 +150,15 @@ func checkBackup(dir string) (*checked, error) {
 }
 
 func (c *checked) readManifest() error {
-	text, err := os.ReadFile(filepath.Join(c.dir, manifestFile))
+	text, sum, err := readSummed(filepath.Join(c.dir, manifestFile), manifestForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		return damaged("%s has no file %s: it is no backup, or one that was not finished", c.dir, manifestFile)
 	}
 	if err != nil {
-		return err
+		return damaged("%w", err)
 	}
-	first, rest, _ := bytes.Cut(text, []byte("\n"))
-	sum := sha256.Sum256(rest)
-	c.sum = hex.EncodeToString(sum[:])
-	switch {
-	case !bytes.HasPrefix(first, []byte(manifestForm+" ")):
-		return damaged("%s is not of the form %q", manifestFile, manifestForm)
-	case string(first) != manifestForm+" "+c.sum:
-		return damaged("the checksum of %s differs", manifestFile)
-	}
-	if err := json.Unmarshal(rest, &c.manifest); err != nil {
+	c.sum = sum
+	if err := json.Unmarshal(text, &c.manifest); err != nil {
 		return damaged("%s: %w", manifestFile, err)
 	}
 	return nil

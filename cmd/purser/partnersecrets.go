@@ -90,7 +90,11 @@ func (f *faults) findPartnerSecrets(c *Config) {
 			continue
 		}
 		file := partnerSecretFileOf(partner)
-		text, err := readSecret(filepath.Join(c.DataDir, file))
+		path := filepath.Join(c.DataDir, file)
+		text, err := readSecret(path)
+		if err == nil {
+			err = keepSum(path)
+		}
 		switch {
 		case err == nil:
 			p.own[partner] = f.secrets(file, text)

@@ -83,7 +83,9 @@ type restoration struct {
 
 func restoringDir(data string) string { return filepath.Join(data, "restoring") }
 
-// restorePlan is kept in the restoration's directory.
+const planForm = "purser-restore 1"
+
+// restorePlan is kept in the restoration's directory, in a summed file.
 type restorePlan struct {
 	Backup string     `json:"backup"` // checksum of its manifest
 	Keep   bool       `json:"keepAuthorizer"`
@@ -96,17 +98,18 @@ func (s *restoration) planFile() string { return filepath.Join(restoringDir(s.Da
 // readPlan returns the plan of a restore that was not finished, or a new one.
 func (s *restoration) readPlan() (restorePlan, error) {
 	plan := restorePlan{Backup: s.from.sum, Keep: s.keep}
-	text, err := os.ReadFile(s.planFile())
+	text, _, err := readSummed(s.planFile(), planForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		plan.Store, err = ident.New(ident.SystemSlot, time.Now(), rand.Reader)
 		return plan, err
 	}
-	if err != nil {
-		return plan, err
-	}
 	var begun restorePlan
-	if err := json.Unmarshal(text, &begun); err != nil {
-		return plan, fmt.Errorf("%s: %w", s.planFile(), err)
+	if err == nil {
+		err = json.Unmarshal(text, &begun)
+	}
+	if err != nil {
+		return plan, fmt.Errorf("%s is damaged: %w; remove %s, and begin with an empty database if there is one",
+			s.planFile(), err, restoringDir(s.DataDir))
 	}
 	if begun.Backup != plan.Backup || begun.Keep != plan.Keep {
 		return plan, fmt.Errorf("another restore into %s was begun and not finished: run that one again, or remove %s",
@@ -121,7 +124,7 @@ func (s *restoration) writePlan(plan restorePlan) error {
 	if err != nil {
 		return err
 	}
-	return writeDurably(s.planFile(), string(text))
+	return writeSummed(s.planFile(), planForm, text)
 }
 
 // build makes the stores. When it fails before a database was filled, the data directory is left as it was.

@@ -72,7 +72,7 @@ func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := writeDurably(path, fresh+","+inUse+"\n"); err != nil {
+	if err := writeSecret(path, fresh+","+inUse); err != nil {
 		return err
 	}
 	next := "wait until its log says that every personal document is sealed anew"
@@ -124,7 +124,7 @@ func (c *RotateCmd) dropOld(path string, secrets []string, out io.Writer) error 
 	if err := errors.Join(c.requireOwn(first), require(first)); err != nil {
 		return err
 	}
-	if err := writeDurably(path, first+"\n"); err != nil {
+	if err := writeSecret(path, first); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s has the new secret alone, from the next start on\n", path)

@@ -76,7 +76,7 @@ func TestSecretsRotate(t *testing.T) {
 	require.NoError(t, m.Close())
 	auditPlace(t, testConfig(t, data))
 
-	require.NoError(t, os.WriteFile(filepath.Join(data, dataKeyFile), []byte(before), 0o600))
+	require.NoError(t, writeSecret(filepath.Join(data, dataKeyFile), before))
 	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "data key")
 }

@@ -152,6 +152,9 @@ func (f *faults) secretFile(c *Config, name string) string {
 		c.madeSecrets = append(c.madeSecrets, name)
 		text, err = makeSecret(path)
 	}
+	if err == nil {
+		err = keepSum(path)
+	}
 	if err != nil {
 		*f = append(*f, err)
 	}
@@ -181,7 +184,8 @@ func (c *Config) secretsBelong(journal persistence.Journal) error {
 	}
 	var faults []error
 	for _, name := range c.madeSecrets {
-		faults = append(faults, missingSecret(c.DataDir, name), os.Remove(filepath.Join(c.DataDir, name)))
+		path := filepath.Join(c.DataDir, name)
+		faults = append(faults, missingSecret(c.DataDir, name), dropSum(path), os.Remove(path))
 	}
 	return errors.Join(faults...)
 }
@@ -196,9 +200,13 @@ func hasEvents(journal persistence.Journal) bool {
 	return false
 }
 
-// readSecret reads a file's secret, or several with commas.
+// readSecret reads a file's secret, or several with commas. A file that differs from its checksum is
+// refused.
 func readSecret(path string) (string, error) {
 	text, err := os.ReadFile(path)
+	if err == nil {
+		err = verifySum(path, text)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -234,7 +242,7 @@ func makeSecret(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return secret, writeDurably(path, secret+"\n")
+	return secret, writeSecret(path, secret)
 }
 
 // openSealer makes a Sealer of the data keys of a setting, or of the data directory when the

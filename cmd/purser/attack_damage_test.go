@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pebblegate"
+	"purser/persistence/pebblegate/damagetest"
+)
+
+// pebbleDirs are the directories of the stores of an embedded deployment.
+var pebbleDirs = []string{"journal", "authorizer", "sandbox-bank", "sandbox-ramp", "sandbox-chains"}
+
+// imageOf copies the stores of a data directory to a disk in memory.
+func imageOf(t *testing.T, data string) *vfs.MemFS {
+	t.Helper()
+	fs := vfs.NewCrashableMem()
+	for _, dir := range pebbleDirs {
+		require.NoError(t, fs.MkdirAll(dir, 0o700))
+		entries, err := os.ReadDir(filepath.Join(data, dir))
+		require.NoError(t, err)
+		for _, entry := range entries {
+			text, err := os.ReadFile(filepath.Join(data, dir, entry.Name()))
+			require.NoError(t, err)
+			f, err := fs.Create(fs.PathJoin(dir, entry.Name()), vfs.WriteCategoryUnspecified)
+			require.NoError(t, err)
+			_, err = f.Write(text)
+			require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+		}
+		d, err := fs.OpenDir(dir)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(d.Sync(), d.Close()))
+	}
+	d, err := fs.OpenDir("")
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(d.Sync(), d.Close()))
+	return fs
+}
+
+// haltingLog ends the goroutine that meets a fatal error.
+type haltingLog struct{ t testing.TB }
+
+func (haltingLog) Infof(string, ...any)  {}
+func (haltingLog) Errorf(string, ...any) {}
+func (l haltingLog) Fatalf(f string, _ ...any) {
+	panic(errors.New(f))
+}
+
+// contentOf opens a store as each start does and reads all of it.
+func contentOf(t testing.TB, fs vfs.FS, dir string) (content map[string]string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Join(err, p.(error))
+		}
+	}()
+	var met error
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: haltingLog{t}, ErrorIfNotExists: true,
+		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) { met = i.Details }}})
+	if err != nil {
+		return nil, err
+	}
+	content = map[string]string{}
+	all, err := db.NewIter(nil)
+	require.NoError(t, err)
+	for all.First(); all.Valid(); all.Next() {
+		content[string(all.Key())] = string(all.Value())
+	}
+	return content, errors.Join(all.Error(), all.Close(), db.Close(), met)
+}
+
+// differences counts the keys with another value, or in one of the two alone.
+func differences(a, b map[string]string) (n int) {
+	for key, value := range a {
+		if got, ok := b[key]; !ok || !bytes.Equal([]byte(got), []byte(value)) {
+			n++
+		}
+	}
+	for key := range b {
+		if _, ok := a[key]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAttackDamageToADeploymentIsRefused alters single places of each store that a real server has
+// filled, killed twice with -9. A start then refuses the store, or reads all that was there.
+func TestAttackDamageToADeploymentIsRefused(t *testing.T) {
+	purser, data := program{path: build(t)}, t.TempDir()
+	older := vfs.NewMem()
+	random := rand.New(rand.NewPCG(14, 7))
+	var all damagetest.Outcome
+	for _, name := range []string{"young", "of a second start"} {
+		p := launch(t, purser, data)
+		succeed(t, purser, data, "demo", "--url", p.rest, "--authorizer-url", p.network, "--admin-url", p.admin)
+		p.end(t, syscall.SIGKILL)
+		image := imageOf(t, data)
+		for _, dir := range pebbleDirs {
+			whole, err := contentOf(t, image.CrashClone(vfs.CrashCloneCfg{}), dir)
+			require.NoError(t, err)
+			disk := damagetest.Disk{Name: dir + " " + name, Dir: dir, FS: image, Older: older,
+				Open: func(fs *vfs.MemFS) (int, error) {
+					content, err := contentOf(t, fs, dir)
+					return differences(whole, content), err
+				}}
+			o := damagetest.Sweep(t, disk, damagetest.Places(10, 1_000), random)
+			t.Logf("%s: %d places, %d refused, %d whole, %d lost", disk.Name, o.Places, o.Refused, o.Whole, o.Lost)
+			all.Add(o)
+		}
+		older = image
+	}
+	require.Zero(t, all.Lost, "of %d places: %s", all.Places, strings.Join(all.Losses[:min(20, len(all.Losses))], "\n"))
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// secretSumsFile has the SHA-256 of each file of a secret in its directory, as sha256sum prints it.
+// A start refuses a damaged secret by it: served under another, the card network and the partners
+// are turned away, and checkout links get addresses of another seed.
+const secretSumsFile = "secrets.sha256"
+
+// secretSums are checksums by the names of files.
+type secretSums map[string]string
+
+func secretSum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
+// readSums reads the checksums of a directory. They are empty when it has none.
+func readSums(dir string) (secretSums, error) {
+	path := filepath.Join(dir, secretSumsFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return secretSums{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	sums := secretSums{}
+	for line := range strings.Lines(string(text)) {
+		sum, name, _ := strings.Cut(line, "  ")
+		name, whole := strings.CutSuffix(name, "\n")
+		if !whole || len(sum) != 2*sha256.Size || settingOf(name) == "" {
+			return nil, fmt.Errorf("%s is damaged at the line %q: remove it if the secrets beside it are those in use",
+				path, line)
+		}
+		sums[name] = sum
+	}
+	if len(sums) == 0 {
+		return nil, fmt.Errorf("%s is empty: remove it if the secrets beside it are those in use", path)
+	}
+	return sums, nil
+}
+
+func (s secretSums) write(dir string) error {
+	path := filepath.Join(dir, secretSumsFile)
+	if len(s) == 0 {
+		return os.Remove(path)
+	}
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		fmt.Fprintf(&text, "%s  %s\n", s[name], name)
+	}
+	return writeDurably(path, text.String())
+}
+
+// verifySum compares the text of a secret's file with its checksum. A file without one is taken as
+// it is: its owner has put it there.
+func verifySum(path string, text []byte) error {
+	dir, name := filepath.Split(path)
+	sums, err := readSums(dir)
+	if err != nil {
+		return err
+	}
+	if want, known := sums[name]; known && want != secretSum(text) {
+		return fmt.Errorf("%s differs from its checksum in %s, so one of the two is damaged: put the secret back from "+
+			"where the secrets are kept; if it was changed by hand, remove its line of checksums", path,
+			filepath.Join(dir, secretSumsFile))
+	}
+	return nil
+}
+
+// keepSum gives a file its checksum, unless it has one.
+func keepSum(path string) error {
+	dir, name := filepath.Split(path)
+	sums, err := readSums(dir)
+	if err != nil || sums[name] != "" {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	sums[name] = secretSum(text)
+	return sums.write(dir)
+}
+
+// dropSum removes the checksum of a file that will be written or removed.
+func dropSum(path string) error {
+	dir, name := filepath.Split(path)
+	sums, err := readSums(dir)
+	if err != nil || sums[name] == "" {
+		return err
+	}
+	delete(sums, name)
+	return sums.write(dir)
+}
+
+// writeSecret writes a secret's file, or several secrets with commas, and its checksum. A crash
+// between the two leaves a file without a checksum, which the next start gives one.
+func writeSecret(path, secret string) error {
+	if err := dropSum(path); err != nil {
+		return err
+	}
+	if err := writeDurably(path, secret+"\n"); err != nil {
+		return err
+	}
+	return keepSum(path)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// eachDamage flips a bit of each byte of a small file, in a full run each bit, cuts the file off at
+// each length, zeroes it, and calls then each time.
+func eachDamage(t *testing.T, path string, then func(damage string)) {
+	t.Helper()
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	damage := func(kind string, text []byte) {
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		then(fmt.Sprintf("%s of %s: %q", kind, filepath.Base(path), text))
+	}
+	for at := range whole {
+		for bit := range 8 {
+			if bit != at%8 && os.Getenv(fullVariable) == "" {
+				continue
+			}
+			text := slices.Clone(whole)
+			text[at] ^= 1 << bit
+			damage("a flipped bit", text)
+		}
+		damage("the beginning", whole[:at])
+	}
+	damage("zeros", make([]byte, len(whole)))
+	require.NoError(t, os.WriteFile(path, whole, 0o600))
+}
+
+// secretsOn returns the directory of a first start, with two secrets of the network.
+func secretsOn(t *testing.T) (data string) {
+	t.Helper()
+	data = t.TempDir()
+	require.NoError(t, (&Config{DataDir: data}).findSecrets())
+	for _, name := range []string{networkSecretFile, "partner-secret-bank"} {
+		require.NoError(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard))
+	}
+	require.NoError(t, (&Config{DataDir: data}).findSecrets())
+	return data
+}
+
+// TestADamagedSecretIsRefused: a start with a damaged secret turned away the card network or a
+// partner, or gave checkout links addresses of another seed, and at most warned.
+func TestADamagedSecretIsRefused(t *testing.T) {
+	data := secretsOn(t)
+	for _, name := range []string{networkSecretFile, partnerSecretFile, "partner-secret-bank", dataKeyFile,
+		checkoutSeedFile} {
+		path := filepath.Join(data, name)
+		eachDamage(t, path, func(damage string) {
+			require.ErrorContains(t, (&Config{DataDir: data}).findSecrets(), path, damage)
+		})
+	}
+	whole := Config{DataDir: data}
+	require.NoError(t, whole.findSecrets())
+	path := filepath.Join(data, secretSumsFile)
+	eachDamage(t, path, func(damage string) {
+		found := Config{DataDir: data}
+		if err := found.findSecrets(); err != nil {
+			require.ErrorContains(t, err, path, damage)
+			return
+		}
+		require.Regexp(t, "^the beginning", damage, "a file that lacks whole lines is filled up")
+		require.Equal(t, whole, found, damage)
+	})
+}
+
+// TestASecretChangedByHand is taken once its checksum is removed, with the others' or alone.
+func TestASecretChangedByHand(t *testing.T) {
+	data := secretsOn(t)
+	path, sums := filepath.Join(data, networkSecretFile), filepath.Join(data, secretSumsFile)
+	require.NoError(t, os.WriteFile(path, []byte("a secret of the owner"), 0o600))
+	require.ErrorContains(t, (&Config{DataDir: data}).findSecrets(), path+" differs from its checksum")
+	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, networkSecretFile, "--finish"}, io.Discard),
+		path+" differs from its checksum")
+	require.NoError(t, dropSum(path))
+	require.NoError(t, (&Config{DataDir: data}).findSecrets())
+	require.NoError(t, os.Remove(sums))
+	require.NoError(t, os.WriteFile(path, []byte("a secret of another owner"), 0o600))
+	c := Config{DataDir: data}
+	require.NoError(t, c.findSecrets())
+	require.Equal(t, []string{"a secret of another owner"}, c.NetworkSecrets)
+	require.FileExists(t, sums)
+}
