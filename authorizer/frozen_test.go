@@ -2,6 +2,7 @@ package authorizer
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -75,21 +76,27 @@ func TestThePulseKnowsItsGaps(t *testing.T) {
 	require.False(t, frozen)
 }
 
+// tcpPair returns the two ends of a TCP connection.
+func tcpPair(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	client, err = net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	server, err = ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(client.Close(), server.Close())) })
+	return client, server
+}
+
 // After a gap the kernel gives the age of the bytes in a socket; a connection that the kernel does
 // not know is old for a while.
 func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 	var p pulse
 	p.began = time.Now().Add(-time.Hour)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	defer client.Close()
-	conn, err := ln.Accept()
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = client.Write([]byte("message"))
+	client, conn := tcpPair(t)
+	_, err := client.Write([]byte("message"))
 	require.NoError(t, err)
 	require.Zero(t, p.waited(conn), "without a pulse nothing is known")
 	p.beat(p.elapsed(), 0)
@@ -115,17 +122,9 @@ func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 func TestAMessageThatCameBeforeAMachinesSleepIsOld(t *testing.T) {
 	var p pulse
 	p.began = time.Now().Add(-time.Hour)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	defer client.Close()
-	conn, err := ln.Accept()
-	require.NoError(t, err)
-	defer conn.Close()
+	client, conn := tcpPair(t)
 	p.beat(p.elapsed(), time.Minute)
-	_, err = client.Write([]byte("before"))
+	_, err := client.Write([]byte("before"))
 	require.NoError(t, err)
 	p.last.Store(p.elapsed())
 	p.beat(p.elapsed(), time.Minute+AnswerWithin)

@@ -42,7 +42,7 @@ type Counts struct {
 	OverPeer int64 // connections refused because their peer had as many as it may
 	Cut      int64 // waits of connections that were ended early because the pool was filling
 	// NoHead are the connections of trusted proxies that ended without a valid PROXY head,
-	// NoHandshake those that ended without a TLS handshake.
+	// NoHandshake those that ended without a TLS handshake, but for silent health checks of proxies.
 	NoHead, NoHandshake int64
 }
 

@@ -34,6 +34,7 @@ type preface struct {
 	net.Conn // the socket
 	of       *connection
 	head     bool        // a head of the PROXY protocol comes first
+	probe    bool        // a proxy has opened the connection for itself, as its health checks do
 	left     int         // bytes that the handshake may still read
 	over     bool        // HTTP has begun, and nothing is bounded
 	closing  atomic.Bool // the connection is being closed
@@ -118,7 +119,8 @@ func (c *connection) readProxyHead() error {
 		return err
 	}
 	if !client.IsValid() {
-		return nil // the proxy speaks for itself
+		c.preface.probe = true
+		return nil
 	}
 	c.remote, c.byProxy = client, c.server.options.Proxies.Contains(client)
 	if !c.byProxy && !c.server.pool.countPeer(c, PeerOf(client)) {
@@ -136,7 +138,9 @@ func (c *connection) shakeHands() error {
 	if err == nil {
 		return nil
 	}
-	c.server.counters.noHandshake.Add(1)
+	if silent := c.preface.left == handshakeBytes; !silent || !c.preface.probe {
+		c.server.counters.noHandshake.Add(1)
+	}
 	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && record.Conn != nil &&
 		speaksHTTP(record.RecordHeader) {
 		if _, err := io.WriteString(c.socket, answerToHTTP); err == nil {

@@ -133,6 +133,22 @@ func TestAProxyHeadIsRequiredOfProxiesAndOfNoOther(t *testing.T) {
 	require.Equal(t, 400, statusOf(t, conn))
 }
 
+// A health check of a proxy is a head of its own and an end. Beside other connections that end before
+// TLS it is not counted as a fault.
+func TestAHealthCheckOfAProxyIsNoFailedHandshake(t *testing.T) {
+	serverTLS, _ := tlsPair(t)
+	s, address := startServer(t, Options{TLS: serverTLS, Proxies: proxies(t, "127.0.0.9"), ProxyProtocol: true},
+		tellClient)
+	for i, text := range []string{headLocal, headLocal + "\x16\x03\x01", headV2("192.0.2.1")} {
+		conn := dialFrom(t, "127.0.0.9", address)
+		sendText(t, conn, text)
+		require.NoError(t, conn.Close())
+		require.Eventually(t, func() bool { return s.Counts().Accepted == int64(i+1) && s.Counts().Open == 0 }, patiently,
+			time.Millisecond)
+		require.EqualValues(t, i, s.Counts().NoHandshake)
+	}
+}
+
 func TestTLS(t *testing.T) {
 	serverTLS, clientTLS := tlsPair(t)
 	sockets := make(chan net.Conn, 10)
