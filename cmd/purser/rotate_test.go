@@ -132,7 +132,7 @@ func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	network := secretIn(t, data, networkSecretFile)[0]
 	path := filepath.Join(data, partnerSecretFile)
 	old := secretIn(t, data, partnerSecretFile)[0]
-	require.NoError(t, writeDurably(path, network+", "+old+"\n"))
+	require.NoError(t, writeSecret(path, network+", "+old))
 	err := run([]string{"rotate", "--data-dir", data, partnerSecretFile, "--finish"}, io.Discard)
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET: has a secret of PURSER_NETWORK_SECRET too")
 	require.NotContains(t, err.Error(), network)
