@@ -48,11 +48,11 @@ func imageOf(t *testing.T, data string) *vfs.MemFS {
 }
 
 // haltingLog ends the goroutine that meets a fatal error.
-type haltingLog struct{ t testing.TB }
+type haltingLog struct{}
 
 func (haltingLog) Infof(string, ...any)  {}
 func (haltingLog) Errorf(string, ...any) {}
-func (l haltingLog) Fatalf(f string, _ ...any) {
+func (haltingLog) Fatalf(f string, _ ...any) {
 	panic(errors.New(f))
 }
 
@@ -64,7 +64,7 @@ func contentOf(t testing.TB, fs vfs.FS, dir string) (content map[string]string, 
 		}
 	}()
 	var met error
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: haltingLog{t}, ErrorIfNotExists: true,
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: haltingLog{}, ErrorIfNotExists: true,
 		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) { met = i.Details }}})
 	if err != nil {
 		return nil, err
