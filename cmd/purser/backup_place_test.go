@@ -136,7 +136,6 @@ func TestAKilledBackupIsRemovedByTheNext(t *testing.T) {
 	data, _ := small(t)
 	place := t.TempDir()
 	purser := program{path: build(t)}
-	// The archive is a pipe that nobody reads, so that the backup is in the middle of its work.
 	cmd := exec.Command(purser.path, "backup", "--data-dir", data, filepath.Join(place, "first"))
 	cmd.Env = append(os.Environ(), "PURSER_DATA_DIR="+data)
 	require.NoError(t, cmd.Start())
