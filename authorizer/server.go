@@ -47,6 +47,9 @@ type ServerOptions struct {
 	// AtOnce is how many connections that have not shown the secret use a processor at once, with
 	// their handshakes; 0: no bound.
 	AtOnce int
+	// Refusals is how many messages of a peer may be turned away in a second without the secret; see
+	// drain.Options.
+	Refusals int
 	// Proxies, ProxyProtocol and TLS are those of drain.Options.
 	Proxies       forwarded.Networks
 	ProxyProtocol bool
@@ -126,7 +129,7 @@ func NewServer(options ServerOptions) (*Server, error) {
 		Logger:                       quiet{},
 	}
 	s.door = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer, AtOnce: options.AtOnce,
-		Proxies: options.Proxies, ProxyProtocol: options.ProxyProtocol, TLS: options.TLS})
+		Refusals: options.Refusals, Proxies: options.Proxies, ProxyProtocol: options.ProxyProtocol, TLS: options.TLS})
 	return s, nil
 }
 
@@ -289,6 +292,7 @@ const answerBytes = 1024
 func turnAway(ctx *fasthttp.RequestCtx, status int, code, message string) {
 	var buffer [answerBytes]byte
 	respond(ctx, status, appendError(buffer[:0], code, message))
+	drain.CountRefusal(ctx)
 }
 
 func respond(ctx *fasthttp.RequestCtx, status int, body []byte) {

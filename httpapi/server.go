@@ -275,9 +275,14 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 	start, id := s.actors.Clock(), s.identify(ctx)
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
-	a, err := s.run(ctx, r, start)
+	c := newCall(ctx, r, start)
+	c.id = id
+	a, err := s.run(ctx, c)
 	if err != nil {
 		a = s.refusal(id, r.method, err)
+		if !c.known {
+			countRefusal(ctx, a)
+		}
 		if r.rpc {
 			a = asRPC(a, drain.Arrived(ctx))
 		}
@@ -286,12 +291,17 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 	s.done(id, r, a, s.actors.Clock().Sub(start))
 }
 
-func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer, error) {
+// countRefusal counts a request that was refused for a fault of its caller.
+func countRefusal(ctx *fasthttp.RequestCtx, a answer) {
+	if a.status < fasthttp.StatusInternalServerError {
+		drain.CountRefusal(ctx)
+	}
+}
+
+func (s *Server) run(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
 	if err := checkFraming(ctx); err != nil {
 		return answer{}, err
 	}
-	c := newCall(ctx, r, now)
-	c.id = s.identify(ctx)
 	if err := s.admitHead(c); err != nil {
 		return answer{}, err
 	}
@@ -299,6 +309,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, r *route, now time.Time) (answer,
 		return answer{}, err
 	}
 	defer s.startTimer(c)()
+	r := c.route
 	if r.auth != authPartner { // a signature costs processor time alone; any other caller is looked up at an actor
 		drain.EndTurn(ctx)
 	}
@@ -348,6 +359,7 @@ func (s *Server) admit(c *call) error {
 	if err := s.authenticate(c); err != nil {
 		return err
 	}
+	c.known = c.route.auth != authNone
 	if err := s.limitCaller(c); err != nil {
 		return err
 	}
@@ -490,6 +502,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, err error) {
 	id := s.identify(ctx)
 	a := s.refusal(id, fasthttp.MethodGet, err)
+	countRefusal(ctx, a)
 	s.write(ctx, a)
 	s.done(id, &route{method: "-", path: "-"}, a, 0)
 }

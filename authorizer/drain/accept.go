@@ -30,17 +30,18 @@ func isExhaustion(err error) bool {
 
 // counters are what a server counts. See Counts.
 type counters struct {
-	accepted, waits, overFull, overPeer, cut, noHead, noHandshake atomic.Int64
+	accepted, waits, overFull, overPeer, overRefused, cut, noHead, noHandshake atomic.Int64
 }
 
 // Counts are a server's open connections and its counters since New.
 type Counts struct {
-	Open     int   // connections
-	Accepted int64 // connections let in
-	Waits    int64 // accepts that failed for want of descriptors or memory, and were tried again
-	OverFull int64 // connections refused because the pool was full
-	OverPeer int64 // connections refused because their peer had as many as it may
-	Cut      int64 // waits of connections that were ended early because the pool was filling
+	Open        int   // connections
+	Accepted    int64 // connections let in
+	Waits       int64 // accepts that failed for want of descriptors or memory, and were tried again
+	OverFull    int64 // connections refused because the pool was full
+	OverPeer    int64 // connections refused because their peer had as many as it may
+	OverRefused int64 // connections refused because too many requests of their peer were
+	Cut         int64 // waits of connections that were ended early because the pool was filling
 	// NoHead are the connections of trusted proxies that ended without a valid PROXY head,
 	// NoHandshake those that ended without a TLS handshake, but for silent health checks of proxies.
 	NoHead, NoHandshake int64
@@ -49,7 +50,7 @@ type Counts struct {
 // Counts returns the server's counters.
 func (s *Server) Counts() Counts {
 	return Counts{Open: s.pool.openCount(), Accepted: s.counters.accepted.Load(), Waits: s.counters.waits.Load(),
-		OverFull: s.counters.overFull.Load(), OverPeer: s.counters.overPeer.Load(), Cut: s.counters.cut.Load(),
+		OverFull: s.counters.overFull.Load(), OverPeer: s.counters.overPeer.Load(), OverRefused: s.counters.overRefused.Load(), Cut: s.counters.cut.Load(),
 		NoHead: s.counters.noHead.Load(), NoHandshake: s.counters.noHandshake.Load()}
 }
 

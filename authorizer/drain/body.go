@@ -118,8 +118,8 @@ func equalFold(text []byte, name string) bool {
 // ReadBody reads the body of a request and sets it for fasthttp's methods too. The handler owns it
 // until the handler returns. The memory is claimed from the server's budget as the bytes arrive. A
 // body over the limit is fasthttp.ErrBodyTooLarge, and an announced length over it is refused
-// unread; a full budget is ErrBudget. A second call returns the same body. After an error the
-// connection ends with the answer, unless the rest of the body is short.
+// unread; a full budget is ErrBudget, and counts as a refusal. A second call returns the same body.
+// After an error the connection ends with the answer, unless the rest of the body is short.
 func ReadBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	c, ok := ctx.Conn().(*connection)
 	if !ok || c.server.options.Bodies == nil || c.body.read {
@@ -139,7 +139,9 @@ func ReadBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	text, err := c.readBody(ctx, limit)
 	c.waitsSince.Store(0)
 	if err != nil {
-		if !errors.Is(err, ErrBudget) {
+		if errors.Is(err, ErrBudget) {
+			CountRefusal(ctx)
+		} else {
 			b.unclear = true // where the next request begins is not known
 		}
 		return nil, err

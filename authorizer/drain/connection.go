@@ -27,13 +27,15 @@ type connection struct {
 	preface  *preface   // precedes HTTP; nil on a plain connection without a PROXY head
 	security *tls.Conn  // nil: plain
 
-	waitsSince atomic.Int64 // since when it waits for its peer, by Server.sinceEpoch; 0 while a handler runs
-	spoke      atomic.Bool  // it has sent a byte
-	vouched    atomic.Bool  // set by Vouch
-	wasCut     atomic.Bool  // its wait was ended early
-	idle       bool         // it is between requests
-	hasTurn    atomic.Bool  // it has one of Server.turns
-	unread     atomic.Bool  // a request was refused before it was read: linger at the close
+	waitsSince  atomic.Int64 // since when it waits for its peer, by Server.sinceEpoch; 0 while a handler runs
+	spoke       atomic.Bool  // it has sent a byte
+	vouched     atomic.Bool  // set by Vouch
+	wasCut      atomic.Bool  // its wait was ended early
+	idle        bool         // it is between requests
+	hasTurn     atomic.Bool  // it has one of Server.turns
+	unread      atomic.Bool  // a request was refused before it was read: linger at the close
+	asked       bool         // it has sent a request
+	overRefused bool         // its peer causes too many refusals
 
 	// With bodies withheld.
 	ahead []byte // bytes that were read behind the head of a request
@@ -77,6 +79,8 @@ func Vouch(ctx *fasthttp.RequestCtx) {
 func (c *connection) beginRequest(ctx *fasthttp.RequestCtx) {
 	c.waitsSince.Store(0)
 	c.wasCut.Store(false)
+	c.asked = true
+	c.takeTurn(1) // a request that came with the one before it has none
 	if c.server.options.Bodies != nil {
 		c.body.readFraming(ctx)
 	}
@@ -231,7 +235,10 @@ func (c *connection) Close() error {
 	if c.preface != nil {
 		c.preface.closing.Store(true)
 	}
-	if c.unread.Swap(false) {
+	if !c.asked {
+		c.countRefusal()
+	}
+	if c.unread.Swap(false) && !c.overRefused {
 		c.linger()
 	}
 	return c.Conn.Close()

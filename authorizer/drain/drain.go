@@ -11,6 +11,7 @@
 //	client.go       whose request it is, behind trusted proxies
 //	body.go         bodies are read on demand, in pieces that are claimed from a budget
 //	turns.go        how many unauthenticated connections use a processor at once
+//	refusals.go     a peer whose requests are refused too often has its connections closed at once
 //	linger.go       a peer that is refused in the middle of its request gets to read the answer
 package drain
 
@@ -37,8 +38,11 @@ type Options struct {
 	// AtOnce is how many connections may use a processor at once before EndTurn is called for their
 	// request. Zero is no bound. A TLS handshake uses one too.
 	AtOnce int
-	// Proxies are the networks of trusted proxies. PerPeer does not bound a proxy, which stands for
-	// many clients.
+	// Refusals is how many requests of a peer may be refused in a second before they are authenticated
+	// (see CountRefusal). Zero is no bound.
+	Refusals int
+	// Proxies are the networks of trusted proxies. PerPeer and Refusals do not bound a proxy,
+	// which stands for many clients.
 	Proxies forwarded.Networks
 	// ProxyProtocol has every connection of a trusted proxy begin with a head of the PROXY
 	// protocol, version 2. The client that the head names is then the peer.
@@ -62,6 +66,7 @@ type Server struct {
 	epoch     time.Time     // connections note times as durations since then, which no change of the wall clock moves
 	pool      pool
 	turns     *turns
+	refusals  *refusals
 	counters  counters
 
 	mu      sync.Mutex
@@ -76,12 +81,14 @@ type Server struct {
 func New(http *fasthttp.Server, options Options) *Server {
 	s := &Server{http: http, options: options, lingerFor: lingerTime, epoch: time.Now(), done: make(chan struct{})}
 	s.turns = newTurns(options.AtOnce)
+	s.refusals = newRefusals(options.Refusals, s.sinceEpoch)
 	s.pool = pool{server: s, open: map[*connection]struct{}{}, peers: map[Peer]int{}}
 	if refuse := http.ErrorHandler; refuse != nil {
 		http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 			refuse(ctx, err)
 			if c, ok := ctx.Conn().(*connection); ok {
 				c.unread.Store(true)
+				CountRefusal(ctx)
 			}
 		}
 	}

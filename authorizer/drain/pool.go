@@ -73,7 +73,7 @@ func (p *pool) admitConnection(c *connection) bool {
 }
 
 // countPeer has a connection that counted for no peer count for one. It reports false when the peer
-// has as many connections as it may.
+// has as many connections as it may, or causes too many refusals.
 func (p *pool) countPeer(c *connection, peer Peer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,10 +84,16 @@ func (p *pool) countPeer(c *connection, peer Peer) bool {
 	return p.countPeerLocked(c)
 }
 
-// countPeerLocked counts a connection for its peer, or for none when the peer has too many.
+// countPeerLocked counts a connection for its peer, or for none when the peer has too many or causes
+// too many refusals.
 func (p *pool) countPeerLocked(c *connection) bool {
 	if !c.peer.IsValid() {
 		return true
+	}
+	if p.server.refusals.areTooMany(c.peer) {
+		p.server.counters.overRefused.Add(1)
+		c.peer = Peer{}
+		return false
 	}
 	if most := p.server.options.PerPeer; most > 0 && p.peers[c.peer] >= most {
 		p.server.counters.overPeer.Add(1)

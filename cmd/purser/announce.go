@@ -43,6 +43,7 @@ func (c *Config) developmentOnly() (notes []string) {
 	note(known, "a secret is that of docker-compose.yml, which everybody can read")
 	note(c.PrivateWebhooks, "PURSER_ALLOW_PRIVATE_WEBHOOKS lets webhooks lead to private addresses")
 	note(c.RateLimits.Off, "PURSER_RATE_LIMITS is off: no caller is limited")
+	note(c.Refusals == 0, "PURSER_REFUSALS is off: a flood of refused requests is answered")
 	note(!c.AuthorizerSync, "PURSER_AUTHORIZER_SYNC is false: a crash loses answers")
 	return notes
 }

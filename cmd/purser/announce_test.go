@@ -38,7 +38,7 @@ func TestWhatIsForDevelopmentOnly(t *testing.T) {
 		c := Config{NetworkSecrets: []string{"a secret of ours"},
 			PartnerSecrets: partnerSecrets{common: []string{"a secret of ours"}},
 			DataKeys:       [][]byte{make([]byte, dataKeyBytes)},
-			AuthorizerSync: true}
+			Refusals:       1, AuthorizerSync: true}
 		require.Empty(t, c.developmentOnly())
 		change(&c)
 		require.Len(t, c.developmentOnly(), 1)
@@ -47,5 +47,6 @@ func TestWhatIsForDevelopmentOnly(t *testing.T) {
 	f(func(c *Config) { c.NetworkSecrets = nil }, "PURSER_NETWORK_SECRET not set")
 	f(func(c *Config) { c.NetworkSecrets = []string{"development-network-secret"} }, "docker-compose.yml")
 	f(func(c *Config) { c.DataKeys = [][]byte{[]byte("development only: not a secret!!")} }, "docker-compose.yml")
+	f(func(c *Config) { c.Refusals = 0 }, "PURSER_REFUSALS is off")
 	f(func(c *Config) { c.AuthorizerSync = false }, "a crash loses answers")
 }

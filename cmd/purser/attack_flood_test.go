@@ -36,10 +36,11 @@ const (
 	floodsEndAfter = 800 * time.Millisecond
 )
 
-// flood is a way to attack the REST port. attack drives one connection and returns when the server
-// has closed it.
+// flood is a way to attack a port. attack drives one connection and returns when the server has
+// closed it.
 type flood struct {
 	name   string
+	port   func(p *process) string // its base URL
 	attack func(conn net.Conn, n int64)
 }
 
@@ -51,9 +52,10 @@ func floods() []flood {
 		panic(err)
 	}
 	hold := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+	rest := func(p *process) string { return p.rest }
 	return []flood{
-		{"silent connections", func(conn net.Conn, _ int64) { hold(conn) }},
-		{"slow heads", func(conn net.Conn, _ int64) {
+		{"silent connections", rest, func(conn net.Conn, _ int64) { hold(conn) }},
+		{"slow heads", rest, func(conn net.Conn, _ int64) {
 			go hold(conn)
 			for _, c := range "POST /api/cards HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 1000) {
 				if _, err := conn.Write([]byte(string(c))); err != nil {
@@ -62,7 +64,7 @@ func floods() []flood {
 				time.Sleep(10 * floodPause)
 			}
 		}},
-		{"announced bodies", func(conn net.Conn, n int64) {
+		{"announced bodies", rest, func(conn net.Conn, n int64) {
 			head := fmt.Sprintf("POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", secret, 1<<20)
 			if n%2 == 0 {
 				head = fmt.Sprintf("POST /api/dashboard/login HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
@@ -71,7 +73,7 @@ func floods() []flood {
 			_, _ = io.WriteString(conn, head+strings.Repeat(" ", 32<<10))
 			hold(conn)
 		}},
-		{"unsigned reports", func(conn net.Conn, _ int64) {
+		{"unsigned reports", rest, func(conn net.Conn, _ int64) {
 			body := strings.Repeat(" ", 64<<10)
 			report := "POST /api/webhooks/bank-transfer HTTP/1.1\r\nHost: x\r\npartner-signature: " +
 				webhook.Sign("not the partner's secret", time.Now(), nil) +
@@ -83,7 +85,23 @@ func floods() []flood {
 				}
 			}
 		}},
+		{"wrong passwords", rest, func(conn net.Conn, n int64) {
+			postAlone(conn, "/api/dashboard/login", fmt.Sprintf(`{"email":"person-%d@example.com","password":"a wrong password"}`, n))
+		}},
+		{"swipes without the secret", func(p *process) string { return p.network }, func(conn net.Conn, _ int64) {
+			postAlone(conn, "/v1/authorizations", "{}")
+		}},
+		{"audits", func(p *process) string { return p.admin }, func(conn net.Conn, _ int64) {
+			postAlone(conn, "/audit", "{}")
+		}},
 	}
+}
+
+// postAlone sends a request, and returns when the server has answered it and closed the connection.
+func postAlone(conn net.Conn, path, body string) {
+	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", path, conn.RemoteAddr(), len(body), body)
+	_, _ = io.Copy(io.Discard, conn)
 }
 
 // rage floods a port until the context ends, and returns when every attacker has.
@@ -122,22 +140,21 @@ func limited(cmd *exec.Cmd, files int) *exec.Cmd {
 	return limited
 }
 
-// attackers is the argument that has this binary be the attackers. They are a process of the lowest
-// priority, because in life they are other machines: they take the processor time that the server
-// and the swipes leave.
+// attackers is the argument that has this binary be the attackers. They are a process that the
+// kernel runs when no other one wants a processor, because in life they are other machines.
 const attackers = "purser-attackers"
 
-// rageAlone is the process of the attackers. Its arguments are the port, how long each flood
-// lasts, and the floods.
+// rageAlone is the process of the attackers. Its arguments are how long each flood lasts, and the
+// floods with the port of each.
 func rageAlone(arguments []string) {
-	each, err := time.ParseDuration(arguments[1])
+	each, err := time.ParseDuration(arguments[0])
 	if err != nil {
 		panic(err)
 	}
-	for _, name := range arguments[2:] {
-		i := slices.IndexFunc(floods(), func(f flood) bool { return f.name == name })
+	for arguments = arguments[1:]; len(arguments) > 0; arguments = arguments[2:] {
+		i := slices.IndexFunc(floods(), func(f flood) bool { return f.name == arguments[0] })
 		until, end := context.WithTimeout(context.Background(), each)
-		floods()[i].rage(until, arguments[0])
+		floods()[i].rage(until, arguments[1])
 		end()
 	}
 }
@@ -146,12 +163,12 @@ func rageAlone(arguments []string) {
 // they were answered.
 func attacked(t *testing.T, p *process, data string, rate int, lasts time.Duration, floods ...flood) bench.Stage {
 	t.Helper()
-	raging := exec.CommandContext(t.Context(), "nice", "-n", "19", os.Args[0], attackers, strings.TrimPrefix(p.rest, "http://"))
+	raging := exec.CommandContext(t.Context(), "chrt", "--idle", "0", os.Args[0], attackers)
 	if len(floods) > 0 {
 		raging.Args = append(raging.Args, ((lasts - floodsEndAfter) / time.Duration(len(floods))).String())
 	}
 	for _, f := range floods {
-		raging.Args = append(raging.Args, f.name)
+		raging.Args = append(raging.Args, f.name, strings.TrimPrefix(f.port(p), "http://"))
 	}
 	report, err := bench.Run(t.Context(), bench.Config{Cards: 40, Workspaces: 8, YardstickFor: time.Millisecond,
 		DiskDir: data,
@@ -172,26 +189,27 @@ func attacked(t *testing.T, p *process, data string, rate int, lasts time.Durati
 	return stage
 }
 
-// Floods of the REST port under few descriptors: before, accept failed, Serve returned, and the
-// process ended, swipes too. Now every swipe is answered, the port answers when the flood has gone,
-// the memory is given back, and the audit is clean. In its long form each flood is paired with
+// Floods of the ports under few descriptors: before, accept failed, Serve returned, and the process
+// ended, swipes too. Now every swipe is answered, the port answers when the flood has gone, the
+// memory is given back, and the audit is clean. In its long form each flood is paired with
 // the same swipes without it.
 func TestAttackFloods(t *testing.T) {
 	purser, full := program{path: build(t)}, os.Getenv(fullVariable) != ""
-	purser.env = []string{"PURSER_BODY_BUDGET=4MiB"}
+	purser.env = []string{"PURSER_BODY_BUDGET=4MiB", "PURSER_REFUSALS=20"}
 	data := filepath.Join(t.TempDir(), "data")
 	p := launchWith(t, purser, data, floodFiles)
 	if full {
 		for _, f := range floods() {
-			p.pairs(t, data, f)
+			t.Run(f.name, func(t *testing.T) { p.pairs(t, data, f) })
 		}
 	} else {
 		stage := attacked(t, p, data, 200, 5*time.Second, floods()...)
-		t.Logf("swipes beside four floods: p99 %.1f ms, %v", stage.Measures[0].P99Micros/1000, stage.Outcomes)
+		t.Logf("swipes beside the floods: p99 %.1f ms, %v", stage.Measures[0].P99Micros/1000, stage.Outcomes)
 	}
 	seen := p.scrape(t)
 	require.Positive(t, seen["purser_connections_refused_total"]+seen["purser_connections_cut_total"],
 		"the flood has filled the port")
+	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_refused_total", `reason="refusals"`))
 	require.EqualValues(t, 4<<20, seen["purser_body_budget_bytes"])
 	require.Positive(t, labelled(p.ask("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
 	p.await(t, "the memory of bodies", func() bool { return p.scrape(t)["purser_body_bytes"] == 0 })

@@ -113,7 +113,7 @@ func newEdge() *edge {
 		waits: of("purser_accept_waits_total",
 			"Accepts that failed for want of descriptors or memory, and were tried again."),
 		refused: of("purser_connections_refused_total",
-			"Connections refused: the port is full, or their address has too many.", "reason"),
+			"Connections refused: the port is full, their address has too many, or too many requests of it were refused.", "reason"),
 		cut: of("purser_connections_cut_total", "Connections that waited too long for a port that was filling."),
 		unread: of("purser_connections_unread_total",
 			"Connections that ended before HTTP: of a trusted proxy without a PROXY head, or without a TLS handshake.", "reason"),
@@ -160,6 +160,7 @@ func (e *edge) Collect(to chan<- prometheus.Metric) {
 		send(e.waits, since, n.Waits)
 		send(e.refused, since, n.OverFull, "full")
 		send(e.refused, since, n.OverPeer, "address")
+		send(e.refused, since, n.OverRefused, "refusals")
 		send(e.cut, since, n.Cut)
 		send(e.again, since, p.again.Load())
 		send(e.unread, since, n.NoHead, "proxy head")

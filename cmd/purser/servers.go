@@ -71,7 +71,7 @@ func (m *Main) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
 		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
-		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: unauthenticatedAtOnce(m.config.Processors),
+		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: unauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals,
 		Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,
 		TLS: m.config.Certificate.serverConfig()})
 	if err == nil {

@@ -1,0 +1,129 @@
+package drain
+
+import (
+	"bufio"
+	"encoding/binary"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+// startRefusing starts a server that refuses every request but one of /vouch.
+func startRefusing(t *testing.T, perSecond int) (s *Server, address string) {
+	t.Helper()
+	return startServer(t, Options{Refusals: perSecond}, func(ctx *fasthttp.RequestCtx) {
+		if string(ctx.Path()) == "/vouch" {
+			Vouch(ctx)
+			return
+		}
+		ctx.Error("refused", fasthttp.StatusUnauthorized)
+		CountRefusal(ctx)
+	})
+}
+
+// atOnce is how many refusals come at once at one a second.
+const atOnce = int(refusalsAtOnce / time.Second)
+
+// A peer that causes too many refusals loses the connection, and its new ones are closed, until
+// time has passed. Others are answered, and so is its own connection that is authenticated.
+func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
+	s, address := startRefusing(t, 1)
+	known, flood := dialFrom(t, "127.0.0.2", address), dialFrom(t, "127.0.0.2", address)
+	sendText(t, known, "GET /vouch HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
+	for range atOnce + 1 {
+		sendText(t, flood, get)
+		require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, flood))
+	}
+	require.Zero(t, statusOf(t, flood), "the last answer ended the connection")
+	require.Zero(t, statusOf(t, dialFrom(t, "127.0.0.2", address)))
+	require.EqualValues(t, 1, s.Counts().OverRefused)
+
+	sendText(t, known, get)
+	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, known))
+	other := dialFrom(t, "127.0.0.3", address)
+	sendText(t, other, get)
+	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, other))
+
+	s.aged.Add(int64(2 * time.Second))
+	again := dialFrom(t, "127.0.0.2", address)
+	sendText(t, again, get)
+	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, again))
+}
+
+// A connection that ends without a request, and one whose bytes are no request, count as refusals.
+func TestAConnectionWithoutARequestIsARefusal(t *testing.T) {
+	for _, text := range []string{"", "no request\r\n\r\n"} {
+		s, address := startRefusing(t, 1)
+		for range atOnce {
+			conn := dialFrom(t, "127.0.0.2", address)
+			sendText(t, conn, text)
+			require.NoError(t, conn.Close())
+		}
+		require.Eventually(t, func() bool { return s.refusals.areTooMany(PeerOf(netip.MustParseAddr("127.0.0.2"))) },
+			patiently, time.Millisecond)
+		require.Zero(t, statusOf(t, dialFrom(t, "127.0.0.2", address)))
+	}
+}
+
+// A body that finds no memory counts as a refusal, whatever its handler answers.
+func TestABodyWithoutMemoryIsARefusal(t *testing.T) {
+	s, address := startServer(t, Options{Refusals: 1, Bodies: NewBudget(1)}, func(ctx *fasthttp.RequestCtx) {
+		_, err := ReadBody(ctx, 100)
+		assert.ErrorIs(t, err, ErrBudget)
+	})
+	conn := dialFrom(t, "127.0.0.2", address)
+	for range atOnce {
+		sendText(t, conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab")
+		require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
+	}
+	require.True(t, s.refusals.areTooMany(PeerOf(netip.MustParseAddr("127.0.0.2"))))
+}
+
+// The refusals of so many peers are remembered, and of no more, until some are forgotten.
+func TestRefusalsOfTooManyPeersAreNotCounted(t *testing.T) {
+	now := int64(1)
+	r := newRefusals(1, func() int64 { return now })
+	peer := func(n int) Peer {
+		return PeerOf(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(n)))))
+	}
+	for n := range maxRefused {
+		require.False(t, r.countOne(peer(n)))
+	}
+	for range atOnce + 1 {
+		require.False(t, r.countOne(peer(maxRefused)))
+	}
+	require.Len(t, r.counts, maxRefused)
+	now += int64(sweepEvery)
+	for range atOnce {
+		require.False(t, r.countOne(peer(maxRefused)))
+	}
+	require.True(t, r.countOne(peer(maxRefused)))
+	require.Len(t, r.counts, 1)
+}
+
+// A request that came with the one before it takes a turn as well.
+func TestARequestBehindAnotherTakesATurn(t *testing.T) {
+	for _, o := range []Options{{AtOnce: 1}, {AtOnce: 1, Bodies: NewBudget(1 << 20)}} {
+		var s *Server
+		var address string
+		var free []int
+		s, address = startServer(t, o, func(ctx *fasthttp.RequestCtx) {
+			free = append(free, s.turns.freeTurns())
+			EndTurn(ctx)
+		})
+		conn := dialFrom(t, "127.0.0.1", address)
+		sendText(t, conn, strings.Repeat(get, 3))
+		answers := bufio.NewReader(conn)
+		for range 3 {
+			var answer fasthttp.Response
+			require.NoError(t, answer.Read(answers))
+		}
+		require.Equal(t, []int{0, 0, 0}, free)
+	}
+}
