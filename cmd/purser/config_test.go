@@ -53,7 +53,7 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 		Signup:       "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
 		CheckoutTolerance: "51,0", DiskReserve: "1", TLSCert: "cert", TLSKey: "key", TrustedProxies: "proxy",
-		ProxyProtocol: "v1", Connections: "8192", BodyBudget: "1",
+		ProxyProtocol: "v1", Connections: "8192", BodyBudget: "1", Refusals: "many",
 		DatabaseURL: "postgres://h:port/secret", KafkaBrokers: "x:1,y", KafkaTLS: "some", KafkaTLSCA: "a",
 		KafkaTLSCert: "b",
 		KafkaTLSKey:  "c", KafkaSASLMechanism: "GSSAPI", KafkaSASLUsername: "", KafkaSASLPassword: "",
