@@ -47,7 +47,7 @@ type ServerOptions struct {
 	// AtOnce is how many connections that have not shown the secret use a processor at once, with
 	// their handshakes; 0: no bound.
 	AtOnce int
-	// Refusals is how many messages of a peer may be turned away in a second without the secret; see
+	// Refusals is how many messages of a peer without the secret may be refused in a second; see
 	// drain.Options.
 	Refusals int
 	// Proxies, ProxyProtocol and TLS are those of drain.Options.

@@ -32,8 +32,8 @@ type call struct {
 	header       header
 
 	who caller
-	// known: the caller is authenticated
-	known bool
+	// authenticated: the route requires credentials, and the caller has shown valid ones
+	authenticated bool
 	// pathSigned: the partner's signature covers the path of the report
 	pathSigned bool
 	key        string // the Idempotency-Key in canonical form, "" when there is none

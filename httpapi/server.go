@@ -280,7 +280,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 	a, err := s.run(ctx, c)
 	if err != nil {
 		a = s.refusal(id, r.method, err)
-		if !c.known {
+		if !c.authenticated {
 			countRefusal(ctx, a)
 		}
 		if r.rpc {
@@ -291,7 +291,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 	s.done(id, r, a, s.actors.Clock().Sub(start))
 }
 
-// countRefusal counts a request that was refused for a fault of its caller.
+// countRefusal counts a request that was refused with a status below 500.
 func countRefusal(ctx *fasthttp.RequestCtx, a answer) {
 	if a.status < fasthttp.StatusInternalServerError {
 		drain.CountRefusal(ctx)
@@ -359,7 +359,7 @@ func (s *Server) admit(c *call) error {
 	if err := s.authenticate(c); err != nil {
 		return err
 	}
-	c.known = c.route.auth != authNone
+	c.authenticated = c.route.auth != authNone
 	if err := s.limitCaller(c); err != nil {
 		return err
 	}

@@ -40,18 +40,20 @@ type Counts struct {
 	Waits       int64 // accepts that failed for want of descriptors or memory, and were tried again
 	OverFull    int64 // connections refused because the pool was full
 	OverPeer    int64 // connections refused because their peer had as many as it may
-	OverRefused int64 // connections refused because too many requests of their peer were
+	OverRefused int64 // connections refused because their peer causes too many refusals
 	Cut         int64 // waits of connections that were ended early because the pool was filling
-	// NoHead are the connections of trusted proxies that ended without a valid PROXY head,
-	// NoHandshake those that ended without a TLS handshake, but for silent health checks of proxies.
+	// NoHead are the connections of trusted proxies that ended without a valid PROXY head.
+	// NoHandshake are those that ended without a TLS handshake, except silent health checks of
+	// proxies.
 	NoHead, NoHandshake int64
 }
 
 // Counts returns the server's counters.
 func (s *Server) Counts() Counts {
 	return Counts{Open: s.pool.openCount(), Accepted: s.counters.accepted.Load(), Waits: s.counters.waits.Load(),
-		OverFull: s.counters.overFull.Load(), OverPeer: s.counters.overPeer.Load(), OverRefused: s.counters.overRefused.Load(), Cut: s.counters.cut.Load(),
-		NoHead: s.counters.noHead.Load(), NoHandshake: s.counters.noHandshake.Load()}
+		OverFull: s.counters.overFull.Load(), OverPeer: s.counters.overPeer.Load(),
+		OverRefused: s.counters.overRefused.Load(), Cut: s.counters.cut.Load(), NoHead: s.counters.noHead.Load(),
+		NoHandshake: s.counters.noHandshake.Load()}
 }
 
 // listener accepts for a server, within its limits.

@@ -35,7 +35,7 @@ type connection struct {
 	hasTurn     atomic.Bool  // it has one of Server.turns
 	unread      atomic.Bool  // a request was refused before it was read: linger at the close
 	asked       bool         // it has sent a request
-	overRefused bool         // its peer causes too many refusals
+	overRefused bool         // its peer caused too many refusals when the last one was counted
 
 	// With bodies withheld.
 	ahead []byte // bytes that were read behind the head of a request
@@ -80,7 +80,7 @@ func (c *connection) beginRequest(ctx *fasthttp.RequestCtx) {
 	c.waitsSince.Store(0)
 	c.wasCut.Store(false)
 	c.asked = true
-	c.takeTurn(1) // a request that came with the one before it has none
+	c.takeTurn(1) // a pipelined request has none yet
 	if c.server.options.Bodies != nil {
 		c.body.readFraming(ctx)
 	}

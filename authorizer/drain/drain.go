@@ -38,8 +38,8 @@ type Options struct {
 	// AtOnce is how many connections may use a processor at once before EndTurn is called for their
 	// request. Zero is no bound. A TLS handshake uses one too.
 	AtOnce int
-	// Refusals is how many requests of a peer may be refused in a second before they are authenticated
-	// (see CountRefusal). Zero is no bound.
+	// Refusals is how many requests of a peer may be refused in a second before they are
+	// authenticated (see CountRefusal). Zero is no bound.
 	Refusals int
 	// Proxies are the networks of trusted proxies. PerPeer and Refusals do not bound a proxy,
 	// which stands for many clients.

@@ -72,8 +72,8 @@ func (p *pool) admitConnection(c *connection) bool {
 	return true
 }
 
-// countPeer has a connection that counted for no peer count for one. It reports false when the peer
-// has as many connections as it may, or causes too many refusals.
+// countPeer counts a connection for the peer that its PROXY head names. It reports false when the
+// peer has as many connections as it may, or causes too many refusals.
 func (p *pool) countPeer(c *connection, peer Peer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +84,8 @@ func (p *pool) countPeer(c *connection, peer Peer) bool {
 	return p.countPeerLocked(c)
 }
 
-// countPeerLocked counts a connection for its peer, or for none when the peer has too many or causes
-// too many refusals.
+// countPeerLocked counts a connection for its peer, or for none when the peer has too many
+// connections or causes too many refusals. The caller holds mu.
 func (p *pool) countPeerLocked(c *connection) bool {
 	if !c.peer.IsValid() {
 		return true

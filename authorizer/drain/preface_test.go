@@ -133,8 +133,8 @@ func TestAProxyHeadIsRequiredOfProxiesAndOfNoOther(t *testing.T) {
 	require.Equal(t, 400, statusOf(t, conn))
 }
 
-// A health check of a proxy is a head of its own and an end. Beside other connections that end before
-// TLS it is not counted as a fault.
+// A proxy's health check sends a PROXY head of the command LOCAL, and closes. It is not counted as
+// a failed handshake, as other connections are that end before TLS.
 func TestAHealthCheckOfAProxyIsNoFailedHandshake(t *testing.T) {
 	serverTLS, _ := tlsPair(t)
 	s, address := startServer(t, Options{TLS: serverTLS, Proxies: proxies(t, "127.0.0.9"), ProxyProtocol: true},
@@ -143,8 +143,8 @@ func TestAHealthCheckOfAProxyIsNoFailedHandshake(t *testing.T) {
 		conn := dialFrom(t, "127.0.0.9", address)
 		sendText(t, conn, text)
 		require.NoError(t, conn.Close())
-		require.Eventually(t, func() bool { return s.Counts().Accepted == int64(i+1) && s.Counts().Open == 0 }, patiently,
-			time.Millisecond)
+		require.Eventually(t, func() bool { return s.Counts().Accepted == int64(i+1) && s.Counts().Open == 0 },
+			patiently, time.Millisecond)
 		require.EqualValues(t, i, s.Counts().NoHandshake)
 	}
 }

@@ -7,34 +7,34 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Limits of what is remembered of refusals.
+// Limits of the refusal counts.
 const (
-	refusalsAtOnce = 10 * time.Second // a peer may cause the refusals of so long a time at once
-	maxRefused     = 65_536           // peers; the refusals of more are not counted
-	sweepEvery     = time.Second      // between two looks for peers to forget
+	refusalBurst    = 10 * time.Second // a bucket holds the refusals of this period at the allowed rate
+	maxRefusedPeers = 65_536           // peers with a bucket; the refusals of further peers are not counted
+	sweepEvery      = time.Second      // between two removals of empty buckets
 )
 
-// refusals counts the refused requests of each unauthenticated peer, and the connections that ended
-// without a request. A refusal costs more than the closing of a connection, so a peer that causes
-// them faster than Options.Refusals has its new connections closed as they are accepted, until it
-// has been quiet for long enough. A flood from one address then costs little.
+// refusals is a leaky bucket for each unauthenticated peer. A refused request and a connection that
+// ends without a request each add one refusal; the bucket leaks Options.Refusals a second. While
+// the bucket of a peer is full, its new connections are closed as they are accepted, because
+// closing a connection costs less than refusing a request. All methods are safe for concurrent use.
 type refusals struct {
-	every  time.Duration // between two refusals at the allowed rate; 0 counts nothing
-	now    func() int64  // Server.sinceEpoch
-	mu     sync.Mutex
-	counts map[Peer]int64 // when the last refusal of a peer is forgotten, at the allowed rate
-	swept  int64          // when forgotten peers were last removed
+	every   time.Duration // between two refusals at the allowed rate; 0 counts nothing
+	now     func() int64  // Server.sinceEpoch
+	mu      sync.Mutex
+	emptyAt map[Peer]int64 // when the bucket of a peer is empty
+	sweptAt int64          // when empty buckets were last removed
 }
 
 func newRefusals(perSecond int, now func() int64) *refusals {
-	r := &refusals{now: now, counts: map[Peer]int64{}}
+	r := &refusals{now: now, emptyAt: map[Peer]int64{}}
 	if perSecond > 0 {
 		r.every = time.Second / time.Duration(perSecond)
 	}
 	return r
 }
 
-// countOne counts a refusal, and reports whether the peer has caused too many.
+// countOne counts a refusal, and reports whether the peer has now caused too many.
 func (r *refusals) countOne(peer Peer) bool {
 	if r.every == 0 || !peer.IsValid() {
 		return false
@@ -42,51 +42,54 @@ func (r *refusals) countOne(peer Peer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	until, there := r.counts[peer]
-	if !there && !r.makeRoom(now) {
+	emptyAt, counted := r.emptyAt[peer]
+	if !counted && !r.makeRoomLocked(now) {
 		return false
 	}
-	r.counts[peer] = min(max(until, now)+int64(r.every), now+int64(refusalsAtOnce+r.every))
-	return r.counts[peer]-now > int64(refusalsAtOnce)
+	emptyAt = min(max(emptyAt, now)+int64(r.every), now+int64(refusalBurst+r.every))
+	r.emptyAt[peer] = emptyAt
+	return emptyAt-now > int64(refusalBurst)
 }
 
-// makeRoom reports whether another peer can be remembered.
-func (r *refusals) makeRoom(now int64) bool {
-	if len(r.counts) < maxRefused {
+// makeRoomLocked reports whether another peer can get a bucket. It removes empty buckets, at most
+// once in sweepEvery. The caller holds mu.
+func (r *refusals) makeRoomLocked(now int64) bool {
+	if len(r.emptyAt) < maxRefusedPeers {
 		return true
 	}
-	if now-r.swept < int64(sweepEvery) {
+	if now-r.sweptAt < int64(sweepEvery) {
 		return false
 	}
-	r.swept = now
-	for peer, until := range r.counts {
-		if until <= now {
-			delete(r.counts, peer)
+	r.sweptAt = now
+	for peer, emptyAt := range r.emptyAt {
+		if emptyAt <= now {
+			delete(r.emptyAt, peer)
 		}
 	}
-	return len(r.counts) < maxRefused
+	return len(r.emptyAt) < maxRefusedPeers
 }
 
-// areTooMany reports whether a peer has caused as many refusals as it may.
+// areTooMany reports whether a peer's bucket is full.
 func (r *refusals) areTooMany(peer Peer) bool {
 	if r.every == 0 || !peer.IsValid() {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.counts[peer]-r.now() > int64(refusalsAtOnce-r.every)
+	return r.emptyAt[peer]-r.now() > int64(refusalBurst-r.every)
 }
 
 // CountRefusal counts a request that was refused before its caller was authenticated. A handler
-// calls it when the answer is written. The connection of a peer that causes too many refusals ends
-// with the answer.
+// calls it after it has written the answer. When the peer causes too many refusals, the connection
+// ends with that answer.
 func CountRefusal(ctx *fasthttp.RequestCtx) {
 	if c, ok := ctx.Conn().(*connection); ok && c.countRefusal() {
 		ctx.SetConnectionClose()
 	}
 }
 
-// countRefusal counts a refusal of the connection's peer, and reports whether there are too many.
+// countRefusal counts a refusal of the connection's peer, and reports whether the peer has caused
+// too many. Trusted proxies and authenticated connections are not counted.
 func (c *connection) countRefusal() bool {
 	if c.byProxy || c.vouched.Load() {
 		return false

@@ -26,17 +26,18 @@ func startRefusing(t *testing.T, perSecond int) (s *Server, address string) {
 	})
 }
 
-// atOnce is how many refusals come at once at one a second.
-const atOnce = int(refusalsAtOnce / time.Second)
+// burst is how many refusals a peer may cause at once when it may cause one a second.
+const burst = int(refusalBurst / time.Second)
 
-// A peer that causes too many refusals loses the connection, and its new ones are closed, until
-// time has passed. Others are answered, and so is its own connection that is authenticated.
+// A peer that causes too many refusals loses the connection, and its new connections are closed
+// until its bucket leaks. Other peers are answered, and so is an authenticated connection of that
+// peer.
 func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 	s, address := startRefusing(t, 1)
 	known, flood := dialFrom(t, "127.0.0.2", address), dialFrom(t, "127.0.0.2", address)
 	sendText(t, known, "GET /vouch HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
-	for range atOnce + 1 {
+	for range burst + 1 {
 		sendText(t, flood, get)
 		require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, flood))
 	}
@@ -60,7 +61,7 @@ func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 func TestAConnectionWithoutARequestIsARefusal(t *testing.T) {
 	for _, text := range []string{"", "no request\r\n\r\n"} {
 		s, address := startRefusing(t, 1)
-		for range atOnce {
+		for range burst {
 			conn := dialFrom(t, "127.0.0.2", address)
 			sendText(t, conn, text)
 			require.NoError(t, conn.Close())
@@ -78,37 +79,37 @@ func TestABodyWithoutMemoryIsARefusal(t *testing.T) {
 		assert.ErrorIs(t, err, ErrBudget)
 	})
 	conn := dialFrom(t, "127.0.0.2", address)
-	for range atOnce {
+	for range burst {
 		sendText(t, conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab")
 		require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
 	}
 	require.True(t, s.refusals.areTooMany(PeerOf(netip.MustParseAddr("127.0.0.2"))))
 }
 
-// The refusals of so many peers are remembered, and of no more, until some are forgotten.
+// The refusals of at most maxRefusedPeers are counted. An empty bucket makes room for another peer.
 func TestRefusalsOfTooManyPeersAreNotCounted(t *testing.T) {
 	now := int64(1)
 	r := newRefusals(1, func() int64 { return now })
 	peer := func(n int) Peer {
 		return PeerOf(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(n)))))
 	}
-	for n := range maxRefused {
+	for n := range maxRefusedPeers {
 		require.False(t, r.countOne(peer(n)))
 	}
-	for range atOnce + 1 {
-		require.False(t, r.countOne(peer(maxRefused)))
+	for range burst + 1 {
+		require.False(t, r.countOne(peer(maxRefusedPeers)))
 	}
-	require.Len(t, r.counts, maxRefused)
+	require.Len(t, r.emptyAt, maxRefusedPeers)
 	now += int64(sweepEvery)
-	for range atOnce {
-		require.False(t, r.countOne(peer(maxRefused)))
+	for range burst {
+		require.False(t, r.countOne(peer(maxRefusedPeers)))
 	}
-	require.True(t, r.countOne(peer(maxRefused)))
-	require.Len(t, r.counts, 1)
+	require.True(t, r.countOne(peer(maxRefusedPeers)))
+	require.Len(t, r.emptyAt, 1)
 }
 
-// A request that came with the one before it takes a turn as well.
-func TestARequestBehindAnotherTakesATurn(t *testing.T) {
+// Each pipelined request takes a turn.
+func TestAPipelinedRequestTakesATurn(t *testing.T) {
 	for _, o := range []Options{{AtOnce: 1}, {AtOnce: 1, Bodies: NewBudget(1 << 20)}} {
 		var s *Server
 		var address string

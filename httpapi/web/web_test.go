@@ -70,11 +70,13 @@ func pages() map[string]web.Page {
 	return all
 }
 
-func render(t *testing.T, p web.Page) string { return written(t, p, (*web.Site).Write) }
+func render(t *testing.T, p web.Page) string { return renderWith(t, p, (*web.Site).Write) }
 
-func renderReceipt(t *testing.T, p web.Page) string { return written(t, p, (*web.Site).WriteReceipt) }
+func renderReceipt(t *testing.T, p web.Page) string {
+	return renderWith(t, p, (*web.Site).WriteReceipt)
+}
 
-func written(t *testing.T, p web.Page, write func(*web.Site, io.Writer, web.Page) error) string {
+func renderWith(t *testing.T, p web.Page, write func(*web.Site, io.Writer, web.Page) error) string {
 	t.Helper()
 	site, err := web.New(base)
 	require.NoError(t, err)
