@@ -78,8 +78,8 @@ func (s *System) checkSecrets(ctx context.Context) error {
 	return nil
 }
 
-// SecretsInUse reads the fingerprints that the last start on a journal has kept, by the secret's
-// name.
+// SecretsInUse returns the fingerprints that the last start on a journal has stored, by the
+// secret's name.
 func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Sealer) (map[string][]string, error) {
 	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
 	if err != nil {

@@ -14,8 +14,8 @@ type Archiver interface {
 	// Snapshot takes the instant: every commit that was answered before the call is in it, none that begins after its return. It
 	// holds up commits for a moment at most. The snapshot must be closed.
 	Snapshot(ctx context.Context) (Snapshot, error)
-	// StoredBytes returns the size of the content where it is stored. An archive of it may be smaller
-	// or larger.
+	// StoredBytes returns the bytes that the content takes in the store. An archive of the content
+	// may be smaller or larger.
 	StoredBytes(ctx context.Context) (int64, error)
 }
 

@@ -79,7 +79,8 @@ func TestBrokerAnswersLate(t *testing.T) {
 	require.Zero(t, c.gaps.Load())
 }
 
-// TestAFullDiskOfABrokerIsNamed: the events wait, the listener gets the reason, and with room they leave.
+// TestAFullDiskOfABrokerIsNamed: the listener gets the reason, and the events are published when
+// the disk has room.
 func TestAFullDiskOfABrokerIsNamed(t *testing.T) {
 	for _, refusal := range []*kerr.Error{kerr.KafkaStorageError, kerr.NotEnoughReplicas} {
 		fake := startFake(t)

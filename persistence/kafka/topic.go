@@ -32,7 +32,8 @@ const (
 	configMaxMessage = "max.message.bytes"
 )
 
-// ErrFullDisk: a broker cannot write to its disk. The events wait in the journal.
+// ErrFullDisk: a broker cannot write to its disk. The events stay in the journal, and are published
+// when it can.
 var ErrFullDisk = errors.New("the disk of a Kafka broker is full or broken: free space there")
 
 // ErrTopic: the live topic cannot be used as it is, and no retry mends it.

@@ -46,24 +46,24 @@ const (
 	openFlushes = 3
 )
 
-// HasRoom reports that the disk of a directory has so many bytes beyond OptionalRoom, or that its
-// free space is not known.
+// HasRoom reports whether the disk of a directory has so many free bytes beyond OptionalRoom. It
+// reports true when the free space is not known.
 func HasRoom(fs vfs.FS, dir string, bytes int64) bool {
 	free, err := FreeBytes(fs, dir)
 	return err != nil || free >= OptionalRoom+bytes
 }
 
-// FreeBytes returns the free bytes of a directory's disk, for a process without privileges.
+// FreeBytes returns the free bytes of a directory's disk that a process without privileges may use.
 func FreeBytes(fs vfs.FS, dir string) (int64, error) {
 	usage, err := fs.GetDiskUsage(dir)
 	return int64(min(usage.AvailBytes, math.MaxInt64)), err
 }
 
-// FormatFree and FormatNeed write bytes in KiB, MiB or GiB with at most one decimal. FormatFree
-// rounds down and FormatNeed up, so that a disk that lacks one byte never seems to have enough.
+// FormatFree writes free bytes in KiB, MiB or GiB with at most one decimal, rounded down.
+// FormatNeed rounds up. So a disk that lacks one byte never seems to have enough.
 func FormatFree(bytes int64) string { return formatBytes(bytes, math.Floor) }
 
-// FormatNeed rounds up: see FormatFree.
+// FormatNeed writes needed bytes as FormatFree does, rounded up.
 func FormatNeed(bytes int64) string { return formatBytes(bytes, math.Ceil) }
 
 func formatBytes(bytes int64, round func(float64) float64) string {

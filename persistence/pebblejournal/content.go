@@ -42,7 +42,7 @@ func (j *Journal) StoredBytes(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer j.leave()
-	return j.store.bytes(), nil
+	return j.store.diskUsage(), nil
 }
 
 // snapshot shows only what was synced when it was taken.

@@ -221,11 +221,11 @@ func (c cursor) each(f func(key, value []byte) (more bool, err error)) error {
 	return c.iter.Close()
 }
 
+// diskUsage returns the bytes of the store's files.
+func (s *store) diskUsage() int64 { return int64(s.db.Metrics().DiskSpaceUsage()) }
+
 // view is the whole store as it was when the view was made. It must be closed.
 type view struct{ snapshot *pebble.Snapshot }
-
-// bytes is the size of the store's files.
-func (s *store) bytes() int64 { return int64(s.db.Metrics().DiskSpaceUsage()) }
 
 func (s *store) view() view { return view{snapshot: s.db.NewSnapshot()} }
 

@@ -8,17 +8,19 @@ import (
 	"purser/persistence/postgres"
 )
 
-// exhaustedFor is how long a refused commit counts when none was tried since.
+// exhaustedFor is how long Exhausted returns the last refusal while no other commit is tried.
 const exhaustedFor = 30 * time.Second
 
-// exhaustion is the last commit that the server refused for want of a resource.
+// exhaustion is the error of the last commit that the server refused for want of a resource, and
+// its time.
 type exhaustion struct {
 	err error
 	at  time.Time
 }
 
-// Exhausted returns why the server has refused the last commit for want of a resource, such as
-// postgres.ErrFullDisk. It is nil after a commit that succeeded, and exhaustedFor after the last refusal.
+// Exhausted returns the error of the last commit if the server refused it for want of a resource:
+// postgres.ErrExhausted, or more precisely postgres.ErrFullDisk. It returns nil after a commit that
+// succeeded, and when the last refusal is older than exhaustedFor. It is safe for concurrent use.
 func (j *Journal) Exhausted() error {
 	last := j.exhausted.Load()
 	if last == nil || j.clock().Sub(last.at) > exhaustedFor {
@@ -27,7 +29,8 @@ func (j *Journal) Exhausted() error {
 	return last.err
 }
 
-// noteCommit takes the outcome of a commit. The first refusal for want of a resource is logged.
+// noteCommit records the outcome of a commit. It logs the first refusal for want of a resource
+// after a commit that succeeded.
 func (j *Journal) noteCommit(err error) {
 	switch {
 	case err == nil:

@@ -14,8 +14,20 @@ import (
 	"purser/persistence/postgres"
 )
 
-// A server whose disk is full refuses commits by name, once in the log, until one succeeds. A trigger
-// stands for the disk.
+// refuseCommits makes the server refuse the journal's commits with a SQLSTATE, by a trigger.
+func refuseCommits(t *testing.T, conn *pgx.Conn, code string) {
+	t.Helper()
+	for _, sql := range []string{
+		`CREATE OR REPLACE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+RAISE EXCEPTION 'could not extend file' USING ERRCODE = '` + code + `'; END $$`,
+		`CREATE OR REPLACE TRIGGER fill BEFORE UPDATE ON journal_shard FOR EACH ROW EXECUTE FUNCTION fill()`} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+}
+
+// While the server's disk is full, each commit fails with an error that names the disk. The log has
+// the first one alone.
 func TestAFullDiskOfTheServerIsNamed(t *testing.T) {
 	o := fast(databases.Database(t))
 	var mu sync.Mutex
@@ -38,25 +50,16 @@ func TestAFullDiskOfTheServerIsNamed(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), o.URL)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close(t.Context())) })
-	fill := func(code string) {
-		for _, sql := range []string{
-			`CREATE OR REPLACE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-RAISE EXCEPTION 'could not extend file' USING ERRCODE = '` + code + `'; END $$`,
-			`CREATE OR REPLACE TRIGGER fill BEFORE UPDATE ON journal_shard FOR EACH ROW EXECUTE FUNCTION fill()`} {
-			_, err := conn.Exec(t.Context(), sql)
-			require.NoError(t, err)
-		}
-	}
-	append := func(stream string) error {
+	commit := func(stream string) error {
 		_, err := j.Append(t.Context(), 2, heads[0].Epoch, journaltest.Start,
 			[]*persistence.Batch{payload(0x020, stream, `{}`)})
 		return err
 	}
-	require.NoError(t, append("before"))
+	require.NoError(t, commit("before"))
 	require.NoError(t, j.Exhausted())
-	fill("53100")
+	refuseCommits(t, conn, "53100")
 	for range 3 {
-		err = append("refused")
+		err = commit("refused")
 		require.ErrorIs(t, err, persistence.ErrUnavailable)
 		require.ErrorIs(t, err, postgres.ErrFullDisk)
 	}
@@ -67,11 +70,11 @@ RAISE EXCEPTION 'could not extend file' USING ERRCODE = '` + code + `'; END $$`,
 	clock = clock.Add(pgjournal.ExhaustedFor + 1)
 	mu.Unlock()
 	require.NoError(t, j.Exhausted(), "no commit was tried since")
-	fill("53200")
-	require.ErrorIs(t, append("refused"), postgres.ErrExhausted)
+	refuseCommits(t, conn, "53200")
+	require.ErrorIs(t, commit("refused"), postgres.ErrExhausted)
 	require.ErrorContains(t, j.Exhausted(), "its memory")
 	_, err = conn.Exec(t.Context(), `DROP TRIGGER fill ON journal_shard`)
 	require.NoError(t, err)
-	require.NoError(t, append("after"))
+	require.NoError(t, commit("after"))
 	require.NoError(t, j.Exhausted())
 }

@@ -40,7 +40,7 @@ type Journal struct {
 	cursors   *cursors
 	exhausted atomic.Pointer[exhaustion]
 	waiters   atomic.Int64  // calls of Wait under way
-	raising   chan struct{} // one for each Raise that has a connection; the others are left to end what it waits for
+	raising   chan struct{} // bounds the calls of Raise with a connection; the commits they wait for need the others
 
 	// life is held shared by every call that touches the database and exclusively by Close.
 	life   sync.RWMutex

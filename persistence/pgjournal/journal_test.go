@@ -51,8 +51,9 @@ func open(t journaltest.T, o pgjournal.Options) *pgjournal.Journal {
 	return j
 }
 
-// modelHistories is how many random histories the model of the contract lives here. Each has a database of its own, which takes half a
-// second of a processor. `make model` lives many more.
+// modelHistories is how many random histories TestContract checks against the contract's model.
+// Each has a database of its own, which takes half a second of a processor. `make model` checks
+// 1,000.
 const modelHistories = "25"
 
 func TestContract(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Errors of a server that has run out of something. ErrFullDisk is an ErrExhausted.
+// Errors of a server that lacks a resource which a statement needs. ErrFullDisk is an ErrExhausted.
 var (
 	ErrExhausted = errors.New("the server of Postgres has run out of a resource")
 	ErrFullDisk  = fmt.Errorf("the disk of Postgres is full: free space there (%w)", ErrExhausted)
@@ -22,8 +22,8 @@ const (
 	tooManyConnections = "53300"
 )
 
-// NameExhausted wraps an error of class 53 in ErrFullDisk or in an ErrExhausted that names the resource.
-// It returns any other error as it is.
+// NameExhausted wraps an error of class 53 in ErrFullDisk, or in an ErrExhausted that names the
+// resource. It returns any other error unchanged.
 func NameExhausted(err error) error {
 	refusal, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || !strings.HasPrefix(refusal.Code, classResources) || errors.Is(err, ErrExhausted) {
