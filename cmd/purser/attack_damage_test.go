@@ -21,7 +21,7 @@ import (
 // pebbleDirs are the directories of the stores of an embedded deployment.
 var pebbleDirs = []string{"journal", "authorizer", "sandbox-bank", "sandbox-ramp", "sandbox-chains"}
 
-// imageOf copies the stores of a data directory to a disk in memory.
+// imageOf copies the stores of a data directory to an in-memory file system.
 func imageOf(t *testing.T, data string) *vfs.MemFS {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
@@ -47,25 +47,27 @@ func imageOf(t *testing.T, data string) *vfs.MemFS {
 	return fs
 }
 
-// haltingLog ends the goroutine that meets a fatal error.
-type haltingLog struct{}
+// panicLog turns a fatal error of Pebble, which would end the process, into a panic.
+type panicLog struct{}
 
-func (haltingLog) Infof(string, ...any)  {}
-func (haltingLog) Errorf(string, ...any) {}
-func (haltingLog) Fatalf(f string, _ ...any) {
+func (panicLog) Infof(string, ...any)  {}
+func (panicLog) Errorf(string, ...any) {}
+func (panicLog) Fatalf(f string, _ ...any) {
 	panic(errors.New(f))
 }
 
-// contentOf opens a store as each start does and reads all of it.
+// contentOf opens a store as a start does, and returns all its keys and values.
 func contentOf(t testing.TB, fs vfs.FS, dir string) (content map[string]string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.Join(err, p.(error))
 		}
 	}()
-	var met error
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: haltingLog{}, ErrorIfNotExists: true,
-		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) { met = i.Details }}})
+	var corruption error
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: panicLog{}, ErrorIfNotExists: true,
+		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
+			corruption = i.Details
+		}}})
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +77,10 @@ func contentOf(t testing.TB, fs vfs.FS, dir string) (content map[string]string, 
 	for all.First(); all.Valid(); all.Next() {
 		content[string(all.Key())] = string(all.Value())
 	}
-	return content, errors.Join(all.Error(), all.Close(), db.Close(), met)
+	return content, errors.Join(all.Error(), all.Close(), db.Close(), corruption)
 }
 
-// differences counts the keys with another value, or in one of the two alone.
+// differences counts the keys whose values differ, and those that only one of the two has.
 func differences(a, b map[string]string) (n int) {
 	for key, value := range a {
 		if got, ok := b[key]; !ok || !bytes.Equal([]byte(got), []byte(value)) {
@@ -93,8 +95,9 @@ func differences(a, b map[string]string) (n int) {
 	return n
 }
 
-// TestAttackDamageToADeploymentIsRefused alters single places of each store that a real server has
-// filled, killed twice with -9. A start then refuses the store, or reads all that was there.
+// TestAttackDamageToADeploymentIsRefused damages single places of each store of a server that was
+// killed with SIGKILL, once after its first start and once after its second. An open then refuses
+// the store, or reads every value.
 func TestAttackDamageToADeploymentIsRefused(t *testing.T) {
 	purser, data := program{path: build(t)}, t.TempDir()
 	older := vfs.NewMem()

@@ -86,7 +86,8 @@ func floods() []flood {
 			}
 		}},
 		{"wrong passwords", rest, func(conn net.Conn, n int64) {
-			postAlone(conn, "/api/dashboard/login", fmt.Sprintf(`{"email":"person-%d@example.com","password":"a wrong password"}`, n))
+			postAlone(conn, "/api/dashboard/login",
+				fmt.Sprintf(`{"email":"person-%d@example.com","password":"a wrong password"}`, n))
 		}},
 		{"swipes without the secret", func(p *process) string { return p.network }, func(conn net.Conn, _ int64) {
 			postAlone(conn, "/v1/authorizations", "{}")

@@ -61,7 +61,8 @@ func (b *BackupCmd) Run(out io.Writer) error {
 	if err := errors.Join(f...); err != nil {
 		return err
 	}
-	m, err := b.backup(context.Background(), to, room, func(dir string) { fmt.Fprintf(out, "%s: %s\n", dir, foreignBackup) })
+	note := func(dir string) { fmt.Fprintf(out, "%s: %s\n", dir, foreignBackup) }
+	m, err := b.backup(context.Background(), to, room, note)
 	if err != nil {
 		return err
 	}
@@ -101,8 +102,9 @@ func (b *BackupCmd) backupStores(
 		return m, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	s := backedUp{data: b.DataDir, room: room, note: note, journal: journal, authorizer: engine, bank: checkpointOf(bankDir(b.DataDir)),
-		ramp: checkpointOf(rampDir(b.DataDir)), chains: checkpointOf(chainsDir(b.DataDir))}
+	s := backedUp{data: b.DataDir, room: room, note: note, journal: journal, authorizer: engine,
+		bank: checkpointOf(bankDir(b.DataDir)), ramp: checkpointOf(rampDir(b.DataDir)),
+		chains: checkpointOf(chainsDir(b.DataDir))}
 	return writeBackup(ctx, s, to, time.Now())
 }
 
@@ -116,9 +118,9 @@ func checkpointOf(from string) func(dir string) error {
 
 // backedUp are the stores of a backup.
 type backedUp struct {
-	data string // their directory
+	data string // the data directory
 	room backupRoom
-	note func(dir string) // is told of an unfinished backup that stays
+	note func(dir string) // called with each unfinished backup that is not removed
 
 	journal    persistence.Journal
 	authorizer interface{ Checkpoint(dir string) error }
@@ -126,9 +128,10 @@ type backedUp struct {
 	bank, ramp, chains func(dir string) error
 }
 
-// writeBackup fills a directory beside its place and renames it when it is whole and synced. Without
-// room for the copies and the reserve it is refused before it copies, with pebblegate.ErrNoRoom. The
-// length of the journal's archive is known when it is written, so the disk is looked at meanwhile too.
+// writeBackup fills a directory beside its place and renames it when it is whole and synced. When
+// the disk has no room for the copies and the reserve, it copies nothing and returns
+// pebblegate.ErrNoRoom. The length of the journal's archive is not known beforehand, so the free
+// space is measured again while the archive is written.
 //
 // The journal's instant comes first and the authorizer's after it. So the authorizer has every decision that the journal was told
 // of, and its log, which keeps for days what was relayed, begins at or before the first one that the journal lacks: the relay
@@ -168,7 +171,7 @@ func (s backedUp) requireRoom(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
-	return s.room.require(parent, stored+copied)
+	return s.room.requireFree(parent, stored+copied)
 }
 
 // requireAbsent refuses a path at which there is anything, a link that leads nowhere too.
@@ -315,7 +318,7 @@ func copyBackup(made backupAnswer, to string, room backupRoom, note func(string)
 	if err != nil {
 		return err
 	}
-	if err = room.require(filepath.Dir(to), made.Manifest.bytes()); err == nil {
+	if err = room.requireFree(filepath.Dir(to), made.Manifest.bytes()); err == nil {
 		err = copyTree(made.Directory, u.dir)
 	}
 	if err != nil {

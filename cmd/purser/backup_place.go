@@ -13,19 +13,21 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// The place of a backup: whether its disk has room, and the directories of backups that were killed.
+// The place of a backup: the room on its disk, and the directories that killed backups have left.
 
 const (
-	// unfinishedInfix is in the name of a directory that a backup fills, behind the name of the backup.
+	// unfinishedInfix follows the name of the backup in the name of a directory that is being
+	// filled.
 	unfinishedInfix = ".unfinished-"
-	// unfinishedMark is a file in such a directory. It has the id of the deployment, and the process
+	// unfinishedMark is a file in such a directory. It has the id of the deployment. The process
 	// that fills the directory holds a lock on it.
 	unfinishedMark = "UNFINISHED"
-	// roomEvery is how many bytes of a journal's archive are written between two looks at the disk.
+	// roomEvery is how many bytes of a journal's archive are written between two measurements of
+	// the free space.
 	roomEvery = 16 << 20
 )
 
-// foreignBackup is said of a directory that may be another's.
+// foreignBackup is the note about an unfinished backup that may be another deployment's.
 const foreignBackup = "an unfinished backup of an earlier program or another deployment stays: " +
 	"remove it if nothing fills it"
 
@@ -35,9 +37,9 @@ type backupRoom struct {
 	reserve int64 // bytes that a backup leaves free
 }
 
-// require refuses to write so many bytes into a directory whose disk would have less than the reserve
-// after them. The error is pebblegate.ErrNoRoom.
-func (r backupRoom) require(dir string, bytes int64) error {
+// requireFree returns pebblegate.ErrNoRoom when so many bytes in a directory would leave less than
+// the reserve free on its disk.
+func (r backupRoom) requireFree(dir string, bytes int64) error {
 	free, err := r.free(dir)
 	if err != nil {
 		return fmt.Errorf("the free space of %s is not known: %w", dir, err)
@@ -50,18 +52,19 @@ func (r backupRoom) require(dir string, bytes int64) error {
 		pebblegate.FormatNeed(bytes), pebblegate.FormatNeed(r.reserve))
 }
 
-// roomWriter writes a file of unknown length and ends with an error before the reserve is used up.
+// roomWriter writes a file of unknown length. It fails with pebblegate.ErrNoRoom before it uses the
+// reserve.
 type roomWriter struct {
 	io.Writer
 	room backupRoom
 	dir  string
-	left int // bytes until the next look
+	left int // bytes until the next measurement
 }
 
 // Write implements io.Writer.
 func (w *roomWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
-		if err := w.room.require(w.dir, roomEvery); err != nil {
+		if err := w.room.requireFree(w.dir, roomEvery); err != nil {
 			return 0, err
 		}
 		w.left = roomEvery
@@ -69,8 +72,8 @@ func (w *roomWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// checkpointBytes bounds what the checkpoints of stores take in a directory. On the disk of a store
-// its tables are linked and take nothing.
+// checkpointBytes returns an upper bound of the bytes of the stores' checkpoints in a directory. On
+// the disk of its store a checkpoint links the tables, which takes no space.
 func checkpointBytes(to string, stores ...string) (total int64, err error) {
 	device, err := deviceOf(to)
 	if err != nil {
@@ -95,7 +98,8 @@ func checkpointBytes(to string, stores ...string) (total int64, err error) {
 	return total, nil
 }
 
-// treeBytes adds up the files of a directory that count. A file that is removed meanwhile has none.
+// treeBytes adds up the sizes of the files of a directory for which counts is true. A file that is
+// removed meanwhile counts 0.
 func treeBytes(dir string, counts func(name string) bool) (total int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -116,14 +120,15 @@ func treeBytes(dir string, counts func(name string) bool) (total int64, err erro
 	return total, err
 }
 
-// unfinished is a directory that a backup fills beside its place.
+// unfinished is the directory that a backup fills beside its place. mark is its locked
+// unfinishedMark.
 type unfinished struct {
 	dir  string
 	mark *os.File
 }
 
-// beginUnfinished makes the directory of a backup. It first removes those that killed backups of the
-// same deployment have left there, and notes those that it must not remove.
+// beginUnfinished makes the directory of a backup. It first removes the directories that killed
+// backups of the same deployment have left beside it, and notes those of an unknown owner.
 func beginUnfinished(to, deployment string, note func(string)) (*unfinished, error) {
 	if err := removeUnfinished(filepath.Dir(to), deployment, note); err != nil {
 		return nil, err
@@ -133,8 +138,9 @@ func beginUnfinished(to, deployment string, note func(string)) (*unfinished, err
 		return nil, err
 	}
 	u := &unfinished{dir: dir}
-	if u.mark, err = os.OpenFile(filepath.Join(dir, unfinishedMark), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
-		// The lock comes before the text: without it the directory is nobody's to remove.
+	u.mark, err = os.OpenFile(filepath.Join(dir, unfinishedMark), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err == nil {
+		// The lock precedes the id, because removeOwn removes no directory without the id.
 		if err = syscall.Flock(int(u.mark.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 			_, err = u.mark.WriteString(deployment)
 		}
@@ -145,7 +151,7 @@ func beginUnfinished(to, deployment string, note func(string)) (*unfinished, err
 	return u, nil
 }
 
-// finish gives a whole backup its place.
+// finish removes the mark of a whole backup and renames the backup to its place.
 func (u *unfinished) finish(to string) error {
 	err := os.Remove(u.mark.Name())
 	if err == nil {
@@ -169,8 +175,9 @@ func (u *unfinished) abandon(why error) error {
 	return why
 }
 
-// removeUnfinished removes what killed backups of a deployment have left in a directory. A directory
-// that another process fills stays. One without the deployment's mark stays too, and is noted.
+// removeUnfinished removes the directories that killed backups of a deployment have left in parent.
+// A directory that another process fills stays. A directory without the deployment's mark stays
+// too, and is noted.
 func removeUnfinished(parent, deployment string, note func(string)) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -192,8 +199,8 @@ func removeUnfinished(parent, deployment string, note func(string)) error {
 	return nil
 }
 
-// removeOwn removes an unfinished backup of a deployment, unless another process fills it. It reports
-// whether the backup is the deployment's.
+// removeOwn removes an unfinished backup of a deployment, unless another process fills it. It
+// reports whether the backup is the deployment's.
 func removeOwn(dir, deployment string) (own bool, err error) {
 	mark, err := os.OpenFile(filepath.Join(dir, unfinishedMark), os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

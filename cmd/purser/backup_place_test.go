@@ -26,8 +26,8 @@ func deploymentOf(t *testing.T, data string) string {
 	return hex.EncodeToString(id[:])
 }
 
-// A running server refuses a backup for which there is no room beside the reserve, before it copies
-// anything, and says how much there is and how much it needs.
+// A running server refuses a backup without room for it beside the reserve, before it copies
+// anything. The error has the free bytes and the needed bytes.
 func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
@@ -57,12 +57,13 @@ func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 		"PURSER_DISK_RESERVE")
 }
 
-// The archive of a journal may be larger than its tables: the disk is looked at while it is written.
+// The archive of a journal may be larger than its tables, so the free space is measured while it is
+// written.
 func TestAnArchiveLeavesTheReserve(t *testing.T) {
 	disk := int64(4 * roomEvery)
 	var file bytes.Buffer
-	w := &roomWriter{Writer: &file, dir: "backups",
-		room: backupRoom{reserve: roomEvery, free: func(string) (int64, error) { return disk - int64(file.Len()), nil }}}
+	free := func(string) (int64, error) { return disk - int64(file.Len()), nil }
+	w := &roomWriter{Writer: &file, dir: "backups", room: backupRoom{reserve: roomEvery, free: free}}
 	_, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(endless{}, disk), make([]byte, 1<<20))
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
 	require.GreaterOrEqual(t, disk-int64(file.Len()), int64(roomEvery))
@@ -73,7 +74,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// On the disk of a store its tables are linked and take nothing; elsewhere they are copied.
+// A checkpoint links the tables on the disk of the store, which takes no space, and copies them to
+// another disk.
 func TestTablesCountOnlyOnAnotherDisk(t *testing.T) {
 	store, to := t.TempDir(), t.TempDir()
 	for name, size := range map[string]int{"000001.sst": 1000, "000002.log": 10, "MANIFEST-1": 1} {
@@ -91,9 +93,9 @@ func TestTablesCountOnlyOnAnotherDisk(t *testing.T) {
 	require.EqualValues(t, 1011, total)
 }
 
-// A backup removes what a killed one of its deployment has left, and nothing else: not a directory
-// that another process fills, nor another deployment's, nor one of which the owner is not known. It
-// names the last two.
+// A backup removes the directory that a killed backup of its deployment has left. It removes no
+// directory that another process fills, none of another deployment, and none of an unknown owner.
+// It names the last two.
 func TestABackupRemovesWhatAKilledOneHasLeft(t *testing.T) {
 	data, _ := small(t)
 	place := t.TempDir()
@@ -129,8 +131,8 @@ func TestABackupRemovesWhatAKilledOneHasLeft(t *testing.T) {
 	require.NoError(t, filled.mark.Close())
 }
 
-// A process that is killed in the middle of a backup leaves a directory, which the next one into the
-// same place removes.
+// A process that is killed in the middle of a backup leaves a directory, which the next backup into
+// the same place removes.
 func TestAKilledBackupIsRemovedByTheNext(t *testing.T) {
 	data, _ := small(t)
 	place := t.TempDir()

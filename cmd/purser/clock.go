@@ -29,10 +29,11 @@ const (
 
 func clockFile(data string) string { return filepath.Join(data, "clock") }
 
-// readClockMark reads the mark that the process before has left; nil where none has left one. A
-// damaged digit of it could make all holds expire.
+// readClockMark reads the mark that the process before has left, or returns nil where none has left
+// one. It refuses a damaged mark: one wrong digit could move the trusted time so far that all holds
+// expire.
 func readClockMark(data string) (*clock.Mark, error) {
-	text, _, err := readSummed(clockFile(data), clockMarkForm)
+	text, _, err := readChecksummed(clockFile(data), clockMarkForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -44,7 +45,8 @@ func readClockMark(data string) (*clock.Mark, error) {
 		err = errors.New("a time is missing")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is no clock mark: %w; remove it if the machine's clock is right", clockFile(data), err)
+		return nil, fmt.Errorf("%s is no clock mark: %w; remove it if the machine's clock is right",
+			clockFile(data), err)
 	}
 	return &mark, nil
 }
@@ -54,7 +56,7 @@ func writeClockMark(data string, mark clock.Mark) error {
 	if err != nil {
 		return err
 	}
-	return writeSummed(clockFile(data), clockMarkForm, append(text, '\n'))
+	return writeChecksummed(clockFile(data), clockMarkForm, append(text, '\n'))
 }
 
 // machineClocks are the sources of trusted time. elapsed is the fastest to read and stops while the

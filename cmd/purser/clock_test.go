@@ -268,7 +268,7 @@ func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
 
 func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, writeSummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
+	require.NoError(t, writeChecksummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
 	require.ErrorContains(t, NewMain(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
 }
 

@@ -57,15 +57,17 @@ func TestComposeSetsWhatPurserReads(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// fixedInCompose are the settings that the compose file does not take from its environment, and why.
+// fixedInCompose has the reason of each setting that the compose file does not take from its
+// environment.
 var fixedInCompose = map[string]string{
 	"PURSER_HTTP_ADDR": "the image's, whose port the file publishes", "PURSER_AUTHORIZER_ADDR": "likewise",
 	"PURSER_ADMIN_ADDR": "likewise", "PURSER_DATA_DIR": "the image's, the volume",
 	"PURSER_BACKUP_DIR": "in the volume, the only directory that the server may write",
 	"PURSER_BASE_URL":   "the image's, for ports on the loopback", "PURSER_TLS_CERT": "likewise",
-	"PURSER_TLS_KEY": "likewise", "PURSER_TRUSTED_PROXIES": "no proxy is in the file", "PURSER_PROXY_PROTOCOL": "likewise",
-	"PURSER_ADMIN_HOSTS": "the name under which the file's Prometheus asks", "PURSER_LOG_FORMAT": "for log collectors",
-	"PURSER_AUTHORIZER_SYNC": "false is only for comparisons", "DATABASE_URL": "the file's Postgres",
+	"PURSER_TLS_KEY": "likewise", "PURSER_TRUSTED_PROXIES": "no proxy is in the file",
+	"PURSER_PROXY_PROTOCOL": "likewise", "PURSER_ADMIN_HOSTS": "the name under which the file's Prometheus asks",
+	"PURSER_LOG_FORMAT": "for log collectors", "PURSER_AUTHORIZER_SYNC": "false is only for comparisons",
+	"DATABASE_URL":  "the file's Postgres",
 	"KAFKA_BROKERS": "the file's Kafka", "KAFKA_TLS": "likewise", "KAFKA_TLS_CA": "likewise",
 	"KAFKA_TLS_CERT": "likewise", "KAFKA_TLS_KEY": "likewise", "KAFKA_SASL_MECHANISM": "likewise",
 	"KAFKA_SASL_USERNAME": "likewise", "KAFKA_SASL_PASSWORD": "likewise",

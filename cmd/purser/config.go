@@ -64,7 +64,7 @@ type Settings struct {
 	CheckoutXpubEVM    string `name:"checkout-xpub-evm" env:"PURSER_CHECKOUT_XPUB_EVM" help:"Account (m/44'/60'/0') that receives checkout payments on EVM chains, as an xpub; with neither account set they are a sandbox's, from <data dir>/checkout-seed."`
 	CheckoutXpubBTC    string `name:"checkout-xpub-btc" env:"PURSER_CHECKOUT_XPUB_BTC" help:"Account (m/84'/0'/0') that receives checkout payments on Bitcoin, as an xpub or zpub."`
 	CheckoutTolerance  string `name:"checkout-tolerance" env:"PURSER_CHECKOUT_TOLERANCE" default:"0,0" help:"By how much a payment may fall short and still complete a link: basis points of its amount (0 to 50),cents (0 or 1), whichever is more."`
-	Refusals           string `name:"refusals" env:"PURSER_REFUSALS" default:"20" help:"Requests a second of an address that are refused with an answer before their caller is known; beyond that its connections are closed. off for load tests."`
+	Refusals           string `name:"refusals" env:"PURSER_REFUSALS" default:"20" help:"Refused requests a second that one address may cause before authentication; beyond that its connections are closed. off for load tests."`
 	Connections        string `name:"connections" env:"PURSER_CONNECTIONS" default:"8192,16384,512" help:"Connections at once: REST,card network,of one address; fewer where the limit of open files leaves fewer."`
 	BodyBudget         string `name:"body-budget" env:"PURSER_BODY_BUDGET" default:"64MiB" help:"Memory for request bodies that are being read; over it REST answers 503."`
 	DiskReserve        string `name:"disk-reserve" env:"PURSER_DISK_RESERVE" default:"1GiB" help:"Free space of a store's disk below which approvals and requests that store more are refused."`

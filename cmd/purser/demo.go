@@ -37,12 +37,12 @@ type DemoCmd struct {
 
 // Limits of the demo. It stays well below 100 requests a minute per key.
 const (
-	settlePolls    = 60                    // readings of what the server comes to by itself: about a minute
-	firstPause     = 50 * time.Millisecond // after the first of them
+	settlePolls    = 60                    // polls of a path whose answer changes later: about a minute
+	firstPause     = 50 * time.Millisecond // after the first poll
 	pauseGrowth    = 3
 	longestPause   = time.Second
-	mostAnew       = 20       // times that one swipe is made anew
-	anewMark       = "-anew-" // before how many times, in the id of such a swipe
+	mostAnew       = 20       // new swipes in place of one that timed out
+	anewMark       = "-anew-" // precedes the number of a new swipe in its id
 	requestTimeout = 30 * time.Second
 	maxAnswerBytes = 4 << 20
 )
@@ -123,14 +123,14 @@ func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
 	}
 	run := strings.ToLower(rand.Text()[:10])
 	return &tour{out: out, verbose: d.Verbose, run: run, anew: map[string]string{},
-		network: newClient(network, secret).named("the server does not know the card network's secret, the first in " +
-			source + "; while it rotates, restart the server first"),
-		session: newClient(rest, "").named("the server does not know the session that the sign-up has made"),
+		network: newClient(network, secret).withCredential("the server does not know the card network's secret, " +
+			"the first in " + source + "; while it rotates, restart the server first"),
+		session: newClient(rest, "").withCredential("the server does not know the session that the sign-up has made"),
 		api:     newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
 }
 
-// secret is the first secret of the card network: of the file that was named, of the settings, or of
-// the data directory. Source names the one of these.
+// secret is the first secret of the card network: of the file that a flag names, of the settings,
+// or of the data directory. source names that file or setting.
 func (d *DemoCmd) secret() (secret, source string, err error) {
 	text, file := d.NetworkSecret, d.NetworkSecretFile
 	source = "PURSER_NETWORK_SECRET"
@@ -255,10 +255,11 @@ func (t *tour) post(ctx context.Context, c *client, path string, body any, statu
 	return a, err
 }
 
-// becomes asks for a path until what is read of it is as it should be.
-func (t *tour) becomes(ctx context.Context, c *client, path, want string, read func(answer) string) error {
+// awaitValue polls a path until read returns want for its answer. A value that differs after
+// settlePolls is a difference of the tour.
+func (t *tour) awaitValue(ctx context.Context, c *client, path, want string, read func(answer) string) error {
 	got := ""
-	last, err := t.until(ctx, c, path, func(a answer) bool {
+	last, err := t.pollUntil(ctx, c, path, func(a answer) bool {
 		got = read(a)
 		return got == want
 	})
@@ -270,18 +271,19 @@ func (t *tour) becomes(ctx context.Context, c *client, path, want string, read f
 	return nil
 }
 
-// until reads a path until the answer is as it should be, or settlePolls times. It returns the last answer. The pauses grow, so
-// that a quick server is not waited for, and one that takes seconds is not asked often.
-func (t *tour) until(ctx context.Context, c *client, path string, holds func(answer) bool) (a answer, err error) {
-	rest := firstPause
+// pollUntil reads a path until holds accepts the answer, settlePolls times at most, and returns the
+// last answer. The pauses grow, so that a quick server causes no wait and a slow one is not polled
+// often.
+func (t *tour) pollUntil(ctx context.Context, c *client, path string, holds func(answer) bool) (a answer, err error) {
+	wait := firstPause
 	for range settlePolls {
 		if a, err = c.send(ctx, request{method: "GET", path: path}); err != nil || holds(a) {
 			return a, err
 		}
-		if err := pause(ctx, rest); err != nil {
+		if err := pause(ctx, wait); err != nil {
 			return answer{}, err
 		}
-		rest = min(rest*pauseGrowth, longestPause)
+		wait = min(wait*pauseGrowth, longestPause)
 	}
 	return a, nil
 }

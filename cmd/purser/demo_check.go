@@ -58,7 +58,7 @@ func (t *tour) checkAgain(ctx context.Context, path string) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	t.api = newClient(t.session.base, s.APIKey).named("the server does not know the API key in " + path)
+	t.api = newClient(t.session.base, s.APIKey).withCredential("the server does not know the API key in " + path)
 	for _, group := range [][]exchange{s.Reads, s.Posts, s.Reads} {
 		for _, e := range group {
 			if err := t.again(ctx, e); err != nil {

@@ -54,7 +54,7 @@ func visitCheckout(ctx context.Context, t *tour) error {
 // completed follows a link until it is paid and the money is there.
 func (t *tour) completed(ctx context.Context, txHash string) error {
 	last := ""
-	if _, err := t.until(ctx, t.session, t.link+"/status", func(a answer) bool {
+	if _, err := t.pollUntil(ctx, t.session, t.link+"/status", func(a answer) bool {
 		now := fmt.Sprintf("%s, %v of %v confirmations", a.text("status"), a.at("confirmations", "seen"),
 			a.at("confirmations", "of"))
 		if now != last {
@@ -72,7 +72,7 @@ func (t *tour) completed(ctx context.Context, txHash string) error {
 	t.expect("status of the link", a.text("session", "status"), "completed")
 	t.expect("receivedUsdCents", a.at("session", "receivedUsdCents"), linkCents)
 	t.expect("txHash", a.text("session", "txHash"), txHash)
-	return t.becomes(ctx, t.api, "/api/treasury", fmt.Sprint(linkCents), func(a answer) string {
+	return t.awaitValue(ctx, t.api, "/api/treasury", fmt.Sprint(linkCents), func(a answer) string {
 		return fmt.Sprint(a.at("snapshot", "stablecoinUsdCents"))
 	})
 }

@@ -20,12 +20,13 @@ import (
 type client struct {
 	base, bearer string
 	http         *http.Client
-	// credential names the bearer secret and what to do when the server does not know it. A request
-	// that is then answered 401 unauthorized is an error. "": it is an answer like any other.
+	// credential is the error text for a bearer secret that the server does not know: it names the
+	// secret and the repair. With it send returns an error for the answer 401 unauthorized; without
+	// it that answer is one like any other.
 	credential string
 }
 
-// errRefusedSecret says that the server does not know a secret.
+// errRefusedSecret: the server does not know a secret.
 var errRefusedSecret = errors.New("answered 401")
 
 type request struct {
@@ -81,8 +82,8 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 	return a, nil
 }
 
-// named returns the client with the name of its credential.
-func (c *client) named(credential string) *client {
+// withCredential sets the error text of the credential and returns the client.
+func (c *client) withCredential(credential string) *client {
 	c.credential = credential
 	return c
 }

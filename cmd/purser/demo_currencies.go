@@ -64,7 +64,7 @@ func (t *tour) keyed(ctx context.Context, c *client, path string, body fields, s
 
 // holds asks for the balances in currencies until they are active and have what they should.
 func (t *tour) holds(ctx context.Context, want map[string]string) error {
-	return t.becomes(ctx, t.api, "/api/mca/accounts", fmt.Sprint(want), func(a answer) string {
+	return t.awaitValue(ctx, t.api, "/api/mca/accounts", fmt.Sprint(want), func(a answer) string {
 		active := map[string]string{}
 		for _, row := range a.rows("accounts") {
 			amounts, _ := row["balance"].(map[string]any)

@@ -38,7 +38,7 @@ func visitRamp(ctx context.Context, t *tour) error {
 		return err
 	}
 	status := func(a answer) string { return a.text("account", "status") }
-	if err := t.becomes(ctx, t.api, "/api/ramp/account", "linked", status); err != nil {
+	if err := t.awaitValue(ctx, t.api, "/api/ramp/account", "linked", status); err != nil {
 		return err
 	}
 	wallet, err := proveWallet(ctx, t)
@@ -94,7 +94,9 @@ func proveWallet(ctx context.Context, t *tour) (string, error) {
 	if _, err := t.post(ctx, t.session, wallets+"/"+id+"/proof", fields{"signature": signed}, 200); err != nil {
 		return "", err
 	}
-	return id, t.becomes(ctx, t.session, wallets, "approved", func(a answer) string { return fmt.Sprint(rowOf(a, id)["status"]) })
+	return id, t.awaitValue(ctx, t.session, wallets, "approved", func(a answer) string {
+		return fmt.Sprint(rowOf(a, id)["status"])
+	})
 }
 
 // rowOf is the row of a list that has an id.
@@ -147,7 +149,8 @@ func (r *rampDemo) give(ctx context.Context, t *tour) error {
 // arrives follows the order until the ramp has reported it.
 func (r *rampDemo) arrives(ctx context.Context, t *tour) error {
 	path := "/api/ramp/orders/" + r.id
-	if err := t.becomes(ctx, t.api, path, "completed", func(a answer) string { return a.text("order", "status") }); err != nil {
+	status := func(a answer) string { return a.text("order", "status") }
+	if err := t.awaitValue(ctx, t.api, path, "completed", status); err != nil {
 		return err
 	}
 	a, err := t.api.send(ctx, request{method: "GET", path: path})

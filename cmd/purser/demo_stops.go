@@ -56,7 +56,8 @@ func visitKeys(ctx context.Context, t *tour) error {
 	if err != nil {
 		return err
 	}
-	t.api = newClient(t.session.base, a.text("secret")).named("the server does not know the API key that it has just made")
+	t.api = newClient(t.session.base, a.text("secret")).
+		withCredential("the server does not know the API key that it has just made")
 	got, err := t.call(ctx, t.api, request{method: "GET", path: "/api/workspaces"}, 200)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func settled(ctx context.Context, t *tour, cents int64) error {
 	shown := func(available, incoming any) string {
 		return fmt.Sprint(available, " available, ", incoming, " incoming")
 	}
-	return t.becomes(ctx, t.api, "/api/treasury", shown(cents, 0), func(a answer) string {
+	return t.awaitValue(ctx, t.api, "/api/treasury", shown(cents, 0), func(a answer) string {
 		usd := dollars(a)
 		return shown(usd["availableCents"], usd["incomingCents"])
 	})
@@ -341,7 +342,7 @@ func (t *tour) present(ctx context.Context, path string, m fields) error {
 // visitExpiry uses the simulation routes, with which a sandbox workspace plays the card network itself.
 func visitExpiry(ctx context.Context, t *tour) error {
 	path := "/api/dev/cards/" + t.cards["generous"].id + "/simulate/"
-	a, err := t.simulate(ctx, path+"authorization")
+	a, err := t.simulateSwipe(ctx, path+"authorization")
 	if err != nil {
 		return err
 	}
@@ -359,9 +360,10 @@ func visitExpiry(ctx context.Context, t *tour) error {
 	return t.listed(ctx, id, 0)
 }
 
-// simulate swipes, and swipes anew on a machine that was too busy; each swipe has an id of its own. A server that did not run for
-// a while declines all simulated swipes of the next 150 ms, so there is a pause between two of them.
-func (t *tour) simulate(ctx context.Context, path string) (answer, error) {
+// simulateSwipe swipes, and swipes anew after a timeout of a busy machine. Each swipe has an id of
+// its own. A server that did not run for a while declines all simulated swipes of the next 150 ms,
+// so there is a pause between two swipes.
+func (t *tour) simulateSwipe(ctx context.Context, path string) (answer, error) {
 	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
 	for made := 1; ; made++ {
 		a, err := t.call(ctx, t.api, request{method: "POST", path: path, body: swipe}, 200)
@@ -374,10 +376,11 @@ func (t *tour) simulate(ctx context.Context, path string) (answer, error) {
 	}
 }
 
-// listed asks for the newest authorization until it is this one and holds so much: the journal hears of decisions in their order,
-// a little later. So it knows of all that were made before too.
+// listed polls the newest authorization until it has the id and the held cents. The relay sends
+// decisions to the journal in their order, so the journal then has every earlier decision too.
 func (t *tour) listed(ctx context.Context, id string, held int64) error {
-	return t.becomes(ctx, t.api, "/api/authorizations?limit=1", fmt.Sprint(id, " holds ", held), func(a answer) (newest string) {
+	want := fmt.Sprint(id, " holds ", held)
+	return t.awaitValue(ctx, t.api, "/api/authorizations?limit=1", want, func(a answer) (newest string) {
 		for _, row := range a.rows("data") {
 			newest = fmt.Sprint(row["id"], " holds ", row["heldCents"])
 		}

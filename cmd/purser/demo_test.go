@@ -114,8 +114,9 @@ func TestTheDemoOnABusyMachine(t *testing.T) {
 	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew-1")
 }
 
-// A busy machine may decline one swipe many times: its ids stay as short as a network id may be. A server that did not run for a
-// while declines every simulated swipe of the next AnswerWithin, and the demo has swipes left after that.
+// A busy machine may decline one swipe many times. The ids of the new swipes do not exceed
+// hold.MaxNetworkID. A server that did not run for a while declines every simulated swipe of the
+// next AnswerWithin, and the demo has swipes left after that.
 func TestTheDemoOutlastsABusyMachine(t *testing.T) {
 	t.Parallel()
 	began, swipes := time.Now(), 0
@@ -129,16 +130,18 @@ func TestTheDemoOutlastsABusyMachine(t *testing.T) {
 		if busy {
 			decision, reason = "declined", "timeout"
 		}
-		_, _ = fmt.Fprintf(w, `{"decision":%q,"reason":%q,"responseCode":"00","approvedAmountCents":1250}`, decision, reason)
+		_, _ = fmt.Fprintf(w, `{"decision":%q,"reason":%q,"responseCode":"00","approvedAmountCents":1250}`,
+			decision, reason)
 	}))
 	defer server.Close()
 	anyone := newClient(server.URL, "secret")
 	defer anyone.http.CloseIdleConnections()
 	walk := &tour{out: io.Discard, run: "ten letter", anew: map[string]string{}, network: anyone, api: anyone}
-	simulated, err := walk.simulate(t.Context(), "/simulated")
+	simulated, err := walk.simulateSwipe(t.Context(), "/simulated")
 	require.NoError(t, err)
 	require.Equal(t, "approved", simulated.text("decision"))
-	_, err = walk.swipe(t.Context(), walk.message("all-there-is", "grocer", swipeCents, nil), "approved", "00", swipeCents)
+	message := walk.message("all-there-is", "grocer", swipeCents, nil)
+	_, err = walk.swipe(t.Context(), message, "approved", "00", swipeCents)
 	require.NoError(t, err)
 	require.Zero(t, walk.differences)
 	require.LessOrEqual(t, len(walk.id("all-there-is")), hold.MaxNetworkID)

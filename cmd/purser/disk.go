@@ -49,7 +49,7 @@ const (
 // diskEvery is the pause between two measurements.
 const diskEvery = 250 * time.Millisecond
 
-// freeBytes measures the disk of a directory.
+// freeBytes returns the free bytes of a directory's disk.
 func freeBytes(dir string) (int64, error) { return pebblegate.FreeBytes(vfs.Default, dir) }
 
 // deviceOf returns the number of the device that a directory is on.
@@ -148,7 +148,7 @@ func (d *diskGuard) measureDisks() {
 			waiting = relays
 		}
 		s.need = d.reserve + waiting
-		if s.err = d.measure(s); s.err == nil {
+		if s.err = d.measureStore(s); s.err == nil {
 			s.room = roomWith(s.room, s.free, s.need, lastReserve+waiting)
 		}
 		narrowest = max(narrowest, s.room)
@@ -161,9 +161,9 @@ func (d *diskGuard) measureDisks() {
 	}
 }
 
-// measure measures the directory of a store, or the data directory while the store is not made. After
-// an error free is that of the last measurement.
-func (d *diskGuard) measure(s *measuredStore) error {
+// measureStore measures the disk of a store's directory, or of the data directory while the store
+// does not exist. On an error the store keeps its last measurement.
+func (d *diskGuard) measureStore(s *measuredStore) error {
 	dir := s.dir
 	device, err := d.device(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,40 +193,41 @@ func (d *diskGuard) logRoom(r authorizer.Room) {
 	}
 }
 
-// faultsLocked names each disk that lacks room and each that cannot be measured, once, with the
-// directories of its stores. The caller holds mu.
+// faultsLocked returns one error for each disk that lacks room or cannot be measured. The error
+// names the directories of all stores on that disk. The caller holds mu.
 func (d *diskGuard) faultsLocked() error {
 	var faults []error
 	for _, stores := range d.byDeviceLocked() {
-		var dirs []string
+		var paths []string
 		var unknown error
 		free, need, scarce := stores[0].free, int64(0), false
 		for _, s := range stores {
-			dirs = append(dirs, s.dir)
+			paths = append(paths, s.dir)
 			unknown = cmp.Or(unknown, s.err)
 			free, need = min(free, s.free), max(need, s.need)
 			scarce = scarce || s.room != authorizer.RoomForAll
 		}
+		dirs := strings.Join(paths, ", ")
 		switch {
 		case unknown != nil:
-			faults = append(faults, fmt.Errorf("the free space of %s is not known: %w", strings.Join(dirs, ", "), unknown))
+			faults = append(faults, fmt.Errorf("the free space of %s is not known: %w", dirs, unknown))
 		case scarce:
-			faults = append(faults, fmt.Errorf("the disk of %s has %s free; approvals need %s", strings.Join(dirs, ", "),
+			faults = append(faults, fmt.Errorf("the disk of %s has %s free; approvals need %s", dirs,
 				pebblegate.FormatFree(free), pebblegate.FormatNeed(need)))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// byDeviceLocked groups the stores by their devices, in the order of the first store of each. The
+// byDeviceLocked groups the stores by device, in the order of the first store of each device. The
 // caller holds mu.
 func (d *diskGuard) byDeviceLocked() (groups [][]*measuredStore) {
-	of := map[uint64]int{}
+	groupOf := map[uint64]int{}
 	for _, s := range d.stores {
-		i, known := of[s.device]
+		i, known := groupOf[s.device]
 		if !known {
 			i = len(groups)
-			of[s.device], groups = i, append(groups, nil)
+			groupOf[s.device], groups = i, append(groups, nil)
 		}
 		groups[i] = append(groups[i], s)
 	}

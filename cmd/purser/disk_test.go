@@ -95,7 +95,8 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	status, why := m.admin(t, "/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, why, journalDir(data)+", "+authorizerDir(data)+", ")
-	require.Equal(t, 1, strings.Count(why, " has 1023.9 MiB free; approvals need 1 GiB"), "one disk, one reason: %s", why)
+	require.Equal(t, 1, strings.Count(why, " has 1023.9 MiB free; approvals need 1 GiB"),
+		"one disk, one reason: %s", why)
 	_, metrics := m.admin(t, "/metrics")
 	require.InEpsilon(t, m.config.DiskReserve-1, labelled(metrics, "purser_disk_free_bytes", `"journal"`), 1e-9)
 	require.InEpsilon(t, m.config.DiskReserve, labelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
@@ -161,8 +162,8 @@ func TestTheReserveGrowsByTheBacklog(t *testing.T) {
 	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
 }
 
-// A reason names each disk once, with all stores on it: what is full, what needs most, and what
-// cannot be measured.
+// Readiness has one reason for each disk that is full or cannot be measured. It names all stores on
+// the disk, and the largest need of them.
 func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 	config := testConfig(t, t.TempDir())
 	ramp := rampDir(config.DataDir)
@@ -180,7 +181,8 @@ func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 	}
 	d.backlog, d.told = func() int64 { return 1024 }, func(authorizer.Room) {}
 	d.measureDisks()
-	others := []string{journalDir(config.DataDir), authorizerDir(config.DataDir), bankDir(config.DataDir), chainsDir(config.DataDir)}
+	others := []string{journalDir(config.DataDir), authorizerDir(config.DataDir), bankDir(config.DataDir),
+		chainsDir(config.DataDir)}
 	require.EqualError(t, d.roomFault(), "the disk of "+strings.Join(others, ", ")+
 		" has 1023 MiB free; approvals need 1.1 GiB\nthe free space of "+ramp+" is not known: input/output error")
 }

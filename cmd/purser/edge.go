@@ -113,7 +113,8 @@ func newEdge() *edge {
 		waits: of("purser_accept_waits_total",
 			"Accepts that failed for want of descriptors or memory, and were tried again."),
 		refused: of("purser_connections_refused_total",
-			"Connections refused: the port is full, their address has too many, or too many requests of it were refused.", "reason"),
+			"Connections refused: the port is full, their address has too many, "+
+				"or too many requests of it were refused.", "reason"),
 		cut: of("purser_connections_cut_total", "Connections that waited too long for a port that was filling."),
 		unread: of("purser_connections_unread_total",
 			"Connections that ended before HTTP: of a trusted proxy without a PROXY head, or without a TLS handshake.", "reason"),

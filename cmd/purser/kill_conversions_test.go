@@ -181,12 +181,12 @@ func (x *trader) send(ctx context.Context, p *process, q *sent) bool {
 	return q.told
 }
 
-// resolve repeats what was sent. A quote that turns out to be used is tried once more.
+// resolve repeats the requests of deals. A quote that turns out to be used is used once more.
 func (x *trader) resolve(t *testing.T, p *process, deals []*deal) {
 	t.Helper()
 	var wrong atomic.Int64
 	repeat := func(q *sent) {
-		if !q.repeats(p, x.bearer) {
+		if !q.repeatsAlike(p, x.bearer) {
 			wrong.Add(1)
 		}
 	}

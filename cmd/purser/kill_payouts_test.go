@@ -270,12 +270,12 @@ func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix st
 	}
 }
 
-// resolve repeats orders.
+// resolve repeats the requests of orders.
 func (s *payer) resolve(t *testing.T, p *process, orders []*payoutOrder) {
 	t.Helper()
 	var wrong atomic.Int64
 	each(orders, func(o *payoutOrder) {
-		if !o.repeats(p, s.bearer) {
+		if !o.repeatsAlike(p, s.bearer) {
 			wrong.Add(1)
 		}
 	})

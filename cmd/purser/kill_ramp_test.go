@@ -106,7 +106,7 @@ func foundRamper(t *testing.T, p *process) *ramper {
 	walk := &tour{out: io.Discard, session: session, api: p.as(p.rest, bearer)}
 	_, err := walk.post(t.Context(), walk.api, "/api/ramp/account", fields{}, 200)
 	require.NoError(t, err)
-	require.NoError(t, walk.becomes(t.Context(), walk.api, "/api/ramp/account", "linked",
+	require.NoError(t, walk.awaitValue(t.Context(), walk.api, "/api/ramp/account", "linked",
 		func(a answer) string { return a.text("account", "status") }))
 	s.wallet, err = proveWallet(t.Context(), walk)
 	require.NoError(t, err)
@@ -195,13 +195,13 @@ func (s *ramper) send(ctx context.Context, p *process, q *sent) bool {
 	return q.told
 }
 
-// resolve repeats what was sent.
+// resolve repeats the requests of orders.
 func (s *ramper) resolve(t *testing.T, p *process, orders []*rampSent) {
 	t.Helper()
 	var wrong atomic.Int64
 	each(orders, func(o *rampSent) {
 		for _, q := range []*sent{o.quote, o.use} {
-			if !q.repeats(p, s.bearer) {
+			if !q.repeatsAlike(p, s.bearer) {
 				wrong.Add(1)
 			}
 		}

@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// sent is a POST with an Idempotency-Key and the answer to it. told is false while there is no answer.
+// sent is a POST with an Idempotency-Key and its answer. told is false while the outcome is
+// unknown.
 type sent struct {
 	request request
 	told    bool
@@ -17,7 +18,7 @@ func newSent(path string, body fields) *sent {
 	return &sent{request: request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}}
 }
 
-// send posts the request once and keeps the answer, unless the answer is that nobody knows what became of it.
+// send posts the request once. It keeps the answer unless that answer leaves the outcome unknown.
 func (q *sent) send(ctx context.Context, c *client) error {
 	a, err := c.send(ctx, q.request)
 	if err == nil && !undecided(a) {
@@ -26,9 +27,10 @@ func (q *sent) send(ctx context.Context, c *client) error {
 	return err
 }
 
-// repeats posts the request again. It is true when a request that was done has the same answer, to the byte, and one without an
-// answer has got one. A refused request changed nothing and would be judged afresh, so it is not sent; nor is a nil one.
-func (q *sent) repeats(p *process, bearer string) bool {
+// repeatsAlike posts the request again. It reports whether a request with a known outcome gets the
+// same answer, to the byte, and any other request gets an answer. A refused request has changed
+// nothing and would be decided anew, so it is not sent again; nor is a nil one.
+func (q *sent) repeatsAlike(p *process, bearer string) bool {
 	if q == nil || q.told && q.answer.status >= http.StatusBadRequest {
 		return true
 	}

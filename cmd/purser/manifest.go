@@ -30,7 +30,7 @@ const (
 // errDamaged: a backup is not what was written. Nothing was changed.
 var errDamaged = errors.New("the backup cannot be restored, and nothing was changed")
 
-// manifest is what a backup says of itself, as JSON in a summed file.
+// manifest describes a backup. It is stored as JSON in a file that writeChecksummed writes.
 type manifest struct {
 	At         time.Time          `json:"at"`
 	Version    string             `json:"version"`
@@ -67,7 +67,7 @@ func (m *manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeSummed(filepath.Join(dir, manifestFile), manifestForm, text)
+	return writeChecksummed(filepath.Join(dir, manifestFile), manifestForm, text)
 }
 
 // sumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from
@@ -150,7 +150,7 @@ func checkBackup(dir string) (*checked, error) {
 }
 
 func (c *checked) readManifest() error {
-	text, sum, err := readSummed(filepath.Join(c.dir, manifestFile), manifestForm)
+	text, sum, err := readChecksummed(filepath.Join(c.dir, manifestFile), manifestForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		return damaged("%s has no file %s: it is no backup, or one that was not finished", c.dir, manifestFile)
 	}

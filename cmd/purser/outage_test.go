@@ -41,7 +41,8 @@ func rise(t *testing.T, c Config) (*Main, *process) {
 	return m, m.rise(t)
 }
 
-// rise starts a server that the test has prepared. It is closed at the end of the test at the latest.
+// rise starts a server that the test has prepared. The end of the test closes it, if nothing does
+// before.
 func (m *Main) rise(t *testing.T) *process {
 	t.Helper()
 	require.NoError(t, m.Start(t.Context()))

@@ -93,7 +93,7 @@ func (f *faults) findPartnerSecrets(c *Config) {
 		path := filepath.Join(c.DataDir, file)
 		text, err := readSecret(path)
 		if err == nil {
-			err = keepSum(path)
+			err = addSum(path)
 		}
 		switch {
 		case err == nil:

@@ -145,7 +145,8 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 		{"another partner's old one", nil, []string{one}, []string{three, two}, []string{two}, ramp, bank},
 		{"the network's and the common one", []string{one}, []string{one}, nil, nil, common, network},
 		{"the network's old one", []string{two, one}, []string{one}, nil, nil, common, network},
-		{"the network's is a partner's old one", []string{one}, []string{two}, []string{three, one}, nil, bank, network},
+		{"the network's is a partner's old one", []string{one}, []string{two}, []string{three, one}, nil, bank,
+			network},
 		{"both rotate away", []string{two, one}, []string{three, one}, nil, nil, "", ""},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -169,7 +170,8 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestABankElsewhereHasASecretOfItsOwn: its two settings are compared as those of the server.
+// TestABankElsewhereHasASecretOfItsOwn: the two settings of a bank elsewhere are compared as those
+// of the server.
 func TestABankElsewhereHasASecretOfItsOwn(t *testing.T) {
 	bank := SandboxBankCmd{Addr: "127.0.0.1:0", ReportTo: "http://127.0.0.1:1", SandboxDelay: "2s", LogLevel: "info",
 		LogFormat: logText}

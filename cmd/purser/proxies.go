@@ -52,8 +52,9 @@ func (f *faults) readProxies(s Settings) (c proxyConfig) {
 // restEdge returns the limits of the REST port's connections and bodies.
 func (m *Main) restEdge() drain.Options {
 	return drain.Options{Connections: m.shares.rest, PerPeer: m.config.Connections.PerAddress,
-		AtOnce: unauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals, Bodies: m.bodies, Proxies: m.config.Proxies.Trusted,
-		ProxyProtocol: m.config.Proxies.REST, TLS: m.config.Certificate.serverConfig()}
+		AtOnce: unauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals,
+		Bodies: m.bodies, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.REST,
+		TLS: m.config.Certificate.serverConfig()}
 }
 
 // url returns the base URL of a port that speaks TLS when the server has a certificate.

@@ -103,7 +103,7 @@ func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journa
 func freshAuthorizerDir(data string) string { return authorizerDir(data) + ".new" }
 
 // oldStore returns the directory of the old store. A replace that was interrupted between its two
-// renames has moved it aside: the new store beside a missing one shows that.
+// renames has moved the old store aside; then the new store exists, and the authorizer's does not.
 func (r *RebuildCmd) oldStore() (dir string, err error) {
 	dir = authorizerDir(r.DataDir)
 	if !authorizer.Exists(nil, freshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, dir) {
@@ -118,8 +118,8 @@ func (r *RebuildCmd) oldStore() (dir string, err error) {
 	}), nil
 }
 
-// undoReplace puts the old store back into its place after an interrupted replace: it has the log,
-// and the new one is made again.
+// undoReplace puts the old store back into its place after an interrupted replace. The old store
+// has the log, and the new store is made again.
 func (r *RebuildCmd) undoReplace(old *oldLog) error {
 	if !old.aside {
 		return nil

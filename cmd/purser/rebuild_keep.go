@@ -24,7 +24,7 @@ const (
 
 // oldLog is the authorizer's log that a rebuild finds.
 type oldLog struct {
-	dir      string // of its store
+	dir      string // the directory of its store
 	aside    bool   // an interrupted repair has moved the store there
 	there    bool
 	unread   error // the store cannot be opened, or is another deployment's

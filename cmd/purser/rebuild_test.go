@@ -219,7 +219,7 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	d.goesOn(t)
 }
 
-// entriesOf names what is in a directory.
+// entriesOf returns the names of the entries of a directory.
 func entriesOf(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -13,7 +13,7 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// growth watches how much of a small disk is used, beyond what was at the begin of the watch.
+// growth measures the largest increase of a small disk's used bytes since watchGrowth.
 type growth struct {
 	from, most int64
 	stopped    chan struct{}
@@ -44,16 +44,16 @@ func (d *smallDisk) watchGrowth(t *testing.T) *growth {
 	return g
 }
 
-// end returns by how much the use has grown at most.
+// end stops the watch, and returns the largest increase in bytes.
 func (g *growth) end() int64 {
 	close(g.stopped)
 	g.watching.Wait()
 	return g.most
 }
 
-// The last reserve holds what a server writes after approvals have stopped: the relay, a stop, clean or
-// by a kill, and the next start, with logs that have the records of many swipes. The disk is made so
-// small that there is nothing beside the reserve of facts.
+// A server whose disk has only lastReserve free writes less than that until its next start is
+// done: by the relay, by a stop on SIGTERM or SIGKILL, and by a start whose logs have the records
+// of many swipes.
 func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 	d, purser, data, p, s := swipesOnASmallDisk(t)
 	if d == nil {

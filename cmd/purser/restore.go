@@ -85,7 +85,7 @@ func restoringDir(data string) string { return filepath.Join(data, "restoring") 
 
 const planForm = "purser-restore 1"
 
-// restorePlan is kept in the restoration's directory, in a summed file.
+// restorePlan is stored in the restoration's directory, in a file that writeChecksummed writes.
 type restorePlan struct {
 	Backup string     `json:"backup"` // checksum of its manifest
 	Keep   bool       `json:"keepAuthorizer"`
@@ -98,7 +98,7 @@ func (s *restoration) planFile() string { return filepath.Join(restoringDir(s.Da
 // readPlan returns the plan of a restore that was not finished, or a new one.
 func (s *restoration) readPlan() (restorePlan, error) {
 	plan := restorePlan{Backup: s.from.sum, Keep: s.keep}
-	text, _, err := readSummed(s.planFile(), planForm)
+	text, _, err := readChecksummed(s.planFile(), planForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		plan.Store, err = ident.New(ident.SystemSlot, time.Now(), rand.Reader)
 		return plan, err
@@ -124,7 +124,7 @@ func (s *restoration) writePlan(plan restorePlan) error {
 	if err != nil {
 		return err
 	}
-	return writeSummed(s.planFile(), planForm, text)
+	return writeChecksummed(s.planFile(), planForm, text)
 }
 
 // build makes the stores. When it fails before a database was filled, the data directory is left as it was.

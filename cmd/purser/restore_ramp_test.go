@@ -60,7 +60,7 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 		walk := &tour{out: t.Output(), api: p.as(p.rest, bearer)}
 		_, err := walk.post(t.Context(), walk.api, "/api/ramp/account", fields{}, 200)
 		require.NoError(t, err)
-		require.NoError(t, walk.becomes(t.Context(), walk.api, "/api/ramp/account", "linked",
+		require.NoError(t, walk.awaitValue(t.Context(), walk.api, "/api/ramp/account", "linked",
 			func(a answer) string { return a.text("account", "status") }))
 		require.Zero(t, walk.differences)
 		require.NoError(t, m.Close())

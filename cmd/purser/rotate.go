@@ -49,8 +49,8 @@ func (c *RotateCmd) Run(out io.Writer) error {
 			"(--lost makes a new one where the file is lost)")
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s is not there. Where %s has the secret, it rotates there: set NEW,OLD, and NEW alone "+
-			"afterwards (`openssl rand -hex %d` makes one). Where the file is lost, --lost makes a new one, except of data-key",
-			path, settingOf(c.Secret), dataKeyBytes)
+			"afterwards (`openssl rand -hex %d` makes one). Where the file is lost, --lost makes a new one, "+
+			"except of data-key", path, settingOf(c.Secret), dataKeyBytes)
 	case err != nil:
 		return err
 	case c.Lost:
@@ -84,7 +84,7 @@ func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
 	return err
 }
 
-// holdersOf names the sides that hold a secret too.
+// holdersOf names the card network or the partners that share the secret of a file.
 func holdersOf(file string) string {
 	switch partner := partnerOfSecret(file); {
 	case partner != "":
@@ -173,7 +173,8 @@ func (c *RotateCmd) keysInUse(ctx context.Context) (keys []string, err error) {
 	return actors.DataKeysInUse(ctx, journal)
 }
 
-// requireOwn refuses a new secret that the file of another holder has too.
+// requireOwn refuses a new secret that the file of another holder has too. The data key has no
+// other holder.
 func (c *RotateCmd) requireOwn(first string) error {
 	if c.Secret == dataKeyFile {
 		return nil
@@ -196,22 +197,22 @@ func (c *RotateCmd) requireOwn(first string) error {
 	return errors.Join(f...)
 }
 
-// requireStarted refuses as long as no server has started with the new secret: a side that was given
-// it would be refused until the next start, and a side that was not, from then on.
+// requireStarted returns an error while no server has started with the new secret. A holder with
+// the new secret would be refused until the next start, and a holder with the old one after it.
 func (c *RotateCmd) requireStarted(first string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rotateWithin)
 	defer cancel()
 	inUse, err := c.secretInUse(ctx, first)
 	if err == nil && !inUse {
 		err = fmt.Errorf("no server has started with the new %s: restart the server, give %s the new one, "+
-			"then repeat this command. The old secret stays valid until then (%s takes the place of the file where it is set)",
-			c.Secret, holdersOf(c.Secret), settingOf(c.Secret))
+			"then repeat this command. The old secret stays valid until then "+
+			"(%s takes the place of the file where it is set)", c.Secret, holdersOf(c.Secret), settingOf(c.Secret))
 	}
 	return err
 }
 
-// secretInUse asks the server that has the directory, or reads what the last start kept in the
-// journal when none has.
+// secretInUse asks the server that has the directory. When none has, it reads the fingerprints that
+// the last start stored in the journal.
 func (c *RotateCmd) secretInUse(ctx context.Context, first string) (inUse bool, err error) {
 	unlock, err := lockUsed(c.DataDir)
 	if errors.Is(err, errInUse) {
@@ -232,22 +233,23 @@ func (c *RotateCmd) secretInUse(ctx context.Context, first string) (inUse bool, 
 		return false, err
 	}
 	used, err := actors.SecretsInUse(ctx, journal, sealer)
-	return slices.Contains(used[c.Secret], fingerprint(journal.Identity().Deployment, c.Secret, first)), err
+	return slices.Contains(used[c.Secret], fingerprintOf(journal.Identity().Deployment, c.Secret, first)), err
 }
 
-// secretQuestion is the body of the admin port's command; Name is of a file in the data directory.
+// secretQuestion is the body of the admin port's command "secret". Name is a file in the data
+// directory.
 type secretQuestion struct {
 	Name string `json:"name"`
 }
 
-// secretAnswer says whether the first secret in that file is one that the server has started with.
+// secretAnswer says whether the server has started with the first secret in that file.
 type secretAnswer struct {
 	InUse bool `json:"inUse"`
 }
 
-// secretOf is the command of the admin port. The server reads the file itself, so that no secret
-// leaves it and no caller can try one.
-func (c *Config) secretOf(body []byte) (answer secretAnswer, err error) {
+// answerSecret is the admin port's command "secret". The server reads the file itself, so that the
+// answer has no secret and a caller cannot test guesses.
+func (c *Config) answerSecret(body []byte) (answer secretAnswer, err error) {
 	var question secretQuestion
 	if err := decodeCommand(body, &question); err != nil {
 		return answer, err

@@ -81,8 +81,8 @@ func TestSecretsRotate(t *testing.T) {
 	require.ErrorContains(t, err, "data key")
 }
 
-// TestAnOldSecretStaysUntilAStartHasTheNewOne: with a server that started before the rotation, with
-// none, and with a file that a setting has taken the place of.
+// TestAnOldSecretStaysUntilAStartHasTheNewOne: with a server that started before the rotation,
+// without a server, and with a setting in the place of the file.
 func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	data := t.TempDir()
 	rotate := func(args ...string) error {
@@ -139,16 +139,17 @@ func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	require.Equal(t, []string{network, " " + old}, secretIn(t, data, partnerSecretFile))
 }
 
-// TestTheAdminPortTriesNoSecrets: it compares a file of its own directory, and no other one.
+// TestTheAdminPortTriesNoSecrets: the admin port compares a file of the data directory, and no
+// other one.
 func TestTheAdminPortTriesNoSecrets(t *testing.T) {
 	m := start(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	for _, body := range []string{`{"name":"data-key"}`, `{"name":"../network-secret"}`, `{}`} {
-		_, err := m.config.secretOf([]byte(body))
+		_, err := m.config.answerSecret([]byte(body))
 		require.True(t, fault.Is(err, fault.InvalidBody), body)
 		require.ErrorContains(t, err, "name is not one of network-secret, partner-secret")
 	}
-	answer, err := m.config.secretOf([]byte(`{"name":"network-secret"}`))
+	answer, err := m.config.answerSecret([]byte(`{"name":"network-secret"}`))
 	require.NoError(t, err)
 	require.True(t, answer.InUse)
 }

@@ -57,12 +57,13 @@ func (s *SandboxBankCmd) config() (bankConfig, error) {
 			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
 	own := partnerSecretSetting(httpapi.PartnerBank)
 	if secrets := f.secrets(own, s.OwnSecret); secrets != nil {
-		f.sharedSecrets([]heldSecret{{partnerSecretFile, c.secrets}, {partnerSecretFileOf(httpapi.PartnerBank), secrets}})
+		f.sharedSecrets([]heldSecret{{partnerSecretFile, c.secrets},
+			{partnerSecretFileOf(httpapi.PartnerBank), secrets}})
 		c.secrets = secrets
 	}
 	if len(c.secrets) == 0 {
-		f.add(own+" or PURSER_PARTNER_SECRET", "is required, with at least %d characters: the one that signs the bank's "+
-			"reports at the Purser it reports to", minSecretChars)
+		f.add(own+" or PURSER_PARTNER_SECRET", "is required, with at least %d characters: "+
+			"the one that signs the bank's reports at the Purser it reports to", minSecretChars)
 	}
 	return c, errors.Join(f...)
 }

@@ -29,7 +29,7 @@ const (
 	checkoutSeedFile  = "checkout-seed"
 )
 
-// secretsToKeep names the secrets that no backup has.
+// secretsToKeep names the secrets that are in no backup.
 const secretsToKeep = "data-key, network-secret, partner-secret with each partner's own " +
 	"(partner-secret-bank, -ramp, -stablecoin) and checkout-seed, or the settings in their place"
 
@@ -73,20 +73,21 @@ func (c *Config) fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
 	for _, held := range c.heldSecrets() {
 		secret := actors.Secret{Name: held.file}
 		for _, value := range held.values {
-			secret.Fingerprints = append(secret.Fingerprints, fingerprint(deployment, held.file, value))
+			secret.Fingerprints = append(secret.Fingerprints, fingerprintOf(deployment, held.file, value))
 		}
 		secrets = append(secrets, secret)
 	}
 	return secrets
 }
 
-// fingerprint returns the mark of one value of a secret in the stores of a deployment.
-func fingerprint(deployment ident.UUID, name, value string) string {
+// fingerprintOf returns the hash by which the stores of a deployment recognise a value of a secret.
+func fingerprintOf(deployment ident.UUID, name, value string) string {
 	return seal.Fingerprint(hex.EncodeToString(deployment[:]), name, value)
 }
 
-// heldSecret is a secret that the card network or a partner holds too: the valid values, the newest
-// first. It is named by its file, also when a setting has it.
+// heldSecret is a secret that the deployment shares with the card network or with partners, its
+// holders. values are the valid ones, the newest first. file names the secret, also when a setting
+// has it.
 type heldSecret struct {
 	file   string
 	values []string
@@ -103,7 +104,7 @@ func (c *Config) heldSecrets() []heldSecret {
 	return held
 }
 
-// heldSecretFiles names the files of the secrets that may be held, in the order of heldSecrets.
+// heldSecretFiles returns the files of all secrets that heldSecrets may return, in its order.
 func heldSecretFiles() []string {
 	files := []string{networkSecretFile, partnerSecretFile}
 	for _, partner := range httpapi.Partners() {
@@ -112,7 +113,7 @@ func heldSecretFiles() []string {
 	return files
 }
 
-// sharedSecrets refuses a secret that is another holder's too: either could sign for the other.
+// sharedSecrets refuses a secret that two holders have, because either could sign for the other.
 func (f *faults) sharedSecrets(held []heldSecret) {
 	for i, other := range held {
 		for _, secret := range held[i+1:] {
@@ -124,19 +125,19 @@ func (f *faults) sharedSecrets(held []heldSecret) {
 	}
 }
 
-// isSharedWith reports whether the newest value of one is valid for the other. Two old values may be
-// the same, because the end of either rotation drops one.
+// isSharedWith reports whether the newest value of one secret is valid for the other. Two old
+// values may be equal, because the end of either rotation drops one.
 func (s heldSecret) isSharedWith(other heldSecret) bool {
 	if len(s.values) == 0 || len(other.values) == 0 {
 		return false
 	}
-	return slices.Contains(other.values, s.values[0]) && !other.replaces(s) ||
-		slices.Contains(s.values, other.values[0]) && !s.replaces(other)
+	return slices.Contains(other.values, s.values[0]) && !other.replacesCommon(s) ||
+		slices.Contains(s.values, other.values[0]) && !s.replacesCommon(other)
 }
 
-// replaces reports whether s is a partner's own secret that takes the place of the common one. Until
-// that rotation ends, the common secret is the old value of s.
-func (s heldSecret) replaces(common heldSecret) bool {
+// replacesCommon reports whether s is a partner's own secret that takes the place of the common
+// one. Until that rotation ends, the common secret is the old value of s.
+func (s heldSecret) replacesCommon(common heldSecret) bool {
 	return common.file == partnerSecretFile && partnerOfSecret(s.file) != "" && s.values[0] != common.values[0]
 }
 
@@ -153,7 +154,7 @@ func (f *faults) secretFile(c *Config, name string) string {
 		text, err = makeSecret(path)
 	}
 	if err == nil {
-		err = keepSum(path)
+		err = addSum(path)
 	}
 	if err != nil {
 		*f = append(*f, err)
@@ -200,8 +201,8 @@ func hasEvents(journal persistence.Journal) bool {
 	return false
 }
 
-// readSecret reads a file's secret, or several with commas. A file that differs from its checksum is
-// refused.
+// readSecret reads a file's secret, or several with commas. It refuses a file that differs from its
+// checksum.
 func readSecret(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err == nil {

@@ -12,17 +12,18 @@ import (
 	"strings"
 )
 
-// secretSumsFile has the SHA-256 of each file of a secret in its directory, as sha256sum prints it.
-// A start refuses a damaged secret by it: served under another, the card network and the partners
-// are turned away, and checkout links get addresses of another seed.
+// secretSumsFile has the SHA-256 of each secret's file in its directory, as sha256sum prints it. By
+// it a start refuses a damaged secret. A server that ran with one would refuse the card network and
+// the partners, and would give checkout links addresses of another seed.
 const secretSumsFile = "secrets.sha256"
 
-// secretSums are checksums by the names of files.
+// secretSums are the checksums of secrets' files by file name, in hexadecimal digits.
 type secretSums map[string]string
 
 func secretSum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// readSums reads the checksums of a directory. They are empty when it has none.
+// readSums reads the checksums of a directory. They are empty when the directory has no
+// secretSumsFile.
 func readSums(dir string) (secretSums, error) {
 	path := filepath.Join(dir, secretSumsFile)
 	text, err := os.ReadFile(path)
@@ -60,8 +61,8 @@ func (s secretSums) write(dir string) error {
 	return writeDurably(path, text.String())
 }
 
-// verifySum compares the text of a secret's file with its checksum. A file without one is taken as
-// it is: its owner has put it there.
+// verifySum compares the text of a secret's file with its checksum. It accepts a file without a
+// checksum, because the operator has put it there.
 func verifySum(path string, text []byte) error {
 	dir, name := filepath.Split(path)
 	sums, err := readSums(dir)
@@ -76,8 +77,8 @@ func verifySum(path string, text []byte) error {
 	return nil
 }
 
-// keepSum gives a file its checksum, unless it has one.
-func keepSum(path string) error {
+// addSum adds the checksum of a file, unless the file has one.
+func addSum(path string) error {
 	dir, name := filepath.Split(path)
 	sums, err := readSums(dir)
 	if err != nil || sums[name] != "" {
@@ -91,7 +92,7 @@ func keepSum(path string) error {
 	return sums.write(dir)
 }
 
-// dropSum removes the checksum of a file that will be written or removed.
+// dropSum removes the checksum of a file, before the file is written or removed.
 func dropSum(path string) error {
 	dir, name := filepath.Split(path)
 	sums, err := readSums(dir)
@@ -103,7 +104,7 @@ func dropSum(path string) error {
 }
 
 // writeSecret writes a secret's file, or several secrets with commas, and its checksum. A crash
-// between the two leaves a file without a checksum, which the next start gives one.
+// between the two leaves a file without a checksum, and the next start adds it.
 func writeSecret(path, secret string) error {
 	if err := dropSum(path); err != nil {
 		return err
@@ -111,5 +112,5 @@ func writeSecret(path, secret string) error {
 	if err := writeDurably(path, secret+"\n"); err != nil {
 		return err
 	}
-	return keepSum(path)
+	return addSum(path)
 }

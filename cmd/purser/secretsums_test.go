@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// eachDamage flips a bit of each byte of a small file, in a full run each bit, cuts the file off at
-// each length, zeroes it, and calls then each time.
-func eachDamage(t *testing.T, path string, then func(damage string)) {
+// eachDamage flips one bit of each byte of a small file (in a full run each bit), truncates the
+// file to each length, and zeroes it. It calls check after each damage, and restores the file.
+func eachDamage(t *testing.T, path string, check func(damage string)) {
 	t.Helper()
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	damage := func(kind string, text []byte) {
 		require.NoError(t, os.WriteFile(path, text, 0o600))
-		then(fmt.Sprintf("%s of %s: %q", kind, filepath.Base(path), text))
+		check(fmt.Sprintf("%s of %s: %q", kind, filepath.Base(path), text))
 	}
 	for at := range whole {
 		for bit := range 8 {
@@ -36,7 +36,8 @@ func eachDamage(t *testing.T, path string, then func(damage string)) {
 	require.NoError(t, os.WriteFile(path, whole, 0o600))
 }
 
-// secretsOn returns the directory of a first start, with two secrets of the network.
+// secretsOn returns the directory of a first start, with two secrets of the network and two of the
+// bank.
 func secretsOn(t *testing.T) (data string) {
 	t.Helper()
 	data = t.TempDir()
@@ -48,8 +49,8 @@ func secretsOn(t *testing.T) (data string) {
 	return data
 }
 
-// TestADamagedSecretIsRefused: a start with a damaged secret turned away the card network or a
-// partner, or gave checkout links addresses of another seed, and at most warned.
+// TestADamagedSecretIsRefused: before there were checksums, a server with a damaged secret refused
+// the card network or a partner, or gave checkout links addresses of another seed.
 func TestADamagedSecretIsRefused(t *testing.T) {
 	data := secretsOn(t)
 	for _, name := range []string{networkSecretFile, partnerSecretFile, "partner-secret-bank", dataKeyFile,
@@ -73,7 +74,8 @@ func TestADamagedSecretIsRefused(t *testing.T) {
 	})
 }
 
-// TestASecretChangedByHand is taken once its checksum is removed, with the others' or alone.
+// TestASecretChangedByHand is accepted after its checksum is removed, alone or with the whole file
+// of checksums.
 func TestASecretChangedByHand(t *testing.T) {
 	data := secretsOn(t)
 	path, sums := filepath.Join(data, networkSecretFile), filepath.Join(data, secretSumsFile)

@@ -71,8 +71,8 @@ func (m *Main) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
 		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
-		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: unauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals,
-		Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,
+		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: unauthenticatedAtOnce(m.config.Processors),
+		Refusals: m.config.Refusals, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,
 		TLS: m.config.Certificate.serverConfig()})
 	if err == nil {
 		m.edge.addPort(portNetwork, m.shares.network, server.Counts)
@@ -165,7 +165,7 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 			return actors.DataKeysInUse(ctx, m.journal)
 		})},
 		"secret": {Do: m.command(func(_ context.Context, body []byte) (any, error) {
-			return m.config.secretOf(body)
+			return m.config.answerSecret(body)
 		})},
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return nachaOf(ctx, m.bank, body)
@@ -218,8 +218,8 @@ func (m *Main) admitOperators(context.Context) error {
 }
 
 // ready says why the server should get no traffic: it is not up, a shard is not held, rules are not
-// followed, the backlog is near its limit, the clock is suspect, Postgres refuses writes for want of a
-// resource, or a disk has no room for approvals. The error joins all reasons.
+// followed, the backlog is near its limit, the clock is suspect, Postgres refuses writes for want
+// of a resource, or a disk has no room for approvals. The error joins all reasons.
 func (m *Main) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {
@@ -229,11 +229,11 @@ func (m *Main) ready() error {
 	return errors.Join(m.serving(), m.journalFault(), m.clockFault(), m.disk.roomFault())
 }
 
-// journalFault is nil, or says what the journal's server has run out of. The directory's journal has a
-// disk that is measured.
+// journalFault returns the error of a Postgres that refuses commits for want of a resource, or nil.
+// The disk of a journal in the data directory is measured by diskGuard.
 func (m *Main) journalFault() error {
-	if elsewhere, ok := m.journal.(interface{ Exhausted() error }); ok {
-		return elsewhere.Exhausted()
+	if server, ok := m.journal.(interface{ Exhausted() error }); ok {
+		return server.Exhausted()
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ func talkative() *slog.Logger {
 // unspeakable are secrets and personal data by their look.
 var unspeakable = regexp.MustCompile(`(apk|ses|ctok)_[0-9a-zA-Z]{8,}|[\w.+-]+@[\w-]+\.\w+|\$argon2id|[Pp]assword|Bearer |Storm`)
 
-// parallelTests is how many tests marked as parallel run at once, unless -parallel says otherwise: more than two processors work on,
-// for each of them mostly waits for disks, processes and reports.
+// parallelTests is how many parallel tests run at once when -parallel is not set. Two processors
+// run four, because a test mostly waits for disks, processes and partners' reports.
 const parallelTests = "4"
 
 // scratch is a directory of the whole suite.

@@ -8,14 +8,15 @@ import (
 	"path/filepath"
 )
 
-// writeSummed writes a file whose first line is its form and the SHA-256 of the rest, so that a
-// reader notices every damaged byte.
-func writeSummed(path, form string, text []byte) error {
+// writeChecksummed writes a file whose first line is its form and the SHA-256 of the rest. Form is
+// the name and the version of the format. A reader notices every damaged byte.
+func writeChecksummed(path, form string, text []byte) error {
 	return writeDurably(path, fmt.Sprintf("%s %x\n%s", form, sha256.Sum256(text), text))
 }
 
-// readSummed reads such a file. It returns the rest, and the checksum in hexadecimal digits.
-func readSummed(path, form string) (rest []byte, sum string, err error) {
+// readChecksummed reads a file that writeChecksummed wrote. It returns the rest, and its checksum
+// in hexadecimal digits.
+func readChecksummed(path, form string) (rest []byte, sum string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, "", err
