@@ -10,12 +10,12 @@ SECONDS = 30
 
 
 def fresh():
-    """Returns an id that nobody has used."""
+    """Returns a new id."""
     return str(uuid.uuid4())
 
 
 def until(read, done):
-    """Reads until the answer is the one that is waited for, and returns it."""
+    """Calls read until done accepts its answer, for SECONDS at most, and returns that answer."""
     end = time.monotonic() + SECONDS
     while not done(answer := read()):
         assert time.monotonic() < end, answer
