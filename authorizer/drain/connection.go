@@ -66,12 +66,14 @@ func (s *Server) wrapConn(conn net.Conn) *connection {
 func (c *connection) NetConn() net.Conn { return c.Conn }
 
 // Vouch marks the connection of a request as authenticated. The connection no longer counts against
-// PerPeer, a filling pool does not cut it, and it takes no turns.
+// PerPeer, a filling pool does not cut it, and it takes no turns. Its peer's refusals are no longer
+// counted.
 func Vouch(ctx *fasthttp.RequestCtx) {
 	if c, ok := ctx.Conn().(*connection); ok && !c.vouched.Load() {
 		c.vouched.Store(true)
 		c.giveTurn()
 		c.server.pool.uncountPeer(c)
+		c.noteProven()
 	}
 }
 
@@ -231,12 +233,14 @@ func (c *connection) noteArrival(n int) {
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	c.giveTurn()
+	if c.vouched.Load() {
+		c.noteProven()
+	} else if !c.asked {
+		c.countRefusal()
+	}
 	c.server.pool.removeConnection(c)
 	if c.preface != nil {
 		c.preface.closing.Store(true)
-	}
-	if !c.asked {
-		c.countRefusal()
 	}
 	if c.unread.Swap(false) && !c.overRefused {
 		c.linger()

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -12,22 +13,27 @@ const (
 	refusalBurst    = 10 * time.Second // a bucket holds the refusals of this period at the allowed rate
 	maxRefusedPeers = 65_536           // peers with a bucket; the refusals of further peers are not counted
 	sweepEvery      = time.Second      // between two removals of empty buckets
+	provenFor       = 24 * time.Hour   // how long a peer counts as authenticated after Vouch and after that connection's end
+	maxProvenPeers  = 65_536           // peers that count as authenticated; further peers do not
 )
 
 // refusals is a leaky bucket for each unauthenticated peer. A refused request and a connection that
 // ends without a request each add one refusal; the bucket leaks Options.Refusals a second. While
 // the bucket of a peer is full, its new connections are closed as they are accepted, because
-// closing a connection costs less than refusing a request. All methods are safe for concurrent use.
+// closing a connection costs less than refusing a request. A peer that has authenticated has no bucket:
+// an attacker or a wrong secret behind the address of the card network must not shut the network out.
+// All methods are safe for concurrent use.
 type refusals struct {
 	every   time.Duration // between two refusals at the allowed rate; 0 counts nothing
 	now     func() int64  // Server.sinceEpoch
 	mu      sync.Mutex
 	emptyAt map[Peer]int64 // when the bucket of a peer is empty
 	sweptAt int64          // when empty buckets were last removed
+	proven  map[Peer]int64 // until when a peer counts as authenticated
 }
 
 func newRefusals(perSecond int, now func() int64) *refusals {
-	r := &refusals{now: now, emptyAt: map[Peer]int64{}}
+	r := &refusals{now: now, emptyAt: map[Peer]int64{}, proven: map[Peer]int64{}}
 	if perSecond > 0 {
 		r.every = time.Second / time.Duration(perSecond)
 	}
@@ -42,6 +48,9 @@ func (r *refusals) countOne(peer Peer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
+	if r.proven[peer] > now {
+		return false
+	}
 	emptyAt, counted := r.emptyAt[peer]
 	if !counted && !r.makeRoomLocked(now) {
 		return false
@@ -61,11 +70,7 @@ func (r *refusals) makeRoomLocked(now int64) bool {
 		return false
 	}
 	r.sweptAt = now
-	for peer, emptyAt := range r.emptyAt {
-		if emptyAt <= now {
-			delete(r.emptyAt, peer)
-		}
-	}
+	maps.DeleteFunc(r.emptyAt, func(_ Peer, emptyAt int64) bool { return emptyAt <= now })
 	return len(r.emptyAt) < maxRefusedPeers
 }
 
@@ -76,7 +81,25 @@ func (r *refusals) areTooMany(peer Peer) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.emptyAt[peer]-r.now() > int64(refusalBurst-r.every)
+	now := r.now()
+	return r.emptyAt[peer]-now > int64(refusalBurst-r.every) && r.proven[peer] <= now
+}
+
+// notePeerProven notes that a peer has authenticated.
+func (r *refusals) notePeerProven(peer Peer) {
+	if r.every == 0 || !peer.IsValid() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if _, known := r.proven[peer]; !known && len(r.proven) >= maxProvenPeers {
+		maps.DeleteFunc(r.proven, func(_ Peer, until int64) bool { return until <= now })
+		if len(r.proven) >= maxProvenPeers {
+			return
+		}
+	}
+	r.proven[peer] = now + int64(provenFor)
 }
 
 // CountRefusal counts a request that was refused before its caller was authenticated. A handler
@@ -96,4 +119,11 @@ func (c *connection) countRefusal() bool {
 	}
 	c.overRefused = c.server.refusals.countOne(PeerOf(c.remote))
 	return c.overRefused
+}
+
+// noteProven notes that the connection's peer has authenticated, unless that is a trusted proxy.
+func (c *connection) noteProven() {
+	if !c.byProxy {
+		c.server.refusals.notePeerProven(PeerOf(c.remote))
+	}
 }

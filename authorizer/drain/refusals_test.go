@@ -30,13 +30,10 @@ func startRefusing(t *testing.T, perSecond int) (s *Server, address string) {
 const burst = int(refusalBurst / time.Second)
 
 // A peer that causes too many refusals loses the connection, and its new connections are closed
-// until its bucket leaks. Other peers are answered, and so is an authenticated connection of that
-// peer.
+// until its bucket leaks. Other peers are answered.
 func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 	s, address := startRefusing(t, 1)
-	known, flood := dialFrom(t, "127.0.0.2", address), dialFrom(t, "127.0.0.2", address)
-	sendText(t, known, "GET /vouch HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
+	flood := dialFrom(t, "127.0.0.2", address)
 	for range burst + 1 {
 		sendText(t, flood, get)
 		require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, flood))
@@ -45,8 +42,6 @@ func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 	require.Zero(t, statusOf(t, dialFrom(t, "127.0.0.2", address)))
 	require.EqualValues(t, 1, s.Counts().OverRefused)
 
-	sendText(t, known, get)
-	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, known))
 	other := dialFrom(t, "127.0.0.3", address)
 	sendText(t, other, get)
 	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, other))
@@ -55,6 +50,33 @@ func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 	again := dialFrom(t, "127.0.0.2", address)
 	sendText(t, again, get)
 	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, again))
+}
+
+// A peer that has authenticated is answered, whatever else comes from its address, until a day after
+// its last authenticated connection has ended.
+func TestThePeerOfAnAuthenticatedConnectionIsNotClosed(t *testing.T) {
+	s, address := startRefusing(t, 1)
+	refuse := func(times int) {
+		for range times {
+			conn := dialFrom(t, "127.0.0.2", address)
+			sendText(t, conn, get)
+			require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, conn))
+			require.NoError(t, conn.Close())
+		}
+	}
+	known := dialFrom(t, "127.0.0.2", address)
+	sendText(t, known, "GET /vouch HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.Equal(t, fasthttp.StatusOK, readStatus(t, known))
+	refuse(2 * burst)
+
+	s.aged.Add(int64(provenFor))
+	require.NoError(t, known.Close())
+	require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patiently, time.Millisecond)
+	refuse(2 * burst)
+
+	s.aged.Add(int64(provenFor + time.Second))
+	refuse(burst)
+	require.Zero(t, statusOf(t, dialFrom(t, "127.0.0.2", address)))
 }
 
 // A connection that ends without a request, and one whose bytes are no request, count as refusals.
