@@ -53,7 +53,7 @@ func TestComposeSetsWhatPurserReads(t *testing.T) {
 	for name, value := range compose(t).Services["purser"].Environment {
 		set(name, fallback.ReplaceAllString(value, "$1"))
 	}
-	_, err = settings.Config()
+	_, err = withDefaults(t, settings).Config()
 	require.NoError(t, err)
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,20 +150,8 @@ func (f *faults) add(name, format string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
 }
 
-// filled takes an empty setting for one that is not set: that is how a compose file hands on a variable nobody gave.
-func (s Settings) filled() Settings {
-	fields := reflect.ValueOf(&s).Elem()
-	for i := range fields.NumField() {
-		if field := fields.Field(i); field.String() == "" {
-			field.SetString(fields.Type().Field(i).Tag.Get("default"))
-		}
-	}
-	return s
-}
-
 // Config checks the settings and says what they mean. The error names every fault.
 func (s Settings) Config() (Config, error) {
-	s = s.filled()
 	var f faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
 		BackupDir: s.BackupDir, LogLevel: f.level(s.LogLevel)}

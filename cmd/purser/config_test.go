@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -157,13 +159,48 @@ func TestADatabaseNeedsADataKey(t *testing.T) {
 	require.Equal(t, []string{"one:9092", "two:9092"}, c.Kafka.Brokers)
 }
 
-// A compose file hands on variables that nobody set as empty ones.
+// A compose file hands on variables that nobody set as empty ones, to every command.
 func TestAnEmptySettingIsTheDefault(t *testing.T) {
-	want, err := defaults(t).Config()
-	require.NoError(t, err)
-	got, err := Settings{}.Config()
-	require.NoError(t, err)
-	require.Equal(t, want, got)
+	data, _ := small(t)
+	parsed := errors.New("parsed")
+	settings := func(args []string) map[string]string {
+		values := map[string]string{}
+		require.ErrorIs(t, runAs(args, io.Discard, func(chosen *kong.Context, _ []string) error {
+			for _, flag := range chosen.Flags() {
+				if len(flag.Envs) > 0 {
+					values[flag.Envs[0]] = flag.Target.String()
+				}
+			}
+			return parsed
+		}), parsed)
+		return values
+	}
+	commands := [][]string{{"serve"}, {"backup", "dir"}, {"sandbox-bank"}, {"topics"}, {"demo"}, {"audit"}}
+	var before []map[string]string
+	for _, command := range commands {
+		before = append(before, settings(command))
+	}
+	for _, values := range before {
+		for name := range values {
+			t.Setenv(name, "")
+		}
+	}
+	for i, command := range commands {
+		require.Equal(t, before[i], settings(command), command[0])
+	}
+	runs(t, "backup", "--data-dir", data, filepath.Join(t.TempDir(), "backup"))
+}
+
+// withDefaults gives each empty field its default.
+func withDefaults(t *testing.T, s Settings) Settings {
+	t.Helper()
+	filled, given := defaults(t), reflect.ValueOf(s)
+	for i := range given.NumField() {
+		if value := given.Field(i).String(); value != "" {
+			reflect.ValueOf(&filled).Elem().Field(i).SetString(value)
+		}
+	}
+	return filled
 }
 
 // Ports that cannot be had are all named too.
@@ -239,7 +276,7 @@ func TestKafkaSettings(t *testing.T) {
 		"no authority": {Settings{KafkaTLS: "true", KafkaTLSCA: "config_test.go", KafkaSASLMechanism: plain},
 			"KAFKA_TLS_CA: config_test.go has no"},
 	} {
-		s := c.set
+		s := withDefaults(t, c.set)
 		s.KafkaSASLUsername, s.KafkaSASLPassword = "purser", "hunter2"
 		config, err := s.Config()
 		if c.fault == "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 
 	"github.com/alecthomas/kong"
 )
@@ -56,11 +57,22 @@ func runAs(args []string, out io.Writer, prepare func(chosen *kong.Context, args
 	if err != nil {
 		return err
 	}
+	fillDefaults(chosen)
 	if err := prepare(chosen, args); err != nil {
 		return err
 	}
 	chosen.BindTo(out, (*io.Writer)(nil))
 	return chosen.Run()
+}
+
+// fillDefaults gives each empty setting its default. A compose file hands on a variable that is not
+// set as an empty one.
+func fillDefaults(chosen *kong.Context) {
+	for _, flag := range chosen.Flags() {
+		if flag.Target.Kind() == reflect.String && flag.Target.Len() == 0 {
+			flag.Target.SetString(flag.Default)
+		}
+	}
 }
 
 func newParser(c *commands) (*kong.Kong, error) {

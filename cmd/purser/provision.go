@@ -73,7 +73,7 @@ func (c *TopicsCmd) Run(out io.Writer) error {
 	var f faults
 	config := f.readKafka(Settings{KafkaBrokers: c.KafkaBrokers, KafkaTLS: c.KafkaTLS, KafkaTLSCA: c.KafkaTLSCA,
 		KafkaTLSCert: c.KafkaTLSCert, KafkaTLSKey: c.KafkaTLSKey, KafkaSASLMechanism: c.KafkaSASLMechanism,
-		KafkaSASLUsername: c.KafkaSASLUsername, KafkaSASLPassword: c.KafkaSASLPassword}.filled())
+		KafkaSASLUsername: c.KafkaSASLUsername, KafkaSASLPassword: c.KafkaSASLPassword})
 	if err := errors.Join(f...); err != nil {
 		return err
 	}
