@@ -117,9 +117,9 @@ func (c *RotateCmd) newPartnerSecret() (secrets []string, err error) {
 	common := filepath.Join(c.DataDir, partnerSecretFile)
 	text, err := readSecret(common)
 	setting := partnerSecretSetting(partnerOfSecret(c.Secret))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not there: to give the partner a secret of its own set %s to NEW,OLD, "+
-			"OLD being PURSER_PARTNER_SECRET, and to NEW alone afterwards (`openssl rand -hex %d` makes one)",
+	if c.PartnerSecret != "" || errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s does not have the common secret: to give the partner a secret of its own set %s "+
+			"to NEW,OLD, OLD being PURSER_PARTNER_SECRET, and to NEW alone afterwards (`openssl rand -hex %d` makes one)",
 			common, setting, dataKeyBytes)
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
+	"purser/httpapi"
 )
 
 // RotateCmd changes a secret that the data directory keeps. A server reads it at its next start. A
@@ -24,6 +25,12 @@ type RotateCmd struct {
 	Finish  bool   `name:"finish" xor:"step" help:"Drop the old secret. Refused before a server has started with the new one, and for data-key before all documents are sealed under it."`
 	Lost    bool   `name:"lost" xor:"step" help:"Make the secret although stores have used another one, which is lost."`
 	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"As of purser serve: opens what the stores know of the secrets, when no server runs."`
+
+	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"As of purser serve. A secret that a setting has does not rotate in the data directory."`
+	PartnerSecret     string `name:"partner-secret" env:"PURSER_PARTNER_SECRET" secret:"" help:"Likewise, as the three that follow."`
+	PartnerSecretBank string `name:"partner-secret-bank" env:"PURSER_PARTNER_SECRET_BANK" secret:""`
+	PartnerSecretRamp string `name:"partner-secret-ramp" env:"PURSER_PARTNER_SECRET_RAMP" secret:""`
+	PartnerSecretCoin string `name:"partner-secret-stablecoin" env:"PURSER_PARTNER_SECRET_STABLECOIN" secret:""`
 }
 
 const (
@@ -33,6 +40,9 @@ const (
 
 // Run rotates and says what to do next.
 func (c *RotateCmd) Run(out io.Writer) error {
+	if err := c.requireFileInUse(); err != nil {
+		return err
+	}
 	path := filepath.Join(c.DataDir, c.Secret)
 	text, err := readSecret(path)
 	switch {
@@ -64,6 +74,21 @@ func (c *RotateCmd) Run(out io.Writer) error {
 		return fmt.Errorf("%s is rotating already: end that first with `purser rotate %s --finish`", c.Secret, c.Secret)
 	}
 	return c.addSecret(path, secrets[0], out)
+}
+
+// requireFileInUse refuses to make a secret in a file whose place a setting takes: no server would
+// read it.
+func (c *RotateCmd) requireFileInUse() error {
+	set := map[string]string{dataKeyFile: c.DataKey, networkSecretFile: c.NetworkSecret,
+		partnerSecretFile:                              c.PartnerSecret,
+		partnerSecretFileOf(httpapi.PartnerBank):       c.PartnerSecretBank,
+		partnerSecretFileOf(httpapi.PartnerRamp):       c.PartnerSecretRamp,
+		partnerSecretFileOf(httpapi.PartnerStablecoin): c.PartnerSecretCoin}
+	if c.Finish || set[c.Secret] == "" {
+		return nil
+	}
+	return fmt.Errorf("%s has the secret, and a server reads no file beside it: rotate it there, set NEW,OLD, "+
+		"and NEW alone afterwards (`openssl rand -hex %d` makes one)", settingOf(c.Secret), dataKeyBytes)
 }
 
 // addSecret puts a new secret before the one that is in use.

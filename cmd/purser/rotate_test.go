@@ -125,6 +125,37 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	require.NoError(t, start(t, data).Close())
 }
 
+// TestASecretOfASettingDoesNotRotateInItsFile: a server reads no file beside the setting, also where
+// the setting names a file of its own.
+func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, start(t, data).Close())
+	rotate := func(args ...string) error {
+		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
+	}
+	named := filepath.Join(t.TempDir(), "named")
+	require.NoError(t, os.WriteFile(named, []byte(strings.Repeat("ab", dataKeyBytes)), 0o600))
+	own := partnerSecretFileOf(httpapi.PartnerBank)
+	for _, name := range append(heldSecretFiles(), dataKeyFile) {
+		for variable, value := range map[string]string{settingOf(name): strings.Repeat("ab", dataKeyBytes),
+			settingOf(name) + secretFileSuffix: named} {
+			t.Run(variable, func(t *testing.T) {
+				t.Setenv(variable, value)
+				require.ErrorContains(t, rotate(name), settingOf(name)+" has the secret")
+				require.ErrorContains(t, rotate(name, "--lost"), settingOf(name)+" has the secret")
+				if name == partnerSecretFile {
+					require.ErrorContains(t, rotate(own), "set "+settingOf(own)+" to NEW,OLD")
+				}
+			})
+		}
+	}
+	require.NoFileExists(t, filepath.Join(data, own))
+	require.Len(t, secretIn(t, data, networkSecretFile), 1)
+	require.NoError(t, rotate(networkSecretFile))
+	t.Setenv(settingOf(networkSecretFile), "of a setting, beside the file")
+	require.ErrorContains(t, rotate(networkSecretFile, "--finish"), "no server has started with the new network-secret")
+}
+
 // TestARotationEndsWithASecretOfItsOwn: a file that a person wrote is not taken over.
 func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	data := t.TempDir()
