@@ -119,11 +119,26 @@ func publish(data string, l listeners) error {
 	return writeDurably(addressesFile(data), text)
 }
 
-// published reads one of the addresses; it is stale when no server has the directory.
+// requireServer refuses a data directory that no process has. It makes nothing in it.
+func requireServer(data string) error {
+	unlock, err := lockUsed(data)
+	if errors.Is(err, errInUse) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(fmt.Errorf("no server runs on %s: start it, or name its directory with --data-dir", data), unlock())
+}
+
+// published reads one of the addresses of the server that has the directory.
 func published(data, name string) (string, error) {
+	if err := requireServer(data); err != nil {
+		return "", err
+	}
 	text, err := os.ReadFile(addressesFile(data))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("the server that has the data directory has not said yet where it listens")
+		return "", fmt.Errorf("the purser that has %s does not listen: a server starts or stops, repeat the command in a moment", data)
 	}
 	if err != nil {
 		return "", err

@@ -47,13 +47,6 @@ func (e *ExportNACHACmd) Run(out io.Writer) error {
 	if _, err := time.Parse(time.DateOnly, e.Day); err != nil {
 		return errors.New("--day is a day: YYYY-MM-DD")
 	}
-	unlock, err := lockUsed(e.DataDir)
-	if err == nil {
-		return errors.Join(fmt.Errorf("no server runs on %s: only a running one can ask the bank", e.DataDir), unlock())
-	}
-	if !errors.Is(err, errInUse) {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), exportWithin)
 	defer cancel()
 	nacha, err := askAdmin[nachaFile](ctx, e.DataDir, "nacha", nachaAsked{Day: e.Day}, maxNACHA)
