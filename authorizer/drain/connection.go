@@ -35,6 +35,8 @@ type connection struct {
 	hasTurn     atomic.Bool  // it has one of Server.turns
 	unread      atomic.Bool  // a request was refused before it was read: linger at the close
 	asked       bool         // it has sent a request
+	turnedAway  bool         // the limits of the client that its PROXY head names refused it
+	refused     bool         // its request is counted as a refusal
 	overRefused bool         // its peer caused too many refusals when the last one was counted
 
 	// With bodies withheld.
@@ -81,7 +83,7 @@ func Vouch(ctx *fasthttp.RequestCtx) {
 func (c *connection) beginRequest(ctx *fasthttp.RequestCtx) {
 	c.waitsSince.Store(0)
 	c.wasCut.Store(false)
-	c.asked = true
+	c.asked, c.refused = true, false
 	c.takeTurn(1) // a pipelined request has none yet
 	if c.server.options.Bodies != nil {
 		c.body.readFraming(ctx)
@@ -235,7 +237,7 @@ func (c *connection) Close() error {
 	c.giveTurn()
 	if c.vouched.Load() {
 		c.noteProven()
-	} else if !c.asked {
+	} else if !c.asked && !c.turnedAway {
 		c.countRefusal()
 	}
 	c.server.pool.removeConnection(c)

@@ -85,8 +85,12 @@ func New(http *fasthttp.Server, options Options) *Server {
 	s.pool = pool{server: s, open: map[*connection]struct{}{}, peers: map[Peer]int{}}
 	if refuse := http.ErrorHandler; refuse != nil {
 		http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
+			c, ok := ctx.Conn().(*connection)
+			if ok {
+				c.asked, c.refused = true, false
+			}
 			refuse(ctx, err)
-			if c, ok := ctx.Conn().(*connection); ok {
+			if ok {
 				c.unread.Store(true)
 				CountRefusal(ctx)
 			}

@@ -124,6 +124,7 @@ func (c *connection) readProxyHead() error {
 	}
 	c.remote, c.byProxy = client, c.server.options.Proxies.Contains(client)
 	if !c.byProxy && !c.server.pool.countPeer(c, PeerOf(client)) {
+		c.turnedAway = true
 		return errOverPeer
 	}
 	return nil

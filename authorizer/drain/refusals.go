@@ -104,10 +104,12 @@ func (r *refusals) notePeerProven(peer Peer) {
 
 // CountRefusal counts a request that was refused before its caller was authenticated. A handler
 // calls it after it has written the answer. When the peer causes too many refusals, the connection
-// ends with that answer.
+// ends with that answer. A request counts once, however often this is called for it.
 func CountRefusal(ctx *fasthttp.RequestCtx) {
-	if c, ok := ctx.Conn().(*connection); ok && c.countRefusal() {
-		ctx.SetConnectionClose()
+	if c, ok := ctx.Conn().(*connection); ok && !c.refused {
+		if c.refused = true; c.countRefusal() {
+			ctx.SetConnectionClose()
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package drain
 import (
 	"bufio"
 	"encoding/binary"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -93,6 +95,58 @@ func TestAConnectionWithoutARequestIsARefusal(t *testing.T) {
 		require.Zero(t, statusOf(t, dialFrom(t, "127.0.0.2", address)))
 	}
 }
+
+// A client that a PROXY head names is answered again as soon as its bucket has leaked, however often
+// it tries meanwhile: a connection that is closed for the bucket does not fill it.
+func TestAClientOfAProxyIsNotCountedWhileItIsClosed(t *testing.T) {
+	s, address := startServer(t, Options{Refusals: 1, Proxies: proxies(t, "127.0.0.9"), ProxyProtocol: true},
+		func(ctx *fasthttp.RequestCtx) {
+			ctx.Error("refused", fasthttp.StatusUnauthorized)
+			CountRefusal(ctx)
+		})
+	try := func() int {
+		conn := dialFrom(t, "127.0.0.9", address)
+		sendText(t, conn, string(headV2("192.0.2.1"))+get)
+		status := statusOf(t, conn)
+		require.NoError(t, conn.Close())
+		return status
+	}
+	for range burst {
+		require.Equal(t, fasthttp.StatusUnauthorized, try())
+	}
+	answered := 0
+	for range burst {
+		s.aged.Add(int64(time.Second / 2))
+		if try() != 0 {
+			answered++
+		}
+		require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patiently, time.Millisecond)
+	}
+	require.InDelta(t, burst/2, answered, 1, "one is answered for each second")
+}
+
+// A request counts once: a malformed one is counted by its handler and by the server.
+func TestARequestCountsOnce(t *testing.T) {
+	s := New(&fasthttp.Server{ErrorHandler: func(ctx *fasthttp.RequestCtx, _ error) {
+		ctx.Error("refused", fasthttp.StatusBadRequest)
+		CountRefusal(ctx)
+	}}, Options{Refusals: 1})
+	c := s.wrapConn(silentConn{})
+	peer := PeerOf(netip.MustParseAddr("192.0.2.1"))
+	for n := range burst {
+		require.False(t, s.refusals.areTooMany(peer), n)
+		var ctx fasthttp.RequestCtx
+		ctx.Init2(c, unheard{}, true)
+		s.http.ErrorHandler(&ctx, io.ErrUnexpectedEOF)
+	}
+	require.True(t, s.refusals.areTooMany(peer))
+}
+
+// silentConn is a connection from 192.0.2.1.
+type silentConn struct{ net.Conn }
+
+func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
+func (silentConn) LocalAddr() net.Addr  { return &net.TCPAddr{} }
 
 // A body that finds no memory counts as a refusal, whatever its handler answers.
 func TestABodyWithoutMemoryIsARefusal(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -25,6 +27,7 @@ const (
 	clockLogEvery  = time.Minute            // between two log lines while the clock is suspect
 	clockWithin    = 10 * time.Second       // for the commands
 	clockMarkForm  = "purser-clock 2"
+	earlierMark    = `{"form":1,` // how a mark without a checksum begins
 )
 
 func clockFile(data string) string { return filepath.Join(data, "clock") }
@@ -34,7 +37,7 @@ func clockFile(data string) string { return filepath.Join(data, "clock") }
 // expire.
 func readClockMark(data string) (*clock.Mark, error) {
 	text, _, err := readChecksummed(clockFile(data), clockMarkForm)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || isEarlierMark(data) {
 		return nil, nil
 	}
 	var mark clock.Mark
@@ -49,6 +52,13 @@ func readClockMark(data string) (*clock.Mark, error) {
 			clockFile(data), err)
 	}
 	return &mark, nil
+}
+
+// isEarlierMark reports whether the mark is that of a program that wrote no checksum. Nothing tells
+// whether such a mark is damaged, so a start goes without it, as the first one does.
+func isEarlierMark(data string) bool {
+	text, err := os.ReadFile(clockFile(data))
+	return err == nil && bytes.HasPrefix(text, []byte(earlierMark))
 }
 
 func writeClockMark(data string, mark clock.Mark) error {

@@ -287,3 +287,12 @@ func TestADamagedClockMarkIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, clockFile(data), damage)
 	})
 }
+
+// A start over the mark of a program that wrote no checksum goes without it.
+func TestAMarkWithoutAChecksumIsNone(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(clockFile(data), []byte(`{"form":1,"trusted":"3026-11-25T01:02:03Z"}`), 0o600))
+	mark, err := readClockMark(data)
+	require.NoError(t, err)
+	require.Nil(t, mark)
+}

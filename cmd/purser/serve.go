@@ -30,6 +30,7 @@ import (
 	"purser/httpapi/webhook"
 	"purser/persistence"
 	"purser/persistence/kafka"
+	"purser/persistence/postgres"
 )
 
 // ServeCmd runs the servers.
@@ -263,9 +264,15 @@ func (m *Main) openJournal(ctx context.Context) (err error) {
 	return m.config.secretsBelong(m.journal)
 }
 
-// note is told of what a journal's store tries again by itself. It can be many a second, and the loops that need the store say so
-// too.
-func (m *Main) note(err error) { m.log.Debug("the journal's store will try again", "err", err) }
+// note is told of what a journal's store tries again by itself. It can be many a second, and the loops
+// that need the store say so too; only a server that lacks a resource is a warning.
+func (m *Main) note(err error) {
+	level := slog.LevelDebug
+	if errors.Is(err, postgres.ErrExhausted) {
+		level = slog.LevelWarn
+	}
+	m.log.Log(context.Background(), level, "the journal's store will try again", "err", err)
+}
 
 // serveSwipesAlone opens the authorizer before the journal is there, when the journal is not in this directory: the authorizer
 // knows by itself whose it is. The first start of a deployment has none.
