@@ -174,9 +174,18 @@ func (s backedUp) requireRoom(ctx context.Context, parent string) error {
 	return s.room.requireFree(parent, stored+copied)
 }
 
-// requireAbsent refuses a path at which there is anything, a link that leads nowhere too.
+// requireAbsent refuses a path at which there is anything, a link that leads nowhere too, and one
+// whose parent is no directory.
 func requireAbsent(path string) error {
-	_, err := os.Lstat(path)
+	parent := filepath.Dir(path)
+	info, err := os.Stat(parent)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: make it first, because the backup is made in it", parent)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

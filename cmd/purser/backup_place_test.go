@@ -93,6 +93,26 @@ func TestTablesCountOnlyOnAnotherDisk(t *testing.T) {
 	require.EqualValues(t, 1011, total)
 }
 
+// TestABackupNeedsAParent: a place whose parent is missing or a file is named before anything is
+// copied, with a server and without one.
+func TestABackupNeedsAParent(t *testing.T) {
+	data, _ := small(t)
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	refused := func() {
+		t.Helper()
+		for _, parent := range []string{filepath.Join(t.TempDir(), "missing"), file} {
+			err := run([]string{"backup", "--data-dir", data, filepath.Join(parent, "backup")}, io.Discard)
+			require.ErrorContains(t, err, parent+" is not a directory")
+		}
+	}
+	refused()
+	m := start(t, data)
+	refused()
+	require.NoDirExists(t, m.config.backupDir())
+	require.NoError(t, m.Close())
+}
+
 // A backup removes the directory that a killed backup of its deployment has left. It removes no
 // directory that another process fills, none of another deployment, and none of an unknown owner.
 // It names the last two.

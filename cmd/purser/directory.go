@@ -138,7 +138,8 @@ func published(data, name string) (string, error) {
 	}
 	text, err := os.ReadFile(addressesFile(data))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("the purser that has %s does not listen: a server starts or stops, repeat the command in a moment", data)
+		return "", fmt.Errorf("the purser that has %s does not listen: a server starts or stops, "+
+			"repeat the command in a moment", data)
 	}
 	if err != nil {
 		return "", err
