@@ -106,6 +106,10 @@ func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintf(out, "%s has a new secret, and the old one stays valid: restart the server, %s, "+
 		"then `purser rotate %s --finish`\n", path, next, c.Secret)
+	if err == nil && c.Secret == dataKeyFile {
+		_, err = fmt.Fprintln(out, "backups from before need the old key (the second in the file), which --finish "+
+			"destroys: keep it elsewhere first")
+	}
 	return err
 }
 
@@ -153,9 +157,6 @@ func (c *RotateCmd) dropOld(path string, secrets []string, out io.Writer) error 
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s has the new secret alone, from the next start on\n", path)
-	if err == nil && c.Secret == dataKeyFile {
-		_, err = fmt.Fprintln(out, "keep the old one as long as you keep a backup from before")
-	}
 	return err
 }
 

@@ -125,6 +125,31 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	require.NoError(t, start(t, data).Close())
 }
 
+// TestARotationOfTheDataKeySaysWhatBackupsNeed: before --finish drops the old key.
+func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, start(t, data).Close())
+	said := runs(t, "rotate", "--data-dir", data, dataKeyFile)
+	require.Contains(t, said, "backups from before need the old key (the second in the file)")
+	require.NotContains(t, runs(t, "rotate", "--data-dir", data, networkSecretFile), "backups")
+}
+
+// TestAMissingSecretIsNamedWithItsRepair: no other data key opens the stores; any other secret can
+// be made anew.
+func TestAMissingSecretIsNamedWithItsRepair(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, start(t, data).Close())
+	for _, name := range []string{dataKeyFile, networkSecretFile} {
+		require.NoError(t, os.Remove(filepath.Join(data, name)))
+	}
+	config := testConfig(t, data)
+	err := config.findSecrets()
+	require.ErrorContains(t, err, "data-key is missing, but the stores have used one: put it back, or set "+
+		"PURSER_DATA_KEY: no other key opens what is sealed under it")
+	require.ErrorContains(t, err, "network-secret is missing, but the stores have used one: put it back, set "+
+		"PURSER_NETWORK_SECRET, or make a new one with `purser rotate network-secret --lost --data-dir "+data+"`")
+}
+
 // TestASecretOfASettingDoesNotRotateInItsFile: a server reads no file beside the setting, also where
 // the setting names a file of its own.
 func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {

@@ -164,12 +164,12 @@ func (f *faults) secretFile(c *Config, name string) string {
 
 // missingSecret names a secret that is missing beside stores that have used one, and the repair.
 func missingSecret(data, name string) error {
-	repair := fmt.Sprintf("or make a new one with `purser rotate %s --lost --data-dir %s`", name, data)
+	repair := fmt.Sprintf("put it back, set %s, or make a new one with `purser rotate %s --lost --data-dir %s`",
+		settingOf(name), name, data)
 	if name == dataKeyFile {
-		repair = "no other opens what is sealed under it"
+		repair = fmt.Sprintf("put it back, or set %s: no other key opens what is sealed under it", settingOf(name))
 	}
-	return fmt.Errorf("%s is missing, but the stores have used one: put it back from where the secrets are kept, set %s, %s",
-		filepath.Join(data, name), settingOf(name), repair)
+	return fmt.Errorf("%s is missing, but the stores have used one: %s", filepath.Join(data, name), repair)
 }
 
 // hasStores reports whether a data directory has a store that may have used secrets.
