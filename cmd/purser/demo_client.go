@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
+	"syscall"
 	"time"
 
 	"purser/authorizer"
@@ -68,7 +69,7 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return answer{}, fmt.Errorf("%w (is the server running? make run starts one)", err)
+		return answer{}, fmt.Errorf("%w (%s)", err, whyUnanswered(err))
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
@@ -80,6 +81,15 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 		return answer{}, fmt.Errorf("%s %s: %w: %s", r.method, c.base+r.path, errRefusedSecret, c.credential)
 	}
 	return a, nil
+}
+
+// whyUnanswered says what to look at after a request without an answer.
+func whyUnanswered(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return "the connection was closed without an answer: the server stops, or this address has caused too many " +
+			"refused requests, whose connections a server closes for some seconds: PURSER_REFUSALS"
+	}
+	return "is the server running? make run starts one"
 }
 
 // withCredential sets the error text of the credential and returns the client.

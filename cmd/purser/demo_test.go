@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -76,6 +78,28 @@ func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, c.says, out)
 		require.ErrorContains(t, err, "the server as it is set does not let the demo go on", out)
 		require.NoError(t, m.Close())
+	}
+}
+
+// TestTheDemoNamesTheLimitOfRefusals: a server closes the connections of an address with too many
+// refused requests, and does not say why.
+func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
+	for _, linger := range []int{0, -1} { // seconds: the connection is reset, or ends
+		network := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			connection, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				err = connection.(*net.TCPConn).SetLinger(linger)
+			}
+			if err = errors.Join(err, connection.Close()); err != nil {
+				panic(err)
+			}
+		}))
+		walk := &tour{out: io.Discard, run: "run", network: newClient(network.URL, "secret")}
+		_, err := walk.swipe(t.Context(), walk.message("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
+		require.ErrorContains(t, err, "PURSER_REFUSALS")
+		network.Close()
+		_, err = walk.network.send(t.Context(), request{method: http.MethodGet, path: "/"})
+		require.ErrorContains(t, err, "is the server running?")
 	}
 }
 
