@@ -220,8 +220,11 @@ func (t *tour) verdict() error {
 
 // send sends a request; the card network's until it is decided.
 func (t *tour) send(ctx context.Context, c *client, r request) (answer, error) {
-	if c == t.network {
+	switch c {
+	case t.network:
 		return c.decided(ctx, r)
+	case t.session:
+		return c.patiently(ctx, r)
 	}
 	return c.send(ctx, r)
 }

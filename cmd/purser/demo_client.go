@@ -120,6 +120,20 @@ func (c *client) decided(ctx context.Context, r request) (a answer, err error) {
 	}
 }
 
+// patiently sends a person's request until the server has room for it: a 503 says that nothing has
+// changed, as when a busy machine does not come to a sign-up's password. It gives up after decidedSoon.
+func (c *client) patiently(ctx context.Context, r request) (answer, error) {
+	for first := time.Now(); ; {
+		a, err := c.send(ctx, r)
+		if err != nil || a.status != http.StatusServiceUnavailable || time.Since(first) > decidedSoon {
+			return a, err
+		}
+		if err := pause(ctx, longestPause); err != nil {
+			return answer{}, err
+		}
+	}
+}
+
 // undecided tells the answers that promise nothing: a timeout, a full backlog, a store that does not answer.
 func undecided(a answer) bool {
 	switch a.text("reason") {

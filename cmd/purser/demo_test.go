@@ -138,6 +138,24 @@ func TestTheDemoOnABusyMachine(t *testing.T) {
 	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew-1")
 }
 
+// A server that has no room for a sign-up is asked again.
+func TestTheDemoAsksAgainForRoom(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	walk := &tour{out: io.Discard, session: newClient(server.URL, "")}
+	defer walk.session.http.CloseIdleConnections()
+	_, err := walk.create(t.Context(), walk.session, "/api/dashboard/signup", fields{})
+	require.NoError(t, err)
+	require.Zero(t, walk.differences)
+	require.Equal(t, 2, asked)
+}
+
 // A busy machine may decline one swipe many times. The ids of the new swipes do not exceed
 // hold.MaxNetworkID. A server that did not run for a while declines every simulated swipe of the
 // next AnswerWithin, and the demo has swipes left after that.
