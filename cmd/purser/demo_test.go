@@ -150,7 +150,7 @@ func TestTheDemoAsksAgainForRoom(t *testing.T) {
 	defer server.Close()
 	walk := &tour{out: io.Discard, session: newClient(server.URL, "")}
 	defer walk.session.http.CloseIdleConnections()
-	_, err := walk.create(t.Context(), walk.session, "/api/dashboard/signup", fields{})
+	_, err := walk.create(t.Context(), walk.session, "/room", fields{})
 	require.NoError(t, err)
 	require.Zero(t, walk.differences)
 	require.Equal(t, 2, asked)
