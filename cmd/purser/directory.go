@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -24,6 +25,13 @@ func authorizerDir(data string) string { return filepath.Join(data, "authorizer"
 func journalDir(data string) string    { return filepath.Join(data, "journal") }
 func addressesFile(data string) string { return filepath.Join(data, "addresses") }
 
+// How often a start tries to take the data directory. A command that looks whether a server runs has
+// the directory for an instant.
+const (
+	lockTries = 10
+	lockPause = 20 * time.Millisecond
+)
+
 // errInUse says that another process has the data directory.
 var errInUse = errors.New("the data directory is in use by another purser")
 
@@ -33,7 +41,13 @@ func lockDirectory(data string) (unlock func() error, err error) {
 	if err := pebblegate.MakeDir(vfs.Default, data); err != nil {
 		return nil, err
 	}
-	return lockExisting(data)
+	for range lockTries {
+		if unlock, err = lockExisting(data); !errors.Is(err, errInUse) {
+			return unlock, err
+		}
+		time.Sleep(lockPause)
+	}
+	return nil, err
 }
 
 // lockExisting takes a data directory that must be there, unless a restore into it was not finished.
@@ -64,7 +78,11 @@ func lockWhatever(data string) (unlock func() error, err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", data, err)
 	}
-	return file.Close, nil
+	return func() error {
+		// A child that was forked and has not begun its program has the descriptor too, and a close
+		// alone would leave it the lock.
+		return errors.Join(syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
+	}, nil
 }
 
 // lockUsed takes a data directory for a command that only reads it: one that no server has ever had is refused, and nothing is
