@@ -54,8 +54,8 @@ func readClockMark(data string) (*clock.Mark, error) {
 	return &mark, nil
 }
 
-// isEarlierMark reports whether the mark is that of a program that wrote no checksum. Nothing tells
-// whether such a mark is damaged, so a start goes without it, as the first one does.
+// isEarlierMark reports whether the mark has the form before the checksum. Damage to such a mark cannot
+// be seen, so a start ignores it, as a first start has none.
 func isEarlierMark(data string) bool {
 	text, err := os.ReadFile(clockFile(data))
 	return err == nil && bytes.HasPrefix(text, []byte(earlierMark))

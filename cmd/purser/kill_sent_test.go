@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// sent is a POST with an Idempotency-Key and its answer. told is false while the outcome is
+// sent is a POST with an Idempotency-Key and its answer. The field told is false while the outcome is
 // unknown.
 type sent struct {
 	request request

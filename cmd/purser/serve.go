@@ -264,8 +264,8 @@ func (m *Main) openJournal(ctx context.Context) (err error) {
 	return m.config.secretsBelong(m.journal)
 }
 
-// note is told of what a journal's store tries again by itself. It can be many a second, and the loops
-// that need the store say so too; only a server that lacks a resource is a warning.
+// note logs an operation that the journal's store tries again by itself. There can be many a second,
+// and the loops that need the store log them too; only a server that lacks a resource is a warning.
 func (m *Main) note(err error) {
 	level := slog.LevelDebug
 	if errors.Is(err, postgres.ErrExhausted) {
