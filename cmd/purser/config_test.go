@@ -159,7 +159,7 @@ func TestADatabaseNeedsADataKey(t *testing.T) {
 	require.Equal(t, []string{"one:9092", "two:9092"}, c.Kafka.Brokers)
 }
 
-// A compose file hands on variables that nobody set as empty ones, to every command.
+// A compose file passes unset variables to every command as empty ones.
 func TestAnEmptySettingIsTheDefault(t *testing.T) {
 	data, _ := small(t)
 	parsed := errors.New("parsed")

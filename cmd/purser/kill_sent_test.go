@@ -6,8 +6,7 @@ import (
 	"net/http"
 )
 
-// sent is a POST with an Idempotency-Key and its answer. The field told is false while the outcome is
-// unknown.
+// sent is a POST with an Idempotency-Key, and its answer once the outcome is known.
 type sent struct {
 	request request
 	told    bool
