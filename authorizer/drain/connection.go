@@ -37,7 +37,7 @@ type connection struct {
 	asked       bool         // it has sent a request
 	turnedAway  bool         // the limits of the client that its PROXY head names refused it
 	refused     bool         // its request is counted as a refusal
-	overRefused bool         // its peer caused too many refusals when the last one was counted
+	overRefused bool         // its last counted refusal ends it
 
 	// With bodies withheld.
 	ahead []byte // bytes that were read behind the head of a request

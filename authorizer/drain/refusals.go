@@ -11,6 +11,7 @@ import (
 // Limits of the refusal counts.
 const (
 	refusalBurst    = 10 * time.Second // a bucket holds the refusals of this period at the allowed rate
+	keepAliveBurst  = refusalBurst / 2 // with more than this in the bucket a refusal ends its connection
 	maxRefusedPeers = 65_536           // peers with a bucket; the refusals of further peers are not counted
 	sweepEvery      = time.Second      // between two removals of empty buckets
 	provenFor       = 24 * time.Hour   // how long a peer counts as authenticated after Vouch and after that connection's end
@@ -20,7 +21,9 @@ const (
 // refusals is a leaky bucket for each unauthenticated peer. A refused request and a connection that
 // ends without a request each add one refusal; the bucket leaks Options.Refusals a second. While
 // the bucket of a peer is full, its new connections are closed as they are accepted, because
-// closing a connection costs less than refusing a request. A peer that has authenticated has no bucket:
+// closing a connection costs less than refusing a request. From half a bucket on a refusal ends its
+// connection, and the rest of the request is not read: otherwise a peer whose bucket stays near
+// full has the server read all its bodies. A peer that has authenticated has no bucket:
 // an attacker or a wrong secret behind the address of the card network must not shut the network out.
 // All methods are safe for concurrent use.
 type refusals struct {
@@ -40,7 +43,7 @@ func newRefusals(perSecond int, now func() int64) *refusals {
 	return r
 }
 
-// countOne counts a refusal, and reports whether the peer has now caused too many.
+// countOne counts a refusal, and reports whether it ends the peer's connection.
 func (r *refusals) countOne(peer Peer) bool {
 	if r.every == 0 || !peer.IsValid() {
 		return false
@@ -57,7 +60,7 @@ func (r *refusals) countOne(peer Peer) bool {
 	}
 	emptyAt = min(max(emptyAt, now)+int64(r.every), now+int64(refusalBurst+r.every))
 	r.emptyAt[peer] = emptyAt
-	return emptyAt-now > int64(refusalBurst)
+	return emptyAt-now > int64(keepAliveBurst)
 }
 
 // makeRoomLocked reports whether another peer can get a bucket. It removes empty buckets, at most
@@ -103,8 +106,8 @@ func (r *refusals) notePeerProven(peer Peer) {
 }
 
 // CountRefusal counts a request that was refused before its caller was authenticated. A handler
-// calls it after it has written the answer. When the peer causes too many refusals, the connection
-// ends with that answer. A request counts once, however often this is called for it.
+// calls it after it has written the answer. When the peer's bucket is more than half full, the
+// connection ends with that answer. A request counts once, however often this is called for it.
 func CountRefusal(ctx *fasthttp.RequestCtx) {
 	if c, ok := ctx.Conn().(*connection); ok && !c.refused {
 		if c.refused = true; c.countRefusal() {
@@ -113,8 +116,8 @@ func CountRefusal(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// countRefusal counts a refusal of the connection's peer, and reports whether the peer has caused
-// too many. Trusted proxies and authenticated connections are not counted.
+// countRefusal counts a refusal of the connection's peer, and reports whether it ends the
+// connection. Trusted proxies and authenticated connections are not counted.
 func (c *connection) countRefusal() bool {
 	if c.byProxy || c.vouched.Load() {
 		return false
