@@ -12,10 +12,10 @@ import (
 
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 // knownIssuer remembers the agents it is told of. It fails as often as it is told to, and refuses agents of one name.

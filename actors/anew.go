@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Told returns, by shard, up to which decision a journal of this content has been told of the authorizer's log. It may have some

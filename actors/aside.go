@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // A workspace whose entries the journal or its balance refuses is set aside: the relay of its shard

@@ -11,9 +11,9 @@ import (
 
 	"purser/actors/counterparty"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // slowBank takes accounts when it is told to.

@@ -12,11 +12,11 @@ import (
 	"purser/actors/checkout/address"
 	"purser/actors/derivation"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/partner"
 	"purser/actors/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Accounts derive the addresses at which customers pay; address.Accounts are some.

@@ -16,9 +16,9 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/checkout/address"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/actors/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Extent of the crash test of checkouts.

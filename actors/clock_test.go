@@ -11,8 +11,8 @@ import (
 
 	"purser/actors"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // retiring counts what the loops ask of an authorizer on account of time.

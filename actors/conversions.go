@@ -8,9 +8,9 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/money"
 	"purser/actors/partner"
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // Offer asks the desk for a firm rate between two currencies, and how long it is firm. A pair that it does not deal in is

@@ -15,9 +15,9 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/partner/sandbox"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pgjournal/pgtest"
 )
 

@@ -17,12 +17,12 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pgjournal/pgtest"
 )
 

@@ -16,9 +16,9 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/card"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Extent of the crash test. Every crashEvery-th write of either store is a moment at which the power fails.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"purser/actors/fault"
-	"purser/actors/money"
 	"purser/actors/partner"
+	"purser/persistence/money"
 )
 
 // FirmRate asks the desk for the rate at which it sells a currency now, in units bought for a dollar. A currency that it does not

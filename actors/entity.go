@@ -14,8 +14,8 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // errUnreadable: a stored document does not decode, and a retry reads the same.

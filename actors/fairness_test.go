@@ -8,9 +8,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
+	"purser/persistence/ident"
 )
 
 // muteBank gives no answer about the payments of one slot.

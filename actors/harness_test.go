@@ -17,12 +17,12 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 )
 

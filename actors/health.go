@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Limits of looking at the health.

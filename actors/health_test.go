@@ -11,10 +11,10 @@ import (
 
 	"purser/actors"
 	"purser/actors/card"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 const (

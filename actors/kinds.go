@@ -14,7 +14,6 @@ import (
 	"purser/actors/decision"
 	"purser/actors/derivation"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/ramp"
 	"purser/actors/user"
@@ -22,6 +21,7 @@ import (
 	"purser/actors/workspace"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Kind is one row of the table of actors: the whole of what the runtime must be told about a domain package.

@@ -10,9 +10,9 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // An order of which the bank has reported nothing for balance.LapseAfter is asked about by our

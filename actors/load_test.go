@@ -13,9 +13,9 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 )
 

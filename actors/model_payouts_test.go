@@ -10,9 +10,9 @@ import (
 	"purser/actors/balance"
 	"purser/actors/counterparty"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/partner"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // What becomes of an order depends on its amount, by the rest of a division. The bank takes the others, and the model says what

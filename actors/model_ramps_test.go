@@ -10,7 +10,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // ramper is what a random life has of the ramp. Some orders are never reported.

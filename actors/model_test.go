@@ -22,9 +22,9 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/card"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // modelOps is how many operations the random lives on one journal have together: the short form, or what PURSER_MODEL_OPS says

@@ -6,8 +6,8 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // OrderState is a State whose orders are records of their own. The shell loads the order that a

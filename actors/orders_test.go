@@ -15,8 +15,8 @@ import (
 
 	"purser/actors"
 	"purser/actors/balance"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // weighing is a journal that sums the bytes appended to it.

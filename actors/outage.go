@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of what is said and asked while a store is away.

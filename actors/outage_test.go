@@ -13,8 +13,8 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // unplugged is a journal whose server can be lost. It remembers cursors.

@@ -23,13 +23,13 @@ import (
 	"purser/actors/counterparty"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/partner"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer/hold"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // treasury is the product with the sandbox bank beside it, on one file system and one clock.

@@ -10,9 +10,9 @@ import (
 	"purser/actors/cardholder"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // sealedDocument is what the journal keeps of a personal document.

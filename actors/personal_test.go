@@ -10,9 +10,9 @@ import (
 
 	"purser/actors"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/actors/seal"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // diary is an actor with one personal record.

@@ -14,8 +14,8 @@ import (
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 func (w *world) physicalOrder(ws, unlock string) balance.OrderPhysicalCard {

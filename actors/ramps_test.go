@@ -20,11 +20,11 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/ramp"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // What the partner of the tests makes of an order depends on the last digit of its cents. It takes the others, and reports none.

@@ -13,10 +13,10 @@ import (
 
 	"purser/actors/checkout"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/user"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 // The bank is told what to expect.

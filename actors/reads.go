@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Record returns a record of a tenant; another tenant's is not_found.

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"purser/actors/balance"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Rebuilt is what Rebuild needs of a fresh authorizer.

@@ -13,10 +13,10 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Limits of the relay.

@@ -11,9 +11,9 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // relayAtOnce is how many entries may be on their way to the journal.

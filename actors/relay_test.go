@@ -16,9 +16,9 @@ import (
 	"purser/actors/balance"
 	"purser/actors/card"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // refusing is a journal that refuses the batches of one workspace while it is told to.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"purser/actors/balance"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of sealing anew.

@@ -15,9 +15,9 @@ import (
 
 	"purser/actors"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/actors/seal"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // letters is an actor with many personal records.

@@ -14,8 +14,8 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 func TestCommittedStateOutlivesARestart(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Secret is a secret of the deployment as its stores remember it: by fingerprints, which say

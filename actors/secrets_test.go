@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/seal"
+	"purser/persistence/ident"
 )
 
 // guardedText is a log that the goroutines of a system write and a test reads.

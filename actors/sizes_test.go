@@ -17,14 +17,14 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/decision"
 	"purser/actors/derivation"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/ramp"
 	"purser/actors/user"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // stateRoom is how long the longest document of any state may be: half of what a record takes.

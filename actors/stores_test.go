@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // aged is a world in which one store was put back to what it was before the other went on. meanwhile runs on the newer one.

@@ -17,13 +17,13 @@ import (
 	"purser/actors/bankday"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/watch"
 	"purser/actors/webhook"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Authorizer is what the runtime needs of the authorizer; authorizer.Engine is it.

@@ -13,8 +13,8 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // thing is something of which a tenant may have only so many.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/actors/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of the timer loop.

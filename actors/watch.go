@@ -11,10 +11,10 @@ import (
 
 	"purser/actors/checkout"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/watch"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of the watchers of chains.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"purser/actors/checkout"
-	"purser/actors/ident"
 	"purser/actors/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Announcement is what the endpoints of a workspace are told of an event: the kind they subscribe to, and the JSON that is sent.

@@ -22,10 +22,10 @@ import (
 
 	"purser/actors"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/actors/webhook"
 	outbound "purser/httpapi/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // arrival is a request as a receiver got it.

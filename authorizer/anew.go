@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // anewBytes is how much of the funds one commit of FollowAnew forgets.

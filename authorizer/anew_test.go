@@ -9,9 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // anewRig is a stopped engine whose tenant has 700 of 1000 ledger cents: 200 are held, 100 reserved. All is relayed.

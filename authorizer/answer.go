@@ -1,9 +1,9 @@
 package authorizer
 
 import (
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Statuses of an Answer, as HTTP writes them.

@@ -3,9 +3,9 @@ package authorizer
 import (
 	"unsafe"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // cache holds what is hot of one shard: cards, each with its rule and its spend, and funds, bounded in bytes. The store is

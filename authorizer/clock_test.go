@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // A month that a suspect clock says has begun does not open the monthly limit again; a card's first

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // read fetches from the store all that a ticket's decision looks at. What it finds holds as long as the shard has not changed

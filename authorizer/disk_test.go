@@ -14,9 +14,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // acknowledged is what the engine has promised so far.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Limits of the engine.

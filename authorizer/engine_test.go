@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 func TestLifeOfAnAuthorization(t *testing.T) {

@@ -1,8 +1,8 @@
 package authorizer
 
 import (
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // ExpireHold lets one authorization's hold run out now, whenever it was due, as a simulation asks for. It is durable when it

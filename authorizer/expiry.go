@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // MaxExpire is the most holds one call of Expire lets run out.

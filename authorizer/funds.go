@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Errors of reservations and of following.

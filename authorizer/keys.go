@@ -3,7 +3,7 @@ package authorizer
 import (
 	"encoding/binary"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // First bytes of the keys; the table is in doc.go.

@@ -18,10 +18,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // standing is the time at which the clock of these tests stands: a history has one month.

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Retention and limits of the log.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // ErrGap says that entries given to Replay are missing.

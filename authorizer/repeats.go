@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Retention of network ids. A new message is looked for in every bucket that holds anything, one look-up in the store for each:

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Retention of authorizations.

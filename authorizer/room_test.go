@@ -12,8 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 func TestWithLittleRoomApprovalsStopAndFactsGoOn(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // field is a set of the fields that a body of the card network may have.

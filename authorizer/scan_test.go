@@ -13,10 +13,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 var (

@@ -13,10 +13,10 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors/ident"
 	"purser/authorizer/drain"
 	"purser/authorizer/forwarded"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Limits of the network-facing server, where its options name no other.

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 	"purser/persistence/pebblegate"
 )
 

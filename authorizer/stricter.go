@@ -1,8 +1,8 @@
 package authorizer
 
 import (
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // stricterBatch is how many rules one commit of KeepStricter has.

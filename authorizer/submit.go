@@ -5,8 +5,8 @@ import (
 	"time"
 	"unsafe"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Submit decides a message and returns when the answer may leave: durable, or after AnswerWithin as "timeout" (an

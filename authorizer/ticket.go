@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // ticket is one commit on its way: admitted, decided under the shard's lock, applied, and waiting for the sync. Tickets are

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Snapshot is the store at one moment, for the audit. Close it soon: it keeps the store from dropping old versions.

@@ -9,8 +9,8 @@ import (
 	"purser/actors/agent/intent"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 func (s *Server) agentRoutes() []route {

@@ -20,8 +20,8 @@ import (
 	"purser/actors"
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // registerAgent makes an agent whose pair the service makes.

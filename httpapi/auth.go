@@ -11,9 +11,9 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 const (

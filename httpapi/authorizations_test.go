@@ -12,8 +12,8 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // authorizationLog writes authorizations as relayed runs leave them, and keeps their network ids, newest first: all, and those

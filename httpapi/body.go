@@ -9,9 +9,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer/drain"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 // Sizes of request bodies, in bytes; over them 413.

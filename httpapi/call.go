@@ -12,9 +12,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/authorizer/drain"
+	"purser/persistence/ident"
 )
 
 // call is one request, copied out of fasthttp, and what the checks found out about its caller.

@@ -8,8 +8,8 @@ import (
 	"purser/actors"
 	"purser/actors/cardholder"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 func (s *Server) cardholderRoutes() []route {

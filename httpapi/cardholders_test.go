@@ -11,8 +11,8 @@ import (
 	"purser/actors"
 	"purser/actors/card"
 	"purser/actors/cardholder"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // recentAuthorizations is how many a single card's answer shows.

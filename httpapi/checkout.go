@@ -10,9 +10,9 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // shownSessions is how many of a workspace's checkout sessions are listed.

@@ -12,8 +12,8 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the ramp.

@@ -8,7 +8,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/counterparty"
 	"purser/actors/fault"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 func (s *Server) counterpartyRoutes() []route {

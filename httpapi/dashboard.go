@@ -8,8 +8,8 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/user"
+	"purser/persistence/ident"
 )
 
 func (s *Server) dashboardRoutes() []route {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // worldRequests is how many requests one world of the fuzzer sees: what they make stays in memory.

@@ -16,11 +16,11 @@ import (
 	"purser/actors"
 	"purser/actors/checkout"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/partner/chain"
 	"purser/actors/workspace"
 	"purser/authorizer/drain"
 	"purser/httpapi/web"
+	"purser/persistence/ident"
 )
 
 // Limits of the hosted pages.

@@ -10,8 +10,8 @@ import (
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of submissions.

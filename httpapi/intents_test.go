@@ -21,7 +21,7 @@ import (
 	"purser/actors/agent/intent"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // intentOf is a good intent of an agent.

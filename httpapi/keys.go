@@ -6,8 +6,8 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 // prefixChars is how much of a secret a listing shows.

@@ -12,10 +12,10 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/workspace"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // anyMember and managers are the roles that a session needs to read and to write balances in currencies.

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 const members = "/api/dashboard/members"

@@ -18,10 +18,10 @@ import (
 
 	"purser/actors"
 	"purser/actors/balance"
-	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/httpapi/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // operation is one operation of the description, with what its extensions say: x-scope, x-roles, x-live and x-ids. One whose path has a

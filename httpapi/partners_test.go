@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/balance"
-	"purser/actors/ident"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 // signsBody returns a partner's signature of version 1.

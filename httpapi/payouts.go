@@ -14,9 +14,9 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 func (s *Server) payoutRoutes() []route {

@@ -11,8 +11,8 @@ import (
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Bank days that a physical card is under way.

@@ -10,8 +10,8 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // rampReport is what a report of the ramp's partner says: which order it is about, and how that ended. A type goes with one

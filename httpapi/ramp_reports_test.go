@@ -14,8 +14,8 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 const (

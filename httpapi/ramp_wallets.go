@@ -7,10 +7,10 @@ import (
 	"io"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/ramp"
 	"purser/actors/workspace"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 func (s *Server) rampWalletRoutes() []route {

@@ -13,9 +13,9 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/user"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 // What a repeat is answered does not depend on what could be done today: the user who made the last workspace that a user may

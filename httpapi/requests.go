@@ -10,7 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 const (

@@ -26,8 +26,6 @@ import (
 	"purser/actors/cardholder"
 	"purser/actors/checkout"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/drain"
 	"purser/httpapi/mcp"
 	"purser/httpapi/openapi"
@@ -35,6 +33,8 @@ import (
 	"purser/httpapi/web"
 	"purser/httpapi/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Limits of the server.

@@ -12,9 +12,9 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/user"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 const (

@@ -15,10 +15,10 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/user"
 	"purser/actors/workspace"
 	"purser/httpapi/password"
+	"purser/persistence/ident"
 )
 
 func (w *world) login(email, password string) testReply {

@@ -15,7 +15,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // maxSimulatedID bounds the message ids of a simulation. The network allows 64 characters; the rest holds the workspace's mark.

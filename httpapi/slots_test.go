@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 func TestAUserOfAnUnkeyedSlotSignsInAndKeepsTheEmail(t *testing.T) {

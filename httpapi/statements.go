@@ -16,9 +16,9 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/money"
 	"purser/httpapi/statement"
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // Limits of a statement. A statement is made whole before its first byte leaves, so that one that does not add up is never begun.

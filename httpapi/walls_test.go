@@ -12,8 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 // Another workspace's id is answered byte for byte as one that never was, wherever a request may name a record. The estate's own

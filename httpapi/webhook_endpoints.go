@@ -8,10 +8,10 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 func (s *Server) webhookEndpointRoutes() []route {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // publicHosts resolves every name to one public address, but private.example.com.

@@ -11,8 +11,8 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // A report of a partner states a fact, so its content is no reason to refuse it. A report that

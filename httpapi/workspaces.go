@@ -8,9 +8,9 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/actors/user"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 // issuerAccount prefixes the id of a workspace's account with the issuing partner.

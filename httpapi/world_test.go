@@ -21,7 +21,6 @@ import (
 	"purser/actors/balance"
 	"purser/actors/checkout"
 	"purser/actors/checkout/address"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/actors/seal"
@@ -29,6 +28,7 @@ import (
 	"purser/authorizer"
 	"purser/httpapi/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"iter"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Archiver is a journal that can be read whole, as it was at one instant. Both journals are; each has a function Load, which

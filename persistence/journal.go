@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Limits of the contract. An Append over one of the first three is a bug of the caller and is refused with ErrTooLarge; a read

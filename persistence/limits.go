@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Limits of one batch besides those of the contract, so that a commit of any store has a known greatest size.

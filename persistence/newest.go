@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // newestReaders is how many shards NewestEventTime reads at a time, for a journal elsewhere takes a

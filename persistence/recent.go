@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Limits of Recent.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Limits of a subscription.

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 )
 

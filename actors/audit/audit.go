@@ -15,8 +15,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of an audit.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/audit"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 const slot = 0x120 // in shard 18

@@ -3,7 +3,7 @@ package audit
 import (
 	"fmt"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // comparison holds what the authorizer has against the books of some shards; what belongs to other shards is passed over.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // books are what the events of one shard add up to.

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"purser/actors/money"
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // currencies are what the events say of balances in currencies, in smallest units.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/audit"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 var (

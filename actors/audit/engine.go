@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // Engine is what is read of an authorizer.Engine.

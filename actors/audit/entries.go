@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // These are the parts of stored events and documents that carry money, read by the names under which they are stored.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/ident"
 )
 
 // Book is what an audit reads of the ledger read model. It is compared at the position at which it stands: what the journal has

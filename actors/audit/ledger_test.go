@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/audit"
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/ident"
 	"purser/persistence/pgjournal/pgtest"
 )
 

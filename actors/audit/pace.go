@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // An audit of a running server competes with swipes for processors and for the disk. It therefore

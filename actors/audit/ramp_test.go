@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 var (

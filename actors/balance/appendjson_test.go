@@ -10,8 +10,8 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // TestWhatIsWrittenByHandIsWhatPackageJSONWrites: package json does not look at AppendJSON, so both ways are there to compare.

@@ -16,8 +16,8 @@ import (
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // apply decides a command, which must be accepted, and folds its events as they read back from the journal.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // CreateDeposit announces a bank transfer of AmountUsdCents. It answers Deposit.

@@ -7,7 +7,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Sides are both amounts of a conversion at a rate (units of buy for one of sell), when that of the fixed side, "sell" or "buy",

@@ -7,7 +7,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Limits of conversions, of a workspace.

@@ -2,8 +2,8 @@ package balance
 
 import (
 	"purser/actors/decision"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Credit says what an event adds to the authorizer's ledgerCents and which reservation it settles (none: ""). Relayed entries are

@@ -2,7 +2,7 @@ package balance
 
 import (
 	"purser/actors/decision"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Record kinds of balances in currencies.

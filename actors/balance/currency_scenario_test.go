@@ -12,8 +12,8 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // currencyStep is a step about balances in currencies. Amounts are smallest units; "EUR>JPY" is a pair.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"purser/actors/decision"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Decide says what follows from a command. Its errors are faults, but for Relay's, which are plain. A workspace that nothing has

@@ -2,8 +2,8 @@ package balance
 
 import (
 	"purser/actors/decision"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // Posting moves cents into (or, negative, out of) an account. The postings of one transfer sum to zero in each currency.

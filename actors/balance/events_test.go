@@ -7,8 +7,8 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 var (

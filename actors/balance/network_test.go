@@ -3,8 +3,8 @@ package balance_test
 import (
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // network is a card authorizer of one workspace reduced to its arithmetic: it decides messages with the real hold.Decide and

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"purser/actors/decision"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // orders are the orders that the state has in memory: those that were loaded from their records or

@@ -14,8 +14,8 @@ import (
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // shelf has the records of orders as the journal has them. It stands for the shell: the state

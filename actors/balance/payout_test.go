@@ -15,8 +15,8 @@ import (
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // payoutStep is a step of a scenario about payouts and quotes. A payout goes by the name that it was ordered under.

@@ -7,8 +7,8 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // What a physical card takes: a fee out of the balance, or a balance that is there when it is ordered and stays the workspace's.

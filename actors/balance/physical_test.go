@@ -8,7 +8,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // physicalStep orders a physical card, or says that its card can never be minted.

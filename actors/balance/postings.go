@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"purser/actors/decision"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // transfer is one movement of dollars between an account of the workspace and a counterpart. Cents goes into the account;

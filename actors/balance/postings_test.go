@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/decision"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Every transfer is looked at once more before it is returned: one that has no opposite is a bug, and must not be stored.

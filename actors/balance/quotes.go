@@ -7,7 +7,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Statuses of a quote. A locked one that is not used in time is expired; that is told from the clock, and is no event.

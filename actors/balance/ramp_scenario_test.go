@@ -15,7 +15,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // rampRecords are what the ramp has written, by id, as the records stand.

@@ -9,8 +9,8 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // AccountRamp is what the ramp's partner was given less what came of it, dollars and USDC together: they change one for one. Of

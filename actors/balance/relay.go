@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"purser/actors/decision"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 const (

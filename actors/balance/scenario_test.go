@@ -16,8 +16,8 @@ import (
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // scenario is one workspace with its cards. Amounts are cents. Card messages are decided by the authorizer's own rules and wait

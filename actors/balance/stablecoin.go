@@ -8,8 +8,8 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Stablecoins are counted in cents, one for one. They are no dollars: no card, payout or fee is paid from them, and the

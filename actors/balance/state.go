@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"purser/actors/decision"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Limits of a balance.

@@ -6,7 +6,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // keepUnmatched keeps a report as the partner made it. It is in the record alone: what partners write may name people.

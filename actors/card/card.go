@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 
 	"purser/actors/decision"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // States of a card. Terminated is for ever.

@@ -11,8 +11,8 @@ import (
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 func mint() card.Mint {

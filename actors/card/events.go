@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"purser/actors/decision"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Terms is the whole rule of a card after an event: what a swipe is judged by. Every event of a card carries it, so that a

@@ -7,7 +7,7 @@ import (
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 var (

@@ -4,8 +4,8 @@ import (
 	"strconv"
 
 	"purser/actors/decision"
-	"purser/actors/ident"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // RuleOf makes the authorizer's rule of an event that is version in the card's stream; ok is false for an event of another

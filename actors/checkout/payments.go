@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"purser/actors/decision"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Why a payment does not count. One that does has none.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"purser/actors/decision"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Kinds of a recipient.

@@ -2,7 +2,7 @@ package counterparty
 
 import (
 	"purser/actors/decision"
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Saved says that a recipient was saved. Who it is, no event says.

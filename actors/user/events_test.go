@@ -7,8 +7,8 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
-	"purser/actors/ident"
 	"purser/actors/user"
+	"purser/persistence/ident"
 )
 
 var (

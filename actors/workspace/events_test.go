@@ -7,8 +7,8 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
-	"purser/actors/ident"
 	"purser/actors/workspace"
+	"purser/persistence/ident"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // The journal takes thousands of entries a second. They are written by hand, byte for byte as package json writes entryJSON,

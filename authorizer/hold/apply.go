@@ -1,6 +1,6 @@
 package hold
 
-import "purser/actors/money"
+import "purser/persistence/money"
 
 // Apply folds an entry into the balances it moves: the counter of its card, the authorization, and the workspace's cardCents. It
 // decides nothing and cannot refuse: the entry says everything. An entry that concerns no card leaves spend as it is, one that

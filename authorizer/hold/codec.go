@@ -5,8 +5,8 @@ import (
 	"errors"
 	"math"
 
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // The binary forms are what the authorizer's store keeps. Each begins with its version. Integers are varints (signed ones in

@@ -1,8 +1,8 @@
 package hold
 
 import (
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // maxBalance is the size of a sum beyond which a clearing or refund is kept unmatched and not posted. With amounts of at most

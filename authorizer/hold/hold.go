@@ -9,8 +9,8 @@ package hold
 import (
 	"time"
 
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Kind is what the network sent, or what time did.

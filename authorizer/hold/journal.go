@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
-	"purser/actors/money"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // The JSON of an entry is what the journal keeps for ever: relayed entries are events, and the authorizer is rebuilt from them.

@@ -3,7 +3,7 @@ package hold
 import (
 	"slices"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // judge decides an authorization or an increment of h, and keeps what it compared. h is nil for a new or an unknown one.

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // life is a card's random life. Beside the package under test runs a model that keeps no sums: it remembers every cent held with

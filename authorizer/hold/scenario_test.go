@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // The scenarios tell the life of a card in the words of its trade: amounts are dollars, a step names the authorization it belongs

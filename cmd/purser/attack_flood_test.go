@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/bench"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 // Floods come from as many addresses of the loopback network, none of them the one that swipes and

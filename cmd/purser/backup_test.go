@@ -14,10 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 	"purser/persistence/pebblejournal"
 )

@@ -18,12 +18,12 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/bench"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pebblegate"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 	"golang.org/x/crypto/sha3"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // What the tour changes into USDC, what of it back, and what it withdraws, in cents. The sandbox's ramp keeps half a percent; of

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // The money of the tour, in cents.

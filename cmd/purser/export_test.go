@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/bankday"
-	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/persistence/ident"
 )
 
 // TestExportNACHA pays by ACH and asks the running server for the bank's file of the day.

@@ -16,8 +16,8 @@ import (
 
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // intentRounds are those of the full length; a run without fullVariable has a few.

@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 	"purser/persistence/pgjournal"
 )

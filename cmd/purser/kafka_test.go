@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
 

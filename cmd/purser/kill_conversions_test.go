@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner/bankhttp"
+	"purser/persistence/ident"
 )
 
 // The storm of conversions, beside that of payouts.

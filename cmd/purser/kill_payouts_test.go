@@ -23,10 +23,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 // The storm of payouts.

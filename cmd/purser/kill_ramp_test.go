@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/money"
 	"purser/actors/partner/sandbox"
+	"purser/persistence/money"
 )
 
 // The storm of the ramp.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/archive"
+	"purser/persistence/ident"
 )
 
 // The files of a backup beside the stores' directories.

@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"purser/actors/ident"
 	"purser/actors/watch"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // metrics hears the authorizer, its server and the actors, and keeps what an operator watches. What is asked for rather than

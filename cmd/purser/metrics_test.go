@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/watch"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // A message that nothing was decided about has a label that says so.

@@ -23,9 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/balance"
-	"purser/actors/ident"
 	"purser/httpapi/openapi/openapitest"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 // admin reads a page of the admin port.

@@ -19,8 +19,8 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/authorizer"
+	"purser/persistence/ident"
 )
 
 // ImportRampSessionsCmd brings over the orders of the ramp's retired routes from the service before, while no server runs. The

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/workspace"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 	"purser/persistence/pgjournal/pgtest"
 )
 

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // RebuildCmd makes the authorizer's store anew from the journal. The log of an old store that

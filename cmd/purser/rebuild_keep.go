@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // The most cards and decisions that a rebuild prints by id.

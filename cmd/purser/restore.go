@@ -16,11 +16,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
 	"purser/persistence"
 	"purser/persistence/archive"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 	"purser/persistence/pebblegate"
 	"purser/persistence/pebblejournal"

@@ -12,11 +12,11 @@ import (
 	"strings"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/httpapi"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 )
 

@@ -19,7 +19,6 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
@@ -29,6 +28,7 @@ import (
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 	"purser/persistence/postgres"
 )

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // TestAStopHasAllRelayed: who is stopped in good order leaves nothing to the next start, or says so.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/valyala/fasthttp/fasthttputil"
 
-	"purser/actors/ident"
 	"purser/authorizer"
+	"purser/persistence/ident"
 )
 
 // simulator is the card network of the simulation routes: it speaks HTTP to the authorizer's own server over a listener in

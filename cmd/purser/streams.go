@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"purser/actors"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
 

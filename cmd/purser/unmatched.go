@@ -12,8 +12,8 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // UnmatchedCmd lists the partners' reports that matched nothing. It asks the server that has the data directory, and opens the

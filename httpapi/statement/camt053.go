@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // csvHeader names the columns. An opening and a closing row stand around the lines.

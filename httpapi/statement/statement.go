@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 // Directions of a line.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")

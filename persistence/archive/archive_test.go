@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/archive"
+	"purser/persistence/ident"
 )
 
 var (

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // order holds parts against the one order that content has. Writer and Reader both ask it, so that what was written can be read.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // The letters of the parts.

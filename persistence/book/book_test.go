@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/ident"
 	"purser/persistence/journaltest"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/ident"
 	"purser/persistence/pgjournal/pgtest"
 	"purser/persistence/postgres"
 )

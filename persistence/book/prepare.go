@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 	"purser/persistence/postgres"
 )
 

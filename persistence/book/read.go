@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Side is where an account normally stands: an asset on the debit side, what is owed on the credit side.

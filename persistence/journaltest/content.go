@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/archive"
+	"purser/persistence/ident"
 )
 
 // Loader makes an empty store and loads content into it. It returns the error of the load, and how to open the store.

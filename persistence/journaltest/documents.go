@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 func (f *fixture) list(kind, workspace, parent string, page persistence.Page) []persistence.Record {

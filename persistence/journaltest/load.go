@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Load is a workload whose every step can be found in a journal afterwards, whole or not at all. Step appends to each of its

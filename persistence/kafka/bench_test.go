@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
 

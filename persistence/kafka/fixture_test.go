@@ -22,8 +22,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/journaltest"
 	"purser/persistence/kafka"
 	"purser/persistence/pebblejournal"

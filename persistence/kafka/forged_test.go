@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
 

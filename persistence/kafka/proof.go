@@ -11,8 +11,8 @@ import (
 	"hash"
 	"strings"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // KeyBytes is the length of a key that proves messages.

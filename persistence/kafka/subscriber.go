@@ -10,8 +10,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // maxCommit is the size, in bytes, at which an Append commits what it has staged and goes on in another Pebble batch: Pebble

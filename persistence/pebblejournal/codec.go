@@ -10,8 +10,8 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // A value that is more than a number or a text starts with the version of its layout, so that a later one can be told from it.

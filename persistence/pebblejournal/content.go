@@ -7,8 +7,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // loadBytes is what Load gives to Pebble at a time.

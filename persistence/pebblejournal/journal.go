@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // format is the number of the key table in the package comment and of the layouts in it. A store of a later number is refused. A

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // The tables. A byte is never given to another table.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // Errors of Open that a program tells its operator apart.

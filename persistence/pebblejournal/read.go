@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 // This file turns what is staged into arrays, one per column.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/persistence"
 	"purser/persistence/archive"
+	"purser/persistence/ident"
 	"purser/persistence/journaltest"
 	"purser/persistence/pebblejournal"
 	"purser/persistence/pgjournal"

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 	"purser/persistence/postgres"
 )
 

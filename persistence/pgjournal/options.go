@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 	"purser/persistence/postgres"
 )
 

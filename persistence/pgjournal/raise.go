@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Raise implements persistence.Journal. The new epochs are one transaction. It waits for the shards' rows, which every

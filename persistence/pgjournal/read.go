@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // ask sends queries in one round trip. The call has entered the journal, and can be repeated. The error is ErrUnavailable, or

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of the records in memory.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // staging is one transaction in memory: what was read, and what is to be written. Batches are staged in order, so that each sees

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // What Options.Fatal is told. Calls that meet one of them fail with ErrFenced.

@@ -16,11 +16,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 const secret = "a secret of both ends"

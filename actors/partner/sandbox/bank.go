@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/persistence/ident"
 )
 
 // Magic endings of an amount (cents modulo 100) steer the bank. See payments.go for those of payments only.

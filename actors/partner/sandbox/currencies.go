@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"purser/actors/money"
 	"purser/actors/partner"
+	"purser/persistence/money"
 )
 
 // Terms of the desk between two currencies.

@@ -3,8 +3,8 @@ package sandbox
 import (
 	"context"
 
-	"purser/actors/money"
 	"purser/actors/partner"
+	"purser/persistence/money"
 )
 
 // Terms of the desk: what it takes off the mid rate for itself, in hundredths of a percent, and to how many decimals its firm

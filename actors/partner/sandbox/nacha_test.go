@@ -15,9 +15,9 @@ import (
 	"github.com/moov-io/ach"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
+	"purser/persistence/ident"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")

@@ -13,8 +13,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/persistence/ident"
 )
 
 // Limits of a partner that takes orders.

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
+	"purser/persistence/ident"
 )
 
 // More endings, of the amount of a payment. EndingTwice and EndingLate are about its settlement; EndingNever is a bank that

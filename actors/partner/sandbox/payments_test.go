@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/ident"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
+	"purser/persistence/ident"
 )
 
 // payout hands an account over and returns an order to pay to it.

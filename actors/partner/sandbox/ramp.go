@@ -12,9 +12,9 @@ import (
 
 	"github.com/btcsuite/btcd/address/v2/base58"
 
-	"purser/actors/ident"
-	"purser/actors/money"
 	"purser/actors/partner"
+	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Terms of the ramp: the part of what is given that it keeps, rounded half-even to the cent. An order that ends in EndingCheaper

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 func TestDollarsAreReadExactly(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"purser/actors/ident"
+	"purser/persistence/ident"
 )
 
 func TestIDRoundTrip(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 func TestAddIsCheckedAtTheEdges(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"purser/actors/money"
+	"purser/persistence/money"
 )
 
 func TestAmountsAreWholeNumbersInPlainDigits(t *testing.T) {
