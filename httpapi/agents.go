@@ -13,32 +13,35 @@ import (
 	"purser/persistence/ident"
 )
 
-func (s *Server) agentRoutes() []route {
+// agentHandlers answer for AI agents and their payment intents.
+type agentHandlers struct{ *edge }
+
+func (h *agentHandlers) agentRoutes() []route {
 	const path, one = "/api/agents", "/api/agents/{id}"
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: "write:agents", kyb: true, idempotency: keyOptional,
-			handle: s.registerAgent},
-		{method: "GET", path: path, auth: authKey, scope: "read:agents", query: pageQuery, handle: s.listAgents},
-		{method: "PATCH", path: one, onFullDisk: true, auth: authKey, scope: "write:agents", handle: s.updateAgent},
-		{method: "GET", path: one + "/jwks.json", auth: authNone, handle: s.agentKeys},
-		{method: "POST", path: one + "/intents", auth: authKey, scope: "write:agents", handle: s.submitIntent},
-		{method: "GET", path: one + "/intents", auth: authKey, scope: "read:agents", handle: s.listIntents},
+			handle: h.registerAgent},
+		{method: "GET", path: path, auth: authKey, scope: "read:agents", query: pageQuery, handle: h.listAgents},
+		{method: "PATCH", path: one, onFullDisk: true, auth: authKey, scope: "write:agents", handle: h.updateAgent},
+		{method: "GET", path: one + "/jwks.json", auth: authNone, handle: h.agentKeys},
+		{method: "POST", path: one + "/intents", auth: authKey, scope: "write:agents", handle: h.submitIntent},
+		{method: "GET", path: one + "/intents", auth: authKey, scope: "read:agents", handle: h.listIntents},
 	}
 }
 
 // registerAgent makes an agent. Without a public key a pair is made, whose private key is in the answer and is not kept: who lost
 // the answer gets it again from a repeat with the same Idempotency-Key only.
-func (s *Server) registerAgent(c *call) (answer, error) {
+func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 	var body struct {
 		AgentName    string   `json:"agentName"`
 		Description  string   `json:"description"`
 		Protocols    []string `json:"protocols"`
 		PublicKeyPem string   `json:"publicKeyPem"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	id, err := s.newID(c, ident.Agent)
+	id, err := h.newID(c, ident.Agent)
 	if err != nil {
 		return answer{}, err
 	}
@@ -46,32 +49,22 @@ func (s *Server) registerAgent(c *call) (answer, error) {
 		Protocols: body.Protocols, PublicKeyPem: body.PublicKeyPem}
 	document := map[string]any{}
 	if body.PublicKeyPem == "" {
-		key, err := intent.NewKey(s.actors.Entropy())
+		key, err := intent.NewKey(h.actors.Entropy())
 		if err != nil {
 			return answer{}, err
 		}
 		register.PublicKeyPem = intent.PublicKeyPEM(intent.PublicKey(key))
 		document["privateKeyPem"] = intent.PrivateKeyPEM(key)
 	}
-	return s.perform(c, actors.Envelope{Kind: "agent", Stream: id, Workspace: register.Workspace, Command: register},
+	return h.perform(c, actors.Envelope{Kind: "agent", Stream: id, Workspace: register.Workspace, Command: register},
 		func(registered any) (answer, error) {
 			document["agent"] = registered
 			return reply(document)
 		})
 }
 
-// newID draws an id in the caller's workspace.
-func (s *Server) newID(c *call, prefix string) (string, error) {
-	slot, err := c.slot()
-	if err != nil {
-		return "", err
-	}
-	u, err := ident.New(slot, c.now, s.actors.Entropy())
-	return u.Format(prefix), err
-}
-
-func (s *Server) listAgents(c *call) (answer, error) {
-	return s.list(c, listing{kind: "agent", workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
+func (h *agentHandlers) listAgents(c *call) (answer, error) {
+	return h.list(c, listing{kind: "agent", workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
 		state, err := agentOf(r)
 		return state.View(), err
 	})
@@ -85,14 +78,14 @@ func agentOf(r persistence.Record) (agent.State, error) {
 	return state, nil
 }
 
-func (s *Server) updateAgent(c *call) (answer, error) {
+func (h *agentHandlers) updateAgent(c *call) (answer, error) {
 	var body struct {
 		State string `json:"state"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	updated, err := s.actors.Ask(c.ctx, c.toAgent(agent.Change{State: body.State}))
+	updated, err := h.actors.Ask(c.ctx, c.toAgent(agent.Change{State: body.State}))
 	if err != nil {
 		return answer{}, err
 	}
@@ -105,8 +98,8 @@ func (c *call) toAgent(command any) actors.Envelope {
 }
 
 // readAgent asks the agent of the path for its state, which is committed.
-func (s *Server) readAgent(c *call) (*agent.State, error) {
-	read, err := s.actors.Ask(c.ctx, c.toAgent(decision.Read{}))
+func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
+	read, err := h.actors.Ask(c.ctx, c.toAgent(decision.Read{}))
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +111,12 @@ func (s *Server) readAgent(c *call) (*agent.State, error) {
 }
 
 // agentKeys shows anybody with which key an agent signs, as a JSON Web Key Set.
-func (s *Server) agentKeys(c *call) (answer, error) {
+func (h *agentHandlers) agentKeys(c *call) (answer, error) {
 	u, err := ident.Parse(ident.Agent, c.params["id"])
 	if err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Find(c.ctx, u.Slot(), "agent", c.params["id"])
+	record, err := h.actors.Find(c.ctx, u.Slot(), "agent", c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}

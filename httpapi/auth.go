@@ -30,31 +30,31 @@ func unauthorized() error { return fault.New(fault.Unauthorized, "a valid API ke
 func noSession() error { return fault.New(fault.Unauthorized, "a valid session is required") }
 
 // authenticate finds out who asks. What the caller may do is authorize's.
-func (s *Server) authenticate(c *call) error {
+func (e *edge) authenticate(c *call) error {
 	switch kind := c.route.auth; {
 	case kind == authNone:
 		return nil
 	case kind == authPartner:
-		return s.authenticatePartner(c)
+		return e.authenticatePartner(c)
 	case kind == authSession && c.header.hasAuthorization:
-		if err := s.authenticateKey(c); err != nil {
+		if err := e.authenticateKey(c); err != nil {
 			return err
 		}
 		return nil // authorize refuses the key: session_required
 	case kind == authSession, kind == authKeyOrSession && !c.header.hasAuthorization:
-		return s.authenticateSession(c)
+		return e.authenticateSession(c)
 	default:
-		return s.authenticateKey(c)
+		return e.authenticateKey(c)
 	}
 }
 
 // authenticatePartner verifies the signature of a report under the secrets of the route's partner.
-func (s *Server) authenticatePartner(c *call) error {
+func (e *edge) authenticatePartner(c *call) error {
 	request := webhook.Request{Method: c.route.method, Path: c.route.path, Body: c.body}
-	version, err := webhook.VerifyRequest(s.cfg.PartnerSecrets[c.route.partner], c.header.signature, request,
-		s.cfg.PartnerSignatures, c.now)
+	version, err := webhook.VerifyRequest(e.cfg.PartnerSecrets[c.route.partner], c.header.signature, request,
+		e.cfg.PartnerSignatures, c.now)
 	if err != nil {
-		return s.refuseUnverified(c)
+		return e.refuseUnverified(c)
 	}
 	c.pathSigned = version == webhook.V2
 	return nil
@@ -62,17 +62,17 @@ func (s *Server) authenticatePartner(c *call) error {
 
 // authenticateKey asks the workspace itself, every time, whether the key is alive: a revoked key stops before its DELETE is
 // answered. Only which workspace a secret belongs to is remembered, for that never changes.
-func (s *Server) authenticateKey(c *call) error {
+func (e *edge) authenticateKey(c *call) error {
 	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
 	slot, hash, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret))
 	if err != nil || !strings.EqualFold(scheme, "Bearer") {
 		return unauthorized()
 	}
-	owner, err := s.workspaceOfSecret(c.ctx, slot, hash)
+	owner, err := e.workspaceOfSecret(c.ctx, slot, hash)
 	if err != nil {
 		return err
 	}
-	reply, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: owner, Workspace: owner,
+	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: owner, Workspace: owner,
 		Command: workspace.Authenticate{SecretHash: hash}})
 	if fault.Is(err, fault.Unauthorized) || fault.Is(err, fault.NotFound) {
 		return unauthorized()
@@ -86,16 +86,16 @@ func (s *Server) authenticateKey(c *call) error {
 	}
 	c.who = caller{access: access}
 	if access.UseDue {
-		s.notes.note(access)
+		e.notes.note(access)
 	}
 	return nil
 }
 
-func (s *Server) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash string) (string, error) {
-	if owner, ok := s.keys.get(hash); ok {
+func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash string) (string, error) {
+	if owner, ok := e.keys.get(hash); ok {
 		return owner, nil
 	}
-	record, err := s.actors.Find(ctx, slot, workspace.RecordSecret, hash)
+	record, err := e.actors.Find(ctx, slot, workspace.RecordSecret, hash)
 	if fault.Is(err, fault.NotFound) {
 		return "", unauthorized()
 	}
@@ -106,12 +106,12 @@ func (s *Server) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash st
 	if err := json.Unmarshal(record.Document, &document); err != nil {
 		return "", fmt.Errorf("secret's record: %w", err)
 	}
-	s.keys.put(hash, document.WorkspaceID)
+	e.keys.put(hash, document.WorkspaceID)
 	return document.WorkspaceID, nil
 }
 
 // authorize checks what the caller may: the scope of a key, the origin and role of a session.
-func (s *Server) authorize(c *call) error {
+func (e *edge) authorize(c *call) error {
 	r := c.route
 	if c.who.user == "" && c.who.access.Principal.KeyID != "" {
 		if r.auth == authSession {
@@ -125,7 +125,7 @@ func (s *Server) authorize(c *call) error {
 		}
 		return nil
 	}
-	if err := s.checkOrigin(c); err != nil {
+	if err := e.checkOrigin(c); err != nil {
 		return err
 	}
 	if c.who.user != "" && r.roles != nil && !slices.Contains(r.roles, c.who.access.Role) {
@@ -171,12 +171,12 @@ const (
 // keyUse writes down, beside the requests, when a key was last used. It is a courtesy: what fails is tried at the key's next
 // use.
 type keyUse struct {
-	server  *Server
+	edge    *edge
 	slots   chan struct{}
 	running sync.WaitGroup
 }
 
-func newKeyUse(s *Server) *keyUse { return &keyUse{server: s, slots: make(chan struct{}, maxNotes)} }
+func newKeyUse(e *edge) *keyUse { return &keyUse{edge: e, slots: make(chan struct{}, maxNotes)} }
 
 func (u *keyUse) note(access workspace.Access) {
 	select {
@@ -188,12 +188,12 @@ func (u *keyUse) note(access workspace.Access) {
 	go func() {
 		defer u.running.Done()
 		defer func() { <-u.slots }()
-		ctx, cancel := context.WithTimeout(u.server.base, noteTimeout)
+		ctx, cancel := context.WithTimeout(u.edge.base, noteTimeout)
 		defer cancel()
-		_, err := u.server.actors.Ask(ctx, actors.Envelope{Kind: "workspace", Stream: access.Workspace,
+		_, err := u.edge.actors.Ask(ctx, actors.Envelope{Kind: "workspace", Stream: access.Workspace,
 			Workspace: access.Workspace, Command: workspace.NoteUse{KeyID: access.Principal.KeyID}})
 		if err != nil {
-			u.server.log.Debug("key use not noted", "err", err)
+			u.edge.log.Debug("key use not noted", "err", err)
 		}
 	}()
 }

@@ -15,13 +15,13 @@ const (
 	indexRecords = 16   // of the workspace's index, read at a time: one may name balance.MaxRelay, which is 18 KB
 )
 
-func (s *Server) authorizationRoutes() []route {
+func (h *cardHandlers) authorizationRoutes() []route {
 	return []route{{method: "GET", path: "/api/authorizations", auth: authKey, scope: "read:cards",
-		query: append([]string{"cardId", "decision"}, pageQuery...), handle: s.listAuthorizations}}
+		query: append([]string{"cardId", "decision"}, pageQuery...), handle: h.listAuthorizations}}
 }
 
 // listAuthorizations lists those of a card, or through the workspace's index those of all its cards.
-func (s *Server) listAuthorizations(c *call) (answer, error) {
+func (h *cardHandlers) listAuthorizations(c *call) (answer, error) {
 	wanted, filtered := c.query["decision"]
 	if filtered && !slices.Contains([]string{"approved", "declined"}, wanted) {
 		return answer{}, fault.New(fault.InvalidQuery, "decision must be approved or declined")
@@ -32,13 +32,13 @@ func (s *Server) listAuthorizations(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if id, given := c.query["cardId"]; given {
-		if _, err := s.readCard(c, id); err != nil {
+		if _, err := h.readCard(c, id); err != nil {
 			return answer{}, err
 		}
 		l = l.ofCard(c)
 	}
-	s.actors.WaitRelayed(c.ctx, c.who.workspace())
-	walk := authorizationWalk{s: s, c: c, l: l}
+	h.actors.WaitRelayed(c.ctx, c.who.workspace())
+	walk := authorizationWalk{h: h, c: c, l: l}
 	if err := walk.begin(asked, shown); err != nil {
 		return answer{}, err
 	}
@@ -60,7 +60,7 @@ func (l listing) ofCard(c *call) listing {
 // authorizationWalk goes through a list of authorizations, newest first: the records of a card, or what those of the workspace's
 // index name. Index records only come at the front of the list and never change, so a place in one stays.
 type authorizationWalk struct {
-	s       *Server
+	h       *cardHandlers
 	c       *call
 	l       listing
 	at      persistence.Page     // where what comes after records is read
@@ -113,7 +113,7 @@ func (w *authorizationWalk) read() (err error) {
 	if w.ended {
 		return nil
 	}
-	if w.records, err = w.s.actors.List(w.c.ctx, w.l.kind, w.l.workspace, w.l.parent, w.at); err != nil {
+	if w.records, err = w.h.actors.List(w.c.ctx, w.l.kind, w.l.workspace, w.l.parent, w.at); err != nil {
 		return err
 	}
 	if w.ended = len(w.records) < w.at.Limit; !w.ended {
@@ -170,7 +170,7 @@ func (w *authorizationWalk) document() (json.RawMessage, error) {
 	if w.l.kind == balance.RecordAuthorization {
 		return w.c.unmark(w.now.Document), nil
 	}
-	found, err := w.s.actors.Record(w.c.ctx, balance.RecordAuthorization, w.l.workspace, w.names[len(w.names)-w.shown])
+	found, err := w.h.actors.Record(w.c.ctx, balance.RecordAuthorization, w.l.workspace, w.names[len(w.names)-w.shown])
 	return w.c.unmark(found.Document), err
 }
 

@@ -30,17 +30,17 @@ func (r *route) bodyLimit() int {
 
 // admitHead checks the head of a request before its body is read: the limit of its address and the
 // form of its credentials. The caller is authenticated later, by admit.
-func (s *Server) admitHead(c *call) error {
+func (e *edge) admitHead(c *call) error {
 	if c.route.auth == authPartner {
-		if err := s.limitReports(c.peer); err != nil {
+		if err := e.limitReports(c.peer); err != nil {
 			return err
 		}
-		if !webhook.Formed(c.header.signature, s.cfg.PartnerSignatures, c.now) {
-			return s.refuseUnverified(c)
+		if !webhook.Formed(c.header.signature, e.cfg.PartnerSignatures, c.now) {
+			return e.refuseUnverified(c)
 		}
 		return nil
 	}
-	if err := s.limitAddress(c.peer); err != nil {
+	if err := e.limitAddress(c.peer); err != nil {
 		return err
 	}
 	return c.credentialsForm()
@@ -66,8 +66,8 @@ func (c *call) credentialsForm() error {
 }
 
 // refuseUnverified counts and refuses a report that fails verification.
-func (s *Server) refuseUnverified(c *call) error {
-	if err := s.limit(badReports+c.peer, badReportsPerAddress); err != nil {
+func (e *edge) refuseUnverified(c *call) error {
+	if err := e.limit(badReports+c.peer, badReportsPerAddress); err != nil {
 		return err
 	}
 	return fault.New(fault.SignatureInvalid, "")
@@ -75,7 +75,7 @@ func (s *Server) refuseUnverified(c *call) error {
 
 // readBody reads the body of a request that may have one. From here on the time of the request is
 // that of its last byte.
-func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *call) error {
+func (e *edge) readBody(ctx *fasthttp.RequestCtx, c *call) error {
 	if ctx.IsGet() || ctx.IsHead() {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *call) error {
 	if err != nil {
 		return bodyUnread(err, c.route.bodyLimit())
 	}
-	c.body, c.now = body, s.actors.Clock()
+	c.body, c.now = body, e.actors.Clock()
 	return nil
 }
 
@@ -99,18 +99,18 @@ func bodyUnread(err error, limit int) *fault.Error {
 }
 
 // startTimer gives the call its context, which ends after requestTimeout.
-func (s *Server) startTimer(c *call) (cancel context.CancelFunc) {
-	c.ctx, cancel = context.WithTimeout(s.base, requestTimeout)
+func (e *edge) startTimer(c *call) (cancel context.CancelFunc) {
+	c.ctx, cancel = context.WithTimeout(e.base, requestTimeout)
 	return cancel
 }
 
 // limitReports refuses an address with badReportsPerAddress reports in the last minute that failed
 // verification.
-func (s *Server) limitReports(peer string) error {
-	wait := s.limits.untilFree(badReports+peer, badReportsPerAddress)
+func (e *edge) limitReports(peer string) error {
+	wait := e.limits.untilFree(badReports+peer, badReportsPerAddress)
 	if wait == 0 {
 		return nil
 	}
-	s.metrics.limited.WithLabelValues(strings.TrimSuffix(badReports, "/")).Inc()
+	e.metrics.limited.WithLabelValues(strings.TrimSuffix(badReports, "/")).Inc()
 	return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
 }

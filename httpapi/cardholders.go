@@ -12,23 +12,23 @@ import (
 	"purser/persistence/ident"
 )
 
-func (s *Server) cardholderRoutes() []route {
+func (h *cardHandlers) cardholderRoutes() []route {
 	const path = "/api/cardholders"
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
-			handle: s.createCardholder},
-		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: pageQuery, handle: s.listCardholders},
+			handle: h.createCardholder},
+		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: pageQuery, handle: h.listCardholders},
 	}
 }
 
 // createCardholder saves a person. With the issuing partner connected the person is enrolled first, under a reference that a
 // repeat of the request sends again: what crashes in between is enrolled once and saved by the repeat.
-func (s *Server) createCardholder(c *call) (answer, error) {
+func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	var body struct {
 		cardholder.Person
 		Kind string `json:"kind"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	if err := cardholder.Check(body.Kind, body.Person, c.now); err != nil {
@@ -38,21 +38,21 @@ func (s *Server) createCardholder(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	u, err := ident.New(slot, c.now, s.actors.Entropy())
+	u, err := ident.New(slot, c.now, h.actors.Entropy())
 	if err != nil {
 		return answer{}, err
 	}
 	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind,
 		Person: body.Person}
-	return s.perform(c, actors.Envelope{Kind: "cardholder", Stream: create.ID, Workspace: create.Workspace,
-		Prepare: func(ctx context.Context) (any, error) { return s.enrolled(ctx, c, create) }},
+	return h.perform(c, actors.Envelope{Kind: "cardholder", Stream: create.ID, Workspace: create.Workspace,
+		Prepare: func(ctx context.Context) (any, error) { return h.enrolled(ctx, c, create) }},
 		func(created any) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }
 
 // enrolled completes the command with what the issuing partner says of the person.
-func (s *Server) enrolled(ctx context.Context, c *call, create cardholder.Create) (any, error) {
+func (h *cardHandlers) enrolled(ctx context.Context, c *call, create cardholder.Create) (any, error) {
 	create.Enrolment.State = cardholder.StatePending
-	if s.cfg.Issuer != IssuerConnected {
+	if h.cfg.Issuer != IssuerConnected {
 		return create, nil
 	}
 	reference := create.ID
@@ -60,17 +60,17 @@ func (s *Server) enrolled(ctx context.Context, c *call, create cardholder.Create
 		reference = c.onceName()
 	}
 	var err error
-	create.Enrolment, err = s.actors.Enrol(ctx, reference, create.Person)
+	create.Enrolment, err = h.actors.Enrol(ctx, reference, create.Person)
 	return create, err
 }
 
-func (s *Server) listCardholders(c *call) (answer, error) {
-	return s.list(c, listing{kind: "cardholder", workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
+func (h *cardHandlers) listCardholders(c *call) (answer, error) {
+	return h.list(c, listing{kind: "cardholder", workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
 		var state cardholder.State
 		if err := json.Unmarshal(r.Document, &state); err != nil {
 			return nil, fmt.Errorf("cardholder's record: %w", err)
 		}
-		record, err := s.actors.Record(c.ctx, cardholder.RecordPerson, c.who.workspace(), state.ID)
+		record, err := h.actors.Record(c.ctx, cardholder.RecordPerson, c.who.workspace(), state.ID)
 		if err != nil {
 			return nil, fmt.Errorf("person of a cardholder: %v", err) // not to be taken for a list that is not found
 		}
@@ -84,10 +84,10 @@ func (s *Server) listCardholders(c *call) (answer, error) {
 
 // cardholderFor finds the person that a card is issued under: the one that was named, or the first active one. The connected
 // issuer issues no card without an active one.
-func (s *Server) cardholderFor(c *call, named string) (string, error) {
+func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 	if named == "" {
-		first, err := s.firstCardholder(c)
-		if err == nil && first == "" && s.cfg.Issuer == IssuerConnected {
+		first, err := h.firstCardholder(c)
+		if err == nil && first == "" && h.cfg.Issuer == IssuerConnected {
 			err = fault.New(cardholderRequired, "the issuing partner needs an active cardholder")
 		}
 		return first, err
@@ -95,7 +95,7 @@ func (s *Server) cardholderFor(c *call, named string) (string, error) {
 	if _, err := ident.Parse(ident.Cardholder, named); err != nil {
 		return "", fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Record(c.ctx, "cardholder", c.who.workspace(), named)
+	record, err := h.actors.Record(c.ctx, "cardholder", c.who.workspace(), named)
 	if err != nil {
 		return "", err
 	}
@@ -103,16 +103,16 @@ func (s *Server) cardholderFor(c *call, named string) (string, error) {
 	if err := json.Unmarshal(record.Document, &holder); err != nil {
 		return "", fmt.Errorf("cardholder's record: %w", err)
 	}
-	if holder.State != cardholder.StateActive && s.cfg.Issuer == IssuerConnected {
+	if holder.State != cardholder.StateActive && h.cfg.Issuer == IssuerConnected {
 		return "", fault.New(cardholderRequired, "the cardholder is not active with the issuing partner")
 	}
 	return named, nil
 }
 
 // firstCardholder is the workspace's oldest active cardholder, "" when there is none.
-func (s *Server) firstCardholder(c *call) (string, error) {
+func (h *cardHandlers) firstCardholder(c *call) (string, error) {
 	id := c.who.workspace()
-	record, err := s.actors.Record(c.ctx, actors.TallyKind(cardholder.TallyActive), id, id)
+	record, err := h.actors.Record(c.ctx, actors.TallyKind(cardholder.TallyActive), id, id)
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/balance"
+	"purser/actors/bankday"
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -27,19 +28,25 @@ type cardDocument struct {
 	MonthSpendUsdCents int64  `json:"monthSpendUsdCents"`
 }
 
-func (s *Server) cardRoutes() []route {
+// cardHandlers answer for cards, cardholders, physical cards, authorizations and their simulation.
+type cardHandlers struct {
+	*edge
+	calendar *bankday.Calendar
+}
+
+func (h *cardHandlers) cardRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/cards", auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
 			maxBody: wideBody,
-			handle:  s.mintCard},
-		{method: "GET", path: "/api/cards", auth: authKey, scope: "read:cards", query: pageQuery, handle: s.listCards},
-		{method: "GET", path: "/api/cards/{id}", auth: authKey, scope: "read:cards", handle: s.getCard},
+			handle:  h.mintCard},
+		{method: "GET", path: "/api/cards", auth: authKey, scope: "read:cards", query: pageQuery, handle: h.listCards},
+		{method: "GET", path: "/api/cards/{id}", auth: authKey, scope: "read:cards", handle: h.getCard},
 		{method: "PATCH", path: "/api/cards/{id}", onFullDisk: true, auth: authKey, scope: "write:cards",
-			maxBody: wideBody, handle: s.updateCard},
+			maxBody: wideBody, handle: h.updateCard},
 	}
 }
 
-func (s *Server) mintCard(c *call) (answer, error) {
+func (h *cardHandlers) mintCard(c *call) (answer, error) {
 	var body struct {
 		HolderKind           string    `json:"holderKind"`
 		HolderLabel          string    `json:"holderLabel"`
@@ -49,19 +56,19 @@ func (s *Server) mintCard(c *call) (answer, error) {
 		AllowedMccs          *[]string `json:"allowedMccs"`
 		AllowedMerchants     *[]string `json:"allowedMerchants"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	mint := card.Mint{Workspace: c.who.workspace(), HolderKind: body.HolderKind, HolderLabel: body.HolderLabel,
 		MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
-		AllowedMccs: body.AllowedMccs, AllowedMerchants: body.AllowedMerchants, Fixture: s.cfg.Issuer == IssuerFixture}
-	if err := s.emboss(c, &mint); err != nil {
+		AllowedMccs: body.AllowedMccs, AllowedMerchants: body.AllowedMerchants, Fixture: h.cfg.Issuer == IssuerFixture}
+	if err := h.emboss(c, &mint); err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace,
+	return h.perform(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
-			mint.CardholderID, err = s.cardholderFor(c, body.CardholderID)
+			mint.CardholderID, err = h.cardholderFor(c, body.CardholderID)
 			return mint, err
 		}},
 		func(minted any) (answer, error) {
@@ -74,12 +81,12 @@ func (s *Server) mintCard(c *call) (answer, error) {
 }
 
 // emboss draws what identifies a card. Its last four digits are drawn too: no card number ever exists.
-func (s *Server) emboss(c *call, mint *card.Mint) error {
+func (h *cardHandlers) emboss(c *call, mint *card.Mint) error {
 	slot, err := c.slot()
 	if err != nil {
 		return err
 	}
-	entropy := s.actors.Entropy()
+	entropy := h.actors.Entropy()
 	u, err := ident.New(slot, c.now, entropy)
 	if err != nil {
 		return err
@@ -112,21 +119,21 @@ func digits(n int, entropy io.Reader) (string, error) {
 	return string(text), nil
 }
 
-func (s *Server) listCards(c *call) (answer, error) {
+func (h *cardHandlers) listCards(c *call) (answer, error) {
 	workspace := c.who.workspace()
-	s.actors.WaitRelayed(c.ctx, workspace)
-	return s.list(c, listing{kind: "card", workspace: workspace}, func(r persistence.Record) (any, error) {
+	h.actors.WaitRelayed(c.ctx, workspace)
+	return h.list(c, listing{kind: "card", workspace: workspace}, func(r persistence.Record) (any, error) {
 		var state card.State
 		if err := json.Unmarshal(r.Document, &state); err != nil {
 			return nil, fmt.Errorf("card's record: %w", err)
 		}
-		return s.showCard(c, state.View())
+		return h.showCard(c, state.View())
 	})
 }
 
 // readCard asks the card's actor; another workspace's card is not_found.
-func (s *Server) readCard(c *call, id string) (card.View, error) {
-	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: id, Workspace: c.who.workspace(),
+func (h *cardHandlers) readCard(c *call, id string) (card.View, error) {
+	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: id, Workspace: c.who.workspace(),
 		Command: decision.Read{}})
 	if err != nil {
 		return card.View{}, err
@@ -138,12 +145,12 @@ func (s *Server) readCard(c *call, id string) (card.View, error) {
 	return view, nil
 }
 
-func (s *Server) showCard(c *call, view card.View) (cardDocument, error) {
-	spent, err := s.monthSpend(c.ctx, c.who.workspace(), view.ID, c.now)
+func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
+	spent, err := h.monthSpend(c.ctx, c.who.workspace(), view.ID, c.now)
 	if err != nil {
 		return cardDocument{}, err
 	}
-	record, err := s.actors.Record(c.ctx, card.RecordLabel, c.who.workspace(), view.ID)
+	record, err := h.actors.Record(c.ctx, card.RecordLabel, c.who.workspace(), view.ID)
 	if err != nil {
 		return cardDocument{}, fmt.Errorf("label of a card: %v", err) // not to be taken for a card that is not found
 	}
@@ -155,8 +162,8 @@ func (s *Server) showCard(c *call, view card.View) (cardDocument, error) {
 }
 
 // monthSpend is what a card has authorized and cleared in the calendar month of now.
-func (s *Server) monthSpend(ctx context.Context, workspace, id string, now time.Time) (int64, error) {
-	record, err := s.actors.Record(ctx, balance.RecordCardSpend, workspace, id)
+func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now time.Time) (int64, error) {
+	record, err := h.actors.Record(ctx, balance.RecordCardSpend, workspace, id)
 	if fault.Is(err, fault.NotFound) {
 		return 0, nil
 	}
@@ -173,18 +180,18 @@ func (s *Server) monthSpend(ctx context.Context, workspace, id string, now time.
 	return spend.Cents, nil
 }
 
-func (s *Server) getCard(c *call) (answer, error) {
+func (h *cardHandlers) getCard(c *call) (answer, error) {
 	id, workspace := c.params["id"], c.who.workspace()
-	view, err := s.readCard(c, id)
+	view, err := h.readCard(c, id)
 	if err != nil {
 		return answer{}, err
 	}
-	s.actors.WaitRelayed(c.ctx, workspace)
-	shown, err := s.showCard(c, view)
+	h.actors.WaitRelayed(c.ctx, workspace)
+	shown, err := h.showCard(c, view)
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := s.actors.List(c.ctx, balance.RecordAuthorization, workspace, id,
+	records, err := h.actors.List(c.ctx, balance.RecordAuthorization, workspace, id,
 		persistence.Page{Limit: recentAuthorizations})
 	if err != nil {
 		return answer{}, err
@@ -196,12 +203,12 @@ func (s *Server) getCard(c *call) (answer, error) {
 	return reply(map[string]any{"card": shown, "recentAuthorizations": recent})
 }
 
-func (s *Server) updateCard(c *call) (answer, error) {
+func (h *cardHandlers) updateCard(c *call) (answer, error) {
 	var change card.Update
-	if err := s.decode(c, &change); err != nil {
+	if err := h.decode(c, &change); err != nil {
 		return answer{}, err
 	}
-	updated, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: c.params["id"], Workspace: c.who.workspace(),
+	updated, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: c.params["id"], Workspace: c.who.workspace(),
 		Command: change})
 	if err != nil {
 		return answer{}, err
@@ -210,7 +217,7 @@ func (s *Server) updateCard(c *call) (answer, error) {
 	if !ok {
 		return answer{}, fmt.Errorf("update answered %T", updated)
 	}
-	shown, err := s.showCard(c, view)
+	shown, err := h.showCard(c, view)
 	if err != nil {
 		return answer{}, err
 	}

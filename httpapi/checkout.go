@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"purser/actors"
@@ -11,6 +12,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/workspace"
+	"purser/httpapi/web"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -21,20 +23,28 @@ const shownSessions = 50
 // serviceCancelledAt is the key under which a cancelled link's metadata says when that was.
 const serviceCancelledAt = "service_cancelled_at"
 
-func (s *Server) checkoutRoutes() []route {
+// checkoutHandlers answer for checkout sessions, and for their hosted pages.
+type checkoutHandlers struct {
+	*edge
+	site      *web.Site
+	streams   atomic.Int64  // open pages with server-sent events
+	streamFor time.Duration // streamFor, unless a test has longer
+}
+
+func (h *checkoutHandlers) checkoutRoutes() []route {
 	const path, one = "/api/v1/checkout/sessions", "/api/v1/checkout/sessions/{id}"
 	const read, write = "read:checkout", "write:checkout"
 	return []route{
-		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyOptional, handle: s.createCheckout},
-		{method: "GET", path: path, auth: authKey, scope: read, handle: s.listCheckouts},
-		{method: "GET", path: one, auth: authKey, scope: read, handle: s.getCheckout},
-		{method: "GET", path: one + "/status", auth: authNone, handle: s.checkoutStatus},
-		{method: "POST", path: one + "/select", auth: authNone, handle: s.selectCheckout},
+		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyOptional, handle: h.createCheckout},
+		{method: "GET", path: path, auth: authKey, scope: read, handle: h.listCheckouts},
+		{method: "GET", path: one, auth: authKey, scope: read, handle: h.getCheckout},
+		{method: "GET", path: one + "/status", auth: authNone, handle: h.checkoutStatus},
+		{method: "POST", path: one + "/select", auth: authNone, handle: h.selectCheckout},
 		{method: "POST", path: one + "/simulate", auth: authKey, scope: write, sandboxOnly: true, idempotency: keyOptional,
-			handle: s.simulateCheckout},
+			handle: h.simulateCheckout},
 		{method: "POST", path: "/api/dashboard/checkout/sessions/{id}/cancel", onFullDisk: true, auth: authSession,
 			roles: []string{workspace.Owner, workspace.Admin, workspace.Member}, idempotency: keyOptional,
-			handle: s.cancelCheckout},
+			handle: h.cancelCheckout},
 	}
 }
 
@@ -50,7 +60,7 @@ type checkoutDocument struct {
 }
 
 // showCheckout puts a session and the merchant's words together. The words of a cancelled link say when it was cancelled.
-func (s *Server) showCheckout(v checkout.View, text checkout.Text) checkoutDocument {
+func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) checkoutDocument {
 	given := func(text string) *string {
 		if text == "" {
 			return nil
@@ -64,23 +74,23 @@ func (s *Server) showCheckout(v checkout.View, text checkout.Text) checkoutDocum
 	if v.Cancelled {
 		metadata[serviceCancelledAt] = v.ExpiresAt
 	}
-	return checkoutDocument{View: v, HostedURL: s.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL,
+	return checkoutDocument{View: v, HostedURL: h.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL,
 		CancelURL: given(text.CancelURL), MerchantReference: given(text.MerchantReference), Description: given(text.Description),
 		Metadata: metadata}
 }
 
 // replyCheckout renders the view that a command answered.
-func (s *Server) replyCheckout(text checkout.Text) func(any) (answer, error) {
+func (h *checkoutHandlers) replyCheckout(text checkout.Text) func(any) (answer, error) {
 	return func(answered any) (answer, error) {
 		view, ok := answered.(checkout.View)
 		if !ok {
 			return answer{}, fmt.Errorf("checkout answered %T", answered)
 		}
-		return reply(map[string]any{"session": s.showCheckout(view, text)})
+		return reply(map[string]any{"session": h.showCheckout(view, text)})
 	}
 }
 
-func (s *Server) createCheckout(c *call) (answer, error) {
+func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 	var body struct {
 		AmountUsdCents    int64                      `json:"amountUsdCents"`
 		SuccessURL        string                     `json:"successUrl"`
@@ -93,11 +103,11 @@ func (s *Server) createCheckout(c *call) (answer, error) {
 		SettlementOption  string                     `json:"settlementOption"`
 		Metadata          map[string]json.RawMessage `json:"metadata"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	create := checkout.Create{Workspace: c.who.workspace(), AmountUsdCents: body.AmountUsdCents, Expires: checkout.DefaultExpires,
-		SettlementOption: body.SettlementOption, Tolerance: s.cfg.CheckoutTolerance,
+		SettlementOption: body.SettlementOption, Tolerance: h.cfg.CheckoutTolerance,
 		Text: checkout.Text{SuccessURL: body.SuccessURL, CancelURL: body.CancelURL,
 			MerchantReference: body.MerchantReference, Description: body.Description, Metadata: body.Metadata}}
 	if body.ExpiresInSeconds != nil {
@@ -107,18 +117,18 @@ func (s *Server) createCheckout(c *call) (answer, error) {
 		create.SettlementOption = checkout.HoldStablecoin
 	}
 	var err error
-	if create.ID, err = s.newID(c, ident.Checkout); err != nil {
+	if create.ID, err = h.newID(c, ident.Checkout); err != nil {
 		return answer{}, err
 	}
 	live := c.who.access.Mode != modeSandbox
-	return s.perform(c, actors.Envelope{Kind: "checkout", Stream: create.ID, Workspace: create.Workspace,
+	return h.perform(c, actors.Envelope{Kind: "checkout", Stream: create.ID, Workspace: create.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
-			return s.actors.PrepareCheckout(ctx, create, body.AcceptedAssets, body.AcceptedChains, live)
-		}}, s.replyCheckout(create.Text))
+			return h.actors.PrepareCheckout(ctx, create, body.AcceptedAssets, body.AcceptedChains, live)
+		}}, h.replyCheckout(create.Text))
 }
 
-func (s *Server) listCheckouts(c *call) (answer, error) {
-	records, err := s.actors.List(c.ctx, "checkout", c.who.workspace(), "", persistence.Page{Limit: shownSessions})
+func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
+	records, err := h.actors.List(c.ctx, "checkout", c.who.workspace(), "", persistence.Page{Limit: shownSessions})
 	if err != nil {
 		return answer{}, err
 	}
@@ -128,18 +138,18 @@ func (s *Server) listCheckouts(c *call) (answer, error) {
 		if err := json.Unmarshal(r.Document, &state); err != nil {
 			return answer{}, fmt.Errorf("checkout session's record: %w", err)
 		}
-		text, err := s.checkoutText(c, c.who.workspace(), r.ID)
+		text, err := h.checkoutText(c, c.who.workspace(), r.ID)
 		if err != nil {
 			return answer{}, err
 		}
-		shown[i] = s.showCheckout(state.View(c.now), text)
+		shown[i] = h.showCheckout(state.View(c.now), text)
 	}
 	return reply(map[string]any{"data": shown})
 }
 
 // checkoutText reads the merchant's words of a session that is known to exist.
-func (s *Server) checkoutText(c *call, workspace, id string) (text checkout.Text, err error) {
-	record, err := s.actors.Record(c.ctx, checkout.RecordText, workspace, id)
+func (h *checkoutHandlers) checkoutText(c *call, workspace, id string) (text checkout.Text, err error) {
+	record, err := h.actors.Record(c.ctx, checkout.RecordText, workspace, id)
 	if err != nil {
 		return text, fmt.Errorf("words of a checkout session: %v", err) // not to be taken for a session that is not found
 	}
@@ -157,39 +167,43 @@ func (c *call) toCheckout(command any) (actors.Envelope, error) {
 	return actors.Envelope{Kind: "checkout", Stream: c.params["id"], Workspace: c.who.workspace(), Command: command}, nil
 }
 
-func (s *Server) getCheckout(c *call) (answer, error) { return s.askCheckout(c, decision.Read{}) }
-
-func (s *Server) simulateCheckout(c *call) (answer, error) {
-	return s.askCheckout(c, checkout.Simulate{})
+func (h *checkoutHandlers) getCheckout(c *call) (answer, error) {
+	return h.askCheckout(c, decision.Read{})
 }
 
-func (s *Server) cancelCheckout(c *call) (answer, error) { return s.askCheckout(c, checkout.Cancel{}) }
+func (h *checkoutHandlers) simulateCheckout(c *call) (answer, error) {
+	return h.askCheckout(c, checkout.Simulate{})
+}
+
+func (h *checkoutHandlers) cancelCheckout(c *call) (answer, error) {
+	return h.askCheckout(c, checkout.Cancel{})
+}
 
 // askCheckout sends a command of the merchant's to a session and shows it as it is then.
-func (s *Server) askCheckout(c *call, command any) (answer, error) {
+func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	e, err := c.toCheckout(command)
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := s.actors.Record(c.ctx, "checkout", e.Workspace, e.Stream); err != nil {
+	if _, err := h.actors.Record(c.ctx, "checkout", e.Workspace, e.Stream); err != nil {
 		return answer{}, err
 	}
-	text, err := s.checkoutText(c, e.Workspace, e.Stream)
+	text, err := h.checkoutText(c, e.Workspace, e.Stream)
 	if err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, e, s.replyCheckout(text))
+	return h.perform(c, e, h.replyCheckout(text))
 }
 
 // publicCheckout reads the session of the path for somebody who has the link and no key. Its id, which nobody guesses, is the
 // proof.
-func (s *Server) publicCheckout(c *call) (checkout.State, error) {
+func (h *checkoutHandlers) publicCheckout(c *call) (checkout.State, error) {
 	var state checkout.State
 	u, err := ident.Parse(ident.Checkout, c.params["id"])
 	if err != nil {
 		return state, fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Find(c.ctx, u.Slot(), "checkout", c.params["id"])
+	record, err := h.actors.Find(c.ctx, u.Slot(), "checkout", c.params["id"])
 	if err != nil {
 		return state, err
 	}
@@ -199,8 +213,8 @@ func (s *Server) publicCheckout(c *call) (checkout.State, error) {
 	return state, nil
 }
 
-func (s *Server) checkoutStatus(c *call) (answer, error) {
-	state, err := s.publicCheckout(c)
+func (h *checkoutHandlers) checkoutStatus(c *call) (answer, error) {
+	state, err := h.publicCheckout(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -209,19 +223,19 @@ func (s *Server) checkoutStatus(c *call) (answer, error) {
 
 // selectCheckout is the customer's pick of a coin and a network. A refusal may be 404 for a link that is not, 400 for a pair that
 // it does not take, 409 when it was paid, 410 when it has ended.
-func (s *Server) selectCheckout(c *call) (answer, error) {
+func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 	var body struct {
 		Asset string `json:"asset"`
 		Chain string `json:"chain"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	state, err := s.publicCheckout(c)
+	state, err := h.publicCheckout(c)
 	if err != nil {
 		return answer{}, err
 	}
-	answered, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
+	answered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
 		Command: checkout.Select{Asset: body.Asset, Chain: body.Chain}})
 	if err != nil {
 		return answer{}, err

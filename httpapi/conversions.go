@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -16,17 +15,14 @@ import (
 	"purser/persistence/money"
 )
 
-// quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the ramp.
-const quotesPerMinute = 30
-
-func (s *Server) conversionRoutes() []route {
+func (h *currencyHandlers) conversionRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/mca/quotes", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
-			converts: true, idempotency: keyRequired, handle: s.createConversionQuote},
+			converts: true, idempotency: keyRequired, handle: h.createConversionQuote},
 		{method: "POST", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
-			converts: true, kyb: true, idempotency: keyRequired, handle: s.createConversion},
+			converts: true, kyb: true, idempotency: keyRequired, handle: h.createConversion},
 		{method: "GET", path: "/api/mca/conversions/{id}", auth: authKeyOrSession, scope: "read:treasury", roles: anyMember,
-			handle: s.getConversion},
+			handle: h.getConversion},
 	}
 }
 
@@ -45,14 +41,14 @@ type conversionQuoteDocument struct {
 }
 
 // createConversionQuote locks the desk's rate. A repeat is answered without asking the desk again.
-func (s *Server) createConversionQuote(c *call) (answer, error) {
+func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	var body struct {
 		SellCurrency money.Currency `json:"sellCurrency"`
 		BuyCurrency  money.Currency `json:"buyCurrency"`
 		AmountMinor  string         `json:"amountMinor"`
 		FixedSide    string         `json:"fixedSide"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	minor, err := money.ParseMinor(body.AmountMinor)
@@ -68,16 +64,16 @@ func (s *Server) createConversionQuote(c *call) (answer, error) {
 	}
 	id := c.who.workspace()
 	quote := balance.QuoteConversion{Workspace: id, Pair: pair}
-	if quote.ID, err = s.newID(c, ident.CurrencyQuote); err != nil {
+	if quote.ID, err = h.newID(c, ident.CurrencyQuote); err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
-			if quote.NoOffer = s.limitQuotes(c, "quotes"); quote.NoOffer != nil {
+			if quote.NoOffer = h.limitQuotes(c, "quotes"); quote.NoOffer != nil {
 				return quote, nil // what is wrong with the workspace's own balances is told before
 			}
 			var err error
-			quote.Rate, quote.Firm, err = s.actors.Offer(ctx, pair)
+			quote.Rate, quote.Firm, err = h.actors.Offer(ctx, pair)
 			if refusal := (*fault.Error)(nil); errors.As(err, &refusal) {
 				quote.NoOffer, err = refusal, nil // what is wrong with the workspace's own balances is told before
 			}
@@ -93,30 +89,22 @@ func (s *Server) createConversionQuote(c *call) (answer, error) {
 	})
 }
 
-// limitQuotes counts a quote among those of its kind.
-func (s *Server) limitQuotes(c *call, kind string) error {
-	if s.cfg.RateLimits.Off {
-		return nil
-	}
-	return s.limit(kind+"/"+c.who.workspace(), quotesPerMinute)
-}
-
 // createConversion uses a quote. A repeat is answered though the quote is used.
-func (s *Server) createConversion(c *call) (answer, error) {
+func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	id := c.who.workspace()
 	create := balance.CreateConversion{Workspace: id}
 	var err error
-	if create.ID, err = s.newID(c, ident.Conversion); err != nil {
+	if create.ID, err = h.newID(c, ident.Conversion); err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
-		err := s.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
+		err := h.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
 		return create, err
 	}}, func(created any) (answer, error) {
 		v, ok := created.(balance.Conversion)
@@ -125,30 +113,6 @@ func (s *Server) createConversion(c *call) (answer, error) {
 		}
 		return replyWith(fasthttp.StatusAccepted, map[string]string{"orderId": v.ID, "status": v.Status})
 	})
-}
-
-// readOwn reads a record of the caller's workspace, by an id that must have the prefix.
-func (s *Server) readOwn(c *call, kind, prefix, id string, into any) error {
-	if _, err := ident.Parse(prefix, id); err != nil {
-		return fault.New(fault.NotFound, "")
-	}
-	record, err := s.actors.Record(c.ctx, kind, c.who.workspace(), id)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(record.Document, into); err != nil {
-		return fmt.Errorf("%s's record: %w", kind, err)
-	}
-	return nil
-}
-
-// readQuote reads a quote that the caller is about to use.
-func (s *Server) readQuote(c *call, kind, prefix, id string, into any) error {
-	err := s.readOwn(c, kind, prefix, id, into)
-	if fault.Is(err, fault.NotFound) {
-		return fault.New(fault.QuoteNotFound, "quoteId")
-	}
-	return err
 }
 
 // conversionLabels say in plain words what a conversion's status means.
@@ -164,9 +128,9 @@ var conversionLabels = map[string]string{
 }
 
 // getConversion shows a conversion. What it bought is shown as long as it arrives or has arrived; 0 once nothing will.
-func (s *Server) getConversion(c *call) (answer, error) {
+func (h *currencyHandlers) getConversion(c *call) (answer, error) {
 	var v balance.Conversion
-	if err := s.readOwn(c, balance.RecordConversion, ident.Conversion, c.params["id"], &v); err != nil {
+	if err := h.readOwn(c, balance.RecordConversion, ident.Conversion, c.params["id"], &v); err != nil {
 		return answer{}, err
 	}
 	switch v.Status {
@@ -175,53 +139,4 @@ func (s *Server) getConversion(c *call) (answer, error) {
 	}
 	return reply(map[string]any{"id": v.ID, "status": v.Status, "label": conversionLabels[v.Status], "sell": showMinor(v.Sell),
 		"buy": showMinor(v.Buy), "createdAt": v.CreatedAt})
-}
-
-// reportConversion brings a conversion what became of it. One that completes after it was abandoned is an alarm: what it sold
-// had been given back.
-func (s *Server) reportConversion(ctx context.Context, r report, outcome string) error {
-	var data struct {
-		ConversionID string `json:"conversionId"`
-	}
-	if err := json.Unmarshal(r.Data, &data); err != nil {
-		return fault.New(fault.InvalidBody, "data")
-	}
-	record, err := s.findNamed(ctx, balance.RecordConversion, ident.Conversion, data.ConversionID)
-	if err != nil {
-		return err
-	}
-	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
-		return err
-	}
-	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
-		Command: balance.ReportConversion{EventID: r.ID, ID: record.ID, Outcome: outcome}})
-	if reported, ok := reply.(balance.ReportedConversion); ok && reported.Late {
-		s.metrics.late.Inc()
-		s.log.Error("a conversion completed after it was abandoned", "conversion", record.ID)
-	}
-	return err
-}
-
-// reportCurrency brings a balance what it may do from now on.
-func (s *Server) reportCurrency(ctx context.Context, r report) error {
-	var data struct {
-		WorkspaceID string         `json:"workspaceId"`
-		Currency    money.Currency `json:"currency"`
-		Status      string         `json:"status"`
-		ScopeStatus string         `json:"scopeStatus"`
-	}
-	if err := json.Unmarshal(r.Data, &data); err != nil {
-		return fault.New(fault.InvalidBody, "data")
-	}
-	record, err := s.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
-	if err != nil {
-		return err
-	}
-	if err := s.claim(ctx, PartnerBank, r, record.ID+" "+string(data.Currency)); err != nil {
-		return err
-	}
-	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
-		Command: balance.ReportCurrency{
-			EventID: r.ID, Workspace: record.ID, Currency: data.Currency, Status: data.Status, Scope: data.ScopeStatus}})
-	return err
 }

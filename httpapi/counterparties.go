@@ -11,42 +11,42 @@ import (
 	"purser/persistence/ident"
 )
 
-func (s *Server) counterpartyRoutes() []route {
+func (h *treasuryHandlers) counterpartyRoutes() []route {
 	const path, read, write = "/api/treasury/counterparties", "read:treasury", "write:counterparties"
 	return []route{
-		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyRequired, handle: s.createCounterparty},
-		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: s.listCounterparties},
-		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: s.getCounterparty},
-		{method: "DELETE", path: path + "/{id}", auth: authKey, scope: write, handle: s.removeCounterparty},
+		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyRequired, handle: h.createCounterparty},
+		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: h.listCounterparties},
+		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: h.getCounterparty},
+		{method: "DELETE", path: path + "/{id}", auth: authKey, scope: write, handle: h.removeCounterparty},
 	}
 }
 
-func (s *Server) createCounterparty(c *call) (answer, error) {
+func (h *treasuryHandlers) createCounterparty(c *call) (answer, error) {
 	var account counterparty.Account
-	if err := s.decode(c, &account); err != nil {
+	if err := h.decode(c, &account); err != nil {
 		return answer{}, err
 	}
-	id, err := s.newID(c, ident.Counterparty)
+	id, err := h.newID(c, ident.Counterparty)
 	if err != nil {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: workspace,
+	return h.perform(c, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: workspace,
 		Command: counterparty.Save{ID: id, Workspace: workspace, Account: account}}, func(saved any) (answer, error) {
 		return reply(map[string]any{"counterparty": saved})
 	})
 }
 
-func (s *Server) listCounterparties(c *call) (answer, error) {
-	return s.list(c, listing{kind: counterparty.RecordView, workspace: c.who.workspace()}, nil)
+func (h *treasuryHandlers) listCounterparties(c *call) (answer, error) {
+	return h.list(c, listing{kind: counterparty.RecordView, workspace: c.who.workspace()}, nil)
 }
 
-func (s *Server) getCounterparty(c *call) (answer, error) {
+func (h *treasuryHandlers) getCounterparty(c *call) (answer, error) {
 	id := c.params["id"]
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Record(c.ctx, counterparty.RecordView, c.who.workspace(), id)
+	record, err := h.actors.Record(c.ctx, counterparty.RecordView, c.who.workspace(), id)
 	if err != nil {
 		return answer{}, err
 	}
@@ -54,12 +54,12 @@ func (s *Server) getCounterparty(c *call) (answer, error) {
 }
 
 // removeCounterparty takes a recipient off the list; one that was taken off before is answered the same.
-func (s *Server) removeCounterparty(c *call) (answer, error) {
+func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	id := c.params["id"]
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: c.who.workspace(),
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: c.who.workspace(),
 		Command: counterparty.Remove{}})
 	if err != nil {
 		return answer{}, err
@@ -68,11 +68,11 @@ func (s *Server) removeCounterparty(c *call) (answer, error) {
 }
 
 // recipient is whom a payout or a quote names.
-func (s *Server) recipient(c *call, id string) (balance.Recipient, error) {
+func (h *treasuryHandlers) recipient(c *call, id string) (balance.Recipient, error) {
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Record(c.ctx, "counterparty", c.who.workspace(), id)
+	record, err := h.actors.Record(c.ctx, "counterparty", c.who.workspace(), id)
 	if err != nil {
 		return balance.Recipient{}, err
 	}

@@ -2,25 +2,33 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/user"
+	"purser/httpapi/password"
 	"purser/persistence/ident"
 )
 
-func (s *Server) dashboardRoutes() []route {
+// sessionHandlers answer for users of the dashboard: sign-up, sign-in, sessions and passwords.
+type sessionHandlers struct {
+	*edge
+	accounts  accountReader
+	passwords *password.Hasher
+	delays    *delayLine
+}
+
+func (h *sessionHandlers) dashboardRoutes() []route {
 	return []route{
-		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: s.signup},
+		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: h.signup},
 		{method: "POST", path: "/api/dashboard/login", onFullDisk: true, auth: authNone, signsIn: true,
-			handle: s.login},
+			handle: h.login},
 		{method: "POST", path: "/api/dashboard/password", onFullDisk: true, auth: authSession, signsIn: true,
-			handle: s.changePassword},
-		{method: "POST", path: "/api/dashboard/logout", onFullDisk: true, auth: authSession, handle: s.logout},
-		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: s.me},
+			handle: h.changePassword},
+		{method: "POST", path: "/api/dashboard/logout", onFullDisk: true, auth: authSession, handle: h.logout},
+		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: h.me},
 	}
 }
 
@@ -45,9 +53,9 @@ type credentials struct {
 	folded   string
 }
 
-func (s *Server) readCredentials(c *call) (credentials, error) {
+func (h *sessionHandlers) readCredentials(c *call) (credentials, error) {
 	var body credentials
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return body, err
 	}
 	folded, ok := user.FoldEmail(body.Email)
@@ -58,30 +66,30 @@ func (s *Server) readCredentials(c *call) (credentials, error) {
 	return body, nil
 }
 
-func (s *Server) signup(c *call) (answer, error) {
-	if s.cfg.SignupClosed {
+func (h *sessionHandlers) signup(c *call) (answer, error) {
+	if h.cfg.SignupClosed {
 		return answer{}, fault.New(fault.SignupClosed, "this deployment takes no new users")
 	}
-	if err := s.limitSignUp(c); err != nil {
+	if err := h.limitSignUp(c); err != nil {
 		return answer{}, err
 	}
-	body, err := s.readCredentials(c)
+	body, err := h.readCredentials(c)
 	if err != nil {
 		return answer{}, err
 	}
-	hash, err := s.passwords.Hash(c.ctx, c.peer, body.Password)
+	hash, err := h.passwords.Hash(c.ctx, c.peer, body.Password)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
-	if err := s.refuseTakenUnkeyed(c.ctx, body.folded); err != nil {
+	if err := h.refuseTakenUnkeyed(c.ctx, body.folded); err != nil {
 		return answer{}, err
 	}
-	u, err := ident.New(s.actors.TenantSlot(body.folded), c.now, s.actors.Entropy())
+	u, err := ident.New(h.actors.TenantSlot(body.folded), c.now, h.actors.Entropy())
 	if err != nil {
 		return answer{}, err
 	}
 	id := u.Format(ident.User)
-	registered, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id,
+	registered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id,
 		Command: user.Register{ID: id, Email: body.Email, PasswordHash: hash}})
 	if err != nil {
 		return answer{}, err
@@ -90,75 +98,75 @@ func (s *Server) signup(c *call) (answer, error) {
 	if !ok {
 		return answer{}, fmt.Errorf("register answered %T", registered)
 	}
-	return s.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
+	return h.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
 }
 
 // login gives nothing away: an unknown email takes the same work and gets the same answer as a wrong password.
-func (s *Server) login(c *call) (answer, error) {
-	body, err := s.readCredentials(c)
+func (h *sessionHandlers) login(c *call) (answer, error) {
+	body, err := h.readCredentials(c)
 	if err != nil {
 		return answer{}, err
 	}
-	id, credential, err := s.credentialOf(c.ctx, body.folded)
+	id, credential, err := h.accounts.credentialOf(c.ctx, body.folded)
 	if err != nil {
 		return answer{}, err
 	}
-	places, err := s.placesOf(c.ctx, id)
+	places, err := h.placesOf(c.ctx, id)
 	if err != nil {
 		return answer{}, err
 	}
 	here := user.PlaceHash(id, c.peer)
-	if err := s.guardSignIn(c, user.EmailHash(body.folded), places.Knows(here, c.now)); err != nil {
+	if err := h.guardSignIn(c, user.EmailHash(body.folded), places.Knows(here, c.now)); err != nil {
 		return answer{}, err
 	}
-	matches, err := s.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.Password)
+	matches, err := h.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.Password)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
 	if !matches {
 		return answer{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
 	}
-	view, err := s.readUser(c.ctx, id)
+	view, err := h.readUser(c.ctx, id)
 	if err != nil {
 		return answer{}, err
 	}
-	return s.startSession(c, userDocument{ID: id, Email: credential.Email, CreatedAt: view.CreatedAt},
+	return h.startSession(c, userDocument{ID: id, Email: credential.Email, CreatedAt: view.CreatedAt},
 		user.StartSession{Changes: credential.Changes, Places: places})
 }
 
 // changePassword replaces the password of the session's user. Every session ends, and the answer
 // begins a new one.
-func (s *Server) changePassword(c *call) (answer, error) {
+func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	var body struct {
 		CurrentPassword string `json:"currentPassword"`
 		NewPassword     string `json:"newPassword"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	if err := s.guardChange(c); err != nil {
+	if err := h.guardChange(c); err != nil {
 		return answer{}, err
 	}
-	credential, err := s.readCredential(c.ctx, c.who.user)
+	credential, err := h.accounts.readCredential(c.ctx, c.who.user)
 	if err != nil {
 		return answer{}, err
 	}
-	matches, err := s.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.CurrentPassword)
+	matches, err := h.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.CurrentPassword)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
 	if !matches {
 		return answer{}, fault.New(fault.InvalidCredentials, "currentPassword is wrong")
 	}
-	hash, err := s.passwords.Hash(c.ctx, c.peer, body.NewPassword)
+	hash, err := h.passwords.Hash(c.ctx, c.peer, body.NewPassword)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
-	start, secret, err := s.newSession(c, c.who.user, user.StartSession{Changes: credential.Changes})
+	start, secret, err := h.newSession(c, c.who.user, user.StartSession{Changes: credential.Changes})
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
 		Command: user.ChangePassword{Email: credential.Email, PasswordHash: hash, Start: start}})
 	if err != nil {
 		return answer{}, err
@@ -169,68 +177,27 @@ func (s *Server) changePassword(c *call) (answer, error) {
 	}
 	a, err := reply(map[string]any{"user": userDocument{ID: view.ID, Email: credential.Email,
 		CreatedAt: view.CreatedAt}})
-	a.cookie = s.newCookie(secret)
+	a.cookie = h.newCookie(secret)
 	return a, err
-}
-
-// credentialOf returns the account of a folded email; an unknown one is the zero credential.
-func (s *Server) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
-	id, err = s.userOf(ctx, s.actors.TenantSlot(folded), folded)
-	if err == nil && id == "" {
-		id, err = s.userOf(ctx, ident.UnkeyedSlot(folded), folded)
-	}
-	if err != nil || id == "" {
-		return "", c, err
-	}
-	c, err = s.readCredential(ctx, id)
-	return id, c, err
-}
-
-// userOf returns the id of the user of an email whose account lies in a slot, "" without one.
-func (s *Server) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
-	record, err := s.actors.Find(ctx, slot, user.RecordEmail, user.EmailHash(folded))
-	if fault.Is(err, fault.NotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	var document user.EmailDocument
-	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return "", fmt.Errorf("email's record: %w", err)
-	}
-	return document.UserID, nil
 }
 
 // refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot from before
 // slots were keyed. Register itself refuses one that lies in the keyed slot.
-func (s *Server) refuseTakenUnkeyed(ctx context.Context, folded string) error {
-	id, err := s.userOf(ctx, ident.UnkeyedSlot(folded), folded)
+func (h *sessionHandlers) refuseTakenUnkeyed(ctx context.Context, folded string) error {
+	id, err := h.accounts.userOf(ctx, ident.UnkeyedSlot(folded), folded)
 	if err == nil && id != "" {
 		return fault.New(fault.EmailTaken, "an account with this email exists")
 	}
 	return err
 }
 
-func (s *Server) readCredential(ctx context.Context, id string) (user.Credential, error) {
-	var c user.Credential
-	record, err := s.actors.Record(ctx, user.RecordCredential, id, id)
-	if err != nil {
-		return c, err
-	}
-	if err := json.Unmarshal(record.Document, &c); err != nil {
-		return c, fmt.Errorf("credential's record: %w", err)
-	}
-	return c, nil
-}
-
 // newSession completes a command with a fresh secret and the place of the request.
-func (s *Server) newSession(c *call, id string, start user.StartSession) (user.StartSession, string, error) {
+func (h *sessionHandlers) newSession(c *call, id string, start user.StartSession) (user.StartSession, string, error) {
 	slot, err := ident.SlotOf(id)
 	if err != nil {
 		return start, "", fmt.Errorf("slot of a user: %w", err)
 	}
-	secret, err := ident.NewSecret(ident.SessionSecret, slot, s.actors.Entropy())
+	secret, err := ident.NewSecret(ident.SessionSecret, slot, h.actors.Entropy())
 	if err != nil {
 		return start, "", err
 	}
@@ -245,40 +212,40 @@ func (s *Server) newSession(c *call, id string, start user.StartSession) (user.S
 
 // startSession makes a session for the user of a sign-up or sign-in. The session of the request's
 // cookie ends, because its secret is not the one that this sign-in gives.
-func (s *Server) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
-	start, secret, err := s.newSession(c, who.ID, start)
+func (h *sessionHandlers) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
+	start, secret, err := h.newSession(c, who.ID, start)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.endCookieSession(c); err != nil {
+	if err := h.endCookieSession(c); err != nil {
 		return answer{}, err
 	}
-	_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: who.ID, Workspace: who.ID, Command: start})
+	_, err = h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: who.ID, Workspace: who.ID, Command: start})
 	if err != nil {
 		return answer{}, err
 	}
 	a, err := reply(map[string]any{"user": who})
-	a.cookie = s.newCookie(secret)
+	a.cookie = h.newCookie(secret)
 	return a, err
 }
 
-func (s *Server) logout(c *call) (answer, error) {
-	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+func (h *sessionHandlers) logout(c *call) (answer, error) {
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
 		Command: user.EndSession{SecretHash: c.who.session}})
 	if err != nil {
 		return answer{}, err
 	}
 	a, err := reply(map[string]bool{"ended": true})
-	a.cookie = s.newCookie("")
+	a.cookie = h.newCookie("")
 	return a, err
 }
 
-func (s *Server) me(c *call) (answer, error) {
-	view, err := s.readUser(c.ctx, c.who.user)
+func (h *sessionHandlers) me(c *call) (answer, error) {
+	view, err := h.readUser(c.ctx, c.who.user)
 	if err != nil {
 		return answer{}, err
 	}
-	credential, err := s.readCredential(c.ctx, c.who.user)
+	credential, err := h.accounts.readCredential(c.ctx, c.who.user)
 	if err != nil {
 		return answer{}, err
 	}

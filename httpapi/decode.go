@@ -13,19 +13,19 @@ import (
 // decode reads the request's body into a struct: strict JSON, held against the route's schema. All
 // that is wrong with it is invalid_body with a message that names each field; an allowlist that is
 // only too long is limit_exceeded.
-func (s *Server) decode(c *call, into any) error {
+func (e *edge) decode(c *call, into any) error {
 	if err := c.jsonOnly(); err != nil {
 		return err
 	}
-	return bodyFault(s.openapi.Decode(c.route.operation(), c.body, into))
+	return bodyFault(e.openapi.Decode(c.route.operation(), c.body, into))
 }
 
 // parse is decode into a tree.
-func (s *Server) parse(c *call) (map[string]any, error) {
+func (e *edge) parse(c *call) (map[string]any, error) {
 	if err := c.jsonOnly(); err != nil {
 		return nil, err
 	}
-	tree, err := s.openapi.Parse(c.route.operation(), c.body)
+	tree, err := e.openapi.Parse(c.route.operation(), c.body)
 	if err != nil {
 		return nil, bodyFault(err)
 	}

@@ -26,7 +26,25 @@
 // is the route's, it passes the same checks and runs the same handler, and its answer is the route's, to the byte. See mcp.go; a
 // new tool is a row there.
 //
-// One file per resource: workspaces, keys, cards, cardholders, authorizations, simulate, treasury, dashboard, members,
-// webhooks, mcp. A new resource is a file with its handlers, its rows in routes() and its paths in openapi/openapi.yaml; a test
-// fails when a row and the description differ.
+// # Files
+//
+// A group of resources has one type of handlers, and each resource has one file with its handlers and
+// its rows of the route table:
+//
+//	cardHandlers        cards, physical_cards, cardholders, authorizations, simulate
+//	treasuryHandlers    treasury, statements, counterparties, payouts, payout_quotes, payments
+//	currencyHandlers    currency_accounts, conversions
+//	rampHandlers        ramp, ramp_wallets
+//	checkoutHandlers    checkout, hosted, receipt
+//	workspaceHandlers   workspaces, keys, members, invitations
+//	sessionHandlers     dashboard, signin
+//	agentHandlers       agents, intents
+//	endpointHandlers    webhook_endpoints
+//	reportHandlers      partner_reports, conversion_reports, ramp_reports
+//	toolHandlers        mcp
+//
+// All of them embed edge (edge.go), which checks requests and writes answers: auth, session, body,
+// decode, limits, idempotency, lists, records, errors, requests. server.go and routes.go put the
+// groups together. A new resource is a file with its handlers and rows in one of the groups, and its
+// paths in openapi/openapi.yaml; a test fails when a row and the description differ.
 package httpapi

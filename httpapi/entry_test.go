@@ -71,7 +71,7 @@ func TestTheHostedPageRefusesAsAPage(t *testing.T) {
 	f("/checkout/cs_nothing/events", 404, "There is no such link")
 	var ctx fasthttp.RequestCtx
 	w.server.refuse(&ctx, errors.New("a fault of ours"))
-	w.server.showRefusal(&ctx)
+	w.server.checkouts.showRefusal(&ctx)
 	require.Equal(t, 500, ctx.Response.StatusCode())
 	require.Contains(t, string(ctx.Response.Body()), "This page can not be shown now")
 	require.NotContains(t, string(ctx.Response.Body()), "a fault of ours")

@@ -126,7 +126,7 @@ type errorBody struct {
 
 // refusal turns any error into an answer; id is the request's. A change whose context ended may have happened: outcome_unknown,
 // never unavailable.
-func (s *Server) refusal(id, method string, err error) answer {
+func (e *edge) refusal(id, method string, err error) answer {
 	if own, ok := errors.AsType[*statusError](err); ok {
 		return refused(own.status, own.fault, 0)
 	}
@@ -143,12 +143,12 @@ func (s *Server) refusal(id, method string, err error) answer {
 		f := fault.New(fault.OutcomeUnknown, "the outcome is not known; retry with the same Idempotency-Key")
 		return refused(fasthttp.StatusInternalServerError, f, 0)
 	}
-	return s.internal(id, err)
+	return e.internal(id, err)
 }
 
 // internal hides an error that no caller may see behind the request's id, which finds it in the log.
-func (s *Server) internal(id string, err error) answer {
-	s.log.Error("internal fault", slog.String("request", id), slog.Any("err", err))
+func (e *edge) internal(id string, err error) answer {
+	e.log.Error("internal fault", slog.String("request", id), slog.Any("err", err))
 	f := fault.New(fault.Internal, "quote this when asking for help: "+id)
 	return refused(fasthttp.StatusInternalServerError, f, 0)
 }
@@ -177,4 +177,17 @@ func refused(status int, f *fault.Error, wait time.Duration) answer {
 		panic("BUG: an error that is no JSON: " + err.Error())
 	}
 	return answer{status: status, body: text, code: f.Code, wait: wait}
+}
+
+// statusError is a fault that one route answers with another status than the table's.
+type statusError struct {
+	fault  *fault.Error
+	status int
+}
+
+func (e *statusError) Error() string { return e.fault.Error() }
+func (e *statusError) Unwrap() error { return e.fault }
+
+func unprocessable(code fault.Code, message string) error {
+	return &statusError{fault: fault.New(code, message), status: fasthttp.StatusUnprocessableEntity}
 }

@@ -37,36 +37,36 @@ const hostedFiles = "/checkout/files/"
 
 // mountHosted mounts the page of a checkout link. It is HTML and no part of the described interface; what it shows is what the
 // public routes of a session say.
-func (s *Server) mountHosted(r *router.Router) {
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", s.hosted(s.showHosted))
-	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", s.hosted(s.selectHosted))
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", s.hosted(s.streamHosted))
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/receipt", s.hosted(s.showReceipt))
-	mountRoute(r, fasthttp.MethodGet, web.FaviconPath, s.hosted(s.favicon))
-	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", s.hosted(s.hostedFile))
+func (h *checkoutHandlers) mountHosted(r *router.Router) {
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", h.hosted(h.showHosted))
+	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", h.hosted(h.selectHosted))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", h.hosted(h.streamHosted))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/receipt", h.hosted(h.showReceipt))
+	mountRoute(r, fasthttp.MethodGet, web.FaviconPath, h.hosted(h.favicon))
+	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hosted(h.hostedFile))
 }
 
 // hosted runs the checks that every request passes.
-func (s *Server) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
+func (h *checkoutHandlers) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
 	row := &route{method: "GET", path: "/checkout", auth: authNone, maxBody: maxForm}
 	return func(ctx *fasthttp.RequestCtx) {
-		c := newCall(ctx, row, s.actors.Clock())
+		c := newCall(ctx, row, h.actors.Clock())
 		err := checkFraming(ctx)
 		if err == nil {
-			err = s.admitHead(c)
+			err = h.admitHead(c)
 		}
 		if err == nil {
-			err = s.readBody(ctx, c)
+			err = h.readBody(ctx, c)
 		}
 		drain.EndTurn(ctx)
-		defer s.startTimer(c)()
+		defer h.startTimer(c)()
 		if err == nil {
 			protectPage(&ctx.Response.Header)
 			err = handle(ctx, c)
 		}
 		if err != nil {
-			s.refuse(ctx, err)
-			s.showRefusal(ctx)
+			h.refuse(ctx, err)
+			h.showRefusal(ctx)
 		}
 	}
 }
@@ -84,8 +84,8 @@ func protectPage(h *fasthttp.ResponseHeader) {
 
 // showRefusal puts a page in the place of the JSON of a 404, a 429 or a fault of the server,
 // because a customer reads it. The status and the headers stay. Browsers cause no other refusal.
-func (s *Server) showRefusal(ctx *fasthttp.RequestCtx) {
-	page := web.Page{Step: web.Broken, RequestID: s.identify(ctx)}
+func (h *checkoutHandlers) showRefusal(ctx *fasthttp.RequestCtx) {
+	page := web.Page{Step: web.Broken, RequestID: h.identify(ctx)}
 	switch status := ctx.Response.StatusCode(); {
 	case status == fasthttp.StatusTooManyRequests:
 		page.Step = web.Busy
@@ -96,8 +96,8 @@ func (s *Server) showRefusal(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	var body bytes.Buffer
-	if err := s.site.Write(&body, page); err != nil {
-		s.log.Error("a refusal is shown as JSON", "request", page.RequestID, "err", err)
+	if err := h.site.Write(&body, page); err != nil {
+		h.log.Error("a refusal is shown as JSON", "request", page.RequestID, "err", err)
 		return
 	}
 	protectPage(&ctx.Response.Header)
@@ -105,8 +105,8 @@ func (s *Server) showRefusal(ctx *fasthttp.RequestCtx) {
 	ctx.Response.SetBody(body.Bytes())
 }
 
-func (s *Server) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
-	file, ok := s.site.File(c.params["name"])
+func (h *checkoutHandlers) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
+	file, ok := h.site.File(c.params["name"])
 	if !ok {
 		return fault.New(fault.NotFound, "")
 	}
@@ -117,8 +117,8 @@ func (s *Server) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
 }
 
 // showHosted shows the page as it is now; only the part that changes when the script asks for it.
-func (s *Server) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
-	page, err := s.hostedPage(c)
+func (h *checkoutHandlers) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
+	page, err := h.hostedPage(c)
 	if fault.Is(err, fault.NotFound) {
 		page, err = web.Page{Step: web.Missing}, nil
 		ctx.SetStatusCode(fasthttp.StatusNotFound)
@@ -127,9 +127,9 @@ func (s *Server) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 		return err
 	}
 	var body bytes.Buffer
-	write := s.site.Write
+	write := h.site.Write
 	if ctx.QueryArgs().Has("part") {
-		write = s.site.WritePart
+		write = h.site.WritePart
 	}
 	if err := write(&body, page); err != nil {
 		return err
@@ -140,14 +140,14 @@ func (s *Server) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 }
 
 // selectHosted is the form's way to pick a coin and a network. Whatever comes of it, the page says what is so.
-func (s *Server) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
-	if err := s.cfg.Full(DownToReserve); err != nil {
+func (h *checkoutHandlers) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
+	if err := h.cfg.Full(DownToReserve); err != nil {
 		return err
 	}
 	asset, network, _ := strings.Cut(string(ctx.PostArgs().Peek("pair")), "/")
-	state, err := s.publicCheckout(c)
+	state, err := h.publicCheckout(c)
 	if err == nil {
-		_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
+		_, err = h.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
 			Command: checkout.Select{Asset: asset, Chain: network}})
 	}
 	for _, shown := range []fault.Code{fault.NotFound, fault.PairNotSupported, fault.PaymentSeen, fault.LinkEnded,
@@ -174,40 +174,40 @@ func pathID(c *call) string {
 
 // streamHosted tells what the status route says whenever that changes, as server-sent events. A stream ends soon, well before
 // the server would cut it off, and the browser opens the next.
-func (s *Server) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
-	if _, err := s.publicCheckout(c); err != nil {
+func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
+	if _, err := h.publicCheckout(c); err != nil {
 		return err
 	}
 	ctx.Response.Header.SetContentType("text/event-stream")
 	if ctx.IsHead() {
 		return nil
 	}
-	if s.streams.Add(1) > maxStreams {
-		s.streams.Add(-1)
+	if h.streams.Add(1) > maxStreams {
+		h.streams.Add(-1)
 		return fault.New(fault.Unavailable, "Too many pages are open; ask for the status instead.")
 	}
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
-		defer s.streams.Add(-1)
-		within, cancel := context.WithTimeout(s.base, s.streamFor)
+		defer h.streams.Add(-1)
+		within, cancel := context.WithTimeout(h.base, h.streamFor)
 		defer cancel()
 		follow := *c
 		follow.ctx = within
-		s.stream(&follow, w)
+		h.stream(&follow, w)
 	})
 	return nil
 }
 
-func (s *Server) stream(c *call, w *bufio.Writer) {
+func (h *checkoutHandlers) stream(c *call, w *bufio.Writer) {
 	ticker := time.NewTicker(streamEvery)
 	defer ticker.Stop()
 	last := ""
 	fmt.Fprintf(w, "retry: %d\n\n", streamRetry.Milliseconds())
 	for {
-		state, err := s.publicCheckout(c)
+		state, err := h.publicCheckout(c)
 		if err != nil {
 			return
 		}
-		told, err := json.Marshal(state.CustomerView(s.actors.Clock()))
+		told, err := json.Marshal(state.CustomerView(h.actors.Clock()))
 		if err != nil {
 			return
 		}
@@ -227,16 +227,16 @@ func (s *Server) stream(c *call, w *bufio.Writer) {
 }
 
 // hostedPage is what a session's page shows.
-func (s *Server) hostedPage(c *call) (page web.Page, err error) {
-	state, err := s.publicCheckout(c)
+func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
+	state, err := h.publicCheckout(c)
 	if err != nil {
 		return page, err
 	}
-	text, err := s.checkoutText(c, state.Workspace, state.ID)
+	text, err := h.checkoutText(c, state.Workspace, state.ID)
 	if err != nil {
 		return page, err
 	}
-	record, err := s.actors.Record(c.ctx, "workspace", state.Workspace, state.Workspace)
+	record, err := h.actors.Record(c.ctx, "workspace", state.Workspace, state.Workspace)
 	if err != nil {
 		return page, fmt.Errorf("workspace of a checkout session: %v", err)
 	}

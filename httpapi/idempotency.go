@@ -48,18 +48,18 @@ func (c *call) onceName() string { return c.who.tenant() + "|" + c.method + " " 
 
 // perform sends a command and renders its reply. With an Idempotency-Key the answer commits with the effect, and a repeat
 // gets the stored one. render must answer the same for the same reply: it may run twice.
-func (s *Server) perform(c *call, e actors.Envelope, render func(reply any) (answer, error)) (answer, error) {
+func (e *edge) perform(c *call, envelope actors.Envelope, render func(reply any) (answer, error)) (answer, error) {
 	if c.key != "" {
-		e.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
+		envelope.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
 			Expires: c.now.Add(replayLife), Seal: func(reply any) ([]byte, error) {
 				a, err := render(reply)
 				if err != nil {
 					return nil, err
 				}
-				return c.seal(a, s.actors.Entropy())
+				return c.seal(a, e.actors.Entropy())
 			}}
 	}
-	reply, err := s.actors.Ask(c.ctx, e)
+	reply, err := e.actors.Ask(c.ctx, envelope)
 	if err != nil {
 		return answer{}, err
 	}

@@ -26,29 +26,29 @@ const (
 // submitIntent judges a signed intent and logs it, whatever comes out. The judgement rests on the agent as it was committed when
 // the request came: the signature is verified here, beside the actor, and the actor looks again only at what may have changed
 // since.
-func (s *Server) submitIntent(c *call) (answer, error) {
-	submitted, malformed := s.readSubmission(c)
+func (h *agentHandlers) submitIntent(c *call) (answer, error) {
+	submitted, malformed := h.readSubmission(c)
 	if malformed != nil && submitted == nil {
 		return answer{}, malformed
 	}
-	state, err := s.readAgent(c)
+	state, err := h.readAgent(c)
 	switch {
 	case malformed != nil && fault.Is(err, fault.NotFound):
 		return answer{}, malformed // there is no log to put it in
 	case err != nil:
 		return answer{}, err
 	}
-	if submitted.LogID, err = s.newID(c, ident.IntentLog); err != nil {
+	if submitted.LogID, err = h.newID(c, ident.IntentLog); err != nil {
 		return answer{}, err
 	}
 	reason := state.Judge(*submitted, c.now)
 	if reason == "" {
 		var accepted answer
-		if accepted, reason, err = s.acceptIntent(c, *submitted); reason == "" {
+		if accepted, reason, err = h.acceptIntent(c, *submitted); reason == "" {
 			return accepted, err
 		}
 	}
-	if _, err := s.actors.Ask(c.ctx, c.toAgent(agent.Refuse{Submission: *submitted, Reason: reason})); err != nil {
+	if _, err := h.actors.Ask(c.ctx, c.toAgent(agent.Refuse{Submission: *submitted, Reason: reason})); err != nil {
 		return answer{}, err
 	}
 	refusal := reason.Refusal()
@@ -60,10 +60,10 @@ func (s *Server) submitIntent(c *call) (answer, error) {
 
 // acceptIntent logs an intent that was found good. The claim on its id commits with the entry and is for ever, so of those that
 // come at once the others wait for the first and are replays. The reason says why it was not accepted after all.
-func (s *Server) acceptIntent(c *call, submitted agent.Submission) (answer, agent.Reason, error) {
+func (h *agentHandlers) acceptIntent(c *call, submitted agent.Submission) (answer, agent.Reason, error) {
 	e := c.toAgent(agent.Accept{Submission: submitted})
 	e.Key = &actors.Key{Scope: intentScope, Key: e.Stream + "/" + submitted.IntentID}
-	accepted, err := s.actors.Ask(c.ctx, e)
+	accepted, err := h.actors.Ask(c.ctx, e)
 	switch {
 	case fault.Is(err, fault.AgentFrozen):
 		return answer{}, agent.AgentFrozen, nil
@@ -82,9 +82,9 @@ func (s *Server) acceptIntent(c *call, submitted agent.Submission) (answer, agen
 
 // readSubmission reads what was submitted. The error says what is wrong with its form; there is a submission beside it, with what
 // could be understood, when it is JSON at all.
-func (s *Server) readSubmission(c *call) (*agent.Submission, error) {
+func (h *agentHandlers) readSubmission(c *call) (*agent.Submission, error) {
 	var body intent.Submission
-	err := s.decode(c, &body)
+	err := h.decode(c, &body)
 	if err != nil && !fault.Is(err, fault.InvalidBody) || !utf8.Valid(c.body) || !json.Valid(c.body) {
 		return nil, err
 	}
@@ -152,12 +152,12 @@ func showIntent(text string) any {
 	return json.RawMessage(text)
 }
 
-func (s *Server) listIntents(c *call) (answer, error) {
-	state, err := s.readAgent(c)
+func (h *agentHandlers) listIntents(c *call) (answer, error) {
+	state, err := h.readAgent(c)
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := s.actors.List(c.ctx, agent.RecordIntent, c.who.workspace(), state.ID, persistence.Page{Limit: shownIntents})
+	records, err := h.actors.List(c.ctx, agent.RecordIntent, c.who.workspace(), state.ID, persistence.Page{Limit: shownIntents})
 	if err != nil {
 		return answer{}, err
 	}

@@ -14,15 +14,15 @@ import (
 	"purser/persistence/ident"
 )
 
-func (s *Server) invitationRoutes() []route {
+func (h *workspaceHandlers) invitationRoutes() []route {
 	const path = "/api/dashboard/invitations"
 	owner := []string{workspace.Owner}
 	return []route{
-		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: s.listInvitations},
-		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: owner, handle: s.withdrawInvitation},
-		{method: "POST", path: path + "/show", onFullDisk: true, auth: authSession, handle: s.showInvitation},
-		{method: "POST", path: path + "/accept", auth: authSession, handle: s.acceptInvitation},
-		{method: "POST", path: path + "/decline", onFullDisk: true, auth: authSession, handle: s.declineInvitation},
+		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: h.listInvitations},
+		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: owner, handle: h.withdrawInvitation},
+		{method: "POST", path: path + "/show", onFullDisk: true, auth: authSession, handle: h.showInvitation},
+		{method: "POST", path: path + "/accept", auth: authSession, handle: h.acceptInvitation},
+		{method: "POST", path: path + "/decline", onFullDisk: true, auth: authSession, handle: h.declineInvitation},
 	}
 }
 
@@ -51,30 +51,30 @@ type memberOrInvitation struct {
 
 // inviteMember invites the holder of an email, whether or not there is an account: the answer does
 // not tell. The token leaves in this answer only. A member with that email gets the role at once.
-func (s *Server) inviteMember(c *call) (answer, error) {
+func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 	var body struct {
 		Email string `json:"email"`
 		Role  string `json:"role"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	folded, ok := user.FoldEmail(body.Email)
 	if !ok {
 		return answer{}, fault.New(fault.InvalidBody, "email must be an email address")
 	}
-	invite, token, err := s.newInvitation(c)
+	invite, token, err := h.newInvitation(c)
 	if err != nil {
 		return answer{}, err
 	}
 	invite.Email, invite.EmailHash, invite.Role, invite.By = body.Email, user.EmailHash(folded), body.Role,
 		c.who.principal()
 	var credential user.Credential
-	if invite.UserID, credential, err = s.credentialOf(c.ctx, folded); err != nil {
+	if invite.UserID, credential, err = h.accounts.credentialOf(c.ctx, folded); err != nil {
 		return answer{}, err
 	}
 	owned := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "workspace", Stream: owned, Workspace: owned, Command: invite},
+	return h.perform(c, actors.Envelope{Kind: "workspace", Stream: owned, Workspace: owned, Command: invite},
 		func(r any) (answer, error) {
 			switch r := r.(type) {
 			case workspace.Person:
@@ -90,16 +90,16 @@ func (s *Server) inviteMember(c *call) (answer, error) {
 }
 
 // newInvitation draws the id and the token of an invitation. Only the token's hash is kept.
-func (s *Server) newInvitation(c *call) (invite workspace.Invite, token string, err error) {
+func (h *workspaceHandlers) newInvitation(c *call) (invite workspace.Invite, token string, err error) {
 	slot, err := c.slot()
 	if err != nil {
 		return invite, "", err
 	}
-	id, err := ident.New(slot, c.now, s.actors.Entropy())
+	id, err := ident.New(slot, c.now, h.actors.Entropy())
 	if err != nil {
 		return invite, "", err
 	}
-	if token, err = ident.NewSecret(ident.InviteSecret, slot, s.actors.Entropy()); err != nil {
+	if token, err = ident.NewSecret(ident.InviteSecret, slot, h.actors.Entropy()); err != nil {
 		return invite, "", err
 	}
 	_, hash, err := ident.ParseSecret(ident.InviteSecret, token)
@@ -109,8 +109,8 @@ func (s *Server) newInvitation(c *call) (invite workspace.Invite, token string, 
 	return workspace.Invite{ID: id.Format(ident.Invitation), TokenHash: hash}, token, nil
 }
 
-func (s *Server) listInvitations(c *call) (answer, error) {
-	read, err := s.askWorkspace(c, workspace.ListInvitations{By: c.who.principal()})
+func (h *workspaceHandlers) listInvitations(c *call) (answer, error) {
+	read, err := h.askWorkspace(c, workspace.ListInvitations{By: c.who.principal()})
 	if err != nil {
 		return answer{}, err
 	}
@@ -121,15 +121,15 @@ func (s *Server) listInvitations(c *call) (answer, error) {
 	return listInState(c, "invitation", pending,
 		func(i workspace.Invitation) time.Time { return i.CreatedAt.Time },
 		func(i workspace.Invitation) (any, error) {
-			email, err := s.invitedEmail(c.ctx, c.who.workspace(), i.ID)
+			email, err := h.invitedEmail(c.ctx, c.who.workspace(), i.ID)
 			return showToOwner(i, email), err
 		})
 }
 
 // invitedEmail is the email of a pending invitation; "" when the invitation has ended since it was
 // listed.
-func (s *Server) invitedEmail(ctx context.Context, owned, id string) (string, error) {
-	record, err := s.actors.Record(ctx, workspace.RecordInvitation, owned, id)
+func (h *workspaceHandlers) invitedEmail(ctx context.Context, owned, id string) (string, error) {
+	record, err := h.actors.Record(ctx, workspace.RecordInvitation, owned, id)
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}
@@ -143,13 +143,13 @@ func (s *Server) invitedEmail(ctx context.Context, owned, id string) (string, er
 	return document.Email, nil
 }
 
-func (s *Server) withdrawInvitation(c *call) (answer, error) {
+func (h *workspaceHandlers) withdrawInvitation(c *call) (answer, error) {
 	id := c.params["id"]
-	email, err := s.invitedEmail(c.ctx, c.who.workspace(), id)
+	email, err := h.invitedEmail(c.ctx, c.who.workspace(), id)
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := s.askWorkspace(c, workspace.WithdrawInvitation{ID: id, By: c.who.principal()})
+	reached, err := h.askWorkspace(c, workspace.WithdrawInvitation{ID: id, By: c.who.principal()})
 	if err != nil {
 		return answer{}, err
 	}
@@ -170,14 +170,14 @@ type receivedDocument struct {
 	ExpiresAt     decision.Stamp `json:"expiresAt"`
 }
 
-func (s *Server) showInvitation(c *call) (answer, error) {
-	return s.answerInvitation(c, func(by workspace.Invitee) any { return workspace.ShowInvitation{Invitee: by} })
+func (h *workspaceHandlers) showInvitation(c *call) (answer, error) {
+	return h.answerInvitation(c, func(by workspace.Invitee) any { return workspace.ShowInvitation{Invitee: by} })
 }
 
 // acceptInvitation makes the session's user a member. Workspaces that the user joins have a limit
 // of their own.
-func (s *Server) acceptInvitation(c *call) (answer, error) {
-	view, err := s.readUser(c.ctx, c.who.user)
+func (h *workspaceHandlers) acceptInvitation(c *call) (answer, error) {
+	view, err := h.readUser(c.ctx, c.who.user)
 	if err != nil {
 		return answer{}, err
 	}
@@ -185,27 +185,27 @@ func (s *Server) acceptInvitation(c *call) (answer, error) {
 		return answer{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("a user joins at most %d workspaces", user.MaxForeign))
 	}
-	return s.answerInvitation(c, func(by workspace.Invitee) any { return workspace.AcceptInvitation{Invitee: by} })
+	return h.answerInvitation(c, func(by workspace.Invitee) any { return workspace.AcceptInvitation{Invitee: by} })
 }
 
-func (s *Server) declineInvitation(c *call) (answer, error) {
-	return s.answerInvitation(c, func(by workspace.Invitee) any { return workspace.DeclineInvitation{Invitee: by} })
+func (h *workspaceHandlers) declineInvitation(c *call) (answer, error) {
+	return h.answerInvitation(c, func(by workspace.Invitee) any { return workspace.DeclineInvitation{Invitee: by} })
 }
 
 // answerInvitation sends what the session's user does with the token of the body to the token's
 // workspace. A token that is malformed, unknown, used up or for another email is not_found.
-func (s *Server) answerInvitation(c *call, command func(workspace.Invitee) any) (answer, error) {
+func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Invitee) any) (answer, error) {
 	var body struct {
 		Token string `json:"token"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	slot, hash, err := ident.ParseSecret(ident.InviteSecret, body.Token)
 	if err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Find(c.ctx, slot, workspace.RecordInvitationToken, hash)
+	record, err := h.actors.Find(c.ctx, slot, workspace.RecordInvitationToken, hash)
 	if err != nil {
 		return answer{}, err
 	}
@@ -213,7 +213,7 @@ func (s *Server) answerInvitation(c *call, command func(workspace.Invitee) any) 
 	if err := json.Unmarshal(record.Document, &document); err != nil {
 		return answer{}, fmt.Errorf("invitation token's record: %w", err)
 	}
-	credential, err := s.readCredential(c.ctx, c.who.user)
+	credential, err := h.accounts.readCredential(c.ctx, c.who.user)
 	if err != nil {
 		return answer{}, err
 	}
@@ -221,7 +221,7 @@ func (s *Server) answerInvitation(c *call, command func(workspace.Invitee) any) 
 	if !ok {
 		return answer{}, fmt.Errorf("the email of %s does not fold", c.who.user)
 	}
-	reached, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: document.WorkspaceID,
+	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: document.WorkspaceID,
 		Workspace: document.WorkspaceID,
 		Command:   command(workspace.Invitee{TokenHash: hash, UserID: c.who.user, EmailHash: user.EmailHash(folded)})})
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 // prefixChars is how much of a secret a listing shows.
 const prefixChars = 12
 
-func (s *Server) keyRoutes() []route {
+func (h *workspaceHandlers) keyRoutes() []route {
 	const path, dashboard = "/api/auth/keys", "/api/dashboard/keys"
 	ownerOrAdmin := []string{workspace.Owner, workspace.Admin}
 	return []route{
 		{method: "POST", path: path, auth: authKeyOrSession, scope: "write:api_keys",
-			roles: ownerOrAdmin, idempotency: keyOptional, handle: s.createKey},
-		{method: "GET", path: path, auth: authKey, scope: "read:api_keys", query: pageQuery, handle: s.listKeys},
-		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"}, handle: s.revokeKey},
-		{method: "GET", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: pageQuery, handle: s.listKeys},
+			roles: ownerOrAdmin, idempotency: keyOptional, handle: h.createKey},
+		{method: "GET", path: path, auth: authKey, scope: "read:api_keys", query: pageQuery, handle: h.listKeys},
+		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"}, handle: h.revokeKey},
+		{method: "GET", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: pageQuery, handle: h.listKeys},
 		{method: "DELETE", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: []string{"id"},
-			handle: s.revokeKey},
+			handle: h.revokeKey},
 	}
 }
 
 // newKey draws a key for a slot. Only the hash of the secret goes on; the secret itself leaves once, in the answer.
-func (s *Server) newKey(c *call, slot ident.Slot, label string, scopes []string) (workspace.NewKey, string, error) {
-	u, err := ident.New(slot, c.now, s.actors.Entropy())
+func (h *workspaceHandlers) newKey(c *call, slot ident.Slot, label string, scopes []string) (workspace.NewKey, string, error) {
+	u, err := ident.New(slot, c.now, h.actors.Entropy())
 	if err != nil {
 		return workspace.NewKey{}, "", err
 	}
-	secret, err := ident.NewSecret(ident.APISecret, slot, s.actors.Entropy())
+	secret, err := ident.NewSecret(ident.APISecret, slot, h.actors.Entropy())
 	if err != nil {
 		return workspace.NewKey{}, "", err
 	}
@@ -52,12 +52,12 @@ func replyKey(document map[string]any, key workspace.APIKey, secret string) (ans
 	return reply(document)
 }
 
-func (s *Server) createKey(c *call) (answer, error) {
+func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 	var body struct {
 		Label  string   `json:"label"`
 		Scopes []string `json:"scopes"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	if err := c.who.handsOut(body.Scopes); err != nil {
@@ -67,12 +67,12 @@ func (s *Server) createKey(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	key, secret, err := s.newKey(c, slot, body.Label, body.Scopes)
+	key, secret, err := h.newKey(c, slot, body.Label, body.Scopes)
 	if err != nil {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	return h.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Command: workspace.CreateKey{NewKey: key, By: c.who.principal()}}, func(reply any) (answer, error) {
 		made, ok := reply.(workspace.APIKey)
 		if !ok {
@@ -96,17 +96,17 @@ func (c *caller) handsOut(scopes []string) error {
 	return nil
 }
 
-func (s *Server) listKeys(c *call) (answer, error) {
-	return s.list(c, listing{kind: workspace.RecordKey, workspace: c.who.workspace()}, nil)
+func (h *workspaceHandlers) listKeys(c *call) (answer, error) {
+	return h.list(c, listing{kind: workspace.RecordKey, workspace: c.who.workspace()}, nil)
 }
 
-func (s *Server) revokeKey(c *call) (answer, error) {
+func (h *workspaceHandlers) revokeKey(c *call) (answer, error) {
 	key := c.query["id"]
 	if key == "" {
 		return answer{}, fault.New(fault.InvalidQuery, "id is required")
 	}
 	id := c.who.workspace()
-	revoked, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	revoked, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Command: workspace.RevokeKey{ID: key, By: c.who.principal()}})
 	if err != nil {
 		return answer{}, err

@@ -15,16 +15,19 @@ const (
 	badReports           = "report-address/" // and the peer: the caller that is counted
 )
 
-func (s *Server) limitAddress(peer string) error {
-	if s.cfg.RateLimits.Off {
+// quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the ramp.
+const quotesPerMinute = 30
+
+func (e *edge) limitAddress(peer string) error {
+	if e.cfg.RateLimits.Off {
 		return nil
 	}
-	return s.limit("address/"+peer, s.cfg.RateLimits.PerAddress)
+	return e.limit("address/"+peer, e.cfg.RateLimits.PerAddress)
 }
 
 // limitCaller counts the key (or the user of a session), then its workspace.
-func (s *Server) limitCaller(c *call) error {
-	limits, who := s.cfg.RateLimits, &c.who
+func (e *edge) limitCaller(c *call) error {
+	limits, who := e.cfg.RateLimits, &c.who
 	if limits.Off || who.user == "" && who.workspace() == "" {
 		return nil
 	}
@@ -32,24 +35,24 @@ func (s *Server) limitCaller(c *call) error {
 	if who.user != "" {
 		key = "user/" + who.user
 	}
-	if err := s.limit(key, limits.PerKey); err != nil {
+	if err := e.limit(key, limits.PerKey); err != nil {
 		return err
 	}
 	if who.workspace() == "" {
 		return nil
 	}
-	return s.limit("workspace/"+who.workspace(), limits.PerWorkspace)
+	return e.limit("workspace/"+who.workspace(), limits.PerWorkspace)
 }
 
 // limit counts a request of a caller, which is written as "what/who".
-func (s *Server) limit(caller string, limit int) error {
-	wait, err := s.limits.take(caller, limit)
+func (e *edge) limit(caller string, limit int) error {
+	wait, err := e.limits.take(caller, limit)
 	switch {
 	case err != nil:
 		return limiterFault()
 	case wait > 0:
 		what, _, _ := strings.Cut(caller, "/")
-		s.metrics.limited.WithLabelValues(what).Inc()
+		e.metrics.limited.WithLabelValues(what).Inc()
 		return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
 	}
 	return nil
@@ -68,4 +71,12 @@ func peerOf(address netip.Addr) string {
 		return peer.String()
 	}
 	return address.String()
+}
+
+// limitQuotes counts a quote among those of its kind.
+func (e *edge) limitQuotes(c *call, kind string) error {
+	if e.cfg.RateLimits.Off {
+		return nil
+	}
+	return e.limit(kind+"/"+c.who.workspace(), quotesPerMinute)
 }

@@ -100,14 +100,14 @@ func (c *call) readPart(l listing) (p persistence.Page, shown int, err error) {
 }
 
 // list answers a page of records. show turns a record into what is shown; nil shows its document as it is stored.
-func (s *Server) list(c *call, l listing, show func(persistence.Record) (any, error)) (answer, error) {
+func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, error)) (answer, error) {
 	asked, err := c.readPage(l)
 	if err != nil {
 		return answer{}, err
 	}
 	one := asked
 	one.Limit++ // to see whether there is more
-	records, err := s.actors.List(c.ctx, l.kind, l.workspace, l.parent, one)
+	records, err := e.actors.List(c.ctx, l.kind, l.workspace, l.parent, one)
 	if err != nil {
 		return answer{}, err
 	}

@@ -22,41 +22,48 @@ type tool struct {
 	route *route
 }
 
-func (s *Server) mcpRoutes() []route {
-	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, onFullDisk: true, handle: s.answerRPC}}
+// toolHandlers answer the Model Context Protocol.
+type toolHandlers struct {
+	*edge
+	protocol *mcp.Server
+	byName   map[string]tool
+}
+
+func (h *toolHandlers) mcpRoutes() []route {
+	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, onFullDisk: true, handle: h.answerRPC}}
 }
 
 // toolTable lists the tools. Each reads through the handler of a route; the ledger has none, and is read through the same list as
 // the treasury's entries.
-func (s *Server) toolTable() []tool {
+func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
 	ledger := &route{method: fasthttp.MethodGet, path: "/api/treasury", auth: authKey, scope: "read:treasury", query: pageQuery,
-		handle: s.listLedger}
+		handle: listLedger}
 	return []tool{
-		s.newTool("get_treasury", "/api/treasury",
+		newTool(table, "get_treasury", "/api/treasury",
 			"Dollar and stablecoin balances, the month's spend and the newest 25 ledger entries. "+
 				"Amounts are in cents."),
 		{route: ledger, Tool: mcp.Tool{Name: "list_ledger_entries", Arguments: pageArguments,
 			Description: "Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."}},
-		s.newTool("list_payouts", "/api/treasury/payouts", "Payouts with their rail, status and history, newest first."),
-		s.newTool("list_counterparties", "/api/treasury/counterparties", "Saved recipients of payouts, newest first."),
-		s.newTool("list_currency_accounts", "/api/mca/accounts",
+		newTool(table, "list_payouts", "/api/treasury/payouts", "Payouts with their rail, status and history, newest first."),
+		newTool(table, "list_counterparties", "/api/treasury/counterparties", "Saved recipients of payouts, newest first."),
+		newTool(table, "list_currency_accounts", "/api/mca/accounts",
 			"Balances in currencies, in smallest units, and what can be done in which."),
-		s.newTool("list_ramp_orders", "/api/ramp/orders",
+		newTool(table, "list_ramp_orders", "/api/ramp/orders",
 			"Orders between dollars and USDC, and withdrawals of USDC, with their status and fee, newest first. Amounts are in dollars."),
-		s.newTool("get_fx_rates", "/api/treasury/fx-rates", "Indicative exchange rates: units of a currency for one US dollar."),
-		s.newTool("list_cards", "/api/cards", "Cards with their state, limits, scopes and the month's spend, newest first."),
-		s.newTool("get_card", "/api/cards/{id}",
+		newTool(table, "get_fx_rates", "/api/treasury/fx-rates", "Indicative exchange rates: units of a currency for one US dollar."),
+		newTool(table, "list_cards", "/api/cards", "Cards with their state, limits, scopes and the month's spend, newest first."),
+		newTool(table, "get_card", "/api/cards/{id}",
 			"One card and its newest 20 authorizations, each with the reason of its decision.",
 			idOf("cardId", "The card's id", "card_01m7wd7tg0fk6s8by2t41d8sn5")),
-		s.newTool("list_cardholders", "/api/cardholders", "The people that cards are issued under, newest first."),
-		s.newTool("list_agents", "/api/agents", "AI agents with their state and public key, newest first."),
-		s.newTool("list_agent_intents", "/api/agents/{id}/intents",
+		newTool(table, "list_cardholders", "/api/cardholders", "The people that cards are issued under, newest first."),
+		newTool(table, "list_agents", "/api/agents", "AI agents with their state and public key, newest first."),
+		newTool(table, "list_agent_intents", "/api/agents/{id}/intents",
 			"The newest 50 payment intents an agent has submitted, refused ones "+
 				"with the reason.", idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
-		s.newTool("list_checkout_sessions", "/api/v1/checkout/sessions",
+		newTool(table, "list_checkout_sessions", "/api/v1/checkout/sessions",
 			"The newest 50 checkout sessions with their status and what was "+
 				"received and is due. Amounts are in cents."),
-		s.newTool("get_checkout_session", "/api/v1/checkout/sessions/{id}",
+		newTool(table, "get_checkout_session", "/api/v1/checkout/sessions/{id}",
 			"One checkout session with its addresses and payments.",
 			idOf("sessionId", "The session's id", "cs_01kagj5fkve16r6sydcvyx2dnv")),
 	}
@@ -74,9 +81,9 @@ func idOf(name, description, example string) mcp.Argument {
 }
 
 // newTool makes a tool of a GET of the table. A list takes limit and cursor.
-func (s *Server) newTool(name, path, description string, arguments ...mcp.Argument) tool {
-	for i := range s.table {
-		if r := &s.table[i]; r.method == fasthttp.MethodGet && r.path == path {
+func newTool(table []route, name, path, description string, arguments ...mcp.Argument) tool {
+	for i := range table {
+		if r := &table[i]; r.method == fasthttp.MethodGet && r.path == path {
 			if len(r.query) > 0 {
 				arguments = append(arguments, pageArguments...)
 			}
@@ -86,26 +93,28 @@ func (s *Server) newTool(name, path, description string, arguments ...mcp.Argume
 	panic("BUG: tool " + name + " reads a route that is not there")
 }
 
-// newTools makes the server of the protocol, and what finds a tool by its name.
-func (s *Server) newTools() (*mcp.Server, map[string]tool) {
-	byName, shown := map[string]tool{}, []mcp.Tool{}
-	for _, t := range s.toolTable() {
-		byName[t.Name] = t
+// addTools adds the tools that read through a table of routes. It is called once, before the first
+// request.
+func (h *toolHandlers) addTools(table []route, listLedger func(*call) (answer, error)) {
+	h.byName = map[string]tool{}
+	var shown []mcp.Tool
+	for _, t := range toolTable(table, listLedger) {
+		h.byName[t.Name] = t
 		shown = append(shown, t.Tool)
 	}
-	return mcp.New("purser", toolsVersion, shown), byName
+	h.protocol = mcp.New("purser", toolsVersion, shown)
 }
 
 // answerRPC answers messages of the Model Context Protocol. One that cannot be understood at all is 400; an error of one that can
 // be is in its response. What needs no response is 202.
-func (s *Server) answerRPC(c *call) (answer, error) {
+func (h *toolHandlers) answerRPC(c *call) (answer, error) {
 	if !c.acceptsJSON() {
 		return answer{}, fault.New(notAcceptable, "the answer is application/json")
 	}
 	if err := c.jsonOnly(); err != nil {
 		return answer{}, err
 	}
-	body, refused := s.mcp.Answer(c.body, &toolCaller{server: s, call: c})
+	body, refused := h.protocol.Answer(c.body, &toolCaller{handlers: h, call: c})
 	switch {
 	case refused:
 		return answer{status: fasthttp.StatusBadRequest, body: body, code: fault.InvalidBody}, nil
@@ -135,14 +144,14 @@ func (c *call) acceptsJSON() bool {
 
 // toolCaller is who calls tools in one request.
 type toolCaller struct {
-	server *Server
-	call   *call
-	calls  int
+	handlers *toolHandlers
+	call     *call
+	calls    int
 }
 
 // May is mcp.Host's: a tool is refused for what its route would be refused for.
 func (t *toolCaller) May(name string) error {
-	if err := t.server.permit(t.read(name, nil)); err != nil {
+	if err := t.handlers.permit(t.read(name, nil)); err != nil {
 		return t.refusal(err)
 	}
 	return nil
@@ -151,7 +160,7 @@ func (t *toolCaller) May(name string) error {
 // Call is mcp.Host's. The request has been counted once: each further call of a batch counts like a request of its own.
 func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMessage, error) {
 	if t.calls++; t.calls > 1 {
-		if err := t.server.limitAgain(t.call); err != nil {
+		if err := t.handlers.limitAgain(t.call); err != nil {
 			return nil, t.refusal(err)
 		}
 	}
@@ -164,17 +173,17 @@ func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMes
 }
 
 // limitAgain counts one more request of a caller who was let in.
-func (s *Server) limitAgain(c *call) error {
-	if err := s.limitAddress(c.peer); err != nil {
+func (e *edge) limitAgain(c *call) error {
+	if err := e.limitAddress(c.peer); err != nil {
 		return err
 	}
-	return s.limitCaller(c)
+	return e.limitCaller(c)
 }
 
 // read is the GET that a tool stands for: the argument that names a record goes into the path, the others into the query.
 func (t *toolCaller) read(name string, arguments map[string]string) *call {
 	c := *t.call
-	c.route, c.method, c.body, c.key = t.server.tools[name].route, fasthttp.MethodGet, nil, ""
+	c.route, c.method, c.body, c.key = t.handlers.byName[name].route, fasthttp.MethodGet, nil, ""
 	c.path, c.params, c.query = c.route.path, map[string]string{}, map[string]string{}
 	for argument, value := range arguments {
 		if argument == "limit" || argument == "cursor" {
@@ -188,7 +197,7 @@ func (t *toolCaller) read(name string, arguments map[string]string) *call {
 
 // refusal is an error of the interface as an error of the protocol, with the body of the one as the data of the other.
 func (t *toolCaller) refusal(err error) error {
-	return rpcError(t.server.refusal(t.call.id, fasthttp.MethodGet, err))
+	return rpcError(t.handlers.refusal(t.call.id, fasthttp.MethodGet, err))
 }
 
 func rpcError(refused answer) *mcp.Error {

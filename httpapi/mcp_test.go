@@ -155,7 +155,7 @@ func TestAToolAnswersWhatItsRouteAnswers(t *testing.T) {
 	}
 	w.refusesIntent(tn, e.id("agent"), `{}`, 400, "invalid_body", "invalid_body")
 	w.settled() // else the ramp's partner may take the order between two reads
-	for _, tool := range w.server.toolTable() {
+	for _, tool := range w.server.tools.byName {
 		if tool.Name == "list_ledger_entries" {
 			continue // has no GET of its own
 		}
@@ -177,7 +177,7 @@ func TestAToolAnswersWhatItsRouteAnswers(t *testing.T) {
 func TestEveryToolTakesItsExamples(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	for _, tool := range w.server.toolTable() {
+	for _, tool := range w.server.tools.byName {
 		text, err := json.Marshal(tool.Schema())
 		require.NoError(t, err)
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))

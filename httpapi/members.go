@@ -12,16 +12,16 @@ import (
 	"purser/persistence"
 )
 
-func (s *Server) memberRoutes() []route {
+func (h *workspaceHandlers) memberRoutes() []route {
 	const path = "/api/dashboard/members"
 	owner := []string{workspace.Owner}
 	return []route{
-		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: s.listMembers},
-		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: s.inviteMember},
+		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: h.listMembers},
+		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: h.inviteMember},
 		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner, query: []string{"keepKeys"},
-			handle: s.removeMember},
+			handle: h.removeMember},
 		{method: "POST", path: path + "/leave", onFullDisk: true, auth: authSession, roles: anyRole(),
-			handle: s.leaveWorkspace},
+			handle: h.leaveWorkspace},
 	}
 }
 
@@ -35,19 +35,19 @@ type memberDocument struct {
 	Since  decision.Stamp `json:"since"`
 }
 
-func (s *Server) showMember(c *call, p workspace.Person) (memberDocument, error) {
-	credential, err := s.readCredential(c.ctx, p.UserID)
+func (h *workspaceHandlers) showMember(c *call, p workspace.Person) (memberDocument, error) {
+	credential, err := h.accounts.readCredential(c.ctx, p.UserID)
 	return memberDocument{UserID: p.UserID, Email: credential.Email, Role: p.Role, Since: p.Since}, err
 }
 
 // askWorkspace sends a command to the session's workspace.
-func (s *Server) askWorkspace(c *call, command any) (any, error) {
+func (h *workspaceHandlers) askWorkspace(c *call, command any) (any, error) {
 	id := c.who.workspace()
-	return s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: command})
+	return h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: command})
 }
 
-func (s *Server) listMembers(c *call) (answer, error) {
-	read, err := s.askWorkspace(c, workspace.ListMembers{By: c.who.principal()})
+func (h *workspaceHandlers) listMembers(c *call) (answer, error) {
+	read, err := h.askWorkspace(c, workspace.ListMembers{By: c.who.principal()})
 	if err != nil {
 		return answer{}, err
 	}
@@ -57,7 +57,7 @@ func (s *Server) listMembers(c *call) (answer, error) {
 	}
 	return listInState(c, "member", people,
 		func(p workspace.Person) time.Time { return p.Since.Time },
-		func(p workspace.Person) (any, error) { return s.showMember(c, p) })
+		func(p workspace.Person) (any, error) { return h.showMember(c, p) })
 }
 
 // listInState pages through entries that are few and all in the workspace's state, given oldest
@@ -97,7 +97,7 @@ func comesAfter(r persistence.Record, p persistence.Page) bool {
 
 // removeMember takes a user out. The user's sessions, and the keys that descend from the user and
 // are not kept, have no say in the workspace once it is answered.
-func (s *Server) removeMember(c *call) (answer, error) {
+func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
 	keep, err := readKeepKeys(c.query["keepKeys"])
 	if err != nil {
 		return answer{}, err
@@ -106,7 +106,7 @@ func (s *Server) removeMember(c *call) (answer, error) {
 	if member == c.who.user && len(keep) > 0 {
 		return answer{}, fault.New(fault.InvalidQuery, "keepKeys: a member who leaves keeps no keys")
 	}
-	return s.endMembership(c, workspace.RemoveMember{UserID: member, KeepKeys: keep, By: c.who.principal()})
+	return h.endMembership(c, workspace.RemoveMember{UserID: member, KeepKeys: keep, By: c.who.principal()})
 }
 
 // readKeepKeys reads ids with commas between them.
@@ -121,12 +121,12 @@ func readKeepKeys(text string) ([]string, error) {
 	return ids, nil
 }
 
-func (s *Server) leaveWorkspace(c *call) (answer, error) {
-	return s.endMembership(c, workspace.RemoveMember{UserID: c.who.user, By: c.who.principal()})
+func (h *workspaceHandlers) leaveWorkspace(c *call) (answer, error) {
+	return h.endMembership(c, workspace.RemoveMember{UserID: c.who.user, By: c.who.principal()})
 }
 
-func (s *Server) endMembership(c *call, command workspace.RemoveMember) (answer, error) {
-	reached, err := s.askWorkspace(c, command)
+func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMember) (answer, error) {
+	reached, err := h.askWorkspace(c, command)
 	if err != nil {
 		return answer{}, err
 	}
@@ -134,7 +134,7 @@ func (s *Server) endMembership(c *call, command workspace.RemoveMember) (answer,
 	if !ok {
 		return answer{}, fmt.Errorf("remove member answered %T", reached)
 	}
-	shown, err := s.showMember(c, removed.Person)
+	shown, err := h.showMember(c, removed.Person)
 	if err != nil {
 		return answer{}, err
 	}

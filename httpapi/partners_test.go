@@ -23,7 +23,7 @@ func TestAReportOfOnePartnerUnderTheSecretOfAnother(t *testing.T) {
 		PartnerStablecoin: {"stablecoin"}}
 	w := newWorld(t, func(c *Config) { c.PartnerSecrets, c.RateLimits = secrets, RateLimits{Off: true} })
 	reports := 0
-	for _, r := range w.server.webhookRoutes() {
+	for _, r := range w.server.reports.webhookRoutes() {
 		require.NotEmpty(t, secrets[r.partner])
 		for signer, signs := range secrets {
 			for _, secret := range signs {
@@ -110,7 +110,7 @@ func TestEachTypeOfAReportHasOnePath(t *testing.T) {
 	w := newWorld(t)
 	kept := 0
 	for kind, at := range reportPaths {
-		for _, r := range w.server.webhookRoutes() {
+		for _, r := range w.server.reports.webhookRoutes() {
 			body := fmt.Sprintf(`{"id":"%s on %s","type":%q,"data":{}}`, kind, r.path, kind)
 			reply := w.post(w.signsBody(testSecret, body), r.path, body)
 			if r.path != at {

@@ -19,18 +19,18 @@ import (
 	"purser/persistence/money"
 )
 
-func (s *Server) payoutRoutes() []route {
+func (h *treasuryHandlers) payoutRoutes() []route {
 	const path, read, write = "/api/treasury/payouts", "read:treasury", "write:payouts"
 	return []route{
-		{method: "POST", path: path, auth: authKey, scope: write, kyb: true, idempotency: keyRequired, handle: s.createPayout},
-		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: s.listPayouts},
-		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: s.getPayout},
-		{method: "GET", path: path + "/{id}/tracking", auth: authKey, scope: read, handle: s.trackPayout},
+		{method: "POST", path: path, auth: authKey, scope: write, kyb: true, idempotency: keyRequired, handle: h.createPayout},
+		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: h.listPayouts},
+		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: h.getPayout},
+		{method: "GET", path: path + "/{id}/tracking", auth: authKey, scope: read, handle: h.trackPayout},
 		{method: "POST", path: path + "/{id}/release", auth: authKey, scope: write, kyb: true, idempotency: keyOptional,
-			handle: func(c *call) (answer, error) { return s.directPayout(c, true) }},
+			handle: func(c *call) (answer, error) { return h.directPayout(c, true) }},
 		{method: "POST", path: path + "/{id}/cancel", onFullDisk: true, auth: authKey, scope: write, kyb: true,
 			idempotency: keyOptional,
-			handle:      func(c *call) (answer, error) { return s.directPayout(c, false) }},
+			handle:      func(c *call) (answer, error) { return h.directPayout(c, false) }},
 	}
 }
 
@@ -95,7 +95,7 @@ func replyPayout(description string) func(any) (answer, error) {
 }
 
 // createPayout orders a payout. A repeat is answered though the recipient has been removed since, or the quote has expired.
-func (s *Server) createPayout(c *call) (answer, error) {
+func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	var body struct {
 		Rail           string `json:"rail"`
 		CounterpartyID string `json:"counterpartyId"`
@@ -104,53 +104,53 @@ func (s *Server) createPayout(c *call) (answer, error) {
 		SameDay        bool   `json:"sameDay"`
 		QuoteID        string `json:"quoteId"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.principal().KeyID, Rail: body.Rail,
-		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description, Limits: s.cfg.PayoutLimits,
-		ExpectedOn: s.calendar.Settles(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
+		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description, Limits: h.cfg.PayoutLimits,
+		ExpectedOn: h.calendar.Settles(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
 	if err := create.CheckBody(body.QuoteID != ""); err != nil {
 		return answer{}, err
 	}
 	var err error
-	if create.ID, err = s.newID(c, ident.Payout); err != nil {
+	if create.ID, err = h.newID(c, ident.Payout); err != nil {
 		return answer{}, err
 	}
-	uetr, err := uuid.NewRandomFromReader(s.actors.Entropy())
+	uetr, err := uuid.NewRandomFromReader(h.actors.Entropy())
 	if err != nil {
 		return answer{}, fmt.Errorf("uetr: %w", err)
 	}
 	create.UETR = uetr.String()
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: create.Workspace, Workspace: create.Workspace,
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: create.Workspace, Workspace: create.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
-			if create.Recipient, err = s.recipient(c, body.CounterpartyID); err != nil {
+			if create.Recipient, err = h.recipient(c, body.CounterpartyID); err != nil {
 				return nil, err
 			}
-			create.Quote, err = s.quoteNamed(c, body.QuoteID)
+			create.Quote, err = h.quoteNamed(c, body.QuoteID)
 			return create, err
 		}}, replyPayout(create.Description))
 }
 
 // payoutNamed reads a payout of the caller's workspace with its description.
-func (s *Server) payoutNamed(c *call) (balance.Payout, string, error) {
+func (h *treasuryHandlers) payoutNamed(c *call) (balance.Payout, string, error) {
 	id := c.params["id"]
 	if _, err := ident.Parse(ident.Payout, id); err != nil {
 		return balance.Payout{}, "", fault.New(fault.NotFound, "")
 	}
-	record, err := s.actors.Record(c.ctx, balance.RecordPayout, c.who.workspace(), id)
+	record, err := h.actors.Record(c.ctx, balance.RecordPayout, c.who.workspace(), id)
 	if err != nil {
 		return balance.Payout{}, "", err
 	}
-	return s.describePayout(c, record)
+	return h.describePayout(c, record)
 }
 
-func (s *Server) describePayout(c *call, record persistence.Record) (p balance.Payout, description string, err error) {
+func (h *treasuryHandlers) describePayout(c *call, record persistence.Record) (p balance.Payout, description string, err error) {
 	if err := json.Unmarshal(record.Document, &p); err != nil {
 		return p, "", fmt.Errorf("payout's record: %w", err)
 	}
-	described, err := s.actors.Record(c.ctx, balance.RecordPayoutText, c.who.workspace(), p.ID)
+	described, err := h.actors.Record(c.ctx, balance.RecordPayoutText, c.who.workspace(), p.ID)
 	if err != nil {
 		return p, "", fmt.Errorf("description of a payout: %v", err) // not to be taken for a payout that is not found
 	}
@@ -161,15 +161,15 @@ func (s *Server) describePayout(c *call, record persistence.Record) (p balance.P
 	return p, text.Description, nil
 }
 
-func (s *Server) listPayouts(c *call) (answer, error) {
-	return s.list(c, listing{kind: balance.RecordPayout, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
-		p, description, err := s.describePayout(c, r)
+func (h *treasuryHandlers) listPayouts(c *call) (answer, error) {
+	return h.list(c, listing{kind: balance.RecordPayout, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
+		p, description, err := h.describePayout(c, r)
 		return showPayout(p, description), err
 	})
 }
 
-func (s *Server) getPayout(c *call) (answer, error) {
-	p, description, err := s.payoutNamed(c)
+func (h *treasuryHandlers) getPayout(c *call) (answer, error) {
+	p, description, err := h.payoutNamed(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -177,13 +177,13 @@ func (s *Server) getPayout(c *call) (answer, error) {
 }
 
 // directPayout releases or cancels a held wire.
-func (s *Server) directPayout(c *call, release bool) (answer, error) {
-	p, description, err := s.payoutNamed(c)
+func (h *treasuryHandlers) directPayout(c *call, release bool) (answer, error) {
+	p, description, err := h.payoutNamed(c)
 	if err != nil {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
 		Command: balance.DirectPayout{ID: p.ID, Release: release}}, replyPayout(description))
 }
 
@@ -201,8 +201,8 @@ const (
 )
 
 // trackPayout tells where a wire abroad is. Another payout is not tracked: not_found.
-func (s *Server) trackPayout(c *call) (answer, error) {
-	p, _, err := s.payoutNamed(c)
+func (h *treasuryHandlers) trackPayout(c *call) (answer, error) {
+	p, _, err := h.payoutNamed(c)
 	if err != nil {
 		return answer{}, err
 	}

@@ -17,24 +17,27 @@ import (
 	"purser/persistence/money"
 )
 
-func (s *Server) rampRoutes() []route {
+// rampHandlers answer for the ramp between dollars and USDC: quotes, orders, withdrawals and wallets.
+type rampHandlers struct{ *edge }
+
+func (h *rampHandlers) rampRoutes() []route {
 	const account, orders, read, write = "/api/ramp/account", "/api/ramp/orders", "read:treasury", workspace.WriteRamps
 	const sessions = "/api/ramp/onramp/sessions"
 	return []route{
 		{method: "POST", path: account, auth: authKey, scope: write, sandboxOnly: true, ramp: true, idempotency: keyOptional,
-			handle: s.linkRamp},
-		{method: "GET", path: account, auth: authKey, scope: read, handle: s.getRampAccount},
+			handle: h.linkRamp},
+		{method: "GET", path: account, auth: authKey, scope: read, handle: h.getRampAccount},
 		{method: "POST", path: "/api/ramp/quotes", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
-			idempotency: keyOptional, handle: s.createRampQuote},
+			idempotency: keyOptional, handle: h.createRampQuote},
 		{method: "POST", path: orders, auth: authKey, scope: write, sandboxOnly: true, ramp: true,
 			idempotency: keyOptional,
-			handle:      s.createRampOrder},
+			handle:      h.createRampOrder},
 		{method: "POST", path: "/api/ramp/withdrawals", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
-			idempotency: keyOptional, handle: s.createWithdrawal},
-		{method: "GET", path: orders, auth: authKey, scope: read, query: pageQuery, handle: s.listRampOrders},
-		{method: "GET", path: orders + "/{id}", auth: authKey, scope: read, handle: s.getRampOrder},
-		{method: "GET", path: sessions, auth: authKey, scope: read, query: pageQuery, handle: s.listRampSessions},
-		{method: "GET", path: "/api/ramp/sessions/{id}", auth: authKey, scope: read, handle: s.getRampSession},
+			idempotency: keyOptional, handle: h.createWithdrawal},
+		{method: "GET", path: orders, auth: authKey, scope: read, query: pageQuery, handle: h.listRampOrders},
+		{method: "GET", path: orders + "/{id}", auth: authKey, scope: read, handle: h.getRampOrder},
+		{method: "GET", path: sessions, auth: authKey, scope: read, query: pageQuery, handle: h.listRampSessions},
+		{method: "GET", path: "/api/ramp/sessions/{id}", auth: authKey, scope: read, handle: h.getRampSession},
 		{method: "POST", path: sessions, auth: authKey, scope: write, use: orders, handle: neverReached},
 		{method: "POST", path: "/api/ramp/offramp/sessions", auth: authKey, scope: write, use: orders, handle: neverReached},
 		{method: "POST", path: "/api/ramp/quote", auth: authKey, scope: write, use: orders, handle: neverReached},
@@ -57,14 +60,14 @@ func replyRampAccount(a ramp.Account) (answer, error) {
 
 // linkRamp asks for the account. What the partner makes of it is seen when the account is read. Its id follows from the
 // workspace's: a journal that was restored to a time before asks under the id that the partner has.
-func (s *Server) linkRamp(c *call) (answer, error) {
+func (h *rampHandlers) linkRamp(c *call) (answer, error) {
 	link := ramp.Link{Workspace: c.who.workspace()}
 	owner, err := ident.Parse(ident.Workspace, link.Workspace)
 	if err != nil {
 		return answer{}, err
 	}
 	link.ID = ident.Derive(owner.Slot(), owner.Time(), "ramp/"+link.Workspace).Format(ident.RampAccount)
-	return s.perform(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace, Command: link},
+	return h.perform(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace, Command: link},
 		func(linked any) (answer, error) {
 			a, ok := linked.(ramp.Account)
 			if !ok {
@@ -74,8 +77,8 @@ func (s *Server) linkRamp(c *call) (answer, error) {
 		})
 }
 
-func (s *Server) getRampAccount(c *call) (answer, error) {
-	a, err := s.rampAccount(c)
+func (h *rampHandlers) getRampAccount(c *call) (answer, error) {
+	a, err := h.rampAccount(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -83,8 +86,8 @@ func (s *Server) getRampAccount(c *call) (answer, error) {
 }
 
 // rampAccount reads the account of the caller's workspace, which has one at most.
-func (s *Server) rampAccount(c *call) (a ramp.Account, err error) {
-	records, err := s.actors.List(c.ctx, ramp.RecordAccount, c.who.workspace(), "", persistence.Page{Limit: 1})
+func (h *rampHandlers) rampAccount(c *call) (a ramp.Account, err error) {
+	records, err := h.actors.List(c.ctx, ramp.RecordAccount, c.who.workspace(), "", persistence.Page{Limit: 1})
 	if err != nil {
 		return a, err
 	}
@@ -112,14 +115,14 @@ type rampQuoteDocument struct {
 const rampRate = "1"
 
 // createRampQuote locks the partner's offer. A repeat is answered without asking the partner again.
-func (s *Server) createRampQuote(c *call) (answer, error) {
-	quote, err := s.readRampQuote(c)
+func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
+	quote, err := h.readRampQuote(c)
 	if err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: quote.Workspace, Workspace: quote.Workspace,
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: quote.Workspace, Workspace: quote.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
-			err := s.offerRamp(ctx, c, &quote)
+			err := h.offerRamp(ctx, c, &quote)
 			return quote, err
 		}}, func(quoted any) (answer, error) {
 		q, ok := quoted.(balance.RampQuote)
@@ -133,13 +136,13 @@ func (s *Server) createRampQuote(c *call) (answer, error) {
 }
 
 // readRampQuote reads the body. A withdrawal names its wallet, and nothing else names one.
-func (s *Server) readRampQuote(c *call) (quote balance.QuoteRamp, err error) {
+func (h *rampHandlers) readRampQuote(c *call) (quote balance.QuoteRamp, err error) {
 	var body struct {
 		Direction string `json:"direction"`
 		Amount    string `json:"amount"`
 		WalletID  string `json:"walletId"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return quote, err
 	}
 	switch withdrawal := body.Direction == balance.RampWithdraw; {
@@ -154,14 +157,14 @@ func (s *Server) readRampQuote(c *call) (quote balance.QuoteRamp, err error) {
 			money.FormatDollars(balance.MaxRampCents)))
 	}
 	quote = balance.QuoteRamp{Workspace: c.who.workspace(), Direction: body.Direction, AmountCents: cents, WalletID: body.WalletID}
-	quote.ID, err = s.newID(c, ident.RampQuote)
+	quote.ID, err = h.newID(c, ident.RampQuote)
 	return quote, err
 }
 
 // offerRamp finds out what the partner asks. What the workspace lacks is told before: a linked account, the wallet, its approval.
 // A withdrawal that the travel rule forbids is left to the balance to refuse, whatever its wallet is and the partner would ask.
-func (s *Server) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRamp) error {
-	account, err := s.rampAccount(c)
+func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRamp) error {
+	account, err := h.rampAccount(c)
 	if err != nil {
 		return err
 	}
@@ -170,7 +173,7 @@ func (s *Server) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRam
 	}
 	if quote.Direction == balance.RampWithdraw {
 		var wallet ramp.Wallet
-		if err := s.readOwn(c, ramp.RecordWallet, ident.RampWallet, quote.WalletID, &wallet); err != nil {
+		if err := h.readOwn(c, ramp.RecordWallet, ident.RampWallet, quote.WalletID, &wallet); err != nil {
 			return err
 		}
 		switch {
@@ -180,10 +183,10 @@ func (s *Server) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRam
 			return fault.New(fault.CapabilityUnavailable, "walletId: the wallet is not approved")
 		}
 	}
-	if err := s.limitQuotes(c, "ramp_quotes"); err != nil {
+	if err := h.limitQuotes(c, "ramp_quotes"); err != nil {
 		return err
 	}
-	quote.FeeCents, err = s.actors.RampFee(ctx, quote.Direction, quote.AmountCents)
+	quote.FeeCents, err = h.actors.RampFee(ctx, quote.Direction, quote.AmountCents)
 	return err
 }
 
@@ -217,20 +220,22 @@ func showRampOrder(o balance.RampOrder) any {
 	return w
 }
 
-func (s *Server) createRampOrder(c *call) (answer, error) { return s.useRampQuote(c, false, "order") }
+func (h *rampHandlers) createRampOrder(c *call) (answer, error) {
+	return h.useRampQuote(c, false, "order")
+}
 
-func (s *Server) createWithdrawal(c *call) (answer, error) {
-	return s.useRampQuote(c, true, "withdrawal")
+func (h *rampHandlers) createWithdrawal(c *call) (answer, error) {
+	return h.useRampQuote(c, true, "withdrawal")
 }
 
 // useRampQuote makes the order of a quote. A repeat under the same Idempotency-Key gets the stored
 // answer, although its quote is used. The single-use quote bounds a request without a key to one
 // order: every repeat is quote_used.
-func (s *Server) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
+func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	id := c.who.workspace()
@@ -240,11 +245,11 @@ func (s *Server) useRampQuote(c *call, withdrawal bool, name string) (answer, er
 	if withdrawal {
 		prefix = ident.Withdrawal
 	}
-	if create.ID, err = s.newID(c, prefix); err != nil {
+	if create.ID, err = h.newID(c, prefix); err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
-		err := s.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
+		err := h.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
 		return create, err
 	}}, func(created any) (answer, error) {
 		o, ok := created.(balance.RampOrder)
@@ -255,8 +260,8 @@ func (s *Server) useRampQuote(c *call, withdrawal bool, name string) (answer, er
 	})
 }
 
-func (s *Server) listRampOrders(c *call) (answer, error) {
-	return s.list(c, listing{kind: balance.RecordRampOrder, workspace: c.who.workspace()},
+func (h *rampHandlers) listRampOrders(c *call) (answer, error) {
+	return h.list(c, listing{kind: balance.RecordRampOrder, workspace: c.who.workspace()},
 		func(r persistence.Record) (any, error) {
 			var o balance.RampOrder
 			if err := json.Unmarshal(r.Document, &o); err != nil {
@@ -266,9 +271,9 @@ func (s *Server) listRampOrders(c *call) (answer, error) {
 		})
 }
 
-func (s *Server) getRampOrder(c *call) (answer, error) {
+func (h *rampHandlers) getRampOrder(c *call) (answer, error) {
 	var o balance.RampOrder
-	if err := s.readOwn(c, balance.RecordRampOrder, rampPrefix(c.params["id"]), c.params["id"], &o); err != nil {
+	if err := h.readOwn(c, balance.RecordRampOrder, rampPrefix(c.params["id"]), c.params["id"], &o); err != nil {
 		return answer{}, err
 	}
 	return reply(map[string]any{"order": showRampOrder(o)})
@@ -298,8 +303,8 @@ func showRampSession(r balance.RampSession) rampSessionDocument {
 }
 
 // listRampSessions lists the sessions of one direction, the on-ramp's.
-func (s *Server) listRampSessions(c *call) (answer, error) {
-	return s.list(c, listing{kind: balance.RecordRampSession, workspace: c.who.workspace(), parent: balance.RampOn},
+func (h *rampHandlers) listRampSessions(c *call) (answer, error) {
+	return h.list(c, listing{kind: balance.RecordRampSession, workspace: c.who.workspace(), parent: balance.RampOn},
 		func(r persistence.Record) (any, error) {
 			var session balance.RampSession
 			if err := json.Unmarshal(r.Document, &session); err != nil {
@@ -309,9 +314,9 @@ func (s *Server) listRampSessions(c *call) (answer, error) {
 		})
 }
 
-func (s *Server) getRampSession(c *call) (answer, error) {
+func (h *rampHandlers) getRampSession(c *call) (answer, error) {
 	var session balance.RampSession
-	if err := s.readOwn(c, balance.RecordRampSession, ident.RampSession, c.params["id"], &session); err != nil {
+	if err := h.readOwn(c, balance.RecordRampSession, ident.RampSession, c.params["id"], &session); err != nil {
 		return answer{}, err
 	}
 	return reply(map[string]any{"session": showRampSession(session)})

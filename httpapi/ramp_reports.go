@@ -33,18 +33,18 @@ var (
 )
 
 // partnerOnramp takes a signed report of what became of dollars for USDC, as bankTransfer does.
-func (s *Server) partnerOnramp(c *call) (answer, error) {
-	return s.takeReport(c, s.applyRamp(onrampReports))
+func (h *reportHandlers) partnerOnramp(c *call) (answer, error) {
+	return h.takeReport(c, h.applyRamp(onrampReports))
 }
 
 // partnerOfframp takes one of USDC for dollars, or for a wallet.
-func (s *Server) partnerOfframp(c *call) (answer, error) {
-	return s.takeReport(c, s.applyRamp(offrampReports))
+func (h *reportHandlers) partnerOfframp(c *call) (answer, error) {
+	return h.takeReport(c, h.applyRamp(offrampReports))
 }
 
 // applyRamp brings an order, or a session of the retired routes, what became of it. Of a session there is no fee, nor a
 // transaction.
-func (s *Server) applyRamp(served map[string]rampReport) func(context.Context, report) error {
+func (h *reportHandlers) applyRamp(served map[string]rampReport) func(context.Context, report) error {
 	return func(ctx context.Context, r report) error {
 		says, known := served[r.Type]
 		if !known {
@@ -59,19 +59,19 @@ func (s *Server) applyRamp(served map[string]rampReport) func(context.Context, r
 			return fault.New(fault.InvalidBody, "data")
 		}
 		tell := balance.ReportRamp{EventID: r.ID, ID: data.OrderID, Outcome: says.outcome, FeeCents: data.FeeCents, TxHash: data.TxHash}
-		record, direction, err := s.findRamp(ctx, &tell)
+		record, direction, err := h.findRamp(ctx, &tell)
 		if err != nil {
 			return err
 		}
 		if direction != says.direction {
 			return fault.New(fault.NotFound, "")
 		}
-		if err := s.claim(ctx, PartnerRamp, r, record.ID); err != nil {
+		if err := h.claim(ctx, PartnerRamp, r, record.ID); err != nil {
 			return err
 		}
-		_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
+		_, err = h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
 			Prepare: func(ctx context.Context) (any, error) {
-				_, _, err := s.findRamp(ctx, &tell)
+				_, _, err := h.findRamp(ctx, &tell)
 				return tell, err
 			}})
 		return err
@@ -79,17 +79,17 @@ func (s *Server) applyRamp(served map[string]rampReport) func(context.Context, r
 }
 
 // findRamp reads the order or the session that a report is about, and fills it in.
-func (s *Server) findRamp(ctx context.Context, tell *balance.ReportRamp) (persistence.Record, string, error) {
+func (h *reportHandlers) findRamp(ctx context.Context, tell *balance.ReportRamp) (persistence.Record, string, error) {
 	if strings.HasPrefix(tell.ID, ident.RampSession+"_") {
 		tell.Session = new(balance.RampSession)
-		record, err := s.findNamed(ctx, balance.RecordRampSession, ident.RampSession, tell.ID)
+		record, err := h.findNamed(ctx, balance.RecordRampSession, ident.RampSession, tell.ID)
 		if err == nil {
 			err = decodeRecord(record, tell.Session)
 		}
 		return record, tell.Session.Direction, err
 	}
 	var order balance.RampOrder
-	record, err := s.findNamed(ctx, balance.RecordRampOrder, rampPrefix(tell.ID), tell.ID)
+	record, err := h.findNamed(ctx, balance.RecordRampOrder, rampPrefix(tell.ID), tell.ID)
 	if err == nil {
 		err = decodeRecord(record, &order)
 	}

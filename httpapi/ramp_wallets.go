@@ -13,14 +13,14 @@ import (
 	"purser/persistence/ident"
 )
 
-func (s *Server) rampWalletRoutes() []route {
+func (h *rampHandlers) rampWalletRoutes() []route {
 	const dashboard = "/api/dashboard/ramp/wallets"
 	return []route{
 		{method: "POST", path: "/api/ramp/wallets", auth: authKey, scope: workspace.WriteRamps, sandboxOnly: true, ramp: true,
-			idempotency: keyOptional, handle: s.addWallet},
-		{method: "GET", path: dashboard, auth: authSession, roles: anyMember, query: pageQuery, handle: s.listWallets},
+			idempotency: keyOptional, handle: h.addWallet},
+		{method: "GET", path: dashboard, auth: authSession, roles: anyMember, query: pageQuery, handle: h.listWallets},
 		{method: "POST", path: dashboard + "/{id}/proof", auth: authSession, roles: managers, sandboxOnly: true, ramp: true,
-			idempotency: keyOptional, handle: s.proveWallet},
+			idempotency: keyOptional, handle: h.proveWallet},
 	}
 }
 
@@ -55,30 +55,30 @@ func replyWallet(answered any) (answer, error) {
 const nonceBytes = 16
 
 // addWallet registers a wallet, which is to be proven in the dashboard.
-func (s *Server) addWallet(c *call) (answer, error) {
+func (h *rampHandlers) addWallet(c *call) (answer, error) {
 	var body struct {
 		Chain   string `json:"chain"`
 		Address string `json:"address"`
 		Label   string `json:"label"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	add := ramp.AddWallet{Workspace: c.who.workspace(), Chain: body.Chain, Address: body.Address, Label: body.Label}
 	var err error
-	if add.ID, err = s.newID(c, ident.RampWallet); err != nil {
+	if add.ID, err = h.newID(c, ident.RampWallet); err != nil {
 		return answer{}, err
 	}
 	var nonce [nonceBytes]byte
-	if _, err := io.ReadFull(s.actors.Entropy(), nonce[:]); err != nil {
+	if _, err := io.ReadFull(h.actors.Entropy(), nonce[:]); err != nil {
 		return answer{}, fmt.Errorf("nonce of a wallet: %w", err)
 	}
 	add.Nonce = hex.EncodeToString(nonce[:])
-	return s.perform(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace, Command: add}, replyWallet)
+	return h.perform(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace, Command: add}, replyWallet)
 }
 
-func (s *Server) listWallets(c *call) (answer, error) {
-	return s.list(c, listing{kind: ramp.RecordWallet, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
+func (h *rampHandlers) listWallets(c *call) (answer, error) {
+	return h.list(c, listing{kind: ramp.RecordWallet, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
 		var w ramp.Wallet
 		if err := json.Unmarshal(r.Document, &w); err != nil {
 			return nil, fmt.Errorf("wallet's record: %w", err)
@@ -89,14 +89,14 @@ func (s *Server) listWallets(c *call) (answer, error) {
 
 // proveWallet takes the answer to a wallet's challenge, of a person and never of a key: who can make orders with a key cannot by
 // that say where the USDC goes.
-func (s *Server) proveWallet(c *call) (answer, error) {
+func (h *rampHandlers) proveWallet(c *call) (answer, error) {
 	var body struct {
 		Signature string `json:"signature"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "ramp", Stream: id, Workspace: id,
+	return h.perform(c, actors.Envelope{Kind: "ramp", Stream: id, Workspace: id,
 		Command: ramp.ProveWallet{ID: c.params["id"], Signature: body.Signature}}, replyWallet)
 }

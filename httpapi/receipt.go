@@ -15,8 +15,8 @@ import (
 
 // showReceipt shows the receipt of a completed link to every caller with the link. A link that is
 // not completed has no receipt, and its page says how it stands.
-func (s *Server) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
-	page, err := s.hostedPage(c)
+func (h *checkoutHandlers) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
+	page, err := h.hostedPage(c)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (s *Server) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
 		return nil
 	}
 	var body bytes.Buffer
-	if err := s.site.WriteReceipt(&body, page); err != nil {
+	if err := h.site.WriteReceipt(&body, page); err != nil {
 		return err
 	}
 	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
@@ -35,8 +35,8 @@ func (s *Server) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
 }
 
 // favicon is a file of a fixed name, which a browser asks for again after a day.
-func (s *Server) favicon(ctx *fasthttp.RequestCtx, _ *call) error {
-	icon := s.site.Favicon()
+func (h *checkoutHandlers) favicon(ctx *fasthttp.RequestCtx, _ *call) error {
+	icon := h.site.Favicon()
 	ctx.Response.Header.SetContentType(icon.ContentType)
 	ctx.Response.Header.Set("Cache-Control", "public, max-age=86400")
 	ctx.Response.SetBody(icon.Content)

@@ -22,13 +22,13 @@ const (
 
 // identify gives a request its id, once: the client's own when it is plain, else a random one. The answer carries it, and so
 // does what is logged of the request.
-func (s *Server) identify(ctx *fasthttp.RequestCtx) string {
+func (e *edge) identify(ctx *fasthttp.RequestCtx) string {
 	if id := ctx.Response.Header.Peek(requestIDHeader); len(id) > 0 {
 		return string(id)
 	}
 	id := string(ctx.Request.Header.Peek(requestIDHeader))
 	if !plainID(id) {
-		id = s.newRequestID()
+		id = e.newRequestID()
 	}
 	ctx.Response.Header.Set(requestIDHeader, id)
 	return id
@@ -56,10 +56,10 @@ func secretLike(id string) bool {
 	return false
 }
 
-func (s *Server) newRequestID() string {
+func (e *edge) newRequestID() string {
 	var random [8]byte
-	if _, err := io.ReadFull(s.actors.Entropy(), random[:]); err != nil {
-		s.log.Error("no entropy for a request's id", "err", err)
+	if _, err := io.ReadFull(e.actors.Entropy(), random[:]); err != nil {
+		e.log.Error("no entropy for a request's id", "err", err)
 		return "none"
 	}
 	return hex.EncodeToString(random[:])
@@ -67,13 +67,13 @@ func (s *Server) newRequestID() string {
 
 // done counts an answered request and logs it: what went wrong here as a warning, all else for whoever debugs. Only the route is
 // named, never the path, the peer or anything of the body.
-func (s *Server) done(id string, r *route, a answer, took time.Duration) {
-	s.metrics.observe(r, a.status, took)
+func (e *edge) done(id string, r *route, a answer, took time.Duration) {
+	e.metrics.observe(r, a.status, took)
 	level := slog.LevelDebug
 	if a.status >= fasthttp.StatusInternalServerError {
 		level = slog.LevelWarn
 	}
-	s.log.LogAttrs(context.Background(), level, "request", slog.String("request", id), slog.String("method", r.method),
+	e.log.LogAttrs(context.Background(), level, "request", slog.String("request", id), slog.String("method", r.method),
 		slog.String("route", r.path), slog.Int("status", a.status), slog.String("code", string(a.code)),
 		slog.Duration("took", took))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
+	"purser/actors/workspace"
 	"purser/httpapi/openapi"
 )
 
@@ -62,16 +63,33 @@ func (r *route) operation() openapi.Operation {
 	return openapi.Operation{Method: r.method, Path: r.path}
 }
 
+// anyMember and managers are the roles that a session needs to read, and to write, what a workspace owns.
+var (
+	anyMember = []string{workspace.Owner, workspace.Admin, workspace.Member}
+	managers  = []string{workspace.Owner, workspace.Admin}
+)
+
+// neverReached is the handler of a route that is refused as unavailable before it runs.
+func neverReached(c *call) (answer, error) {
+	return answer{}, fmt.Errorf("%s %s ran though it is not available", c.method, c.path)
+}
+
 // routes is the whole surface. Each resource lists its own rows beside its handlers.
-func (s *Server) routes() []route {
+func (s *Server) routes(treasury *treasuryHandlers, cards *cardHandlers) []route {
+	workspaces, agents := &workspaceHandlers{s.edge, accountReader{s.actors}}, &agentHandlers{s.edge}
+	currencies, ramp, endpoints := &currencyHandlers{s.edge}, &rampHandlers{s.edge}, &endpointHandlers{s.edge}
 	var all []route
 	for _, resource := range []func() []route{
-		s.workspaceRoutes, s.keyRoutes, s.cardRoutes, s.physicalRoutes, s.cardholderRoutes, s.agentRoutes, s.authorizationRoutes,
-		s.simulateRoutes, s.treasuryRoutes, s.statementRoutes,
-		s.counterpartyRoutes, s.payoutRoutes, s.fxRoutes, s.mcaRoutes, s.conversionRoutes, s.rampRoutes, s.rampWalletRoutes,
-		s.paymentRoutes, s.checkoutRoutes, s.webhookRoutes, s.dashboardRoutes, s.memberRoutes, s.invitationRoutes,
-		s.webhookEndpointRoutes,
-		s.mcpRoutes, s.descriptionRoutes, s.entryRoutes,
+		workspaces.workspaceRoutes, workspaces.keyRoutes,
+		cards.cardRoutes, cards.physicalRoutes, cards.cardholderRoutes,
+		agents.agentRoutes,
+		cards.authorizationRoutes, cards.simulateRoutes,
+		treasury.treasuryRoutes, treasury.statementRoutes, treasury.counterpartyRoutes, treasury.payoutRoutes,
+		treasury.fxRoutes,
+		currencies.mcaRoutes, currencies.conversionRoutes, ramp.rampRoutes, ramp.rampWalletRoutes,
+		treasury.paymentRoutes, s.checkouts.checkoutRoutes, s.reports.webhookRoutes,
+		s.sessions.dashboardRoutes, workspaces.memberRoutes, workspaces.invitationRoutes,
+		endpoints.webhookEndpointRoutes, s.tools.mcpRoutes, s.descriptionRoutes, s.entryRoutes,
 	} {
 		all = append(all, resource()...)
 	}
@@ -117,7 +135,7 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 		}
 		mountRoute(r, row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })
 	}
-	s.mountHosted(r)
+	s.checkouts.mountHosted(r)
 	literal := literalPaths(table)
 	return func(ctx *fasthttp.RequestCtx) {
 		path := ctx.URI().PathOriginal()

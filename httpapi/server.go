@@ -11,9 +11,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,8 +25,6 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/fault"
 	"purser/authorizer/drain"
-	"purser/httpapi/mcp"
-	"purser/httpapi/openapi"
 	"purser/httpapi/password"
 	"purser/httpapi/web"
 	"purser/httpapi/webhook"
@@ -181,34 +177,18 @@ func (c *Config) ensureDefaults() error {
 	return errors.Join(faults...)
 }
 
-// Server serves the REST interface. Make it with New; it is safe for concurrent use.
+// Server serves the REST interface. Make it with New; it is safe for concurrent use. Each group of
+// resources has its own handlers, which share the edge.
 type Server struct {
-	cfg       Config
-	actors    Actors
-	log       *slog.Logger
-	origin    string // scheme://host of BaseURL
-	secure    bool   // cookies are Secure
-	openapi   *openapi.Document
+	*edge
 	table     []route
-	mcp       *mcp.Server
-	tools     map[string]tool
-	limits    *limiter
-	keys      *keyCache
-	passwords *password.Hasher
-	delays    *delayLine
-	notes     *keyUse
-	metrics   *metrics
-	calendar  *bankday.Calendar
-	// statements has a place for each statement that is being made
-	statements chan struct{}
-	handler    fasthttp.RequestHandler
-	site       *web.Site
-	streams    atomic.Int64  // pages that are told news
-	streamFor  time.Duration // streamFor, unless a test has longer
-	door       *door
-
-	base   context.Context // of every request; ends when Shutdown has drained
-	cancel context.CancelFunc
+	sessions  *sessionHandlers
+	checkouts *checkoutHandlers
+	reports   *reportHandlers
+	tools     *toolHandlers
+	handler   fasthttp.RequestHandler
+	site      *web.Site
+	door      *door
 }
 
 // New makes a server. The error names every fault of the configuration.
@@ -216,34 +196,33 @@ func New(c Config) (*Server, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	description, err := openapi.Load()
+	e, err := newEdge(c)
 	if err != nil {
 		return nil, err
 	}
-	base, err := url.Parse(c.BaseURL)
+	calendar, err := bankday.New()
 	if err != nil {
-		return nil, fmt.Errorf("httpapi: base URL: %w", err)
-	}
-	s := &Server{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host, secure: base.Scheme == "https",
-		openapi: description, limits: newLimiter(maxWindows, c.Elapsed),
-		keys: newKeyCache(maxCachedKeys), statements: make(chan struct{}, statementsAtOnce),
-		streamFor: streamFor, delays: newDelayLine()}
-	if s.calendar, err = bankday.New(); err != nil {
 		return nil, err
 	}
-	if s.site, err = web.New(hostedFiles); err != nil {
+	site, err := web.New(hostedFiles)
+	if err != nil {
 		return nil, err
 	}
-	if s.passwords, err = password.NewHasher(c.Actors.Entropy(), c.DerivePassword); err != nil {
+	passwords, err := password.NewHasher(c.Actors.Entropy(), c.DerivePassword)
+	if err != nil {
 		return nil, err
 	}
-	if s.metrics, err = newMetrics(c.Registry, s.limits, s.passwords); err != nil {
+	if e.metrics, err = newMetrics(c.Registry, e.limits, passwords); err != nil {
 		return nil, err
 	}
-	s.base, s.cancel = context.WithCancel(context.Background())
-	s.notes = newKeyUse(s)
-	s.table = s.routes()
-	s.mcp, s.tools = s.newTools()
+	s := &Server{edge: e, site: site,
+		sessions:  &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords, delays: newDelayLine()},
+		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor},
+		reports:   &reportHandlers{edge: e}}
+	treasury := &treasuryHandlers{edge: e, calendar: calendar, statements: make(chan struct{}, statementsAtOnce)}
+	s.tools = &toolHandlers{edge: e}
+	s.table = s.routes(treasury, &cardHandlers{edge: e, calendar: calendar})
+	s.tools.addTools(s.table, treasury.listLedger)
 	s.handler = s.newRouter(s.table)
 	s.door = newDoor(s.handler, s.malformed, c.Logger, c.Edge)
 	if s.secure {
@@ -342,56 +321,6 @@ const (
 // lastBody is the longest body of a request that is served on a nearly full disk, but a partner's.
 const lastBody = 4 << 10
 
-// requireRoom refuses a request that stores more while the disk is nearly full.
-func (s *Server) requireRoom(c *call) error {
-	switch r := c.route; {
-	case r.method == fasthttp.MethodGet, r.rpc:
-		return nil
-	case r.auth == authPartner, len(c.body) <= lastBody && (r.method == fasthttp.MethodDelete || r.onFullDisk):
-		return s.cfg.Full(DownToLastReserve)
-	}
-	return s.cfg.Full(DownToReserve)
-}
-
-// admit authenticates the caller and checks its limits and permissions. It comes after the body: a
-// key that is revoked while a body arrives does nothing.
-func (s *Server) admit(c *call) error {
-	if err := s.authenticate(c); err != nil {
-		return err
-	}
-	c.authenticated = c.route.auth != authNone
-	if err := s.limitCaller(c); err != nil {
-		return err
-	}
-	return s.permit(c)
-}
-
-// permit checks what a caller who is known may.
-func (s *Server) permit(c *call) error {
-	if err := s.authorize(c); err != nil {
-		return err
-	}
-	switch r, access := c.route, c.who.access; {
-	case r.use != "":
-		return &fault.Error{Code: fault.Gone, Use: r.use}
-	case r.unavailable:
-		return fault.New(fault.CapabilityUnavailable, "coming soon")
-	case r.currencies && s.cfg.NoCurrencies:
-		return fault.New(fault.CapabilityUnavailable, "balances in currencies are not connected")
-	case r.converts && (s.cfg.NoCurrencies || !s.cfg.Convert):
-		return fault.New(fault.CapabilityUnavailable, "converting is not available")
-	case r.sandboxOnly && access.Mode != modeSandbox:
-		return fault.New(fault.SandboxOnly, "")
-	case r.ramp && s.cfg.NoRamp:
-		return fault.New(fault.CapabilityUnavailable, "the ramp is not connected")
-	case r.kyb && access.Mode != modeSandbox && access.KYBStatus != kybApproved:
-		return &fault.Error{Code: fault.KYBRequired, KYBStatus: access.KYBStatus}
-	case r.physical && s.cfg.NoPhysical:
-		return fault.New(fault.CapabilityUnavailable, "physical cards are not available")
-	}
-	return nil
-}
-
 // checkFraming refuses what two servers in a row could read differently, and bodies that would have to be unpacked. fasthttp
 // lets one of two lengths win, unfolds lines, takes any name and any end of a line, so the raw header is looked at.
 func checkFraming(ctx *fasthttp.RequestCtx) error {
@@ -433,37 +362,6 @@ func isToken(name []byte) bool {
 	return len(name) > 0
 }
 
-func (s *Server) write(ctx *fasthttp.RequestCtx, a answer) {
-	ctx.Response.ResetBody()
-	ctx.SetStatusCode(a.status)
-	h := &ctx.Response.Header
-	h.SetContentType("application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	if a.isPage {
-		protectPage(h)
-		h.SetContentType("text/html; charset=utf-8")
-	}
-	if a.file != nil {
-		h.SetContentType(a.file.contentType)
-		h.Set("Content-Disposition", `attachment; filename="`+a.file.name+`"`)
-	}
-	if a.replayed {
-		h.Set("Idempotent-Replayed", "true")
-	}
-	if a.wait > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64((a.wait+time.Second-1)/time.Second), 10))
-		h.Set("x-ratelimit-reset-ms", strconv.FormatInt(int64((a.wait+time.Millisecond-1)/time.Millisecond), 10))
-	}
-	if a.wait == 0 && a.status == fasthttp.StatusServiceUnavailable {
-		h.Set("Retry-After", strconv.Itoa(int(unavailableRetry/time.Second)))
-	}
-	if a.cookie != nil {
-		h.SetCookie(a.cookie)
-	}
-	ctx.Response.SetBodyRaw(a.body)
-}
-
 // notFound answers a path that is not in the table. It counts against the address like any request.
 func (s *Server) notFound(ctx *fasthttp.RequestCtx) {
 	s.unrouted(ctx, noRoute)
@@ -496,15 +394,6 @@ func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) {
 // malformed answers what fasthttp could not read as a request.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	s.refuse(ctx, malformedFault(err))
-}
-
-// refuse answers what no route has answered.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, err error) {
-	id := s.identify(ctx)
-	a := s.refusal(id, fasthttp.MethodGet, err)
-	countRefusal(ctx, a)
-	s.write(ctx, a)
-	s.done(id, &route{method: "-", path: "-"}, a, 0)
 }
 
 // timeoutError is less than net.Error: not every connection's timeout says whether it is temporary.

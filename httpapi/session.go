@@ -23,8 +23,8 @@ const (
 )
 
 // authenticateSession finds the user of the cookie and, for a route that has to do with one, the workspace.
-func (s *Server) authenticateSession(c *call) error {
-	hash, owner, err := s.sessionOf(c)
+func (e *edge) authenticateSession(c *call) error {
+	hash, owner, err := e.sessionOf(c)
 	if err != nil {
 		return err
 	}
@@ -35,17 +35,17 @@ func (s *Server) authenticateSession(c *call) error {
 	if c.route.roles == nil {
 		return nil
 	}
-	return s.enterWorkspace(c)
+	return e.enterWorkspace(c)
 }
 
 // sessionOf finds the open session of the cookie: its hash and its user. Without one the user is
 // "".
-func (s *Server) sessionOf(c *call) (hash, owner string, err error) {
+func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 	slot, hash, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie)
 	if err != nil {
 		return "", "", nil
 	}
-	record, err := s.actors.Find(c.ctx, slot, user.RecordSession, hash)
+	record, err := e.actors.Find(c.ctx, slot, user.RecordSession, hash)
 	if fault.Is(err, fault.NotFound) {
 		return "", "", nil
 	}
@@ -63,21 +63,21 @@ func (s *Server) sessionOf(c *call) (hash, owner string, err error) {
 }
 
 // endCookieSession ends the open session of the cookie, whichever user has it.
-func (s *Server) endCookieSession(c *call) error {
-	hash, owner, err := s.sessionOf(c)
+func (e *edge) endCookieSession(c *call) error {
+	hash, owner, err := e.sessionOf(c)
 	if err != nil || owner == "" {
 		return err
 	}
-	_, err = s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: owner, Workspace: owner,
+	_, err = e.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: owner, Workspace: owner,
 		Command: user.EndSession{SecretHash: hash}})
 	return err
 }
 
 // enterWorkspace finds the workspace a session means and what its user is there. The workspace has the last word on the role.
-func (s *Server) enterWorkspace(c *call) error {
+func (e *edge) enterWorkspace(c *call) error {
 	id := c.header.workspaceID
 	if id == "" {
-		view, err := s.readUser(c.ctx, c.who.user)
+		view, err := e.readUser(c.ctx, c.who.user)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *Server) enterWorkspace(c *call) error {
 			return fault.New(fault.WorkspaceRequired, "name the workspace in X-Workspace-Id")
 		}
 	}
-	reply, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Command: workspace.Role{UserID: c.who.user}})
 	if err != nil {
 		return err
@@ -99,8 +99,8 @@ func (s *Server) enterWorkspace(c *call) error {
 	return nil
 }
 
-func (s *Server) readUser(ctx context.Context, id string) (user.View, error) {
-	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id, Command: decision.Read{}})
+func (e *edge) readUser(ctx context.Context, id string) (user.View, error) {
+	reply, err := e.actors.Ask(ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id, Command: decision.Read{}})
 	if err != nil {
 		return user.View{}, err
 	}
@@ -114,7 +114,7 @@ func (s *Server) readUser(ctx context.Context, id string) (user.View, error) {
 // checkOrigin keeps another site's page from acting with the cookie of the browser it runs in. A request without Origin and
 // Sec-Fetch-Site comes from no browser and passes. What is for anybody looks at no cookie, and is for any page; only signing in
 // is not, for it would put another's session into the browser.
-func (s *Server) checkOrigin(c *call) error {
+func (e *edge) checkOrigin(c *call) error {
 	if c.method == fasthttp.MethodGet || c.method == fasthttp.MethodHead || c.route.auth == authPartner || c.route.auth == authNone && !c.route.signsIn {
 		return nil
 	}
@@ -123,22 +123,22 @@ func (s *Server) checkOrigin(c *call) error {
 	case "cross-site", "same-site":
 		return refused
 	}
-	scheme, _, _ := strings.Cut(s.origin, "://")
+	scheme, _, _ := strings.Cut(e.origin, "://")
 	switch c.header.origin {
-	case "", s.origin, scheme + "://" + c.header.host:
+	case "", e.origin, scheme + "://" + c.header.host:
 		return nil
 	}
 	return refused
 }
 
 // newCookie is the session's cookie; an empty secret deletes it.
-func (s *Server) newCookie(secret string) *fasthttp.Cookie {
+func (e *edge) newCookie(secret string) *fasthttp.Cookie {
 	cookie := &fasthttp.Cookie{}
 	cookie.SetKey(sessionCookie)
 	cookie.SetValue(secret)
 	cookie.SetPath("/")
 	cookie.SetHTTPOnly(true)
-	cookie.SetSecure(s.secure)
+	cookie.SetSecure(e.secure)
 	cookie.SetSameSite(fasthttp.CookieSameSiteLaxMode)
 	cookie.SetMaxAge(int(sessionLife / time.Second))
 	if secret == "" {

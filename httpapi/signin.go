@@ -34,25 +34,25 @@ const (
 const passwordRetry = time.Second
 
 // limitSignUp bounds the accounts that one address makes. Sign-ins are counted apart.
-func (s *Server) limitSignUp(c *call) error {
-	return s.limit("signup-address/"+c.peer, signupsPerAddress)
+func (h *sessionHandlers) limitSignUp(c *call) error {
+	return h.limit("signup-address/"+c.peer, signupsPerAddress)
 }
 
 // guardSignIn bounds the guesses of an account's password. Guesses from places that the account
 // does not know count together, guesses from a known place count by themselves: strangers cannot
 // spend what the owner has at home. The address counts over all accounts.
-func (s *Server) guardSignIn(c *call, account string, known bool) error {
+func (h *sessionHandlers) guardSignIn(c *call, account string, known bool) error {
 	counted, limit := "login-account/"+account, loginsPerAccount
 	if known {
 		counted, limit = "login-place/"+account+"/"+c.peer, loginsPerPlace
 	}
-	return s.delayOver(c, []rateCount{{"login-address/" + c.peer, loginsPerAddress}, {counted, limit}}, counted)
+	return h.delayOver(c, []rateCount{{"login-address/" + c.peer, loginsPerAddress}, {counted, limit}}, counted)
 }
 
 // guardChange bounds the guesses of the password that a session's user replaces.
-func (s *Server) guardChange(c *call) error {
+func (h *sessionHandlers) guardChange(c *call) error {
 	counted := "password-user/" + c.who.user
-	return s.delayOver(c, []rateCount{{counted, changesPerUser}}, counted)
+	return h.delayOver(c, []rateCount{{counted, changesPerUser}}, counted)
 }
 
 // rateCount is a caller of the limiter, and its limit.
@@ -63,10 +63,10 @@ type rateCount struct {
 
 // delayOver counts an attempt. An attempt over a limit is delayed and not refused, for a refusal
 // would lock the owner out; it is refused when the places of delayed attempts are taken.
-func (s *Server) delayOver(c *call, counts []rateCount, account string) error {
+func (h *sessionHandlers) delayOver(c *call, counts []rateCount, account string) error {
 	over := false
 	for _, count := range counts {
-		wait, err := s.limits.take(count.caller, count.limit)
+		wait, err := h.limits.take(count.caller, count.limit)
 		if err != nil {
 			return limiterFault()
 		}
@@ -75,10 +75,10 @@ func (s *Server) delayOver(c *call, counts []rateCount, account string) error {
 	if !over {
 		return nil
 	}
-	err := s.delays.wait(c.ctx, delayPlace{"address/" + c.peer, delayedPerAddress},
+	err := h.delays.wait(c.ctx, delayPlace{"address/" + c.peer, delayedPerAddress},
 		delayPlace{account, delayedPerAccount})
 	if errors.Is(err, errNoDelay) {
-		s.metrics.limited.WithLabelValues("sign-in").Inc()
+		h.metrics.limited.WithLabelValues("sign-in").Inc()
 		return &waitError{fault: fault.New(fault.RateLimited, "too many attempts wait already"), wait: signInDelay}
 	}
 	return passwordFault(err)
@@ -166,11 +166,11 @@ func passwordFault(err error) error {
 }
 
 // placesOf reads the places from which a user has signed in; none for an unknown user.
-func (s *Server) placesOf(ctx context.Context, id string) (user.Places, error) {
+func (h *sessionHandlers) placesOf(ctx context.Context, id string) (user.Places, error) {
 	if id == "" {
 		return nil, nil
 	}
-	record, err := s.actors.Record(ctx, user.RecordPlaces, id, id)
+	record, err := h.actors.Record(ctx, user.RecordPlaces, id, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}

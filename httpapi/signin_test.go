@@ -41,7 +41,7 @@ func (w *world) at(address string, do func()) {
 func (w *world) heldBack() *int {
 	var mu sync.Mutex
 	n := new(int)
-	w.server.delays.elapse = func(context.Context, time.Duration) error {
+	w.server.sessions.delays.elapse = func(context.Context, time.Duration) error {
 		mu.Lock()
 		defer mu.Unlock()
 		*n++
@@ -129,7 +129,7 @@ func TestDelayedAttemptsAreBounded(t *testing.T) {
 	held, release := make(chan struct{}, maxDelayed), make(chan struct{})
 	end := sync.OnceFunc(func() { close(release) })
 	defer end()
-	w.server.delays.elapse = func(context.Context, time.Duration) error {
+	w.server.sessions.delays.elapse = func(context.Context, time.Duration) error {
 		held <- struct{}{}
 		<-release
 		return nil
@@ -164,8 +164,8 @@ func TestDelayedAttemptsAreBounded(t *testing.T) {
 	end()
 	waiting.Wait()
 	w.at("10.0.9.9", func() { w.ok(w.login("ada@example.com", right)) })
-	require.Zero(t, w.server.delays.total)
-	require.Empty(t, w.server.delays.counts)
+	require.Zero(t, w.server.sessions.delays.total)
+	require.Empty(t, w.server.sessions.delays.counts)
 }
 
 // A queue of password hashes that is full refuses, and says when to come back; an address fills its
@@ -184,7 +184,7 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 	var waiting sync.WaitGroup
 	for i := range password.MaxQueuedPerAddress + 1 {
 		waiting.Go(func() {
-			if _, err := w.server.passwords.Hash(t.Context(), "0.0.0.0", "a long password"); err != nil {
+			if _, err := w.server.sessions.passwords.Hash(t.Context(), "0.0.0.0", "a long password"); err != nil {
 				t.Errorf("hash %d: %v", i, err)
 			}
 		})
@@ -192,7 +192,7 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 			<-running
 		}
 	}
-	require.Eventually(t, func() bool { return w.server.passwords.Waiting() == password.MaxQueuedPerAddress+1 },
+	require.Eventually(t, func() bool { return w.server.sessions.passwords.Waiting() == password.MaxQueuedPerAddress+1 },
 		waitFor, pause)
 	r := w.signup("ada@example.com")
 	w.fails(r, 503, "unavailable")
@@ -203,7 +203,7 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 		w.at("10.0.0.2", func() { r = w.signup("bob@example.com") })
 		done <- r
 	}()
-	require.Eventually(t, func() bool { return w.server.passwords.Waiting() == password.MaxQueuedPerAddress+2 },
+	require.Eventually(t, func() bool { return w.server.sessions.passwords.Waiting() == password.MaxQueuedPerAddress+2 },
 		waitFor, pause)
 	end()
 	w.ok(<-done)

@@ -21,24 +21,24 @@ import (
 // maxSimulatedID bounds the message ids of a simulation. The network allows 64 characters; the rest holds the workspace's mark.
 const maxSimulatedID = 36
 
-func (s *Server) simulateRoutes() []route {
+func (h *cardHandlers) simulateRoutes() []route {
 	return []route{{method: "POST", path: "/api/dev/cards/{id}/simulate/{message}", onFullDisk: true, auth: authKey,
 		scope:       "write:cards",
-		sandboxOnly: true, handle: s.simulate}}
+		sandboxOnly: true, handle: h.simulate}}
 }
 
 // simulate sends the network's message about one of the caller's cards. What leaves for the authorizer is a real message; the
 // network's ids are global, though, and must not let one tenant's test meet another's: see mark.
-func (s *Server) simulate(c *call) (answer, error) {
+func (h *cardHandlers) simulate(c *call) (answer, error) {
 	message, known := networkRoutes[c.params["message"]]
 	if !known {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	body, err := s.parse(c)
+	body, err := h.parse(c)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.markIDs(c, body); err != nil {
+	if err := h.markIDs(c, body); err != nil {
 		return answer{}, err
 	}
 	if message.route == "" {
@@ -46,12 +46,12 @@ func (s *Server) simulate(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	view, err := s.readCard(c, c.params["id"])
+	view, err := h.readCard(c, c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}
 	if message.byAuthorization {
-		if err := s.ownAuthorization(c, view.ID, body); err != nil {
+		if err := h.ownAuthorization(c, view.ID, body); err != nil {
 			return answer{}, err
 		}
 	} else {
@@ -61,13 +61,13 @@ func (s *Server) simulate(c *call) (answer, error) {
 		body["kind"] = message.kind
 	}
 	if message.route == "" {
-		return s.simulateExpiry(c, body)
+		return h.simulateExpiry(c, body)
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
 		return answer{}, fmt.Errorf("network message: %w", err)
 	}
-	status, told, err := s.cfg.Network.Submit(c.ctx, message.route, text)
+	status, told, err := h.cfg.Network.Submit(c.ctx, message.route, text)
 	if err != nil {
 		return answer{}, err
 	}
@@ -103,13 +103,13 @@ func checkExpiry(body map[string]any) error {
 }
 
 // simulateExpiry ends a hold as if its time had come.
-func (s *Server) simulateExpiry(c *call, body map[string]any) (answer, error) {
+func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, error) {
 	text, _ := body["authorizationId"].(string)
 	u, err := ident.Parse(ident.Authorization, text)
 	if err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	if err := s.cfg.Network.Expire(c.ctx, u); err != nil {
+	if err := h.cfg.Network.Expire(c.ctx, u); err != nil {
 		return answer{}, err
 	}
 	id, _ := body["id"].(string)
@@ -126,10 +126,10 @@ func (c *call) mark() string {
 
 // markIDs marks the ids of a message; one is drawn when it has none. An originalId that is no string stays: the authorizer judges
 // it.
-func (s *Server) markIDs(c *call, body map[string]any) error {
+func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
 	if _, given := body["id"]; !given {
 		var b [8]byte
-		if _, err := io.ReadFull(s.actors.Entropy(), b[:]); err != nil {
+		if _, err := io.ReadFull(h.actors.Entropy(), b[:]); err != nil {
 			return fmt.Errorf("message id: %w", err)
 		}
 		body["id"] = "sim-" + hex.EncodeToString(b[:])
@@ -153,13 +153,13 @@ func (c *call) unmark(document []byte) []byte {
 }
 
 // ownAuthorization is the wall in front of messages that name an authorization and no card.
-func (s *Server) ownAuthorization(c *call, card string, body map[string]any) error {
+func (h *cardHandlers) ownAuthorization(c *call, card string, body map[string]any) error {
 	id, given := body["authorizationId"].(string)
 	if !given {
 		return nil
 	}
-	s.actors.WaitRelayed(c.ctx, c.who.workspace())
-	record, err := s.actors.Record(c.ctx, balance.RecordAuthorization, c.who.workspace(), id)
+	h.actors.WaitRelayed(c.ctx, c.who.workspace())
+	record, err := h.actors.Record(c.ctx, balance.RecordAuthorization, c.who.workspace(), id)
 	if err != nil {
 		return err
 	}

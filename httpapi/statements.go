@@ -40,9 +40,9 @@ var statementFormats = map[string]struct {
 	"camt053": {"application/xml", "xml", (*statement.Statement).CAMT053},
 }
 
-func (s *Server) statementRoutes() []route {
+func (h *treasuryHandlers) statementRoutes() []route {
 	return []route{{method: "GET", path: "/api/treasury/statement", auth: authKey, scope: "read:treasury",
-		query: []string{"from", "to", "format"}, handle: s.getStatement}}
+		query: []string{"from", "to", "format"}, handle: h.getStatement}}
 }
 
 // getStatement answers the ledger of the dollars over whole days as a file.
@@ -50,7 +50,7 @@ func (s *Server) statementRoutes() []route {
 // A line belongs to the day on which it was booked, so that the statement of a day that is over never changes: a clearing that
 // reaches the ledger after midnight is on the next day's, with the earlier date as its value date. Each line says what the
 // balance is after it, so that the opening balance is found without reading what came before.
-func (s *Server) getStatement(c *call) (answer, error) {
+func (h *treasuryHandlers) getStatement(c *call) (answer, error) {
 	asked, err := readPeriod(c)
 	if err != nil {
 		return answer{}, err
@@ -59,12 +59,12 @@ func (s *Server) getStatement(c *call) (answer, error) {
 	if !known {
 		return answer{}, fault.New(fault.InvalidQuery, "format must be csv or camt053")
 	}
-	done, err := s.statementTurn(c.ctx)
+	done, err := h.statementTurn(c.ctx)
 	if err != nil {
 		return answer{}, err
 	}
 	defer done()
-	if err := s.readStatement(c, asked); err != nil {
+	if err := h.readStatement(c, asked); err != nil {
 		return answer{}, err
 	}
 	var out bytes.Buffer
@@ -76,12 +76,12 @@ func (s *Server) getStatement(c *call) (answer, error) {
 }
 
 // statementTurn waits for one of the places of statementsAtOnce.
-func (s *Server) statementTurn(ctx context.Context) (done func(), err error) {
+func (h *treasuryHandlers) statementTurn(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTurn)
 	defer cancel()
 	select {
-	case s.statements <- struct{}{}:
-		return func() { <-s.statements }, nil
+	case h.statements <- struct{}{}:
+		return func() { <-h.statements }, nil
 	case <-ctx.Done():
 		return nil, fault.New(fault.Unavailable, "other statements are being made; nothing changed")
 	}
@@ -119,14 +119,14 @@ func readDay(c *call, name string) (time.Time, error) {
 
 // readStatement gives a statement its balances and lines. The question to the balance is answered when all that was decided
 // before is committed, so that no line of a day that is over is still on its way.
-func (s *Server) readStatement(c *call, of *statement.Statement) error {
-	s.actors.WaitRelayed(c.ctx, of.Account)
-	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: of.Account, Workspace: of.Account,
+func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error {
+	h.actors.WaitRelayed(c.ctx, of.Account)
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: of.Account, Workspace: of.Account,
 		Command: decision.Read{}})
 	if err != nil {
 		return err
 	}
-	ledger := ledgerReader{actors: s.actors, ctx: c.ctx, workspace: of.Account}
+	ledger := ledgerReader{actors: h.actors, ctx: c.ctx, workspace: of.Account}
 	first, err := ledger.firstOf(of.From)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/balance"
+	"purser/actors/bankday"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/persistence"
@@ -18,18 +19,26 @@ import (
 // treasuryEntries is how many ledger entries the treasury shows.
 const treasuryEntries = 25
 
-func (s *Server) treasuryRoutes() []route {
+// treasuryHandlers answer for the dollar balance, its ledger and statements, counterparties and
+// payouts.
+type treasuryHandlers struct {
+	*edge
+	calendar   *bankday.Calendar
+	statements chan struct{} // a place for each statement that is being made
+}
+
+func (h *treasuryHandlers) treasuryRoutes() []route {
 	return []route{
-		{method: "GET", path: "/api/treasury", auth: authKey, scope: "read:treasury", handle: s.getTreasury},
+		{method: "GET", path: "/api/treasury", auth: authKey, scope: "read:treasury", handle: h.getTreasury},
 		{method: "POST", path: "/api/treasury/deposits", auth: authKey, scope: "write:treasury", sandboxOnly: true,
-			idempotency: keyOptional, handle: s.createDeposit},
+			idempotency: keyOptional, handle: h.createDeposit},
 	}
 }
 
-func (s *Server) getTreasury(c *call) (answer, error) {
+func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	id := c.who.workspace()
-	s.actors.WaitRelayed(c.ctx, id)
-	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: decision.Read{}})
+	h.actors.WaitRelayed(c.ctx, id)
+	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: decision.Read{}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -37,7 +46,7 @@ func (s *Server) getTreasury(c *call) (answer, error) {
 	if !ok {
 		return answer{}, fmt.Errorf("balance answered %T", read)
 	}
-	records, err := s.actors.List(c.ctx, balance.RecordLedgerEntry, id, "", persistence.Page{Limit: treasuryEntries})
+	records, err := h.actors.List(c.ctx, balance.RecordLedgerEntry, id, "", persistence.Page{Limit: treasuryEntries})
 	if err != nil {
 		return answer{}, err
 	}
@@ -49,15 +58,15 @@ func (s *Server) getTreasury(c *call) (answer, error) {
 }
 
 // listLedger lists all of the ledger, of which the treasury shows the newest entries.
-func (s *Server) listLedger(c *call) (answer, error) {
+func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	id := c.who.workspace()
-	s.actors.WaitRelayed(c.ctx, id)
-	return s.list(c, listing{kind: balance.RecordLedgerEntry, workspace: id}, func(r persistence.Record) (any, error) {
+	h.actors.WaitRelayed(c.ctx, id)
+	return h.list(c, listing{kind: balance.RecordLedgerEntry, workspace: id}, func(r persistence.Record) (any, error) {
 		return json.RawMessage(c.unmark(r.Document)), nil
 	})
 }
 
-func (s *Server) createDeposit(c *call) (answer, error) {
+func (h *treasuryHandlers) createDeposit(c *call) (answer, error) {
 	var body struct {
 		Source         string `json:"source"`
 		Rail           string `json:"rail"`
@@ -65,7 +74,7 @@ func (s *Server) createDeposit(c *call) (answer, error) {
 		Chain          string `json:"chain"`
 		AmountUsdCents int64  `json:"amountUsdCents"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	if body.Source != "bank_fiat" {
@@ -75,14 +84,14 @@ func (s *Server) createDeposit(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	u, err := ident.New(slot, c.now, s.actors.Entropy())
+	u, err := ident.New(slot, c.now, h.actors.Entropy())
 	if err != nil {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.CreateDeposit{
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.CreateDeposit{
 		Workspace: id, ID: u.Format(ident.Deposit), Rail: body.Rail, AmountUsdCents: body.AmountUsdCents,
-		ExpectedAt: c.now.Add(s.cfg.DepositDelay).Truncate(time.Millisecond),
+		ExpectedAt: c.now.Add(h.cfg.DepositDelay).Truncate(time.Millisecond),
 	}}, func(deposit any) (answer, error) {
 		return replyWith(fasthttp.StatusAccepted, map[string]any{"deposit": deposit})
 	})

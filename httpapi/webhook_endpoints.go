@@ -14,30 +14,33 @@ import (
 	"purser/persistence/ident"
 )
 
-func (s *Server) webhookEndpointRoutes() []route {
+// endpointHandlers answer for webhook endpoints and their deliveries.
+type endpointHandlers struct{ *edge }
+
+func (h *endpointHandlers) webhookEndpointRoutes() []route {
 	const path = "/api/webhooks/endpoints"
 	roles := []string{workspace.Owner, workspace.Admin}
 	return []route{
-		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional, handle: s.createEndpoint},
-		{method: "GET", path: path, auth: authSession, roles: roles, query: pageQuery, handle: s.listEndpoints},
-		{method: "GET", path: path + "/{id}", auth: authSession, roles: roles, handle: s.getEndpoint},
-		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: roles, handle: s.removeEndpoint},
+		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional, handle: h.createEndpoint},
+		{method: "GET", path: path, auth: authSession, roles: roles, query: pageQuery, handle: h.listEndpoints},
+		{method: "GET", path: path + "/{id}", auth: authSession, roles: roles, handle: h.getEndpoint},
+		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: roles, handle: h.removeEndpoint},
 		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: roles, query: pageQuery,
-			handle: s.listDeliveries},
+			handle: h.listDeliveries},
 		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: roles, idempotency: keyOptional,
-			handle: s.pingEndpoint},
+			handle: h.pingEndpoint},
 		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: roles, idempotency: keyOptional,
-			handle: s.replayDelivery},
+			handle: h.replayDelivery},
 	}
 }
 
 // createEndpoint draws the signing secret, which leaves once, in the answer.
-func (s *Server) createEndpoint(c *call) (answer, error) {
+func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 	var body struct {
 		URL    string   `json:"url"`
 		Events []string `json:"events"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	if err := webhook.CheckEvents(body.Events); err != nil {
@@ -47,18 +50,18 @@ func (s *Server) createEndpoint(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	id, err := s.newID(c, ident.Endpoint)
+	id, err := h.newID(c, ident.Endpoint)
 	if err != nil {
 		return answer{}, err
 	}
-	secret, err := ident.NewSecret(ident.SigningSecret, slot, s.actors.Entropy())
+	secret, err := ident.NewSecret(ident.SigningSecret, slot, h.actors.Entropy())
 	if err != nil {
 		return answer{}, err
 	}
 	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret, Events: body.Events}
-	return s.perform(c, actors.Envelope{Kind: "webhook", Stream: id, Workspace: register.Workspace,
+	return h.perform(c, actors.Envelope{Kind: "webhook", Stream: id, Workspace: register.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
-			if err := s.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
+			if err := h.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
 				return nil, fault.New(fault.InvalidBody, "url "+err.Error())
 			}
 			return register, nil
@@ -67,8 +70,8 @@ func (s *Server) createEndpoint(c *call) (answer, error) {
 	})
 }
 
-func (s *Server) listEndpoints(c *call) (answer, error) {
-	return s.list(c, listing{kind: webhook.RecordEndpoint, workspace: c.who.workspace()},
+func (h *endpointHandlers) listEndpoints(c *call) (answer, error) {
+	return h.list(c, listing{kind: webhook.RecordEndpoint, workspace: c.who.workspace()},
 		func(r persistence.Record) (any, error) {
 			var endpoint webhook.Endpoint
 			if err := json.Unmarshal(r.Document, &endpoint); err != nil {
@@ -91,12 +94,12 @@ func (c *call) endpoint() (string, error) {
 	return c.params["id"], nil
 }
 
-func (s *Server) getEndpoint(c *call) (answer, error) {
+func (h *endpointHandlers) getEndpoint(c *call) (answer, error) {
 	id, err := c.endpoint()
 	if err != nil {
 		return answer{}, err
 	}
-	record, err := s.actors.Record(c.ctx, webhook.RecordEndpoint, c.who.workspace(), id)
+	record, err := h.actors.Record(c.ctx, webhook.RecordEndpoint, c.who.workspace(), id)
 	if err != nil {
 		return answer{}, err
 	}
@@ -108,26 +111,26 @@ func (s *Server) getEndpoint(c *call) (answer, error) {
 }
 
 // removeEndpoint ends an endpoint: no attempt begins once this is answered. A second time answers the same.
-func (s *Server) removeEndpoint(c *call) (answer, error) {
+func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
 	id, err := c.endpoint()
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := s.actors.Ask(c.ctx, c.askEndpoint(id, webhook.Remove{})); err != nil {
+	if _, err := h.actors.Ask(c.ctx, c.askEndpoint(id, webhook.Remove{})); err != nil {
 		return answer{}, err
 	}
 	return reply(map[string]bool{"removed": true})
 }
 
-func (s *Server) listDeliveries(c *call) (answer, error) {
+func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 	id, err := c.endpoint()
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := s.actors.Ask(c.ctx, c.askEndpoint(id, decision.Read{})); err != nil {
+	if _, err := h.actors.Ask(c.ctx, c.askEndpoint(id, decision.Read{})); err != nil {
 		return answer{}, err
 	}
-	return s.list(c, listing{kind: webhook.RecordDelivery, workspace: c.who.workspace(), parent: id},
+	return h.list(c, listing{kind: webhook.RecordDelivery, workspace: c.who.workspace(), parent: id},
 		func(r persistence.Record) (any, error) {
 			var d webhook.Delivery
 			if err := json.Unmarshal(r.Document, &d); err != nil {
@@ -140,12 +143,12 @@ func (s *Server) listDeliveries(c *call) (answer, error) {
 func replyDelivery(delivery any) (answer, error) { return reply(map[string]any{"delivery": delivery}) }
 
 // pingEndpoint queues a ping, which goes the way of every announcement.
-func (s *Server) pingEndpoint(c *call) (answer, error) {
+func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	endpoint, err := c.endpoint()
 	if err != nil {
 		return answer{}, err
 	}
-	id, err := s.newID(c, ident.Delivery)
+	id, err := h.newID(c, ident.Delivery)
 	if err != nil {
 		return answer{}, err
 	}
@@ -153,16 +156,16 @@ func (s *Server) pingEndpoint(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("render ping: %w", err)
 	}
-	return s.perform(c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
+	return h.perform(c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
 }
 
 // replayDelivery begins a new run of a delivery that is through; one that is pending is answered as it stands.
-func (s *Server) replayDelivery(c *call) (answer, error) {
+func (h *endpointHandlers) replayDelivery(c *call) (answer, error) {
 	if _, err := ident.Parse(ident.Delivery, c.params["id"]); err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
 	read := func(ctx context.Context) (d webhook.Delivery, err error) {
-		record, err := s.actors.Record(ctx, webhook.RecordDelivery, c.who.workspace(), c.params["id"])
+		record, err := h.actors.Record(ctx, webhook.RecordDelivery, c.who.workspace(), c.params["id"])
 		if err != nil {
 			return d, err
 		}
@@ -177,5 +180,5 @@ func (s *Server) replayDelivery(c *call) (answer, error) {
 		d, err := read(ctx)
 		return webhook.Replay{Delivery: d}, err
 	}
-	return s.perform(c, replay, replyDelivery)
+	return h.perform(c, replay, replyDelivery)
 }

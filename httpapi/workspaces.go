@@ -16,17 +16,23 @@ import (
 // issuerAccount prefixes the id of a workspace's account with the issuing partner.
 const issuerAccount = "iss"
 
-func (s *Server) workspaceRoutes() []route {
+// workspaceHandlers answer for workspaces, their API keys, members and invitations.
+type workspaceHandlers struct {
+	*edge
+	accounts accountReader
+}
+
+func (h *workspaceHandlers) workspaceRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/workspaces", auth: authKeyOrSession, scope: "write:api_keys", idempotency: keyOptional,
-			handle: s.createWorkspace},
-		{method: "GET", path: "/api/workspaces", auth: authKey, handle: s.getWorkspace},
+			handle: h.createWorkspace},
+		{method: "GET", path: "/api/workspaces", auth: authKey, handle: h.getWorkspace},
 	}
 }
 
-func (s *Server) getWorkspace(c *call) (answer, error) {
+func (h *workspaceHandlers) getWorkspace(c *call) (answer, error) {
 	id := c.who.workspace()
-	view, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
+	view, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -35,33 +41,33 @@ func (s *Server) getWorkspace(c *call) (answer, error) {
 
 // createWorkspace makes a tenant. The claim of an Idempotency-Key lives in the shard of what it makes, so the slot follows
 // from the key: a repeat looks where the first request wrote.
-func (s *Server) createWorkspace(c *call) (answer, error) {
+func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	var body struct {
 		Name string `json:"name"`
 		Plan string `json:"plan"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	slot, err := s.slotOfNew(c)
+	slot, err := h.slotOfNew(c)
 	if err != nil {
 		return answer{}, err
 	}
-	u, err := ident.New(slot, c.now, s.actors.Entropy())
+	u, err := ident.New(slot, c.now, h.actors.Entropy())
 	if err != nil {
 		return answer{}, err
 	}
 	id := u.Format(ident.Workspace)
-	key, secret, err := s.newKey(c, slot, "first key", nil)
+	key, secret, err := h.newKey(c, slot, "first key", nil)
 	if err != nil {
 		return answer{}, err
 	}
 	create := workspace.Create{ID: id, Name: body.Name, Plan: body.Plan, IssuerID: u.Format(issuerAccount),
-		IssuerFixture: s.cfg.Issuer == IssuerFixture, FirstKey: key}
-	a, err := s.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		IssuerFixture: h.cfg.Issuer == IssuerFixture, FirstKey: key}
+	a, err := h.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			var err error
-			create.OwnerIDs, create.Founder, err = s.ownersOfNew(c)
+			create.OwnerIDs, create.Founder, err = h.ownersOfNew(c)
 			return create, err
 		}}, func(reply any) (answer, error) {
 		created, ok := reply.(workspace.Created)
@@ -71,7 +77,7 @@ func (s *Server) createWorkspace(c *call) (answer, error) {
 		return replyKey(map[string]any{"workspace": created.Workspace}, created.APIKey, secret)
 	})
 	if err == nil && c.who.user != "" && !a.replayed {
-		s.listAtOnce(c, id, body.Name)
+		h.listAtOnce(c, id, body.Name)
 	}
 	return a, err
 }
@@ -79,25 +85,25 @@ func (s *Server) createWorkspace(c *call) (answer, error) {
 // slotOfNew returns the slot of a new workspace: that of its idempotency key, so that a repeat
 // finds the first request's claim, or a random one without a key. A claim from before slots were
 // keyed is looked up where it lies.
-func (s *Server) slotOfNew(c *call) (ident.Slot, error) {
+func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 	if c.key == "" {
-		return ident.RandomSlot(s.actors.Entropy())
+		return ident.RandomSlot(h.actors.Entropy())
 	}
 	unkeyed := ident.UnkeyedSlot(c.onceName())
-	claimed, err := s.actors.Claimed(c.ctx, unkeyed, onceScope, c.onceName())
+	claimed, err := h.actors.Claimed(c.ctx, unkeyed, onceScope, c.onceName())
 	if claimed || err != nil {
 		return unkeyed, err
 	}
-	return s.actors.TenantSlot(c.onceName()), nil
+	return h.actors.TenantSlot(c.onceName()), nil
 }
 
 // ownersOfNew names the owners of a new workspace: the session's user, or the owners of the key's
 // workspace. The founder, among whose own workspaces it counts, is the session's user, or the owner
 // from whom the key descends; a key can descend from none.
-func (s *Server) ownersOfNew(c *call) (owners []string, founder string, err error) {
+func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder string, err error) {
 	owners, founder = []string{c.who.user}, c.who.user
 	if c.who.user == "" {
-		record, err := s.actors.Record(c.ctx, "workspace", c.who.workspace(), c.who.workspace())
+		record, err := h.actors.Record(c.ctx, "workspace", c.who.workspace(), c.who.workspace())
 		if err != nil {
 			return nil, "", err
 		}
@@ -107,18 +113,18 @@ func (s *Server) ownersOfNew(c *call) (owners []string, founder string, err erro
 		}
 		owners, founder = state.OwnersBehind(c.who.access.Principal.KeyID)
 	}
-	return owners, founder, s.roomAmong(c, owners, founder)
+	return owners, founder, h.roomAmong(c, owners, founder)
 }
 
 // roomAmong refuses one more workspace to a founder with user.MaxOwn workspaces. A workspace
 // without a founder is refused when no owner could list it. Workspaces that others make for an
 // owner never count as the owner's own.
-func (s *Server) roomAmong(c *call, owners []string, founder string) error {
+func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) error {
 	for _, owner := range owners {
 		if founder != "" && owner != founder {
 			continue
 		}
-		record, err := s.actors.Record(c.ctx, "user", owner, owner)
+		record, err := h.actors.Record(c.ctx, "user", owner, owner)
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
@@ -138,10 +144,10 @@ func (s *Server) roomAmong(c *call, owners []string, founder string) error {
 
 // listAtOnce shows the new workspace in its user's list with this answer. The reaction to workspace.created does the same a
 // moment later, so that a failure here loses nothing.
-func (s *Server) listAtOnce(c *call, id, name string) {
-	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+func (h *workspaceHandlers) listAtOnce(c *call, id, name string) {
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
 		Command: user.Join{Workspace: id, Name: name, Role: workspace.Owner}})
 	if err != nil {
-		s.log.Warn("workspace not yet in its owner's list", "err", err)
+		h.log.Warn("workspace not yet in its owner's list", "err", err)
 	}
 }

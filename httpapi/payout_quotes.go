@@ -13,11 +13,11 @@ import (
 	"purser/persistence/money"
 )
 
-func (s *Server) fxRoutes() []route {
+func (h *treasuryHandlers) fxRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/treasury/fx-quotes", auth: authKey, scope: "write:payouts", kyb: true,
-			idempotency: keyRequired, handle: s.createQuote},
-		{method: "GET", path: "/api/treasury/fx-rates", auth: authKey, scope: "read:treasury", handle: s.listRates},
+			idempotency: keyRequired, handle: h.createQuote},
+		{method: "GET", path: "/api/treasury/fx-rates", auth: authKey, scope: "read:treasury", handle: h.listRates},
 	}
 }
 
@@ -51,13 +51,13 @@ func showQuote(q balance.Quote) quoteDocument {
 }
 
 // createQuote locks the desk's rate. A repeat is answered without asking the desk again, or for the recipient.
-func (s *Server) createQuote(c *call) (answer, error) {
+func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	var body struct {
 		CounterpartyID string `json:"counterpartyId"`
 		Currency       string `json:"currency"`
 		AmountMinor    string `json:"amountMinor"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	minor, err := money.ParseMinor(body.AmountMinor)
@@ -66,19 +66,19 @@ func (s *Server) createQuote(c *call) (answer, error) {
 	}
 	lock := balance.LockQuote{Workspace: c.who.workspace(),
 		Buy: balance.Amount{Currency: money.Currency(body.Currency), AmountMinor: minor}}
-	if lock.ID, err = s.newID(c, ident.FXQuote); err != nil {
+	if lock.ID, err = h.newID(c, ident.FXQuote); err != nil {
 		return answer{}, err
 	}
 	if err := lock.CheckBody(); err != nil {
 		return answer{}, err
 	}
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: lock.Workspace, Workspace: lock.Workspace,
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: lock.Workspace, Workspace: lock.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			var err error
-			if lock.Recipient, err = s.recipient(c, body.CounterpartyID); err != nil {
+			if lock.Recipient, err = h.recipient(c, body.CounterpartyID); err != nil {
 				return nil, err
 			}
-			lock.Rate, err = s.actors.FirmRate(ctx, lock.Buy.Currency)
+			lock.Rate, err = h.actors.FirmRate(ctx, lock.Buy.Currency)
 			return lock, err
 		}}, func(locked any) (answer, error) {
 		q, ok := locked.(balance.Quote)
@@ -90,19 +90,19 @@ func (s *Server) createQuote(c *call) (answer, error) {
 }
 
 // quoteNamed reads the quote that a payout names; nil when it names none.
-func (s *Server) quoteNamed(c *call, id string) (*balance.Quote, error) {
+func (h *treasuryHandlers) quoteNamed(c *call, id string) (*balance.Quote, error) {
 	if id == "" {
 		return nil, nil
 	}
 	var q balance.Quote
-	if err := s.readQuote(c, balance.RecordQuote, ident.FXQuote, id, &q); err != nil {
+	if err := h.readQuote(c, balance.RecordQuote, ident.FXQuote, id, &q); err != nil {
 		return nil, err
 	}
 	return &q, nil
 }
 
-func (s *Server) listRates(c *call) (answer, error) {
-	rates, err := s.actors.MidRates(c.ctx)
+func (h *treasuryHandlers) listRates(c *call) (answer, error) {
+	rates, err := h.actors.MidRates(c.ctx)
 	if err != nil {
 		return answer{}, err
 	}

@@ -21,12 +21,12 @@ const (
 	mostShippingDays  = 7
 )
 
-func (s *Server) physicalRoutes() []route {
+func (h *cardHandlers) physicalRoutes() []route {
 	const path = "/api/physical-cards"
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: "write:cards", kyb: true, physical: true, idempotency: keyOptional,
-			handle: s.orderPhysical},
-		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: pageQuery, handle: s.listPhysical},
+			handle: h.orderPhysical},
+		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: pageQuery, handle: h.listPhysical},
 	}
 }
 
@@ -66,19 +66,19 @@ func showPhysical(o balance.PhysicalOrder, shipping balance.Shipping, card cardD
 
 // orderPhysical orders a physical card and answers when the card is there. The answer is that of the order, which says all of the
 // card: it commits with the charge, so that a repeat after a crash gets it, and waits for the card too.
-func (s *Server) orderPhysical(c *call) (answer, error) {
-	order, err := s.readOrder(c)
+func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
+	order, err := h.readOrder(c)
 	if err != nil {
 		return answer{}, err
 	}
 	workspace, text := order.Workspace, order.Text
 	if order.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
-		s.actors.WaitRelayed(c.ctx, workspace) // what cards have spent of the balance is told
+		h.actors.WaitRelayed(c.ctx, workspace) // what cards have spent of the balance is told
 	}
-	done, err := s.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+	done, err := h.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
-			order.Order.Card.CardholderID, err = s.cardholderFor(c, "")
+			order.Order.Card.CardholderID, err = h.cardholderFor(c, "")
 			return order, err
 		}},
 		func(ordered any) (answer, error) {
@@ -95,26 +95,26 @@ func (s *Server) orderPhysical(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return done, s.awaitOrdered(c, done)
+	return done, h.awaitOrdered(c, done)
 }
 
 // awaitOrdered waits for the card of an order that was answered.
-func (s *Server) awaitOrdered(c *call, done answer) error {
+func (h *cardHandlers) awaitOrdered(c *call, done answer) error {
 	var told struct{ Order struct{ ID string } }
 	if err := json.Unmarshal(done.body, &told); err != nil {
 		return fmt.Errorf("answer to an order: %w", err)
 	}
-	_, err := s.actors.MintOrdered(c.ctx, c.who.workspace(), told.Order.ID)
+	_, err := h.actors.MintOrdered(c.ctx, c.who.workspace(), told.Order.ID)
 	if err == nil || fault.Is(err, fault.LimitExceeded) {
 		return err
 	}
-	s.log.Warn("an ordered card is not minted yet", "order", told.Order.ID, "err", err)
+	h.log.Warn("an ordered card is not minted yet", "order", told.Order.ID, "err", err)
 	return fault.New(fault.OutcomeUnknown, "The card is ordered and not minted yet; retry with the same Idempotency-Key.")
 }
 
 // readOrder reads the body, and draws what identifies order and card. Under whom the card is issued is not looked up here: a
 // repeat is answered though nobody is active any more.
-func (s *Server) readOrder(c *call) (order balance.OrderPhysicalCard, err error) {
+func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err error) {
 	var body struct {
 		HolderLabel          string           `json:"holderLabel"`
 		Finish               string           `json:"finish"`
@@ -124,14 +124,14 @@ func (s *Server) readOrder(c *call) (order balance.OrderPhysicalCard, err error)
 		Shipping             balance.Shipping `json:"shipping"`
 	}
 	body.Finish = balance.FinishMetal
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return order, err
 	}
 	var drawn card.Mint
-	if err := s.emboss(c, &drawn); err != nil {
+	if err := h.emboss(c, &drawn); err != nil {
 		return order, err
 	}
-	id, err := s.newID(c, ident.PhysicalOrder)
+	id, err := h.newID(c, ident.PhysicalOrder)
 	if err != nil {
 		return order, err
 	}
@@ -139,23 +139,23 @@ func (s *Server) readOrder(c *call) (order balance.OrderPhysicalCard, err error)
 		ID: id, Finish: body.Finish, UnlockMethod: body.UnlockMethod,
 		Card: balance.OrderedCard{ID: drawn.ID, Token: drawn.Token, Last4: drawn.Last4,
 			MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
-			Fixture: s.cfg.Issuer == IssuerFixture},
-		ArrivesFrom: s.calendar.After(c.now, leastShippingDays).Format(time.DateOnly),
-		ArrivesTo:   s.calendar.After(c.now, mostShippingDays).Format(time.DateOnly),
+			Fixture: h.cfg.Issuer == IssuerFixture},
+		ArrivesFrom: h.calendar.After(c.now, leastShippingDays).Format(time.DateOnly),
+		ArrivesTo:   h.calendar.After(c.now, mostShippingDays).Format(time.DateOnly),
 	}, Text: balance.PhysicalText{HolderLabel: body.HolderLabel, Shipping: body.Shipping}}
 	_, err = actors.OrderedCard(order.Workspace, order.Order, body.HolderLabel) // nothing is charged for a card that nobody mints
 	return order, err
 }
 
-func (s *Server) listPhysical(c *call) (answer, error) {
+func (h *cardHandlers) listPhysical(c *call) (answer, error) {
 	workspace := c.who.workspace()
-	s.actors.WaitRelayed(c.ctx, workspace)
-	return s.list(c, listing{kind: balance.RecordPhysicalOrder, workspace: workspace}, func(r persistence.Record) (any, error) {
+	h.actors.WaitRelayed(c.ctx, workspace)
+	return h.list(c, listing{kind: balance.RecordPhysicalOrder, workspace: workspace}, func(r persistence.Record) (any, error) {
 		var order balance.PhysicalOrder
 		if err := json.Unmarshal(r.Document, &order); err != nil {
 			return nil, fmt.Errorf("physical order's record: %w", err)
 		}
-		record, err := s.actors.Record(c.ctx, balance.RecordPhysicalText, workspace, order.ID)
+		record, err := h.actors.Record(c.ctx, balance.RecordPhysicalText, workspace, order.ID)
 		if err != nil {
 			return nil, fmt.Errorf("shipping of an order: %v", err) // not to be taken for a list that is not found
 		}
@@ -163,14 +163,14 @@ func (s *Server) listPhysical(c *call) (answer, error) {
 		if err := json.Unmarshal(record.Document, &text); err != nil {
 			return nil, fmt.Errorf("shipping of an order: %w", err)
 		}
-		card, err := s.orderedCard(c, order, text.HolderLabel)
+		card, err := h.orderedCard(c, order, text.HolderLabel)
 		return showPhysical(order, text.Shipping, card), err
 	})
 }
 
 // orderedCard shows the card of an order; for the moment until it is minted, as it is going to be.
-func (s *Server) orderedCard(c *call, order balance.PhysicalOrder, holderLabel string) (cardDocument, error) {
-	view, err := s.readCard(c, order.Card.ID)
+func (h *cardHandlers) orderedCard(c *call, order balance.PhysicalOrder, holderLabel string) (cardDocument, error) {
+	view, err := h.readCard(c, order.Card.ID)
 	if fault.Is(err, fault.NotFound) {
 		view, err = actors.OrderedCard(c.who.workspace(), order, holderLabel)
 		return cardDocument{View: view, HolderLabel: holderLabel}, err
@@ -178,5 +178,5 @@ func (s *Server) orderedCard(c *call, order balance.PhysicalOrder, holderLabel s
 	if err != nil {
 		return cardDocument{}, err
 	}
-	return s.showCard(c, view)
+	return h.showCard(c, view)
 }

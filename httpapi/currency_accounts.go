@@ -18,29 +18,26 @@ import (
 	"purser/persistence/money"
 )
 
-// anyMember and managers are the roles that a session needs to read and to write balances in currencies.
-var (
-	anyMember = []string{workspace.Owner, workspace.Admin, workspace.Member}
-	managers  = []string{workspace.Owner, workspace.Admin}
-)
+// currencyHandlers answer for balances in currencies and their conversions.
+type currencyHandlers struct{ *edge }
 
-func (s *Server) mcaRoutes() []route {
+func (h *currencyHandlers) mcaRoutes() []route {
 	const accounts, onboarding, read = "/api/mca/accounts", "/api/mca/onboarding", "read:treasury"
 	return []route{
-		{method: "GET", path: accounts, auth: authKeyOrSession, scope: read, roles: anyMember, handle: s.listCurrencies},
+		{method: "GET", path: accounts, auth: authKeyOrSession, scope: read, roles: anyMember, handle: h.listCurrencies},
 		{method: "GET", path: accounts + "/{currency}/details", auth: authKeyOrSession, scope: read, roles: anyMember,
-			currencies: true, handle: s.currencyDetails},
+			currencies: true, handle: h.currencyDetails},
 		{method: "POST", path: accounts + "/{currency}", auth: authSession, roles: managers, currencies: true, kyb: true,
-			idempotency: keyRequired, handle: s.openCurrency},
+			idempotency: keyRequired, handle: h.openCurrency},
 		{method: "GET", path: "/api/mca/activity", auth: authKeyOrSession, scope: read, roles: anyMember,
-			query: append([]string{"currency"}, pageQuery...), handle: s.listActivity},
-		{method: "GET", path: onboarding, auth: authKeyOrSession, scope: read, roles: anyMember, handle: s.getOnboarding},
+			query: append([]string{"currency"}, pageQuery...), handle: h.listActivity},
+		{method: "GET", path: onboarding, auth: authKeyOrSession, scope: read, roles: anyMember, handle: h.getOnboarding},
 		{method: "POST", path: onboarding, auth: authSession, roles: managers, currencies: true, idempotency: keyOptional,
-			handle: s.startOnboarding},
+			handle: h.startOnboarding},
 		{method: "GET", path: "/api/mca/rates", auth: authSession, roles: anyMember, currencies: true,
-			query: []string{"from", "to", "amount", "fixedSide"}, handle: s.estimateRate},
+			query: []string{"from", "to", "amount", "fixedSide"}, handle: h.estimateRate},
 		{method: "POST", path: "/api/dev/mca/simulate-payin", auth: authSession, roles: managers, sandboxOnly: true,
-			currencies: true, idempotency: keyOptional, handle: s.simulatePayin},
+			currencies: true, idempotency: keyOptional, handle: h.simulatePayin},
 		{method: "POST", path: "/api/mca/payouts/quotes", auth: authSession, roles: managers, unavailable: true,
 			idempotency: keyOptional, handle: neverReached},
 		{method: "POST", path: "/api/mca/payouts", auth: authSession, roles: managers, unavailable: true,
@@ -48,24 +45,6 @@ func (s *Server) mcaRoutes() []route {
 		{method: "GET", path: "/api/mca/payouts", auth: authKeyOrSession, scope: read, roles: anyMember,
 			query: []string{"status"}, handle: listCurrencyPayouts},
 	}
-}
-
-// neverReached is the handler of a route that is refused as unavailable before it runs.
-func neverReached(c *call) (answer, error) {
-	return answer{}, fmt.Errorf("%s %s ran though it is not available", c.method, c.path)
-}
-
-// statusError is a fault that one route answers with another status than the table's.
-type statusError struct {
-	fault  *fault.Error
-	status int
-}
-
-func (e *statusError) Error() string { return e.fault.Error() }
-func (e *statusError) Unwrap() error { return e.fault }
-
-func unprocessable(code fault.Code, message string) error {
-	return &statusError{fault: fault.New(code, message), status: fasthttp.StatusUnprocessableEntity}
 }
 
 // shownAmount is an amount in a currency as the interface shows it.
@@ -144,9 +123,9 @@ func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 	return d
 }
 
-func (s *Server) readCurrencies(c *call) (balance.CurrenciesView, error) {
+func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, error) {
 	id := c.who.workspace()
-	read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Command: balance.ReadCurrencies{}})
 	if err != nil {
 		return balance.CurrenciesView{}, err
@@ -159,8 +138,8 @@ func (s *Server) readCurrencies(c *call) (balance.CurrenciesView, error) {
 }
 
 // listCurrencies shows all that a workspace has and could have in currencies.
-func (s *Server) listCurrencies(c *call) (answer, error) {
-	view, err := s.readCurrencies(c)
+func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
+	view, err := h.readCurrencies(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -168,11 +147,11 @@ func (s *Server) listCurrencies(c *call) (answer, error) {
 	for _, a := range view.Accounts {
 		accounts = append(accounts, showCurrency(&c.who, a, view.Pending[a.Currency]))
 	}
-	connected := !s.cfg.NoCurrencies
+	connected := !h.cfg.NoCurrencies
 	return reply(map[string]any{
 		"preview": !connected && !view.Onboarded && len(accounts) == 0, "kyb": showOnboarding(&c.who, view.Onboarded),
 		"accounts": accounts, "coverage": map[string]any{"currencies": coverage()},
-		"features": map[string]bool{"convert": connected && s.cfg.Convert, "estimate": connected, "send": false},
+		"features": map[string]bool{"convert": connected && h.cfg.Convert, "estimate": connected, "send": false},
 	})
 }
 
@@ -195,27 +174,27 @@ type receivingDocument struct {
 }
 
 // currencyDetails shows where money for a balance is sent. An account that is being opened has none yet.
-func (s *Server) currencyDetails(c *call) (answer, error) {
+func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 	currency, err := currencyNamed(c)
 	if err != nil {
 		return answer{}, err
 	}
-	view, err := s.readCurrencies(c)
+	view, err := h.readCurrencies(c)
 	if err != nil {
 		return answer{}, err
 	}
 	for _, a := range view.Accounts {
 		if a.Currency == currency {
-			return s.showDetails(c, a)
+			return h.showDetails(c, a)
 		}
 	}
 	return answer{}, fault.New(fault.NotFound, "")
 }
 
-func (s *Server) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
+func (h *currencyHandlers) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
 	details, id := []receivingDocument{}, c.who.workspace()
 	if detailsStatus(&c.who, a) == "ready" {
-		read, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
+		read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
 		if err != nil {
 			return answer{}, err
 		}
@@ -223,7 +202,7 @@ func (s *Server) showDetails(c *call, a balance.CurrencyAccount) (answer, error)
 		if !ok {
 			return answer{}, fmt.Errorf("workspace answered %T", read)
 		}
-		receiving, err := s.actors.Receiving(c.ctx, id, a.Currency)
+		receiving, err := h.actors.Receiving(c.ctx, id, a.Currency)
 		if err != nil {
 			return answer{}, err
 		}
@@ -235,14 +214,14 @@ func (s *Server) showDetails(c *call, a balance.CurrencyAccount) (answer, error)
 	return reply(map[string]any{"currency": a.Currency, "status": detailsStatus(&c.who, a), "details": details})
 }
 
-func (s *Server) openCurrency(c *call) (answer, error) {
+func (h *currencyHandlers) openCurrency(c *call) (answer, error) {
 	currency, err := currencyNamed(c)
 	if err != nil {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
-		Command: balance.OpenCurrency{Workspace: id, Currency: currency, Delay: s.cfg.DepositDelay}},
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Command: balance.OpenCurrency{Workspace: id, Currency: currency, Delay: h.cfg.DepositDelay}},
 		func(opened any) (answer, error) {
 			a, ok := opened.(balance.CurrencyAccount)
 			if !ok {
@@ -252,8 +231,8 @@ func (s *Server) openCurrency(c *call) (answer, error) {
 		})
 }
 
-func (s *Server) getOnboarding(c *call) (answer, error) {
-	view, err := s.readCurrencies(c)
+func (h *currencyHandlers) getOnboarding(c *call) (answer, error) {
+	view, err := h.readCurrencies(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -262,17 +241,17 @@ func (s *Server) getOnboarding(c *call) (answer, error) {
 
 // startOnboarding sets a workspace up. A sandbox workspace's verification is accepted first, and
 // recorded by the workspace: one that is onboarded is approved, wherever a crash comes.
-func (s *Server) startOnboarding(c *call) (answer, error) {
+func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 	id := c.who.workspace()
 	if c.who.access.Mode == modeSandbox && c.who.access.KYBStatus != kybApproved {
-		_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 			Command: workspace.SetKYB{Status: kybApproved, BySandbox: true}})
 		if err != nil {
 			return answer{}, err
 		}
 		c.who.access.KYBStatus = kybApproved
 	}
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Onboard{Workspace: id}},
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Onboard{Workspace: id}},
 		func(onboarded any) (answer, error) {
 			view, ok := onboarded.(balance.CurrenciesView)
 			if !ok {
@@ -294,7 +273,7 @@ type activityDocument struct {
 }
 
 // listActivity lists what moved a balance. One in a currency that is not held has no lines.
-func (s *Server) listActivity(c *call) (answer, error) {
+func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	asked := c.query["currency"]
 	if asked == "" {
 		return answer{}, fault.New(fault.CurrencyRequired, "currency: name one")
@@ -303,11 +282,11 @@ func (s *Server) listActivity(c *call) (answer, error) {
 	if _, served := currency.Exponent(); !served {
 		return answer{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
 	}
-	return s.list(c, listing{kind: balance.RecordActivity, workspace: c.who.workspace(), parent: asked},
-		func(r persistence.Record) (any, error) { return s.showActivity(c, r) })
+	return h.list(c, listing{kind: balance.RecordActivity, workspace: c.who.workspace(), parent: asked},
+		func(r persistence.Record) (any, error) { return h.showActivity(c, r) })
 }
 
-func (s *Server) showActivity(c *call, r persistence.Record) (any, error) {
+func (h *currencyHandlers) showActivity(c *call, r persistence.Record) (any, error) {
 	var a balance.Activity
 	if err := json.Unmarshal(r.Document, &a); err != nil {
 		return nil, fmt.Errorf("activity's record: %w", err)
@@ -320,7 +299,7 @@ func (s *Server) showActivity(c *call, r persistence.Record) (any, error) {
 	if a.PayinID == "" {
 		return d, nil
 	}
-	record, err := s.actors.Record(c.ctx, balance.RecordPayinText, c.who.workspace(), a.PayinID)
+	record, err := h.actors.Record(c.ctx, balance.RecordPayinText, c.who.workspace(), a.PayinID)
 	if err != nil {
 		return nil, fmt.Errorf("reference of a pay-in: %v", err) // not to be taken for a line that is not found
 	}
@@ -333,28 +312,28 @@ func (s *Server) showActivity(c *call, r persistence.Record) (any, error) {
 }
 
 // simulatePayin lets test money arrive a little later.
-func (s *Server) simulatePayin(c *call) (answer, error) {
+func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 	var body struct {
 		Currency    money.Currency `json:"currency"`
 		AmountMinor string         `json:"amountMinor"`
 		Reference   string         `json:"reference"`
 	}
-	if err := s.decode(c, &body); err != nil {
+	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
 	minor, err := money.ParseMinor(body.AmountMinor)
 	if err != nil {
 		return answer{}, fault.New(fault.InvalidBody, "amountMinor: "+err.Error())
 	}
-	payin, err := s.newID(c, ident.Deposit)
+	payin, err := h.newID(c, ident.Deposit)
 	if err != nil {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return s.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Command: balance.AnnouncePayin{Workspace: id, ID: payin,
 			Amount: balance.Amount{Currency: body.Currency, AmountMinor: minor}, Reference: body.Reference,
-			ArrivesAt: c.now.Add(s.cfg.DepositDelay)}}, func(announced any) (answer, error) {
+			ArrivesAt: c.now.Add(h.cfg.DepositDelay)}}, func(announced any) (answer, error) {
 		p, ok := announced.(balance.Payin)
 		if !ok {
 			return answer{}, fmt.Errorf("pay-in answered %T", announced)
@@ -371,7 +350,7 @@ const (
 )
 
 // estimateRate shows what a conversion would come to at the mid rate. Nothing is locked or held.
-func (s *Server) estimateRate(c *call) (answer, error) {
+func (h *currencyHandlers) estimateRate(c *call) (answer, error) {
 	from, to, side := money.Currency(c.query["from"]), money.Currency(c.query["to"]), c.query["fixedSide"]
 	if side == "" {
 		side = sideSell
@@ -404,7 +383,7 @@ func (s *Server) estimateRate(c *call) (answer, error) {
 			return answer{}, fault.New(refusal, string(currency)+" is not converted")
 		}
 	}
-	rate, err := s.actors.MidBetween(c.ctx, from, to)
+	rate, err := h.actors.MidBetween(c.ctx, from, to)
 	if err != nil {
 		return answer{}, err
 	}

@@ -66,27 +66,30 @@ var reportPaths = map[string]string{
 	withdrawalFailed: PathOfframpReports,
 }
 
-func (s *Server) webhookRoutes() []route {
+// reportHandlers take the signed reports of partners.
+type reportHandlers struct{ *edge }
+
+func (h *reportHandlers) webhookRoutes() []route {
 	return []route{
-		{method: "POST", path: PathBankReports, auth: authPartner, partner: PartnerBank, handle: s.bankTransfer},
+		{method: "POST", path: PathBankReports, auth: authPartner, partner: PartnerBank, handle: h.bankTransfer},
 		{method: "POST", path: PathStablecoinReports, auth: authPartner, partner: PartnerStablecoin,
-			handle: s.stablecoinDeposit},
-		{method: "POST", path: PathOnrampReports, auth: authPartner, partner: PartnerRamp, handle: s.partnerOnramp},
-		{method: "POST", path: PathOfframpReports, auth: authPartner, partner: PartnerRamp, handle: s.partnerOfframp},
+			handle: h.stablecoinDeposit},
+		{method: "POST", path: PathOnrampReports, auth: authPartner, partner: PartnerRamp, handle: h.partnerOnramp},
+		{method: "POST", path: PathOfframpReports, auth: authPartner, partner: PartnerRamp, handle: h.partnerOfframp},
 	}
 }
 
 // bankTransfer takes a signed report of the bank. 200 means it is durable, applied or kept, and need not be sent again.
-func (s *Server) bankTransfer(c *call) (answer, error) {
-	return s.takeReport(c, s.applyBank)
+func (h *reportHandlers) bankTransfer(c *call) (answer, error) {
+	return h.takeReport(c, h.applyBank)
 }
 
 // takeReport applies a partner's report, or keeps it. A signature of version 1 is valid on every
 // path of its partner, so a replay on another path would be kept there as unmatched, and the true
 // report would then be a repeat of its id. Such a report is refused when its type belongs
 // elsewhere.
-func (s *Server) takeReport(c *call, apply func(context.Context, report) error) (answer, error) {
-	if _, err := s.parse(c); err != nil {
+func (h *reportHandlers) takeReport(c *call, apply func(context.Context, report) error) (answer, error) {
+	if _, err := h.parse(c); err != nil {
 		return answer{}, err
 	}
 	var r report
@@ -98,12 +101,12 @@ func (s *Server) takeReport(c *call, apply func(context.Context, report) error) 
 	case path == c.route.path:
 		err = apply(c.ctx, r)
 	case known && !c.pathSigned:
-		return answer{}, s.refuseUnverified(c)
+		return answer{}, h.refuseUnverified(c)
 	default:
 		err = fault.New(fault.NotFound, "")
 	}
 	if matchesNothing(err) {
-		err = s.keepUnmatched(c, r)
+		err = h.keepUnmatched(c, r)
 	}
 	if err != nil {
 		return answer{}, err
@@ -136,9 +139,9 @@ func Partners() []string { return []string{PartnerBank, PartnerRamp, PartnerStab
 
 // claim takes a report's id for the thing that the report is about, before it is applied there. After a crash in between the
 // partner's repeat finds the claim and is applied under it; an id that was claimed for something else matches nothing.
-func (s *Server) claim(ctx context.Context, partner string, r report, target string) error {
+func (h *reportHandlers) claim(ctx context.Context, partner string, r report, target string) error {
 	system := ident.System.Format(ident.Workspace)
-	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
+	reply, err := h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
 		Command: balance.ClaimReport{EventID: r.ID, Partner: partner, Target: target}})
 	if err != nil {
 		return err
@@ -149,9 +152,9 @@ func (s *Server) claim(ctx context.Context, partner string, r report, target str
 	return nil
 }
 
-func (s *Server) keepUnmatched(c *call, r report) error {
+func (h *reportHandlers) keepUnmatched(c *call, r report) error {
 	system := ident.System.Format(ident.Workspace)
-	_, err := s.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
 		Command: balance.KeepUnmatched{EventID: r.ID, Partner: c.route.partner, Type: r.Type, Body: c.body}})
 	if f, ok := errors.AsType[*fault.Error](err); ok && matchesNothing(err) {
 		return fmt.Errorf("a report could not even be kept: %s", f.Code)
@@ -159,53 +162,53 @@ func (s *Server) keepUnmatched(c *call, r report) error {
 	if err != nil {
 		return err
 	}
-	s.metrics.unmatched.Inc()
-	s.log.Warn("partner report matched nothing", "partner", c.route.partner)
+	h.metrics.unmatched.Inc()
+	h.log.Warn("partner report matched nothing", "partner", c.route.partner)
 	return nil
 }
 
-func (s *Server) applyBank(ctx context.Context, r report) error {
+func (h *reportHandlers) applyBank(ctx context.Context, r report) error {
 	switch r.Type {
 	case depositSettled:
-		return s.settleDeposit(ctx, r)
+		return h.settleDeposit(ctx, r)
 	case depositReceived:
-		return s.receiveDeposit(ctx, r)
+		return h.receiveDeposit(ctx, r)
 	case payoutSettled:
-		return s.reportPayout(ctx, r, balance.PayoutSettled)
+		return h.reportPayout(ctx, r, balance.PayoutSettled)
 	case payoutFailed:
-		return s.reportPayout(ctx, r, balance.PayoutFailed)
+		return h.reportPayout(ctx, r, balance.PayoutFailed)
 	case payoutReturned:
-		return s.reportPayout(ctx, r, balance.PayoutReturned)
+		return h.reportPayout(ctx, r, balance.PayoutReturned)
 	case conversionDone:
-		return s.reportConversion(ctx, r, balance.ConversionCompleted)
+		return h.reportConversion(ctx, r, balance.ConversionCompleted)
 	case conversionFailed:
-		return s.reportConversion(ctx, r, balance.ConversionFailed)
+		return h.reportConversion(ctx, r, balance.ConversionFailed)
 	case currencyChanged:
-		return s.reportCurrency(ctx, r)
+		return h.reportCurrency(ctx, r)
 	}
 	return fault.New(fault.NotFound, "")
 }
 
-func (s *Server) settleDeposit(ctx context.Context, r report) error {
+func (h *reportHandlers) settleDeposit(ctx context.Context, r report) error {
 	var data struct {
 		DepositID string `json:"depositId"`
 	}
 	if err := json.Unmarshal(r.Data, &data); err != nil {
 		return fault.New(fault.InvalidBody, "data")
 	}
-	record, err := s.findNamed(ctx, balance.RecordDeposit, ident.Deposit, data.DepositID)
+	record, err := h.findNamed(ctx, balance.RecordDeposit, ident.Deposit, data.DepositID)
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
+	if err := h.claim(ctx, PartnerBank, r, record.ID); err != nil {
 		return err
 	}
-	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
+	_, err = h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
 		Command: balance.SettleDeposit{EventID: r.ID, DepositID: data.DepositID}})
 	return err
 }
 
-func (s *Server) receiveDeposit(ctx context.Context, r report) error {
+func (h *reportHandlers) receiveDeposit(ctx context.Context, r report) error {
 	var data struct {
 		WorkspaceID    string `json:"workspaceId"`
 		AmountUsdCents int64  `json:"amountUsdCents"`
@@ -215,25 +218,25 @@ func (s *Server) receiveDeposit(ctx context.Context, r report) error {
 	if err := json.Unmarshal(r.Data, &data); err != nil {
 		return fault.New(fault.InvalidBody, "data")
 	}
-	record, err := s.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
+	record, err := h.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
+	if err := h.claim(ctx, PartnerBank, r, record.ID); err != nil {
 		return err
 	}
-	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
+	_, err = h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
 		Command: balance.ReceiveDeposit{Workspace: record.ID, EventID: r.ID, AmountUsdCents: data.AmountUsdCents, Rail: data.Rail,
 			Reference: data.Reference}})
 	return err
 }
 
 // stablecoinDeposit takes a signed report of the stablecoin partner, as bankTransfer does.
-func (s *Server) stablecoinDeposit(c *call) (answer, error) {
-	return s.takeReport(c, s.applyStablecoin)
+func (h *reportHandlers) stablecoinDeposit(c *call) (answer, error) {
+	return h.takeReport(c, h.applyStablecoin)
 }
 
-func (s *Server) applyStablecoin(ctx context.Context, r report) error {
+func (h *reportHandlers) applyStablecoin(ctx context.Context, r report) error {
 	var data struct {
 		WorkspaceID    string `json:"workspaceId"`
 		Asset          string `json:"asset"`
@@ -244,14 +247,14 @@ func (s *Server) applyStablecoin(ctx context.Context, r report) error {
 	if err := json.Unmarshal(r.Data, &data); err != nil {
 		return fault.New(fault.InvalidBody, "data")
 	}
-	record, err := s.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
+	record, err := h.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, PartnerStablecoin, r, record.ID); err != nil {
+	if err := h.claim(ctx, PartnerStablecoin, r, record.ID); err != nil {
 		return err
 	}
-	_, err = s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
+	_, err = h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.ID, Workspace: record.ID,
 		Command: balance.ReceiveStablecoin{Workspace: record.ID, EventID: r.ID, Asset: data.Asset, Chain: data.Chain,
 			TxHash: data.TxHash, AmountUsdCents: data.AmountUsdCents}})
 	return err
@@ -259,34 +262,34 @@ func (s *Server) applyStablecoin(ctx context.Context, r report) error {
 
 // reportPayout brings a payout what became of it. One that settles after its reservation was released is an alarm: its dollars
 // had been given back.
-func (s *Server) reportPayout(ctx context.Context, r report, outcome string) error {
+func (h *reportHandlers) reportPayout(ctx context.Context, r report, outcome string) error {
 	var data struct {
 		PayoutID string `json:"payoutId"`
 	}
 	if err := json.Unmarshal(r.Data, &data); err != nil {
 		return fault.New(fault.InvalidBody, "data")
 	}
-	record, err := s.findNamed(ctx, balance.RecordPayout, ident.Payout, data.PayoutID)
+	record, err := h.findNamed(ctx, balance.RecordPayout, ident.Payout, data.PayoutID)
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, PartnerBank, r, record.ID); err != nil {
+	if err := h.claim(ctx, PartnerBank, r, record.ID); err != nil {
 		return err
 	}
-	reply, err := s.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
+	reply, err := h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: record.Workspace, Workspace: record.Workspace,
 		Command: balance.ReportPayout{EventID: r.ID, ID: record.ID, Outcome: outcome}})
 	if reported, ok := reply.(balance.ReportedPayout); ok && reported.Late {
-		s.metrics.late.Inc()
-		s.log.Error("a payout settled after its reservation was released", "payout", record.ID)
+		h.metrics.late.Inc()
+		h.log.Error("a payout settled after its reservation was released", "payout", record.ID)
 	}
 	return err
 }
 
 // findNamed reads a record that a partner names. A partner is no tenant: it may name any.
-func (s *Server) findNamed(ctx context.Context, kind, prefix, id string) (persistence.Record, error) {
+func (h *reportHandlers) findNamed(ctx context.Context, kind, prefix, id string) (persistence.Record, error) {
 	u, err := ident.Parse(prefix, id)
 	if err != nil {
 		return persistence.Record{}, fault.New(fault.NotFound, "")
 	}
-	return s.actors.Find(ctx, u.Slot(), kind, id)
+	return h.actors.Find(ctx, u.Slot(), kind, id)
 }

@@ -1,0 +1,55 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"purser/actors/fault"
+	"purser/actors/user"
+	"purser/persistence/ident"
+)
+
+// accountReader finds the accounts of users by email.
+type accountReader struct{ actors Actors }
+
+// credentialOf returns the account of a folded email; an unknown one is the zero credential.
+func (r accountReader) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
+	id, err = r.userOf(ctx, r.actors.TenantSlot(folded), folded)
+	if err == nil && id == "" {
+		id, err = r.userOf(ctx, ident.UnkeyedSlot(folded), folded)
+	}
+	if err != nil || id == "" {
+		return "", c, err
+	}
+	c, err = r.readCredential(ctx, id)
+	return id, c, err
+}
+
+// userOf returns the id of the user of an email whose account lies in a slot, "" without one.
+func (r accountReader) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
+	record, err := r.actors.Find(ctx, slot, user.RecordEmail, user.EmailHash(folded))
+	if fault.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var document user.EmailDocument
+	if err := json.Unmarshal(record.Document, &document); err != nil {
+		return "", fmt.Errorf("email's record: %w", err)
+	}
+	return document.UserID, nil
+}
+
+func (r accountReader) readCredential(ctx context.Context, id string) (user.Credential, error) {
+	var c user.Credential
+	record, err := r.actors.Record(ctx, user.RecordCredential, id, id)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(record.Document, &c); err != nil {
+		return c, fmt.Errorf("credential's record: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/fault"
+	"purser/httpapi/openapi"
+)
+
+// edge checks every request before its handler runs, and writes the answer: framing, limits,
+// credentials, permissions, body, idempotency key and query. The handlers of every group of
+// resources embed it.
+type edge struct {
+	cfg     Config
+	actors  Actors
+	log     *slog.Logger
+	origin  string // scheme://host of BaseURL
+	secure  bool   // cookies are Secure
+	openapi *openapi.Document
+	limits  *limiter
+	keys    *keyCache
+	notes   *keyUse
+	metrics *metrics
+
+	base   context.Context // of every request; ends when Shutdown has drained
+	cancel context.CancelFunc
+}
+
+func newEdge(c Config) (*edge, error) {
+	description, err := openapi.Load()
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(c.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: base URL: %w", err)
+	}
+	e := &edge{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host,
+		secure: base.Scheme == "https", openapi: description, limits: newLimiter(maxWindows, c.Elapsed),
+		keys: newKeyCache(maxCachedKeys)}
+	e.base, e.cancel = context.WithCancel(context.Background())
+	e.notes = newKeyUse(e)
+	return e, nil
+}
+
+// requireRoom refuses a request that stores more while the disk is nearly full.
+func (e *edge) requireRoom(c *call) error {
+	switch r := c.route; {
+	case r.method == fasthttp.MethodGet, r.rpc:
+		return nil
+	case r.auth == authPartner, len(c.body) <= lastBody && (r.method == fasthttp.MethodDelete || r.onFullDisk):
+		return e.cfg.Full(DownToLastReserve)
+	}
+	return e.cfg.Full(DownToReserve)
+}
+
+// admit authenticates the caller and checks its limits and permissions. It comes after the body: a
+// key that is revoked while a body arrives does nothing.
+func (e *edge) admit(c *call) error {
+	if err := e.authenticate(c); err != nil {
+		return err
+	}
+	c.authenticated = c.route.auth != authNone
+	if err := e.limitCaller(c); err != nil {
+		return err
+	}
+	return e.permit(c)
+}
+
+// permit checks what a caller who is known may.
+func (e *edge) permit(c *call) error {
+	if err := e.authorize(c); err != nil {
+		return err
+	}
+	switch r, access := c.route, c.who.access; {
+	case r.use != "":
+		return &fault.Error{Code: fault.Gone, Use: r.use}
+	case r.unavailable:
+		return fault.New(fault.CapabilityUnavailable, "coming soon")
+	case r.currencies && e.cfg.NoCurrencies:
+		return fault.New(fault.CapabilityUnavailable, "balances in currencies are not connected")
+	case r.converts && (e.cfg.NoCurrencies || !e.cfg.Convert):
+		return fault.New(fault.CapabilityUnavailable, "converting is not available")
+	case r.sandboxOnly && access.Mode != modeSandbox:
+		return fault.New(fault.SandboxOnly, "")
+	case r.ramp && e.cfg.NoRamp:
+		return fault.New(fault.CapabilityUnavailable, "the ramp is not connected")
+	case r.kyb && access.Mode != modeSandbox && access.KYBStatus != kybApproved:
+		return &fault.Error{Code: fault.KYBRequired, KYBStatus: access.KYBStatus}
+	case r.physical && e.cfg.NoPhysical:
+		return fault.New(fault.CapabilityUnavailable, "physical cards are not available")
+	}
+	return nil
+}
+
+func (e *edge) write(ctx *fasthttp.RequestCtx, a answer) {
+	ctx.Response.ResetBody()
+	ctx.SetStatusCode(a.status)
+	h := &ctx.Response.Header
+	h.SetContentType("application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if a.isPage {
+		protectPage(h)
+		h.SetContentType("text/html; charset=utf-8")
+	}
+	if a.file != nil {
+		h.SetContentType(a.file.contentType)
+		h.Set("Content-Disposition", `attachment; filename="`+a.file.name+`"`)
+	}
+	if a.replayed {
+		h.Set("Idempotent-Replayed", "true")
+	}
+	if a.wait > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((a.wait+time.Second-1)/time.Second), 10))
+		h.Set("x-ratelimit-reset-ms", strconv.FormatInt(int64((a.wait+time.Millisecond-1)/time.Millisecond), 10))
+	}
+	if a.wait == 0 && a.status == fasthttp.StatusServiceUnavailable {
+		h.Set("Retry-After", strconv.Itoa(int(unavailableRetry/time.Second)))
+	}
+	if a.cookie != nil {
+		h.SetCookie(a.cookie)
+	}
+	ctx.Response.SetBodyRaw(a.body)
+}
+
+// refuse answers what no route has answered.
+func (e *edge) refuse(ctx *fasthttp.RequestCtx, err error) {
+	id := e.identify(ctx)
+	a := e.refusal(id, fasthttp.MethodGet, err)
+	countRefusal(ctx, a)
+	e.write(ctx, a)
+	e.done(id, &route{method: "-", path: "-"}, a, 0)
+}
