@@ -19,7 +19,6 @@ import (
 	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
-	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 	"purser/persistence/money"
@@ -386,7 +385,7 @@ func (x *trader) swipe() {
 	for _, kind := range follows {
 		m := message(kind, fmt.Sprint(id, "-", kind), x.card, cents)
 		m.OriginalID = id
-		require.Equal(x.rt, authorizer.StatusOK, x.submit(sealed(m)).Status)
+		require.Equal(x.rt, hold.StatusOK, x.submit(sealed(m)).Status)
 	}
 	if len(follows) == 1 && follows[0] == hold.Clearing {
 		x.dollars -= cents

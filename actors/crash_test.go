@@ -16,7 +16,6 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/card"
-	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -32,7 +31,7 @@ const (
 // acked is something that a client was told, and must be told again.
 type acked struct {
 	message *hold.Message
-	answer  authorizer.Answer
+	answer  hold.Answer
 	rest    *restCall
 	reply   []byte
 }
@@ -185,7 +184,7 @@ func (w *world) client(notes *notebook, client int, c plastic) {
 }
 
 func (w *world) note(notes *notebook, m hold.Message) {
-	if a := w.submit(m); a.Status == authorizer.StatusOK && a.Reason != hold.ReasonTimeout {
+	if a := w.submit(m); a.Status == hold.StatusOK && a.Reason != hold.ReasonTimeout {
 		notes.write(acked{message: &m, answer: a})
 	}
 }

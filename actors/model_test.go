@@ -22,7 +22,6 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/card"
-	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -65,7 +64,7 @@ type modelHold struct {
 	expires       time.Time
 	month         string
 	at            time.Time
-	answered      authorizer.Answer
+	answered      hold.Answer
 	message       hold.Message
 }
 
@@ -412,7 +411,7 @@ func (x *life) authorize() {
 }
 
 // allowed checks a decision against what the answers so far permit.
-func (x *life) allowed(c *modelCard, m hold.Message, a authorizer.Answer, before int64) {
+func (x *life) allowed(c *modelCard, m hold.Message, a hold.Answer, before int64) {
 	room := map[hold.Reason]bool{
 		hold.ReasonCardTerminated:              c.state == "terminated",
 		hold.ReasonCardFrozen:                  c.state == "frozen",
@@ -461,7 +460,7 @@ func (x *life) reverse() {
 	m.OriginalID = h.network
 	m.WholeHold = x.draw(0, 1, "whole") == 0
 	a := x.w.submit(sealed(m))
-	require.Equal(x.t, authorizer.StatusOK, a.Status)
+	require.Equal(x.t, hold.StatusOK, a.Status)
 	x.seen["reversal"]++
 	r := min(m.Amount, h.held)
 	if m.WholeHold {

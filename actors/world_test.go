@@ -344,7 +344,7 @@ func sealed(m hold.Message) hold.Message {
 	return m
 }
 
-func (w *world) submit(m hold.Message) authorizer.Answer { return w.engine.Submit(&m) }
+func (w *world) submit(m hold.Message) hold.Answer { return w.engine.Submit(&m) }
 
 func (w *world) available(ws string) int64 {
 	funds, _ := w.engine.Funds(mustParse(ident.Workspace, ws))

@@ -4,15 +4,18 @@ package authorizer
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer/hold"
+	"purser/authorizer/network"
 )
 
 // Under the race detector sync.Pool drops tickets at random, so this runs in make test only.
@@ -62,16 +65,16 @@ func TestSwipeOverTheSocketAllocatesNothing(t *testing.T) {
 	r.mint(c)
 	r.deposit(c.workspace, 1_000_000)
 	r.approved(authorization("a1", c, 100))
-	o := openDoor(t, func(m *hold.Message) Answer {
-		return Answer{Status: StatusOK, ID: m.ID, Decision: r.judged(m), Reason: hold.ReasonApproved, Approved: m.Amount}
+	address := serveSwipes(t, func(m *hold.Message) hold.Answer {
+		return hold.Answer{Status: hold.StatusOK, ID: m.ID, Decision: r.judged(m), Reason: hold.ReasonApproved, Approved: m.Amount}
 	})
-	conn, err := net.Dial("tcp", o.address)
+	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
 	body := fmt.Sprintf(`{"id":"a2","cardToken":%q,"amountCents":100,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`,
 		c.token)
 	request := fmt.Appendf(nil,
-		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", testSecret,
+		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", networkSecret,
 		len(body), body)
 	var buffer [2048]byte
 	allocs := testing.AllocsPerRun(1000, func() {
@@ -112,15 +115,15 @@ func TestDurableSwipeAllocatesNothing(t *testing.T) {
 
 // allocsOfSwipes sends swipes of new ids over one connection to an engine, whose answers must contain want.
 func (r *rig) allocsOfSwipes(t *testing.T, c testCard, cents int, want []byte) (allocs float64, answered int) {
-	o := openDoor(t, r.e.Submit)
-	conn, err := net.Dial("tcp", o.address)
+	address := serveSwipes(t, r.e.Submit)
+	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
 	const first = 1_000_000 // of as many digits as the last
 	body := fmt.Sprintf(`{"id":"%d","cardToken":%q,"amountCents":%d,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`,
 		first, c.token, cents)
 	request := fmt.Appendf(nil,
-		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", testSecret,
+		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", networkSecret,
 		len(body), body)
 	id := request[bytes.Index(request, []byte(`"id":"`))+len(`"id":"`):][:0]
 	var buffer [2048]byte
@@ -137,3 +140,27 @@ func (r *rig) allocsOfSwipes(t *testing.T, c testCard, cents int, want []byte) (
 	})
 	return allocs, answered
 }
+
+// networkSecret is the secret of serveSwipes.
+const networkSecret = "network-secret"
+
+// serveSwipes serves the card network's port and returns its address. No peer is too slow for it.
+func serveSwipes(t *testing.T, submit func(*hold.Message) hold.Answer) string {
+	server, err := network.New(network.Options{Decider: decider(submit), Secrets: []string{networkSecret},
+		Clock:       func() time.Time { return epoch },
+		ReadTimeout: time.Hour, WriteTimeout: time.Hour, IdleTimeout: time.Hour})
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		require.NoError(t, server.Shutdown(context.Background()))
+		require.NoError(t, <-served)
+	})
+	return ln.Addr().String()
+}
+
+type decider func(m *hold.Message) hold.Answer
+
+func (d decider) Submit(m *hold.Message) hold.Answer { return d(m) }

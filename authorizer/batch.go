@@ -15,7 +15,7 @@ const MaxBatch = 256
 //
 // A message that would have to wait for a place or for an id waits only when all before it are answered, so that no two batches
 // wait for each other.
-func (e *Engine) SubmitBatch(messages []hold.Message, answers []Answer) {
+func (e *Engine) SubmitBatch(messages []hold.Message, answers []hold.Answer) {
 	if len(messages) > MaxBatch || len(answers) != len(messages) {
 		panic("BUG: a batch beyond MaxBatch, or without a place for each answer")
 	}
@@ -37,7 +37,7 @@ func (e *Engine) SubmitBatch(messages []hold.Message, answers []Answer) {
 }
 
 // answerAll leaves out what is answered already.
-func (e *Engine) answerAll(tickets []*ticket, messages []hold.Message, answers []Answer) {
+func (e *Engine) answerAll(tickets []*ticket, messages []hold.Message, answers []hold.Answer) {
 	for i, t := range tickets {
 		if t != nil {
 			answers[i] = e.answer(t, &messages[i])

@@ -28,7 +28,7 @@ func TestABatchIsAnsweredAsItsMessagesWouldBe(t *testing.T) {
 		add(clearing("c"+id, id, c, 150))
 		add(authorization(id, c, 101))
 	}
-	answers := make([]Answer, len(messages))
+	answers := make([]hold.Answer, len(messages))
 	r.e.SubmitBatch(messages, answers)
 	for i := 0; i < len(answers); i += 5 {
 		a := answers[i : i+5]
@@ -39,7 +39,7 @@ func TestABatchIsAnsweredAsItsMessagesWouldBe(t *testing.T) {
 		require.Equal(t, a[0].Authorization, a[3].Authorization)
 		require.Equal(t, hold.ReasonDuplicateMismatch, a[4].Reason)
 	}
-	again := make([]Answer, len(messages))
+	again := make([]hold.Answer, len(messages))
 	r.e.SubmitBatch(messages, again)
 	require.Equal(t, answers, again)
 	r.agree()
@@ -58,7 +58,7 @@ func TestBatchesDoNotWaitForEachOther(t *testing.T) {
 			one[i] = *authorization(fmt.Sprint("a", round, "-", i), c, 1)
 			other[len(one)-1-i] = one[i]
 		}
-		answers, turned := make([]Answer, len(one)), make([]Answer, len(one))
+		answers, turned := make([]hold.Answer, len(one)), make([]hold.Answer, len(one))
 		var group sync.WaitGroup
 		group.Go(func() { r.e.SubmitBatch(one, answers) })
 		group.Go(func() { r.e.SubmitBatch(other, turned) })

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer/hold"
+	"purser/authorizer/network"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -145,7 +146,7 @@ func BenchmarkParseLookUpDecide(b *testing.B) {
 	tk.view.Now = epoch.UnixMilli()
 	b.ReportAllocs()
 	for b.Loop() {
-		refusal := Scan(hold.Authorization, all.draw(), epoch.UnixMilli(), &tk.message)
+		refusal := network.Scan(hold.Authorization, all.draw(), epoch.UnixMilli(), &tk.message)
 		if refusal != "" || tk.message.Invalid != "" {
 			b.Fatal(refusal, tk.message.Invalid)
 		}

@@ -26,10 +26,10 @@ type acknowledged struct {
 	reserved []ident.UUID
 }
 
-func (a *acknowledged) answer(m *hold.Message, said Answer) {
+func (a *acknowledged) answer(m *hold.Message, said hold.Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if said.Status == StatusOK && said.Reason != hold.ReasonCardNotFound && said.Reason != hold.ReasonTimeout &&
+	if said.Status == hold.StatusOK && said.Reason != hold.ReasonCardNotFound && said.Reason != hold.ReasonTimeout &&
 		said.Reason != hold.ReasonSystemUnavailable {
 		a.told = append(a.told, told{message: m, answer: said})
 	}
@@ -226,7 +226,7 @@ func TestFailedDiskStopsEverything(t *testing.T) {
 		stopped++
 		require.Equal(t, int64(1), r.fatals.Load(), "Fatal is told once")
 		c := cardOf(200, 0)
-		require.Equal(t, Answer{}, r.e.Submit(authorization("after", c, 1)), "no answer leaves")
+		require.Equal(t, hold.Answer{}, r.e.Submit(authorization("after", c, 1)), "no answer leaves")
 		require.ErrorIs(t, r.e.Follow(0, Follow{Through: 1}), ErrStopped)
 		_, err := r.e.Reserve(c.workspace, c.card, 1)
 		require.ErrorIs(t, err, ErrStopped)
@@ -307,7 +307,7 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 	r.approved(authorization("a0", c, 100))
 
 	disk.stop()
-	answers := make(chan Answer, 8)
+	answers := make(chan hold.Answer, 8)
 	send := func(m *hold.Message) {
 		n := late.count()
 		go func() { answers <- r.e.Submit(m) }()
@@ -339,7 +339,7 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 		require.Equal(t, hold.ReasonTimeout, a.Reason)
 		require.Zero(t, a.Approved)
 		if a.ID == "c1" {
-			require.Equal(t, StatusFull, a.Status, "a fact is not refused: its outcome is not known yet")
+			require.Equal(t, hold.StatusFull, a.Status, "a fact is not refused: its outcome is not known yet")
 		}
 	}
 	require.Equal(t, uint64(1), r.e.Synced(c.card.Shard()))
@@ -371,7 +371,7 @@ func TestTheFirstOfTwoHearsOfTheTimeoutToo(t *testing.T) {
 	r.mint(c)
 	r.deposit(c.workspace, 1_000)
 	disk.stop()
-	first, second := make(chan Answer, 1), make(chan Answer, 1)
+	first, second := make(chan hold.Answer, 1), make(chan hold.Answer, 1)
 	go func() { first <- r.e.Submit(authorization("a1", c, 300)) }()
 	sh := r.e.shards[c.card.Shard()]
 	require.Eventually(t, func() bool { sh.mu.Lock(); defer sh.mu.Unlock(); return sh.seq == 1 }, time.Minute,

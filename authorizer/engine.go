@@ -15,8 +15,6 @@ import (
 
 // Limits of the engine.
 const (
-	// AnswerWithin is how long a message waits for its sync before it is answered without.
-	AnswerWithin = 150 * time.Millisecond
 	// MaxUnsynced is how many commits may wait for a sync at once; more callers wait for a place. It is below Pebble's own
 	// limit, at which a commit would block under a shard's lock.
 	MaxUnsynced = 3584

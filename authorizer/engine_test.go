@@ -65,7 +65,7 @@ func TestUnknownThings(t *testing.T) {
 
 	for _, m := range []*hold.Message{clearing("c1", "", c, 700), refund("f1", "", c, 50)} {
 		a := r.submit(m)
-		require.Equal(t, StatusOK, a.Status)
+		require.Equal(t, hold.StatusOK, a.Status)
 		require.Equal(t, hold.Unmatched, a.Decision)
 		require.Equal(t, a, r.submit(m), "a repeat of it answers the same")
 	}
@@ -105,7 +105,7 @@ func TestRepeatsAnswerTheSame(t *testing.T) {
 		require.Equal(t, clear, r.submit(clearing("a1", "a1", c, 9_000)))
 		r.declined(authorization("a1", c, 9_001), hold.ReasonDuplicateMismatch)
 		other := r.submit(clearing("a1", "a1", c, 1))
-		require.Equal(t, StatusConflict, other.Status)
+		require.Equal(t, hold.StatusConflict, other.Status)
 		require.Equal(t, hold.ReasonDuplicateMismatch, other.Reason)
 		require.Len(t, r.log(0), 3)
 	}
@@ -127,7 +127,7 @@ func TestConcurrentRepeatsAreOne(t *testing.T) {
 	r.mint(c)
 	r.deposit(c.workspace, 1_000_000)
 	for round := range 20 {
-		answers := make([]Answer, 64)
+		answers := make([]hold.Answer, 64)
 		var group sync.WaitGroup
 		for i := range answers {
 			group.Go(func() { answers[i] = r.e.Submit(authorization(fmt.Sprint("a", round), c, 100)) })
@@ -216,7 +216,7 @@ func TestTombstone(t *testing.T) {
 	r.mint(c)
 	r.deposit(c.workspace, 1_000)
 	a := r.submit(reversal("r1", "late"))
-	require.Equal(t, Answer{Status: StatusOK, ID: "r1", Decision: hold.Applied}, a)
+	require.Equal(t, hold.Answer{Status: hold.StatusOK, ID: "r1", Decision: hold.Applied}, a)
 	system := r.log(0)
 	require.Len(t, system, 1)
 	require.True(t, system[0].Tombstone)
@@ -281,18 +281,18 @@ func TestBacklogLimits(t *testing.T) {
 	r.declined(authorization("a8", c, 10), hold.ReasonBacklogFull)
 	r.approved(authorization("a7", c, 10)) // a repeat takes no room
 	for i := range 2 {
-		require.Equal(t, StatusOK, r.submit(clearing(fmt.Sprint("c", i), fmt.Sprint("a", i), c, 10)).Status)
+		require.Equal(t, hold.StatusOK, r.submit(clearing(fmt.Sprint("c", i), fmt.Sprint("a", i), c, 10)).Status)
 	}
 	for _, m := range []*hold.Message{clearing("c3", "a3", c, 10), refund("f1", "a3", c, 10), reversal("r1", "a3")} {
 		a := r.submit(m)
-		require.Equal(t, StatusFull, a.Status)
+		require.Equal(t, hold.StatusFull, a.Status)
 		require.Equal(t, hold.ReasonBacklogFull, a.Reason)
 	}
 	require.Equal(t, int64(10), r.e.Backlog())
 	require.Error(t, r.e.MarkRelayed(c.card.Shard(), 11), "what is not durable cannot be relayed")
 	require.NoError(t, r.e.MarkRelayed(c.card.Shard(), 9))
 	require.Equal(t, int64(1), r.e.Backlog())
-	require.Equal(t, StatusOK, r.submit(clearing("c3", "a3", c, 10)).Status)
+	require.Equal(t, hold.StatusOK, r.submit(clearing("c3", "a3", c, 10)).Status)
 	r.approved(authorization("a8", c, 10))
 	r.reopen()
 	require.Equal(t, int64(3), r.e.Backlog(), "counted anew at a start")
@@ -446,7 +446,7 @@ func TestUnreadableFailsClosed(t *testing.T) {
 	r.deposit(c.workspace, 100)
 	require.NoError(t, r.e.store.db.Set(appendRuleKey(nil, &broken.token), []byte("?"), nil))
 	r.declined(authorization("a1", broken, 1), hold.ReasonSystemUnavailable)
-	require.Equal(t, StatusFull, r.submit(clearing("c1", "", broken, 1)).Status)
+	require.Equal(t, hold.StatusFull, r.submit(clearing("c1", "", broken, 1)).Status)
 	r.approved(authorization("a2", c, 1))
 }
 

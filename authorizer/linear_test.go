@@ -33,7 +33,7 @@ const checkWithin = 10 * time.Minute
 
 // engine is what clients call; the mutants stand between.
 type engine interface {
-	Submit(m *hold.Message) authorizer.Answer
+	Submit(m *hold.Message) hold.Answer
 	Follow(shard ident.Shard, f authorizer.Follow) error
 	Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error)
 	Release(workspace, reservation ident.UUID) error
@@ -179,8 +179,8 @@ func (c *client) submit(a *account, s sentMessage) {
 }
 
 // plain is an answer without the engine's types.
-func plain(a authorizer.Answer) answer {
-	if a.Reason == hold.ReasonTimeout && a.Status != authorizer.StatusConflict {
+func plain(a hold.Answer) answer {
+	if a.Reason == hold.ReasonTimeout && a.Status != hold.StatusConflict {
 		return answer{Unknown: true}
 	}
 	out := answer{Status: a.Status, Reason: a.Reason.String(), Approved: a.Approved, Held: a.Held}
@@ -560,7 +560,7 @@ func (m *lateFreeze) Follow(shard ident.Shard, f authorizer.Follow) error {
 	return m.engine.Follow(shard, f)
 }
 
-func (m *lateFreeze) Submit(message *hold.Message) authorizer.Answer {
+func (m *lateFreeze) Submit(message *hold.Message) hold.Answer {
 	m.mu.Lock()
 	if m.after--; m.after <= 0 {
 		if err := m.apply(); err != nil {
@@ -594,7 +594,7 @@ func (m *changedFollow) Follow(shard ident.Shard, f authorizer.Follow) error {
 // centOff tells the network of an approval of one cent less than was held.
 type centOff struct{ engine }
 
-func (m *centOff) Submit(message *hold.Message) authorizer.Answer {
+func (m *centOff) Submit(message *hold.Message) hold.Answer {
 	a := m.engine.Submit(message)
 	if a.Approved > 1 {
 		a.Approved--
@@ -660,7 +660,7 @@ func (a *account) become(t testing.TB, e engine, state string) {
 	require.NoError(t, e.Follow(a.workspace.Shard(), f))
 }
 
-func (a *account) swipe(e engine, id string, cents money.Cents) authorizer.Answer {
+func (a *account) swipe(e engine, id string, cents money.Cents) hold.Answer {
 	in := call{Kind: kindAuthorization, content: content{Cents: cents, Currency: "USD"}}
 	m := a.sentOf(in, hold.Message{ID: id}).message
 	return e.Submit(&m)

@@ -189,12 +189,12 @@ func signed(m *hold.Message) *hold.Message {
 	return m
 }
 
-func (r *rig) submit(m *hold.Message) Answer {
+func (r *rig) submit(m *hold.Message) hold.Answer {
 	r.t.Helper()
 	return r.e.Submit(m)
 }
 
-func (r *rig) approved(m *hold.Message) Answer {
+func (r *rig) approved(m *hold.Message) hold.Answer {
 	r.t.Helper()
 	a := r.e.Submit(m)
 	require.Equal(r.t, hold.Approved, a.Decision, "%+v", a)
@@ -202,7 +202,7 @@ func (r *rig) approved(m *hold.Message) Answer {
 	return a
 }
 
-func (r *rig) declined(m *hold.Message, why hold.Reason) Answer {
+func (r *rig) declined(m *hold.Message, why hold.Reason) hold.Answer {
 	r.t.Helper()
 	a := r.e.Submit(m)
 	require.Equal(r.t, hold.Declined, a.Decision, "%+v", a)

@@ -29,16 +29,16 @@ func TestWithLittleRoomApprovalsStopAndFactsGoOn(t *testing.T) {
 	r.declined(authorization("a2", c, 100), hold.ReasonSystemUnavailable)
 	require.Equal(t, backlog, r.e.Backlog(), "a decline for want of room takes room")
 	require.Equal(t, hold.Approved, r.e.Submit(first).Decision, "a repeat is answered from what is remembered")
-	require.Equal(t, StatusOK, r.e.Submit(clearing("c1", "a1", c, 60)).Status)
-	require.Equal(t, StatusOK, r.e.Submit(reversal("v1", "a1")).Status)
+	require.Equal(t, hold.StatusOK, r.e.Submit(clearing("c1", "a1", c, 60)).Status)
+	require.Equal(t, hold.StatusOK, r.e.Submit(reversal("v1", "a1")).Status)
 
 	r.e.SetRoom(RoomForNone)
 	r.declined(authorization("a3", c, 100), hold.ReasonSystemUnavailable)
-	require.Equal(t, StatusFull, r.e.Submit(clearing("c2", "a1", c, 60)).Status)
+	require.Equal(t, hold.StatusFull, r.e.Submit(clearing("c2", "a1", c, 60)).Status)
 
 	r.e.SetRoom(RoomForAll)
 	r.approved(authorization("a2", c, 100)) // the decline left no trace
-	require.Equal(t, StatusOK, r.e.Submit(clearing("c2", "a1", c, 60)).Status)
+	require.Equal(t, hold.StatusOK, r.e.Submit(clearing("c2", "a1", c, 60)).Status)
 }
 
 // The disk fills at some write under swipes, which no measurement foresaw. The engine stops and

@@ -12,9 +12,9 @@ import (
 // Submit decides a message and returns when the answer may leave: durable, or after AnswerWithin as "timeout" (an
 // authorization) or status 503 (the others). It is safe for concurrent use and keeps none of m's strings. An answer with
 // Status 0 must not leave: the engine has stopped (see Options.Fatal).
-func (e *Engine) Submit(m *hold.Message) Answer {
+func (e *Engine) Submit(m *hold.Message) hold.Answer {
 	t := e.arrive(m.Waited)
-	if m.Waited >= AnswerWithin {
+	if m.Waited >= hold.AnswerWithin {
 		return e.turnedAway(t, m, errLate)
 	}
 	if err := e.hand(t, m, true); err != nil {
@@ -55,19 +55,19 @@ func (e *Engine) hand(t *ticket, m *hold.Message, wait bool) error {
 }
 
 // turnedAway says the answer to a message that no decider has, and gives its ticket back.
-func (e *Engine) turnedAway(t *ticket, m *hold.Message, err error) Answer {
+func (e *Engine) turnedAway(t *ticket, m *hold.Message, err error) hold.Answer {
 	began := t.began
 	e.release(t)
-	return e.said(m, began, Answer{}, err)
+	return e.said(m, began, hold.Answer{}, err)
 }
 
 // answer waits for what a decider made of a ticket, and says it. After errLate the ticket may belong to others; in every other
 // case it is given back here.
-func (e *Engine) answer(t *ticket, m *hold.Message) Answer {
+func (e *Engine) answer(t *ticket, m *hold.Message) hold.Answer {
 	began := t.began
 	err := e.wait(t)
 	if errors.Is(err, errLate) {
-		return e.said(m, began, Answer{}, err)
+		return e.said(m, began, hold.Answer{}, err)
 	}
 	a := t.answer
 	a.ID, a.Message = m.ID, m.Invalid
@@ -76,12 +76,12 @@ func (e *Engine) answer(t *ticket, m *hold.Message) Answer {
 }
 
 // said is the answer to give, as the listener hears it.
-func (e *Engine) said(m *hold.Message, began time.Time, a Answer, err error) Answer {
+func (e *Engine) said(m *hold.Message, began time.Time, a hold.Answer, err error) hold.Answer {
 	switch {
 	case err == nil:
 	case e.failure() != nil:
 		<-e.failed
-		return Answer{}
+		return hold.Answer{}
 	case errors.Is(err, errLate):
 		a = refuse(m, hold.ReasonTimeout)
 	default:
@@ -192,36 +192,36 @@ func (e *Engine) full(k hold.Kind) bool {
 }
 
 // answer says what an entry decided; the caller adds what is its message's.
-func answer(e *hold.Entry) Answer {
-	return Answer{
-		Status: StatusOK, Authorization: e.After.ID, Decision: e.Decision, Reason: e.Reason, Approved: e.Approved,
+func answer(e *hold.Entry) hold.Answer {
+	return hold.Answer{
+		Status: hold.StatusOK, Authorization: e.After.ID, Decision: e.Decision, Reason: e.Reason, Approved: e.Approved,
 		Held: e.After.Held,
 	}
 }
 
 // repeat gives the first answer again, or says that this is another message under the same id.
-func repeat(m *hold.Message, first *remembered) Answer {
+func repeat(m *hold.Message, first *remembered) hold.Answer {
 	if first.fingerprint != m.Fingerprint {
 		a := refuse(m, hold.ReasonDuplicateMismatch)
 		if !asks(m.Kind) {
-			a.Status = StatusConflict
+			a.Status = hold.StatusConflict
 		}
 		return a
 	}
 	if first.reason == hold.ReasonTimeout {
 		return refuse(m, hold.ReasonTimeout)
 	}
-	return Answer{
-		Status: StatusOK, Authorization: first.authorization, Decision: first.decision, Reason: first.reason,
+	return hold.Answer{
+		Status: hold.StatusOK, Authorization: first.authorization, Decision: first.decision, Reason: first.reason,
 		Approved: first.approved, Held: first.held,
 	}
 }
 
 // refuse is the answer that changes nothing: a decline of what asks, 503 for what reports a fact.
-func refuse(m *hold.Message, r hold.Reason) Answer {
-	a := Answer{Status: StatusOK, ID: m.ID, Decision: hold.Declined, Reason: r}
+func refuse(m *hold.Message, r hold.Reason) hold.Answer {
+	a := hold.Answer{Status: hold.StatusOK, ID: m.ID, Decision: hold.Declined, Reason: r}
 	if !asks(m.Kind) {
-		a.Status, a.Decision = StatusFull, 0
+		a.Status, a.Decision = hold.StatusFull, 0
 	}
 	return a
 }

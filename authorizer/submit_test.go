@@ -35,9 +35,9 @@ func TestAMessageThatIsMovedLateIsDecidedInABusyShard(t *testing.T) {
 			}
 		}()
 	}
-	answered := make(chan Answer, 1)
+	answered := make(chan hold.Answer, 1)
 	go func() { answered <- r.e.Submit(clearing("c1", "", c, 10)) }()
-	var a Answer
+	var a hold.Answer
 	require.Eventually(t, func() bool {
 		select {
 		case a = <-answered:

@@ -19,7 +19,7 @@ type ticket struct {
 	act     act
 	began   time.Time    // act decide: when Submit was called
 	message hold.Message // act decide; its strings lie in text
-	answer  Answer
+	answer  hold.Answer
 	view    hold.View
 	entry   hold.Entry
 	after   hold.Hold
@@ -109,7 +109,7 @@ func (e *Engine) arm(t *ticket, waited time.Duration) {
 		t.deadline = e.deadline()
 		return
 	}
-	t.timer.Reset(max(0, AnswerWithin-waited))
+	t.timer.Reset(max(0, hold.AnswerWithin-waited))
 	t.deadline = t.timer.C
 }
 

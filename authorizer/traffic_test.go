@@ -20,7 +20,7 @@ type traffic struct {
 
 type told struct {
 	message *hold.Message
-	answer  Answer
+	answer  hold.Answer
 }
 
 func newTraffic(r *rig) *traffic {
@@ -44,10 +44,10 @@ func (tr *traffic) follow(r *rig) {
 }
 
 // step submits message number i; the same number of the same seed is the same message.
-func (tr *traffic) step(i int) Answer {
+func (tr *traffic) step(i int) hold.Answer {
 	m := tr.message(i)
 	a := tr.r.e.Submit(m)
-	if a.Status == StatusOK && a.Reason != hold.ReasonCardNotFound && a.Reason != hold.ReasonTimeout {
+	if a.Status == hold.StatusOK && a.Reason != hold.ReasonCardNotFound && a.Reason != hold.ReasonTimeout {
 		tr.told = append(tr.told, told{message: m, answer: a})
 	}
 	return a

@@ -26,6 +26,7 @@ import (
 	"purser/actors/seal"
 	"purser/actors/workspace"
 	"purser/authorizer"
+	"purser/authorizer/network"
 	"purser/httpapi/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -240,7 +241,7 @@ func dial(ln *fasthttputil.InmemoryListener) *fasthttp.HostClient {
 }
 
 func (w *world) newNetwork() (Network, func()) {
-	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: w.engine, Secrets: []string{testNetworkSecret},
+	server, err := network.New(network.Options{Decider: w.engine, Secrets: []string{testNetworkSecret},
 		Clock: w.clock.now, ReadTimeout: waitFor, WriteTimeout: waitFor, IgnoreStops: true})
 	require.NoError(w.t, err)
 	ln := fasthttputil.NewInmemoryListener()

@@ -346,7 +346,7 @@ func (f *filler) balance(ctx context.Context, w int) error {
 
 // swipe makes a workspace's share of the decisions, each of which must be an approval.
 func (f *filler) swipe(ctx context.Context, w int) error {
-	messages, answers := make([]hold.Message, 0, authorizer.MaxBatch), make([]authorizer.Answer, authorizer.MaxBatch)
+	messages, answers := make([]hold.Message, 0, authorizer.MaxBatch), make([]hold.Answer, authorizer.MaxBatch)
 	submit := func() error {
 		f.engine.SubmitBatch(messages, answers[:len(messages)])
 		for _, a := range answers[:len(messages)] {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"purser/authorizer"
+	"purser/authorizer/hold"
 )
 
 // client speaks to one of the servers with one credential: a bearer secret, or the session cookie it was given.
@@ -110,7 +110,7 @@ func (c *client) decided(ctx context.Context, r request) (a answer, err error) {
 	for first := time.Now(); ; {
 		began := time.Now()
 		a, err = c.send(ctx, r)
-		kept := !undecided(a) || a.text("reason") == "timeout" && time.Since(began) < authorizer.AnswerWithin
+		kept := !undecided(a) || a.text("reason") == "timeout" && time.Since(began) < hold.AnswerWithin
 		if err != nil || kept || time.Since(first) > decidedSoon {
 			return a, err
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"purser/authorizer"
 	"purser/authorizer/hold"
 )
 
@@ -163,7 +162,7 @@ func TestTheDemoOutlastsABusyMachine(t *testing.T) {
 	t.Parallel()
 	began, swipes := time.Now(), 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		busy := time.Since(began) < authorizer.AnswerWithin
+		busy := time.Since(began) < hold.AnswerWithin
 		if r.URL.Path != "/simulated" {
 			swipes++
 			busy = swipes <= mostAnew/2

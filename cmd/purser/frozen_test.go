@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"purser/authorizer/hold"
 
-	"purser/authorizer"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -54,7 +54,7 @@ func TestAttackFrozenProcess(t *testing.T) {
 			s.send(t, v, s.id, 1_00)
 		}
 		sent := time.Now()
-		require.Eventually(t, func() bool { return time.Since(sent) > 2*authorizer.AnswerWithin }, time.Minute,
+		require.Eventually(t, func() bool { return time.Since(sent) > 2*hold.AnswerWithin }, time.Minute,
 			askAgain)
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
 		for _, s := range swipes {

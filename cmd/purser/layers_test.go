@@ -40,13 +40,13 @@ var (
 		"persistence/pgjournal/pgtest":      {},
 		"persistence/postgres":              {},
 
-		"authorizer": {
-			"authorizer/drain", "authorizer/forwarded", "authorizer/hold", "persistence/ident",
-			"persistence/money", "persistence/pebblegate",
-		},
+		"authorizer":           {"authorizer/hold", "persistence/ident", "persistence/money", "persistence/pebblegate"},
 		"authorizer/drain":     {"authorizer/forwarded"},
 		"authorizer/forwarded": {},
 		"authorizer/hold":      {"persistence/ident", "persistence/money"},
+		"authorizer/network": {
+			"authorizer/drain", "authorizer/forwarded", "authorizer/hold", "persistence/ident", "persistence/money",
+		},
 
 		"actors": {
 			"actors/agent", "actors/balance", "actors/bankday", "actors/card", "actors/cardholder",

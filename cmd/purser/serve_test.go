@@ -27,7 +27,7 @@ func TestAStopHasAllRelayed(t *testing.T) {
 	for i := range 20 { // of a card that nobody knows: posted to suspense, one shard's
 		a := m.authorizer.Submit(&hold.Message{Kind: hold.Clearing, ID: fmt.Sprint("n", i), Token: token, Amount: 100,
 			Currency: [3]byte{'U', 'S', 'D'}})
-		require.Equal(t, authorizer.StatusOK, a.Status)
+		require.Equal(t, hold.StatusOK, a.Status)
 	}
 	require.NoError(t, m.Close())
 	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Clock: time.Now, Entropy: rand.Reader,

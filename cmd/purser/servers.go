@@ -13,6 +13,7 @@ import (
 	"purser/authorizer"
 	"purser/authorizer/drain"
 	"purser/authorizer/hold"
+	"purser/authorizer/network"
 	"purser/httpapi"
 	"purser/httpapi/password"
 )
@@ -59,17 +60,17 @@ type networkDesk struct {
 	engine atomic.Pointer[authorizer.Engine]
 }
 
-// Submit is authorizer.Decider's.
-func (d *networkDesk) Submit(message *hold.Message) authorizer.Answer {
+// Submit is hold.Decider's.
+func (d *networkDesk) Submit(message *hold.Message) hold.Answer {
 	if engine := d.engine.Load(); engine != nil {
 		return engine.Submit(message)
 	}
-	return authorizer.Answer{Status: authorizer.StatusFull, ID: message.ID, Message: "the server is starting; nothing was decided"}
+	return hold.Answer{Status: hold.StatusFull, ID: message.ID, Message: "the server is starting; nothing was decided"}
 }
 
 func (m *Main) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
-	server, err := authorizer.NewServer(authorizer.ServerOptions{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
+	server, err := network.New(network.Options{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
 		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
 		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: unauthenticatedAtOnce(m.config.Processors),
 		Refusals: m.config.Refusals, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,

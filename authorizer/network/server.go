@@ -1,4 +1,4 @@
-package authorizer
+package network
 
 import (
 	"bytes"
@@ -30,9 +30,9 @@ const (
 	spareWorkers          = 64 // connections that are closing, or come from inside, beside MaxConnections
 )
 
-// ServerOptions configure a Server. Zero values of the limits mean their defaults.
-type ServerOptions struct {
-	Decider Decider
+// Options configure a Server. Zero values of the limits mean their defaults.
+type Options struct {
+	Decider hold.Decider
 	// Secrets are the bearer secrets of the card network: one, or two while rotating.
 	Secrets []string
 	// Clock gives the time against which holdExpiresAt is checked and latency measured.
@@ -59,7 +59,7 @@ type ServerOptions struct {
 	IgnoreStops bool
 }
 
-func (o *ServerOptions) ensureDefaults() {
+func (o *Options) ensureDefaults() {
 	o.MaxBody = orDefault(o.MaxBody, DefaultMaxBody)
 	o.MaxHeader = orDefault(o.MaxHeader, DefaultMaxHeader)
 	o.MaxConnections = orDefault(o.MaxConnections, DefaultMaxConnections)
@@ -78,14 +78,14 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-func (o *ServerOptions) validate() error {
+func (o *Options) validate() error {
 	switch {
 	case o.Decider == nil:
-		return errors.New("authorizer server: no decider")
+		return errors.New("network server: no decider")
 	case o.Clock == nil:
-		return errors.New("authorizer server: no clock")
+		return errors.New("network server: no clock")
 	case min(o.MaxBody, o.MaxHeader, o.MaxConnections) < 0 || min(o.ReadTimeout, o.WriteTimeout, o.IdleTimeout) < 0:
-		return errors.New("authorizer server: a negative limit")
+		return errors.New("network server: a negative limit")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (o *ServerOptions) validate() error {
 // Server is the door of the card network: four routes over HTTP, behind a shared secret. It reads a message, has it decided and
 // writes the answer, without an allocation of its own; it keeps nothing.
 type Server struct {
-	options  ServerOptions
+	options  Options
 	secrets  secrets
 	http     fasthttp.Server
 	door     *drain.Server // of http
@@ -102,7 +102,7 @@ type Server struct {
 }
 
 // NewServer makes a server that does not listen yet.
-func NewServer(options ServerOptions) (*Server, error) {
+func New(options Options) (*Server, error) {
 	options.ensureDefaults()
 	if err := options.validate(); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		s.pulse.begin()
 	}
 	if err := s.door.Serve(ln); err != nil {
-		return fmt.Errorf("authorizer server: %w", err)
+		return fmt.Errorf("network server: %w", err)
 	}
 	return nil
 }
@@ -312,11 +312,11 @@ func appendError(dst []byte, code, message string) []byte {
 }
 
 // AppendAnswer appends the body of an answer in the shape of its route; a.Status is the HTTP status that goes with it.
-func AppendAnswer(dst []byte, m *hold.Message, a *Answer) []byte {
+func AppendAnswer(dst []byte, m *hold.Message, a *hold.Answer) []byte {
 	switch a.Status {
-	case StatusConflict:
+	case hold.StatusConflict:
 		return appendError(dst, codeMismatch, a.Message)
-	case StatusFull:
+	case hold.StatusFull:
 		return appendError(dst, codeUnavailable, a.Message)
 	}
 	dst = appendQuoted(append(dst, `{"id":`...), m.ID)
@@ -332,7 +332,7 @@ func AppendAnswer(dst []byte, m *hold.Message, a *Answer) []byte {
 	return append(dst, '}')
 }
 
-func appendAuthorization(dst []byte, a *Answer) []byte {
+func appendAuthorization(dst []byte, a *hold.Answer) []byte {
 	dst = append(dst, `,"authorizationId":`...)
 	if a.Authorization.IsZero() {
 		return append(dst, "null"...)
@@ -340,7 +340,7 @@ func appendAuthorization(dst []byte, a *Answer) []byte {
 	return append(a.Authorization.Append(append(dst, '"'), ident.Authorization), '"')
 }
 
-func appendDecision(dst []byte, m *hold.Message, a *Answer) []byte {
+func appendDecision(dst []byte, m *hold.Message, a *hold.Answer) []byte {
 	dst = appendQuoted(append(dst, `,"decision":`...), a.Decision.String())
 	dst = appendQuoted(append(dst, `,"reason":`...), a.Reason.String())
 	dst = appendQuoted(append(dst, `,"responseCode":`...), a.Reason.ResponseCode(a.Approved < m.Amount))

@@ -1,10 +1,14 @@
-package authorizer
+package hold
 
 import (
-	"purser/authorizer/hold"
+	"time"
+
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
+
+// AnswerWithin is how long a message waits for its sync before it is answered without.
+const AnswerWithin = 150 * time.Millisecond
 
 // Statuses of an Answer, as HTTP writes them.
 const (
@@ -19,17 +23,15 @@ type Answer struct {
 	ID     string // the network's id; may alias the message's
 	// Authorization is zero when the message concerns none that is known.
 	Authorization ident.UUID
-	Decision      hold.Decision
-	Reason        hold.Reason
+	Decision      Decision
+	Reason        Reason
 	Approved      money.Cents // what this message was approved for; less than asked is a partial approval
 	Held          money.Cents // what the authorization holds after it
 	Message       string      // for a person; names the field of an invalid request
 }
 
 // Decider decides the messages of the card network. Submit is safe for concurrent use, returns when the answer may leave, and
-// keeps none of the message's strings. The Engine is one.
+// keeps none of the message's strings. authorizer.Engine is one.
 type Decider interface {
-	Submit(m *hold.Message) Answer
+	Submit(m *Message) Answer
 }
-
-var _ Decider = (*Engine)(nil)

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package authorizer
+package network
 
 import (
 	"net"

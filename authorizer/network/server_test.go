@@ -1,4 +1,4 @@
-package authorizer
+package network
 
 import (
 	"bufio"
@@ -19,17 +19,19 @@ import (
 	"purser/persistence/ident"
 )
 
+var epoch = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
 const (
 	testSecret = "network-secret"
 	nextSecret = "the-next-one"
 )
 
-type decider func(m *hold.Message) Answer
+type decider func(m *hold.Message) hold.Answer
 
-func (d decider) Submit(m *hold.Message) Answer { return d(m) }
+func (d decider) Submit(m *hold.Message) hold.Answer { return d(m) }
 
-func approve(m *hold.Message) Answer {
-	return Answer{Status: StatusOK, ID: m.ID, Decision: hold.Approved, Approved: m.Amount}
+func approve(m *hold.Message) hold.Answer {
+	return hold.Answer{Status: hold.StatusOK, ID: m.ID, Decision: hold.Approved, Approved: m.Amount}
 }
 
 // door is a server that listens.
@@ -41,13 +43,13 @@ type door struct {
 }
 
 // openDoor opens one for which no peer is too slow: a machine that is must not decide what is tested.
-func openDoor(t *testing.T, d decider, change ...func(*ServerOptions)) *door {
-	options := ServerOptions{Decider: d, Secrets: []string{testSecret, nextSecret}, Clock: func() time.Time { return epoch },
+func openDoor(t *testing.T, d decider, change ...func(*Options)) *door {
+	options := Options{Decider: d, Secrets: []string{testSecret, nextSecret}, Clock: func() time.Time { return epoch },
 		ReadTimeout: time.Hour, WriteTimeout: time.Hour, IdleTimeout: time.Hour}
 	for _, c := range change {
 		c(&options)
 	}
-	server, err := NewServer(options)
+	server, err := New(options)
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -96,36 +98,36 @@ const (
 
 func TestServerAnswersInTheShapeOfTheRoute(t *testing.T) {
 	id := ident.Derive(7, epoch, "auth")
-	var answer Answer
+	var answer hold.Answer
 	told := make(chan int, 1)
-	o := openDoor(t, func(m *hold.Message) Answer { return answer }, func(options *ServerOptions) {
+	o := openDoor(t, func(m *hold.Message) hold.Answer { return answer }, func(options *Options) {
 		options.Answered = func(_ hold.Kind, status int, _ time.Duration) { told <- status }
 	})
 	auth, swiped := id.Format(ident.Authorization), `{"id":"n\"1","authorizationId":`
 	for _, c := range []struct {
 		path, body string
-		a          Answer
+		a          hold.Answer
 		status     int
 		want       string
 	}{
-		{"authorizations", swipeBody, Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1250}, 200,
+		{"authorizations", swipeBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1250}, 200,
 			swiped + `"` + auth + `","decision":"approved","reason":"approved","responseCode":"00","approvedAmountCents":1250}`},
-		{"authorizations", swipeBody, Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1249}, 200,
+		{"authorizations", swipeBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1249}, 200,
 			swiped + `"` + auth + `","decision":"approved","reason":"approved","responseCode":"10","approvedAmountCents":1249}`},
-		{"authorizations", swipeBody, Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonCardNotFound}, 200,
+		{"authorizations", swipeBody, hold.Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonCardNotFound}, 200,
 			swiped + `null,"decision":"declined","reason":"card_not_found","responseCode":"14","approvedAmountCents":0}`},
 		{"authorizations", swipeBody,
-			Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonInvalidRequest, Message: `mcc: "x"`}, 200,
+			hold.Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonInvalidRequest, Message: `mcc: "x"`}, 200,
 			swiped + `null,"decision":"declined","reason":"invalid_request","responseCode":"30","approvedAmountCents":0,` +
 				`"message":"mcc: \"x\""}`},
-		{"reversals", returnBody, Answer{Status: 200, Authorization: id, Decision: hold.Applied, Held: 7}, 200,
+		{"reversals", returnBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Applied, Held: 7}, 200,
 			`{"id":"n3","authorizationId":"` + auth + `","heldAmountCents":7}`},
-		{"reversals", returnBody, Answer{Status: 200, Decision: hold.Applied}, 200,
+		{"reversals", returnBody, hold.Answer{Status: 200, Decision: hold.Applied}, 200,
 			`{"id":"n3","authorizationId":null,"heldAmountCents":0}`},
-		{"clearings", factBody, Answer{Status: 200, Decision: hold.Posted}, 200, `{"id":"n2","status":"posted"}`},
-		{"refunds", factBody, Answer{Status: 200, Decision: hold.Unmatched}, 200, `{"id":"n2","status":"unmatched"}`},
-		{"refunds", factBody, Answer{Status: StatusConflict}, 409, `{"error":"duplicate_mismatch"}`},
-		{"reversals", returnBody, Answer{Status: StatusFull}, 503, `{"error":"unavailable"}`},
+		{"clearings", factBody, hold.Answer{Status: 200, Decision: hold.Posted}, 200, `{"id":"n2","status":"posted"}`},
+		{"refunds", factBody, hold.Answer{Status: 200, Decision: hold.Unmatched}, 200, `{"id":"n2","status":"unmatched"}`},
+		{"refunds", factBody, hold.Answer{Status: hold.StatusConflict}, 409, `{"error":"duplicate_mismatch"}`},
+		{"reversals", returnBody, hold.Answer{Status: hold.StatusFull}, 503, `{"error":"unavailable"}`},
 	} {
 		answer = c.a
 		status, got := o.do("POST", "/v1/"+c.path, testSecret, c.body)
@@ -137,7 +139,7 @@ func TestServerAnswersInTheShapeOfTheRoute(t *testing.T) {
 
 func TestServerHandsOverTheMessage(t *testing.T) {
 	kinds := make(chan hold.Message, 1)
-	o := openDoor(t, func(m *hold.Message) Answer {
+	o := openDoor(t, func(m *hold.Message) hold.Answer {
 		kinds <- hold.Message{Kind: m.Kind, ID: strings.Clone(m.ID), Amount: m.Amount, WholeHold: m.WholeHold, Invalid: m.Invalid}
 		return approve(m)
 	})
@@ -157,10 +159,10 @@ func TestServerHandsOverTheMessage(t *testing.T) {
 }
 
 func TestServerTurnsAway(t *testing.T) {
-	o := openDoor(t, func(m *hold.Message) Answer {
+	o := openDoor(t, func(m *hold.Message) hold.Answer {
 		t.Errorf("decided %+v", m)
 		return approve(m)
-	}, func(options *ServerOptions) { options.MaxBody = 1000 })
+	}, func(options *Options) { options.MaxBody = 1000 })
 	long := `{"id":"` + strings.Repeat("x", 1000) + `"}`
 	for name, c := range map[string]struct {
 		method, path, secret, body string
@@ -193,7 +195,7 @@ func TestServerTurnsAway(t *testing.T) {
 }
 
 func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
-	o := openDoor(t, func(m *hold.Message) Answer {
+	o := openDoor(t, func(m *hold.Message) hold.Answer {
 		t.Errorf("decided %+v", m)
 		return approve(m)
 	})
@@ -222,7 +224,7 @@ func TestServerTakesOneSecret(t *testing.T) {
 
 // A connection that never sends anything is no request under way.
 func TestServerShutsDespiteASilentConnection(t *testing.T) {
-	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now,
+	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now,
 		ReadTimeout: time.Hour, WriteTimeout: time.Hour})
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -249,7 +251,7 @@ func TestServerTakesAChunkedBody(t *testing.T) {
 }
 
 func TestServerSaysNothingWhenTheOutcomeIsNotKnown(t *testing.T) {
-	o := openDoor(t, func(*hold.Message) Answer { return Answer{} })
+	o := openDoor(t, func(*hold.Message) hold.Answer { return hold.Answer{} })
 	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + testSecret +
 		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n%s", len(returnBody), returnBody))
 	require.Empty(t, answer)
@@ -257,8 +259,8 @@ func TestServerSaysNothingWhenTheOutcomeIsNotKnown(t *testing.T) {
 
 func TestShutdownLetsTheRequestUnderWayBeAnswered(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	server, err := NewServer(ServerOptions{
-		Decider: decider(func(m *hold.Message) Answer {
+	server, err := New(Options{
+		Decider: decider(func(m *hold.Message) hold.Answer {
 			close(entered)
 			<-leave
 			return approve(m)
@@ -284,7 +286,7 @@ func TestShutdownLetsTheRequestUnderWayBeAnswered(t *testing.T) {
 }
 
 func TestAServerShutBeforeServingDoesNotServe(t *testing.T) {
-	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now})
+	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now})
 	require.NoError(t, err)
 	require.NoError(t, server.Shutdown(context.Background()))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -293,28 +295,28 @@ func TestAServerShutBeforeServingDoesNotServe(t *testing.T) {
 	require.ErrorIs(t, ln.Close(), net.ErrClosed, "the listener is closed")
 }
 
-func TestServerOptionsAreChecked(t *testing.T) {
-	good := ServerOptions{Decider: decider(approve), Clock: time.Now, Secrets: []string{"a"}}
-	_, err := NewServer(good)
+func TestOptionsAreChecked(t *testing.T) {
+	good := Options{Decider: decider(approve), Clock: time.Now, Secrets: []string{"a"}}
+	_, err := New(good)
 	require.NoError(t, err)
-	for name, change := range map[string]func(*ServerOptions){
-		"no decider":    func(o *ServerOptions) { o.Decider = nil },
-		"no clock":      func(o *ServerOptions) { o.Clock = nil },
-		"no secret":     func(o *ServerOptions) { o.Secrets = nil },
-		"empty secret":  func(o *ServerOptions) { o.Secrets = []string{"a", ""} },
-		"three secrets": func(o *ServerOptions) { o.Secrets = []string{"a", "b", "c"} },
-		"negative":      func(o *ServerOptions) { o.MaxBody = -1 },
+	for name, change := range map[string]func(*Options){
+		"no decider":    func(o *Options) { o.Decider = nil },
+		"no clock":      func(o *Options) { o.Clock = nil },
+		"no secret":     func(o *Options) { o.Secrets = nil },
+		"empty secret":  func(o *Options) { o.Secrets = []string{"a", ""} },
+		"three secrets": func(o *Options) { o.Secrets = []string{"a", "b", "c"} },
+		"negative":      func(o *Options) { o.MaxBody = -1 },
 	} {
 		options := good
 		change(&options)
-		_, err := NewServer(options)
+		_, err := New(options)
 		require.Error(t, err, name)
 	}
 }
 
 // prepared is a request as the HTTP library hands it over.
 func prepared(t testing.TB) (*Server, func()) {
-	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret, nextSecret}, Clock: time.Now})
+	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret, nextSecret}, Clock: time.Now})
 	require.NoError(t, err)
 	ctx := &fasthttp.RequestCtx{}
 	raw := "POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + testSecret +

@@ -1,4 +1,4 @@
-package authorizer_test
+package network_test
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/authorizer/network"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -60,7 +60,7 @@ var messageKinds = []hold.Kind{hold.Authorization, hold.Incremental, hold.Revers
 
 func scan(kind hold.Kind, text string) (hold.Message, string) {
 	var m hold.Message
-	why := authorizer.Scan(kind, []byte(text), scanNow.UnixMilli(), &m)
+	why := network.Scan(kind, []byte(text), scanNow.UnixMilli(), &m)
 	return m, why
 }
 
@@ -286,7 +286,7 @@ func TestScanDoesNotAllocate(t *testing.T) {
 		text := []byte(goodBody(kind))
 		m := new(hold.Message)
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			if why := authorizer.Scan(routeOf(kind), text, scanNow.UnixMilli(), m); why != "" {
+			if why := network.Scan(routeOf(kind), text, scanNow.UnixMilli(), m); why != "" {
 				t.Fatal(why)
 			}
 		}), kind)
@@ -298,7 +298,7 @@ func BenchmarkScan(b *testing.B) {
 	m := new(hold.Message)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		authorizer.Scan(hold.Authorization, text, scanNow.UnixMilli(), m)
+		network.Scan(hold.Authorization, text, scanNow.UnixMilli(), m)
 	}
 }
 
@@ -314,7 +314,7 @@ func FuzzScan(f *testing.F) {
 		kind := routeOf(messageKinds[int(k)%len(messageKinds)])
 		want, accepted := reference(kind, bytes.Clone(text))
 		var got hold.Message
-		why := authorizer.Scan(kind, text, scanNow.UnixMilli(), &got)
+		why := network.Scan(kind, text, scanNow.UnixMilli(), &got)
 		require.Equal(t, accepted, why == "", "%q", why)
 		if !accepted {
 			return

@@ -1,4 +1,4 @@
-package authorizer
+package network
 
 import (
 	"context"
@@ -7,51 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer/hold"
 )
-
-// A message that has lain in its socket for 150 ms is declined without a decision, and its repeat
-// is judged afresh.
-func TestAMessageThatIsTooOldIsNotDecided(t *testing.T) {
-	r := newRig(t, vfs.NewMem())
-	c := cardOf(70, 1)
-	r.mint(c)
-	r.deposit(c.workspace, 10_000)
-	old := authorization("a1", c, 500)
-	old.Waited = AnswerWithin
-	r.declined(old, hold.ReasonTimeout)
-	fact := signed(clearing("c1", "", c, 100))
-	fact.Waited = time.Hour
-	require.Equal(t, StatusFull, r.submit(fact).Status)
-	require.Empty(t, r.log(c.card.Shard()))
-	r.approved(authorization("a1", c, 500))
-	fact.Waited = 0
-	require.Equal(t, StatusOK, r.submit(fact).Status)
-	r.agree()
-}
-
-// A process that wakes up finds the sync and the deadline both there: the answer is late, and what
-// was approved is taken back.
-func TestASyncThatIsFoundAfterTheDeadlineIsLate(t *testing.T) {
-	overdue := make(chan time.Time)
-	r := newRig(t, vfs.NewMem(), func(o *Options) { o.Deadline = func() <-chan time.Time { return overdue } })
-	c := cardOf(70, 1)
-	r.mint(c)
-	r.deposit(c.workspace, 10_000)
-	m := authorization("a1", c, 500)
-	tk := r.e.arrive(0)
-	require.NoError(t, r.e.hand(tk, m, true))
-	require.Eventually(t, func() bool { return len(tk.done) == 1 }, time.Minute, time.Millisecond)
-	close(overdue)
-	a := r.e.answer(tk, m)
-	require.Equal(t, hold.ReasonTimeout, a.Reason)
-	require.Eventually(t, func() bool { return len(r.log(c.card.Shard())) == 2 }, time.Minute, time.Millisecond)
-	require.Equal(t, hold.TimeoutReturn, r.log(c.card.Shard())[1].Kind)
-	r.agree()
-}
 
 func TestThePulseKnowsItsGaps(t *testing.T) {
 	var p pulse
@@ -103,18 +62,18 @@ func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
 	p.awake.Store(p.elapsed())
 	_, known := receivedAgo(conn)
 	require.True(t, known)
-	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) >= AnswerWithin }, time.Minute,
+	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) >= hold.AnswerWithin }, time.Minute,
 		time.Millisecond)
 	_, err = client.Write([]byte("another"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) < AnswerWithin }, time.Minute,
+	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) < hold.AnswerWithin }, time.Minute,
 		time.Millisecond)
 
 	inside, outside := net.Pipe()
 	defer inside.Close()
 	defer outside.Close()
 	p.awake.Store(p.elapsed())
-	require.Equal(t, AnswerWithin, p.waited(inside))
+	require.Equal(t, hold.AnswerWithin, p.waited(inside))
 }
 
 // Neither the process's clock nor the kernel's age of bytes counts the sleep of a machine. A
@@ -127,16 +86,16 @@ func TestAMessageThatCameBeforeAMachinesSleepIsOld(t *testing.T) {
 	_, err := client.Write([]byte("before"))
 	require.NoError(t, err)
 	p.last.Store(p.elapsed())
-	p.beat(p.elapsed(), time.Minute+AnswerWithin)
+	p.beat(p.elapsed(), time.Minute+hold.AnswerWithin)
 	require.Eventually(t, func() bool { age, _ := receivedAgo(conn); return age > 0 }, time.Minute, time.Millisecond)
-	require.GreaterOrEqual(t, p.waited(conn), AnswerWithin)
+	require.GreaterOrEqual(t, p.waited(conn), hold.AnswerWithin)
 
 	awake := p.elapsed()
 	require.Eventually(t, func() bool { return p.elapsed()-awake > int64(20*time.Millisecond) }, time.Minute,
 		time.Millisecond)
 	_, err = client.Write([]byte("after"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.waited(conn) < AnswerWithin }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return p.waited(conn) < hold.AnswerWithin }, time.Minute, time.Millisecond)
 }
 
 // The sleep that the kernel's clocks show never shrinks.
@@ -151,7 +110,7 @@ func TestTheSleepOfTheMachineIsKnown(t *testing.T) {
 
 // The pulse of a server ends with it.
 func TestThePulseEnds(t *testing.T) {
-	server, err := NewServer(ServerOptions{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now})
+	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now})
 	require.NoError(t, err)
 	require.NoError(t, server.Shutdown(context.Background()))
 	server.pulse.begin()

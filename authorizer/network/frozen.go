@@ -1,4 +1,4 @@
-package authorizer
+package network
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"purser/authorizer/hold"
 )
 
 // A process that is stopped or starved does not run its timers: messages then wait in the sockets,
@@ -122,8 +124,8 @@ func (p *pulse) waited(conn net.Conn) time.Duration {
 		}
 		return age
 	}
-	if sinceAwake < AnswerWithin {
-		return AnswerWithin
+	if sinceAwake < hold.AnswerWithin {
+		return hold.AnswerWithin
 	}
 	return 0
 }
