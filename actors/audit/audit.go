@@ -201,7 +201,7 @@ func (s *Sources) look(ctx context.Context, shards []ident.Shard) (all map[ident
 		if err := b.compareLedger(ctx); err != nil {
 			return nil, err
 		}
-		if err := b.compareRecords(ctx, s.Journal); err != nil {
+		if err := (&recordCheck{b}).compareRecords(ctx, s.Journal); err != nil {
 			return nil, err
 		}
 		if err := b.readLog(s.Authorizer); err != nil {

@@ -25,8 +25,8 @@ type books struct {
 	payouts    map[string]payout
 	physical   physicalCards
 	sessions   map[string]session
-	currencies currencies
-	ramp       ramp
+	currencies *currencyBooks
+	ramp       *rampBooks
 	cards      map[string]*cardBook
 
 	transfers      map[string]transfer
@@ -68,11 +68,13 @@ type transfer struct {
 }
 
 func newBooks(shard ident.Shard) *books {
-	return &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{},
+	b := &books{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{}, accounts: map[string]*account{},
 		deposits: map[string]deposit{}, payouts: map[string]payout{},
 		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}}, sessions: map[string]session{},
-		currencies: newCurrencies(), ramp: newRamp(), cards: map[string]*cardBook{}, transfers: map[string]transfer{},
+		cards: map[string]*cardBook{}, transfers: map[string]transfer{},
 		authorizations: map[string]*authorization{}, log: sequence{next: 1, above: map[uint64]bool{}}}
+	b.currencies, b.ramp = newCurrencyBooks(b), newRampBooks(b)
+	return b
 }
 
 // differs notes a finding when the two are not equal.
@@ -162,17 +164,17 @@ func (b *books) event(e *persistence.Event) {
 	case e.Type == "balance.stablecoin_received.v1":
 		err = b.stablecoinReceived(e)
 	case e.Type == "balance.currency_opened.v1":
-		err = b.currencyOpened(e)
+		err = b.currencies.currencyOpened(e)
 	case e.Type == "balance.payin_announced.v1":
-		err = b.payinAnnounced(e)
+		err = b.currencies.payinAnnounced(e)
 	case e.Type == "balance.conversion_created.v1":
-		err = b.conversionCreated(e)
+		err = b.currencies.conversionCreated(e)
 	case e.Type == "balance.conversion_moved.v1":
-		err = b.conversionMoved(e)
+		err = b.currencies.conversionMoved(e)
 	case e.Type == "balance.payin_arrived.v1":
-		err = b.payinArrived(e)
+		err = b.currencies.payinArrived(e)
 	case e.Kind == "ramp", strings.HasPrefix(e.Type, "balance.ramp_"):
-		err = b.rampEvent(e)
+		err = b.ramp.rampEvent(e)
 	case e.Type == "checkout.completed.v1":
 		err = b.sessionCompleted(e)
 	case e.Type == "checkout.credited.v1":

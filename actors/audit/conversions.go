@@ -29,7 +29,7 @@ func mayTurn(from, to string) bool {
 	return (to == "completed" || to == "failed") && (from == "provider_submitted" || from == "outcome_unknown")
 }
 
-func (b *books) conversionCreated(e *persistence.Event) error {
+func (cb *currencyBooks) conversionCreated(e *persistence.Event) error {
 	var p struct {
 		Conversion struct {
 			conversion
@@ -41,20 +41,20 @@ func (b *books) conversionCreated(e *persistence.Event) error {
 		return err
 	}
 	c := p.Conversion.conversion
-	b.differs("conversion", c.ID, "created before", conversion{}, b.currencies.conversions[c.ID])
-	b.differs("conversion", c.ID, "created", "held", c.Status)
-	b.differs("conversion", c.ID, "quote used before", "", b.currencies.quotes[p.Conversion.QuoteID])
-	b.currencies.conversions[c.ID], b.currencies.quotes[p.Conversion.QuoteID] = c, c.ID
-	b.opened(e.Workspace, 0, 1)
-	b.addIncoming(e.Workspace, c.Buy, false, 1)
-	b.movedMinor(e, p.Postings, map[booking]int64{
+	cb.differs("conversion", c.ID, "created before", conversion{}, cb.conversions[c.ID])
+	cb.differs("conversion", c.ID, "created", "held", c.Status)
+	cb.differs("conversion", c.ID, "quote used before", "", cb.quotes[p.Conversion.QuoteID])
+	cb.conversions[c.ID], cb.quotes[p.Conversion.QuoteID] = c, c.ID
+	cb.opened(e.Workspace, 0, 1)
+	cb.addIncoming(e.Workspace, c.Buy, false, 1)
+	cb.movedMinor(e, p.Postings, map[booking]int64{
 		{"", "currency", c.Sell.Currency}: -c.Sell.AmountMinor, {"", "currency_held", c.Sell.Currency}: c.Sell.AmountMinor,
 	})
 	return nil
 }
 
 // conversionMoved adds up what a move does: what was held is sold or free again; what was free is sold after all.
-func (b *books) conversionMoved(e *persistence.Event) error {
+func (cb *currencyBooks) conversionMoved(e *persistence.Event) error {
 	var p struct {
 		Conversion, From, To string
 		Sell, Buy            amount
@@ -63,14 +63,14 @@ func (b *books) conversionMoved(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.differs("conversion", p.Conversion, "moved from", conversion{p.Conversion, p.From, p.Sell, p.Buy},
-		b.currencies.conversions[p.Conversion])
-	b.differs("conversion", p.Conversion, "may go from "+p.From+" to "+p.To, true, mayTurn(p.From, p.To))
-	b.currencies.conversions[p.Conversion] = conversion{p.Conversion, p.To, p.Sell, p.Buy}
+	cb.differs("conversion", p.Conversion, "moved from", conversion{p.Conversion, p.From, p.Sell, p.Buy},
+		cb.conversions[p.Conversion])
+	cb.differs("conversion", p.Conversion, "may go from "+p.From+" to "+p.To, true, mayTurn(p.From, p.To))
+	cb.conversions[p.Conversion] = conversion{p.Conversion, p.To, p.Sell, p.Buy}
 	want := map[booking]int64{}
 	if setsAside(p.From) && !setsAside(p.To) {
-		b.opened(e.Workspace, 0, -1)
-		b.addIncoming(e.Workspace, p.Buy, false, -1)
+		cb.opened(e.Workspace, 0, -1)
+		cb.addIncoming(e.Workspace, p.Buy, false, -1)
 		want[booking{"", "currency_held", p.Sell.Currency}] -= p.Sell.AmountMinor
 		want[booking{"", "currency", p.Sell.Currency}] += p.Sell.AmountMinor
 	}
@@ -80,6 +80,6 @@ func (b *books) conversionMoved(e *persistence.Event) error {
 		want[booking{"", "fx", p.Buy.Currency}] -= p.Buy.AmountMinor
 		want[booking{"", "currency", p.Buy.Currency}] += p.Buy.AmountMinor
 	}
-	b.movedMinor(e, p.Postings, want)
+	cb.movedMinor(e, p.Postings, want)
 	return nil
 }

@@ -8,8 +8,9 @@ import (
 	"purser/persistence"
 )
 
-// ramp is what the events say of the ramp, by id.
-type ramp struct {
+// rampBooks add up the events of the ramp between dollars and USDC, by id.
+type rampBooks struct {
+	*books
 	accounts map[string]rampAccount
 	wallets  map[string]rampWallet
 	quotes   map[string]rampQuote
@@ -18,8 +19,8 @@ type ramp struct {
 	open     map[string]rampOpen // by workspace
 }
 
-func newRamp() ramp {
-	return ramp{accounts: map[string]rampAccount{}, wallets: map[string]rampWallet{}, quotes: map[string]rampQuote{},
+func newRampBooks(b *books) *rampBooks {
+	return &rampBooks{books: b, accounts: map[string]rampAccount{}, wallets: map[string]rampWallet{}, quotes: map[string]rampQuote{},
 		orders: map[string]rampOrder{}, sessions: map[string]rampSession{}, open: map[string]rampOpen{}}
 }
 
@@ -70,27 +71,27 @@ type rampOpen struct{ cents, orders int64 }
 func isOpen(status string) bool { return status == "created" || status == "processing" }
 
 // rampEvent folds an event of the ramp, be it of its own actor or of the balance.
-func (b *books) rampEvent(e *persistence.Event) error {
+func (ramp *rampBooks) rampEvent(e *persistence.Event) error {
 	fold := map[string]func(*persistence.Event) error{
-		"ramp.account_asked.v1":            b.rampAccountMoved("pending"),
-		"ramp.account_linked.v1":           b.rampAccountMoved("linked"),
-		"ramp.wallet_added.v1":             b.rampWalletAdded,
-		"ramp.wallet_proven.v1":            b.rampWalletMoved("unproven", "pending_approval"),
-		"ramp.wallet_approved.v1":          b.rampWalletMoved("pending_approval", "approved"),
-		"balance.ramp_quoted.v1":           b.rampQuoted,
-		"balance.ramp_ordered.v1":          b.rampOrdered,
-		"balance.ramp_moved.v1":            b.rampMoved,
-		"balance.ramp_session_imported.v1": b.rampSessionImported,
-		"balance.ramp_session_moved.v1":    b.rampSessionMoved,
+		"ramp.account_asked.v1":            ramp.rampAccountMoved("pending"),
+		"ramp.account_linked.v1":           ramp.rampAccountMoved("linked"),
+		"ramp.wallet_added.v1":             ramp.rampWalletAdded,
+		"ramp.wallet_proven.v1":            ramp.rampWalletMoved("unproven", "pending_approval"),
+		"ramp.wallet_approved.v1":          ramp.rampWalletMoved("pending_approval", "approved"),
+		"balance.ramp_quoted.v1":           ramp.rampQuoted,
+		"balance.ramp_ordered.v1":          ramp.rampOrdered,
+		"balance.ramp_moved.v1":            ramp.rampMoved,
+		"balance.ramp_session_imported.v1": ramp.rampSessionImported,
+		"balance.ramp_session_moved.v1":    ramp.rampSessionMoved,
 	}[e.Type]
 	if fold == nil {
-		b.differs("event", e.ID, "type", "one of the ramp's", e.Type)
+		ramp.differs("event", e.ID, "type", "one of the ramp's", e.Type)
 		return nil
 	}
 	return fold(e)
 }
 
-func (b *books) rampAccountMoved(to string) func(*persistence.Event) error {
+func (ramp *rampBooks) rampAccountMoved(to string) func(*persistence.Event) error {
 	return func(e *persistence.Event) error {
 		var p struct{ Account string }
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -100,50 +101,50 @@ func (b *books) rampAccountMoved(to string) func(*persistence.Event) error {
 		if to == "linked" {
 			before = rampAccount{p.Account, "pending"}
 		}
-		b.differs("ramp_account", p.Account, "before it was "+to, before, b.ramp.accounts[p.Account])
-		b.ramp.accounts[p.Account] = rampAccount{p.Account, to}
+		ramp.differs("ramp_account", p.Account, "before it was "+to, before, ramp.accounts[p.Account])
+		ramp.accounts[p.Account] = rampAccount{p.Account, to}
 		return nil
 	}
 }
 
-func (b *books) rampWalletAdded(e *persistence.Event) error {
+func (ramp *rampBooks) rampWalletAdded(e *persistence.Event) error {
 	var p struct{ Wallet rampWallet }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.differs("ramp_wallet", p.Wallet.ID, "added before", rampWallet{}, b.ramp.wallets[p.Wallet.ID])
-	b.differs("ramp_wallet", p.Wallet.ID, "added as", "unproven", p.Wallet.Status)
-	b.ramp.wallets[p.Wallet.ID] = p.Wallet
+	ramp.differs("ramp_wallet", p.Wallet.ID, "added before", rampWallet{}, ramp.wallets[p.Wallet.ID])
+	ramp.differs("ramp_wallet", p.Wallet.ID, "added as", "unproven", p.Wallet.Status)
+	ramp.wallets[p.Wallet.ID] = p.Wallet
 	return nil
 }
 
-func (b *books) rampWalletMoved(from, to string) func(*persistence.Event) error {
+func (ramp *rampBooks) rampWalletMoved(from, to string) func(*persistence.Event) error {
 	return func(e *persistence.Event) error {
 		var p struct{ Wallet string }
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return err
 		}
-		w := b.ramp.wallets[p.Wallet]
-		b.differs("ramp_wallet", p.Wallet, "before it was "+to, from, w.Status)
+		w := ramp.wallets[p.Wallet]
+		ramp.differs("ramp_wallet", p.Wallet, "before it was "+to, from, w.Status)
 		w.Status = to
-		b.ramp.wallets[p.Wallet] = w
+		ramp.wallets[p.Wallet] = w
 		return nil
 	}
 }
 
-func (b *books) rampQuoted(e *persistence.Event) error {
+func (ramp *rampBooks) rampQuoted(e *persistence.Event) error {
 	var p struct{ Quote rampQuote }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.differs("ramp_quote", p.Quote.ID, "made before", rampQuote{}, b.ramp.quotes[p.Quote.ID])
-	b.differs("ramp_quote", p.Quote.ID, "made", "locked", p.Quote.Status)
-	b.ramp.quotes[p.Quote.ID] = p.Quote
+	ramp.differs("ramp_quote", p.Quote.ID, "made before", rampQuote{}, ramp.quotes[p.Quote.ID])
+	ramp.differs("ramp_quote", p.Quote.ID, "made", "locked", p.Quote.Status)
+	ramp.quotes[p.Quote.ID] = p.Quote
 	return nil
 }
 
 // rampOrdered holds an order against the quote that it uses, once, and a withdrawal against its wallet.
-func (b *books) rampOrdered(e *persistence.Event) error {
+func (ramp *rampBooks) rampOrdered(e *persistence.Event) error {
 	var p struct {
 		Order    rampOrder
 		Postings []posting
@@ -151,22 +152,22 @@ func (b *books) rampOrdered(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	o, q := p.Order, b.ramp.quotes[p.Order.QuoteID]
-	b.differs("ramp_order", o.ID, "created before", rampOrder{}, b.ramp.orders[o.ID])
-	b.differs("ramp_order", o.ID, "created", "created", o.Status)
-	b.differs("ramp_order", o.ID, "quote", rampQuote{o.QuoteID, "locked", o.rampTerms}, q)
-	b.differs("ramp_order", o.ID, "fee", o.MaxFeeCents, o.FeeCents)
+	o, q := p.Order, ramp.quotes[p.Order.QuoteID]
+	ramp.differs("ramp_order", o.ID, "created before", rampOrder{}, ramp.orders[o.ID])
+	ramp.differs("ramp_order", o.ID, "created", "created", o.Status)
+	ramp.differs("ramp_order", o.ID, "quote", rampQuote{o.QuoteID, "locked", o.rampTerms}, q)
+	ramp.differs("ramp_order", o.ID, "fee", o.MaxFeeCents, o.FeeCents)
 	if o.Direction == "withdraw" {
-		b.differs("ramp_order", o.ID, "wallet", "approved", b.ramp.wallets[o.WalletID].Status)
+		ramp.differs("ramp_order", o.ID, "wallet", "approved", ramp.wallets[o.WalletID].Status)
 	}
 	q.Status = "used"
-	b.ramp.quotes[q.ID], b.ramp.orders[o.ID] = q, o
-	b.rampOpened(e, 1, o.AmountCents)
+	ramp.quotes[q.ID], ramp.orders[o.ID] = q, o
+	ramp.rampOpened(e, 1, o.AmountCents)
 	from := "stablecoin"
 	if o.Direction == "onramp" {
 		from = "usd"
 	}
-	b.rampPosted(e, p.Postings, map[string]int64{from: -o.AmountCents, "ramp": o.AmountCents})
+	ramp.rampPosted(e, p.Postings, map[string]int64{from: -o.AmountCents, "ramp": o.AmountCents})
 	return nil
 }
 
@@ -176,7 +177,7 @@ func mayRamp(from, to string) bool {
 }
 
 // rampMoved adds up what a move does: what was given comes back, or is changed less the fee, or has left.
-func (b *books) rampMoved(e *persistence.Event) error {
+func (ramp *rampBooks) rampMoved(e *persistence.Event) error {
 	var p struct {
 		Order, Direction, From, To, TxHash string
 		AmountCents, FeeCents              int64
@@ -185,17 +186,17 @@ func (b *books) rampMoved(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	o := b.ramp.orders[p.Order]
+	o := ramp.orders[p.Order]
 	before := o
 	before.Status, before.Direction, before.AmountCents = p.From, p.Direction, p.AmountCents
-	b.differs("ramp_order", p.Order, "moved from", before, o)
-	b.differs("ramp_order", p.Order, "may go from "+p.From+" to "+p.To, true, mayRamp(p.From, p.To))
+	ramp.differs("ramp_order", p.Order, "moved from", before, o)
+	ramp.differs("ramp_order", p.Order, "may go from "+p.From+" to "+p.To, true, mayRamp(p.From, p.To))
 	most := o.MaxFeeCents
 	if p.To == "failed" {
 		most = 0
 	}
 	if p.FeeCents < 0 || p.FeeCents > most || p.To == "processing" && p.FeeCents != most {
-		b.differs("ramp_order", p.Order, "fee", most, p.FeeCents)
+		ramp.differs("ramp_order", p.Order, "fee", most, p.FeeCents)
 	}
 	want, into := map[string]int64{}, int64(0)
 	switch p.To + " " + p.Direction {
@@ -207,39 +208,39 @@ func (b *books) rampMoved(e *persistence.Event) error {
 		want["usd"], want["ramp"] = into, -into
 	}
 	if !isOpen(p.To) {
-		b.rampOpened(e, -1, -p.AmountCents)
+		ramp.rampOpened(e, -1, -p.AmountCents)
 	}
 	o.Status, o.FeeCents, o.TxHash = p.To, p.FeeCents, p.TxHash
-	b.ramp.orders[p.Order] = o
-	b.rampPosted(e, p.Postings, want)
+	ramp.orders[p.Order] = o
+	ramp.rampPosted(e, p.Postings, want)
 	return nil
 }
 
-func (b *books) rampOpened(e *persistence.Event, orders, cents int64) {
-	o := b.ramp.open[e.Workspace]
+func (ramp *rampBooks) rampOpened(e *persistence.Event, orders, cents int64) {
+	o := ramp.open[e.Workspace]
 	o.orders += orders
-	b.sum("workspace", e.Workspace, "ramp", &o.cents, cents)
-	b.ramp.open[e.Workspace] = o
+	ramp.sum("workspace", e.Workspace, "ramp", &o.cents, cents)
+	ramp.open[e.Workspace] = o
 }
 
 // rampPosted books postings. Dollars among them are the journal's own, and the authorizer follows them.
-func (b *books) rampPosted(e *persistence.Event, postings []posting, want map[string]int64) {
-	moved := b.post(e, postings)
-	b.moved(e, moved, want)
-	b.originated(e, moved["usd"])
+func (ramp *rampBooks) rampPosted(e *persistence.Event, postings []posting, want map[string]int64) {
+	moved := ramp.post(e, postings)
+	ramp.moved(e, moved, want)
+	ramp.originated(e, moved["usd"])
 }
 
-func (b *books) rampSessionImported(e *persistence.Event) error {
+func (ramp *rampBooks) rampSessionImported(e *persistence.Event) error {
 	var p struct{ Session rampSession }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.differs("ramp_session", p.Session.ID, "brought over before", rampSession{}, b.ramp.sessions[p.Session.ID])
-	b.ramp.sessions[p.Session.ID] = p.Session
+	ramp.differs("ramp_session", p.Session.ID, "brought over before", rampSession{}, ramp.sessions[p.Session.ID])
+	ramp.sessions[p.Session.ID] = p.Session
 	return nil
 }
 
-func (b *books) rampSessionMoved(e *persistence.Event) error {
+func (ramp *rampBooks) rampSessionMoved(e *persistence.Event) error {
 	var p struct {
 		Session, Direction, From, To string
 		AmountCents                  int64
@@ -248,22 +249,22 @@ func (b *books) rampSessionMoved(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.differs("ramp_session", p.Session, "moved from", rampSession{p.Session, p.Direction, p.From, p.AmountCents},
-		b.ramp.sessions[p.Session])
-	b.differs("ramp_session", p.Session, "may go from "+p.From+" to "+p.To, true,
+	ramp.differs("ramp_session", p.Session, "moved from", rampSession{p.Session, p.Direction, p.From, p.AmountCents},
+		ramp.sessions[p.Session])
+	ramp.differs("ramp_session", p.Session, "may go from "+p.From+" to "+p.To, true,
 		isOpen(p.From) && (p.To == "completed" || p.To == "failed"))
-	b.ramp.sessions[p.Session] = rampSession{p.Session, p.Direction, p.To, p.AmountCents}
+	ramp.sessions[p.Session] = rampSession{p.Session, p.Direction, p.To, p.AmountCents}
 	want := map[string]int64{}
 	switch p.Direction + " " + p.To {
 	case "onramp completed", "offramp failed":
 		want["stablecoin"], want["ramp"] = p.AmountCents, -p.AmountCents
 	}
-	b.rampPosted(e, p.Postings, want)
+	ramp.rampPosted(e, p.Postings, want)
 	return nil
 }
 
 // rampRecord compares the account and the wallets of a workspace's ramp with the events.
-func (b *books) rampRecord(r *persistence.Record) error {
+func (ramp *rampBooks) rampRecord(r *persistence.Record) error {
 	var d struct {
 		Account rampAccount
 		Wallets []rampWallet
@@ -271,15 +272,15 @@ func (b *books) rampRecord(r *persistence.Record) error {
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
 	}
-	b.differs("ramp", r.ID, "account", b.ramp.accounts[d.Account.ID], d.Account)
+	ramp.differs("ramp", r.ID, "account", ramp.accounts[d.Account.ID], d.Account)
 	for _, w := range d.Wallets {
-		b.differs("ramp", r.ID, "wallet", b.ramp.wallets[w.ID], w)
+		ramp.differs("ramp", r.ID, "wallet", ramp.wallets[w.ID], w)
 	}
 	return nil
 }
 
 // compareOpenRamp compares the quotes that can be used and the open orders in a workspace's balance with the events.
-func (b *books) compareOpenRamp(r *persistence.Record) error {
+func (ramp *rampBooks) compareOpenRamp(r *persistence.Record) error {
 	var d struct {
 		RampCents, OpenRampOrders int64
 		// A state of an older version has the quotes and the open orders themselves.
@@ -289,30 +290,30 @@ func (b *books) compareOpenRamp(r *persistence.Record) error {
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
 	}
-	b.differs("balance", r.ID, "ramp and its open orders", b.ramp.open[r.ID],
+	ramp.differs("balance", r.ID, "ramp and its open orders", ramp.open[r.ID],
 		rampOpen{d.RampCents, d.OpenRampOrders + int64(len(d.RampOrders))})
 	for _, q := range d.RampQuotes {
-		b.differs("ramp_quote", q.ID, "locked", b.ramp.quotes[q.ID], q)
+		ramp.differs("ramp_quote", q.ID, "locked", ramp.quotes[q.ID], q)
 	}
 	for _, o := range d.RampOrders {
-		b.differs("ramp_order", o.ID, "open", b.ramp.orders[o.ID], o)
+		ramp.differs("ramp_order", o.ID, "open", ramp.orders[o.ID], o)
 	}
 	return nil
 }
 
 // compareRamp compares the ramp's records with the events.
-func (b *books) compareRamp(ctx context.Context, journal persistence.Journal) error {
-	if err := matchAll(ctx, b, journal, "ramp_account", maps.Clone(b.ramp.accounts)); err != nil {
+func (ramp *rampBooks) compareRamp(ctx context.Context, journal persistence.Journal) error {
+	if err := matchAll(ctx, ramp.books, journal, "ramp_account", maps.Clone(ramp.accounts)); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, b, journal, "ramp_wallet", maps.Clone(b.ramp.wallets)); err != nil {
+	if err := matchAll(ctx, ramp.books, journal, "ramp_wallet", maps.Clone(ramp.wallets)); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, b, journal, "ramp_quote", maps.Clone(b.ramp.quotes)); err != nil {
+	if err := matchAll(ctx, ramp.books, journal, "ramp_quote", maps.Clone(ramp.quotes)); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, b, journal, "ramp_order", maps.Clone(b.ramp.orders)); err != nil {
+	if err := matchAll(ctx, ramp.books, journal, "ramp_order", maps.Clone(ramp.orders)); err != nil {
 		return err
 	}
-	return matchAll(ctx, b, journal, "ramp_session", maps.Clone(b.ramp.sessions))
+	return matchAll(ctx, ramp.books, journal, "ramp_session", maps.Clone(ramp.sessions))
 }

@@ -10,56 +10,59 @@ import (
 )
 
 // stateKinds are the streams whose state is a record of the stream's kind and id.
-var stateKinds = map[string]func(b *books, r *persistence.Record) error{
+var stateKinds = map[string]func(k *recordCheck, r *persistence.Record) error{
 	"user":         nil,
 	"workspace":    nil,
 	"agent":        nil,
-	"card":         (*books).cardRecord,
+	"card":         (*recordCheck).cardRecord,
 	"cardholder":   nil,
-	"checkout":     (*books).checkoutRecord,
+	"checkout":     func(k *recordCheck, r *persistence.Record) error { return k.checkoutRecord(r) },
 	"counterparty": nil,
 	"derivation":   nil,
-	"ramp":         (*books).rampRecord,
-	"balance":      (*books).balanceRecord,
+	"ramp":         func(k *recordCheck, r *persistence.Record) error { return k.ramp.rampRecord(r) },
+	"balance":      (*recordCheck).balanceRecord,
 	"webhook":      nil,
 }
 
+// recordCheck compares the records of a shard with its books.
+type recordCheck struct{ *books }
+
 // compareRecords holds the shard's records against the books.
-func (b *books) compareRecords(ctx context.Context, journal persistence.Journal) error {
+func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Journal) error {
 	for kind, compare := range stateKinds {
-		if err := b.compareStates(ctx, journal, kind, compare); err != nil {
+		if err := k.compareStates(ctx, journal, kind, compare); err != nil {
 			return err
 		}
 	}
-	ledger := make(map[string]bool, len(b.transfers)) // transfers that a line of the ledger shows
-	err := b.each(ctx, journal, "ledger_entry", func(r *persistence.Record) error { return b.ledgerRecord(r, ledger) })
+	ledger := make(map[string]bool, len(k.transfers)) // transfers that a line of the ledger shows
+	err := k.each(ctx, journal, "ledger_entry", func(r *persistence.Record) error { return k.ledgerRecord(r, ledger) })
 	if err != nil {
 		return err
 	}
-	for id, t := range b.transfers {
+	for id, t := range k.transfers {
 		if !ledger[id] {
-			b.differs("ledger_entry", id, "line of the transfer", t.usd+t.suspense+t.coins, "missing")
+			k.differs("ledger_entry", id, "line of the transfer", t.usd+t.suspense+t.coins, "missing")
 		}
 	}
-	if err := b.compareTallies(ctx, journal); err != nil {
+	if err := k.compareTallies(ctx, journal); err != nil {
 		return err
 	}
-	return b.compareDocuments(ctx, journal)
+	return k.compareDocuments(ctx, journal)
 }
 
 // compareTallies holds what limits are judged by against what there is. A workspace older than its tally has none until it is
 // next moved.
-func (b *books) compareTallies(ctx context.Context, journal persistence.Journal) error {
+func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Journal) error {
 	for _, kind := range []string{"tally_agent", "tally_card", "tally_counterparty", "tally_cardholder",
 		"tally_cardholder_active", "tally_webhook_endpoint"} {
-		err := b.each(ctx, journal, kind, func(r *persistence.Record) error {
+		err := k.each(ctx, journal, kind, func(r *persistence.Record) error {
 			var got tally
 			if err := json.Unmarshal(r.Document, &got); err != nil {
 				return err
 			}
-			want := b.tallies[stream{kind, r.ID}]
-			b.differs(kind, r.ID, "count", want.Count, got.Count)
-			b.differs(kind, r.ID, "first", want.First, got.First)
+			want := k.tallies[stream{kind, r.ID}]
+			k.differs(kind, r.ID, "count", want.Count, got.Count)
+			k.differs(kind, r.ID, "first", want.First, got.First)
 			return nil
 		})
 		if err != nil {
@@ -70,39 +73,39 @@ func (b *books) compareTallies(ctx context.Context, journal persistence.Journal)
 }
 
 // compareDocuments compares the kinds of which there is one record per thing in the books.
-func (b *books) compareDocuments(ctx context.Context, journal persistence.Journal) error {
-	if err := matchAll(ctx, b, journal, "deposit", maps.Clone(b.deposits)); err != nil {
+func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.Journal) error {
+	if err := matchAll(ctx, k.books, journal, "deposit", maps.Clone(k.deposits)); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, b, journal, "payout", maps.Clone(b.payouts)); err != nil {
+	if err := matchAll(ctx, k.books, journal, "payout", maps.Clone(k.payouts)); err != nil {
 		return err
 	}
-	if err := b.compareCurrencies(ctx, journal); err != nil {
+	if err := k.currencies.compareCurrencies(ctx, journal); err != nil {
 		return err
 	}
-	if err := b.compareRamp(ctx, journal); err != nil {
+	if err := k.ramp.compareRamp(ctx, journal); err != nil {
 		return err
 	}
-	if err := b.comparePhysical(ctx, journal); err != nil {
+	if err := k.comparePhysical(ctx, journal); err != nil {
 		return err
 	}
 	authorizations := map[string]shown{}
-	for id, a := range b.authorizations {
+	for id, a := range k.authorizations {
 		authorizations[id] = shown{id, a.Held, a.Cleared, a.Refunded, a.Decision, a.Reason, a.Status}
 	}
-	if err := matchAll(ctx, b, journal, "authorization", authorizations); err != nil {
+	if err := matchAll(ctx, k.books, journal, "authorization", authorizations); err != nil {
 		return err
 	}
-	if err := b.compareIndex(ctx, journal); err != nil {
+	if err := k.compareIndex(ctx, journal); err != nil {
 		return err
 	}
 	spends := map[string]spent{}
-	for id, c := range b.cards {
+	for id, c := range k.cards {
 		if c.month != 0 {
 			spends[id] = spent{c.month, c.cents}
 		}
 	}
-	return matchAll(ctx, b, journal, "card_spend", spends)
+	return matchAll(ctx, k.books, journal, "card_spend", spends)
 }
 
 // shown is what a record of an authorization says about money.
@@ -128,22 +131,22 @@ type spent struct {
 }
 
 // compareIndex compares the lists of the workspaces' authorizations with the books: each is named once.
-func (b *books) compareIndex(ctx context.Context, journal persistence.Journal) error {
-	named := make(map[string]int, len(b.authorizations))
-	err := b.each(ctx, journal, "authorization_index", func(r *persistence.Record) error { return b.indexRecord(r, named) })
+func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Journal) error {
+	named := make(map[string]int, len(k.authorizations))
+	err := k.each(ctx, journal, "authorization_index", func(r *persistence.Record) error { return k.indexRecord(r, named) })
 	if err != nil {
 		return err
 	}
-	for id := range b.authorizations {
+	for id := range k.authorizations {
 		if named[id] == 0 {
-			b.differs("authorization_index", id, "record", "one that names it", "missing")
+			k.differs("authorization_index", id, "record", "one that names it", "missing")
 		}
 	}
 	return nil
 }
 
 // indexRecord compares a record of the list with the authorizations that it names.
-func (b *books) indexRecord(r *persistence.Record, named map[string]int) error {
+func (k *recordCheck) indexRecord(r *persistence.Record, named map[string]int) error {
 	var run indexed
 	if err := json.Unmarshal(r.Document, &run); err != nil {
 		return err
@@ -153,17 +156,17 @@ func (b *books) indexRecord(r *persistence.Record, named map[string]int) error {
 		ids = []string{run.AuthorizationID}
 	}
 	if len(ids) == 0 || ids[0] != r.ID {
-		b.differs("authorization_index", r.ID, "first authorization", r.ID, fmt.Sprintf("%q", ids))
+		k.differs("authorization_index", r.ID, "first authorization", r.ID, fmt.Sprintf("%q", ids))
 	}
 	for _, id := range ids {
-		a, known := b.authorizations[id]
+		a, known := k.authorizations[id]
 		if !known {
-			b.differs("authorization_index", r.ID, "authorization", "one of the events", id)
+			k.differs("authorization_index", r.ID, "authorization", "one of the events", id)
 			continue
 		}
 		named[id]++
-		b.differs("authorization_index", id, "times named", 1, named[id])
-		b.differs("authorization_index", id, "workspace", a.Workspace, r.Workspace)
+		k.differs("authorization_index", id, "times named", 1, named[id])
+		k.differs("authorization_index", id, "workspace", a.Workspace, r.Workspace)
 	}
 	return nil
 }
@@ -189,39 +192,39 @@ func (b *books) each(ctx context.Context, journal persistence.Journal, kind stri
 }
 
 // compareStates compares the states of a kind of actor: each stream has one, at the stream's version.
-func (b *books) compareStates(ctx context.Context, journal persistence.Journal, kind string,
-	compare func(*books, *persistence.Record) error) error {
+func (k *recordCheck) compareStates(ctx context.Context, journal persistence.Journal, kind string,
+	compare func(*recordCheck, *persistence.Record) error) error {
 	seen := map[string]bool{}
-	err := b.each(ctx, journal, kind, func(r *persistence.Record) error {
+	err := k.each(ctx, journal, kind, func(r *persistence.Record) error {
 		seen[r.ID] = true
-		b.differs(kind, r.ID, "version", b.versions[stream{kind, r.ID}], r.Version)
+		k.differs(kind, r.ID, "version", k.versions[stream{kind, r.ID}], r.Version)
 		if compare == nil {
 			return nil
 		}
-		return compare(b, r)
+		return compare(k, r)
 	})
 	if err != nil {
 		return err
 	}
-	for key, version := range b.versions {
+	for key, version := range k.versions {
 		if key.kind == kind && !seen[key.id] {
-			b.differs(kind, key.id, "record", fmt.Sprintf("at version %d", version), "missing")
+			k.differs(kind, key.id, "record", fmt.Sprintf("at version %d", version), "missing")
 		}
 	}
 	return nil
 }
 
-func (b *books) cardRecord(r *persistence.Record) error {
+func (k *recordCheck) cardRecord(r *persistence.Record) error {
 	var t terms
 	if err := json.Unmarshal(r.Document, &t); err != nil {
 		return err
 	}
-	b.differs("card", r.ID, "terms", b.card(r.ID).terms, t)
+	k.differs("card", r.ID, "terms", k.card(r.ID).terms, t)
 	return nil
 }
 
 // balanceRecord compares a workspace's balance term by term.
-func (b *books) balanceRecord(r *persistence.Record) error {
+func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 	var d struct {
 		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend, ReservedCents, StablecoinCents int64
 
@@ -237,35 +240,35 @@ func (b *books) balanceRecord(r *persistence.Record) error {
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
 	}
-	a := b.account(r.ID)
+	a := k.account(r.ID)
 	incoming := d.IncomingCents
 	for _, pending := range d.Deposits {
-		b.sum("balance", r.ID, "incoming", &incoming, pending.AmountUsdCents)
+		k.sum("balance", r.ID, "incoming", &incoming, pending.AmountUsdCents)
 	}
-	b.differs("balance", r.ID, "usd by postings", a.usd, d.UsdCents)
-	b.differs("balance", r.ID, "usd by terms", a.ledger+a.card+a.hold+a.reserved, d.UsdCents)
-	b.differs("balance", r.ID, "held", a.hold, d.HoldCents)
-	b.differs("balance", r.ID, "card cents", a.card, d.CardCents)
-	b.differs("balance", r.ID, "ledger cents", a.ledger, d.LedgerCents)
-	b.differs("balance", r.ID, "stablecoins", a.coins, d.StablecoinCents)
-	b.differs("balance", r.ID, "suspense", a.suspense, d.SuspenseCents)
-	b.differs("balance", r.ID, "workspace sequence", a.wsSeq, d.WsSeq)
-	b.differs("balance", r.ID, "month's spend", spent{a.month, a.monthSpend}, spent{d.Month, d.MonthSpend})
-	b.differs("balance", r.ID, "reserved", a.reserved, d.ReservedCents)
-	b.differs("balance", r.ID, "open payouts", a.openPayouts, d.OpenPayouts+len(d.Payouts))
+	k.differs("balance", r.ID, "usd by postings", a.usd, d.UsdCents)
+	k.differs("balance", r.ID, "usd by terms", a.ledger+a.card+a.hold+a.reserved, d.UsdCents)
+	k.differs("balance", r.ID, "held", a.hold, d.HoldCents)
+	k.differs("balance", r.ID, "card cents", a.card, d.CardCents)
+	k.differs("balance", r.ID, "ledger cents", a.ledger, d.LedgerCents)
+	k.differs("balance", r.ID, "stablecoins", a.coins, d.StablecoinCents)
+	k.differs("balance", r.ID, "suspense", a.suspense, d.SuspenseCents)
+	k.differs("balance", r.ID, "workspace sequence", a.wsSeq, d.WsSeq)
+	k.differs("balance", r.ID, "month's spend", spent{a.month, a.monthSpend}, spent{d.Month, d.MonthSpend})
+	k.differs("balance", r.ID, "reserved", a.reserved, d.ReservedCents)
+	k.differs("balance", r.ID, "open payouts", a.openPayouts, d.OpenPayouts+len(d.Payouts))
 	for _, p := range d.Payouts {
-		b.differs("balance", r.ID, "open payout", b.payouts[p.ID], p)
+		k.differs("balance", r.ID, "open payout", k.payouts[p.ID], p)
 	}
-	b.differs("balance", r.ID, "pending deposits", a.pendingDeposits, d.OpenDeposits+len(d.Deposits))
-	b.differs("balance", r.ID, "incoming", a.pending, incoming)
-	if err := b.compareOpenRamp(r); err != nil {
+	k.differs("balance", r.ID, "pending deposits", a.pendingDeposits, d.OpenDeposits+len(d.Deposits))
+	k.differs("balance", r.ID, "incoming", a.pending, incoming)
+	if err := k.ramp.compareOpenRamp(r); err != nil {
 		return err
 	}
-	return b.compareHoldings(r)
+	return k.currencies.compareHoldings(r)
 }
 
 // ledgerRecord compares a line of the ledger with its transfer.
-func (b *books) ledgerRecord(r *persistence.Record, seen map[string]bool) error {
+func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) error {
 	var line struct {
 		Direction, TransferGroup string
 		AmountCents              int64
@@ -276,15 +279,15 @@ func (b *books) ledgerRecord(r *persistence.Record, seen map[string]bool) error 
 	if line.Direction == "debit" {
 		line.AmountCents = -line.AmountCents
 	}
-	t, known := b.transfers[line.TransferGroup]
+	t, known := k.transfers[line.TransferGroup]
 	if !known {
-		b.differs("ledger_entry", r.ID, "transfer", "one of the events", line.TransferGroup)
+		k.differs("ledger_entry", r.ID, "transfer", "one of the events", line.TransferGroup)
 		return nil
 	}
-	b.differs("ledger_entry", r.ID, "lines of its transfer", false, seen[line.TransferGroup])
+	k.differs("ledger_entry", r.ID, "lines of its transfer", false, seen[line.TransferGroup])
 	seen[line.TransferGroup] = true
-	b.differs("ledger_entry", r.ID, "workspace", t.workspace, r.Workspace)
-	b.differs("ledger_entry", r.ID, "amount", t.usd+t.suspense+t.coins, line.AmountCents)
+	k.differs("ledger_entry", r.ID, "workspace", t.workspace, r.Workspace)
+	k.differs("ledger_entry", r.ID, "amount", t.usd+t.suspense+t.coins, line.AmountCents)
 	return nil
 }
 
