@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -63,9 +64,22 @@ const (
 	maxSkew        = 5.0
 )
 
-// Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card network's secret. Admin may be empty:
-// then nothing is read of the server's own figures.
-type Target struct{ REST, Network, Admin, Secret string }
+// Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card network's secret. REST and Network may
+// be https. Admin may be empty: then nothing is read of the server's own figures.
+type Target struct {
+	REST, Network, Admin, Secret string
+	// Authorities sign the server's certificate under https; nil: those of this machine.
+	Authorities *x509.CertPool
+}
+
+// OverTLS returns the target with https URLs of REST and the card network, and the authorities that
+// sign the server's certificate.
+func (t Target) OverTLS(authorities *x509.CertPool) Target {
+	t.REST = "https://" + strings.TrimPrefix(t.REST, "http://")
+	t.Network = "https://" + strings.TrimPrefix(t.Network, "http://")
+	t.Authorities = authorities
+	return t
+}
 
 // Server is a server that a Recovery may kill and start again.
 type Server interface {
@@ -171,11 +185,12 @@ func (f *faults) check(bad bool, format string, args ...any) {
 func (c Config) Validate() error {
 	c = c.filled()
 	var f faults
-	for _, u := range []struct{ name, value string }{{"REST", c.Target.REST}, {"Network", c.Target.Network},
-		{"Admin", c.Target.Admin}} {
+	for _, u := range []struct{ name, value, schemes string }{{"REST", c.Target.REST, "http or https"},
+		{"Network", c.Target.Network, "http or https"}, {"Admin", c.Target.Admin, "http"}} {
 		parsed, err := url.Parse(u.value)
-		bad := err != nil || parsed.Scheme != "http" || parsed.Host == "" || strings.Trim(parsed.Path, "/") != ""
-		f.check(bad && (u.value != "" || u.name != "Admin"), "%s URL %q is not http://host:port", u.name, u.value)
+		bad := err != nil || !slices.Contains(strings.Split(u.schemes, " or "), parsed.Scheme) || parsed.Host == "" ||
+			strings.Trim(parsed.Path, "/") != ""
+		f.check(bad && (u.value != "" || u.name != "Admin"), "%s URL %q is not %s with ://host:port", u.name, u.value, u.schemes)
 	}
 	f.check(c.Target.Secret == "", "no secret of the card network")
 	f.check(c.Cards < 1 || c.Cards > MaxCards, "cards must be from 1 to %d", MaxCards)
@@ -259,7 +274,7 @@ func (r *run) prepare(ctx context.Context) (Report, error) {
 		return report, nil
 	}
 	r.Progress(Progress{Stage: "making cards"})
-	if r.desk, err = signUp(ctx, r.Target.REST, r.Run); err != nil {
+	if r.desk, err = signUp(ctx, r.Target, r.Run); err != nil {
 		return report, err
 	}
 	r.cards, err = issue(ctx, r.desk, r.Config)

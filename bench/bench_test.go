@@ -35,7 +35,7 @@ func runAt(url string) *run {
 }
 
 func TestFaultsAreNamedAtOnce(t *testing.T) {
-	c := Config{Target: Target{REST: "https://x", Network: "", Admin: "x:1"}, Cards: -1, Workspaces: 5000, Merchants: -1,
+	c := Config{Target: Target{REST: "ftp://x", Network: "", Admin: "https://x:1"}, Cards: -1, Workspaces: 5000, Merchants: -1,
 		Skew: 0.5, Declines: 99, YardstickFor: time.Hour, Loads: []Load{{Workload: "dance", Connections: 5000, Rate: -1,
 			RESTRate: -1, Duration: -1, Spread: "thin"}, {Name: "m", Workload: Mixed, Connections: 9},
 			{Name: "r", Workload: REST, Rate: 5, ReadRate: -1}, {Name: "k", Workload: Recovery},
@@ -52,6 +52,9 @@ func TestFaultsAreNamedAtOnce(t *testing.T) {
 	}
 	require.ErrorContains(t, Config{}.Validate(), "loads must be")
 	good := Config{Target: Target{REST: "http://h:1", Network: "http://h:2", Secret: "s"}, Loads: []Load{{Workload: Authorize}}}
+	require.NoError(t, good.Validate())
+	good.Target = good.Target.OverTLS(nil)
+	require.Equal(t, []string{"https://h:1", "https://h:2"}, []string{good.Target.REST, good.Target.Network})
 	require.NoError(t, good.Validate())
 	good.Stock = &Stock{}
 	require.ErrorContains(t, good.Validate(), "authorize: makes cards of its own")

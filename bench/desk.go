@@ -52,13 +52,14 @@ type card struct {
 type rules map[string]any
 
 // signUp makes the user whose workspaces the run uses.
-func signUp(ctx context.Context, rest, run string) (*desk, error) {
+func signUp(ctx context.Context, target Target, run string) (*desk, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{rest: strings.TrimRight(rest, "/"), run: run, quiet: settleWithin, http: &http.Client{Jar: jar,
-		Timeout: answerWithin, Transport: &http.Transport{MaxIdleConnsPerHost: makers}}}
+	d := &desk{rest: strings.TrimRight(target.REST, "/"), run: run, quiet: settleWithin, http: &http.Client{Jar: jar,
+		Timeout: answerWithin, Transport: &http.Transport{MaxIdleConnsPerHost: makers,
+			TLSClientConfig: clientTLS(target.Authorities)}}}
 	_, err = d.ask(ctx, "POST", "/api/dashboard/signup", nil,
 		rules{"email": "bench-" + run + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com",
 			"password": "bench-" + rand.Text()})

@@ -60,10 +60,10 @@ type worker struct {
 
 // newWorker draws from a sequence of its own: the same seed and index, the same cards and amounts.
 func newWorker(r *run, index int, stage string) *worker {
-	random := rand.New(rand.NewPCG(r.Seed, uint64(index)))
+	random, to := rand.New(rand.NewPCG(r.Seed, uint64(index))), &r.Target
 	w := &worker{index: index, run: r, random: random, outcomes: map[string]*int64{},
-		prefix: fmt.Sprintf("%s-%s-%d-", r.Run, stage, index), network: newWire(r.Target.Network, r.Target.Secret),
-		rest: newWire(r.Target.REST, ""), merchants: rand.NewZipf(random, r.Skew, 1, uint64(r.Merchants-1))}
+		prefix: fmt.Sprintf("%s-%s-%d-", r.Run, stage, index), network: newWire(to.Network, to.Secret, to.Authorities),
+		rest: newWire(to.REST, "", to.Authorities), merchants: rand.NewZipf(random, r.Skew, 1, uint64(r.Merchants-1))}
 	if r.cards != nil {
 		w.cards = rand.NewZipf(random, r.Skew, 1, uint64(r.cards.count()-1))
 	}

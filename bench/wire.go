@@ -3,6 +3,9 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -24,32 +27,38 @@ const (
 // interface uses, for a client that works more than the server would measure itself. It allocates nothing once its buffers have
 // grown.
 type wire struct {
-	address string // host:port
-	fixed   []byte // what every head has after its path
-	conn    net.Conn
-	used    time.Time // last
-	in      *bufio.Reader
-	out     []byte
-	answer  []byte
+	address  string      // host:port
+	security *tls.Config // nil: plain
+	fixed    []byte      // what every head has after its path
+	conn     net.Conn
+	used     time.Time // last
+	in       *bufio.Reader
+	out      []byte
+	answer   []byte
 }
 
-// newWire makes a wire that connects with its first request. The URL is a validated base URL.
-func newWire(base, bearer string) *wire {
+// newWire makes a wire that connects with its first request. The URL is a validated base URL. Under
+// https the authorities sign the server's certificate, as Target.Authorities says.
+func newWire(base, bearer string, authorities *x509.CertPool) *wire {
 	w := &wire{in: bufio.NewReaderSize(nil, maxHeaderBytes)}
-	w.address = hostOf(base)
-	w.as(bearer)
-	return w
-}
-
-func hostOf(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {
 		panic("BUG: a URL that was validated cannot be read: " + base)
 	}
-	if u.Port() == "" {
-		return net.JoinHostPort(u.Hostname(), "80")
+	port := "80"
+	if u.Scheme == "https" {
+		port, w.security = "443", clientTLS(authorities)
+		w.security.ServerName = u.Hostname()
 	}
-	return u.Host
+	w.address = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
+	w.as(bearer)
+	return w
+}
+
+// clientTLS returns the TLS settings of a client that trusts the authorities. nil stands for the
+// authorities of this machine.
+func clientTLS(authorities *x509.CertPool) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
 }
 
 // as changes the bearer secret of the requests to come.
@@ -95,6 +104,9 @@ func (w *wire) connect() (err error) {
 		if w.conn, err = net.DialTimeout("tcp", w.address, answerWithin); err != nil {
 			w.conn = nil
 			return err
+		}
+		if w.security != nil {
+			w.conn = tls.Client(w.conn, w.security) // the handshake comes with the first write
 		}
 		w.in.Reset(w.conn)
 	}

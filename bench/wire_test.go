@@ -2,7 +2,11 @@ package bench
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +26,7 @@ func TestAWireKeepsItsConnection(t *testing.T) {
 			ctx.SetConnectionClose()
 		}
 	})
-	w := newWire(url, "first")
+	w := newWire(url, "first", nil)
 	defer w.close()
 	ask := func(method, path string, body []byte, want string) {
 		status, answer, err := w.send(method, path, body)
@@ -39,8 +43,37 @@ func TestAWireKeepsItsConnection(t *testing.T) {
 	require.Len(t, peers, 2, "the server had closed the first one")
 }
 
+// A wire and a desk speak TLS to an https URL. They trust the given authorities alone.
+func TestRequestsOverTLS(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.WriteString(w, r.Method+" "+r.URL.Path)
+		require.NoError(t, err)
+	}))
+	defer server.Close()
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	w := newWire(server.URL, "", trusted)
+	defer w.close()
+	for range 2 {
+		status, answer, err := w.send("POST", "/a", []byte("{}"))
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		require.Equal(t, "POST /a", string(answer))
+	}
+	_, err := signUp(t.Context(), Target{REST: server.URL, Authorities: trusted}, "run")
+	require.NoError(t, err)
+
+	stranger := newWire(server.URL, "", x509.NewCertPool())
+	_, _, err = stranger.send("POST", "/a", nil)
+	require.ErrorContains(t, err, "unknown authority")
+	_, err = signUp(t.Context(), Target{REST: server.URL, Authorities: x509.NewCertPool()}, "run")
+	require.ErrorContains(t, err, "unknown authority")
+	require.Equal(t, "purser.test:443", newWire("https://purser.test", "", nil).address)
+	require.Equal(t, "purser.test:80", newWire("http://purser.test", "", nil).address)
+}
+
 func TestAWireToNobodyFails(t *testing.T) {
-	_, _, err := newWire("http://127.0.0.1:0", "").send("GET", "/", nil) // nobody can listen on port 0
+	_, _, err := newWire("http://127.0.0.1:0", "", nil).send("GET", "/", nil) // nobody can listen on port 0
 	require.Error(t, err)
 }
 
@@ -56,7 +89,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 }
 
 func readOf(text []byte) (*wire, error) {
-	w := newWire("http://h:1", "")
+	w := newWire("http://h:1", "", nil)
 	w.in.Reset(bytes.NewReader(text))
 	_, err := w.read()
 	return w, err
@@ -102,7 +135,7 @@ func TestFieldsThatAreNotThere(t *testing.T) {
 // A connection that was idle for long may have been closed by the server: no request is lost on it.
 func TestAWireLeavesAnIdleConnection(t *testing.T) {
 	peers := map[string]bool{}
-	w := newWire(listen(t, func(ctx *fasthttp.RequestCtx) { peers[ctx.RemoteAddr().String()] = true }), "")
+	w := newWire(listen(t, func(ctx *fasthttp.RequestCtx) { peers[ctx.RemoteAddr().String()] = true }), "", nil)
 	defer w.close()
 	for range 2 {
 		_, _, err := w.send("GET", "/", nil)

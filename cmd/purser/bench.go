@@ -41,6 +41,7 @@ type benchTarget struct {
 	HTTPAddr          string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address of the server."`
 	AuthorizerAddr    string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address of the server."`
 	AdminAddr         string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Admin address of the server."`
+	CA                string `name:"ca" help:"PEM file of the authorities that sign the server's certificate, or of that certificate: REST and the card network's port are asked by https. Plain HTTP when unset."`
 	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server, for the card network's secret."`
 	NetworkSecretFile string `name:"network-secret-file" help:"Where the server keeps the card network's secret."`
 	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"The card network's secret, when the server was given one."`
@@ -182,7 +183,11 @@ func cardsGoals() []bench.Goal {
 	}
 }
 
-var errBench = errors.New("the run failed: the report says where")
+var (
+	errBench      = errors.New("the run failed: the report says where")
+	errOwnIsPlain = errors.New("--ca: a server of the run's own speaks plain HTTP; start a server with PURSER_TLS_CERT " +
+		"and name its addresses")
+)
 
 // run measures until the loads are done or a signal ends it.
 func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads ...bench.Load) (err error) {
@@ -191,6 +196,9 @@ func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads
 	c := b.config(loads...)
 	c.Cards, c.Workspaces, c.Declines, c.Goals = b.Cards, b.Workspaces, b.Declines, goals
 	if b.Own {
+		if b.CA != "" {
+			return errOwnIsPlain
+		}
 		return b.runOwn(ctx, out, name, b.OwnDir, c)
 	}
 	if err := b.given(&c); err != nil {
@@ -241,6 +249,13 @@ func (b *benchOptions) given(c *bench.Config) error {
 	d := DemoCmd{DataDir: b.DataDir, NetworkSecret: b.NetworkSecret, NetworkSecretFile: b.NetworkSecretFile}
 	secret, _, err := d.secret()
 	c.Target = bench.Target{REST: urlOf(b.HTTPAddr), Network: urlOf(b.AuthorizerAddr), Secret: secret}
+	if b.CA != "" {
+		authorities, errCA := readAuthorities(b.CA)
+		if errCA != nil {
+			err = errors.Join(err, fmt.Errorf("--ca: %w", errCA))
+		}
+		c.Target = c.Target.OverTLS(authorities)
+	}
 	if _, isUnix := socketPath(b.AdminAddr); !isUnix { // the harness reads the server's metrics over TCP only
 		c.Target.Admin = urlOf(b.AdminAddr)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -57,6 +59,19 @@ func (f *faults) readCertificate(s Settings) *certificate {
 		f.add("PURSER_BASE_URL", "%q is not https, which PURSER_TLS_CERT makes the REST port", s.BaseURL)
 	}
 	return c
+}
+
+// readAuthorities reads the certificates of the authorities that a client trusts from a PEM file.
+func readAuthorities(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return pool, nil
 }
 
 // serverConfig returns the TLS settings of a port; nil without a certificate.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -21,6 +23,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/bench"
 )
 
 // testCertificate is a certificate for this machine and its key, in files.
@@ -33,22 +37,40 @@ func newCertificate(t *testing.T) testCertificate {
 	return c
 }
 
+// rsaBits is the length of RSA keys that authorities ask for at least.
+const rsaBits = 2048
+
+func newRSACertificate(t *testing.T) testCertificate {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, rsaBits)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	c := testCertificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
+	c.write(t, 1, key)
+	return c
+}
+
 // renew writes a new pair under a serial number, and returns the settings of a client that trusts
 // it alone.
 func (c testCertificate) renew(t *testing.T, serial int64) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
+	c.write(t, serial, key)
+	return c.client(t)
+}
+
+func (c testCertificate) write(t *testing.T, serial int64, key crypto.Signer) {
+	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	text, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	text, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: text})
 	require.NoError(t, os.WriteFile(c.cert, cert, 0o600))
 	require.NoError(t, os.WriteFile(c.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-	return c.client(t)
 }
 
 func (c testCertificate) client(t *testing.T) *tls.Config {
@@ -214,4 +236,20 @@ func (p *process) holdHandshakes(t *testing.T, rest, network asker) {
 	})
 	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootFor("")) == 200 })
 	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_cut_total", `port="REST"`))
+}
+
+// purser bench asks by https with --ca, and names a file that has no certificate.
+func TestBenchTakesAuthorities(t *testing.T) {
+	files := newCertificate(t)
+	options := benchOptions{benchTarget: benchTarget{HTTPAddr: "127.0.0.1:1", AuthorizerAddr: "127.0.0.1:2",
+		AdminAddr: "127.0.0.1:3", NetworkSecret: "s", CA: files.cert}}
+	var c bench.Config
+	require.NoError(t, options.given(&c))
+	require.Equal(t, []string{"https://127.0.0.1:1", "https://127.0.0.1:2", "http://127.0.0.1:3"},
+		[]string{c.Target.REST, c.Target.Network, c.Target.Admin})
+	require.True(t, files.client(t).RootCAs.Equal(c.Target.Authorities))
+	options.CA = files.key
+	require.ErrorContains(t, options.given(&c), "--ca: "+files.key+" has no certificate in PEM")
+	options.Own = true
+	require.ErrorIs(t, options.run(io.Discard, bench.Authorize, nil), errOwnIsPlain)
 }

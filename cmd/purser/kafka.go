@@ -2,9 +2,7 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"net"
-	"os"
 	"slices"
 	"strings"
 
@@ -48,11 +46,9 @@ func (f *faults) kafkaTLS(s Settings, encrypted bool) *tls.Config {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.KafkaTLSCA != "" {
-		config.RootCAs = x509.NewCertPool()
-		if text, err := os.ReadFile(s.KafkaTLSCA); err != nil {
+		var err error
+		if config.RootCAs, err = readAuthorities(s.KafkaTLSCA); err != nil {
 			f.add("KAFKA_TLS_CA", "%v", err)
-		} else if !config.RootCAs.AppendCertsFromPEM(text) {
-			f.add("KAFKA_TLS_CA", "%s has no certificate in PEM", s.KafkaTLSCA)
 		}
 	}
 	switch {
