@@ -32,6 +32,9 @@ type ConversionQuote struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 }
 
+// conversions decides and applies commands and events of conversions between a balance's currencies.
+type conversions struct{ *State }
+
 // StatusAt is the quote's status as the clock has it.
 func (q ConversionQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.LockExpiresAt, now)
@@ -108,41 +111,41 @@ type ReportedConversion struct {
 }
 
 // decideConversion answers the commands of this file; known is false for any other.
-func (s *State) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+func (b conversions) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case QuoteConversion:
-		s.mustOwn(c.Workspace)
-		d, err = s.quoteConversion(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.quoteConversion(m, c)
 	case CreateConversion:
-		s.mustOwn(c.Workspace)
-		d, err = s.createConversion(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.createConversion(m, c)
 	case SubmitConversion:
-		d = s.submitConversion(m, c)
+		d = b.submitConversion(m, c)
 	case AnswerConversion:
-		d = s.answerConversion(m, c)
+		d = b.answerConversion(m, c)
 	case ReportConversion:
-		d, err = s.reportConversion(m, c)
+		d, err = b.reportConversion(m, c)
 	case LapseConversion:
-		d = s.lapseConversion(m, c)
+		d = b.lapseConversion(m, c)
 	default:
 		return d, false, nil
 	}
 	return d, true, err
 }
 
-func (s *State) mayQuote(p QuotePair) error {
+func (b conversions) mayQuote(p QuotePair) error {
 	if err := p.CheckPair(); err != nil {
 		return err
 	}
 	pair := []money.Currency{p.Sell, p.Buy}
 	for _, code := range []fault.Code{fault.CurrencyNotHeld, fault.AccountNotReady} {
 		for _, c := range pair {
-			if err := s.ready(c); fault.Is(err, code) {
+			if err := b.ready(c); fault.Is(err, code) {
 				return err
 			}
 		}
 	}
-	if !s.Onboarded {
+	if !b.Onboarded {
 		return fault.New(fault.OnboardingRequired, "the workspace is not set up for conversions")
 	}
 	for _, c := range pair {
@@ -151,15 +154,15 @@ func (s *State) mayQuote(p QuotePair) error {
 		}
 	}
 	for _, c := range pair {
-		if err := s.ready(c); err != nil {
+		if err := b.ready(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.Decision, error) {
-	if err := s.mayQuote(c.Pair); err != nil {
+func (b conversions) quoteConversion(m decision.Meta, c QuoteConversion) (decision.Decision, error) {
+	if err := b.mayQuote(c.Pair); err != nil {
 		return decision.Decision{}, err
 	}
 	if c.NoOffer != nil {
@@ -173,7 +176,7 @@ func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.De
 		return decision.Decision{}, err
 	}
 	now := decision.StampOf(m.At)
-	if s.ConversionQuoteLocks.lockedAt(m.At) >= MaxConversionQuotes {
+	if b.ConversionQuoteLocks.lockedAt(m.At) >= MaxConversionQuotes {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d quotes may be locked", MaxConversionQuotes))
 	}
@@ -186,21 +189,21 @@ func (s *State) quoteConversion(m decision.Meta, c QuoteConversion) (decision.De
 	}, nil
 }
 
-func (s *State) createConversion(m decision.Meta, c CreateConversion) (decision.Decision, error) {
-	q, known := s.orders.conversionQuotes.find(c.Quote.ID)
+func (b conversions) createConversion(m decision.Meta, c CreateConversion) (decision.Decision, error) {
+	q, known := b.orders.conversionQuotes.find(c.Quote.ID)
 	switch {
 	case !known || q.Status == QuoteUsed:
 		return decision.Decision{}, fault.New(fault.QuoteUsed, "a quote is for one conversion")
 	case q.StatusAt(m.At) == QuoteExpired:
 		return decision.Decision{}, fault.New(fault.QuoteExpired, "the quote's rate is no longer firm")
 	}
-	if err := s.mayConvert(q); err != nil {
+	if err := b.mayConvert(q); err != nil {
 		return decision.Decision{}, err
 	}
 	now := decision.StampOf(m.At)
 	v := Conversion{ID: c.ID, QuoteID: q.ID, Status: ConversionHeld, Sell: q.Sell, Buy: q.Buy, CreatedAt: now, UpdatedAt: now,
 		History: []PayoutStep{{Status: ConversionHeld, At: now}}}
-	t := s.movement("conversion/held/"+v.ID, m.At)
+	t := b.movement("conversion/held/"+v.ID, m.At)
 	t.move(AccountCurrency, AccountCurrencyHeld, v.Sell)
 	line := t.line(ActivityHold, v.Sell.Currency, -v.Sell.AmountMinor)
 	line.ConversionID = v.ID
@@ -215,20 +218,20 @@ func (s *State) createConversion(m decision.Meta, c CreateConversion) (decision.
 }
 
 // mayConvert holds a quote against the balances.
-func (s *State) mayConvert(q ConversionQuote) error {
-	sell := s.Currencies[s.mustCurrency(q.Sell.Currency)]
+func (b conversions) mayConvert(q ConversionQuote) error {
+	sell := b.Currencies[b.mustCurrency(q.Sell.Currency)]
 	switch {
 	case sell.AvailableMinor < q.Sell.AmountMinor:
 		return fault.New(fault.InsufficientFunds, "the balance does not cover what is sold")
 	case sell.Scope != ScopeOK:
 		return fault.New(fault.BalancePaused, "the balance is "+sell.Scope)
-	case s.OpenConversions >= MaxOpenConversions:
+	case b.OpenConversions >= MaxOpenConversions:
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d conversions may be open", MaxOpenConversions))
-	case !s.holds(q.Buy):
+	case !b.holds(q.Buy):
 		return overflow()
 	}
 	for _, c := range []money.Currency{q.Sell.Currency, q.Buy.Currency} {
-		if err := s.ready(c); err != nil {
+		if err := b.ready(c); err != nil {
 			return err
 		}
 	}
@@ -236,12 +239,12 @@ func (s *State) mayConvert(q ConversionQuote) error {
 }
 
 // submitConversion makes a conversion the desk's to be told of, by who asked and by nobody else.
-func (s *State) submitConversion(m decision.Meta, c SubmitConversion) decision.Decision {
-	v, known := s.orders.conversions.find(c.ID)
+func (b conversions) submitConversion(m decision.Meta, c SubmitConversion) decision.Decision {
+	v, known := b.orders.conversions.find(c.ID)
 	if !known || v.Status != ConversionHeld {
 		return decision.Decision{Reply: ConversionSubmission{}}
 	}
-	v, d := s.moveConversion(m, v, deskSubmit, "")
+	v, d := b.moveConversion(m, v, deskSubmit, "")
 	d.Reply = ConversionSubmission{Conversion: v, Send: true}
 	d.Timers = []decision.Timer{{Key: timerUnsent + v.ID}, {Key: timerDeskAnswer + v.ID, Due: m.At.Add(AnswerWithin)},
 		{Key: timerDeskLapse + v.ID, Due: m.At.Add(LapseAfter)}}
@@ -249,8 +252,8 @@ func (s *State) submitConversion(m decision.Meta, c SubmitConversion) decision.D
 }
 
 // answerConversion notes what the desk answered. That it has the order is no news; what came after a report changes nothing.
-func (s *State) answerConversion(m decision.Meta, c AnswerConversion) decision.Decision {
-	v, known := s.orders.conversions.find(c.ID)
+func (b conversions) answerConversion(m decision.Meta, c AnswerConversion) decision.Decision {
+	v, known := b.orders.conversions.find(c.ID)
 	if !known || v.Status != ConversionSubmitted || c.Answer == AnswerTaken {
 		return decision.Decision{}
 	}
@@ -258,11 +261,11 @@ func (s *State) answerConversion(m decision.Meta, c AnswerConversion) decision.D
 	if c.Answer == AnswerRefused {
 		step = deskReject
 	}
-	_, d := s.moveConversion(m, v, step, "")
+	_, d := b.moveConversion(m, v, step, "")
 	return d
 }
 
-func (s *State) reportConversion(m decision.Meta, c ReportConversion) (decision.Decision, error) {
+func (b conversions) reportConversion(m decision.Meta, c ReportConversion) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
@@ -270,7 +273,7 @@ func (s *State) reportConversion(m decision.Meta, c ReportConversion) (decision.
 	if !known {
 		panic("BUG: outcome " + c.Outcome)
 	}
-	v, known := s.orders.conversions.find(c.ID)
+	v, known := b.orders.conversions.find(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
@@ -280,10 +283,10 @@ func (s *State) reportConversion(m decision.Meta, c ReportConversion) (decision.
 	if _, allowed := conversionMoves[v.Status][step]; !allowed {
 		return decision.Decision{}, v.refuse(fault.ConversionConflict, step)
 	}
-	if step == deskComplete && !v.open() && !s.holdsFact(v) { // of an open one the room was found when it was made
+	if step == deskComplete && !v.open() && !b.holdsFact(v) { // of an open one the room was found when it was made
 		return decision.Decision{}, overflow()
 	}
-	moved, d := s.moveConversion(m, v, step, c.EventID)
+	moved, d := b.moveConversion(m, v, step, c.EventID)
 	d.Reply = ReportedConversion{Conversion: moved, Late: !v.open()}
 	d.Onces = []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}}
 	if !v.open() { // the state no longer tells a repeat
@@ -293,20 +296,20 @@ func (s *State) reportConversion(m decision.Meta, c ReportConversion) (decision.
 }
 
 // conversionTimer answers the timers of conversions; known is false for any other key.
-func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
+func (b conversions) conversionTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	for prefix, fired := range map[string]func(Conversion) decision.Decision{
 		timerUnsent: func(v Conversion) decision.Decision {
 			if v.Status != ConversionHeld {
 				return decision.Decision{}
 			}
-			_, d := s.moveConversion(m, v, deskCancel, "")
+			_, d := b.moveConversion(m, v, deskCancel, "")
 			return d
 		},
 		timerDeskAnswer: func(v Conversion) decision.Decision {
 			if v.Status != ConversionSubmitted {
 				return decision.Decision{}
 			}
-			_, d := s.moveConversion(m, v, deskSilence, "")
+			_, d := b.moveConversion(m, v, deskSilence, "")
 			return d
 		},
 		timerDeskLapse: func(v Conversion) decision.Decision { return lapseDue(m, key, RecordConversion, v.ID) },
@@ -315,7 +318,7 @@ func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decisio
 		if !is {
 			continue
 		}
-		if v, known := s.orders.conversions.find(id); known && v.open() {
+		if v, known := b.orders.conversions.find(id); known && v.open() {
 			return fired(v), true
 		}
 		return d, true
@@ -325,34 +328,34 @@ func (s *State) conversionTimer(m decision.Meta, key string) (d decision.Decisio
 
 // lapseConversion frees the money of a conversion that the desk does not have. A conversion whose
 // silence has not been noted yet passes through outcome_unknown.
-func (s *State) lapseConversion(m decision.Meta, c LapseConversion) decision.Decision {
-	v, known := s.orders.conversions.find(c.ID)
+func (b conversions) lapseConversion(m decision.Meta, c LapseConversion) decision.Decision {
+	v, known := b.orders.conversions.find(c.ID)
 	if !known || v.Status != ConversionSubmitted && v.Status != ConversionUnknown {
 		return decision.Decision{}
 	}
 	var before []decision.Event
 	if v.Status == ConversionSubmitted {
 		var d decision.Decision
-		v, d = s.moveConversion(m, v, deskSilence, "")
+		v, d = b.moveConversion(m, v, deskSilence, "")
 		before = d.Events
 	}
-	_, d := s.moveConversion(m, v, deskLapse, "")
+	_, d := b.moveConversion(m, v, deskLapse, "")
 	d.Events = append(before, d.Events...)
 	return d
 }
 
 // moveConversion makes a step that the table allows. Timers end with the conversion.
-func (s *State) moveConversion(m decision.Meta, v Conversion, step conversionStep, eventID string) (Conversion,
+func (b conversions) moveConversion(m decision.Meta, v Conversion, step conversionStep, eventID string) (Conversion,
 	decision.Decision) {
 	to, allowed := conversionMoves[v.Status][step]
 	if !allowed {
 		panic("BUG: " + v.refuse(fault.Internal, step).Error())
 	}
-	e := ConversionMoved{Workspace: s.Workspace, Conversion: v.ID, From: v.Status, To: to, Sell: v.Sell, Buy: v.Buy,
+	e := ConversionMoved{Workspace: b.Workspace, Conversion: v.ID, From: v.Status, To: to, Sell: v.Sell, Buy: v.Buy,
 		EventID: eventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
 	after, d := v.moved(e), decision.Decision{}
 	if !after.open() {
-		t := s.movement("conversion/"+to+"/"+v.ID, m.At)
+		t := b.movement("conversion/"+to+"/"+v.ID, m.At)
 		for _, line := range v.ends(t, to) {
 			d.Records = append(d.Records, line.record())
 		}
@@ -364,47 +367,47 @@ func (s *State) moveConversion(m decision.Meta, v Conversion, step conversionSte
 	return after, d
 }
 
-func (s *State) applyConversionQuoted(e ConversionQuoted) {
-	s.orders.conversionQuotes.store(e.Quote.ID, e.Quote)
-	s.ConversionQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
+func (b conversions) applyConversionQuoted(e ConversionQuoted) {
+	b.orders.conversionQuotes.store(e.Quote.ID, e.Quote)
+	b.ConversionQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
-func (s *State) applyConversionCreated(e ConversionCreated) {
-	q, known := s.orders.conversionQuotes.find(e.Conversion.QuoteID)
+func (b conversions) applyConversionCreated(e ConversionCreated) {
+	q, known := b.orders.conversionQuotes.find(e.Conversion.QuoteID)
 	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a quote that is not locked")
 	}
 	q.Status = QuoteUsed
-	s.orders.conversionQuotes.store(q.ID, q)
-	s.ConversionQuoteLocks.useQuote(q.LockExpiresAt)
-	s.orders.conversions.store(e.Conversion.ID, e.Conversion)
-	s.OpenConversions++
-	addOpen(&s.BuyingMinor, e.Conversion.Buy, 1)
-	s.post(e.Postings)
+	b.orders.conversionQuotes.store(q.ID, q)
+	b.ConversionQuoteLocks.useQuote(q.LockExpiresAt)
+	b.orders.conversions.store(e.Conversion.ID, e.Conversion)
+	b.OpenConversions++
+	addOpen(&b.BuyingMinor, e.Conversion.Buy, 1)
+	b.post(e.Postings)
 }
 
-func (s *State) applyConversionMoved(e ConversionMoved) {
-	s.post(e.Postings)
-	before, known := s.orders.conversions.find(e.Conversion)
+func (b conversions) applyConversionMoved(e ConversionMoved) {
+	b.post(e.Postings)
+	before, known := b.orders.conversions.find(e.Conversion)
 	if !known {
 		panic("BUG: moved a conversion that is not loaded")
 	}
 	after := before.moved(e)
-	s.orders.conversions.store(after.ID, after)
+	b.orders.conversions.store(after.ID, after)
 	if before.open() && !after.open() {
-		s.OpenConversions--
-		addOpen(&s.BuyingMinor, after.Buy, -1)
+		b.OpenConversions--
+		addOpen(&b.BuyingMinor, after.Buy, -1)
 	}
 }
 
 // checkConversions is the invariant of what is held, looked at after every event.
-func (s *State) checkConversions() {
+func (b conversions) checkConversions() {
 	held := money.Minor(0)
-	for _, a := range s.Currencies {
+	for _, a := range b.Currencies {
 		if a.HeldMinor < 0 {
 			panic(fmt.Sprintf("BUG: %d %s are held", a.HeldMinor, a.Currency))
 		}
 		held = max(held, a.HeldMinor)
 	}
-	mustAgree("conversions", s.OpenConversions, held)
+	mustAgree("conversions", b.OpenConversions, held)
 }

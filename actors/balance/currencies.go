@@ -112,6 +112,9 @@ type CurrenciesView struct {
 	Pending   map[money.Currency]money.Minor
 }
 
+// currencies decides and applies commands and events of balances in currencies and of their pay-ins.
+type currencies struct{ *State }
+
 // notHeld is the code with which the partner refuses to open a balance in a currency, "" for one that it opens.
 func notHeld(c money.Currency) fault.Code {
 	switch c {
@@ -174,32 +177,32 @@ func (s *State) currency(c money.Currency) int {
 }
 
 // decideCurrency answers the commands of this file; known is false for any other.
-func (s *State) decideCurrency(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case Onboard:
-		s.mustOwn(c.Workspace)
-		d, err = s.onboard(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.onboard(m, c)
 	case OpenCurrency:
-		s.mustOwn(c.Workspace)
-		d, err = s.openCurrency(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.openCurrency(m, c)
 	case AnnouncePayin:
-		s.mustOwn(c.Workspace)
-		d, err = s.announcePayin(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.announcePayin(m, c)
 	case ReportCurrency:
-		s.mustOwn(c.Workspace)
-		d, err = s.reportCurrency(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.reportCurrency(m, c)
 	case ReadCurrencies:
-		d.Reply = s.currenciesView()
+		d.Reply = b.currenciesView()
 	default:
 		return d, false, nil
 	}
 	return d, true, err
 }
 
-func (s *State) onboard(m decision.Meta, c Onboard) (decision.Decision, error) {
+func (b currencies) onboard(m decision.Meta, c Onboard) (decision.Decision, error) {
 	d := decision.Decision{}
-	after := *s
-	if !s.Onboarded {
+	after := *b.State
+	if !b.Onboarded {
 		d.Events = []decision.Event{CurrenciesOnboarded{Workspace: c.Workspace, At: decision.StampOf(m.At)}}
 		after.Onboarded = true
 	}
@@ -207,11 +210,11 @@ func (s *State) onboard(m decision.Meta, c Onboard) (decision.Decision, error) {
 	return d, nil
 }
 
-func (s *State) openCurrency(m decision.Meta, c OpenCurrency) (decision.Decision, error) {
+func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Decision, error) {
 	if _, served := c.Currency.Exponent(); !served {
 		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
 	}
-	if s.currency(c.Currency) >= 0 {
+	if b.currency(c.Currency) >= 0 {
 		return decision.Decision{}, fault.New(fault.CurrencyAccountExists, "the workspace has a balance in the currency")
 	}
 	if refusal := notHeld(c.Currency); refusal != "" {
@@ -239,7 +242,7 @@ func (s *State) ready(currency money.Currency) error {
 	return nil
 }
 
-func (s *State) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decision, error) {
+func (b currencies) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decision, error) {
 	switch _, served := c.Amount.Currency.Exponent(); {
 	case !served:
 		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
@@ -248,14 +251,14 @@ func (s *State) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decisi
 	case utf8.RuneCountInString(c.Reference) > MaxReference:
 		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters", MaxReference))
 	}
-	if err := s.ready(c.Amount.Currency); err != nil {
+	if err := b.ready(c.Amount.Currency); err != nil {
 		return decision.Decision{}, err
 	}
-	if s.OpenPayins >= MaxOpenPayins {
+	if b.OpenPayins >= MaxOpenPayins {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d pay-ins may be under way", MaxOpenPayins))
 	}
-	if paid := s.PaidIn[c.Amount.Currency]; !s.holds(c.Amount) || paid > MaxPaidIn-c.Amount.AmountMinor {
+	if paid := b.PaidIn[c.Amount.Currency]; !b.holds(c.Amount) || paid > MaxPaidIn-c.Amount.AmountMinor {
 		return decision.Decision{}, overflow()
 	}
 	p := Payin{ID: c.ID, Status: PayinPending, Amount: c.Amount, ExpectedAt: decision.StampOf(c.ArrivesAt)}
@@ -289,7 +292,7 @@ func (s *State) holdsUpTo(more Amount, most money.Minor) bool {
 	return err == nil && sum <= most
 }
 
-func (s *State) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Decision, error) {
+func (b currencies) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
@@ -299,11 +302,11 @@ func (s *State) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Deci
 	case !slices.Contains([]string{"", ScopeOK, ScopeChecking, ScopePaused}, c.Scope):
 		return decision.Decision{}, fault.New(fault.InvalidBody, "scopeStatus: ok, checking or paused")
 	}
-	i := s.currency(c.Currency)
-	if i < 0 || s.Currencies[i].Status == CurrencyOpening {
+	i := b.currency(c.Currency)
+	if i < 0 || b.Currencies[i].Status == CurrencyOpening {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	a := s.Currencies[i]
+	a := b.Currencies[i]
 	if c.Status != "" {
 		a.Status = c.Status
 	}
@@ -311,7 +314,7 @@ func (s *State) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Deci
 		a.Scope = c.Scope
 	}
 	return decision.Decision{
-		Events: []decision.Event{CurrencyChanged{Workspace: s.Workspace, Currency: a.Currency, Status: a.Status, Scope: a.Scope,
+		Events: []decision.Event{CurrencyChanged{Workspace: b.Workspace, Currency: a.Currency, Status: a.Status, Scope: a.Scope,
 			EventID: c.EventID, At: decision.StampOf(m.At)}},
 		Reply: a,
 		Onces: []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
@@ -319,11 +322,11 @@ func (s *State) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Deci
 }
 
 // currencyTimer answers the timers of this file; known is false for any other key.
-func (s *State) currencyTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
+func (b currencies) currencyTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	if c, isOpen := strings.CutPrefix(key, timerOpen); isOpen {
-		if i := s.currency(money.Currency(c)); i >= 0 && s.Currencies[i].Status == CurrencyOpening {
-			d.Events = []decision.Event{CurrencyChanged{Workspace: s.Workspace, Currency: s.Currencies[i].Currency,
-				Status: CurrencyActive, Scope: s.Currencies[i].Scope, At: decision.StampOf(m.At)}}
+		if i := b.currency(money.Currency(c)); i >= 0 && b.Currencies[i].Status == CurrencyOpening {
+			d.Events = []decision.Event{CurrencyChanged{Workspace: b.Workspace, Currency: b.Currencies[i].Currency,
+				Status: CurrencyActive, Scope: b.Currencies[i].Scope, At: decision.StampOf(m.At)}}
 		}
 		return d, true
 	}
@@ -331,34 +334,34 @@ func (s *State) currencyTimer(m decision.Meta, key string) (d decision.Decision,
 	if !isPayin {
 		return d, false
 	}
-	if p, known := s.orders.payins.find(id); known && p.Status == PayinPending {
-		return s.arrive(m, p), true
+	if p, known := b.orders.payins.find(id); known && p.Status == PayinPending {
+		return b.arrive(m, p), true
 	}
 	return d, true
 }
 
 // arrive credits a pay-in. Its announcement has found room for it.
-func (s *State) arrive(m decision.Meta, p Payin) decision.Decision {
+func (b currencies) arrive(m decision.Meta, p Payin) decision.Decision {
 	p.Status = PayinDone
-	t := s.movement("payin/"+p.ID, m.At)
+	t := b.movement("payin/"+p.ID, m.At)
 	t.move(AccountBank, AccountCurrency, p.Amount)
 	line := t.line(ActivityPayin, p.Amount.Currency, p.Amount.AmountMinor)
 	line.PayinID = p.ID
 	return decision.Decision{
-		Events: []decision.Event{PayinArrived{Workspace: s.Workspace, Payin: p.ID, Amount: p.Amount, Postings: t.postings(),
+		Events: []decision.Event{PayinArrived{Workspace: b.Workspace, Payin: p.ID, Amount: p.Amount, Postings: t.postings(),
 			At: decision.StampOf(m.At)}},
 		Records: []decision.Record{{Kind: RecordPayin, ID: p.ID, Document: p}, line.record()},
 	}
 }
 
-func (s *State) applyCurrencyOpened(e CurrencyOpened) {
-	s.Workspace = e.Workspace
-	s.Currencies = append(s.Currencies, CurrencyAccount{Currency: e.Currency, Status: CurrencyOpening, Scope: ScopeOK,
+func (b currencies) applyCurrencyOpened(e CurrencyOpened) {
+	b.Workspace = e.Workspace
+	b.Currencies = append(b.Currencies, CurrencyAccount{Currency: e.Currency, Status: CurrencyOpening, Scope: ScopeOK,
 		OpenedAt: e.At})
 }
 
-func (s *State) applyCurrencyChanged(e CurrencyChanged) {
-	a := &s.Currencies[s.mustCurrency(e.Currency)]
+func (b currencies) applyCurrencyChanged(e CurrencyChanged) {
+	a := &b.Currencies[b.mustCurrency(e.Currency)]
 	a.Status, a.Scope = e.Status, e.Scope
 }
 
@@ -370,26 +373,26 @@ func (s *State) mustCurrency(c money.Currency) int {
 	return i
 }
 
-func (s *State) applyPayinAnnounced(e PayinAnnounced) {
-	s.orders.payins.store(e.Payin.ID, e.Payin)
-	s.OpenPayins++
-	addOpen(&s.PendingMinor, e.Payin.Amount, 1)
-	if s.PaidIn == nil {
-		s.PaidIn = map[money.Currency]money.Minor{}
+func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
+	b.orders.payins.store(e.Payin.ID, e.Payin)
+	b.OpenPayins++
+	addOpen(&b.PendingMinor, e.Payin.Amount, 1)
+	if b.PaidIn == nil {
+		b.PaidIn = map[money.Currency]money.Minor{}
 	}
-	s.PaidIn[e.Payin.Amount.Currency] = money.MustAdd(s.PaidIn[e.Payin.Amount.Currency], e.Payin.Amount.AmountMinor)
+	b.PaidIn[e.Payin.Amount.Currency] = money.MustAdd(b.PaidIn[e.Payin.Amount.Currency], e.Payin.Amount.AmountMinor)
 }
 
-func (s *State) applyPayinArrived(e PayinArrived) {
-	p, known := s.orders.payins.find(e.Payin)
+func (b currencies) applyPayinArrived(e PayinArrived) {
+	p, known := b.orders.payins.find(e.Payin)
 	if !known || p.Status != PayinPending {
 		panic("BUG: a pay-in that is not under way has arrived")
 	}
 	p.Status = PayinDone
-	s.orders.payins.store(p.ID, p)
-	s.OpenPayins--
-	addOpen(&s.PendingMinor, p.Amount, -1)
-	s.post(e.Postings)
+	b.orders.payins.store(p.ID, p)
+	b.OpenPayins--
+	addOpen(&b.PendingMinor, p.Amount, -1)
+	b.post(e.Postings)
 }
 
 // post adds postings to the balances in currencies. A check has found that they fit.

@@ -19,35 +19,35 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	switch c := command.(type) {
 	case CreateDeposit:
 		s.mustOwn(c.Workspace)
-		return s.createDeposit(m, c)
+		return deposits{s}.createDeposit(m, c)
 	case SettleDeposit:
-		return s.settleDeposit(m, c)
+		return deposits{s}.settleDeposit(m, c)
 	case ReceiveDeposit:
 		s.mustOwn(c.Workspace)
-		return s.receiveDeposit(m, c)
+		return deposits{s}.receiveDeposit(m, c)
 	case CreatePayout:
 		s.mustOwn(c.Workspace)
-		return s.createPayout(m, c)
+		return payouts{s}.createPayout(m, c)
 	case DirectPayout:
-		return s.directPayout(m, c)
+		return payouts{s}.directPayout(m, c)
 	case SubmitPayout:
-		return s.submitPayout(m, c)
+		return payouts{s}.submitPayout(m, c)
 	case AnswerPayout:
-		return s.answerPayout(m, c)
+		return payouts{s}.answerPayout(m, c)
 	case ReportPayout:
-		return s.reportPayout(m, c)
+		return payouts{s}.reportPayout(m, c)
 	case LapsePayout:
-		return s.lapsePayout(m, c)
+		return payouts{s}.lapsePayout(m, c)
 	case decision.Fire:
 		return s.fire(m, c.Key)
 	case LockQuote:
 		s.mustOwn(c.Workspace)
-		return s.lockQuote(m, c)
+		return payouts{s}.lockQuote(m, c)
 	case OrderPhysicalCard:
 		s.mustOwn(c.Workspace)
-		return s.orderPhysical(m, c)
+		return physicalCards{s}.orderPhysical(m, c)
 	case RefusePhysicalCard:
-		return s.refusePhysical(m, c)
+		return physicalCards{s}.refusePhysical(m, c)
 	case CreditCheckout:
 		s.mustOwn(c.Workspace)
 		return s.creditCheckout(m, c)
@@ -65,8 +65,9 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	case decision.Read:
 		return decision.Decision{Reply: s.View(m.At)}, nil
 	}
-	for _, decide := range []func(decision.Meta, any) (decision.Decision, bool, error){s.decideCurrency, s.decideConversion,
-		s.decideRamp} {
+	for _, decide := range []func(decision.Meta, any) (decision.Decision, bool, error){
+		currencies{s}.decideCurrency, conversions{s}.decideConversion, ramps{s}.decideRamp,
+	} {
 		if d, known, err := decide(m, command); known {
 			return d, err
 		}
@@ -76,13 +77,14 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 
 // fire answers a timer: its key says whose it is.
 func (s *State) fire(m decision.Meta, key string) (decision.Decision, error) {
-	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){s.currencyTimer, s.conversionTimer,
-		s.rampTimer} {
+	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){
+		currencies{s}.currencyTimer, conversions{s}.conversionTimer, ramps{s}.rampTimer,
+	} {
 		if d, known := timer(m, key); known {
 			return d, nil
 		}
 	}
-	return s.payoutTimer(m, key)
+	return payouts{s}.payoutTimer(m, key)
 }
 
 func (s *State) mustOwn(workspace string) {
@@ -95,21 +97,21 @@ func (s *State) mustOwn(workspace string) {
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case DepositCreated:
-		s.applyDepositCreated(e)
+		deposits{s}.applyDepositCreated(e)
 	case DepositSettled:
-		s.applyDepositSettled(e)
+		deposits{s}.applyDepositSettled(e)
 	case DepositReceived:
-		s.applyDepositReceived(e)
+		deposits{s}.applyDepositReceived(e)
 	case PayoutCreated:
-		s.applyPayoutCreated(e)
+		payouts{s}.applyPayoutCreated(e)
 	case PayoutMoved:
-		s.applyPayoutMoved(e)
+		payouts{s}.applyPayoutMoved(e)
 	case FXQuoteLocked:
-		s.applyQuoteLocked(e)
+		payouts{s}.applyQuoteLocked(e)
 	case PhysicalCardOrdered:
-		s.applyPhysicalOrdered(e)
+		physicalCards{s}.applyPhysicalOrdered(e)
 	case PhysicalCardRefused:
-		s.applyPhysicalRefused(e)
+		physicalCards{s}.applyPhysicalRefused(e)
 	case CheckoutCredited:
 		s.applyStablecoin(e.Workspace, e.AmountUsdCents)
 	case StablecoinReceived:
@@ -117,29 +119,29 @@ func (s *State) Apply(e decision.Event) {
 	case CurrenciesOnboarded:
 		s.Workspace, s.Onboarded = e.Workspace, true
 	case CurrencyOpened:
-		s.applyCurrencyOpened(e)
+		currencies{s}.applyCurrencyOpened(e)
 	case CurrencyChanged:
-		s.applyCurrencyChanged(e)
+		currencies{s}.applyCurrencyChanged(e)
 	case PayinAnnounced:
-		s.applyPayinAnnounced(e)
+		currencies{s}.applyPayinAnnounced(e)
 	case PayinArrived:
-		s.applyPayinArrived(e)
+		currencies{s}.applyPayinArrived(e)
 	case ConversionQuoted:
-		s.applyConversionQuoted(e)
+		conversions{s}.applyConversionQuoted(e)
 	case ConversionCreated:
-		s.applyConversionCreated(e)
+		conversions{s}.applyConversionCreated(e)
 	case ConversionMoved:
-		s.applyConversionMoved(e)
+		conversions{s}.applyConversionMoved(e)
 	case RampQuoted:
-		s.applyRampQuoted(e)
+		ramps{s}.applyRampQuoted(e)
 	case RampOrdered:
-		s.applyRampOrdered(e)
+		ramps{s}.applyRampOrdered(e)
 	case RampMoved:
-		s.applyRampMoved(e)
+		ramps{s}.applyRampMoved(e)
 	case RampSessionImported:
 		s.Workspace = e.Workspace
 	case RampSessionMoved:
-		s.applyRampSessionMoved(e)
+		ramps{s}.applyRampSessionMoved(e)
 	case Relayed:
 		s.applyRelayed(e)
 	case UnmatchedKept:
@@ -148,8 +150,8 @@ func (s *State) Apply(e decision.Event) {
 		panic(fmt.Sprintf("BUG: balance event %T", e))
 	}
 	s.check()
-	s.checkConversions()
-	s.checkRamp()
+	conversions{s}.checkConversions()
+	ramps{s}.checkRamp()
 }
 
 // check is the invariant of a balance, looked at after every event.

@@ -26,18 +26,21 @@ const (
 
 const sourceDeposit = "bank_deposit"
 
-func (s *State) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decision, error) {
+// deposits decides and applies commands and events of deposits in dollars.
+type deposits struct{ *State }
+
+func (b deposits) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decision, error) {
 	if err := checkDeposit(c.Rail, c.AmountUsdCents); err != nil {
 		return decision.Decision{}, err
 	}
-	if s.OpenDeposits >= MaxOpenDeposits {
+	if b.OpenDeposits >= MaxOpenDeposits {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d deposits may be pending", MaxOpenDeposits))
 	}
-	if !s.fits(s.IncomingCents, c.AmountUsdCents) {
+	if !b.fits(b.IncomingCents, c.AmountUsdCents) {
 		return decision.Decision{}, overflow()
 	}
-	if _, known := s.orders.deposits.find(c.ID); known {
+	if _, known := b.orders.deposits.find(c.ID); known {
 		panic("BUG: deposit created twice")
 	}
 	deposit := Deposit{
@@ -51,29 +54,29 @@ func (s *State) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decisi
 	}, nil
 }
 
-func (s *State) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Decision, error) {
+func (b deposits) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
-	deposit, known := s.orders.deposits.find(c.DepositID)
+	deposit, known := b.orders.deposits.find(c.DepositID)
 	switch {
 	case !known:
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	case deposit.Status == DepositDone:
 		return decision.Decision{Reply: deposit}, nil
 	}
-	if !s.fits(deposit.AmountUsdCents) {
+	if !b.fits(deposit.AmountUsdCents) {
 		return decision.Decision{}, overflow()
 	}
 	deposit.Status = DepositDone
-	credit := s.bankCredit(s.Workspace, deposit, deposit.ID, m.At)
+	credit := b.bankCredit(b.Workspace, deposit, deposit.ID, m.At)
 	return settled(m, c.EventID, deposit, credit, DepositSettled{
-		Workspace: s.Workspace, Deposit: deposit.ID, EventID: c.EventID, AmountUsdCents: deposit.AmountUsdCents,
+		Workspace: b.Workspace, Deposit: deposit.ID, EventID: c.EventID, AmountUsdCents: deposit.AmountUsdCents,
 		Postings: credit.postings(), At: decision.StampOf(m.At),
 	}), nil
 }
 
-func (s *State) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Decision, error) {
+func (b deposits) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
@@ -83,7 +86,7 @@ func (s *State) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Deci
 	if utf8.RuneCountInString(c.Reference) > MaxReference {
 		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters", MaxReference))
 	}
-	if !s.fits(s.IncomingCents, c.AmountUsdCents) {
+	if !b.fits(b.IncomingCents, c.AmountUsdCents) {
 		return decision.Decision{}, overflow()
 	}
 	at := decision.StampOf(m.At)
@@ -95,13 +98,13 @@ func (s *State) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Deci
 	if reference == "" {
 		reference = deposit.ID
 	}
-	credit := s.bankCredit(c.Workspace, deposit, reference, m.At)
+	credit := b.bankCredit(c.Workspace, deposit, reference, m.At)
 	return settled(m, c.EventID, deposit, credit, DepositReceived{
 		Workspace: c.Workspace, Deposit: deposit, EventID: c.EventID, Postings: credit.postings(), At: at,
 	}), nil
 }
 
-func (s *State) bankCredit(workspace string, d Deposit, reference string, at time.Time) transfer {
+func (b deposits) bankCredit(workspace string, d Deposit, reference string, at time.Time) transfer {
 	return transfer{
 		workspace: workspace, account: AccountUSD, counterpart: AccountBank, cents: d.AmountUsdCents, source: sourceDeposit,
 		reference: reference, cause: "deposit/" + d.ID, at: at,
@@ -118,26 +121,26 @@ func settled(m decision.Meta, eventID string, d Deposit, credit transfer, e deci
 	}
 }
 
-func (s *State) applyDepositCreated(e DepositCreated) {
-	s.Workspace = e.Workspace
-	s.orders.deposits.store(e.Deposit.ID, e.Deposit)
-	s.OpenDeposits++
-	s.IncomingCents = money.MustAdd(s.IncomingCents, e.Deposit.AmountUsdCents)
+func (b deposits) applyDepositCreated(e DepositCreated) {
+	b.Workspace = e.Workspace
+	b.orders.deposits.store(e.Deposit.ID, e.Deposit)
+	b.OpenDeposits++
+	b.IncomingCents = money.MustAdd(b.IncomingCents, e.Deposit.AmountUsdCents)
 }
 
-func (s *State) applyDepositSettled(e DepositSettled) {
-	d, known := s.orders.deposits.find(e.Deposit)
+func (b deposits) applyDepositSettled(e DepositSettled) {
+	d, known := b.orders.deposits.find(e.Deposit)
 	if !known || d.Status != DepositPending {
 		panic("BUG: settled a deposit that is not pending")
 	}
-	s.OpenDeposits--
-	s.IncomingCents = money.MustAdd(s.IncomingCents, -d.AmountUsdCents)
-	s.arrived(d)
+	b.OpenDeposits--
+	b.IncomingCents = money.MustAdd(b.IncomingCents, -d.AmountUsdCents)
+	b.arrived(d)
 }
 
-func (s *State) applyDepositReceived(e DepositReceived) {
-	s.Workspace = e.Workspace
-	s.arrived(e.Deposit)
+func (b deposits) applyDepositReceived(e DepositReceived) {
+	b.Workspace = e.Workspace
+	b.arrived(e.Deposit)
 }
 
 func (s *State) arrived(d Deposit) {

@@ -21,21 +21,24 @@ const (
 // scopePayout is where what happens to a payout after it is finished is claimed, once and for ever.
 const scopePayout = "payout"
 
+// payouts decides and applies commands and events of payouts, and of the exchange rates locked for them.
+type payouts struct{ *State }
+
 // createPayout reserves the dollars and keeps the order. A wire abroad is held; anything else is to be sent.
-func (s *State) createPayout(m decision.Meta, c CreatePayout) (decision.Decision, error) {
+func (b payouts) createPayout(m decision.Meta, c CreatePayout) (decision.Decision, error) {
 	if err := c.check(); err != nil {
 		return decision.Decision{}, err
 	}
-	if err := s.checkQuote(m, c); err != nil {
+	if err := b.checkQuote(m, c); err != nil {
 		return decision.Decision{}, err
 	}
-	if err := s.checkLimits(m, c); err != nil {
+	if err := b.checkLimits(m, c); err != nil {
 		return decision.Decision{}, err
 	}
-	if _, known := s.orders.payouts.find(c.ID); known {
+	if _, known := b.orders.payouts.find(c.ID); known {
 		panic("BUG: payout created twice")
 	}
-	if !s.fits(-c.AmountCents) {
+	if !b.fits(-c.AmountCents) {
 		return decision.Decision{}, overflow()
 	}
 	p := newPayout(m, c)
@@ -115,11 +118,11 @@ func (c *CreatePayout) check() error {
 }
 
 // checkLimits holds a payout against what may be open and what may be paid out in a day.
-func (s *State) checkLimits(m decision.Meta, c CreatePayout) error {
-	if s.OpenPayouts >= MaxOpenPayouts {
+func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
+	if b.OpenPayouts >= MaxOpenPayouts {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d payouts may be open", MaxOpenPayouts))
 	}
-	today := s.PaidOut.on(dayOf(decision.StampOf(m.At)))
+	today := b.PaidOut.on(dayOf(decision.StampOf(m.At)))
 	if _, known := today.Keys[c.Key]; !known && len(today.Keys) >= MaxPayoutKeys {
 		return fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d keys may order payouts on one day", MaxPayoutKeys))
@@ -134,12 +137,12 @@ func (s *State) checkLimits(m decision.Meta, c CreatePayout) error {
 }
 
 // directPayout releases or cancels a held wire.
-func (s *State) directPayout(m decision.Meta, c DirectPayout) (decision.Decision, error) {
+func (b payouts) directPayout(m decision.Meta, c DirectPayout) (decision.Decision, error) {
 	step := stepCancel
 	if c.Release {
 		step = stepRelease
 	}
-	p, known := s.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.find(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
@@ -149,18 +152,18 @@ func (s *State) directPayout(m decision.Meta, c DirectPayout) (decision.Decision
 	if _, allowed := p.after(step); !allowed {
 		return decision.Decision{}, p.refuse(fault.PayoutNotHeld, step)
 	}
-	moved, d := s.move(m, p, step, "")
+	moved, d := b.move(m, p, step, "")
 	d.Reply = moved
 	return d, nil
 }
 
 // submitPayout makes a payout the bank's to be told of, by who asked and by nobody else.
-func (s *State) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision, error) {
-	p, known := s.orders.payouts.find(c.ID)
+func (b payouts) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision, error) {
+	p, known := b.orders.payouts.find(c.ID)
 	if !known || p.Status != PayoutReserved {
 		return decision.Decision{Reply: Submission{}}, nil
 	}
-	p, d := s.move(m, p, stepSubmit, "")
+	p, d := b.move(m, p, stepSubmit, "")
 	d.Reply = Submission{Payout: p, Send: true}
 	d.Timers = []decision.Timer{
 		{Key: timerAnswer + p.ID, Due: m.At.Add(AnswerWithin)}, {Key: timerLapse + p.ID, Due: m.At.Add(LapseAfter)},
@@ -169,16 +172,16 @@ func (s *State) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision
 }
 
 // answerPayout notes what the bank answered to the order. What came too late, or after a report, changes nothing.
-func (s *State) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision, error) {
+func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision, error) {
 	step, known := map[string]payoutStep{AnswerTaken: stepAccept, AnswerRefused: stepFail, AnswerNone: stepSilence}[c.Answer]
 	if !known {
 		panic("BUG: answer " + c.Answer)
 	}
-	p, known := s.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.find(c.ID)
 	if !known || p.Status != PayoutSubmitting {
 		return decision.Decision{}, nil
 	}
-	_, d := s.move(m, p, step, "")
+	_, d := b.move(m, p, step, "")
 	if len(d.Timers) == 0 {
 		d.Timers = []decision.Timer{{Key: timerAnswer + c.ID}}
 	}
@@ -186,7 +189,7 @@ func (s *State) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision
 }
 
 // reportPayout takes what the bank says became of a payout. It answers ReportedPayout.
-func (s *State) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision, error) {
+func (b payouts) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
@@ -194,7 +197,7 @@ func (s *State) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision
 	if !known {
 		panic("BUG: outcome " + c.Outcome)
 	}
-	p, known := s.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.find(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
@@ -208,10 +211,10 @@ func (s *State) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision
 		return decision.Decision{}, p.refuse(fault.PayoutConflict, step)
 	}
 	late := p.Status == PayoutReleased
-	if !s.takes(effectOf(p, step)) {
+	if !b.takes(effectOf(p, step)) {
 		return decision.Decision{}, overflow()
 	}
-	moved, d := s.move(m, p, step, c.EventID)
+	moved, d := b.move(m, p, step, c.EventID)
 	d.Reply = ReportedPayout{Payout: moved, Late: late}
 	d.Onces = []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}}
 	if !p.open() { // the state no longer tells a repeat
@@ -223,15 +226,15 @@ func (s *State) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision
 // payoutTimer is what follows when the bank has been silent for AnswerWithin, or has reported
 // nothing for LapseAfter: then the bank is to be asked, every LapseAskEvery until the payout has
 // ended.
-func (s *State) payoutTimer(m decision.Meta, key string) (decision.Decision, error) {
+func (b payouts) payoutTimer(m decision.Meta, key string) (decision.Decision, error) {
 	if id, answer := strings.CutPrefix(key, timerAnswer); answer {
-		return s.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
+		return b.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
 	}
 	id, lapse := strings.CutPrefix(key, timerLapse)
 	if !lapse {
 		panic("BUG: timer of a balance " + key)
 	}
-	if p, known := s.orders.payouts.find(id); !known || !p.sent() {
+	if p, known := b.orders.payouts.find(id); !known || !p.sent() {
 		return decision.Decision{}, nil
 	}
 	return lapseDue(m, key, RecordPayout, id), nil
@@ -251,36 +254,36 @@ func lapseDue(m decision.Meta, key, kind, id string) decision.Decision {
 
 // lapsePayout releases a payout that the bank neither acknowledged nor has. A payout that the bank
 // acknowledged stays, whatever the bank says of it now.
-func (s *State) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision, error) {
-	p, known := s.orders.payouts.find(c.ID)
+func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision, error) {
+	p, known := b.orders.payouts.find(c.ID)
 	if !known || p.Status != PayoutSubmitting && p.Status != PayoutUnknown {
 		return decision.Decision{}, nil
 	}
 	events := []decision.Event(nil)
 	if p.Status != PayoutUnknown {
 		var d decision.Decision
-		p, d = s.move(m, p, stepSilence, "")
+		p, d = b.move(m, p, stepSilence, "")
 		events = d.Events
 	}
-	_, d := s.move(m, p, stepLapse, "")
+	_, d := b.move(m, p, stepLapse, "")
 	d.Events = append(events, d.Events...)
 	return d, nil
 }
 
 // move makes a step that the table allows: its event, the payout's record as it then stands and what the ledger shows of it.
 // Timers end with the payout.
-func (s *State) move(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
+func (b payouts) move(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
 	to, allowed := p.after(step)
 	if !allowed {
 		panic("BUG: " + p.refuse(fault.Internal, step).Error())
 	}
 	e := PayoutMoved{
-		Workspace: s.Workspace, Payout: p.ID, From: p.Status, To: to, AmountCents: p.AmountCents, EventID: eventID,
+		Workspace: b.Workspace, Payout: p.ID, From: p.Status, To: to, AmountCents: p.AmountCents, EventID: eventID,
 		Postings: []Posting{}, At: decision.StampOf(m.At),
 	}
 	d := decision.Decision{}
 	if usd := effectOf(p, step).usd; usd != 0 {
-		t := s.payoutTransfer(p, to, usd, m.At)
+		t := b.payoutTransfer(p, to, usd, m.At)
 		e.Postings = t.postings()
 		d.Records = append(d.Records, t.record())
 	}
@@ -320,35 +323,35 @@ func (s *State) book(e effect) error {
 	return s.credit(e.ledger)
 }
 
-func (s *State) applyPayoutCreated(e PayoutCreated) {
-	s.Workspace = e.Workspace
+func (b payouts) applyPayoutCreated(e PayoutCreated) {
+	b.Workspace = e.Workspace
 	p := e.Payout
-	if err := s.book(effect{ledger: -p.AmountCents, reserved: p.AmountCents}); err != nil {
+	if err := b.book(effect{ledger: -p.AmountCents, reserved: p.AmountCents}); err != nil {
 		panic("BUG: payout after its check: " + err.Error())
 	}
-	s.orders.payouts.store(p.ID, p)
-	s.OpenPayouts++
-	s.PaidOut = s.PaidOut.on(dayOf(p.CreatedAt)).plus(p.Key, p.AmountCents)
+	b.orders.payouts.store(p.ID, p)
+	b.OpenPayouts++
+	b.PaidOut = b.PaidOut.on(dayOf(p.CreatedAt)).plus(p.Key, p.AmountCents)
 	if p.QuoteID != nil {
-		s.useQuote(*p.QuoteID)
+		b.useQuote(*p.QuoteID)
 	}
 }
 
-func (s *State) applyPayoutMoved(e PayoutMoved) {
-	if err := s.book(effects(e.From, e.To, e.AmountCents)); err != nil {
+func (b payouts) applyPayoutMoved(e PayoutMoved) {
+	if err := b.book(effects(e.From, e.To, e.AmountCents)); err != nil {
 		panic("BUG: payout's move after its check: " + err.Error())
 	}
-	before, known := s.orders.payouts.find(e.Payout)
+	before, known := b.orders.payouts.find(e.Payout)
 	if !known {
 		panic("BUG: moved a payout that is not loaded")
 	}
 	p := before.moved(e)
-	s.orders.payouts.store(p.ID, p)
+	b.orders.payouts.store(p.ID, p)
 	if !before.open() || p.open() {
 		return
 	}
-	s.OpenPayouts--
-	if day := dayOf(p.CreatedAt); (p.Status == PayoutCancelled || p.Status == PayoutFailed) && day == s.PaidOut.Day {
-		s.PaidOut = s.PaidOut.plus(p.Key, -p.AmountCents)
+	b.OpenPayouts--
+	if day := dayOf(p.CreatedAt); (p.Status == PayoutCancelled || p.Status == PayoutFailed) && day == b.PaidOut.Day {
+		b.PaidOut = b.PaidOut.plus(p.Key, -p.AmountCents)
 	}
 }

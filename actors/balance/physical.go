@@ -74,9 +74,12 @@ type Shipping struct {
 	Country    string `json:"country"`
 }
 
+// physicalCards decides and applies commands and events of ordered physical cards and their fees.
+type physicalCards struct{ *State }
+
 // orderPhysical takes what the card costs and keeps the order: from then on the card is owed. It is refused with
 // insufficient_funds.
-func (s *State) orderPhysical(m decision.Meta, c OrderPhysicalCard) (decision.Decision, error) {
+func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (decision.Decision, error) {
 	if err := c.check(); err != nil {
 		return decision.Decision{}, err
 	}
@@ -84,10 +87,10 @@ func (s *State) orderPhysical(m decision.Meta, c OrderPhysicalCard) (decision.De
 	o.Status, o.CreatedAt, o.FeeCents = PhysicalOrdered, decision.StampOf(m.At), 0
 	if o.UnlockMethod == UnlockPremium99 {
 		o.FeeCents = PremiumFeeCents
-	} else if money.MustAdd(s.LedgerCents, s.CardCents) < CommittedBalanceCents {
+	} else if money.MustAdd(b.LedgerCents, b.CardCents) < CommittedBalanceCents {
 		return decision.Decision{}, fault.New(fault.InsufficientFunds, "The balance is below 5,000 dollars.")
 	}
-	if !s.fits(-o.FeeCents) {
+	if !b.fits(-o.FeeCents) {
 		return decision.Decision{}, overflow()
 	}
 	e := PhysicalCardOrdered{Workspace: c.Workspace, Order: o, Postings: []Posting{}}
@@ -129,13 +132,13 @@ func (c *OrderPhysicalCard) check() error {
 }
 
 // refusePhysical undoes an order whose card can never be minted: the fee comes back, once, and the order is no more.
-func (s *State) refusePhysical(m decision.Meta, c RefusePhysicalCard) (decision.Decision, error) {
+func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (decision.Decision, error) {
 	o := c.Order
-	if !s.fits(o.FeeCents) {
+	if !b.fits(o.FeeCents) {
 		return decision.Decision{}, overflow()
 	}
 	at := decision.StampOf(m.At)
-	e := PhysicalCardRefused{Workspace: s.Workspace, Order: o.ID, FeeCents: o.FeeCents, Postings: []Posting{}, At: at}
+	e := PhysicalCardRefused{Workspace: b.Workspace, Order: o.ID, FeeCents: o.FeeCents, Postings: []Posting{}, At: at}
 	d := decision.Decision{
 		Records: []decision.Record{
 			{Kind: RecordPhysicalOrder, ID: o.ID, Delete: true}, {Kind: RecordPhysicalText, ID: o.ID, Delete: true},
@@ -143,7 +146,7 @@ func (s *State) refusePhysical(m decision.Meta, c RefusePhysicalCard) (decision.
 		Onces: []decision.Once{{Scope: scopePhysical, Key: "refused/" + o.ID}},
 	}
 	if o.FeeCents > 0 {
-		back := feeTransfer(s.Workspace, o, o.FeeCents, at)
+		back := feeTransfer(b.Workspace, o, o.FeeCents, at)
 		e.Postings = back.postings()
 		d.Records = append(d.Records, back.record())
 	}
@@ -162,15 +165,15 @@ func feeTransfer(workspace string, o PhysicalOrder, cents int64, at decision.Sta
 	}
 }
 
-func (s *State) applyPhysicalOrdered(e PhysicalCardOrdered) {
-	s.Workspace = e.Workspace
-	if err := s.credit(-e.Order.FeeCents); err != nil {
+func (b physicalCards) applyPhysicalOrdered(e PhysicalCardOrdered) {
+	b.Workspace = e.Workspace
+	if err := b.credit(-e.Order.FeeCents); err != nil {
 		panic("BUG: physical card's fee after its check: " + err.Error())
 	}
 }
 
-func (s *State) applyPhysicalRefused(e PhysicalCardRefused) {
-	if err := s.credit(e.FeeCents); err != nil {
+func (b physicalCards) applyPhysicalRefused(e PhysicalCardRefused) {
+	if err := b.credit(e.FeeCents); err != nil {
 		panic("BUG: physical card's fee back after its check: " + err.Error())
 	}
 }

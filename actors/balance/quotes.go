@@ -66,7 +66,7 @@ func otherCurrency() error {
 }
 
 // lockQuote keeps a rate. The amount sold is rounded half-even to the cent here, once.
-func (s *State) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, error) {
+func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, error) {
 	if err := c.CheckBody(); err != nil {
 		return decision.Decision{}, err
 	}
@@ -82,7 +82,7 @@ func (s *State) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, erro
 			fmt.Sprintf("amountMinor: worth 1 to %d cents", money.MaxAmount))
 	}
 	now := decision.StampOf(m.At)
-	if s.QuoteLocks.lockedAt(now.Time) >= MaxOpenQuotes {
+	if b.QuoteLocks.lockedAt(now.Time) >= MaxOpenQuotes {
 		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxOpenQuotes))
 	}
 	q := Quote{
@@ -97,11 +97,11 @@ func (s *State) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, erro
 }
 
 // checkQuote says whether a payout may use the quote it names.
-func (s *State) checkQuote(m decision.Meta, c CreatePayout) error {
+func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 	if c.Quote == nil {
 		return nil
 	}
-	q, known := s.orders.quotes.find(c.Quote.ID)
+	q, known := b.orders.quotes.find(c.Quote.ID)
 	switch {
 	case !known || q.Status == QuoteUsed:
 		return fault.New(fault.QuoteUsed, "a quote is for one payout")
@@ -149,10 +149,10 @@ func (l QuoteLocks) useQuote(ends decision.Stamp) {
 	}
 }
 
-func (s *State) applyQuoteLocked(e FXQuoteLocked) {
-	s.Workspace = e.Workspace
-	s.orders.quotes.store(e.Quote.ID, e.Quote)
-	s.QuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
+func (b payouts) applyQuoteLocked(e FXQuoteLocked) {
+	b.Workspace = e.Workspace
+	b.orders.quotes.store(e.Quote.ID, e.Quote)
+	b.QuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
 func (s *State) useQuote(id string) {

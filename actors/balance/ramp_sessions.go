@@ -51,7 +51,7 @@ func (r *RampSession) Check(workspace string) error {
 	return fault.New(fault.InvalidBody, bad)
 }
 
-func (s *State) importRampSession(m decision.Meta, c ImportRampSession) (decision.Decision, error) {
+func (b ramps) importRampSession(m decision.Meta, c ImportRampSession) (decision.Decision, error) {
 	if err := c.Session.Check(c.Workspace); err != nil {
 		return decision.Decision{}, err
 	}
@@ -66,7 +66,7 @@ func (s *State) importRampSession(m decision.Meta, c ImportRampSession) (decisio
 
 // reportRampSession credits an on-ramp that completed and gives back an off-ramp that failed; the others moved their money before
 // they were brought over. Of two reports that were read at the same time the second is to come again.
-func (s *State) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decision, error) {
+func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	r := *c.Session
 	switch {
 	case r.ID != c.ID:
@@ -77,14 +77,14 @@ func (s *State) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decis
 		return decision.Decision{}, fault.New(fault.RampConflict,
 			fmt.Sprintf("a session that is %s cannot be %s", r.Status, c.Outcome))
 	}
-	e := RampSessionMoved{Workspace: s.Workspace, Session: r.ID, Direction: r.Direction, From: r.Status, To: c.Outcome,
+	e := RampSessionMoved{Workspace: b.Workspace, Session: r.ID, Direction: r.Direction, From: r.Status, To: c.Outcome,
 		AmountCents: r.AmountCents, EventID: c.EventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
 	r.Status, r.UpdatedAt = e.To, e.At
 	d := decision.Decision{Records: []decision.Record{{Kind: RecordRampSession, Parent: r.Direction, ID: r.ID, Document: r}}}
 	if source := sessionCredit(r); source != "" {
-		t := transfer{workspace: s.Workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: r.AmountCents,
+		t := transfer{workspace: b.Workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: r.AmountCents,
 			source: source, reference: r.ID, cause: "ramp/session/" + r.ID, at: m.At}
-		if !s.holdsRamp(t) {
+		if !b.holdsRamp(t) {
 			return decision.Decision{}, overflow()
 		}
 		e.Postings = t.postings()
@@ -108,7 +108,7 @@ func sessionCredit(r RampSession) string {
 	return ""
 }
 
-func (s *State) applyRampSessionMoved(e RampSessionMoved) {
-	s.Workspace = e.Workspace
-	s.postRamp(e.Postings)
+func (b ramps) applyRampSessionMoved(e RampSessionMoved) {
+	b.Workspace = e.Workspace
+	b.postRamp(e.Postings)
 }

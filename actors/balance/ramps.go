@@ -62,6 +62,9 @@ var rampMoves = map[string]map[rampStep]string{
 // rampReports are the outcomes that the partner reports.
 var rampReports = map[string]rampStep{RampCompleted: rampComplete, RampFailed: rampFail}
 
+// ramps decides and applies commands and events of orders between dollars and USDC.
+type ramps struct{ *State }
+
 // StatusAt is the quote's status as the clock has it.
 func (q RampQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.ExpiresAt, now)
@@ -106,23 +109,23 @@ func (o *RampOrder) ends(workspace, to string, fee int64, at time.Time) (t trans
 }
 
 // decideRamp answers the commands of the ramp; known is false for any other.
-func (s *State) decideRamp(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case QuoteRamp:
-		s.mustOwn(c.Workspace)
-		d, err = s.quoteRamp(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.quoteRamp(m, c)
 	case CreateRampOrder:
-		s.mustOwn(c.Workspace)
-		d, err = s.createRampOrder(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.createRampOrder(m, c)
 	case AcceptRampOrder:
-		d, err = s.answerRamp(m, c.ID, rampAccept)
+		d, err = b.answerRamp(m, c.ID, rampAccept)
 	case RefuseRampOrder:
-		d, err = s.answerRamp(m, c.ID, rampRefuse)
+		d, err = b.answerRamp(m, c.ID, rampRefuse)
 	case ReportRamp:
-		d, err = s.reportRamp(m, c)
+		d, err = b.reportRamp(m, c)
 	case ImportRampSession:
-		s.mustOwn(c.Workspace)
-		d, err = s.importRampSession(m, c)
+		b.mustOwn(c.Workspace)
+		d, err = b.importRampSession(m, c)
 	default:
 		return d, false, nil
 	}
@@ -133,7 +136,7 @@ func travelRule() error {
 	return fault.New(fault.TravelRule, fmt.Sprintf("a withdrawal is of less than %d dollars", TravelRuleCents/100))
 }
 
-func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error) {
+func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error) {
 	known := slices.Contains([]string{RampOn, RampOff, RampWithdraw}, c.Direction)
 	if !known || (c.Direction == RampWithdraw) != (c.WalletID != "") {
 		panic("BUG: a ramp quote of direction " + c.Direction + " with wallet " + c.WalletID)
@@ -145,7 +148,7 @@ func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, erro
 		return decision.Decision{}, fault.New(fault.InvalidAmount, "amount: more than the fee")
 	case c.Direction == RampWithdraw && c.AmountCents >= TravelRuleCents:
 		return decision.Decision{}, travelRule()
-	case s.RampQuoteLocks.lockedAt(m.At) >= MaxRampQuotes:
+	case b.RampQuoteLocks.lockedAt(m.At) >= MaxRampQuotes:
 		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxRampQuotes))
 	}
 	q := RampQuote{ID: c.ID, Status: QuoteLocked, Direction: c.Direction, AmountCents: c.AmountCents, MaxFeeCents: c.FeeCents,
@@ -158,11 +161,11 @@ func (s *State) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, erro
 	}, nil
 }
 
-func (s *State) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Decision, error) {
-	if err := s.mayRamp(m, c); err != nil {
+func (b ramps) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Decision, error) {
+	if err := b.mayRamp(m, c); err != nil {
 		return decision.Decision{}, err
 	}
-	q, _ := s.orders.rampQuotes.find(c.Quote.ID)
+	q, _ := b.orders.rampQuotes.find(c.Quote.ID)
 	now := decision.StampOf(m.At)
 	o := RampOrder{ID: c.ID, QuoteID: q.ID, Direction: q.Direction, Status: RampCreated, AmountCents: q.AmountCents,
 		MaxFeeCents: q.MaxFeeCents, FeeCents: q.MaxFeeCents, WalletID: q.WalletID, CreatedAt: now, UpdatedAt: now,
@@ -184,9 +187,9 @@ func (s *State) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.De
 
 // mayRamp says whether an order may use the quote it names. Of dollars the runtime knows whether
 // there are enough.
-func (s *State) mayRamp(m decision.Meta, c CreateRampOrder) error {
+func (b ramps) mayRamp(m decision.Meta, c CreateRampOrder) error {
 	q := c.Quote
-	stored, known := s.orders.rampQuotes.find(q.ID)
+	stored, known := b.orders.rampQuotes.find(q.ID)
 	switch {
 	case c.Withdrawal != (q.Direction == RampWithdraw):
 		return fault.New(fault.QuoteMismatch, "quoteId: withdrawals and orders have quotes of their own")
@@ -196,35 +199,35 @@ func (s *State) mayRamp(m decision.Meta, c CreateRampOrder) error {
 		return fault.New(fault.QuoteUsed, "a quote is for one order")
 	case q.StatusAt(m.At) == QuoteExpired:
 		return fault.New(fault.QuoteExpired, "the quote's offer has ended")
-	case s.OpenRampOrders >= MaxOpenRampOrders:
+	case b.OpenRampOrders >= MaxOpenRampOrders:
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d ramp orders may be open", MaxOpenRampOrders))
-	case q.Direction == RampOn && !s.fits(-q.AmountCents):
+	case q.Direction == RampOn && !b.fits(-q.AmountCents):
 		return overflow()
-	case q.Direction != RampOn && s.StablecoinCents < q.AmountCents:
+	case q.Direction != RampOn && b.StablecoinCents < q.AmountCents:
 		return fault.New(fault.InsufficientFunds, "the stablecoin balance does not cover the order")
 	}
 	return nil
 }
 
 // answerRamp notes what the partner answered to an order. What comes after a report, or again, changes nothing.
-func (s *State) answerRamp(m decision.Meta, id string, step rampStep) (decision.Decision, error) {
-	o, known := s.orders.rampOrders.find(id)
+func (b ramps) answerRamp(m decision.Meta, id string, step rampStep) (decision.Decision, error) {
+	o, known := b.orders.rampOrders.find(id)
 	if !known {
 		return decision.Decision{}, nil
 	}
 	if _, allowed := rampMoves[o.Status][step]; !allowed {
 		return decision.Decision{}, nil
 	}
-	return s.moveRamp(m, o, step, ReportRamp{})
+	return b.moveRamp(m, o, step, ReportRamp{})
 }
 
 // rampTimer answers the timer of an order; known is false for any other key.
-func (s *State) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
+func (b ramps) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	id, known := strings.CutPrefix(key, timerRamp)
 	if !known {
 		return d, false
 	}
-	switch o, _ := s.orders.rampOrders.find(id); o.Status {
+	switch o, _ := b.orders.rampOrders.find(id); o.Status {
 	case RampCreated:
 		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(RampAskEvery)}}
 		d.Reply = RampDue{Order: id}
@@ -234,7 +237,7 @@ func (s *State) rampTimer(m decision.Meta, key string) (d decision.Decision, kno
 	return d, true
 }
 
-func (s *State) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, error) {
+func (b ramps) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
@@ -246,9 +249,9 @@ func (s *State) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, er
 		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("txHash: at most %d characters", maxTxHash))
 	}
 	if c.Session != nil {
-		return s.reportRampSession(m, c)
+		return b.reportRampSession(m, c)
 	}
-	o, known := s.orders.rampOrders.find(c.ID)
+	o, known := b.orders.rampOrders.find(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
@@ -258,7 +261,7 @@ func (s *State) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, er
 	if err := o.mayReport(c, step); err != nil {
 		return decision.Decision{}, err
 	}
-	d, err := s.moveRamp(m, o, step, c)
+	d, err := b.moveRamp(m, o, step, c)
 	d.Onces = rampClaim(m, c.EventID)
 	return d, err
 }
@@ -293,9 +296,9 @@ func (o *RampOrder) mayReport(c ReportRamp, step rampStep) error {
 }
 
 // moveRamp makes a step that the table allows. An order that failed cost nothing.
-func (s *State) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRamp) (decision.Decision, error) {
+func (b ramps) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRamp) (decision.Decision, error) {
 	to := rampMoves[o.Status][step]
-	e := RampMoved{Workspace: s.Workspace, Order: o.ID, Direction: o.Direction, From: o.Status, To: to, AmountCents: o.AmountCents,
+	e := RampMoved{Workspace: b.Workspace, Order: o.ID, Direction: o.Direction, From: o.Status, To: to, AmountCents: o.AmountCents,
 		FeeCents: o.FeeCents, TxHash: c.TxHash, EventID: c.EventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
 	switch {
 	case to == RampFailed:
@@ -309,8 +312,8 @@ func (s *State) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRa
 	if after.open() {
 		d.Timers[0].Due = m.At.Add(LapseAfter)
 	} else {
-		if t, moves := o.ends(s.Workspace, to, e.FeeCents, m.At); moves {
-			if !s.holdsRamp(t) {
+		if t, moves := o.ends(b.Workspace, to, e.FeeCents, m.At); moves {
+			if !b.holdsRamp(t) {
 				return decision.Decision{}, overflow()
 			}
 			e.Postings = t.postings()
@@ -322,69 +325,69 @@ func (s *State) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRa
 }
 
 // holdsRamp says whether the account can take what the ramp brings.
-func (s *State) holdsRamp(t transfer) bool {
+func (b ramps) holdsRamp(t transfer) bool {
 	if t.account == AccountUSD {
-		return s.fits(t.cents)
+		return b.fits(t.cents)
 	}
-	_, err := money.Add(s.StablecoinCents, t.cents)
+	_, err := money.Add(b.StablecoinCents, t.cents)
 	return err == nil
 }
 
-func (s *State) applyRampQuoted(e RampQuoted) {
-	s.Workspace = e.Workspace
-	s.orders.rampQuotes.store(e.Quote.ID, e.Quote)
-	s.RampQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.ExpiresAt)
+func (b ramps) applyRampQuoted(e RampQuoted) {
+	b.Workspace = e.Workspace
+	b.orders.rampQuotes.store(e.Quote.ID, e.Quote)
+	b.RampQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.ExpiresAt)
 }
 
-func (s *State) applyRampOrdered(e RampOrdered) {
-	q, known := s.orders.rampQuotes.find(e.Order.QuoteID)
+func (b ramps) applyRampOrdered(e RampOrdered) {
+	q, known := b.orders.rampQuotes.find(e.Order.QuoteID)
 	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a ramp quote that is not locked")
 	}
 	q.Status = QuoteUsed
-	s.orders.rampQuotes.store(q.ID, q)
-	s.RampQuoteLocks.useQuote(q.ExpiresAt)
-	s.orders.rampOrders.store(e.Order.ID, e.Order)
-	s.OpenRampOrders++
-	s.RampCents = money.MustAdd(s.RampCents, e.Order.AmountCents)
-	s.postRamp(e.Postings)
+	b.orders.rampQuotes.store(q.ID, q)
+	b.RampQuoteLocks.useQuote(q.ExpiresAt)
+	b.orders.rampOrders.store(e.Order.ID, e.Order)
+	b.OpenRampOrders++
+	b.RampCents = money.MustAdd(b.RampCents, e.Order.AmountCents)
+	b.postRamp(e.Postings)
 }
 
-func (s *State) applyRampMoved(e RampMoved) {
-	before, known := s.orders.rampOrders.find(e.Order)
+func (b ramps) applyRampMoved(e RampMoved) {
+	before, known := b.orders.rampOrders.find(e.Order)
 	if !known || !before.open() {
 		panic("BUG: moved a ramp order that is not open")
 	}
 	after := before.moved(e)
-	s.orders.rampOrders.store(after.ID, after)
+	b.orders.rampOrders.store(after.ID, after)
 	if !after.open() {
-		s.OpenRampOrders--
-		s.RampCents = money.MustAdd(s.RampCents, -e.AmountCents)
+		b.OpenRampOrders--
+		b.RampCents = money.MustAdd(b.RampCents, -e.AmountCents)
 	}
-	s.postRamp(e.Postings)
+	b.postRamp(e.Postings)
 }
 
 // postRamp adds what a check has found to fit.
-func (s *State) postRamp(postings []Posting) {
+func (b ramps) postRamp(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {
 		case AccountUSD:
-			if err := s.credit(p.Cents); err != nil {
+			if err := b.credit(p.Cents); err != nil {
 				panic("BUG: ramp's dollars after their check: " + err.Error())
 			}
 		case AccountStablecoin:
-			s.StablecoinCents = money.MustAdd(s.StablecoinCents, p.Cents)
+			b.StablecoinCents = money.MustAdd(b.StablecoinCents, p.Cents)
 		}
 	}
 }
 
 // checkRamp is the invariant of the ramp, looked at after every event.
-func (s *State) checkRamp() {
-	mustAgree("ramp orders", s.OpenRampOrders, s.RampCents)
-	if s.OpenRampOrders > MaxOpenRampOrders {
-		panic(fmt.Sprintf("BUG: %d ramp orders are open", s.OpenRampOrders))
+func (b ramps) checkRamp() {
+	mustAgree("ramp orders", b.OpenRampOrders, b.RampCents)
+	if b.OpenRampOrders > MaxOpenRampOrders {
+		panic(fmt.Sprintf("BUG: %d ramp orders are open", b.OpenRampOrders))
 	}
-	if s.StablecoinCents < 0 {
-		panic(fmt.Sprintf("BUG: the stablecoin balance is %d", s.StablecoinCents))
+	if b.StablecoinCents < 0 {
+		panic(fmt.Sprintf("BUG: the stablecoin balance is %d", b.StablecoinCents))
 	}
 }

@@ -6,7 +6,8 @@
 // currencies.go (payments into a balance in a currency), conversions.go and conversion.go
 // (between them), ramps.go (between dollars and USDC, and to wallets), relay.go (what the card
 // authorizer decided), unmatched.go (reports that match nothing), orders.go (the records of
-// orders).
+// orders). Each movement has a small type around State (payouts, deposits, currencies, conversions,
+// ramps, physicalCards) with its decisions and folds; State itself has the money that they share.
 //
 // Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts
 // of the outside world may take the balance below zero; nothing this package decides by itself
