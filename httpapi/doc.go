@@ -40,7 +40,7 @@
 //	sessionHandlers     dashboard, signin
 //	agentHandlers       agents, intents
 //	endpointHandlers    webhook_endpoints
-//	reportHandlers      partner_reports, conversion_reports, ramp_reports
+//	reportHandlers      partner_reports, report_types
 //	toolHandlers        mcp
 //
 // All of them embed edge (edge.go), which checks requests and writes answers: auth, session, body,

@@ -109,11 +109,11 @@ func TestAReplayOnAnotherPathTakesNoReportsPlace(t *testing.T) {
 func TestEachTypeOfAReportHasOnePath(t *testing.T) {
 	w := newWorld(t)
 	kept := 0
-	for kind, at := range reportPaths {
+	for kind, row := range reportTypes {
 		for _, r := range w.server.reports.webhookRoutes() {
 			body := fmt.Sprintf(`{"id":"%s on %s","type":%q,"data":{}}`, kind, r.path, kind)
 			reply := w.post(w.signsBody(testSecret, body), r.path, body)
-			if r.path != at {
+			if r.path != row.path {
 				w.fails(reply, 401, "signature_invalid")
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"purser/actors/fault"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -42,4 +43,12 @@ func (e *edge) newID(c *call, prefix string) (string, error) {
 	}
 	u, err := ident.New(slot, c.now, e.actors.Entropy())
 	return u.Format(prefix), err
+}
+
+// decodeRecord reads a record's document.
+func decodeRecord(record persistence.Record, into any) error {
+	if err := json.Unmarshal(record.Document, into); err != nil {
+		return fmt.Errorf("%s's record: %w", record.Kind, err)
+	}
+	return nil
 }
