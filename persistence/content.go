@@ -8,41 +8,42 @@ import (
 	"purser/persistence/ident"
 )
 
-// Archiver is a journal that can be read whole, as it was at one instant. Both journals are; each has a function Load, which
-// makes a journal of such content. Package archive is the form in which content leaves a journal for a file.
+// Archiver reads a whole journal as of one instant. Both journals implement it; each has a function
+// Load, which makes a journal from such content. Package archive defines the file format.
 type Archiver interface {
-	// Snapshot takes the instant: every commit that was answered before the call is in it, none that begins after its return. It
-	// holds up commits for a moment at most. The snapshot must be closed.
+	// Snapshot fixes the instant. The snapshot includes every commit that returned before the call
+	// and none that begins after it returns. It blocks commits only briefly. The caller closes it.
 	Snapshot(ctx context.Context) (Snapshot, error)
-	// StoredBytes returns the bytes that the content takes in the store. An archive of the content
+	// StoredBytes returns the size of the content in the store, in bytes. An archive of the content
 	// may be smaller or larger.
 	StoredBytes(ctx context.Context) (int64, error)
 }
 
 // Snapshot is the content of a journal at one instant. It is for one goroutine.
 type Snapshot interface {
-	// Content walks everything, a part at a time: memory does not grow with the journal. An error ends it. A part and what it
-	// refers to belong to the caller only until the next one.
+	// Content iterates over every part, in memory that does not grow with the journal. An error ends
+	// the iteration. A part and its slices are valid only until the next part.
 	Content(ctx context.Context) Content
 	Close() error
 }
 
-// Content is a sequence of parts in the one order that both journals give: shard by shard from 0, each of the 256 with its
-// *ShardHead, its *Events by position, *Records, *Onces, *Timers and *Cursors, these in the order of Key. Versions of streams are
-// not among them: they are those of the events. Times count to the microsecond, the finest that every journal keeps.
+// Content is a sequence of parts in an order that both journals share. Each of the 256 shards, from
+// 0, gives its *ShardHead, its *Events by position, then its *Records, *Onces, *Timers and *Cursors,
+// each sort in the order of Key. Stream versions are left out, because the events contain them.
+// Times are cut to the microsecond, the finest precision that every journal stores.
 type Content = iter.Seq2[Part, error]
 
 // Part is a *ShardHead, *Event, *Record, *Once, *Timer or *Cursor.
 type Part any
 
-// ShardHead begins a shard. Ordinal is the last one that was given at the head's position.
+// ShardHead begins a shard. Ordinal is the last ordinal assigned at the head's position.
 type ShardHead struct {
 	Shard ident.Shard
 	Head
 	Ordinal uint32
 }
 
-// Cursor is the place of a named subscriber in the shard.
+// Cursor is the position of a named subscriber in the shard.
 type Cursor struct {
 	Name     string
 	Position uint64

@@ -8,16 +8,16 @@ import (
 	"purser/persistence/ident"
 )
 
-// Limits of one batch besides those of the contract, so that a commit of any store has a known greatest size.
+// Limits of one batch besides those in journal.go. They bound the size of a commit in any store.
 const (
 	MaxBatchBytes = 64 << 20 // bytes of payloads, documents and answers in one batch
 	MaxBatchItems = 4096     // records, onces and timers in one batch, each
 	MaxName       = 1024     // bytes of one kind, id, key, scope, type or name
 )
 
-// Check returns ErrTooLarge, with what is too large, when the batch passes a limit, and ErrRefused when it has a name that not
-// every store can keep. It panics when something in the batch
-// lives in another shard: that is a bug of the caller, and what was written there could never be found again.
+// Check returns ErrTooLarge, naming the limit, when the batch exceeds a limit, and ErrRefused when
+// a name in it cannot be stored by every store. It panics when an item of the batch belongs to
+// another shard: this is a bug of the caller, and no read would find the item again.
 func (b *Batch) Check(shard ident.Shard) error {
 	if len(b.Events) > MaxBatchEvents {
 		return tooLarge("events", len(b.Events), MaxBatchEvents)
@@ -47,7 +47,7 @@ func (b *Batch) mustLiveIn(shard ident.Shard) {
 	}
 }
 
-// SlotOf returns the slot of an item of the batch: what the item leaves zero is the batch's.
+// SlotOf returns the slot of an item of the batch: the item's own, or the batch's when it is zero.
 func (b *Batch) SlotOf(slot ident.Slot) ident.Slot {
 	if slot == 0 {
 		return b.Slot
@@ -55,7 +55,8 @@ func (b *Batch) SlotOf(slot ident.Slot) ident.Slot {
 	return slot
 }
 
-// WorkspaceOf returns the workspace of an item of the batch: what the item leaves empty is the batch's.
+// WorkspaceOf returns the workspace of an item of the batch: the item's own, or the batch's when
+// it is empty.
 func (b *Batch) WorkspaceOf(workspace string) string {
 	if workspace == "" {
 		return b.Workspace
@@ -121,8 +122,8 @@ func tooLarge(what string, n, limit int) error {
 	return fmt.Errorf("%w: %d %s, at most %d", ErrTooLarge, n, what, limit)
 }
 
-// PageLimit returns the number of items a read may return when n are asked for: a limit of nothing, or one over
-// MaxPage, is MaxPage.
+// PageLimit returns the number of items that a read may return for a requested limit of n. A limit
+// that is not positive, or is over MaxPage, becomes MaxPage.
 func PageLimit(n int) int {
 	if n <= 0 || n > MaxPage {
 		return MaxPage

@@ -16,65 +16,72 @@ const (
 	MaxHandlers     = 32                     // calls of one Handler at a time, over all shards
 	DefaultRetryMin = 100 * time.Millisecond // the pause after the first failure; it doubles
 	DefaultRetryMax = 10 * time.Second       // the longest pause; there is no last try
-	maxMoved        = 8                      // times in a row that Handle may answer ErrMoved before a pause
+	maxMoved        = 8                      // consecutive ErrMoved of Handle before a pause
 )
 
 var (
-	// ErrMoved is the answer of a Handle whose stored position is not the one before the first event: somebody else has
-	// handled in between. The subscription asks Position and goes on from there. It is not a failure.
+	// ErrMoved is the error of a Handle whose stored position does not precede the first event, because
+	// another process has handled events. The subscription continues from Position. ErrMoved is not a
+	// failure.
 	ErrMoved = errors.New("consumer position moved")
-	// ErrAhead ends a subscription: the consumer has handled more than the journal holds, so the journal is another or older
-	// one, and its coming events would be taken for repeats. The consumer has to start again from 0.
+	// ErrAhead ends a subscription: the consumer's position is past the journal's head. The journal is
+	// another or an older one, and its next events would be dropped as repeats. The consumer has to
+	// start again from 0.
 	ErrAhead = errors.New("consumer is ahead of the journal")
 )
 
-// Handler is a consumer: it turns events into effects and keeps, per shard, the position of the last event whose effect stands.
+// Handler is a consumer. It applies the effects of events and stores, per shard, the position of
+// the last event that it has applied.
 type Handler interface {
 	// Position returns that position, 0 when there is none.
 	Position(ctx context.Context, shard ident.Shard) (uint64, error)
 
-	// Handle takes the effects of the events and stores the position of the last, in one transaction. The events follow the
-	// stored position without a gap, at least 1 and at most MaxHandle; they belong to the handler.
+	// Handle applies the events and stores the position of the last, in one transaction. The events
+	// follow the stored position without a gap, at least 1 and at most MaxHandle. They belong to the
+	// handler.
 	//
-	// The transaction must find the position before the first event in place, and otherwise change nothing and answer ErrMoved:
-	// that is what makes at least once into once, when two processes run the same consumer or the outcome of a commit was
-	// lost. After any error the position is asked again and Handle is called again from there, with other cuts.
+	// The transaction must check that the stored position precedes the first event. Otherwise it
+	// changes nothing and returns ErrMoved. This check turns at-least-once delivery into exactly-once
+	// effects, when two processes run one consumer or the outcome of a commit is unknown. After any
+	// error the subscription reads Position and calls Handle from there, with other batch boundaries.
 	Handle(ctx context.Context, shard ident.Shard, events []Event) error
 }
 
-// Subscription is how a consumer gets the events of all shards: those of a shard in the order of their positions, without a gap,
-// each at least once. Between shards there is no order.
+// Subscription delivers the events of all shards to a consumer, each at least once. Events of a
+// shard arrive in the order of their positions, without a gap. Shards are not ordered.
 //
-// Subscribe reads the journal; package kafka reads the topic and the journal. Both keep nothing: a consumer's place is its
-// Position.
+// Subscribe reads the journal; package kafka reads the topic and the journal. Neither stores a
+// position: Handler.Position is the only one.
 type Subscription interface {
-	// Run hands events to the handler until the context ends, whose error it returns, or until ErrAhead or another reason that no
-	// retry mends. Calls for one shard never overlap, at most MaxHandlers run at a time. An error of the handler or of the
-	// journal is told to the listener and tried again, for ever, and stops only its shard. Run returns when no call is under way.
+	// Run delivers events to the handler until the context ends, and then returns the context's error.
+	// A permanent error, such as ErrAhead, ends it too. Calls for one shard never overlap, and at most
+	// MaxHandlers calls run concurrently. After an error of the handler or the journal, Run reports it
+	// to the listener and retries without end; other shards continue. Run returns after the last call
+	// has returned.
 	Run(ctx context.Context, h Handler) error
 }
 
-// SubscriptionListener is told what a subscription does, on the goroutine that does it: it must be quick and safe for concurrent
-// use.
+// SubscriptionListener observes a subscription. The subscription's goroutines call it, so it must be
+// quick and safe for concurrent use.
 type SubscriptionListener interface {
-	// Handled: the effects of so many events, the last at the position, stand.
+	// Handled: the handler has applied this number of events, the last at position through.
 	Handled(shard ident.Shard, through uint64, events int)
-	// Repeated: so many events had been handled before and were dropped.
+	// Repeated: this number of events was dropped, because the handler had applied them before.
 	Repeated(shard ident.Shard, events int)
-	// Gap: the source had lost the events after a position, through another; they are read from the journal.
+	// Gap: the source lacks the events from after+1 to through; the journal supplies them.
 	Gap(shard ident.Shard, after, through uint64)
-	// Failed: the shard is tried again after a pause.
+	// Failed: delivery in the shard failed; the subscription retries after the pause.
 	Failed(shard ident.Shard, err error, pause time.Duration)
 }
 
-// SubscriptionOptions are what every subscription needs.
+// SubscriptionOptions configure every kind of subscription.
 type SubscriptionOptions struct {
 	Journal            Journal
 	RetryMin, RetryMax time.Duration
 	Listener           SubscriptionListener
 }
 
-// EnsureDefaults fills in what is left zero.
+// EnsureDefaults sets the default of each zero field, except Journal.
 func (o *SubscriptionOptions) EnsureDefaults() {
 	if o.RetryMin == 0 {
 		o.RetryMin = DefaultRetryMin
@@ -83,11 +90,11 @@ func (o *SubscriptionOptions) EnsureDefaults() {
 		o.RetryMax = max(DefaultRetryMax, o.RetryMin)
 	}
 	if o.Listener == nil {
-		o.Listener = silent{}
+		o.Listener = noopListener{}
 	}
 }
 
-// Validate names what is wrong with options that have their defaults.
+// Validate returns an error that names the first invalid option. Call EnsureDefaults first.
 func (o *SubscriptionOptions) Validate() error {
 	switch {
 	case o.Journal == nil:
@@ -98,33 +105,33 @@ func (o *SubscriptionOptions) Validate() error {
 	return nil
 }
 
-type silent struct{}
+type noopListener struct{}
 
-func (silent) Handled(ident.Shard, uint64, int)                   {}
-func (silent) Repeated(ident.Shard, int)                          {}
-func (silent) Gap(ident.Shard, uint64, uint64)                    {}
-func (silent) Failed(shard ident.Shard, _ error, _ time.Duration) {}
+func (noopListener) Handled(ident.Shard, uint64, int)                   {}
+func (noopListener) Repeated(ident.Shard, int)                          {}
+func (noopListener) Gap(ident.Shard, uint64, uint64)                    {}
+func (noopListener) Failed(shard ident.Shard, _ error, _ time.Duration) {}
 
-// Subscribe returns the subscription that reads the journal itself, one goroutine per shard.
+// Subscribe returns a subscription that reads the journal, with one goroutine per shard.
 func Subscribe(o SubscriptionOptions) (Subscription, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return &direct{o}, nil
+	return &journalSubscription{o}, nil
 }
 
-type direct struct{ o SubscriptionOptions }
+type journalSubscription struct{ o SubscriptionOptions }
 
 // Run implements Subscription.
-func (d *direct) Run(ctx context.Context, h Handler) error {
+func (d *journalSubscription) Run(ctx context.Context, h Handler) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	limited := limited{h, make(chan struct{}, MaxHandlers)}
+	limited := limitedHandler{h, make(chan struct{}, MaxHandlers)}
 	var shards sync.WaitGroup
 	for i := range ident.Shards {
 		shards.Go(func() {
-			if err := d.follow(ctx, NewFeed(d.o, ident.Shard(i), limited)); err != nil {
+			if err := d.followShard(ctx, NewFeed(d.o, ident.Shard(i), limited)); err != nil {
 				stop(err)
 			}
 		})
@@ -133,8 +140,8 @@ func (d *direct) Run(ctx context.Context, h Handler) error {
 	return context.Cause(ctx)
 }
 
-// follow delivers a shard until the context ends, or returns the reason that no retry mends.
-func (d *direct) follow(ctx context.Context, f *Feed) error {
+// followShard delivers a shard until the context ends, or returns a permanent error.
+func (d *journalSubscription) followShard(ctx context.Context, f *Feed) error {
 	retry := Backoff{Min: d.o.RetryMin, Max: d.o.RetryMax}
 	for {
 		err := f.CatchUp(ctx)
@@ -157,13 +164,13 @@ func (d *direct) follow(ctx context.Context, f *Feed) error {
 	}
 }
 
-// limited is a handler of which only so many calls run at a time.
-type limited struct {
+// limitedHandler bounds the concurrent calls of a handler to the capacity of slots.
+type limitedHandler struct {
 	Handler
 	slots chan struct{}
 }
 
-func (l limited) enter(ctx context.Context) error {
+func (l limitedHandler) acquireSlot(ctx context.Context) error {
 	select {
 	case l.slots <- struct{}{}:
 		return nil
@@ -172,33 +179,34 @@ func (l limited) enter(ctx context.Context) error {
 	}
 }
 
-func (l limited) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
-	if err := l.enter(ctx); err != nil {
+func (l limitedHandler) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
+	if err := l.acquireSlot(ctx); err != nil {
 		return 0, err
 	}
 	defer func() { <-l.slots }()
 	return l.Handler.Position(ctx, shard)
 }
 
-func (l limited) Handle(ctx context.Context, shard ident.Shard, events []Event) error {
-	if err := l.enter(ctx); err != nil {
+func (l limitedHandler) Handle(ctx context.Context, shard ident.Shard, events []Event) error {
+	if err := l.acquireSlot(ctx); err != nil {
 		return err
 	}
 	defer func() { <-l.slots }()
 	return l.Handler.Handle(ctx, shard, events)
 }
 
-// Feed delivers one shard to a handler: it is the part that all subscriptions share. It drops repeats, reads the journal over a
-// gap, and asks the handler for its position before the first delivery and after every error. It is for one goroutine.
+// Feed delivers one shard to a handler; all subscriptions share it. It drops repeats, fills gaps
+// from the journal, and reads the handler's position before the first delivery and after every
+// error. It is not safe for concurrent use.
 type Feed struct {
 	o       SubscriptionOptions
 	shard   ident.Shard
 	handler Handler
-	at      uint64 // what the handler has handled
-	located bool   // at is known
+	at      uint64 // position of the last event that the handler applied
+	located bool   // at is the handler's position
 }
 
-// NewFeed makes the feed of a shard. The options have their defaults and are valid.
+// NewFeed returns the feed of a shard. The options must have their defaults and be valid.
 func NewFeed(o SubscriptionOptions, shard ident.Shard, h Handler) *Feed {
 	return &Feed{o: o, shard: shard, handler: h}
 }
@@ -206,25 +214,26 @@ func NewFeed(o SubscriptionOptions, shard ident.Shard, h Handler) *Feed {
 // Shard returns the shard of the feed.
 func (f *Feed) Shard() ident.Shard { return f.shard }
 
-// At returns the position that was handled last, 0 as long as it is not known.
+// At returns the handler's position as the feed last saw it, 0 before the feed has read it.
 func (f *Feed) At() uint64 { return f.at }
 
-// CatchUp delivers from the journal up to its head at the time of the call.
+// CatchUp delivers events from the journal through its head at the time of the call.
 func (f *Feed) CatchUp(ctx context.Context) error {
 	head := f.o.Journal.Head(f.shard).Position
-	return f.settle(ctx, func() error { return f.read(ctx, head) })
+	return f.deliverFromPosition(ctx, func() error { return f.deliverFromJournal(ctx, head) })
 }
 
-// Offer delivers events that came from elsewhere, in any order and number: what was handled is dropped, what lacks before one of
-// them is read from the journal first.
+// Offer delivers events of another source, in any order and number. It drops applied events and
+// reads events that are missing before an offered event from the journal.
 func (f *Feed) Offer(ctx context.Context, events []Event) error {
-	return f.settle(ctx, func() error { return f.offer(ctx, events) })
+	return f.deliverFromPosition(ctx, func() error { return f.deliverOffered(ctx, events) })
 }
 
-// settle delivers from the handler's position, again when that has moved.
-func (f *Feed) settle(ctx context.Context, deliver func() error) error {
+// deliverFromPosition calls deliver at the handler's position, and again after ErrMoved, at most
+// maxMoved times in all.
+func (f *Feed) deliverFromPosition(ctx context.Context, deliver func() error) error {
 	for range maxMoved {
-		if err := f.locate(ctx); err != nil {
+		if err := f.loadPosition(ctx); err != nil {
 			return err
 		}
 		err := deliver()
@@ -239,7 +248,7 @@ func (f *Feed) settle(ctx context.Context, deliver func() error) error {
 	return fmt.Errorf("%w %d times in a row", ErrMoved, maxMoved)
 }
 
-func (f *Feed) locate(ctx context.Context) error {
+func (f *Feed) loadPosition(ctx context.Context) error {
 	if f.located {
 		return nil
 	}
@@ -247,7 +256,7 @@ func (f *Feed) locate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("position of shard %d: %w", f.shard, err)
 	}
-	// the head is read after the position, so that it cannot be the older
+	// the head is read after the position: a head read earlier could be behind it
 	if head := f.o.Journal.Head(f.shard).Position; at > head {
 		return fmt.Errorf("%w: shard %d is at %d there, at %d here", ErrAhead, f.shard, head, at)
 	}
@@ -255,7 +264,7 @@ func (f *Feed) locate(ctx context.Context) error {
 	return nil
 }
 
-func (f *Feed) offer(ctx context.Context, events []Event) error {
+func (f *Feed) deliverOffered(ctx context.Context, events []Event) error {
 	repeats := 0
 	defer func() {
 		if repeats > 0 {
@@ -269,10 +278,10 @@ func (f *Feed) offer(ctx context.Context, events []Event) error {
 			events, repeats = events[1:], repeats+1
 		case first > f.at+1:
 			f.o.Listener.Gap(f.shard, f.at, first-1)
-			err = f.read(ctx, first-1)
+			err = f.deliverFromJournal(ctx, first-1)
 		default:
-			n := gapless(events)
-			err, events = f.handle(ctx, events[:n:n]), events[n:]
+			n := gaplessPrefix(events)
+			err, events = f.handleGapless(ctx, events[:n:n]), events[n:]
 		}
 		if err != nil {
 			return err
@@ -281,8 +290,8 @@ func (f *Feed) offer(ctx context.Context, events []Event) error {
 	return nil
 }
 
-// gapless returns how many events at the start follow each other, at most MaxHandle.
-func gapless(events []Event) int {
+// gaplessPrefix returns the number of leading events with consecutive positions, at most MaxHandle.
+func gaplessPrefix(events []Event) int {
 	n := 1
 	for n < min(len(events), MaxHandle) && events[n].Position == events[n-1].Position+1 {
 		n++
@@ -290,8 +299,9 @@ func gapless(events []Event) int {
 	return n
 }
 
-// read delivers from the journal through a position, and what came with it.
-func (f *Feed) read(ctx context.Context, through uint64) error {
+// deliverFromJournal delivers events from the journal through a position, and the rest of the last
+// page that it reads.
+func (f *Feed) deliverFromJournal(ctx context.Context, through uint64) error {
 	for f.at < through {
 		events, err := f.o.Journal.Events(ctx, f.shard, f.at, MaxHandle)
 		if err != nil {
@@ -300,14 +310,14 @@ func (f *Feed) read(ctx context.Context, through uint64) error {
 		if len(events) == 0 {
 			return fmt.Errorf("shard %d: the journal has no event after %d, %d is expected", f.shard, f.at, through)
 		}
-		if err := f.handle(ctx, events); err != nil {
+		if err := f.handleGapless(ctx, events); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Feed) handle(ctx context.Context, events []Event) error {
+func (f *Feed) handleGapless(ctx context.Context, events []Event) error {
 	first, last, n := events[0].Position, events[len(events)-1].Position, len(events)
 	if first != f.at+1 || last != f.at+uint64(n) {
 		panic(fmt.Sprintf("BUG: %d events from %d to %d of shard %d delivered after %d", n, first, last, f.shard, f.at))
@@ -320,23 +330,23 @@ func (f *Feed) handle(ctx context.Context, events []Event) error {
 	return nil
 }
 
-// Backoff counts the pauses between tries: Min, then twice the one before, at most Max.
+// Backoff computes the pauses between retries: Min, then twice the previous pause, at most Max.
 type Backoff struct {
 	Min, Max time.Duration
 	next     time.Duration
 }
 
-// Next returns the pause before the next try.
+// Next returns the pause before the next retry.
 func (b *Backoff) Next() time.Duration {
 	pause := max(b.next, b.Min)
 	b.next = min(2*pause, b.Max)
 	return pause
 }
 
-// Reset starts again from Min, after a success.
+// Reset makes the next pause Min. Call it after a success.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Pause waits, and tells whether the context has not ended meanwhile.
+// Pause waits for d or the end of the context. It returns false when the context has ended.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -234,7 +234,7 @@ func TestSubscriptionOptions(t *testing.T) {
 	require.ErrorContains(t, err, "pauses")
 }
 
-// TestFeedOffersAnything: whatever is offered, in whatever order, the consumer gets each event once and in order.
+// TestFeedOffersAnything: the consumer gets each event once and in order, for every order of offers.
 func TestFeedOffersAnything(t *testing.T) {
 	s := newStand(t)
 	const events = 60

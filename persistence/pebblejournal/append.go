@@ -101,8 +101,8 @@ func (a *appending) commit() error {
 		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
 	}
 	a.committed = true
-	a.j.shards[a.id].due.Set(a.timer)
-	a.j.recent.Keep(a.id, a.events...)
+	a.j.shards[a.id].due.Lower(a.timer)
+	a.j.recent.Add(a.id, a.events...)
 	a.j.shards[a.id].publish(a.head)
 	a.known.forget()
 	a.events, a.timer = nil, time.Time{}

@@ -36,7 +36,7 @@ type Journal struct {
 	fatal  func(error)
 	opened atomic.Bool
 	known  sync.Pool // of *known
-	recent persistence.Recent
+	recent persistence.RecentEvents
 }
 
 // shard is one lane of the journal.
@@ -45,8 +45,8 @@ type shard struct {
 	mu   sync.RWMutex
 	head head // under mu
 
-	tip persistence.Tip // what was synced of it
-	due persistence.Due
+	tip persistence.HeadSignal // the durable head
+	due persistence.TimerHorizon
 }
 
 // Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, ErrMoved, or the file
@@ -260,7 +260,7 @@ func (j *Journal) raise(shards []ident.Shard) error {
 // publish shows a head that is synced and wakes who waits for it. The shard is locked, or nobody knows it yet.
 func (s *shard) publish(h head) {
 	s.head = h
-	s.tip.Show(h.Head)
+	s.tip.Advance(h.Head)
 }
 
 // Head implements persistence.Journal. After a failure or Close it is what was last known to be synced.

@@ -212,7 +212,7 @@ func (j *Journal) Timers(
 		return nil, err
 	}
 	due := &j.shards[id].due
-	changes, may := due.May(now)
+	changes, may := due.MayBeDue(now)
 	j.leave()
 	if !may {
 		return nil, nil
@@ -242,7 +242,7 @@ func (j *Journal) Timers(
 		return nil, err
 	}
 	if earliest {
-		due.Learn(changes, first)
+		due.Observe(changes, first)
 	}
 	return timers, nil
 }

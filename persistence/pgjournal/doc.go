@@ -61,10 +61,10 @@
 // that the epoch is still this process's, as every read of a head does: whoever is cut off from it shows nothing of before its
 // successor for longer. What is there is nothing under AsStored, and in a process that holds no shard.
 //
-// The newest events are kept in memory as they were committed (persistence.Recent): whoever follows the head asks the server for
+// The newest events are kept in memory as they were committed (persistence.RecentEvents): whoever follows the head asks the server for
 // none.
 //
-// Timers asks the server only past an instant kept in memory (persistence.Due), before which nothing is due; a process knows the
+// Timers asks the server only past an instant kept in memory (persistence.TimerHorizon), before which nothing is due; a process knows the
 // timers of the shards it has raised.
 //
 // # Cursors

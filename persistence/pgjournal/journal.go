@@ -34,7 +34,7 @@ type Journal struct {
 	identity  persistence.Identity
 	lanes     []*lane
 	shards    [ident.Shards]shard
-	recent    persistence.Recent
+	recent    persistence.RecentEvents
 	known     *records
 	lookups   chan *lookup
 	cursors   *cursors
@@ -52,8 +52,8 @@ type Journal struct {
 
 // shard is what is known in memory of a shard.
 type shard struct {
-	tip persistence.Tip
-	due persistence.Due
+	tip persistence.HeadSignal
+	due persistence.TimerHorizon
 	mu  sync.Mutex // of what follows
 	tenure
 }

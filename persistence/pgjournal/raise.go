@@ -50,7 +50,7 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 		// What the earlier epoch's last transaction did to the timers and records is not known here.
 		j.shards[id].due.Forget()
 		j.known.raised(id, asked)
-		j.shards[id].tip.Show(raised[id])
+		j.shards[id].tip.Advance(raised[id])
 	}
 	return heads, nil
 }

@@ -250,14 +250,14 @@ func (s *staging) empty() bool {
 // settle shows what was committed, and tells the outcomes.
 func (s *staging) settle(j *Journal) {
 	for key, t := range s.timers {
-		j.shards[key.shard].due.Set(t.due)
+		j.shards[key.shard].due.Lower(t.due)
 	}
 	for i := range s.events {
-		j.recent.Keep(s.events[i].shard, s.events[i].stored())
+		j.recent.Add(s.events[i].shard, s.events[i].stored())
 	}
 	for id, at := range s.shards {
 		if at.found {
-			j.shards[id].tip.Show(persistence.Head{Position: at.head, Epoch: at.epoch})
+			j.shards[id].tip.Advance(persistence.Head{Position: at.head, Epoch: at.epoch})
 		}
 	}
 	for n, i := range s.items {

@@ -85,7 +85,7 @@ func errBehind(id ident.Shard, found persistence.Head, known uint64) error {
 // for sure by then.
 func (j *Journal) meet(id ident.Shard, found persistence.Head, recovering bool, asked time.Time) (sure bool) {
 	s := &j.shards[id]
-	s.tip.Show(found)
+	s.tip.Advance(found)
 	if sure = !recovering && s.heldAt(found.Epoch); sure {
 		j.known.trust(id, asked)
 	}

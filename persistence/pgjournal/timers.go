@@ -18,7 +18,7 @@ func (j *Journal) loadDue(ctx context.Context) error {
 	var id int16
 	var first *time.Time
 	_, err = pgx.ForEachRow(rows, []any{&id, &first}, func() error {
-		j.shards[id].due.Learn(0, instant(first))
+		j.shards[id].due.Observe(0, instant(first))
 		return nil
 	})
 	return err
@@ -34,7 +34,7 @@ func (j *Journal) Timers(
 	}
 	defer j.leave()
 	s := &j.shards[id]
-	changes, may := s.due.May(now)
+	changes, may := s.due.MayBeDue(now)
 	if !may {
 		return nil, nil
 	}
@@ -55,7 +55,7 @@ func (j *Journal) Timers(
 		if err := results.QueryRow().Scan(&first); err != nil {
 			return err
 		}
-		s.due.Learn(changes, instant(first)) // the earliest of all, wherever the page begins
+		s.due.Observe(changes, instant(first)) // the earliest of all, wherever the page begins
 		return nil
 	})
 	return timers, err

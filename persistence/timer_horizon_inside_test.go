@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDueGoesByTheWall: what the clock of a process says of the time since its start stands still while the machine sleeps.
-func TestDueGoesByTheWall(t *testing.T) {
-	var d Due
+// TestTimerHorizonUsesWallClock: the monotonic clock stops while the machine sleeps, so Lower must discard it.
+func TestTimerHorizonUsesWallClock(t *testing.T) {
+	var d TimerHorizon
 	at := time.Now().Add(time.Hour)
-	d.Set(at)
+	d.Lower(at)
 	require.True(t, d.at.Equal(at))
 	require.NotContains(t, d.at.String(), "m=")
 }

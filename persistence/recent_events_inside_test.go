@@ -8,11 +8,11 @@ import (
 	"purser/persistence/ident"
 )
 
-func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {
+func TestRecentEventsAreBoundedAndGapless(t *testing.T) {
 	const pageBytes = 1 << 20
-	var r Recent
+	var r RecentEvents
 	put := func(shard ident.Shard, position uint64, size int) {
-		r.Keep(shard, Event{Position: position, Payload: make([]byte, size)})
+		r.Add(shard, Event{Position: position, Payload: make([]byte, size)})
 		require.LessOrEqual(t, r.bytes, recentBytes)
 	}
 	has := func(shard ident.Shard, past, last uint64) int {
@@ -27,23 +27,23 @@ func TestRecentEventsAreBoundedAndHaveNoHole(t *testing.T) {
 	put(2, 1, 10)
 	require.Equal(t, 2, has(1, 4, 6))
 	require.Equal(t, 1, has(1, 5, 6))
-	require.Zero(t, has(1, 3, 6), "what is older is read from the store")
-	require.Zero(t, has(1, 4, 7), "and so is what is newer")
-	put(1, 9, 10) // 7 and 8 are another's, or their COMMIT had no answer
+	require.Zero(t, has(1, 3, 6), "older events are read from the store")
+	require.Zero(t, has(1, 4, 7), "so are newer events")
+	put(1, 9, 10) // another process wrote 7 and 8, or the outcome of their commit is unknown
 	require.Zero(t, has(1, 4, 9))
 	require.Zero(t, has(1, 5, 6))
 	require.Equal(t, 1, has(1, 8, 9))
 	for position := uint64(2); position < 200; position++ {
 		put(2, position, recentBytes/100)
 	}
-	require.Zero(t, has(1, 8, 9), "the oldest of all shards go first")
+	require.Zero(t, has(1, 8, 9), "the oldest events of all shards are evicted first")
 	require.Equal(t, pageBytes/(recentBytes/100), has(2, 100, 199), "a page ends at its bytes")
 	require.Zero(t, has(2, 99, 199))
 }
 
-func TestAnEventWithoutPayloadIsKeptAsAStoreShowsIt(t *testing.T) {
-	var r Recent
-	r.Keep(1, Event{Position: 1, Payload: []byte{}})
+func TestRecentEventWithoutPayloadReadsAsFromStore(t *testing.T) {
+	var r RecentEvents
+	r.Add(1, Event{Position: 1, Payload: []byte{}})
 	events, kept := r.Read(1, 0, 1, 1)
 	require.True(t, kept)
 	require.Nil(t, events[0].Payload)
