@@ -1,5 +1,6 @@
-// Package archive is the portable form of a journal: one stream of bytes that is the same whichever journal wrote it, and that
-// any journal can be made of. `purser backup` keeps it in a file, `purser migrate-journal` compares two journals by its checksum.
+// Package archive defines the portable form of a journal: one byte stream, equal for every store with
+// the same content. Every store can load it. `purser backup` writes it to a file, and
+// `purser migrate-journal` compares two journals by its checksum.
 //
 // # Form
 //
@@ -25,10 +26,11 @@
 //
 // # Contract
 //
-// A Writer refuses what is out of order, and a Reader what is out of order, damaged, cut short, followed by anything, or of
-// another form: each with ErrDamaged or ErrForm and what is wrong. Both hold one block in memory. A reader hands out no part of a
-// block whose crc differs, but it has compared the SHA-256 only when the parts have ended without an error: who must not act on a
-// part of a damaged archive reads it twice.
+// Write refuses parts that are out of order. A Reader also refuses an archive that is damaged,
+// truncated, followed by other bytes, or of another form. The error wraps ErrDamaged or ErrForm and
+// names the fault. Both hold one block in memory. A Reader returns no part of a block whose crc
+// differs. It compares the SHA-256 only after the last part: a caller that must not act on a part of
+// a damaged archive reads the archive twice.
 //
 // It does not compress, encrypt, or know what a payload means.
 package archive

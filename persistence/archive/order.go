@@ -9,20 +9,21 @@ import (
 	"purser/persistence/ident"
 )
 
-// order holds parts against the one order that content has. Writer and Reader both ask it, so that what was written can be read.
+// order checks that parts arrive in the order of persistence.Content. The writer and Reader share it,
+// so that every archive that Write completes can be read.
 type order struct {
-	shards   int // begun
+	shards   int // shards begun
 	head     persistence.ShardHead
-	position uint64 // of the last event of the shard
-	letter   byte   // of the last part
-	key      []byte // of the last part
+	position uint64 // the shard's last event
+	letter   byte   // the last part's letter
+	key      []byte // the last part's key
 	next     []byte
 }
 
-// rank is the place of a part's letter within a shard; a head begins the next shard.
+// rank returns the order of a part's letter within a shard; a head begins the next shard.
 func rank(letter byte) int { return bytes.IndexByte([]byte("herotc"), letter) }
 
-// add returns why the part may not come now.
+// add returns an error when the part is out of order.
 func (o *order) add(p persistence.Part) error {
 	letter := letterOf(p)
 	if h, ok := p.(*persistence.ShardHead); ok {
@@ -69,7 +70,7 @@ func (o *order) event(e *persistence.Event) error {
 	return nil
 }
 
-// inside refuses what lives in another shard.
+// inside returns an error when the part belongs to another shard.
 func (o *order) inside(p persistence.Part) error {
 	slot := ident.Slot(o.head.Shard) << 4
 	switch p := p.(type) {

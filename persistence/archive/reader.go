@@ -16,7 +16,7 @@ import (
 // Reader reads one archive, once.
 type Reader struct {
 	from     io.Reader
-	sum      hash.Hash // of all that was read before the end
+	sum      hash.Hash // hashes the header and the blocks
 	identity persistence.Identity
 	block    []byte
 	order    order
@@ -81,10 +81,10 @@ func (a *Reader) Content() persistence.Content {
 	}
 }
 
-// errEnough: the caller wants no more parts.
+// errEnough: the caller has stopped the iteration.
 var errEnough = errors.New("enough")
 
-// next reads a frame and what is in it.
+// next reads a frame and its contents into block, and reports whether it is the end frame.
 func (a *Reader) next() (last bool, err error) {
 	var frame [frameBytes]byte
 	if err := a.fill(frame[:]); err != nil {
@@ -133,7 +133,7 @@ func (a *Reader) parts(yield func(persistence.Part, error) bool) error {
 	return nil
 }
 
-// end compares the last block with what was read. Nothing may follow it.
+// end compares the end frame with the counts and the hash of the parts. It refuses trailing bytes.
 func (a *Reader) end() error {
 	if err := a.order.end(); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (a *Reader) end() error {
 	return nil
 }
 
-// Verify reads an archive to its end and returns whose it is and what it ended with.
+// Verify reads an archive to its end and returns the journal's identity and the archive's sum.
 func Verify(r io.Reader) (persistence.Identity, Sum, error) {
 	a, err := NewReader(r)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"purser/persistence"
 )
 
-// Errors of reading. What is none of them is the file's.
+// Errors of reading. Every other error comes from the underlying reader.
 var (
-	// ErrDamaged: the bytes are not those that were written, or not all of them.
+	// ErrDamaged: the archive is altered, out of order or truncated.
 	ErrDamaged = errors.New("damaged journal archive")
-	// ErrForm: it is no archive, or of a later form.
+	// ErrForm: the file is not an archive, or its form is newer than this package.
 	ErrForm = errors.New("not a journal archive of this form")
 )
 
 // Sizes in bytes.
 const (
-	blockBytes  = 256 << 10                                    // a block is closed when it has so many
-	MaxBlock    = blockBytes + persistence.MaxPayload + 16<<10 // and one part more
+	blockBytes  = 256 << 10                                    // a block of this size is flushed
+	MaxBlock    = blockBytes + persistence.MaxPayload + 16<<10 // plus one part
 	magic       = "PURSERJ1"
 	headerBytes = len(magic) + 16 + 16
 	frameBytes  = 1 + 4 + 4
@@ -36,13 +36,13 @@ const (
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// Sum is what an archive ends with.
+// Sum is the end of an archive: the counts of its parts and its checksum.
 type Sum struct {
 	Counts persistence.Counts
-	SHA256 [sha256.Size]byte // of header and blocks
+	SHA256 [sha256.Size]byte // SHA-256 of the header and the blocks
 }
 
-// Write writes content to w and returns what it ended with. It does not sync w.
+// Write writes content to w and returns the archive's sum. It does not sync w.
 func Write(w io.Writer, identity persistence.Identity, content persistence.Content) (Sum, error) {
 	a := &writer{to: w, sum: sha256.New(), block: make([]byte, frameBytes, frameBytes+blockBytes)}
 	if err := a.header(identity); err != nil {
@@ -62,7 +62,7 @@ func Write(w io.Writer, identity persistence.Identity, content persistence.Conte
 type writer struct {
 	to     io.Writer
 	sum    hash.Hash
-	block  []byte // frame and parts
+	block  []byte // frame header and parts
 	order  order
 	counts persistence.Counts
 }

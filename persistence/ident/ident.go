@@ -1,7 +1,7 @@
 // Package ident makes and reads the identifiers of Purser.
 //
-// Every id, API secret and card token carries the slot of the workspace (or of the user, who is a tenant of its own) that
-// it belongs to, so that a request can be routed to its shard by looking at the id alone: no index, no query.
+// Every id, API secret and card token contains the slot of its tenant: a workspace, or a user. A
+// request is routed to its shard by the id alone, without an index or a query.
 //
 //   - An id is a prefix, an underscore and 26 characters of lower-case Crockford base32. The 128 bits are a UUIDv7
 //     (RFC 9562): 48 bits of Unix milliseconds, 4 of version, 12 of rand_a, 2 of variant, 62 of rand_b. rand_a is the slot.
@@ -29,7 +29,8 @@ const (
 	Shards = 256
 )
 
-// SystemSlot belongs to Purser itself: what matches no tenant (a clearing for an unknown card) is kept there.
+// SystemSlot is the slot of Purser itself. It holds records that match no tenant, such as a clearing
+// for an unknown card.
 const SystemSlot Slot = 0
 
 // Slot is the routing number of a tenant, 0 to 4095.
@@ -86,7 +87,7 @@ const (
 	CardToken     = "ctok"
 )
 
-// ErrMalformed says that a string is not an id, secret or token of the expected kind.
+// ErrMalformed: the string is not an id, secret or token of the expected kind.
 var ErrMalformed = errors.New("malformed id")
 
 // System is the workspace of slot 0. It is a constant of the product, so that it needs no record to be found.
@@ -136,7 +137,7 @@ func (u UUID) Time() time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(u[:8]) >> 16)).UTC()
 }
 
-// IsZero tells an absent id.
+// IsZero reports whether the id is absent.
 func (u UUID) IsZero() bool { return u == UUID{} }
 
 // Format writes the id with its prefix.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Minor is an amount of any currency in its smallest units, of which Exponent says how many decimals they are.
+// Minor is an amount of a currency in its smallest units, 10^-Exponent of the currency.
 type Minor = int64
 
 // Currency is an ISO 4217 code.
@@ -37,7 +37,7 @@ func Codes() []Currency {
 // MaxMinor is the largest amount of a currency, in its smallest units, that one request may carry.
 const MaxMinor Minor = 1_000_000_000_000_000_000
 
-// ErrMinor says that a text is no amount.
+// ErrMinor: the text is not a valid amount.
 var ErrMinor = errors.New("money: an amount is a whole number of smallest units, 1 to 1000000000000000000, as plain digits")
 
 // ParseMinor reads an amount as the interface writes it: ASCII digits without a leading zero, 1 to MaxMinor.
@@ -74,8 +74,9 @@ func (c Currency) Display(amount Minor) string {
 	return sign + digits + " " + string(c)
 }
 
-// ParseDecimal reads a plain decimal of the currency, "12.5", in smallest units. What is no plain decimal is ErrDecimal; what is
-// one but has more decimals than the currency, is nothing or is over MaxMinor is ErrMinor.
+// ParseDecimal parses a plain decimal such as "12.5" into smallest units. It returns ErrDecimal when
+// the text is not a plain decimal. It returns ErrMinor when the decimal has more decimals than the
+// currency, is zero, or is over MaxMinor, and when the currency is unknown.
 func (c Currency) ParseDecimal(text string) (Minor, error) {
 	whole, decimals, pointed := strings.Cut(text, ".")
 	if whole == "" || pointed && decimals == "" || len(text) > maxDecimalChars {
@@ -96,7 +97,7 @@ func (c Currency) ParseDecimal(text string) (Minor, error) {
 
 const maxDecimalChars = 64
 
-// ErrDecimal says that a text is no plain decimal.
+// ErrDecimal: the text is not a plain decimal.
 var ErrDecimal = errors.New("money: not a plain decimal")
 
 // Limits of a rate, in digits.
@@ -105,11 +106,11 @@ const (
 	maxRateDigits   = 18
 )
 
-// ErrRate says that a text is not a rate.
+// ErrRate: the text is not a rate.
 var ErrRate = errors.New("money: a rate is a positive decimal")
 
-// Rate is how many units of one currency are bought with one unit of another: an exact decimal, never a float. The zero Rate is
-// none.
+// Rate is the number of units of one currency that one unit of another buys: an exact decimal, never
+// a float. The zero Rate is not a valid rate.
 type Rate struct {
 	digits int64 // the rate is digits / 10^scale
 	scale  int
@@ -135,7 +136,7 @@ func ParseRate(text string) (Rate, error) {
 	return r, nil
 }
 
-// String writes the rate with as many decimals as it was made with.
+// String formats the rate with the number of decimals that it was created with.
 func (r Rate) String() string {
 	text := fmt.Sprintf("%0*d", r.scale+1, r.digits)
 	if r.scale == 0 {
@@ -175,8 +176,8 @@ func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
 	return Rate{digits: q.Int64(), scale: decimals}, nil
 }
 
-// Proceeds is how much of buy the amount of sell buys at the rate (units of buy for one unit of sell), rounded half-even, once,
-// to the smallest unit of buy.
+// Proceeds returns the amount of buy for an amount of sell, at a rate in units of buy per unit of
+// sell. It rounds once, half-even, to the smallest unit of buy.
 func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 	sellExponent, known := sell.Exponent()
 	buyExponent, alsoKnown := buy.Exponent()
@@ -191,8 +192,8 @@ func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 	return q.Int64(), nil
 }
 
-// Cost is how much of sell buys the amount of buy at the rate (units of buy for one unit of sell), rounded half-even, once, to
-// the smallest unit of sell.
+// Cost returns the amount of sell that buys an amount of buy, at a rate in units of buy per unit of
+// sell. It rounds once, half-even, to the smallest unit of sell.
 func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
 	sellExponent, known := sell.Exponent()
 	buyExponent, alsoKnown := buy.Exponent()
@@ -207,7 +208,7 @@ func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
 	return q.Int64(), nil
 }
 
-// halfEven divides; what lies in the middle goes to the even neighbour. Both are positive.
+// halfEven divides two positive numbers and rounds half to even.
 func halfEven(n, d *big.Int) *big.Int {
 	q, rest := new(big.Int).QuoRem(n, d, new(big.Int))
 	switch twice := rest.Lsh(rest, 1).Cmp(d); {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ErrDollars says that a text is no amount of dollars.
+// ErrDollars: the text is not a valid amount of dollars.
 var ErrDollars = errors.New("money: an amount is a plain decimal over 0 with at most two places, 0.01 to 10000000000.00")
 
 // maxDollarChars bounds what is looked at: MaxAmount with its point and places.

@@ -1,5 +1,5 @@
-// Package money is the arithmetic of amounts: int64 cents, checked. There is no float and no silent overflow anywhere in
-// Purser; what would overflow is refused before it is written.
+// Package money implements checked arithmetic of amounts in int64 smallest units. Purser uses no
+// floats for money, and refuses an operation that would overflow before it is written.
 package money
 
 import "errors"
@@ -11,7 +11,7 @@ type Cents = int64
 // MaxAmount is the largest amount one request may carry.
 const MaxAmount Cents = 1_000_000_000_000
 
-// ErrOverflow says that a sum does not fit.
+// ErrOverflow: a sum does not fit into an int64.
 var ErrOverflow = errors.New("amount overflow")
 
 // Add sums amounts.
