@@ -11,8 +11,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// maxCommit is the size, in bytes, at which an Append commits what it has staged and goes on in another Pebble batch: Pebble
-// takes at most 4 GiB, and a commit must fit in memory.
+// maxCommit is the size, in bytes, at which an Append commits its staged writes and begins another
+// Pebble batch. Pebble's limit is 4 GiB, and a commit must fit in memory.
 const maxCommit = 32 << 20
 
 // Append implements persistence.Journal. A batch over a limit is refused by its outcome, a group over MaxGroup as a whole.
@@ -37,7 +37,7 @@ func (j *Journal) Append(
 	if err := errors.Join(ctx.Err(), j.ready()); err != nil {
 		return nil, unavailable(err)
 	}
-	// Epoch 0 is that of a shard nobody has taken; nobody holds it.
+	// Epoch 0 is the epoch of a shard without a writer; no writer holds it.
 	if epoch == 0 || epoch != s.head.Epoch {
 		return nil, fmt.Errorf("%w: shard %d is at epoch %d, not %d", persistence.ErrFenced, id, s.head.Epoch, epoch)
 	}
@@ -50,7 +50,7 @@ func (j *Journal) Append(
 // commitGroup stages the batches that have no outcome yet and commits them. The shard is locked.
 func (j *Journal) commitGroup(id ident.Shard, now time.Time, group []*persistence.Batch, outcomes []persistence.Outcome) error {
 	a := appending{j: j, id: id, now: now, head: j.shards[id].head, writes: j.store.writes(), probe: probe{store: j.store},
-		known: j.known.Get().(*known)}
+		known: j.known.Get().(*groupCache)}
 	defer j.recycle(a.known)
 	for i, b := range group {
 		if outcomes[i].Err != nil {
@@ -81,7 +81,7 @@ type appending struct {
 	head      head // after what is staged
 	writes    writes
 	probe     probe
-	known     *known
+	known     *groupCache
 	events    []persistence.Event // staged, as they will be read
 	timer     time.Time           // the earliest that is staged, zero when there is none
 	committed bool

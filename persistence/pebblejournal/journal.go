@@ -35,7 +35,7 @@ type Journal struct {
 	stop   sync.Once
 	fatal  func(error)
 	opened atomic.Bool
-	known  sync.Pool // of *known
+	known  sync.Pool // of *groupCache
 	recent persistence.RecentEvents
 }
 
@@ -56,7 +56,7 @@ func Open(o Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{done: make(chan struct{}), fatal: o.Fatal, known: sync.Pool{New: func() any { return newKnown() }}}
+	j := &Journal{done: make(chan struct{}), fatal: o.Fatal, known: sync.Pool{New: func() any { return newGroupCache() }}}
 	if j.store, err = openStore(o, j.onFail, o.Note); err != nil {
 		return nil, err
 	}
@@ -257,13 +257,14 @@ func (j *Journal) raise(shards []ident.Shard) error {
 	return nil
 }
 
-// publish shows a head that is synced and wakes who waits for it. The shard is locked, or nobody knows it yet.
+// publish makes a synced head visible and wakes the readers in Wait. The caller holds the shard's
+// lock, or the journal is not open yet.
 func (s *shard) publish(h head) {
 	s.head = h
 	s.tip.Advance(h.Head)
 }
 
-// Head implements persistence.Journal. After a failure or Close it is what was last known to be synced.
+// Head implements persistence.Journal. After a failure or Close it returns the last synced head.
 func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
 
 // Wait implements persistence.Journal. It returns the context's error, or ErrUnavailable when the journal ends first.

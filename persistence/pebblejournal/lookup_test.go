@@ -199,13 +199,13 @@ func TestNothingIsHeldThroughASync(t *testing.T) {
 
 // TestKnownForgets: nothing of one group is there for the next, and only some of its memory.
 func TestKnownForgets(t *testing.T) {
-	empty := func(k *known) {
+	empty := func(k *groupCache) {
 		require.Empty(t, k.versions)
 		require.Empty(t, k.records)
 		require.Empty(t, k.onces)
 		require.Empty(t, k.timers)
 	}
-	k := newKnown()
+	k := newGroupCache()
 	k.value = make([]byte, 0, keepBytes)
 	k.versions[stream{"card", "a"}], k.records[document{"card", "a"}] = 1, place{stored: true}
 	k.onces[claim{scope: "s"}], k.timers[alarm{key: "k"}] = []byte{1}, journaltest.Start
