@@ -36,6 +36,7 @@ type connection struct {
 	unread      atomic.Bool  // a request was refused before it was read: linger at the close
 	asked       bool         // it has sent a request
 	turnedAway  bool         // the limits of the client that its PROXY head names refused it
+	expected    Peer         // the peer whose bucket waits for its first request; the zero Peer for none
 	refused     bool         // its request is counted as a refusal
 	overRefused bool         // its last counted refusal ends it
 
@@ -83,7 +84,7 @@ func Vouch(ctx *fasthttp.RequestCtx) {
 func (c *connection) beginRequest(ctx *fasthttp.RequestCtx) {
 	c.waitsSince.Store(0)
 	c.wasCut.Store(false)
-	c.asked, c.refused = true, false
+	c.noteRequest()
 	c.takeTurn(1) // a pipelined request has none yet
 	if c.server.options.Bodies != nil {
 		c.body.readFraming(ctx)
@@ -235,6 +236,7 @@ func (c *connection) noteArrival(n int) {
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	c.giveTurn()
+	c.endExpectation()
 	if c.vouched.Load() {
 		c.noteProven()
 	} else if !c.asked && !c.turnedAway {

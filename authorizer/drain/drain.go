@@ -87,7 +87,7 @@ func New(http *fasthttp.Server, options Options) *Server {
 		http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 			c, ok := ctx.Conn().(*connection)
 			if ok {
-				c.asked, c.refused = true, false
+				c.noteRequest()
 			}
 			refuse(ctx, err)
 			if ok {

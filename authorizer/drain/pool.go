@@ -101,6 +101,8 @@ func (p *pool) countPeerLocked(c *connection) bool {
 		return false
 	}
 	p.peers[c.peer]++
+	c.expected = c.peer
+	p.server.refusals.expectRequest(c.peer)
 	return true
 }
 

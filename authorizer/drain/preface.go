@@ -15,6 +15,9 @@ import (
 // post-quantum keys has about 2 KiB; crypto/tls alone would gather 64 KiB of one.
 const handshakeBytes = 16 << 10
 
+// handshakeRecord is the type of a TLS record of the handshake, its first byte.
+const handshakeRecord = 22
+
 // farewellWithin is how long the close of a TLS connection may wait for room to write its last
 // record. crypto/tls alone would wait five seconds for a peer that does not read.
 const farewellWithin = 50 * time.Millisecond
@@ -36,6 +39,7 @@ type preface struct {
 	head     bool        // a head of the PROXY protocol comes first
 	probe    bool        // a proxy has opened the connection for itself, as its health checks do
 	left     int         // bytes that the handshake may still read
+	answered bool        // the server has answered a TLS handshake that no refusal has counted yet
 	over     bool        // HTTP has begun, and nothing is bounded
 	closing  atomic.Bool // the connection is being closed
 }
@@ -66,6 +70,9 @@ func (p *preface) readInTurn(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (p *preface) Write(b []byte) (int, error) {
+	if !p.over && b[0] == handshakeRecord {
+		p.answered = true
+	}
 	p.of.giveTurn()
 	return p.Conn.Write(b)
 }

@@ -14,12 +14,16 @@ const (
 	keepAliveBurst  = refusalBurst / 2 // with more than this in the bucket a refusal ends its connection
 	maxRefusedPeers = 65_536           // peers with a bucket; the refusals of further peers are not counted
 	sweepEvery      = time.Second      // between two removals of empty buckets
+	handshakeCost   = 5                // refusals that a TLS handshake counts for: the server has signed for it
 	provenFor       = 24 * time.Hour   // how long a peer counts as authenticated after Vouch and after that connection's end
 	maxProvenPeers  = 65_536           // peers that count as authenticated; further peers do not
 )
 
 // refusals is a leaky bucket for each unauthenticated peer. A refused request and a connection that
-// ends without a request each add one refusal; the bucket leaks Options.Refusals a second. While
+// ends without a request each add one refusal. The first refusal of a connection, or its end without
+// a request, adds handshakeCost more if the server has answered its TLS handshake. The bucket leaks
+// Options.Refusals a second. An open connection that has sent no request yet takes the room of one
+// refusal: otherwise a bucket with room for one lets in as many at once as a peer may have. While
 // the bucket of a peer is full, its new connections are closed as they are accepted, because
 // closing a connection costs less than refusing a request. From half a bucket on a refusal ends its
 // connection, and the rest of the request is not read: otherwise a peer whose bucket stays near
@@ -31,20 +35,21 @@ type refusals struct {
 	now     func() int64  // Server.sinceEpoch
 	mu      sync.Mutex
 	emptyAt map[Peer]int64 // when the bucket of a peer is empty
+	unasked map[Peer]int   // open connections of a peer that have sent no request yet
 	sweptAt int64          // when empty buckets were last removed
 	proven  map[Peer]int64 // until when a peer counts as authenticated
 }
 
 func newRefusals(perSecond int, now func() int64) *refusals {
-	r := &refusals{now: now, emptyAt: map[Peer]int64{}, proven: map[Peer]int64{}}
+	r := &refusals{now: now, emptyAt: map[Peer]int64{}, unasked: map[Peer]int{}, proven: map[Peer]int64{}}
 	if perSecond > 0 {
 		r.every = time.Second / time.Duration(perSecond)
 	}
 	return r
 }
 
-// countOne counts a refusal, and reports whether it ends the peer's connection.
-func (r *refusals) countOne(peer Peer) bool {
+// count counts refusals, and reports whether they end the peer's connection.
+func (r *refusals) count(peer Peer, refusals int) bool {
 	if r.every == 0 || !peer.IsValid() {
 		return false
 	}
@@ -58,9 +63,25 @@ func (r *refusals) countOne(peer Peer) bool {
 	if !counted && !r.makeRoomLocked(now) {
 		return false
 	}
-	emptyAt = min(max(emptyAt, now)+int64(r.every), now+int64(refusalBurst+r.every))
+	emptyAt = min(max(emptyAt, now)+int64(refusals)*int64(r.every), now+int64(refusalBurst+r.every))
 	r.emptyAt[peer] = emptyAt
 	return emptyAt-now > int64(keepAliveBurst)
+}
+
+// expectRequest counts a connection that was let in until it sends a request or ends.
+func (r *refusals) expectRequest(peer Peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unasked[peer]++
+}
+
+// endExpectation ends what expectRequest began.
+func (r *refusals) endExpectation(peer Peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unasked[peer]--; r.unasked[peer] == 0 {
+		delete(r.unasked, peer)
+	}
 }
 
 // makeRoomLocked reports whether another peer can get a bucket. It removes empty buckets, at most
@@ -77,7 +98,8 @@ func (r *refusals) makeRoomLocked(now int64) bool {
 	return len(r.emptyAt) < maxRefusedPeers
 }
 
-// areTooMany reports whether a peer's bucket is full.
+// areTooMany reports whether a peer's bucket is full, or its open connections without a request would
+// fill it.
 func (r *refusals) areTooMany(peer Peer) bool {
 	if r.every == 0 || !peer.IsValid() {
 		return false
@@ -85,7 +107,8 @@ func (r *refusals) areTooMany(peer Peer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	return r.emptyAt[peer]-now > int64(refusalBurst-r.every) && r.proven[peer] <= now
+	filled := max(r.emptyAt[peer]-now, 0) + int64(r.unasked[peer])*int64(r.every)
+	return filled > int64(refusalBurst-r.every) && r.proven[peer] <= now
 }
 
 // notePeerProven notes that a peer has authenticated.
@@ -116,14 +139,33 @@ func CountRefusal(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// countRefusal counts a refusal of the connection's peer, and reports whether it ends the
-// connection. Trusted proxies and authenticated connections are not counted.
+// countRefusal counts a refusal of the connection's peer, with the TLS handshake before it, and
+// reports whether it ends the connection. Trusted proxies and authenticated connections are not counted.
 func (c *connection) countRefusal() bool {
 	if c.byProxy || c.vouched.Load() {
 		return false
 	}
-	c.overRefused = c.server.refusals.countOne(PeerOf(c.remote))
+	refusals := 1
+	if c.preface != nil && c.preface.answered {
+		c.preface.answered = false
+		refusals += handshakeCost
+	}
+	c.overRefused = c.server.refusals.count(PeerOf(c.remote), refusals)
 	return c.overRefused
+}
+
+// noteRequest notes that the connection has sent a request.
+func (c *connection) noteRequest() {
+	c.asked, c.refused = true, false
+	c.endExpectation()
+}
+
+// endExpectation has the connection no longer count as one without a request.
+func (c *connection) endExpectation() {
+	if c.expected.IsValid() {
+		c.server.refusals.endExpectation(c.expected)
+		c.expected = Peer{}
+	}
 }
 
 // noteProven notes that the connection's peer has authenticated, unless that is a trusted proxy.

@@ -2,6 +2,8 @@ package drain
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"io"
 	"net"
@@ -174,17 +176,17 @@ func TestRefusalsOfTooManyPeersAreNotCounted(t *testing.T) {
 		return PeerOf(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(n)))))
 	}
 	for n := range maxRefusedPeers {
-		require.False(t, r.countOne(peer(n)))
+		require.False(t, r.count(peer(n), 1))
 	}
 	for range burst + 1 {
-		require.False(t, r.countOne(peer(maxRefusedPeers)))
+		require.False(t, r.count(peer(maxRefusedPeers), 1))
 	}
 	require.Len(t, r.emptyAt, maxRefusedPeers)
 	now += int64(sweepEvery)
 	for range burst / 2 {
-		require.False(t, r.countOne(peer(maxRefusedPeers)))
+		require.False(t, r.count(peer(maxRefusedPeers), 1))
 	}
-	require.True(t, r.countOne(peer(maxRefusedPeers)))
+	require.True(t, r.count(peer(maxRefusedPeers), 1))
 	require.Len(t, r.emptyAt, 1)
 }
 
@@ -207,4 +209,73 @@ func TestAPipelinedRequestTakesATurn(t *testing.T) {
 		}
 		require.Equal(t, []int{0, 0, 0}, free)
 	}
+}
+
+// A TLS handshake counts for several refusals, because the server has signed for it: when it is
+// abandoned, when no request follows it, and once when the requests after it are refused. One that
+// the server has not answered counts as a connection without a request does.
+func TestAHandshakeCountsForSeveralRefusals(t *testing.T) {
+	const perSecond = 4
+	serverTLS, clientTLS := tlsPair(t)
+	hello := func(conn net.Conn) *tls.Conn { return tls.Client(conn, clientTLS) }
+	for name, c := range map[string]struct {
+		peer  string
+		spend func(conn net.Conn)
+		cost  int
+	}{
+		"whole": {"127.0.0.2", func(conn net.Conn) { require.NoError(t, hello(conn).Handshake()) }, 1 + handshakeCost},
+		"abandoned": {"127.0.0.3", func(conn net.Conn) {
+			config := clientTLS.Clone()
+			config.RootCAs = x509.NewCertPool()
+			require.Error(t, tls.Client(conn, config).Handshake())
+		}, 1 + handshakeCost},
+		"refused requests": {"127.0.0.4", func(conn net.Conn) {
+			secure := hello(conn)
+			for range 2 {
+				sendText(t, secure, get)
+				require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, secure))
+			}
+		}, 2 + handshakeCost},
+		"half a hello": {"127.0.0.5", func(conn net.Conn) { sendText(t, conn, helloBegins(500)) }, 1},
+		"garbage":      {"127.0.0.6", func(conn net.Conn) { sendText(t, conn, strings.Repeat("x", 100)) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, address := startServer(t, Options{Refusals: perSecond, TLS: serverTLS}, func(ctx *fasthttp.RequestCtx) {
+				ctx.Error("refused", fasthttp.StatusUnauthorized)
+				CountRefusal(ctx)
+			})
+			standing := s.sinceEpoch()
+			s.refusals.now = func() int64 { return standing }
+			conn := dialFrom(t, c.peer, address)
+			c.spend(conn)
+			require.NoError(t, conn.Close())
+			require.Eventually(t, func() bool { return s.Counts().Accepted == 1 && s.Counts().Open == 0 }, patiently,
+				time.Millisecond)
+			peer := PeerOf(netip.MustParseAddr(c.peer))
+			s.refusals.mu.Lock()
+			defer s.refusals.mu.Unlock()
+			require.EqualValues(t, c.cost*int(time.Second)/perSecond, s.refusals.emptyAt[peer]-standing)
+		})
+	}
+}
+
+// Connections without a request yet fill the bucket too: one with room for n more refusals lets in n
+// at once. A request makes room again.
+func TestConnectionsBeforeTheirRequestFillTheBucket(t *testing.T) {
+	s, address := startRefusing(t, 1)
+	var open []net.Conn
+	for range burst {
+		open = append(open, dialFrom(t, "127.0.0.2", address))
+	}
+	require.Eventually(t, func() bool { return s.Counts().Open == burst }, patiently, time.Millisecond)
+	require.Zero(t, statusOf(t, dialFrom(t, "127.0.0.2", address)))
+	require.EqualValues(t, 1, s.Counts().OverRefused)
+
+	for _, conn := range open[:2] {
+		sendText(t, conn, "GET /vouch HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
+	}
+	again := dialFrom(t, "127.0.0.2", address)
+	sendText(t, again, get)
+	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, again))
 }

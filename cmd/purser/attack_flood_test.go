@@ -45,7 +45,8 @@ type flood struct {
 }
 
 // floods returns one flood of each kind. Each of them once ended the process or took its memory or
-// its processors.
+// its processors. Unsigned reports come first: after another flood the full buckets of the addresses
+// let in too few of them for the limit of reports.
 func floods() []flood {
 	secret, err := ident.NewSecret(ident.APISecret, 1, strings.NewReader(strings.Repeat("x", 64)))
 	if err != nil {
@@ -54,6 +55,18 @@ func floods() []flood {
 	hold := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 	rest := func(p *process) string { return p.rest }
 	return []flood{
+		{"unsigned reports", rest, func(conn net.Conn, _ int64) {
+			body := strings.Repeat(" ", 64<<10)
+			report := "POST /api/webhooks/bank-transfer HTTP/1.1\r\nHost: x\r\npartner-signature: " +
+				webhook.Sign("not the partner's secret", time.Now(), nil) +
+				fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body
+			go hold(conn)
+			for {
+				if _, err := io.WriteString(conn, report); err != nil {
+					return
+				}
+			}
+		}},
 		{"silent connections", rest, func(conn net.Conn, _ int64) { hold(conn) }},
 		{"slow heads", rest, func(conn net.Conn, _ int64) {
 			go hold(conn)
@@ -72,18 +85,6 @@ func floods() []flood {
 			}
 			_, _ = io.WriteString(conn, head+strings.Repeat(" ", 32<<10))
 			hold(conn)
-		}},
-		{"unsigned reports", rest, func(conn net.Conn, _ int64) {
-			body := strings.Repeat(" ", 64<<10)
-			report := "POST /api/webhooks/bank-transfer HTTP/1.1\r\nHost: x\r\npartner-signature: " +
-				webhook.Sign("not the partner's secret", time.Now(), nil) +
-				fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body
-			go hold(conn)
-			for {
-				if _, err := io.WriteString(conn, report); err != nil {
-					return
-				}
-			}
 		}},
 		{"wrong passwords", rest, func(conn net.Conn, n int64) {
 			postAlone(conn, "/api/dashboard/login",
@@ -153,9 +154,10 @@ func rageAlone(arguments []string) {
 		panic(err)
 	}
 	for arguments = arguments[1:]; len(arguments) > 0; arguments = arguments[2:] {
-		i := slices.IndexFunc(floods(), func(f flood) bool { return f.name == arguments[0] })
+		all := slices.Concat(floods(), floodsOfTLS())
+		i := slices.IndexFunc(all, func(f flood) bool { return f.name == arguments[0] })
 		until, end := context.WithTimeout(context.Background(), each)
-		floods()[i].rage(until, arguments[1])
+		all[i].rage(until, arguments[1])
 		end()
 	}
 }
@@ -169,12 +171,16 @@ func attacked(t *testing.T, p *process, data string, rate int, lasts time.Durati
 		raging.Args = append(raging.Args, ((lasts - floodsEndAfter) / time.Duration(len(floods))).String())
 	}
 	for _, f := range floods {
-		raging.Args = append(raging.Args, f.name, strings.TrimPrefix(f.port(p), "http://"))
+		_, address, _ := strings.Cut(f.port(p), "://")
+		raging.Args = append(raging.Args, f.name, address)
+	}
+	target := bench.Target{REST: p.rest, Network: p.network, Admin: p.admin, Secret: p.secret}
+	if p.authorities != nil {
+		target = target.OverTLS(p.authorities)
 	}
 	report, err := bench.Run(t.Context(), bench.Config{Cards: 40, Workspaces: 8, YardstickFor: time.Millisecond,
-		DiskDir: data,
-		Target:  bench.Target{REST: p.rest, Network: p.network, Admin: p.admin, Secret: p.secret},
-		Loads:   []bench.Load{{Workload: bench.Authorize, Connections: 32, Rate: rate, Duration: lasts}},
+		DiskDir: data, Target: target,
+		Loads: []bench.Load{{Workload: bench.Authorize, Connections: 32, Rate: rate, Duration: lasts}},
 		Progress: func(progress bench.Progress) {
 			if progress.Stage == bench.Authorize && len(floods) > 0 && raging.Process == nil {
 				require.NoError(t, raging.Start())

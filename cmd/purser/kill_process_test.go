@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -126,8 +127,9 @@ func refuse(t *testing.T, purser program, data string, args ...string) string {
 // process is one running server and an HTTP client whose connections end with it.
 type process struct {
 	cmd                  *exec.Cmd
-	rest, network, admin string // base URLs
-	secret               string // the card network's
+	rest, network, admin string         // base URLs
+	secret               string         // the card network's
+	authorities          *x509.CertPool // sign its certificate; nil: bench asks by plain HTTP
 	log                  processLog
 	exited               chan struct{}
 	err                  error // of the exit; read it after exited

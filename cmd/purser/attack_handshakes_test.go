@@ -1,0 +1,123 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// floodsOfTLS returns the floods of a port that speaks TLS. The first two have the server sign once
+// for each connection, and the second costs its attacker no cryptography.
+func floodsOfTLS() []flood {
+	rest := func(p *process) string { return p.rest }
+	return []flood{
+		{"TLS handshakes", rest, func(conn net.Conn, _ int64) {
+			if isOpen(conn) {
+				_ = tls.Client(conn, cheapTLS).Handshake()
+			}
+		}},
+		{"TLS hellos that are abandoned", rest, func(conn net.Conn, _ int64) {
+			_, _ = conn.Write(clientHello())
+			_, _ = conn.Read(make([]byte, 1))
+		}},
+		{"TLS hellos and silence", rest, func(conn net.Conn, _ int64) {
+			_, _ = conn.Write(clientHello())
+			_, _ = io.Copy(io.Discard, conn)
+		}},
+		{"TLS hellos byte by byte", rest, func(conn net.Conn, _ int64) {
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			hello := clientHello()
+			for i := range len(hello) / 2 {
+				if _, err := conn.Write(hello[i : i+1]); err != nil {
+					return
+				}
+				time.Sleep(10 * floodPause)
+			}
+		}},
+		{"garbage in place of TLS", rest, func(conn net.Conn, _ int64) {
+			_, _ = conn.Write(make([]byte, 1<<10))
+			_, _ = io.Copy(io.Discard, conn)
+		}},
+	}
+}
+
+// cheapTLS costs an attacker as little as a whole handshake can. What attackers compute slows the
+// swipes on the same machine, even at idle priority, and is not what is measured.
+var cheapTLS = &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519}}
+
+// isOpen reports whether the server has let a connection in: it closes a refused one at once.
+func isOpen(conn net.Conn) bool {
+	if conn.SetReadDeadline(time.Now().Add(10*floodPause)) != nil {
+		return false
+	}
+	_, err := conn.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded) && conn.SetReadDeadline(time.Time{}) == nil
+}
+
+// clientHello returns the first message of a TLS client. A server answers the same one every time.
+var clientHello = sync.OnceValue(func() []byte {
+	client, server := net.Pipe()
+	go func() { _ = tls.Client(client, cheapTLS).Handshake() }()
+	hello := make([]byte, 4<<10)
+	n, err := server.Read(hello)
+	if err != nil {
+		panic(err)
+	}
+	_ = server.Close()
+	return hello[:n]
+})
+
+// Floods of TLS handshakes, whole and abandoned, beside swipes over TLS. Connections without a
+// request are refusals of their address. In its long form each flood is paired with the same swipes
+// without it, under a certificate of each kind of key. Before, a bucket with room for one connection
+// let in 64 at once, and a handshake counted as an unread connection does.
+func TestAttackFloodsOfTLS(t *testing.T) {
+	if os.Getenv(fullVariable) == "" {
+		floodTLS(t, newCertificate(t), floodsOfTLS())
+		return
+	}
+	t.Run("ECDSA", func(t *testing.T) { floodTLS(t, newCertificate(t), floodsOfTLS()) })
+	signed := 3 // floods in which the server signs: the others do not depend on the key
+	t.Run("RSA", func(t *testing.T) { floodTLS(t, newRSACertificate(t), floodsOfTLS()[:signed]) })
+}
+
+// floodTLS floods a server with a certificate.
+func floodTLS(t *testing.T, files testCertificate, floods []flood) {
+	purser, full := program{path: build(t)}, os.Getenv(fullVariable) != ""
+	purser.env = []string{"PURSER_REFUSALS=20", "PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key}
+	data := filepath.Join(t.TempDir(), "data")
+	p := launchWith(t, purser, data, floodFiles)
+	p.authorities = files.client(t).RootCAs
+	counted := func() (unread, refused float64) {
+		text := p.ask("/metrics")
+		return labelled(text, "purser_connections_unread_total", `reason="handshake"`),
+			labelled(text, "purser_connections_refused_total", `reason="refusals"`)
+	}
+	for _, f := range floods {
+		if full {
+			t.Run(f.name, func(t *testing.T) { p.pairs(t, data, f) })
+		}
+	}
+	if !full {
+		stage := attacked(t, p, data, 200, 5*time.Second, floods...)
+		t.Logf("swipes beside the floods: p99 %.1f ms, %v", stage.Measures[0].P99Micros/1000, stage.Outcomes)
+	}
+	unread, refused := counted()
+	t.Logf("connections without a handshake %.0f, refused %.0f", unread, refused)
+	require.Positive(t, unread, "connections without a handshake are counted")
+	require.Positive(t, refused, "connections without a request fill the bucket of their address")
+	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.client(t)}
+	p.await(t, "an answer of REST", func() bool { return rest.status(t, rootFor("")) == 200 })
+	p.drained(t)
+	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+}
