@@ -20,21 +20,21 @@ var _ persistence.Handler = (*Book)(nil)
 
 // Book is the read model in one database. Open makes it, Close ends it. All methods are safe for concurrent use.
 type Book struct {
-	pool     *pgxpool.Pool
-	identity persistence.Identity
-	ready    readiness
-	passes   *passes
-	held     map[ident.Shard]int // of writePasses: how often in a row a shard was left because somebody holds it
-	note     func(error)
-	slack    time.Duration // a factor: Options.Slack
-	end      context.CancelFunc
-	work     sync.WaitGroup     // who writes passes
-	writes   context.Context    // of whoever writes passes
-	cut      context.CancelFunc // ends writes
+	pool         *pgxpool.Pool
+	identity     persistence.Identity
+	ready        readiness
+	skipped      *skippedPositions
+	lockedRounds map[ident.Shard]int // consecutive writes that found the shard locked
+	note         func(error)
+	slack        time.Duration // a factor: Options.Slack
+	stopRun      context.CancelFunc
+	work         sync.WaitGroup     // the goroutine that writes skipped positions
+	writeContext context.Context    // context of writes of skipped positions
+	cancelWrites context.CancelFunc // cancels writeContext
 }
 
-// Open checks the options. It asks nothing of the server, which may be down: Prepare, or the first call of a Handler's method,
-// brings the schema up to date, and the reads need no Prepare.
+// Open checks the options and makes a Book. It does not connect, so the server may be down.
+// Prepare, or the first Handle or Position, migrates the schema; reads need no Prepare.
 func Open(ctx context.Context, o Options) (*Book, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -49,29 +49,30 @@ func Open(ctx context.Context, o Options) (*Book, error) {
 		return nil, fmt.Errorf("book: %w", err)
 	}
 	alive, end := context.WithCancel(context.Background())
-	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}, note: o.Note, end: end,
-		slack: time.Duration(o.Slack), held: map[ident.Shard]int{}}
-	b.writes, b.cut = context.WithCancel(context.Background())
-	b.passes = newPasses(b.writePasses)
+	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}, note: o.Note, stopRun: end,
+		slack: time.Duration(o.Slack), lockedRounds: map[ident.Shard]int{}}
+	b.writeContext, b.cancelWrites = context.WithCancel(context.Background())
+	b.skipped = newSkippedPositions(b.writeSkipped)
 	b.work.Go(func() {
-		b.passes.Run(alive, func(err error) { b.note(fmt.Errorf("book cannot write what it has passed over: %w", err)) })
+		b.skipped.Run(alive, func(err error) { b.note(fmt.Errorf("book cannot write what it has passed over: %w", err)) })
 	})
 	return b, nil
 }
 
 var errClosed = errors.New("book closed")
 
-// Close writes what was passed over, which may fail as in a crash, and ends the connections, after the calls under way. A server
-// that does not answer is waited for a moment, in which most of that is done: what then comes late moves a position forward. It
-// returns nil.
+// Close waits for the calls under way, writes the skipped positions, and ends the connections. A
+// failed write is reported to Options.Note and has the effect of a crash. Close waits at most
+// closeTimeout for a server that does not answer. A write that arrives later only moves a position
+// forward. It returns nil.
 func (b *Book) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, b.cut)()
-	b.passes.Refuse(errClosed)
-	b.end()
+	defer context.AfterFunc(ctx, b.cancelWrites)()
+	b.skipped.Refuse(errClosed)
+	b.stopRun()
 	b.work.Wait()
-	if err := b.writeLast(ctx); err != nil {
+	if err := b.writeRemaining(ctx); err != nil {
 		b.note(fmt.Errorf("book closes without the last of what it has passed over: %w", err))
 	}
 	ended := make(chan struct{})
@@ -86,66 +87,69 @@ func (b *Book) Close() error {
 	return nil
 }
 
-// writeLast writes what is left, of a shard that somebody holds as soon as he lets go: most often a booking that Close has cut off. A
-// server that did not take the last write is not asked again.
-func (b *Book) writeLast(ctx context.Context) error {
+// writeRemaining writes the remaining skipped positions. A shard that another session has locked,
+// most often a booking cancelled by Close, is retried every lockedPause. After a failed write it
+// does not try again.
+func (b *Book) writeRemaining(ctx context.Context) error {
 	for {
-		if err := b.passes.Failed(); err != nil {
+		if err := b.skipped.LastError(); err != nil {
 			return err
 		}
-		switch err := b.passes.Flush(ctx); {
-		case err == nil && b.passes.Pending() == 0:
+		switch err := b.skipped.Flush(ctx); {
+		case err == nil && b.skipped.Pending() == 0:
 			return nil
-		case err == nil: // somebody holds what is left
-		case ctx.Err() != nil && len(b.held) > 0: // cut off while it was asked again
-			return fmt.Errorf("%w: %w", errHeld, err)
+		case err == nil: // another session holds the remaining shards
+		case ctx.Err() != nil && len(b.lockedRounds) > 0: // ctx ended during a retry
+			return fmt.Errorf("%w: %w", errLocked, err)
 		default:
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return errHeld
-		case <-time.After(heldPause):
+			return errLocked
+		case <-time.After(lockedPause):
 		}
 	}
 }
 
-// errHeld: somebody's transaction has the shards.
-var errHeld = errors.New("held by another session")
+// errLocked: a transaction of another session holds the shards.
+var errLocked = errors.New("held by another session")
 
-// Position implements persistence.Handler. What is not written yet is answered from memory, if the server has moved on from where
-// that begins by nobody else.
+// Position implements persistence.Handler. It counts skipped events that are not written yet, as
+// long as no other process has moved the stored position out of their range.
 func (b *Book) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	if err := b.Prepare(ctx); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.slack*queryTimeout)
 	defer cancel()
-	return b.at(ctx, shard)
+	return b.readPosition(ctx, shard)
 }
 
-// at reads where a shard stands, and looks whether the book still follows this incarnation of the journal.
-func (b *Book) at(ctx context.Context, shard ident.Shard) (position uint64, err error) {
+// readPosition returns the position of a shard, or ErrRetired when the book follows another
+// incarnation of the journal.
+func (b *Book) readPosition(ctx context.Context, shard ident.Shard) (position uint64, err error) {
 	var store [16]byte
 	var stored int64
 	if err := b.pool.QueryRow(ctx, sqlShard, int16(shard)).Scan(&store, &stored); err != nil {
 		return 0, err
 	}
 	if store != b.identity.Store {
-		return 0, b.left()
+		return 0, b.retiredError()
 	}
-	return b.passes.meet(shard, uint64(stored)), nil
+	return b.skipped.reconcile(shard, uint64(stored)), nil
 }
 
-// left is told that the book follows another incarnation by now. The next Prepare looks at it again.
-func (b *Book) left() error {
+// retiredError makes the next Prepare check the incarnation again, and returns ErrRetired.
+func (b *Book) retiredError() error {
 	b.ready.done.Store(false)
 	return ErrRetired
 }
 
-// Handle implements persistence.Handler. Besides ErrMoved its errors are ErrUnsound, those of Prepare, or the server's.
+// Handle implements persistence.Handler. Its errors are ErrMoved, ErrUnsound, those of Prepare, and
+// those of the server.
 func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
-	page, err := read(shard, events)
+	page, err := readPage(shard, events)
 	if err != nil {
 		return err
 	}
@@ -155,55 +159,58 @@ func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persisten
 	ctx, cancel := context.WithTimeout(ctx, b.slack*handleTimeout)
 	defer cancel()
 	if len(page.accounts) == 0 {
-		err = b.pass(ctx, page)
+		err = b.skipPage(ctx, page)
 	} else {
-		err = b.book(ctx, page)
+		err = b.bookPage(ctx, page)
 	}
 	var refusal *pgconn.PgError
 	switch {
 	case errors.Is(err, persistence.ErrMoved):
-		return b.moved(ctx, shard)
+		return b.movedError(ctx, shard)
 	case errors.As(err, &refusal) && refusal.Code == checkViolation:
 		return fmt.Errorf("%w: %w", ErrUnsound, err)
 	}
 	return postgres.NameExhausted(err)
 }
 
-// moved tells a position that has moved from a book that was emptied.
-func (b *Book) moved(ctx context.Context, shard ident.Shard) error {
-	at, err := b.at(ctx, shard)
+// movedError returns ErrMoved with the stored position, or ErrRetired when the book was emptied for
+// another incarnation.
+func (b *Book) movedError(ctx context.Context, shard ident.Shard) error {
+	at, err := b.readPosition(ctx, shard)
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: it is %d", persistence.ErrMoved, at)
 }
 
-// pass moves the position over a page that has nothing to book. Where the shard is known to stand that is written behind; else it
-// takes one round trip, without a sync: a server that crashes may take the move back, but not without all that came after it.
-func (b *Book) pass(ctx context.Context, p *page) error {
-	if done, err := b.passes.extend(p); done || err != nil {
+// skipPage moves the position over a page without postings. When the position is known, the move is
+// written behind. Otherwise it is one round trip without a sync: a crash of the server may undo it
+// only together with all later moves.
+func (b *Book) skipPage(ctx context.Context, p *page) error {
+	if done, err := b.skipped.extendOver(p); done || err != nil {
 		return err
 	}
-	before := stretch{p.first - 1, p.first - 1}
+	start := positionRange{p.first - 1, p.first - 1}
 	var one pgx.Batch
-	one.Queue(postgres.Lazily)
-	p.queueMove(&one, b.identity.Store, before)
+	one.Queue(postgres.AsyncCommit)
+	p.queueMove(&one, b.identity.Store, start)
 	if err := b.pool.SendBatch(ctx, &one).Close(); err != nil {
 		return err
 	}
-	b.passes.set(p.shard, stretch{before.after, p.last})
+	b.skipped.setRange(p.shard, positionRange{start.after, p.last})
 	return nil
 }
 
-// book moves the position, over what was passed before the page too, and writes the page.
-func (b *Book) book(ctx context.Context, p *page) error {
-	before, err := b.passes.before(p)
+// bookPage moves the position over the skipped range and the page, and writes the postings, in one
+// transaction.
+func (b *Book) bookPage(ctx context.Context, p *page) error {
+	before, err := b.skipped.rangeBefore(p)
 	if err != nil {
 		return err
 	}
-	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return p.write(ctx, tx, b.identity.Store, before) })
+	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return p.writePage(ctx, tx, b.identity.Store, before) })
 	if err == nil {
-		b.passes.set(p.shard, stretch{p.last, p.last})
+		b.skipped.setRange(p.shard, positionRange{p.last, p.last})
 	}
 	return err
 }

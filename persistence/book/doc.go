@@ -1,47 +1,53 @@
-// Package book is the ledger consumer: a double-entry read model of all balance streams in Postgres, for reporting. The streams
-// are the book of record; what is here can be thrown away and is made again from them.
+// Package book is the ledger consumer: a double-entry read model of all balance streams in
+// Postgres, for reporting. The streams are the book of record; the read model can be deleted and is
+// then rebuilt from them.
 //
-// # What it keeps
+// # Contents
 //
-// Accounts (workspace, name, currency), transfers (the part of a transfer group that one event moved: group, event, position,
-// time, the event's type) and postings (amount in minor units, the account's gapless number, the account's balance after it). A
-// credit is positive, a debit negative, as in the events: "usd" is what is owed to the workspace, and grows by a credit. It
-// keeps what the balance streams say and nothing of a person.
+// Accounts (workspace, name, currency), transfers (the part of a transfer group that one event
+// moved: group, event, position, time, the event's type) and postings (amount in minor units, the
+// account's gapless number, the account's balance after it). A credit is positive, a debit
+// negative, as in the events: "usd" is the amount owed to the workspace, and grows by a credit. The
+// book stores the content of the balance streams and no personal data.
 //
-// The server itself holds the rules: postings are inserted whole transfers at a time and a trigger refuses those that do not
-// sum to zero in each currency; what is booked is never updated or deleted; foreign keys tie a posting to its transfer and its
-// account. Anybody with psql can check the rest:
+// The database enforces the rules. Postings are inserted whole transfers at a time, and a trigger
+// refuses transfers that do not sum to zero in each currency. Booked rows are never updated or
+// deleted. Foreign keys tie a posting to its transfer and its account. Views show the rest in psql:
 //
 //	SELECT * FROM book.trial_balance; -- debits and credits per account and currency, added up from the postings
-//	SELECT * FROM book.difference;    -- what contradicts itself; no rows in a sound book
+//	SELECT * FROM book.difference;    -- contradictions in the book; no rows in a sound book
 //
-// # How it follows
+// # Position
 //
-// Book is a persistence.Handler. Handle is one transaction: it moves the shard's position, which must be the one before the
-// first event and which locks the shard, reads the accounts that are moved, numbers the postings and adds them up in memory,
-// and writes all of them with one INSERT of arrays per table. So a repeat, a second process or a lost answer to COMMIT ends in
-// ErrMoved and books nothing.
+// Book is a persistence.Handler. Handle is one transaction. It moves the shard's position, which
+// must be the one before the first event and which locks the shard. It reads the accounts, numbers
+// the postings and adds them up in memory, and writes all of them with one INSERT of arrays per
+// table. So a repeat, a second process or a lost answer to COMMIT ends in ErrMoved and books
+// nothing.
 //
-// A page that has nothing to book is passed over. The first of a shard moves the position in a round trip of its own, later ones
-// are kept in memory and written every postgres.BehindEvery, all shards in one statement, and by Close; none waits for the disk.
-// A shard that somebody holds is left for the next time.
-// The next booking moves the position from wherever in what was passed the server has it: nothing in between books anything,
-// whoever handles it. So a position that is stored is never before a posting that is in the book. Another process sees what was
-// passed a moment late; what a crash takes away of it is delivered again. While it cannot be written, Handle passes nothing and
-// answers why.
+// A page without postings is skipped. The first skip of a shard moves the position in a round trip
+// of its own. Later skips stay in memory; they are written every postgres.WriteBehindInterval, all
+// shards in one statement, and by Close, without a sync. A shard that another session has locked is
+// written the next time.
 //
-// An event with postings that cannot be read, or a transfer that does not balance, stops its shard with ErrUnsound, for ever:
-// the subscription tells its listener, and the lag grows.
+// The next booking accepts a stored position anywhere in the skipped range, because no event in it
+// has postings. So a stored position never precedes a posting in the book. Another process sees
+// skips up to one interval late. After a crash the lost skips are delivered again. While a write
+// fails, Handle skips nothing and returns the error.
 //
-// # Whose journal
+// An event with unreadable postings, or a transfer that does not balance, stops its shard for good
+// with ErrUnsound. The subscription reports it to its listener, and the lag grows.
 //
-// The book remembers the deployment and the incarnation of the journal. Another deployment's is refused with ErrForeign. A new
-// incarnation (a restore) may have lost events that are booked: in one transaction the book is emptied and starts again at
-// position 0. An incarnation that was left is never followed again (ErrRetired), so that a process of before the restore cannot
-// empty it once more.
+// # Incarnations
 //
-// # What it does not do
+// The book stores the deployment and the incarnation of the journal. Another deployment's journal
+// is refused with ErrForeign. A new incarnation (a restore) may lack events that are booked: in one
+// transaction the book is emptied and starts again at position 0. An incarnation that the book has
+// left is never followed again (ErrRetired), so that a process from before the restore cannot empty
+// it.
 //
-// It decides nothing and no request depends on it. It does not know what an account means, apart from the side on which it
-// normally stands.
+// # Non-goals
+//
+// The book decides nothing and no request depends on it. It knows nothing of an account except its
+// normal side.
 package book

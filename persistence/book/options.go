@@ -12,9 +12,11 @@ import (
 	"purser/persistence/postgres"
 )
 
-// Errors that a program tells its operator apart. All others are the server's, and a retry may mend them.
+// Errors that a program reports to its operator each in its own way. Every other error comes from
+// the server, and a retry may succeed.
 var (
-	// ErrForeign: the book is of another deployment's journal, or its schema of a newer program.
+	// ErrForeign: the book belongs to the journal of another deployment, or a newer program made
+	// its schema.
 	ErrForeign = errors.New("not this book")
 	// ErrRetired: the book has left this incarnation of the journal for a newer one.
 	ErrRetired = errors.New("book follows a newer incarnation of the journal")
@@ -25,19 +27,22 @@ var (
 )
 
 const (
-	// MaxEntries is how many entries or accounts one read returns at most.
+	// MaxEntries is the largest number of entries or accounts that one read returns.
 	MaxEntries = persistence.MaxPage
 
-	// queryTimeout bounds a read and handleTimeout a Handle, in the server too.
+	// queryTimeout bounds a read and handleTimeout a Handle, in the client and in the server.
 	queryTimeout  = 30 * time.Second
 	handleTimeout = 60 * time.Second
-	// passTimeout bounds a write of passes, and closeTimeout the last one and the end of the connections.
-	passTimeout  = 5 * time.Second
-	closeTimeout = 2 * time.Second
-	// heldPause is between the last writes while somebody holds a shard, and heldOften how many writes leave one until that is said.
-	heldPause = 20 * time.Millisecond
-	heldOften = 5
-	// prepareTimeout bounds a Prepare; after one that failed the error stands for preparePause.
+	// skippedTimeout bounds one write of skipped positions. closeTimeout bounds the last of these
+	// writes and the end of the connections.
+	skippedTimeout = 5 * time.Second
+	closeTimeout   = 2 * time.Second
+	// lockedPause is the pause between the last writes while another session holds a shard. After
+	// lockedRoundsNoted writes in a row that could not lock a shard, the book reports it.
+	lockedPause       = 20 * time.Millisecond
+	lockedRoundsNoted = 5
+	// prepareTimeout bounds a Prepare. For preparePause after a failure, Prepare returns the same
+	// error without a new attempt.
 	prepareTimeout = 2 * time.Minute
 	preparePause   = 500 * time.Millisecond
 )
@@ -46,18 +51,19 @@ const (
 type Options struct {
 	// URL is the database, as a URL or as keywords and values. It may be the journal's: the book has a schema of its own, "book".
 	URL string
-	// Identity is the journal's.
+	// Identity is that of the journal.
 	Identity persistence.Identity
-	// PoolSize is the number of connections at most; 0 is 8.
+	// PoolSize is the largest number of connections; 0 means 8.
 	PoolSize int
-	// Slack multiplies the times after which something is given up, but for Close's and that of waiting for another's migration; 0 is
-	// 1. It is there for tests, on machines that stand still for seconds.
+	// Slack multiplies all timeouts, except that of Close and that of waiting for another process
+	// to migrate; 0 means 1. It is for tests on machines that stall for seconds.
 	Slack int
-	// Note is called when passes could not be written; nil ignores it. It may be called from any goroutine.
+	// Note receives errors of writing skipped positions; nil ignores them. The book calls it from
+	// any goroutine.
 	Note func(error)
 }
 
-// EnsureDefaults fills in what is left zero.
+// EnsureDefaults replaces zero values by defaults.
 func (o *Options) EnsureDefaults() {
 	if o.PoolSize == 0 {
 		o.PoolSize = postgres.DefaultPool
@@ -70,7 +76,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate names what is wrong with options that have their defaults.
+// Validate returns an error that names the first invalid option. EnsureDefaults must run before.
 func (o *Options) Validate() error {
 	switch {
 	case o.URL == "":
@@ -85,7 +91,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// configure returns how to connect.
+// configure returns the configuration of the pool.
 func (o *Options) configure() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
@@ -95,7 +101,8 @@ func (o *Options) configure() (*pgxpool.Config, error) {
 	slack := time.Duration(o.Slack)
 	config.PingTimeout = slack * postgres.ConnectTimeout
 	config.ConnConfig.ConnectTimeout = slack * postgres.ConnectTimeout
-	// A server that crashes must not take back what was booked: statements may have shown it.
+	// Commits are synchronous: statements may have shown a posting that a crash would otherwise
+	// undo.
 	maps.Copy(config.ConnConfig.RuntimeParams, postgres.Settings("purser book", slack*handleTimeout, slack*handleTimeout,
 		slack*postgres.IdleTimeout))
 	return config, nil

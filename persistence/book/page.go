@@ -16,28 +16,29 @@ import (
 )
 
 const (
-	// kind is that of the streams that move money.
+	// kind is that of the streams with postings.
 	kind = "balance"
-	// defaultCurrency is that of a posting that names none.
+	// defaultCurrency is the currency of a posting without one.
 	defaultCurrency = "USD"
 )
 
-// page is what some events of a shard book.
+// page is a run of events of a shard with the accounts, transfers and postings that they book.
 type page struct {
 	shard       ident.Shard
 	first, last uint64
 	accounts    []*account
-	known       map[accountKey]*account
+	byKey       map[accountKey]*account
 	transfers   []transfer
 	postings    []posting
 }
 
 type accountKey struct{ workspace, name, currency string }
 
-// account stands where the book has it, and after run where the page leaves it.
+// account holds the stored balance and number of postings. numberPostings advances both past the
+// page.
 type account struct {
 	accountKey
-	id               int64 // 0 until it is read
+	id               int64 // 0 until queueOpen has read it
 	balance, entries int64
 }
 
@@ -56,39 +57,41 @@ type posting struct {
 	at           time.Time
 	amount       int64
 
-	number, balance int64 // by run
+	number, balance int64 // set by numberPostings
 }
 
-// moved is the part of an event that moves money, by the names under which it is stored.
-type moved struct {
-	Postings []stored `json:"postings"`
+// eventPostings is the part of an event payload with its postings.
+type eventPostings struct {
+	Postings []eventPosting `json:"postings"`
 }
 
-// stored is a posting as events have it. Cents are minor units of the currency.
-type stored struct {
+// eventPosting is a posting in the payload of an event. Cents are minor units of the currency.
+type eventPosting struct {
 	Transfer string `json:"transfer"`
 	Account  string `json:"account"`
 	Currency string `json:"currency"`
 	Cents    *int64 `json:"cents"`
 }
 
-// read turns events into what they book.
-func read(shard ident.Shard, events []persistence.Event) (*page, error) {
-	p := &page{shard: shard, first: events[0].Position, last: events[len(events)-1].Position, known: map[accountKey]*account{}}
+// readPage collects the postings of events, which are not empty. Its errors are ErrUnsound.
+func readPage(shard ident.Shard, events []persistence.Event) (*page, error) {
+	p := &page{shard: shard, first: events[0].Position, last: events[len(events)-1].Position, byKey: map[accountKey]*account{}}
 	for i := range events {
 		if events[i].Kind != kind {
 			continue
 		}
-		if err := p.event(&events[i]); err != nil {
+		if err := p.addEvent(&events[i]); err != nil {
 			return nil, fmt.Errorf("%w: %s at %d of shard %d: %w", ErrUnsound, events[i].ID, events[i].Position, shard, err)
 		}
 	}
 	return p, nil
 }
 
-// saysNone tells whether the one place where a document names its postings says that there are none, as most runs of swipes do, which
-// are long. (A text in it that speaks of postings has its quotes escaped.) Of any other document nothing is said.
-func saysNone(document []byte) bool {
+// declaresNoPostings reports whether a payload contains the member "postings" once and its value is
+// null or []. Most relayed runs of card decisions do, and they are long, so the JSON decoder is
+// spared. A string with this text has its quotes escaped. false means that the payload has to be
+// decoded.
+func declaresNoPostings(document []byte) bool {
 	_, after, named := bytes.Cut(document, postingsName)
 	rest, none := bytes.CutPrefix(after, []byte(":null"))
 	if !none {
@@ -100,15 +103,15 @@ func saysNone(document []byte) bool {
 
 var postingsName = []byte(`"postings"`)
 
-func (p *page) event(e *persistence.Event) error {
-	if saysNone(e.Payload) {
+func (p *page) addEvent(e *persistence.Event) error {
+	if declaresNoPostings(e.Payload) {
 		return nil
 	}
-	var m moved
+	var m eventPostings
 	if err := json.Unmarshal(e.Payload, &m); err != nil {
 		return err
 	}
-	if err := m.check(); err != nil {
+	if err := m.checkBalanced(); err != nil {
 		return err
 	}
 	ordinals := map[string]int{} // by transfer
@@ -120,13 +123,14 @@ func (p *page) event(e *persistence.Event) error {
 			p.transfers = append(p.transfers, transfer{e.Position, leg, n.Transfer, e.ID, e.Type, e.At})
 		}
 		p.postings = append(p.postings, posting{position: e.Position, leg: leg, ordinal: ordinal, at: e.At, amount: *n.Cents,
-			account: p.account(accountKey{e.Workspace, n.Account, n.Currency})})
+			account: p.accountFor(accountKey{e.Workspace, n.Account, n.Currency})})
 	}
 	return nil
 }
 
-// check fills in the currency, and refuses postings that lack something or do not sum to zero.
-func (m *moved) check() error {
+// checkBalanced sets the default currency. It refuses postings that lack a member or do not sum to
+// zero per transfer and currency.
+func (m *eventPostings) checkBalanced() error {
 	type part struct{ transfer, currency string }
 	sums := map[part]int64{}
 	for leg := range m.Postings {
@@ -152,18 +156,19 @@ func (m *moved) check() error {
 	return nil
 }
 
-func (p *page) account(key accountKey) *account {
-	a := p.known[key]
+func (p *page) accountFor(key accountKey) *account {
+	a := p.byKey[key]
 	if a == nil {
 		a = &account{accountKey: key}
-		p.known[key] = a
+		p.byKey[key] = a
 		p.accounts = append(p.accounts, a)
 	}
 	return a
 }
 
-// run numbers the postings and adds them up, from where the book has the accounts.
-func (p *page) run() error {
+// numberPostings gives every posting its number and the balance after it. Its errors are
+// ErrUnsound.
+func (p *page) numberPostings() error {
 	for _, a := range p.accounts {
 		if a.id == 0 {
 			return fmt.Errorf("%w: account %s of %s is in another shard", ErrUnsound, a.name, a.workspace)
@@ -182,15 +187,15 @@ func (p *page) run() error {
 	return nil
 }
 
-// write moves the position and writes the page, in two round trips.
-func (p *page) write(ctx context.Context, tx pgx.Tx, store ident.UUID, before stretch) error {
+// writePage moves the position and writes the page, in two round trips.
+func (p *page) writePage(ctx context.Context, tx pgx.Tx, store ident.UUID, skipped positionRange) error {
 	var first pgx.Batch
-	p.queueMove(&first, store, before)
+	p.queueMove(&first, store, skipped)
 	p.queueOpen(&first)
 	if err := tx.SendBatch(ctx, &first).Close(); err != nil {
 		return err
 	}
-	if err := p.run(); err != nil {
+	if err := p.numberPostings(); err != nil {
 		return err
 	}
 	var second pgx.Batch
@@ -198,11 +203,12 @@ func (p *page) write(ctx context.Context, tx pgx.Tx, store ident.UUID, before st
 	return tx.SendBatch(ctx, &second).Close()
 }
 
-// queueMove moves the position from where the stretch before the page has it, or ends the batch with ErrMoved.
-func (p *page) queueMove(b *pgx.Batch, store ident.UUID, before stretch) {
-	var m moves
-	m.add(p.shard, before.after, before.through, p.last)
-	m.queue(b, store).Exec(func(tag pgconn.CommandTag) error {
+// queueMove moves the position from anywhere in the skipped range before the page to its last
+// event. Otherwise the batch ends with ErrMoved.
+func (p *page) queueMove(b *pgx.Batch, store ident.UUID, skipped positionRange) {
+	var m positionMoves
+	m.addMove(p.shard, skipped.after, skipped.end, p.last)
+	m.queueMoves(b, store).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
 			return persistence.ErrMoved
 		}
@@ -210,7 +216,7 @@ func (p *page) queueMove(b *pgx.Batch, store ident.UUID, before stretch) {
 	})
 }
 
-// queueOpen makes the accounts that are new and reads all of them.
+// queueOpen inserts the new accounts and reads all of them.
 func (p *page) queueOpen(b *pgx.Batch) {
 	n := len(p.accounts)
 	workspace, name, currency, side := make([]string, n), make([]string, n), make([]string, n), make([]Side, n)
@@ -229,7 +235,7 @@ func (p *page) queueOpen(b *pgx.Batch) {
 	})
 }
 
-// queuePostings writes what the page books.
+// queuePostings inserts transfers and postings and updates the balances.
 func (p *page) queuePostings(b *pgx.Batch) {
 	p.queueTransfers(b)
 	n := len(p.postings)

@@ -25,7 +25,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(payload))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		p, err := read(1, []persistence.Event{{ID: "evt_1", Kind: "balance", Position: 7, Payload: json.RawMessage(payload)}})
+		p, err := readPage(1, []persistence.Event{{ID: "evt_1", Kind: "balance", Position: 7, Payload: json.RawMessage(payload)}})
 		if err != nil {
 			require.ErrorIs(t, err, ErrUnsound)
 			return
@@ -49,7 +49,7 @@ func FuzzRead(f *testing.F) {
 		for i, a := range p.accounts {
 			a.id, a.balance = int64(i+1), math.MaxInt64
 		}
-		if err := p.run(); err != nil {
+		if err := p.numberPostings(); err != nil {
 			require.ErrorIs(t, err, ErrUnsound)
 		}
 	})
@@ -72,6 +72,6 @@ func TestWhatIsNotLookedInto(t *testing.T) {
 		`{}`:                                                                  false,
 		``:                                                                    false,
 	} {
-		require.Equal(t, want, saysNone([]byte(document)), document)
+		require.Equal(t, want, declaresNoPostings([]byte(document)), document)
 	}
 }

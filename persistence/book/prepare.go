@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// prepareLock and migrateLock are the keys of the advisory locks under which one process at a time prepares and migrates.
+	// prepareLock and migrateLock are the keys of advisory locks: one process at a time prepares,
+	// and one migrates.
 	prepareLock = 0x626f6f6b // "book"
 	migrateLock = prepareLock + 1
 	// migrateTries is how many seconds a process waits for migrateLock.
@@ -29,17 +30,17 @@ var files embed.FS
 
 var migrations = postgres.Migrations{Files: files, Table: "book.version", Lock: migrateLock, Tries: migrateTries}
 
-// readiness is what is known of the schema and of whose journal the book is of.
+// readiness records whether Prepare has succeeded since the last ErrRetired.
 type readiness struct {
 	done   atomic.Bool
-	turn   chan struct{} // held by the one that prepares
-	err    error         // of the last that failed; under turn
-	failed time.Time     // under turn
+	turn   chan struct{} // holds one token while a call prepares
+	err    error         // of the last failed Prepare; guarded by turn
+	failed time.Time     // time of that failure; guarded by turn
 }
 
-// Prepare brings the schema up to date and takes the journal's incarnation, which empties a book of an earlier one. Handle and
-// Position do so when they are first called, until it has succeeded once. The errors are ErrForeign, ErrRetired or the
-// server's.
+// Prepare migrates the schema and takes the incarnation of the journal, which empties a book of an
+// earlier incarnation. Handle and Position call it until it has succeeded once. Its errors are
+// ErrForeign, ErrRetired, and those of the server.
 func (b *Book) Prepare(ctx context.Context) error {
 	if b.ready.done.Load() {
 		return nil
@@ -56,7 +57,7 @@ func (b *Book) Prepare(ctx context.Context) error {
 	if time.Since(b.ready.failed) < preparePause {
 		return b.ready.err
 	}
-	err := b.prepare(ctx)
+	err := b.prepareBook(ctx)
 	switch {
 	case err == nil:
 		b.ready.done.Store(true)
@@ -66,17 +67,17 @@ func (b *Book) Prepare(ctx context.Context) error {
 	return err
 }
 
-func (b *Book) prepare(ctx context.Context) error {
+func (b *Book) prepareBook(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.slack*prepareTimeout)
 	defer cancel()
-	if err := migrate(ctx, b.pool.Config().ConnConfig); err != nil {
+	if err := migrateSchema(ctx, b.pool.Config().ConnConfig); err != nil {
 		return err
 	}
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, sqlPrepareLock, int64(prepareLock)); err != nil {
 			return err
 		}
-		return b.follow(ctx, tx)
+		return b.adoptIncarnation(ctx, tx)
 	})
 	if err != nil {
 		return fmt.Errorf("prepare the book: %w", err)
@@ -84,18 +85,18 @@ func (b *Book) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Migrate brings the schema up to date and looks at nothing else, for who may change schemas where the server may not.
-// Processes that do so at once wait for each other.
+// Migrate migrates the schema and checks nothing else. It is for operators whose server role may
+// not change schemas. Concurrent calls wait for each other.
 func Migrate(ctx context.Context, url string) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("book: %w", err)
 	}
 	config.ConnectTimeout = postgres.ConnectTimeout
-	return migrate(ctx, config)
+	return migrateSchema(ctx, config)
 }
 
-func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
+func migrateSchema(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -116,7 +117,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	return err
 }
 
-// createSchema makes the schema that has goose's table too, if it is not there.
+// createSchema makes the schema "book", which also holds the table of goose, unless it exists.
 func createSchema(ctx context.Context, db *sql.DB) (err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -136,9 +137,9 @@ func createSchema(ctx context.Context, db *sql.DB) (err error) {
 	return tx.Commit()
 }
 
-// follow makes the book one of this incarnation of the journal: a new book is stamped, one of an earlier incarnation begins
-// again.
-func (b *Book) follow(ctx context.Context, tx pgx.Tx) error {
+// adoptIncarnation stamps a new book with the incarnation of the journal, and empties a book of an
+// earlier one.
+func (b *Book) adoptIncarnation(ctx context.Context, tx pgx.Tx) error {
 	var deployment, store [16]byte
 	err := tx.QueryRow(ctx, sqlStore).Scan(&deployment, &store)
 	switch {
@@ -149,12 +150,13 @@ func (b *Book) follow(ctx context.Context, tx pgx.Tx) error {
 	case err == nil && store == b.identity.Store:
 		return nil
 	}
-	return b.begin(ctx, tx)
+	return b.resetBook(ctx, tx)
 }
 
-// begin empties the book. TRUNCATE waits for every transaction that books something, and who comes after it finds a shard of
-// another store.
-func (b *Book) begin(ctx context.Context, tx pgx.Tx) error {
+// resetBook empties the book for the incarnation of the journal, or returns ErrRetired when the
+// book has left that incarnation. TRUNCATE waits for every booking under way; a later booking finds
+// a shard of another incarnation.
+func (b *Book) resetBook(ctx context.Context, tx pgx.Tx) error {
 	store := [16]byte(b.identity.Store)
 	took, err := tx.Exec(ctx, sqlTakeIncarnation, store)
 	if err != nil {

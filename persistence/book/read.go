@@ -12,7 +12,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// Side is where an account normally stands: an asset on the debit side, what is owed on the credit side.
+// Side is the normal balance of an account: debit for an asset, credit for a liability.
 type Side string
 
 // The two sides. A credit is a positive amount.
@@ -21,8 +21,8 @@ const (
 	Credit Side = "credit"
 )
 
-// normalSide of the accounts of the balance streams: what Purser has elsewhere, and what it is owed, stands on the debit side.
-// All others are owed to the workspace or to a counterpart.
+// normalSide returns the side of an account of the balance streams. Assets of Purser elsewhere, and
+// claims, are on the debit side. All others are owed to the workspace or to a counterparty.
 func normalSide(account string) Side {
 	switch account {
 	case "bank", "chain", "suspense":
@@ -31,15 +31,17 @@ func normalSide(account string) Side {
 	return Credit
 }
 
-// Account is a workspace's account in a currency, in minor units. Balance is credits less debits, Entries the number of postings.
+// Account is an account of a workspace in one currency, in minor units. Balance is credits less
+// debits, Entries the number of postings.
 type Account struct {
 	Workspace, Name, Currency string
 	Side                      Side
 	Balance, Entries          int64
 }
 
-// Entry is a posting with its transfer. Number is the account's, gapless from 1; Balance is the account's after the posting.
-// Position and Leg are its place in the journal: leg of the event at the position.
+// Entry is a posting with its transfer. Number counts the postings of the account, gapless from 1;
+// Balance is the balance after this one. Position is that of the event in the journal, Leg the
+// index of the posting in it.
 type Entry struct {
 	Position                     uint64
 	Leg                          int
@@ -49,22 +51,25 @@ type Entry struct {
 	Number, Amount, Balance      int64
 }
 
-// Standing is where the book has a shard, as of one moment, and in what this process has passed since. It is empty when there is
-// no book, or it has not yet begun with this incarnation of the journal.
+// Standing is the position and the accounts of a shard as of one moment. The position includes
+// events that this process has skipped. It is empty without a book, and before the book has adopted
+// this incarnation of the journal.
 type Standing struct {
 	Position uint64
 	Accounts []Account
 }
 
-// Line is a line of the trial balance: what was ever debited and credited to all accounts of a name and currency, in minor units.
+// Line is a line of the trial balance: all debits and credits ever of the accounts with a name and
+// currency, in minor units.
 type Line struct {
 	Account, Currency string
 	Side              Side
 	Debits, Credits   int64
 }
 
-// Query asks for entries of an account, newest first: those from From on, before Until. To go on after an entry, Until is its
-// At and UntilNumber its Number. A zero Until is no bound; Limit is at most MaxEntries, which 0 means.
+// Query selects entries of an account, newest first, with From <= At < Until. The page after an
+// entry has its At as Until and its Number as UntilNumber. A zero Until is no bound. Limit is at
+// most MaxEntries; 0 means MaxEntries.
 type Query struct {
 	Workspace, Account, Currency string
 	From, Until                  time.Time
@@ -72,28 +77,28 @@ type Query struct {
 	Limit                        int
 }
 
-// Balances returns the accounts of a workspace by name, at most MaxEntries.
+// Balances returns at most MaxEntries accounts of a workspace, ordered by name and currency.
 func (b *Book) Balances(ctx context.Context, workspace string) ([]Account, error) {
-	return collect(ctx, b, func(row pgx.CollectableRow) (a Account, err error) {
+	return queryRows(ctx, b, func(row pgx.CollectableRow) (a Account, err error) {
 		err = row.Scan(&a.Workspace, &a.Name, &a.Currency, &a.Side, &a.Balance, &a.Entries)
 		return a, err
 	}, sqlBalances, workspace, MaxEntries)
 }
 
-// Entries returns entries of an account.
+// Entries returns the entries that a query selects.
 func (b *Book) Entries(ctx context.Context, q Query) ([]Entry, error) {
 	if q.Until.IsZero() {
 		q.Until = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) // later than any event
 	}
-	return collect(ctx, b, scanEntry, sqlEntries, q.Workspace, q.Account, q.Currency, q.From, q.Until, q.UntilNumber,
+	return queryRows(ctx, b, scanEntry, sqlEntries, q.Workspace, q.Account, q.Currency, q.From, q.Until, q.UntilNumber,
 		pageLimit(q.Limit))
 }
 
-// Lines returns the entries of a shard in the order of the journal: those after a position and leg, through a position. It is
-// how an audit reads them; without a book there are none.
+// Lines returns entries of a shard in journal order: those after a position and leg, up to and
+// including position through. Audits use it. Without a book it returns none.
 func (b *Book) Lines(ctx context.Context, shard ident.Shard, position uint64, leg int, through uint64, limit int) (
 	[]Entry, error) {
-	lines, err := collect(ctx, b, scanEntry, sqlLines, int16(shard), int64(position), leg, int64(through), pageLimit(limit))
+	lines, err := queryRows(ctx, b, scanEntry, sqlLines, int16(shard), int64(position), leg, int64(through), pageLimit(limit))
 	return lines, absentIsEmpty(err)
 }
 
@@ -111,21 +116,22 @@ func scanEntry(row pgx.CollectableRow) (e Entry, err error) {
 	return e, err
 }
 
-// TrialBalance adds up all postings, by account and currency. In each currency the debits are the credits.
+// TrialBalance sums all postings by account name and currency. Per currency the debits equal the
+// credits.
 func (b *Book) TrialBalance(ctx context.Context) ([]Line, error) {
-	return collect(ctx, b, func(row pgx.CollectableRow) (l Line, err error) {
+	return queryRows(ctx, b, func(row pgx.CollectableRow) (l Line, err error) {
 		err = row.Scan(&l.Account, &l.Currency, &l.Side, &l.Debits, &l.Credits)
 		return l, err
 	}, sqlTrialBalance, MaxEntries)
 }
 
-// Standing reads a shard. All its accounts are in memory at once.
+// Standing returns a shard as of one moment. All its accounts are in memory at once.
 func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err error) {
-	_, err = collect(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
+	_, err = queryRows(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var position int64
 		var a Account
 		err = row.Scan(&position, &a.Workspace, &a.Name, &a.Currency, &a.Side, &a.Balance, &a.Entries)
-		s.Position = b.passes.beyond(shard, uint64(position))
+		s.Position = b.skipped.handledThrough(shard, uint64(position))
 		if a.Entries > 0 {
 			s.Accounts = append(s.Accounts, a)
 		}
@@ -134,14 +140,14 @@ func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err
 	return s, absentIsEmpty(err)
 }
 
-// Lag is the number of events that the book has not handled, of those up to the heads.
+// Lag returns the number of events up to the heads that the book has not handled.
 func (b *Book) Lag(ctx context.Context, head func(ident.Shard) uint64) (events uint64, err error) {
 	var positions [ident.Shards]uint64
-	_, err = collect(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
+	_, err = queryRows(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var shard int16
 		var position int64
 		err = row.Scan(&shard, &position)
-		positions[shard] = b.passes.beyond(ident.Shard(shard), uint64(position))
+		positions[shard] = b.skipped.handledThrough(ident.Shard(shard), uint64(position))
 		return none, err
 	}, sqlPositions)
 	for i, position := range positions {
@@ -150,7 +156,7 @@ func (b *Book) Lag(ctx context.Context, head func(ident.Shard) uint64) (events u
 	return events, absentIsEmpty(err)
 }
 
-// absentIsEmpty: a book that was not made yet is as far behind as one that has not begun.
+// absentIsEmpty replaces ErrNoBook by nil: a missing book is as far behind as an empty one.
 func absentIsEmpty(err error) error {
 	if errors.Is(err, ErrNoBook) {
 		return nil
@@ -158,15 +164,15 @@ func absentIsEmpty(err error) error {
 	return err
 }
 
-// collect runs a query as of one moment. A book that has not begun with this incarnation of the journal is empty; it prepares
-// nothing, and without a book it is ErrNoBook.
-func collect[T any](ctx context.Context, b *Book, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+// queryRows runs a query in one read-only snapshot. It returns no rows before the book has adopted
+// this incarnation of the journal, and ErrNoBook without a book. It does not call Prepare.
+func queryRows[T any](ctx context.Context, b *Book, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.slack*queryTimeout)
 	defer cancel()
 	var found []T
 	moment := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, b.pool, moment, func(tx pgx.Tx) error {
-		begun, err := b.begun(ctx, tx)
+		begun, err := b.hasBegun(ctx, tx)
 		if err != nil || !begun {
 			return err
 		}
@@ -184,8 +190,9 @@ func collect[T any](ctx context.Context, b *Book, scan pgx.RowToFunc[T], query s
 	return found, err
 }
 
-// begun tells whether the book is of this incarnation, and refuses another deployment's.
-func (b *Book) begun(ctx context.Context, tx pgx.Tx) (bool, error) {
+// hasBegun reports whether the book has adopted this incarnation of the journal. Its error is
+// ErrForeign for another deployment, or the error of the server.
+func (b *Book) hasBegun(ctx context.Context, tx pgx.Tx) (bool, error) {
 	var deployment, store [16]byte
 	err := tx.QueryRow(ctx, sqlStore).Scan(&deployment, &store)
 	switch {

@@ -1,6 +1,6 @@
 package book
 
-// Codes of Postgres that mean something to the book.
+// SQLSTATE codes that the book handles.
 const (
 	undefinedTable  = "42P01"
 	undefinedSchema = "3F000"
@@ -11,25 +11,26 @@ const (
 const (
 	sqlPrepareLock = `SELECT pg_advisory_xact_lock($1)`
 
-	// CREATE SCHEMA IF NOT EXISTS needs the right to make one where it is there already.
+	// CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even when the schema exists.
 	sqlCreateSchema = `DO $$ BEGIN IF to_regnamespace('book') IS NULL THEN CREATE SCHEMA book; END IF; END $$`
 
 	sqlStore           = `SELECT deployment, store FROM book.store`
 	sqlTakeIncarnation = `INSERT INTO book.incarnation (store) VALUES ($1) ON CONFLICT DO NOTHING`
 
-	// The order is that in which Handle takes them.
+	// The order of the tables is that of Handle, so that the two cannot deadlock.
 	sqlEmpty    = `TRUNCATE book.shard, book.account, book.transfer, book.posting RESTART IDENTITY`
 	sqlSetStore = `INSERT INTO book.store (deployment, store) VALUES ($1, $2)
 ON CONFLICT (one) DO UPDATE SET store = excluded.store`
 	sqlSetShards = `INSERT INTO book.shard (id, store, position) SELECT n, $1, 0 FROM generate_series(0, $2 - 1) n`
 )
 
-// sqlHoldFree locks those of some shards that nobody holds.
-const sqlHoldFree = `SELECT id FROM book.shard WHERE id = ANY($1::smallint[]) FOR NO KEY UPDATE SKIP LOCKED`
+// sqlLockFree locks those of the given shards that no other session has locked.
+const sqlLockFree = `SELECT id FROM book.shard WHERE id = ANY($1::smallint[]) FOR NO KEY UPDATE SKIP LOCKED`
 
-// A Handle, in this order. Arguments in the plural are one array per column.
+// The statements of a Handle, in this order. An argument in the plural is one array per column.
 const (
-	// sqlMove locks the shards until the end, and is the proof that the events are the next.
+	// sqlMove locks the shards until the end of the transaction, and matches only when the events
+	// are the next ones.
 	sqlMove = `UPDATE book.shard s SET position = q.through
 FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS q (id, after, until, through)
 WHERE s.id = q.id AND s.store = $1 AND s.position BETWEEN q.after AND q.until RETURNING s.id`

@@ -9,7 +9,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// This file turns what is staged into arrays, one per column.
+// This file turns the staged rows into arrays, one per column.
 
 func (s *staging) shardIDs() []int16 {
 	ids := make([]int16, 0, len(s.shards))
@@ -25,7 +25,7 @@ type streamColumns struct {
 	kind, stream []string
 }
 
-// streamKeys are the streams whose versions are expected.
+// streamKeys returns the streams whose versions the batches expect.
 func (s *staging) streamKeys() streamColumns {
 	var c streamColumns
 	seen := map[streamKey]bool{}
@@ -52,7 +52,7 @@ type claimColumns struct {
 	hash  [][]byte
 }
 
-// claimKeys are the once-keys that are claimed.
+// claimKeys returns the idempotency keys that the batches claim.
 func (s *staging) claimKeys() claimColumns {
 	var c claimColumns
 	seen := map[claimKey]bool{}
@@ -73,17 +73,17 @@ func (s *staging) claimKeys() claimColumns {
 	return c
 }
 
-// queueMove moves the heads of the shards that are written, and tells how many.
+// queueMove moves the heads of the written shards and returns their number.
 func (s *staging) queueMove(b *pgx.Batch) int {
 	var id []int16
 	var epoch, was, head, ordinal []int64
 	for shard, at := range s.shards {
 		if at.touched {
-			id, epoch, was = append(id, int16(shard)), append(epoch, int64(at.epoch)), append(was, int64(at.was))
+			id, epoch, was = append(id, int16(shard)), append(epoch, int64(at.epoch)), append(was, int64(at.lockedHead))
 			head, ordinal = append(head, int64(at.head)), append(ordinal, int64(at.ordinal))
 		}
 	}
-	b.Queue(sqlMove, id, epoch, was, head, ordinal)
+	b.Queue(sqlMoveHeads, id, epoch, was, head, ordinal)
 	return len(id)
 }
 
@@ -91,7 +91,7 @@ func eventColumns() []string {
 	return []string{"shard", "position", "id", "workspace", "kind", "stream", "version", "type", "at", "size", "payload"}
 }
 
-// eventRows are the events for CopyFrom.
+// eventRows returns the events for CopyFrom.
 func (s *staging) eventRows() pgx.CopyFromSource {
 	return pgx.CopyFromSlice(len(s.events), func(i int) ([]any, error) {
 		e := &s.events[i]
@@ -104,7 +104,7 @@ func (s *staging) eventRows() pgx.CopyFromSource {
 	})
 }
 
-// queueEvents inserts the events, unless they are so many that CopyFrom is faster.
+// queueEvents inserts fewer than copyMin events; writeStaged copies more.
 func (s *staging) queueEvents(b *pgx.Batch) {
 	n := len(s.events)
 	if n == 0 || n >= copyMin {
@@ -136,7 +136,7 @@ func (s *staging) queueStreams(b *pgx.Batch) {
 	}
 }
 
-// queueRecords removes first, so that a record that is removed and written again is new.
+// queueRecords deletes before it inserts, so that a deleted and rewritten record is new.
 func (s *staging) queueRecords(b *pgx.Batch) {
 	var shard []int16
 	var kind, id []string
@@ -182,14 +182,14 @@ func (s *staging) queueOnces(b *pgx.Batch) {
 		}
 		shard, scope, hash = append(shard, int16(key.shard)), append(scope, key.scope), append(hash, key.hash[:])
 		fingerprint, answer = append(fingerprint, c.once.Fingerprint[:]), append(answer, c.once.Answer)
-		expires = append(expires, orNull(c.once.Expires))
+		expires = append(expires, nullableTime(c.once.Expires))
 	}
 	if len(shard) > 0 {
 		b.Queue(sqlSetOnces, shard, scope, hash, fingerprint, expires, answer)
 	}
 }
 
-func orNull(t time.Time) *time.Time {
+func nullableTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -14,68 +14,70 @@ import (
 	"purser/persistence/ident"
 )
 
-// commit writes the items in one transaction of three round trips: hold the shards and read what is checked; write; COMMIT.
-// (CopyFrom, when there are many events, takes two more.) The outcomes are set when it has committed. The error is ErrRefused,
-// ErrUnavailable or ErrAmbiguous; in the first two nothing was written. Requests that are fenced have failed when it returns.
-func (l *lane) commit(items []item) error {
+// commitTransaction writes items in one transaction of three round trips: lock the shards and read
+// what the checks need; write; COMMIT. CopyFrom, for many events, takes two more. It sets the
+// outcomes after the commit. The error is ErrRefused, ErrUnavailable or ErrAmbiguous; after the
+// first two nothing was written. Fenced requests have failed when it returns.
+func (l *lane) commitTransaction(items []item) error {
 	if len(items) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.j.slack*commitTimeout)
 	defer cancel()
 	committed := false
-	asked := l.j.known.now()
-	s, conn, err := l.begin(ctx, items)
+	asked := l.j.recordCache.now()
+	s, conn, err := l.beginTransaction(ctx, items)
 	if err == nil {
-		s.judge(l.j, asked)
-		s.decide()
-		if s.empty() {
+		s.checkHeads(l.j, asked)
+		s.stageAll()
+		if s.writesNothing() {
 			l.rollback()
-			s.settle(l.j)
+			s.publishCommit(l.j)
 			return nil
 		}
-		was := l.j.known.begin(s.records)
-		defer func() { l.j.known.end(s.records, was, committed) }()
-		err = s.write(ctx, conn)
+		cached := l.j.recordCache.beginCommit(s.records)
+		defer func() { l.j.recordCache.endCommit(s.records, cached, committed) }()
+		err = s.writeStaged(ctx, conn)
 	}
 	if err != nil {
 		l.rollback()
-		err = l.failure(err)
+		err = l.classifyFailure(err)
 		l.j.noteCommit(err)
 		return err
 	}
-	err = l.end(ctx, conn)
+	err = l.finishCommit(ctx, conn)
 	l.j.noteCommit(err)
 	if err != nil {
 		if errors.Is(err, persistence.ErrAmbiguous) {
-			s.doubt(l.j)
+			s.forgetShards(l.j)
 		}
 		return err
 	}
-	s.settle(l.j)
+	s.publishCommit(l.j)
 	committed = true
 	return nil
 }
 
-// begin begins a transaction in which the shards are held. A connection that was idle may have been lost meanwhile, which shows
-// only when it is used: then it is made anew, once. Nothing was asked of the server by then that a repeat could do twice.
-func (l *lane) begin(ctx context.Context, items []item) (*staging, *pgx.Conn, error) {
+// beginTransaction begins a transaction that holds the locks of the shards. An idle connection may
+// be lost, which shows only when it is used. It is replaced once; a repeat is safe, because nothing
+// was written.
+func (l *lane) beginTransaction(ctx context.Context, items []item) (*staging, *pgx.Conn, error) {
 	for idle := l.conn != nil; ; idle = false {
 		conn, err := l.connect(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
 		s := newStaging(items)
-		err = s.hold(ctx, conn)
+		err = s.lockShards(ctx, conn)
 		if err == nil || !idle || !conn.IsClosed() || ctx.Err() != nil {
 			return s, conn, err
 		}
 	}
 }
 
-// failure names an error that came before COMMIT was sent.
-func (l *lane) failure(err error) error {
-	l.j.lost(err)
+// classifyFailure turns an error from before COMMIT into ErrRefused or ErrUnavailable.
+func (l *lane) classifyFailure(err error) error {
+	l.j.noteUnreachable(err)
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) {
 		switch refusal.Code[:2] {
@@ -83,10 +85,10 @@ func (l *lane) failure(err error) error {
 			return fmt.Errorf("%w: %w", persistence.ErrRefused, err)
 		}
 	}
-	return unavailable(err)
+	return unavailableError(err)
 }
 
-// rollback ends a transaction that is not wanted. A connection on which that fails is closed, which ends it too.
+// rollback ends the transaction. If that fails it closes the connection, which has the same effect.
 func (l *lane) rollback() {
 	if l.conn == nil || l.conn.IsClosed() {
 		l.conn = nil
@@ -99,8 +101,8 @@ func (l *lane) rollback() {
 	}
 }
 
-// end commits the lane's transaction.
-func (l *lane) end(ctx context.Context, conn *pgx.Conn) error {
+// finishCommit sends COMMIT. When the outcome is unknown it closes the connection and reports it.
+func (l *lane) finishCommit(ctx context.Context, conn *pgx.Conn) error {
 	err := sendCommit(ctx, conn)
 	if err == nil {
 		return nil
@@ -114,39 +116,42 @@ func (l *lane) end(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// sendCommit sends COMMIT. Once it is on its way only a plain refusal says that nothing was committed: a server that goes down
-// may tell so instead of answering, and have committed. pgconn.SafeToRetry is not asked: it says yes to "conn closed", which pgx
-// returns also for a connection that it lost while it waited for the answer.
+// sendCommit sends COMMIT. After that, only a plain ERROR of the server proves that nothing was
+// committed. A server that shuts down may report that instead of an answer, and have committed.
+// pgconn.SafeToRetry is not used: it returns true for "conn closed", which pgx also returns for a
+// connection lost while it waited for the answer.
 func sendCommit(ctx context.Context, conn *pgx.Conn) error {
 	if err := ctx.Err(); err != nil {
-		return unavailable(err)
+		return unavailableError(err)
 	}
 	if conn.IsClosed() {
-		return unavailable(net.ErrClosed)
+		return unavailableError(net.ErrClosed)
 	}
 	results, err := conn.PgConn().Exec(ctx, sqlCommit).ReadAll()
 	switch {
 	case err == nil && len(results) == 1 && results[0].CommandTag.String() == sqlCommit:
 		return nil
 	case err == nil && len(results) == 1:
-		return unavailable(fmt.Errorf("COMMIT was answered %s", results[0].CommandTag))
-	case refused(err):
-		return unavailable(err)
+		return unavailableError(fmt.Errorf("COMMIT was answered %s", results[0].CommandTag))
+	case isStatementError(err):
+		return unavailableError(err)
 	}
-	return ambiguous(err)
+	return ambiguousError(err)
 }
 
-// refused tells of an error that the server answered with and that ended the transaction, not the session.
-func refused(err error) bool {
+// isStatementError reports whether err is an ERROR of the server, which ends the transaction but
+// not the session.
+func isStatementError(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && refusal.SeverityUnlocalized == "ERROR"
 }
 
-// hold begins the transaction, waits for its shards, and reads their heads and what the batches are checked against.
-func (s *staging) hold(ctx context.Context, conn *pgx.Conn) error {
+// lockShards begins the transaction, locks its shards, and reads their heads and the rows that the
+// batches are checked against.
+func (s *staging) lockShards(ctx context.Context, conn *pgx.Conn) error {
 	b := &pgx.Batch{}
 	b.Queue(sqlBegin)
-	b.Queue(sqlHold, s.shardIDs())
+	b.Queue(sqlLockShards, s.shardIDs())
 	streams, claims := s.streamKeys(), s.claimKeys()
 	if len(streams.kind) > 0 {
 		b.Queue(sqlVersions, streams.shard, streams.kind, streams.stream)
@@ -178,7 +183,7 @@ func (s *staging) readShards(results pgx.BatchResults) error {
 	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &head, &ordinal}, func() error {
 		at := s.shards[ident.Shard(id)]
 		at.found, at.epoch = true, uint64(epoch)
-		at.was, at.head, at.ordinal = uint64(head), uint64(head), uint32(ordinal)
+		at.lockedHead, at.head, at.ordinal = uint64(head), uint64(head), uint32(ordinal)
 		return nil
 	})
 	return err
@@ -209,14 +214,14 @@ func (s *staging) readClaims(results pgx.BatchResults) error {
 	var hash, fingerprint, answer []byte
 	var expires *time.Time
 	_, err = pgx.ForEachRow(rows, []any{&id, &scope, &hash, &fingerprint, &expires, &answer}, func() error {
-		o := onceOf(scope, hash, fingerprint, expires, answer)
+		o := newOnce(scope, hash, fingerprint, expires, answer)
 		s.claims[claimKey{ident.Shard(id), scope, o.Hash}] = claim{once: o}
 		return nil
 	})
 	return err
 }
 
-func onceOf(scope string, hash, fingerprint []byte, expires *time.Time, answer []byte) persistence.Once {
+func newOnce(scope string, hash, fingerprint []byte, expires *time.Time, answer []byte) persistence.Once {
 	o := persistence.Once{Scope: scope, Answer: answer}
 	copy(o.Hash[:], hash)
 	copy(o.Fingerprint[:], fingerprint)
@@ -226,8 +231,8 @@ func onceOf(scope string, hash, fingerprint []byte, expires *time.Time, answer [
 	return o
 }
 
-// write moves the heads and writes what was staged.
-func (s *staging) write(ctx context.Context, conn *pgx.Conn) error {
+// writeStaged moves the heads and writes the staged rows.
+func (s *staging) writeStaged(ctx context.Context, conn *pgx.Conn) error {
 	b := &pgx.Batch{}
 	moved := s.queueMove(b)
 	s.queueEvents(b)

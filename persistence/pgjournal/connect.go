@@ -15,11 +15,11 @@ import (
 	"purser/persistence/postgres"
 )
 
-// application is the name under which the journal's connections are seen; Raise ends only those that have it.
+// application is the session name of the journal's connections. Raise ends only sessions with it.
 const application = "purser journal"
 
-// configure returns how to connect, for the pool and for the lanes.
-func configure(o Options, g *gate) (*pgxpool.Config, error) {
+// connectionConfig returns the configuration of the pool and of the lanes.
+func connectionConfig(o Options, g *connectBackoff) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("pgjournal: %w", err)
@@ -27,24 +27,23 @@ func configure(o Options, g *gate) (*pgxpool.Config, error) {
 	slack := time.Duration(o.Slack)
 	config.MaxConns = int32(o.PoolSize)
 	config.PingTimeout = slack * postgres.ConnectTimeout
-	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return g.check() }
+	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return g.checkOpen() }
 	c := config.ConnConfig
 	c.ConnectTimeout = slack * postgres.ConnectTimeout
-	maps.Copy(c.RuntimeParams, settings(slack))
+	maps.Copy(c.RuntimeParams, sessionSettings(slack))
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := checkServer(ctx, conn); err != nil && !o.AllowUnsafe {
 			return err
 		}
-		g.worked()
+		g.recordSuccess()
 		return nil
 	}
 	return config, nil
 }
 
-// settings are what every session runs with. All that the journal asks is found by an index; what the planner would rather do
-// with tables it believes to be small, or has no statistics of, is switched off, so that a plan is the same on the first day and
-// later.
-func settings(slack time.Duration) map[string]string {
+// sessionSettings returns the parameters of every session. Each query has an index. The other plans
+// are off, because the planner chooses them for small tables and for tables without statistics.
+func sessionSettings(slack time.Duration) map[string]string {
 	all := postgres.Settings(application, slack*queryTimeout, slack*lockTimeout, slack*postgres.IdleTimeout)
 	for _, plan := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
 		all[plan] = "off"
@@ -52,7 +51,7 @@ func settings(slack time.Duration) map[string]string {
 	return all
 }
 
-// checkServer refuses a server that forgets what it has committed when it loses power.
+// checkServer refuses a server that may lose commits when it loses power.
 func checkServer(ctx context.Context, conn *pgconn.PgConn) error {
 	const ask = "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')"
 	results, err := conn.Exec(ctx, ask).ReadAll()
@@ -69,14 +68,14 @@ func checkServer(ctx context.Context, conn *pgconn.PgConn) error {
 
 var errBackoff = errors.New("server could not be reached a moment ago")
 
-// gate keeps callers from a server that cannot be reached: after a failed connection they are refused at once for a while.
-type gate struct {
+// connectBackoff refuses connections for a pause after a failed one, so that callers fail at once.
+type connectBackoff struct {
 	mu    sync.Mutex
 	pause time.Duration
 	until time.Time
 }
 
-func (g *gate) check() error {
+func (g *connectBackoff) checkOpen() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Now().Before(g.until) {
@@ -85,8 +84,9 @@ func (g *gate) check() error {
 	return nil
 }
 
-// failed is told of every connection that could not be made. Those that were under way at the same time count once.
-func (g *gate) failed() {
+// recordFailure starts a pause, twice as long as the last one. Failures during a pause do not
+// count.
+func (g *connectBackoff) recordFailure() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now := time.Now(); !now.Before(g.until) {
@@ -95,7 +95,7 @@ func (g *gate) failed() {
 	}
 }
 
-func (g *gate) worked() {
+func (g *connectBackoff) recordSuccess() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pause, g.until = 0, time.Time{}

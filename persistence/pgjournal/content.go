@@ -13,57 +13,59 @@ import (
 	"purser/persistence/ident"
 )
 
-// ErrNotEmpty: Load was asked to fill a database that has a journal.
+// ErrNotEmpty: Load got a database that already has a journal.
 var ErrNotEmpty = errors.New("the database has a journal already")
 
 var _ persistence.Archiver = (*Journal)(nil)
 
-// Snapshot implements persistence.Archiver. It is a read-only transaction over a connection of its own, and holds up nobody. The
-// cursors that have moved are written first: what is archived is not behind what Cursor has answered.
+// Snapshot implements persistence.Archiver. It is a read-only transaction over a connection of its
+// own and blocks no writes. Changed cursors are written first, so that the archive is not behind
+// Cursor.
 func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return nil, err
 	}
-	defer j.leave()
-	// Bounded by itself: that a backup is given up says nothing of the server.
+	defer j.endCall()
+	// The write has a bound of its own: a cancelled backup must not count as a failed write.
 	if err := j.cursors.Flush(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, j.pool.Config().ConnConfig)
 	if err != nil {
-		j.lost(err)
-		return nil, unavailable(err)
+		j.noteUnreachable(err)
+		return nil, unavailableError(err)
 	}
-	s := &snapshot{conn: conn, closing: j.slack * rollbackTimeout}
-	if err := s.begin(ctx); err != nil {
-		return nil, unavailable(errors.Join(err, s.Close()))
+	s := &snapshot{conn: conn, closeTimeout: j.slack * rollbackTimeout}
+	if err := s.readHeads(ctx); err != nil {
+		return nil, unavailableError(errors.Join(err, s.Close()))
 	}
 	return s, nil
 }
 
-// StoredBytes implements persistence.Archiver. Indexes are not counted.
+// StoredBytes implements persistence.Archiver. It does not count indexes.
 func (j *Journal) StoredBytes(ctx context.Context) (bytes int64, err error) {
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return 0, err
 	}
-	defer j.leave()
+	defer j.endCall()
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
 	if err := j.pool.QueryRow(ctx, sqlStoredBytes).Scan(&bytes); err != nil {
-		j.lost(err)
-		return 0, unavailable(err)
+		j.noteUnreachable(err)
+		return 0, unavailableError(err)
 	}
 	return bytes, nil
 }
 
 type snapshot struct {
-	conn    *pgx.Conn
-	closing time.Duration // bounds Close
-	heads   []persistence.ShardHead
+	conn         *pgx.Conn
+	closeTimeout time.Duration // bounds Close
+	heads        []persistence.ShardHead
 }
 
-// begin reads the heads: the first question of the transaction is what fixes its instant.
-func (s *snapshot) begin(ctx context.Context) error {
+// readHeads begins the transaction and reads the heads. Its first query fixes the instant of the
+// snapshot.
+func (s *snapshot) readHeads(ctx context.Context) error {
 	if _, err := s.conn.Exec(ctx, sqlBeginSnapshot); err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (s *snapshot) begin(ctx context.Context) error {
 
 // Close implements persistence.Snapshot.
 func (s *snapshot) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.closing)
+	ctx, cancel := context.WithTimeout(context.Background(), s.closeTimeout)
 	defer cancel()
 	return s.conn.Close(ctx)
 }
@@ -96,12 +98,12 @@ func (s *snapshot) Content(ctx context.Context) persistence.Content {
 				return
 			}
 			for _, t := range contentTables() {
-				err := s.table(ctx, s.heads[i].Shard, t, yield)
-				if errors.Is(err, errEnough) {
+				err := s.yieldTable(ctx, s.heads[i].Shard, t, yield)
+				if errors.Is(err, errStopped) {
 					return
 				}
 				if err != nil {
-					yield(nil, unavailable(fmt.Errorf("shard %d: %w", i, err)))
+					yield(nil, unavailableError(fmt.Errorf("shard %d: %w", i, err)))
 					return
 				}
 			}
@@ -109,10 +111,10 @@ func (s *snapshot) Content(ctx context.Context) persistence.Content {
 	}
 }
 
-// errEnough: who walks the content wants no more of it.
-var errEnough = errors.New("enough")
+// errStopped: the consumer has stopped the iteration.
+var errStopped = errors.New("stopped")
 
-func (s *snapshot) table(ctx context.Context, id ident.Shard, t contentTable, yield func(persistence.Part, error) bool) error {
+func (s *snapshot) yieldTable(ctx context.Context, id ident.Shard, t contentTable, yield func(persistence.Part, error) bool) error {
 	rows, err := s.conn.Query(ctx, t.sql, int16(id))
 	if err != nil {
 		return err
@@ -124,19 +126,19 @@ func (s *snapshot) table(ctx context.Context, id ident.Shard, t contentTable, yi
 			return err
 		}
 		if !yield(p, nil) {
-			return errEnough
+			return errStopped
 		}
 	}
 	return rows.Err()
 }
 
-// contentTable is where the parts of one letter are, how they are read, and how written.
+// contentTable maps one kind of part to its table: how it is read and written.
 type contentTable struct {
 	name    string
 	columns []string
 	sql     string
 	scan    func(row pgx.Rows) (persistence.Part, error)
-	// values are those of the columns; nil for a part of another table.
+	// values returns the columns of a part, nil for a part of another table.
 	values func(shard ident.Shard, p persistence.Part) []any
 }
 
@@ -167,11 +169,11 @@ func eventValues(shard ident.Shard, p persistence.Part) []any {
 		return nil
 	}
 	return []any{int16(shard), int64(e.Position), e.ID, e.Workspace, e.Kind, e.Stream, int64(e.Version), e.Type, e.At,
-		int32(len(e.Payload)), orNoJSON(e.Payload)}
+		int32(len(e.Payload)), nullableJSON(e.Payload)}
 }
 
-// orNoJSON is null where there is no document: nothing is no JSON.
-func orNoJSON(document []byte) any {
+// nullableJSON returns NULL for an empty document, which is not JSON.
+func nullableJSON(document []byte) any {
 	if len(document) == 0 {
 		return nil
 	}
@@ -193,7 +195,7 @@ func recordValues(shard ident.Shard, p persistence.Part) []any {
 		return nil
 	}
 	return []any{int16(shard), r.Kind, r.ID, r.Workspace, r.Parent, int16(r.Slot), int64(r.Version), int64(r.Position),
-		int64(r.Ordinal), orNoJSON(r.Document)}
+		int64(r.Ordinal), nullableJSON(r.Document)}
 }
 
 func scanOnce(row pgx.Rows) (persistence.Part, error) {
@@ -201,7 +203,7 @@ func scanOnce(row pgx.Rows) (persistence.Part, error) {
 	var hash, fingerprint, answer []byte
 	var expires *time.Time
 	err := row.Scan(&scope, &hash, &fingerprint, &expires, &answer)
-	once := onceOf(scope, hash, fingerprint, expires, answer)
+	once := newOnce(scope, hash, fingerprint, expires, answer)
 	return &once, err
 }
 
@@ -210,7 +212,7 @@ func onceValues(shard ident.Shard, p persistence.Part) []any {
 	if !ok {
 		return nil
 	}
-	return []any{int16(shard), o.Scope, o.Hash[:], o.Fingerprint[:], orNull(o.Expires), o.Answer}
+	return []any{int16(shard), o.Scope, o.Hash[:], o.Fingerprint[:], nullableTime(o.Expires), o.Answer}
 }
 
 func scanTimer(row pgx.Rows) (persistence.Part, error) {
@@ -245,14 +247,14 @@ func cursorValues(shard ident.Shard, p persistence.Part) []any {
 	return []any{int16(shard), c.Name, int64(c.Position)}
 }
 
-// Load makes the journal of a database from content and stamps it with the identity, in one transaction: a crash or an error
-// leaves nothing. The database must be migrated and have no journal (ErrNotEmpty). Only URL, AllowUnsafe and Slack of the
-// options are looked at.
+// Load fills the journal of a database from content and stamps it with the identity, in one
+// transaction: a crash or an error leaves nothing. The database must be migrated and have no
+// journal (ErrNotEmpty). Of the options only URL, AllowUnsafe and Slack are used.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) (err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return err
 	}
-	config, err := configure(o, &gate{})
+	config, err := connectionConfig(o, &connectBackoff{})
 	if err != nil {
 		return err
 	}
@@ -267,24 +269,24 @@ func Load(ctx context.Context, o Options, identity persistence.Identity, content
 	}()
 	next, stop := iter.Pull2(content)
 	defer stop()
-	l := &loading{conn: conn, next: next}
-	if err := l.load(ctx, identity); err != nil {
+	l := &loader{conn: conn, next: next}
+	if err := l.loadAll(ctx, identity); err != nil {
 		return fmt.Errorf("load journal: %w", err)
 	}
 	return nil
 }
 
-// loading reads content part by part into the tables.
-type loading struct {
+// loader copies content part by part into the tables.
+type loader struct {
 	conn  *pgx.Conn
 	next  func() (persistence.Part, error, bool)
 	part  persistence.Part // nil at the end
-	err   error            // of the content
+	err   error            // error of the content
 	shard ident.Shard
 	heads []persistence.ShardHead
 }
 
-func (l *loading) load(ctx context.Context, identity persistence.Identity) error {
+func (l *loader) loadAll(ctx context.Context, identity persistence.Identity) error {
 	if _, err := l.conn.Exec(ctx, sqlBeginLoad); err != nil {
 		return err
 	}
@@ -309,20 +311,20 @@ func (l *loading) load(ctx context.Context, identity persistence.Identity) error
 	return err
 }
 
-// advance goes to the next part.
-func (l *loading) advance() {
+// nextPart reads the next part of the content.
+func (l *loader) nextPart() {
 	var more bool
 	if l.part, l.err, more = l.next(); !more || l.err != nil {
 		l.part = nil
 	}
 }
 
-func (l *loading) copyAll(ctx context.Context) error {
-	l.advance()
+func (l *loader) copyAll(ctx context.Context) error {
+	l.nextPart()
 	for l.part != nil {
 		if h, ok := l.part.(*persistence.ShardHead); ok {
 			l.shard, l.heads = h.Shard, append(l.heads, *h)
-			l.advance()
+			l.nextPart()
 			continue
 		}
 		if err := l.copyRun(ctx); err != nil {
@@ -332,29 +334,29 @@ func (l *loading) copyAll(ctx context.Context) error {
 	return l.err
 }
 
-// copyRun copies the parts that come now and are of one table.
-func (l *loading) copyRun(ctx context.Context) error {
+// copyRun copies the next parts that belong to one table.
+func (l *loader) copyRun(ctx context.Context) error {
 	for _, t := range contentTables() {
 		if t.values(l.shard, l.part) != nil {
-			_, err := l.conn.CopyFrom(ctx, pgx.Identifier{t.name}, t.columns, &run{l: l, table: t})
+			_, err := l.conn.CopyFrom(ctx, pgx.Identifier{t.name}, t.columns, &tableRun{l: l, table: t})
 			return err
 		}
 	}
 	panic(fmt.Sprintf("BUG: a journal has no %T", l.part))
 }
 
-// run is the parts of one table in a row, for CopyFrom.
-type run struct {
-	l       *loading
+// tableRun yields consecutive parts of one table to CopyFrom.
+type tableRun struct {
+	l       *loader
 	table   contentTable
 	started bool
 	values  []any
 }
 
 // Next implements pgx.CopyFromSource.
-func (r *run) Next() bool {
+func (r *tableRun) Next() bool {
 	if r.started {
-		r.l.advance()
+		r.l.nextPart()
 	}
 	r.started = true
 	if r.l.part == nil {
@@ -365,12 +367,12 @@ func (r *run) Next() bool {
 }
 
 // Values implements pgx.CopyFromSource.
-func (r *run) Values() ([]any, error) { return r.values, nil }
+func (r *tableRun) Values() ([]any, error) { return r.values, nil }
 
 // Err implements pgx.CopyFromSource.
-func (r *run) Err() error { return r.l.err }
+func (r *tableRun) Err() error { return r.l.err }
 
-func (l *loading) setHeads(ctx context.Context) error {
+func (l *loader) setHeads(ctx context.Context) error {
 	if len(l.heads) != ident.Shards {
 		return fmt.Errorf("%d of %d shards", len(l.heads), ident.Shards)
 	}

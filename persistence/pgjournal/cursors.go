@@ -16,71 +16,74 @@ import (
 	"purser/persistence/postgres"
 )
 
-// cursors are the places of subscribers that are not in the table yet: they are written behind. A crash may lose one anyway.
+// cursors holds the cursors that are not in the table yet: they are written behind. A crash may
+// lose the last changes.
 //
-// While they cannot be written, SaveCursor keeps nothing and answers why: who follows the journal stands and says so, as it does
-// when anything else fails, and its place in the table stays within a moment of where it is. Were the answer nil, a relay whose
-// journal takes entries and not the place would go on for days, and the next start would look in the authorizer's log for entries
-// that are no longer kept.
+// While writes fail, SaveCursor stores nothing and returns the error. Subscribers then stop and
+// report it, as with every other error, and the stored cursor stays close to the real one. If it
+// returned nil instead, a relay could run for days with a stale cursor. The next start would then
+// look in the authorizer's log for entries that are deleted already.
 type cursors struct {
-	*postgres.Behind[place, uint64]
+	*postgres.WriteBehind[cursorKey, uint64]
 
 	mu    sync.Mutex
-	known map[place]bool // saved by this process; of others the first save does not wait
+	saved map[cursorKey]bool // cursors that this process has written once
 }
 
-// place is that of a subscriber in a shard.
-type place struct {
+// cursorKey names the cursor of a subscriber in a shard.
+type cursorKey struct {
 	shard ident.Shard
 	name  string
 }
 
-// errFenced: the places belong to another process, or to a database that was set back.
-var errFenced = fmt.Errorf("%w: places are written no more", persistence.ErrFenced)
+// errFenced: another process owns the cursors now, or the database has lost commits.
+var errFenced = fmt.Errorf("%w: cursors are no longer written", persistence.ErrFenced)
 
-func newCursors(write func(context.Context, map[place]uint64) error) *cursors {
-	return &cursors{Behind: postgres.NewBehind(write), known: map[place]bool{}}
+func newCursors(write func(context.Context, map[cursorKey]uint64) error) *cursors {
+	return &cursors{WriteBehind: postgres.NewWriteBehind(write), saved: map[cursorKey]bool{}}
 }
 
-// keep takes note of a place to write, or says why not; false: its save has to be written at once.
-func (c *cursors) keep(at place, position uint64) (kept bool, err error) {
+// keepPosition stores a position to be written behind. kept is false for the first save of a
+// cursor, which has to be written at once.
+func (c *cursors) keepPosition(at cursorKey, position uint64) (kept bool, err error) {
 	if err := c.Refusal(); err != nil {
 		return false, err
 	}
 	c.mu.Lock()
-	known := c.known[at]
+	known := c.saved[at]
 	c.mu.Unlock()
 	if !known {
 		return false, nil
 	}
-	return true, c.Keep(at, position)
+	return true, c.Put(at, position)
 }
 
-// know has later saves of a place kept, unless there are too many.
-func (c *cursors) know(at place) {
+// markSaved makes later saves of a cursor write-behind, up to maxCursorsBehind cursors.
+func (c *cursors) markSaved(at cursorKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.known) < cursorPlaces {
-		c.known[at] = true
+	if len(c.saved) < maxCursorsBehind {
+		c.saved[at] = true
 	}
 }
 
-// Cursor implements persistence.Journal. A name that was never saved is at 0. What is not written yet is answered from memory,
-// except under AsStored.
+// Cursor implements persistence.Journal. A cursor that was never saved is 0. A position that is not
+// written yet comes from memory, except under AsStored.
 func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint64, error) {
 	if !persistence.IsAsStored(ctx) {
-		if err := j.enter(ctx); err != nil {
+		if err := j.beginCall(ctx); err != nil {
 			return 0, err
 		}
-		// Before the table is read: what is written between the two would be missed the other way round.
-		position, kept := j.cursors.Get(place{id, name})
-		j.leave()
+		// Memory is read before the table. The other order would miss a position that is written in
+		// between.
+		position, kept := j.cursors.Get(cursorKey{id, name})
+		j.endCall()
 		if kept {
 			return position, nil
 		}
 	}
 	var position int64
-	err := j.look(ctx, id, func(results pgx.BatchResults) error {
+	err := j.readWithHead(ctx, id, func(results pgx.BatchResults) error {
 		err := results.QueryRow().Scan(&position)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return persistence.ErrNotFound
@@ -93,61 +96,63 @@ func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint
 	return uint64(position), err
 }
 
-// SaveCursor implements persistence.Journal. It does not wait for a sync, and only the first save of a place by this process
-// waits for the server: a consumer that begins somewhere hears whether that is kept. The others are written behind. After
-// ErrUnavailable the place may have been saved or not; ErrFenced: another process saves it now.
+// SaveCursor implements persistence.Journal. Only the first save of a cursor by this process waits
+// for the server, so that a new subscriber learns of an error. Later saves are written behind. No
+// save waits for a sync. After ErrUnavailable the position may be saved or not. ErrFenced: another
+// process owns the cursors.
 func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, position uint64) error {
 	if len(name) > persistence.MaxName {
 		return fmt.Errorf("%w: cursor name of %d bytes", persistence.ErrTooLarge, len(name))
 	}
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return err
 	}
-	defer j.leave()
-	at := place{id, name}
-	if kept, err := j.cursors.keep(at, position); kept || err != nil {
+	defer j.endCall()
+	at := cursorKey{id, name}
+	if kept, err := j.cursors.keepPosition(at, position); kept || err != nil {
 		return err
 	}
-	err := j.putCursors(ctx, map[place]uint64{at: position}, []place{at})
+	err := j.putCursors(ctx, map[cursorKey]uint64{at: position}, []cursorKey{at})
 	if err == nil {
-		j.cursors.know(at)
+		j.cursors.markSaved(at)
 	}
 	return err
 }
 
-// writeCursors looks at the heads first: who was succeeded meanwhile does not put back the places of the successor.
-func (j *Journal) writeCursors(ctx context.Context, kept map[place]uint64) error {
+// writeCursors reads the heads first, so that a fenced process does not overwrite the cursors of
+// its successor.
+func (j *Journal) writeCursors(ctx context.Context, positions map[cursorKey]uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
-	if err := j.refresh(ctx); err != nil {
-		j.lost(err)
-		return unavailable(err)
+	if err := j.refreshHeads(ctx); err != nil {
+		j.noteUnreachable(err)
+		return unavailableError(err)
 	}
-	// In one order, so that two processes do not wait for each other in a circle.
-	places := slices.SortedFunc(maps.Keys(kept), func(a, b place) int {
+	// One order for all processes excludes deadlocks.
+	keys := slices.SortedFunc(maps.Keys(positions), func(a, b cursorKey) int {
 		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.name, b.name))
 	})
-	for some := range slices.Chunk(places, cursorMax) {
+	for chunk := range slices.Chunk(keys, cursorMax) {
 		if err := j.cursors.Refusal(); err != nil {
 			return err
 		}
-		if err := j.putCursors(ctx, kept, some); err != nil {
+		if err := j.putCursors(ctx, positions, chunk); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// putCursors writes places in one transaction, whose commit is not synced.
-func (j *Journal) putCursors(ctx context.Context, positions map[place]uint64, places []place) error {
-	shards, names, column := make([]int16, len(places)), make([]string, len(places)), make([]int64, len(places))
-	for i, at := range places {
+// putCursors writes positions in one transaction, whose commit is not synced.
+func (j *Journal) putCursors(ctx context.Context, positions map[cursorKey]uint64, keys []cursorKey) error {
+	shards, names, column := make([]int16, len(keys)), make([]string, len(keys)), make([]int64, len(keys))
+	for i, at := range keys {
 		shards[i], names[i], column[i] = int16(at.shard), at.name, int64(positions[at])
 	}
 	b := &pgx.Batch{}
-	b.Queue(postgres.Lazily)
+	b.Queue(postgres.AsyncCommit)
 	b.Queue(sqlSaveCursors, shards, names, column)
-	return j.ask(ctx, b, func(results pgx.BatchResults) error {
+	return j.queryBatch(ctx, b, func(results pgx.BatchResults) error {
 		_, err := results.Exec()
 		if err == nil {
 			_, err = results.Exec()

@@ -257,7 +257,7 @@ func TestARefusedWriteIsTriedAgain(t *testing.T) {
 	position-- // what is refused is not kept: its subscriber does not go on
 	tries := table.number(`SELECT last_value FROM tries`)
 	require.Eventually(t, func() bool { return table.number(`SELECT last_value FROM tries`) >= tries+2 }, bound, 10*time.Millisecond)
-	require.Equal(t, 1, said.count("cannot write the places of subscribers"))
+	require.Equal(t, 1, said.count("cannot write cursors"))
 	requireCursor(t, j, "relay", position)
 	requireCursor(t, j, "kafka", 2)
 	require.Equal(t, 1, table.at("relay"))
@@ -272,7 +272,7 @@ func TestARefusedWriteIsTriedAgain(t *testing.T) {
 		require.ErrorIs(t, err, persistence.ErrUnavailable)
 	}
 	require.NoError(t, j.Close())
-	require.Equal(t, 1, said.count("closes without the last places"))
+	require.Equal(t, 1, said.count("closes without its last cursors"))
 }
 
 // TestWhatIsSavedDuringAWriteSurvivesItsFailure breaks a write off after its place was saved anew.
@@ -350,9 +350,9 @@ func TestWhoWasSucceededPutsBackNoPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := databases.Database(t)
 			table := watchCursors(t, url)
-			first, head, fatal := held(t, fast(url), slot)
+			first, head, fatal := claimStands(t, fast(url), slot)
 			require.NoError(t, first.SaveCursor(t.Context(), "relay", 3, 1))
-			second, _, quiet := held(t, fast(url), slot)
+			second, _, quiet := claimStands(t, fast(url), slot)
 			require.NoError(t, second.SaveCursor(t.Context(), "relay", 3, 7))
 			hear(first, head.Epoch)
 			require.NoError(t, first.Close())

@@ -10,12 +10,12 @@ func (j *Journal) Lookups() int { return len(j.lookups) }
 
 // Turn turns the clock by which kept records are trusted, and stops it.
 func (j *Journal) Turn(by time.Duration) {
-	now := j.known.now().Add(by)
-	j.known.now = func() time.Time { return now }
+	now := j.recordCache.now().Add(by)
+	j.recordCache.now = func() time.Time { return now }
 }
 
 // Refresh reads all heads.
-func (j *Journal) Refresh(ctx context.Context) error { return j.refresh(ctx) }
+func (j *Journal) Refresh(ctx context.Context) error { return j.refreshHeads(ctx) }
 
 // ExhaustedFor is how long a refused commit counts.
 const ExhaustedFor = exhaustedFor

@@ -18,105 +18,107 @@ import (
 	"purser/persistence/postgres"
 )
 
-// format is the meaning of the tables. A store of another number is refused.
+// format identifies the meaning of the tables. Open refuses a store with another number.
 const format = 1
 
 var _ persistence.Journal = (*Journal)(nil)
 
-// Journal is a persistence.Journal over a Postgres database. Open makes it, Close ends it.
+// Journal is a persistence.Journal over a Postgres database. Open makes it, Close ends it. All
+// methods are safe for concurrent use.
 type Journal struct {
-	pool      *pgxpool.Pool
-	gate      *gate
-	note      func(error)
-	fatal     func(error)
-	clock     func() time.Time
-	slack     time.Duration // a factor: Options.Slack
-	identity  persistence.Identity
-	lanes     []*lane
-	shards    [ident.Shards]shard
-	recent    persistence.RecentEvents
-	known     *records
-	lookups   chan *lookup
-	cursors   *cursors
-	exhausted atomic.Pointer[exhaustion]
-	waiters   atomic.Int64  // calls of Wait under way
-	raising   chan struct{} // bounds the calls of Raise with a connection; the commits they wait for need the others
+	pool        *pgxpool.Pool
+	backoff     *connectBackoff
+	note        func(error)
+	fatal       func(error)
+	clock       func() time.Time
+	slack       time.Duration // factor of all timeouts: Options.Slack
+	identity    persistence.Identity
+	lanes       []*lane
+	shards      [ident.Shards]shard
+	recent      persistence.RecentEvents
+	recordCache *recordCache
+	lookups     chan *lookup
+	cursors     *cursors
+	exhausted   atomic.Pointer[exhaustion]
+	waiters     atomic.Int64  // calls of Wait under way
+	raising     chan struct{} // one token per Raise with a connection; evictions need the other half of the pool
 
-	// life is held shared by every call that touches the database and exclusively by Close.
-	life   sync.RWMutex
-	closed bool
-	done   <-chan struct{} // closed when Close begins
-	end    context.CancelFunc
-	work   sync.WaitGroup // the lanes, the readers, the poller and who writes cursors
+	// callLock is held shared by every call that uses the database, and exclusively by Close.
+	callLock    sync.RWMutex
+	closed      bool
+	done        <-chan struct{} // closed when Close begins
+	stopWorkers context.CancelFunc
+	workers     sync.WaitGroup // the lanes, the readers, the poller and the writer of cursors
 }
 
-// shard is what is known in memory of a shard.
+// shard is the state in memory of a shard.
 type shard struct {
 	tip persistence.HeadSignal
 	due persistence.TimerHorizon
-	mu  sync.Mutex // of what follows
-	tenure
+	mu  sync.Mutex // guards shardLease
+	shardLease
 }
 
-// Open connects to the journal in a database; ctx bounds it. The errors are ErrForeign, ErrNoStore, ErrUnsafe, or the server's.
+// Open connects to the journal in a database; ctx bounds it. Its errors are ErrForeign, ErrNoStore,
+// ErrUnsafe, or those of the server.
 func Open(ctx context.Context, o Options) (*Journal, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	if o.Migrate {
-		if err := migrate(ctx, o.URL, o.Slack); err != nil {
+		if err := migrateSchema(ctx, o.URL, o.Slack); err != nil {
 			return nil, err
 		}
 	}
-	j := &Journal{gate: &gate{}, note: o.Note, clock: o.Clock, slack: time.Duration(o.Slack),
-		known:   newRecords(time.Duration(o.Slack) * recordsTrusted),
-		lookups: make(chan *lookup, lookupMax), raising: make(chan struct{}, o.PoolSize/2)}
+	j := &Journal{backoff: &connectBackoff{}, note: o.Note, clock: o.Clock, slack: time.Duration(o.Slack),
+		recordCache: newRecordCache(time.Duration(o.Slack) * recordsTrustedFor),
+		lookups:     make(chan *lookup, lookupMax), raising: make(chan struct{}, o.PoolSize/2)}
 	j.cursors = newCursors(j.writeCursors)
 	j.fatal = func(err error) {
 		j.cursors.Refuse(errFenced)
-		j.known.fence()
+		j.recordCache.stopServing()
 		o.Fatal(err)
 	}
-	config, err := configure(o, j.gate)
+	config, err := connectionConfig(o, j.backoff)
 	if err != nil {
 		return nil, err
 	}
 	if j.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("pgjournal: %w", err)
 	}
-	if err := j.load(ctx, o); err != nil {
+	if err := j.loadState(ctx, o); err != nil {
 		j.pool.Close()
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j.start(o, config.ConnConfig)
+	j.startWorkers(o, config.ConnConfig)
 	return j, nil
 }
 
-func (j *Journal) load(ctx context.Context, o Options) error {
+func (j *Journal) loadState(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
-	if err := j.identify(ctx, o); err != nil {
+	if err := j.verifyIdentity(ctx, o); err != nil {
 		return err
 	}
-	if err := j.refresh(ctx); err != nil {
+	if err := j.refreshHeads(ctx); err != nil {
 		return err
 	}
 	return j.loadDue(ctx)
 }
 
-// identify checks the schema, then reads the stamp of the store, or sets it when the store is new.
-func (j *Journal) identify(ctx context.Context, o Options) error {
+// verifyIdentity checks the schema and the stamp of the store. It stamps a new store.
+func (j *Journal) verifyIdentity(ctx context.Context, o Options) error {
 	if err := j.checkSchema(ctx); err != nil {
 		return err
 	}
-	found, slots, shards, err := j.stamp(ctx)
+	found, slots, shards, err := j.readStamp(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if o.MustExist {
 			return fmt.Errorf("%w in this database", ErrNoStore)
 		}
 		if err = j.setStamp(ctx, o); err == nil {
-			found, slots, shards, err = j.stamp(ctx)
+			found, slots, shards, err = j.readStamp(ctx)
 		}
 	}
 	switch {
@@ -134,7 +136,7 @@ func (j *Journal) identify(ctx context.Context, o Options) error {
 }
 
 func (j *Journal) checkSchema(ctx context.Context) error {
-	want, err := schema()
+	want, err := newestSchema()
 	if err != nil {
 		return err
 	}
@@ -154,16 +156,16 @@ func (j *Journal) checkSchema(ctx context.Context) error {
 	return nil
 }
 
-func (j *Journal) stamp(ctx context.Context) (format, slots, shards int, err error) {
+func (j *Journal) readStamp(ctx context.Context) (format, slots, shards int, err error) {
 	var deployment, store [16]byte
 	err = j.pool.QueryRow(ctx, sqlStamp).Scan(&format, &slots, &shards, &deployment, &store)
 	j.identity = persistence.Identity{Deployment: deployment, Store: store}
 	return format, slots, shards, err
 }
 
-// setStamp stamps a new store, unless another process does so first.
+// setStamp stamps a new store. The stamp of another process that comes first stays.
 func (j *Journal) setStamp(ctx context.Context, o Options) (err error) {
-	deployment, now := o.Deployment, o.Clock() // one for both: a later incarnation's Store is of a later time than the Deployment
+	deployment, now := o.Deployment, o.Clock() // one instant, so that only a later incarnation has a Store later than its Deployment
 	if deployment.IsZero() {
 		if deployment, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 			return err
@@ -177,48 +179,49 @@ func (j *Journal) setStamp(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-func (j *Journal) start(o Options, config *pgx.ConnConfig) {
+func (j *Journal) startWorkers(o Options, config *pgx.ConnConfig) {
 	for range o.Lanes {
 		l := &lane{j: j, config: config, queue: make(chan *request, laneQueue)}
 		j.lanes = append(j.lanes, l)
-		j.work.Go(l.run)
-		j.work.Go(j.readRecords)
+		j.workers.Go(l.serveQueue)
+		j.workers.Go(j.readRecords)
 	}
 	alive, end := context.WithCancel(context.Background())
-	j.done, j.end = alive.Done(), end
-	j.work.Go(func() { j.poll(alive) })
-	j.work.Go(func() {
+	j.done, j.stopWorkers = alive.Done(), end
+	j.workers.Go(func() { j.pollHeads(alive) })
+	j.workers.Go(func() {
 		j.cursors.Run(alive, func(err error) {
-			j.note(fmt.Errorf("journal cannot write the places of subscribers: %w", postgres.NameExhausted(err)))
+			j.note(fmt.Errorf("journal cannot write cursors: %w", postgres.NameExhausted(err)))
 		})
 	})
 }
 
-// refresh reads all heads. That a shard was taken, or that the database was set back, shows here at the latest, when nobody
-// appends: what is read from memory would go on as if nothing had happened.
-func (j *Journal) refresh(ctx context.Context) error {
-	var known [ident.Shards]uint64 // before the question: what is answered is not older
+// refreshHeads reads all heads. It reports a shard taken by another process, and a database that
+// lost commits, to Options.Fatal. Without it a process that only reads from memory would not notice
+// either.
+func (j *Journal) refreshHeads(ctx context.Context) error {
+	var known [ident.Shards]uint64 // read before the query, so that the answer cannot be older
 	for id := range known {
 		known[id] = j.shards[id].tip.Head().Position
 	}
-	asked := j.known.now()
+	asked := j.recordCache.now()
 	rows, err := j.pool.Query(ctx, sqlHeads)
 	if err != nil {
 		return err
 	}
 	var id int16
 	var epoch, position int64
-	var recovering bool // a standby, which may be behind for a moment
+	var recovering bool // true on a standby, which may lag
 	var fatal error
 	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &position, &recovering}, func() error {
 		shard, found := ident.Shard(id), persistence.Head{Position: uint64(position), Epoch: uint64(epoch)}
-		if j.shards[id].takenBy(found.Epoch) {
+		if j.shards[id].isForeignEpoch(found.Epoch) {
 			fatal = cmp.Or(fatal, errTaken(shard, found))
 		}
 		if !recovering && found.Position < known[id] {
 			fatal = errBehind(shard, found, known[id])
 		}
-		j.meet(shard, found, recovering, asked)
+		j.showHead(shard, found, recovering, asked)
 		return nil
 	})
 	if fatal != nil {
@@ -227,8 +230,8 @@ func (j *Journal) refresh(ctx context.Context) error {
 	return err
 }
 
-// poll reads the heads while somebody waits for one.
-func (j *Journal) poll(alive context.Context) {
+// pollHeads reads the heads every pollInterval while a Wait is under way.
+func (j *Journal) pollHeads(alive context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -241,65 +244,68 @@ func (j *Journal) poll(alive context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(alive, j.slack*queryTimeout)
-		if err := j.refresh(ctx); err != nil && alive.Err() == nil {
-			j.lost(err)
+		if err := j.refreshHeads(ctx); err != nil && alive.Err() == nil {
+			j.noteUnreachable(err)
 		}
 		cancel()
 	}
 }
 
-// lost is told of every failure to reach the server.
-func (j *Journal) lost(err error) {
+// noteUnreachable records an error that says that no connection could be made. It ignores others.
+func (j *Journal) noteUnreachable(err error) {
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
-		j.gate.failed()
+		j.backoff.recordFailure()
 		j.note(fmt.Errorf("journal cannot reach its server: %w", err))
 	}
 }
 
-// enter begins a call that touches the database; leave ends it.
-func (j *Journal) enter(ctx context.Context) error {
+// beginCall starts a call that uses the database; endCall ends it. The error is ErrUnavailable.
+func (j *Journal) beginCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return unavailable(err)
+		return unavailableError(err)
 	}
-	j.life.RLock()
+	j.callLock.RLock()
 	if j.closed {
-		j.life.RUnlock()
-		return unavailable(errClosed)
+		j.callLock.RUnlock()
+		return unavailableError(errClosed)
 	}
 	return nil
 }
 
-func (j *Journal) leave() { j.life.RUnlock() }
+func (j *Journal) endCall() { j.callLock.RUnlock() }
 
 var errClosed = errors.New("journal closed")
 
-func unavailable(err error) error {
+func unavailableError(err error) error {
 	return fmt.Errorf("%w: %w", persistence.ErrUnavailable, postgres.NameExhausted(err))
 }
 
-func ambiguous(err error) error { return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err) }
+func ambiguousError(err error) error { return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err) }
 
 // Identity implements persistence.Journal.
 func (j *Journal) Identity() persistence.Identity { return j.identity }
 
-// Head implements persistence.Journal. It is what this process last read or wrote.
+// Head implements persistence.Journal. It returns the newest head that this process has read or
+// written.
 func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
 
-// Wait implements persistence.Journal. What this process appends wakes it at once, what others do within pollInterval. It
-// returns the context's error, or ErrUnavailable when the journal ends first.
+// Wait implements persistence.Journal. An append of this process wakes it at once, one of another
+// process within pollInterval. It returns the error of ctx, or ErrUnavailable when the journal
+// closes first.
 func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
 	j.waiters.Add(1)
 	defer j.waiters.Add(-1)
 	return j.shards[id].tip.Wait(ctx, past, j.done)
 }
 
-// Close implements persistence.Journal. It waits for the calls under way, all of which are bounded, writes the cursors that have
-// moved, which may fail as in a crash, and ends the connections. A second Close returns nil.
+// Close implements persistence.Journal. It waits for the calls under way, which all are bounded,
+// writes the changed cursors, and ends the connections. A failed write of cursors is reported to
+// Options.Note and has the effect of a crash. A second Close returns nil.
 func (j *Journal) Close() error {
-	j.end()
-	j.life.Lock()
-	defer j.life.Unlock()
+	j.stopWorkers()
+	j.callLock.Lock()
+	defer j.callLock.Unlock()
 	if j.closed {
 		return nil
 	}
@@ -308,11 +314,11 @@ func (j *Journal) Close() error {
 		close(l.queue)
 	}
 	close(j.lookups)
-	j.work.Wait()
+	j.workers.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), j.slack*rollbackTimeout)
 	defer cancel()
 	if err := j.cursors.Flush(ctx); err != nil {
-		j.note(fmt.Errorf("journal closes without the last places of subscribers: %w", err))
+		j.note(fmt.Errorf("journal closes without its last cursors: %w", err))
 	}
 	j.pool.Close()
 	return nil

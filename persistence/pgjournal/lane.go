@@ -21,41 +21,42 @@ type request struct {
 	group    []*persistence.Batch
 	outcomes []persistence.Outcome
 
-	claimed   atomic.Bool // by the lane, which will answer it, or by its caller, who has left
+	claimed   atomic.Bool // set by the lane that will answer it, or by a caller that gives up
 	err       error       // of the whole group
-	committed bool        // something of it was
+	committed bool        // at least one batch has committed
 	answered  chan struct{}
 }
 
-// Append implements persistence.Journal. A batch over a limit is refused by its outcome, a group over MaxGroup as a whole. When
-// the context ends before a lane has taken the group, nothing is written; after that the call ends with the transaction.
+// Append implements persistence.Journal. A batch over a limit is refused in its outcome, a group
+// over MaxGroup as a whole. When ctx ends before a lane has taken the group, nothing is written.
+// After that, the call returns with the end of the transaction.
 func (j *Journal) Append(
 	ctx context.Context, id ident.Shard, epoch uint64, now time.Time, group []*persistence.Batch,
 ) ([]persistence.Outcome, error) {
 	if len(group) > persistence.MaxGroup {
 		return nil, fmt.Errorf("%w: %d batches, at most %d", persistence.ErrTooLarge, len(group), persistence.MaxGroup)
 	}
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return nil, err
 	}
-	defer j.leave()
+	defer j.endCall()
 	r := &request{shard: id, epoch: epoch, now: now, group: group, answered: make(chan struct{})}
 	r.outcomes = make([]persistence.Outcome, len(group))
 	for i, b := range group {
-		r.outcomes[i].Err = check(b, id)
+		r.outcomes[i].Err = checkBatch(b, id)
 	}
-	// Epoch 0 is that of a shard nobody has taken; nobody holds it.
+	// Epoch 0 belongs to a shard that no process has raised yet.
 	if epoch == 0 {
 		return nil, fmt.Errorf("%w: shard %d was not taken", persistence.ErrFenced, id)
 	}
-	if err := j.lanes[int(id)%len(j.lanes)].do(ctx, r); err != nil {
+	if err := j.lanes[int(id)%len(j.lanes)].submitRequest(ctx, r); err != nil {
 		return nil, err
 	}
 	return r.outcomes, nil
 }
 
-// check is the contract's, and that of the one limit of this store: strings that are a key together have to fit in an index.
-func check(b *persistence.Batch, id ident.Shard) error {
+// checkBatch checks a batch against the contract and against indexBytes.
+func checkBatch(b *persistence.Batch, id ident.Shard) error {
 	if err := b.Check(id); err != nil {
 		return err
 	}
@@ -74,43 +75,44 @@ func check(b *persistence.Batch, id ident.Shard) error {
 	return nil
 }
 
-// lane commits what is appended to its shards, one transaction after another over one connection. What waits meanwhile commits
-// together in the next.
+// lane commits the appends of its shards, one transaction after another over one connection.
+// Appends that arrive during a transaction share the next one.
 type lane struct {
 	j      *Journal
 	config *pgx.ConnConfig
 	queue  chan *request
-	conn   *pgx.Conn // nil when there is none; only run's goroutine uses it
+	conn   *pgx.Conn // nil when disconnected; only serveQueue uses it
 }
 
-// do hands a request to the lane and waits for its answer, or for the context while the lane has not taken it.
-func (l *lane) do(ctx context.Context, r *request) error {
+// submitRequest queues a request and waits for its outcome. When ctx ends before the lane has
+// claimed the request, nothing is written.
+func (l *lane) submitRequest(ctx context.Context, r *request) error {
 	select {
 	case l.queue <- r:
 	case <-ctx.Done():
-		return unavailable(ctx.Err())
+		return unavailableError(ctx.Err())
 	}
 	select {
 	case <-r.answered:
 	case <-ctx.Done():
 		if r.claimed.CompareAndSwap(false, true) {
-			return unavailable(ctx.Err())
+			return unavailableError(ctx.Err())
 		}
 		<-r.answered
 	}
 	return r.err
 }
 
-// run serves the queue until it is closed.
-func (l *lane) run() {
+// serveQueue commits queued requests until the queue is closed.
+func (l *lane) serveQueue() {
 	defer l.disconnect()
 	for first := range l.queue {
-		l.serve(l.gather(first))
+		l.commitRequests(l.gatherRequests(first))
 	}
 }
 
-// gather takes what waits behind the first request.
-func (l *lane) gather(first *request) []*request {
+// gatherRequests claims the first request and those queued behind it, up to gatherMax.
+func (l *lane) gatherRequests(first *request) []*request {
 	var taken []*request
 	take := func(r *request) {
 		if r.claimed.CompareAndSwap(false, true) {
@@ -132,15 +134,15 @@ func (l *lane) gather(first *request) []*request {
 	return taken
 }
 
-// serve commits the requests, in as few transactions as the limits allow, and answers them.
-func (l *lane) serve(requests []*request) {
+// commitRequests commits requests in as few transactions as the limits allow, and answers them.
+func (l *lane) commitRequests(requests []*request) {
 	var items []item
 	for _, r := range requests {
-		items = append(items, r.items()...)
+		items = append(items, r.writableItems()...)
 	}
 	for len(items) > 0 {
-		n := fit(items)
-		l.settle(items[:n])
+		n := fittingItems(items)
+		l.commitItems(items[:n])
 		items = items[n:]
 	}
 	for _, r := range requests {
@@ -148,30 +150,31 @@ func (l *lane) serve(requests []*request) {
 	}
 }
 
-// settle commits the items in one transaction; if Postgres refuses what is in it, each in its own, so that the bad one fails
-// alone.
-func (l *lane) settle(items []item) {
-	items = live(items)
-	err := l.commit(items)
+// commitItems commits items in one transaction. If Postgres refuses a value in it, each item gets a
+// transaction of its own, so that only the bad one fails.
+func (l *lane) commitItems(items []item) {
+	items = unfailedItems(items)
+	err := l.commitTransaction(items)
 	if !errors.Is(err, persistence.ErrRefused) || len(items) == 1 {
-		finish(items, err)
+		reportFailure(items, err)
 		return
 	}
 	l.j.note(fmt.Errorf("journal commits %d batches one by one: %w", len(items), err))
 	for i := range items {
-		if one := live(items[i : i+1]); len(one) == 1 {
-			finish(one, l.commit(one))
+		if one := unfailedItems(items[i : i+1]); len(one) == 1 {
+			reportFailure(one, l.commitTransaction(one))
 		}
 	}
 }
 
-// item is one batch of a request. A request without a batch to write is one item too, so that its epoch is checked.
+// item is one batch of a request. A request without a batch to write is one item too, so that its
+// epoch is checked.
 type item struct {
 	r *request
-	n int // the index of the batch, −1 for none
+	n int // index of the batch, −1 for none
 }
 
-func (r *request) items() []item {
+func (r *request) writableItems() []item {
 	var items []item
 	for n := range r.group {
 		if r.outcomes[n].Err == nil {
@@ -191,8 +194,8 @@ func (i item) batch() *persistence.Batch {
 	return i.r.group[i.n]
 }
 
-// live returns the items whose request has not failed.
-func live(items []item) []item {
+// unfailedItems returns the items whose request has not failed.
+func unfailedItems(items []item) []item {
 	kept := make([]item, 0, len(items))
 	for _, i := range items {
 		if i.r.err == nil {
@@ -202,12 +205,12 @@ func live(items []item) []item {
 	return kept
 }
 
-// fit returns how many of the items go into one transaction, at least one.
-func fit(items []item) int {
+// fittingItems returns how many of the items share one transaction, at least one.
+func fittingItems(items []item) int {
 	size := 0
 	for n, i := range items {
 		if b := i.batch(); b != nil {
-			size += weight(b)
+			size += batchBytes(b)
 		}
 		if n > 0 && (size > commitBytes || n == commitBatches) {
 			return n
@@ -216,7 +219,7 @@ func fit(items []item) int {
 	return len(items)
 }
 
-func weight(b *persistence.Batch) int {
+func batchBytes(b *persistence.Batch) int {
 	size := 0
 	for i := range b.Events {
 		size += len(b.Events[i].Payload)
@@ -230,48 +233,49 @@ func weight(b *persistence.Batch) int {
 	return size
 }
 
-// finish gives the items of a transaction that did not commit their error. One that was refused is its batch's, any other is its
-// group's.
-func finish(items []item, err error) {
+// reportFailure sets the error of a failed transaction. ErrRefused is the outcome of its batch; any
+// other error fails the whole group. A nil error changes nothing.
+func reportFailure(items []item, err error) {
 	for _, i := range items {
 		switch {
 		case err == nil:
 		case errors.Is(err, persistence.ErrRefused) && i.n >= 0:
 			i.r.outcomes[i.n] = persistence.Outcome{Err: err}
 		default:
-			i.r.fail(err)
+			i.r.failGroup(err)
 		}
 	}
 }
 
-// fail ends a group. When a part of it has committed before, the group is neither there nor not there.
-func (r *request) fail(err error) {
+// failGroup fails a group with its first error. When a batch of it has committed before, the error
+// is ErrAmbiguous.
+func (r *request) failGroup(err error) {
 	if r.committed && !errors.Is(err, persistence.ErrAmbiguous) {
-		err = ambiguous(err)
+		err = ambiguousError(err)
 	}
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// connect returns the lane's connection, made anew when it was lost.
+// connect returns the connection of the lane, a new one when it was lost.
 func (l *lane) connect(ctx context.Context) (*pgx.Conn, error) {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return l.conn, nil
 	}
-	if err := l.j.gate.check(); err != nil {
+	if err := l.j.backoff.checkOpen(); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, l.config)
 	if err != nil {
-		l.j.lost(err)
+		l.j.noteUnreachable(err)
 		return nil, err
 	}
 	l.conn = conn
 	return conn, nil
 }
 
-// disconnect ends the connection, and with it a transaction that was not committed.
+// disconnect ends the connection and with it an open transaction.
 func (l *lane) disconnect() {
 	if l.conn == nil {
 		return

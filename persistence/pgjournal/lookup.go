@@ -18,69 +18,72 @@ type lookup struct {
 	shard    ident.Shard
 	kind, id string
 	record   persistence.Record
-	sure     bool // the shard was this process's when the record was read
+	owned    bool // this process owned the shard when the record was read
 	err      error
 	answered chan struct{}
 }
 
-// Record implements persistence.Journal. A record that is in memory is answered from there, except under AsStored.
+// Record implements persistence.Journal. It serves a cached record from memory, except under
+// AsStored.
 func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) (record persistence.Record, err error) {
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return record, err
 	}
-	defer j.leave()
+	defer j.endCall()
 	key := recordKey{slot.Shard(), kind, id}
 	if persistence.IsAsStored(ctx) {
 		record, _, err = j.lookUp(ctx, key)
 		return record, err
 	}
-	record, under, err := j.known.ask(key)
-	if under == nil {
+	record, pending, err := j.recordCache.lookUp(key)
+	if pending == nil {
 		return record, err
 	}
-	record, sure, err := j.lookUp(ctx, key)
-	if sure {
-		j.known.answer(key, under, record, err)
+	record, owned, err := j.lookUp(ctx, key)
+	if owned {
+		j.recordCache.completeRead(key, pending, record, err)
 	} else {
-		j.known.answer(key, under, record, errUnsure)
+		j.recordCache.completeRead(key, pending, record, errNotOwned)
 	}
 	return record, err
 }
 
-// errUnsure: what was read may be of a standby, or of another process by now.
-var errUnsure = errors.New("it is not known whose the shard is")
+// errNotOwned: the record may come from a standby, or another process may own the shard.
+var errNotOwned = errors.New("the owner of the shard is unknown")
 
-// lookUp asks the server for a record. What is asked for while the readers are under way is read together by the next.
-func (j *Journal) lookUp(ctx context.Context, key recordKey) (record persistence.Record, sure bool, err error) {
+// lookUp reads a record from the server. Lookups that arrive while the readers are busy share the
+// next round trip.
+func (j *Journal) lookUp(ctx context.Context, key recordKey) (record persistence.Record, owned bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
 	l := &lookup{ctx: ctx, shard: key.shard, kind: key.kind, id: key.id, answered: make(chan struct{})}
 	select {
 	case j.lookups <- l:
 	case <-ctx.Done():
-		return record, false, unavailable(ctx.Err())
+		return record, false, unavailableError(ctx.Err())
 	}
 	select {
 	case <-l.answered:
-		return l.record, l.sure, l.err
+		return l.record, l.owned, l.err
 	case <-ctx.Done():
-		return record, false, unavailable(ctx.Err())
+		return record, false, unavailableError(ctx.Err())
 	}
 }
 
 // readRecords answers lookups until Close.
 func (j *Journal) readRecords() {
 	for first := range j.lookups {
-		some := j.gather(first)
-		j.answer(some)
+		some := j.gatherLookups(first)
+		j.answerLookups(some)
 		for _, l := range some {
 			close(l.answered)
 		}
 	}
 }
 
-// gather takes what waits behind the first lookup. Whoever has given up needs no answer.
-func (j *Journal) gather(first *lookup) []*lookup {
+// gatherLookups takes the lookups queued behind the first, up to lookupMax. It drops those whose
+// context has ended.
+func (j *Journal) gatherLookups(first *lookup) []*lookup {
 	some := []*lookup{first}
 	for len(some) < lookupMax {
 		select {
@@ -98,9 +101,10 @@ func (j *Journal) gather(first *lookup) []*lookup {
 	return some
 }
 
-// answer reads the records of lookups in one round trip; if the server refuses what one of them is named, each in its own.
-func (j *Journal) answer(some []*lookup) {
-	err := j.find(some)
+// answerLookups reads the records of lookups in one round trip. If the server refuses a name as
+// malformed, each lookup gets a round trip of its own.
+func (j *Journal) answerLookups(some []*lookup) {
+	err := j.fetchRecords(some)
 	if err == nil {
 		return
 	}
@@ -108,16 +112,17 @@ func (j *Journal) answer(some []*lookup) {
 	alone := len(some) > 1 && errors.As(err, &refusal) && refusal.Code[:2] == classData
 	for i, l := range some {
 		if alone {
-			j.answer(some[i : i+1])
+			j.answerLookups(some[i : i+1])
 		} else {
 			l.err = err
 		}
 	}
 }
 
-// find reads the records, and after them the heads of their shards, which it shows first: no read shows what is above the head.
-// Without an error each lookup has its record, or ErrNotFound.
-func (j *Journal) find(some []*lookup) error {
+// fetchRecords reads the records and then the heads of their shards, which it publishes first. So
+// no read returns data above the published head. Without an error each lookup has its record or
+// ErrNotFound.
+func (j *Journal) fetchRecords(some []*lookup) error {
 	shards, kinds, ids := make([]int16, len(some)), make([]string, len(some)), make([]string, len(some))
 	for i, l := range some {
 		shards[i], kinds[i], ids[i] = int16(l.shard), l.kind, l.id
@@ -125,38 +130,39 @@ func (j *Journal) find(some []*lookup) error {
 	b := &pgx.Batch{}
 	b.Queue(sqlLookUp, shards, kinds, ids)
 	b.Queue(sqlHeadsOf, shards)
-	asked := j.known.now()
-	return j.ask(context.Background(), b, func(results pgx.BatchResults) error {
+	asked := j.recordCache.now()
+	return j.queryBatch(context.Background(), b, func(results pgx.BatchResults) error {
 		if err := readLookups(results, some); err != nil {
 			return err
 		}
-		sure, err := j.readHeadsOf(results, asked)
+		owned, err := j.readHeadsOf(results, asked)
 		for _, l := range some {
-			l.sure = sure[l.shard]
+			l.owned = owned[l.shard]
 		}
 		return err
 	})
 }
 
-// readHeadsOf shows heads, and tells which shards are this process's for sure. When another has taken one that is ErrFenced.
-func (j *Journal) readHeadsOf(results pgx.BatchResults, asked time.Time) (sure map[ident.Shard]bool, err error) {
+// readHeadsOf publishes heads and returns the shards that this process certainly owns. A shard
+// taken by another process is ErrFenced.
+func (j *Journal) readHeadsOf(results pgx.BatchResults, asked time.Time) (owned map[ident.Shard]bool, err error) {
 	rows, err := results.Query()
 	if err != nil {
 		return nil, err
 	}
-	sure = make(map[ident.Shard]bool)
+	owned = make(map[ident.Shard]bool)
 	var id int16
 	var epoch, position int64
 	var recovering bool
 	_, err = pgx.ForEachRow(rows, []any{&id, &epoch, &position, &recovering}, func() error {
 		shard, found := ident.Shard(id), persistence.Head{Position: uint64(position), Epoch: uint64(epoch)}
-		if j.shards[id].takenBy(found.Epoch) {
-			return j.refuse(errTaken(shard, found))
+		if j.shards[id].isForeignEpoch(found.Epoch) {
+			return j.failFenced(errTaken(shard, found))
 		}
-		sure[shard] = j.meet(shard, found, recovering, asked)
+		owned[shard] = j.showHead(shard, found, recovering, asked)
 		return nil
 	})
-	return sure, err
+	return owned, err
 }
 
 func readLookups(results pgx.BatchResults, some []*lookup) error {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// migrateLock is the key of the advisory lock under which migrations run, one process at a time.
+	// migrateLock is the key of the advisory lock that one migrating process holds at a time.
 	migrateLock = 0x707572736572 // "purser"
-	// migrateTries is how many seconds a process waits for it.
+	// migrateTries is how many seconds a process waits for the lock.
 	migrateTries = 300
 )
 
@@ -26,10 +26,11 @@ var files embed.FS
 
 var migrations = postgres.Migrations{Files: files, Table: "journal_version", Lock: migrateLock, Tries: migrateTries}
 
-// Migrate brings the database to the schema of this program. Processes that do so at once wait for each other.
-func Migrate(ctx context.Context, url string) error { return migrate(ctx, url, 1) }
+// Migrate applies the migrations of this program to a database. Concurrent calls wait for each
+// other.
+func Migrate(ctx context.Context, url string) error { return migrateSchema(ctx, url, 1) }
 
-func migrate(ctx context.Context, url string, slack int) error {
+func migrateSchema(ctx context.Context, url string, slack int) error {
 	return withProvider(url, slack, func(p *goose.Provider) error {
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("migrate the journal: %w", err)
@@ -38,8 +39,8 @@ func migrate(ctx context.Context, url string, slack int) error {
 	})
 }
 
-// schema is the number of the newest migration.
-func schema() (int64, error) {
+// newestSchema returns the number of the newest migration.
+func newestSchema() (int64, error) {
 	newest := int64(0)
 	found, err := files.ReadDir("migrations")
 	for _, file := range found {
@@ -52,7 +53,8 @@ func schema() (int64, error) {
 	return newest, err
 }
 
-// withProvider runs f with what knows the migrations, over one connection of its own. Slack is a factor: Options.Slack.
+// withProvider runs f with the goose provider, over one connection of its own. slack is
+// Options.Slack.
 func withProvider(url string, slack int, f func(*goose.Provider) error) (err error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -71,7 +73,7 @@ func withProvider(url string, slack int, f func(*goose.Provider) error) (err err
 	return f(p)
 }
 
-// Schema returns the version of the database's schema, 0 for none, and that of this program.
+// Schema returns the schema version of the database, 0 without one, and that of this program.
 func Schema(ctx context.Context, url string) (found, newest int64, err error) {
 	err = withProvider(url, 1, func(p *goose.Provider) error {
 		found, err = p.GetDBVersion(ctx)
@@ -80,6 +82,6 @@ func Schema(ctx context.Context, url string) (found, newest int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("schema of the journal: %w", err)
 	}
-	newest, err = schema()
+	newest, err = newestSchema()
 	return found, newest, err
 }

@@ -13,62 +13,69 @@ import (
 	"purser/persistence/postgres"
 )
 
-// Errors of Open that a program tells its operator apart.
+// Errors of Open that a program reports to its operator each in its own way.
 var (
 	// ErrForeign: the database holds the journal of another deployment, or of another format.
 	ErrForeign = errors.New("not this journal")
 	// ErrNoStore: the database has no journal. Migrate makes one.
 	ErrNoStore = errors.New("no journal")
-	// ErrUnsafe: the server may lose what it has committed, by its fsync or full_page_writes. See Options.AllowUnsafe.
+	// ErrUnsafe: the server may lose commits, because fsync or full_page_writes is off. See
+	// Options.AllowUnsafe.
 	ErrUnsafe = errors.New("server does not keep what it commits")
 )
 
-// Sizes of what is bounded.
+// Limits of sizes and numbers.
 const (
 	maxLanes = 64
 
-	// laneQueue is how many appends wait in memory for a lane; more wait in their callers.
+	// laneQueue is how many appends wait in memory for a lane; callers beyond it block.
 	laneQueue = 256
-	// gatherMax is how many appends one group takes at most.
+	// gatherMax is the largest number of appends in one group.
 	gatherMax = 128
-	// commitBatches and commitBytes end a transaction: what does not fit goes into the next. A single batch always fits.
+	// commitBatches and commitBytes bound a transaction; further batches go into the next one. A
+	// single batch always fits.
 	commitBatches = 4096
 	commitBytes   = 32 << 20
-	// copyMin is the number of events from which CopyFrom is used: it takes two more round trips than an INSERT.
+	// copyMin is the number of events from which CopyFrom is used, which takes two more round trips
+	// than an INSERT.
 	copyMin = 256
-	// eventBytes is what one Events returns, but at least one event.
+	// eventBytes bounds the payloads that one Events returns; it returns at least one event.
 	eventBytes = 1 << 20
-	// indexBytes is the size of the strings of one index key: Postgres takes 2,704 bytes.
+	// indexBytes bounds the strings of one index key: Postgres allows 2,704 bytes.
 	indexBytes = 2600
-	// lookupMax is how many single records one round trip reads at most, and how many wait in memory for the next; more wait in
-	// their callers.
+	// lookupMax is how many records one round trip reads at most, and how many lookups wait in
+	// memory; callers beyond it block.
 	lookupMax = 128
 	// sweepShards is how many shards one DELETE of a Sweep covers.
 	sweepShards = 16
-	// cursorMax is how many places of subscribers one statement writes at most.
+	// cursorMax is the largest number of cursors that one statement writes.
 	cursorMax = 1024
-	// cursorPlaces is how many places are written behind. There are ten or so of each shard; if there were more than this, each save
-	// of the others would be written at once.
-	cursorPlaces = 1 << 16
+	// maxCursorsBehind is the number of cursors that are written behind. A shard has about ten
+	// cursors. Each save of a cursor beyond the limit is written at once.
+	maxCursorsBehind = 1 << 16
 )
 
-// Times after which something is given up or tried again. Those that bound something are multiplied by Options.Slack.
+// Timeouts and pauses. Options.Slack multiplies the timeouts.
 const (
 	// queryTimeout bounds a read, and any statement in the server.
 	queryTimeout = 5 * time.Second
 	// commitTimeout bounds a transaction of a lane from its first byte to the answer.
 	commitTimeout = 5 * time.Second
-	// lockTimeout bounds the wait for a shard that another transaction holds.
+	// lockTimeout bounds the wait for a row lock of another transaction.
 	lockTimeout = 3 * time.Second
-	// raiseTimeout bounds a Raise. After each evictAfter of waiting it ends the transactions that hold its shards.
+	// raiseTimeout bounds a Raise. Each time it has waited evictAfter, it ends the transactions
+	// that block it.
 	raiseTimeout = 5 * time.Second
 	evictAfter   = 1 * time.Second
-	// rollbackTimeout bounds the end of a failed transaction; then the connection is closed, which ends it too.
+	// rollbackTimeout bounds a rollback; after it the connection is closed, which has the same
+	// effect.
 	rollbackTimeout = 1 * time.Second
-	// After a connection failed none is tried for backoffMin, doubled with each failure up to backoffMax.
+	// After a failed connection no other is tried for backoffMin, doubled with each failure up to
+	// backoffMax.
 	backoffMin = 50 * time.Millisecond
 	backoffMax = 1 * time.Second
-	// pollInterval is how often the heads are read while somebody waits for one: it shows what other processes have appended.
+	// pollInterval is how often the heads are read during a Wait: it shows the appends of other
+	// processes.
 	pollInterval = 250 * time.Millisecond
 )
 
@@ -76,36 +83,41 @@ const (
 type Options struct {
 	// URL is the database, as a URL or as keywords and values.
 	URL string
-	// Deployment is stamped into a new store (zero: a new one is drawn). An existing store must carry it, unless it is zero.
+	// Deployment is stamped into a new store; zero draws a new one. Unless it is zero, an existing
+	// store must carry it.
 	Deployment ident.UUID
-	// Lanes is the number of transactions that commit side by side; a shard always has the same lane. 0 is 4 where there are eight
-	// processors, 2 where there are four, else 1.
+	// Lanes is the number of transactions that commit in parallel; a shard always uses the same
+	// lane. 0 means 4 from eight processors, 2 from four, else 1.
 	Lanes int
-	// Processors are those that the program has; 0 is what Go's scheduler has.
+	// Processors is the number of processors of the program; 0 means GOMAXPROCS.
 	Processors int
-	// PoolSize is the number of connections for everything else; 0 is 8. The journal has Lanes + PoolSize connections at most.
+	// PoolSize is the number of connections for everything but the lanes; 0 means 8. The journal
+	// has at most Lanes + PoolSize connections.
 	PoolSize int
-	// Entropy and Clock make the identity of a new store; nil is the system's.
+	// Entropy and Clock make the identity of a new store; nil means those of the system.
 	Entropy io.Reader
 	Clock   func() time.Time
-	// Note is called when the server was lost, or had to be forced; nil ignores it. It may be called from any goroutine.
+	// Note receives errors that do not fail a call, such as a lost connection or an evicted
+	// session; nil ignores them. It is called from any goroutine.
 	Note func(error)
-	// Fatal is called when nothing may go on over this journal, with ErrTaken or ErrBehind; nil ignores it. It may be called from
-	// any goroutine, and again and again.
+	// Fatal receives ErrTaken or ErrBehind: the process must stop using this journal. nil ignores
+	// it. It is called from any goroutine, possibly many times.
 	Fatal func(error)
-	// Migrate brings the schema up to date first.
+	// Migrate applies the migrations first.
 	Migrate bool
 	// MustExist refuses to stamp a new store.
 	MustExist bool
-	// AllowUnsafe opens a server that runs with fsync or full_page_writes off. It is there for tests.
+	// AllowUnsafe accepts a server with fsync or full_page_writes off. It is for tests.
 	AllowUnsafe bool
-	// Slack multiplies the times after which something is given up, but for that of waiting for another's migration; 0 is 1. It is
-	// there for tests, on machines that stand still for seconds.
+	// Slack multiplies all timeouts, except that of waiting for another process to migrate; 0 means
+	// 1. It is for tests on machines that stall for seconds.
 	Slack int
 }
 
-// lanesFor is how many lanes a machine gets: a transaction takes the server and this process about the same time whatever is in it,
-// so on a small machine few large ones carry twice as much. It is a power of two, as is what a subscriber parts the shards by.
+// lanesFor returns the number of lanes of a machine. A transaction costs the server and this
+// process about the same whatever its size. So on a small machine a few large transactions carry
+// twice as much as many small ones. The number is a power of two, like the number of groups into
+// which a subscriber divides the shards.
 func lanesFor(processors int) int {
 	switch {
 	case processors >= 8:
@@ -129,7 +141,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.PoolSize == 0 {
 		o.PoolSize = postgres.DefaultPool
 	}
-	// A Raise holds one connection and may need another to end what it waits for.
+	// A Raise holds one connection and may need another one to evict blocking sessions.
 	if o.PoolSize < 2 || o.PoolSize > postgres.MaxPool {
 		return o, fmt.Errorf("pgjournal: Options.PoolSize is %d, not 2 to %d", o.PoolSize, postgres.MaxPool)
 	}

@@ -12,27 +12,29 @@ import (
 	"purser/persistence/ident"
 )
 
-// ask sends queries in one round trip. The call has entered the journal, and can be repeated. The error is ErrUnavailable, or
-// ErrNotFound or ErrFenced when read returns that.
-func (j *Journal) ask(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
+// queryBatch sends queries in one round trip, and once more after a lost connection: they must be
+// repeatable. The caller has called beginCall. The error is ErrUnavailable, or ErrNotFound or
+// ErrFenced when read returns it.
+func (j *Journal) queryBatch(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
-	lost, err := j.exchange(ctx, b, read)
+	lost, err := j.sendBatch(ctx, b, read)
 	if lost {
-		_, err = j.exchange(ctx, b, read)
+		_, err = j.sendBatch(ctx, b, read)
 	}
 	if err == nil || errors.Is(err, persistence.ErrNotFound) || errors.Is(err, persistence.ErrFenced) {
 		return err
 	}
-	// The error of a query that was given up does not say why.
-	return unavailable(errors.Join(err, ctx.Err()))
+	// The error of a cancelled query does not name the cause.
+	return unavailableError(errors.Join(err, ctx.Err()))
 }
 
-// exchange sends queries over one connection. When that is lost, the other idle ones are too, or may be: they are given up.
-func (j *Journal) exchange(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) (lost bool, err error) {
+// sendBatch sends queries over one connection. When the connection is lost it resets the pool,
+// because the idle ones are probably lost too.
+func (j *Journal) sendBatch(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) (lost bool, err error) {
 	conn, err := j.pool.Acquire(ctx)
 	if err != nil {
-		j.lost(err)
+		j.noteUnreachable(err)
 		return false, err
 	}
 	defer conn.Release()
@@ -48,17 +50,18 @@ func (j *Journal) exchange(ctx context.Context, b *pgx.Batch, read func(pgx.Batc
 	return true, err
 }
 
-// look reads documents of a shard. The head is read after them and shown before they are: no read shows what is above the head.
-func (j *Journal) look(ctx context.Context, id ident.Shard, read func(pgx.BatchResults) error, sql string, args ...any) error {
-	if err := j.enter(ctx); err != nil {
+// readWithHead reads documents of a shard and then its head, which it publishes first. So no read
+// returns data above the published head.
+func (j *Journal) readWithHead(ctx context.Context, id ident.Shard, read func(pgx.BatchResults) error, sql string, args ...any) error {
+	if err := j.beginCall(ctx); err != nil {
 		return err
 	}
-	defer j.leave()
+	defer j.endCall()
 	b := &pgx.Batch{}
 	b.Queue(sql, args...)
 	b.Queue(sqlHead, int16(id))
-	asked := j.known.now()
-	return j.ask(ctx, b, func(results pgx.BatchResults) error {
+	asked := j.recordCache.now()
+	return j.queryBatch(ctx, b, func(results pgx.BatchResults) error {
 		found := read(results)
 		if found != nil && !errors.Is(found, persistence.ErrNotFound) {
 			return found
@@ -70,12 +73,13 @@ func (j *Journal) look(ctx context.Context, id ident.Shard, read func(pgx.BatchR
 	})
 }
 
-// Events implements persistence.Journal. It shows events up to the head that this process knows; the newest come from memory.
+// Events implements persistence.Journal. It returns events up to the head in memory; the newest
+// come from memory.
 func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return nil, err
 	}
-	defer j.leave()
+	defer j.endCall()
 	last := j.Head(id).Position
 	if past >= last {
 		return nil, nil
@@ -89,7 +93,7 @@ func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit
 	b := &pgx.Batch{}
 	b.Queue(sqlEvents, int16(id), int64(past), int64(last), eventBytes)
 	var events []persistence.Event
-	err := j.ask(ctx, b, func(results pgx.BatchResults) (err error) {
+	err := j.queryBatch(ctx, b, func(results pgx.BatchResults) (err error) {
 		events, err = readEvents(results, past)
 		return err
 	})
@@ -113,11 +117,11 @@ func readEvents(results pgx.BatchResults, past uint64) ([]persistence.Event, err
 	}
 	for i := range events {
 		if past++; events[i].Position != past {
-			return nil, fmt.Errorf("event %d is there where %d is due", events[i].Position, past)
+			return nil, fmt.Errorf("found event %d in place of event %d", events[i].Position, past)
 		}
 	}
 	if len(events) == 0 {
-		return nil, fmt.Errorf("event %d is not there", past+1)
+		return nil, fmt.Errorf("event %d is missing", past+1)
 	}
 	return events, nil
 }
@@ -128,20 +132,20 @@ func (j *Journal) List(
 ) ([]persistence.Record, error) {
 	shard, limit := slot.Shard(), persistence.PageLimit(page.Limit)
 	if page.AfterPosition == 0 && page.AfterOrdinal == 0 {
-		return j.records(ctx, shard, kind, sqlList, int16(shard), kind, workspace, parent, limit)
+		return j.listRecords(ctx, shard, kind, sqlList, int16(shard), kind, workspace, parent, limit)
 	}
-	return j.records(ctx, shard, kind, sqlListAfter, int16(shard), kind, workspace, parent, limit,
+	return j.listRecords(ctx, shard, kind, sqlListAfter, int16(shard), kind, workspace, parent, limit,
 		int64(page.AfterPosition), int64(page.AfterOrdinal))
 }
 
 // Records implements persistence.Journal.
 func (j *Journal) Records(ctx context.Context, id ident.Shard, kind, after string, limit int) ([]persistence.Record, error) {
-	return j.records(ctx, id, kind, sqlRecords, int16(id), kind, after, persistence.PageLimit(limit))
+	return j.listRecords(ctx, id, kind, sqlRecords, int16(id), kind, after, persistence.PageLimit(limit))
 }
 
-func (j *Journal) records(ctx context.Context, id ident.Shard, kind, sql string, args ...any) ([]persistence.Record, error) {
+func (j *Journal) listRecords(ctx context.Context, id ident.Shard, kind, sql string, args ...any) ([]persistence.Record, error) {
 	var records []persistence.Record
-	err := j.look(ctx, id, func(results pgx.BatchResults) error {
+	err := j.readWithHead(ctx, id, func(results pgx.BatchResults) error {
 		rows, err := results.Query()
 		if err != nil {
 			return err
@@ -178,18 +182,18 @@ func (j *Journal) Once(
 	ctx context.Context, id ident.Shard, scope string, hash [32]byte, now time.Time,
 ) (persistence.Once, bool, error) {
 	var once persistence.Once
-	err := j.look(ctx, id, func(results pgx.BatchResults) error {
+	err := j.readWithHead(ctx, id, func(results pgx.BatchResults) error {
 		var fingerprint, answer []byte
 		var expires *time.Time
 		err := results.QueryRow().Scan(&fingerprint, &expires, &answer)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return persistence.ErrNotFound
 		}
-		once = onceOf(scope, hash[:], fingerprint, expires, answer)
+		once = newOnce(scope, hash[:], fingerprint, expires, answer)
 		return err
 	}, sqlOnce, int16(id), scope, hash[:])
 	switch {
-	case errors.Is(err, persistence.ErrNotFound), err == nil && !held(once, now):
+	case errors.Is(err, persistence.ErrNotFound), err == nil && !claimStands(once, now):
 		return persistence.Once{}, false, nil
 	case err != nil:
 		return persistence.Once{}, false, err
@@ -197,18 +201,18 @@ func (j *Journal) Once(
 	return once, true, nil
 }
 
-// Sweep implements persistence.Journal. Every sweepShards shards are a transaction of their own; an error leaves those before it
-// swept.
+// Sweep implements persistence.Journal. Each sweepShards shards are one transaction. After an error
+// the shards before it are swept.
 func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return 0, err
 	}
-	defer j.leave()
+	defer j.endCall()
 	swept := 0
 	for from := 0; from < ident.Shards; from += sweepShards {
 		b := &pgx.Batch{}
 		b.Queue(sqlSweep, from, from+sweepShards, now, persistence.PageLimit(limit))
-		err := j.ask(ctx, b, func(results pgx.BatchResults) error {
+		err := j.queryBatch(ctx, b, func(results pgx.BatchResults) error {
 			tag, err := results.Exec()
 			swept += int(tag.RowsAffected())
 			return err

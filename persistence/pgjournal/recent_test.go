@@ -18,7 +18,7 @@ import (
 func TestTheNewestEventsAreReadWithoutTheServer(t *testing.T) {
 	const slot, workspace = ident.Slot(0x30), "ws_1"
 	url := databases.Database(t)
-	ours, head, _ := held(t, fast(url), slot)
+	ours, head, _ := claimStands(t, fast(url), slot)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 7200))
 	for version := uint64(1); version <= 40; version++ {
 		payload := fmt.Sprintf(`{"n": %d,  "spaces": "kept"}`, version)

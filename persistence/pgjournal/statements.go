@@ -1,6 +1,6 @@
 package pgjournal
 
-// Codes of Postgres that mean something to the journal; a class is the first two characters.
+// SQLSTATE codes that the journal handles. A class is the first two characters.
 const (
 	undefinedTable = "42P01"
 
@@ -17,13 +17,13 @@ const (
 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
 )
 
-// A transaction of a lane, in this order. Arguments are one array per column.
+// The statements of a lane's transaction, in this order. Arguments are one array per column.
 const (
 	sqlBegin = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`
 
-	// sqlHold waits for whoever holds a shard. What is read after it is the newest: each statement sees all that was committed
-	// before it began. The order makes that nobody waits in a circle.
-	sqlHold = `SELECT id, epoch, head, ordinal FROM journal_shard WHERE id = ANY($1::smallint[]) ORDER BY id FOR NO KEY UPDATE`
+	// sqlLockShards waits for the row locks of the shards. Under READ COMMITTED, later statements
+	// see every commit before they begin. The order by id excludes deadlocks.
+	sqlLockShards = `SELECT id, epoch, head, ordinal FROM journal_shard WHERE id = ANY($1::smallint[]) ORDER BY id FOR NO KEY UPDATE`
 
 	sqlVersions = `SELECT s.shard, s.kind, s.stream, s.version
 FROM unnest($1::smallint[], $2::text[], $3::text[]) AS q (shard, kind, stream)
@@ -33,7 +33,7 @@ JOIN journal_stream s ON s.shard = q.shard AND s.kind = q.kind AND s.stream = q.
 FROM unnest($1::smallint[], $2::text[], $3::bytea[]) AS q (shard, scope, hash)
 JOIN journal_once o ON o.shard = q.shard AND o.scope = q.scope AND o.hash = q.hash`
 
-	sqlMove = `UPDATE journal_shard s SET head = q.head, ordinal = q.ordinal
+	sqlMoveHeads = `UPDATE journal_shard s SET head = q.head, ordinal = q.ordinal
 FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS q (id, epoch, was, head, ordinal)
 WHERE s.id = q.id AND s.epoch = q.epoch AND s.head = q.was`
 
@@ -49,7 +49,7 @@ ON CONFLICT (shard, kind, stream) DO UPDATE SET version = excluded.version`
 	sqlDeleteRecords = `DELETE FROM journal_record r USING unnest($1::smallint[], $2::text[], $3::text[]) AS q (shard, kind, id)
 WHERE r.shard = q.shard AND r.kind = q.kind AND r.id = q.id`
 
-	// A record that is there keeps the place of its first writing.
+	// A stored record keeps its position and ordinal.
 	sqlSetRecords = `INSERT INTO journal_record AS r (shard, kind, id, workspace, parent, slot, version, position, ordinal, document)
 SELECT shard, kind, id, workspace, parent, slot, version, position, ordinal, NULLIF(document, '')::json
 FROM unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bigint[], $8::bigint[], $9::bigint[],
@@ -77,8 +77,8 @@ ON CONFLICT (shard, kind, stream, key) DO UPDATE SET workspace = excluded.worksp
 const (
 	sqlRaise = `UPDATE journal_shard SET epoch = epoch + 1 WHERE id = ANY($1::smallint[]) RETURNING id, epoch, head`
 
-	// sqlEvict ends the journal's sessions that keep the session $1 waiting, and waits until they are gone, $3 milliseconds
-	// each.
+	// sqlEvict terminates the journal's sessions that block session $1, and waits up to $3
+	// milliseconds for the end of each.
 	sqlEvict = `SELECT a.pid, pg_terminate_backend(a.pid, $3) FROM pg_stat_activity a
 WHERE a.pid = ANY(pg_blocking_pids($1)) AND a.application_name = $2 AND a.datname = current_database()`
 )
@@ -88,7 +88,7 @@ const (
 	sqlHeads = `SELECT id, epoch, head, pg_is_in_recovery() FROM journal_shard`
 	sqlHead  = `SELECT id, epoch, head, pg_is_in_recovery() FROM journal_shard WHERE id = $1`
 
-	// The running sum is of sizes: no payload beyond the limit is opened.
+	// The running sum is over sizes, so that no payload beyond the limit is decompressed.
 	sqlEvents = `SELECT position, id, workspace, kind, stream, version, type, at, payload FROM (
     SELECT *, sum(size) OVER (ORDER BY position) AS total FROM journal_event
     WHERE shard = $1 AND position > $2 AND position <= $3 ORDER BY position
@@ -108,7 +108,7 @@ ORDER BY position DESC, ordinal DESC LIMIT $5`
 	sqlListAfter = `SELECT ` + recordColumns + ` FROM journal_record
 WHERE shard = $1 AND kind = $2 AND workspace = $3 AND parent = $4 AND (position, ordinal) < ($6, $7) ORDER BY position DESC, ordinal DESC LIMIT $5`
 
-	// After the empty id comes every id, the empty one included.
+	// All ids follow the empty one, the empty id included.
 	sqlRecords = `SELECT ` + recordColumns + ` FROM journal_record
 WHERE shard = $1 AND kind = $2 AND id >= $3 AND (id > $3 OR $3 = '') ORDER BY id LIMIT $4`
 
@@ -130,7 +130,8 @@ AND due >= $4 AND (due, kind, stream, key) > ($4, $5, $6, $7) ORDER BY due, kind
 SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[])
 ON CONFLICT (shard, name) DO UPDATE SET position = excluded.position`
 
-	// A claim that was made again while this waited for it has another expiry by then.
+	// A key that was claimed again while the DELETE waited has a later expiry, which the outer
+	// condition checks.
 	sqlSweep = `DELETE FROM journal_once o USING (
     SELECT c.shard, c.scope, c.hash FROM journal_shard s CROSS JOIN LATERAL (
         SELECT shard, scope, hash FROM journal_once WHERE shard = s.id AND expires <= $3 ORDER BY expires LIMIT $4
@@ -138,8 +139,8 @@ ON CONFLICT (shard, name) DO UPDATE SET position = excluded.position`
 ) d WHERE o.shard = d.shard AND o.scope = d.scope AND o.hash = d.hash AND o.expires <= $3`
 )
 
-// Content, whole. A string that is not the last of its key is ordered by its length as a uvarint first, as package archive has
-// it.
+// Statements of Snapshot and Load. A string before the last of a key is ordered by its length as a
+// uvarint first, as in package archive.
 const (
 	sqlBeginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`

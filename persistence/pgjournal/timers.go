@@ -18,21 +18,22 @@ func (j *Journal) loadDue(ctx context.Context) error {
 	var id int16
 	var first *time.Time
 	_, err = pgx.ForEachRow(rows, []any{&id, &first}, func() error {
-		j.shards[id].due.Observe(0, instant(first))
+		j.shards[id].due.Observe(0, timeOrZero(first))
 		return nil
 	})
 	return err
 }
 
-// Timers implements persistence.Journal. It asks the server only when a timer may be due; of timers that another process has
-// written it knows after Raise. Timers of the same instant come in the order of kind, stream and key.
+// Timers implements persistence.Journal. It queries the server only when a timer may be due. Raise
+// makes it see the timers that another process has written. Timers of one instant are ordered by
+// kind, stream and key.
 func (j *Journal) Timers(
 	ctx context.Context, id ident.Shard, now time.Time, after persistence.Timer, limit int,
 ) ([]persistence.Timer, error) {
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return nil, err
 	}
-	defer j.leave()
+	defer j.endCall()
 	s := &j.shards[id]
 	changes, may := s.due.MayBeDue(now)
 	if !may {
@@ -47,7 +48,7 @@ func (j *Journal) Timers(
 	}
 	b.Queue(sqlNextDue, int16(id))
 	var timers []persistence.Timer
-	err := j.ask(ctx, b, func(results pgx.BatchResults) (err error) {
+	err := j.queryBatch(ctx, b, func(results pgx.BatchResults) (err error) {
 		if timers, err = readTimers(results); err != nil {
 			return err
 		}
@@ -55,14 +56,14 @@ func (j *Journal) Timers(
 		if err := results.QueryRow().Scan(&first); err != nil {
 			return err
 		}
-		s.due.Observe(changes, instant(first)) // the earliest of all, wherever the page begins
+		s.due.Observe(changes, timeOrZero(first)) // the earliest of all, wherever the page begins
 		return nil
 	})
 	return timers, err
 }
 
-// instant is zero for no row.
-func instant(t *time.Time) time.Time {
+// timeOrZero returns the zero time for NULL.
+func timeOrZero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}

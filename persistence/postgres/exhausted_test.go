@@ -11,7 +11,7 @@ import (
 	"purser/persistence/postgres"
 )
 
-func TestAnExhaustedServerIsNamed(t *testing.T) {
+func TestNameExhaustedNamesTheResource(t *testing.T) {
 	for code, want := range map[string]string{"53100": "the disk of Postgres is full", "53200": "its memory",
 		"53300": "its connections", "53400": "run out of a resource", "53000": "run out of a resource"} {
 		err := postgres.NameExhausted(fmt.Errorf("commit: %w", &pgconn.PgError{Code: code, Message: "refused"}))

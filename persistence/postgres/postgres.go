@@ -1,5 +1,5 @@
-// Package postgres is what the stores in Postgres have in common: what their sessions run with, and how their schemas are brought
-// up to date.
+// Package postgres holds the parts that all stores in Postgres share: session settings, schema
+// migrations, write-behind values and the names of exhausted resources.
 package postgres
 
 import (
@@ -16,22 +16,22 @@ import (
 const (
 	// ConnectTimeout bounds one attempt to connect.
 	ConnectTimeout = 2 * time.Second
-	// IdleTimeout is after how long the server ends a transaction whose client says nothing.
+	// IdleTimeout is the time after which the server ends a transaction whose client is silent.
 	IdleTimeout = 10 * time.Second
-	// DefaultPool is the number of connections of a pool when none is named, MaxPool the most that can be.
+	// DefaultPool is the number of connections of a pool by default, MaxPool the largest number.
 	DefaultPool = 8
 	MaxPool     = 256
-	// MaxSlack is the most by which tests may multiply the times after which something is given up.
+	// MaxSlack is the largest factor by which tests may multiply timeouts.
 	MaxSlack = 100
 )
 
-// Lazily lets the transaction it begins with commit without waiting for the disk, against what Settings say: a crash of the server may
-// take it back.
-const Lazily = `SELECT set_config('synchronous_commit', 'off', true)`
+// AsyncCommit makes COMMIT of the current transaction return before the disk has it, despite
+// Settings. A crash of the server may undo such a transaction.
+const AsyncCommit = `SELECT set_config('synchronous_commit', 'off', true)`
 
-// Settings are what every session of a store runs with. Application is the name under which its connections are seen; statement
-// and lockWait are how long the server takes for a statement, and for a lock, at most, and idle how long it waits for the client
-// in a transaction. What is committed survives the server's crash.
+// Settings returns the parameters of every session of a store. Application is the session name that
+// the server shows. Statement and lockWait bound a statement and its wait for a lock in the server.
+// Idle bounds the silence of a client within a transaction. Commits survive a crash of the server.
 func Settings(application string, statement, lockWait, idle time.Duration) map[string]string {
 	return map[string]string{
 		"application_name":                    application,
@@ -49,17 +49,17 @@ func Settings(application string, statement, lockWait, idle time.Duration) map[s
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Migrations are a store's: files of goose, in the order of their numbers.
+// Migrations describes the schema of a store: goose files, applied in the order of their numbers.
 type Migrations struct {
 	Files fs.FS  // has the directory "migrations"
-	Table string // goose's, of the migrations that were applied
-	// Lock is the key of the advisory lock under which they run, one process at a time. Another one tries once a second, Tries
-	// times.
+	Table string // goose's table of applied migrations
+	// Lock is the key of the advisory lock that one migrating process holds at a time. Another
+	// process tries to take it once a second, Tries times.
 	Lock  int64
 	Tries uint64
 }
 
-// Provider is what knows a database's migrations.
+// Provider returns the goose provider for a database.
 func (m Migrations) Provider(db *sql.DB) (*goose.Provider, error) {
 	const retrySeconds = 1
 	files, err := fs.Sub(m.Files, "migrations")

@@ -1,8 +1,9 @@
-// Package pgtest gives tests a real Postgres: one server of its own per test binary, in a temporary directory, at a loopback
-// address of its own, and one database per test, cloned from a template. DATABASE_URL_TEST names another server to use instead;
-// it must allow CREATE DATABASE.
+// Package pgtest gives tests a real Postgres: one server per test binary, in a temporary directory
+// and at its own loopback address, and one database per test, cloned from a template.
+// DATABASE_URL_TEST names another server to use instead; it must allow CREATE DATABASE.
 //
-// A server of the package is the binary's child and goes with it. It is stopped, killed and paused by its process id alone.
+// The server is a child of the test binary and ends with it. It is stopped, killed and paused by
+// its process id alone.
 package pgtest
 
 import (
@@ -28,7 +29,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrAbsent: this machine has no Postgres.
+// ErrAbsent: the machine has no Postgres.
 var ErrAbsent = errors.New("no Postgres: neither DATABASE_URL_TEST nor initdb and postgres, in PATH or /usr/lib/postgresql")
 
 // Bounds of waiting for a server.
@@ -37,43 +38,43 @@ const (
 	startPoll    = 10 * time.Millisecond
 	stopTimeout  = time.Minute
 	maxSessions  = 200
-	maxStarts    = 10     // ports that a server is started on until one is free
-	maxBuilds    = 3      // tries to make the template
-	firstPort    = 20_000 // below those that a kernel gives away by itself, as the last is
-	spread       = 1000   // processes that begin at different ports
+	maxStarts    = 10     // ports that are tried until one is free
+	maxBuilds    = 3      // attempts to build the template
+	firstPort    = 20_000 // the whole range lies below the ephemeral ports of the kernel
+	portSpread   = 1000   // number of processes with port ranges of their own
 )
 
-// objectInUse is Postgres's code for a database that sessions have not left yet.
+// objectInUse is the SQLSTATE of a database that still has sessions.
 const objectInUse = "55006"
 
 // ports counts the ports that this process has used at its address.
 var ports atomic.Int32
 
-// Server is a Postgres that was started here.
+// Server is a Postgres server that Start has started.
 type Server struct {
-	bin, dir string
-	host     string
-	port     int
-	durable  bool
-	as       *syscall.SysProcAttr
-	process  *exec.Cmd
-	exited   chan struct{}
-	logged   int64 // bytes of the log that are of earlier starts
+	bin, dir    string
+	host        string
+	port        int
+	durable     bool
+	sysProcAttr *syscall.SysProcAttr
+	process     *exec.Cmd
+	exited      chan struct{}
+	logOffset   int64 // size of the log at the last start
 }
 
-// Start makes a data directory and starts a server on it. One that is not durable runs without fsync: it is faster, and a crash
-// of it means nothing.
+// Start makes a data directory and starts a server on it. A server that is not durable runs without
+// fsync: it is faster, and its data means nothing after a crash.
 func Start(durable bool) (*Server, error) {
-	bin, err := find()
+	bin, err := findPrograms()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, host: ownHost(), durable: durable, as: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
+	s := &Server{bin: bin, host: ownHost(), durable: durable, sysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
 	if s.dir, err = os.MkdirTemp("", "purser-pg-"); err != nil {
 		return nil, err
 	}
-	if err = s.prepare(); err == nil {
-		err = s.first()
+	if err = s.runInitDB(); err == nil {
+		err = s.startOnFreePort()
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
@@ -81,10 +82,10 @@ func Start(durable bool) (*Server, error) {
 	return s, nil
 }
 
-// first starts the server on a port that nobody has.
-func (s *Server) first() (err error) {
+// startOnFreePort starts the server on a port that is not in use.
+func (s *Server) startOnFreePort() (err error) {
 	for range maxStarts {
-		s.port = port(ports.Add(1))
+		s.port = nthPort(ports.Add(1))
 		if err = s.Restart(); !errors.Is(err, errTaken) {
 			return err
 		}
@@ -92,31 +93,33 @@ func (s *Server) first() (err error) {
 	return err
 }
 
-// errTaken: somebody listens where the server is to.
+// errTaken: another process listens on the address of the server.
 var errTaken = errors.New("the address is in use")
 
-// port is the n-th port of this process. Where processes share an address, each begins elsewhere.
-func port(n int32) int { return firstPort + os.Getpid()%spread*maxStarts + int(n) }
+// nthPort returns the n-th port of this process. Processes that share an address use different
+// ranges.
+func nthPort(n int32) int { return firstPort + os.Getpid()%portSpread*maxStarts + int(n) }
 
-// ownHost is the loopback address of this process. No other process listens there, and nothing that connects comes from there: a
-// server that is down for a while finds its port free. Where the machine has but one loopback address it is that.
+// ownHost returns the loopback address of this process, derived from its id. No other process
+// listens on it or connects from it, so a stopped server finds its port free again. On a machine
+// with a single loopback address it returns 127.0.0.1.
 func ownHost() string {
 	pid := os.Getpid()
 	return hostOr(fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&0x7f, pid>>8&0xff, pid&0xff), "127.0.0.1")
 }
 
-// hostOr returns the host when it can be listened on here, and the other when not.
+// hostOr returns host if this machine can listen on it, else other.
 func hostOr(host, other string) string {
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return other
 	}
-	_ = listener.Close() // nobody has connected
+	_ = listener.Close() // it has no connections
 	return host
 }
 
-// find returns the directory of the server's programs.
-func find() (string, error) {
+// findPrograms returns the directory of initdb and postgres.
+func findPrograms() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			return filepath.Dir(path), nil
@@ -130,21 +133,21 @@ func find() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// prepare runs initdb, as another user when this one is root: Postgres refuses root.
-func (s *Server) prepare() error {
-	if err := s.unprivileged(); err != nil {
+// runInitDB runs initdb, as another user when this one is root, because Postgres refuses root.
+func (s *Server) runInitDB() error {
+	if err := s.dropPrivileges(); err != nil {
 		return err
 	}
-	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "--pgdata", s.data(), "--username", "purser", "--auth", "trust",
+	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "--pgdata", s.dataDir(), "--username", "purser", "--auth", "trust",
 		"--no-locale", "--encoding", "UTF8", "--no-sync")
-	initdb.SysProcAttr, initdb.Dir = s.as, s.dir
+	initdb.SysProcAttr, initdb.Dir = s.sysProcAttr, s.dir
 	if output, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, output)
 	}
 	return nil
 }
 
-func (s *Server) unprivileged() error {
+func (s *Server) dropPrivileges() error {
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -162,11 +165,11 @@ func (s *Server) unprivileged() error {
 	if err != nil {
 		return err
 	}
-	s.as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	s.sysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	return os.Chown(s.dir, uid, gid)
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
 // Restart starts the server that was stopped, on the same data and address, and waits until it answers.
 func (s *Server) Restart() error {
@@ -175,16 +178,16 @@ func (s *Server) Restart() error {
 		return err
 	}
 	defer log.Close() // the child has its own
-	if s.logged, err = log.Seek(0, io.SeekEnd); err != nil {
+	if s.logOffset, err = log.Seek(0, io.SeekEnd); err != nil {
 		return err
 	}
-	arguments := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-k", "", "-h", s.host,
+	arguments := []string{"-D", s.dataDir(), "-p", strconv.Itoa(s.port), "-k", "", "-h", s.host,
 		"-c", "max_connections=" + strconv.Itoa(maxSessions)}
 	if !s.durable {
 		arguments = append(arguments, "-c", "fsync=off", "-c", "full_page_writes=off")
 	}
 	s.process = exec.Command(filepath.Join(s.bin, "postgres"), arguments...)
-	s.process.SysProcAttr, s.process.Dir = s.as, s.dir
+	s.process.SysProcAttr, s.process.Dir = s.sysProcAttr, s.dir
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
 		return err
@@ -194,25 +197,26 @@ func (s *Server) Restart() error {
 		_ = process.Wait() // how it ended is in the log
 		close(exited)
 	}(s.process, s.exited)
-	return s.await()
+	return s.awaitReady()
 }
 
-// await waits until the server takes connections: after a crash it first recovers. Who else answers there is not waited for.
-func (s *Server) await() error {
+// awaitReady waits until the server accepts connections; after a crash it recovers first. It ends
+// early when the process exits, although another server may answer at the address.
+func (s *Server) awaitReady() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	exited := s.exited // that of this start
+	exited := s.exited // Restart replaces the channel
 	go func() {
 		select {
 		case <-exited:
-			cancel() // nobody waits for whoever has the address
+			cancel() // another server may have the address
 		case <-ctx.Done():
 		}
 	}()
 	ticker := time.NewTicker(startPoll)
 	defer ticker.Stop()
 	for {
-		err := s.answers(ctx)
+		err := s.probeSession(ctx)
 		if err == nil {
 			return nil
 		}
@@ -221,60 +225,61 @@ func (s *Server) await() error {
 		case <-ctx.Done():
 			select {
 			case <-exited:
-				return s.ended()
+				return s.exitError()
 			default:
-				return fmt.Errorf("postgres does not answer: %w: %s", err, s.log())
+				return fmt.Errorf("postgres does not answer: %w: %s", err, s.logText())
 			}
 		}
 	}
 }
 
-// ended tells why the server has ended by itself.
-func (s *Server) ended() error {
-	log := s.log()
+// exitError returns the reason of an unexpected exit, from the log.
+func (s *Server) exitError() error {
+	log := s.logText()
 	if strings.Contains(log, "could not create any TCP/IP sockets") {
 		return fmt.Errorf("%w: %s", errTaken, log)
 	}
 	return fmt.Errorf("postgres ended: %s", log)
 }
 
-// answers tells whether a session can be had, of this server.
-func (s *Server) answers(ctx context.Context) error {
+// probeSession opens a session and checks that it belongs to this server.
+func (s *Server) probeSession(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
 		return err
 	}
 	var data string
 	err = conn.QueryRow(ctx, "SHOW data_directory").Scan(&data)
-	if err == nil && data != s.data() {
+	if err == nil && data != s.dataDir() {
 		err = fmt.Errorf("another server answers, whose data is in %s", data)
 	}
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// log is what the server has said since it was last started.
-func (s *Server) log() string {
+// logText returns the log since the last start.
+func (s *Server) logText() string {
 	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[s.logged:])
+	return string(text[s.logOffset:])
 }
 
-// URL returns how to reach a database of the server.
+// URL returns the URL of a database of the server.
 func (s *Server) URL(database string) string {
 	return fmt.Sprintf("postgres://purser@%s/%s?sslmode=disable", s.address(), database)
 }
 
 func (s *Server) address() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
 
-// Stop ends the server in order: it ends its sessions and writes a checkpoint.
-func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
+// Stop shuts the server down: it ends its sessions and writes a checkpoint.
+func (s *Server) Stop() error { return s.stopWith(syscall.SIGINT) }
 
-// Crash ends the server at once, as pg_ctl stop -m immediate does: what is in memory alone is lost.
-func (s *Server) Crash() error { return s.end(syscall.SIGQUIT) }
+// Crash ends the server at once, as pg_ctl stop -m immediate does: everything that is only in
+// memory is lost.
+func (s *Server) Crash() error { return s.stopWith(syscall.SIGQUIT) }
 
-func (s *Server) end(signal syscall.Signal) error {
+func (s *Server) stopWith(signal syscall.Signal) error {
 	if err := s.process.Process.Signal(signal); err != nil {
 		return err
 	}
@@ -282,11 +287,11 @@ func (s *Server) end(signal syscall.Signal) error {
 	case <-s.exited:
 		return nil
 	case <-time.After(stopTimeout):
-		return fmt.Errorf("postgres does not stop: %s", s.log())
+		return fmt.Errorf("postgres does not stop: %s", s.logText())
 	}
 }
 
-// Pause freezes the server and its sessions: connections stand, nothing is answered. Resume lets them go on.
+// Pause freezes the server and its sessions: connections stay open but get no answers until Resume.
 func (s *Server) Pause() error { return s.signalAll(syscall.SIGSTOP) }
 
 // Resume ends a Pause.
@@ -294,7 +299,7 @@ func (s *Server) Resume() error { return s.signalAll(syscall.SIGCONT) }
 
 func (s *Server) signalAll(signal syscall.Signal) error {
 	parent := s.process.Process.Pid
-	// The parent first, so that it starts no child that is missed.
+	// The parent comes first, so that it starts no child in between.
 	if err := syscall.Kill(parent, signal); err != nil {
 		return err
 	}
@@ -320,45 +325,46 @@ func (s *Server) Close() error {
 	case <-s.exited:
 		return os.RemoveAll(s.dir)
 	default:
-		return errors.Join(s.Resume(), s.Crash(), os.RemoveAll(s.dir)) // a paused server does not hear of the crash
+		return errors.Join(s.Resume(), s.Crash(), os.RemoveAll(s.dir)) // a paused server does not handle signals
 	}
 }
 
-// Templates makes databases by cloning: the first has to be built, the others are copies of its files.
+// Templates makes databases by cloning: the first is built, the others are copies of its files.
 type Templates struct {
-	admin  string
-	build  func(url string) error
-	once   sync.Once
-	err    error
-	name   string
-	server *Server
-	next   atomic.Int64
+	adminURL string
+	build    func(url string) error
+	once     sync.Once
+	err      error
+	name     string
+	server   *Server
+	next     atomic.Int64
 }
 
-// Main runs the tests of a package that needs Postgres and returns the exit code. build makes the template in an empty database.
-// When the machine has no Postgres it says what is left out and the tests pass; with CI=true they fail.
+// Main runs the tests of a package that needs Postgres and returns the exit code. build fills the
+// template, an empty database. what names the tests in messages. On a machine without Postgres the
+// tests are left out and pass; with CI=true they fail.
 func Main(what string, build func(url string) error, run func(*Templates) int) int {
-	t := &Templates{admin: os.Getenv("DATABASE_URL_TEST"), build: build}
-	if t.admin == "" {
+	t := &Templates{adminURL: os.Getenv("DATABASE_URL_TEST"), build: build}
+	if t.adminURL == "" {
 		server, err := Start(false)
 		if err != nil {
-			return absent(os.Stdout, what, err)
+			return reportAbsent(os.Stdout, what, err)
 		}
-		t.server, t.admin = server, server.URL("postgres")
+		t.server, t.adminURL = server, server.URL("postgres")
 	}
-	if _, err := url.Parse(t.admin); err != nil || !strings.HasPrefix(t.admin, "postgres") {
+	if _, err := url.Parse(t.adminURL); err != nil || !strings.HasPrefix(t.adminURL, "postgres") {
 		fmt.Fprintln(os.Stderr, "pgtest: DATABASE_URL_TEST is not of the form postgres://user@host/database")
 		return 1
 	}
 	code := run(t)
-	if err := t.close(); err != nil {
+	if err := t.dropTemplate(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
 		return max(code, 1)
 	}
 	return code
 }
 
-func absent(w io.Writer, what string, err error) int {
+func reportAbsent(w io.Writer, what string, err error) int {
 	fmt.Fprintf(w, "left out, %s: %v\n", what, err)
 	if os.Getenv("CI") == "true" || !errors.Is(err, ErrAbsent) {
 		return 1
@@ -366,10 +372,10 @@ func absent(w io.Writer, what string, err error) int {
 	return 0
 }
 
-func (t *Templates) close() error {
+func (t *Templates) dropTemplate() error {
 	var err error
 	if t.name != "" {
-		err = t.admins("DROP DATABASE IF EXISTS " + t.name)
+		err = t.execAdmin("DROP DATABASE IF EXISTS " + t.name)
 	}
 	if t.server != nil {
 		err = errors.Join(err, t.server.Close())
@@ -377,12 +383,12 @@ func (t *Templates) close() error {
 	return err
 }
 
-// admins runs statements on the server itself. A database that is in use still is waited for: sessions that were ended, or whose
-// client has just gone, are there for a moment.
-func (t *Templates) admins(statements ...string) error {
+// execAdmin runs statements on the server. It repeats a statement while its database is in use,
+// because the sessions of a client that has just closed end a little later.
+func (t *Templates) execAdmin(statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, t.admin)
+	conn, err := pgx.Connect(ctx, t.adminURL)
 	if err != nil {
 		return err
 	}
@@ -402,22 +408,22 @@ func (t *Templates) admins(statements ...string) error {
 	return nil
 }
 
-// Own starts a server for one test that stops and crashes it. It goes with the test. It is nil, after a line that says so, when
-// the machine has none; with CI=true the test fails.
+// Own starts a server for one test that stops or crashes it, and closes it after the test. On a
+// machine without Postgres it prints a line and returns nil; with CI=true the test fails.
 func Own(test T, what string, durable bool) *Server {
 	test.Helper()
 	server, err := Start(durable)
 	if err != nil {
-		if absent(os.Stdout, what, err) != 0 {
-			must(test, err)
+		if reportAbsent(os.Stdout, what, err) != 0 {
+			requireNoError(test, err)
 		}
 		return nil
 	}
-	test.Cleanup(func() { must(test, server.Close()) })
+	test.Cleanup(func() { requireNoError(test, server.Close()) })
 	return server
 }
 
-// T is what a test has to offer.
+// T is the part of testing.T that this package needs.
 type T interface {
 	Helper()
 	Cleanup(func())
@@ -425,40 +431,40 @@ type T interface {
 	FailNow()
 }
 
-// Empty returns the URL of a fresh database without tables. It goes with the test.
+// Empty returns the URL of a new database without tables, which is dropped after the test.
 func (t *Templates) Empty(test T) string {
 	test.Helper()
-	return t.create(test, "template0")
+	return t.createDatabase(test, "template0")
 }
 
-// Database returns the URL of a fresh clone of the template. It goes with the test.
+// Database returns the URL of a new clone of the template, which is dropped after the test.
 func (t *Templates) Database(test T) string {
 	test.Helper()
 	t.once.Do(func() {
 		t.name = fmt.Sprintf("purser_template_%d", os.Getpid())
-		for range maxBuilds { // what builds it may have given up on a machine that stood still
-			t.err = t.admins("DROP DATABASE IF EXISTS "+t.name+" WITH (FORCE)", "CREATE DATABASE "+t.name)
+		for range maxBuilds { // build may time out on a machine that stalls
+			t.err = t.execAdmin("DROP DATABASE IF EXISTS "+t.name+" WITH (FORCE)", "CREATE DATABASE "+t.name)
 			if t.err == nil {
-				t.err = t.build(t.url(t.name))
+				t.err = t.build(t.databaseURL(t.name))
 			}
 			if t.err == nil {
 				break
 			}
 		}
 	})
-	must(test, t.err)
-	return t.create(test, t.name)
+	requireNoError(test, t.err)
+	return t.createDatabase(test, t.name)
 }
 
-func (t *Templates) create(test T, template string) string {
+func (t *Templates) createDatabase(test T, template string) string {
 	test.Helper()
 	name := fmt.Sprintf("purser_test_%d_%d", os.Getpid(), t.next.Add(1))
-	must(test, t.admins("CREATE DATABASE "+name+" TEMPLATE "+template))
-	test.Cleanup(func() { must(test, t.admins("DROP DATABASE "+name+" WITH (FORCE)")) })
-	return t.url(name)
+	requireNoError(test, t.execAdmin("CREATE DATABASE "+name+" TEMPLATE "+template))
+	test.Cleanup(func() { requireNoError(test, t.execAdmin("DROP DATABASE "+name+" WITH (FORCE)")) })
+	return t.databaseURL(name)
 }
 
-func must(test T, err error) {
+func requireNoError(test T, err error) {
 	test.Helper()
 	if err != nil {
 		test.Errorf("pgtest: %v", err)
@@ -466,9 +472,9 @@ func must(test T, err error) {
 	}
 }
 
-// url is the server's, with another database.
-func (t *Templates) url(database string) string {
-	u, err := url.Parse(t.admin)
+// databaseURL returns the URL of the server with another database.
+func (t *Templates) databaseURL(database string) string {
+	u, err := url.Parse(t.adminURL)
 	if err != nil {
 		panic(fmt.Sprintf("BUG: Main has let through what is no URL: %v", err))
 	}

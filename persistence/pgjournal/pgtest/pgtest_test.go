@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAbsent: a machine without Postgres leaves tests out and says which; the checks do not, and a server that is there and does
-// not start is always a failure.
-func TestAbsent(t *testing.T) {
+// A machine without Postgres leaves tests out and names them; with CI=true they fail. A server that
+// does not start is always a failure.
+func TestMissingPostgresFailsOnlyInCI(t *testing.T) {
 	for name, c := range map[string]struct {
 		ci   string
 		err  error
@@ -26,16 +26,16 @@ func TestAbsent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CI", c.ci)
-			var said bytes.Buffer
-			require.Equal(t, c.want, absent(&said, "the journal", c.err))
-			require.Equal(t, "left out, the journal: "+c.err.Error()+"\n", said.String())
+			var output bytes.Buffer
+			require.Equal(t, c.want, reportAbsent(&output, "the journal", c.err))
+			require.Equal(t, "left out, the journal: "+c.err.Error()+"\n", output.String())
 		})
 	}
 }
 
-// TestATakenPortIsPassedOver: whoever has the port, the server that answers is the one that was started.
-func TestATakenPortIsPassedOver(t *testing.T) {
-	next := strconv.Itoa(port(ports.Load() + 1))
+// The server skips a port that another process uses, and reports its own exit as such.
+func TestPortInUseIsSkipped(t *testing.T) {
+	next := strconv.Itoa(nthPort(ports.Load() + 1))
 	taken, err := net.Listen("tcp", net.JoinHostPort(ownHost(), next))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })
@@ -45,26 +45,26 @@ func TestATakenPortIsPassedOver(t *testing.T) {
 	}
 	require.NotEqual(t, taken.Addr().String(), server.address())
 	require.NoError(t, server.Stop())
-	require.NoError(t, os.Remove(filepath.Join(server.data(), "PG_VERSION")))
+	require.NoError(t, os.Remove(filepath.Join(server.dataDir(), "PG_VERSION")))
 	err = server.Restart()
 	require.ErrorContains(t, err, "postgres ended")
 	require.NotErrorIs(t, err, errTaken, "an earlier start's log is held against a later one")
 }
 
-// TestAnAddressThatTheMachineLacks: 192.0.2.1 is of documentation's own block (RFC 5737), no machine has it.
-func TestAnAddressThatTheMachineLacks(t *testing.T) {
+// 192.0.2.1 is in the block reserved for documentation (RFC 5737): no machine has it.
+func TestHostFallsBackToOtherAddress(t *testing.T) {
 	require.Equal(t, "127.0.0.1", hostOr("192.0.2.1", "127.0.0.1"))
 	require.Equal(t, "127.0.0.1", hostOr("127.0.0.1", "192.0.2.1"))
 }
 
-// TestServer starts, pauses, crashes and stops a server, each time with the data it had.
-func TestServer(t *testing.T) {
+// The server keeps its data when it is paused, crashed and stopped.
+func TestServerKeepsItsData(t *testing.T) {
 	server := Own(t, "a server of its own", true)
 	if server == nil {
 		return
 	}
 	for _, f := range []func() error{
-		server.Pause, server.Resume, server.await, server.Crash, server.Restart, server.Stop, server.Restart,
+		server.Pause, server.Resume, server.awaitReady, server.Crash, server.Restart, server.Stop, server.Restart,
 	} {
 		require.NoError(t, f())
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Proxy stands between a client and its server and does as it is told with the client's COMMITs.
+// Proxy forwards between clients and their server, and delays or loses COMMITs as a test decides.
 type Proxy struct {
 	listener net.Listener
 	server   string
@@ -22,36 +22,37 @@ type Proxy struct {
 	closed bool
 }
 
-// Commit is one that a client has sent and the proxy still holds.
+// Commit is a COMMIT that a client has sent and the proxy has not forwarded.
 type Commit struct {
 	client, server net.Conn
 	message        []byte
 	lost           bool
 }
 
-// StartProxy returns a proxy to the server of a database and the URL that leads through it. It goes with the test.
+// StartProxy returns a proxy to the server of a database, and the URL through it. The proxy is
+// closed after the test.
 func StartProxy(test T, database string) (*Proxy, string) {
 	test.Helper()
 	u, err := url.Parse(database)
-	must(test, err)
+	requireNoError(test, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(test, err)
+	requireNoError(test, err)
 	p := &Proxy{listener: listener, server: u.Host, conns: map[net.Conn]bool{}}
-	p.work.Go(p.accept)
-	test.Cleanup(p.close)
+	p.work.Go(p.acceptLoop)
+	test.Cleanup(p.closeAll)
 	u.Host = listener.Addr().String()
 	return p, u.String()
 }
 
-// OnCommit sets what happens to COMMITs from now on. fate is called from any goroutine; the COMMIT is forwarded unless fate has
-// lost it. nil forwards all.
+// OnCommit sets the handler of later COMMITs. fate is called from any goroutine. The COMMIT is
+// forwarded unless fate loses it; nil forwards all.
 func (p *Proxy) OnCommit(fate func(*Commit)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fate = fate
 }
 
-func (p *Proxy) close() {
+func (p *Proxy) closeAll() {
 	_ = p.listener.Close()
 	p.mu.Lock()
 	p.closed = true
@@ -62,7 +63,7 @@ func (p *Proxy) close() {
 	p.work.Wait()
 }
 
-func (p *Proxy) accept() {
+func (p *Proxy) acceptLoop() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -73,7 +74,7 @@ func (p *Proxy) accept() {
 			_ = client.Close()
 			continue
 		}
-		if !p.keep(client, server) {
+		if !p.trackConns(client, server) {
 			return
 		}
 		answered := make(chan struct{})
@@ -83,16 +84,17 @@ func (p *Proxy) accept() {
 			_ = client.Close()
 		})
 		p.work.Go(func() {
-			_ = p.forward(client, server)
+			_ = p.forwardMessages(client, server)
 			_ = server.Close()
 			<-answered
-			p.forget(client, server)
+			p.untrackConns(client, server)
 		})
 	}
 }
 
-// keep notes connections for close, or closes them after it.
-func (p *Proxy) keep(conns ...net.Conn) bool {
+// trackConns records connections for closeAll, or closes them after it. It reports whether the
+// proxy is open.
+func (p *Proxy) trackConns(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -105,7 +107,7 @@ func (p *Proxy) keep(conns ...net.Conn) bool {
 	return !p.closed
 }
 
-func (p *Proxy) forget(conns ...net.Conn) {
+func (p *Proxy) untrackConns(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -113,9 +115,9 @@ func (p *Proxy) forget(conns ...net.Conn) {
 	}
 }
 
-// forward passes the client's messages on, one by one.
-func (p *Proxy) forward(client, server net.Conn) error {
-	// The first message has no type.
+// forwardMessages forwards the messages of the client one by one.
+func (p *Proxy) forwardMessages(client, server net.Conn) error {
+	// The startup message has no type byte.
 	message := make([]byte, 4)
 	for first := true; ; first = false {
 		header := 5
@@ -131,7 +133,7 @@ func (p *Proxy) forward(client, server net.Conn) error {
 		if _, err := io.ReadFull(client, message[header:]); err != nil {
 			return err
 		}
-		if bytes.EqualFold(message[header:], []byte("COMMIT\x00")) && p.lose(client, server, message) {
+		if bytes.EqualFold(message[header:], []byte("COMMIT\x00")) && p.losesCommit(client, server, message) {
 			return errors.New("the client is gone")
 		}
 		if _, err := server.Write(message); err != nil {
@@ -140,8 +142,8 @@ func (p *Proxy) forward(client, server net.Conn) error {
 	}
 }
 
-// lose asks for a COMMIT's fate; true when it is lost.
-func (p *Proxy) lose(client, server net.Conn, message []byte) bool {
+// losesCommit calls the handler for a COMMIT and reports whether the COMMIT is lost.
+func (p *Proxy) losesCommit(client, server net.Conn, message []byte) bool {
 	p.mu.Lock()
 	fate := p.fate
 	p.mu.Unlock()
@@ -152,14 +154,15 @@ func (p *Proxy) lose(client, server net.Conn, message []byte) bool {
 	return c.lost
 }
 
-// LoseAnswer forwards the COMMIT and cuts the client off before it can hear of it. The server has read it, and will carry it out.
+// LoseAnswer disconnects the client before it can get the answer and forwards the COMMIT, which the
+// server carries out.
 func (c *Commit) LoseAnswer() {
 	c.lost = true
 	_ = c.client.Close()
 	_, _ = c.server.Write(c.message)
 }
 
-// CutThen cuts the client off, and forwards the COMMIT when told to.
+// CutThen disconnects the client, and forwards the COMMIT when release is closed.
 func (c *Commit) CutThen(release <-chan struct{}) {
 	c.lost = true
 	_ = c.client.Close()

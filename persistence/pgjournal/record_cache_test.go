@@ -26,7 +26,7 @@ type owner struct {
 }
 
 func newOwner(t *testing.T, url string) *owner {
-	j, head, _ := held(t, fast(url), 0x30)
+	j, head, _ := claimStands(t, fast(url), 0x30)
 	return &owner{t, j, 0x30, head.Epoch}
 }
 
@@ -170,7 +170,7 @@ func TestASucceededProcessAnswersNoKeptRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := databases.Database(t)
-			j, head, fatal := held(t, fast(url), slot)
+			j, head, fatal := claimStands(t, fast(url), slot)
 			before := &owner{t, j, slot, head.Epoch}
 			require.NoError(t, before.write(item("a", `1`)))
 			before.requireItem("a", `1`)

@@ -169,7 +169,7 @@ func TestPassesAreWrittenTogether(t *testing.T) {
 		return len(query(t, url, fmt.Sprint(`SELECT id FROM book.shard WHERE position = `, position))) == ident.Shards
 	}, bound, 10*time.Millisecond)
 	written := statements() - ident.Shards
-	require.GreaterOrEqual(t, time.Since(begun), time.Duration(written)*postgres.BehindEvery, "%d writes", written)
+	require.GreaterOrEqual(t, time.Since(begun), time.Duration(written)*postgres.WriteBehindInterval, "%d writes", written)
 }
 
 // Another process that has booked what comes next is believed: what this one has passed is not put back, and it goes on from

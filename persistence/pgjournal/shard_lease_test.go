@@ -15,7 +15,7 @@ import (
 )
 
 // held opens a journal that tells what is fatal, and takes a shard.
-func held(t *testing.T, o pgjournal.Options, slot ident.Slot) (*pgjournal.Journal, persistence.Head, chan error) {
+func claimStands(t *testing.T, o pgjournal.Options, slot ident.Slot) (*pgjournal.Journal, persistence.Head, chan error) {
 	t.Helper()
 	fatal := make(chan error, 1)
 	o.Fatal = func(err error) {
@@ -46,9 +46,9 @@ func requireFatal(t *testing.T, fatal chan error, want error) {
 func TestAShardIsNotTakenBack(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	url := databases.Database(t)
-	first, head, fatal := held(t, fast(url), slot)
+	first, head, fatal := claimStands(t, fast(url), slot)
 	require.NoError(t, appendOne(first, slot, head.Epoch, 1))
-	second, taken, quiet := held(t, fast(url), slot)
+	second, taken, quiet := claimStands(t, fast(url), slot)
 	go func() { _ = first.Wait(t.Context(), slot.Shard(), 1) }()
 	requireFatal(t, fatal, pgjournal.ErrTaken)
 	require.ErrorIs(t, appendOne(first, slot, head.Epoch, 2), pgjournal.ErrTaken)
@@ -65,7 +65,7 @@ func TestAFailedRaiseHidesNoOther(t *testing.T) {
 	url := databases.Database(t)
 	o := fast(url)
 	o.Slack = 2 // the Raise that fails is waited for
-	first, _, fatal := held(t, o, slot)
+	first, _, fatal := claimStands(t, o, slot)
 	other, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	_, err = other.Exec(t.Context(), `BEGIN; SELECT FROM journal_shard FOR UPDATE`)
@@ -73,7 +73,7 @@ func TestAFailedRaiseHidesNoOther(t *testing.T) {
 	_, err = first.Raise(t.Context(), slot.Shard())
 	require.ErrorIs(t, err, persistence.ErrUnavailable)
 	require.NoError(t, other.Close(context.Background()))
-	_, _, quiet := held(t, fast(url), slot)
+	_, _, quiet := claimStands(t, fast(url), slot)
 	_, err = first.Raise(t.Context(), slot.Shard())
 	require.ErrorIs(t, err, pgjournal.ErrTaken)
 	requireFatal(t, fatal, pgjournal.ErrTaken)
@@ -84,7 +84,7 @@ func TestAFailedRaiseHidesNoOther(t *testing.T) {
 func TestOnesOwnRaisesAreNotAnothers(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	proxy, url := pgtest.StartProxy(t, databases.Database(t))
-	j, _, fatal := held(t, fast(url), slot)
+	j, _, fatal := claimStands(t, fast(url), slot)
 	proxy.OnCommit(func(c *pgtest.Commit) { c.LoseAnswer() })
 	for range 3 {
 		_, err := j.Raise(t.Context(), slot.Shard())
@@ -105,7 +105,7 @@ func TestOnesOwnRaisesAreNotAnothers(t *testing.T) {
 func TestADatabaseThatWasSetBackIsRefused(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	url := databases.Database(t)
-	j, head, fatal := held(t, fast(url), slot)
+	j, head, fatal := claimStands(t, fast(url), slot)
 	require.NoError(t, appendOne(j, slot, head.Epoch, 1))
 	execute(t, url, `DELETE FROM journal_event; DELETE FROM journal_stream; DELETE FROM journal_record; UPDATE journal_shard SET head = 0`)
 	go func() { _ = j.Wait(t.Context(), slot.Shard(), 1) }()

@@ -16,7 +16,7 @@ import (
 // table is what the server has, of one shard, beside the records that are kept of it.
 type table struct {
 	*rapid.T
-	known   *records
+	known   *recordCache
 	rows    map[recordKey]persistence.Record
 	lookups []*asked
 	under   *transaction
@@ -26,7 +26,7 @@ type table struct {
 // asked is a lookup that is on its way.
 type asked struct {
 	key     recordKey
-	lookup  *reading
+	lookup  *pendingRead
 	read    bool
 	record  persistence.Record
 	missing error
@@ -35,7 +35,7 @@ type asked struct {
 // transaction is one of a lane.
 type transaction struct {
 	written map[recordKey]*recordState
-	was     map[recordKey]*kept
+	was     map[recordKey]*cachedRecord
 	seen    bool // by who reads
 }
 
@@ -53,7 +53,7 @@ func (w *table) read(key recordKey) (persistence.Record, error) {
 // ask must be answered by what the table has, or not at all.
 func (w *table) ask(*rapid.T) {
 	key := w.key()
-	got, lookup, err := w.known.ask(key)
+	got, lookup, err := w.known.lookUp(key)
 	if lookup != nil {
 		w.lookups = append(w.lookups, &asked{key: key, lookup: lookup})
 		return
@@ -81,7 +81,7 @@ func (w *table) answer(t *rapid.T) {
 	if !l.read {
 		l.missing = persistence.ErrUnavailable
 	}
-	w.known.answer(l.key, l.lookup, l.record, l.missing)
+	w.known.completeRead(l.key, l.lookup, l.record, l.missing)
 	w.lookups = append(w.lookups[:n], w.lookups[n+1:]...)
 }
 
@@ -102,7 +102,7 @@ func (w *table) begin(t *rapid.T) {
 		}
 		tx.written[key] = state
 	}
-	tx.was = w.known.begin(tx.written)
+	tx.was = w.known.beginCommit(tx.written)
 	w.under = tx
 }
 
@@ -134,7 +134,7 @@ func (w *table) end(t *rapid.T) {
 	if w.under == nil {
 		return
 	}
-	w.known.end(w.under.written, w.under.was, w.under.seen)
+	w.known.endCommit(w.under.written, w.under.was, w.under.seen)
 	for _, state := range w.under.written {
 		if state.present {
 			state.record.Document[0] = '!' // it is the caller's again
@@ -149,8 +149,8 @@ func (w *table) lose(t *rapid.T) {
 		return
 	}
 	tx := w.under
-	w.known.doubt(3)
-	w.known.end(tx.written, tx.was, false)
+	w.known.suspendShard(3)
+	w.known.endCommit(tx.written, tx.was, false)
 	for range rapid.IntRange(0, 5).Draw(t, "meanwhile") {
 		w.ask(t)
 		if len(w.lookups) > 0 {
@@ -161,18 +161,18 @@ func (w *table) lose(t *rapid.T) {
 		w.commit(t)
 	}
 	w.under = nil
-	w.known.raised(3, time.Now())
+	w.known.beginTerm(3, time.Now())
 }
 
 // TestWhatIsKeptIsTrue: whatever lookups, commits and Raises come between each other, a record is answered as it is, or not at
 // all.
 func TestWhatIsKeptIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &table{T: t, known: newRecords(time.Hour), rows: map[recordKey]persistence.Record{}}
-		w.known.raised(3, time.Now())
+		w := &table{T: t, known: newRecordCache(time.Hour), rows: map[recordKey]persistence.Record{}}
+		w.known.beginTerm(3, time.Now())
 		raise := func(*rapid.T) {
 			if w.under == nil { // it waits for who holds the shard
-				w.known.raised(3, time.Now())
+				w.known.beginTerm(3, time.Now())
 			}
 		}
 		moves := []func(*rapid.T){w.ask, w.ask, w.ask, w.answer, w.answer, w.answer, w.begin, w.commit, w.end, w.lose, raise}
@@ -187,47 +187,47 @@ func TestWhatIsKeptIsTrue(t *testing.T) {
 		for len(w.lookups) > 0 {
 			w.answer(t)
 		}
-		require.Empty(t, w.known.reading)
+		require.Empty(t, w.known.reads)
 	})
 }
 
-func look(r *records, key recordKey, document string) (kept bool) {
-	record, lookup, err := r.ask(key)
+func look(r *recordCache, key recordKey, document string) (kept bool) {
+	record, lookup, err := r.lookUp(key)
 	if lookup == nil {
 		return err == nil && string(record.Document) == document
 	}
-	r.answer(key, lookup, persistence.Record{Kind: key.kind, ID: key.id, Document: json.RawMessage(document)}, nil)
+	r.completeRead(key, lookup, persistence.Record{Kind: key.kind, ID: key.id, Document: json.RawMessage(document)}, nil)
 	return false
 }
 
 // Of a shard that this process does not hold, or not for sure, nothing is kept, nor by a process that was fenced, and no failure
 // is.
 func TestWhatIsNotKept(t *testing.T) {
-	r, key := newRecords(time.Hour), recordKey{3, "item", "a"}
+	r, key := newRecordCache(time.Hour), recordKey{3, "item", "a"}
 	require.False(t, look(r, key, "1"))
 	require.False(t, look(r, key, "1"), "a lookup has put it in")
-	r.raised(3, time.Now())
+	r.beginTerm(3, time.Now())
 	require.False(t, look(r, key, "1"))
 	require.True(t, look(r, key, "1"))
-	r.raised(3, time.Now())
+	r.beginTerm(3, time.Now())
 	require.False(t, look(r, key, "1"))
-	r.doubt(3)
+	r.suspendShard(3)
 	require.False(t, look(r, key, "1"))
 	require.False(t, look(r, key, "1"), "a lookup has put it in")
-	r.raised(3, time.Now())
-	_, lookup, _ := r.ask(key)
-	r.answer(key, lookup, persistence.Record{}, errors.New("down"))
+	r.beginTerm(3, time.Now())
+	_, lookup, _ := r.lookUp(key)
+	r.completeRead(key, lookup, persistence.Record{}, errors.New("down"))
 	require.False(t, look(r, key, "1"))
 	require.True(t, look(r, key, "1"))
-	r.fence()
+	r.stopServing()
 	require.False(t, look(r, key, "1"))
 	require.False(t, look(r, key, "1"), "a lookup has put it in")
 }
 
 // What is kept has a bound, beyond which what nobody has asked for goes first.
 func TestKeptRecordsAreBounded(t *testing.T) {
-	r := newRecords(time.Hour)
-	r.raised(3, time.Now())
+	r := newRecordCache(time.Hour)
+	r.beginTerm(3, time.Now())
 	document := string(make([]byte, 64<<10))
 	hot, most := recordKey{3, "item", "hot"}, 2*recordBytes/len(document)
 	require.False(t, look(r, hot, "1"))
@@ -235,9 +235,9 @@ func TestKeptRecordsAreBounded(t *testing.T) {
 		require.False(t, look(r, recordKey{3, "item", fmt.Sprint(i)}, document))
 		require.True(t, look(r, hot, "1"))
 		size := 0
-		for _, part := range []map[recordKey]*kept{r.young, r.old} {
+		for _, part := range []map[recordKey]*cachedRecord{r.young, r.old} {
 			for key, k := range part {
-				size += k.size(key)
+				size += k.memorySize(key)
 			}
 		}
 		require.LessOrEqual(t, size, recordBytes+len(document)+2*recordOverhead)
@@ -247,15 +247,15 @@ func TestKeptRecordsAreBounded(t *testing.T) {
 	require.True(t, look(r, last, document))
 	for range most { // what is written again and again takes no more
 		written := map[recordKey]*recordState{hot: {present: true, record: persistence.Record{Document: json.RawMessage(document)}}}
-		r.end(written, r.begin(written), true)
+		r.endCommit(written, r.beginCommit(written), true)
 	}
 	require.True(t, look(r, last, document))
 }
 
 // What lookups of the longest names leave in memory is bounded too, and a name that no record has leaves nothing.
 func TestNamesOfKeptRecordsAreBounded(t *testing.T) {
-	r := newRecords(time.Hour)
-	r.raised(3, time.Now())
+	r := newRecordCache(time.Hour)
+	r.beginTerm(3, time.Now())
 	most := 2 * recordBytes / persistence.MaxName
 	for length, are := range map[int]bool{persistence.MaxName: true, persistence.MaxName + 1: false} {
 		bytes, last := 0, recordKey{}
@@ -264,7 +264,7 @@ func TestNamesOfKeptRecordsAreBounded(t *testing.T) {
 			look(r, last, "")
 		}
 		require.Equal(t, are, look(r, last, ""))
-		for _, part := range []map[recordKey]*kept{r.young, r.old} {
+		for _, part := range []map[recordKey]*cachedRecord{r.young, r.old} {
 			for key := range part {
 				bytes += len(key.id)
 			}
@@ -275,34 +275,34 @@ func TestNamesOfKeptRecordsAreBounded(t *testing.T) {
 
 // A record of which some lookup is always under way is kept again after a commit, or a Raise, that came beside one.
 func TestLookupsDoNotJoinOneThatKeepsNothing(t *testing.T) {
-	r, key := newRecords(time.Hour), recordKey{3, "item", "hot"}
+	r, key := newRecordCache(time.Hour), recordKey{3, "item", "hot"}
 	written := map[recordKey]*recordState{key: {present: true}}
 	for name, beside := range map[string]func(meanwhile func()){
 		"commit": func(meanwhile func()) {
-			was := r.begin(written)
+			was := r.beginCommit(written)
 			meanwhile()
-			r.end(written, was, true)
+			r.endCommit(written, was, true)
 		},
 		"Raise": func(meanwhile func()) {
 			meanwhile()
-			r.raised(3, time.Now())
+			r.beginTerm(3, time.Now())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.raised(3, time.Now())
-			_, before, _ := r.ask(key)
-			var within *reading
-			beside(func() { _, within, _ = r.ask(key) })
-			_, after, _ := r.ask(key)
+			r.beginTerm(3, time.Now())
+			_, before, _ := r.lookUp(key)
+			var within *pendingRead
+			beside(func() { _, within, _ = r.lookUp(key) })
+			_, after, _ := r.lookUp(key)
 			require.NotNil(t, after)
-			r.answer(key, before, persistence.Record{}, nil)
-			r.answer(key, within, persistence.Record{}, nil)
-			_, joined, _ := r.ask(key)
+			r.completeRead(key, before, persistence.Record{}, nil)
+			r.completeRead(key, within, persistence.Record{}, nil)
+			_, joined, _ := r.lookUp(key)
 			require.Same(t, after, joined)
-			r.answer(key, after, persistence.Record{}, nil)
-			r.answer(key, joined, persistence.Record{}, nil)
+			r.completeRead(key, after, persistence.Record{}, nil)
+			r.completeRead(key, joined, persistence.Record{}, nil)
 			require.True(t, look(r, key, ""))
-			require.Empty(t, r.reading)
+			require.Empty(t, r.reads)
 		})
 	}
 }
@@ -311,45 +311,45 @@ func TestLookupsDoNotJoinOneThatKeepsNothing(t *testing.T) {
 func TestKeptRecordsAreTrustedForAMoment(t *testing.T) {
 	start := time.Now()
 	now := start
-	r, key := newRecords(2*time.Second), recordKey{3, "item", "a"}
+	r, key := newRecordCache(2*time.Second), recordKey{3, "item", "a"}
 	r.now = func() time.Time { return now }
-	r.raised(3, now)
+	r.beginTerm(3, now)
 	require.False(t, look(r, key, "1"))
 	now = start.Add(2*time.Second - 1)
 	require.True(t, look(r, key, "1"))
 	now = start.Add(2 * time.Second)
 	require.False(t, look(r, key, "1"))
-	r.trust(4, now)
+	r.confirmOwnership(4, now)
 	require.False(t, look(r, key, "1"))
-	r.trust(3, start.Add(time.Second))
+	r.confirmOwnership(3, start.Add(time.Second))
 	require.True(t, look(r, key, "1"))
-	r.trust(3, start) // an answer that was overtaken
+	r.confirmOwnership(3, start) // an answer that was overtaken
 	require.True(t, look(r, key, "1"))
 }
 
 // What a standby shows may be of a while ago: it is not kept, and says nothing of what is.
 func TestAStandbyIsNotTrusted(t *testing.T) {
 	start := time.Now()
-	j := &Journal{known: newRecords(2 * time.Second)}
-	j.shards[3].held = 5
+	j := &Journal{recordCache: newRecordCache(2 * time.Second)}
+	j.shards[3].raisedEpoch = 5
 	for _, c := range []struct {
 		epoch      uint64
 		recovering bool
 		sure       bool
 	}{{5, true, false}, {6, false, false}, {4, false, false}, {5, false, true}} {
-		require.Equal(t, c.sure, j.meet(3, persistence.Head{Epoch: c.epoch}, c.recovering, start))
-		require.Equal(t, c.sure, j.known.shards[3].sure.Equal(start))
+		require.Equal(t, c.sure, j.showHead(3, persistence.Head{Epoch: c.epoch}, c.recovering, start))
+		require.Equal(t, c.sure, j.recordCache.shards[3].confirmed.Equal(start))
 	}
-	require.False(t, j.meet(4, persistence.Head{}, false, start), "a shard that this process does not hold")
+	require.False(t, j.showHead(4, persistence.Head{}, false, start), "a shard that this process does not hold")
 }
 
 // What a lookup has read is its caller's: what that does to it changes nothing of what is kept.
 func TestWhatIsReadIsTheCallers(t *testing.T) {
-	r, key := newRecords(time.Hour), recordKey{3, "item", "a"}
-	r.raised(3, time.Now())
-	_, lookup, _ := r.ask(key)
+	r, key := newRecordCache(time.Hour), recordKey{3, "item", "a"}
+	r.beginTerm(3, time.Now())
+	_, lookup, _ := r.lookUp(key)
 	record := persistence.Record{Document: json.RawMessage(`1`)}
-	r.answer(key, lookup, record, nil)
+	r.completeRead(key, lookup, record, nil)
 	record.Document[0] = '!'
 	require.True(t, look(r, key, "1"))
 }

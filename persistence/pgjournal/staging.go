@@ -8,11 +8,11 @@ import (
 	"purser/persistence/ident"
 )
 
-// staging is one transaction in memory: what was read, and what is to be written. Batches are staged in order, so that each sees
-// the ones before it; what several of them do to one row is folded into one write.
+// staging is one transaction in memory: the rows read and the rows to write. Batches are staged in
+// order, so that each sees the ones before it. Several changes of one row become one write.
 type staging struct {
 	items    []item
-	outcomes []persistence.Outcome // of the items
+	outcomes []persistence.Outcome // by index of items
 	shards   map[ident.Shard]*shardState
 	streams  map[streamKey]streamState
 	claims   map[claimKey]claim
@@ -43,12 +43,12 @@ type (
 
 type (
 	shardState struct {
-		found     bool
-		epoch     uint64
-		was, head uint64
-		ordinal   uint32
-		touched   bool  // something is written
-		fault     error // why nothing may be
+		found            bool
+		epoch            uint64
+		lockedHead, head uint64
+		ordinal          uint32
+		touched          bool  // a batch writes to the shard
+		fault            error // not nil: nothing may be written
 	}
 	streamState struct {
 		version uint64
@@ -56,10 +56,10 @@ type (
 	}
 	claim struct {
 		once persistence.Once
-		made bool // by this transaction
+		made bool // claimed by this transaction
 	}
-	// recordState is a record after the batches so far. cleared removes what was there before them; then present, if it is, is
-	// new.
+	// recordState is a record after the batches staged so far. cleared deletes the stored record; a
+	// present record after that is new.
 	recordState struct {
 		record           persistence.Record
 		cleared, present bool
@@ -77,7 +77,7 @@ type (
 	}
 )
 
-// stored is the event as the table returns it.
+// stored returns the event as a read of the table returns it.
 func (s *stagedEvent) stored() persistence.Event {
 	e := *s.event
 	e.Position, e.Workspace, e.At = s.position, s.workspace, e.At.UTC().Truncate(time.Microsecond)
@@ -98,39 +98,39 @@ func newStaging(items []item) *staging {
 	return s
 }
 
-// judge finds the shards of which what is locked is not what this process left.
-func (s *staging) judge(j *Journal, asked time.Time) {
+// checkHeads marks the shards whose locked head contradicts the state of this process.
+func (s *staging) checkHeads(j *Journal, asked time.Time) {
 	for id, at := range s.shards {
 		if at.found {
-			at.fault = j.judge(id, persistence.Head{Position: at.was, Epoch: at.epoch})
-			if at.fault == nil && j.shards[id].heldAt(at.epoch) {
-				j.known.trust(id, asked)
+			at.fault = j.checkLockedHead(id, persistence.Head{Position: at.lockedHead, Epoch: at.epoch})
+			if at.fault == nil && j.shards[id].ownsEpoch(at.epoch) {
+				j.recordCache.confirmOwnership(id, asked)
 			}
 		}
 	}
 }
 
-// decide stages every batch, or finds why it loses.
-func (s *staging) decide() {
+// stageAll stages every batch, or sets the error of the batch or of its request.
+func (s *staging) stageAll() {
 	for n, i := range s.items {
 		at := s.shards[i.r.shard]
 		if at.fault != nil {
-			i.r.fail(at.fault)
+			i.r.failGroup(at.fault)
 			continue
 		}
 		if !at.found || at.epoch != i.r.epoch {
-			i.r.fail(fmt.Errorf("%w: shard %d is at epoch %d, not %d", persistence.ErrFenced, i.r.shard, at.epoch, i.r.epoch))
+			i.r.failGroup(fmt.Errorf("%w: shard %d is at epoch %d, not %d", persistence.ErrFenced, i.r.shard, at.epoch, i.r.epoch))
 			continue
 		}
 		if b := i.batch(); b != nil {
-			s.outcomes[n] = s.stage(i.r.shard, i.r.now, b)
+			s.outcomes[n] = s.stageBatch(i.r.shard, i.r.now, b)
 		}
 	}
 }
 
-// stage checks one batch and takes it in. All checks come before the first change. A taken once-key is told before a version: a
-// repeat is owed the first one's answer.
-func (s *staging) stage(id ident.Shard, now time.Time, b *persistence.Batch) persistence.Outcome {
+// stageBatch checks a batch and stages it. All checks come before the first change. A claimed
+// idempotency key takes precedence over a wrong version: a repeat is owed the first answer.
+func (s *staging) stageBatch(id ident.Shard, now time.Time, b *persistence.Batch) persistence.Outcome {
 	err := s.checkOnces(id, now, b)
 	if err == nil {
 		err = s.checkVersions(id, b)
@@ -153,26 +153,29 @@ func (s *staging) stage(id ident.Shard, now time.Time, b *persistence.Batch) per
 	return outcome
 }
 
-// held tells whether a claim still stands at now. Pure.
-func held(o persistence.Once, now time.Time) bool { return o.Expires.IsZero() || o.Expires.After(now) }
+// claimStands reports whether a claim of an idempotency key is unexpired at now.
+func claimStands(o persistence.Once, now time.Time) bool {
+	return o.Expires.IsZero() || o.Expires.After(now)
+}
 
 func (s *staging) checkOnces(id ident.Shard, now time.Time, b *persistence.Batch) error {
 	own := make(map[claimKey]int, len(b.Onces))
 	for i, o := range b.Onces {
 		key := claimKey{id, o.Scope, o.Hash}
-		if c, found := s.claims[key]; found && held(c.once, now) {
-			return &persistence.OnceError{Existing: owned(c.once)}
+		if c, found := s.claims[key]; found && claimStands(c.once, now) {
+			return &persistence.OnceError{Existing: cloneOnce(c.once)}
 		}
 		if first, twice := own[key]; twice {
-			return &persistence.OnceError{Existing: owned(b.Onces[first])}
+			return &persistence.OnceError{Existing: cloneOnce(b.Onces[first])}
 		}
 		own[key] = i
 	}
 	return nil
 }
 
-// owned is a copy that a caller may keep: the answer of a claim in the same transaction is another caller's.
-func owned(o persistence.Once) persistence.Once {
+// cloneOnce returns a copy for the caller to keep: the answer may belong to another caller of the
+// same transaction.
+func cloneOnce(o persistence.Once) persistence.Once {
 	o.Answer = append([]byte(nil), o.Answer...)
 	return o
 }
@@ -210,8 +213,8 @@ func (s *staging) stageEvents(id ident.Shard, b *persistence.Batch) persistence.
 	return persistence.Outcome{First: first, Last: at.head}
 }
 
-// stageRecords gives every record the place it has if it is new: that of its batch's last event, or where the shard stood. A
-// record that is in the table keeps the place it has there.
+// stageRecords gives each new record a list position: that of the last event of its batch, or the
+// head of the shard, with the next ordinal. A stored record keeps its position.
 func (s *staging) stageRecords(id ident.Shard, b *persistence.Batch) {
 	at := s.shards[id]
 	for _, r := range b.Records {
@@ -232,13 +235,13 @@ func (s *staging) stageRecords(id ident.Shard, b *persistence.Batch) {
 			at.ordinal++
 			r.Position, r.Ordinal = at.head, at.ordinal
 		}
-		r.New = false // it is said of the write, and not kept
+		r.New = false // describes the write, not the record
 		old.record, old.present = r, true
 	}
 }
 
-// empty tells that nothing is to be written.
-func (s *staging) empty() bool {
+// writesNothing reports whether no shard is written.
+func (s *staging) writesNothing() bool {
 	for _, at := range s.shards {
 		if at.touched {
 			return false
@@ -247,8 +250,8 @@ func (s *staging) empty() bool {
 	return true
 }
 
-// settle shows what was committed, and tells the outcomes.
-func (s *staging) settle(j *Journal) {
+// publishCommit updates the state in memory after a commit and sets the outcomes.
+func (s *staging) publishCommit(j *Journal) {
 	for key, t := range s.timers {
 		j.shards[key.shard].due.Lower(t.due)
 	}
@@ -269,10 +272,10 @@ func (s *staging) settle(j *Journal) {
 	}
 }
 
-// doubt forgets what is known of shards that may or may not have changed.
-func (s *staging) doubt(j *Journal) {
+// forgetShards discards the timers and records known of shards after an ambiguous commit.
+func (s *staging) forgetShards(j *Journal) {
 	for id := range s.shards {
 		j.shards[id].due.Forget()
-		j.known.doubt(id)
+		j.recordCache.suspendShard(id)
 	}
 }

@@ -14,67 +14,69 @@ import (
 	"purser/persistence/ident"
 )
 
-// Raise implements persistence.Journal. The new epochs are one transaction. It waits for the shards' rows, which every
-// transaction of an earlier epoch holds from before its first check until its end, and ends those that hold one for longer than
-// evictAfter: when it has them, none that has not committed can. After ErrAmbiguous the epochs may have been raised; a second
-// Raise is safe. A shard that another process has taken since is not taken back: that is ErrFenced, and told to Options.Fatal.
+// Raise implements persistence.Journal. It raises all epochs in one transaction. It waits for the
+// row locks of the shards, which every transaction of an earlier epoch holds from its first check
+// to its end. It ends sessions that block it for longer than evictAfter. Once it holds the locks,
+// no transaction of an earlier epoch can commit any more. After ErrAmbiguous the epochs may have
+// been raised; a second Raise is safe. A shard that another process has raised since is not taken
+// back: that is ErrFenced, and reported to Options.Fatal.
 func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persistence.Head, error) {
-	if err := j.enter(ctx); err != nil {
+	if err := j.beginCall(ctx); err != nil {
 		return nil, err
 	}
-	defer j.leave()
+	defer j.endCall()
 	if len(shards) == 0 {
 		return []persistence.Head{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.slack*raiseTimeout)
 	defer cancel()
 	ids := slices.Compact(slices.Sorted(slices.Values(shards)))
-	asked := j.known.now()
+	asked := j.recordCache.now()
 	for _, id := range ids {
 		j.shards[id].beginRaise()
 	}
-	raised, err := j.raise(ctx, ids)
+	raised, err := j.raiseEpochs(ctx, ids)
 	for _, id := range ids {
-		if errors.Is(err, persistence.ErrAmbiguous) { // the next epoch may be this process's, or another's
-			j.known.doubt(id)
+		if errors.Is(err, persistence.ErrAmbiguous) { // the next epoch may belong to this process or to another
+			j.recordCache.suspendShard(id)
 		}
 		j.shards[id].endRaise(raised[id].Epoch, err)
 	}
 	if err != nil {
-		j.lost(err)
+		j.noteUnreachable(err)
 		return nil, err
 	}
 	heads := make([]persistence.Head, len(shards))
 	for i, id := range shards {
 		heads[i] = raised[id]
-		// What the earlier epoch's last transaction did to the timers and records is not known here.
+		// The last transaction of the earlier epoch may have changed timers and records.
 		j.shards[id].due.Forget()
-		j.known.raised(id, asked)
+		j.recordCache.beginTerm(id, asked)
 		j.shards[id].tip.Advance(raised[id])
 	}
 	return heads, nil
 }
 
-func (j *Journal) raise(ctx context.Context, shards []ident.Shard) (map[ident.Shard]persistence.Head, error) {
+func (j *Journal) raiseEpochs(ctx context.Context, shards []ident.Shard) (map[ident.Shard]persistence.Head, error) {
 	select {
 	case j.raising <- struct{}{}:
 		defer func() { <-j.raising }()
 	case <-ctx.Done():
-		return nil, unavailable(ctx.Err())
+		return nil, unavailableError(ctx.Err())
 	}
 	conn, err := j.pool.Acquire(ctx)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
-	defer conn.Release() // ends the connection when it is still in a transaction
-	stop := j.evicting(ctx, conn.Conn().PgConn().PID())
-	heads, err := raiseHeld(ctx, conn.Conn(), shards)
+	defer conn.Release() // closes a connection that is still in a transaction
+	stop := j.startEvicting(ctx, conn.Conn().PgConn().PID())
+	heads, err := lockAndRaise(ctx, conn.Conn(), shards)
 	stop()
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
 	for id, head := range heads {
-		if err := j.judge(id, head); err != nil {
+		if err := j.checkLockedHead(id, head); err != nil {
 			return nil, err
 		}
 	}
@@ -84,12 +86,13 @@ func (j *Journal) raise(ctx context.Context, shards []ident.Shard) (map[ident.Sh
 	return heads, nil
 }
 
-// raiseHeld waits for the shards in the order in which everybody does, and raises their epochs.
-func raiseHeld(ctx context.Context, conn *pgx.Conn, shards []ident.Shard) (map[ident.Shard]persistence.Head, error) {
+// lockAndRaise locks the shards in ascending order, as every transaction does, and raises their
+// epochs.
+func lockAndRaise(ctx context.Context, conn *pgx.Conn, shards []ident.Shard) (map[ident.Shard]persistence.Head, error) {
 	ids := shardColumn(shards)
 	b := &pgx.Batch{}
 	b.Queue(sqlBegin)
-	b.Queue(sqlHold, ids)
+	b.Queue(sqlLockShards, ids)
 	b.Queue(sqlRaise, ids)
 	results := conn.SendBatch(ctx, b)
 	_, err := results.Exec()
@@ -124,9 +127,10 @@ func readHeads(results pgx.BatchResults) (map[ident.Shard]persistence.Head, erro
 	return heads, err
 }
 
-// evicting ends, again and again until stop is called, the sessions of the journal that keep the session pid waiting. Who they
-// are is asked of the server at that moment: a number that was written down before may be another session's by now.
-func (j *Journal) evicting(ctx context.Context, pid uint32) (stop func()) {
+// startEvicting ends, every evictAfter until stop is called, the sessions of the journal that block
+// session pid. The server names them at that moment: a stored process id may belong to another
+// session by now.
+func (j *Journal) startEvicting(ctx context.Context, pid uint32) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
@@ -138,7 +142,7 @@ func (j *Journal) evicting(ctx context.Context, pid uint32) (stop func()) {
 				return
 			case <-ticker.C:
 			}
-			if err := j.evict(ctx, pid); err != nil && ctx.Err() == nil {
+			if err := j.evictBlockers(ctx, pid); err != nil && ctx.Err() == nil {
 				j.note(fmt.Errorf("journal cannot end an old transaction: %w", err))
 			}
 		}
@@ -149,7 +153,7 @@ func (j *Journal) evicting(ctx context.Context, pid uint32) (stop func()) {
 	}
 }
 
-func (j *Journal) evict(ctx context.Context, pid uint32) error {
+func (j *Journal) evictBlockers(ctx context.Context, pid uint32) error {
 	rows, err := j.pool.Query(ctx, sqlEvict, int32(pid), application, (j.slack * evictAfter).Milliseconds())
 	if err != nil {
 		return err
