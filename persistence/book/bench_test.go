@@ -13,7 +13,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// benchmarkHandle books pages of events, each with so many transfers of two postings, on a server with fsync.
+// benchmarkHandle books pages of events with the given number of transfers, of two postings each,
+// on a server with fsync.
 func benchmarkHandle(b *testing.B, shards, page, transfers int) {
 	server := pgtest.Own(b, "the book's benchmarks", true)
 	require.NotNil(b, server)

@@ -25,7 +25,7 @@ type Book struct {
 	ready        readiness
 	skipped      *skippedPositions
 	lockedRounds map[ident.Shard]int // consecutive writes that found the shard locked
-	note         func(error)
+	reportError  func(error)
 	slack        time.Duration // a factor: Options.Slack
 	stopRun      context.CancelFunc
 	work         sync.WaitGroup     // the goroutine that writes skipped positions
@@ -49,12 +49,12 @@ func Open(ctx context.Context, o Options) (*Book, error) {
 		return nil, fmt.Errorf("book: %w", err)
 	}
 	alive, end := context.WithCancel(context.Background())
-	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)}, note: o.Note, stopRun: end,
-		slack: time.Duration(o.Slack), lockedRounds: map[ident.Shard]int{}}
+	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)},
+		reportError: o.Note, stopRun: end, slack: time.Duration(o.Slack), lockedRounds: map[ident.Shard]int{}}
 	b.writeContext, b.cancelWrites = context.WithCancel(context.Background())
 	b.skipped = newSkippedPositions(b.writeSkipped)
 	b.work.Go(func() {
-		b.skipped.Run(alive, func(err error) { b.note(fmt.Errorf("book cannot write what it has passed over: %w", err)) })
+		b.skipped.Run(alive, func(err error) { b.reportError(fmt.Errorf("book cannot write skipped positions: %w", err)) })
 	})
 	return b, nil
 }
@@ -73,7 +73,7 @@ func (b *Book) Close() error {
 	b.stopRun()
 	b.work.Wait()
 	if err := b.writeRemaining(ctx); err != nil {
-		b.note(fmt.Errorf("book closes without the last of what it has passed over: %w", err))
+		b.reportError(fmt.Errorf("book closes without its last skipped positions: %w", err))
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -113,7 +113,7 @@ func (b *Book) writeRemaining(ctx context.Context) error {
 }
 
 // errLocked: a transaction of another session holds the shards.
-var errLocked = errors.New("held by another session")
+var errLocked = errors.New("locked by another session")
 
 // Position implements persistence.Handler. It counts skipped events that are not written yet, as
 // long as no other process has moved the stored position out of their range.

@@ -23,7 +23,7 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// databases are those of the one server of this test binary. Each has a book of journal.
+// databases are on the one server of this test binary. Each has an empty book of journal.
 var databases *pgtest.Templates
 
 var (
@@ -33,7 +33,7 @@ var (
 
 const shard = ident.Shard(18)
 
-// slack is for a machine that stands still.
+// slack is the factor of timeouts on a machine that stalls.
 const slack = 12
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(pgtest.Main("the book in Postgres", build, func(t *pgtest.Templates) int {
 		databases = t
-		before := goleak.IgnoreCurrent() // who waits for the server's end
+		before := goleak.IgnoreCurrent() // the goroutine that waits for the server
 		code := m.Run()
 		if err := journaltest.Leaked(before); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -67,7 +67,7 @@ func open(t pgtest.T, url string, identity persistence.Identity) *book.Book {
 	return b
 }
 
-// leg is a posting as the events have it.
+// leg is a posting in the payload of an event.
 type leg struct {
 	Transfer string `json:"transfer"`
 	Account  string `json:"account"`
@@ -90,25 +90,25 @@ func deposit(position uint64, workspace string, cents int64) persistence.Event {
 	return event(position, workspace, leg{group, "usd", cents, ""}, leg{group, "bank", -cents, ""})
 }
 
-func frozen(position uint64) persistence.Event {
+func eventWithoutPostings(position uint64) persistence.Event {
 	return persistence.Event{ID: fmt.Sprintf("evt_%d", position), Workspace: "ws_1", Kind: "card", Stream: "card_1",
 		Type: "card.frozen.v1", At: start, Payload: json.RawMessage(`{"postings":"not for the book"}`), Position: position}
 }
 
-func handle(t *testing.T, b *book.Book, events ...persistence.Event) {
+func mustHandle(t *testing.T, b *book.Book, events ...persistence.Event) {
 	t.Helper()
 	require.NoError(t, b.Handle(t.Context(), shard, events))
 }
 
 func query(t pgtest.T, url, sql string) []string {
 	t.Helper()
-	cells, err := ask(url, sql)
+	cells, err := queryLines(url, sql)
 	require.NoError(t, err)
 	return cells
 }
 
-// ask returns a line for each row.
-func ask(url, sql string) (cells []string, err error) {
+// queryLines returns one line per row.
+func queryLines(url, sql string) (cells []string, err error) {
 	conn, err := pgx.Connect(context.Background(), url)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func ask(url, sql string) (cells []string, err error) {
 	return cells, err
 }
 
-// requireSound requires that the database finds nothing in the book that contradicts itself.
+// requireSound requires that the view book.difference is empty.
 func requireSound(t pgtest.T, url string) {
 	t.Helper()
 	require.Empty(t, query(t, url, `SELECT * FROM book.difference;
@@ -148,14 +148,14 @@ func balances(t *testing.T, b *book.Book, workspace string) map[string]int64 {
 	return found
 }
 
-func TestAWorkspacesMoneyCanBeRead(t *testing.T) {
+func TestReadsOfAWorkspace(t *testing.T) {
 	url := databases.Database(t)
 	b := open(t, url, journal)
-	handle(t, b, deposit(1, "ws_1", 100_000), frozen(2), deposit(3, "ws_2", 7),
+	mustHandle(t, b, deposit(1, "ws_1", 100_000), eventWithoutPostings(2), deposit(3, "ws_2", 7),
 		event(4, "ws_1", leg{"tg_a", "usd", -3000, ""}, leg{"tg_b", "usd", -100, ""}, leg{"tg_a", "network", 3000, ""},
 			leg{"tg_b", "network", 100, ""}))
-	handle(t, b, frozen(5))
-	handle(t, b, event(6, "ws_1", leg{"tg_fx", "usd", -1080, "USD"}, leg{"tg_fx", "fx", 1080, "USD"},
+	mustHandle(t, b, eventWithoutPostings(5))
+	mustHandle(t, b, event(6, "ws_1", leg{"tg_fx", "usd", -1080, "USD"}, leg{"tg_fx", "fx", 1080, "USD"},
 		leg{"tg_fx", "fx", -1000, "EUR"}, leg{"tg_fx", "currency", 1000, "EUR"}))
 
 	accounts, err := b.Balances(t.Context(), "ws_1")
@@ -194,7 +194,7 @@ func TestAWorkspacesMoneyCanBeRead(t *testing.T) {
 	requireSound(t, url)
 }
 
-// Two processes run the consumer: of each page one books, the other is told to look again.
+// Two processes get the same page: one books it and the other gets ErrMoved.
 func TestAnEventIsBookedOnce(t *testing.T) {
 	url := databases.Database(t)
 	one, other := open(t, url, journal), open(t, url, journal)
@@ -221,10 +221,10 @@ func TestAnEventIsBookedOnce(t *testing.T) {
 	requireSound(t, url)
 }
 
-func TestWhatCannotBeBookedChangesNothing(t *testing.T) {
+func TestUnsoundEventChangesNothing(t *testing.T) {
 	url := databases.Database(t)
 	b := open(t, url, journal)
-	handle(t, b, deposit(1, "ws_1", 1<<62))
+	mustHandle(t, b, deposit(1, "ws_1", 1<<62))
 	raw := func(payload string) persistence.Event {
 		e := deposit(2, "ws_1", 1)
 		e.Payload = json.RawMessage(payload)
@@ -249,14 +249,14 @@ func TestWhatCannotBeBookedChangesNothing(t *testing.T) {
 			require.Equal(t, map[string]int64{"usd USD": 1 << 62, "bank USD": -(1 << 62)}, balances(t, b, "ws_1"))
 		})
 	}
-	handle(t, b, raw(`{}`))
+	mustHandle(t, b, raw(`{}`))
 	requireSound(t, url)
 }
 
-// The server holds the rules against whoever writes.
-func TestTheDatabaseRefuses(t *testing.T) {
+// The database enforces the rules against every writer.
+func TestDatabaseRefusesUnsoundRows(t *testing.T) {
 	url := databases.Database(t)
-	handle(t, open(t, url, journal), deposit(1, "ws_1", 100))
+	mustHandle(t, open(t, url, journal), deposit(1, "ws_1", 100))
 	for name, sql := range map[string]string{
 		"an unbalanced transfer": `INSERT INTO book.transfer VALUES (18, 2, 0, 'tg', 'evt', 'k', now());
 			INSERT INTO book.posting VALUES (18, 2, 0, 0, 1, 'USD', 2, now(), 5, 105)`,
@@ -279,8 +279,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 	requireSound(t, url)
 }
 
-// TestTheDatabaseFinds damages the book behind its triggers: the view names it.
-func TestTheDatabaseFinds(t *testing.T) {
+// The view book.difference names damage that bypassed the triggers.
+func TestDifferenceViewFindsDamage(t *testing.T) {
 	for what, sql := range map[string]string{
 		"balance after posting":     `UPDATE book.posting SET balance = balance + 1 WHERE position = 1 AND leg = 0`,
 		"number of posting":         `UPDATE book.posting SET number = 9 WHERE position = 2 AND leg = 0`,
@@ -291,7 +291,7 @@ func TestTheDatabaseFinds(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			url := databases.Database(t)
-			handle(t, open(t, url, journal), deposit(1, "ws_1", 100), deposit(2, "ws_1", 50))
+			mustHandle(t, open(t, url, journal), deposit(1, "ws_1", 100), deposit(2, "ws_1", 50))
 			requireSound(t, url)
 			query(t, url, `SET session_replication_role = replica; `+sql)
 			require.Contains(t, query(t, url, `SELECT what FROM book.difference`), what)
@@ -299,11 +299,11 @@ func TestTheDatabaseFinds(t *testing.T) {
 	}
 }
 
-// TestANewIncarnationBeginsAgain: after a restore the book is emptied, once, and a process of before cannot do it again.
-func TestANewIncarnationBeginsAgain(t *testing.T) {
+// After a restore the book is emptied once; a process from before it cannot empty it again.
+func TestNewIncarnationEmptiesTheBook(t *testing.T) {
 	url := databases.Database(t)
 	before := open(t, url, journal)
-	handle(t, before, deposit(1, "ws_1", 100), deposit(2, "ws_1", 5))
+	mustHandle(t, before, deposit(1, "ws_1", 100), deposit(2, "ws_1", 5))
 	restored := persistence.Identity{Deployment: journal.Deployment, Store: ident.UUID{3}}
 	after := open(t, url, restored)
 
@@ -318,7 +318,7 @@ func TestANewIncarnationBeginsAgain(t *testing.T) {
 
 	requirePosition(t, after, 0)
 	require.Empty(t, balances(t, after, "ws_1"))
-	handle(t, after, deposit(1, "ws_1", 30))
+	mustHandle(t, after, deposit(1, "ws_1", 30))
 	require.ErrorIs(t, before.Handle(t.Context(), shard, []persistence.Event{deposit(2, "ws_1", 1)}), book.ErrRetired)
 	for range 2 {
 		_, err = before.Position(t.Context(), shard)
@@ -332,7 +332,7 @@ func TestANewIncarnationBeginsAgain(t *testing.T) {
 func TestAnotherDeploymentsJournalIsRefused(t *testing.T) {
 	url := databases.Database(t)
 	mine := open(t, url, journal)
-	handle(t, mine, deposit(1, "ws_1", 100))
+	mustHandle(t, mine, deposit(1, "ws_1", 100))
 	theirs := open(t, url, persistence.Identity{Deployment: ident.UUID{9}, Store: ident.UUID{3}})
 	require.ErrorIs(t, theirs.Prepare(t.Context()), book.ErrForeign)
 	require.ErrorIs(t, theirs.Handle(t.Context(), shard, []persistence.Event{deposit(2, "ws_1", 1)}), book.ErrForeign)
@@ -347,7 +347,7 @@ func TestANewerProgramsBookIsRefused(t *testing.T) {
 	require.ErrorIs(t, open(t, url, journal).Prepare(t.Context()), book.ErrForeign)
 }
 
-func TestOpenAsksNothing(t *testing.T) {
+func TestOpenNeedsNoServer(t *testing.T) {
 	b := open(t, "postgres://127.0.0.1:1/nowhere", journal)
 	_, err := b.Position(t.Context(), shard)
 	require.Error(t, err)
@@ -366,8 +366,8 @@ func TestOpenAsksNothing(t *testing.T) {
 	}
 }
 
-// TestAnEmptyDatabase has no book to be read; several processes make one together, beside a journal.
-func TestAnEmptyDatabase(t *testing.T) {
+// Reads of an empty database find no book. Several processes make one together, beside a journal.
+func TestEmptyDatabaseHasNoBook(t *testing.T) {
 	url := databases.Empty(t)
 	require.NoError(t, pgjournal.Migrate(t.Context(), url))
 	const processes = 4
@@ -387,12 +387,12 @@ func TestAnEmptyDatabase(t *testing.T) {
 	}
 	work.Wait()
 	require.NoError(t, errors.Join(errs...))
-	handle(t, books[3], deposit(1, "ws_1", 100))
+	mustHandle(t, books[3], deposit(1, "ws_1", 100))
 	requirePosition(t, books[0], 1)
 }
 
-// TestABigPage books the largest page there is, relayed events of which each moves many transfers.
-func TestABigPage(t *testing.T) {
+// The largest page has MaxPage relayed events with many transfers each.
+func TestLargestPageIsBooked(t *testing.T) {
 	url := databases.Database(t)
 	b := open(t, url, journal)
 	var events []persistence.Event
@@ -405,7 +405,7 @@ func TestABigPage(t *testing.T) {
 		}
 		events = append(events, event(n+1, fmt.Sprintf("ws_%d", n%50), legs...))
 	}
-	handle(t, b, events...)
+	mustHandle(t, b, events...)
 	requirePosition(t, b, persistence.MaxHandle)
 	require.Equal(t, map[string]int64{"usd USD": -640, "network USD": 640}, balances(t, b, "ws_7"))
 	requireSound(t, url)

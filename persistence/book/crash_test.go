@@ -17,12 +17,12 @@ import (
 
 const bound = time.Minute
 
-// TestACrashBetweenPositionAndPostings ends the server's process of a Handle that has moved the position and waits to write
+// The server session of a Handle ends after it has moved the position and before it writes
 // postings.
 func TestACrashBetweenPositionAndPostings(t *testing.T) {
 	url := databases.Database(t)
 	b := open(t, url, journal)
-	handle(t, b, deposit(1, "ws_1", 100))
+	mustHandle(t, b, deposit(1, "ws_1", 100))
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(context.Background())
@@ -36,7 +36,7 @@ func TestACrashBetweenPositionAndPostings(t *testing.T) {
 	handled := make(chan error, 1)
 	go func() { handled <- b.Handle(context.Background(), shard, []persistence.Event{deposit(2, "ws_1", 5)}) }()
 	require.Eventually(t, func() bool {
-		ended, err := ask(url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		ended, err := queryLines(url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'purser book' AND wait_event_type = 'Lock'`)
 		return err == nil && len(ended) == 1
 	}, bound, 10*time.Millisecond)
@@ -44,12 +44,12 @@ func TestACrashBetweenPositionAndPostings(t *testing.T) {
 	execute(`ROLLBACK`)
 	requirePosition(t, b, 1)
 	requireSound(t, url)
-	handle(t, b, deposit(2, "ws_1", 5))
+	mustHandle(t, b, deposit(2, "ws_1", 5))
 	require.Equal(t, map[string]int64{"usd USD": 105, "bank USD": -105}, balances(t, b, "ws_1"))
 	requireSound(t, url)
 }
 
-// TestALostAnswerToCommit: the server commits and the book never hears of it. What is delivered again is not booked again.
+// The server commits and the answer is lost. The repeated delivery is not booked again.
 func TestALostAnswerToCommit(t *testing.T) {
 	const times = 20
 	database := databases.Database(t)
@@ -64,7 +64,8 @@ func TestALostAnswerToCommit(t *testing.T) {
 			lost.Add(1)
 			c.LoseAnswer()
 		})
-		// A transaction may fail before its COMMIT too, on a machine that stands still for longer than the server waits for one.
+		// A transaction may also fail before COMMIT, on a machine that stalls longer than the
+		// server waits for a client.
 		giveUp := time.Now().Add(bound)
 		for at, err := n, error(nil); err != nil || at == n; at, err = direct.Position(t.Context(), shard) {
 			require.True(t, time.Now().Before(giveUp), "event %d is not booked, though its COMMIT went through", n+1)
@@ -78,8 +79,9 @@ func TestALostAnswerToCommit(t *testing.T) {
 	requireSound(t, database)
 }
 
-// TestTheServerGoesAndComes starts the book while its server is down, follows a journal through another stop, and is whole.
-func TestTheServerGoesAndComes(t *testing.T) {
+// A book that starts while its server is down, and follows a journal through another stop, ends
+// complete.
+func TestBookFollowsThroughServerStops(t *testing.T) {
 	server := pgtest.Own(t, "the book while its server is away", false)
 	if server == nil {
 		return
@@ -114,7 +116,7 @@ func TestTheServerGoesAndComes(t *testing.T) {
 	requireSound(t, database)
 }
 
-// deposits appends events that deposit a cent each, after so many.
+// deposits appends n events that deposit a cent each, after the given position.
 func deposits(j persistence.Journal, after, n int) error {
 	heads, err := j.Raise(context.Background(), shard)
 	if err != nil {

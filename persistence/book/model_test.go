@@ -12,13 +12,13 @@ import (
 	"purser/persistence/book"
 )
 
-// fold is the book in memory.
-type fold struct {
+// modelBook is a model of the book in memory.
+type modelBook struct {
 	accounts map[[3]string]*book.Account
 	entries  map[[3]string][]book.Entry // newest first
 }
 
-func (f *fold) add(e persistence.Event, legs []leg) {
+func (f *modelBook) add(e persistence.Event, legs []leg) {
 	for i, l := range legs {
 		if l.Currency == "" {
 			l.Currency = "USD"
@@ -36,8 +36,8 @@ func (f *fold) add(e persistence.Event, legs []leg) {
 	}
 }
 
-// transfers are balanced legs in any order.
-func transfers(t *rapid.T, position uint64) []leg {
+// drawTransfers draws transfers that balance, with their postings in any order.
+func drawTransfers(t *rapid.T, position uint64) []leg {
 	var legs []leg
 	for n := range rapid.IntRange(0, 3).Draw(t, "transfers") {
 		group := fmt.Sprintf("tg_%d_%d", position, n)
@@ -46,55 +46,55 @@ func transfers(t *rapid.T, position uint64) []leg {
 			rest := int64(0)
 			for range rapid.IntRange(0, 3).Draw(t, "legs") {
 				cents := rapid.Int64Range(-1000, 1000).Draw(t, "cents")
-				legs = append(legs, leg{group, account(t), cents, currency})
+				legs = append(legs, leg{group, drawAccount(t), cents, currency})
 				rest -= cents
 			}
-			legs = append(legs, leg{group, account(t), rest, currency})
+			legs = append(legs, leg{group, drawAccount(t), rest, currency})
 		}
 	}
 	return rapid.Permutation(legs).Draw(t, "order")
 }
 
-func account(t *rapid.T) string {
+func drawAccount(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"usd", "bank", "network", "suspense", "fx"}).Draw(t, "account")
 }
 
-// TestBookMatchesAFold delivers random events in random pages, with repeats, by two processes that come and go, against a fold in
-// memory.
+// Two processes that restart deliver random events in random pages, with repeats. The book then
+// equals a fold of the events in memory.
 func TestBookMatchesAFold(t *testing.T) {
 	url := databases.Database(t)
 	books := []*book.Book{open(t, url, journal), open(t, url, journal)}
-	var events []persistence.Event // from the first: what was passed and not written is delivered again
+	var events []persistence.Event // all events: a lost skip is delivered again
 	run := 0
 	rapid.Check(t, func(r *rapid.T) {
 		run++
 		workspaces := []string{fmt.Sprintf("ws_%d_a", run), fmt.Sprintf("ws_%d_b", run)}
-		want := &fold{map[[3]string]*book.Account{}, map[[3]string][]book.Entry{}}
+		want := &modelBook{map[[3]string]*book.Account{}, map[[3]string][]book.Entry{}}
 		for range rapid.IntRange(1, 25).Draw(r, "events") {
 			position := uint64(len(events) + 1)
 			if rapid.IntRange(0, 2).Draw(r, "kind") == 0 {
-				events = append(events, frozen(position))
+				events = append(events, eventWithoutPostings(position))
 				continue
 			}
-			legs := transfers(r, position)
+			legs := drawTransfers(r, position)
 			e := event(position, rapid.SampledFrom(workspaces).Draw(r, "workspace"), legs...)
 			events = append(events, e)
 			want.add(e, legs)
 		}
 		deliver(r, t, url, books, events)
-		compare(r, books[0], workspaces, want)
+		requireModel(r, books[0], workspaces, want)
 	})
 	requireSound(t, url)
 }
 
-// deliver hands over all events: each page from where its process is told that the book stands, or beside that, which changes
-// nothing. Whoever hears of a move, or has just begun, looks where it is.
+// deliver delivers all events. Each page begins at the position that its process reports, or one
+// beside it, which must change nothing. After ErrMoved a process reads the position again.
 func deliver(r *rapid.T, t *testing.T, url string, books []*book.Book, events []persistence.Event) {
 	end := uint64(len(events))
 	for {
 		n := rapid.IntRange(0, 1).Draw(r, "process")
 		if rapid.IntRange(0, 29).Draw(r, "crash") == 0 {
-			books[n] = open(t, url, journal) // the other may write what it has passed, however late
+			books[n] = open(t, url, journal) // the abandoned process may still write its skips
 		}
 		b := books[n]
 		at, err := b.Position(context.Background(), shard)
@@ -106,17 +106,17 @@ func deliver(r *rapid.T, t *testing.T, url string, books []*book.Book, events []
 		from := min(uint64(max(0, int(at)+skip)), end-1)
 		through := uint64(rapid.IntRange(int(from)+1, int(min(end, from+8))).Draw(r, "through"))
 		switch err := b.Handle(context.Background(), shard, events[from:through]); {
-		case err == nil && from > at: // the other has written meanwhile that it has passed what is between
+		case err == nil && from > at: // the other process has meanwhile skipped the events between
 			require.NotContains(r, string(events[at].Payload), `"transfer"`)
 		case from != at:
 			require.ErrorIs(r, err, persistence.ErrMoved)
 		case err != nil:
-			require.ErrorIs(r, err, persistence.ErrMoved) // by what the other has written behind
+			require.ErrorIs(r, err, persistence.ErrMoved) // the other process has written its skips
 		}
 	}
 }
 
-func compare(r *rapid.T, b *book.Book, workspaces []string, want *fold) {
+func requireModel(r *rapid.T, b *book.Book, workspaces []string, want *modelBook) {
 	found := 0
 	for _, workspace := range workspaces {
 		accounts, err := b.Balances(context.Background(), workspace)

@@ -49,7 +49,8 @@ const (
 
 // Options of Open.
 type Options struct {
-	// URL is the database, as a URL or as keywords and values. It may be the journal's: the book has a schema of its own, "book".
+	// URL is the database, as a URL or as keywords and values. It may be that of the journal: the
+	// book has a schema of its own, "book".
 	URL string
 	// Identity is that of the journal.
 	Identity persistence.Identity

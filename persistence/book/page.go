@@ -75,7 +75,8 @@ type eventPosting struct {
 
 // readPage collects the postings of events, which are not empty. Its errors are ErrUnsound.
 func readPage(shard ident.Shard, events []persistence.Event) (*page, error) {
-	p := &page{shard: shard, first: events[0].Position, last: events[len(events)-1].Position, byKey: map[accountKey]*account{}}
+	p := &page{shard: shard, first: events[0].Position, last: events[len(events)-1].Position,
+		byKey: map[accountKey]*account{}}
 	for i := range events {
 		if events[i].Kind != kind {
 			continue

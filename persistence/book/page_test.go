@@ -10,8 +10,8 @@ import (
 	"purser/persistence"
 )
 
-// FuzzRead: what is read of an event, whatever its payload, has a transfer for each posting and sums to zero, and books
-// from the greatest balance or not at all.
+// FuzzRead: for every payload, the postings read from an event belong to its transfers and sum to zero. An
+// account near the largest balance is booked in range or not at all.
 func FuzzRead(f *testing.F) {
 	for _, payload := range []string{
 		``, `{}`, `null`, `{"postings":null}`, `{"postings":[{}]}`, `[1]`,
@@ -55,8 +55,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Only what says once, and itself, that there are no postings is not looked into.
-func TestWhatIsNotLookedInto(t *testing.T) {
+// Only a payload with one member "postings", null or empty, skips the decoder.
+func TestDeclaredEmptyPostingsSkipTheDecoder(t *testing.T) {
 	for document, want := range map[string]bool{
 		`{"entries":[{"merchant":{"name":"x"}}],"postings":null,"seq":3}`: true,
 		`{"postings":[]}`: true,

@@ -98,7 +98,8 @@ func (b *Book) Entries(ctx context.Context, q Query) ([]Entry, error) {
 // including position through. Audits use it. Without a book it returns none.
 func (b *Book) Lines(ctx context.Context, shard ident.Shard, position uint64, leg int, through uint64, limit int) (
 	[]Entry, error) {
-	lines, err := queryRows(ctx, b, scanEntry, sqlLines, int16(shard), int64(position), leg, int64(through), pageLimit(limit))
+	lines, err := queryRows(ctx, b, scanEntry, sqlLines,
+		int16(shard), int64(position), leg, int64(through), pageLimit(limit))
 	return lines, absentIsEmpty(err)
 }
 

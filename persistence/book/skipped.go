@@ -144,7 +144,7 @@ func (b *Book) writeSkipped(ctx context.Context, ranges map[ident.Shard]position
 func (b *Book) retryLocked(shard ident.Shard, s positionRange) {
 	b.skipped.Retry(shard, s)
 	if b.lockedRounds[shard]++; b.lockedRounds[shard] == lockedRoundsNoted && b.skipped.Refusal() == nil {
-		b.note(fmt.Errorf("position of shard %d stays at %d or after: %w", shard, s.after, errLocked))
+		b.reportError(fmt.Errorf("book cannot move the position of shard %d beyond %d: %w", shard, s.after, errLocked))
 	}
 }
 

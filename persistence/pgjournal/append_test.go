@@ -17,17 +17,17 @@ import (
 	"purser/persistence/journaltest"
 )
 
-func payload(slot ident.Slot, stream, document string) *persistence.Batch {
-	b := one(slot, 1)
+func payloadBatch(slot ident.Slot, stream, document string) *persistence.Batch {
+	b := oneEventBatch(slot, 1)
 	b.Events[0].Stream, b.Events[0].Payload = stream, json.RawMessage(document)
 	b.Records, b.Timers = nil, nil
 	return b
 }
 
-// TestBadBatchFailsAlone appends batches that Postgres refuses among good ones, of the same shard and of others.
+// Batches that Postgres refuses fail alone, among good ones of the same shard and of others.
 func TestBadBatchFailsAlone(t *testing.T) {
-	o := fast(databases.Database(t))
-	o.Lanes = 1 // everybody commits together
+	o := fastOptions(databases.Database(t))
+	o.Lanes = 1 // all appends share a transaction
 	j := open(t, o)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	heads, err := j.Raise(t.Context(), 1, 2)
@@ -39,18 +39,18 @@ func TestBadBatchFailsAlone(t *testing.T) {
 	for i := range errs {
 		work.Go(func() {
 			outcomes, err := j.Append(context.Background(), 2, heads[1].Epoch, journaltest.Start,
-				[]*persistence.Batch{payload(0x020, fmt.Sprint(i), `{}`)})
+				[]*persistence.Batch{payloadBatch(0x020, fmt.Sprint(i), `{}`)})
 			if errs[i] = err; err == nil {
 				errs[i] = outcomes[0].Err
 			}
 		})
 	}
 	bad := []*persistence.Batch{
-		payload(0x010, "json", `{"a":`), payload(0x010, "nul\x00", `{}`), payload(0x010, "\xff", `{}`),
-		payload(0x010, "raw nul", "\"\x00\""), payload(0x010, "two", `{} {}`),
+		payloadBatch(0x010, "json", `{"a":`), payloadBatch(0x010, "nul\x00", `{}`), payloadBatch(0x010, "\xff", `{}`),
+		payloadBatch(0x010, "raw nul", "\"\x00\""), payloadBatch(0x010, "two", `{} {}`),
 	}
 	for _, b := range bad {
-		group := []*persistence.Batch{payload(0x010, "", `{}`), b, payload(0x010, "", `{}`)}
+		group := []*persistence.Batch{payloadBatch(0x010, "", `{}`), b, payloadBatch(0x010, "", `{}`)}
 		group[0].Events[0].Stream = fmt.Sprintf("before %x", b.Events[0].Stream)
 		group[2].Events[0].Stream = fmt.Sprintf("after %x", b.Events[0].Stream)
 		outcomes, err := j.Append(t.Context(), 1, heads[0].Epoch, journaltest.Start, group)
@@ -66,15 +66,15 @@ func TestBadBatchFailsAlone(t *testing.T) {
 	require.EqualValues(t, 2*len(bad), j.Head(1).Position)
 }
 
-// TestDocumentsStayAsTheyCame keeps JSON that a jsonb column would change or refuse.
-func TestDocumentsStayAsTheyCame(t *testing.T) {
-	j := open(t, fast(databases.Database(t)))
+// JSON that a jsonb column would change or refuse comes back byte by byte.
+func TestDocumentsKeepTheirBytes(t *testing.T) {
+	j := open(t, fastOptions(databases.Database(t)))
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	heads, err := j.Raise(t.Context(), 1)
 	require.NoError(t, err)
 	documents := []string{`"\u0000"`, `{"b":1, "a":1,"b":2}`, `1e400`, ` [ 1.0 ] `, `""`, `null`, ``}
 	for i, document := range documents {
-		b := payload(0x010, fmt.Sprint(i), document)
+		b := payloadBatch(0x010, fmt.Sprint(i), document)
 		b.Records = []persistence.Record{{Kind: "card", ID: fmt.Sprint(i), Document: json.RawMessage(document)}}
 		outcomes, err := j.Append(t.Context(), 1, heads[0].Epoch, journaltest.Start, []*persistence.Batch{b})
 		require.NoError(t, errors.Join(err, outcomes[0].Err))
@@ -89,21 +89,21 @@ func TestDocumentsStayAsTheyCame(t *testing.T) {
 	}
 }
 
-// TestCopied appends so many events at once that they are copied, and too long a key beside them.
-func TestCopied(t *testing.T) {
-	j := open(t, fast(databases.Database(t)))
+// A group with so many events that CopyFrom is used, and a batch with too long a key.
+func TestManyEventsAreCopied(t *testing.T) {
+	j := open(t, fastOptions(databases.Database(t)))
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	heads, err := j.Raise(t.Context(), 1)
 	require.NoError(t, err)
 	b := &persistence.Batch{Workspace: "ws_1", Slot: 0x010}
 	for version := uint64(1); version <= persistence.MaxBatchEvents; version++ {
-		b.Events = append(b.Events, one(0x010, version).Events...)
+		b.Events = append(b.Events, oneEventBatch(0x010, version).Events...)
 	}
 	long := &persistence.Batch{Slot: 0x010, Timers: []persistence.Timer{{
 		Kind: strings.Repeat("k", 1000), Stream: strings.Repeat("s", 1000), Key: strings.Repeat("k", 1000),
 		Due: journaltest.Start,
 	}}}
-	empty := payload(0x010, "empty", "")
+	empty := payloadBatch(0x010, "empty", "")
 	outcomes, err := j.Append(t.Context(), 1, heads[0].Epoch, journaltest.Start, []*persistence.Batch{b, long, empty})
 	require.NoError(t, err)
 	require.Equal(t, persistence.Outcome{First: 1, Last: persistence.MaxBatchEvents}, outcomes[0])
@@ -116,9 +116,10 @@ func TestCopied(t *testing.T) {
 	require.Empty(t, events[1].Payload)
 }
 
-// TestTwoProcesses opens one journal twice: what one appends the other sees, and who raises last may write.
-func TestTwoProcesses(t *testing.T) {
-	o := fast(databases.Database(t))
+// Two journals over one database each see the appends of the other, and only the last to raise may
+// write.
+func TestOnlyTheLastRaiserMayWrite(t *testing.T) {
+	o := fastOptions(databases.Database(t))
 	writer, reader := open(t, o), open(t, o)
 	t.Cleanup(func() { require.NoError(t, errors.Join(writer.Close(), reader.Close())) })
 	require.Equal(t, writer.Identity(), reader.Identity())

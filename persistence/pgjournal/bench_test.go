@@ -27,7 +27,7 @@ type caller struct {
 	version uint64
 }
 
-func callers(b *testing.B, n int) []*caller {
+func newCallers(b *testing.B, n int) []*caller {
 	b.Helper()
 	server := pgtest.Own(b, "the journal's benchmarks", true)
 	require.NotNil(b, server)
@@ -43,7 +43,7 @@ func callers(b *testing.B, n int) []*caller {
 	return all
 }
 
-// append writes a group of batches, each one event and the state after it.
+// append writes a group of batches, each with one event and the state after it.
 func (c *caller) append(group int) error {
 	batches := make([]*persistence.Batch, group)
 	for i := range batches {
@@ -66,7 +66,7 @@ func (c *caller) append(group int) error {
 
 // benchmarkAppend appends to a server with fsync.
 func benchmarkAppend(b *testing.B, n, group int) {
-	all := callers(b, n)
+	all := newCallers(b, n)
 	var left atomic.Int64
 	var work sync.WaitGroup
 	errs := make([]error, n)
@@ -92,9 +92,9 @@ func BenchmarkAppend64Callers(b *testing.B)        { benchmarkAppend(b, 64, 1) }
 func BenchmarkAppend1CallerGroup64(b *testing.B)   { benchmarkAppend(b, 1, 64) }
 func BenchmarkAppend64CallersGroup64(b *testing.B) { benchmarkAppend(b, 64, 64) }
 
-// BenchmarkTimers asks for the timers of a shard that has none due.
+// BenchmarkTimers reads the timers of a shard that has none due.
 func BenchmarkTimers(b *testing.B) {
-	c := callers(b, 1)[0]
+	c := newCallers(b, 1)[0]
 	for b.Loop() {
 		_, err := c.j.Timers(b.Context(), 7, journaltest.Start, persistence.Timer{}, 10)
 		require.NoError(b, err)
@@ -102,7 +102,7 @@ func BenchmarkTimers(b *testing.B) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	c := callers(b, 1)[0]
+	c := newCallers(b, 1)[0]
 	require.NoError(b, c.append(1))
 	for b.Loop() {
 		_, err := c.j.Record(b.Context(), c.slot, "card", "card_1")

@@ -112,7 +112,7 @@ func (l *lane) finishCommit(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	l.disconnect()
-	l.j.note(fmt.Errorf("journal lost the answer to COMMIT: %w", err))
+	l.j.reportError(fmt.Errorf("journal lost the answer to COMMIT: %w", err))
 	return err
 }
 

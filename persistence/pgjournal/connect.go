@@ -53,8 +53,9 @@ func sessionSettings(slack time.Duration) map[string]string {
 
 // checkServer refuses a server that may lose commits when it loses power.
 func checkServer(ctx context.Context, conn *pgconn.PgConn) error {
-	const ask = "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')"
-	results, err := conn.Exec(ctx, ask).ReadAll()
+	const query = "SELECT current_setting('fsync'), current_setting('full_page_writes'), " +
+		"current_setting('synchronous_commit')"
+	results, err := conn.Exec(ctx, query).ReadAll()
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,9 @@ func (s *snapshot) Content(ctx context.Context) persistence.Content {
 // errStopped: the consumer has stopped the iteration.
 var errStopped = errors.New("stopped")
 
-func (s *snapshot) yieldTable(ctx context.Context, id ident.Shard, t contentTable, yield func(persistence.Part, error) bool) error {
+func (s *snapshot) yieldTable(
+	ctx context.Context, id ident.Shard, t contentTable, yield func(persistence.Part, error) bool,
+) error {
 	rows, err := s.conn.Query(ctx, t.sql, int16(id))
 	if err != nil {
 		return err

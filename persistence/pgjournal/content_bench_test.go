@@ -18,8 +18,9 @@ import (
 	"purser/persistence/pgjournal"
 )
 
-// made is content of so many events of 400 bytes, a record and a once-key for every fourth.
-func made(events int) persistence.Content {
+// generatedContent returns content of the given number of 400-byte events, with a record and an idempotency key
+// for every fourth.
+func generatedContent(events int) persistence.Content {
 	payload := json.RawMessage(fmt.Sprintf(`{"text":%q}`, bytes.Repeat([]byte("x"), 400)))
 	each := events / ident.Shards
 	return func(yield func(persistence.Part, error) bool) {
@@ -44,12 +45,13 @@ func made(events int) persistence.Content {
 	}
 }
 
-// BenchmarkContent writes and loads a million events of 400 bytes; its figures are events and bytes of archive a second.
+// BenchmarkContent writes and loads a million events of 400 bytes. It reports events and archive
+// bytes per second.
 func BenchmarkContent(b *testing.B) {
 	const events = 1 << 20
 	identity := persistence.Identity{Deployment: ident.UUID{1}, Store: ident.UUID{2}}
-	size := &counted{}
-	_, err := archive.Write(size, identity, made(events))
+	size := &countingWriter{}
+	_, err := archive.Write(size, identity, generatedContent(events))
 	require.NoError(b, err)
 	run := func(b *testing.B, do func()) {
 		b.SetBytes(int64(size.bytes))
@@ -63,13 +65,13 @@ func BenchmarkContent(b *testing.B) {
 	b.Run("load/embedded", func(b *testing.B) {
 		run(b, func() {
 			pebble.Dir += "x"
-			require.NoError(b, pebblejournal.Load(context.Background(), pebble, identity, made(events)))
+			require.NoError(b, pebblejournal.Load(context.Background(), pebble, identity, generatedContent(events)))
 		})
 	})
 	b.Run("load/Postgres", func(b *testing.B) {
 		run(b, func() {
 			url = databases.Database(whole) // dump reads it
-			require.NoError(b, pgjournal.Load(context.Background(), fast(url), identity, made(events)))
+			require.NoError(b, pgjournal.Load(context.Background(), fastOptions(url), identity, generatedContent(events)))
 		})
 	})
 	dump := func(b *testing.B, j persistence.Journal) {
@@ -87,9 +89,9 @@ func BenchmarkContent(b *testing.B) {
 		require.NoError(b, err)
 		dump(b, j)
 	})
-	b.Run("dump/Postgres", func(b *testing.B) { dump(b, open(b, fast(url))) })
+	b.Run("dump/Postgres", func(b *testing.B) { dump(b, open(b, fastOptions(url))) })
 }
 
-type counted struct{ bytes int }
+type countingWriter struct{ bytes int }
 
-func (c *counted) Write(p []byte) (int, error) { c.bytes += len(p); return len(p), nil }
+func (c *countingWriter) Write(p []byte) (int, error) { c.bytes += len(p); return len(p), nil }

@@ -18,12 +18,12 @@ import (
 )
 
 func emptyPostgres(t journaltest.T) journaltest.Reopen {
-	o := fast(databases.Database(t.(pgtest.T)))
+	o := fastOptions(databases.Database(t.(pgtest.T)))
 	return func() persistence.Journal { return open(t, o) }
 }
 
 func loadPostgres(t journaltest.T, identity persistence.Identity, content persistence.Content) (journaltest.Reopen, error) {
-	o := fast(databases.Database(t.(pgtest.T)))
+	o := fastOptions(databases.Database(t.(pgtest.T)))
 	return func() persistence.Journal { return open(t, o) }, pgjournal.Load(context.Background(), o, identity, content)
 }
 
@@ -44,16 +44,16 @@ func loadPebble(t journaltest.T, identity persistence.Identity, content persiste
 	return reopenPebble(t, o), pebblejournal.Load(context.Background(), o, identity, content)
 }
 
-// TestLoad carries journals to and fro: what either kind makes of the other's content is the same to the byte.
-func TestLoad(t *testing.T) {
+// Each kind of journal makes the same bytes of the other one's content.
+func TestLoadBetweenPostgresAndPebble(t *testing.T) {
 	t.Run("Postgres to Postgres", func(t *testing.T) { journaltest.RunLoad(t, emptyPostgres, loadPostgres) })
 	t.Run("embedded to Postgres", func(t *testing.T) { journaltest.RunLoad(t, emptyPebble, loadPostgres) })
 	t.Run("Postgres to embedded", func(t *testing.T) { journaltest.RunLoad(t, emptyPostgres, loadPebble) })
 }
 
-// A load is one transaction: what it leaves when it fails is an empty database, and it never fills one that has a journal.
+// A failed load leaves an empty database, and a load refuses a database with a journal.
 func TestLoadIsWholeOrNothing(t *testing.T) {
-	o := fast(databases.Database(t))
+	o := fastOptions(databases.Database(t))
 	source := emptyPebble(t)()
 	epochs, err := source.Raise(t.Context(), 1)
 	require.NoError(t, err)

@@ -128,7 +128,7 @@ func (j *Journal) writeCursors(ctx context.Context, positions map[cursorKey]uint
 		j.noteUnreachable(err)
 		return unavailableError(err)
 	}
-	// One order for all processes excludes deadlocks.
+	// A common order of all processes excludes deadlocks.
 	keys := slices.SortedFunc(maps.Keys(positions), func(a, b cursorKey) int {
 		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.name, b.name))
 	})

@@ -18,13 +18,14 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// cursorTable is the table of cursors, seen from beside the journal.
+// cursorTable observes the table of cursors, past the journal.
 type cursorTable struct {
 	t    *testing.T
 	conn *pgx.Conn
 }
 
-// watchCursors notes every statement that writes cursors, with its synchronous_commit; tries counts those that were refused too.
+// watchCursors records every statement that writes cursors, with its synchronous_commit. The
+// sequence tries also counts refused ones.
 func watchCursors(t *testing.T, url string) *cursorTable {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -48,32 +49,32 @@ func (c *cursorTable) exec(sql string) {
 	require.NoError(c.t, err)
 }
 
-func (c *cursorTable) number(sql string, args ...any) (n int) {
+func (c *cursorTable) queryInt(sql string, args ...any) (n int) {
 	c.t.Helper()
 	require.NoError(c.t, c.conn.QueryRow(context.Background(), sql, args...).Scan(&n))
 	return n
 }
 
-// at is the place of a name in shard 3 that is in the table.
-func (c *cursorTable) at(name string) int {
+// stored returns the stored position of a cursor of shard 3.
+func (c *cursorTable) stored(name string) int {
 	c.t.Helper()
-	return c.number(`SELECT COALESCE(max(position), 0) FROM journal_cursor WHERE shard = 3 AND name = $1`, name)
+	return c.queryInt(`SELECT COALESCE(max(position), 0) FROM journal_cursor WHERE shard = 3 AND name = $1`, name)
 }
 
-// hold lets no statement write cursors until the transaction ends.
-func (c *cursorTable) hold() { c.exec(`BEGIN; LOCK TABLE journal_cursor IN EXCLUSIVE MODE`) }
+// blockWrites blocks all writes of cursors until the transaction ends.
+func (c *cursorTable) blockWrites() { c.exec(`BEGIN; LOCK TABLE journal_cursor IN EXCLUSIVE MODE`) }
 
-// awaitHeld waits until a statement stands before hold.
-func (c *cursorTable) awaitHeld() {
+// awaitBlocked waits until blockWrites blocks a statement.
+func (c *cursorTable) awaitBlocked() {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
-		return c.number(`SELECT count(*) FROM pg_locks WHERE relation = 'journal_cursor'::regclass AND NOT granted`) > 0
+		return c.queryInt(`SELECT count(*) FROM pg_locks WHERE relation = 'journal_cursor'::regclass AND NOT granted`) > 0
 	}, bound, time.Millisecond)
 }
 
-func (c *cursorTable) await(name string, position int) {
+func (c *cursorTable) awaitStored(name string, position int) {
 	c.t.Helper()
-	require.Eventually(c.t, func() bool { return c.at(name) == position }, bound, 10*time.Millisecond)
+	require.Eventually(c.t, func() bool { return c.stored(name) == position }, bound, 10*time.Millisecond)
 }
 
 func requireCursor(t *testing.T, j persistence.Journal, name string, want uint64) {
@@ -83,12 +84,12 @@ func requireCursor(t *testing.T, j persistence.Journal, name string, want uint64
 	require.Equal(t, want, got)
 }
 
-// TestCursorsAreWrittenBehind: the first save of each place is in the table when it is answered. What comes later is read back at
-// once, though the table can not be written, and becomes a few statements.
+// The first save of each cursor is stored when SaveCursor returns. Later positions are visible at
+// once although the table cannot be written, and take a few statements.
 func TestCursorsAreWrittenBehind(t *testing.T) {
-	const shards, names, saves = 160, 8, 20 // more places than one statement takes
+	const shards, names, saves = 160, 8, 20 // more cursors than one statement takes
 	url := databases.Database(t)
-	j := open(t, fast(url))
+	j := open(t, fastOptions(url))
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	table := watchCursors(t, url)
 	var work sync.WaitGroup
@@ -100,10 +101,10 @@ func TestCursorsAreWrittenBehind(t *testing.T) {
 		})
 	}
 	work.Wait()
-	require.Equal(t, shards*names, table.number(`SELECT count(*) FROM journal_cursor WHERE position = 1`))
-	require.Equal(t, shards*names, table.number(`SELECT count(*) FROM written`), "each at once")
+	require.Equal(t, shards*names, table.queryInt(`SELECT count(*) FROM journal_cursor WHERE position = 1`))
+	require.Equal(t, shards*names, table.queryInt(`SELECT count(*) FROM written`), "each at once")
 
-	table.hold()
+	table.blockWrites()
 	for i := range uint64(saves) {
 		for n := range names {
 			for shard := range ident.Shard(shards) {
@@ -112,41 +113,41 @@ func TestCursorsAreWrittenBehind(t *testing.T) {
 		}
 		requireCursor(t, j, "reaction/7", i+2)
 	}
-	table.awaitHeld()
+	table.awaitBlocked()
 	requireCursor(t, j, "reaction/7", saves+1)
 	stored, err := j.Cursor(persistence.AsStored(t.Context()), "reaction/7", 3)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, stored, "an audit's read was answered from memory")
 	table.exec(`COMMIT`)
 	require.Eventually(t, func() bool {
-		return table.number(`SELECT count(*) FROM journal_cursor WHERE position = $1`, saves+1) == shards*names
+		return table.queryInt(`SELECT count(*) FROM journal_cursor WHERE position = $1`, saves+1) == shards*names
 	}, bound, 10*time.Millisecond)
-	statements := table.number(`SELECT count(*) FROM written`) - shards*names
+	statements := table.queryInt(`SELECT count(*) FROM written`) - shards*names
 	require.GreaterOrEqual(t, statements, 2, "a statement is bounded")
 	require.LessOrEqual(t, statements, 4, "the round that was held, and the one of what came meanwhile")
-	require.Zero(t, table.number(`SELECT count(*) FROM written WHERE synchronous <> 'off'`), "a cursor waits for no sync")
+	require.Zero(t, table.queryInt(`SELECT count(*) FROM written WHERE synchronous <> 'off'`), "a cursor waits for no sync")
 }
 
-// TestWritesOfCursorsAreFarApart: however often a place moves, the server hears of it once a second.
-func TestWritesOfCursorsAreFarApart(t *testing.T) {
+// However often a cursor moves, it is written once per second.
+func TestCursorsAreWrittenOncePerSecond(t *testing.T) {
 	const writes = 2
 	url := databases.Database(t)
-	j := open(t, fast(url))
+	j := open(t, fastOptions(url))
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	table := watchCursors(t, url)
 	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 1))
 	begun, position := time.Now(), uint64(1)
 	require.Eventually(t, func() bool {
 		position++
-		return j.SaveCursor(t.Context(), "relay", 3, position) == nil && table.number(`SELECT count(*) FROM written`) > writes
+		return j.SaveCursor(t.Context(), "relay", 3, position) == nil && table.queryInt(`SELECT count(*) FROM written`) > writes
 	}, bound, time.Millisecond)
 	require.GreaterOrEqual(t, time.Since(begun), writes*time.Second)
 }
 
-// TestAPlaceIsReadBackAtOnce saves and reads while places go from memory to the table all the time.
-func TestAPlaceIsReadBackAtOnce(t *testing.T) {
+// A saved cursor is visible at once while the journal writes cursors all the time.
+func TestSavedCursorIsVisibleAtOnce(t *testing.T) {
 	const rounds = 20
-	j := open(t, fast(databases.Database(t)))
+	j := open(t, fastOptions(databases.Database(t)))
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	ctx, stop := context.WithCancel(t.Context())
 	var work sync.WaitGroup
@@ -175,22 +176,22 @@ func TestAPlaceIsReadBackAtOnce(t *testing.T) {
 	work.Wait()
 }
 
-// TestCloseWritesCursors closes the journal as soon as a place was kept.
+// Close writes a cursor that was saved just before.
 func TestCloseWritesCursors(t *testing.T) {
 	url := databases.Database(t)
-	j := open(t, fast(url))
+	j := open(t, fastOptions(url))
 	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 1))
 	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 2))
 	require.NoError(t, j.Close())
 	require.ErrorIs(t, j.SaveCursor(t.Context(), "relay", 3, 3), persistence.ErrUnavailable)
 	_, err := j.Cursor(t.Context(), "relay", 3)
 	require.ErrorIs(t, err, persistence.ErrUnavailable)
-	require.Equal(t, 2, watchCursors(t, url).at("relay"))
+	require.Equal(t, 2, watchCursors(t, url).stored("relay"))
 }
 
-// TestASnapshotHasTheCursors: what is archived is not behind what Cursor has answered.
-func TestASnapshotHasTheCursors(t *testing.T) {
-	j := open(t, fast(databases.Database(t)))
+// A snapshot is not behind Cursor.
+func TestSnapshotHasSavedCursors(t *testing.T) {
+	j := open(t, fastOptions(databases.Database(t)))
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	for position := range uint64(10) {
 		require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, position+1))
@@ -208,42 +209,43 @@ func TestASnapshotHasTheCursors(t *testing.T) {
 	}
 }
 
-// notes are what a journal has told.
-type notes struct {
-	mu   sync.Mutex
-	said []string
+// reportedErrors collects the errors reported to Options.Note.
+type reportedErrors struct {
+	mu     sync.Mutex
+	errors []string
 }
 
-func (n *notes) note(err error) {
+func (n *reportedErrors) report(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.said = append(n.said, err.Error())
+	n.errors = append(n.errors, err.Error())
 }
 
-func (n *notes) count(what string) (count int) {
+func (n *reportedErrors) count(substring string) (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, said := range n.said {
-		if strings.Contains(said, what) {
+	for _, text := range n.errors {
+		if strings.Contains(text, substring) {
 			count++
 		}
 	}
 	return count
 }
 
-// TestARefusedWriteIsTriedAgain: while cursors cannot be written, who saves hears of it, the log once, and nothing is forgotten.
-func TestARefusedWriteIsTriedAgain(t *testing.T) {
-	url, said := databases.Database(t), &notes{}
+// While cursors cannot be written, SaveCursor fails, the log has the error once, and no saved
+// position is lost.
+func TestFailedWriteOfCursorsIsRetried(t *testing.T) {
+	url, noted := databases.Database(t), &reportedErrors{}
 	table := watchCursors(t, url)
-	o := fast(url)
-	o.Note = said.note
+	o := fastOptions(url)
+	o.Note = noted.report
 	j := open(t, o)
 	save := func(name string, position uint64) error { return j.SaveCursor(t.Context(), name, 3, position) }
 	for _, name := range []string{"relay", "kafka"} {
 		require.NoError(t, save(name, 1))
 	}
 	table.exec(`ALTER TABLE refusing ADD x int; INSERT INTO refusing VALUES (1)`)
-	require.ErrorIs(t, save("first", 1), persistence.ErrUnavailable, "the first save of a place waits for the server")
+	require.ErrorIs(t, save("first", 1), persistence.ErrUnavailable, "the first save of a cursor waits for the server")
 	requireCursor(t, j, "first", 0)
 	require.NoError(t, save("kafka", 2))
 	position := uint64(1)
@@ -254,62 +256,62 @@ func TestARefusedWriteIsTriedAgain(t *testing.T) {
 		return err != nil
 	}, bound, 10*time.Millisecond)
 	require.ErrorIs(t, err, persistence.ErrUnavailable)
-	position-- // what is refused is not kept: its subscriber does not go on
-	tries := table.number(`SELECT last_value FROM tries`)
-	require.Eventually(t, func() bool { return table.number(`SELECT last_value FROM tries`) >= tries+2 }, bound, 10*time.Millisecond)
-	require.Equal(t, 1, said.count("cannot write cursors"))
+	position-- // a refused save changes nothing
+	tries := table.queryInt(`SELECT last_value FROM tries`)
+	require.Eventually(t, func() bool { return table.queryInt(`SELECT last_value FROM tries`) >= tries+2 }, bound, 10*time.Millisecond)
+	require.Equal(t, 1, noted.count("cannot write cursors"))
 	requireCursor(t, j, "relay", position)
 	requireCursor(t, j, "kafka", 2)
-	require.Equal(t, 1, table.at("relay"))
+	require.Equal(t, 1, table.stored("relay"))
 
 	table.exec(`DELETE FROM refusing`)
-	table.await("relay", int(position))
-	table.await("kafka", 2)
+	table.awaitStored("relay", int(position))
+	table.awaitStored("kafka", 2)
 	require.Eventually(t, func() bool { return save("relay", position+1) == nil }, bound, 10*time.Millisecond)
 
 	table.exec(`INSERT INTO refusing VALUES (1)`)
-	if err := save("relay", position+2); err != nil { // what was kept before has been refused meanwhile
+	if err := save("relay", position+2); err != nil { // the write of an earlier save may have failed by now
 		require.ErrorIs(t, err, persistence.ErrUnavailable)
 	}
 	require.NoError(t, j.Close())
-	require.Equal(t, 1, said.count("closes without its last cursors"))
+	require.Equal(t, 1, noted.count("closes without its last cursors"))
 }
 
-// TestWhatIsSavedDuringAWriteSurvivesItsFailure breaks a write off after its place was saved anew.
-func TestWhatIsSavedDuringAWriteSurvivesItsFailure(t *testing.T) {
-	url, said := databases.Database(t), &notes{}
+// A write fails after a cursor in it was saved anew.
+func TestSaveDuringAFailedWriteIsKept(t *testing.T) {
+	url, noted := databases.Database(t), &reportedErrors{}
 	table := watchCursors(t, url)
-	o := fast(url)
-	o.Note = said.note
+	o := fastOptions(url)
+	o.Note = noted.report
 	j := open(t, o)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	for _, name := range []string{"relay", "kafka"} {
 		require.NoError(t, j.SaveCursor(t.Context(), name, 3, 1))
 	}
-	table.hold()
+	table.blockWrites()
 	for _, name := range []string{"relay", "kafka"} {
 		require.NoError(t, j.SaveCursor(t.Context(), name, 3, 2))
 	}
-	table.awaitHeld()
+	table.awaitBlocked()
 	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 3))
 	table.exec(`SELECT pg_cancel_backend(pid) FROM pg_locks WHERE relation = 'journal_cursor'::regclass AND NOT granted`)
-	require.Eventually(t, func() bool { return said.count("cannot write") == 1 }, bound, time.Millisecond)
+	require.Eventually(t, func() bool { return noted.count("cannot write") == 1 }, bound, time.Millisecond)
 	requireCursor(t, j, "relay", 3)
 	requireCursor(t, j, "kafka", 2)
 	table.exec(`COMMIT`)
-	table.await("relay", 3)
-	table.await("kafka", 2)
+	table.awaitStored("relay", 3)
+	table.awaitStored("kafka", 2)
 	requireCursor(t, j, "relay", 3)
 }
 
-// TestCursorsOutliveTheServer: what is saved while the server is away is known, and written when it is back. Who asks for what is
-// stored hears that it is away.
-func TestCursorsOutliveTheServer(t *testing.T) {
+// Positions saved during an outage of the server are visible, and written after it. An AsStored
+// read fails meanwhile.
+func TestCursorsSurviveAServerOutage(t *testing.T) {
 	server := pgtest.Own(t, "cursors while the server is away", false)
 	if server == nil {
 		return
 	}
-	o := fast(server.URL("postgres"))
+	o := fastOptions(server.URL("postgres"))
 	o.Migrate = true
 	j := open(t, o)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
@@ -320,7 +322,7 @@ func TestCursorsOutliveTheServer(t *testing.T) {
 		position++
 		return j.SaveCursor(t.Context(), "relay", 3, position) != nil
 	}, bound, 10*time.Millisecond)
-	position-- // what is refused is not kept
+	position-- // a refused save changes nothing
 	requireCursor(t, j, "relay", position)
 	_, err := j.Cursor(persistence.AsStored(t.Context()), "relay", 3)
 	require.ErrorIs(t, err, persistence.ErrUnavailable)
@@ -331,9 +333,8 @@ func TestCursorsOutliveTheServer(t *testing.T) {
 	}, bound, 10*time.Millisecond)
 }
 
-// TestWhoWasSucceededPutsBackNoPlace: what a journal has kept when another process has its shard is not written, whether it has
-// heard of that or not.
-func TestWhoWasSucceededPutsBackNoPlace(t *testing.T) {
+// A fenced process does not write its cursors, whether it knows of its successor or not.
+func TestFencedProcessWritesNoCursor(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	for name, hear := range map[string]func(first *pgjournal.Journal, epoch uint64){
 		"it has heard": func(first *pgjournal.Journal, epoch uint64) {
@@ -350,32 +351,32 @@ func TestWhoWasSucceededPutsBackNoPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := databases.Database(t)
 			table := watchCursors(t, url)
-			first, head, fatal := claimStands(t, fast(url), slot)
+			first, head, fatal := openAndRaise(t, fastOptions(url), slot)
 			require.NoError(t, first.SaveCursor(t.Context(), "relay", 3, 1))
-			second, _, quiet := claimStands(t, fast(url), slot)
+			second, _, quiet := openAndRaise(t, fastOptions(url), slot)
 			require.NoError(t, second.SaveCursor(t.Context(), "relay", 3, 7))
 			hear(first, head.Epoch)
 			require.NoError(t, first.Close())
 			requireFatal(t, fatal, pgjournal.ErrTaken)
-			require.Equal(t, 7, table.at("relay"))
-			require.Zero(t, table.at("another"))
+			require.Equal(t, 7, table.stored("relay"))
+			require.Zero(t, table.stored("another"))
 			require.Empty(t, quiet)
 		})
 	}
 }
 
-// TestABackupThatIsGivenUp fails no save: that its context has ended says nothing of the server.
-func TestABackupThatIsGivenUp(t *testing.T) {
-	url, said := databases.Database(t), &notes{}
+// A cancelled backup fails no save: its context says nothing of the server.
+func TestCancelledBackupFailsNoSave(t *testing.T) {
+	url, noted := databases.Database(t), &reportedErrors{}
 	table := watchCursors(t, url)
-	o := fast(url)
-	o.Note = said.note
+	o := fastOptions(url)
+	o.Note = noted.report
 	j := open(t, o)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	for position := range uint64(2) {
 		require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, position+1))
 	}
-	table.hold()
+	table.blockWrites()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -385,12 +386,12 @@ func TestABackupThatIsGivenUp(t *testing.T) {
 		}
 		ended <- err
 	}()
-	table.awaitHeld()
+	table.awaitBlocked()
 	cancel()
 	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 3))
 	table.exec(`COMMIT`)
 	require.Error(t, <-ended)
 	require.NoError(t, j.SaveCursor(t.Context(), "relay", 3, 4))
-	table.await("relay", 4)
-	require.Zero(t, said.count("cannot write"))
+	table.awaitStored("relay", 4)
+	require.Zero(t, noted.count("cannot write"))
 }

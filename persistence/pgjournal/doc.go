@@ -8,10 +8,10 @@
 // commitBatches batches or commitBytes bytes. A transaction is three round trips, and two more when
 // there are so many events that CopyFrom is faster than an INSERT of arrays:
 //
-//  1. BEGIN; lock the rows of its shards in journal_shard, in the order of their numbers; read the versions of the streams and
-//     the idempotency keys that its batches name, one query each;
-//  2. drop the batches that lose, in memory; move the heads (UPDATE … WHERE id, epoch and head are those of the locked rows),
-//     then write events, versions, records, idempotency keys and timers;
+//  1. BEGIN; lock the rows of its shards in journal_shard, in the order of their numbers; read the
+//     versions of the streams and the idempotency keys that its batches name, one query each;
+//  2. drop the batches that lose, in memory; move the heads (UPDATE … WHERE id, epoch and head are
+//     those of the locked rows), then write events, versions, records, idempotency keys and timers;
 //  3. COMMIT.
 //
 // Moving the heads without locking them first would save nothing: the new heads are known only
@@ -22,7 +22,7 @@
 // Postgres may refuse a value (malformed JSON, a string with U+0000 or that is not UTF-8: SQLSTATE
 // classes 22, 23 and 54). Then the batches of the transaction are committed one by one, and only
 // the bad one gets ErrRefused. Any other error before COMMIT is ErrUnavailable, and nothing was
-// changed. After COMMIT is handed to the connection, only its own answer or a plain ERROR tells the
+// changed. After COMMIT is handed to the connection, only its own answer or a plain ERROR shows the
 // outcome. Everything else is ErrAmbiguous, and the lane does not retry.
 //
 // # Fencing

@@ -143,7 +143,7 @@ func (j *Journal) startEvicting(ctx context.Context, pid uint32) (stop func()) {
 			case <-ticker.C:
 			}
 			if err := j.evictBlockers(ctx, pid); err != nil && ctx.Err() == nil {
-				j.note(fmt.Errorf("journal cannot end an old transaction: %w", err))
+				j.reportError(fmt.Errorf("journal cannot end an old transaction: %w", err))
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func (j *Journal) evictBlockers(ctx context.Context, pid uint32) error {
 	var old int32
 	var gone bool
 	_, err = pgx.ForEachRow(rows, []any{&old, &gone}, func() error {
-		j.note(fmt.Errorf("journal has ended the transaction of session %d, which held a shard (gone: %t)", old, gone))
+		j.reportError(fmt.Errorf("journal has ended the transaction of session %d, which held a shard (gone: %t)", old, gone))
 		return nil
 	})
 	return err

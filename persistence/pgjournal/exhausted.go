@@ -38,7 +38,7 @@ func (j *Journal) noteCommit(err error) {
 	case errors.Is(err, postgres.ErrExhausted):
 		err = fmt.Errorf("the journal is not written: %w", err)
 		if j.exhausted.Swap(&exhaustion{err, j.clock()}) == nil {
-			j.note(err)
+			j.reportError(err)
 		}
 	}
 }

@@ -27,9 +27,9 @@ RAISE EXCEPTION 'could not extend file' USING ERRCODE = '` + code + `'; END $$`,
 }
 
 // While the server's disk is full, each commit fails with an error that names the disk. The log has
-// the first one alone.
-func TestAFullDiskOfTheServerIsNamed(t *testing.T) {
-	o := fast(databases.Database(t))
+// only the first.
+func TestFullDiskIsNamedAndLoggedOnce(t *testing.T) {
+	o := fastOptions(databases.Database(t))
 	var mu sync.Mutex
 	var noted []error
 	clock := time.Now()
@@ -52,7 +52,7 @@ func TestAFullDiskOfTheServerIsNamed(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, conn.Close(t.Context())) })
 	commit := func(stream string) error {
 		_, err := j.Append(t.Context(), 2, heads[0].Epoch, journaltest.Start,
-			[]*persistence.Batch{payload(0x020, stream, `{}`)})
+			[]*persistence.Batch{payloadBatch(0x020, stream, `{}`)})
 		return err
 	}
 	require.NoError(t, commit("before"))

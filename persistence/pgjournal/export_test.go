@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Lookups is how many records are asked for and wait for a reader.
+// Lookups returns the number of queued lookups.
 func (j *Journal) Lookups() int { return len(j.lookups) }
 
-// Turn turns the clock by which kept records are trusted, and stops it.
+// Turn stops the clock of the record cache and moves it forward.
 func (j *Journal) Turn(by time.Duration) {
 	now := j.recordCache.now().Add(by)
 	j.recordCache.now = func() time.Time { return now }
@@ -17,5 +17,5 @@ func (j *Journal) Turn(by time.Duration) {
 // Refresh reads all heads.
 func (j *Journal) Refresh(ctx context.Context) error { return j.refreshHeads(ctx) }
 
-// ExhaustedFor is how long a refused commit counts.
+// ExhaustedFor is how long Exhausted returns a refusal.
 const ExhaustedFor = exhaustedFor

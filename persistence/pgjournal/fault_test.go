@@ -17,11 +17,11 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// bound is far above what any call may take, and far below for ever.
+// bound is far longer than any call may take.
 const bound = 3 * time.Minute
 
-// within returns what f returned, or an error of its own when f does not end.
-func within(t *testing.T, f func() error) error {
+// withinBound returns the result of f, or an error when f does not end.
+func withinBound(t *testing.T, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -33,8 +33,8 @@ func within(t *testing.T, f func() error) error {
 	}
 }
 
-// stepUntilError runs the workload; stop is called when it has done some steps, or a step has failed before. It returns the first
-// error.
+// stepUntilError runs the workload and returns its first error. It calls stop after some steps, or
+// after an earlier error.
 func stepUntilError(load *journaltest.Load, stop func()) error {
 	const steps = 20
 	for n := 0; ; n++ {
@@ -50,8 +50,8 @@ func stepUntilError(load *journaltest.Load, stop func()) error {
 	}
 }
 
-// available calls f again as long as the journal is unavailable, which it may be for a while after its server has come back.
-func available(t *testing.T, f func() error) {
+// retryUnavailable repeats f while the journal is unavailable, which may outlast the outage of its server.
+func retryUnavailable(t *testing.T, f func() error) {
 	t.Helper()
 	var err error
 	require.Eventually(t, func() bool {
@@ -61,17 +61,17 @@ func available(t *testing.T, f func() error) {
 	require.NoError(t, err)
 }
 
-// TestServerFails takes the server away under load in every way, and gives it back. Calls end with an error of the contract,
-// nothing that was answered is lost, and the same journal goes on.
-func TestServerFails(t *testing.T) {
+// The server fails under load in every way and returns. Calls end with an error of the contract, no
+// acknowledged commit is lost, and the same journal continues.
+func TestJournalSurvivesServerFailures(t *testing.T) {
 	server := pgtest.Own(t, "the journal while its server fails", true)
 	if server == nil {
 		return
 	}
-	j := open(t, pgjournal.Options{URL: server.URL("postgres"), Migrate: true, Slack: 2}) // a server that is paused is waited for
+	j := open(t, pgjournal.Options{URL: server.URL("postgres"), Migrate: true, Slack: 2}) // calls wait for a paused server
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	load := &journaltest.Load{}
-	available(t, func() error { return load.Use(j) })
+	retryUnavailable(t, func() error { return load.Use(j) })
 	ways := []struct {
 		name       string
 		stop, give func() error
@@ -84,15 +84,15 @@ func TestServerFails(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			gone := make(chan error, 1)
-			err := within(t, func() error { return stepUntilError(load, func() { gone <- way.stop() }) })
+			err := withinBound(t, func() error { return stepUntilError(load, func() { gone <- way.stop() }) })
 			require.True(t, errors.Is(err, persistence.ErrUnavailable) || errors.Is(err, persistence.ErrAmbiguous), "%v", err)
 			require.NoError(t, <-gone)
 			requireUnavailable(t, j)
 			told := load.Told()
 			require.NoError(t, way.give())
-			available(t, func() error { return load.Continue(j) })
-			available(t, func() error { return load.Verify(j, told) })
-			available(t, func() error {
+			retryUnavailable(t, func() error { return load.Continue(j) })
+			retryUnavailable(t, func() error { return load.Verify(j, told) })
+			retryUnavailable(t, func() error {
 				if err := load.Continue(j); err != nil {
 					return err
 				}
@@ -106,8 +106,8 @@ func TestServerFails(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// requireUnavailable requires of every kind of call that it ends, and says that nothing was changed, while the server is away.
-// What is in memory is told all the same.
+// requireUnavailable requires that every kind of call ends with ErrUnavailable while the server is
+// away. Calls that memory can answer succeed.
 func requireUnavailable(t *testing.T, j *pgjournal.Journal) {
 	t.Helper()
 	ctx, shard, slot := context.Background(), ident.Shard(0x55), ident.Slot(0x550)
@@ -119,18 +119,18 @@ func requireUnavailable(t *testing.T, j *pgjournal.Journal) {
 		"cursor": func() error { _, err := j.Cursor(ctx, "a", shard); return err },
 		"sweep":  func() error { _, err := j.Sweep(ctx, journaltest.Start, 1); return err },
 	} {
-		work.Go(func() { assert.ErrorIs(t, within(t, call), persistence.ErrUnavailable, name) })
+		work.Go(func() { assert.ErrorIs(t, withinBound(t, call), persistence.ErrUnavailable, name) })
 	}
 	work.Wait()
-	// No timer of this shard is due: the server is not asked.
+	// No timer of this shard is due, so the server is not queried.
 	timers, err := j.Timers(ctx, shard, journaltest.Start, persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, timers)
 	require.Zero(t, j.Head(shard).Position)
 }
 
-// TestCrashLosesNothing crashes a durable server in the middle of the workload, again and again, each time opening the journal
-// anew.
+// A durable server crashes in the middle of the workload, again and again, each time with a new
+// journal.
 func TestCrashLosesNothing(t *testing.T) {
 	const crashes = 5
 	server := pgtest.Own(t, "the journal after its server crashed", true)
@@ -143,7 +143,7 @@ func TestCrashLosesNothing(t *testing.T) {
 		j := open(t, o)
 		require.NoError(t, load.Continue(j))
 		gone := make(chan error, 1)
-		err := within(t, func() error { return stepUntilError(load, func() { gone <- server.Crash() }) })
+		err := withinBound(t, func() error { return stepUntilError(load, func() { gone <- server.Crash() }) })
 		require.Error(t, err)
 		require.NoError(t, <-gone)
 		told := load.Told()

@@ -23,8 +23,8 @@ import (
 // fences is how many commits of each kind are lost; each has a lane and a shard of its own.
 const fences = 50
 
-// one is a batch of one event and the state after it.
-func one(slot ident.Slot, version uint64) *persistence.Batch {
+// oneEventBatch returns a batch of one event and the state after it.
+func oneEventBatch(slot ident.Slot, version uint64) *persistence.Batch {
 	document := json.RawMessage(fmt.Sprintf(`{"version":%d}`, version))
 	return &persistence.Batch{
 		Workspace: "ws_1", Slot: slot,
@@ -37,14 +37,14 @@ func one(slot ident.Slot, version uint64) *persistence.Batch {
 
 func appendOne(j persistence.Journal, slot ident.Slot, epoch, version uint64) error {
 	outcomes, err := j.Append(context.Background(), slot.Shard(), epoch, journaltest.Start,
-		[]*persistence.Batch{one(slot, version)})
+		[]*persistence.Batch{oneEventBatch(slot, version)})
 	if err != nil {
 		return err
 	}
 	return outcomes[0].Err
 }
 
-// requireTruth requires that batch 1 of the shard is there whole, or not at all, as the head says.
+// requireTruth requires that batch 1 of the shard is stored whole or not at all, as the head says.
 func requireTruth(t *testing.T, j persistence.Journal, slot ident.Slot, head uint64) {
 	t.Helper()
 	ctx := persistence.AsStored(context.Background())
@@ -63,8 +63,9 @@ func requireTruth(t *testing.T, j persistence.Journal, slot ident.Slot, head uin
 	require.Equal(t, head, j.Head(slot.Shard()).Position)
 }
 
-// ended waits until no transaction of a journal is open in the database, and so none can commit any more.
-func ended(t *testing.T, database string) {
+// awaitNoTransaction waits until no transaction of a journal is open in the database, so that none can commit
+// any more.
+func awaitNoTransaction(t *testing.T, database string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
@@ -77,18 +78,19 @@ func ended(t *testing.T, database string) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// TestFence loses the outcome of commits, raises the epoch, and requires that what is true then stays true.
-func TestFence(t *testing.T) {
+// After the outcome of a commit is lost and the epoch is raised, the stored state does not change
+// again.
+func TestRaiseFencesLostCommits(t *testing.T) {
 	for name, c := range map[string]fenceCase{
 		"the answer is lost": {
 			fate: func(c *pgtest.Commit, _, _ <-chan struct{}) { c.LoseAnswer() },
 			want: func(head uint64) bool { return head <= 1 },
 		},
-		"COMMIT comes while Raise waits": { // and nobody's patience ends meanwhile
+		"COMMIT comes while Raise waits": { // before any timeout
 			fate: func(c *pgtest.Commit, raising, _ <-chan struct{}) { c.CutThen(raising) },
 			want: func(head uint64) bool { return head == 1 },
 		},
-		"COMMIT comes after Raise": { // which has ended who kept it waiting
+		"COMMIT comes after Raise": { // which has ended the blocking session
 			fate:  func(c *pgtest.Commit, _, raised <-chan struct{}) { c.CutThen(raised) },
 			want:  func(head uint64) bool { return head == 0 },
 			slack: 5,
@@ -101,18 +103,18 @@ func TestFence(t *testing.T) {
 type fenceCase struct {
 	fate  func(c *pgtest.Commit, raising, raised <-chan struct{})
 	want  func(head uint64) bool
-	slack int // of Raise; 0 is that of all tests
+	slack int // factor of timeouts in Raise; 0 means slack
 }
 
 func runFence(t *testing.T, c fenceCase) {
 	database := databases.Database(t)
 	p, through := pgtest.StartProxy(t, database)
-	o := fast(through)
+	o := fastOptions(through)
 	o.Lanes = fences
 	j := open(t, o)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
-	o = fast(database)
-	o.PoolSize = 2 * fences // half of them for Raise
+	o = fastOptions(database)
+	o.PoolSize = 2 * fences // Raise uses half of them
 	o.Slack = cmp.Or(c.slack, o.Slack)
 	next := open(t, o)
 	t.Cleanup(func() { require.NoError(t, next.Close()) })
@@ -127,12 +129,12 @@ func runFence(t *testing.T, c fenceCase) {
 	release := sync.OnceFunc(func() { close(raised) })
 	defer release()
 	p.OnCommit(func(held *pgtest.Commit) { c.fate(held, raising, raised) })
-	loseAll(t, j, shards, old)
+	loseAllCommits(t, j, shards, old)
 	p.OnCommit(nil)
 
 	heads := raiseAll(t, next, database, shards, raising)
 	release()
-	ended(t, database)
+	awaitNoTransaction(t, database)
 	for i, shard := range shards {
 		slot := ident.Slot(shard) << 4
 		require.True(t, c.want(heads[i].Position), "head %d", heads[i].Position)
@@ -142,8 +144,8 @@ func runFence(t *testing.T, c fenceCase) {
 	}
 }
 
-// loseAll appends to every shard at once, through a proxy that loses every outcome.
-func loseAll(t *testing.T, j *pgjournal.Journal, shards []ident.Shard, heads []persistence.Head) {
+// loseAllCommits appends to every shard at once, through a proxy that loses every outcome.
+func loseAllCommits(t *testing.T, j *pgjournal.Journal, shards []ident.Shard, heads []persistence.Head) {
 	t.Helper()
 	var work sync.WaitGroup
 	errs := make([]error, len(shards))
@@ -157,7 +159,7 @@ func loseAll(t *testing.T, j *pgjournal.Journal, shards []ident.Shard, heads []p
 	}
 }
 
-// raiseAll takes every shard by a Raise of its own, and tells when they wait, or are done.
+// raiseAll raises every shard by a Raise of its own, and signals when one waits or all are done.
 func raiseAll(t *testing.T, j *pgjournal.Journal, database string, shards []ident.Shard,
 	raising chan struct{}) []persistence.Head {
 	t.Helper()
@@ -177,7 +179,7 @@ func raiseAll(t *testing.T, j *pgjournal.Journal, database string, shards []iden
 	return heads
 }
 
-// awaitWaiting closes raising when a session waits for a lock, or none has to.
+// awaitWaiting closes raising when a session waits for a lock, or all Raises are done.
 func awaitWaiting(t *testing.T, database string, raising chan struct{}) {
 	t.Helper()
 	defer close(raising)

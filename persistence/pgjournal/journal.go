@@ -28,8 +28,8 @@ var _ persistence.Journal = (*Journal)(nil)
 type Journal struct {
 	pool        *pgxpool.Pool
 	backoff     *connectBackoff
-	note        func(error)
-	fatal       func(error)
+	reportError func(error)
+	reportFatal func(error)
 	clock       func() time.Time
 	slack       time.Duration // factor of all timeouts: Options.Slack
 	identity    persistence.Identity
@@ -71,11 +71,11 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 			return nil, err
 		}
 	}
-	j := &Journal{backoff: &connectBackoff{}, note: o.Note, clock: o.Clock, slack: time.Duration(o.Slack),
+	j := &Journal{backoff: &connectBackoff{}, reportError: o.Note, clock: o.Clock, slack: time.Duration(o.Slack),
 		recordCache: newRecordCache(time.Duration(o.Slack) * recordsTrustedFor),
 		lookups:     make(chan *lookup, lookupMax), raising: make(chan struct{}, o.PoolSize/2)}
 	j.cursors = newCursors(j.writeCursors)
-	j.fatal = func(err error) {
+	j.reportFatal = func(err error) {
 		j.cursors.Refuse(errFenced)
 		j.recordCache.stopServing()
 		o.Fatal(err)
@@ -165,7 +165,8 @@ func (j *Journal) readStamp(ctx context.Context) (format, slots, shards int, err
 
 // setStamp stamps a new store. The stamp of another process that comes first stays.
 func (j *Journal) setStamp(ctx context.Context, o Options) (err error) {
-	deployment, now := o.Deployment, o.Clock() // one instant, so that only a later incarnation has a Store later than its Deployment
+	// Both ids have the same instant: only a later incarnation has a Store later than its Deployment.
+	deployment, now := o.Deployment, o.Clock()
 	if deployment.IsZero() {
 		if deployment, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 			return err
@@ -191,7 +192,7 @@ func (j *Journal) startWorkers(o Options, config *pgx.ConnConfig) {
 	j.workers.Go(func() { j.pollHeads(alive) })
 	j.workers.Go(func() {
 		j.cursors.Run(alive, func(err error) {
-			j.note(fmt.Errorf("journal cannot write cursors: %w", postgres.NameExhausted(err)))
+			j.reportError(fmt.Errorf("journal cannot write cursors: %w", postgres.NameExhausted(err)))
 		})
 	})
 }
@@ -225,7 +226,7 @@ func (j *Journal) refreshHeads(ctx context.Context) error {
 		return nil
 	})
 	if fatal != nil {
-		j.fatal(fatal)
+		j.reportFatal(fatal)
 	}
 	return err
 }
@@ -256,7 +257,7 @@ func (j *Journal) noteUnreachable(err error) {
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
 		j.backoff.recordFailure()
-		j.note(fmt.Errorf("journal cannot reach its server: %w", err))
+		j.reportError(fmt.Errorf("journal cannot reach its server: %w", err))
 	}
 }
 
@@ -318,7 +319,7 @@ func (j *Journal) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), j.slack*rollbackTimeout)
 	defer cancel()
 	if err := j.cursors.Flush(ctx); err != nil {
-		j.note(fmt.Errorf("journal closes without its last cursors: %w", err))
+		j.reportError(fmt.Errorf("journal closes without its last cursors: %w", err))
 	}
 	j.pool.Close()
 	return nil

@@ -17,14 +17,14 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// databases are those of the one server of this test binary, which runs without fsync.
+// databases are on the one server of this test binary, which runs without fsync.
 var databases *pgtest.Templates
 
 func TestMain(m *testing.M) {
 	build := func(url string) error { return pgjournal.Migrate(context.Background(), url) }
 	os.Exit(pgtest.Main("the journal over Postgres", build, func(t *pgtest.Templates) int {
 		databases = t
-		before := goleak.IgnoreCurrent() // who waits for the server's end
+		before := goleak.IgnoreCurrent() // the goroutine that waits for the server
 		code := m.Run()
 		if err := journaltest.Leaked(before); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -34,11 +34,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// slack is for a machine that stands still, or is twenty times as slow as another.
+// slack is the factor of timeouts on a machine that stalls, or is twenty times slower than another.
 const slack = 12
 
-// fast are the options of tests that do not test durability.
-func fast(url string) pgjournal.Options {
+// fastOptions returns the options of tests that do not test durability.
+func fastOptions(url string) pgjournal.Options {
 	return pgjournal.Options{URL: url, AllowUnsafe: true, Slack: slack}
 }
 
@@ -62,7 +62,7 @@ func TestContract(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, checks.Value.Set(checks.DefValue)) })
 	}
 	journaltest.Run(t, func(t journaltest.T) journaltest.Reopen {
-		o := fast(databases.Database(t.(pgtest.T)))
+		o := fastOptions(databases.Database(t.(pgtest.T)))
 		return func() persistence.Journal { return open(t, o) }
 	})
 }

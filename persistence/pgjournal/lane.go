@@ -159,7 +159,7 @@ func (l *lane) commitItems(items []item) {
 		reportFailure(items, err)
 		return
 	}
-	l.j.note(fmt.Errorf("journal commits %d batches one by one: %w", len(items), err))
+	l.j.reportError(fmt.Errorf("journal commits %d batches one by one: %w", len(items), err))
 	for i := range items {
 		if one := unfailedItems(items[i : i+1]); len(one) == 1 {
 			reportFailure(one, l.commitTransaction(one))
@@ -283,7 +283,7 @@ func (l *lane) disconnect() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.j.slack*rollbackTimeout)
 	defer cancel()
 	if err := l.conn.Close(ctx); err != nil {
-		l.j.note(fmt.Errorf("journal closes a connection: %w", err))
+		l.j.reportError(fmt.Errorf("journal closes a connection: %w", err))
 	}
 	l.conn = nil
 }

@@ -18,22 +18,22 @@ import (
 	"purser/persistence/pgjournal"
 )
 
-// lookups is a journal of one reader, which can be held up, and which counts its statements.
-type lookups struct {
+// lookupFixture is a journal with one reader, which can be blocked, and a count of its statements.
+type lookupFixture struct {
 	t     *testing.T
 	j     *pgjournal.Journal
 	conn  *pgx.Conn
-	slots []ident.Slot // each has a record of its own, item "a"
+	slots []ident.Slot // each has a record "a" of kind item
 }
 
-func newLookups(t *testing.T) *lookups {
+func newLookupFixture(t *testing.T) *lookupFixture {
 	url := databases.Database(t)
-	l := &lookups{t: t, slots: []ident.Slot{0x010, 0x020, 0x030}}
-	o := fast(url)
+	l := &lookupFixture{t: t, slots: []ident.Slot{0x010, 0x020, 0x030}}
+	o := fastOptions(url)
 	o.Lanes = 1
-	l.j = open(t, o) // before anything is written: only a lookup tells it of the heads
+	l.j = open(t, o) // opened before the writes, so that it learns of heads only by lookups
 	t.Cleanup(func() { require.NoError(t, l.j.Close()) })
-	writer := open(t, fast(url))
+	writer := open(t, fastOptions(url))
 	for _, slot := range l.slots {
 		heads, err := writer.Raise(t.Context(), slot.Shard())
 		require.NoError(t, err)
@@ -54,21 +54,21 @@ CREATE VIEW journal_record AS WITH once AS MATERIALIZED (SELECT nextval('asked')
 	return l
 }
 
-func (l *lookups) exec(sql string) {
+func (l *lookupFixture) exec(sql string) {
 	l.t.Helper()
 	_, err := l.conn.Exec(context.Background(), sql)
 	require.NoError(l.t, err)
 }
 
-// statements is how many have read records.
-func (l *lookups) statements() (n int) {
+// statements returns how many statements have read records.
+func (l *lookupFixture) statements() (n int) {
 	l.t.Helper()
 	require.NoError(l.t, l.conn.QueryRow(context.Background(), `SELECT last_value FROM asked`).Scan(&n))
 	return n
 }
 
-// hold keeps the reader waiting for the server with a lookup, until release has returned.
-func (l *lookups) hold() (release func()) {
+// blockReader blocks the reader in a lookup until release has returned.
+func (l *lookupFixture) blockReader() (release func()) {
 	l.t.Helper()
 	l.exec(`BEGIN; LOCK TABLE record_table IN ACCESS EXCLUSIVE MODE`)
 	var first sync.WaitGroup
@@ -85,26 +85,26 @@ func (l *lookups) hold() (release func()) {
 	}
 }
 
-// await waits until so many lookups wait for the reader.
-func (l *lookups) await(n int) {
+// awaitQueued waits until n lookups are queued.
+func (l *lookupFixture) awaitQueued(n int) {
 	l.t.Helper()
 	require.Eventually(l.t, func() bool { return l.j.Lookups() == n }, bound, time.Millisecond)
 }
 
-// held has records asked for while the reader is held up, and returns when all have their answers.
-func (l *lookups) held(asks ...func()) {
+// whileBlocked starts lookups while the reader is blocked, and returns when all have their answers.
+func (l *lookupFixture) whileBlocked(asks ...func()) {
 	l.t.Helper()
-	release := l.hold()
+	release := l.blockReader()
 	var work sync.WaitGroup
 	for _, ask := range asks {
 		work.Go(ask)
 	}
-	l.await(len(asks))
+	l.awaitQueued(len(asks))
 	release()
 	work.Wait()
 }
 
-func (l *lookups) requireItem(slot ident.Slot) {
+func (l *lookupFixture) requireItem(slot ident.Slot) {
 	record, err := l.j.Record(context.Background(), slot, "item", "a")
 	assert.NoError(l.t, err)
 	assert.Equal(l.t, fmt.Sprint(slot), string(record.Document))
@@ -113,10 +113,11 @@ func (l *lookups) requireItem(slot ident.Slot) {
 	assert.EqualValues(l.t, 1, l.j.Head(slot.Shard()).Position)
 }
 
-// TestLookupsShareARoundTrip: what is asked for while the reader is under way is read by one statement, each for who asked.
+// Lookups that arrive while the reader is busy are read by one statement, and each gets its own
+// answer.
 func TestLookupsShareARoundTrip(t *testing.T) {
 	const others = 50
-	l := newLookups(t)
+	l := newLookupFixture(t)
 	var more []func()
 	for n := range others {
 		slot := l.slots[n%len(l.slots)]
@@ -126,13 +127,13 @@ func TestLookupsShareARoundTrip(t *testing.T) {
 		})
 	}
 	before := l.statements()
-	l.held(more...)
+	l.whileBlocked(more...)
 	require.LessOrEqual(t, l.statements()-before, 2)
 }
 
-// TestABadLookupFailsAlone: what the server can not be asked for spoils nobody else's answer.
-func TestABadLookupFailsAlone(t *testing.T) {
-	l := newLookups(t)
+// A lookup with a malformed id fails without an effect on the others of its round trip.
+func TestMalformedLookupFailsAlone(t *testing.T) {
+	l := newLookupFixture(t)
 	good := func() { l.requireItem(l.slots[1]) }
 	fails := func(id string, want error) func() {
 		return func() {
@@ -140,14 +141,14 @@ func TestABadLookupFailsAlone(t *testing.T) {
 			assert.ErrorIs(t, err, want)
 		}
 	}
-	l.held(good, fails("none", persistence.ErrNotFound), fails("a\x00", persistence.ErrUnavailable),
+	l.whileBlocked(good, fails("none", persistence.ErrNotFound), fails("a\x00", persistence.ErrUnavailable),
 		fails("none", persistence.ErrNotFound), good)
 }
 
-// TestALookupEndsWithItsCaller, though the server does not answer.
-func TestALookupEndsWithItsCaller(t *testing.T) {
-	l := newLookups(t)
-	release := l.hold()
+// A lookup ends with its context although the server does not answer.
+func TestLookupEndsWithItsContext(t *testing.T) {
+	l := newLookupFixture(t)
+	release := l.blockReader()
 	defer release()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -155,9 +156,9 @@ func TestALookupEndsWithItsCaller(t *testing.T) {
 		_, err := l.j.Record(ctx, l.slots[1], "item", "a")
 		ended <- err
 	}()
-	l.await(1)
+	l.awaitQueued(1)
 	cancel()
-	err := within(t, func() error { return <-ended })
+	err := withinBound(t, func() error { return <-ended })
 	require.ErrorIs(t, err, persistence.ErrUnavailable)
 	require.ErrorIs(t, err, context.Canceled)
 }

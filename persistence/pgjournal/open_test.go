@@ -14,7 +14,7 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-func execute(t *testing.T, url, sql string) {
+func executeSQL(t *testing.T, url, sql string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func execute(t *testing.T, url, sql string) {
 
 func TestOpenRefuses(t *testing.T) {
 	mine, theirs := ident.UUID{1}, ident.UUID{2}
-	unsafe, other := fast(""), fast("")
+	unsafe, other := fastOptions(""), fastOptions("")
 	other.Deployment = theirs
 	for name, c := range map[string]struct {
 		sql  string
@@ -39,12 +39,12 @@ func TestOpenRefuses(t *testing.T) {
 		"a newer schema":     {`UPDATE journal_version SET version_id = 999`, unsafe, pgjournal.ErrForeign},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := fast(databases.Database(t))
+			o := fastOptions(databases.Database(t))
 			o.Deployment = mine
 			j := open(t, o)
 			require.Equal(t, mine, j.Identity().Deployment)
 			require.NoError(t, j.Close())
-			execute(t, o.URL, c.sql)
+			executeSQL(t, o.URL, c.sql)
 			c.o.URL = o.URL
 			_, err := pgjournal.Open(t.Context(), c.o)
 			require.ErrorIs(t, err, c.want)
@@ -80,10 +80,10 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestMigrateTogether opens an empty database from several processes at once: they find one store.
-func TestMigrateTogether(t *testing.T) {
+// Several processes that open an empty database at once find one store.
+func TestConcurrentOpensMakeOneStore(t *testing.T) {
 	const processes = 4
-	o := fast(databases.Empty(t))
+	o := fastOptions(databases.Empty(t))
 	o.Migrate = true
 	var work sync.WaitGroup
 	journals, errs := make([]*pgjournal.Journal, processes), make([]error, processes)
@@ -98,8 +98,9 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// Long payloads are packed by lz4, in every partition, by a server that was built with it; what an earlier schema packed is read.
-func TestLongPayloadsArePackedByLz4(t *testing.T) {
+// Long payloads are compressed by lz4 in every partition, if the server supports it. Payloads that
+// an earlier schema compressed stay readable.
+func TestLongPayloadsAreCompressedByLz4(t *testing.T) {
 	url := databases.Database(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -119,10 +120,11 @@ WHERE attname = 'payload' AND attrelid IN (SELECT relid FROM pg_partition_tree('
 	require.Equal(t, []string{want}, by)
 }
 
-// A migration that has to wait for readers of events says so soon: what comes behind it waits too. The next try finds them gone.
-func TestAMigrationDoesNotWaitForEver(t *testing.T) {
+// A migration that is blocked by readers of events fails soon, because later statements queue
+// behind it. The next attempt finds them gone.
+func TestBlockedMigrationFailsSoon(t *testing.T) {
 	url := databases.Database(t)
-	execute(t, url, `DELETE FROM journal_version WHERE version_id = 2`)
+	executeSQL(t, url, `DELETE FROM journal_version WHERE version_id = 2`)
 	reader, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, reader.Close(context.Background())) }()

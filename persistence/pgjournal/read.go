@@ -31,7 +31,9 @@ func (j *Journal) queryBatch(ctx context.Context, b *pgx.Batch, read func(pgx.Ba
 
 // sendBatch sends queries over one connection. When the connection is lost it resets the pool,
 // because the idle ones are probably lost too.
-func (j *Journal) sendBatch(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) (lost bool, err error) {
+func (j *Journal) sendBatch(
+	ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error,
+) (lost bool, err error) {
 	conn, err := j.pool.Acquire(ctx)
 	if err != nil {
 		j.noteUnreachable(err)
@@ -52,7 +54,9 @@ func (j *Journal) sendBatch(ctx context.Context, b *pgx.Batch, read func(pgx.Bat
 
 // readWithHead reads documents of a shard and then its head, which it publishes first. So no read
 // returns data above the published head.
-func (j *Journal) readWithHead(ctx context.Context, id ident.Shard, read func(pgx.BatchResults) error, sql string, args ...any) error {
+func (j *Journal) readWithHead(
+	ctx context.Context, id ident.Shard, read func(pgx.BatchResults) error, sql string, args ...any,
+) error {
 	if err := j.beginCall(ctx); err != nil {
 		return err
 	}

@@ -13,12 +13,12 @@ import (
 	"purser/persistence/ident"
 )
 
-// TestTheNewestEventsAreReadWithoutTheServer: what a process has just committed it reads from memory, the same events as another
-// process reads from the table.
-func TestTheNewestEventsAreReadWithoutTheServer(t *testing.T) {
+// A process reads its own newest events from memory, equal to those that another process reads from
+// the table.
+func TestNewestEventsAreReadFromMemory(t *testing.T) {
 	const slot, workspace = ident.Slot(0x30), "ws_1"
 	url := databases.Database(t)
-	ours, head, _ := claimStands(t, fast(url), slot)
+	ours, head, _ := openAndRaise(t, fastOptions(url), slot)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 7200))
 	for version := uint64(1); version <= 40; version++ {
 		payload := fmt.Sprintf(`{"n": %d,  "spaces": "kept"}`, version)
@@ -29,7 +29,7 @@ func TestTheNewestEventsAreReadWithoutTheServer(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, outcomes[0].Err)
 	}
-	theirs := open(t, fast(url)) // has committed nothing
+	theirs := open(t, fastOptions(url)) // has committed nothing
 	t.Cleanup(func() { require.NoError(t, theirs.Close()) })
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestTheNewestEventsAreReadWithoutTheServer(t *testing.T) {
 	got, err := ours.Events(t.Context(), slot.Shard(), 0, 0)
 	require.NoError(t, err)
 	require.Len(t, got, 40)
-	copy(got[0].Payload, "overwritten") // it is the reader's
+	copy(got[0].Payload, "overwritten") // the reader owns the payload
 	again, err := ours.Events(t.Context(), slot.Shard(), 0, 1)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"n": 1, "spaces": "kept"}`, string(again[0].Payload))

@@ -49,7 +49,7 @@ type recordCache struct {
 type cachedShard struct {
 	owned     bool
 	term      uint64    // number of Raises; entries of an earlier term are invalid
-	confirmed time.Time // when the server last confirmed ownership
+	confirmed time.Time // sending time of the last query that confirmed ownership
 }
 
 // cachedRecord is a record, or its absence (found is false).
@@ -223,7 +223,7 @@ func (r *recordCache) endCommit(written map[recordKey]*recordState, cached map[r
 	defer r.mu.Unlock()
 	for key, state := range written {
 		delete(r.writes, key)
-		delete(r.reads, key) // it is stale: later lookups must not join it
+		delete(r.reads, key) // stale: later lookups must not join it
 		k := cached[key]
 		if k != nil && committed {
 			k = k.afterCommit(state)

@@ -13,18 +13,18 @@ import (
 	"purser/persistence"
 )
 
-// table is what the server has, of one shard, beside the records that are kept of it.
-type table struct {
+// shardModel is a model of one shard on the server, beside the cache under test.
+type shardModel struct {
 	*rapid.T
-	known   *recordCache
+	cache   *recordCache
 	rows    map[recordKey]persistence.Record
-	lookups []*asked
-	under   *transaction
+	lookups []*modelLookup
+	open    *modelTransaction
 	ordinal uint32
 }
 
-// asked is a lookup that is on its way.
-type asked struct {
+// modelLookup is a lookup under way.
+type modelLookup struct {
 	key     recordKey
 	lookup  *pendingRead
 	read    bool
@@ -32,42 +32,42 @@ type asked struct {
 	missing error
 }
 
-// transaction is one of a lane.
-type transaction struct {
+// modelTransaction is a transaction of a lane.
+type modelTransaction struct {
 	written map[recordKey]*recordState
-	was     map[recordKey]*cachedRecord
-	seen    bool // by who reads
+	cached  map[recordKey]*cachedRecord
+	visible bool // visible to reads
 }
 
-func (w *table) key() recordKey {
+func (w *shardModel) key() recordKey {
 	return recordKey{3, "item", rapid.SampledFrom([]string{"a", "b"}).Draw(w.T, "id")}
 }
 
-func (w *table) read(key recordKey) (persistence.Record, error) {
+func (w *shardModel) read(key recordKey) (persistence.Record, error) {
 	if r, found := w.rows[key]; found {
 		return r, nil
 	}
 	return persistence.Record{}, persistence.ErrNotFound
 }
 
-// ask must be answered by what the table has, or not at all.
-func (w *table) ask(*rapid.T) {
+// ask looks a record up. A cached answer must equal the table.
+func (w *shardModel) ask(*rapid.T) {
 	key := w.key()
-	got, lookup, err := w.known.lookUp(key)
+	got, lookup, err := w.cache.lookUp(key)
 	if lookup != nil {
-		w.lookups = append(w.lookups, &asked{key: key, lookup: lookup})
+		w.lookups = append(w.lookups, &modelLookup{key: key, lookup: lookup})
 		return
 	}
 	want, missing := w.read(key)
 	require.Equal(w.T, missing, err)
 	require.Equal(w.T, want, got)
 	if len(got.Document) > 0 {
-		got.Document[0] = '!' // it is the caller's
+		got.Document[0] = '!' // the caller owns the document
 	}
 }
 
-// answer takes a lookup on: first to the table, then home, or gives it up.
-func (w *table) answer(t *rapid.T) {
+// answer advances a lookup: first it reads the table, then it completes; sometimes it fails.
+func (w *shardModel) answer(t *rapid.T) {
 	if len(w.lookups) == 0 {
 		return
 	}
@@ -81,20 +81,20 @@ func (w *table) answer(t *rapid.T) {
 	if !l.read {
 		l.missing = persistence.ErrUnavailable
 	}
-	w.known.completeRead(l.key, l.lookup, l.record, l.missing)
+	w.cache.completeRead(l.key, l.lookup, l.record, l.missing)
 	w.lookups = append(w.lookups[:n], w.lookups[n+1:]...)
 }
 
-// begin stages writes and removals as a transaction does.
-func (w *table) begin(t *rapid.T) {
-	if w.under != nil {
+// begin stages writes and deletions as a transaction does.
+func (w *shardModel) begin(t *rapid.T) {
+	if w.open != nil {
 		return
 	}
-	tx := &transaction{written: map[recordKey]*recordState{}}
+	tx := &modelTransaction{written: map[recordKey]*recordState{}}
 	for range rapid.IntRange(1, 2).Draw(t, "records") {
 		key := w.key()
 		w.ordinal++
-		change := rapid.IntRange(0, 4).Draw(t, "change") // a removal, one with a new record, or mostly a record
+		change := rapid.IntRange(0, 4).Draw(t, "change") // 0: deletion, 1: deletion and new record, else record
 		state := &recordState{cleared: change < 2, present: change > 0}
 		if state.present {
 			state.record = persistence.Record{Kind: key.kind, ID: key.id, Position: 7, Ordinal: w.ordinal,
@@ -102,17 +102,17 @@ func (w *table) begin(t *rapid.T) {
 		}
 		tx.written[key] = state
 	}
-	tx.was = w.known.beginCommit(tx.written)
-	w.under = tx
+	tx.cached = w.cache.beginCommit(tx.written)
+	w.open = tx
 }
 
-// commit has the table show what the transaction under way wrote.
-func (w *table) commit(t *rapid.T) {
-	if w.under == nil || w.under.seen {
+// commit makes the writes of the transaction visible in the table.
+func (w *shardModel) commit(t *rapid.T) {
+	if w.open == nil || w.open.visible {
 		return
 	}
-	w.under.seen = true
-	for key, state := range w.under.written {
+	w.open.visible = true
+	for key, state := range w.open.written {
 		old, found := w.rows[key]
 		if state.cleared {
 			delete(w.rows, key)
@@ -130,55 +130,55 @@ func (w *table) commit(t *rapid.T) {
 	}
 }
 
-func (w *table) end(t *rapid.T) {
-	if w.under == nil {
+func (w *shardModel) end(t *rapid.T) {
+	if w.open == nil {
 		return
 	}
-	w.known.endCommit(w.under.written, w.under.was, w.under.seen)
-	for _, state := range w.under.written {
+	w.cache.endCommit(w.open.written, w.open.cached, w.open.visible)
+	for _, state := range w.open.written {
 		if state.present {
-			state.record.Document[0] = '!' // it is the caller's again
+			state.record.Document[0] = '!' // the caller owns the document again
 		}
 	}
-	w.under = nil
+	w.open = nil
 }
 
-// lose ends the transaction whose answer to COMMIT is lost: it may come to be seen until the shard is raised.
-func (w *table) lose(t *rapid.T) {
-	if w.under == nil {
+// lose ends a transaction with an unknown outcome: its writes may become visible until the shard is
+// raised.
+func (w *shardModel) lose(t *rapid.T) {
+	if w.open == nil {
 		return
 	}
-	tx := w.under
-	w.known.suspendShard(3)
-	w.known.endCommit(tx.written, tx.was, false)
+	tx := w.open
+	w.cache.suspendShard(3)
+	w.cache.endCommit(tx.written, tx.cached, false)
 	for range rapid.IntRange(0, 5).Draw(t, "meanwhile") {
 		w.ask(t)
 		if len(w.lookups) > 0 {
 			w.answer(t)
 		}
 	}
-	if !tx.seen && rapid.Bool().Draw(t, "landed") {
+	if !tx.visible && rapid.Bool().Draw(t, "landed") {
 		w.commit(t)
 	}
-	w.under = nil
-	w.known.beginTerm(3, time.Now())
+	w.open = nil
+	w.cache.beginTerm(3, time.Now())
 }
 
-// TestWhatIsKeptIsTrue: whatever lookups, commits and Raises come between each other, a record is answered as it is, or not at
-// all.
-func TestWhatIsKeptIsTrue(t *testing.T) {
+// In any interleaving of lookups, commits and Raises, a cached record equals the stored one.
+func TestCachedRecordsEqualStoredOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &table{T: t, known: newRecordCache(time.Hour), rows: map[recordKey]persistence.Record{}}
-		w.known.beginTerm(3, time.Now())
+		w := &shardModel{T: t, cache: newRecordCache(time.Hour), rows: map[recordKey]persistence.Record{}}
+		w.cache.beginTerm(3, time.Now())
 		raise := func(*rapid.T) {
-			if w.under == nil { // it waits for who holds the shard
-				w.known.beginTerm(3, time.Now())
+			if w.open == nil { // a Raise waits for the transaction under way
+				w.cache.beginTerm(3, time.Now())
 			}
 		}
 		moves := []func(*rapid.T){w.ask, w.ask, w.ask, w.answer, w.answer, w.answer, w.begin, w.commit, w.end, w.lose, raise}
 		for range rapid.IntRange(1, 400).Draw(t, "moves") {
 			n := rapid.IntRange(0, 8*len(moves)).Draw(t, "move")
-			if n < 2*len(moves) { // a Raise, or a lost answer, forgets all: seldom
+			if n < 2*len(moves) { // a Raise and a lost answer empty the cache, so they are rare
 				moves[n%len(moves)](t)
 			} else {
 				moves[n%(len(moves)-2)](t)
@@ -187,11 +187,11 @@ func TestWhatIsKeptIsTrue(t *testing.T) {
 		for len(w.lookups) > 0 {
 			w.answer(t)
 		}
-		require.Empty(t, w.known.reads)
+		require.Empty(t, w.cache.reads)
 	})
 }
 
-func look(r *recordCache, key recordKey, document string) (kept bool) {
+func lookUpOrFill(r *recordCache, key recordKey, document string) (kept bool) {
 	record, lookup, err := r.lookUp(key)
 	if lookup == nil {
 		return err == nil && string(record.Document) == document
@@ -200,40 +200,40 @@ func look(r *recordCache, key recordKey, document string) (kept bool) {
 	return false
 }
 
-// Of a shard that this process does not hold, or not for sure, nothing is kept, nor by a process that was fenced, and no failure
-// is.
-func TestWhatIsNotKept(t *testing.T) {
+// Nothing is cached for a shard that this process does not own for certain, nor by a fenced
+// process, nor of a failed lookup.
+func TestCacheNeedsOwnership(t *testing.T) {
 	r, key := newRecordCache(time.Hour), recordKey{3, "item", "a"}
-	require.False(t, look(r, key, "1"))
-	require.False(t, look(r, key, "1"), "a lookup has put it in")
+	require.False(t, lookUpOrFill(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"), "a lookup has cached the record")
 	r.beginTerm(3, time.Now())
-	require.False(t, look(r, key, "1"))
-	require.True(t, look(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"))
+	require.True(t, lookUpOrFill(r, key, "1"))
 	r.beginTerm(3, time.Now())
-	require.False(t, look(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"))
 	r.suspendShard(3)
-	require.False(t, look(r, key, "1"))
-	require.False(t, look(r, key, "1"), "a lookup has put it in")
+	require.False(t, lookUpOrFill(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"), "a lookup has cached the record")
 	r.beginTerm(3, time.Now())
 	_, lookup, _ := r.lookUp(key)
 	r.completeRead(key, lookup, persistence.Record{}, errors.New("down"))
-	require.False(t, look(r, key, "1"))
-	require.True(t, look(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"))
+	require.True(t, lookUpOrFill(r, key, "1"))
 	r.stopServing()
-	require.False(t, look(r, key, "1"))
-	require.False(t, look(r, key, "1"), "a lookup has put it in")
+	require.False(t, lookUpOrFill(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"), "a lookup has cached the record")
 }
 
-// What is kept has a bound, beyond which what nobody has asked for goes first.
-func TestKeptRecordsAreBounded(t *testing.T) {
+// The cache is bounded and evicts records without recent lookups first.
+func TestCachedRecordsAreBounded(t *testing.T) {
 	r := newRecordCache(time.Hour)
 	r.beginTerm(3, time.Now())
 	document := string(make([]byte, 64<<10))
 	hot, most := recordKey{3, "item", "hot"}, 2*recordBytes/len(document)
-	require.False(t, look(r, hot, "1"))
+	require.False(t, lookUpOrFill(r, hot, "1"))
 	for i := range most {
-		require.False(t, look(r, recordKey{3, "item", fmt.Sprint(i)}, document))
-		require.True(t, look(r, hot, "1"))
+		require.False(t, lookUpOrFill(r, recordKey{3, "item", fmt.Sprint(i)}, document))
+		require.True(t, lookUpOrFill(r, hot, "1"))
 		size := 0
 		for _, part := range []map[recordKey]*cachedRecord{r.young, r.old} {
 			for key, k := range part {
@@ -242,18 +242,19 @@ func TestKeptRecordsAreBounded(t *testing.T) {
 		}
 		require.LessOrEqual(t, size, recordBytes+len(document)+2*recordOverhead)
 	}
-	require.False(t, look(r, recordKey{3, "item", "0"}, document))
+	require.False(t, lookUpOrFill(r, recordKey{3, "item", "0"}, document))
 	last := recordKey{3, "item", fmt.Sprint(most - 1)}
-	require.True(t, look(r, last, document))
-	for range most { // what is written again and again takes no more
+	require.True(t, lookUpOrFill(r, last, document))
+	for range most { // repeated writes of one record use no more memory
 		written := map[recordKey]*recordState{hot: {present: true, record: persistence.Record{Document: json.RawMessage(document)}}}
 		r.endCommit(written, r.beginCommit(written), true)
 	}
-	require.True(t, look(r, last, document))
+	require.True(t, lookUpOrFill(r, last, document))
 }
 
-// What lookups of the longest names leave in memory is bounded too, and a name that no record has leaves nothing.
-func TestNamesOfKeptRecordsAreBounded(t *testing.T) {
+// Lookups with the longest names are bounded too, and a name longer than any record's is not
+// cached.
+func TestCachedNamesAreBounded(t *testing.T) {
 	r := newRecordCache(time.Hour)
 	r.beginTerm(3, time.Now())
 	most := 2 * recordBytes / persistence.MaxName
@@ -261,9 +262,9 @@ func TestNamesOfKeptRecordsAreBounded(t *testing.T) {
 		bytes, last := 0, recordKey{}
 		for i := range most {
 			last = recordKey{3, "item", fmt.Sprintf("%0*d", length, i)}
-			look(r, last, "")
+			lookUpOrFill(r, last, "")
 		}
-		require.Equal(t, are, look(r, last, ""))
+		require.Equal(t, are, lookUpOrFill(r, last, ""))
 		for _, part := range []map[recordKey]*cachedRecord{r.young, r.old} {
 			for key := range part {
 				bytes += len(key.id)
@@ -273,8 +274,8 @@ func TestNamesOfKeptRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A record of which some lookup is always under way is kept again after a commit, or a Raise, that came beside one.
-func TestLookupsDoNotJoinOneThatKeepsNothing(t *testing.T) {
+// A record with lookups always under way is cached again after a concurrent commit or Raise.
+func TestLookupsDoNotJoinAStaleRead(t *testing.T) {
 	r, key := newRecordCache(time.Hour), recordKey{3, "item", "hot"}
 	written := map[recordKey]*recordState{key: {present: true}}
 	for name, beside := range map[string]func(meanwhile func()){
@@ -301,34 +302,34 @@ func TestLookupsDoNotJoinOneThatKeepsNothing(t *testing.T) {
 			require.Same(t, after, joined)
 			r.completeRead(key, after, persistence.Record{}, nil)
 			r.completeRead(key, joined, persistence.Record{}, nil)
-			require.True(t, look(r, key, ""))
+			require.True(t, lookUpOrFill(r, key, ""))
 			require.Empty(t, r.reads)
 		})
 	}
 }
 
-// A record is answered only while the server has said of late that nobody has taken the shard.
-func TestKeptRecordsAreTrustedForAMoment(t *testing.T) {
+// Cached records are served only for a while after the last confirmation of ownership.
+func TestConfirmationExpires(t *testing.T) {
 	start := time.Now()
 	now := start
 	r, key := newRecordCache(2*time.Second), recordKey{3, "item", "a"}
 	r.now = func() time.Time { return now }
 	r.beginTerm(3, now)
-	require.False(t, look(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"))
 	now = start.Add(2*time.Second - 1)
-	require.True(t, look(r, key, "1"))
+	require.True(t, lookUpOrFill(r, key, "1"))
 	now = start.Add(2 * time.Second)
-	require.False(t, look(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"))
 	r.confirmOwnership(4, now)
-	require.False(t, look(r, key, "1"))
+	require.False(t, lookUpOrFill(r, key, "1"))
 	r.confirmOwnership(3, start.Add(time.Second))
-	require.True(t, look(r, key, "1"))
-	r.confirmOwnership(3, start) // an answer that was overtaken
-	require.True(t, look(r, key, "1"))
+	require.True(t, lookUpOrFill(r, key, "1"))
+	r.confirmOwnership(3, start) // a confirmation that arrives late
+	require.True(t, lookUpOrFill(r, key, "1"))
 }
 
-// What a standby shows may be of a while ago: it is not kept, and says nothing of what is.
-func TestAStandbyIsNotTrusted(t *testing.T) {
+// A standby may lag: its head confirms nothing.
+func TestStandbyConfirmsNothing(t *testing.T) {
 	start := time.Now()
 	j := &Journal{recordCache: newRecordCache(2 * time.Second)}
 	j.shards[3].raisedEpoch = 5
@@ -343,13 +344,13 @@ func TestAStandbyIsNotTrusted(t *testing.T) {
 	require.False(t, j.showHead(4, persistence.Head{}, false, start), "a shard that this process does not hold")
 }
 
-// What a lookup has read is its caller's: what that does to it changes nothing of what is kept.
-func TestWhatIsReadIsTheCallers(t *testing.T) {
+// The caller owns the record of a lookup; changing it does not change the cache.
+func TestCallerOwnsTheRecord(t *testing.T) {
 	r, key := newRecordCache(time.Hour), recordKey{3, "item", "a"}
 	r.beginTerm(3, time.Now())
 	_, lookup, _ := r.lookUp(key)
 	record := persistence.Record{Document: json.RawMessage(`1`)}
 	r.completeRead(key, lookup, record, nil)
 	record.Document[0] = '!'
-	require.True(t, look(r, key, "1"))
+	require.True(t, lookUpOrFill(r, key, "1"))
 }

@@ -17,7 +17,7 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// owner holds the shard of a slot.
+// owner is a process that owns the shard of a slot.
 type owner struct {
 	t     *testing.T
 	j     *pgjournal.Journal
@@ -26,11 +26,11 @@ type owner struct {
 }
 
 func newOwner(t *testing.T, url string) *owner {
-	j, head, _ := claimStands(t, fast(url), 0x30)
+	j, head, _ := openAndRaise(t, fastOptions(url), 0x30)
 	return &owner{t, j, 0x30, head.Epoch}
 }
 
-// write commits records without an event, as a tally or a label is.
+// write commits records without an event, as tallies and labels are.
 func (o *owner) write(records ...persistence.Record) error {
 	for i := range records {
 		records[i].Kind = "item"
@@ -47,7 +47,8 @@ func item(id, document string) persistence.Record {
 	return persistence.Record{ID: id, Parent: "of " + id, Document: json.RawMessage(document)}
 }
 
-// requireItem requires a document, empty for none, twice: the second answer is from memory. It is what is stored.
+// requireItem requires a document, empty for an absent record, in two reads: the second comes from
+// memory. Both equal the stored record.
 func (o *owner) requireItem(id, document string) {
 	o.t.Helper()
 	stored, missing := o.j.Record(persistence.AsStored(o.t.Context()), o.slot, "item", id)
@@ -59,7 +60,7 @@ func (o *owner) requireItem(id, document string) {
 	}
 }
 
-// tamper changes all documents behind the journal's back.
+// tamper changes all documents past the journal.
 func tamper(t *testing.T, url, document string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -69,16 +70,16 @@ func tamper(t *testing.T, url, document string) {
 	require.NoError(t, conn.Close(t.Context()))
 }
 
-func (o *owner) document(id string) string {
+func (o *owner) readDocument(id string) string {
 	o.t.Helper()
 	record, err := o.j.Record(o.t.Context(), o.slot, "item", id)
 	require.NoError(o.t, err)
 	return string(record.Document)
 }
 
-// TestRecordsOfAHeldShardAreKept: the server is asked for a record once, and not for what is committed to it since. An audit
-// asks.
-func TestRecordsOfAHeldShardAreKept(t *testing.T) {
+// A process reads a record of its own shard from the server once, and never after its own commits.
+// An AsStored read always queries the server.
+func TestRecordsOfAnOwnedShardAreCached(t *testing.T) {
 	url := databases.Database(t)
 	o := newOwner(t, url)
 	o.requireItem("a", "")
@@ -97,24 +98,24 @@ func TestRecordsOfAHeldShardAreKept(t *testing.T) {
 	o.requireItem("c", "")
 
 	tamper(t, url, `"changed"`)
-	require.Equal(t, `5`, o.document("a"))
+	require.Equal(t, `5`, o.readDocument("a"))
 	stored, err := o.j.Record(persistence.AsStored(t.Context()), o.slot, "item", "a")
 	require.NoError(t, err)
 	require.Equal(t, `"changed"`, string(stored.Document))
-	require.Equal(t, `5`, o.document("a"), "what an audit has read is no answer to others")
+	require.Equal(t, `5`, o.readDocument("a"), "an AsStored read changes no cached record")
 	heads, err := o.j.Raise(t.Context(), o.slot.Shard())
 	require.NoError(t, err)
-	require.Equal(t, `"changed"`, o.document("a"), "what an earlier epoch has done is not known")
+	require.Equal(t, `"changed"`, o.readDocument("a"), "a Raise drops the records of the earlier epoch")
 	o.epoch = heads[0].Epoch
 	tamper(t, url, `"again"`)
-	require.Equal(t, `"changed"`, o.document("a"))
+	require.Equal(t, `"changed"`, o.readDocument("a"))
 }
 
-// TestRecordsOfOthersAreNotKept: a process that does not hold the shard sees what its holder commits.
-func TestRecordsOfOthersAreNotKept(t *testing.T) {
+// A process that does not own the shard sees every commit of the owner.
+func TestRecordsOfOtherShardsAreNotCached(t *testing.T) {
 	url := databases.Database(t)
 	o := newOwner(t, url)
-	reader := open(t, fast(url))
+	reader := open(t, fastOptions(url))
 	t.Cleanup(func() { require.NoError(t, reader.Close()) })
 	for n := range 3 {
 		require.NoError(t, o.write(item("a", fmt.Sprint(n))))
@@ -124,7 +125,8 @@ func TestRecordsOfOthersAreNotKept(t *testing.T) {
 	}
 }
 
-// newCutOff is an owner that keeps the record a and loses the answers to some COMMITs; database leads around that.
+// newCutOff returns an owner that has cached record a, and a function that loses the answers to
+// some COMMITs. database is the URL past the proxy.
 func newCutOff(t *testing.T) (o *owner, database string, lost func(fate func(*pgtest.Commit), do func() error)) {
 	database = databases.Database(t)
 	p, through := pgtest.StartProxy(t, database)
@@ -138,25 +140,24 @@ func newCutOff(t *testing.T) (o *owner, database string, lost func(fate func(*pg
 	}
 }
 
-// TestALostAnswerKeepsNoRecord: whether a commit landed whose answer was lost, the record is asked for anew, and kept again when
-// the shard was raised.
-func TestALostAnswerKeepsNoRecord(t *testing.T) {
+// After a lost answer to COMMIT the record is read from the server, and cached again after the next
+// Raise.
+func TestAmbiguousCommitDropsCachedRecords(t *testing.T) {
 	o, database, lost := newCutOff(t)
 	lost((*pgtest.Commit).LoseAnswer, func() error { return o.write(item("a", `2`)) })
-	for _, document := range []string{`3`, `4`} { // as if it landed late
+	for _, document := range []string{`3`, `4`} { // as if the commit took effect late
 		tamper(t, database, document)
-		require.Equal(t, document, o.document("a"))
+		require.Equal(t, document, o.readDocument("a"))
 	}
 	_, err := o.j.Raise(t.Context(), o.slot.Shard())
 	require.NoError(t, err)
-	require.Equal(t, `4`, o.document("a"))
+	require.Equal(t, `4`, o.readDocument("a"))
 	tamper(t, database, `5`)
-	require.Equal(t, `4`, o.document("a"))
+	require.Equal(t, `4`, o.readDocument("a"))
 }
 
-// TestASucceededProcessAnswersNoKeptRecord: whoever reads that its shard was taken shows nothing of what it read, nor what it
-// keeps.
-func TestASucceededProcessAnswersNoKeptRecord(t *testing.T) {
+// A process that finds its shard taken returns neither the records just read nor cached ones.
+func TestFencedProcessServesNoCachedRecord(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	for name, read := range map[string]func(*pgjournal.Journal) error{
 		"lookup": func(j *pgjournal.Journal) error {
@@ -170,7 +171,7 @@ func TestASucceededProcessAnswersNoKeptRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := databases.Database(t)
-			j, head, fatal := claimStands(t, fast(url), slot)
+			j, head, fatal := openAndRaise(t, fastOptions(url), slot)
 			before := &owner{t, j, slot, head.Epoch}
 			require.NoError(t, before.write(item("a", `1`)))
 			before.requireItem("a", `1`)
@@ -187,19 +188,19 @@ func TestASucceededProcessAnswersNoKeptRecord(t *testing.T) {
 	}
 }
 
-// TestKeptRecordsNeedTheServer: whoever has not heard from the server for a moment asks it, and its answer is good for all
-// records of the shard; a commit's, a look at the heads' and a Raise's are too.
-func TestKeptRecordsNeedTheServer(t *testing.T) {
+// Without a confirmation for recordsTrustedFor a lookup queries the server. Its answer confirms all
+// records of the shard; so do a commit, a read of the heads and a Raise.
+func TestCachedRecordsNeedConfirmation(t *testing.T) {
 	url := databases.Database(t)
 	o := newOwner(t, url)
 	require.NoError(t, o.write(item("a", `1`), item("b", `1`)))
 	o.requireItem("a", `1`)
 	o.requireItem("b", `1`)
 	tamper(t, url, `2`)
-	require.Equal(t, `1`, o.document("a"))
+	require.Equal(t, `1`, o.readDocument("a"))
 	o.j.Turn(time.Hour)
-	require.Equal(t, `2`, o.document("a"))
-	require.Equal(t, `1`, o.document("b"), "the server has said that the shard is this process's")
+	require.Equal(t, `2`, o.readDocument("a"))
+	require.Equal(t, `1`, o.readDocument("b"), "the lookup has confirmed ownership of the shard")
 	for name, ask := range map[string]func() error{
 		"list": func() error {
 			_, err := o.j.List(t.Context(), o.slot, "item", "ws_1", "none", persistence.Page{})
@@ -210,14 +211,14 @@ func TestKeptRecordsNeedTheServer(t *testing.T) {
 	} {
 		o.j.Turn(time.Hour)
 		require.NoError(t, ask(), name)
-		require.Equal(t, `1`, o.document("b"), name)
+		require.Equal(t, `1`, o.readDocument("b"), name)
 	}
 	o.j.Turn(time.Hour)
-	require.Equal(t, `2`, o.document("b"))
+	require.Equal(t, `2`, o.readDocument("b"))
 }
 
-// TestALostRaiseKeepsNoRecord: the epoch after it may be another process's, which this one cannot tell.
-func TestALostRaiseKeepsNoRecord(t *testing.T) {
+// The epoch after a lost Raise may belong to another process, which this one cannot tell.
+func TestAmbiguousRaiseDropsCachedRecords(t *testing.T) {
 	o, database, lost := newCutOff(t)
 	lost((*pgtest.Commit).LoseAnswer, func() error {
 		_, err := o.j.Raise(t.Context(), o.slot.Shard())
@@ -225,12 +226,12 @@ func TestALostRaiseKeepsNoRecord(t *testing.T) {
 	})
 	for _, document := range []string{`2`, `3`} {
 		tamper(t, database, document)
-		require.Equal(t, document, o.document("a"))
+		require.Equal(t, document, o.readDocument("a"))
 	}
 }
 
-// TestALookupBesideARaiseKeepsNothing: what it has read is of before the commit for whose end the Raise waits.
-func TestALookupBesideARaiseKeepsNothing(t *testing.T) {
+// A lookup beside a Raise reads the state before the commit that the Raise waits for.
+func TestLookupDuringARaiseIsNotCached(t *testing.T) {
 	o, database, lost := newCutOff(t)
 	release, raised := make(chan struct{}), make(chan error)
 	lost(func(c *pgtest.Commit) { c.CutThen(release) }, func() error { return o.write(item("a", `2`)) })
@@ -246,14 +247,14 @@ func TestALookupBesideARaiseKeepsNothing(t *testing.T) {
 		return err == nil && waits
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, conn.Close(t.Context()))
-	require.Equal(t, `1`, o.document("a"))
+	require.Equal(t, `1`, o.readDocument("a"))
 	close(release)
 	require.NoError(t, <-raised)
-	require.Equal(t, `2`, o.document("a"))
+	require.Equal(t, `2`, o.readDocument("a"))
 }
 
-// TestAStandbyKeepsNoRecord: what it shows may be of a while ago, and stays with who asked for it.
-func TestAStandbyKeepsNoRecord(t *testing.T) {
+// A standby may lag: its answers are not cached.
+func TestRecordsOfAStandbyAreNotCached(t *testing.T) {
 	url := databases.Database(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -265,11 +266,11 @@ LANGUAGE sql AS 'SELECT EXISTS (SELECT FROM public.standby)'`)
 	_, err = conn.Exec(t.Context(), `INSERT INTO public.standby DEFAULT VALUES`)
 	require.NoError(t, err)
 	tamper(t, url, `2`)
-	require.Equal(t, `2`, o.document("a"))
+	require.Equal(t, `2`, o.readDocument("a"))
 	_, err = conn.Exec(t.Context(), `DELETE FROM public.standby`)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
 	tamper(t, url, `3`)
 	require.NoError(t, o.j.Refresh(t.Context()))
-	require.Equal(t, `3`, o.document("a"))
+	require.Equal(t, `3`, o.readDocument("a"))
 }

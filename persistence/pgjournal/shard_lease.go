@@ -21,7 +21,7 @@ var (
 // shardLease is the ownership of a shard by this process. Raises that are pending or ambiguous may
 // each have moved the epoch by one beyond raisedEpoch.
 type shardLease struct {
-	raisedEpoch     uint64 // of the last successful Raise; 0: this process has not raised the shard
+	raisedEpoch     uint64 // result of the last successful Raise; 0: this process has not raised the shard
 	raisesPending   uint64 // number of Raises under way
 	raisesAmbiguous uint64 // number of Raises since then with an unknown outcome
 }
@@ -97,6 +97,6 @@ func (j *Journal) showHead(id ident.Shard, found persistence.Head, recovering bo
 
 // failFenced reports err to Options.Fatal and returns it as ErrFenced.
 func (j *Journal) failFenced(err error) error {
-	j.fatal(err)
+	j.reportFatal(err)
 	return fmt.Errorf("%w: %w", persistence.ErrFenced, err)
 }

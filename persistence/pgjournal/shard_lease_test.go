@@ -14,8 +14,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// held opens a journal that tells what is fatal, and takes a shard.
-func claimStands(t *testing.T, o pgjournal.Options, slot ident.Slot) (*pgjournal.Journal, persistence.Head, chan error) {
+// openAndRaise opens a journal, raises a shard, and returns a channel of errors that were fatal.
+func openAndRaise(t *testing.T, o pgjournal.Options, slot ident.Slot) (*pgjournal.Journal, persistence.Head, chan error) {
 	t.Helper()
 	fatal := make(chan error, 1)
 	o.Fatal = func(err error) {
@@ -41,14 +41,14 @@ func requireFatal(t *testing.T, fatal chan error, want error) {
 	}
 }
 
-// TestAShardIsNotTakenBack has a second process take a shard. The first hears of it though it does nothing, and when it appends,
-// and does not take the shard back.
-func TestAShardIsNotTakenBack(t *testing.T) {
+// After a second process has raised a shard, the first learns of it without an append as well as by
+// one, and does not raise it again.
+func TestForeignEpochIsNotTakenBack(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	url := databases.Database(t)
-	first, head, fatal := claimStands(t, fast(url), slot)
+	first, head, fatal := openAndRaise(t, fastOptions(url), slot)
 	require.NoError(t, appendOne(first, slot, head.Epoch, 1))
-	second, taken, quiet := claimStands(t, fast(url), slot)
+	second, taken, quiet := openAndRaise(t, fastOptions(url), slot)
 	go func() { _ = first.Wait(t.Context(), slot.Shard(), 1) }()
 	requireFatal(t, fatal, pgjournal.ErrTaken)
 	require.ErrorIs(t, appendOne(first, slot, head.Epoch, 2), pgjournal.ErrTaken)
@@ -59,13 +59,13 @@ func TestAShardIsNotTakenBack(t *testing.T) {
 	require.Empty(t, quiet)
 }
 
-// TestAFailedRaiseHidesNoOther takes a shard after a Raise of the process that had it has failed and changed nothing.
-func TestAFailedRaiseHidesNoOther(t *testing.T) {
+// A failed Raise that changed nothing does not hide a later Raise of another process.
+func TestFailedRaiseDoesNotHideForeignEpoch(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	url := databases.Database(t)
-	o := fast(url)
-	o.Slack = 2 // the Raise that fails is waited for
-	first, _, fatal := claimStands(t, o, slot)
+	o := fastOptions(url)
+	o.Slack = 2 // the test waits for the Raise that fails
+	first, _, fatal := openAndRaise(t, o, slot)
 	other, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	_, err = other.Exec(t.Context(), `BEGIN; SELECT FROM journal_shard FOR UPDATE`)
@@ -73,18 +73,18 @@ func TestAFailedRaiseHidesNoOther(t *testing.T) {
 	_, err = first.Raise(t.Context(), slot.Shard())
 	require.ErrorIs(t, err, persistence.ErrUnavailable)
 	require.NoError(t, other.Close(context.Background()))
-	_, _, quiet := claimStands(t, fast(url), slot)
+	_, _, quiet := openAndRaise(t, fastOptions(url), slot)
 	_, err = first.Raise(t.Context(), slot.Shard())
 	require.ErrorIs(t, err, pgjournal.ErrTaken)
 	requireFatal(t, fatal, pgjournal.ErrTaken)
 	require.Empty(t, quiet)
 }
 
-// TestOnesOwnRaisesAreNotAnothers loses the answers of Raises: the epochs they may have moved are this process's own.
-func TestOnesOwnRaisesAreNotAnothers(t *testing.T) {
+// Epochs that this process may have raised, although the answers were lost, are its own.
+func TestAmbiguousRaisesAreNotForeign(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	proxy, url := pgtest.StartProxy(t, databases.Database(t))
-	j, _, fatal := claimStands(t, fast(url), slot)
+	j, _, fatal := openAndRaise(t, fastOptions(url), slot)
 	proxy.OnCommit(func(c *pgtest.Commit) { c.LoseAnswer() })
 	for range 3 {
 		_, err := j.Raise(t.Context(), slot.Shard())
@@ -101,15 +101,15 @@ func TestOnesOwnRaisesAreNotAnothers(t *testing.T) {
 	require.Empty(t, fatal)
 }
 
-// TestADatabaseThatWasSetBackIsRefused takes committed events away, as a standby does that takes over and lacked them.
-func TestADatabaseThatWasSetBackIsRefused(t *testing.T) {
+// A database without some committed events, such as a lagging standby that took over, is refused.
+func TestDatabaseThatLostCommitsIsRefused(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	url := databases.Database(t)
-	j, head, fatal := claimStands(t, fast(url), slot)
+	j, head, fatal := openAndRaise(t, fastOptions(url), slot)
 	require.NoError(t, appendOne(j, slot, head.Epoch, 1))
-	execute(t, url, `DELETE FROM journal_event; DELETE FROM journal_stream; DELETE FROM journal_record; UPDATE journal_shard SET head = 0`)
+	executeSQL(t, url, `DELETE FROM journal_event; DELETE FROM journal_stream; DELETE FROM journal_record; UPDATE journal_shard SET head = 0`)
 	go func() { _ = j.Wait(t.Context(), slot.Shard(), 1) }()
-	requireFatal(t, fatal, pgjournal.ErrBehind) // though nobody appends
+	requireFatal(t, fatal, pgjournal.ErrBehind) // without an append
 	require.ErrorIs(t, appendOne(j, slot, head.Epoch, 1), pgjournal.ErrBehind)
 	requireFatal(t, fatal, pgjournal.ErrBehind)
 	_, err := j.Raise(t.Context(), slot.Shard())

@@ -69,7 +69,8 @@ func Start(durable bool) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, host: ownHost(), durable: durable, sysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
+	s := &Server{bin: bin, host: ownHost(), durable: durable,
+		sysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
 	if s.dir, err = os.MkdirTemp("", "purser-pg-"); err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func hostOr(host, other string) string {
 	if err != nil {
 		return other
 	}
-	_ = listener.Close() // it has no connections
+	_ = listener.Close() // no client has connected
 	return host
 }
 
