@@ -12,6 +12,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/workspace"
+	"purser/httpapi/guides"
 	"purser/httpapi/web"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -27,6 +28,7 @@ const serviceCancelledAt = "service_cancelled_at"
 type checkoutHandlers struct {
 	*edge
 	site      *web.Site
+	library   *guides.Library
 	streams   atomic.Int64  // open pages with server-sent events
 	streamFor time.Duration // streamFor, unless a test has longer
 }

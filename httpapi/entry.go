@@ -28,6 +28,7 @@ type entryLink struct {
 
 // entryPlaces are what a newcomer looks for, in the order in which it is needed.
 var entryPlaces = []struct{ rel, name, method, path string }{
+	{"guides", "Guides", "GET", "/docs"},
 	{"description", "The interface, as OpenAPI 3.1", "GET", "/api/v1/openapi.json"},
 	{"signup", "Sign up", "POST", "/api/dashboard/signup"},
 	{"workspaces", "Make a workspace", "POST", "/api/workspaces"},

@@ -42,6 +42,7 @@ func (h *checkoutHandlers) mountHosted(r *router.Router) {
 	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", h.hosted(h.selectHosted))
 	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", h.hosted(h.streamHosted))
 	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/receipt", h.hosted(h.showReceipt))
+	h.mountGuides(r)
 	mountRoute(r, fasthttp.MethodGet, web.FaviconPath, h.hosted(h.favicon))
 	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hosted(h.hostedFile))
 }

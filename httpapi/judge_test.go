@@ -41,8 +41,8 @@ func (w *world) judged(s *Server) {
 	}
 	s.door.http.Handler = func(ctx *fasthttp.RequestCtx) {
 		serve(ctx)
-		if strings.HasPrefix(string(ctx.URI().PathOriginal()), "/checkout/") ||
-			string(ctx.URI().PathOriginal()) == web.FaviconPath {
+		if path := string(ctx.URI().PathOriginal()); strings.HasPrefix(path, "/checkout/") || path == web.FaviconPath ||
+			path == "/docs" || strings.HasPrefix(path, "/docs/") {
 			return // a page is HTML, or a stream
 		}
 		method := string(ctx.Method())

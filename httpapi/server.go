@@ -208,6 +208,10 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	library, err := newLibrary()
+	if err != nil {
+		return nil, err
+	}
 	passwords, err := password.NewHasher(c.Actors.Entropy(), c.DerivePassword)
 	if err != nil {
 		return nil, err
@@ -217,7 +221,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{edge: e, site: site,
 		sessions:  &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords, delays: newDelayLine()},
-		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor},
+		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor, library: library},
 		reports:   &reportHandlers{edge: e}}
 	treasury := &treasuryHandlers{edge: e, calendar: calendar, statements: make(chan struct{}, statementsAtOnce)}
 	s.tools = &toolHandlers{edge: e}

@@ -20,7 +20,7 @@ import (
 	"rsc.io/qr"
 )
 
-//go:embed page.html page.css page.js receipt.js icon.svg favicon.ico
+//go:embed page.html guide.html guide.css page.css page.js receipt.js icon.svg favicon.ico
 var files embed.FS
 
 // Policy is the Content-Security-Policy of every page.
@@ -118,7 +118,8 @@ func New(base string) (*Site, error) {
 	s := &Site{files: make(map[string]File)}
 	paths := make(map[string]string)
 	for name, contentType := range map[string]string{"page.css": "text/css; charset=utf-8",
-		"page.js": "text/javascript; charset=utf-8", "receipt.js": "text/javascript; charset=utf-8",
+		"guide.css": "text/css; charset=utf-8",
+		"page.js":   "text/javascript; charset=utf-8", "receipt.js": "text/javascript; charset=utf-8",
 		"icon.svg": "image/svg+xml"} {
 		content, err := files.ReadFile(name)
 		if err != nil {
@@ -142,7 +143,7 @@ func New(base string) (*Site, error) {
 		"wallet":  func(link string) template.URL { return template.URL(link) },
 		"steps":   func(n int) []int { return make([]int, n) },
 		"favicon": func() string { return FaviconPath },
-	}).ParseFS(files, "page.html")
+	}).ParseFS(files, "page.html", "guide.html")
 	if err != nil {
 		return nil, err
 	}
@@ -173,6 +174,22 @@ type Link struct{ Name, Method, URL string }
 // WriteEntry renders the page at the server's root.
 func (s *Site) WriteEntry(w io.Writer, e Entry) error {
 	if err := s.page.ExecuteTemplate(w, "entry", e); err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	return nil
+}
+
+// Guide is what a page of the guides shows: a guide when Body is set, else results, a missing page or the index.
+type Guide struct {
+	Name, Title, Query        string
+	Guides, Contents, Results any // lists that the template reads
+	Body                      template.HTML
+	Searched, Missing         bool
+}
+
+// WriteGuide renders a page of the guides.
+func (s *Site) WriteGuide(w io.Writer, g Guide) error {
+	if err := s.page.ExecuteTemplate(w, "guide", g); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	return nil
