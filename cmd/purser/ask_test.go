@@ -17,7 +17,8 @@ func TestACommandNamesTheServerThatItMisses(t *testing.T) {
 	missing := filepath.Join(data, "missing")
 	fail := func(dir, says string) {
 		t.Helper()
-		for _, command := range [][]string{{"clock", "status"}, {"clock", "accept"}, {"relay", "list"}, {"relay", "retry"},
+		for _, command := range [][]string{{"health"}, {"clock", "status"}, {"clock", "accept"},
+			{"relay", "list"}, {"relay", "retry"},
 			{"payouts", "overdue"}, {"payouts", "resolve", "po_1", "--outcome", "failed"},
 			{"export", "nacha", "--day", "2026-11-20"}} {
 			require.ErrorContains(t, run(append(command, "--data-dir", dir), io.Discard), says, "%v", command)

@@ -12,7 +12,10 @@ import (
 )
 
 type commands struct {
+	ShowVersion showVersion `name:"version" help:"Print the version, the commit and the version of Go."`
+
 	Serve              ServeCmd              `cmd:"" help:"Run the servers until SIGTERM."`
+	Health             HealthCmd             `cmd:"" help:"Exit with 0 when a running server is ready, otherwise print the reasons and exit with 1."`
 	Audit              AuditCmd              `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
 	RebuildAuthorizer  RebuildCmd            `cmd:"" help:"Say what a repair of the authorizer's store keeps and loses, or make it from the journal with --yes."`
 	Clock              ClockCmd              `cmd:"" help:"Show the trusted time of a running server, or confirm its wall clock."`

@@ -6,10 +6,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
-// Version is the release; the build's revision goes with it when the build knows one.
-const Version = "0.1.0"
+// Version is the release, which `make release VERSION=…` stamps. The build's revision goes with it when
+// the build knows one.
+var Version = "0.1.0"
 
 // built is the revision that the Makefile and the Dockerfile stamp: the commit, with "+" behind it when the tree, new files too,
 // differed from it.
@@ -17,6 +20,18 @@ var built string
 
 // VersionCmd prints what is running.
 type VersionCmd struct{}
+
+// showVersion is the flag --version, which prints what VersionCmd prints and ends the program.
+type showVersion bool
+
+// BeforeReset runs before kong asks for a command.
+func (showVersion) BeforeReset(app *kong.Kong) error {
+	if err := new(VersionCmd).Run(app.Stdout); err != nil {
+		return err
+	}
+	app.Exit(0)
+	return nil
+}
 
 // Run prints the version in one line.
 func (*VersionCmd) Run(out io.Writer) error {

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHealthReportsReadinessAndReasons asks a ready server by its directory and by its address, then
+// one whose clock is suspect.
+func TestHealthReportsReadinessAndReasons(t *testing.T) {
+	data, wall := t.TempDir(), &stepped{}
+	m, p := riseAt(t, data, wall)
+	admin := m.listeners.admin.Addr().String()
+	for _, place := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
+		var out strings.Builder
+		require.NoError(t, run(append([]string{"health"}, place...), &out))
+		require.Equal(t, "ready\n", out.String())
+	}
+	wall.step.Store(int64(45 * 24 * time.Hour))
+	awaitClock(t, m, p, true)
+	for _, place := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
+		err := run(append([]string{"health"}, place...), &strings.Builder{})
+		require.ErrorContains(t, err, "not ready: ")
+		require.ErrorContains(t, err, "purser clock accept")
+	}
+	require.NoError(t, p.stop())
+	require.ErrorContains(t, run([]string{"health", "--addr", admin}, &strings.Builder{}), "no server answers at "+admin)
+}
