@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -28,4 +29,15 @@ func TestHealthReportsReadinessAndReasons(t *testing.T) {
 	}
 	require.NoError(t, p.stop())
 	require.ErrorContains(t, run([]string{"health", "--addr", admin}, &strings.Builder{}), "no server answers at "+admin)
+}
+
+// The program prints the same version with --version and with the command.
+func TestVersionIsAFlagToo(t *testing.T) {
+	purser := build(t)
+	flag, err := exec.Command(purser, "--version").Output()
+	require.NoError(t, err)
+	command, err := exec.Command(purser, "version").Output()
+	require.NoError(t, err)
+	require.Equal(t, string(command), string(flag))
+	require.Contains(t, string(flag), Version)
 }
