@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"purser/actors/fairshare"
 )
 
 // Limits of a dispatcher.
@@ -21,14 +23,14 @@ type dispatcher[T comparable] struct {
 	sys     *System
 	lineOf  func(T) (line, workspace string)
 	attempt func(context.Context, T)
-	places  *places // each running attempt holds one
+	places  *fairshare.Limit // each running attempt holds one
 
 	mu    sync.Mutex
 	lines map[string][]T // the first of a line is under way
 	due   int            // in all lines
 }
 
-func newDispatcher[T comparable](s *System, p *places, attempt func(context.Context, T),
+func newDispatcher[T comparable](s *System, p *fairshare.Limit, attempt func(context.Context, T),
 	lineOf func(T) (line, workspace string)) *dispatcher[T] {
 	return &dispatcher[T]{sys: s, lineOf: lineOf, attempt: attempt, places: p, lines: map[string][]T{}}
 }
@@ -54,7 +56,7 @@ func (d *dispatcher[T]) offer(due T) {
 func (d *dispatcher[T]) serve(ctx context.Context, due T) {
 	line, workspace := d.lineOf(due)
 	for more := true; more; due, more = d.next(line) {
-		free, err := d.places.acquirePlace(ctx, workspace)
+		free, err := d.places.Acquire(ctx, workspace)
 		if err != nil {
 			return
 		}

@@ -199,7 +199,7 @@ func (s *System) callBank(ctx context.Context, workspace string, call func(conte
 
 // bankPlace waits for a place among the workspace's calls to the bank.
 func (s *System) bankPlace(ctx context.Context, workspace string) (free func(), err error) {
-	if free, err = s.bankCalls.acquirePlace(ctx, workspace); err != nil {
+	if free, err = s.bankCalls.Acquire(ctx, workspace); err != nil {
 		return nil, fmt.Errorf("wait for the bank: %w", err)
 	}
 	return free, nil

@@ -16,6 +16,7 @@ import (
 
 	"purser/actors/bankday"
 	"purser/actors/decision"
+	"purser/actors/fairshare"
 	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/actors/watch"
@@ -215,7 +216,7 @@ type System struct {
 	shards   [ident.Shards]*shard
 	// timerReads has a place for each shard whose timers are being read.
 	timerReads chan struct{}
-	bankCalls  *places // calls about payouts and conversions that wait for the bank
+	bankCalls  *fairshare.Limit // calls about payouts and conversions that wait for the bank
 	// relaying and relayingLate have relayAtOnce places each, one for each entry.
 	relaying, relayingLate *semaphore.Weighted
 
@@ -264,7 +265,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, ramp: c.Ramp,
 		prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
 		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind), personal: make(map[string]bool),
-		timerReads: make(chan struct{}, timerReads), bankCalls: newPlaces(maxBankCalls, maxWorkspaceBankCalls),
+		timerReads: make(chan struct{}, timerReads), bankCalls: fairshare.New(maxBankCalls, maxWorkspaceBankCalls),
 		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
 	for i := range c.Kinds {
 		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
@@ -285,11 +286,11 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}))
 	s.root = s.actors.Root
 	s.directory = newDirectory(s.root, s.props)
-	s.dispatcher = newDispatcher(s, newPlaces(maxSending, maxWorkspaceSending), s.deliver,
+	s.dispatcher = newDispatcher(s, fairshare.New(maxSending, maxWorkspaceSending), s.deliver,
 		func(d webhook.Due) (line, workspace string) { return d.Endpoint, d.Workspace })
-	s.lapses = newDispatcher(s, newPlaces(maxLapseCalls, lapsesOfTenant), s.askLapse,
+	s.lapses = newDispatcher(s, fairshare.New(maxLapseCalls, lapsesOfTenant), s.askLapse,
 		func(l lapse) (line, workspace string) { return l.id, l.workspace })
-	s.ramps = newDispatcher(s, newPlaces(maxRampCalls, 1), s.tellRamp,
+	s.ramps = newDispatcher(s, fairshare.New(maxRampCalls, 1), s.tellRamp,
 		func(d rampDue) (line, workspace string) { return d.workspace, d.workspace })
 	s.lookout = newLookout(s)
 	err = s.takeShards(ctx)

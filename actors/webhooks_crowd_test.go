@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/fairshare"
 	"purser/actors/webhook"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestEndpointsThatHangLeaveRoomForOthers(t *testing.T) {
 	s := &System{}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
-	none := newPlaces(0, maxWorkspaceSending) // nothing goes out
+	none := fairshare.New(0, maxWorkspaceSending) // nothing goes out
 	d := newDispatcher(s, none, s.deliver, func(d webhook.Due) (line, workspace string) {
 		return d.Endpoint,
 			d.Workspace

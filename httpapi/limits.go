@@ -18,11 +18,49 @@ const (
 // quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the ramp.
 const quotesPerMinute = 30
 
+// Limits of bytes. A long request or answer costs memory, disk and processor time in proportion to its
+// length, so its units count against its workspace and its address. They follow the default limits of
+// requests: a request may have byteUnit, body and answer together.
+const (
+	byteUnit          = 16 << 10
+	unitsPerWorkspace = 640   // a minute: 10 MiB
+	unitsPerAddress   = 1_280 // a minute: 20 MiB
+	workspaceBytes    = "workspace-bytes/"
+	addressBytes      = "address-bytes/"
+)
+
 func (e *edge) limitAddress(peer string) error {
 	if e.cfg.RateLimits.Off {
 		return nil
 	}
+	if err := e.limitBytes(addressBytes+peer, unitsPerAddress); err != nil {
+		return err
+	}
 	return e.limit("address/"+peer, e.cfg.RateLimits.PerAddress)
+}
+
+// limitBytes refuses a caller whose requests and answers of the last minute were too long.
+func (e *edge) limitBytes(caller string, units int) error {
+	wait := e.limits.untilFree(caller, units)
+	if wait == 0 {
+		return nil
+	}
+	what, _, _ := strings.Cut(caller, "/")
+	e.metrics.limited.WithLabelValues(what).Inc()
+	return &waitError{fault: fault.New(fault.RateLimited, "the requests and answers of the last minute are too long"),
+		wait: wait}
+}
+
+// chargeBytes counts the bytes of a request and its answer. Reports of partners are outside the limits.
+func (e *edge) chargeBytes(c *call, bytes int) {
+	units := bytes / byteUnit
+	if units == 0 || e.cfg.RateLimits.Off || c.route.auth == authPartner {
+		return
+	}
+	e.limits.charge(addressBytes+c.peer, unitsPerAddress, units)
+	if owner := c.who.workspace(); owner != "" {
+		e.limits.charge(workspaceBytes+owner, unitsPerWorkspace, units)
+	}
 }
 
 // limitCaller counts the key (or the user of a session), then its workspace.
@@ -40,6 +78,9 @@ func (e *edge) limitCaller(c *call) error {
 	}
 	if who.workspace() == "" {
 		return nil
+	}
+	if err := e.limitBytes(workspaceBytes+who.workspace(), unitsPerWorkspace); err != nil {
+		return err
 	}
 	return e.limit("workspace/"+who.workspace(), limits.PerWorkspace)
 }

@@ -16,6 +16,10 @@ const (
 	minLimit     = 1
 	maxLimit     = 100
 	defaultLimit = 50
+	// A page ends with the record that makes it longer than maxPageBytes, and is read in two parts, so
+	// that long records are not read to be left out.
+	maxPageBytes = 1 << 20
+	firstRead    = 16 // records
 )
 
 // pageQuery are the parameters of every list.
@@ -105,15 +109,12 @@ func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, erro
 	if err != nil {
 		return answer{}, err
 	}
-	one := asked
-	one.Limit++ // to see whether there is more
-	records, err := e.actors.List(c.ctx, l.kind, l.workspace, l.parent, one)
+	records, more, err := e.readRecords(c, l, asked)
 	if err != nil {
 		return answer{}, err
 	}
 	out := page{Data: []any{}}
-	if len(records) > asked.Limit {
-		records = records[:asked.Limit]
+	if more {
 		out.NextCursor = l.cursor(records[len(records)-1])
 	}
 	for _, record := range records {
@@ -126,4 +127,31 @@ func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, erro
 		out.Data = append(out.Data, shown)
 	}
 	return reply(out)
+}
+
+// readRecords reads the records of a page, and whether there are more behind them.
+func (e *edge) readRecords(c *call, l listing, asked persistence.Page) (records []persistence.Record, more bool, err error) {
+	length, at := 0, asked
+	for {
+		at.Limit = asked.Limit + 1 - len(records) // one more, to see whether there is one
+		if len(records) == 0 {
+			at.Limit = min(at.Limit, firstRead)
+		}
+		read, err := e.actors.List(c.ctx, l.kind, l.workspace, l.parent, at)
+		if err != nil {
+			return nil, false, err
+		}
+		for i, record := range read {
+			if length > maxPageBytes || len(records) == asked.Limit {
+				return records, true, nil
+			}
+			length += len(record.Document)
+			records = append(records, read[i])
+		}
+		if len(read) < at.Limit {
+			return records, false, nil
+		}
+		last := records[len(records)-1]
+		at.AfterPosition, at.AfterOrdinal = last.Position, last.Ordinal
+	}
 }

@@ -169,6 +169,7 @@ func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMes
 	if err != nil {
 		return nil, t.refusal(err)
 	}
+	t.handlers.chargeBytes(t.call, len(a.body))
 	return a.body, nil
 }
 

@@ -111,6 +111,27 @@ func (l *limiter) take(caller string, limit int) (time.Duration, error) {
 	return 0, nil
 }
 
+// charge counts n requests of a caller that were let through before. It counts up to the limit: a
+// caller waits a minute at most. When the table has no room for the caller it counts nothing.
+func (l *limiter) charge(caller string, limit, n int) {
+	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := l.elapsed()
+	w := s.windows[caller]
+	if w == nil {
+		if !s.room(at) {
+			return
+		}
+		w = &window{}
+		s.windows[caller] = w
+	}
+	w.forget(at)
+	for range min(n, limit-w.count) {
+		w.add(at, limit)
+	}
+}
+
 // untilFree returns the time until a request of a caller would be let through, 0 when it would be
 // now. It counts nothing.
 func (l *limiter) untilFree(caller string, limit int) time.Duration {

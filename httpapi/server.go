@@ -223,7 +223,7 @@ func New(c Config) (*Server, error) {
 		sessions:  &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords, delays: newDelayLine()},
 		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor, library: library},
 		reports:   &reportHandlers{edge: e}}
-	treasury := &treasuryHandlers{edge: e, calendar: calendar, statements: make(chan struct{}, statementsAtOnce)}
+	treasury := newTreasuryHandlers(e, calendar)
 	s.tools = &toolHandlers{edge: e}
 	s.table = s.routes(treasury, &cardHandlers{edge: e, calendar: calendar})
 	s.tools.addTools(s.table, treasury.listLedger)
@@ -269,6 +269,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 		if r.rpc {
 			a = asRPC(a, drain.Arrived(ctx))
 		}
+	}
+	if !r.rpc { // each tool that is called has counted its own answer
+		s.chargeBytes(c, len(c.body)+len(a.body))
 	}
 	s.write(ctx, a)
 	s.done(id, r, a, s.actors.Clock().Sub(start))

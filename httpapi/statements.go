@@ -59,7 +59,7 @@ func (h *treasuryHandlers) getStatement(c *call) (answer, error) {
 	if !known {
 		return answer{}, fault.New(fault.InvalidQuery, "format must be csv or camt053")
 	}
-	done, err := h.statementTurn(c.ctx)
+	done, err := h.statementTurn(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -75,16 +75,14 @@ func (h *treasuryHandlers) getStatement(c *call) (answer, error) {
 	return answer{status: fasthttp.StatusOK, body: out.Bytes(), file: &file{format.contentType, name}}, nil
 }
 
-// statementTurn waits for one of the places of statementsAtOnce.
-func (h *treasuryHandlers) statementTurn(ctx context.Context) (done func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTurn)
+// statementTurn waits for one of the places of statementsAtOnce, of which a workspace has one.
+func (h *treasuryHandlers) statementTurn(c *call) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(c.ctx, statementTurn)
 	defer cancel()
-	select {
-	case h.statements <- struct{}{}:
-		return func() { <-h.statements }, nil
-	case <-ctx.Done():
+	if done, err = h.statements.Acquire(ctx, c.who.workspace()); err != nil {
 		return nil, fault.New(fault.Unavailable, "other statements are being made; nothing changed")
 	}
+	return done, nil
 }
 
 // readPeriod is a statement without its balances and lines, of the days that were asked for.

@@ -11,6 +11,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/bankday"
 	"purser/actors/decision"
+	"purser/actors/fairshare"
 	"purser/actors/fault"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -24,7 +25,11 @@ const treasuryEntries = 25
 type treasuryHandlers struct {
 	*edge
 	calendar   *bankday.Calendar
-	statements chan struct{} // a place for each statement that is being made
+	statements *fairshare.Limit // statements that are being made
+}
+
+func newTreasuryHandlers(e *edge, calendar *bankday.Calendar) *treasuryHandlers {
+	return &treasuryHandlers{edge: e, calendar: calendar, statements: fairshare.New(statementsAtOnce, 1)}
 }
 
 func (h *treasuryHandlers) treasuryRoutes() []route {

@@ -51,7 +51,7 @@ var (
 		"actors": {
 			"actors/agent", "actors/balance", "actors/bankday", "actors/card", "actors/cardholder",
 			"actors/checkout", "actors/checkout/address", "actors/counterparty", "actors/decision",
-			"actors/derivation", "actors/fault", "actors/partner", "actors/ramp", "actors/user", "actors/watch",
+			"actors/derivation", "actors/fairshare", "actors/fault", "actors/partner", "actors/ramp", "actors/user", "actors/watch",
 			"actors/webhook", "actors/workspace", "authorizer", "authorizer/hold", "persistence",
 			"persistence/ident", "persistence/money",
 		},
@@ -76,6 +76,7 @@ var (
 		"actors/decision":              {},
 		"actors/decision/decisiontest": {"actors/decision", "actors/fault"},
 		"actors/derivation":            {"actors/decision", "actors/fault"},
+		"actors/fairshare":             {},
 		"actors/fault":                 {},
 		"actors/partner":               {},
 		"actors/partner/bankhttp":      {"actors/partner", "actors/partner/sandbox"},
@@ -95,8 +96,8 @@ var (
 
 		"httpapi": {
 			"actors", "actors/agent", "actors/agent/intent", "actors/balance", "actors/bankday", "actors/card",
-			"actors/cardholder", "actors/checkout", "actors/counterparty", "actors/decision", "actors/fault",
-			"actors/partner/chain", "actors/ramp", "actors/user", "actors/webhook", "actors/workspace",
+			"actors/cardholder", "actors/checkout", "actors/counterparty", "actors/decision", "actors/fairshare",
+			"actors/fault", "actors/partner/chain", "actors/ramp", "actors/user", "actors/webhook", "actors/workspace",
 			"authorizer/drain", "httpapi/guides", "httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/statement",
 			"httpapi/web", "httpapi/webhook", "persistence", "persistence/ident", "persistence/money",
 		},

@@ -1,4 +1,4 @@
-package actors
+package fairshare
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-func acquireLater(p *places, workspace string) <-chan func() {
+func acquireLater(l *Limit, workspace string) <-chan func() {
 	got := make(chan func(), 1)
 	go func() {
-		if free, err := p.acquirePlace(context.Background(), workspace); err == nil {
+		if free, err := l.Acquire(context.Background(), workspace); err == nil {
 			got <- free
 		}
 	}()
@@ -20,11 +20,11 @@ func acquireLater(p *places, workspace string) <-chan func() {
 }
 
 // awaitQueue waits until so many wait for a place.
-func (p *places) awaitQueue(workspace string, n int) {
+func (l *Limit) awaitQueue(workspace string, n int) {
 	for {
-		p.mu.Lock()
-		waiting := len(p.waiting[workspace])
-		p.mu.Unlock()
+		l.mu.Lock()
+		waiting := len(l.waiting[workspace])
+		l.mu.Unlock()
 		if waiting == n {
 			return
 		}
@@ -33,49 +33,49 @@ func (p *places) awaitQueue(workspace string, n int) {
 }
 
 func TestAWorkspaceUsesUpItsOwnPlacesAlone(t *testing.T) {
-	p := newPlaces(4, 2)
-	hostile := []<-chan func(){acquireLater(p, "hostile"), acquireLater(p, "hostile")}
+	l := New(4, 2)
+	hostile := []<-chan func(){acquireLater(l, "hostile"), acquireLater(l, "hostile")}
 	for _, got := range hostile {
 		defer (<-got)()
 	}
-	third := acquireLater(p, "hostile")
-	p.awaitQueue("hostile", 1)
-	free, err := p.acquirePlace(t.Context(), "other")
+	third := acquireLater(l, "hostile")
+	l.awaitQueue("hostile", 1)
+	free, err := l.Acquire(t.Context(), "other")
 	require.NoError(t, err)
 	free()
 	require.Empty(t, third)
 }
 
 func TestWorkspacesAreServedInTurn(t *testing.T) {
-	p := newPlaces(1, 1)
-	free, err := p.acquirePlace(t.Context(), "first")
+	l := New(1, 1)
+	free, err := l.Acquire(t.Context(), "first")
 	require.NoError(t, err)
-	many := []<-chan func(){acquireLater(p, "many")}
-	p.awaitQueue("many", 1)
-	many = append(many, acquireLater(p, "many"))
-	p.awaitQueue("many", 2)
-	one := acquireLater(p, "one")
-	p.awaitQueue("one", 1)
+	many := []<-chan func(){acquireLater(l, "many")}
+	l.awaitQueue("many", 1)
+	many = append(many, acquireLater(l, "many"))
+	l.awaitQueue("many", 2)
+	one := acquireLater(l, "one")
+	l.awaitQueue("one", 1)
 	free()
 	(<-many[0])()
 	(<-one)()
 	(<-many[1])()
-	require.Equal(t, 1, p.free)
-	require.Empty(t, p.turns)
+	require.Equal(t, 1, l.free)
+	require.Empty(t, l.turns)
 }
 
 func TestAPlaceThatIsGivenUpIsFree(t *testing.T) {
-	p := newPlaces(1, 1)
-	free, err := p.acquirePlace(t.Context(), "a")
+	l := New(1, 1)
+	free, err := l.Acquire(t.Context(), "a")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = p.acquirePlace(ctx, "b")
+	_, err = l.Acquire(ctx, "b")
 	require.ErrorIs(t, err, context.Canceled)
 	free()
-	require.Equal(t, 1, p.free)
-	require.Empty(t, p.waiting)
-	require.Empty(t, p.turns)
+	require.Equal(t, 1, l.free)
+	require.Empty(t, l.waiting)
+	require.Empty(t, l.turns)
 }
 
 // TestPlacesKeepTheirSharesAndTheirSum draws random arrivals and departures. No place stays free
@@ -83,16 +83,16 @@ func TestAPlaceThatIsGivenUpIsFree(t *testing.T) {
 func TestPlacesKeepTheirSharesAndTheirSum(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const all, share = 5, 2
-		p := newPlaces(all, share)
+		l := New(all, share)
 		var held []func()
 		var waiting []<-chan func()
 		for range rapid.IntRange(1, 60).Draw(rt, "moves") {
 			switch rapid.IntRange(0, 2).Draw(rt, "move") {
 			case 0, 1:
 				workspace := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "workspace")
-				before := p.countCallers()
-				got := acquireLater(p, workspace)
-				for p.countCallers() == before {
+				before := l.countCallers()
+				got := acquireLater(l, workspace)
+				for l.countCallers() == before {
 					runtime.Gosched()
 				}
 				waiting = append(waiting, got)
@@ -110,29 +110,29 @@ func TestPlacesKeepTheirSharesAndTheirSum(t *testing.T) {
 					i++
 				}
 			}
-			p.mu.Lock()
+			l.mu.Lock()
 			used := 0
-			for workspace, n := range p.used {
+			for workspace, n := range l.used {
 				require.LessOrEqual(rt, n, share, workspace)
 				used += n
 			}
-			require.Equal(rt, all, used+p.free)
-			for workspace := range p.waiting {
-				require.True(rt, p.free == 0 || p.used[workspace] == share, workspace)
+			require.Equal(rt, all, used+l.free)
+			for workspace := range l.waiting {
+				require.True(rt, l.free == 0 || l.used[workspace] == share, workspace)
 			}
-			p.mu.Unlock()
+			l.mu.Unlock()
 		}
 	})
 }
 
 // countCallers returns how many calls have a place or wait for one.
-func (p *places) countCallers() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, used := range p.used {
+func (l *Limit) countCallers() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, used := range l.used {
 		n += used
 	}
-	for _, waiting := range p.waiting {
+	for _, waiting := range l.waiting {
 		n += len(waiting)
 	}
 	return n
