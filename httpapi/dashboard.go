@@ -77,7 +77,7 @@ func (h *sessionHandlers) signup(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	hash, err := h.passwords.Hash(c.ctx, c.peer, body.Password)
+	hash, err := h.passwords.Hash(c.ctx, password.Caller{Address: c.peer}, body.Password)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
@@ -115,11 +115,11 @@ func (h *sessionHandlers) login(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	here := user.PlaceHash(id, c.peer)
-	if err := h.guardSignIn(c, user.EmailHash(body.folded), places.Knows(here, c.now)); err != nil {
+	known := places.Knows(user.PlaceHash(id, c.peer), c.now)
+	if err := h.guardSignIn(c, user.EmailHash(body.folded), known); err != nil {
 		return answer{}, err
 	}
-	matches, err := h.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.Password)
+	matches, err := h.passwords.Matches(c.ctx, password.Caller{Address: c.peer, Known: known}, credential.PasswordHash, body.Password)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
@@ -151,14 +151,15 @@ func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	matches, err := h.passwords.Matches(c.ctx, c.peer, credential.PasswordHash, body.CurrentPassword)
+	from := password.Caller{Address: c.peer, Known: true}
+	matches, err := h.passwords.Matches(c.ctx, from, credential.PasswordHash, body.CurrentPassword)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
 	if !matches {
 		return answer{}, fault.New(fault.InvalidCredentials, "currentPassword is wrong")
 	}
-	hash, err := h.passwords.Hash(c.ctx, c.peer, body.NewPassword)
+	hash, err := h.passwords.Hash(c.ctx, from, body.NewPassword)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}

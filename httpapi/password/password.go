@@ -65,12 +65,12 @@ func (h *Hasher) Waiting() int { return h.queue.size() }
 
 // Hash returns the PHC string of a password. It returns ErrFull when the queue has no place for the
 // address, and the context's error when the context ends first.
-func (h *Hasher) Hash(ctx context.Context, address, password string) (string, error) {
+func (h *Hasher) Hash(ctx context.Context, c Caller, password string) (string, error) {
 	salt := make([]byte, argonSalt)
 	if _, err := io.ReadFull(h.entropy, salt); err != nil {
 		return "", fmt.Errorf("password salt: %w", err)
 	}
-	key, err := h.queue.run(ctx, address, Derivation{Password: []byte(password), Salt: salt, Memory: argonMemory,
+	key, err := h.queue.run(ctx, c, Derivation{Password: []byte(password), Salt: salt, Memory: argonMemory,
 		Time: argonTime})
 	if err != nil {
 		return "", err
@@ -82,7 +82,7 @@ func (h *Hasher) Hash(ctx context.Context, address, password string) (string, er
 
 // Matches reports whether a password is that of a hash. An empty hash stands for an unknown
 // account: it costs the same and never matches. Errors are those of Hash.
-func (h *Hasher) Matches(ctx context.Context, address, hash, password string) (bool, error) {
+func (h *Hasher) Matches(ctx context.Context, c Caller, hash, password string) (bool, error) {
 	known, want := hash != "", h.dummy
 	if known {
 		var err error
@@ -90,7 +90,7 @@ func (h *Hasher) Matches(ctx context.Context, address, hash, password string) (b
 			return false, err
 		}
 	}
-	got, err := h.queue.run(ctx, address, Derivation{Password: []byte(password), Salt: want.salt, Memory: want.memory,
+	got, err := h.queue.run(ctx, c, Derivation{Password: []byte(password), Salt: want.salt, Memory: want.memory,
 		Time: want.time})
 	if err != nil {
 		return false, err

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const somewhere = "192.0.2.1"
+var somewhere = Caller{Address: "192.0.2.1"}
 
 func TestHashesAreCheckedInThePHCForm(t *testing.T) {
 	h, err := NewHasher(rand.Reader, DeriveInProcess)
@@ -88,7 +88,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 	enter := func(address, name string) {
 		before := q.size()
 		all.Go(func() {
-			if _, err := q.run(context.Background(), address, Derivation{Password: []byte(name)}); err != nil {
+			if _, err := q.run(context.Background(), Caller{Address: address}, Derivation{Password: []byte(name)}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -103,7 +103,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 	for i := range MaxQueuedPerAddress {
 		enter("flood", fmt.Sprint("f", i+1))
 	}
-	_, err := q.run(t.Context(), "flood", Derivation{})
+	_, err := q.run(t.Context(), Caller{Address: "flood"}, Derivation{})
 	require.ErrorIs(t, err, ErrFull)
 	enter("ada", "a0")
 	enter("bob", "b0")
@@ -118,28 +118,67 @@ func TestAddressesTakeTurns(t *testing.T) {
 func (q *Queue) begun() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.queued == 1 && len(q.turns) == 0
+	return q.queued == 1 && q.strangers.count+q.known.count == 0
 }
 
+// Strangers leave places for known callers. A caller who goes away gives the place back.
 func TestTheQueueIsBoundedAndGivesPlacesBack(t *testing.T) {
 	b := &blocked{release: make(chan struct{})}
 	q := newQueue(b.derive)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for i := range MaxQueued {
-		all.Go(func() { _, _ = q.run(ctx, fmt.Sprint(i), Derivation{}) })
+	enter := func(n int, known bool) {
+		for range n {
+			before := q.size()
+			all.Go(func() { _, _ = q.run(ctx, Caller{Address: fmt.Sprint(known, before), Known: known}, Derivation{}) })
+			for q.size() == before {
+				runtime.Gosched()
+			}
+		}
 	}
-	for q.size() < MaxQueued {
+	enter(1, false)
+	for !q.begun() {
 		runtime.Gosched()
 	}
-	_, err := q.run(t.Context(), "one more", Derivation{})
+	strangers := MaxQueued - placesForKnown
+	enter(strangers, false)
+	_, err := q.run(t.Context(), Caller{Address: "a stranger"}, Derivation{})
+	require.ErrorIs(t, err, ErrFull)
+	enter(MaxQueued-strangers-1, true)
+	_, err = q.run(t.Context(), Caller{Address: "known", Known: true}, Derivation{})
 	require.ErrorIs(t, err, ErrFull)
 	cancel()
 	all.Wait()
 	require.LessOrEqual(t, q.size(), 1, "a caller who is gone leaves no place taken, but for what runs")
 	close(b.release)
-	_, err = q.run(t.Context(), "one more", Derivation{})
+	_, err = q.run(t.Context(), Caller{Address: "a stranger"}, Derivation{})
 	require.NoError(t, err)
+}
+
+// Known callers have every second turn, however many strangers wait.
+func TestKnownCallersHaveEverySecondTurn(t *testing.T) {
+	b := &blocked{release: make(chan struct{})}
+	q := newQueue(b.derive)
+	var all sync.WaitGroup
+	enter := func(c Caller, name string) {
+		before := q.size()
+		all.Go(func() { _, _ = q.run(context.Background(), c, Derivation{Password: []byte(name)}) })
+		for q.size() == before {
+			runtime.Gosched()
+		}
+	}
+	enter(Caller{Address: "0"}, "s0")
+	for !q.begun() {
+		runtime.Gosched()
+	}
+	for i := 1; i < 4; i++ {
+		enter(Caller{Address: fmt.Sprint(i)}, fmt.Sprint("s", i))
+	}
+	enter(Caller{Address: "home", Known: true}, "k1")
+	enter(Caller{Address: "work", Known: true}, "k2")
+	close(b.release)
+	all.Wait()
+	require.Equal(t, []string{"s0", "k1", "s1", "k2", "s2", "s3"}, b.ran)
 }
 
 // The worker derives what the process itself does. One that dies is replaced.

@@ -11,23 +11,48 @@ import (
 const (
 	MaxQueued           = 64 // hashes that are queued or run
 	MaxQueuedPerAddress = 4
+	placesForKnown      = 16 // of MaxQueued, which strangers leave free
 )
+
+// Caller is the origin of a password. Known callers are those that have authenticated before: a session
+// that changes its password, and a sign-in from a place that the account knows. Strangers at many
+// addresses can neither take the places of known callers nor more than every second turn.
+type Caller struct {
+	Address string
+	Known   bool
+}
 
 // ErrFull means that the queue, or the share of one address in it, has no place. Nothing was
 // hashed.
 var ErrFull = errors.New("password queue is full")
 
-// Queue runs one derivation at a time. Addresses take turns, so that the wait of one address does
-// not grow with the requests of another beyond one derivation per turn. It is safe for concurrent
-// use.
+// Queue runs one derivation at a time. Known callers and strangers take turns, and so do the addresses
+// of either: the wait of one address does not grow with the requests of another beyond one derivation
+// per turn. It is safe for concurrent use.
 type Queue struct {
 	derive Deriver
 
-	mu      sync.Mutex
+	mu        sync.Mutex
+	known     line
+	strangers line
+	queued    int // in both lines, and the one that runs
+	running   bool
+	// strangersNext gives the next turn to strangers, when one of them waits.
+	strangersNext bool
+}
+
+// line is the derivations of one kind of callers that wait.
+type line struct {
 	waiting map[string][]*queued // by address, oldest first
 	turns   []string             // the addresses in waiting, next turn first
-	queued  int                  // in waiting, and the one that runs
-	running bool
+	count   int
+}
+
+func (q *Queue) lineOf(c Caller) *line {
+	if c.Known {
+		return &q.known
+	}
+	return &q.strangers
 }
 
 // queued is one derivation.
@@ -40,37 +65,41 @@ type queued struct {
 }
 
 func newQueue(derive Deriver) *Queue {
-	return &Queue{derive: derive, waiting: map[string][]*queued{}}
+	return &Queue{derive: derive, known: line{waiting: map[string][]*queued{}},
+		strangers: line{waiting: map[string][]*queued{}}}
 }
 
 // run waits for the turn of a derivation and returns its key.
-func (q *Queue) run(ctx context.Context, address string, d Derivation) ([]byte, error) {
+func (q *Queue) run(ctx context.Context, c Caller, d Derivation) ([]byte, error) {
 	entry := &queued{input: d, done: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !q.add(address, entry) {
+	if !q.add(c, entry) {
 		return nil, ErrFull
 	}
 	select {
 	case <-entry.done:
 		return entry.key, entry.err
 	case <-ctx.Done():
-		q.withdraw(address, entry)
+		q.withdraw(c, entry)
 		return nil, ctx.Err()
 	}
 }
 
-func (q *Queue) add(address string, entry *queued) bool {
+func (q *Queue) add(c Caller, entry *queued) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.queued >= MaxQueued || len(q.waiting[address]) >= MaxQueuedPerAddress {
+	l := q.lineOf(c)
+	full := q.queued >= MaxQueued || !c.Known && l.count >= MaxQueued-placesForKnown
+	if full || len(l.waiting[c.Address]) >= MaxQueuedPerAddress {
 		return false
 	}
-	if len(q.waiting[address]) == 0 {
-		q.turns = append(q.turns, address)
+	if len(l.waiting[c.Address]) == 0 {
+		l.turns = append(l.turns, c.Address)
 	}
-	q.waiting[address] = append(q.waiting[address], entry)
+	l.waiting[c.Address] = append(l.waiting[c.Address], entry)
+	l.count++
 	q.queued++
 	if !q.running {
 		q.running = true
@@ -80,20 +109,22 @@ func (q *Queue) add(address string, entry *queued) bool {
 }
 
 // withdraw gives back the place of an entry that has not begun.
-func (q *Queue) withdraw(address string, entry *queued) {
+func (q *Queue) withdraw(c Caller, entry *queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if entry.active {
 		return
 	}
 	q.queued--
-	left := slices.DeleteFunc(q.waiting[address], func(other *queued) bool { return other == entry })
+	l := q.lineOf(c)
+	l.count--
+	left := slices.DeleteFunc(l.waiting[c.Address], func(other *queued) bool { return other == entry })
 	if len(left) > 0 {
-		q.waiting[address] = left
+		l.waiting[c.Address] = left
 		return
 	}
-	delete(q.waiting, address)
-	q.turns = slices.DeleteFunc(q.turns, func(other string) bool { return other == address })
+	delete(l.waiting, c.Address)
+	l.turns = slices.DeleteFunc(l.turns, func(other string) bool { return other == c.Address })
 }
 
 // drain runs the queued derivations and ends when the queue is empty.
@@ -111,20 +142,32 @@ func (q *Queue) next(ran *queued) *queued {
 	if ran != nil {
 		q.queued--
 	}
-	if len(q.turns) == 0 {
+	l := &q.known
+	if q.strangersNext && q.strangers.count > 0 || l.count == 0 {
+		l = &q.strangers
+	}
+	if l.count == 0 {
 		q.running = false
 		return nil
 	}
-	address := q.turns[0]
-	q.turns = q.turns[1:]
-	entry := q.waiting[address][0]
-	if rest := q.waiting[address][1:]; len(rest) > 0 {
-		q.waiting[address] = rest
-		q.turns = append(q.turns, address)
-	} else {
-		delete(q.waiting, address)
-	}
+	q.strangersNext = l == &q.known
+	entry := l.next()
 	entry.active = true
+	return entry
+}
+
+// next takes the entry whose turn it is. There is one.
+func (l *line) next() *queued {
+	address := l.turns[0]
+	l.turns = l.turns[1:]
+	entry := l.waiting[address][0]
+	if rest := l.waiting[address][1:]; len(rest) > 0 {
+		l.waiting[address] = rest
+		l.turns = append(l.turns, address)
+	} else {
+		delete(l.waiting, address)
+	}
+	l.count--
 	return entry
 }
 
