@@ -24,6 +24,9 @@ func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 		require.Equal(t, web.Policy, policy)
 		pages[path] = body
 	}
+	for _, guide := range w.server.checkouts.library.All() {
+		require.NotEmpty(t, guide.Summary, guide.Name)
+	}
 	for path, body := range pages {
 		for _, found := range link.FindAllStringSubmatch(body, -1) {
 			target := found[1]

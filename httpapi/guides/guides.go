@@ -1,5 +1,5 @@
 // Package guides turns the Markdown guides of the product into pages, once, at the start. It knows no HTTP: a Library answers
-// with pages by name and by search, and whoever serves them decides about headers.
+// with pages by name and by search, and the server of the pages decides about headers.
 package guides
 
 import (
@@ -19,11 +19,13 @@ import (
 const (
 	MaxQuery = 100 // runes of a query
 	maxFound = 50  // results on a page
+	maxText  = 200 // runes of a result or a summary
 )
 
 // Guide is one rendered guide.
 type Guide struct {
 	Name, Title string
+	Summary     string    // the beginning of the first paragraph
 	Contents    []Heading // of the second level
 	HTML        string    // goldmark drops raw HTML and escapes the rest
 	passages    []Result
@@ -83,6 +85,9 @@ func (g *Guide) read(document ast.Node, source []byte) error {
 				g.Contents = append(g.Contents, at)
 			}
 		}
+		if _, ok := node.(*ast.Paragraph); ok && g.Summary == "" {
+			g.Summary = cut(plain)
+		}
 		g.passages = append(g.passages, Result{Guide: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text, Text: plain})
 	}
 	if g.Title == "" {
@@ -116,6 +121,15 @@ func plainText(node ast.Node, source []byte) string {
 	return plain.String()
 }
 
+// cut shortens a text to maxText runes.
+func cut(text string) string {
+	runes := []rune(text)
+	if len(runes) <= maxText {
+		return text
+	}
+	return string(runes[:maxText]) + "…"
+}
+
 // All returns every guide in order.
 func (l *Library) All() []*Guide { return l.guides }
 
@@ -146,9 +160,7 @@ func (l *Library) Search(query string) (found []Result) {
 			if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(held, word) }) {
 				continue
 			}
-			if runes := []rune(p.Text); len(runes) > 200 {
-				p.Text = string(runes[:200]) + "…"
-			}
+			p.Text = cut(p.Text)
 			if found = append(found, p); len(found) == maxFound {
 				return found
 			}

@@ -16,6 +16,7 @@ func TestGuideIsRenderedWithAnchorsAndWithoutRawHTML(t *testing.T) {
 	g, ok := l.Guide("one")
 	require.True(t, ok)
 	require.Equal(t, "Title", g.Title)
+	require.Equal(t, "First x line.", g.Summary)
 	require.Equal(t, []guides.Heading{{Anchor: "part-two", Text: "Part two"}}, g.Contents)
 	require.Contains(t, g.HTML, `<h2 id="part-two">`)
 	require.NotContains(t, g.HTML, "<script")
