@@ -3,9 +3,12 @@
 FUZZTIME   ?= 15s
 BENCHTIME  ?= 1s
 ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
+VERSION    ?= $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' cmd/purser/version.go)
+PLATFORMS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint bench bench-cards microbench clean
+.PHONY: build release run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -13,6 +16,20 @@ build:
 	built=$$(git rev-parse --verify --quiet --short=12 HEAD 2>/dev/null) && test -z "$$(git rev-parse --show-prefix)" || built=; \
 	test -z "$$built" || test -z "$$(git status --porcelain -- . ':!bench/results')" || built=$$built+; \
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X main.built=$$built" -o bin/purser ./cmd/purser
+
+# Static, stripped binaries in dist for each of PLATFORMS, a software bill of materials (CycloneDX), and
+# the checksums of all. The binaries of a commit are the same, byte for byte, in whatever folder they are built.
+release:
+	rm -rf dist && mkdir dist
+	built=$$(git rev-parse --verify --short=12 HEAD) && { test -z "$$(git status --porcelain)" || built=$$built+; } && \
+	for platform in $(PLATFORMS); do \
+		echo "purser $(VERSION) $$platform" && \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -trimpath -buildvcs=false \
+			-ldflags "-s -w -X main.Version=$(VERSION) -X main.built=$$built" \
+			-o dist/purser-$(VERSION)-$${platform%/*}-$${platform#*/} ./cmd/purser || exit 1; \
+	done
+	go run $(SBOM) mod -json -licenses=false -noserial -output dist/purser-$(VERSION).cdx.json
+	cd dist && sha256sum * >SHA256SUMS
 
 run: build
 	./bin/purser serve
