@@ -28,8 +28,8 @@
 //
 // # Files
 //
-// A group of resources has one type of handlers, and each resource has one file with its handlers and
-// its rows of the route table:
+// A group of resources has one type of handlers, and each resource has one file with its handlers
+// and its rows of the route table:
 //
 //	cardHandlers        cards, physical_cards, cardholders, authorizations, simulate
 //	treasuryHandlers    treasury, statements, counterparties, payouts, payout_quotes, payments
@@ -45,6 +45,6 @@
 //
 // All of them embed edge (edge.go), which checks requests and writes answers: auth, session, body,
 // decode, limits, idempotency, lists, records, errors, requests. server.go and routes.go put the
-// groups together. A new resource is a file with its handlers and rows in one of the groups, and its
-// paths in openapi/openapi.yaml; a test fails when a row and the description differ.
+// groups together. A new resource is a file with its handlers and rows in one of the groups, and
+// its paths in openapi/openapi.yaml; a test fails when a row and the description differ.
 package httpapi

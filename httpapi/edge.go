@@ -29,7 +29,7 @@ type edge struct {
 	notes   *keyUse
 	metrics *metrics
 
-	base   context.Context // of every request; ends when Shutdown has drained
+	base   context.Context // parent of the context of every request; Shutdown ends it when it has drained
 	cancel context.CancelFunc
 }
 
@@ -74,7 +74,7 @@ func (e *edge) admit(c *call) error {
 	return e.permit(c)
 }
 
-// permit checks what a caller who is known may.
+// permit checks the permissions of an authenticated caller.
 func (e *edge) permit(c *call) error {
 	if err := e.authorize(c); err != nil {
 		return err

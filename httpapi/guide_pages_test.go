@@ -11,7 +11,8 @@ import (
 	"purser/httpapi/web"
 )
 
-// Every guide is a page under the policy of the hosted pages, and every link within the guides leads to a page and an anchor.
+// Every guide is a page under the policy of the hosted pages, and every link within the guides
+// leads to a page and an anchor.
 func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 	w := newWorld(t)
 	link := regexp.MustCompile(`href="(/docs[^"#?]*)?(#[^"]*)?"`)

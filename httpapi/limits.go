@@ -15,12 +15,13 @@ const (
 	badReports           = "report-address/" // and the peer: the caller that is counted
 )
 
-// quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the ramp.
+// quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the
+// ramp.
 const quotesPerMinute = 30
 
-// Limits of bytes. A long request or answer costs memory, disk and processor time in proportion to its
-// length, so its units count against its workspace and its address. They follow the default limits of
-// requests: a request may have byteUnit, body and answer together.
+// Limits of bytes. A long request or answer costs memory, disk and processor time in proportion to
+// its length, so its units count against its workspace and its address. They follow the default
+// limits of requests: a request may have byteUnit, body and answer together.
 const (
 	byteUnit          = 16 << 10
 	unitsPerWorkspace = 640   // a minute: 10 MiB
@@ -51,7 +52,8 @@ func (e *edge) limitBytes(caller string, units int) error {
 		wait: wait}
 }
 
-// chargeBytes counts the bytes of a request and its answer. Reports of partners are outside the limits.
+// chargeBytes counts the bytes of a request and its answer. Reports of partners are outside the
+// limits.
 func (e *edge) chargeBytes(c *call, bytes int) {
 	units := bytes / byteUnit
 	if units == 0 || e.cfg.RateLimits.Off || c.route.auth == authPartner {

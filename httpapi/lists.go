@@ -16,8 +16,8 @@ const (
 	minLimit     = 1
 	maxLimit     = 100
 	defaultLimit = 50
-	// A page ends with the record that makes it longer than maxPageBytes, and is read in two parts, so
-	// that long records are not read to be left out.
+	// A page ends with the record that makes it longer than maxPageBytes, and is read in two parts,
+	// so that long records are not read to be left out.
 	maxPageBytes = 1 << 20
 	firstRead    = 16 // records
 )
@@ -133,7 +133,7 @@ func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, erro
 func (e *edge) readRecords(c *call, l listing, asked persistence.Page) (records []persistence.Record, more bool, err error) {
 	length, at := 0, asked
 	for {
-		at.Limit = asked.Limit + 1 - len(records) // one more, to see whether there is one
+		at.Limit = asked.Limit + 1 - len(records) // the last one tells whether the list continues
 		if len(records) == 0 {
 			at.Limit = min(at.Limit, firstRead)
 		}

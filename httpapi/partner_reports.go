@@ -49,10 +49,10 @@ func (h *reportHandlers) webhookRoutes() []route {
 	}
 }
 
-// takeReport applies a partner's signed report, or keeps it. 200 means that it is durable and need not
-// be sent again. A signature of version 1 is valid on every path of its partner, so a replay on another
-// path would be kept there as unmatched, and the true report would then be a repeat of its id. Such a
-// report is refused when its type belongs elsewhere.
+// takeReport applies a partner's signed report, or keeps it. 200 means that it is durable and need
+// not be sent again. A signature of version 1 is valid on every path of its partner, so a replay on
+// another path would be kept there as unmatched, and the true report would then be a repeat of its
+// id. Such a report is refused when its type belongs elsewhere.
 func (h *reportHandlers) takeReport(c *call) (answer, error) {
 	if _, err := h.parse(c); err != nil {
 		return answer{}, err
@@ -79,8 +79,8 @@ func (h *reportHandlers) takeReport(c *call) (answer, error) {
 	return reply(map[string]bool{"received": true})
 }
 
-// applyReport sends a report to the balance that it concerns, once: its id is claimed for its target
-// first.
+// applyReport sends a report to the balance that it concerns, once: its id is claimed for its
+// target first.
 func (h *reportHandlers) applyReport(c *call, row reportType, r report) error {
 	to, err := row.read(c.ctx, h, r)
 	if err != nil {
@@ -132,9 +132,9 @@ const (
 // Partners lists them.
 func Partners() []string { return []string{PartnerBank, PartnerRamp, PartnerStablecoin} }
 
-// claim binds a report's id to a target before the report is applied there. After a crash in between,
-// the partner's repeat finds the claim and is applied under it. A report whose id is bound to another
-// target matches nothing.
+// claim binds a report's id to a target before the report is applied there. After a crash in
+// between, the partner's repeat finds the claim and is applied under it. A report whose id is bound
+// to another target matches nothing.
 func (h *reportHandlers) claim(ctx context.Context, partner string, r report, target string) error {
 	system := ident.System.Format(ident.Workspace)
 	reply, err := h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,

@@ -73,7 +73,7 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 	}
 	workspace, text := order.Workspace, order.Text
 	if order.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
-		h.actors.WaitRelayed(c.ctx, workspace) // what cards have spent of the balance is told
+		h.actors.WaitRelayed(c.ctx, workspace) // the balance has the spend of the cards
 	}
 	done, err := h.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
 		Prepare: func(context.Context) (any, error) {

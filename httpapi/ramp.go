@@ -17,7 +17,8 @@ import (
 	"purser/persistence/money"
 )
 
-// rampHandlers answer for the ramp between dollars and USDC: quotes, orders, withdrawals and wallets.
+// rampHandlers answer for the ramp between dollars and USDC: quotes, orders, withdrawals and
+// wallets.
 type rampHandlers struct{ *edge }
 
 func (h *rampHandlers) rampRoutes() []route {

@@ -131,8 +131,8 @@ func conversionReport(outcome string) func(context.Context, *reportHandlers, rep
 	}
 }
 
-// readCurrencyChanged reads a report of a currency in which a workspace can do more or less from now
-// on.
+// readCurrencyChanged reads a report of a currency in which a workspace can do more or less from
+// now on.
 func readCurrencyChanged(ctx context.Context, h *reportHandlers, r report) (to reportTarget, err error) {
 	var data struct {
 		WorkspaceID string         `json:"workspaceId"`
@@ -149,9 +149,9 @@ func readCurrencyChanged(ctx context.Context, h *reportHandlers, r report) (to r
 			Scope: data.ScopeStatus}}, err
 }
 
-// rampReport reads a report of an order of the ramp, or of a session of the retired routes, with this
-// outcome. A session has no fee and no transaction. A report of another direction than the order's
-// matches nothing.
+// rampReport reads a report of an order of the ramp, or of a session of the retired routes, with
+// this outcome. A session has no fee and no transaction. A report of another direction than the
+// order's matches nothing.
 func rampReport(direction, outcome string) func(context.Context, *reportHandlers, report) (reportTarget, error) {
 	return func(ctx context.Context, h *reportHandlers, r report) (to reportTarget, err error) {
 		var data struct {
@@ -176,8 +176,8 @@ func rampReport(direction, outcome string) func(context.Context, *reportHandlers
 	}
 }
 
-// findRamp fills in the order or the session that a report of the ramp is about, and returns its record
-// and its direction.
+// findRamp fills in the order or the session that a report of the ramp is about, and returns its
+// record and its direction.
 func (h *reportHandlers) findRamp(ctx context.Context, tell *balance.ReportRamp) (persistence.Record, string, error) {
 	if strings.HasPrefix(tell.ID, ident.RampSession+"_") {
 		tell.Session = new(balance.RampSession)

@@ -63,7 +63,8 @@ func (r *route) operation() openapi.Operation {
 	return openapi.Operation{Method: r.method, Path: r.path}
 }
 
-// anyMember and managers are the roles that a session needs to read, and to write, what a workspace owns.
+// anyMember and managers are the roles that a session needs to read, and to write, what a workspace
+// owns.
 var (
 	anyMember = []string{workspace.Owner, workspace.Admin, workspace.Member}
 	managers  = []string{workspace.Owner, workspace.Admin}

@@ -21,16 +21,16 @@ type Archiver interface {
 
 // Snapshot is the content of a journal at one instant. It is for one goroutine.
 type Snapshot interface {
-	// Content iterates over every part, in memory that does not grow with the journal. An error ends
-	// the iteration. A part and its slices are valid only until the next part.
+	// Content iterates over every part, in memory that does not grow with the journal. An error
+	// ends the iteration. A part and its slices are valid only until the next part.
 	Content(ctx context.Context) Content
 	Close() error
 }
 
 // Content is a sequence of parts in an order that both journals share. Each of the 256 shards, from
-// 0, gives its *ShardHead, its *Events by position, then its *Records, *Onces, *Timers and *Cursors,
-// each sort in the order of Key. Stream versions are left out, because the events contain them.
-// Times are cut to the microsecond, the finest precision that every journal stores.
+// 0, gives its *ShardHead, its *Events by position, then its *Records, *Onces, *Timers and
+// *Cursors, each sort in the order of Key. Stream versions are left out, because the events contain
+// them. Times are cut to the microsecond, the finest precision that every journal stores.
 type Content = iter.Seq2[Part, error]
 
 // Part is a *ShardHead, *Event, *Record, *Once, *Timer or *Cursor.

@@ -4,8 +4,8 @@
 // the test suite of persistence/journaltest.
 //
 // A journal has 256 shards. Each shard has a head, the position of its newest event; positions are
-// gapless from 1. Each shard has an epoch. A writer appends under the current epoch, and raising the
-// epoch fences every earlier writer.
+// gapless from 1. Each shard has an epoch. A writer appends under the current epoch, and raising
+// the epoch fences every earlier writer.
 package persistence
 
 import (
@@ -163,21 +163,21 @@ type Journal interface {
 	// Wait returns when the shard's head is past the position, or the context ends.
 	Wait(ctx context.Context, shard ident.Shard, past uint64) error
 
-	// Events returns events of a shard after a position, in order: at most limit, and about 1 MiB of
-	// payload but at least one event. Except under AsStored, a journal may answer from memory with
-	// events that it has committed.
+	// Events returns events of a shard after a position, in order: at most limit, and about 1 MiB
+	// of payload but at least one event. Except under AsStored, a journal may answer from memory
+	// with events that it has committed.
 	Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]Event, error)
 
-	// Record returns a record by kind and id, in the shard of slot. It returns ErrNotFound when there
-	// is no such record. Except under AsStored, a journal may answer from memory with a record that it
-	// has committed or read in a shard that it owns.
+	// Record returns a record by kind and id, in the shard of slot. It returns ErrNotFound when
+	// there is no such record. Except under AsStored, a journal may answer from memory with a
+	// record that it has committed or read in a shard that it owns.
 	Record(ctx context.Context, slot ident.Slot, kind, id string) (Record, error)
 
 	// List returns the records of a kind, workspace and parent, newest first.
 	List(ctx context.Context, slot ident.Slot, kind, workspace, parent string, page Page) ([]Record, error)
 
-	// Records returns records of a kind in a shard after an id, in the order of their ids, for audits
-	// and repairs.
+	// Records returns records of a kind in a shard after an id, in the order of their ids, for
+	// audits and repairs.
 	Records(ctx context.Context, shard ident.Shard, kind, after string, limit int) ([]Record, error)
 
 	// Once returns a once-key that holds at now; false when there is none.
@@ -188,13 +188,14 @@ type Journal interface {
 	// batch removes or replaces it.
 	Timers(ctx context.Context, shard ident.Shard, now time.Time, after Timer, limit int) ([]Timer, error)
 
-	// Cursor and SaveCursor read and store the position of a named subscriber in a shard. A crash may
-	// lose a save: once-keys protect the effects of an event that is handled again. Except under
-	// AsStored, a journal may answer from memory with a saved cursor.
+	// Cursor and SaveCursor read and store the position of a named subscriber in a shard. A crash
+	// may lose a save: once-keys protect the effects of an event that is handled again. Except
+	// under AsStored, a journal may answer from memory with a saved cursor.
 	Cursor(ctx context.Context, name string, shard ident.Shard) (uint64, error)
 	SaveCursor(ctx context.Context, name string, shard ident.Shard, position uint64) error
 
-	// Sweep removes once-keys that have expired at now, at most limit per shard, and returns how many.
+	// Sweep removes once-keys that have expired at now, at most limit per shard, and returns how
+	// many.
 	Sweep(ctx context.Context, now time.Time, limit int) (int, error)
 
 	Close() error

@@ -10,8 +10,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// newestReaders is how many shards NewestEventTime reads concurrently. A remote journal takes a round
-// trip for each shard.
+// newestReaders is how many shards NewestEventTime reads concurrently. A remote journal takes a
+// round trip for each shard.
 const newestReaders = 8
 
 // NewestEventTime returns the latest time of the last events of all shards, zero when the journal

@@ -20,13 +20,13 @@ const (
 )
 
 var (
-	// ErrMoved is the error of a Handle whose stored position does not precede the first event, because
-	// another process has handled events. The subscription continues from Position. ErrMoved is not a
-	// failure.
+	// ErrMoved is the error of a Handle whose stored position does not precede the first event,
+	// because another process has handled events. The subscription continues from Position.
+	// ErrMoved is not a failure.
 	ErrMoved = errors.New("consumer position moved")
-	// ErrAhead ends a subscription: the consumer's position is past the journal's head. The journal is
-	// another or an older one, and its next events would be dropped as repeats. The consumer has to
-	// start again from 0.
+	// ErrAhead ends a subscription: the consumer's position is past the journal's head. The journal
+	// is another or an older one, and its next events would be dropped as repeats. The consumer has
+	// to start again from 0.
 	ErrAhead = errors.New("consumer is ahead of the journal")
 )
 
@@ -37,13 +37,14 @@ type Handler interface {
 	Position(ctx context.Context, shard ident.Shard) (uint64, error)
 
 	// Handle applies the events and stores the position of the last, in one transaction. The events
-	// follow the stored position without a gap, at least 1 and at most MaxHandle. They belong to the
-	// handler.
+	// follow the stored position without a gap, at least 1 and at most MaxHandle. They belong to
+	// the handler.
 	//
 	// The transaction must check that the stored position precedes the first event. Otherwise it
-	// changes nothing and returns ErrMoved. This check turns at-least-once delivery into exactly-once
-	// effects, when two processes run one consumer or the outcome of a commit is unknown. After any
-	// error the subscription reads Position and calls Handle from there, with other batch boundaries.
+	// changes nothing and returns ErrMoved. This check turns at-least-once delivery into
+	// exactly-once effects, when two processes run one consumer or the outcome of a commit is
+	// unknown. After any error the subscription reads Position and calls Handle from there, with
+	// other batch boundaries.
 	Handle(ctx context.Context, shard ident.Shard, events []Event) error
 }
 
@@ -53,16 +54,16 @@ type Handler interface {
 // Subscribe reads the journal; package kafka reads the topic and the journal. Neither stores a
 // position: Handler.Position is the only one.
 type Subscription interface {
-	// Run delivers events to the handler until the context ends, and then returns the context's error.
-	// A permanent error, such as ErrAhead, ends it too. Calls for one shard never overlap, and at most
-	// MaxHandlers calls run concurrently. After an error of the handler or the journal, Run reports it
-	// to the listener and retries without end; other shards continue. Run returns after the last call
-	// has returned.
+	// Run delivers events to the handler until the context ends, and then returns the context's
+	// error. A permanent error, such as ErrAhead, ends it too. Calls for one shard never overlap,
+	// and at most MaxHandlers calls run concurrently. After an error of the handler or the journal,
+	// Run reports it to the listener and retries without end; other shards continue. Run returns
+	// after the last call has returned.
 	Run(ctx context.Context, h Handler) error
 }
 
-// SubscriptionListener observes a subscription. The subscription's goroutines call it, so it must be
-// quick and safe for concurrent use.
+// SubscriptionListener observes a subscription. The subscription's goroutines call it, so it must
+// be quick and safe for concurrent use.
 type SubscriptionListener interface {
 	// Handled: the handler has applied this number of events, the last at position through.
 	Handled(shard ident.Shard, through uint64, events int)

@@ -234,7 +234,8 @@ func TestSubscriptionOptions(t *testing.T) {
 	require.ErrorContains(t, err, "pauses")
 }
 
-// TestFeedOffersAnything: the consumer gets each event once and in order, for every order of offers.
+// TestFeedOffersAnything: the consumer gets each event once and in order, for every order of
+// offers.
 func TestFeedOffersAnything(t *testing.T) {
 	s := newStand(t)
 	const events = 60

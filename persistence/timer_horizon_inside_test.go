@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTimerHorizonUsesWallClock: the monotonic clock stops while the machine sleeps, so Lower must discard it.
+// TestTimerHorizonUsesWallClock: the monotonic clock stops while the machine sleeps, so Lower must
+// discard it.
 func TestTimerHorizonUsesWallClock(t *testing.T) {
 	var d TimerHorizon
 	at := time.Now().Add(time.Hour)

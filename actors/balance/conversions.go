@@ -32,7 +32,8 @@ type ConversionQuote struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 }
 
-// conversions decides and applies commands and events of conversions between a balance's currencies.
+// conversions decides and applies commands and events of conversions between a balance's
+// currencies.
 type conversions struct{ *State }
 
 // StatusAt is the quote's status as the clock has it.

@@ -112,7 +112,8 @@ type CurrenciesView struct {
 	Pending   map[money.Currency]money.Minor
 }
 
-// currencies decides and applies commands and events of balances in currencies and of their pay-ins.
+// currencies decides and applies commands and events of balances in currencies and of their
+// pay-ins.
 type currencies struct{ *State }
 
 // notHeld is the code with which the partner refuses to open a balance in a currency, "" for one that it opens.

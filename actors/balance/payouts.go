@@ -21,7 +21,8 @@ const (
 // scopePayout is where what happens to a payout after it is finished is claimed, once and for ever.
 const scopePayout = "payout"
 
-// payouts decides and applies commands and events of payouts, and of the exchange rates locked for them.
+// payouts decides and applies commands and events of payouts, and of the exchange rates locked for
+// them.
 type payouts struct{ *State }
 
 // createPayout reserves the dollars and keeps the order. A wire abroad is held; anything else is to be sent.

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Limit bounds how much work is under way at once: in all, and of one workspace. A workspace whose work
-// does not end uses up its own places alone. The workspaces that wait are served in turn. It is safe for
-// concurrent use.
+// Limit bounds how much work is under way at once: in all, and of one workspace. A workspace whose
+// work does not end uses up its own places alone. The workspaces that wait are served in turn. It
+// is safe for concurrent use.
 type Limit struct {
 	ofWorkspace int // the most that one workspace may have
 

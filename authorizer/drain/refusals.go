@@ -98,8 +98,8 @@ func (r *refusals) makeRoomLocked(now int64) bool {
 	return len(r.emptyAt) < maxRefusedPeers
 }
 
-// areTooMany reports whether a peer's bucket is full, or its open connections without a request would
-// fill it.
+// areTooMany reports whether a peer's bucket is full, or its open connections without a request
+// would fill it.
 func (r *refusals) areTooMany(peer Peer) bool {
 	if r.every == 0 || !peer.IsValid() {
 		return false
@@ -140,7 +140,8 @@ func CountRefusal(ctx *fasthttp.RequestCtx) {
 }
 
 // countRefusal counts a refusal of the connection's peer, with the TLS handshake before it, and
-// reports whether it ends the connection. Trusted proxies and authenticated connections are not counted.
+// reports whether it ends the connection. Trusted proxies and authenticated connections are not
+// counted.
 func (c *connection) countRefusal() bool {
 	if c.byProxy || c.vouched.Load() {
 		return false

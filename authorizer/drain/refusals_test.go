@@ -259,8 +259,8 @@ func TestAHandshakeCountsForSeveralRefusals(t *testing.T) {
 	}
 }
 
-// Connections without a request yet fill the bucket too: one with room for n more refusals lets in n
-// at once. A request makes room again.
+// Connections without a request yet fill the bucket too: one with room for n more refusals lets in
+// n at once. A request makes room again.
 func TestConnectionsBeforeTheirRequestFillTheBucket(t *testing.T) {
 	s, address := startRefusing(t, 1)
 	var open []net.Conn

@@ -1,5 +1,6 @@
-// Package network is the card network's port: four routes over HTTP behind a shared secret. It reads
-// a message, hands it to a hold.Decider and writes the answer, without an allocation of its own.
+// Package network is the card network's port: four routes over HTTP behind a shared secret. It
+// reads a message, hands it to a hold.Decider and writes the answer, without an allocation of its
+// own.
 //
 // A message is refused before it is decided when its peer has no valid secret, when its framing is
 // ambiguous, or when its body is not strictly a message of its route (400, with the field named).

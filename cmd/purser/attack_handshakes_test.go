@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floodsOfTLS returns the floods of a port that speaks TLS. In the first two the server signs once for
-// each connection. In the second the attacker computes nothing, so it is the cheaper attack.
+// floodsOfTLS returns the floods of a port that speaks TLS. In the first two the server signs once
+// for each connection. In the second the attacker computes nothing, so it is the cheaper attack.
 func floodsOfTLS() []flood {
 	rest := func(p *process) string { return p.rest }
 	return []flood{
@@ -51,7 +51,7 @@ func floodsOfTLS() []flood {
 }
 
 // cheapTLS costs an attacker as little as a whole handshake can. What attackers compute slows the
-// swipes on the same machine, even at idle priority, and is not what is measured.
+// swipes on the same machine, even at idle priority, and the test does not measure that.
 var cheapTLS = &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519}}
 
 // isOpen reports whether the server has let a connection in: it closes a refused one at once.
@@ -77,10 +77,10 @@ var clientHello = sync.OnceValue(func() []byte {
 })
 
 // Floods of TLS handshakes, whole and abandoned, beside swipes over TLS. Connections without a
-// request are refusals of their address. In its long form each flood but that of whole handshakes is
-// paired with the same swipes without it, under a certificate of each kind of key. An attacker of
-// whole handshakes computes on the processors of the server here, at idle priority, and four threads
-// that compute at idle priority and send nothing slow the swipes as much.
+// request are refusals of their address. In its long form each flood but that of whole handshakes
+// is paired with the same swipes without it, under a certificate of each kind of key. An attacker
+// of whole handshakes computes on the processors of the server here, at idle priority, and four
+// threads that compute at idle priority and send nothing slow the swipes as much.
 func TestAttackFloodsOfTLS(t *testing.T) {
 	if os.Getenv(fullVariable) == "" {
 		floodTLS(t, newCertificate(t), floodsOfTLS())

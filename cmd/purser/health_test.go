@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHealthReportsReadinessAndReasons asks a ready server by its directory and by its address, then
-// one whose clock is suspect.
+// TestHealthReportsReadinessAndReasons asks a ready server by its directory and by its address,
+// then one whose clock is suspect.
 func TestHealthReportsReadinessAndReasons(t *testing.T) {
 	data, wall := t.TempDir(), &stepped{}
 	m, p := riseAt(t, data, wall)

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The arrows of the house: which packages of the project a package imports, tests aside. The table is
-// exact: an arrow that is missing from it fails the test, and so does one that no import needs. It
-// leaves out "cmd/purser", which may import every package and is imported by none.
+// The arrows of the house: which packages of the project a package imports, tests aside. The table
+// is exact: an arrow that is missing from it fails the test, and so does one that no import needs.
+// It leaves out "cmd/purser", which may import every package and is imported by none.
 var (
 	leaves = []string{"persistence/ident", "persistence/money", "actors/fault", "actors/decision"}
 	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/counterparty",

@@ -10,8 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Version is the release, which `make release VERSION=…` stamps. The build's revision goes with it when
-// the build knows one.
+// Version is the release, which `make release VERSION=…` stamps. The build's revision goes with it
+// when the build knows one.
 var Version = "0.1.0"
 
 // built is the revision that the Makefile and the Dockerfile stamp: the commit, with "+" behind it when the tree, new files too,

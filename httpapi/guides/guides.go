@@ -1,5 +1,6 @@
-// Package guides turns the Markdown guides of the product into pages, once, at the start. It knows no HTTP: a Library answers
-// with pages by name and by search, and the server of the pages decides about headers.
+// Package guides turns the Markdown guides of the product into pages, once, at the start. It knows
+// no HTTP: a Library answers with pages by name and by search, and the server of the pages decides
+// about headers.
 package guides
 
 import (
@@ -148,7 +149,8 @@ func Trim(query string) string {
 	return string(runes[:min(len(runes), MaxQuery)])
 }
 
-// Search returns the passages that hold every word of a query, at most 50, in the order of the guides.
+// Search returns the passages that hold every word of a query, at most 50, in the order of the
+// guides.
 func (l *Library) Search(query string) (found []Result) {
 	words := strings.Fields(strings.ToLower(Trim(query)))
 	if len(words) == 0 {

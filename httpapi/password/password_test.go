@@ -121,7 +121,7 @@ func (q *Queue) begun() bool {
 	return q.queued == 1 && q.strangers.count+q.known.count == 0
 }
 
-// Strangers leave places for known callers. A caller who goes away gives the place back.
+// Strangers leave places for known callers. The place of a caller that goes away is free again.
 func TestTheQueueIsBoundedAndGivesPlacesBack(t *testing.T) {
 	b := &blocked{release: make(chan struct{})}
 	q := newQueue(b.derive)

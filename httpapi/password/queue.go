@@ -11,12 +11,12 @@ import (
 const (
 	MaxQueued           = 64 // hashes that are queued or run
 	MaxQueuedPerAddress = 4
-	placesForKnown      = 16 // of MaxQueued, which strangers leave free
+	placesForKnown      = 16 // places that strangers leave free
 )
 
-// Caller is the origin of a password. Known callers are those that have authenticated before: a session
-// that changes its password, and a sign-in from a place that the account knows. Strangers at many
-// addresses can neither take the places of known callers nor more than every second turn.
+// Caller is the origin of a password. Known callers are those that have authenticated before: a
+// session that changes its password, and a sign-in from a place that the account knows. Strangers
+// at many addresses can neither take the places of known callers nor more than every second turn.
 type Caller struct {
 	Address string
 	Known   bool
@@ -26,9 +26,9 @@ type Caller struct {
 // hashed.
 var ErrFull = errors.New("password queue is full")
 
-// Queue runs one derivation at a time. Known callers and strangers take turns, and so do the addresses
-// of either: the wait of one address does not grow with the requests of another beyond one derivation
-// per turn. It is safe for concurrent use.
+// Queue runs one derivation at a time. Known callers and strangers take turns, and so do the
+// addresses of either: the wait of one address does not grow with the requests of another beyond
+// one derivation per turn. It is safe for concurrent use.
 type Queue struct {
 	derive Deriver
 

@@ -179,7 +179,8 @@ func (s *Site) WriteEntry(w io.Writer, e Entry) error {
 	return nil
 }
 
-// Guide is what a page of the guides shows: a guide when Body is set, else results, a missing page or the index.
+// Guide is what a page of the guides shows: a guide when Body is set, else results, a missing page
+// or the index.
 type Guide struct {
 	Name, Title, Query        string
 	Guides, Contents, Results any // lists that the template reads

@@ -1,6 +1,6 @@
-// Package archive defines the portable form of a journal: one byte stream, equal for every store with
-// the same content. Every store can load it. `purser backup` writes it to a file, and
-// `purser migrate-journal` compares two journals by its checksum.
+// Package archive defines the portable form of a journal: one byte stream, equal for every store
+// with the same content. Every store can load it. `purser backup` writes it to a file, and `purser
+// migrate-journal` compares two journals by its checksum.
 //
 // # Form
 //
@@ -29,8 +29,8 @@
 // Write refuses parts that are out of order. A Reader also refuses an archive that is damaged,
 // truncated, followed by other bytes, or of another form. The error wraps ErrDamaged or ErrForm and
 // names the fault. Both hold one block in memory. A Reader returns no part of a block whose crc
-// differs. It compares the SHA-256 only after the last part: a caller that must not act on a part of
-// a damaged archive reads the archive twice.
+// differs. It compares the SHA-256 only after the last part: a caller that must not act on a part
+// of a damaged archive reads the archive twice.
 //
 // It does not compress, encrypt, or know what a payload means.
 package archive

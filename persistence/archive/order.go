@@ -9,8 +9,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// order checks that parts arrive in the order of persistence.Content. The writer and Reader share it,
-// so that every archive that Write completes can be read.
+// order checks that parts arrive in the order of persistence.Content. The writer and Reader share
+// it, so that every archive that Write completes can be read.
 type order struct {
 	shards   int // shards begun
 	head     persistence.ShardHead

@@ -10,8 +10,8 @@ import (
 	"purser/persistence"
 )
 
-// FuzzRead: for every payload, the postings read from an event belong to its transfers and sum to zero. An
-// account near the largest balance is booked in range or not at all.
+// FuzzRead: for every payload, the postings read from an event belong to its transfers and sum to
+// zero. An account near the largest balance is booked in range or not at all.
 func FuzzRead(f *testing.F) {
 	for _, payload := range []string{
 		``, `{}`, `null`, `{"postings":null}`, `{"postings":[{}]}`, `[1]`,

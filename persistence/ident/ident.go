@@ -29,8 +29,8 @@ const (
 	Shards = 256
 )
 
-// SystemSlot is the slot of Purser itself. It holds records that match no tenant, such as a clearing
-// for an unknown card.
+// SystemSlot is the slot of Purser itself. It holds records that match no tenant, such as a
+// clearing for an unknown card.
 const SystemSlot Slot = 0
 
 // Slot is the routing number of a tenant, 0 to 4095.

@@ -74,9 +74,9 @@ func (c Currency) Display(amount Minor) string {
 	return sign + digits + " " + string(c)
 }
 
-// ParseDecimal parses a plain decimal such as "12.5" into smallest units. It returns ErrDecimal when
-// the text is not a plain decimal. It returns ErrMinor when the decimal has more decimals than the
-// currency, is zero, or is over MaxMinor, and when the currency is unknown.
+// ParseDecimal parses a plain decimal such as "12.5" into smallest units. It returns ErrDecimal
+// when the text is not a plain decimal. It returns ErrMinor when the decimal has more decimals than
+// the currency, is zero, or is over MaxMinor, and when the currency is unknown.
 func (c Currency) ParseDecimal(text string) (Minor, error) {
 	whole, decimals, pointed := strings.Cut(text, ".")
 	if whole == "" || pointed && decimals == "" || len(text) > maxDecimalChars {
@@ -109,8 +109,8 @@ const (
 // ErrRate: the text is not a rate.
 var ErrRate = errors.New("money: a rate is a positive decimal")
 
-// Rate is the number of units of one currency that one unit of another buys: an exact decimal, never
-// a float. The zero Rate is not a valid rate.
+// Rate is the number of units of one currency that one unit of another buys: an exact decimal,
+// never a float. The zero Rate is not a valid rate.
 type Rate struct {
 	digits int64 // the rate is digits / 10^scale
 	scale  int

@@ -35,7 +35,7 @@ type Journal struct {
 	stop   sync.Once
 	fatal  func(error)
 	opened atomic.Bool
-	known  sync.Pool // of *groupCache
+	known  sync.Pool // each is a *groupCache
 	recent persistence.RecentEvents
 }
 

@@ -20,8 +20,8 @@ var (
 	ErrNoStore = errors.New("no journal")
 	// ErrForeign: the directory holds something else than a journal of this deployment and format.
 	ErrForeign = errors.New("not this journal")
-	// ErrMoved: the journal was migrated to another store, which the error names. Writing here would
-	// fork its history.
+	// ErrMoved: the journal was migrated to another store, which the error names. Writing here
+	// would fork its history.
 	ErrMoved = errors.New("the journal was moved")
 )
 

@@ -18,8 +18,8 @@ import (
 	"purser/persistence/pgjournal"
 )
 
-// generatedContent returns content of the given number of 400-byte events, with a record and an idempotency key
-// for every fourth.
+// generatedContent returns content of the given number of 400-byte events, with a record and an
+// idempotency key for every fourth.
 func generatedContent(events int) persistence.Content {
 	payload := json.RawMessage(fmt.Sprintf(`{"text":%q}`, bytes.Repeat([]byte("x"), 400)))
 	each := events / ident.Shards

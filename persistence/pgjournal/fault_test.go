@@ -50,7 +50,8 @@ func stepUntilError(load *journaltest.Load, stop func()) error {
 	}
 }
 
-// retryUnavailable repeats f while the journal is unavailable, which may outlast the outage of its server.
+// retryUnavailable repeats f while the journal is unavailable, which may outlast the outage of its
+// server.
 func retryUnavailable(t *testing.T, f func() error) {
 	t.Helper()
 	var err error

@@ -63,8 +63,8 @@ func requireTruth(t *testing.T, j persistence.Journal, slot ident.Slot, head uin
 	require.Equal(t, head, j.Head(slot.Shard()).Position)
 }
 
-// awaitNoTransaction waits until no transaction of a journal is open in the database, so that none can commit
-// any more.
+// awaitNoTransaction waits until no transaction of a journal is open in the database, so that none
+// can commit any more.
 func awaitNoTransaction(t *testing.T, database string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)

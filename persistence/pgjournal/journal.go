@@ -165,7 +165,8 @@ func (j *Journal) readStamp(ctx context.Context) (format, slots, shards int, err
 
 // setStamp stamps a new store. The stamp of another process that comes first stays.
 func (j *Journal) setStamp(ctx context.Context, o Options) (err error) {
-	// Both ids have the same instant: only a later incarnation has a Store later than its Deployment.
+	// Both ids have the same instant: only a later incarnation has a Store later than its
+	// Deployment.
 	deployment, now := o.Deployment, o.Clock()
 	if deployment.IsZero() {
 		if deployment, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
