@@ -245,7 +245,9 @@ func TestAHandshakeCountsForSeveralRefusals(t *testing.T) {
 				CountRefusal(ctx)
 			})
 			standing := s.sinceEpoch()
+			s.refusals.mu.Lock()
 			s.refusals.now = func() int64 { return standing }
+			s.refusals.mu.Unlock()
 			conn := dialFrom(t, c.peer, address)
 			c.spend(conn)
 			require.NoError(t, conn.Close())
