@@ -65,11 +65,11 @@ type AdminConfig struct {
 // to an address or a unix socket that only operators reach. Requests that a browser makes for a
 // page are refused.
 type Admin struct {
-	cfg    AdminConfig
-	log    *slog.Logger
-	door   *door
-	base   context.Context
-	cancel context.CancelFunc
+	cfg        AdminConfig
+	log        *slog.Logger
+	httpServer *httpServer
+	base       context.Context
+	cancel     context.CancelFunc
 }
 
 // NewAdmin makes the operator's server.
@@ -82,11 +82,11 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	}
 	a := &Admin{cfg: c, log: c.Logger}
 	a.base, a.cancel = context.WithCancel(context.Background())
-	a.door = newDoor(a.ownNames(noBrowser(a.newRouter().Handler)), func(ctx *fasthttp.RequestCtx, err error) {
+	a.httpServer = newHTTPServer(a.ownNames(noBrowser(a.newRouter().Handler)), func(ctx *fasthttp.RequestCtx, err error) {
 		f := malformedFault(err)
 		respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
 	}, c.Logger, c.Edge)
-	a.door.http.WriteTimeout = 0 // a profile or an audit takes as long as it takes
+	a.httpServer.http.WriteTimeout = 0 // a profile or an audit takes as long as it takes
 	return a, nil
 }
 
@@ -183,17 +183,17 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 }
 
 // Counts is what the port has counted of its connections.
-func (a *Admin) Counts() drain.Counts { return a.door.Counts() }
+func (a *Admin) Counts() drain.Counts { return a.httpServer.Counts() }
 
 // Serve answers from a listener until Shutdown, then returns nil.
 func (a *Admin) Serve(ln net.Listener) error {
-	return a.door.Serve(ln)
+	return a.httpServer.Serve(ln)
 }
 
 // Shutdown ends running commands and waits for them, or for the context.
 func (a *Admin) Shutdown(ctx context.Context) error {
 	a.cancel()
-	return a.door.Shutdown(ctx)
+	return a.httpServer.Shutdown(ctx)
 }
 
 func (a *Admin) readyz(ctx *fasthttp.RequestCtx) {

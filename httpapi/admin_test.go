@@ -187,14 +187,14 @@ func TestShutBeforeServing(t *testing.T) {
 func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	admin.door.http.ReadTimeout = time.Hour
+	admin.httpServer.http.ReadTimeout = time.Hour
 	ln := fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
 	go func() { done <- admin.Serve(ln) }()
 	silent, err := ln.Dial()
 	require.NoError(t, err)
 	defer silent.Close()
-	require.Eventually(t, func() bool { return admin.door.http.GetOpenConnectionsCount() == 1 }, waitFor, pause)
+	require.Eventually(t, func() bool { return admin.httpServer.http.GetOpenConnectionsCount() == 1 }, waitFor, pause)
 	ctx, cancel := context.WithTimeout(context.Background(), waitFor)
 	defer cancel()
 	require.NoError(t, admin.Shutdown(ctx))
@@ -205,12 +205,12 @@ func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 func TestAdminRefusesWhatIsNoRequest(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	admin.door.http.ReadTimeout = impatient
+	admin.httpServer.http.ReadTimeout = impatient
 	for request, want := range map[string]string{"": "408",
 		"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n": "408", "nonsense\r\n\r\n": "400",
 		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n": "431"} {
 		var resp fasthttp.Response
-		require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, admin.door, request)))), "%.20s", request)
+		require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, admin.httpServer, request)))), "%.20s", request)
 		require.Equal(t, want, strconv.Itoa(resp.StatusCode()), "%.20s: %s", request, resp.Body())
 		require.NotContains(t, string(resp.Body()), "timeout:")
 		require.NotContains(t, string(resp.Body()), "i/o")

@@ -56,7 +56,7 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 		register.PublicKeyPem = intent.PublicKeyPEM(intent.PublicKey(key))
 		document["privateKeyPem"] = intent.PrivateKeyPEM(key)
 	}
-	return h.perform(c, actors.Envelope{Kind: "agent", Stream: id, Workspace: register.Workspace, Command: register},
+	return h.askIdempotent(c, actors.Envelope{Kind: "agent", Stream: id, Workspace: register.Workspace, Command: register},
 		func(registered any) (answer, error) {
 			document["agent"] = registered
 			return reply(document)

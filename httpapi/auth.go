@@ -86,7 +86,7 @@ func (e *edge) authenticateKey(c *call) error {
 	}
 	c.who = caller{access: access}
 	if access.UseDue {
-		e.notes.note(access)
+		e.keyUsage.note(access)
 	}
 	return nil
 }
@@ -168,17 +168,17 @@ const (
 	noteTimeout = 5 * time.Second
 )
 
-// keyUse writes down, beside the requests, when a key was last used. It is a courtesy: what fails is tried at the key's next
-// use.
-type keyUse struct {
+// keyUsage records when each key was last used, beside the requests. It is best effort: a failed
+// record is tried again at the key's next use.
+type keyUsage struct {
 	edge    *edge
 	slots   chan struct{}
 	running sync.WaitGroup
 }
 
-func newKeyUse(e *edge) *keyUse { return &keyUse{edge: e, slots: make(chan struct{}, maxNotes)} }
+func newKeyUsage(e *edge) *keyUsage { return &keyUsage{edge: e, slots: make(chan struct{}, maxNotes)} }
 
-func (u *keyUse) note(access workspace.Access) {
+func (u *keyUsage) note(access workspace.Access) {
 	select {
 	case u.slots <- struct{}{}:
 	default:
@@ -198,4 +198,4 @@ func (u *keyUse) note(access workspace.Access) {
 	}()
 }
 
-func (u *keyUse) wait() { u.running.Wait() }
+func (u *keyUsage) wait() { u.running.Wait() }

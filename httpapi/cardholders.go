@@ -44,7 +44,7 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	}
 	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind,
 		Person: body.Person}
-	return h.perform(c, actors.Envelope{Kind: "cardholder", Stream: create.ID, Workspace: create.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "cardholder", Stream: create.ID, Workspace: create.Workspace,
 		Prepare: func(ctx context.Context) (any, error) { return h.enrolled(ctx, c, create) }},
 		func(created any) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }

@@ -62,10 +62,10 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 	mint := card.Mint{Workspace: c.who.workspace(), HolderKind: body.HolderKind, HolderLabel: body.HolderLabel,
 		MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
 		AllowedMccs: body.AllowedMccs, AllowedMerchants: body.AllowedMerchants, Fixture: h.cfg.Issuer == IssuerFixture}
-	if err := h.emboss(c, &mint); err != nil {
+	if err := h.newCardIdentity(c, &mint); err != nil {
 		return answer{}, err
 	}
-	return h.perform(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			mint.CardholderID, err = h.cardholderFor(c, body.CardholderID)
@@ -80,8 +80,9 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 		})
 }
 
-// emboss draws what identifies a card. Its last four digits are drawn too: no card number ever exists.
-func (h *cardHandlers) emboss(c *call, mint *card.Mint) error {
+// newCardIdentity draws the id, token and last four digits of a new card. No full card number ever
+// exists.
+func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	slot, err := c.slot()
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
 	return cardDocument{View: view, HolderLabel: label.HolderLabel, MonthSpendUsdCents: spent}, nil
 }
 
-// monthSpend is what a card has authorized and cleared in the calendar month of now.
+// monthSpend is the sum that a card has authorized and cleared in the calendar month of now.
 func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now time.Time) (int64, error) {
 	record, err := h.actors.Record(ctx, balance.RecordCardSpend, workspace, id)
 	if fault.Is(err, fault.NotFound) {

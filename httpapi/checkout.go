@@ -123,7 +123,7 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 		return answer{}, err
 	}
 	live := c.who.access.Mode != modeSandbox
-	return h.perform(c, actors.Envelope{Kind: "checkout", Stream: create.ID, Workspace: create.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "checkout", Stream: create.ID, Workspace: create.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			return h.actors.PrepareCheckout(ctx, create, body.AcceptedAssets, body.AcceptedChains, live)
 		}}, h.replyCheckout(create.Text))
@@ -194,7 +194,7 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.perform(c, e, h.replyCheckout(text))
+	return h.askIdempotent(c, e, h.replyCheckout(text))
 }
 
 // publicCheckout reads the session of the path for somebody who has the link and no key. Its id, which nobody guesses, is the

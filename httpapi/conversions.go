@@ -30,12 +30,12 @@ func (h *currencyHandlers) conversionRoutes() []route {
 type conversionQuoteDocument struct {
 	ID             string         `json:"id"`
 	Status         string         `json:"status"`
-	Sell           shownAmount    `json:"sell"`
-	Buy            shownAmount    `json:"buy"`
+	Sell           amountView     `json:"sell"`
+	Buy            amountView     `json:"buy"`
 	Rate           string         `json:"rate"`
 	RateDisplay    string         `json:"rateDisplay"`
 	IncludesOurFee bool           `json:"includesOurFee"`
-	Hold           shownAmount    `json:"hold"`
+	Hold           amountView     `json:"hold"`
 	LockExpiresAt  decision.Stamp `json:"lockExpiresAt"`
 	ServerNow      decision.Stamp `json:"serverNow"`
 }
@@ -67,7 +67,7 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	if quote.ID, err = h.newID(c, ident.CurrencyQuote); err != nil {
 		return answer{}, err
 	}
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
 			if quote.NoOffer = h.limitQuotes(c, "quotes"); quote.NoOffer != nil {
 				return quote, nil // what is wrong with the workspace's own balances is told before
@@ -83,9 +83,9 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 		if !ok {
 			return answer{}, fmt.Errorf("quote answered %T", quoted)
 		}
-		return replyWith(fasthttp.StatusCreated, conversionQuoteDocument{ID: q.ID, Status: q.Status, Sell: showMinor(q.Sell),
-			Buy: showMinor(q.Buy), Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency),
-			IncludesOurFee: true, Hold: showMinor(q.Sell), LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt})
+		return replyWith(fasthttp.StatusCreated, conversionQuoteDocument{ID: q.ID, Status: q.Status, Sell: newAmountView(q.Sell),
+			Buy: newAmountView(q.Buy), Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency),
+			IncludesOurFee: true, Hold: newAmountView(q.Sell), LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt})
 	})
 }
 
@@ -103,7 +103,7 @@ func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	if create.ID, err = h.newID(c, ident.Conversion); err != nil {
 		return answer{}, err
 	}
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
 		err := h.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
 		return create, err
 	}}, func(created any) (answer, error) {
@@ -137,6 +137,6 @@ func (h *currencyHandlers) getConversion(c *call) (answer, error) {
 	case balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled, balance.ConversionAbandoned:
 		v.Buy.AmountMinor = 0
 	}
-	return reply(map[string]any{"id": v.ID, "status": v.Status, "label": conversionLabels[v.Status], "sell": showMinor(v.Sell),
-		"buy": showMinor(v.Buy), "createdAt": v.CreatedAt})
+	return reply(map[string]any{"id": v.ID, "status": v.Status, "label": conversionLabels[v.Status], "sell": newAmountView(v.Sell),
+		"buy": newAmountView(v.Buy), "createdAt": v.CreatedAt})
 }

@@ -31,7 +31,7 @@ func (h *treasuryHandlers) createCounterparty(c *call) (answer, error) {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: workspace,
 		Command: counterparty.Save{ID: id, Workspace: workspace, Account: account}}, func(saved any) (answer, error) {
 		return reply(map[string]any{"counterparty": saved})
 	})

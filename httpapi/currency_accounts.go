@@ -47,14 +47,14 @@ func (h *currencyHandlers) mcaRoutes() []route {
 	}
 }
 
-// shownAmount is an amount in a currency as the interface shows it.
-type shownAmount struct {
+// amountView is an amount in a currency as the interface shows it.
+type amountView struct {
 	amountDocument
 	Display string `json:"display"`
 }
 
-func showMinor(a balance.Amount) shownAmount {
-	return shownAmount{amountDocument: showAmount(a), Display: a.Currency.Display(a.AmountMinor)}
+func newAmountView(a balance.Amount) amountView {
+	return amountView{amountDocument: showAmount(a), Display: a.Currency.Display(a.AmountMinor)}
 }
 
 // currencyBalance is what a currency account has, as text in smallest units.
@@ -220,7 +220,7 @@ func (h *currencyHandlers) openCurrency(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Command: balance.OpenCurrency{Workspace: id, Currency: currency, Delay: h.cfg.DepositDelay}},
 		func(opened any) (answer, error) {
 			a, ok := opened.(balance.CurrencyAccount)
@@ -251,7 +251,7 @@ func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 		}
 		c.who.access.KYBStatus = kybApproved
 	}
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Onboard{Workspace: id}},
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Onboard{Workspace: id}},
 		func(onboarded any) (answer, error) {
 			view, ok := onboarded.(balance.CurrenciesView)
 			if !ok {
@@ -266,7 +266,7 @@ type activityDocument struct {
 	ID           string         `json:"id"`
 	Kind         string         `json:"kind"`
 	Direction    string         `json:"direction"`
-	Amount       shownAmount    `json:"amount"`
+	Amount       amountView     `json:"amount"`
 	Reference    string         `json:"reference"`
 	ConversionID *string        `json:"conversionId"`
 	CreatedAt    decision.Stamp `json:"createdAt"`
@@ -292,7 +292,7 @@ func (h *currencyHandlers) showActivity(c *call, r persistence.Record) (any, err
 		return nil, fmt.Errorf("activity's record: %w", err)
 	}
 	d := activityDocument{ID: a.ID, Kind: a.Kind, Direction: a.Direction, CreatedAt: a.CreatedAt,
-		Amount: showMinor(balance.Amount{Currency: a.Currency, AmountMinor: a.AmountMinor})}
+		Amount: newAmountView(balance.Amount{Currency: a.Currency, AmountMinor: a.AmountMinor})}
 	if a.ConversionID != "" {
 		d.ConversionID = &a.ConversionID
 	}
@@ -330,7 +330,7 @@ func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Command: balance.AnnouncePayin{Workspace: id, ID: payin,
 			Amount: balance.Amount{Currency: body.Currency, AmountMinor: minor}, Reference: body.Reference,
 			ArrivesAt: c.now.Add(h.cfg.DepositDelay)}}, func(announced any) (answer, error) {
@@ -339,7 +339,7 @@ func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 			return answer{}, fmt.Errorf("pay-in answered %T", announced)
 		}
 		return replyWith(fasthttp.StatusAccepted, map[string]any{"payin": map[string]any{"id": p.ID, "status": p.Status,
-			"amount": showMinor(p.Amount), "reference": body.Reference, "expectedAt": p.ExpectedAt}})
+			"amount": newAmountView(p.Amount), "reference": body.Reference, "expectedAt": p.ExpectedAt}})
 	})
 }
 
@@ -392,8 +392,8 @@ func (h *currencyHandlers) estimateRate(c *call) (answer, error) {
 		return answer{}, unprocessable(fault.InvalidAmount, "amount: both sides are 1 to 10^18 smallest units")
 	}
 	return reply(map[string]any{"from": from, "to": to, "fixedSide": side, "indicative": true, "rate": rate.String(),
-		"rateDisplay": displayRate(from, rate.String(), to), "asOf": decision.StampOf(c.now), "sell": showMinor(sell),
-		"buy": showMinor(buy)})
+		"rateDisplay": displayRate(from, rate.String(), to), "asOf": decision.StampOf(c.now), "sell": newAmountView(sell),
+		"buy": newAmountView(buy)})
 }
 
 func displayRate(sell money.Currency, rate string, buy money.Currency) string {

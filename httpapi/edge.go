@@ -18,16 +18,16 @@ import (
 // credentials, permissions, body, idempotency key and query. The handlers of every group of
 // resources embed it.
 type edge struct {
-	cfg     Config
-	actors  Actors
-	log     *slog.Logger
-	origin  string // scheme://host of BaseURL
-	secure  bool   // cookies are Secure
-	openapi *openapi.Document
-	limits  *limiter
-	keys    *keyCache
-	notes   *keyUse
-	metrics *metrics
+	cfg      Config
+	actors   Actors
+	log      *slog.Logger
+	origin   string // scheme://host of BaseURL
+	secure   bool   // cookies are Secure
+	openapi  *openapi.Document
+	limits   *limiter
+	keys     *keyCache
+	keyUsage *keyUsage
+	metrics  *metrics
 
 	base   context.Context // parent of the context of every request; Shutdown ends it when it has drained
 	cancel context.CancelFunc
@@ -46,7 +46,7 @@ func newEdge(c Config) (*edge, error) {
 		secure: base.Scheme == "https", openapi: description, limits: newLimiter(maxWindows, c.Elapsed),
 		keys: newKeyCache(maxCachedKeys)}
 	e.base, e.cancel = context.WithCancel(context.Background())
-	e.notes = newKeyUse(e)
+	e.keyUsage = newKeyUsage(e)
 	return e, nil
 }
 

@@ -18,8 +18,8 @@ import (
 // Front answers every request of a listener 503 unavailable until it is given the server that takes them. It is there for a start
 // that waits for the journal: who comes meanwhile is told so at once, and that nothing changed.
 type Front struct {
-	door   *door
-	server atomic.Pointer[Server]
+	httpServer *httpServer
+	server     atomic.Pointer[Server]
 }
 
 // NewFront makes a front without a server, within limits of connections and bodies. The base URL is
@@ -29,9 +29,9 @@ func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 		edge.Bodies = drain.NewBudget(drain.DefaultBudget)
 	}
 	f := &Front{}
-	f.door = newDoor(f.handle, f.malformed, log, edge)
+	f.httpServer = newHTTPServer(f.handle, f.malformed, log, edge)
 	if strings.HasPrefix(baseURL, "https:") {
-		f.door.requireHTTPS()
+		f.httpServer.requireHTTPS()
 	}
 	return f
 }
@@ -40,16 +40,16 @@ func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 func (f *Front) Open(s *Server) { f.server.Store(s) }
 
 // Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
-func (f *Front) Serve(ln net.Listener) error { return f.door.Serve(ln) }
+func (f *Front) Serve(ln net.Listener) error { return f.httpServer.Serve(ln) }
 
 // Counts is what the front has counted of its connections.
-func (f *Front) Counts() drain.Counts { return f.door.Counts() }
+func (f *Front) Counts() drain.Counts { return f.httpServer.Counts() }
 
 // Shutdown stops taking requests and waits for those that run, or for the context. It shuts the server too.
 func (f *Front) Shutdown(ctx context.Context) error {
-	err := f.door.Shutdown(ctx)
+	err := f.httpServer.Shutdown(ctx)
 	if s := f.server.Load(); s != nil {
-		s.rest()
+		s.stopBackground()
 	}
 	return err
 }

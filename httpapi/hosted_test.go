@@ -219,7 +219,7 @@ func TestHostedFilesAndPart(t *testing.T) {
 // News reach an open page before its stream ends, which here lasts as long as a busy machine may need.
 func TestHostedPageIsToldNews(t *testing.T) {
 	w := newWorld(t)
-	w.server.checkouts.streamFor, w.server.door.http.WriteTimeout = waitFor, 2*waitFor // the server cuts off what it writes for too long
+	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor // the server cuts off what it writes for too long
 	tn := w.newTenant("merchant")
 	id := w.newCheckout(tn, "").text("session", "id")
 	conn, err := w.listen.Dial()

@@ -46,9 +46,9 @@ func (c *call) readIdempotencyKey() error {
 // onceName is what the claim is on: the tenant, the route as it was called, the key.
 func (c *call) onceName() string { return c.who.tenant() + "|" + c.method + " " + c.path + "|" + c.key }
 
-// perform sends a command and renders its reply. With an Idempotency-Key the answer commits with the effect, and a repeat
+// askIdempotent sends a command and renders its reply. With an Idempotency-Key the answer commits with the effect, and a repeat
 // gets the stored one. render must answer the same for the same reply: it may run twice.
-func (e *edge) perform(c *call, envelope actors.Envelope, render func(reply any) (answer, error)) (answer, error) {
+func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(reply any) (answer, error)) (answer, error) {
 	if c.key != "" {
 		envelope.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
 			Expires: c.now.Add(replayLife), Seal: func(reply any) ([]byte, error) {

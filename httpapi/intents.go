@@ -93,7 +93,7 @@ func (h *agentHandlers) readSubmission(c *call) (*agent.Submission, error) {
 			fmt.Sprintf("the body must have at most %d bytes", maxSubmission))
 	}
 	if err != nil {
-		return glean(c.body), err
+		return partialSubmission(c.body), err
 	}
 	var parsed intent.Intent
 	// The schema takes 9.00 for a whole number, as JSON Schema has it; an int64 is written without a point or an exponent.
@@ -102,14 +102,14 @@ func (h *agentHandlers) readSubmission(c *call) (*agent.Submission, error) {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			field += "." + wrong.Field
 		}
-		return glean(c.body), fault.New(fault.InvalidBody, field+" must be written as a whole number")
+		return partialSubmission(c.body), fault.New(fault.InvalidBody, field+" must be written as a whole number")
 	}
 	return &agent.Submission{Intent: string(body.Intent), IntentID: parsed.IntentID, Signature: body.Signature, KeyID: body.KeyID,
 		Parsed: &parsed}, nil
 }
 
-// glean takes what is there out of a submission that does not have the form of one.
-func glean(body []byte) *agent.Submission {
+// partialSubmission extracts the members that can be read from a malformed submission.
+func partialSubmission(body []byte) *agent.Submission {
 	fields := fieldsOf(body)
 	raw := fields["intent"]
 	return &agent.Submission{Intent: string(raw), IntentID: textOf(fieldsOf(raw)["intent_id"]),

@@ -74,7 +74,7 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 		return answer{}, err
 	}
 	owned := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "workspace", Stream: owned, Workspace: owned, Command: invite},
+	return h.askIdempotent(c, actors.Envelope{Kind: "workspace", Stream: owned, Workspace: owned, Command: invite},
 		func(r any) (answer, error) {
 			switch r := r.(type) {
 			case workspace.Person:

@@ -31,7 +31,7 @@ func (w *world) judged(s *Server) {
 	if _, measured := w.t.(*testing.B); measured {
 		return
 	}
-	serve, refuse := s.door.http.Handler, s.door.http.ErrorHandler
+	serve, refuse := s.httpServer.http.Handler, s.httpServer.http.ErrorHandler
 	judge := func(ctx *fasthttp.RequestCtx, method, path string) {
 		err := w.checked.Judge(openapitest.Answer{Method: method, Path: path, Status: ctx.Response.StatusCode(),
 			ContentType: string(ctx.Response.Header.ContentType()), Body: ctx.Response.Body()})
@@ -39,7 +39,7 @@ func (w *world) judged(s *Server) {
 			w.t.Errorf("an answer that is not described: %v", err)
 		}
 	}
-	s.door.http.Handler = func(ctx *fasthttp.RequestCtx) {
+	s.httpServer.http.Handler = func(ctx *fasthttp.RequestCtx) {
 		serve(ctx)
 		if path := string(ctx.URI().PathOriginal()); strings.HasPrefix(path, "/checkout/") || path == web.FaviconPath ||
 			path == "/docs" || strings.HasPrefix(path, "/docs/") {
@@ -51,7 +51,7 @@ func (w *world) judged(s *Server) {
 		}
 		judge(ctx, method, string(ctx.URI().PathOriginal()))
 	}
-	s.door.http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
+	s.httpServer.http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 		refuse(ctx, err)
 		judge(ctx, "", "")
 	}

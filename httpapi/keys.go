@@ -72,7 +72,7 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Command: workspace.CreateKey{NewKey: key, By: c.who.principal()}}, func(reply any) (answer, error) {
 		made, ok := reply.(workspace.APIKey)
 		if !ok {

@@ -303,9 +303,9 @@ func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	used := func() string {
-		w.server.notes.wait()
+		w.server.keyUsage.wait()
 		list := w.ok(w.get(session(tn.cookie).with("Authorization", "Bearer "+tn.secret), "/api/auth/keys"))
-		w.server.notes.wait()
+		w.server.keyUsage.wait()
 		return list.text("data", 0, "lastUsedAt")
 	}
 	used()

@@ -470,7 +470,7 @@ var reactions = []string{"bank", "payouts", "conversions", "recipients", "physic
 // settled waits for what goes on beside the requests, so that the heads stand still.
 func (w *world) settled() [ident.Shards]uint64 {
 	w.t.Helper()
-	w.server.notes.wait()
+	w.server.keyUsage.wait()
 	for {
 		before := w.positions()
 		require.NoError(w.t, w.system.Settle(context.Background()))

@@ -122,7 +122,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("uetr: %w", err)
 	}
 	create.UETR = uetr.String()
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: create.Workspace, Workspace: create.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: create.Workspace, Workspace: create.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			if create.Recipient, err = h.recipient(c, body.CounterpartyID); err != nil {
@@ -183,7 +183,7 @@ func (h *treasuryHandlers) directPayout(c *call, release bool) (answer, error) {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
 		Command: balance.DirectPayout{ID: p.ID, Release: release}}, replyPayout(description))
 }
 

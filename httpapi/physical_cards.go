@@ -75,7 +75,7 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 	if order.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
 		h.actors.WaitRelayed(c.ctx, workspace) // the balance has the spend of the cards
 	}
-	done, err := h.perform(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+	done, err := h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			order.Order.Card.CardholderID, err = h.cardholderFor(c, "")
@@ -128,7 +128,7 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 		return order, err
 	}
 	var drawn card.Mint
-	if err := h.emboss(c, &drawn); err != nil {
+	if err := h.newCardIdentity(c, &drawn); err != nil {
 		return order, err
 	}
 	id, err := h.newID(c, ident.PhysicalOrder)

@@ -68,7 +68,7 @@ func (h *rampHandlers) linkRamp(c *call) (answer, error) {
 		return answer{}, err
 	}
 	link.ID = ident.Derive(owner.Slot(), owner.Time(), "ramp/"+link.Workspace).Format(ident.RampAccount)
-	return h.perform(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace, Command: link},
+	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace, Command: link},
 		func(linked any) (answer, error) {
 			a, ok := linked.(ramp.Account)
 			if !ok {
@@ -121,7 +121,7 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: quote.Workspace, Workspace: quote.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: quote.Workspace, Workspace: quote.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			err := h.offerRamp(ctx, c, &quote)
 			return quote, err
@@ -249,7 +249,7 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 	if create.ID, err = h.newID(c, prefix); err != nil {
 		return answer{}, err
 	}
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
 		err := h.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
 		return create, err
 	}}, func(created any) (answer, error) {

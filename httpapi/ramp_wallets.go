@@ -74,7 +74,7 @@ func (h *rampHandlers) addWallet(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("nonce of a wallet: %w", err)
 	}
 	add.Nonce = hex.EncodeToString(nonce[:])
-	return h.perform(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace, Command: add}, replyWallet)
+	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace, Command: add}, replyWallet)
 }
 
 func (h *rampHandlers) listWallets(c *call) (answer, error) {
@@ -97,6 +97,6 @@ func (h *rampHandlers) proveWallet(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "ramp", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: id, Workspace: id,
 		Command: ramp.ProveWallet{ID: c.params["id"], Signature: body.Signature}}, replyWallet)
 }

@@ -181,14 +181,14 @@ func (c *Config) ensureDefaults() error {
 // resources has its own handlers, which share the edge.
 type Server struct {
 	*edge
-	table     []route
-	sessions  *sessionHandlers
-	checkouts *checkoutHandlers
-	reports   *reportHandlers
-	tools     *toolHandlers
-	handler   fasthttp.RequestHandler
-	site      *web.Site
-	door      *door
+	table      []route
+	sessions   *sessionHandlers
+	checkouts  *checkoutHandlers
+	reports    *reportHandlers
+	tools      *toolHandlers
+	handler    fasthttp.RequestHandler
+	site       *web.Site
+	httpServer *httpServer
 }
 
 // New makes a server. The error names every fault of the configuration.
@@ -228,29 +228,30 @@ func New(c Config) (*Server, error) {
 	s.table = s.routes(treasury, &cardHandlers{edge: e, calendar: calendar})
 	s.tools.addTools(s.table, treasury.listLedger)
 	s.handler = s.newRouter(s.table)
-	s.door = newDoor(s.handler, s.malformed, c.Logger, c.Edge)
+	s.httpServer = newHTTPServer(s.handler, s.malformed, c.Logger, c.Edge)
 	if s.secure {
-		s.door.requireHTTPS()
+		s.httpServer.requireHTTPS()
 	}
 	return s, nil
 }
 
 // Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	return s.door.Serve(ln)
+	return s.httpServer.Serve(ln)
 }
 
 // Shutdown stops taking requests and waits for those that run, or for the context.
 func (s *Server) Shutdown(ctx context.Context) error {
-	err := s.door.Shutdown(ctx)
-	s.rest()
+	err := s.httpServer.Shutdown(ctx)
+	s.stopBackground()
 	return err
 }
 
-// rest ends what requests have left running.
-func (s *Server) rest() {
+// stopBackground cancels the work that requests started beside themselves, and waits for the records
+// of key use to end.
+func (s *Server) stopBackground() {
 	s.cancel()
-	s.notes.wait()
+	s.keyUsage.wait()
 }
 
 // serve runs the checks of a route in their order, then its handler.

@@ -94,7 +94,7 @@ func (h *treasuryHandlers) createDeposit(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.perform(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.CreateDeposit{
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.CreateDeposit{
 		Workspace: id, ID: u.Format(ident.Deposit), Rail: body.Rail, AmountUsdCents: body.AmountUsdCents,
 		ExpectedAt: c.now.Add(h.cfg.DepositDelay).Truncate(time.Millisecond),
 	}}, func(deposit any) (answer, error) {

@@ -59,7 +59,7 @@ func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 		return answer{}, err
 	}
 	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret, Events: body.Events}
-	return h.perform(c, actors.Envelope{Kind: "webhook", Stream: id, Workspace: register.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: "webhook", Stream: id, Workspace: register.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			if err := h.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
 				return nil, fault.New(fault.InvalidBody, "url "+err.Error())
@@ -156,7 +156,7 @@ func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("render ping: %w", err)
 	}
-	return h.perform(c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
+	return h.askIdempotent(c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
 }
 
 // replayDelivery begins a new run of a delivery that is through; one that is pending is answered as it stands.
@@ -180,5 +180,5 @@ func (h *endpointHandlers) replayDelivery(c *call) (answer, error) {
 		d, err := read(ctx)
 		return webhook.Replay{Delivery: d}, err
 	}
-	return h.perform(c, replay, replyDelivery)
+	return h.askIdempotent(c, replay, replyDelivery)
 }

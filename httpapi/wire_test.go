@@ -27,7 +27,7 @@ func (w *world) impatientServer() *Server {
 	config.Registry = prometheus.NewRegistry()
 	s, err := New(config)
 	require.NoError(w.t, err)
-	s.door.http.ReadTimeout, s.door.http.IdleTimeout = impatient, impatient
+	s.httpServer.http.ReadTimeout, s.httpServer.http.IdleTimeout = impatient, impatient
 	w.judged(s)
 	return s
 }
@@ -85,7 +85,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 		for _, sent := range []int{len(text) - len(r.body), len(text) - 1} {
 			before := w.settled()
 			var resp fasthttp.Response
-			require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, s.door, text[:sent])))), op.name)
+			require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, s.httpServer, text[:sent])))), op.name)
 			require.Equal(t, 408, resp.StatusCode(), "%s: %s", op.name, resp.Body())
 			require.Contains(t, string(resp.Body()), `"error":"request_timeout"`)
 			require.Equal(t, before, w.settled(), op.name)
@@ -96,7 +96,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 
 // saysNoMore is a client that says something at once and then nothing. It returns what the client is told until the server closes
 // the connection. What is said is there before the server begins to wait, so that an impatient one reads it on any machine.
-func saysNoMore(t testing.TB, d *door, said string) string {
+func saysNoMore(t testing.TB, d *httpServer, said string) string {
 	t.Helper()
 	pipe := fasthttputil.NewPipeConns()
 	client, server := pipe.Conn1(), pipe.Conn2()
@@ -169,7 +169,7 @@ func (c *memoryConn) SetWriteDeadline(time.Time) error { return nil }
 func answersTo(t testing.TB, s *Server, said []byte) []*fasthttp.Response {
 	t.Helper()
 	conn := &memoryConn{said: bytes.NewReader(said)}
-	_ = s.door.ServeConn(conn) // its error is that of the last request, which has been answered
+	_ = s.httpServer.ServeConn(conn) // its error is that of the last request, which has been answered
 	var all []*fasthttp.Response
 	reader := bufio.NewReader(&conn.told)
 	for {

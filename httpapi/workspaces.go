@@ -64,7 +64,7 @@ func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	}
 	create := workspace.Create{ID: id, Name: body.Name, Plan: body.Plan, IssuerID: u.Format(issuerAccount),
 		IssuerFixture: h.cfg.Issuer == IssuerFixture, FirstKey: key}
-	a, err := h.perform(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	a, err := h.askIdempotent(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			create.OwnerIDs, create.Founder, err = h.ownersOfNew(c)

@@ -13,26 +13,26 @@ import (
 // httpsOnlyFor is how long a browser that has asked by https asks this host by nothing else.
 const httpsOnlyFor = 365 * 24 * time.Hour
 
-// door is where requests come in: fasthttp with the settings of this interface, behind a shutdown that drains.
-type door struct {
+// httpServer is a fasthttp server with the settings of this interface and a shutdown that drains.
+type httpServer struct {
 	*drain.Server
 	http *fasthttp.Server
 }
 
-// newDoor has the one set of settings for every port that speaks HTTP here.
-func newDoor(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger, edge drain.Options) *door {
+// newHTTPServer applies the same settings to every HTTP port of this package.
+func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger, edge drain.Options) *httpServer {
 	http := &fasthttp.Server{
 		Handler: handler, ErrorHandler: onError, Logger: quietLogger{log}, Concurrency: maxConnections,
 		ReadBufferSize: maxHeader, MaxRequestBodySize: wideBody, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, NoDefaultServerHeader: true, CloseOnShutdown: true, DisablePreParseMultipartForm: true,
 		SecureErrorLogMessage: true,
 	}
-	return &door{drain.New(http, edge), http}
+	return &httpServer{drain.New(http, edge), http}
 }
 
 // requireHTTPS adds Strict-Transport-Security to every answer to a request that came by https. It is
 // called before the first request, for a server whose base URL is https.
-func (d *door) requireHTTPS() {
+func (d *httpServer) requireHTTPS() {
 	only := "max-age=" + strconv.Itoa(int(httpsOnlyFor/time.Second))
 	require := func(ctx *fasthttp.RequestCtx) {
 		if drain.IsSecure(ctx) {
@@ -53,5 +53,5 @@ func (d *door) requireHTTPS() {
 // quietLogger keeps fasthttp's complaints about broken connections out of the way.
 type quietLogger struct{ log *slog.Logger }
 
-// Printf is fasthttp's. Its text may quote what a peer sent, so only the format is logged.
+// Printf implements fasthttp.Logger. The text may quote a peer's bytes, so only the format is logged.
 func (l quietLogger) Printf(format string, _ ...any) { l.log.Debug("fasthttp", "complaint", format) }
