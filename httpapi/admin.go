@@ -46,7 +46,7 @@ const (
 	adminCommandWithin = 2 * time.Hour
 )
 
-// AdminConfig is what NewAdmin needs. Ready and Registry are required.
+// AdminConfig holds the dependencies of NewAdmin. Ready and Registry are required.
 type AdminConfig struct {
 	// Ready returns why the server should get no traffic, nil when it should. Each line of its text is one reason.
 	Ready    func() error
@@ -182,7 +182,7 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	}
 }
 
-// Counts is what the port has counted of its connections.
+// Counts returns the port's connection counters.
 func (a *Admin) Counts() drain.Counts { return a.httpServer.Counts() }
 
 // Serve answers from a listener until Shutdown, then returns nil.

@@ -105,7 +105,7 @@ func spkiPEM(t testing.TB, public any) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// What is no Ed25519 public key that proves anything is refused, and the message says why.
+// A key that is no usable Ed25519 public key is refused, and the message names the reason.
 func TestKeysThatAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

@@ -24,12 +24,13 @@ const (
 // maxCachedKeys bounds the secrets whose workspace is remembered.
 const maxCachedKeys = 100_000
 
-// unauthorized is one value for a missing, malformed, unknown and revoked key: nothing tells them apart.
+// unauthorized is the same error for a missing, malformed, unknown and revoked key, so that a
+// caller cannot distinguish them.
 func unauthorized() error { return fault.New(fault.Unauthorized, "a valid API key is required") }
 
 func noSession() error { return fault.New(fault.Unauthorized, "a valid session is required") }
 
-// authenticate finds out who asks. What the caller may do is authorize's.
+// authenticate identifies the caller. Permissions are checked by authorize.
 func (e *edge) authenticate(c *call) error {
 	switch kind := c.route.auth; {
 	case kind == authNone:
@@ -110,7 +111,7 @@ func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash stri
 	return document.WorkspaceID, nil
 }
 
-// authorize checks what the caller may: the scope of a key, the origin and role of a session.
+// authorize checks the caller's permissions: the scope of a key, the origin and role of a session.
 func (e *edge) authorize(c *call) error {
 	r := c.route
 	if c.who.user == "" && c.who.access.Principal.KeyID != "" {

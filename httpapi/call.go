@@ -17,7 +17,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// call is one request, copied out of fasthttp, and what the checks found out about its caller.
+// call is one request, copied out of fasthttp, with the caller that the checks identified.
 type call struct {
 	ctx   context.Context
 	route *route
@@ -45,7 +45,8 @@ type header struct {
 	hasAuthorization, hasIdempotencyKey                                                                         bool
 }
 
-// caller is who asks: a key (Access of its workspace) or a user (and Access when the route has to do with a workspace).
+// caller is the principal of a request: a key with the Access of its workspace, or a user, with an
+// Access when the route concerns a workspace.
 type caller struct {
 	access  workspace.Access
 	user    string // usr_ id of a session
@@ -145,7 +146,7 @@ func unknownParameter(name string) error {
 	return fault.New(fault.InvalidQuery, name+" is not known to this route")
 }
 
-// answer is what leaves: a status and a JSON body, or a file.
+// answer is the response: a status and a JSON body, or a file.
 type answer struct {
 	status   int
 	body     []byte
@@ -157,7 +158,7 @@ type answer struct {
 	wait     time.Duration // until a retry makes sense; 0 for no such advice
 }
 
-// file says what a body is that is to be saved, not read.
+// file is the content type and name of a body that the client saves as a file.
 type file struct{ contentType, name string }
 
 // replyWith renders a document with a status.

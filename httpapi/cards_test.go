@@ -131,7 +131,7 @@ func TestSwipes(t *testing.T) {
 		require.Regexp(t, "^"+field+" ", r.text("message"), body)
 	}
 	w.fails(simulate("expiry", `{"authorizationId":"auth_1"}`), 404, "not_found")
-	// What is wrong with the body is told before the card is looked for.
+	// A malformed body is refused before the card is looked up.
 	nobodys := "/api/dev/cards/card_0000000000e000g0000000000a/simulate/authorization"
 	w.fails(w.post(tn.all, nobodys, `{"id":""}`), 400, "invalid_body")
 	w.fails(w.post(tn.all, nobodys, `{"id":"s9"}`), 404, "not_found")

@@ -26,7 +26,8 @@ func (h *currencyHandlers) conversionRoutes() []route {
 	}
 }
 
-// conversionQuoteDocument is a quote as the interface shows it. Hold is what converting sets aside.
+// conversionQuoteDocument is a quote as the interface shows it. Hold is the amount that the
+// conversion reserves.
 type conversionQuoteDocument struct {
 	ID             string         `json:"id"`
 	Status         string         `json:"status"`
@@ -70,12 +71,12 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
 			if quote.NoOffer = h.limitQuotes(c, "quotes"); quote.NoOffer != nil {
-				return quote, nil // what is wrong with the workspace's own balances is told before
+				return quote, nil // the balance's own refusals take precedence
 			}
 			var err error
 			quote.Rate, quote.Firm, err = h.actors.Offer(ctx, pair)
 			if refusal := (*fault.Error)(nil); errors.As(err, &refusal) {
-				quote.NoOffer, err = refusal, nil // what is wrong with the workspace's own balances is told before
+				quote.NoOffer, err = refusal, nil // the balance's own refusals take precedence
 			}
 			return quote, err
 		}}, func(quoted any) (answer, error) {
@@ -115,7 +116,7 @@ func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	})
 }
 
-// conversionLabels say in plain words what a conversion's status means.
+// conversionLabels maps a conversion's status to its label for people.
 var conversionLabels = map[string]string{
 	balance.ConversionHeld:      "Set aside, about to be converted",
 	balance.ConversionSubmitted: "Being converted",

@@ -131,7 +131,7 @@ func (e *edge) write(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.SetBodyRaw(a.body)
 }
 
-// refuse answers what no route has answered.
+// refuse writes the error response of a request that no route has answered.
 func (e *edge) refuse(ctx *fasthttp.RequestCtx, err error) {
 	id := e.identify(ctx)
 	a := e.refusal(id, fasthttp.MethodGet, err)

@@ -13,7 +13,7 @@ import (
 // entryPath is the root of the REST interface.
 const entryPath = "/"
 
-// entry is what the root answers to a program.
+// entry is the JSON answer of the root path.
 type entry struct {
 	Name    string      `json:"name"`
 	Sandbox bool        `json:"sandbox"`

@@ -115,7 +115,7 @@ type waitError struct {
 func (e *waitError) Error() string { return e.fault.Error() }
 func (e *waitError) Unwrap() error { return e.fault }
 
-// errorBody is what a refused request is answered with.
+// errorBody is the body of an error response.
 type errorBody struct {
 	Error     fault.Code `json:"error"`
 	Reason    string     `json:"reason,omitempty"`

@@ -15,8 +15,8 @@ import (
 	"purser/authorizer/drain"
 )
 
-// Front answers every request of a listener 503 unavailable until it is given the server that takes them. It is there for a start
-// that waits for the journal: who comes meanwhile is told so at once, and that nothing changed.
+// Front answers every request of a listener with 503 unavailable until Open gives it the server. A
+// start that waits for the journal needs it: clients learn at once that nothing changed.
 type Front struct {
 	httpServer *httpServer
 	server     atomic.Pointer[Server]
@@ -42,7 +42,7 @@ func (f *Front) Open(s *Server) { f.server.Store(s) }
 // Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
 func (f *Front) Serve(ln net.Listener) error { return f.httpServer.Serve(ln) }
 
-// Counts is what the front has counted of its connections.
+// Counts returns the front's connection counters.
 func (f *Front) Counts() drain.Counts { return f.httpServer.Counts() }
 
 // Shutdown stops taking requests and waits for those that run, or for the context. It shuts the server too.

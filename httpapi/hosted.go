@@ -35,8 +35,8 @@ const (
 // hostedFiles is where a page finds its style and its script.
 const hostedFiles = "/checkout/files/"
 
-// mountHosted mounts the page of a checkout link. It is HTML and no part of the described interface; what it shows is what the
-// public routes of a session say.
+// mountHosted mounts the page of a checkout link. It is HTML and no part of the described
+// interface. It shows the data of a session's public routes.
 func (h *checkoutHandlers) mountHosted(r *router.Router) {
 	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", h.hosted(h.showHosted))
 	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", h.hosted(h.selectHosted))
@@ -72,8 +72,8 @@ func (h *checkoutHandlers) hosted(handle func(*fasthttp.RequestCtx, *call) error
 	}
 }
 
-// protectPage sets what keeps a browser from loading anything into a page, and from showing it
-// inside another.
+// protectPage sets the headers that keep a browser from loading anything into a page, and from
+// showing it inside another.
 func protectPage(h *fasthttp.ResponseHeader) {
 	h.Set("Content-Security-Policy", web.Policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -173,8 +173,8 @@ func pathID(c *call) string {
 	return "unknown"
 }
 
-// streamHosted tells what the status route says whenever that changes, as server-sent events. A stream ends soon, well before
-// the server would cut it off, and the browser opens the next.
+// streamHosted sends the status route's answer at every change, as server-sent events. A stream
+// ends soon, well before the server would cut it off, and the browser opens the next.
 func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	if _, err := h.publicCheckout(c); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (h *checkoutHandlers) stream(c *call, w *bufio.Writer) {
 	}
 }
 
-// hostedPage is what a session's page shows.
+// hostedPage builds the page of a session.
 func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 	state, err := h.publicCheckout(c)
 	if err != nil {
@@ -319,7 +319,7 @@ func networkName(chain string) string {
 	return strings.ToUpper(chain[:1]) + chain[1:]
 }
 
-// payTo says what is still to be paid, and where.
+// payTo returns the amount that is still to be paid and its address.
 func payTo(state *checkout.State) *web.To {
 	if state.Chosen == nil {
 		return nil
@@ -330,7 +330,8 @@ func payTo(state *checkout.State) *web.To {
 		Coins: coins, Link: paymentLink(*state.Chosen, units.String(), coins)}
 }
 
-// paymentLink is what a wallet opens: EIP-681 on EVM chains, BIP-21 on bitcoin, Solana Pay on solana.
+// paymentLink is the link that a wallet opens: EIP-681 on EVM chains, BIP-21 on bitcoin, Solana Pay
+// on solana.
 func paymentLink(p checkout.Pair, units, coins string) string {
 	network := chain.Networks()[p.Chain]
 	token := network.Tokens[p.Asset]

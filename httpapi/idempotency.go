@@ -43,7 +43,7 @@ func (c *call) readIdempotencyKey() error {
 	return nil
 }
 
-// onceName is what the claim is on: the tenant, the route as it was called, the key.
+// onceName is the name of the idempotency claim: the tenant, the method and path, the key.
 func (c *call) onceName() string { return c.who.tenant() + "|" + c.method + " " + c.path + "|" + c.key }
 
 // askIdempotent sends a command and renders its reply. With an Idempotency-Key the answer commits with the effect, and a repeat
@@ -69,8 +69,9 @@ func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(repl
 	return render(reply)
 }
 
-// seal encrypts an answer so that only who knows the Idempotency-Key can read it: it may hold a secret, and the journal
-// keeps it for a day. The form is a nonce, then AES-256-GCM of two bytes of status and the body.
+// seal encrypts an answer so that only a holder of the Idempotency-Key can read it. The answer may
+// hold a secret, and the journal keeps it for a day. The form is a nonce, then AES-256-GCM of two
+// bytes of status and the body.
 func (c *call) seal(a answer, entropy io.Reader) ([]byte, error) {
 	box, err := c.box()
 	if err != nil {

@@ -23,9 +23,9 @@ const (
 	intentAccepted = "intent recorded; not yet required for card payments"
 )
 
-// submitIntent judges a signed intent and logs it, whatever comes out. The judgement rests on the agent as it was committed when
-// the request came: the signature is verified here, beside the actor, and the actor looks again only at what may have changed
-// since.
+// submitIntent judges a signed intent and logs it with either outcome. The judgement uses the agent
+// as committed when the request came. The signature is verified here, outside the actor, and the
+// actor checks again only the state that may have changed since.
 func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 	submitted, malformed := h.readSubmission(c)
 	if malformed != nil && submitted == nil {
@@ -80,8 +80,8 @@ func (h *agentHandlers) acceptIntent(c *call, submitted agent.Submission) (answe
 	return shown, "", err
 }
 
-// readSubmission reads what was submitted. The error says what is wrong with its form; there is a submission beside it, with what
-// could be understood, when it is JSON at all.
+// readSubmission reads the submission of a request. The error names the fault of its form. When the
+// body is JSON, a submission with the readable members accompanies the error.
 func (h *agentHandlers) readSubmission(c *call) (*agent.Submission, error) {
 	var body intent.Submission
 	err := h.decode(c, &body)
@@ -116,7 +116,7 @@ func partialSubmission(body []byte) *agent.Submission {
 		Signature: textOf(fields["signature"]), KeyID: textOf(fields["key_id"])}
 }
 
-// fieldsOf is empty for what is no object.
+// fieldsOf returns the members of a JSON object, and none for any other value.
 func fieldsOf(raw []byte) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -125,7 +125,7 @@ func fieldsOf(raw []byte) map[string]json.RawMessage {
 	return fields
 }
 
-// textOf is empty for what is no short string.
+// textOf returns a JSON string of at most maxLoggedText bytes, and "" for any other value.
 func textOf(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) != nil || len(text) > maxLoggedText {

@@ -10,13 +10,14 @@ import (
 	"purser/httpapi/mcp"
 )
 
-// toolsVersion is what the tools' server calls itself: the version of the description.
+// toolsVersion is the version that the tools' server reports: that of the description.
 const toolsVersion = "0.1.0"
 
 // maxArgument bounds a string that a tool takes, in characters: ids and cursors are shorter.
 const maxArgument = 64
 
-// tool is what a client of the Model Context Protocol may call: a GET of this interface, with the route's own scope and handler.
+// tool is a GET of this interface that a Model Context Protocol client may call. It has the route's
+// own scope and handler.
 type tool struct {
 	mcp.Tool
 	route *route
@@ -69,7 +70,7 @@ func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
 	}
 }
 
-// pageArguments are what every list takes.
+// pageArguments are the arguments of every list.
 var pageArguments = []mcp.Argument{
 	{Name: "limit", Description: "Entries of a page", Min: minLimit, Max: maxLimit, Example: int64(defaultLimit)},
 	{Name: "cursor", Description: "The nextCursor of the page before", MaxLength: maxArgument, Example: "qvzqfgAAAAAAAAAqAAAAAA"},
@@ -124,7 +125,8 @@ func (h *toolHandlers) answerRPC(c *call) (answer, error) {
 	return answer{status: fasthttp.StatusOK, body: body}, nil
 }
 
-// acceptsJSON tells whether the caller takes application/json. One that does not say takes anything.
+// acceptsJSON reports whether the caller accepts application/json. A missing Accept header accepts
+// every type.
 func (c *call) acceptsJSON() bool {
 	if strings.TrimSpace(c.header.accept) == "" {
 		return true
@@ -142,14 +144,14 @@ func (c *call) acceptsJSON() bool {
 	return false
 }
 
-// toolCaller is who calls tools in one request.
+// toolCaller is the caller of the tools of one request.
 type toolCaller struct {
 	handlers *toolHandlers
 	call     *call
 	calls    int
 }
 
-// May is mcp.Host's: a tool is refused for what its route would be refused for.
+// May implements mcp.Host. A tool is refused for the same reasons as its route.
 func (t *toolCaller) May(name string) error {
 	if err := t.handlers.permit(t.read(name, nil)); err != nil {
 		return t.refusal(err)
@@ -173,7 +175,7 @@ func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMes
 	return a.body, nil
 }
 
-// limitAgain counts one more request of a caller who was let in.
+// limitAgain counts one more request of an authenticated caller.
 func (e *edge) limitAgain(c *call) error {
 	if err := e.limitAddress(c.peer); err != nil {
 		return err
@@ -214,8 +216,8 @@ func rpcError(refused answer) *mcp.Error {
 	return &mcp.Error{Code: code, Message: string(refused.code), Data: refused.body}
 }
 
-// asRPC words what was refused before the body was looked at: who is not let in is told so in the protocol's words. Everything
-// else is not about the protocol, and stays as every route says it.
+// asRPC converts a 401 that came before the body was read into an error of JSON-RPC. Every other
+// refusal keeps the form that all routes share.
 func asRPC(refused answer, body []byte) answer {
 	if e := rpcError(refused); e.Code == mcp.Unauthorized {
 		refused.body = mcp.Refusal(body, e)

@@ -10,7 +10,8 @@ import (
 	"purser/httpapi/password"
 )
 
-// metrics are what the interface tells an operator. Labels are routes of the table, never paths a caller made up.
+// metrics are the interface's metrics. Labels are routes of the table, never paths a
+// caller made up.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	latency   *prometheus.HistogramVec

@@ -467,7 +467,7 @@ func (w *world) positions() [ident.Shards]uint64 {
 var reactions = []string{"bank", "payouts", "conversions", "recipients", "physical_cards", "membership", "agents", "checkout",
 	"watch"}
 
-// settled waits for what goes on beside the requests, so that the heads stand still.
+// settled waits for the background work of the requests, so that the heads no longer change.
 func (w *world) settled() [ident.Shards]uint64 {
 	w.t.Helper()
 	w.server.keyUsage.wait()

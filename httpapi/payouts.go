@@ -83,7 +83,7 @@ func showPayout(p balance.Payout, description string) payoutDocument {
 		ExpectedOn: p.ExpectedOn, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, History: p.History}
 }
 
-// replyPayout renders what a command on a payout answered.
+// replyPayout renders the reply of a command on a payout.
 func replyPayout(description string) func(any) (answer, error) {
 	return func(answered any) (answer, error) {
 		p, ok := answered.(balance.Payout)
@@ -200,7 +200,7 @@ const (
 	bankRecipients = "beneficiary"
 )
 
-// trackPayout tells where a wire abroad is. Another payout is not tracked: not_found.
+// trackPayout returns the tracking of a wire abroad. Any other payout is not_found.
 func (h *treasuryHandlers) trackPayout(c *call) (answer, error) {
 	p, _, err := h.payoutNamed(c)
 	if err != nil {

@@ -140,7 +140,7 @@ func TestWhatAPayoutIsRefusedFor(t *testing.T) {
 	w.ok(w.pay(tn, order("ach", us, 40_000, "")))
 }
 
-// What is wrong with a body is told before what it names is looked for.
+// A malformed body is refused before the records that it names are looked up.
 func TestABodyIsReadBeforeItsRecipient(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")

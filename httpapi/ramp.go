@@ -112,7 +112,7 @@ type rampQuoteDocument struct {
 	ExpiresAt decision.Stamp `json:"expiresAt"`
 }
 
-// rampRate is what a dollar is in USDC.
+// rampRate is the USDC that one dollar buys.
 const rampRate = "1"
 
 // createRampQuote locks the partner's offer. A repeat is answered without asking the partner again.

@@ -187,7 +187,7 @@ func (s *limiterShard) sweep(at time.Duration, n int) {
 	}
 }
 
-// forget drops what is older than the window.
+// forget drops the counts that are older than the window.
 func (w *window) forget(at time.Duration) {
 	for w.count > 0 && w.times[w.head] <= at-rateWindow {
 		w.head = (w.head + 1) % len(w.times)

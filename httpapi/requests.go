@@ -20,8 +20,8 @@ const (
 	unavailableRetry = time.Second
 )
 
-// identify gives a request its id, once: the client's own when it is plain, else a random one. The answer carries it, and so
-// does what is logged of the request.
+// identify gives a request its id, once: the client's own when it is plain, else a random one. The
+// answer and the request's log lines carry it.
 func (e *edge) identify(ctx *fasthttp.RequestCtx) string {
 	if id := ctx.Response.Header.Peek(requestIDHeader); len(id) > 0 {
 		return string(id)
@@ -34,7 +34,7 @@ func (e *edge) identify(ctx *fasthttp.RequestCtx) string {
 	return id
 }
 
-// plainID tells whether an id can stand in a header and in a log as it is.
+// plainID reports whether an id can be written to a header and a log unescaped.
 func plainID(id string) bool {
 	for i := range len(id) {
 		switch c := id[i]; {

@@ -24,7 +24,7 @@ const (
 	authPartner                          // a signed report of a partner
 )
 
-// idempotencyKind says what a route does with an Idempotency-Key.
+// idempotencyKind is a route's treatment of an Idempotency-Key.
 type idempotencyKind uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 	keyRequired
 )
 
-// route is one row of the table: what is checked before the handler runs.
+// route is one row of the table: the checks that run before the handler, and the handler.
 type route struct {
 	method, path string
 	auth         authKind
@@ -63,8 +63,8 @@ func (r *route) operation() openapi.Operation {
 	return openapi.Operation{Method: r.method, Path: r.path}
 }
 
-// anyMember and managers are the roles that a session needs to read, and to write, what a workspace
-// owns.
+// anyMember and managers are the roles that a session needs to read, and to write, the
+// resources of a workspace.
 var (
 	anyMember = []string{workspace.Owner, workspace.Admin, workspace.Member}
 	managers  = []string{workspace.Owner, workspace.Admin}
@@ -120,7 +120,8 @@ func answeredMethods(method string) []string {
 	return []string{method}
 }
 
-// newRouter mounts the table. What is not in it is not_found, for another method method_not_allowed.
+// newRouter mounts the table. An unknown path is not_found, and a known path with another method is
+// method_not_allowed.
 func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	r := router.New()
 	r.RedirectTrailingSlash = false

@@ -43,7 +43,7 @@ const (
 	requestTimeout = 10 * time.Second // until a handler gives up waiting for an actor
 )
 
-// Actors is what the interface needs of the runtime; *actors.System is it.
+// Actors is the part of the runtime that the interface uses; *actors.System implements it.
 type Actors interface {
 	Ask(ctx context.Context, e actors.Envelope) (reply any, err error)
 	Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error)
@@ -82,7 +82,8 @@ const (
 	IssuerConnected = "connected" // cards are the sandbox issuer's; each needs a cardholder
 )
 
-// Config is what New needs. Actors, Network, BaseURL and PartnerSecrets are required.
+// Config holds the dependencies and settings of New. Actors, Network, BaseURL and PartnerSecrets
+// are required.
 type Config struct {
 	Actors  Actors
 	Network Network
@@ -393,13 +394,13 @@ func (s *Server) unrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	s.refuse(ctx, err)
 }
 
-// panicked answers a request whose handler had a bug. What it did before is not known.
+// panicked answers a request whose handler panicked. The handler's effects are unknown.
 func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) {
 	ctx.SetConnectionClose()
 	s.refuse(ctx, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 }
 
-// malformed answers what fasthttp could not read as a request.
+// malformed answers bytes that fasthttp could not parse as a request.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	s.refuse(ctx, malformedFault(err))
 }
@@ -410,7 +411,7 @@ type timeoutError interface {
 	Timeout() bool
 }
 
-// malformedFault says what was wrong with bytes that are no request. It quotes none of them.
+// malformedFault names the fault of bytes that are no request. It quotes none of them.
 func malformedFault(err error) *fault.Error {
 	if _, small := errors.AsType[*fasthttp.ErrSmallBuffer](err); small {
 		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes", maxHeader))

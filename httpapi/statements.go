@@ -31,7 +31,7 @@ const (
 	statementPage     = persistence.MaxPage
 )
 
-// statementFormats are what a statement can be had as.
+// statementFormats are the file formats of a statement.
 var statementFormats = map[string]struct {
 	contentType, extension string
 	write                  func(*statement.Statement, io.Writer) error

@@ -137,7 +137,7 @@ func (w *world) answerOf(r readyRequest, id string) string {
 	return text
 }
 
-// withoutIDs blanks what is drawn anew for every record.
+// withoutIDs blanks the values that are drawn anew for every record.
 func withoutIDs(text string) string {
 	words := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(`" ,:{}[]`, c) })
 	for _, word := range words {

@@ -435,7 +435,8 @@ func (w *world) swipe(tn tenant, card, id string, cents int) testReply {
 		fmt.Sprintf(`{"id":%q,"amountCents":%d,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`, id, cents)))
 }
 
-// relayed waits until the journal shows what the authorizer has decided. A reading waits for that too, but not for ever.
+// relayed waits until the journal shows the authorizer's decisions. A read waits for them too, but
+// with a limit.
 func (w *world) relayed() {
 	w.t.Helper()
 	require.NoError(w.t, w.system.Settle(context.Background()))
