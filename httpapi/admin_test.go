@@ -202,7 +202,7 @@ func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 }
 
 // A client that says nothing in time, or too much, is told so, and nothing of the server's own words.
-func TestAdminRefusesWhatIsNoRequest(t *testing.T) {
+func TestAdminRefusesMalformedRequests(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	admin.httpServer.http.ReadTimeout = impatient

@@ -52,7 +52,7 @@ func TestNoRouteTakesMoneyItCannotRead(t *testing.T) {
 	require.GreaterOrEqual(t, texts, 3, "quotes of both kinds and pay-ins")
 }
 
-// noMoney is what a field must not be, as JSON; nil for one that is no amount.
+// noMoney lists JSON values that an amount field must refuse; nil for a field that is no amount.
 func noMoney(field string, p *openapi3.Schema) []string {
 	texts := func(all ...string) []string {
 		bad := slices.Clone(noText)

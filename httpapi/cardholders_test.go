@@ -31,7 +31,7 @@ func (w *world) addCardholder(tn tenant, body string) string {
 	return w.ok(w.post(tn.all, "/api/cardholders", body)).text("cardholder", "id")
 }
 
-func TestWhereCardsAreStandInsNobodyIsEnrolled(t *testing.T) {
+func TestStandInCardsEnrolNoCardholder(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	made := w.ok(w.post(tn.all, "/api/cardholders", completePerson))

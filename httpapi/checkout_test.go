@@ -224,7 +224,7 @@ func TestCheckoutRefusals(t *testing.T) {
 	w.fails(w.post(tn.all, checkoutPath+"/"+live.text("session", "id")+"/simulate", ""), 403, "sandbox_only")
 }
 
-// Every link has addresses of its own, whoever asks, at once and again.
+// Every link has its own addresses, for every caller, for concurrent and repeated requests.
 func TestCheckoutAddressesAreGivenOnce(t *testing.T) {
 	const clients, each = 8, 12
 	w := newWorld(t)

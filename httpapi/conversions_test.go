@@ -23,7 +23,7 @@ func (w *world) available(tn tenant, currency string) string {
 	return w.balanceOf(tn, currency)["availableMinor"].(string)
 }
 
-// A conversion sets aside what it sells, is given to the desk, and moves the money when the desk reports it.
+// A conversion holds the amount it sells, goes to the desk, and moves the money when the desk reports.
 func TestAConversion(t *testing.T) {
 	w := newWorld(t)
 	tn := w.setUp("mine")
@@ -57,7 +57,7 @@ func TestAConversion(t *testing.T) {
 	require.Len(t, lines, 4, "the pay-in, the hold, its end, the sale")
 }
 
-// Every other end gives back what was set aside, and says so.
+// Every other final status releases the hold and reports it.
 func TestConversionsThatFail(t *testing.T) {
 	w := newWorld(t)
 	tn := w.setUp("mine")

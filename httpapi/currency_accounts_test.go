@@ -118,7 +118,7 @@ func TestCurrenciesThatAreNotOpened(t *testing.T) {
 	require.Len(t, covered, 13)
 }
 
-// The estimate tells apart what is not understood and what cannot be converted.
+// The estimate distinguishes a malformed request from a pair that cannot be converted.
 func TestRateEstimates(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")

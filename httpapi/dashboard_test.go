@@ -134,7 +134,7 @@ func TestASessionFindsItsWorkspace(t *testing.T) {
 	require.Equal(t, "owner", me.text("workspaces", 1, "role"))
 }
 
-func TestKeysAndSessionsAreToldApart(t *testing.T) {
+func TestKeysAndSessionsAreDistinguished(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fails(w.get(tn.all, "/api/dashboard/me"), 403, "session_required")

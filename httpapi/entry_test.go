@@ -35,7 +35,7 @@ func (w *world) showPage(who as, path string) (status int, contentType, policy, 
 }
 
 // The root says where things are: as a page to a browser, as JSON to every other client.
-func TestTheRootSaysWhereThingsAre(t *testing.T) {
+func TestRootListsTheEntryPoints(t *testing.T) {
 	w := newWorld(t)
 	status, contentType, policy, body := w.askAs("/", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
 	require.Equal(t, 200, status)

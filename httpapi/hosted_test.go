@@ -17,7 +17,7 @@ import (
 	"purser/httpapi/web"
 )
 
-// browsed is what a browser is sent.
+// browsed is the response to a browser.
 type browsed struct {
 	status           int
 	html             string
@@ -217,7 +217,7 @@ func TestHostedFilesAndPart(t *testing.T) {
 }
 
 // News reach an open page before its stream ends, which here lasts as long as a busy machine may need.
-func TestHostedPageIsToldNews(t *testing.T) {
+func TestHostedPageStreamsStatusChanges(t *testing.T) {
 	w := newWorld(t)
 	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor // the server cuts off what it writes for too long
 	tn := w.newTenant("merchant")

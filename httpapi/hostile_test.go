@@ -62,7 +62,7 @@ func TestAPathHasOneSpelling(t *testing.T) {
 	}
 }
 
-// No method but those of the table does anything, whatever it is called.
+// No method outside of the table has an effect.
 func TestOtherMethods(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

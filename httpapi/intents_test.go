@@ -75,7 +75,7 @@ func (w *world) refusesIntent(tn tenant, id, body string, status int, code, reas
 	require.Equal(w.t, false, newest.at("data", 0, "accepted"))
 }
 
-// Each check has its reason, the first that fails is told, and all of them are in the log.
+// Each check has its reason. The answer has the first that fails, and the log has all of them.
 func TestIntentsAreCheckedInOrder(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -159,7 +159,7 @@ func TestOnlyAcceptedIntentsTakeTheirID(t *testing.T) {
 }
 
 // Whatever is JSON is in the log; what is none is not, and neither is what has no agent.
-func TestWhateverIsJSONIsLogged(t *testing.T) {
+func TestEveryJSONSubmissionIsLogged(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -261,7 +261,7 @@ func TestAFreezeInBetween(t *testing.T) {
 	}
 }
 
-// A freeze whose answer has arrived refuses what is submitted after it, however busy the agent is.
+// Once a freeze has answered, every later submission is refused, however busy the agent is.
 func TestAFreezeThatAnsweredHolds(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -279,8 +279,8 @@ func TestAFreezeThatAnsweredHolds(t *testing.T) {
 	}
 }
 
-// What cannot be logged is not refused either: the answer says that nothing changed.
-func TestARefusalThatIsNotLoggedIsNotTold(t *testing.T) {
+// A refusal that cannot be logged is answered 503, and the answer says that nothing changed.
+func TestRefusalThatCannotBeLoggedIsUnavailable(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, _ := w.registerAgent(tn)

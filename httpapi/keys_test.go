@@ -113,7 +113,7 @@ func TestARepeatIsAnsweredOnce(t *testing.T) {
 	require.NotEqual(t, first.text("secret"), fresh.text("secret"))
 }
 
-// A stored answer holds a secret: who could not make the key may not have it told again.
+// A stored answer holds a secret: a caller without the right to create the key does not get it.
 func TestAReplayHandsOutNoScopeThatItsCallerLacks(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -127,7 +127,7 @@ func TestAReplayHandsOutNoScopeThatItsCallerLacks(t *testing.T) {
 	require.Equal(t, secret, w.ok(w.post(once(tn.all), "/api/auth/keys", body)).text("secret"))
 }
 
-// Many at once under one key make one thing, and all are told of it.
+// Concurrent requests under one idempotency key create one record, and all answers have it.
 func TestRepeatsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

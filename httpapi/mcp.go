@@ -216,8 +216,8 @@ func rpcError(refused answer) *mcp.Error {
 	return &mcp.Error{Code: code, Message: string(refused.code), Data: refused.body}
 }
 
-// asRPC converts a 401 that came before the body was read into an error of JSON-RPC. Every other
-// refusal keeps the form that all routes share.
+// asRPC converts a 401 or 403 that came before the body was read into an error of JSON-RPC. Every
+// other refusal keeps the form that all routes share.
 func asRPC(refused answer, body []byte) answer {
 	if e := rpcError(refused); e.Code == mcp.Unauthorized {
 		refused.body = mcp.Refusal(body, e)

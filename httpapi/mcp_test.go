@@ -100,7 +100,7 @@ func (e *estate) argumentsOf(tool string) string {
 	return `{}`
 }
 
-// pathOf is the GET that answers what a tool answers.
+// pathOf is the path of the GET behind a tool.
 func (e *estate) pathOf(t tool) string {
 	switch t.Name {
 	case "get_card":
@@ -144,8 +144,8 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 	t.Logf("%d pairs of tool and scope", checked)
 }
 
-// A tool answers what its GET answers, to the byte, and without white space.
-func TestAToolAnswersWhatItsRouteAnswers(t *testing.T) {
+// A tool's answer equals that of its GET, to the byte and without white space.
+func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 100_000)
@@ -255,8 +255,8 @@ func TestToolsStopAtTheWall(t *testing.T) {
 	}
 }
 
-// Who is not let in is told so with the status of every route and in the words of JSON-RPC.
-func TestWhoMaySpeakRPC(t *testing.T) {
+// A refused caller gets the status of every route and an error of JSON-RPC.
+func TestRPCRefusesCallersWithoutAccess(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
@@ -442,8 +442,8 @@ func TestTheOfficialClientSeesEachCode(t *testing.T) {
 	require.JSONEq(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the body is not valid JSON"}}`, answered)
 }
 
-// What breaks in here is logged under the request's id, and not told.
-func TestAToolThatBreaksIsToldByItsRequest(t *testing.T) {
+// An internal error is logged under the request's id, and the answer does not have its text.
+func TestInternalErrorOfAToolIsLoggedUnderItsRequestID(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
@@ -457,7 +457,7 @@ func TestAToolThatBreaksIsToldByItsRequest(t *testing.T) {
 	require.JSONEq(t, `{"error":"internal","message":"quote this when asking for help: find-me"}`, string(fault.Data))
 }
 
-// FuzzRPC posts whatever comes. It is never 500, and what is answered is a response or an array of them.
+// FuzzRPC posts fuzzed bodies. No answer is 500, and every answer is a response or an array of them.
 func FuzzRPC(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[]`,
 		`{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{}}`,

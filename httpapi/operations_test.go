@@ -57,7 +57,7 @@ const (
 // noRecord is the kind of an id that names nothing of a workspace.
 const noRecord = "none"
 
-// operations lists what is described, ordered by name.
+// operations lists the operations of the description, ordered by name.
 func (d *description) operations(t testing.TB) []operation {
 	t.Helper()
 	var all []operation
@@ -435,7 +435,7 @@ func (op operation) names(body map[string]any, given map[string]string) bool {
 	})
 }
 
-// callerOf is one who may do everything: a key with all scopes where a key will do, else the owner.
+// callerOf returns a caller with every permission: a key with all scopes where a key will do, else the owner.
 func (e *estate) callerOf(op operation, cookie string) as {
 	switch {
 	case op.key:
@@ -521,7 +521,7 @@ func (w *world) pending() bool {
 	return false
 }
 
-func TestTheExtensionsSayWhatTheTableSays(t *testing.T) {
+func TestDescriptionExtensionsEqualTheRouteTable(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range w.server.table {
 		require.NotNil(t, w.checked.Doc.Paths.Value(r.path), "%s is not described", r.path)

@@ -21,7 +21,7 @@ import (
 // does not answer: a later delivery can succeed. The balance applies an event id once, and claim
 // binds it to one target.
 
-// report is a partner's report. Data is for its type to read.
+// report is a partner's report. Type decides the form of Data.
 type report struct {
 	ID   string         `json:"id"`
 	Type string         `json:"type"`

@@ -120,7 +120,7 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 	w.fails(w.post(tn.all, "/api/treasury/payouts/"+id+"/release", ""), 409, "payout_not_held")
 }
 
-func TestWhatAPayoutIsRefusedFor(t *testing.T) {
+func TestPayoutRefusals(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.PayoutLimits = balance.PayoutLimits{KeyCents: 50_000, WorkspaceCents: 60_000} })
 	tn := w.newTenant("acme")
 	w.fund(tn, 40_000)
@@ -154,7 +154,7 @@ func TestABodyIsReadBeforeItsRecipient(t *testing.T) {
 	w.fails(w.post(w.keyed(tn), quotes, `{"currency":"EUR","amountMinor":"1",`+nobody+`}`), 404, "not_found")
 }
 
-// Who lost the answer to an order gets it, whatever has become of the recipient.
+// A repeat gets the answer to an order even if the recipient has changed since.
 func TestAnOrderIsAnsweredAgainWhenItsRecipientIsGone(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")

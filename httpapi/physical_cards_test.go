@@ -66,7 +66,7 @@ func TestAPhysicalCardForABalanceOf5000Dollars(t *testing.T) {
 	w.fails(w.orderPhysical(tn.all, order), 422, "insufficient_funds")
 }
 
-func TestWhatAPhysicalCardIsRefusedFor(t *testing.T) {
+func TestPhysicalCardRefusals(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Issuer = IssuerConnected })
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)

@@ -93,7 +93,7 @@ func TestAnOfframp(t *testing.T) {
 	w.holdsBoth(tn, 199_000, 0)
 }
 
-// USDC leave for a wallet that is proven and approved, and the chain's transaction is told.
+// USDC leave for a wallet that is proven and approved, and the order shows the chain's transaction.
 func TestAWithdrawal(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -403,7 +403,7 @@ func TestOlderRampSessions(t *testing.T) {
 	require.Empty(t, w.ok(w.get(other.all, "/api/ramp/onramp/sessions")).at("data"))
 }
 
-// A retired route says what to use instead, to who may call it, in every mode and whatever is sent.
+// A retired route names its replacement to every permitted caller, in every mode and for any body.
 func TestRetiredRampRoutes(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

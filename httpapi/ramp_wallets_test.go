@@ -95,7 +95,7 @@ func evmOrSolana(k walletKey) walletKey {
 }
 
 // A proof is a person's, of an owner or an admin: never a key's.
-func TestWhoMayProveAWallet(t *testing.T) {
+func TestOnlyASessionProvesAWallet(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.link(tn)
@@ -120,7 +120,7 @@ func TestWhoMayProveAWallet(t *testing.T) {
 	w.ok(w.prove(in(admin), id, body))
 }
 
-// What cannot be a wallet is told so; the same wallet again is the same.
+// An invalid wallet is refused; the same wallet again is the same record.
 func TestAddingWallets(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

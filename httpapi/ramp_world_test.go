@@ -59,7 +59,7 @@ func (r *quietRamp) Order(_ context.Context, o partner.RampOrder) error {
 	return r.orders
 }
 
-// walletKey is the key of a wallet: its address, and what it signs.
+// walletKey is the key of a wallet: its address and its signatures.
 type walletKey struct {
 	chain, address string
 	sign           func(challenge string) string

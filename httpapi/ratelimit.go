@@ -89,7 +89,7 @@ func newLimiter(maxWindows int, elapsed func() time.Duration) *limiter {
 	return l
 }
 
-// take lets one request of a caller through and returns 0, or returns how long it is until the next one would be.
+// take admits one request of a caller and returns 0, or returns the wait until the next is admitted.
 func (l *limiter) take(caller string, limit int) (time.Duration, error) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
@@ -187,7 +187,7 @@ func (s *limiterShard) sweep(at time.Duration, n int) {
 	}
 }
 
-// forget drops the counts that are older than the window.
+// forget drops the requests that are older than the window.
 func (w *window) forget(at time.Duration) {
 	for w.count > 0 && w.times[w.head] <= at-rateWindow {
 		w.head = (w.head + 1) % len(w.times)

@@ -55,11 +55,11 @@ func TestTheTableOfWindowsIsBounded(t *testing.T) {
 	}
 	require.Equal(t, limiterShards*10, l.size())
 	require.Equal(t, 10_000-limiterShards*10, full)
-	// Who is counted already goes on being counted.
+	// A caller with a window is still counted.
 	wait, err := l.take("0", 2)
 	require.NoError(t, err)
 	require.Zero(t, wait)
-	// A minute later nobody is remembered.
+	// A minute later no caller has a window.
 	now = rateWindow
 	_, err = l.take("new", 1)
 	require.NoError(t, err)

@@ -119,7 +119,7 @@ func (w *world) serveAnew(change func(*Config)) {
 
 // What prepares a command runs inside of an Ask, which holds off the system's stop; to ask again from there would wait for that
 // stop, and the stop for it.
-func TestNobodyAsksWhilePreparing(t *testing.T) {
+func TestPrepareDoesNotAskTheSystem(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 100_000_000)

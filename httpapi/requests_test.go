@@ -17,7 +17,7 @@ import (
 	"purser/actors/fault"
 )
 
-// lines keeps what a logger writes.
+// lines keeps the lines that a logger writes.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -105,7 +105,7 @@ func TestAnInternalFaultIsFoundByItsRequestID(t *testing.T) {
 	require.Len(t, log.with(t, "msg", "request"), 1, "only what went wrong is logged at this level")
 }
 
-func TestUnavailableSaysWhenToComeBack(t *testing.T) {
+func TestUnavailableHasRetryAfter(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("busy")
 	w.actors.hook(func(context.Context, actors.Envelope) (any, error) { return nil, fault.New(fault.Unavailable, "busy") })

@@ -39,7 +39,7 @@ func TestTheTableAndTheDescriptionAgree(t *testing.T) {
 }
 
 // What the table says of a route, the description says too: who may call it, which keys and parameters it takes.
-func TestTheDescriptionTellsWhatARouteChecks(t *testing.T) {
+func TestDescriptionListsTheChecksOfEachRoute(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range w.server.table {
 		name := r.method + " " + r.path

@@ -208,7 +208,7 @@ func TestStatementsAsFiles(t *testing.T) {
 	require.Contains(t, w.ok(w.statementOf(tn, today, 0, 0, "camt053")).raw, "<Cd>CLBD</Cd>")
 }
 
-// Another workspace's lines are in nobody else's statement.
+// A statement has no lines of another workspace.
 func TestStatementsOfAnotherWorkspaceAreEmpty(t *testing.T) {
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")

@@ -20,7 +20,7 @@ import (
 // impatient is how long the servers of these tests wait for a request.
 const impatient = 50 * time.Millisecond
 
-// impatientServer is a second server over the same actors that waits for nobody.
+// impatientServer is a second server over the same actors with short timeouts.
 func (w *world) impatientServer() *Server {
 	w.t.Helper()
 	config := w.server.cfg
