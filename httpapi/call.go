@@ -37,6 +37,7 @@ type call struct {
 	// pathSigned: the partner's signature covers the path of the report
 	pathSigned bool
 	key        string // the Idempotency-Key in canonical form, "" when there is none
+	charged    int    // bytes of answers of tools that are counted already
 }
 
 // header holds the request headers that Purser reads.

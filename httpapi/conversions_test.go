@@ -23,7 +23,8 @@ func (w *world) available(tn tenant, currency string) string {
 	return w.balanceOf(tn, currency)["availableMinor"].(string)
 }
 
-// A conversion holds the amount it sells, goes to the desk, and moves the money when the desk reports.
+// A conversion holds the amount it sells, goes to the desk, and moves the money when the desk
+// reports.
 func TestAConversion(t *testing.T) {
 	w := newWorld(t)
 	tn := w.setUp("mine")

@@ -3,11 +3,13 @@
 //
 // # The order of checks
 //
-// Every request passes the same steps, the first that fails answers: framing of the HTTP message (400, 415); limit of the
-// peer's address (429; not for partners); authentication (401); limits of key and workspace (429); scope, session, origin, role
-// (403); what is retired or not there (410, 422), mode and verification (403); Idempotency-Key and query parameters (400). Then the
-// route's handler: body (400), existence (404), state (409, 422). One table, in errors.go, says which status a fault has. An error
-// that is no fault is logged with an id and answered 500 without its text.
+// Every request passes the same steps, and the first that fails answers: framing of the HTTP
+// message (400, 415); limit of the peer's address (429; not for partners); authentication (401);
+// limits of key and workspace (429); scope, session, origin, role (403); retired and missing
+// capabilities (410, 422), mode and verification (403); Idempotency-Key and query parameters (400);
+// bytes of the last minute (429). Then the route's handler: body (400), existence (404), state
+// (409, 422). One table, in errors.go, says which status a fault has. An error that is no fault is
+// logged with an id and answered 500 without its text.
 //
 // # Once
 //

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"purser/actors/fairshare"
 	"purser/actors/fault"
 	"purser/httpapi/openapi"
 )
@@ -25,6 +26,8 @@ type edge struct {
 	secure   bool   // cookies are Secure
 	openapi  *openapi.Document
 	limits   *limiter
+	reads    *fairshare.Limit // handlers that read, of each workspace
+	writes   *fairshare.Limit // handlers that write
 	keys     *keyCache
 	keyUsage *keyUsage
 	metrics  *metrics
@@ -44,6 +47,7 @@ func newEdge(c Config) (*edge, error) {
 	}
 	e := &edge{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host,
 		secure: base.Scheme == "https", openapi: description, limits: newLimiter(maxWindows, c.Elapsed),
+		reads: fairshare.New(maxConnections, runsPerWorkspace), writes: fairshare.New(maxConnections, runsPerWorkspace),
 		keys: newKeyCache(maxCachedKeys)}
 	e.base, e.cancel = context.WithCancel(context.Background())
 	e.keyUsage = newKeyUsage(e)

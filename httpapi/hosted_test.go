@@ -219,7 +219,8 @@ func TestHostedFilesAndPart(t *testing.T) {
 // News reach an open page before its stream ends, which here lasts as long as a busy machine may need.
 func TestHostedPageStreamsStatusChanges(t *testing.T) {
 	w := newWorld(t)
-	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor // the server cuts off what it writes for too long
+	// The server cuts off an answer that takes longer than WriteTimeout.
+	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
 	tn := w.newTenant("merchant")
 	id := w.newCheckout(tn, "").text("session", "id")
 	conn, err := w.listen.Dial()

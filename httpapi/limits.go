@@ -3,6 +3,9 @@ package httpapi
 import (
 	"net/netip"
 	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"purser/actors/fault"
 	"purser/authorizer/drain"
@@ -20,50 +23,91 @@ const (
 const quotesPerMinute = 30
 
 // Limits of bytes. A long request or answer costs memory, disk and processor time in proportion to
-// its length, so its units count against its workspace and its address. They follow the default
-// limits of requests: a request may have byteUnit, body and answer together.
+// its length, so the units of an admitted request count against its key, its workspace and its
+// address, as requests do. A request has byteUnit, body and answer together, for nothing. One
+// request counts at most unitsPerKey, so that no single answer uses up the share of others.
 const (
 	byteUnit          = 16 << 10
+	unitsPerKey       = 160   // a minute: 2.5 MiB
 	unitsPerWorkspace = 640   // a minute: 10 MiB
 	unitsPerAddress   = 1_280 // a minute: 20 MiB
-	workspaceBytes    = "workspace-bytes/"
-	addressBytes      = "address-bytes/"
+	// runsPerWorkspace bounds the reads of a workspace that run at once, and its writes. The bytes
+	// of a request are known when it has run, so a burst would otherwise run before any of it
+	// counts.
+	runsPerWorkspace = 16
 )
 
 func (e *edge) limitAddress(peer string) error {
 	if e.cfg.RateLimits.Off {
 		return nil
 	}
-	if err := e.limitBytes(addressBytes+peer, unitsPerAddress); err != nil {
-		return err
-	}
 	return e.limit("address/"+peer, e.cfg.RateLimits.PerAddress)
 }
 
-// limitBytes refuses a caller whose requests and answers of the last minute were too long.
-func (e *edge) limitBytes(caller string, units int) error {
-	wait := e.limits.untilFree(caller, units)
-	if wait == 0 {
-		return nil
-	}
-	what, _, _ := strings.Cut(caller, "/")
-	e.metrics.limited.WithLabelValues(what).Inc()
-	return &waitError{fault: fault.New(fault.RateLimited, "the requests and answers of the last minute are too long"),
-		wait: wait}
+// byteLimit is a caller whose bytes count, and its units a minute.
+type byteLimit struct {
+	caller string
+	units  int
 }
 
-// chargeBytes counts the bytes of a request and its answer. Reports of partners are outside the
-// limits.
-func (e *edge) chargeBytes(c *call, bytes int) {
-	units := bytes / byteUnit
-	if units == 0 || e.cfg.RateLimits.Off || c.route.auth == authPartner {
-		return
-	}
-	e.limits.charge(addressBytes+c.peer, unitsPerAddress, units)
-	if owner := c.who.workspace(); owner != "" {
-		e.limits.charge(workspaceBytes+owner, unitsPerWorkspace, units)
+func (c *call) byteLimits() [3]byteLimit {
+	return [...]byteLimit{
+		{"bytes-" + c.who.rateCaller(), unitsPerKey},
+		{"bytes-workspace/" + c.who.workspace(), unitsPerWorkspace},
+		{"bytes-address/" + c.peer, unitsPerAddress},
 	}
 }
+
+// limitBytes refuses a request when the requests and answers of the last minute were too long. A
+// DELETE is never refused: it ends something, such as a key that has used up the bytes.
+func (e *edge) limitBytes(c *call) error {
+	if c.method == fasthttp.MethodDelete {
+		return nil
+	}
+	for _, l := range c.byteLimits() {
+		if wait := e.limits.untilFree(l.caller, l.units); wait > 0 {
+			return e.rateLimited(l.caller, "the requests and answers of the last minute are too long", wait)
+		}
+	}
+	return nil
+}
+
+// chargeBytes counts bytes of a request and its answer.
+func (e *edge) chargeBytes(c *call, bytes int) {
+	units := min(bytes/byteUnit, unitsPerKey)
+	if units == 0 {
+		return
+	}
+	for _, l := range c.byteLimits() {
+		e.limits.charge(l.caller, l.units, units)
+	}
+}
+
+// runHandler runs the handler of an admitted request within the limits of bytes. They bound the
+// requests that concern a workspace; partners' reports and requests without a caller concern none.
+func (e *edge) runHandler(c *call) (answer, error) {
+	if !e.countsBytes(c) {
+		return c.route.handle(c)
+	}
+	running := e.writes
+	if c.route.method == fasthttp.MethodGet || c.route.rpc {
+		running = e.reads
+	}
+	done, err := running.Acquire(c.ctx, c.who.workspace())
+	if err != nil {
+		return answer{}, fault.New(fault.Unavailable, "other requests of the workspace are running; nothing changed")
+	}
+	defer done()
+	if err := e.limitBytes(c); err != nil {
+		return answer{}, err
+	}
+	a, err := c.route.handle(c)
+	e.chargeBytes(c, len(c.body)+len(a.body)-c.charged)
+	return a, err
+}
+
+// countsBytes reports whether the limits of bytes bound a request.
+func (e *edge) countsBytes(c *call) bool { return !e.cfg.RateLimits.Off && c.who.workspace() != "" }
 
 // limitCaller counts the key (or the user of a session), then its workspace.
 func (e *edge) limitCaller(c *call) error {
@@ -71,18 +115,11 @@ func (e *edge) limitCaller(c *call) error {
 	if limits.Off || who.user == "" && who.workspace() == "" {
 		return nil
 	}
-	key := "key/" + who.access.Principal.KeyID
-	if who.user != "" {
-		key = "user/" + who.user
-	}
-	if err := e.limit(key, limits.PerKey); err != nil {
+	if err := e.limit(who.rateCaller(), limits.PerKey); err != nil {
 		return err
 	}
 	if who.workspace() == "" {
 		return nil
-	}
-	if err := e.limitBytes(workspaceBytes+who.workspace(), unitsPerWorkspace); err != nil {
-		return err
 	}
 	return e.limit("workspace/"+who.workspace(), limits.PerWorkspace)
 }
@@ -94,11 +131,24 @@ func (e *edge) limit(caller string, limit int) error {
 	case err != nil:
 		return limiterFault()
 	case wait > 0:
-		what, _, _ := strings.Cut(caller, "/")
-		e.metrics.limited.WithLabelValues(what).Inc()
-		return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
+		return e.rateLimited(caller, "", wait)
 	}
 	return nil
+}
+
+// rateLimited counts and makes the refusal of a caller that is over a limit.
+func (e *edge) rateLimited(caller, message string, wait time.Duration) error {
+	what, _, _ := strings.Cut(caller, "/")
+	e.metrics.limited.WithLabelValues(what).Inc()
+	return &waitError{fault: fault.New(fault.RateLimited, message), wait: wait}
+}
+
+// rateCaller names the key, or the user of a session, for the limiter.
+func (c *caller) rateCaller() string {
+	if c.user != "" {
+		return "user/" + c.user
+	}
+	return "key/" + c.access.Principal.KeyID
 }
 
 // limiterFault answers a request that a full limiter could not count.

@@ -133,7 +133,7 @@ func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, erro
 func (e *edge) readRecords(c *call, l listing, asked persistence.Page) (records []persistence.Record, more bool, err error) {
 	length, at := 0, asked
 	for {
-		at.Limit = asked.Limit + 1 - len(records) // the last one tells whether the list continues
+		at.Limit = asked.Limit + 1 - len(records) // the last one shows whether the list continues
 		if len(records) == 0 {
 			at.Limit = min(at.Limit, firstRead)
 		}

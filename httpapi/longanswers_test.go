@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"purser/actors/fault"
 	"purser/actors/workspace"
+	"purser/persistence"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,23 +53,125 @@ func TestAPageOfLongRecordsEnds(t *testing.T) {
 	require.GreaterOrEqual(t, pages, 2)
 }
 
-// Bytes of requests and answers count against the workspace and the address: a batch of tools ends
-// with rate_limited, and so does the workspace's next request until a minute has passed. Another
-// workspace is answered.
+// byKeys returns three keys of a tenant that read and write cards, and one that only reads them.
+func (w *world) byKeys(tn tenant) (writers []as, reader as) {
+	for range 3 {
+		writers = append(writers, w.keyOf(tn, "read:cards", "write:cards"))
+	}
+	return writers, w.keyOf(tn, "read:cards")
+}
+
+// limitedWorld has limits of requests that no test reaches, so that those of bytes show.
+func limitedWorld(t *testing.T, change ...func(*Config)) *world {
+	limits := func(c *Config) { c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000, PerAddress: 10_000} }
+	return newWorld(t, append(change, limits)...)
+}
+
+// Bytes of requests and answers count against the key: a batch of tools ends with rate_limited, and
+// so does the key's next request until a minute has passed. Other keys, other workspaces and a
+// DELETE are answered.
 func TestLongAnswersCountByTheirBytes(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 1_000, PerWorkspace: 1_000, PerAddress: 1_000} })
+	w := limitedWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
-	w.longCards(ada, 16)
+	w.longCards(ada, 12)
 	w.clock.turn(rateWindow)
+	writers, reader := w.byKeys(ada)
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_cards","arguments":{"limit":100}}}`
-	status, batch := w.rpc(ada.all, "["+strings.Repeat(call+",", 31)+call+"]")
+	status, batch := w.rpc(reader, "["+strings.Repeat(call+",", 31)+call+"]")
 	require.Equal(t, 200, status)
 	require.Contains(t, batch, "rate_limited")
-	require.Less(t, len(batch), 2*byteUnit*unitsPerWorkspace)
-	w.fails(w.get(ada.all, "/api/cards?limit=1"), 429, "rate_limited")
+	require.Less(t, len(batch), 2*byteUnit*(unitsPerKey+maxPageBytes/byteUnit))
+	w.fails(w.get(reader, "/api/cards?limit=1"), 429, "rate_limited")
+	w.ok(w.get(writers[0], "/api/cards?limit=1"))
 	w.ok(w.get(bob.all, "/api/cards?limit=1"))
 	w.clock.turn(rateWindow)
+	w.ok(w.get(reader, "/api/cards?limit=1"))
+}
+
+// The keys of a workspace use up its bytes together. The workspace can still revoke one of them.
+func TestBytesOfAWorkspace(t *testing.T) {
+	w := limitedWorld(t)
+	ada := w.newTenant("ada")
+	w.longCards(ada, 12)
+	w.clock.turn(rateWindow)
+	writers, reader := w.byKeys(ada)
+	made := w.ok(w.post(session(ada.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`))
+	for _, who := range append(writers, reader) {
+		for w.get(who, "/api/cards").status == 200 { // until its share is used up
+		}
+	}
+	w.fails(w.get(key(made.text("secret")), "/api/cards?limit=1"), 429, "rate_limited")
+	w.ok(w.do(session(ada.cookie), "DELETE", "/api/dashboard/keys?id="+made.text("apiKey", "id"), ""))
+	w.clock.turn(rateWindow)
+	w.fails(w.get(key(made.text("secret")), "/api/cards?limit=1"), 401, "unauthorized")
+}
+
+// Requests that are refused before their handler, and requests without credentials, count no bytes:
+// a weak key cannot use up the bytes of its workspace, nor a stranger those of an address.
+func TestRefusedRequestsCountNoBytes(t *testing.T) {
+	w := limitedWorld(t)
+	ada := w.newTenant("ada")
+	_, reader := w.byKeys(ada)
+	body := strings.Repeat(" ", wideBody-1) + "{"
+	for range 2 * unitsPerWorkspace * byteUnit / wideBody {
+		w.fails(w.post(reader, "/api/cards", body), 403, "missing_scope:write:cards")
+	}
+	for range 2 * unitsPerAddress / 16 {
+		w.ok(w.get(nil, "/api/v1/openapi.json"))
+	}
+	w.ok(w.get(reader, "/api/cards?limit=1"))
 	w.ok(w.get(ada.all, "/api/cards?limit=1"))
+}
+
+// gatedActors holds back every list of cards until it is released.
+type gatedActors struct {
+	Actors
+	inside, most atomic.Int64
+	release      chan struct{}
+}
+
+func (g *gatedActors) List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error) {
+	if kind == "card" {
+		n := g.inside.Add(1)
+		defer g.inside.Add(-1)
+		for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
+		}
+		<-g.release
+	}
+	return g.Actors.List(ctx, kind, workspace, parent, page)
+}
+
+// A burst of long answers does not pass before the first of them counts: a workspace has
+// runsPerWorkspace reads at once, and each waits for its place before its bytes are looked at.
+func TestABurstOfLongAnswersCounts(t *testing.T) {
+	gate := &gatedActors{release: make(chan struct{})}
+	release := sync.OnceFunc(func() { close(gate.release) })
+	defer release()
+	w := limitedWorld(t, func(c *Config) { gate.Actors, c.Actors = c.Actors, gate })
+	ada, bob := w.newTenant("ada"), w.newTenant("bob")
+	w.longCards(ada, 12)
+	w.clock.turn(rateWindow)
+	writers, reader := w.byKeys(ada)
+	keys := append(writers, reader)
+	const burst = 4 * runsPerWorkspace
+	var passed atomic.Int64
+	var all sync.WaitGroup
+	for i := range burst {
+		all.Go(func() {
+			if w.get(keys[i%len(keys)], "/api/cards").status == 200 {
+				passed.Add(1)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return gate.inside.Load() >= runsPerWorkspace }, waitFor, pause)
+	other := make(chan testReply, 1)
+	go func() { other <- w.get(bob.all, "/api/cards") }()
+	require.Eventually(t, func() bool { return gate.inside.Load() > runsPerWorkspace }, waitFor, pause)
+	release()
+	all.Wait()
+	w.ok(<-other)
+	require.EqualValues(t, runsPerWorkspace+1, gate.most.Load())
+	require.Less(t, passed.Load(), int64(runsPerWorkspace+unitsPerWorkspace*byteUnit/maxPageBytes+len(keys)))
 }
 
 // A workspace makes one statement at a time, and leaves the other places to others.

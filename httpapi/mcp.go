@@ -171,7 +171,7 @@ func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMes
 	if err != nil {
 		return nil, t.refusal(err)
 	}
-	t.handlers.chargeBytes(t.call, len(a.body))
+	t.handlers.chargeTool(t.call, len(a.body))
 	return a.body, nil
 }
 
@@ -180,7 +180,18 @@ func (e *edge) limitAgain(c *call) error {
 	if err := e.limitAddress(c.peer); err != nil {
 		return err
 	}
-	return e.limitCaller(c)
+	if err := e.limitCaller(c); err != nil || !e.countsBytes(c) {
+		return err
+	}
+	return e.limitBytes(c)
+}
+
+// chargeTool counts the answer of a tool before the next tool of the batch is called.
+func (e *edge) chargeTool(c *call, bytes int) {
+	if e.countsBytes(c) {
+		c.charged += bytes
+		e.chargeBytes(c, bytes)
+	}
 }
 
 // read is the GET that a tool stands for: the argument that names a record goes into the path, the others into the query.

@@ -457,7 +457,8 @@ func TestInternalErrorOfAToolIsLoggedUnderItsRequestID(t *testing.T) {
 	require.JSONEq(t, `{"error":"internal","message":"quote this when asking for help: find-me"}`, string(fault.Data))
 }
 
-// FuzzRPC posts fuzzed bodies. No answer is 500, and every answer is a response or an array of them.
+// FuzzRPC posts fuzzed bodies. No answer is 500, and every answer is a response or an array of
+// them.
 func FuzzRPC(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[]`,
 		`{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{}}`,

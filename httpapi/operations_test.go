@@ -435,7 +435,8 @@ func (op operation) names(body map[string]any, given map[string]string) bool {
 	})
 }
 
-// callerOf returns a caller with every permission: a key with all scopes where a key will do, else the owner.
+// callerOf returns a caller with every permission: a key with all scopes where a key will do, else
+// the owner.
 func (e *estate) callerOf(op operation, cookie string) as {
 	switch {
 	case op.key:

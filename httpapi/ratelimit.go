@@ -89,21 +89,17 @@ func newLimiter(maxWindows int, elapsed func() time.Duration) *limiter {
 	return l
 }
 
-// take admits one request of a caller and returns 0, or returns the wait until the next is admitted.
+// take admits one request of a caller and returns 0, or returns the wait until the next is
+// admitted.
 func (l *limiter) take(caller string, limit int) (time.Duration, error) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := l.elapsed()
-	w := s.windows[caller]
+	w := s.windowOf(caller, at)
 	if w == nil {
-		if !s.room(at) {
-			return 0, errLimiterFull
-		}
-		w = &window{}
-		s.windows[caller] = w
+		return 0, errLimiterFull
 	}
-	w.forget(at)
 	if w.count >= limit {
 		return w.times[w.head] + rateWindow - at, nil
 	}
@@ -118,18 +114,28 @@ func (l *limiter) charge(caller string, limit, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := l.elapsed()
+	w := s.windowOf(caller, at)
+	if w == nil {
+		return
+	}
+	for range min(n, limit-w.count) {
+		w.add(at, limit)
+	}
+}
+
+// windowOf returns the window of a caller, without the requests that are older than it; nil when
+// the table has no room for another caller. The caller holds mu.
+func (s *limiterShard) windowOf(caller string, at time.Duration) *window {
 	w := s.windows[caller]
 	if w == nil {
 		if !s.room(at) {
-			return
+			return nil
 		}
 		w = &window{}
 		s.windows[caller] = w
 	}
 	w.forget(at)
-	for range min(n, limit-w.count) {
-		w.add(at, limit)
-	}
+	return w
 }
 
 // untilFree returns the time until a request of a caller would be let through, 0 when it would be

@@ -248,8 +248,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// stopBackground cancels the work that requests started beside themselves, and waits for the records
-// of key use to end.
+// stopBackground cancels the work that requests started beside themselves, and waits for the
+// records of key use to end.
 func (s *Server) stopBackground() {
 	s.cancel()
 	s.keyUsage.wait()
@@ -271,9 +271,6 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 		if r.rpc {
 			a = asRPC(a, drain.Arrived(ctx))
 		}
-	}
-	if !r.rpc { // each tool that is called has counted its own answer
-		s.chargeBytes(c, len(c.body)+len(a.body))
 	}
 	s.write(ctx, a)
 	s.done(id, r, a, s.actors.Clock().Sub(start))
@@ -314,7 +311,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
 	if err := c.readQuery(ctx.QueryArgs()); err != nil {
 		return answer{}, err
 	}
-	return r.handle(c)
+	return s.runHandler(c)
 }
 
 // FullDisk is the level of free space down to which a request is served.

@@ -284,7 +284,7 @@ func (b conversions) reportConversion(m decision.Meta, c ReportConversion) (deci
 	if _, allowed := conversionMoves[v.Status][step]; !allowed {
 		return decision.Decision{}, v.refuse(fault.ConversionConflict, step)
 	}
-	if step == deskComplete && !v.open() && !b.holdsFact(v) { // of an open one the room was found when it was made
+	if step == deskComplete && !v.open() && !b.holdsFact(v) { // an open conversion has reserved its room
 		return decision.Decision{}, overflow()
 	}
 	moved, d := b.moveConversion(m, v, step, c.EventID)
