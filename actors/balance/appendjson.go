@@ -6,8 +6,9 @@ import (
 	"purser/authorizer/hold"
 )
 
-// The events and documents of every swipe are written by hand: package json took more time than all else that the journal's side
-// does with a swipe. The bytes are the same, and the structs stay what describes and reads them.
+// The events and documents of each card message are encoded by hand, because package json took more
+// time than the rest of the journal's work on the message. The bytes are those of package json, and
+// the structs decode them.
 
 // AppendJSON implements decision.Appender.
 func (e Relayed) AppendJSON(dst []byte) (_ []byte, err error) {
@@ -77,11 +78,11 @@ func (a Authorization) AppendJSON(dst []byte) ([]byte, error) {
 	} else {
 		dst = append(dst, "null"...)
 	}
-	dst = a.Merchant.append(append(dst, `,"merchant":`...))
+	dst = a.Merchant.appendJSON(append(dst, `,"merchant":`...))
 	return append(a.At.Append(append(dst, `,"at":`...)), '}'), nil
 }
 
-func (m Merchant) append(dst []byte) []byte {
+func (m Merchant) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if m.ID != "" {
 		dst = append(hold.AppendString(append(dst, `"id":`...), m.ID), ',')

@@ -14,29 +14,34 @@ import (
 	"purser/persistence/money"
 )
 
-// TestWhatIsWrittenByHandIsWhatPackageJSONWrites: package json does not look at AppendJSON, so both ways are there to compare.
-func TestWhatIsWrittenByHandIsWhatPackageJSONWrites(t *testing.T) {
+// Package json ignores AppendJSON, so that both encodings can be compared.
+func TestAppendJSONWritesTheBytesOfPackageJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := func(what string) string { return rapid.String().Draw(t, what) }
 		cents := func(what string) int64 { return rapid.Int64().Draw(t, what) }
 		at := decision.StampOf(start)
-		entry := hold.Entry{Kind: hold.Clearing, Decision: hold.Posted, Workspace: workspaceID, NetworkID: text("network id"),
-			At: at.UnixMilli()}
-		posting := balance.Posting{Transfer: text("transfer"), Account: text("account"), Currency: money.Currency(text("currency")),
-			Cents: cents("cents")}
+		entry := hold.Entry{Kind: hold.Clearing, Decision: hold.Posted, Workspace: workspaceID,
+			NetworkID: text("network id"),
+			At:        at.UnixMilli()}
+		posting := balance.Posting{Transfer: text("transfer"), Account: text("account"),
+			Currency: money.Currency(text("currency")),
+			Cents:    cents("cents")}
 		postings := rapid.SampledFrom([][]balance.Posting{nil, {}, {posting, {Cents: 1}}}).Draw(t, "postings")
 		entries := rapid.SampledFrom([][]hold.Entry{nil, {}, {entry}, {entry, entry}}).Draw(t, "entries")
 		compared := &hold.Checked{LimitCents: cents("limit"), SpentCents: cents("spent"), AskedCents: 1}
 		checked := rapid.SampledFrom([]*hold.Checked{nil, compared}).Draw(t, "checked")
 		for _, v := range []decision.Appender{
 			balance.Relayed{Workspace: text("workspace"), Entries: entries, Postings: postings, At: at},
-			balance.Authorization{ID: text("id"), NetworkID: text("network"), Decision: text("decision"), Reason: text("reason"),
+			balance.Authorization{ID: text("id"), NetworkID: text("network"), Decision: text("decision"),
+				Reason:       text("reason"),
 				ResponseCode: text("code"), AmountCents: cents("amount"), HeldCents: cents("held"),
-				ClearedCents: cents("cleared"), RefundedCents: cents("refunded"), Status: text("status"), Checked: checked,
-				At: at, Merchant: balance.Merchant{ID: text("merchant"), Name: text("name"), MCC: text("mcc"),
+				ClearedCents: cents("cleared"), RefundedCents: cents("refunded"), Status: text("status"),
+				Checked: checked,
+				At:      at, Merchant: balance.Merchant{ID: text("merchant"), Name: text("name"), MCC: text("mcc"),
 					Country: text("country")}},
 			balance.AuthorizationIndex{AuthorizationID: text("authorization"),
-				AuthorizationIDs: rapid.SampledFrom([][]string{nil, {}, {text("one")}, {text("first"), text("second")}}).Draw(t, "run")},
+				AuthorizationIDs: rapid.SampledFrom([][]string{nil, {}, {text("one")}, {text("first"),
+					text("second")}}).Draw(t, "run")},
 			balance.CardSpend{Month: rapid.Uint32().Draw(t, "month"), Cents: cents("spend")},
 		} {
 			want, err := json.Marshal(v)
@@ -48,16 +53,17 @@ func TestWhatIsWrittenByHandIsWhatPackageJSONWrites(t *testing.T) {
 	})
 }
 
-// TestNoFieldIsLeftOutByHand: a field that is added to a type and not to its AppendJSON would be lost in the journal. It must be
-// given a value here, and is then missed.
-func TestNoFieldIsLeftOutByHand(t *testing.T) {
+// A field that a type has and its AppendJSON omits would be lost in the journal. requireFilled
+// makes a new field fail here until this test gives it a value; then the comparison misses it.
+func TestAppendJSONLeavesNoFieldOut(t *testing.T) {
 	at := decision.StampOf(start)
 	entry := hold.Entry{Kind: hold.Clearing, Decision: hold.Posted, Workspace: workspaceID, At: at.UnixMilli()}
 	for _, v := range []decision.Appender{
 		balance.Relayed{Workspace: "ws_1", Entries: []hold.Entry{entry}, At: at,
 			Postings: []balance.Posting{{Transfer: "tg_1", Account: "usd", Currency: "EUR", Cents: 1}}},
-		balance.Authorization{ID: "auth_1", NetworkID: "n-1", Decision: "approved", Reason: "approved", ResponseCode: "00",
-			AmountCents: 1, HeldCents: 2, ClearedCents: 3, RefundedCents: 4, Status: "held", At: at,
+		balance.Authorization{ID: "auth_1", NetworkID: "n-1", Decision: "approved", Reason: "approved",
+			ResponseCode: "00",
+			AmountCents:  1, HeldCents: 2, ClearedCents: 3, RefundedCents: 4, Status: "held", At: at,
 			Checked:  &hold.Checked{LimitCents: 5, SpentCents: 6, AskedCents: 7},
 			Merchant: balance.Merchant{ID: "m1", Name: "Bakery", MCC: "0742", Country: "US"}},
 		balance.AuthorizationIndex{AuthorizationID: "auth_1", AuthorizationIDs: []string{"auth_2", "auth_3"}},
@@ -72,7 +78,7 @@ func TestNoFieldIsLeftOutByHand(t *testing.T) {
 	}
 }
 
-// requireFilled fails on a field without a value. Entries are held to their own form by package hold.
+// requireFilled fails on a field without a value. Package hold checks the fields of entries.
 func requireFilled(t *testing.T, v reflect.Value, path string) {
 	require.False(t, v.IsZero(), "%s has no value in this test", path)
 	switch v.Type() {
@@ -94,10 +100,12 @@ func requireFilled(t *testing.T, v reflect.Value, path string) {
 }
 
 func BenchmarkEncodeRelayed(b *testing.B) {
-	entry := hold.Entry{Kind: hold.Authorization, Decision: hold.Approved, Workspace: workspaceID, Card: cardID, NetworkID: "n-1",
-		At: start.UnixMilli(), Merchant: hold.Merchant{ID: "m1", Name: "Bakery", Country: "US", MCC: 742}}
-	entry.After = hold.Hold{ID: cardID, Card: cardID, Workspace: workspaceID, NetworkID: "n-1", At: entry.At, ExpiresAt: entry.At,
-		Decision: hold.Approved, Status: hold.StatusHeld, Merchant: entry.Merchant}
+	entry := hold.Entry{Kind: hold.Authorization, Decision: hold.Approved, Workspace: workspaceID, Card: cardID,
+		NetworkID: "n-1",
+		At:        start.UnixMilli(), Merchant: hold.Merchant{ID: "m1", Name: "Bakery", Country: "US", MCC: 742}}
+	entry.After = hold.Hold{ID: cardID, Card: cardID, Workspace: workspaceID, NetworkID: "n-1", At: entry.At,
+		ExpiresAt: entry.At,
+		Decision:  hold.Approved, Status: hold.StatusHeld, Merchant: entry.Merchant}
 	e := balance.Relayed{Workspace: "ws_1", Entries: make([]hold.Entry, 32), At: decision.StampOf(start)}
 	for i := range e.Entries {
 		e.Entries[i] = entry

@@ -20,7 +20,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// apply decides a command, which must be accepted, and folds its events as they read back from the journal.
+// apply decides a command, which must be accepted, and folds its events as decoded from the
+// journal.
 func apply(t require.TestingT, s *balance.State, at time.Time, command any) decision.Decision {
 	d, err := s.Decide(decision.Meta{At: at}, command)
 	require.NoError(t, err)
@@ -28,10 +29,10 @@ func apply(t require.TestingT, s *balance.State, at time.Time, command any) deci
 	return d
 }
 
-// books re-adds a workspace from the postings of its events alone.
-type books map[string]int64
+// postingSums are the sums of a workspace's accounts, from the postings of its events alone.
+type postingSums map[string]int64
 
-func (b books) add(t require.TestingT, events []decision.Event) {
+func (b postingSums) add(t require.TestingT, events []decision.Event) {
 	sums := map[string]int64{}
 	for _, e := range events {
 		var postings []balance.Posting
@@ -59,7 +60,7 @@ func (b books) add(t require.TestingT, events []decision.Event) {
 
 func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, b := newNetwork(), books{}
+		n, b := newAuthorizerModel(), postingSums{}
 		var s balance.State
 		relayed, deposits := 0, 0
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -69,15 +70,16 @@ func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
 				deposits++
 				cents := rapid.Int64Range(1, 3_000_000).Draw(t, "cents")
 				d := apply(t, &s, n.now, balance.ReceiveDeposit{
-					Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint("b", deposits), AmountUsdCents: cents,
-					Rail: "wire",
+					Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint("b", deposits),
+					AmountUsdCents: cents,
+					Rail:           "wire",
 				})
 				b.add(t, d.Events)
 				_, credited, _, ok := balance.Credit(d.Events[0])
 				require.True(t, ok)
 				n.ledger += credited
 			case 1, 2:
-				swipe(t, n)
+				drawCardMessage(t, n)
 			case 3:
 				relayed = relaySome(t, n, &s, b, relayed)
 			}
@@ -95,11 +97,12 @@ func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
 	})
 }
 
-func swipe(t *rapid.T, n *network) {
+func drawCardMessage(t *rapid.T, n *authorizerModel) {
 	card := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "card")
 	of := card + fmt.Sprint(rapid.IntRange(0, len(n.entries)).Draw(t, "of"))
 	kind := rapid.SampledFrom([]hold.Kind{
-		hold.Authorization, hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing, hold.Refund, hold.Expiry,
+		hold.Authorization, hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing, hold.Refund,
+		hold.Expiry,
 		hold.TimeoutReturn,
 	}).Draw(t, "kind")
 	m := hold.Message{
@@ -112,12 +115,12 @@ func swipe(t *rapid.T, n *network) {
 			return e.Kind == hold.Authorization && e.Decision == hold.Approved && e.NetworkID == of
 		}
 		if i := slices.IndexFunc(n.entries, approved); i >= 0 {
-			n.takeBack(card, &n.entries[i])
+			n.undoTimeout(card, &n.entries[i])
 		}
 	case kind == hold.Expiry && n.holds[of] != nil:
 		n.expire(card, of)
 	case kind == hold.Reversal && n.holds[of] == nil || kind == hold.Expiry:
-		// Of nobody's authorization: not this workspace's entry.
+		// An entry without an authorization of this workspace is not relayed.
 	case kind == hold.Authorization:
 		n.send(m, card, "")
 	default:
@@ -125,8 +128,9 @@ func swipe(t *rapid.T, n *network) {
 	}
 }
 
-// relaySome brings a run that may begin with entries that are known; then one with a hole, which must be refused whole.
-func relaySome(t *rapid.T, n *network, s *balance.State, b books, relayed int) int {
+// relaySome relays a run that may begin with relayed entries. A following run with a gap must be
+// refused whole.
+func relaySome(t *rapid.T, n *authorizerModel, s *balance.State, b postingSums, relayed int) int {
 	from := rapid.IntRange(0, relayed).Draw(t, "from")
 	to := rapid.IntRange(relayed, len(n.entries)).Draw(t, "to")
 	d := apply(t, s, n.now, balance.Relay{Entries: n.entries[from:to]})
@@ -142,24 +146,24 @@ func relaySome(t *rapid.T, n *network, s *balance.State, b books, relayed int) i
 	return to
 }
 
-func TestIDsFollowFromTheCause(t *testing.T) {
-	n := newNetwork()
+func TestIDsOfARelayedRunAreDeterministic(t *testing.T) {
+	n := newAuthorizerModel()
 	n.send(hold.Message{Kind: hold.Clearing, ID: "n1", Amount: 100}, "a", "")
 	var one, two balance.State
 	first := apply(t, &one, start, balance.Relay{Entries: n.entries})
 	again := apply(t, &two, start.Add(time.Hour), balance.Relay{Entries: n.entries})
 	line := again.Records[0].Document.(balance.LedgerEntry)
 	require.Equal(t, decision.StampOf(start.Add(time.Hour)), *line.BookedAt)
-	line.BookedAt = first.Records[0].Document.(balance.LedgerEntry).BookedAt // all that tells when it was relayed
+	line.BookedAt = first.Records[0].Document.(balance.LedgerEntry).BookedAt // the only difference
 	again.Records[0].Document = line
 	require.Equal(t, first.Records, again.Records)
 	require.Equal(t, first.Events[0].(balance.Relayed).Postings, again.Events[0].(balance.Relayed).Postings)
 }
 
-// The relay sends a run again when its outcome is unknown, and again with more before it after a crash: the event is of the given
-// entries themselves, so nothing may have been done to them.
-func TestARunThatIsSentAgainGivesTheSameEvent(t *testing.T) {
-	n := newNetwork()
+// The relay repeats a run when its outcome is unknown, and after a crash with earlier entries
+// before it. The event aliases the given entries, so deciding must not modify them.
+func TestRelayingARunAgainGivesTheSameEvent(t *testing.T) {
+	n := newAuthorizerModel()
 	for i := range 6 {
 		n.send(hold.Message{Kind: hold.Authorization, ID: fmt.Sprint("n", i), Amount: 100}, fmt.Sprint("card", i%2), "")
 	}
@@ -189,14 +193,14 @@ func TestARunThatIsSentAgainGivesTheSameEvent(t *testing.T) {
 	require.Equal(t, written, encodeAll(t, first))
 }
 
-// Of an authorization that several entries of a run tell of, one document is written, as the last left it; the same of a card's
-// spend. The ledger has a line for each.
-func TestARunWritesEachDocumentOnce(t *testing.T) {
-	n := newNetwork()
+// A run stores one document per authorization and per card's spend, as the last entry leaves it,
+// and one ledger line per clearing.
+func TestARelayedRunWritesEachDocumentOnce(t *testing.T) {
+	n := newAuthorizerModel()
 	n.ledger = 1_000
 	n.send(hold.Message{Kind: hold.Authorization, ID: "a", Amount: 100}, "one", "")
 	n.send(hold.Message{Kind: hold.Authorization, ID: "b", Amount: 100}, "two", "")
-	n.send(hold.Message{Kind: hold.Clearing, ID: "a", Amount: 30}, "one", "a") // clearings are numbered by themselves
+	n.send(hold.Message{Kind: hold.Clearing, ID: "a", Amount: 30}, "one", "a") // clearings have ids of their own
 	n.send(hold.Message{Kind: hold.Clearing, ID: "a2", Amount: 30}, "one", "a")
 	var s balance.State
 	d, err := s.Decide(decision.Meta{At: start}, balance.Relay{Entries: n.entries})
@@ -224,14 +228,14 @@ func TestARunWritesEachDocumentOnce(t *testing.T) {
 	require.EqualValues(t, 100, d.Records[0].Document.(balance.CardSpend).Cents)
 }
 
-// However the entries are cut into runs, the list names every authorization once, in the order in which they first came up, and a
-// run has one record in it at the most.
-func TestEveryAuthorizationIsListedOnce(t *testing.T) {
+// However the entries are cut into runs, the index lists every authorization once, in the order of
+// first appearance. Each run stores at most one index record.
+func TestTheIndexListsEveryAuthorizationOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := newNetwork()
+		n := newAuthorizerModel()
 		n.ledger = 1_000_000
 		for range rapid.IntRange(0, 40).Draw(t, "swipes") {
-			swipe(t, n)
+			drawCardMessage(t, n)
 		}
 		want := []string{}
 		for _, e := range n.entries {
@@ -242,13 +246,15 @@ func TestEveryAuthorizationIsListedOnce(t *testing.T) {
 		var s balance.State
 		listed, places, written := []string{}, map[string]bool{}, map[string]bool{}
 		for relayed := 0; relayed < len(n.entries); relayed = int(s.WsSeq) {
-			from, to := rapid.IntRange(0, relayed).Draw(t, "from"), rapid.IntRange(relayed+1, len(n.entries)).Draw(t, "to")
+			from, to := rapid.IntRange(0, relayed).Draw(t, "from"), rapid.IntRange(relayed+1, len(n.entries)).Draw(t,
+				"to")
 			d := apply(t, &s, start, balance.Relay{Entries: n.entries[from:to]})
 			for _, r := range d.Records {
 				require.False(t, r.New && written[r.Kind+r.ID], "what is said to be new is")
 				written[r.Kind+r.ID] = true
 			}
-			of := slices.DeleteFunc(d.Records, func(r decision.Record) bool { return r.Kind != balance.RecordAuthorizationIndex })
+			of := slices.DeleteFunc(d.Records,
+				func(r decision.Record) bool { return r.Kind != balance.RecordAuthorizationIndex })
 			require.LessOrEqual(t, len(of), 1)
 			for _, r := range of {
 				require.False(t, places[r.ID], r.ID)
@@ -260,8 +266,8 @@ func TestEveryAuthorizationIsListedOnce(t *testing.T) {
 	})
 }
 
-// An earlier version wrote a record for each authorization. They stay as they are.
-func TestTheListOfAnEarlierVersionIsRead(t *testing.T) {
+// An earlier version stored one record per authorization; these records remain.
+func TestAnAuthorizationIndexOfTheFirstVersionIsRead(t *testing.T) {
 	for document, want := range map[string][]string{
 		`{"authorizationId":"auth_1"}`: {"auth_1"}, `{"authorizationIds":["auth_1","auth_2"]}`: {"auth_1", "auth_2"},
 	} {
@@ -272,7 +278,8 @@ func TestTheListOfAnEarlierVersionIsRead(t *testing.T) {
 }
 
 func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {
-	good := hold.Entry{WsSeq: 1, At: start.UnixMilli(), Workspace: workspaceID, Card: cardID, NetworkID: "n", Kind: hold.Clearing}
+	good := hold.Entry{WsSeq: 1, At: start.UnixMilli(), Workspace: workspaceID, Card: cardID, NetworkID: "n",
+		Kind: hold.Clearing}
 	foreign := good
 	foreign.WsSeq, foreign.Workspace = 2, ident.Derive(9, start, "another")
 	const least = math.MinInt64
@@ -285,7 +292,8 @@ func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {
 		err     string
 	}{
 		"does not add up": {entries: unbalanced(-5, 0), err: "does not balance"},
-		"posts too much":  {entries: with(good, func(e *hold.Entry) { e.Posted = math.MinInt64 }), err: "does not balance"},
+		"posts too much": {entries: with(good, func(e *hold.Entry) { e.Posted = math.MinInt64 }),
+			err: "does not balance"},
 		"deltas overflow": {entries: unbalanced(math.MaxInt64, 1), err: "does not balance"},
 		"card overflows": {balance.State{CardCents: least + 1, LedgerCents: 9}, clearing(good, 5),
 			"card cents: amount overflow"},
@@ -353,7 +361,8 @@ func TestReportsOfPartnersStayOutOfEvents(t *testing.T) {
 
 	var received balance.State
 	d = apply(t, &received, start, balance.ReceiveDeposit{
-		Workspace: workspaceID.Format(ident.Workspace), EventID: "b4", AmountUsdCents: 1, Rail: "wire", Reference: "rent of Ada",
+		Workspace: workspaceID.Format(ident.Workspace), EventID: "b4", AmountUsdCents: 1, Rail: "wire",
+		Reference: "rent of Ada",
 	})
 	require.NotContains(t, decisiontest.JSON(t, d.Events), "Ada")
 	require.Contains(t, decisiontest.JSON(t, d.Records), "rent of Ada")
@@ -370,8 +379,8 @@ func TestMisuseIsABug(t *testing.T) {
 	require.Panics(t, func() { system.Apply(balance.DepositSettled{Deposit: "dep_unknown"}) })
 }
 
-// TestPartnersDoNotShareEventIDs: nor does a report that is kept share the claim of one that is
-// applied.
+// Partners do not share event ids, and an unmatched report does not share the claim of an applied
+// one.
 func TestPartnersDoNotShareEventIDs(t *testing.T) {
 	var s balance.State
 	for _, partner := range []string{balance.ScopeBank, balance.ScopeRamp, balance.ScopeStablecoin} {
@@ -380,9 +389,9 @@ func TestPartnersDoNotShareEventIDs(t *testing.T) {
 	}
 }
 
-// BenchmarkRelay decides runs of swipes and encodes what follows, as the shell does.
+// BenchmarkRelay decides runs of card messages and encodes the result, as the shell does.
 func BenchmarkRelay(b *testing.B) {
-	n := newNetwork()
+	n := newAuthorizerModel()
 	n.ledger = 1 << 40
 	at := hold.Merchant{ID: "m-4711", Name: "Corner Bakery", Country: "US", MCC: 5462}
 	for i := range balance.MaxRelay {
@@ -403,7 +412,7 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
-// encodeAll writes the events and documents of a decision.
+// encodeAll encodes the events and documents of a decision.
 func encodeAll(t require.TestingT, d decision.Decision) [][]byte {
 	written := make([][]byte, 0, len(d.Events)+len(d.Records))
 	write := func(v any) {

@@ -10,18 +10,19 @@ import (
 	"purser/persistence/money"
 )
 
-// Limits of conversions, of a workspace.
+// Limits of conversions, per workspace.
 const (
 	MaxOpenConversions      = 1_000
-	MaxConversionQuotes     = 1_000 // locked
+	MaxConversionQuotes     = 1_000 // locked at a time
 	ConversionLock          = 30 * time.Second
-	LeastConversionLifetime = 5 * time.Second // of an offer: with less nobody can use a quote
+	LeastConversionLifetime = 5 * time.Second // a shorter offer expires before a client can use it
 )
 
-// scopeConversion is where what happens to a conversion after it is finished is claimed, once and for ever.
+// scopeConversion is the scope of claims on what happens to a finished conversion, once for ever.
 const scopeConversion = "conversion"
 
-// ConversionQuote is a firm rate for one conversion. Rate is units bought for one sold, the desk's spread included.
+// ConversionQuote is a firm rate for one conversion. Rate is units bought for one unit sold, the
+// desk's spread included.
 type ConversionQuote struct {
 	ID            string         `json:"id"`
 	Status        string         `json:"status"` // locked or used
@@ -32,23 +33,22 @@ type ConversionQuote struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 }
 
-// conversions decides and applies commands and events of conversions between a balance's
-// currencies.
+// conversions has the decisions and folds of conversions between currencies.
 type conversions struct{ *State }
 
-// StatusAt is the quote's status as the clock has it.
+// StatusAt is the quote's status at a time.
 func (q ConversionQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.LockExpiresAt, now)
 }
 
-// QuotePair is what a quote is asked for.
+// QuotePair is the request for a conversion quote.
 type QuotePair struct {
 	Sell, Buy   money.Currency
 	FixedSide   string // sell or buy
 	AmountMinor money.Minor
 }
 
-// CheckPair refuses what no workspace can be quoted: invalid_body, same_currency.
+// CheckPair refuses a request that no workspace could make valid: invalid_body or same_currency.
 func (p QuotePair) CheckPair() error {
 	for _, c := range []money.Currency{p.Sell, p.Buy} {
 		if _, served := c.Exponent(); !served {
@@ -66,52 +66,57 @@ func (p QuotePair) CheckPair() error {
 	return nil
 }
 
-// QuoteConversion locks a rate for as long as the offer is firm, at most ConversionLock. It answers ConversionQuote. It is
-// refused with currency_account_not_found, account_not_ready, onboarding_required, currency_unavailable, account_suspended, then
-// with what the desk said instead of a rate, quote_lifetime_too_short and limit_exceeded.
+// QuoteConversion locks a rate while the offer is firm, at most ConversionLock. Its reply is a
+// ConversionQuote. It is refused, in this order, with currency_account_not_found,
+// account_not_ready, onboarding_required, currency_unavailable, account_suspended, NoOffer,
+// quote_lifetime_too_short and limit_exceeded.
 type QuoteConversion struct {
 	Workspace, ID string
 	Pair          QuotePair
 	Rate          money.Rate
 	Firm          time.Duration
-	NoOffer       error // why there is no rate: the fault that the desk answered, or that too many quotes were asked for
+	NoOffer       error // the reason for no rate: the desk's fault, or too many requests for quotes
 }
 
-// CreateConversion uses a quote. Quote is its record. It answers Conversion. It is refused with quote_used, quote_expired,
-// insufficient_funds, balance_paused, limit_exceeded or account_suspended, in this order.
+// CreateConversion uses a quote. Quote is its record. Its reply is a Conversion. It is refused, in
+// this order, with quote_used, quote_expired, insufficient_funds, balance_paused, limit_exceeded or
+// account_suspended.
 type CreateConversion struct {
 	Workspace, ID string
 	Quote         ConversionQuote
 }
 
-// SubmitConversion comes from who is about to tell the desk. It answers ConversionSubmission, with Send for one asker in its
-// life.
+// SubmitConversion asks for permission to send the order to the desk. Its reply is a
+// ConversionSubmission.
 type SubmitConversion struct{ ID string }
 
-// ConversionSubmission answers SubmitConversion. Who got Send may tell the desk, once.
+// ConversionSubmission answers SubmitConversion. Send is true exactly once in the life of a
+// conversion: that caller sends the order to the desk, once.
 type ConversionSubmission struct {
 	Conversion Conversion
 	Send       bool
 }
 
-// AnswerConversion notes the desk's answer (AnswerTaken, AnswerRefused, AnswerNone). It answers nothing.
+// AnswerConversion records the desk's answer: AnswerTaken, AnswerRefused or AnswerNone. It has no
+// reply.
 type AnswerConversion struct{ ID, Answer string }
 
-// ReportConversion is the desk's report of the outcome of a conversion: completed or failed. It
-// answers ReportedConversion, and repeats the answer without effect for an earlier report. A report
-// that the status does not allow is conversion_conflict.
+// ReportConversion is the desk's report of a conversion's outcome: completed or failed. Its reply
+// is ReportedConversion, again and without effect for a repeat. A report that the status does not
+// allow is conversion_conflict.
 type ReportConversion struct {
-	EventID     string // the desk's, once for 90 days
+	EventID     string // the desk's, claimed once for 90 days
 	ID, Outcome string
 }
 
-// ReportedConversion answers ReportConversion. Late says that the conversion had been abandoned: what was sold is debited again.
+// ReportedConversion answers ReportConversion. Late says that the conversion had been abandoned, so
+// that the sold amount is debited again.
 type ReportedConversion struct {
 	Conversion Conversion
 	Late       bool
 }
 
-// decideConversion answers the commands of this file; known is false for any other.
+// decideConversion decides the commands of this file; known is false for any other command.
 func (b conversions) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case QuoteConversion:
@@ -134,14 +139,14 @@ func (b conversions) decideConversion(m decision.Meta, command any) (d decision.
 	return d, true, err
 }
 
-func (b conversions) mayQuote(p QuotePair) error {
+func (b conversions) checkQuotable(p QuotePair) error {
 	if err := p.CheckPair(); err != nil {
 		return err
 	}
 	pair := []money.Currency{p.Sell, p.Buy}
 	for _, code := range []fault.Code{fault.CurrencyNotHeld, fault.AccountNotReady} {
 		for _, c := range pair {
-			if err := b.ready(c); fault.Is(err, code) {
+			if err := b.checkActive(c); fault.Is(err, code) {
 				return err
 			}
 		}
@@ -155,7 +160,7 @@ func (b conversions) mayQuote(p QuotePair) error {
 		}
 	}
 	for _, c := range pair {
-		if err := b.ready(c); err != nil {
+		if err := b.checkActive(c); err != nil {
 			return err
 		}
 	}
@@ -163,7 +168,7 @@ func (b conversions) mayQuote(p QuotePair) error {
 }
 
 func (b conversions) quoteConversion(m decision.Meta, c QuoteConversion) (decision.Decision, error) {
-	if err := b.mayQuote(c.Pair); err != nil {
+	if err := b.checkQuotable(c.Pair); err != nil {
 		return decision.Decision{}, err
 	}
 	if c.NoOffer != nil {
@@ -191,36 +196,38 @@ func (b conversions) quoteConversion(m decision.Meta, c QuoteConversion) (decisi
 }
 
 func (b conversions) createConversion(m decision.Meta, c CreateConversion) (decision.Decision, error) {
-	q, known := b.orders.conversionQuotes.find(c.Quote.ID)
+	q, known := b.orders.conversionQuotes.findOrder(c.Quote.ID)
 	switch {
 	case !known || q.Status == QuoteUsed:
 		return decision.Decision{}, fault.New(fault.QuoteUsed, "a quote is for one conversion")
 	case q.StatusAt(m.At) == QuoteExpired:
 		return decision.Decision{}, fault.New(fault.QuoteExpired, "the quote's rate is no longer firm")
 	}
-	if err := b.mayConvert(q); err != nil {
+	if err := b.checkConvertible(q); err != nil {
 		return decision.Decision{}, err
 	}
 	now := decision.StampOf(m.At)
-	v := Conversion{ID: c.ID, QuoteID: q.ID, Status: ConversionHeld, Sell: q.Sell, Buy: q.Buy, CreatedAt: now, UpdatedAt: now,
-		History: []PayoutStep{{Status: ConversionHeld, At: now}}}
-	t := b.movement("conversion/held/"+v.ID, m.At)
-	t.move(AccountCurrency, AccountCurrencyHeld, v.Sell)
-	line := t.line(ActivityHold, v.Sell.Currency, -v.Sell.AmountMinor)
+	v := Conversion{ID: c.ID, QuoteID: q.ID, Status: ConversionHeld, Sell: q.Sell, Buy: q.Buy, CreatedAt: now,
+		UpdatedAt: now,
+		History:   []PayoutStep{{Status: ConversionHeld, At: now}}}
+	t := b.newCurrencyTransfer("conversion/held/"+v.ID, m.At)
+	t.moveAmount(AccountCurrency, AccountCurrencyHeld, v.Sell)
+	line := t.activityLine(ActivityHold, v.Sell.Currency, -v.Sell.AmountMinor)
 	line.ConversionID = v.ID
 	q.Status = QuoteUsed
 	return decision.Decision{
-		Events: []decision.Event{ConversionCreated{Workspace: c.Workspace, Conversion: v, Postings: t.postings()}},
-		Reply:  v,
-		Records: []decision.Record{{Kind: RecordConversion, ID: v.ID, Document: v}, line.record(),
+		Events: []decision.Event{ConversionCreated{Workspace: c.Workspace, Conversion: v,
+			Postings: t.balancedPostings()}},
+		Reply: v,
+		Records: []decision.Record{{Kind: RecordConversion, ID: v.ID, Document: v}, line.activityRecord(),
 			{Kind: RecordConversionQuote, ID: q.ID, Document: q}},
 		Timers: []decision.Timer{{Key: timerUnsent + v.ID, Due: m.At.Add(UnsentFor)}},
 	}, nil
 }
 
-// mayConvert holds a quote against the balances.
-func (b conversions) mayConvert(q ConversionQuote) error {
-	sell := b.Currencies[b.mustCurrency(q.Sell.Currency)]
+// checkConvertible refuses a quote that the balances do not allow.
+func (b conversions) checkConvertible(q ConversionQuote) error {
+	sell := b.Currencies[b.mustCurrencyIndex(q.Sell.Currency)]
 	switch {
 	case sell.AvailableMinor < q.Sell.AmountMinor:
 		return fault.New(fault.InsufficientFunds, "the balance does not cover what is sold")
@@ -228,20 +235,20 @@ func (b conversions) mayConvert(q ConversionQuote) error {
 		return fault.New(fault.BalancePaused, "the balance is "+sell.Scope)
 	case b.OpenConversions >= MaxOpenConversions:
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d conversions may be open", MaxOpenConversions))
-	case !b.holds(q.Buy):
-		return overflow()
+	case !b.canReceive(q.Buy):
+		return balanceFull()
 	}
 	for _, c := range []money.Currency{q.Sell.Currency, q.Buy.Currency} {
-		if err := b.ready(c); err != nil {
+		if err := b.checkActive(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// submitConversion makes a conversion the desk's to be told of, by who asked and by nobody else.
+// submitConversion replies Send to the first caller and to no other: that caller sends the order.
 func (b conversions) submitConversion(m decision.Meta, c SubmitConversion) decision.Decision {
-	v, known := b.orders.conversions.find(c.ID)
+	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionHeld {
 		return decision.Decision{Reply: ConversionSubmission{}}
 	}
@@ -252,9 +259,10 @@ func (b conversions) submitConversion(m decision.Meta, c SubmitConversion) decis
 	return d
 }
 
-// answerConversion notes what the desk answered. That it has the order is no news; what came after a report changes nothing.
+// answerConversion records the desk's answer. AnswerTaken changes no status; an answer after a
+// report changes nothing.
 func (b conversions) answerConversion(m decision.Meta, c AnswerConversion) decision.Decision {
-	v, known := b.orders.conversions.find(c.ID)
+	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionSubmitted || c.Answer == AnswerTaken {
 		return decision.Decision{}
 	}
@@ -274,29 +282,29 @@ func (b conversions) reportConversion(m decision.Meta, c ReportConversion) (deci
 	if !known {
 		panic("BUG: outcome " + c.Outcome)
 	}
-	v, known := b.orders.conversions.find(c.ID)
+	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	if v.done(step) {
+	if v.isRepeat(step) {
 		return decision.Decision{Reply: ReportedConversion{Conversion: v}}, nil
 	}
 	if _, allowed := conversionMoves[v.Status][step]; !allowed {
-		return decision.Decision{}, v.refuse(fault.ConversionConflict, step)
+		return decision.Decision{}, v.refuseStep(fault.ConversionConflict, step)
 	}
-	if step == deskComplete && !v.open() && !b.holdsFact(v) { // an open conversion has reserved its room
-		return decision.Decision{}, overflow()
+	if step == deskComplete && !v.isOpen() && !b.canCompleteAbandoned(v) { // an open conversion reserved its room
+		return decision.Decision{}, balanceFull()
 	}
 	moved, d := b.moveConversion(m, v, step, c.EventID)
-	d.Reply = ReportedConversion{Conversion: moved, Late: !v.open()}
+	d.Reply = ReportedConversion{Conversion: moved, Late: !v.isOpen()}
 	d.Onces = []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}}
-	if !v.open() { // the state no longer tells a repeat
+	if !v.isOpen() { // State keeps no finished conversions: the claim detects a repeat
 		d.Onces = append(d.Onces, decision.Once{Scope: scopeConversion, Key: moved.Status + "/" + v.ID})
 	}
 	return d, nil
 }
 
-// conversionTimer answers the timers of conversions; known is false for any other key.
+// conversionTimer decides the timers of conversions; known is false for any other key.
 func (b conversions) conversionTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	for prefix, fired := range map[string]func(Conversion) decision.Decision{
 		timerUnsent: func(v Conversion) decision.Decision {
@@ -319,7 +327,7 @@ func (b conversions) conversionTimer(m decision.Meta, key string) (d decision.De
 		if !is {
 			continue
 		}
-		if v, known := b.orders.conversions.find(id); known && v.open() {
+		if v, known := b.orders.conversions.findOrder(id); known && v.isOpen() {
 			return fired(v), true
 		}
 		return d, true
@@ -327,10 +335,10 @@ func (b conversions) conversionTimer(m decision.Meta, key string) (d decision.De
 	return d, false
 }
 
-// lapseConversion frees the money of a conversion that the desk does not have. A conversion whose
-// silence has not been noted yet passes through outcome_unknown.
+// lapseConversion frees the money of a conversion that the desk does not have. A submitted
+// conversion passes through outcome_unknown first.
 func (b conversions) lapseConversion(m decision.Meta, c LapseConversion) decision.Decision {
-	v, known := b.orders.conversions.find(c.ID)
+	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionSubmitted && v.Status != ConversionUnknown {
 		return decision.Decision{}
 	}
@@ -345,23 +353,25 @@ func (b conversions) lapseConversion(m decision.Meta, c LapseConversion) decisio
 	return d
 }
 
-// moveConversion makes a step that the table allows. Timers end with the conversion.
+// moveConversion makes a step that conversionMoves allows. The end of a conversion removes its
+// timers.
 func (b conversions) moveConversion(m decision.Meta, v Conversion, step conversionStep, eventID string) (Conversion,
 	decision.Decision) {
 	to, allowed := conversionMoves[v.Status][step]
 	if !allowed {
-		panic("BUG: " + v.refuse(fault.Internal, step).Error())
+		panic("BUG: " + v.refuseStep(fault.Internal, step).Error())
 	}
 	e := ConversionMoved{Workspace: b.Workspace, Conversion: v.ID, From: v.Status, To: to, Sell: v.Sell, Buy: v.Buy,
 		EventID: eventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
-	after, d := v.moved(e), decision.Decision{}
-	if !after.open() {
-		t := b.movement("conversion/"+to+"/"+v.ID, m.At)
-		for _, line := range v.ends(t, to) {
-			d.Records = append(d.Records, line.record())
+	after, d := v.afterMove(e), decision.Decision{}
+	if !after.isOpen() {
+		t := b.newCurrencyTransfer("conversion/"+to+"/"+v.ID, m.At)
+		for _, line := range v.closingLines(t, to) {
+			d.Records = append(d.Records, line.activityRecord())
 		}
-		e.Postings = t.postings()
-		d.Timers = []decision.Timer{{Key: timerUnsent + v.ID}, {Key: timerDeskAnswer + v.ID}, {Key: timerDeskLapse + v.ID}}
+		e.Postings = t.balancedPostings()
+		d.Timers = []decision.Timer{{Key: timerUnsent + v.ID}, {Key: timerDeskAnswer + v.ID},
+			{Key: timerDeskLapse + v.ID}}
 	}
 	d.Events = []decision.Event{e}
 	d.Records = append(d.Records, decision.Record{Kind: RecordConversion, ID: v.ID, Document: after})
@@ -369,39 +379,40 @@ func (b conversions) moveConversion(m decision.Meta, v Conversion, step conversi
 }
 
 func (b conversions) applyConversionQuoted(e ConversionQuoted) {
-	b.orders.conversionQuotes.store(e.Quote.ID, e.Quote)
+	b.orders.conversionQuotes.storeOrder(e.Quote.ID, e.Quote)
 	b.ConversionQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
 func (b conversions) applyConversionCreated(e ConversionCreated) {
-	q, known := b.orders.conversionQuotes.find(e.Conversion.QuoteID)
+	q, known := b.orders.conversionQuotes.findOrder(e.Conversion.QuoteID)
 	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a quote that is not locked")
 	}
 	q.Status = QuoteUsed
-	b.orders.conversionQuotes.store(q.ID, q)
+	b.orders.conversionQuotes.storeOrder(q.ID, q)
 	b.ConversionQuoteLocks.useQuote(q.LockExpiresAt)
-	b.orders.conversions.store(e.Conversion.ID, e.Conversion)
+	b.orders.conversions.storeOrder(e.Conversion.ID, e.Conversion)
 	b.OpenConversions++
-	addOpen(&b.BuyingMinor, e.Conversion.Buy, 1)
-	b.post(e.Postings)
+	addToSum(&b.BuyingMinor, e.Conversion.Buy, 1)
+	b.postCurrencies(e.Postings)
 }
 
 func (b conversions) applyConversionMoved(e ConversionMoved) {
-	b.post(e.Postings)
-	before, known := b.orders.conversions.find(e.Conversion)
+	b.postCurrencies(e.Postings)
+	before, known := b.orders.conversions.findOrder(e.Conversion)
 	if !known {
 		panic("BUG: moved a conversion that is not loaded")
 	}
-	after := before.moved(e)
-	b.orders.conversions.store(after.ID, after)
-	if before.open() && !after.open() {
+	after := before.afterMove(e)
+	b.orders.conversions.storeOrder(after.ID, after)
+	if before.isOpen() && !after.isOpen() {
 		b.OpenConversions--
-		addOpen(&b.BuyingMinor, after.Buy, -1)
+		addToSum(&b.BuyingMinor, after.Buy, -1)
 	}
 }
 
-// checkConversions is the invariant of what is held, looked at after every event.
+// checkConversions panics when the held amounts and the open conversions disagree. Apply calls it
+// after every event.
 func (b conversions) checkConversions() {
 	held := money.Minor(0)
 	for _, a := range b.Currencies {

@@ -14,35 +14,36 @@ import (
 	"purser/persistence/money"
 )
 
-// Limits of the balances in currencies. All amounts are smallest units of their currency.
+// Limits of the balances in currencies, in minor units of each currency.
 const (
-	MaxOpenPayins = 1_000 // that are under way, of a workspace
-	// MaxHolding bounds what a decision of ours may bring a balance to: with what is held, under way and bought. It leaves room
-	// in an int64 for facts that come late.
+	MaxOpenPayins = 1_000 // pending, per workspace
+	// MaxHolding is the most that a decision of Purser may bring a balance to, with its held,
+	// pending and bought amounts. It leaves room in an int64 for late facts.
 	MaxHolding = 4 * money.MaxMinor
-	// MaxPaidIn bounds what is ever paid into a balance, converted since or not: the bank's account in the book is the sum of it,
-	// and the desk's is that less what is left.
+	// MaxPaidIn is the most that is ever paid into a balance, converted since or not. It bounds the
+	// bank's account in the book, and with it the desk's.
 	MaxPaidIn = 4 * money.MaxMinor
-	// MaxFact bounds what a fact that comes late may bring a balance to; below zero it is MaxHolding, for the desk's account.
+	// MaxFact is the most that a late fact may bring a balance to. Below zero the bound is
+	// MaxHolding, for the desk's account.
 	MaxFact = 8 * money.MaxMinor
 )
 
-// Accounts of a currency that postings move, beside the counterparts of other files. A balance in dollars is one of these, and
-// is not AccountUSD.
+// Accounts of a currency that postings move, beside the counterparts in other files. A balance in
+// dollars is one of these, and is not AccountUSD.
 const (
-	AccountCurrency     = "currency"      // what is available
-	AccountCurrencyHeld = "currency_held" // what conversions have set aside
-	AccountFX           = "fx"            // the desk
+	AccountCurrency     = "currency"      // available
+	AccountCurrencyHeld = "currency_held" // held for open conversions
+	AccountFX           = "fx"            // the desk's counterpart
 )
 
 // Statuses of a currency account.
 const (
-	CurrencyOpening   = "opening" // until the partner has given out its details
+	CurrencyOpening   = "opening" // until the partner has issued its receiving details
 	CurrencyActive    = "active"
-	CurrencySuspended = "suspended" // by the partner: nothing is quoted or converted
+	CurrencySuspended = "suspended" // by the partner: no quotes and no conversions
 )
 
-// Scopes of a currency account. While it is not ok nothing is converted from it.
+// Scopes of a currency account. Only from an account with ScopeOK is money converted.
 const (
 	ScopeOK       = "ok"
 	ScopeChecking = "checking"
@@ -62,7 +63,7 @@ const (
 	PayinDone    = "arrived"
 )
 
-// Keys of the timers, before what they are about.
+// Keys of the timers; a currency or a pay-in's id follows.
 const (
 	timerOpen  = "currency-open/"
 	timerPayin = "payin/"
@@ -78,7 +79,8 @@ type CurrencyAccount struct {
 	OpenedAt       decision.Stamp `json:"openedAt"`
 }
 
-// Payin is money on its way into a balance. What the sender wrote is in a record of its own, PayinText.
+// Payin is money on its way into a balance. The sender's reference is a record of its own,
+// PayinText.
 type Payin struct {
 	ID         string         `json:"id"` // dep_ id
 	Status     string         `json:"status"`
@@ -86,13 +88,13 @@ type Payin struct {
 	ExpectedAt decision.Stamp `json:"expectedAt"`
 }
 
-// PayinText is what the sender of a pay-in wrote. It may name people.
+// PayinText is the sender's reference of a pay-in. It may name people.
 type PayinText struct {
 	Reference string `json:"reference"`
 }
 
-// Activity is a line of a currency account. AmountMinor is positive; Direction says which way it went. The lines of an account
-// add up to what is available.
+// Activity is a line of a currency account. AmountMinor is positive; Direction is its sign. The
+// lines of an account add up to its available balance.
 type Activity struct {
 	ID           string         `json:"id"`
 	Currency     money.Currency `json:"currency"`
@@ -100,24 +102,25 @@ type Activity struct {
 	Direction    string         `json:"direction"` // debit or credit
 	AmountMinor  money.Minor    `json:"amountMinor"`
 	Transfer     string         `json:"transfer"`     // tg_ id
-	PayinID      string         `json:"payinId"`      // of a pay-in, else ""
-	ConversionID string         `json:"conversionId"` // of a hold or a conversion, else ""
+	PayinID      string         `json:"payinId"`      // of a pay-in, otherwise ""
+	ConversionID string         `json:"conversionId"` // of a hold or a conversion, otherwise ""
 	CreatedAt    decision.Stamp `json:"createdAt"`
 }
 
-// CurrenciesView is what a workspace has in currencies. Pending, by currency, is on its way in.
+// CurrenciesView is a workspace's currency accounts. Pending is the sum of pending pay-ins by
+// currency.
 type CurrenciesView struct {
 	Onboarded bool
 	Accounts  []CurrencyAccount
 	Pending   map[money.Currency]money.Minor
 }
 
-// currencies decides and applies commands and events of balances in currencies and of their
-// pay-ins.
+// currencies has the decisions and folds of balances in currencies and of their pay-ins.
 type currencies struct{ *State }
 
-// notHeld is the code with which the partner refuses to open a balance in a currency, "" for one that it opens.
-func notHeld(c money.Currency) fault.Code {
+// openingRefusal is the code with which the partner refuses to open a balance in a currency; ""
+// when it opens one.
+func openingRefusal(c money.Currency) fault.Code {
 	switch c {
 	case "BRL":
 		return fault.CurrencyRestricted
@@ -129,28 +132,30 @@ func notHeld(c money.Currency) fault.Code {
 	return ""
 }
 
-// Covered says whether a balance in a currency can be opened (refusal "" when it can) and converted.
+// Covered reports whether a balance in a currency can be opened (refusal "") and converted.
 func Covered(c money.Currency) (refusal fault.Code, converts bool) {
-	refusal = notHeld(c)
+	refusal = openingRefusal(c)
 	return refusal, refusal == "" && c != "MXN"
 }
 
-// Onboard sets a workspace up for balances in currencies. It answers CurrenciesView, again and without effect when that is done.
+// Onboard sets a workspace up for conversions. Its reply is CurrenciesView, again and without
+// effect for a repeat.
 type Onboard struct{ Workspace string }
 
-// ReadCurrencies answers CurrenciesView.
+// ReadCurrencies reads CurrenciesView.
 type ReadCurrencies struct{}
 
-// OpenCurrency opens a balance, which is active after Delay. It answers CurrencyAccount. It is refused with
-// currency_account_exists, currency_unavailable, currency_restricted or currency_not_eligible.
+// OpenCurrency opens a balance, which becomes active after Delay. Its reply is a CurrencyAccount.
+// It is refused with currency_account_exists, currency_unavailable, currency_restricted or
+// currency_not_eligible.
 type OpenCurrency struct {
 	Workspace string
 	Currency  money.Currency
 	Delay     time.Duration
 }
 
-// AnnouncePayin lets test money arrive at a time. It answers Payin. It is refused with currency_account_not_found,
-// account_not_ready, account_suspended or limit_exceeded.
+// AnnouncePayin announces test money that arrives at ArrivesAt. Its reply is a Payin. It is refused
+// with currency_account_not_found, account_not_ready, account_suspended or limit_exceeded.
 type AnnouncePayin struct {
 	Workspace, ID string
 	Amount        Amount
@@ -158,8 +163,9 @@ type AnnouncePayin struct {
 	ArrivesAt     time.Time
 }
 
-// ReportCurrency is the partner's report of what a balance may do: a new Status (active or suspended) or Scope; "" leaves it. It
-// answers CurrencyAccount; of a currency that is not held, or is still opening, not_found.
+// ReportCurrency is the partner's report of a new Status (active or suspended) or Scope; "" leaves
+// it unchanged. Its reply is the CurrencyAccount. A currency that is missing or still opening is
+// not_found.
 type ReportCurrency struct {
 	EventID, Workspace string
 	Currency           money.Currency
@@ -167,22 +173,23 @@ type ReportCurrency struct {
 }
 
 func (s *State) currenciesView() CurrenciesView {
-	v := CurrenciesView{Onboarded: s.Onboarded, Accounts: slices.Clone(s.Currencies), Pending: map[money.Currency]money.Minor{}}
+	v := CurrenciesView{Onboarded: s.Onboarded, Accounts: slices.Clone(s.Currencies),
+		Pending: map[money.Currency]money.Minor{}}
 	maps.Copy(v.Pending, s.PendingMinor)
 	return v
 }
 
-// currency is the place of a currency's account, or -1.
-func (s *State) currency(c money.Currency) int {
+// currencyIndex is the index of a currency's account in Currencies, or -1.
+func (s *State) currencyIndex(c money.Currency) int {
 	return slices.IndexFunc(s.Currencies, func(a CurrencyAccount) bool { return a.Currency == c })
 }
 
-// decideCurrency answers the commands of this file; known is false for any other.
+// decideCurrency decides the commands of this file; known is false for any other command.
 func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case Onboard:
 		b.mustOwn(c.Workspace)
-		d, err = b.onboard(m, c)
+		d, err = b.onboardWorkspace(m, c)
 	case OpenCurrency:
 		b.mustOwn(c.Workspace)
 		d, err = b.openCurrency(m, c)
@@ -200,7 +207,7 @@ func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Dec
 	return d, true, err
 }
 
-func (b currencies) onboard(m decision.Meta, c Onboard) (decision.Decision, error) {
+func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) (decision.Decision, error) {
 	d := decision.Decision{}
 	after := *b.State
 	if !b.Onboarded {
@@ -215,13 +222,15 @@ func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Deci
 	if _, served := c.Currency.Exponent(); !served {
 		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
 	}
-	if b.currency(c.Currency) >= 0 {
-		return decision.Decision{}, fault.New(fault.CurrencyAccountExists, "the workspace has a balance in the currency")
+	if b.currencyIndex(c.Currency) >= 0 {
+		return decision.Decision{}, fault.New(fault.CurrencyAccountExists,
+			"the workspace has a balance in the currency")
 	}
-	if refusal := notHeld(c.Currency); refusal != "" {
+	if refusal := openingRefusal(c.Currency); refusal != "" {
 		return decision.Decision{}, fault.New(refusal, "the partner opens no balance in the currency")
 	}
-	a := CurrencyAccount{Currency: c.Currency, Status: CurrencyOpening, Scope: ScopeOK, OpenedAt: decision.StampOf(m.At)}
+	a := CurrencyAccount{Currency: c.Currency, Status: CurrencyOpening, Scope: ScopeOK,
+		OpenedAt: decision.StampOf(m.At)}
 	return decision.Decision{
 		Events: []decision.Event{CurrencyOpened{Workspace: c.Workspace, Currency: a.Currency, At: a.OpenedAt}},
 		Reply:  a,
@@ -229,9 +238,9 @@ func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Deci
 	}, nil
 }
 
-// ready refuses an account that is not open, not ready or suspended, in this order.
-func (s *State) ready(currency money.Currency) error {
-	i := s.currency(currency)
+// checkActive refuses an account that is missing, still opening or suspended, in this order.
+func (s *State) checkActive(currency money.Currency) error {
+	i := s.currencyIndex(currency)
 	switch {
 	case i < 0:
 		return fault.New(fault.CurrencyNotHeld, "the workspace has no balance in "+string(currency))
@@ -250,17 +259,18 @@ func (b currencies) announcePayin(m decision.Meta, c AnnouncePayin) (decision.De
 	case c.Amount.AmountMinor < 1 || c.Amount.AmountMinor > money.MaxMinor:
 		return decision.Decision{}, fault.New(fault.InvalidAmount, "amountMinor: "+money.ErrMinor.Error())
 	case utf8.RuneCountInString(c.Reference) > MaxReference:
-		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters", MaxReference))
+		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters",
+			MaxReference))
 	}
-	if err := b.ready(c.Amount.Currency); err != nil {
+	if err := b.checkActive(c.Amount.Currency); err != nil {
 		return decision.Decision{}, err
 	}
 	if b.OpenPayins >= MaxOpenPayins {
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d pay-ins may be under way", MaxOpenPayins))
 	}
-	if paid := b.PaidIn[c.Amount.Currency]; !b.holds(c.Amount) || paid > MaxPaidIn-c.Amount.AmountMinor {
-		return decision.Decision{}, overflow()
+	if paid := b.PaidIn[c.Amount.Currency]; !b.canReceive(c.Amount) || paid > MaxPaidIn-c.Amount.AmountMinor {
+		return decision.Decision{}, balanceFull()
 	}
 	p := Payin{ID: c.ID, Status: PayinPending, Amount: c.Amount, ExpectedAt: decision.StampOf(c.ArrivesAt)}
 	return decision.Decision{
@@ -274,17 +284,18 @@ func (b currencies) announcePayin(m decision.Meta, c AnnouncePayin) (decision.De
 	}, nil
 }
 
-// holds says whether a balance can take more: with what it has and what is on its way to it.
-func (s *State) holds(more Amount) bool { return s.holdsUpTo(more, MaxHolding) }
+// canReceive reports whether a balance can receive more, with its held, pending and bought amounts.
+func (s *State) canReceive(more Amount) bool { return s.canReceiveUpTo(more, MaxHolding) }
 
-// holdsFact says the same of a conversion that completes after it was given up, and whether what it sold can be debited again.
-func (s *State) holdsFact(c Conversion) bool {
-	i := s.currency(c.Sell.Currency)
-	return i >= 0 && s.Currencies[i].AvailableMinor >= c.Sell.AmountMinor-MaxHolding && s.holdsUpTo(c.Buy, MaxFact)
+// canCompleteAbandoned reports whether both balances can take an abandoned conversion that
+// completes: the sale is debited again and the bought amount arrives.
+func (s *State) canCompleteAbandoned(c Conversion) bool {
+	i := s.currencyIndex(c.Sell.Currency)
+	return i >= 0 && s.Currencies[i].AvailableMinor >= c.Sell.AmountMinor-MaxHolding && s.canReceiveUpTo(c.Buy, MaxFact)
 }
 
-func (s *State) holdsUpTo(more Amount, most money.Minor) bool {
-	i := s.currency(more.Currency)
+func (s *State) canReceiveUpTo(more Amount, most money.Minor) bool {
+	i := s.currencyIndex(more.Currency)
 	if i < 0 {
 		return false
 	}
@@ -303,7 +314,7 @@ func (b currencies) reportCurrency(m decision.Meta, c ReportCurrency) (decision.
 	case !slices.Contains([]string{"", ScopeOK, ScopeChecking, ScopePaused}, c.Scope):
 		return decision.Decision{}, fault.New(fault.InvalidBody, "scopeStatus: ok, checking or paused")
 	}
-	i := b.currency(c.Currency)
+	i := b.currencyIndex(c.Currency)
 	if i < 0 || b.Currencies[i].Status == CurrencyOpening {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
@@ -315,17 +326,18 @@ func (b currencies) reportCurrency(m decision.Meta, c ReportCurrency) (decision.
 		a.Scope = c.Scope
 	}
 	return decision.Decision{
-		Events: []decision.Event{CurrencyChanged{Workspace: b.Workspace, Currency: a.Currency, Status: a.Status, Scope: a.Scope,
+		Events: []decision.Event{CurrencyChanged{Workspace: b.Workspace, Currency: a.Currency, Status: a.Status,
+			Scope:   a.Scope,
 			EventID: c.EventID, At: decision.StampOf(m.At)}},
 		Reply: a,
 		Onces: []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
 	}, nil
 }
 
-// currencyTimer answers the timers of this file; known is false for any other key.
+// currencyTimer decides the timers of this file; known is false for any other key.
 func (b currencies) currencyTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	if c, isOpen := strings.CutPrefix(key, timerOpen); isOpen {
-		if i := b.currency(money.Currency(c)); i >= 0 && b.Currencies[i].Status == CurrencyOpening {
+		if i := b.currencyIndex(money.Currency(c)); i >= 0 && b.Currencies[i].Status == CurrencyOpening {
 			d.Events = []decision.Event{CurrencyChanged{Workspace: b.Workspace, Currency: b.Currencies[i].Currency,
 				Status: CurrencyActive, Scope: b.Currencies[i].Scope, At: decision.StampOf(m.At)}}
 		}
@@ -335,23 +347,24 @@ func (b currencies) currencyTimer(m decision.Meta, key string) (d decision.Decis
 	if !isPayin {
 		return d, false
 	}
-	if p, known := b.orders.payins.find(id); known && p.Status == PayinPending {
-		return b.arrive(m, p), true
+	if p, known := b.orders.payins.findOrder(id); known && p.Status == PayinPending {
+		return b.settlePayin(m, p), true
 	}
 	return d, true
 }
 
-// arrive credits a pay-in. Its announcement has found room for it.
-func (b currencies) arrive(m decision.Meta, p Payin) decision.Decision {
+// settlePayin credits a pending pay-in. Its announcement reserved the room.
+func (b currencies) settlePayin(m decision.Meta, p Payin) decision.Decision {
 	p.Status = PayinDone
-	t := b.movement("payin/"+p.ID, m.At)
-	t.move(AccountBank, AccountCurrency, p.Amount)
-	line := t.line(ActivityPayin, p.Amount.Currency, p.Amount.AmountMinor)
+	t := b.newCurrencyTransfer("payin/"+p.ID, m.At)
+	t.moveAmount(AccountBank, AccountCurrency, p.Amount)
+	line := t.activityLine(ActivityPayin, p.Amount.Currency, p.Amount.AmountMinor)
 	line.PayinID = p.ID
 	return decision.Decision{
-		Events: []decision.Event{PayinArrived{Workspace: b.Workspace, Payin: p.ID, Amount: p.Amount, Postings: t.postings(),
-			At: decision.StampOf(m.At)}},
-		Records: []decision.Record{{Kind: RecordPayin, ID: p.ID, Document: p}, line.record()},
+		Events: []decision.Event{PayinArrived{Workspace: b.Workspace, Payin: p.ID, Amount: p.Amount,
+			Postings: t.balancedPostings(),
+			At:       decision.StampOf(m.At)}},
+		Records: []decision.Record{{Kind: RecordPayin, ID: p.ID, Document: p}, line.activityRecord()},
 	}
 }
 
@@ -362,12 +375,12 @@ func (b currencies) applyCurrencyOpened(e CurrencyOpened) {
 }
 
 func (b currencies) applyCurrencyChanged(e CurrencyChanged) {
-	a := &b.Currencies[b.mustCurrency(e.Currency)]
+	a := &b.Currencies[b.mustCurrencyIndex(e.Currency)]
 	a.Status, a.Scope = e.Status, e.Scope
 }
 
-func (s *State) mustCurrency(c money.Currency) int {
-	i := s.currency(c)
+func (s *State) mustCurrencyIndex(c money.Currency) int {
+	i := s.currencyIndex(c)
 	if i < 0 {
 		panic("BUG: no balance in " + string(c))
 	}
@@ -375,9 +388,9 @@ func (s *State) mustCurrency(c money.Currency) int {
 }
 
 func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
-	b.orders.payins.store(e.Payin.ID, e.Payin)
+	b.orders.payins.storeOrder(e.Payin.ID, e.Payin)
 	b.OpenPayins++
-	addOpen(&b.PendingMinor, e.Payin.Amount, 1)
+	addToSum(&b.PendingMinor, e.Payin.Amount, 1)
 	if b.PaidIn == nil {
 		b.PaidIn = map[money.Currency]money.Minor{}
 	}
@@ -385,61 +398,64 @@ func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
 }
 
 func (b currencies) applyPayinArrived(e PayinArrived) {
-	p, known := b.orders.payins.find(e.Payin)
+	p, known := b.orders.payins.findOrder(e.Payin)
 	if !known || p.Status != PayinPending {
 		panic("BUG: a pay-in that is not under way has arrived")
 	}
 	p.Status = PayinDone
-	b.orders.payins.store(p.ID, p)
+	b.orders.payins.storeOrder(p.ID, p)
 	b.OpenPayins--
-	addOpen(&b.PendingMinor, p.Amount, -1)
-	b.post(e.Postings)
+	addToSum(&b.PendingMinor, p.Amount, -1)
+	b.postCurrencies(e.Postings)
 }
 
-// post adds postings to the balances in currencies. A check has found that they fit.
-func (s *State) post(postings []Posting) {
+// postCurrencies adds postings to the balances in currencies; the decision checked that they fit.
+func (s *State) postCurrencies(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {
 		case AccountCurrency:
-			a := &s.Currencies[s.mustCurrency(p.currency())]
+			a := &s.Currencies[s.mustCurrencyIndex(p.currencyOrUSD())]
 			a.AvailableMinor = money.MustAdd(a.AvailableMinor, p.Cents)
 		case AccountCurrencyHeld:
-			a := &s.Currencies[s.mustCurrency(p.currency())]
+			a := &s.Currencies[s.mustCurrencyIndex(p.currencyOrUSD())]
 			a.HeldMinor = money.MustAdd(a.HeldMinor, p.Cents)
 		}
 	}
 }
 
-// movement gathers the legs of one transfer between accounts of currencies. It sums to zero in each currency.
-type movement struct {
+// currencyTransfer collects the legs of one transfer between currency accounts. The legs sum to
+// zero in each currency.
+type currencyTransfer struct {
 	workspace, cause string
 	at               time.Time
 	legs             []Posting
 }
 
-func (s *State) movement(cause string, at time.Time) *movement {
-	return &movement{workspace: s.Workspace, cause: cause, at: at}
+func (s *State) newCurrencyTransfer(cause string, at time.Time) *currencyTransfer {
+	return &currencyTransfer{workspace: s.Workspace, cause: cause, at: at}
 }
 
-func (t *movement) group() string {
+func (t *currencyTransfer) transferGroup() string {
 	return ident.Derive(slotOf(t.workspace), t.at, "transfer/"+t.cause).Format(ident.TransferGroup)
 }
 
-// move takes an amount out of one account and into another.
-func (t *movement) move(from, to string, a Amount) {
-	t.legs = append(t.legs, Posting{Transfer: t.group(), Account: from, Currency: a.Currency, Cents: -a.AmountMinor},
-		Posting{Transfer: t.group(), Account: to, Currency: a.Currency, Cents: a.AmountMinor})
+// moveAmount debits an amount from one account and credits it to another.
+func (t *currencyTransfer) moveAmount(from, to string, a Amount) {
+	t.legs = append(t.legs, Posting{Transfer: t.transferGroup(), Account: from, Currency: a.Currency,
+		Cents: -a.AmountMinor},
+		Posting{Transfer: t.transferGroup(), Account: to, Currency: a.Currency, Cents: a.AmountMinor})
 }
 
-func (t *movement) postings() []Posting {
+func (t *currencyTransfer) balancedPostings() []Posting {
 	mustSumToZero(t.legs)
 	return t.legs
 }
 
-// line is the activity that shows what the transfer does to the balance in a currency; below zero for what goes out.
-func (t *movement) line(kind string, c money.Currency, minor money.Minor) Activity {
+// activityLine is the activity line of the transfer on the balance in a currency; minor is negative
+// for a debit.
+func (t *currencyTransfer) activityLine(kind string, c money.Currency, minor money.Minor) Activity {
 	id := ident.Derive(slotOf(t.workspace), t.at, "activity/"+kind+"/"+string(c)+"/"+t.cause).Format(ident.LedgerEntry)
-	a := Activity{ID: id, Currency: c, Kind: kind, Direction: "credit", AmountMinor: minor, Transfer: t.group(),
+	a := Activity{ID: id, Currency: c, Kind: kind, Direction: "credit", AmountMinor: minor, Transfer: t.transferGroup(),
 		CreatedAt: decision.StampOf(t.at)}
 	if minor < 0 {
 		a.Direction, a.AmountMinor = "debit", -minor
@@ -447,7 +463,7 @@ func (t *movement) line(kind string, c money.Currency, minor money.Minor) Activi
 	return a
 }
 
-// record lists the line under its currency.
-func (a Activity) record() decision.Record {
+// activityRecord is the record of the line, listed under its currency.
+func (a Activity) activityRecord() decision.Record {
 	return decision.Record{Kind: RecordActivity, Parent: string(a.Currency), ID: a.ID, Document: a}
 }

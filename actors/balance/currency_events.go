@@ -14,20 +14,20 @@ const (
 	RecordActivity        = "currency_activity" // le_ id → Activity; listed under its currency
 )
 
-// CurrenciesOnboarded says that the workspace may have balances in currencies converted.
+// CurrenciesOnboarded says that the workspace was set up for conversions.
 type CurrenciesOnboarded struct {
 	Workspace string         `json:"workspace"`
 	At        decision.Stamp `json:"at"`
 }
 
-// CurrencyOpened says that a balance in a currency was opened; it is not active yet.
+// CurrencyOpened says that a balance in a currency was ordered; it is not active yet.
 type CurrencyOpened struct {
 	Workspace string         `json:"workspace"`
 	Currency  money.Currency `json:"currency"`
 	At        decision.Stamp `json:"at"`
 }
 
-// CurrencyChanged says what a balance's status and scope are from now on.
+// CurrencyChanged says which status and scope a balance now has.
 type CurrencyChanged struct {
 	Workspace string         `json:"workspace"`
 	Currency  money.Currency `json:"currency"`
@@ -44,7 +44,7 @@ type PayinAnnounced struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// PayinArrived says that it has come.
+// PayinArrived says that an announced pay-in was credited.
 type PayinArrived struct {
 	Workspace string         `json:"workspace"`
 	Payin     string         `json:"payin"`
@@ -68,20 +68,21 @@ func (PayinAnnounced) EventType() string { return "balance.payin_announced.v1" }
 // EventType is the name the event is stored under.
 func (PayinArrived) EventType() string { return "balance.payin_arrived.v1" }
 
-// ConversionQuoted says that a rate between two currencies was promised.
+// ConversionQuoted says that a firm rate between two currencies was given.
 type ConversionQuoted struct {
 	Workspace string          `json:"workspace"`
 	Quote     ConversionQuote `json:"quote"`
 }
 
-// ConversionCreated says that a quote was used and what is sold is set aside.
+// ConversionCreated says that a quote was used and the sold amount is held.
 type ConversionCreated struct {
 	Workspace  string     `json:"workspace"`
 	Conversion Conversion `json:"conversion"`
 	Postings   []Posting  `json:"postings"`
 }
 
-// ConversionMoved says that a conversion went from one status to another. It posts what was sold and bought, or came back.
+// ConversionMoved says that a conversion changed its status. Its postings are the amounts sold and
+// bought, or freed.
 type ConversionMoved struct {
 	Workspace  string         `json:"workspace"`
 	Conversion string         `json:"conversion"`

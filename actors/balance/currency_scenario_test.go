@@ -16,7 +16,8 @@ import (
 	"purser/persistence/money"
 )
 
-// currencyStep is a step about balances in currencies. Amounts are smallest units; "EUR>JPY" is a pair.
+// currencyStep is a step about balances in currencies. Amounts are minor units; "EUR>JPY" is a
+// pair.
 func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 	workspace := workspaceID.Format(ident.Workspace)
 	id := func(prefix string) string {
@@ -32,7 +33,7 @@ func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 			Delay: 2 * time.Second})
 	case "pay-in":
 		return s.send(t, balance.AnnouncePayin{Workspace: workspace, ID: id(ident.Deposit), Amount: amountOf(a),
-			Reference: "Invoice 7", ArrivesAt: s.network.now.Add(2 * time.Second)})
+			Reference: "Invoice 7", ArrivesAt: s.authorizer.now.Add(2 * time.Second)})
 	case "currency-timer":
 		return s.send(t, decision.Fire{Key: a.text("timer") + s.id(a.text("of"))})
 	case "desk-says":
@@ -49,7 +50,8 @@ func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 		if a.d.HasArg("short") {
 			firm = time.Second
 		}
-		return s.send(t, balance.QuoteConversion{Workspace: workspace, ID: id(ident.CurrencyQuote), Rate: rate, Firm: firm,
+		return s.send(t, balance.QuoteConversion{Workspace: workspace, ID: id(ident.CurrencyQuote), Rate: rate,
+			Firm: firm,
 			Pair: balance.QuotePair{Sell: money.Currency(sell), Buy: money.Currency(buy), FixedSide: side,
 				AmountMinor: a.cents("amount")}})
 	case "convert":
@@ -68,7 +70,8 @@ func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 	return s.currencies()
 }
 
-var currencySteps = []string{"set-up", "open", "pay-in", "currency-timer", "desk-says", "quote-pair", "convert", "tell-desk",
+var currencySteps = []string{"set-up", "open", "pay-in", "currency-timer", "desk-says", "quote-pair", "convert",
+	"tell-desk",
 	"desk-answers", "desk-reports", "desk-has-not", "currencies"}
 
 func amountOf(a arguments) balance.Amount {
@@ -78,12 +81,13 @@ func amountOf(a arguments) balance.Amount {
 func (s *scenario) currencies() string {
 	var out strings.Builder
 	for _, a := range s.state.Currencies {
-		fmt.Fprintf(&out, "%s: available %d, held %d, %s, %s\n", a.Currency, a.AvailableMinor, a.HeldMinor, a.Status, a.Scope)
+		fmt.Fprintf(&out, "%s: available %d, held %d, %s, %s\n", a.Currency, a.AvailableMinor, a.HeldMinor, a.Status,
+			a.Scope)
 	}
 	return out.String()
 }
 
-// describeCurrency shows a record about balances in currencies; "" for any other.
+// describeCurrency shows a record about balances in currencies; "" for any other record.
 func (s *scenario) describeCurrency(t *testing.T, r decision.Record) string {
 	switch doc := r.Document.(type) {
 	case balance.Payin:
@@ -96,7 +100,8 @@ func (s *scenario) describeCurrency(t *testing.T, r decision.Record) string {
 		return fmt.Sprintf("%s %s %d %s", doc.Direction, doc.Kind, doc.AmountMinor, doc.Currency)
 	case balance.ConversionQuote:
 		s.pairs[doc.ID] = doc
-		return fmt.Sprintf("%s: %s, %d %s for %d %s at %s", s.name(doc.ID), doc.Status, doc.Sell.AmountMinor, doc.Sell.Currency,
+		return fmt.Sprintf("%s: %s, %d %s for %d %s at %s", s.name(doc.ID), doc.Status, doc.Sell.AmountMinor,
+			doc.Sell.Currency,
 			doc.Buy.AmountMinor, doc.Buy.Currency, doc.Rate)
 	case balance.Conversion:
 		s.conversions[doc.ID] = doc
@@ -105,20 +110,20 @@ func (s *scenario) describeCurrency(t *testing.T, r decision.Record) string {
 	return ""
 }
 
-// conversionTable is where each status leads, found by trying every step on a conversion in it.
-func TestTheLifeOfAConversion(t *testing.T) {
-	steps := map[string]func(*conversionRig) error{
-		"submit": func(r *conversionRig) error { return r.do(balance.SubmitConversion{ID: r.id}) },
-		"refused": func(r *conversionRig) error {
-			return r.do(balance.AnswerConversion{ID: r.id, Answer: balance.AnswerRefused})
+// Every step is tried on a conversion in every status; want has the allowed ones.
+func TestConversionStatusTransitions(t *testing.T) {
+	steps := map[string]func(*conversionFixture) error{
+		"submit": func(r *conversionFixture) error { return r.send(balance.SubmitConversion{ID: r.id}) },
+		"refused": func(r *conversionFixture) error {
+			return r.send(balance.AnswerConversion{ID: r.id, Answer: balance.AnswerRefused})
 		},
-		"silence": func(r *conversionRig) error {
-			return r.do(balance.AnswerConversion{ID: r.id, Answer: balance.AnswerNone})
+		"silence": func(r *conversionFixture) error {
+			return r.send(balance.AnswerConversion{ID: r.id, Answer: balance.AnswerNone})
 		},
-		"complete": func(r *conversionRig) error { return r.report(balance.ConversionCompleted) },
-		"fail":     func(r *conversionRig) error { return r.report(balance.ConversionFailed) },
-		"unsent":   func(r *conversionRig) error { return r.do(decision.Fire{Key: "conversion-unsent/" + r.id}) },
-		"lapse":    func(r *conversionRig) error { return r.do(balance.LapseConversion{ID: r.id}) },
+		"complete": func(r *conversionFixture) error { return r.report(balance.ConversionCompleted) },
+		"fail":     func(r *conversionFixture) error { return r.report(balance.ConversionFailed) },
+		"unsent":   func(r *conversionFixture) error { return r.send(decision.Fire{Key: "conversion-unsent/" + r.id}) },
+		"lapse":    func(r *conversionFixture) error { return r.send(balance.LapseConversion{ID: r.id}) },
 	}
 	paths := map[string][]string{"held": {}, "provider_submitted": {"submit"}, "outcome_unknown": {"submit", "silence"},
 		"completed": {"submit", "complete"}, "rejected": {"submit", "refused"}, "failed": {"submit", "fail"},
@@ -126,36 +131,37 @@ func TestTheLifeOfAConversion(t *testing.T) {
 	want := map[string]string{
 		"held submit": "provider_submitted", "held unsent": "cancelled", "provider_submitted refused": "rejected",
 		"provider_submitted silence": "outcome_unknown", "provider_submitted complete": "completed",
-		"provider_submitted fail": "failed", "provider_submitted lapse": "abandoned", "outcome_unknown complete": "completed",
-		"outcome_unknown fail": "failed", "outcome_unknown lapse": "abandoned", "abandoned complete": "completed",
+		"provider_submitted fail": "failed", "provider_submitted lapse": "abandoned",
+		"outcome_unknown complete": "completed",
+		"outcome_unknown fail":     "failed", "outcome_unknown lapse": "abandoned", "abandoned complete": "completed",
 	}
 	got := map[string]string{}
 	for status, path := range paths {
 		for name, step := range steps {
-			r := newConversionRig(t)
+			r := newConversionFixture(t)
 			for _, earlier := range path {
 				require.NoError(t, steps[earlier](r))
 			}
 			require.Equal(t, status, r.conversion.Status)
 			if name == "lapse" && status == "held" {
-				continue // its timer begins when it is sent
+				continue // its timer is set by the submission
 			}
 			err := step(r)
 			if r.conversion.Status != status {
 				require.NoError(t, err)
 				got[status+" "+name] = r.conversion.Status
 			}
-			r.balanced()
+			r.requireBalanced()
 		}
 	}
 	require.Equal(t, want, got)
 }
 
-// conversionRig is a workspace with one conversion of 100.00 euros into 16,000 yen.
-type conversionRig struct {
+// conversionFixture is a workspace with one conversion of 100.00 euros into 16,000 yen.
+type conversionFixture struct {
 	t          *testing.T
 	state      balance.State
-	shelf      shelf
+	records    orderRecords
 	now        time.Time
 	id         string
 	conversion balance.Conversion
@@ -163,45 +169,46 @@ type conversionRig struct {
 	reports    int
 }
 
-func newConversionRig(t *testing.T) *conversionRig {
-	r := &conversionRig{t: t, shelf: shelf{}, now: start, sums: map[string]int64{},
+func newConversionFixture(t *testing.T) *conversionFixture {
+	r := &conversionFixture{t: t, records: orderRecords{}, now: start, sums: map[string]int64{},
 		id: ident.Derive(77, start, "one").Format(ident.Conversion)}
 	ws := workspaceID.Format(ident.Workspace)
-	require.NoError(t, r.do(balance.Onboard{Workspace: ws}))
+	require.NoError(t, r.send(balance.Onboard{Workspace: ws}))
 	for _, c := range []money.Currency{"EUR", "JPY"} {
-		require.NoError(t, r.do(balance.OpenCurrency{Workspace: ws, Currency: c}))
-		require.NoError(t, r.do(decision.Fire{Key: "currency-open/" + string(c)}))
+		require.NoError(t, r.send(balance.OpenCurrency{Workspace: ws, Currency: c}))
+		require.NoError(t, r.send(decision.Fire{Key: "currency-open/" + string(c)}))
 	}
 	payin := ident.Derive(77, start, "payin").Format(ident.Deposit)
-	require.NoError(t, r.do(balance.AnnouncePayin{Workspace: ws, ID: payin,
+	require.NoError(t, r.send(balance.AnnouncePayin{Workspace: ws, ID: payin,
 		Amount: balance.Amount{Currency: "EUR", AmountMinor: 50_000}}))
-	require.NoError(t, r.do(decision.Fire{Key: "payin/" + payin}))
+	require.NoError(t, r.send(decision.Fire{Key: "payin/" + payin}))
 	rate, err := money.ParseRate("160")
 	require.NoError(t, err)
 	d, err := r.state.Decide(decision.Meta{At: r.now}, balance.QuoteConversion{Workspace: ws, ID: "mcq_1", Rate: rate,
 		Firm: time.Minute, Pair: balance.QuotePair{Sell: "EUR", Buy: "JPY", FixedSide: "sell", AmountMinor: 10_000}})
 	require.NoError(t, err)
-	r.fold(d)
-	require.NoError(t, r.do(balance.CreateConversion{Workspace: ws, ID: r.id, Quote: d.Reply.(balance.ConversionQuote)}))
+	r.applyDecision(d)
+	require.NoError(t, r.send(balance.CreateConversion{Workspace: ws, ID: r.id,
+		Quote: d.Reply.(balance.ConversionQuote)}))
 	return r
 }
 
-func (r *conversionRig) report(outcome string) error {
+func (r *conversionFixture) report(outcome string) error {
 	r.reports++
-	return r.do(balance.ReportConversion{EventID: fmt.Sprint("r-", r.reports), ID: r.id, Outcome: outcome})
+	return r.send(balance.ReportConversion{EventID: fmt.Sprint("r-", r.reports), ID: r.id, Outcome: outcome})
 }
 
-func (r *conversionRig) do(command any) error {
-	r.shelf.load(r.t, &r.state, command)
+func (r *conversionFixture) send(command any) error {
+	r.records.loadMissing(r.t, &r.state, command)
 	d, err := r.state.Decide(decision.Meta{At: r.now}, command)
 	if err == nil {
-		r.fold(d)
+		r.applyDecision(d)
 	}
 	return err
 }
 
-func (r *conversionRig) fold(d decision.Decision) {
-	r.shelf.keep(r.t, d.Records)
+func (r *conversionFixture) applyDecision(d decision.Decision) {
+	r.records.storeAll(r.t, d.Records)
 	for _, e := range d.Events {
 		r.state.Apply(e)
 		for _, p := range minorPostings(e) {
@@ -215,8 +222,8 @@ func (r *conversionRig) fold(d decision.Decision) {
 	}
 }
 
-// balanced re-adds the balances from the postings.
-func (r *conversionRig) balanced() {
+// requireBalanced compares the balances with the sums of all postings.
+func (r *conversionFixture) requireBalanced() {
 	totals := map[string]int64{}
 	for _, account := range slices.Sorted(maps.Keys(r.sums)) {
 		_, currency, _ := strings.Cut(account, " ")
@@ -231,7 +238,7 @@ func (r *conversionRig) balanced() {
 	}
 }
 
-// minorPostings are those of events about balances in currencies.
+// minorPostings are the postings of events about balances in currencies.
 func minorPostings(e decision.Event) []balance.Posting {
 	switch e := e.(type) {
 	case balance.PayinArrived:

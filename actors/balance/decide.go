@@ -7,15 +7,16 @@ import (
 	"purser/persistence/ident"
 )
 
-// Decide says what follows from a command. Its errors are faults, but for Relay's, which are plain. A workspace that nothing has
-// moved yet has a balance of zero: decision.Read answers it.
+// Decide returns the events, reply, records, claims and timers that follow from a command, and
+// changes no state. Its errors are faults, except those of Relay. decision.Read on the zero State
+// shows a balance of zero. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
-	d, err := s.decide(m, command)
+	d, err := s.decideCommand(m, command)
 	s.bookLines(m, d.Records)
 	return d, err
 }
 
-func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) {
+func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case CreateDeposit:
 		s.mustOwn(c.Workspace)
@@ -39,7 +40,7 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	case LapsePayout:
 		return payouts{s}.lapsePayout(m, c)
 	case decision.Fire:
-		return s.fire(m, c.Key)
+		return s.decideTimer(m, c.Key)
 	case LockQuote:
 		s.mustOwn(c.Workspace)
 		return payouts{s}.lockQuote(m, c)
@@ -55,7 +56,7 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 		s.mustOwn(c.Workspace)
 		return s.receiveStablecoin(m, c)
 	case Relay:
-		return s.relay(m, c)
+		return s.relayEntries(m, c)
 	case ClaimReport:
 		s.mustOwn(ident.System.Format(ident.Workspace))
 		return claimReport(m, c)
@@ -75,8 +76,8 @@ func (s *State) decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: balance command %T", command))
 }
 
-// fire answers a timer: its key says whose it is.
-func (s *State) fire(m decision.Meta, key string) (decision.Decision, error) {
+// decideTimer decides a fired timer; the prefix of its key names the movement that set it.
+func (s *State) decideTimer(m decision.Meta, key string) (decision.Decision, error) {
 	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){
 		currencies{s}.currencyTimer, conversions{s}.conversionTimer, ramps{s}.rampTimer,
 	} {
@@ -149,23 +150,24 @@ func (s *State) Apply(e decision.Event) {
 	default:
 		panic(fmt.Sprintf("BUG: balance event %T", e))
 	}
-	s.check()
+	s.checkTotals()
 	conversions{s}.checkConversions()
 	ramps{s}.checkRamp()
 }
 
-// check is the invariant of a balance, looked at after every event.
-func (s *State) check() {
+// checkTotals panics when the sums of the state disagree. Apply calls it after every event.
+func (s *State) checkTotals() {
 	if s.UsdCents != s.LedgerCents+s.CardCents+s.HoldCents+s.ReservedCents {
-		panic(fmt.Sprintf("BUG: %d dollars are not %d + %d + %d + %d", s.UsdCents, s.LedgerCents, s.CardCents, s.HoldCents,
+		panic(fmt.Sprintf("BUG: %d dollars are not %d + %d + %d + %d", s.UsdCents, s.LedgerCents, s.CardCents,
+			s.HoldCents,
 			s.ReservedCents))
 	}
 	mustAgree("payouts", s.OpenPayouts, s.ReservedCents)
 	mustAgree("deposits", s.OpenDeposits, s.IncomingCents)
 }
 
-// mustAgree checks the count and the sum of open orders: none is negative, and there is a sum
-// exactly when there are orders.
+// mustAgree panics unless the count and the sum of open orders agree: neither is negative, and the
+// sum is zero exactly when the count is.
 func mustAgree(orders string, open int, sum int64) {
 	if open < 0 || sum < 0 || (open == 0) != (sum == 0) {
 		panic(fmt.Sprintf("BUG: %d open %s of %d", open, orders, sum))

@@ -18,7 +18,7 @@ const (
 	DepositDone    = "settled"
 )
 
-// ScopeBank is where a bank's event ids are claimed, each once within BankRetention.
+// ScopeBank is the scope of a bank's event ids. Each is claimed once within BankRetention.
 const (
 	ScopeBank     = "bank"
 	BankRetention = 90 * 24 * time.Hour
@@ -26,7 +26,7 @@ const (
 
 const sourceDeposit = "bank_deposit"
 
-// deposits decides and applies commands and events of deposits in dollars.
+// deposits has the decisions and folds of deposits in dollars.
 type deposits struct{ *State }
 
 func (b deposits) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decision, error) {
@@ -37,10 +37,10 @@ func (b deposits) createDeposit(m decision.Meta, c CreateDeposit) (decision.Deci
 		return decision.Decision{}, fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d deposits may be pending", MaxOpenDeposits))
 	}
-	if !b.fits(b.IncomingCents, c.AmountUsdCents) {
-		return decision.Decision{}, overflow()
+	if !b.canAddCents(b.IncomingCents, c.AmountUsdCents) {
+		return decision.Decision{}, balanceFull()
 	}
-	if _, known := b.orders.deposits.find(c.ID); known {
+	if _, known := b.orders.deposits.findOrder(c.ID); known {
 		panic("BUG: deposit created twice")
 	}
 	deposit := Deposit{
@@ -58,21 +58,21 @@ func (b deposits) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Deci
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
-	deposit, known := b.orders.deposits.find(c.DepositID)
+	deposit, known := b.orders.deposits.findOrder(c.DepositID)
 	switch {
 	case !known:
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	case deposit.Status == DepositDone:
 		return decision.Decision{Reply: deposit}, nil
 	}
-	if !b.fits(deposit.AmountUsdCents) {
-		return decision.Decision{}, overflow()
+	if !b.canAddCents(deposit.AmountUsdCents) {
+		return decision.Decision{}, balanceFull()
 	}
 	deposit.Status = DepositDone
 	credit := b.bankCredit(b.Workspace, deposit, deposit.ID, m.At)
-	return settled(m, c.EventID, deposit, credit, DepositSettled{
+	return depositArrival(m, c.EventID, deposit, credit, DepositSettled{
 		Workspace: b.Workspace, Deposit: deposit.ID, EventID: c.EventID, AmountUsdCents: deposit.AmountUsdCents,
-		Postings: credit.postings(), At: decision.StampOf(m.At),
+		Postings: credit.balancedPostings(), At: decision.StampOf(m.At),
 	}), nil
 }
 
@@ -84,10 +84,11 @@ func (b deposits) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.De
 		return decision.Decision{}, err
 	}
 	if utf8.RuneCountInString(c.Reference) > MaxReference {
-		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters", MaxReference))
+		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("reference: at most %d characters",
+			MaxReference))
 	}
-	if !b.fits(b.IncomingCents, c.AmountUsdCents) {
-		return decision.Decision{}, overflow()
+	if !b.canAddCents(b.IncomingCents, c.AmountUsdCents) {
+		return decision.Decision{}, balanceFull()
 	}
 	at := decision.StampOf(m.At)
 	deposit := Deposit{
@@ -99,63 +100,65 @@ func (b deposits) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.De
 		reference = deposit.ID
 	}
 	credit := b.bankCredit(c.Workspace, deposit, reference, m.At)
-	return settled(m, c.EventID, deposit, credit, DepositReceived{
-		Workspace: c.Workspace, Deposit: deposit, EventID: c.EventID, Postings: credit.postings(), At: at,
+	return depositArrival(m, c.EventID, deposit, credit, DepositReceived{
+		Workspace: c.Workspace, Deposit: deposit, EventID: c.EventID, Postings: credit.balancedPostings(), At: at,
 	}), nil
 }
 
 func (b deposits) bankCredit(workspace string, d Deposit, reference string, at time.Time) transfer {
 	return transfer{
-		workspace: workspace, account: AccountUSD, counterpart: AccountBank, cents: d.AmountUsdCents, source: sourceDeposit,
+		workspace: workspace, account: AccountUSD, counterpart: AccountBank, cents: d.AmountUsdCents,
+		source:    sourceDeposit,
 		reference: reference, cause: "deposit/" + d.ID, at: at,
 	}
 }
 
-// settled is a deposit that has arrived: its event with its record, its line in the ledger and the claim of the bank's event id.
-func settled(m decision.Meta, eventID string, d Deposit, credit transfer, e decision.Event) decision.Decision {
+// depositArrival is the decision on an arrived deposit: its event, its record, its ledger line and
+// the claim of the bank's event id.
+func depositArrival(m decision.Meta, eventID string, d Deposit, credit transfer, e decision.Event) decision.Decision {
 	return decision.Decision{
 		Events:  []decision.Event{e},
 		Reply:   d,
-		Records: []decision.Record{{Kind: RecordDeposit, ID: d.ID, Document: d}, credit.record()},
+		Records: []decision.Record{{Kind: RecordDeposit, ID: d.ID, Document: d}, credit.ledgerRecord()},
 		Onces:   []decision.Once{{Scope: ScopeBank, Key: eventID, Expires: m.At.Add(BankRetention)}},
 	}
 }
 
 func (b deposits) applyDepositCreated(e DepositCreated) {
 	b.Workspace = e.Workspace
-	b.orders.deposits.store(e.Deposit.ID, e.Deposit)
+	b.orders.deposits.storeOrder(e.Deposit.ID, e.Deposit)
 	b.OpenDeposits++
 	b.IncomingCents = money.MustAdd(b.IncomingCents, e.Deposit.AmountUsdCents)
 }
 
 func (b deposits) applyDepositSettled(e DepositSettled) {
-	d, known := b.orders.deposits.find(e.Deposit)
+	d, known := b.orders.deposits.findOrder(e.Deposit)
 	if !known || d.Status != DepositPending {
 		panic("BUG: settled a deposit that is not pending")
 	}
 	b.OpenDeposits--
 	b.IncomingCents = money.MustAdd(b.IncomingCents, -d.AmountUsdCents)
-	b.arrived(d)
+	b.applyDepositArrival(d)
 }
 
 func (b deposits) applyDepositReceived(e DepositReceived) {
 	b.Workspace = e.Workspace
-	b.arrived(e.Deposit)
+	b.applyDepositArrival(e.Deposit)
 }
 
-func (s *State) arrived(d Deposit) {
-	if err := s.credit(d.AmountUsdCents); err != nil {
+func (s *State) applyDepositArrival(d Deposit) {
+	if err := s.addLedgerCents(d.AmountUsdCents); err != nil {
 		panic("BUG: deposit after its check: " + err.Error())
 	}
 	d.Status = DepositDone
-	s.orders.deposits.store(d.ID, d)
+	s.orders.deposits.storeOrder(d.ID, d)
 }
 
-// fits says whether the balance can take the amounts.
-func (s *State) fits(amounts ...int64) bool {
+// canAddCents reports whether the balance can add all amounts without an overflow.
+func (s *State) canAddCents(amounts ...int64) bool {
 	after := *s
 	for _, cents := range amounts {
-		if after.credit(cents) != nil {
+		if after.addLedgerCents(cents) != nil {
 			return false
 		}
 	}
@@ -179,6 +182,6 @@ func checkEventID(id string) error {
 	return nil
 }
 
-func overflow() error {
+func balanceFull() error {
 	return fault.New(fault.LimitExceeded, "the balance cannot grow beyond what an account can hold")
 }

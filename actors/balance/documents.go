@@ -31,11 +31,11 @@ type Deposit struct {
 	ExpectedAt     decision.Stamp `json:"expectedAt"`
 }
 
-// LedgerEntry is a line of the workspace's ledger. AmountCents is positive; Direction says which way it went.
+// LedgerEntry is a line of the workspace's ledger. AmountCents is positive; Direction is its sign.
 type LedgerEntry struct {
 	ID string `json:"id"`
-	// bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout, payout_return, physical_card_fee,
-	// ramp_onramp, ramp_offramp, ramp_reversal
+	// Source is bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout,
+	// payout_return, physical_card_fee, ramp_onramp, ramp_offramp or ramp_reversal.
 	Source        string         `json:"source"`
 	Direction     string         `json:"direction"` // debit or credit
 	AmountCents   int64          `json:"amountCents"`
@@ -43,13 +43,14 @@ type LedgerEntry struct {
 	TransferGroup string         `json:"transferGroup"`
 	CardID        *string        `json:"cardId"`
 	CreatedAt     decision.Stamp `json:"createdAt"`
-	// BookedAt is when the line reached the ledger: a card's clearing comes later than it was made. BalanceCents are the
-	// workspace's dollars after it. Lines of other accounts have no balance; those of an older version have neither.
+	// BookedAt is the time at which the line reached the ledger; a card's clearing is booked after
+	// CreatedAt. BalanceCents are the workspace's dollars after the line; lines of other accounts
+	// have none. Lines stored by an older version have neither.
 	BookedAt     *decision.Stamp `json:"bookedAt,omitempty"`
 	BalanceCents *int64          `json:"balanceCents,omitempty"`
 }
 
-// Signed is what the line adds to its account, in cents.
+// Signed is the amount that the line adds to its account, in cents.
 func (l LedgerEntry) Signed() int64 {
 	if l.Direction == "debit" {
 		return -l.AmountCents
@@ -57,7 +58,7 @@ func (l LedgerEntry) Signed() int64 {
 	return l.AmountCents
 }
 
-// Authorization is an entry of a card's authorization log as it stands.
+// Authorization is the current state of an entry of a card's authorization log.
 type Authorization struct {
 	ID            string         `json:"id"`
 	NetworkID     string         `json:"networkId"`
@@ -74,7 +75,7 @@ type Authorization struct {
 	At            decision.Stamp `json:"at"`
 }
 
-// Merchant is who asked. MCC is four digits.
+// Merchant is the acceptor of a card message. MCC has four digits.
 type Merchant struct {
 	ID      string `json:"id,omitempty"`
 	Name    string `json:"name"`
@@ -82,14 +83,15 @@ type Merchant struct {
 	Country string `json:"country,omitempty"`
 }
 
-// AuthorizationIndex lists a workspace's authorizations over all cards: those that one relayed run made, 1 to MaxRelay of them,
-// in the order in which they were decided. An earlier version wrote one record for each, with its id as AuthorizationID.
+// AuthorizationIndex lists the authorizations that one relayed run created over all cards: 1 to
+// MaxRelay of them, in the order of their decisions. An earlier version stored one record per
+// authorization, with its id as AuthorizationID.
 type AuthorizationIndex struct {
 	AuthorizationID  string   `json:"authorizationId,omitempty"`
 	AuthorizationIDs []string `json:"authorizationIds"`
 }
 
-// All are the ids, in the order in which they were decided, whichever version wrote them.
+// All returns the ids in the order of their decisions, for either stored version.
 func (x AuthorizationIndex) All() []string {
 	if x.AuthorizationID != "" {
 		return []string{x.AuthorizationID}
@@ -97,13 +99,13 @@ func (x AuthorizationIndex) All() []string {
 	return x.AuthorizationIDs
 }
 
-// CardSpend is what a card has authorized and cleared in a month (year × 100 + month).
+// CardSpend is the sum that a card authorized and cleared in a month (year × 100 + month).
 type CardSpend struct {
 	Month uint32 `json:"month"`
 	Cents int64  `json:"cents"`
 }
 
-// Unmatched is a report that matched nothing. Body is the partner's, as it came.
+// Unmatched is a report that matched nothing. Body is the partner's text as received.
 type Unmatched struct {
 	ID      string          `json:"id"`
 	Partner string          `json:"partner"`

@@ -6,16 +6,17 @@ import (
 	"purser/persistence/money"
 )
 
-// Posting moves cents into (or, negative, out of) an account. The postings of one transfer sum to zero in each currency.
+// Posting moves Cents into an account, or out of it when negative. The postings of one transfer sum
+// to zero in each currency.
 type Posting struct {
 	Transfer string         `json:"transfer"` // tg_ id
 	Account  string         `json:"account"`
-	Currency money.Currency `json:"currency,omitempty"` // "" for dollars; of another, Cents are its smallest units
+	Currency money.Currency `json:"currency,omitempty"` // "" for dollars; otherwise Cents are minor units of it
 	Cents    int64          `json:"cents"`
 }
 
-// currency is that of the posting's amount.
-func (p Posting) currency() money.Currency {
+// currencyOrUSD is the currency of the posting's amount.
+func (p Posting) currencyOrUSD() money.Currency {
 	if p.Currency == "" {
 		return money.USD
 	}
@@ -39,8 +40,8 @@ type DepositSettled struct {
 	At             decision.Stamp `json:"at"`
 }
 
-// DepositReceived says that the bank reported a transfer nobody announced. The sender's reference is in the record of the
-// ledger entry only.
+// DepositReceived says that the bank reported an unannounced transfer. Only the record of the
+// ledger line has the sender's reference.
 type DepositReceived struct {
 	Workspace string `json:"workspace"`
 	Deposit   `json:"deposit"`
@@ -49,7 +50,7 @@ type DepositReceived struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// CheckoutCredited says that the workspace has the stablecoins of a checkout session.
+// CheckoutCredited says that a checkout session was credited to the stablecoin balance.
 type CheckoutCredited struct {
 	Workspace      string         `json:"workspace"`
 	Session        string         `json:"session"`
@@ -71,8 +72,8 @@ type StablecoinReceived struct {
 	At             decision.Stamp `json:"at"`
 }
 
-// Relayed says what the card authorizer decided, whole and in the workspace's order, with the postings of what was cleared
-// and refunded.
+// Relayed has a run of the card authorizer's log entries in the workspace's order, with the
+// postings of its clearings and refunds.
 type Relayed struct {
 	Workspace string         `json:"workspace"`
 	Entries   []hold.Entry   `json:"entries"`
@@ -80,7 +81,7 @@ type Relayed struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// UnmatchedKept says that a partner's report matched nothing; what it said is in the record only.
+// UnmatchedKept says that a partner's report matched nothing. Only the record has its body.
 type UnmatchedKept struct {
 	ID      string         `json:"id"`
 	Partner string         `json:"partner"`
@@ -89,14 +90,14 @@ type UnmatchedKept struct {
 	At      decision.Stamp `json:"at"`
 }
 
-// PayoutCreated says that a payout was ordered and its dollars are reserved.
+// PayoutCreated says that a payout was ordered and its dollars were reserved.
 type PayoutCreated struct {
 	Workspace string `json:"workspace"`
 	Payout    Payout `json:"payout"`
 }
 
-// PayoutMoved says that a payout went from one status to another. It posts what left the workspace's dollars, or came back to
-// them.
+// PayoutMoved says that a payout changed its status. Its postings are the dollars that left the
+// workspace or came back.
 type PayoutMoved struct {
 	Workspace   string         `json:"workspace"`
 	Payout      string         `json:"payout"`
@@ -108,20 +109,20 @@ type PayoutMoved struct {
 	At          decision.Stamp `json:"at"`
 }
 
-// FXQuoteLocked says that an exchange rate was promised.
+// FXQuoteLocked says that a firm exchange rate was given.
 type FXQuoteLocked struct {
 	Workspace string `json:"workspace"`
 	Quote     Quote  `json:"quote"`
 }
 
-// PhysicalCardOrdered says that a physical card was ordered. It posts the fee, when there is one.
+// PhysicalCardOrdered says that a physical card was ordered. Its postings are the fee, if any.
 type PhysicalCardOrdered struct {
 	Workspace string        `json:"workspace"`
 	Order     PhysicalOrder `json:"order"`
 	Postings  []Posting     `json:"postings"`
 }
 
-// PhysicalCardRefused says that the card of an order cannot be minted and its fee has come back.
+// PhysicalCardRefused says that the card of an order cannot be minted and its fee was refunded.
 type PhysicalCardRefused struct {
 	Workspace string         `json:"workspace"`
 	Order     string         `json:"order"`
@@ -166,14 +167,16 @@ func (Relayed) EventType() string { return "balance.relayed.v1" }
 // EventType is the name the event is stored under.
 func (UnmatchedKept) EventType() string { return "balance.unmatched_kept.v1" }
 
-// catalog has every version of every event.
+// catalog has every version of every event of this package.
 var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{}, DepositReceived{}, PayoutCreated{},
-	PayoutMoved{}, FXQuoteLocked{}, PhysicalCardOrdered{}, PhysicalCardRefused{}, CheckoutCredited{}, StablecoinReceived{},
+	PayoutMoved{}, FXQuoteLocked{}, PhysicalCardOrdered{}, PhysicalCardRefused{}, CheckoutCredited{},
+	StablecoinReceived{},
 	CurrenciesOnboarded{}, CurrencyOpened{}, CurrencyChanged{}, PayinAnnounced{}, PayinArrived{}, ConversionQuoted{},
-	ConversionCreated{}, ConversionMoved{}, RampQuoted{}, RampOrdered{}, RampMoved{}, RampSessionImported{}, RampSessionMoved{},
+	ConversionCreated{}, ConversionMoved{}, RampQuoted{}, RampOrdered{}, RampMoved{}, RampSessionImported{},
+	RampSessionMoved{},
 	Relayed{}, UnmatchedKept{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }

@@ -9,48 +9,48 @@ import (
 	"purser/persistence/money"
 )
 
-// orders are the orders that the state has in memory: those that were loaded from their records or
-// moved since. The state's document has none of them, so that a command costs the same however many
-// orders are open. Before a decision the shell loads what Missing names; after one the orders here
-// are what the staged events made of them.
+// orders are the orders in memory: those loaded from their records or moved since. The state's
+// document has none of them, so the cost of a command does not grow with the number of open orders.
+// Before a decision the shell loads the record that Missing names; after it the orders here reflect
+// the staged events.
 type orders struct {
-	deposits         loaded[Deposit]
-	payouts          loaded[Payout]
-	quotes           loaded[Quote]
-	payins           loaded[Payin]
-	conversions      loaded[Conversion]
-	conversionQuotes loaded[ConversionQuote]
-	rampOrders       loaded[RampOrder]
-	rampQuotes       loaded[RampQuote]
+	deposits         loadedOrders[Deposit]
+	payouts          loadedOrders[Payout]
+	quotes           loadedOrders[Quote]
+	payins           loadedOrders[Payin]
+	conversions      loadedOrders[Conversion]
+	conversionQuotes loadedOrders[ConversionQuote]
+	rampOrders       loadedOrders[RampOrder]
+	rampQuotes       loadedOrders[RampQuote]
 }
 
-// loaded has orders of one kind by id. A nil order says that no record has the id.
-type loaded[O any] map[string]*O
+// loadedOrders has orders of one kind by id. A nil order says that no record has the id.
+type loadedOrders[O any] map[string]*O
 
-// find returns an order; false when there is none, or it has not been loaded.
-func (l loaded[O]) find(id string) (order O, known bool) {
+// findOrder returns an order; false when no record has the id or it is not loaded.
+func (l loadedOrders[O]) findOrder(id string) (order O, known bool) {
 	if found := l[id]; found != nil {
 		return *found, true
 	}
 	return order, false
 }
 
-func (l *loaded[O]) store(id string, order O) {
+func (l *loadedOrders[O]) storeOrder(id string, order O) {
 	if *l == nil {
-		*l = make(loaded[O])
+		*l = make(loadedOrders[O])
 	}
 	(*l)[id] = &order
 }
 
-func (l loaded[O]) isLoaded(id string) bool {
+func (l loadedOrders[O]) isLoaded(id string) bool {
 	_, there := l[id]
 	return there
 }
 
-// loadDocument stores an order's stored document, or that there is none.
-func (l *loaded[O]) loadDocument(id string, document []byte) error {
+// loadDocument stores an order's document; a nil document says that no record has the id.
+func (l *loadedOrders[O]) loadDocument(id string, document []byte) error {
 	if *l == nil {
-		*l = make(loaded[O])
+		*l = make(loadedOrders[O])
 	}
 	if document == nil {
 		(*l)[id] = nil
@@ -64,13 +64,13 @@ func (l *loaded[O]) loadDocument(id string, document []byte) error {
 	return nil
 }
 
-// orderSet is a loaded[O] whatever O is.
+// orderSet is loadedOrders of any kind of order.
 type orderSet interface {
 	isLoaded(id string) bool
 	loadDocument(id string, document []byte) error
 }
 
-// ofKind has the orders of a kind of record.
+// ofKind returns the orders of a kind of record. An unknown kind panics.
 func (o *orders) ofKind(kind string) orderSet {
 	switch kind {
 	case RecordDeposit:
@@ -93,14 +93,14 @@ func (o *orders) ofKind(kind string) orderSet {
 	panic("BUG: no order is a " + kind)
 }
 
-// timerOrders is the kind of order that a timer is about, by what its key begins with.
+// timerOrders is the record kind of the order that a timer is about, by the prefix of its key.
 var timerOrders = map[string]string{
 	timerAnswer: RecordPayout, timerLapse: RecordPayout, timerPayin: RecordPayin, timerUnsent: RecordConversion,
 	timerDeskAnswer: RecordConversion, timerDeskLapse: RecordConversion, timerRamp: RecordRampOrder,
 }
 
-// orderOf is the order that a command is about; false when it is about none.
-func orderOf(command any) (ref decision.Ref, is bool) {
+// orderReference is the order that a command is about; false for a command without one.
+func orderReference(command any) (ref decision.Ref, is bool) {
 	switch c := command.(type) {
 	case SettleDeposit:
 		return decision.Ref{Kind: RecordDeposit, ID: c.DepositID}, true
@@ -146,15 +146,13 @@ func orderOf(command any) (ref decision.Ref, is bool) {
 	return ref, false
 }
 
-// Missing names the record that a decision on the command needs and that the state does not have in
-// memory.
+// Missing names the record that a decision on the command needs and that is not in memory.
 func (s *State) Missing(command any) (ref decision.Ref, missing bool) {
-	ref, is := orderOf(command)
+	ref, is := orderReference(command)
 	return ref, is && !s.orders.ofKind(ref.Kind).isLoaded(ref.ID)
 }
 
-// Load gives the state a record that Missing has named, as it is stored; nil when the workspace has
-// none of the name.
+// Load adds a record that Missing named, as stored; nil when the workspace has no such record.
 func (s *State) Load(ref decision.Ref, document []byte) error {
 	if err := s.orders.ofKind(ref.Kind).loadDocument(ref.ID, document); err != nil {
 		return fmt.Errorf("record %s: %w", ref.Kind, err)
@@ -162,7 +160,7 @@ func (s *State) Load(ref decision.Ref, document []byte) error {
 	return nil
 }
 
-// Loaded is how many orders the state has in memory.
+// Loaded is the number of orders in memory.
 func (s *State) Loaded() int {
 	o := &s.orders
 	return len(o.deposits) + len(o.payouts) + len(o.quotes) + len(o.payins) + len(o.conversions) +
@@ -170,11 +168,12 @@ func (s *State) Loaded() int {
 		len(o.rampOrders) + len(o.rampQuotes)
 }
 
-// Forget drops the orders in memory. Their records must have all that was decided.
+// Forget drops the orders in memory. Their records must include every staged decision.
 func (s *State) Forget() { s.orders = orders{} }
 
-// addOpen adds to a sum by currency, which has no entry for a sum of nothing.
-func addOpen(sums *map[money.Currency]money.Minor, a Amount, sign money.Minor) {
+// addToSum adds sign × a to the sum of its currency, and deletes a sum that becomes zero. A
+// negative sum panics.
+func addToSum(sums *map[money.Currency]money.Minor, a Amount, sign money.Minor) {
 	if *sums == nil {
 		*sums = make(map[money.Currency]money.Minor)
 	}
@@ -187,10 +186,9 @@ func addOpen(sums *map[money.Currency]money.Minor, a Amount, sign money.Minor) {
 	}
 }
 
-// formerLists are the orders that a state's document had in it before each had a record of its own
-// beside it. The records have the same documents, so that of the lists only sums and counts are
-// kept.
-type formerLists struct {
+// embeddedOrders are the orders inside the state's document of an earlier version. The same orders
+// have records, so UnmarshalJSON keeps only their sums and counts.
+type embeddedOrders struct {
 	Deposits         []Deposit         `json:"deposits"`
 	Payouts          []Payout          `json:"payouts"`
 	Quotes           []Quote           `json:"quotes"`
@@ -201,13 +199,13 @@ type formerLists struct {
 	RampOrders       []RampOrder       `json:"rampOrders"`
 }
 
-// UnmarshalJSON reads a state's document of this version or of the one before.
+// UnmarshalJSON decodes a state's document of this version or of the one before.
 func (s *State) UnmarshalJSON(document []byte) error {
 	type plain State
 	if err := json.Unmarshal(document, (*plain)(s)); err != nil {
 		return err
 	}
-	var former formerLists
+	var former embeddedOrders
 	if err := json.Unmarshal(document, &former); err != nil {
 		return err
 	}
@@ -218,11 +216,11 @@ func (s *State) UnmarshalJSON(document []byte) error {
 	}
 	s.OpenPayins += len(former.Payins)
 	for _, p := range former.Payins {
-		addOpen(&s.PendingMinor, p.Amount, 1)
+		addToSum(&s.PendingMinor, p.Amount, 1)
 	}
 	s.OpenConversions += len(former.Conversions)
 	for _, c := range former.Conversions {
-		addOpen(&s.BuyingMinor, c.Buy, 1)
+		addToSum(&s.BuyingMinor, c.Buy, 1)
 	}
 	s.OpenRampOrders += len(former.RampOrders)
 	for _, q := range former.Quotes {

@@ -18,11 +18,11 @@ import (
 	"purser/persistence/money"
 )
 
-// shelf has the records of orders as the journal has them. It stands for the shell: the state
-// forgets every order before each command, and is given the one that the command is about.
-type shelf map[decision.Ref][]byte
+// orderRecords are the stored records of orders. They stand for the shell: the state forgets every
+// order before each command and gets the one order that the command is about.
+type orderRecords map[decision.Ref][]byte
 
-func (f shelf) load(t require.TestingT, s *balance.State, command any) {
+func (f orderRecords) loadMissing(t require.TestingT, s *balance.State, command any) {
 	s.Forget()
 	if ref, missing := s.Missing(command); missing {
 		require.NoError(t, s.Load(ref, f[ref]))
@@ -32,7 +32,7 @@ func (f shelf) load(t require.TestingT, s *balance.State, command any) {
 	}
 }
 
-func (f shelf) keep(t require.TestingT, records []decision.Record) {
+func (f orderRecords) storeAll(t require.TestingT, records []decision.Record) {
 	for _, r := range records {
 		document, err := json.Marshal(r.Document)
 		require.NoError(t, err)
@@ -40,31 +40,31 @@ func (f shelf) keep(t require.TestingT, records []decision.Record) {
 	}
 }
 
-// locked is how many quotes are counted.
-func locked(locks balance.QuoteLocks) (n int) {
+// lockedQuotes is the number of counted quotes.
+func lockedQuotes(locks balance.QuoteLocks) (n int) {
 	for _, quotes := range locks {
 		n += quotes
 	}
 	return n
 }
 
-// former is a state of the version that kept orders inside the state's document, with the records
-// that stood beside it.
-type former struct {
+// embeddedState is a state of the version that kept orders inside the state's document, with the
+// records stored beside it.
+type embeddedState struct {
 	State   json.RawMessage            `json:"state"`
 	Records map[string]json.RawMessage `json:"records"`
 }
 
-// A stored state that has its orders in it is read: their sums and counts are kept, their records
-// have the rest, and each order continues from its state.
-func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
+// A stored state that embeds its orders is migrated: its sums and counts are kept, the records have
+// the orders, and each order continues from its status.
+func TestAStateThatEmbedsItsOrdersIsMigrated(t *testing.T) {
 	document, err := os.ReadFile("testdata/states/lists.json")
 	require.NoError(t, err)
-	var stored former
+	var stored embeddedState
 	require.NoError(t, json.Unmarshal(document, &stored))
 	var s balance.State
 	require.NoError(t, json.Unmarshal(stored.State, &s))
-	f := shelf{}
+	f := orderRecords{}
 	for name, record := range stored.Records {
 		kind, id, _ := strings.Cut(name, "/")
 		f[decision.Ref{Kind: kind, ID: id}] = record
@@ -78,8 +78,8 @@ func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	require.Equal(t, 1, s.OpenConversions)
 	require.Equal(t, map[money.Currency]money.Minor{"JPY": 10}, s.BuyingMinor)
 	require.Equal(t, 1, s.OpenRampOrders)
-	require.Equal(t, [3]int{1, 1, 1}, [3]int{locked(s.QuoteLocks), locked(s.ConversionQuoteLocks),
-		locked(s.RampQuoteLocks)})
+	require.Equal(t, [3]int{1, 1, 1}, [3]int{lockedQuotes(s.QuoteLocks), lockedQuotes(s.ConversionQuoteLocks),
+		lockedQuotes(s.RampQuoteLocks)})
 	written := decisiontest.JSON(t, s)
 	for name := range stored.Records {
 		_, id, _ := strings.Cut(name, "/")
@@ -90,11 +90,11 @@ func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	require.Equal(t, s, again)
 
 	do := func(command any) any {
-		f.load(t, &s, command)
+		f.loadMissing(t, &s, command)
 		d, err := s.Decide(decision.Meta{At: start.Add(time.Second)}, command)
 		require.NoError(t, err)
 		decisiontest.Apply(t, &s, balance.DecodeEvent, d.Events...)
-		f.keep(t, d.Records)
+		f.storeAll(t, d.Records)
 		return d.Reply
 	}
 	id := func(prefix, name string) string { return ident.Derive(77, start, name).Format(prefix) }
@@ -117,9 +117,9 @@ func TestAStateWithItsOrdersInsideIsBroughtOver(t *testing.T) {
 	require.Empty(t, s.BuyingMinor)
 }
 
-// The key after MaxPayoutKeys on a day is refused; keys counted earlier that day remain usable,
-// and the next day begins at zero.
-func TestThePayoutKeysOfADayAreBounded(t *testing.T) {
+// The API key after MaxPayoutKeys on a day is refused. Keys counted earlier that day remain usable,
+// and the next day starts at zero.
+func TestTheAPIKeysThatOrderPayoutsOnADayAreBounded(t *testing.T) {
 	w := newWire(t)
 	w.state.PaidOut.Keys = map[string]int64{"key_old": 1}
 	for i := range balance.MaxPayoutKeys - 1 {

@@ -19,7 +19,8 @@ import (
 	"purser/persistence/money"
 )
 
-// payoutStep is a step of a scenario about payouts and quotes. A payout goes by the name that it was ordered under.
+// payoutStep is a step of a scenario about payouts and quotes. A scenario names a payout as it
+// ordered it.
 func (s *scenario) payoutStep(t *testing.T, a arguments) string {
 	id := s.id(a.text("id"))
 	switch a.d.Cmd {
@@ -38,21 +39,22 @@ func (s *scenario) payoutStep(t *testing.T, a arguments) string {
 	case "timer":
 		return s.send(t, decision.Fire{Key: a.text("key") + "/" + id})
 	case "payout":
-		return s.show(s.payouts[id])
+		return s.statusPath(s.payouts[id])
 	case "table":
-		return table(t)
+		return payoutMoveTable(t)
 	}
 	return s.quote(t, a)
 }
 
 func (s *scenario) order(t *testing.T, a arguments) string {
-	id := ident.Derive(77, s.network.now, a.text("id")).Format(ident.Payout)
+	id := ident.Derive(77, s.authorizer.now, a.text("id")).Format(ident.Payout)
 	s.names[id] = a.text("id")
 	c := balance.CreatePayout{
 		Workspace: workspaceID.Format(ident.Workspace), ID: id, Key: "key_" + a.text("by"), Rail: a.text("rail"),
 		AmountCents: a.cents("amount"), Description: "rent", SameDay: a.d.HasArg("same-day"), UETR: "uetr",
-		ExpectedOn: "2025-11-21", Recipient: balance.Recipient{ID: "rcp_" + a.text("to"), International: a.d.HasArg("abroad"),
-			Currency: "EUR"}, Limits: balance.PayoutLimits{KeyCents: 25_000_000, WorkspaceCents: 100_000_000},
+		ExpectedOn: "2025-11-21", Recipient: balance.Recipient{ID: "rcp_" + a.text("to"),
+			International: a.d.HasArg("abroad"),
+			Currency:      "EUR"}, Limits: balance.PayoutLimits{KeyCents: 25_000_000, WorkspaceCents: 100_000_000},
 	}
 	if a.d.HasArg("description") {
 		c.Description = strings.Repeat("x", int(a.cents("description")))
@@ -65,19 +67,20 @@ func (s *scenario) order(t *testing.T, a arguments) string {
 }
 
 func (s *scenario) quote(t *testing.T, a arguments) string {
-	id := ident.Derive(77, s.network.now, a.text("id")).Format(ident.FXQuote)
+	id := ident.Derive(77, s.authorizer.now, a.text("id")).Format(ident.FXQuote)
 	s.names[id] = a.text("id")
 	rate, err := money.ParseRate(a.text("rate"))
 	require.NoError(t, err)
 	return s.send(t, balance.LockQuote{
 		Workspace: workspaceID.Format(ident.Workspace), ID: id, Rate: rate,
-		Recipient: balance.Recipient{ID: "rcp_" + a.text("to"), International: !a.d.HasArg("domestic"), Currency: "EUR"},
-		Buy:       balance.Amount{Currency: money.Currency(a.text("currency")), AmountMinor: a.cents("amount")},
+		Recipient: balance.Recipient{ID: "rcp_" + a.text("to"), International: !a.d.HasArg("domestic"),
+			Currency: "EUR"},
+		Buy: balance.Amount{Currency: money.Currency(a.text("currency")), AmountMinor: a.cents("amount")},
 	})
 }
 
-// remember keeps the records of a decision, as whoever sends the next command reads them.
-func (s *scenario) remember(d decision.Decision) {
+// recordOrders keeps the orders of a decision, because later commands carry their records.
+func (s *scenario) recordOrders(d decision.Decision) {
 	for _, r := range d.Records {
 		switch doc := r.Document.(type) {
 		case balance.Payout:
@@ -90,7 +93,7 @@ func (s *scenario) remember(d decision.Decision) {
 	}
 }
 
-func (s *scenario) show(p balance.Payout) string {
+func (s *scenario) statusPath(p balance.Payout) string {
 	statuses := make([]string, len(p.History))
 	for i, step := range p.History {
 		statuses[i] = step.Status
@@ -98,20 +101,20 @@ func (s *scenario) show(p balance.Payout) string {
 	return strings.Join(statuses, " → ") + "\n"
 }
 
-func (s *scenario) timer(timer decision.Timer) string {
+func (s *scenario) timerLine(timer decision.Timer) string {
 	if timer.Due.IsZero() {
-		return s.named(timer.Key) + " removed"
+		return s.namedKey(timer.Key) + " removed"
 	}
-	return fmt.Sprintf("%s in %v", s.named(timer.Key), timer.Due.Sub(s.network.now))
+	return fmt.Sprintf("%s in %v", s.namedKey(timer.Key), timer.Due.Sub(s.authorizer.now))
 }
 
-// named puts the scenario's name in the place of the id at the end of a key.
-func (s *scenario) named(key string) string {
+// namedKey replaces the id at the end of a key by the scenario's name of it.
+func (s *scenario) namedKey(key string) string {
 	i := strings.LastIndex(key, "/") + 1
 	return key[:i] + s.name(key[i:])
 }
 
-func lasting(o decision.Once, now time.Time) string {
+func claimLifetime(o decision.Once, now time.Time) string {
 	if o.Expires.IsZero() {
 		return " for ever"
 	}
@@ -119,23 +122,25 @@ func lasting(o decision.Once, now time.Time) string {
 }
 
 var statuses = []string{
-	balance.PayoutHeld, balance.PayoutReserved, balance.PayoutSubmitting, balance.PayoutSubmitted, balance.PayoutUnknown,
-	balance.PayoutSettled, balance.PayoutFailed, balance.PayoutReturned, balance.PayoutCancelled, balance.PayoutReleased,
+	balance.PayoutHeld, balance.PayoutReserved, balance.PayoutSubmitting, balance.PayoutSubmitted,
+	balance.PayoutUnknown,
+	balance.PayoutSettled, balance.PayoutFailed, balance.PayoutReturned, balance.PayoutCancelled,
+	balance.PayoutReleased,
 }
 
-// table tries everything that can happen to a payout in each of its statuses, and says what comes of it.
-func table(t *testing.T) string {
+// payoutMoveTable tries every step on a payout in every status, and lists the outcomes.
+func payoutMoveTable(t *testing.T) string {
 	var out strings.Builder
 	for _, status := range statuses {
 		for _, step := range []string{"release", "cancel", "submit", "taken", "refused", "none", "settled", "failed",
 			"returned"} {
-			fmt.Fprintf(&out, "%-15s  %-8s  %s\n", status, step, try(t, status, step))
+			fmt.Fprintf(&out, "%-15s  %-8s  %s\n", status, step, outcomeOf(t, status, step))
 		}
 	}
 	return out.String()
 }
 
-// pathTo is how a wire abroad gets into a status.
+// pathTo are the steps that bring a wire abroad into a status.
 func pathTo(status string) []string {
 	switch status {
 	case balance.PayoutHeld:
@@ -162,19 +167,19 @@ func pathTo(status string) []string {
 	panic(status)
 }
 
-// wire is a payout abroad of 100 out of a balance of 1,000.
-type wire struct {
-	state balance.State
-	shelf shelf
-	known balance.Payout
+// wirePayout is a payout abroad of 100 cents out of a balance of 1,000.
+type wirePayout struct {
+	state   balance.State
+	records orderRecords
+	known   balance.Payout
 }
 
-func newWire(t require.TestingT) *wire {
-	w := &wire{shelf: shelf{}}
+func newWire(t require.TestingT) *wirePayout {
+	w := &wirePayout{records: orderRecords{}}
 	apply(t, &w.state, start, balance.ReceiveDeposit{
 		Workspace: workspaceID.Format(ident.Workspace), EventID: "b", AmountUsdCents: 1000, Rail: "wire",
 	})
-	require.NoError(t, w.do(t, balance.CreatePayout{
+	require.NoError(t, w.send(t, balance.CreatePayout{
 		Workspace: w.state.Workspace, ID: ident.Derive(77, start, "p").Format(ident.Payout), Key: "key_1",
 		Rail: balance.RailIntlWire, Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"},
 		AmountCents: 100, Description: "rent", Limits: balance.PayoutLimits{KeyCents: 1000, WorkspaceCents: 1000},
@@ -182,27 +187,27 @@ func newWire(t require.TestingT) *wire {
 	return w
 }
 
-func (w *wire) step(t require.TestingT, step string) error {
+func (w *wirePayout) step(t require.TestingT, step string) error {
 	switch step {
 	case "release", "cancel":
-		return w.do(t, balance.DirectPayout{ID: w.known.ID, Release: step == "release"})
+		return w.send(t, balance.DirectPayout{ID: w.known.ID, Release: step == "release"})
 	case "submit":
-		return w.do(t, balance.SubmitPayout{ID: w.known.ID})
+		return w.send(t, balance.SubmitPayout{ID: w.known.ID})
 	case balance.AnswerTaken, balance.AnswerRefused, balance.AnswerNone:
-		return w.do(t, balance.AnswerPayout{ID: w.known.ID, Answer: step})
+		return w.send(t, balance.AnswerPayout{ID: w.known.ID, Answer: step})
 	case "lapse":
-		return w.do(t, balance.LapsePayout{ID: w.known.ID})
+		return w.send(t, balance.LapsePayout{ID: w.known.ID})
 	case "answer":
-		return w.do(t, decision.Fire{Key: step + "/" + w.known.ID})
+		return w.send(t, decision.Fire{Key: step + "/" + w.known.ID})
 	}
-	return w.do(t, balance.ReportPayout{EventID: step, ID: w.known.ID, Outcome: step})
+	return w.send(t, balance.ReportPayout{EventID: step, ID: w.known.ID, Outcome: step})
 }
 
-func (w *wire) do(t require.TestingT, command any) error {
-	w.shelf.load(t, &w.state, command)
+func (w *wirePayout) send(t require.TestingT, command any) error {
+	w.records.loadMissing(t, &w.state, command)
 	d, err := w.state.Decide(decision.Meta{At: start}, command)
 	decisiontest.Apply(t, &w.state, balance.DecodeEvent, d.Events...)
-	w.shelf.keep(t, d.Records)
+	w.records.storeAll(t, d.Records)
 	for _, r := range d.Records {
 		if p, ok := r.Document.(balance.Payout); ok {
 			w.known = p
@@ -211,7 +216,7 @@ func (w *wire) do(t require.TestingT, command any) error {
 	return err
 }
 
-func try(t require.TestingT, status, step string) string {
+func outcomeOf(t require.TestingT, status, step string) string {
 	w := newWire(t)
 	for _, before := range pathTo(status) {
 		require.NoError(t, w.step(t, before))
@@ -228,7 +233,7 @@ func try(t require.TestingT, status, step string) string {
 	return fmt.Sprintf("→ %s: available %d, held %d", w.known.Status, s.LedgerCents+s.CardCents, s.ReservedCents)
 }
 
-// Of the facts about a finished payout the state tells no repeat; a claim does.
+// State does not know finished payouts, so a claim detects the repeat of a return.
 func TestAFinishedPayoutIsReturnedOnce(t *testing.T) {
 	w := newWire(t)
 	for _, step := range pathTo(balance.PayoutSettled) {
@@ -241,15 +246,18 @@ func TestAFinishedPayoutIsReturnedOnce(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Len(t, d.Onces, 2)
-		require.Equal(t, decision.Once{Scope: "payout", Key: "returned/" + settled.ID}, d.Onces[1], "the same claim, for ever")
+		require.Equal(t, decision.Once{Scope: "payout", Key: "returned/" + settled.ID}, d.Onces[1],
+			"the same claim, for ever")
 	}
 }
 
 func TestPayoutsAreBounded(t *testing.T) {
 	w := newWire(t)
 	create := balance.CreatePayout{
-		Workspace: w.state.Workspace, ID: ident.Derive(77, start, "q").Format(ident.Payout), Key: "key_1", Rail: balance.RailACH,
-		AmountCents: 1, Description: "rent", Limits: balance.PayoutLimits{KeyCents: math.MaxInt64, WorkspaceCents: math.MaxInt64},
+		Workspace: w.state.Workspace, ID: ident.Derive(77, start, "q").Format(ident.Payout), Key: "key_1",
+		Rail:        balance.RailACH,
+		AmountCents: 1, Description: "rent", Limits: balance.PayoutLimits{KeyCents: math.MaxInt64,
+			WorkspaceCents: math.MaxInt64},
 	}
 	full := w.state
 	full.OpenPayouts = balance.MaxOpenPayouts
@@ -282,15 +290,15 @@ func TestTheDescriptionOfAPayoutStaysOutOfEvents(t *testing.T) {
 	require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, d.Reply), "Ada")
 }
 
-// Whatever happens to payouts in whatever order: the dollars are what was deposited less what the bank has, no order takes more
-// than is there, and the limits of the day hold what neither failed nor was cancelled.
+// For any order of events: the dollars are the deposits less the settled payouts, no order exceeds
+// the available dollars, and the day's total is that of the payouts neither failed nor cancelled.
 func TestPayoutsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := payoutModel{now: start, shelf: shelf{}, known: map[string]balance.Payout{}}
+		m := payoutModel{now: start, records: orderRecords{}, known: map[string]balance.Payout{}}
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			m.now = m.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(t, "hours")) * time.Hour)
 			m.step(t, i)
-			m.check(t)
+			m.checkSums(t)
 		}
 		var loaded balance.State
 		require.NoError(t, json.Unmarshal([]byte(decisiontest.JSON(t, m.state)), &loaded))
@@ -301,25 +309,26 @@ func TestPayoutsAddUp(t *testing.T) {
 type payoutModel struct {
 	now            time.Time
 	state          balance.State
-	shelf          shelf
+	records        orderRecords
 	known          map[string]balance.Payout
 	ids            []string
 	deposited      int64
-	ledger, booked int64 // of the credits that the authorizer follows; of the postings
+	ledger, booked int64 // sums of balance.Credit, and of the postings
 }
 
 const modelDayLimit = 2_000
 
 func (m *payoutModel) step(t *rapid.T, i int) {
 	command := rapid.SampledFrom([]string{
-		"deposit", "order", "order", "release", "cancel", "submit", "submit", "taken", "refused", "none", "lapse", "answer",
+		"deposit", "order", "order", "release", "cancel", "submit", "submit", "taken", "refused", "none", "lapse",
+		"answer",
 		"settled", "failed", "returned",
 	}).Draw(t, "what")
 	switch command {
 	case "deposit":
 		cents := rapid.Int64Range(1, 2_000).Draw(t, "cents")
 		m.deposited += cents
-		m.do(t, balance.ReceiveDeposit{
+		m.send(t, balance.ReceiveDeposit{
 			Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint(i), AmountUsdCents: cents, Rail: "ach",
 		})
 		return
@@ -329,9 +338,11 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 		if abroad {
 			rail = balance.RailIntlWire
 		}
-		m.do(t, balance.CreatePayout{
-			Workspace: workspaceID.Format(ident.Workspace), ID: ident.Derive(77, m.now, fmt.Sprint(i)).Format(ident.Payout),
-			Key: "key_1", Rail: rail, Recipient: balance.Recipient{ID: "rcp_1", International: abroad}, Description: "x",
+		m.send(t, balance.CreatePayout{
+			Workspace: workspaceID.Format(ident.Workspace), ID: ident.Derive(77, m.now,
+				fmt.Sprint(i)).Format(ident.Payout),
+			Key: "key_1", Rail: rail, Recipient: balance.Recipient{ID: "rcp_1", International: abroad},
+			Description: "x",
 			AmountCents: rapid.Int64Range(1, 1_000).Draw(t, "cents"),
 			Limits:      balance.PayoutLimits{KeyCents: modelDayLimit, WorkspaceCents: modelDayLimit},
 		})
@@ -343,25 +354,26 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 	p := m.known[rapid.SampledFrom(m.ids).Draw(t, "payout")]
 	switch command {
 	case "release", "cancel":
-		m.do(t, balance.DirectPayout{ID: p.ID, Release: command == "release"})
+		m.send(t, balance.DirectPayout{ID: p.ID, Release: command == "release"})
 	case "submit":
-		m.do(t, balance.SubmitPayout{ID: p.ID})
+		m.send(t, balance.SubmitPayout{ID: p.ID})
 	case "taken", "refused", "none":
-		m.do(t, balance.AnswerPayout{ID: p.ID, Answer: command})
+		m.send(t, balance.AnswerPayout{ID: p.ID, Answer: command})
 	case "lapse":
-		m.do(t, balance.LapsePayout{ID: p.ID})
+		m.send(t, balance.LapsePayout{ID: p.ID})
 	case "answer":
-		if p.Status != balance.PayoutHeld && p.Status != balance.PayoutReserved { // the timers are set with the sending
-			m.do(t, decision.Fire{Key: command + "/" + p.ID})
+		if p.Status != balance.PayoutHeld && p.Status != balance.PayoutReserved { // the submission sets the timers
+			m.send(t, decision.Fire{Key: command + "/" + p.ID})
 		}
 	default:
-		m.do(t, balance.ReportPayout{EventID: fmt.Sprint(i), ID: p.ID, Outcome: command})
+		m.send(t, balance.ReportPayout{EventID: fmt.Sprint(i), ID: p.ID, Outcome: command})
 	}
 }
 
-// do sends a command; a reservation that the funds do not cover is refused, as the authorizer would.
-func (m *payoutModel) do(t *rapid.T, command any) {
-	m.shelf.load(t, &m.state, command)
+// send decides a command. Like the authorizer, it refuses a reservation that the funds do not
+// cover.
+func (m *payoutModel) send(t *rapid.T, command any) {
+	m.records.loadMissing(t, &m.state, command)
 	d, err := m.state.Decide(decision.Meta{At: m.now}, command)
 	if err != nil {
 		return
@@ -371,17 +383,18 @@ func (m *payoutModel) do(t *rapid.T, command any) {
 			return
 		}
 		defer func() {
-			require.GreaterOrEqual(t, m.state.LedgerCents+m.state.CardCents, int64(0), "no order takes more than is there")
+			require.GreaterOrEqual(t, m.state.LedgerCents+m.state.CardCents, int64(0),
+				"no order takes more than is there")
 		}()
 	}
-	m.shelf.keep(t, d.Records)
+	m.records.storeAll(t, d.Records)
 	for _, e := range d.Events {
 		m.state.Apply(e)
 		if _, cents, settles, ok := balance.Credit(e); ok {
 			m.ledger += cents
 			require.Equal(t, d.Debit != nil, settles != "", "a reservation ends with its payout's event")
 		}
-		m.post(t, e)
+		m.addPostings(t, e)
 	}
 	for _, r := range d.Records {
 		if p, ok := r.Document.(balance.Payout); ok {
@@ -393,7 +406,7 @@ func (m *payoutModel) do(t *rapid.T, command any) {
 	}
 }
 
-func (m *payoutModel) post(t *rapid.T, e decision.Event) {
+func (m *payoutModel) addPostings(t *rapid.T, e decision.Event) {
 	var legs []balance.Posting
 	switch e := e.(type) {
 	case balance.DepositReceived:
@@ -411,13 +424,14 @@ func (m *payoutModel) post(t *rapid.T, e decision.Event) {
 	require.Zero(t, sum)
 }
 
-func (m *payoutModel) check(t *rapid.T) {
+func (m *payoutModel) checkSums(t *rapid.T) {
 	gone, held, ordered := int64(0), int64(0), int64(0)
 	for _, p := range m.known {
 		switch p.Status {
 		case balance.PayoutSettled:
 			gone += p.AmountCents
-		case balance.PayoutHeld, balance.PayoutReserved, balance.PayoutSubmitting, balance.PayoutSubmitted, balance.PayoutUnknown:
+		case balance.PayoutHeld, balance.PayoutReserved, balance.PayoutSubmitting, balance.PayoutSubmitted,
+			balance.PayoutUnknown:
 			held += p.AmountCents
 		}
 		today := p.CreatedAt.UTC().Format(time.DateOnly) == m.state.PaidOut.Day

@@ -18,16 +18,16 @@ const (
 	sourcePayoutReturn = "payout_return"
 )
 
-// scopePayout is where what happens to a payout after it is finished is claimed, once and for ever.
+// scopePayout is the scope of claims on what happens to a finished payout, once for ever.
 const scopePayout = "payout"
 
-// payouts decides and applies commands and events of payouts, and of the exchange rates locked for
-// them.
+// payouts has the decisions and folds of payouts and of their firm exchange rates.
 type payouts struct{ *State }
 
-// createPayout reserves the dollars and keeps the order. A wire abroad is held; anything else is to be sent.
+// createPayout reserves the dollars and stores the order. A wire abroad waits for its release; any
+// other payout is ready to be sent.
 func (b payouts) createPayout(m decision.Meta, c CreatePayout) (decision.Decision, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkWithRecipient(); err != nil {
 		return decision.Decision{}, err
 	}
 	if err := b.checkQuote(m, c); err != nil {
@@ -36,11 +36,11 @@ func (b payouts) createPayout(m decision.Meta, c CreatePayout) (decision.Decisio
 	if err := b.checkLimits(m, c); err != nil {
 		return decision.Decision{}, err
 	}
-	if _, known := b.orders.payouts.find(c.ID); known {
+	if _, known := b.orders.payouts.findOrder(c.ID); known {
 		panic("BUG: payout created twice")
 	}
-	if !b.fits(-c.AmountCents) {
-		return decision.Decision{}, overflow()
+	if !b.canAddCents(-c.AmountCents) {
+		return decision.Decision{}, balanceFull()
 	}
 	p := newPayout(m, c)
 	e := PayoutCreated{Workspace: c.Workspace, Payout: p}
@@ -77,7 +77,8 @@ func newPayout(m decision.Meta, c CreatePayout) Payout {
 	return p
 }
 
-// ReservationOf is the id under which the authorizer reserves a payout's dollars until it has followed the payout's event.
+// ReservationOf is the id under which the authorizer reserves a payout's dollars until it has
+// applied the payout's event.
 func ReservationOf(payout string) string { return reservationOf(ident.Payout, payout) }
 
 func reservationOf(prefix, id string) string {
@@ -88,7 +89,7 @@ func reservationOf(prefix, id string) string {
 	return u.Format(ident.Reservation)
 }
 
-// CheckBody refuses what makes no sense whoever the recipient is; quoted says that a quote is named.
+// CheckBody refuses an order that no recipient could make valid. quoted says that a quote is named.
 func (c *CreatePayout) CheckBody(quoted bool) error {
 	switch {
 	case !slices.Contains([]string{RailACH, RailWire, RailRealtime, RailIntlWire}, c.Rail):
@@ -105,7 +106,7 @@ func (c *CreatePayout) CheckBody(quoted bool) error {
 	return nil
 }
 
-func (c *CreatePayout) check() error {
+func (c *CreatePayout) checkWithRecipient() error {
 	if err := c.CheckBody(c.Quote != nil); err != nil {
 		return err
 	}
@@ -118,12 +119,12 @@ func (c *CreatePayout) check() error {
 	return nil
 }
 
-// checkLimits holds a payout against what may be open and what may be paid out in a day.
+// checkLimits refuses a payout beyond the number of open payouts or the sums of the UTC day.
 func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
 	if b.OpenPayouts >= MaxOpenPayouts {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d payouts may be open", MaxOpenPayouts))
 	}
-	today := b.PaidOut.on(dayOf(decision.StampOf(m.At)))
+	today := b.PaidOut.onDay(dayOf(decision.StampOf(m.At)))
 	if _, known := today.Keys[c.Key]; !known && len(today.Keys) >= MaxPayoutKeys {
 		return fault.New(fault.LimitExceeded,
 			fmt.Sprintf("at most %d keys may order payouts on one day", MaxPayoutKeys))
@@ -143,28 +144,28 @@ func (b payouts) directPayout(m decision.Meta, c DirectPayout) (decision.Decisio
 	if c.Release {
 		step = stepRelease
 	}
-	p, known := b.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	if p.done(step) {
+	if p.isRepeat(step) {
 		return decision.Decision{Reply: p}, nil
 	}
-	if _, allowed := p.after(step); !allowed {
-		return decision.Decision{}, p.refuse(fault.PayoutNotHeld, step)
+	if _, allowed := p.nextStatus(step); !allowed {
+		return decision.Decision{}, p.refuseStep(fault.PayoutNotHeld, step)
 	}
-	moved, d := b.move(m, p, step, "")
+	moved, d := b.movePayout(m, p, step, "")
 	d.Reply = moved
 	return d, nil
 }
 
-// submitPayout makes a payout the bank's to be told of, by who asked and by nobody else.
+// submitPayout replies Send to the first caller and to no other: that caller sends the order.
 func (b payouts) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision, error) {
-	p, known := b.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutReserved {
 		return decision.Decision{Reply: Submission{}}, nil
 	}
-	p, d := b.move(m, p, stepSubmit, "")
+	p, d := b.movePayout(m, p, stepSubmit, "")
 	d.Reply = Submission{Payout: p, Send: true}
 	d.Timers = []decision.Timer{
 		{Key: timerAnswer + p.ID, Due: m.At.Add(AnswerWithin)}, {Key: timerLapse + p.ID, Due: m.At.Add(LapseAfter)},
@@ -172,61 +173,65 @@ func (b payouts) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decisio
 	return d, nil
 }
 
-// answerPayout notes what the bank answered to the order. What came too late, or after a report, changes nothing.
+// answerPayout records the bank's answer to the order. An answer after a report or after
+// AnswerWithin changes nothing.
 func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision, error) {
-	step, known := map[string]payoutStep{AnswerTaken: stepAccept, AnswerRefused: stepFail, AnswerNone: stepSilence}[c.Answer]
+	step, known := map[string]payoutStep{AnswerTaken: stepAccept, AnswerRefused: stepFail,
+		AnswerNone: stepSilence}[c.Answer]
 	if !known {
 		panic("BUG: answer " + c.Answer)
 	}
-	p, known := b.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutSubmitting {
 		return decision.Decision{}, nil
 	}
-	_, d := b.move(m, p, step, "")
+	_, d := b.movePayout(m, p, step, "")
 	if len(d.Timers) == 0 {
 		d.Timers = []decision.Timer{{Key: timerAnswer + c.ID}}
 	}
 	return d, nil
 }
 
-// reportPayout takes what the bank says became of a payout. It answers ReportedPayout.
+// reportPayout applies the bank's report of an outcome. Its reply is ReportedPayout.
 func (b payouts) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
 	}
-	step, known := map[string]payoutStep{PayoutSettled: stepSettle, PayoutFailed: stepFail, PayoutReturned: stepReturn}[c.Outcome]
+	step, known := map[string]payoutStep{PayoutSettled: stepSettle, PayoutFailed: stepFail,
+		PayoutReturned: stepReturn}[c.Outcome]
 	if !known {
 		panic("BUG: outcome " + c.Outcome)
 	}
-	p, known := b.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	if p.done(step) {
+	if p.isRepeat(step) {
 		return decision.Decision{Reply: ReportedPayout{Payout: p}}, nil
 	}
-	if step == stepReturn && p.sent() {
-		return decision.Decision{}, fault.New(fault.Unavailable, "The settlement has not been reported yet; nothing changed.")
+	if step == stepReturn && p.openAtBank() {
+		return decision.Decision{}, fault.New(fault.Unavailable,
+			"The settlement has not been reported yet; nothing changed.")
 	}
-	if _, allowed := p.after(step); !allowed {
-		return decision.Decision{}, p.refuse(fault.PayoutConflict, step)
+	if _, allowed := p.nextStatus(step); !allowed {
+		return decision.Decision{}, p.refuseStep(fault.PayoutConflict, step)
 	}
 	late := p.Status == PayoutReleased
-	if !b.takes(effectOf(p, step)) {
-		return decision.Decision{}, overflow()
+	if !b.canBookEffect(effectOfStep(p, step)) {
+		return decision.Decision{}, balanceFull()
 	}
-	moved, d := b.move(m, p, step, c.EventID)
+	moved, d := b.movePayout(m, p, step, c.EventID)
 	d.Reply = ReportedPayout{Payout: moved, Late: late}
 	d.Onces = []decision.Once{{Scope: ScopeBank, Key: c.EventID, Expires: m.At.Add(BankRetention)}}
-	if !p.open() { // the state no longer tells a repeat
+	if !p.isOpen() { // State keeps no finished payouts: the claim detects a repeat
 		d.Onces = append(d.Onces, decision.Once{Scope: scopePayout, Key: moved.Status + "/" + p.ID})
 	}
 	return d, nil
 }
 
-// payoutTimer is what follows when the bank has been silent for AnswerWithin, or has reported
-// nothing for LapseAfter: then the bank is to be asked, every LapseAskEvery until the payout has
-// ended.
+// payoutTimer decides the timers of a payout. After AnswerWithin without an answer the outcome is
+// unknown. After LapseAfter without a report the bank is asked, every LapseAskEvery until the
+// payout ends.
 func (b payouts) payoutTimer(m decision.Meta, key string) (decision.Decision, error) {
 	if id, answer := strings.CutPrefix(key, timerAnswer); answer {
 		return b.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
@@ -235,7 +240,7 @@ func (b payouts) payoutTimer(m decision.Meta, key string) (decision.Decision, er
 	if !lapse {
 		panic("BUG: timer of a balance " + key)
 	}
-	if p, known := b.orders.payouts.find(id); !known || !p.sent() {
+	if p, known := b.orders.payouts.findOrder(id); !known || !p.openAtBank() {
 		return decision.Decision{}, nil
 	}
 	return lapseDue(m, key, RecordPayout, id), nil
@@ -247,51 +252,51 @@ func AwaitsAnswer(key string) bool {
 	return strings.HasPrefix(key, timerAnswer) || strings.HasPrefix(key, timerDeskAnswer)
 }
 
-// lapseDue has the bank asked about an order, and sets the timer for the next time.
+// lapseDue replies that the bank is to be asked about an order, and sets the timer again.
 func lapseDue(m decision.Meta, key, kind, id string) decision.Decision {
 	return decision.Decision{Reply: LapseDue{Kind: kind, ID: id},
 		Timers: []decision.Timer{{Key: key, Due: m.At.Add(LapseAskEvery)}}}
 }
 
-// lapsePayout releases a payout that the bank neither acknowledged nor has. A payout that the bank
-// acknowledged stays, whatever the bank says of it now.
+// lapsePayout releases a payout that the bank neither acknowledged nor has. An acknowledged payout
+// stays open, even if the bank now denies it.
 func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision, error) {
-	p, known := b.orders.payouts.find(c.ID)
+	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutSubmitting && p.Status != PayoutUnknown {
 		return decision.Decision{}, nil
 	}
 	events := []decision.Event(nil)
 	if p.Status != PayoutUnknown {
 		var d decision.Decision
-		p, d = b.move(m, p, stepSilence, "")
+		p, d = b.movePayout(m, p, stepSilence, "")
 		events = d.Events
 	}
-	_, d := b.move(m, p, stepLapse, "")
+	_, d := b.movePayout(m, p, stepLapse, "")
 	d.Events = append(events, d.Events...)
 	return d, nil
 }
 
-// move makes a step that the table allows: its event, the payout's record as it then stands and what the ledger shows of it.
-// Timers end with the payout.
-func (b payouts) move(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
-	to, allowed := p.after(step)
+// movePayout makes a step that payoutMoves allows: its event, the payout's record after it and its
+// ledger line. The end of a payout removes its timers.
+func (b payouts) movePayout(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
+	to, allowed := p.nextStatus(step)
 	if !allowed {
-		panic("BUG: " + p.refuse(fault.Internal, step).Error())
+		panic("BUG: " + p.refuseStep(fault.Internal, step).Error())
 	}
 	e := PayoutMoved{
 		Workspace: b.Workspace, Payout: p.ID, From: p.Status, To: to, AmountCents: p.AmountCents, EventID: eventID,
 		Postings: []Posting{}, At: decision.StampOf(m.At),
 	}
 	d := decision.Decision{}
-	if usd := effectOf(p, step).usd; usd != 0 {
+	if usd := effectOfStep(p, step).usd; usd != 0 {
 		t := b.payoutTransfer(p, to, usd, m.At)
-		e.Postings = t.postings()
-		d.Records = append(d.Records, t.record())
+		e.Postings = t.balancedPostings()
+		d.Records = append(d.Records, t.ledgerRecord())
 	}
-	after := p.moved(e)
+	after := p.afterMove(e)
 	d.Events = []decision.Event{e}
 	d.Records = append(d.Records, decision.Record{Kind: RecordPayout, ID: p.ID, Document: after})
-	if p.sent() && !after.open() {
+	if p.openAtBank() && !after.isOpen() {
 		d.Timers = []decision.Timer{{Key: timerAnswer + p.ID}, {Key: timerLapse + p.ID}}
 	}
 	return after, d
@@ -303,56 +308,57 @@ func (s *State) payoutTransfer(p Payout, to string, usd int64, at time.Time) tra
 		source = sourcePayoutReturn
 	}
 	return transfer{
-		workspace: s.Workspace, account: AccountUSD, counterpart: AccountBank, cents: usd, source: source, reference: p.Reference,
-		cause: "payout/" + to + "/" + p.ID, at: at,
+		workspace: s.Workspace, account: AccountUSD, counterpart: AccountBank, cents: usd, source: source,
+		reference: p.Reference,
+		cause:     "payout/" + to + "/" + p.ID, at: at,
 	}
 }
 
-// takes says whether the balance can take an effect.
-func (s *State) takes(e effect) bool {
+// canBookEffect reports whether an effect fits the balance.
+func (s *State) canBookEffect(e effect) bool {
 	after := *s
-	return after.book(e) == nil
+	return after.bookEffect(e) == nil
 }
 
-// book adds an effect to the balance.
-func (s *State) book(e effect) error {
+// bookEffect adds an effect to the balance.
+func (s *State) bookEffect(e effect) error {
 	reserved, err := money.Add(s.ReservedCents, e.reserved)
 	if err != nil {
 		return err
 	}
 	s.ReservedCents = reserved
-	return s.credit(e.ledger)
+	return s.addLedgerCents(e.ledger)
 }
 
 func (b payouts) applyPayoutCreated(e PayoutCreated) {
 	b.Workspace = e.Workspace
 	p := e.Payout
-	if err := b.book(effect{ledger: -p.AmountCents, reserved: p.AmountCents}); err != nil {
+	if err := b.bookEffect(effect{ledger: -p.AmountCents, reserved: p.AmountCents}); err != nil {
 		panic("BUG: payout after its check: " + err.Error())
 	}
-	b.orders.payouts.store(p.ID, p)
+	b.orders.payouts.storeOrder(p.ID, p)
 	b.OpenPayouts++
-	b.PaidOut = b.PaidOut.on(dayOf(p.CreatedAt)).plus(p.Key, p.AmountCents)
+	b.PaidOut = b.PaidOut.onDay(dayOf(p.CreatedAt)).addingCents(p.Key, p.AmountCents)
 	if p.QuoteID != nil {
 		b.useQuote(*p.QuoteID)
 	}
 }
 
 func (b payouts) applyPayoutMoved(e PayoutMoved) {
-	if err := b.book(effects(e.From, e.To, e.AmountCents)); err != nil {
+	if err := b.bookEffect(effectOfMove(e.From, e.To, e.AmountCents)); err != nil {
 		panic("BUG: payout's move after its check: " + err.Error())
 	}
-	before, known := b.orders.payouts.find(e.Payout)
+	before, known := b.orders.payouts.findOrder(e.Payout)
 	if !known {
 		panic("BUG: moved a payout that is not loaded")
 	}
-	p := before.moved(e)
-	b.orders.payouts.store(p.ID, p)
-	if !before.open() || p.open() {
+	p := before.afterMove(e)
+	b.orders.payouts.storeOrder(p.ID, p)
+	if !before.isOpen() || p.isOpen() {
 		return
 	}
 	b.OpenPayouts--
 	if day := dayOf(p.CreatedAt); (p.Status == PayoutCancelled || p.Status == PayoutFailed) && day == b.PaidOut.Day {
-		b.PaidOut = b.PaidOut.plus(p.Key, -p.AmountCents)
+		b.PaidOut = b.PaidOut.addingCents(p.Key, -p.AmountCents)
 	}
 }

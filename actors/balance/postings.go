@@ -9,8 +9,8 @@ import (
 	"purser/persistence/money"
 )
 
-// transfer is one movement of dollars between an account of the workspace and a counterpart. Cents goes into the account;
-// negative goes out of it.
+// transfer is one movement of dollars or stablecoins between an account of the workspace and a
+// counterpart account. Positive cents go into the workspace's account, negative ones out of it.
 type transfer struct {
 	workspace   string
 	account     string
@@ -19,40 +19,42 @@ type transfer struct {
 	source      string
 	reference   string
 	card        *string
-	cause       string // what ids are derived from: the same cause makes the same entry
+	cause       string // ids are derived from it: equal causes give equal ids
 	at          time.Time
 }
 
-func (t transfer) group() string {
+func (t transfer) transferGroup() string {
 	return ident.Derive(slotOf(t.workspace), t.at, "transfer/"+t.cause).Format(ident.TransferGroup)
 }
 
-// postings are the two legs of the transfer.
-func (t transfer) postings() []Posting {
-	group := t.group()
+// balancedPostings are the two legs of the transfer.
+func (t transfer) balancedPostings() []Posting {
+	group := t.transferGroup()
 	legs := []Posting{{Transfer: group, Account: t.account, Cents: t.cents},
 		{Transfer: group, Account: t.counterpart, Cents: -t.cents}}
 	mustSumToZero(legs)
 	return legs
 }
 
-// record is the line of the ledger that shows the transfer.
-func (t transfer) record() decision.Record {
+// ledgerRecord is the ledger line that shows the transfer.
+func (t transfer) ledgerRecord() decision.Record {
 	id := ident.Derive(slotOf(t.workspace), t.at, "entry/"+t.cause).Format(ident.LedgerEntry)
 	entry := LedgerEntry{
-		ID: id, Source: t.source, Direction: "credit", AmountCents: t.cents, Reference: t.reference, TransferGroup: t.group(),
-		CardID: t.card, CreatedAt: decision.StampOf(t.at),
+		ID: id, Source: t.source, Direction: "credit", AmountCents: t.cents, Reference: t.reference,
+		TransferGroup: t.transferGroup(),
+		CardID:        t.card, CreatedAt: decision.StampOf(t.at),
 	}
 	if t.cents < 0 {
 		entry.Direction, entry.AmountCents = "debit", -t.cents
 	}
 	if t.account == AccountUSD {
-		entry.BalanceCents = new(int64) // see bookLines
+		entry.BalanceCents = new(int64) // set by bookLines
 	}
 	return decision.Record{Kind: RecordLedgerEntry, ID: id, Document: entry}
 }
 
-// bookLines notes on the ledger lines of a decision when they are booked, and on those of the dollars what these are after each.
+// bookLines sets the booking time of the decision's ledger lines. On lines of AccountUSD it also
+// sets the workspace's dollars after each line.
 func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 	at, dollars := decision.StampOf(m.At), s.UsdCents
 	for i := range records {
@@ -70,7 +72,7 @@ func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 	}
 }
 
-// mustSumToZero is the last look at postings before they are returned.
+// mustSumToZero panics when a transfer's postings do not sum to zero in each currency.
 func mustSumToZero(postings []Posting) {
 	type part struct {
 		transfer string
@@ -78,7 +80,7 @@ func mustSumToZero(postings []Posting) {
 	}
 	sums := map[part]int64{}
 	for _, p := range postings {
-		key := part{p.Transfer, p.currency()}
+		key := part{p.Transfer, p.currencyOrUSD()}
 		sums[key] = money.MustAdd(sums[key], p.Cents)
 	}
 	for key, sum := range sums {

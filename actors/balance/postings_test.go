@@ -11,14 +11,14 @@ import (
 	"purser/persistence/ident"
 )
 
-// Every transfer is looked at once more before it is returned: one that has no opposite is a bug, and must not be stored.
+// An unbalanced transfer is a bug and must not be stored: its postings panic.
 func TestATransferThatDoesNotSumToZeroIsNotReturned(t *testing.T) {
 	workspace := ident.Derive(9, time.UnixMilli(1), "workspace").Format(ident.Workspace)
 	move := transfer{workspace: workspace, account: AccountUSD, counterpart: AccountNetwork, cents: 5, cause: "c",
 		at: time.UnixMilli(1)}
-	require.Len(t, move.postings(), 2)
+	require.Len(t, move.balancedPostings(), 2)
 	move.cents = math.MinInt64
-	require.Panics(t, func() { move.postings() })
+	require.Panics(t, func() { move.balancedPostings() })
 	require.Panics(t, func() {
 		mustSumToZero([]Posting{{Transfer: "t", Account: AccountUSD, Cents: 5},
 			{Transfer: "t", Account: AccountNetwork, Cents: -4}})
@@ -29,12 +29,12 @@ func TestATransferThatDoesNotSumToZeroIsNotReturned(t *testing.T) {
 	})
 }
 
-// Each line of a decision says what the dollars are after it, and when it was booked; lines of other accounts say only when.
-func TestBookLines(t *testing.T) {
+// Each line of a decision gets its booking time; a line of dollars also gets the balance after it.
+func TestLedgerLinesGetABookingTimeAndABalance(t *testing.T) {
 	workspace := ident.Derive(9, time.UnixMilli(1), "workspace").Format(ident.Workspace)
 	line := func(account string, cents int64) decision.Record {
 		return transfer{workspace: workspace, account: account, counterpart: AccountBank, cents: cents, cause: "c",
-			at: time.UnixMilli(1)}.record()
+			at: time.UnixMilli(1)}.ledgerRecord()
 	}
 	s := State{UsdCents: 100}
 	records := []decision.Record{line(AccountUSD, 50), line(AccountSuspense, -7), line(AccountUSD, -200)}

@@ -10,23 +10,24 @@ import (
 	"purser/persistence/money"
 )
 
-// Statuses of a quote. A locked one that is not used in time is expired; that is told from the clock, and is no event.
+// Statuses of a quote. A locked quote expires by the clock, without an event.
 const (
 	QuoteLocked  = "locked"
 	QuoteUsed    = "used"
 	QuoteExpired = "expired"
 )
 
-// QuoteLock is how long a quote's rate is firm.
+// QuoteLock is the time for which a quote's rate is firm.
 const QuoteLock = 120 * time.Second
 
-// Amount is money in a currency's smallest units.
+// Amount is money in minor units of its currency.
 type Amount struct {
 	Currency    money.Currency `json:"currency"`
 	AmountMinor money.Minor    `json:"amountMinor"`
 }
 
-// Quote is a firm rate for one wire abroad: Sell dollars out of the balance buy exactly Buy. Rate is units bought for a dollar.
+// Quote is a firm rate for one wire abroad: Sell, in dollars, buys exactly Buy. Rate is units
+// bought for one dollar.
 type Quote struct {
 	ID             string         `json:"id"`
 	Status         string         `json:"status"` // locked or used
@@ -38,7 +39,7 @@ type Quote struct {
 	CreatedAt      decision.Stamp `json:"createdAt"`
 }
 
-// StatusAt is the quote's status as the clock has it.
+// StatusAt is the quote's status at a time.
 func (q Quote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.LockExpiresAt, now)
 }
@@ -50,7 +51,7 @@ func statusAt(status string, ends decision.Stamp, now time.Time) string {
 	return status
 }
 
-// CheckBody refuses what nobody can be quoted a rate for.
+// CheckBody refuses a quote that no recipient could make valid.
 func (c *LockQuote) CheckBody() error {
 	if _, served := c.Buy.Currency.Exponent(); !served || c.Buy.Currency == money.USD {
 		return otherCurrency()
@@ -65,7 +66,7 @@ func otherCurrency() error {
 	return fault.New(fault.InvalidCurrency, "currency: the recipient's, and not USD")
 }
 
-// lockQuote keeps a rate. The amount sold is rounded half-even to the cent here, once.
+// lockQuote stores a firm rate. The amount sold is rounded half-even to the cent here, once.
 func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, error) {
 	if err := c.CheckBody(); err != nil {
 		return decision.Decision{}, err
@@ -83,7 +84,8 @@ func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, err
 	}
 	now := decision.StampOf(m.At)
 	if b.QuoteLocks.lockedAt(now.Time) >= MaxOpenQuotes {
-		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxOpenQuotes))
+		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked",
+			MaxOpenQuotes))
 	}
 	q := Quote{
 		ID: c.ID, Status: QuoteLocked, CounterpartyID: c.Recipient.ID, Sell: Amount{money.USD, cents}, Buy: c.Buy,
@@ -96,12 +98,12 @@ func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, err
 	}, nil
 }
 
-// checkQuote says whether a payout may use the quote it names.
+// checkQuote refuses a payout that may not use the quote it names.
 func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 	if c.Quote == nil {
 		return nil
 	}
-	q, known := b.orders.quotes.find(c.Quote.ID)
+	q, known := b.orders.quotes.findOrder(c.Quote.ID)
 	switch {
 	case !known || q.Status == QuoteUsed:
 		return fault.New(fault.QuoteUsed, "a quote is for one payout")
@@ -118,7 +120,7 @@ func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 // QuoteLocks counts locked quotes by the millisecond of Unix time at which their locks end.
 type QuoteLocks map[int64]int
 
-// lockedAt is how many quotes are locked at a moment.
+// lockedAt is the number of quotes locked at a time.
 func (l QuoteLocks) lockedAt(at time.Time) (locked int) {
 	for end, n := range l {
 		if at.Before(time.UnixMilli(end)) {
@@ -135,13 +137,13 @@ func (l *QuoteLocks) addLock(ends decision.Stamp) {
 	(*l)[ends.UnixMilli()]++
 }
 
-// lockQuote adds a quote, and drops those that have expired when it is made.
+// lockQuote adds a quote made at a time, and drops the quotes that have expired by then.
 func (l *QuoteLocks) lockQuote(made, ends decision.Stamp) {
 	maps.DeleteFunc(*l, func(end int64, _ int) bool { return made.UnixMilli() >= end })
 	l.addLock(ends)
 }
 
-// useQuote takes a quote off.
+// useQuote removes a used quote.
 func (l QuoteLocks) useQuote(ends decision.Stamp) {
 	end := ends.UnixMilli()
 	if l[end]--; l[end] <= 0 {
@@ -151,16 +153,16 @@ func (l QuoteLocks) useQuote(ends decision.Stamp) {
 
 func (b payouts) applyQuoteLocked(e FXQuoteLocked) {
 	b.Workspace = e.Workspace
-	b.orders.quotes.store(e.Quote.ID, e.Quote)
+	b.orders.quotes.storeOrder(e.Quote.ID, e.Quote)
 	b.QuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
 func (s *State) useQuote(id string) {
-	q, known := s.orders.quotes.find(id)
+	q, known := s.orders.quotes.findOrder(id)
 	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a quote that is not locked")
 	}
 	q.Status = QuoteUsed
-	s.orders.quotes.store(id, q)
+	s.orders.quotes.storeOrder(id, q)
 	s.QuoteLocks.useQuote(q.LockExpiresAt)
 }

@@ -9,20 +9,21 @@ const (
 	RecordRampSession = "ramp_session" // rs_ id → RampSession; listed by its direction
 )
 
-// RampQuoted says that an order of the ramp was offered.
+// RampQuoted says that a quote for a ramp order was given.
 type RampQuoted struct {
 	Workspace string    `json:"workspace"`
 	Quote     RampQuote `json:"quote"`
 }
 
-// RampOrdered says that a quote was used: what is given has left its account, for the ramp.
+// RampOrdered says that a quote was used and its amount was debited to the ramp's account.
 type RampOrdered struct {
 	Workspace string    `json:"workspace"`
 	Order     RampOrder `json:"order"`
 	Postings  []Posting `json:"postings"`
 }
 
-// RampMoved says that an order went from one status to another. It posts what came of it, or what came back.
+// RampMoved says that an order changed its status. Its postings credit the proceeds, or give the
+// amount back.
 type RampMoved struct {
 	Workspace   string         `json:"workspace"`
 	Order       string         `json:"order"`
@@ -37,14 +38,16 @@ type RampMoved struct {
 	At          decision.Stamp `json:"at"`
 }
 
-// RampSessionImported says that an order of the retired routes was brought over. Where its page is, the record alone says.
+// RampSessionImported says that an order of the retired routes was imported. Only the record has
+// HostedURL.
 type RampSessionImported struct {
 	Workspace string         `json:"workspace"`
 	Session   RampSession    `json:"session"`
 	At        decision.Stamp `json:"at"`
 }
 
-// RampSessionMoved says what the partner reported of such an order. It posts what is credited.
+// RampSessionMoved says that the partner reported an outcome of an imported session. Its postings
+// are the credit.
 type RampSessionMoved struct {
 	Workspace   string         `json:"workspace"`
 	Session     string         `json:"session"`

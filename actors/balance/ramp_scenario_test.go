@@ -18,7 +18,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// rampRecords are what the ramp has written, by id, as the records stand.
+// rampRecords are the ramp's records by id.
 type rampRecords struct {
 	quotes   map[string]balance.RampQuote
 	orders   map[string]balance.RampOrder
@@ -30,7 +30,8 @@ func newRampRecords() rampRecords {
 		sessions: map[string]balance.RampSession{}}
 }
 
-var rampSteps = []string{"ramp-quote", "ramp-order", "partner-takes", "partner-refuses", "partner-reports", "ramp-timer",
+var rampSteps = []string{"ramp-quote", "ramp-order", "partner-takes", "partner-refuses", "partner-reports",
+	"ramp-timer",
 	"import-session", "many-quotes", "many-orders", "brim", "ramp"}
 
 // rampStep is a step about the ramp.
@@ -39,7 +40,8 @@ func (s *scenario) rampStep(t *testing.T, a arguments) string {
 	switch a.d.Cmd {
 	case "ramp-quote":
 		return s.send(t, balance.QuoteRamp{Workspace: workspace, ID: s.derived(a.text("id"), ident.RampQuote),
-			Direction: a.text("direction"), AmountCents: a.cents("amount"), FeeCents: a.cents("fee"), WalletID: a.text("wallet")})
+			Direction: a.text("direction"), AmountCents: a.cents("amount"), FeeCents: a.cents("fee"),
+			WalletID: a.text("wallet")})
 	case "ramp-order":
 		return s.send(t, balance.CreateRampOrder{Workspace: workspace, ID: s.derived(a.text("id"), ident.RampOrder),
 			Quote: s.ramp.quotes[s.id(a.text("quote"))], Withdrawal: a.d.HasArg("withdrawal")})
@@ -51,8 +53,8 @@ func (s *scenario) rampStep(t *testing.T, a arguments) string {
 		return s.send(t, s.rampReport(a))
 	case "ramp-timer":
 		command := decision.Fire{Key: "ramp/" + s.id(a.text("id"))}
-		s.shelf.load(t, &s.state, command)
-		d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
+		s.records.loadMissing(t, &s.state, command)
+		d, err := s.state.Decide(decision.Meta{At: s.authorizer.now}, command)
 		require.NoError(t, err)
 		if due, told := d.Reply.(balance.RampDue); told {
 			return "tell the partner of " + s.name(due.Order) + "\n" + s.send(t, command)
@@ -89,9 +91,10 @@ func (s *scenario) derived(name, prefix string) string {
 	return made
 }
 
-// rampReport names the order, or the session by its record.
+// rampReport is a report on an order, or on a session with its record.
 func (s *scenario) rampReport(a arguments) balance.ReportRamp {
-	c := balance.ReportRamp{EventID: a.text("event"), ID: s.id(a.text("id")), Outcome: a.text("outcome"), TxHash: a.text("tx")}
+	c := balance.ReportRamp{EventID: a.text("event"), ID: s.id(a.text("id")), Outcome: a.text("outcome"),
+		TxHash: a.text("tx")}
 	if a.d.HasArg("fee") {
 		fee := a.cents("fee")
 		c.FeeCents = &fee
@@ -102,14 +105,15 @@ func (s *scenario) rampReport(a arguments) balance.ReportRamp {
 	return c
 }
 
-// manyRamp quotes, and orders, a dollar into USDC so many times, and says what one more gets.
+// manyRamp quotes, and with order also orders, one dollar into USDC count times, and returns the
+// outcome of one more.
 func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
 	workspace := workspaceID.Format(ident.Workspace)
 	fold := func(command any) decision.Decision {
-		s.shelf.load(t, &s.state, command)
-		d, err := s.state.Decide(decision.Meta{At: s.network.now}, command)
+		s.records.loadMissing(t, &s.state, command)
+		d, err := s.state.Decide(decision.Meta{At: s.authorizer.now}, command)
 		require.NoError(t, err)
-		s.shelf.keep(t, d.Records)
+		s.records.storeAll(t, d.Records)
 		for _, e := range d.Events {
 			s.state.Apply(e)
 		}
@@ -117,7 +121,8 @@ func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
 	}
 	for i := range count + 1 {
 		id := ident.Derive(77, start, fmt.Sprint("many ", i, order))
-		quote := balance.QuoteRamp{Workspace: workspace, ID: id.Format(ident.RampQuote), Direction: balance.RampOn, AmountCents: 100}
+		quote := balance.QuoteRamp{Workspace: workspace, ID: id.Format(ident.RampQuote), Direction: balance.RampOn,
+			AmountCents: 100}
 		create := balance.CreateRampOrder{Workspace: workspace, ID: id.Format(ident.RampOrder)}
 		switch {
 		case !order && i == count:
@@ -136,7 +141,8 @@ func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
 }
 
 func (s *scenario) openRamp() string {
-	out := fmt.Sprintf("the ramp has %d, %d quotes are locked\n", s.state.RampCents, locked(s.state.RampQuoteLocks))
+	out := fmt.Sprintf("the ramp has %d, %d quotes are locked\n", s.state.RampCents,
+		lockedQuotes(s.state.RampQuoteLocks))
 	open := 0
 	for _, id := range slices.SortedFunc(maps.Keys(s.ramp.orders),
 		func(x, y string) int { return cmp.Compare(s.name(x), s.name(y)) }) {
@@ -151,12 +157,13 @@ func (s *scenario) openRamp() string {
 	return out
 }
 
-// describeRamp shows a record of the ramp; "" for any other.
+// describeRamp shows a record of the ramp; "" for any other record.
 func (s *scenario) describeRamp(r decision.Record) string {
 	switch doc := r.Document.(type) {
 	case balance.RampQuote:
 		s.ramp.quotes[doc.ID] = doc
-		return fmt.Sprintf("%s: %s, %s of %d, fee up to %d, at least %d arrives%s", s.name(doc.ID), doc.Status, doc.Direction,
+		return fmt.Sprintf("%s: %s, %s of %d, fee up to %d, at least %d arrives%s", s.name(doc.ID), doc.Status,
+			doc.Direction,
 			doc.AmountCents, doc.MaxFeeCents, doc.ReceiveCents, suffix(" at ", doc.WalletID))
 	case balance.RampOrder:
 		s.ramp.orders[doc.ID] = doc
@@ -168,7 +175,8 @@ func (s *scenario) describeRamp(r decision.Record) string {
 			doc.AmountCents, doc.FeeCents, suffix(" to ", doc.WalletID), suffix(" in ", doc.TxHash))
 	case balance.RampSession:
 		s.ramp.sessions[doc.ID] = doc
-		return fmt.Sprintf("%s: %s, %s of %d, %s", s.name(doc.ID), doc.Status, doc.Direction, doc.AmountCents, doc.HostedURL)
+		return fmt.Sprintf("%s: %s, %s of %d, %s", s.name(doc.ID), doc.Status, doc.Direction, doc.AmountCents,
+			doc.HostedURL)
 	}
 	return ""
 }
@@ -180,7 +188,7 @@ func suffix(before, text string) string {
 	return before + text
 }
 
-// rampPostings are those of the ramp's events.
+// rampPostings are the postings of the ramp's events.
 func rampPostings(e decision.Event) []balance.Posting {
 	switch e := e.(type) {
 	case balance.RampOrdered:
@@ -193,17 +201,19 @@ func rampPostings(e decision.Event) []balance.Posting {
 	return nil
 }
 
-// What the authorizer hears of an order is what its dollars did, to the cent, and the reservation of an on-ramp ends with it.
-func TestTheLifeOfARampOrder(t *testing.T) {
-	steps := map[string]func(*rampRig) error{
-		"takes":    func(r *rampRig) error { return r.do(balance.AcceptRampOrder{ID: r.order.ID}) },
-		"refuses":  func(r *rampRig) error { return r.do(balance.RefuseRampOrder{ID: r.order.ID}) },
-		"complete": func(r *rampRig) error { return r.report(balance.RampCompleted) },
-		"fail":     func(r *rampRig) error { return r.report(balance.RampFailed) },
+// Every step is tried on an order in every status; want has the outcomes. The credits that the
+// authorizer applies equal the change in dollars, and settle the reservation of an on-ramp.
+func TestRampOrderStatusTransitions(t *testing.T) {
+	steps := map[string]func(*rampFixture) error{
+		"takes":    func(r *rampFixture) error { return r.send(balance.AcceptRampOrder{ID: r.order.ID}) },
+		"refuses":  func(r *rampFixture) error { return r.send(balance.RefuseRampOrder{ID: r.order.ID}) },
+		"complete": func(r *rampFixture) error { return r.report(balance.RampCompleted) },
+		"fail":     func(r *rampFixture) error { return r.report(balance.RampFailed) },
 	}
 	paths := map[string][]string{"created": {}, "processing": {"takes"}, "completed": {"complete"}, "failed": {"fail"}}
 	want := map[string]string{
-		"created takes": "processing", "created refuses": "failed", "created complete": "completed", "created fail": "failed",
+		"created takes": "processing", "created refuses": "failed", "created complete": "completed",
+		"created fail":        "failed",
 		"processing complete": "completed", "processing fail": "failed",
 		"completed fail": "ramp_conflict", "failed complete": "ramp_conflict",
 	}
@@ -211,7 +221,7 @@ func TestTheLifeOfARampOrder(t *testing.T) {
 		got := map[string]string{}
 		for status, path := range paths {
 			for name, step := range steps {
-				r := newRampRig(t, direction)
+				r := newRampFixture(t, direction)
 				for _, earlier := range path {
 					require.NoError(t, steps[earlier](r))
 				}
@@ -222,58 +232,61 @@ func TestTheLifeOfARampOrder(t *testing.T) {
 				} else if r.order.Status != status {
 					got[status+" "+name] = r.order.Status
 				}
-				r.balanced()
+				r.requireBalanced()
 			}
 		}
 		require.Equal(t, want, got, direction)
 	}
 }
 
-// rampRig is a workspace of 500.00 dollars and as much USDC, with one order of 100.00 that costs at most 0.50.
-type rampRig struct {
+// rampFixture is a workspace of 500.00 dollars and 500.00 USDC, with one order of 100.00 with a fee
+// of at most 0.50.
+type rampFixture struct {
 	t        *testing.T
 	state    balance.State
-	shelf    shelf
+	records  orderRecords
 	order    balance.RampOrder
 	sums     map[string]int64
-	credited int64 // by what the authorizer heard
+	credited int64 // sum of balance.Credit
 	reserved map[string]bool
 	reports  int
 }
 
-func newRampRig(t *testing.T, direction string) *rampRig {
-	r := &rampRig{t: t, shelf: shelf{}, sums: map[string]int64{}, reserved: map[string]bool{}}
+func newRampFixture(t *testing.T, direction string) *rampFixture {
+	r := &rampFixture{t: t, records: orderRecords{}, sums: map[string]int64{}, reserved: map[string]bool{}}
 	ws := workspaceID.Format(ident.Workspace)
-	require.NoError(t, r.do(balance.ReceiveDeposit{Workspace: ws, EventID: "b", AmountUsdCents: 50_000, Rail: "wire"}))
-	require.NoError(t, r.do(balance.CreditCheckout{Workspace: ws, Session: "cs_1", Cents: 50_000}))
+	require.NoError(t, r.send(balance.ReceiveDeposit{Workspace: ws, EventID: "b", AmountUsdCents: 50_000,
+		Rail: "wire"}))
+	require.NoError(t, r.send(balance.CreditCheckout{Workspace: ws, Session: "cs_1", Cents: 50_000}))
 	quote := balance.QuoteRamp{Workspace: ws, ID: "rq_1", Direction: direction, AmountCents: 10_000, FeeCents: 50}
 	if direction == balance.RampWithdraw {
 		quote.WalletID = "wal_1"
 	}
 	d, err := r.state.Decide(decision.Meta{At: start}, quote)
 	require.NoError(t, err)
-	r.fold(d)
-	require.NoError(t, r.do(balance.CreateRampOrder{Workspace: ws, ID: ident.Derive(77, start, "one").Format(ident.RampOrder),
+	r.applyDecision(d)
+	require.NoError(t, r.send(balance.CreateRampOrder{Workspace: ws, ID: ident.Derive(77, start,
+		"one").Format(ident.RampOrder),
 		Quote: d.Reply.(balance.RampQuote), Withdrawal: direction == balance.RampWithdraw}))
 	return r
 }
 
-func (r *rampRig) report(outcome string) error {
+func (r *rampFixture) report(outcome string) error {
 	r.reports++
-	return r.do(balance.ReportRamp{EventID: fmt.Sprint("r-", r.reports), ID: r.order.ID, Outcome: outcome})
+	return r.send(balance.ReportRamp{EventID: fmt.Sprint("r-", r.reports), ID: r.order.ID, Outcome: outcome})
 }
 
-func (r *rampRig) do(command any) error {
-	r.shelf.load(r.t, &r.state, command)
+func (r *rampFixture) send(command any) error {
+	r.records.loadMissing(r.t, &r.state, command)
 	d, err := r.state.Decide(decision.Meta{At: start}, command)
 	if err == nil {
-		r.fold(d)
+		r.applyDecision(d)
 	}
 	return err
 }
 
-func (r *rampRig) fold(d decision.Decision) {
-	r.shelf.keep(r.t, d.Records)
+func (r *rampFixture) applyDecision(d decision.Decision) {
+	r.records.storeAll(r.t, d.Records)
 	if d.Debit != nil {
 		r.reserved[d.Debit.Reservation] = true
 	}
@@ -296,8 +309,8 @@ func (r *rampRig) fold(d decision.Decision) {
 	}
 }
 
-// balanced re-adds the accounts from the postings.
-func (r *rampRig) balanced() {
+// requireBalanced compares the accounts with the sums of all postings.
+func (r *rampFixture) requireBalanced() {
 	total := int64(0)
 	for _, account := range slices.Sorted(maps.Keys(r.sums)) {
 		total += r.sums[account]
@@ -312,24 +325,27 @@ func (r *rampRig) balanced() {
 	}
 }
 
-// A quote is looked at once more where it is used, whoever made it.
-func TestTheTravelRuleHoldsAtTheOrderToo(t *testing.T) {
-	r := newRampRig(t, balance.RampOn)
-	err := r.do(balance.CreateRampOrder{Workspace: workspaceID.Format(ident.Workspace), ID: "ro_2", Withdrawal: true,
+// CreateRampOrder does not trust the quote it carries: it checks the travel rule again.
+func TestCreateRampOrderChecksTheTravelRuleAgain(t *testing.T) {
+	r := newRampFixture(t, balance.RampOn)
+	err := r.send(balance.CreateRampOrder{Workspace: workspaceID.Format(ident.Workspace), ID: "ro_2", Withdrawal: true,
 		Quote: balance.RampQuote{ID: "rq_2", Status: balance.QuoteLocked, Direction: balance.RampWithdraw,
-			AmountCents: balance.TravelRuleCents, WalletID: "wal_1", ExpiresAt: decision.StampOf(start.Add(balance.RampLock))}})
+			AmountCents: balance.TravelRuleCents, WalletID: "wal_1",
+			ExpiresAt: decision.StampOf(start.Add(balance.RampLock))}})
 	require.True(t, fault.Is(err, fault.TravelRule), "%v", err)
 }
 
-// Of two reports that read the same record of a session at the same time only one is committed.
-func TestTheEndOfASessionIsClaimed(t *testing.T) {
-	session := balance.RampSession{ID: ident.Derive(77, start, "old").Format(ident.RampSession), Direction: balance.RampOff,
-		Status: balance.RampProcessing, AmountCents: 500, HostedURL: "https://ramp.example/1", CreatedAt: decision.StampOf(start),
+// Two reports decided on the same record of a session claim the same key, so one commits.
+func TestTwoReportsOfOneSessionClaimTheSameKey(t *testing.T) {
+	session := balance.RampSession{ID: ident.Derive(77, start, "old").Format(ident.RampSession),
+		Direction: balance.RampOff,
+		Status:    balance.RampProcessing, AmountCents: 500, HostedURL: "https://ramp.example/1", CreatedAt: decision.StampOf(start),
 		UpdatedAt: decision.StampOf(start)}
 	s := balance.State{Workspace: workspaceID.Format(ident.Workspace)}
 	var claims []decision.Once
 	for i, outcome := range []string{balance.RampCompleted, balance.RampFailed} {
-		d, err := s.Decide(decision.Meta{At: start}, balance.ReportRamp{EventID: fmt.Sprint(i), ID: session.ID, Outcome: outcome,
+		d, err := s.Decide(decision.Meta{At: start}, balance.ReportRamp{EventID: fmt.Sprint(i), ID: session.ID,
+			Outcome: outcome,
 			Session: &session})
 		require.NoError(t, err)
 		require.Len(t, d.Onces, 2)
@@ -340,14 +356,16 @@ func TestTheEndOfASessionIsClaimed(t *testing.T) {
 	require.Zero(t, claims[0].Expires)
 }
 
-// The page of a session opens to whoever has its address: that is in the record, and in no event.
+// HostedURL opens a session's page without a login, so only the record has it and no event.
 func TestTheEventOfASessionDoesNotSayWhereItsPageIs(t *testing.T) {
-	session := balance.RampSession{ID: ident.Derive(77, start, "old").Format(ident.RampSession), Direction: balance.RampOn,
-		Status: balance.RampProcessing, AmountCents: 500, HostedURL: "https://ramp.example/token", CreatedAt: decision.StampOf(start),
+	session := balance.RampSession{ID: ident.Derive(77, start, "old").Format(ident.RampSession),
+		Direction: balance.RampOn,
+		Status:    balance.RampProcessing, AmountCents: 500, HostedURL: "https://ramp.example/token", CreatedAt: decision.StampOf(start),
 		UpdatedAt: decision.StampOf(start)}
 	var s balance.State
-	d, err := s.Decide(decision.Meta{At: start}, balance.ImportRampSession{Workspace: workspaceID.Format(ident.Workspace),
-		Session: session})
+	d, err := s.Decide(decision.Meta{At: start},
+		balance.ImportRampSession{Workspace: workspaceID.Format(ident.Workspace),
+			Session: session})
 	require.NoError(t, err)
 	require.Equal(t, session, d.Records[0].Document)
 	payload, err := decision.Encode(d.Events[0])

@@ -11,19 +11,20 @@ import (
 	"purser/persistence/money"
 )
 
-// maxHostedURL bounds the address of a session's page, in bytes.
+// maxHostedURL is the greatest length of the URL of a session's page, in bytes.
 const maxHostedURL = 2048
 
-// Where sessions are claimed, once and for ever: when they are brought over, and by the report that ends them. They are records
-// alone, and the state does not tell a repeat.
+// Scopes in which sessions are claimed, once for ever: by their import, and by the report that ends
+// them. Sessions are records only, so the state cannot detect a repeat.
 const (
 	scopeRampImport  = "ramp_session_import"
 	scopeRampSession = "ramp_session"
 )
 
-func (r *RampSession) open() bool { return r.Status == RampCreated || r.Status == RampProcessing }
+func (r *RampSession) isOpen() bool { return r.Status == RampCreated || r.Status == RampProcessing }
 
-// Check refuses what no session of a workspace is, with invalid_body and the name of the field.
+// Check refuses a session that cannot belong to the workspace, with invalid_body and the field's
+// name.
 func (r *RampSession) Check(workspace string) error {
 	id, err := ident.Parse(ident.RampSession, r.ID)
 	hosted, errURL := url.Parse(r.HostedURL)
@@ -55,17 +56,20 @@ func (b ramps) importRampSession(m decision.Meta, c ImportRampSession) (decision
 	if err := c.Session.Check(c.Workspace); err != nil {
 		return decision.Decision{}, err
 	}
-	said := c.Session
-	said.HostedURL = "" // whoever has it may open the page
+	session := c.Session
+	session.HostedURL = "" // the URL opens the page without a login
 	return decision.Decision{
-		Events:  []decision.Event{RampSessionImported{Workspace: c.Workspace, Session: said, At: decision.StampOf(m.At)}},
-		Records: []decision.Record{{Kind: RecordRampSession, Parent: c.Session.Direction, ID: c.Session.ID, Document: c.Session}},
-		Onces:   []decision.Once{{Scope: scopeRampImport, Key: c.Session.ID}},
+		Events: []decision.Event{RampSessionImported{Workspace: c.Workspace, Session: session,
+			At: decision.StampOf(m.At)}},
+		Records: []decision.Record{{Kind: RecordRampSession, Parent: c.Session.Direction, ID: c.Session.ID,
+			Document: c.Session}},
+		Onces: []decision.Once{{Scope: scopeRampImport, Key: c.Session.ID}},
 	}, nil
 }
 
-// reportRampSession credits an on-ramp that completed and gives back an off-ramp that failed; the others moved their money before
-// they were brought over. Of two reports that were read at the same time the second is to come again.
+// reportRampSession credits a completed on-ramp and gives a failed off-ramp back; the other
+// outcomes were booked before the import. Of two reports decided on the same record the second
+// fails as stale, so that the partner sends it again.
 func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	r := *c.Session
 	switch {
@@ -73,22 +77,24 @@ func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decisi
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	case r.Status == c.Outcome:
 		return decision.Decision{}, nil
-	case !r.open():
+	case !r.isOpen():
 		return decision.Decision{}, fault.New(fault.RampConflict,
 			fmt.Sprintf("a session that is %s cannot be %s", r.Status, c.Outcome))
 	}
 	e := RampSessionMoved{Workspace: b.Workspace, Session: r.ID, Direction: r.Direction, From: r.Status, To: c.Outcome,
 		AmountCents: r.AmountCents, EventID: c.EventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
 	r.Status, r.UpdatedAt = e.To, e.At
-	d := decision.Decision{Records: []decision.Record{{Kind: RecordRampSession, Parent: r.Direction, ID: r.ID, Document: r}}}
+	d := decision.Decision{Records: []decision.Record{{Kind: RecordRampSession, Parent: r.Direction, ID: r.ID,
+		Document: r}}}
 	if source := sessionCredit(r); source != "" {
-		t := transfer{workspace: b.Workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: r.AmountCents,
+		t := transfer{workspace: b.Workspace, account: AccountStablecoin, counterpart: AccountRamp,
+			cents:  r.AmountCents,
 			source: source, reference: r.ID, cause: "ramp/session/" + r.ID, at: m.At}
-		if !b.holdsRamp(t) {
-			return decision.Decision{}, overflow()
+		if !b.canCredit(t) {
+			return decision.Decision{}, balanceFull()
 		}
-		e.Postings = t.postings()
-		d.Records = append(d.Records, t.record())
+		e.Postings = t.balancedPostings()
+		d.Records = append(d.Records, t.ledgerRecord())
 	}
 	d.Events = []decision.Event{e}
 	d.Onces = append(rampClaim(m, c.EventID),
@@ -97,7 +103,7 @@ func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decisi
 	return d, nil
 }
 
-// sessionCredit is the source of what a finished session is credited; "" for nothing.
+// sessionCredit is the ledger source of the credit that ends a session; "" for no credit.
 func sessionCredit(r RampSession) string {
 	switch r.Direction + " " + r.Status {
 	case RampOn + " " + RampCompleted:

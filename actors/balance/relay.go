@@ -19,10 +19,11 @@ const (
 	partnerNetwork   = "card_network"
 )
 
-// relay takes what the authorizer decided into the balance, as one event whatever the number of entries. Entries are facts: no
-// limit of the workspace refuses them. What would break the books does, with a plain error and nothing changed.
-func (s *State) relay(m decision.Meta, c Relay) (decision.Decision, error) {
-	entries, err := s.fresh(c.Entries)
+// relayEntries adds a run of the authorizer's log to the balance as one event. Entries are facts,
+// so no limit of the workspace refuses them. An entry that would unbalance the books is refused
+// with a plain error, and nothing changes.
+func (s *State) relayEntries(m decision.Meta, c Relay) (decision.Decision, error) {
+	entries, err := s.unrelayedEntries(c.Entries)
 	if err != nil {
 		return decision.Decision{}, err
 	}
@@ -34,25 +35,27 @@ func (s *State) relay(m decision.Meta, c Relay) (decision.Decision, error) {
 		Workspace: entries[0].Workspace.Format(ident.Workspace), Entries: entries, Postings: []Posting{},
 		At: decision.StampOf(m.At),
 	}
-	documents := newDocuments(len(entries))
+	documents := newRelayRecords(len(entries))
 	for i := range entries {
 		entry := &entries[i]
-		if err := after.fold(entry); err != nil {
+		if err := after.foldEntry(entry); err != nil {
 			return decision.Decision{}, fmt.Errorf("entry %d: %w", entry.WsSeq, err)
 		}
 		if entry.Posted != 0 {
-			t := posting(entry)
-			e.Postings = append(e.Postings, t.postings()...)
-			documents.records = append(documents.records, t.record())
+			t := clearingTransfer(entry)
+			e.Postings = append(e.Postings, t.balancedPostings()...)
+			documents.records = append(documents.records, t.ledgerRecord())
 		}
-		documents.entry(entry)
+		documents.addEntry(entry)
 	}
-	return decision.Decision{Events: []decision.Event{e}, Reply: Through{after.WsSeq}, Records: documents.all()}, nil
+	return decision.Decision{Events: []decision.Event{e}, Reply: Through{after.WsSeq},
+		Records: documents.allRecords()}, nil
 }
 
-// fresh drops the entries at the start that are in the balance already and refuses a run with a hole, or of somebody else. What
-// it returns is a part of the run, no copy: entries are long, and who has read them from the log changes none of them.
-func (s *State) fresh(entries []hold.Entry) ([]hold.Entry, error) {
+// unrelayedEntries drops the leading entries that the balance already has. It refuses a run with a
+// gap or with entries of another workspace. The result aliases the run, because entries are large
+// and nothing modifies them after they are read from the log.
+func (s *State) unrelayedEntries(entries []hold.Entry) ([]hold.Entry, error) {
 	if len(entries) > MaxRelay {
 		return nil, fmt.Errorf("%w: %d entries", ErrForeign, len(entries))
 	}
@@ -74,8 +77,8 @@ func (s *State) fresh(entries []hold.Entry) ([]hold.Entry, error) {
 	return slices.Clip(entries[known:]), nil
 }
 
-// fold adds an entry to the balance, every sum checked. After an error the state is not to be used.
-func (s *State) fold(e *hold.Entry) error {
+// foldEntry adds an entry to the balance and checks every sum. After an error the state is invalid.
+func (s *State) foldEntry(e *hold.Entry) error {
 	if err := checkEntry(e); err != nil {
 		return err
 	}
@@ -86,7 +89,7 @@ func (s *State) fold(e *hold.Entry) error {
 	if s.HoldCents, err = money.Add(s.HoldCents, e.HoldDelta); err != nil {
 		return fmt.Errorf("held cents: %w", err)
 	}
-	if err = s.total(); err != nil {
+	if err = s.recomputeUSD(); err != nil {
 		return fmt.Errorf("balance: %w", err)
 	}
 	if e.Decision == hold.Unmatched {
@@ -106,8 +109,8 @@ func (s *State) fold(e *hold.Entry) error {
 	return nil
 }
 
-// checkEntry holds the amounts of an entry against each other: dollars leave the card's funds and its hold exactly as they are
-// posted. What is unmatched moves no funds.
+// checkEntry checks that an entry's amounts sum to zero: the dollars posted are those that leave
+// the card's funds and its hold. An unmatched entry moves no funds.
 func checkEntry(e *hold.Entry) error {
 	if e.Posted < -money.MaxAmount || e.Posted > money.MaxAmount {
 		return fmt.Errorf("%w: posts %d", ErrUnbalanced, e.Posted)
@@ -123,12 +126,14 @@ func checkEntry(e *hold.Entry) error {
 	return nil
 }
 
-// posting is the transfer of a clearing (dollars to the network) or a refund (dollars from it). For a card that nobody knows the
-// dollars are suspense.
-func posting(e *hold.Entry) transfer {
+// clearingTransfer is the transfer of a clearing (dollars to the network) or a refund (dollars from
+// it). For an unknown card the account is AccountSuspense.
+func clearingTransfer(e *hold.Entry) transfer {
 	t := transfer{
-		workspace: e.Workspace.Format(ident.Workspace), account: AccountUSD, counterpart: AccountNetwork, cents: -e.Posted,
-		source: sourceSettlement, reference: e.NetworkID, card: cardOf(e), cause: causeOf(e), at: time.UnixMilli(e.At).UTC(),
+		workspace: e.Workspace.Format(ident.Workspace), account: AccountUSD, counterpart: AccountNetwork,
+		cents:  -e.Posted,
+		source: sourceSettlement, reference: e.NetworkID, card: cardOf(e), cause: causeOf(e),
+		at: time.UnixMilli(e.At).UTC(),
 	}
 	if e.Decision == hold.Unmatched {
 		t.account = AccountSuspense
@@ -151,42 +156,44 @@ func causeOf(e *hold.Entry) string {
 	return e.Kind.String() + "/" + e.NetworkID + "/" + strconv.FormatUint(e.WsSeq, 10)
 }
 
-// recordsPerEntry is how many a swipe has: the authorization and its card's spend. What is posted has a ledger line besides, and
-// a run its place in the list of the workspace.
+// recordsPerEntry counts the records of one entry: its authorization and its card's spend. A posted
+// entry adds a ledger line, and each run adds one index record.
 const recordsPerEntry = 2
 
-// documents gathers the records of a run. Of a card or an authorization that several entries tell of the last document stands, at
-// its first place; ledger lines and unmatched reports are of one entry each; one record names the authorizations that were made.
-type documents struct {
+// relayRecords collects the records of a run. A card's spend and an authorization are stored once,
+// at their first position and as the last entry leaves them. Ledger lines and unmatched reports
+// belong to one entry each. One index record lists the authorizations that the run created.
+type relayRecords struct {
 	records []decision.Record
-	// where the records of an id are
+	// spends and authorizations are positions in records, by card and by authorization id.
 	spends, authorizations map[ident.UUID]int
-	// the authorizations that the run made
-	made []string
-	// the card that was written last, for that is an entry's and its authorization's
+	// created are the ids of the authorizations that the run created.
+	created []string
+	// card and cardText cache the last formatted card id: an entry and its authorization share it.
 	card     ident.UUID
 	cardText string
 }
 
-func newDocuments(entries int) documents {
-	return documents{
+func newRelayRecords(entries int) relayRecords {
+	return relayRecords{
 		records: make([]decision.Record, 0, recordsPerEntry*entries+1),
 		spends:  make(map[ident.UUID]int, entries), authorizations: make(map[ident.UUID]int, entries),
-		made: make([]string, 0, entries),
+		created: make([]string, 0, entries),
 	}
 }
 
-// all are the records of the run once every entry was told.
-func (d *documents) all() []decision.Record {
-	if len(d.made) == 0 {
+// allRecords returns the records of the run after all entries were added.
+func (d *relayRecords) allRecords() []decision.Record {
+	if len(d.created) == 0 {
 		return d.records
 	}
 	return append(d.records, decision.Record{
-		Kind: RecordAuthorizationIndex, ID: d.made[0], Document: AuthorizationIndex{AuthorizationIDs: d.made}, New: true,
+		Kind: RecordAuthorizationIndex, ID: d.created[0], Document: AuthorizationIndex{AuthorizationIDs: d.created},
+		New: true,
 	})
 }
 
-func (d *documents) put(at map[ident.UUID]int, id ident.UUID, r decision.Record) {
+func (d *relayRecords) putRecord(at map[ident.UUID]int, id ident.UUID, r decision.Record) {
 	if i, there := at[id]; there {
 		r.New = d.records[i].New
 		d.records[i] = r
@@ -196,38 +203,40 @@ func (d *documents) put(at map[ident.UUID]int, id ident.UUID, r decision.Record)
 	d.records = append(d.records, r)
 }
 
-// entry writes what an entry leaves to be shown: the authorization as it stands, the card's spend, an unmatched report.
-func (d *documents) entry(e *hold.Entry) {
+// addEntry adds the records of an entry: its card's spend, its authorization and an unmatched
+// report.
+func (d *relayRecords) addEntry(e *hold.Entry) {
 	if !e.Card.IsZero() {
 		spend := CardSpend{Month: uint32(e.Spend.Month), Cents: e.Spend.Cents}
-		d.put(d.spends, e.Card, decision.Record{Kind: RecordCardSpend, ID: d.cardID(e.Card), Document: spend})
+		d.putRecord(d.spends, e.Card, decision.Record{Kind: RecordCardSpend, ID: d.cardID(e.Card), Document: spend})
 	}
 	if !e.After.ID.IsZero() {
-		d.authorization(e)
+		d.addAuthorization(e)
 	}
 	if e.Decision == hold.Unmatched {
 		d.records = append(d.records, unmatchedEntry(e))
 	}
 }
 
-func (d *documents) authorization(e *hold.Entry) {
+func (d *relayRecords) addAuthorization(e *hold.Entry) {
 	document := authorizationOf(&e.After)
-	made := makesOne(e)
+	made := createsAuthorization(e)
 	if made {
-		d.made = append(d.made, document.ID)
+		d.created = append(d.created, document.ID)
 	}
-	d.put(d.authorizations, e.After.ID, decision.Record{
+	d.putRecord(d.authorizations, e.After.ID, decision.Record{
 		Kind: RecordAuthorization, Parent: d.cardID(e.After.Card), ID: document.ID, Document: document, New: made,
 	})
 }
 
-// makesOne says whether the entry made the authorization that it has. The network id does not: clearings are numbered by
-// themselves, and what takes an approval back has the number of the approval.
-func makesOne(e *hold.Entry) bool {
+// createsAuthorization reports whether the entry created its authorization. Network ids do not
+// tell: clearings have numbers of their own, and the undoing of a timeout has the number of the
+// approval.
+func createsAuthorization(e *hold.Entry) bool {
 	return e.Kind == hold.Authorization || e.Reason == hold.ReasonForcedPost
 }
 
-func (d *documents) cardID(card ident.UUID) string {
+func (d *relayRecords) cardID(card ident.UUID) string {
 	if card != d.card || d.cardText == "" {
 		d.card, d.cardText = card, card.Format(ident.Card)
 	}
@@ -236,7 +245,8 @@ func (d *documents) cardID(card ident.UUID) string {
 
 func authorizationOf(h *hold.Hold) Authorization {
 	a := Authorization{
-		ID: h.ID.Format(ident.Authorization), NetworkID: h.NetworkID, Decision: h.Decision.String(), Reason: h.Reason.String(),
+		ID: h.ID.Format(ident.Authorization), NetworkID: h.NetworkID, Decision: h.Decision.String(),
+		Reason:       h.Reason.String(),
 		ResponseCode: h.ResponseCode(), AmountCents: h.Asked, HeldCents: h.Held, ClearedCents: h.Cleared,
 		RefundedCents: h.Refunded, Status: h.Status.String(), Merchant: merchantOf(h.Merchant),
 		At: decision.StampOf(time.UnixMilli(h.At)),
@@ -252,7 +262,7 @@ func merchantOf(m hold.Merchant) Merchant {
 	return Merchant{ID: m.ID, Name: m.Name, MCC: string(hold.AppendMCC(nil, m.MCC)), Country: m.Country}
 }
 
-// unmatchedEntry keeps a clearing or refund that no card's balance took.
+// unmatchedEntry is the record of a clearing or refund for an unknown card.
 func unmatchedEntry(e *hold.Entry) decision.Record {
 	body, err := json.Marshal(struct {
 		CardID      *string  `json:"cardId"`
@@ -267,14 +277,15 @@ func unmatchedEntry(e *hold.Entry) decision.Record {
 	at := time.UnixMilli(e.At)
 	id := ident.Derive(e.Workspace.Slot(), at, "unmatched/"+causeOf(e)).Format(ident.Event)
 	return decision.Record{Kind: RecordUnmatched, ID: id, Document: Unmatched{
-		ID: id, Partner: partnerNetwork, EventID: e.NetworkID, Type: e.Kind.String(), Body: body, At: decision.StampOf(at),
+		ID: id, Partner: partnerNetwork, EventID: e.NetworkID, Type: e.Kind.String(), Body: body,
+		At: decision.StampOf(at),
 	}, Personal: true}
 }
 
 func (s *State) applyRelayed(e Relayed) {
 	s.Workspace = e.Workspace
 	for i := range e.Entries {
-		if err := s.fold(&e.Entries[i]); err != nil {
+		if err := s.foldEntry(&e.Entries[i]); err != nil {
 			panic("BUG: relayed entry after its check: " + err.Error())
 		}
 	}

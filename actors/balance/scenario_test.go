@@ -20,18 +20,18 @@ import (
 	"purser/persistence/ident"
 )
 
-// scenario is one workspace with its cards. Amounts are cents. Card messages are decided by the authorizer's own rules and wait
-// until they are relayed.
+// scenario is one workspace with its cards. Amounts are cents. hold.Decide decides the card
+// messages, and their entries wait until a relay step.
 type scenario struct {
-	state   balance.State
-	shelf   shelf
-	network *network
-	names   map[string]string // ids → what the scenario calls them
-	relayed int
-	payouts map[string]balance.Payout // by id, as their records stand
-	quotes  map[string]balance.Quote
-	orders  map[string]balance.PhysicalOrder
-	// of balances in currencies, by id, as their records stand
+	state      balance.State
+	records    orderRecords
+	authorizer *authorizerModel
+	names      map[string]string // ids → their names in the scenario
+	relayed    int
+	payouts    map[string]balance.Payout // by id, from their records
+	quotes     map[string]balance.Quote
+	orders     map[string]balance.PhysicalOrder
+	// pairs and conversions are by id, from their records.
 	pairs       map[string]balance.ConversionQuote
 	conversions map[string]balance.Conversion
 	ramp        rampRecords
@@ -40,9 +40,11 @@ type scenario struct {
 func TestScenarios(t *testing.T) {
 	decisiontest.Scenarios(t, func() decisiontest.Step {
 		s := &scenario{
-			shelf: shelf{}, network: newNetwork(), names: map[string]string{}, payouts: map[string]balance.Payout{},
-			quotes: map[string]balance.Quote{}, orders: map[string]balance.PhysicalOrder{},
-			pairs: map[string]balance.ConversionQuote{}, conversions: map[string]balance.Conversion{}, ramp: newRampRecords(),
+			records: orderRecords{}, authorizer: newAuthorizerModel(), names: map[string]string{},
+			payouts: map[string]balance.Payout{},
+			quotes:  map[string]balance.Quote{}, orders: map[string]balance.PhysicalOrder{},
+			pairs: map[string]balance.ConversionQuote{}, conversions: map[string]balance.Conversion{},
+			ramp: newRampRecords(),
 		}
 		return s.step
 	})
@@ -53,11 +55,11 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	workspace := workspaceID.Format(ident.Workspace)
 	switch d.Cmd {
 	case "deposit":
-		id := ident.Derive(77, s.network.now, a.text("id")).Format(ident.Deposit)
+		id := ident.Derive(77, s.authorizer.now, a.text("id")).Format(ident.Deposit)
 		s.names[id] = a.text("id")
 		return s.send(t, balance.CreateDeposit{
 			Workspace: workspace, ID: id, Rail: a.text("rail"), AmountUsdCents: a.cents("amount"),
-			ExpectedAt: s.network.now.Add(2 * time.Second),
+			ExpectedAt: s.authorizer.now.Add(2 * time.Second),
 		})
 	case "bank-settles":
 		return s.send(t, balance.SettleDeposit{EventID: a.text("event"), DepositID: s.id(a.text("deposit"))})
@@ -67,10 +69,12 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			Reference: a.text("reference"),
 		})
 	case "checkout":
-		return s.send(t, balance.CreditCheckout{Workspace: workspace, Session: a.text("session"), Cents: a.cents("amount")})
+		return s.send(t, balance.CreditCheckout{Workspace: workspace, Session: a.text("session"),
+			Cents: a.cents("amount")})
 	case "stablecoin-received":
 		return s.send(t, balance.ReceiveStablecoin{
-			Workspace: workspace, EventID: a.text("event"), Asset: a.text("asset"), Chain: a.text("chain"), TxHash: a.text("tx"),
+			Workspace: workspace, EventID: a.text("event"), Asset: a.text("asset"), Chain: a.text("chain"),
+			TxHash:         a.text("tx"),
 			AmountUsdCents: a.cents("amount"),
 		})
 	case "claim":
@@ -80,7 +84,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			EventID: a.text("event"), Partner: "bank", Type: "deposit.settled", Body: json.RawMessage(d.Input),
 		})
 	case "wait":
-		s.network.now = s.network.now.Add(time.Duration(a.cents("hours"))*time.Hour +
+		s.authorizer.now = s.authorizer.now.Add(time.Duration(a.cents("hours"))*time.Hour +
 			time.Duration(a.cents("seconds"))*time.Second)
 		return ""
 	case "order", "release", "cancel", "submit", "bank-answers", "bank-reports", "bank-has-not", "timer", "quote",
@@ -102,7 +106,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	return s.message(t, a)
 }
 
-// message sends a card message; kind, card and amount are what the network said.
+// message sends a card message. The step's command is its kind; card and amount are its arguments.
 func (s *scenario) message(t *testing.T, a arguments) string {
 	kind, err := hold.ParseKind(a.d.Cmd)
 	require.NoError(t, err)
@@ -112,12 +116,12 @@ func (s *scenario) message(t *testing.T, a arguments) string {
 		PartialApproval: a.d.HasArg("partial"), WholeHold: kind == hold.Reversal && !a.d.HasArg("amount"),
 	}
 	copy(m.Currency[:], a.text("currency"))
-	s.network.ledger = s.state.LedgerCents
+	s.authorizer.ledger = s.state.LedgerCents
 	var e *hold.Entry
 	if kind == hold.Expiry {
-		e = s.network.expire(a.text("card"), a.text("of"))
+		e = s.authorizer.expire(a.text("card"), a.text("of"))
 	} else {
-		e = s.network.send(m, a.text("card"), a.text("of"))
+		e = s.authorizer.send(m, a.text("card"), a.text("of"))
 	}
 	s.names[cardNamed(a.text("card")).Format(ident.Card)] = "card " + a.text("card")
 	if !e.After.ID.IsZero() {
@@ -126,23 +130,24 @@ func (s *scenario) message(t *testing.T, a arguments) string {
 	return fmt.Sprintf("%s (%s)\n", e.Decision, e.Reason)
 }
 
-// relay brings everything that was not brought yet; with from=n everything from the n-th entry, with count=n only so many.
+// relay relays all entries not yet relayed: with from=n those from the n-th entry on, with count=n
+// only n.
 func (s *scenario) relay(t *testing.T, a arguments) string {
-	from, to := s.relayed, len(s.network.entries)
+	from, to := s.relayed, len(s.authorizer.entries)
 	if a.d.HasArg("from") {
 		from = int(a.cents("from")) - 1
 	}
 	if a.d.HasArg("count") {
 		to = from + int(a.cents("count"))
 	}
-	out := s.send(t, balance.Relay{Entries: s.network.entries[from:to]})
+	out := s.send(t, balance.Relay{Entries: s.authorizer.entries[from:to]})
 	s.relayed = int(s.state.WsSeq)
 	return out
 }
 
 func (s *scenario) send(t *testing.T, command any) string {
-	s.shelf.load(t, &s.state, command)
-	d, err := decisiontest.Decide(t, &s.state, s.network.now, command)
+	s.records.loadMissing(t, &s.state, command)
+	d, err := decisiontest.Decide(t, &s.state, s.authorizer.now, command)
 	var f *fault.Error
 	switch {
 	case errors.As(err, &f):
@@ -152,22 +157,22 @@ func (s *scenario) send(t *testing.T, command any) string {
 	}
 	var out strings.Builder
 	if d.Debit != nil {
-		if d.Debit.Cents > s.state.LedgerCents+s.state.CardCents { // as the authorizer would say
+		if d.Debit.Cents > s.state.LedgerCents+s.state.CardCents { // as the authorizer refuses it
 			return fmt.Sprintf("refused: the funds do not cover %d\n", d.Debit.Cents)
 		}
 		fmt.Fprintf(&out, "reserves %d\n", d.Debit.Cents)
 	}
 	out.WriteString(decisiontest.Apply(t, &s.state, balance.DecodeEvent, d.Events...))
-	s.remember(d)
-	s.shelf.keep(t, d.Records)
+	s.recordOrders(d)
+	s.records.storeAll(t, d.Records)
 	for _, r := range d.Records {
 		fmt.Fprintf(&out, "  %s %s\n", r.Kind, s.describe(t, r))
 	}
 	for _, once := range d.Onces {
-		fmt.Fprintf(&out, "  once %s %s%s\n", once.Scope, s.named(once.Key), lasting(once, s.network.now))
+		fmt.Fprintf(&out, "  once %s %s%s\n", once.Scope, s.namedKey(once.Key), claimLifetime(once, s.authorizer.now))
 	}
 	for _, timer := range d.Timers {
-		fmt.Fprintf(&out, "  timer %s\n", s.timer(timer))
+		fmt.Fprintf(&out, "  timer %s\n", s.timerLine(timer))
 	}
 	postings(&out, d.Events)
 	if out.Len() == 0 {
@@ -221,7 +226,8 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 	switch doc := r.Document.(type) {
 	case balance.PhysicalOrder:
 		require.Equal(t, r.ID, doc.ID)
-		return fmt.Sprintf("%s: %s, %s, %s, fee %d", s.name(doc.ID), doc.Status, doc.Finish, doc.UnlockMethod, doc.FeeCents)
+		return fmt.Sprintf("%s: %s, %s, %s, fee %d", s.name(doc.ID), doc.Status, doc.Finish, doc.UnlockMethod,
+			doc.FeeCents)
 	case balance.PhysicalText:
 		require.True(t, r.Personal)
 		return fmt.Sprintf("sealed: %s, %s", doc.HolderLabel, doc.Shipping.City)
@@ -238,7 +244,8 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 	case balance.Authorization:
 		require.Equal(t, r.ID, doc.ID)
 		return fmt.Sprintf("%s of %s: %s %s (%s), asked %d, held %d, cleared %d, refunded %d, %s", doc.NetworkID,
-			s.name(r.Parent), doc.Decision, doc.Reason, doc.ResponseCode, doc.AmountCents, doc.HeldCents, doc.ClearedCents,
+			s.name(r.Parent), doc.Decision, doc.Reason, doc.ResponseCode, doc.AmountCents, doc.HeldCents,
+			doc.ClearedCents,
 			doc.RefundedCents, doc.Status)
 	case balance.AuthorizationIndex:
 		require.Equal(t, r.ID, doc.All()[0])
@@ -257,7 +264,8 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 		return "sealed: " + doc.Description
 	case balance.Quote:
 		require.Equal(t, r.ID, doc.ID)
-		return fmt.Sprintf("%s: %s, %d %s for %d %s at %s", s.name(doc.ID), doc.Status, doc.Sell.AmountMinor, doc.Sell.Currency,
+		return fmt.Sprintf("%s: %s, %d %s for %d %s at %s", s.name(doc.ID), doc.Status, doc.Sell.AmountMinor,
+			doc.Sell.Currency,
 			doc.Buy.AmountMinor, doc.Buy.Currency, doc.Rate)
 	case balance.Unmatched:
 		return fmt.Sprintf("%s %s %s: %s", doc.Partner, doc.EventID, doc.Type, doc.Body)
@@ -267,13 +275,14 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 }
 
 func (s *scenario) balances(t *testing.T) string {
-	d, err := s.state.Decide(decision.Meta{At: s.network.now}, decision.Read{})
+	d, err := s.state.Decide(decision.Meta{At: s.authorizer.now}, decision.Read{})
 	require.NoError(t, err)
 	v := d.Reply.(balance.View)
 	var out strings.Builder
 	for _, a := range v.Balances {
-		require.Equal(t, decision.StampOf(s.network.now), a.AsOf)
-		fmt.Fprintf(&out, "%s: available %d, incoming %d, held %d\n", a.Account, a.AvailableCents, a.IncomingCents, a.HeldCents)
+		require.Equal(t, decision.StampOf(s.authorizer.now), a.AsOf)
+		fmt.Fprintf(&out, "%s: available %d, incoming %d, held %d\n", a.Account, a.AvailableCents, a.IncomingCents,
+			a.HeldCents)
 	}
 	fmt.Fprintf(&out, "fiat %d, total %d, spent this month %d\n", v.Snapshot.FiatUsdCents, v.Snapshot.TotalUsdCents,
 		v.Snapshot.MonthSpendUsdCents)
@@ -296,7 +305,7 @@ func (s *scenario) id(name string) string {
 	return name
 }
 
-// arguments of a step, all of them optional.
+// arguments are the arguments of a step, all of them optional.
 type arguments struct {
 	t *testing.T
 	d *datadriven.TestData

@@ -12,17 +12,19 @@ import (
 	"purser/persistence/money"
 )
 
-// Stablecoins are counted in cents, one for one. They are no dollars: no card, payout or fee is paid from them, and the
-// authorizer does not know them. What a chain holds for the workspace is its counterpart, negative for what came in.
+// Stablecoins are counted in cents, one for one. They are not dollars: they pay for no card, payout
+// or fee, and the authorizer does not know them. AccountChain is their counterpart, negative by all
+// that came in.
 const (
 	AccountStablecoin = "stablecoin"
 	AccountChain      = "chain"
 )
 
-// ScopeStablecoin is where the event ids of the stablecoin partner are claimed, each once within BankRetention.
+// ScopeStablecoin is the scope of the stablecoin partner's event ids. Each is claimed once within
+// BankRetention.
 const ScopeStablecoin = "stablecoin"
 
-// scopeCheckout is where sessions are claimed by their credit, for ever.
+// scopeCheckout is the scope in which a credit claims its checkout session, for ever.
 const scopeCheckout = "checkout_credit"
 
 const (
@@ -30,7 +32,7 @@ const (
 	sourceCheckout   = "checkout"
 )
 
-// maxTxHash bounds the hash of a transaction, in characters.
+// maxTxHash is the greatest length of a transaction hash, in characters.
 const maxTxHash = 128
 
 func (s *State) creditCheckout(m decision.Meta, c CreditCheckout) (decision.Decision, error) {
@@ -38,13 +40,13 @@ func (s *State) creditCheckout(m decision.Meta, c CreditCheckout) (decision.Deci
 		panic(fmt.Sprintf("BUG: a checkout of %d cents", c.Cents))
 	}
 	if _, err := money.Add(s.StablecoinCents, c.Cents); err != nil {
-		return decision.Decision{}, overflow()
+		return decision.Decision{}, balanceFull()
 	}
 	credit := chainCredit(c.Workspace, c.Cents, sourceCheckout, c.Session, "checkout/"+c.Session, m.At)
 	return decision.Decision{
 		Events: []decision.Event{CheckoutCredited{Workspace: c.Workspace, Session: c.Session, AmountUsdCents: c.Cents,
-			Postings: credit.postings(), At: decision.StampOf(m.At)}},
-		Records: []decision.Record{credit.record()},
+			Postings: credit.balancedPostings(), At: decision.StampOf(m.At)}},
+		Records: []decision.Record{credit.ledgerRecord()},
 		Onces:   []decision.Once{{Scope: scopeCheckout, Key: c.Session}},
 	}, nil
 }
@@ -57,21 +59,22 @@ func (s *State) receiveStablecoin(m decision.Meta, c ReceiveStablecoin) (decisio
 		return decision.Decision{}, err
 	}
 	if _, err := money.Add(s.StablecoinCents, c.AmountUsdCents); err != nil {
-		return decision.Decision{}, overflow()
+		return decision.Decision{}, balanceFull()
 	}
 	id := ident.Derive(slotOf(c.Workspace), m.At, "stablecoin/"+c.EventID).Format(ident.Deposit)
 	credit := chainCredit(c.Workspace, c.AmountUsdCents, sourceStablecoin, c.TxHash, "stablecoin/"+id, m.At)
 	return decision.Decision{
 		Events: []decision.Event{StablecoinReceived{Workspace: c.Workspace, ID: id, EventID: c.EventID, Asset: c.Asset,
-			Chain: c.Chain, TxHash: c.TxHash, AmountUsdCents: c.AmountUsdCents, Postings: credit.postings(),
+			Chain: c.Chain, TxHash: c.TxHash, AmountUsdCents: c.AmountUsdCents, Postings: credit.balancedPostings(),
 			At: decision.StampOf(m.At)}},
-		Records: []decision.Record{credit.record()},
+		Records: []decision.Record{credit.ledgerRecord()},
 		Onces:   []decision.Once{{Scope: ScopeStablecoin, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
 	}, nil
 }
 
 func chainCredit(workspace string, cents int64, source, reference, cause string, at time.Time) transfer {
-	return transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountChain, cents: cents, source: source,
+	return transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountChain, cents: cents,
+		source:    source,
 		reference: reference, cause: cause, at: at}
 }
 
@@ -89,7 +92,7 @@ func checkStablecoin(c ReceiveStablecoin) error {
 	return nil
 }
 
-// applyStablecoin adds what a check has found to fit.
+// applyStablecoin folds a stablecoin credit; its decision checked that the sum fits.
 func (s *State) applyStablecoin(workspace string, cents int64) {
 	s.Workspace = workspace
 	s.StablecoinCents = money.MustAdd(s.StablecoinCents, cents)

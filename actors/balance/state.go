@@ -1,18 +1,3 @@
-// Package balance is the money of one workspace: its dollars, what authorizations hold of them,
-// what the bank still owes it, its stablecoins and its balances in currencies. It is pure; an actor
-// of the workspace's id is the only one that folds its events. One file per movement: deposits.go
-// (bank transfers), stablecoin.go (stablecoins), payouts.go and payout.go (payouts, and their
-// states), quotes.go (firm exchange rates), physical.go (fees of physical cards),
-// currencies.go (payments into a balance in a currency), conversions.go and conversion.go
-// (between them), ramps.go (between dollars and USDC, and to wallets), relay.go (what the card
-// authorizer decided), unmatched.go (reports that match nothing), orders.go (the records of
-// orders). Each movement has a small type around State (payouts, deposits, currencies, conversions,
-// ramps, physicalCards) with its decisions and folds; State itself has the money that they share.
-//
-// Every movement is a transfer of postings that sum to zero, checked before it is returned. Facts
-// of the outside world may take the balance below zero; nothing this package decides by itself
-// does. It approves no swipe: the authorizer does, on terms of its own, and its decisions arrive
-// here as entries in order.
 package balance
 
 import (
@@ -33,62 +18,66 @@ const (
 	MaxEventID       = 200 // bytes of a partner's event id
 	MaxOpenPayouts   = 10_000
 	MaxOpenQuotes    = 1_000
-	MaxPayoutKeys    = 2_000 // API keys that order payouts on one day
+	MaxPayoutKeys    = 2_000 // API keys that may order payouts on one UTC day
 	MaxDescription   = 140   // characters of a payout's description
 	MaxSameDayCents  = 100_000_000
 )
 
-// Accounts that postings move. AccountUSD is the workspace's own; the others are Purser's counterparts.
+// Accounts that postings move. AccountUSD belongs to the workspace; the others are Purser's
+// counterpart accounts.
 const (
 	AccountUSD      = "usd"
 	AccountBank     = "bank"
 	AccountNetwork  = "network"
 	AccountSuspense = "suspense"
-	AccountFees     = "fees" // what Purser has earned
+	AccountFees     = "fees" // fees that Purser earned
 )
 
-// Errors of the relay. They are no faults: no caller is told, the relay stops and an operator is.
+// Errors of Relay. They are not faults and reach no API caller: the relay stops and logs them for
+// the operator.
 var (
-	// ErrGap: an entry is missing before the first one given.
+	// ErrGap reports that an entry is missing before the first entry of the run, or inside the run.
 	ErrGap = errors.New("balance: gap in the relayed entries")
-	// ErrUnbalanced: an entry's amounts do not add up.
+	// ErrUnbalanced reports an entry whose amounts do not sum to zero.
 	ErrUnbalanced = errors.New("balance: entry does not balance")
-	// ErrForeign: an entry is of another workspace, or there are more than MaxRelay.
+	// ErrForeign reports an entry of another workspace, or a run of more than MaxRelay entries.
 	ErrForeign = errors.New("balance: entries are not one run of this workspace")
 )
 
-// State is the balance of a workspace. The zero State is one that nothing has moved yet. UsdCents
-// is always LedgerCents + CardCents + HoldCents + ReservedCents. Of orders it has sums and counts:
-// each order is a record of its own (orders.go).
+// State is the balance of a workspace; the zero State is a balance without any movement. UsdCents
+// always equals LedgerCents + CardCents + HoldCents + ReservedCents. Of orders State has sums and
+// counts only: each order is a record of its own (orders.go).
 type State struct {
 	Workspace     string `json:"workspace"`
-	UsdCents      int64  `json:"usdCents"`      // the workspace's dollars, held ones included
+	UsdCents      int64  `json:"usdCents"`      // the workspace's dollars, held and reserved ones included
 	HoldCents     int64  `json:"holdCents"`     // held by open authorizations
-	CardCents     int64  `json:"cardCents"`     // running sum of the entries' CardDelta
-	LedgerCents   int64  `json:"ledgerCents"`   // what the journal originated: deposits, less payouts from their reservation
-	ReservedCents int64  `json:"reservedCents"` // of open payouts
-	WsSeq         uint64 `json:"wsSeq"`         // of the last entry relayed
-	// StablecoinCents are dollars' worth of stablecoins. None of the terms above has them.
+	CardCents     int64  `json:"cardCents"`     // running sum of the relayed entries' CardDelta
+	LedgerCents   int64  `json:"ledgerCents"`   // from journal events; an open payout is already debited
+	ReservedCents int64  `json:"reservedCents"` // reserved by open payouts
+	WsSeq         uint64 `json:"wsSeq"`         // of the last relayed entry
+	// StablecoinCents are stablecoins in cents, one for one. UsdCents does not include them.
 	StablecoinCents int64 `json:"stablecoinCents,omitempty"`
-	// of the system workspace: what unknown cards cleared (negative) or got back
+	// SuspenseCents are what clearings (negative) and refunds (positive) for unknown cards add up
+	// to. Only the system workspace has them.
 	SuspenseCents int64       `json:"suspenseCents"`
 	Month         money.Month `json:"month"`
 	MonthSpend    int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
 
-	OpenDeposits  int        `json:"openDeposits,omitempty"`  // pending ones
-	IncomingCents int64      `json:"incomingCents,omitempty"` // of pending deposits
+	OpenDeposits  int        `json:"openDeposits,omitempty"`  // pending deposits
+	IncomingCents int64      `json:"incomingCents,omitempty"` // sum of pending deposits
 	OpenPayouts   int        `json:"openPayouts,omitempty"`
 	PaidOut       DayTotal   `json:"paidOut"`
 	QuoteLocks    QuoteLocks `json:"quoteLocks,omitempty"`
 
-	Onboarded  bool              `json:"onboarded,omitempty"`  // may have balances in currencies converted
-	Currencies []CurrencyAccount `json:"currencies,omitempty"` // open, in the order of their opening
-	OpenPayins int               `json:"openPayins,omitempty"` // under way
-	// PendingMinor is the sum of the pay-ins under way, BuyingMinor that of what open conversions
-	// buy, by currency.
+	Onboarded  bool              `json:"onboarded,omitempty"`  // set up for conversions
+	Currencies []CurrencyAccount `json:"currencies,omitempty"` // in the order of their opening
+	OpenPayins int               `json:"openPayins,omitempty"` // pending pay-ins
+	// PendingMinor is the sum of pending pay-ins by currency. BuyingMinor is the sum that open
+	// conversions will buy, by currency.
 	PendingMinor map[money.Currency]money.Minor `json:"pendingMinor,omitempty"`
 	BuyingMinor  map[money.Currency]money.Minor `json:"buyingMinor,omitempty"`
-	// PaidIn is all that was ever announced, by currency: what the counterparts of the balance have in the book.
+	// PaidIn is the sum of all pay-ins ever announced, by currency. It bounds the counterpart
+	// accounts of the book.
 	PaidIn map[money.Currency]money.Minor `json:"paidIn,omitempty"`
 
 	ConversionQuoteLocks QuoteLocks `json:"conversionQuoteLocks,omitempty"`
@@ -96,7 +85,7 @@ type State struct {
 
 	RampQuoteLocks QuoteLocks `json:"rampQuoteLocks,omitempty"`
 	OpenRampOrders int        `json:"openRampOrders,omitempty"`
-	RampCents      int64      `json:"rampCents,omitempty"` // that the ramp has of open orders
+	RampCents      int64      `json:"rampCents,omitempty"` // funded by open ramp orders
 
 	orders orders
 }
@@ -107,7 +96,7 @@ type View struct {
 	Snapshot Snapshot  `json:"snapshot"`
 }
 
-// Account is one entry of the balances, in cents.
+// Account is one account of a View, in cents.
 type Account struct {
 	Account        string         `json:"account"` // usd or stablecoin
 	AvailableCents int64          `json:"availableCents"`
@@ -116,7 +105,7 @@ type Account struct {
 	AsOf           decision.Stamp `json:"asOf"`
 }
 
-// Snapshot is the older summary, in cents.
+// Snapshot is the older summary of a balance, in cents.
 type Snapshot struct {
 	FiatUsdCents       int64 `json:"fiatUsdCents"`
 	StablecoinUsdCents int64 `json:"stablecoinUsdCents"`
@@ -124,7 +113,8 @@ type Snapshot struct {
 	MonthSpendUsdCents int64 `json:"monthSpendUsdCents"`
 }
 
-// View is the balance at now. Held is what authorizations hold and open payouts reserve.
+// View shows the balance at now. Held is the sum of open authorization holds and payout
+// reservations.
 func (s *State) View(now time.Time) View {
 	asOf := decision.StampOf(now)
 	spend := s.MonthSpend
@@ -140,12 +130,13 @@ func (s *State) View(now time.Time) View {
 			},
 			{Account: AccountStablecoin, AvailableCents: s.StablecoinCents, AsOf: asOf},
 		},
-		Snapshot: Snapshot{FiatUsdCents: s.UsdCents, StablecoinUsdCents: s.StablecoinCents, TotalUsdCents: s.totalCents(),
+		Snapshot: Snapshot{FiatUsdCents: s.UsdCents, StablecoinUsdCents: s.StablecoinCents,
+			TotalUsdCents:      s.totalCents(),
 			MonthSpendUsdCents: spend},
 	}
 }
 
-// totalCents is all that is shown as money, at most what an int64 holds.
+// totalCents is dollars and stablecoins together, capped at math.MaxInt64.
 func (s *State) totalCents() int64 {
 	total, err := money.Add(s.UsdCents, s.StablecoinCents)
 	if err != nil {
@@ -154,18 +145,20 @@ func (s *State) totalCents() int64 {
 	return total
 }
 
-// credit adds dollars that the journal originated, or says that they do not fit.
-func (s *State) credit(cents int64) error {
+// addLedgerCents adds dollars to LedgerCents, or fails when a sum overflows an int64. After an
+// error the state is invalid.
+func (s *State) addLedgerCents(cents int64) error {
 	ledger, err := money.Add(s.LedgerCents, cents)
 	if err != nil {
 		return err
 	}
 	s.LedgerCents = ledger
-	return s.total()
+	return s.recomputeUSD()
 }
 
-// total makes UsdCents what its terms add up to. Spendable dollars must fit in an int64 by themselves, with and without holds.
-func (s *State) total() error {
+// recomputeUSD sets UsdCents to the sum of its terms. Spendable dollars must fit in an int64 both
+// with and without holds.
+func (s *State) recomputeUSD() error {
 	available, err := money.Add(s.LedgerCents, s.CardCents)
 	if err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// keepUnmatched keeps a report as the partner made it. It is in the record alone: what partners write may name people.
+// keepUnmatched stores a partner's report. The event leaves its body out, because the partner's
+// text may name people.
 func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decision, error) {
 	if c.Partner == "" {
 		panic("BUG: a report of no partner")
@@ -18,7 +19,8 @@ func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decisi
 		return decision.Decision{}, err
 	}
 	if len(c.Body) > MaxUnmatchedBody {
-		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("a report has at most %d bytes", MaxUnmatchedBody))
+		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("a report has at most %d bytes",
+			MaxUnmatchedBody))
 	}
 	at := decision.StampOf(m.At)
 	id := ident.Derive(ident.SystemSlot, m.At, "unmatched/"+c.Partner+"/"+c.EventID).Format(ident.Event)
@@ -31,12 +33,12 @@ func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decisi
 	}, nil
 }
 
-// unmatchedScope names the scope of event ids that are kept as unmatched. The effects of reports
-// are claimed in the scope of the partner's name. With one scope for both, a report that matched
-// nothing took the place of its repeat for every tenant in the system workspace's shard.
+// unmatchedScope is the scope of the event ids of unmatched reports. The effects of reports are
+// claimed in the scope of the partner's name. With one scope for both, an unmatched report blocked
+// its own repeat for every tenant of the system workspace's shard.
 func unmatchedScope(partner string) string { return partner + "_unmatched" }
 
-// bodyOf copies a body that can be stored in a document; one that is not JSON is kept as a string.
+// bodyOf copies a body for a document. A body that is not JSON becomes a JSON string.
 func bodyOf(body []byte) json.RawMessage {
 	if json.Valid(body) {
 		return append(json.RawMessage{}, body...)

@@ -13,32 +13,35 @@ import (
 	"purser/persistence/money"
 )
 
-// AccountRamp is what the ramp's partner was given less what came of it, dollars and USDC together: they change one for one. Of
-// what is finished it keeps the fees and what was withdrawn.
+// AccountRamp is the ramp's counterpart account: amounts of orders less their proceeds, dollars and
+// USDC together, because they convert one for one. Finished orders leave their fees and withdrawals
+// in it.
 const AccountRamp = "ramp"
 
-// ScopeRamp is where the event ids of the ramp's partner are claimed, each once within BankRetention.
+// ScopeRamp is the scope of the ramp partner's event ids. Each is claimed once within
+// BankRetention.
 const ScopeRamp = "ramp"
 
-// Sources of the ramp's lines in the ledger. What left for a wallet is an off-ramp too.
+// Sources of the ramp's ledger lines. A withdrawal to a wallet has the source of an off-ramp.
 const (
 	sourceOnramp       = "ramp_onramp"
 	sourceOfframp      = "ramp_offramp"
 	sourceRampReversal = "ramp_reversal"
 )
 
-// RampAskEvery is how long the partner has to answer an order before it is given the same order again.
+// RampAskEvery is the time after which an unanswered order is sent to the partner again.
 const RampAskEvery = 30 * time.Second
 
-// timerRamp is the key of the timer of an open order, before the order's id. It gives the order to
-// the partner again until the partner answers. For an order that the partner has, it is LapseDue
-// after LapseAfter without a report.
+// timerRamp is the key prefix of an open order's timer; the order's id follows. For an unanswered
+// order it sends the order to the partner again. For an order that the partner took it asks for
+// LapseDue after LapseAfter without a report.
 const timerRamp = "ramp/"
 
-// RampDue answers the timer of an order that the partner is to be told of, once more if it was told before.
+// RampDue answers the timer of an order that is to be sent to the partner, possibly once more.
 type RampDue struct{ Order string }
 
-// rampStep is what can happen to an order of the ramp. It reads after "a ramp order that is … cannot be …".
+// rampStep is an event in the life of a ramp order. It completes "a ramp order that is … cannot be
+// …".
 type rampStep string
 
 const (
@@ -48,8 +51,9 @@ const (
 	rampFail     rampStep = "failed"
 )
 
-// rampMoves is the life of an order: what may happen in each status, and where it leads. What is not here is refused. A report
-// can come before it is noted that the partner has the order.
+// rampMoves is the transition table of a ramp order: the steps allowed in each status, and the
+// status that each leads to. Every other step is refused. A report can arrive before the partner's
+// answer is recorded.
 var rampMoves = map[string]map[rampStep]string{
 	RampCreated: {
 		rampAccept: RampProcessing, rampRefuse: RampFailed, rampComplete: RampCompleted, rampFail: RampFailed,
@@ -59,28 +63,28 @@ var rampMoves = map[string]map[rampStep]string{
 	RampFailed:     {},
 }
 
-// rampReports are the outcomes that the partner reports.
+// rampReports are the steps of the outcomes that the partner reports.
 var rampReports = map[string]rampStep{RampCompleted: rampComplete, RampFailed: rampFail}
 
-// ramps decides and applies commands and events of orders between dollars and USDC.
+// ramps has the decisions and folds of orders between dollars, USDC and wallets.
 type ramps struct{ *State }
 
-// StatusAt is the quote's status as the clock has it.
+// StatusAt is the quote's status at a time.
 func (q RampQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.ExpiresAt, now)
 }
 
-func (o *RampOrder) open() bool { return o.Status == RampCreated || o.Status == RampProcessing }
+func (o *RampOrder) isOpen() bool { return o.Status == RampCreated || o.Status == RampProcessing }
 
-// moved is the order after an event.
-func (o RampOrder) moved(e RampMoved) RampOrder {
+// afterMove is the order after an event.
+func (o RampOrder) afterMove(e RampMoved) RampOrder {
 	o.Status, o.FeeCents, o.TxHash, o.UpdatedAt = e.To, e.FeeCents, e.TxHash, e.At
 	o.History = append(slices.Clip(o.History), PayoutStep{Status: e.To, At: e.At})
 	return o
 }
 
-// given is the transfer that an order begins with.
-func (o *RampOrder) given(workspace string) transfer {
+// fundingTransfer debits the order's amount when it is created.
+func (o *RampOrder) fundingTransfer(workspace string) transfer {
 	t := transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: -o.AmountCents,
 		source: sourceOfframp, reference: o.ID, cause: "ramp/ordered/" + o.ID, at: o.CreatedAt.Time}
 	if o.Direction == RampOn {
@@ -89,9 +93,9 @@ func (o *RampOrder) given(workspace string) transfer {
 	return t
 }
 
-// ends is the transfer with which an order ends; none when what was withdrawn has arrived.
-func (o *RampOrder) ends(workspace, to string, fee int64, at time.Time) (t transfer, moves bool) {
-	t = o.given(workspace)
+// closingTransfer is the transfer that ends an order; moves is false for a withdrawal that arrived.
+func (o *RampOrder) closingTransfer(workspace, to string, fee int64, at time.Time) (t transfer, moves bool) {
+	t = o.fundingTransfer(workspace)
 	t.cause, t.at = "ramp/"+to+"/"+o.ID, at
 	switch {
 	case to == RampFailed:
@@ -108,7 +112,7 @@ func (o *RampOrder) ends(workspace, to string, fee int64, at time.Time) (t trans
 	return t, true
 }
 
-// decideRamp answers the commands of the ramp; known is false for any other.
+// decideRamp decides the commands of the ramp; known is false for any other command.
 func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case QuoteRamp:
@@ -132,7 +136,7 @@ func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, kn
 	return d, true, err
 }
 
-func travelRule() error {
+func travelRuleFault() error {
 	return fault.New(fault.TravelRule, fmt.Sprintf("a withdrawal is of less than %d dollars", TravelRuleCents/100))
 }
 
@@ -143,15 +147,18 @@ func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error
 	}
 	switch {
 	case c.AmountCents < 1 || c.AmountCents > MaxRampCents:
-		return decision.Decision{}, fault.New(fault.InvalidAmount, fmt.Sprintf("amount: 0.01 to %d dollars", MaxRampCents/100))
+		return decision.Decision{}, fault.New(fault.InvalidAmount, fmt.Sprintf("amount: 0.01 to %d dollars",
+			MaxRampCents/100))
 	case c.FeeCents < 0 || c.FeeCents >= c.AmountCents:
 		return decision.Decision{}, fault.New(fault.InvalidAmount, "amount: more than the fee")
 	case c.Direction == RampWithdraw && c.AmountCents >= TravelRuleCents:
-		return decision.Decision{}, travelRule()
+		return decision.Decision{}, travelRuleFault()
 	case b.RampQuoteLocks.lockedAt(m.At) >= MaxRampQuotes:
-		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked", MaxRampQuotes))
+		return decision.Decision{}, fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d quotes may be locked",
+			MaxRampQuotes))
 	}
-	q := RampQuote{ID: c.ID, Status: QuoteLocked, Direction: c.Direction, AmountCents: c.AmountCents, MaxFeeCents: c.FeeCents,
+	q := RampQuote{ID: c.ID, Status: QuoteLocked, Direction: c.Direction, AmountCents: c.AmountCents,
+		MaxFeeCents:  c.FeeCents,
 		ReceiveCents: c.AmountCents - c.FeeCents, WalletID: c.WalletID, ExpiresAt: decision.StampOf(m.At.Add(RampLock)),
 		CreatedAt: decision.StampOf(m.At)}
 	return decision.Decision{
@@ -162,20 +169,20 @@ func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error
 }
 
 func (b ramps) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Decision, error) {
-	if err := b.mayRamp(m, c); err != nil {
+	if err := b.checkRampOrder(m, c); err != nil {
 		return decision.Decision{}, err
 	}
-	q, _ := b.orders.rampQuotes.find(c.Quote.ID)
+	q, _ := b.orders.rampQuotes.findOrder(c.Quote.ID)
 	now := decision.StampOf(m.At)
 	o := RampOrder{ID: c.ID, QuoteID: q.ID, Direction: q.Direction, Status: RampCreated, AmountCents: q.AmountCents,
 		MaxFeeCents: q.MaxFeeCents, FeeCents: q.MaxFeeCents, WalletID: q.WalletID, CreatedAt: now, UpdatedAt: now,
 		History: []PayoutStep{{Status: RampCreated, At: now}}}
-	given := o.given(c.Workspace)
+	given := o.fundingTransfer(c.Workspace)
 	q.Status = QuoteUsed
 	d := decision.Decision{
-		Events: []decision.Event{RampOrdered{Workspace: c.Workspace, Order: o, Postings: given.postings()}},
+		Events: []decision.Event{RampOrdered{Workspace: c.Workspace, Order: o, Postings: given.balancedPostings()}},
 		Reply:  o,
-		Records: []decision.Record{{Kind: RecordRampOrder, ID: o.ID, Document: o}, given.record(),
+		Records: []decision.Record{{Kind: RecordRampOrder, ID: o.ID, Document: o}, given.ledgerRecord(),
 			{Kind: RecordRampQuote, ID: q.ID, Document: q}},
 		Timers: []decision.Timer{{Key: timerRamp + o.ID, Due: m.At}},
 	}
@@ -185,33 +192,34 @@ func (b ramps) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Dec
 	return d, nil
 }
 
-// mayRamp says whether an order may use the quote it names. Of dollars the runtime knows whether
-// there are enough.
-func (b ramps) mayRamp(m decision.Meta, c CreateRampOrder) error {
+// checkRampOrder refuses an order that may not use the quote it names. The runtime checks the
+// dollars of an on-ramp.
+func (b ramps) checkRampOrder(m decision.Meta, c CreateRampOrder) error {
 	q := c.Quote
-	stored, known := b.orders.rampQuotes.find(q.ID)
+	stored, known := b.orders.rampQuotes.findOrder(q.ID)
 	switch {
 	case c.Withdrawal != (q.Direction == RampWithdraw):
 		return fault.New(fault.QuoteMismatch, "quoteId: withdrawals and orders have quotes of their own")
 	case c.Withdrawal && q.AmountCents >= TravelRuleCents:
-		return travelRule()
+		return travelRuleFault()
 	case !known || stored.Status == QuoteUsed:
 		return fault.New(fault.QuoteUsed, "a quote is for one order")
 	case q.StatusAt(m.At) == QuoteExpired:
 		return fault.New(fault.QuoteExpired, "the quote's offer has ended")
 	case b.OpenRampOrders >= MaxOpenRampOrders:
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d ramp orders may be open", MaxOpenRampOrders))
-	case q.Direction == RampOn && !b.fits(-q.AmountCents):
-		return overflow()
+	case q.Direction == RampOn && !b.canAddCents(-q.AmountCents):
+		return balanceFull()
 	case q.Direction != RampOn && b.StablecoinCents < q.AmountCents:
 		return fault.New(fault.InsufficientFunds, "the stablecoin balance does not cover the order")
 	}
 	return nil
 }
 
-// answerRamp notes what the partner answered to an order. What comes after a report, or again, changes nothing.
+// answerRamp records the partner's answer to an order. A repeat, or an answer after a report,
+// changes nothing.
 func (b ramps) answerRamp(m decision.Meta, id string, step rampStep) (decision.Decision, error) {
-	o, known := b.orders.rampOrders.find(id)
+	o, known := b.orders.rampOrders.findOrder(id)
 	if !known {
 		return decision.Decision{}, nil
 	}
@@ -221,13 +229,13 @@ func (b ramps) answerRamp(m decision.Meta, id string, step rampStep) (decision.D
 	return b.moveRamp(m, o, step, ReportRamp{})
 }
 
-// rampTimer answers the timer of an order; known is false for any other key.
+// rampTimer decides the timer of an order; known is false for any other key.
 func (b ramps) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	id, known := strings.CutPrefix(key, timerRamp)
 	if !known {
 		return d, false
 	}
-	switch o, _ := b.orders.rampOrders.find(id); o.Status {
+	switch o, _ := b.orders.rampOrders.findOrder(id); o.Status {
 	case RampCreated:
 		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(RampAskEvery)}}
 		d.Reply = RampDue{Order: id}
@@ -246,19 +254,20 @@ func (b ramps) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, err
 		panic("BUG: outcome " + c.Outcome)
 	}
 	if utf8.RuneCountInString(c.TxHash) > maxTxHash {
-		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("txHash: at most %d characters", maxTxHash))
+		return decision.Decision{}, fault.New(fault.InvalidBody, fmt.Sprintf("txHash: at most %d characters",
+			maxTxHash))
 	}
 	if c.Session != nil {
 		return b.reportRampSession(m, c)
 	}
-	o, known := b.orders.rampOrders.find(c.ID)
+	o, known := b.orders.rampOrders.findOrder(c.ID)
 	if !known {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	if o.reported(c) {
+	if o.isRepeat(c) {
 		return decision.Decision{}, nil
 	}
-	if err := o.mayReport(c, step); err != nil {
+	if err := o.checkReport(c, step); err != nil {
 		return decision.Decision{}, err
 	}
 	d, err := b.moveRamp(m, o, step, c)
@@ -270,8 +279,9 @@ func rampClaim(m decision.Meta, eventID string) []decision.Once {
 	return []decision.Once{{Scope: ScopeRamp, Key: eventID, Expires: m.At.Add(BankRetention)}}
 }
 
-// reported says whether a report tells nothing new of a finished order. What it leaves out it does not deny.
-func (o *RampOrder) reported(c ReportRamp) bool {
+// isRepeat reports whether a report repeats the outcome of a finished order. A field that the
+// report leaves out counts as equal.
+func (o *RampOrder) isRepeat(c ReportRamp) bool {
 	same := o.Status == c.Outcome
 	if o.Status == RampCompleted {
 		same = same && (c.FeeCents == nil || *c.FeeCents == o.FeeCents) && (c.TxHash == "" || c.TxHash == o.TxHash)
@@ -279,8 +289,8 @@ func (o *RampOrder) reported(c ReportRamp) bool {
 	return same
 }
 
-// mayReport refuses a report that the order's status, its fee or its direction does not allow.
-func (o *RampOrder) mayReport(c ReportRamp, step rampStep) error {
+// checkReport refuses a report that the order's status, fee or direction does not allow.
+func (o *RampOrder) checkReport(c ReportRamp, step rampStep) error {
 	_, allowed := rampMoves[o.Status][step]
 	switch {
 	case o.Status == c.Outcome:
@@ -295,39 +305,40 @@ func (o *RampOrder) mayReport(c ReportRamp, step rampStep) error {
 	return nil
 }
 
-// moveRamp makes a step that the table allows. An order that failed cost nothing.
+// moveRamp makes a step that rampMoves allows. A failed order has no fee.
 func (b ramps) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRamp) (decision.Decision, error) {
 	to := rampMoves[o.Status][step]
-	e := RampMoved{Workspace: b.Workspace, Order: o.ID, Direction: o.Direction, From: o.Status, To: to, AmountCents: o.AmountCents,
-		FeeCents: o.FeeCents, TxHash: c.TxHash, EventID: c.EventID, Postings: []Posting{}, At: decision.StampOf(m.At)}
+	e := RampMoved{Workspace: b.Workspace, Order: o.ID, Direction: o.Direction, From: o.Status, To: to,
+		AmountCents: o.AmountCents, FeeCents: o.FeeCents, TxHash: c.TxHash, EventID: c.EventID, Postings: []Posting{},
+		At: decision.StampOf(m.At)}
 	switch {
 	case to == RampFailed:
 		e.FeeCents = 0
 	case c.FeeCents != nil:
 		e.FeeCents = *c.FeeCents
 	}
-	after := o.moved(e)
+	after := o.afterMove(e)
 	d := decision.Decision{Records: []decision.Record{{Kind: RecordRampOrder, ID: o.ID, Document: after}}}
 	d.Timers = []decision.Timer{{Key: timerRamp + o.ID}}
-	if after.open() {
+	if after.isOpen() {
 		d.Timers[0].Due = m.At.Add(LapseAfter)
 	} else {
-		if t, moves := o.ends(b.Workspace, to, e.FeeCents, m.At); moves {
-			if !b.holdsRamp(t) {
-				return decision.Decision{}, overflow()
+		if t, moves := o.closingTransfer(b.Workspace, to, e.FeeCents, m.At); moves {
+			if !b.canCredit(t) {
+				return decision.Decision{}, balanceFull()
 			}
-			e.Postings = t.postings()
-			d.Records = append(d.Records, t.record())
+			e.Postings = t.balancedPostings()
+			d.Records = append(d.Records, t.ledgerRecord())
 		}
 	}
 	d.Events = []decision.Event{e}
 	return d, nil
 }
 
-// holdsRamp says whether the account can take what the ramp brings.
-func (b ramps) holdsRamp(t transfer) bool {
+// canCredit reports whether a transfer's account can take its cents.
+func (b ramps) canCredit(t transfer) bool {
 	if t.account == AccountUSD {
-		return b.fits(t.cents)
+		return b.canAddCents(t.cents)
 	}
 	_, err := money.Add(b.StablecoinCents, t.cents)
 	return err == nil
@@ -335,44 +346,44 @@ func (b ramps) holdsRamp(t transfer) bool {
 
 func (b ramps) applyRampQuoted(e RampQuoted) {
 	b.Workspace = e.Workspace
-	b.orders.rampQuotes.store(e.Quote.ID, e.Quote)
+	b.orders.rampQuotes.storeOrder(e.Quote.ID, e.Quote)
 	b.RampQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.ExpiresAt)
 }
 
 func (b ramps) applyRampOrdered(e RampOrdered) {
-	q, known := b.orders.rampQuotes.find(e.Order.QuoteID)
+	q, known := b.orders.rampQuotes.findOrder(e.Order.QuoteID)
 	if !known || q.Status != QuoteLocked {
 		panic("BUG: used a ramp quote that is not locked")
 	}
 	q.Status = QuoteUsed
-	b.orders.rampQuotes.store(q.ID, q)
+	b.orders.rampQuotes.storeOrder(q.ID, q)
 	b.RampQuoteLocks.useQuote(q.ExpiresAt)
-	b.orders.rampOrders.store(e.Order.ID, e.Order)
+	b.orders.rampOrders.storeOrder(e.Order.ID, e.Order)
 	b.OpenRampOrders++
 	b.RampCents = money.MustAdd(b.RampCents, e.Order.AmountCents)
 	b.postRamp(e.Postings)
 }
 
 func (b ramps) applyRampMoved(e RampMoved) {
-	before, known := b.orders.rampOrders.find(e.Order)
-	if !known || !before.open() {
+	before, known := b.orders.rampOrders.findOrder(e.Order)
+	if !known || !before.isOpen() {
 		panic("BUG: moved a ramp order that is not open")
 	}
-	after := before.moved(e)
-	b.orders.rampOrders.store(after.ID, after)
-	if !after.open() {
+	after := before.afterMove(e)
+	b.orders.rampOrders.storeOrder(after.ID, after)
+	if !after.isOpen() {
 		b.OpenRampOrders--
 		b.RampCents = money.MustAdd(b.RampCents, -e.AmountCents)
 	}
 	b.postRamp(e.Postings)
 }
 
-// postRamp adds what a check has found to fit.
+// postRamp adds postings to the balance; the decision checked that they fit.
 func (b ramps) postRamp(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {
 		case AccountUSD:
-			if err := b.credit(p.Cents); err != nil {
+			if err := b.addLedgerCents(p.Cents); err != nil {
 				panic("BUG: ramp's dollars after their check: " + err.Error())
 			}
 		case AccountStablecoin:
@@ -381,7 +392,7 @@ func (b ramps) postRamp(postings []Posting) {
 	}
 }
 
-// checkRamp is the invariant of the ramp, looked at after every event.
+// checkRamp panics when the ramp's sums disagree. Apply calls it after every event.
 func (b ramps) checkRamp() {
 	mustAgree("ramp orders", b.OpenRampOrders, b.RampCents)
 	if b.OpenRampOrders > MaxOpenRampOrders {

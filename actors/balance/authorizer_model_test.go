@@ -7,25 +7,26 @@ import (
 	"purser/persistence/ident"
 )
 
-// network is a card authorizer of one workspace reduced to its arithmetic: it decides messages with the real hold.Decide and
-// keeps the entries that the relay would bring.
-type network struct {
+// authorizerModel is a card authorizer of one workspace without storage: it decides messages with
+// hold.Decide and keeps the entries that the relay would bring.
+type authorizerModel struct {
 	now     time.Time
 	ledger  int64
 	card    int64
 	spends  map[string]*hold.Spend // by card
-	holds   map[string]*hold.Hold  // by the network id of the first message
+	holds   map[string]*hold.Hold  // by the network id of their first message
 	entries []hold.Entry
 }
 
-func newNetwork() *network {
-	return &network{now: start, spends: map[string]*hold.Spend{}, holds: map[string]*hold.Hold{}}
+func newAuthorizerModel() *authorizerModel {
+	return &authorizerModel{now: start, spends: map[string]*hold.Spend{}, holds: map[string]*hold.Hold{}}
 }
 
 func cardNamed(name string) ident.UUID { return ident.Derive(77, start, "card/"+name) }
 
-// send decides a message of a card for the authorization of; a card named "" is one that nobody knows.
-func (n *network) send(m hold.Message, card, of string) *hold.Entry {
+// send decides a message of a card on the authorization with the network id of. The card "" is
+// unknown to the authorizer.
+func (n *authorizerModel) send(m hold.Message, card, of string) *hold.Entry {
 	if m.Currency == [3]byte{} {
 		m.Currency = [3]byte{'U', 'S', 'D'}
 	}
@@ -36,30 +37,31 @@ func (n *network) send(m hold.Message, card, of string) *hold.Entry {
 	}
 	if card != "" {
 		v.Rule = &hold.Rule{
-			Card: cardNamed(card), Workspace: workspaceID, State: hold.CardActive, PerTxnCents: 1_000_000, MonthCents: 5_000_000,
+			Card: cardNamed(card), Workspace: workspaceID, State: hold.CardActive, PerTxnCents: 1_000_000,
+			MonthCents: 5_000_000,
 		}
 	}
 	var e hold.Entry
 	hold.Decide(&v, &m, &e)
-	return n.log(e, card, of)
+	return n.appendEntry(e, card, of)
 }
 
-func (n *network) expire(card, of string) *hold.Entry {
+func (n *authorizerModel) expire(card, of string) *hold.Entry {
 	v := hold.View{Now: n.now.UnixMilli(), Spend: *n.spend(card), Hold: n.holds[of]}
 	var e hold.Entry
 	hold.Expire(&v, &e)
-	return n.log(e, card, of)
+	return n.appendEntry(e, card, of)
 }
 
-// takeBack undoes an approval that was answered "timeout".
-func (n *network) takeBack(card string, approval *hold.Entry) *hold.Entry {
+// undoTimeout undoes an approval that was answered as a timeout.
+func (n *authorizerModel) undoTimeout(card string, approval *hold.Entry) *hold.Entry {
 	v := hold.View{Now: n.now.UnixMilli(), Spend: *n.spend(card), Hold: n.holds[approval.NetworkID]}
 	var e hold.Entry
 	hold.TakeBack(&v, approval, &e)
-	return n.log(e, card, approval.NetworkID)
+	return n.appendEntry(e, card, approval.NetworkID)
 }
 
-func (n *network) log(e hold.Entry, card, of string) *hold.Entry {
+func (n *authorizerModel) appendEntry(e hold.Entry, card, of string) *hold.Entry {
 	e.WsSeq = uint64(len(n.entries) + 1)
 	first := of
 	if n.holds[of] == nil {
@@ -77,14 +79,14 @@ func (n *network) log(e hold.Entry, card, of string) *hold.Entry {
 	return &n.entries[len(n.entries)-1]
 }
 
-func (n *network) spend(card string) *hold.Spend {
+func (n *authorizerModel) spend(card string) *hold.Spend {
 	if n.spends[card] == nil {
 		n.spends[card] = &hold.Spend{}
 	}
 	return n.spends[card]
 }
 
-func (n *network) held() int64 {
+func (n *authorizerModel) held() int64 {
 	sum := int64(0)
 	for _, h := range n.holds {
 		sum += h.Held

@@ -11,7 +11,8 @@ import (
 	"purser/persistence/money"
 )
 
-// What a physical card takes: a fee out of the balance, or a balance that is there when it is ordered and stays the workspace's.
+// Ways to unlock a physical card: a fee out of the balance, or a balance of CommittedBalanceCents
+// at the time of the order, which stays the workspace's.
 const (
 	UnlockPremium99         = "premium_99"
 	UnlockBalanceCommit5000 = "balance_commit_5000"
@@ -25,16 +26,16 @@ const (
 	FinishMetal    = "metal"
 )
 
-// PhysicalOrdered is the one status of an order: what the carrier does with it is not known here.
+// PhysicalOrdered is the only status of an order; the carrier reports nothing.
 const PhysicalOrdered = "ordered"
 
 const sourcePhysicalFee = "physical_card_fee"
 
-// scopePhysical is where the end of an order that cannot be fulfilled is claimed, once and for ever.
+// scopePhysical is the scope of claims on the refusal of an order, once for ever.
 const scopePhysical = "physical_card"
 
-// PhysicalOrder is an order of a physical card. Its label and where it goes are in a record of its own, PhysicalText. It is the
-// first thing that is known of the card, which is minted as it says.
+// PhysicalOrder is an order of a physical card, which is minted from Card. The label and the
+// shipping address are a record of their own, PhysicalText.
 type PhysicalOrder struct {
 	ID           string         `json:"id"`
 	Status       string         `json:"status"`
@@ -42,12 +43,13 @@ type PhysicalOrder struct {
 	UnlockMethod string         `json:"unlockMethod"`
 	FeeCents     int64          `json:"feeCents"`
 	Card         OrderedCard    `json:"card"`
-	ArrivesFrom  string         `json:"arrivesFrom"` // US bank days: the first and the last on which it may arrive
+	ArrivesFrom  string         `json:"arrivesFrom"` // US bank days between which it should arrive
 	ArrivesTo    string         `json:"arrivesTo"`
 	CreatedAt    decision.Stamp `json:"createdAt"`
 }
 
-// OrderedCard is the card that an order is for, as it is to be minted. What identifies it is drawn with the order.
+// OrderedCard is the card to mint for an order. The caller draws its id, token and last four
+// digits.
 type OrderedCard struct {
 	ID                   string `json:"id"`
 	Token                string `json:"token"`
@@ -58,13 +60,13 @@ type OrderedCard struct {
 	Fixture              bool   `json:"fixture"`
 }
 
-// PhysicalText is what an order tells of a person.
+// PhysicalText is the personal part of an order.
 type PhysicalText struct {
 	HolderLabel string   `json:"holderLabel"`
 	Shipping    Shipping `json:"shipping"`
 }
 
-// Shipping is where a physical card goes. Country has two letters.
+// Shipping is the delivery address of a physical card. Country has two letters.
 type Shipping struct {
 	Line1      string `json:"line1"`
 	Line2      string `json:"line2,omitempty"`
@@ -74,11 +76,11 @@ type Shipping struct {
 	Country    string `json:"country"`
 }
 
-// physicalCards decides and applies commands and events of ordered physical cards and their fees.
+// physicalCards has the decisions and folds of ordered physical cards and their fees.
 type physicalCards struct{ *State }
 
-// orderPhysical takes what the card costs and keeps the order: from then on the card is owed. It is refused with
-// insufficient_funds.
+// orderPhysical debits the fee or checks the committed balance, and stores the order. It is refused
+// with insufficient_funds.
 func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (decision.Decision, error) {
 	if err := c.check(); err != nil {
 		return decision.Decision{}, err
@@ -90,8 +92,8 @@ func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (deci
 	} else if money.MustAdd(b.LedgerCents, b.CardCents) < CommittedBalanceCents {
 		return decision.Decision{}, fault.New(fault.InsufficientFunds, "The balance is below 5,000 dollars.")
 	}
-	if !b.fits(-o.FeeCents) {
-		return decision.Decision{}, overflow()
+	if !b.canAddCents(-o.FeeCents) {
+		return decision.Decision{}, balanceFull()
 	}
 	e := PhysicalCardOrdered{Workspace: c.Workspace, Order: o, Postings: []Posting{}}
 	d := decision.Decision{Reply: o, Records: []decision.Record{
@@ -100,8 +102,8 @@ func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (deci
 	}}
 	if o.FeeCents > 0 {
 		fee := feeTransfer(c.Workspace, o, -o.FeeCents, o.CreatedAt)
-		e.Postings = fee.postings()
-		d.Records = append(d.Records, fee.record())
+		e.Postings = fee.balancedPostings()
+		d.Records = append(d.Records, fee.ledgerRecord())
 		d.Debit = &decision.Debit{Reservation: reservationOf(ident.PhysicalOrder, o.ID), Cents: o.FeeCents}
 	}
 	d.Events = []decision.Event{e}
@@ -114,7 +116,8 @@ func (c *OrderPhysicalCard) check() error {
 		field, value string
 		least, most  int
 	}{
-		{"line1", to.Line1, 2, 120}, {"line2", to.Line2, 0, 120}, {"city", to.City, 1, 80}, {"region", to.Region, 1, 80},
+		{"line1", to.Line1, 2, 120}, {"line2", to.Line2, 0, 120}, {"city", to.City, 1, 80}, {"region", to.Region, 1,
+			80},
 		{"postalCode", to.PostalCode, 2, 20}, {"country", to.Country, 2, 2},
 	} {
 		if n := utf8.RuneCountInString(line.value); n < line.least || n > line.most {
@@ -131,11 +134,12 @@ func (c *OrderPhysicalCard) check() error {
 	return nil
 }
 
-// refusePhysical undoes an order whose card can never be minted: the fee comes back, once, and the order is no more.
+// refusePhysical undoes an order whose card cannot be minted: it refunds the fee, once, and deletes
+// the order's records.
 func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (decision.Decision, error) {
 	o := c.Order
-	if !b.fits(o.FeeCents) {
-		return decision.Decision{}, overflow()
+	if !b.canAddCents(o.FeeCents) {
+		return decision.Decision{}, balanceFull()
 	}
 	at := decision.StampOf(m.At)
 	e := PhysicalCardRefused{Workspace: b.Workspace, Order: o.ID, FeeCents: o.FeeCents, Postings: []Posting{}, At: at}
@@ -147,8 +151,8 @@ func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (de
 	}
 	if o.FeeCents > 0 {
 		back := feeTransfer(b.Workspace, o, o.FeeCents, at)
-		e.Postings = back.postings()
-		d.Records = append(d.Records, back.record())
+		e.Postings = back.balancedPostings()
+		d.Records = append(d.Records, back.ledgerRecord())
 	}
 	d.Events = []decision.Event{e}
 	return d, nil
@@ -167,13 +171,13 @@ func feeTransfer(workspace string, o PhysicalOrder, cents int64, at decision.Sta
 
 func (b physicalCards) applyPhysicalOrdered(e PhysicalCardOrdered) {
 	b.Workspace = e.Workspace
-	if err := b.credit(-e.Order.FeeCents); err != nil {
+	if err := b.addLedgerCents(-e.Order.FeeCents); err != nil {
 		panic("BUG: physical card's fee after its check: " + err.Error())
 	}
 }
 
 func (b physicalCards) applyPhysicalRefused(e PhysicalCardRefused) {
-	if err := b.credit(e.FeeCents); err != nil {
+	if err := b.addLedgerCents(e.FeeCents); err != nil {
 		panic("BUG: physical card's fee back after its check: " + err.Error())
 	}
 }

@@ -2,9 +2,9 @@ package balance
 
 import "purser/actors/decision"
 
-// claimScope is where the event ids of a partner are claimed for one target. The scope of the partner's name is another: there
-// the target claims the same id with its effect, so that a crash between the two leaves a claim under which a repeat still
-// applies.
+// claimScope is the scope in which a partner's event ids are claimed for a target. The target
+// claims the same id together with its effect, in the scope of the partner's name. After a crash
+// between the two claims a repeat of the report is therefore still applied.
 func claimScope(partner string) string { return partner + "_target" }
 
 func claimReport(m decision.Meta, c ClaimReport) (decision.Decision, error) {

@@ -6,8 +6,9 @@ import (
 	"purser/persistence/money"
 )
 
-// Credit says what an event adds to the authorizer's ledgerCents and which reservation it settles (none: ""). Relayed entries are
-// not in it: the authorizer made them and has counted them already.
+// Credit returns the dollars that an event adds to the authorizer's ledgerCents, and the
+// reservation that it settles ("" for none). Relayed entries add nothing: the authorizer decided
+// them and counts them itself. The result ok is false for an event that concerns no dollars.
 func Credit(e decision.Event) (workspace string, cents int64, settles string, ok bool) {
 	switch e := e.(type) {
 	case DepositSettled:
@@ -17,7 +18,7 @@ func Credit(e decision.Event) (workspace string, cents int64, settles string, ok
 	case PayoutCreated:
 		return e.Workspace, -e.Payout.AmountCents, ReservationOf(e.Payout.ID), true
 	case PayoutMoved:
-		cents := effects(e.From, e.To, e.AmountCents).ledger
+		cents := effectOfMove(e.From, e.To, e.AmountCents).ledger
 		return e.Workspace, cents, "", cents != 0
 	case RampOrdered:
 		if e.Order.Direction == RampOn {
@@ -36,7 +37,7 @@ func Credit(e decision.Event) (workspace string, cents int64, settles string, ok
 	return "", 0, "", false
 }
 
-// dollarsOf is what postings add to the workspace's dollars.
+// dollarsOf is the sum that postings add to AccountUSD.
 func dollarsOf(postings []Posting) (cents int64) {
 	for _, p := range postings {
 		if p.Account == AccountUSD {

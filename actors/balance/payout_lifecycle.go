@@ -11,13 +11,13 @@ import (
 	"purser/actors/fault"
 )
 
-// Statuses of a payout. The open ones are in the state of the balance; a finished one is a record.
+// Statuses of a payout. Dollars are reserved for an open payout (isOpen).
 const (
-	PayoutHeld       = "held"            // open: a wire abroad, until it is released or cancelled
-	PayoutReserved   = "reserved"        // open: to be sent
-	PayoutSubmitting = "submitting"      // open: committed before the bank is told; nobody ever tells it again
-	PayoutSubmitted  = "submitted"       // open: the bank has taken the order
-	PayoutUnknown    = "outcome_unknown" // open: the bank has not answered
+	PayoutHeld       = "held"            // open: a wire abroad before its release or cancellation
+	PayoutReserved   = "reserved"        // open: not sent yet
+	PayoutSubmitting = "submitting"      // open: committed before its one order is sent to the bank
+	PayoutSubmitted  = "submitted"       // open: the bank took the order
+	PayoutUnknown    = "outcome_unknown" // open: the bank did not answer
 	PayoutSettled    = "settled"
 	PayoutFailed     = "failed"
 	PayoutReturned   = "returned"
@@ -33,28 +33,28 @@ const (
 	RailIntlWire = "intl_wire"
 )
 
-// Times that a bank is given, from the moment at which a payout is about to be sent.
+// Times that the bank has, counted from the commit of PayoutSubmitting.
 const (
-	AnswerWithin = 30 * time.Second // to answer the order
-	LapseAfter   = 24 * time.Hour   // to report what became of it; then the bank is asked
-	// LapseAskEvery is how often the bank is asked about an order that it has reported nothing of.
+	AnswerWithin = 30 * time.Second // for the answer to the order
+	LapseAfter   = 24 * time.Hour   // for the report of its outcome; then the bank is asked
+	// LapseAskEvery is the interval at which the bank is asked about an order without a report.
 	LapseAskEvery = time.Hour
 )
 
-// Keys of the timers, before the payout's id.
+// Keys of the timers; the payout's id follows.
 const (
 	timerAnswer = "answer/"
 	timerLapse  = "lapse/"
 )
 
-// AsksAgain reports that a timer, by its key, only calls another party again and gives no money
-// back.
+// AsksAgain reports whether the timer of a key only repeats a request to another party and frees no
+// money.
 func AsksAgain(timer string) bool {
 	return strings.HasPrefix(timer, timerAnswer) || strings.HasPrefix(timer, timerDeskAnswer) ||
 		strings.HasPrefix(timer, timerRamp)
 }
 
-// payoutStep is what can happen to a payout. It reads after "a payout that is … cannot be …".
+// payoutStep is an event in the life of a payout. It completes "a payout that is … cannot be …".
 type payoutStep string
 
 const (
@@ -69,10 +69,11 @@ const (
 	stepLapse   payoutStep = "given up"
 )
 
-// payoutMoves is the life of a payout: what may happen in each status, and where it leads. What is not here is refused.
+// payoutMoves is the transition table of a payout: the steps allowed in each status, and the status
+// that each leads to. Every other step is refused.
 //
-// A report can come before the answer to the order has been noted, so that it moves a submitting payout too. A released payout
-// may still turn out to be settled: the dollars are gone, and are debited again.
+// A report can arrive before the answer to the order is recorded, so it also moves a submitting
+// payout. A released payout can still be reported settled; its dollars are then debited again.
 var payoutMoves = map[string]map[payoutStep]string{
 	PayoutHeld:     {stepRelease: PayoutReserved, stepCancel: PayoutCancelled},
 	PayoutReserved: {stepSubmit: PayoutSubmitting},
@@ -88,7 +89,7 @@ var payoutMoves = map[string]map[payoutStep]string{
 	PayoutCancelled: {},
 }
 
-// Payout is an order to pay a recipient. Its description is in a record of its own, PayoutText.
+// Payout is an order to pay a recipient. Its description is a record of its own, PayoutText.
 type Payout struct {
 	ID             string         `json:"id"`
 	Rail           string         `json:"rail"`
@@ -98,11 +99,11 @@ type Payout struct {
 	FeeCents       int64          `json:"feeCents"`
 	SameDay        bool           `json:"sameDay"`
 	QuoteID        *string        `json:"quoteId"`
-	Buy            *Amount        `json:"buy,omitempty"` // what the recipient gets by the quote
+	Buy            *Amount        `json:"buy,omitempty"` // amount that the recipient gets by the quote
 	Reference      string         `json:"reference"`     // ours; the bank knows the payout by it
 	UETR           string         `json:"uetr,omitempty"`
-	ExpectedOn     string         `json:"expectedOn"` // the bank day on which it should arrive
-	Key            string         `json:"key"`        // key_ id of who ordered it
+	ExpectedOn     string         `json:"expectedOn"` // bank day on which it should arrive
+	Key            string         `json:"key"`        // key_ id of the API key that ordered it
 	CreatedAt      decision.Stamp `json:"createdAt"`
 	UpdatedAt      decision.Stamp `json:"updatedAt"`
 	History        []PayoutStep   `json:"history"`
@@ -114,30 +115,30 @@ type PayoutStep struct {
 	At     decision.Stamp `json:"at"`
 }
 
-// PayoutText is what the customer wrote on a payout. It may name people.
+// PayoutText is the customer's description of a payout. It may name people.
 type PayoutText struct {
 	Description string `json:"description"`
 }
 
-// after is where a step leads.
-func (p *Payout) after(step payoutStep) (to string, allowed bool) {
+// nextStatus is the status that a step leads to.
+func (p *Payout) nextStatus(step payoutStep) (to string, allowed bool) {
 	to, allowed = payoutMoves[p.Status][step]
 	return to, allowed
 }
 
-// refuse names the step that the payout's status does not allow.
-func (p *Payout) refuse(code fault.Code, step payoutStep) error {
+// refuseStep is the fault for a step that the payout's status does not allow.
+func (p *Payout) refuseStep(code fault.Code, step payoutStep) error {
 	return fault.New(code, fmt.Sprintf("a payout that is %s cannot be %s", p.Status, step))
 }
 
-// done says whether the step has been made already: a repeat of it is no news.
-func (p *Payout) done(step payoutStep) bool {
+// isRepeat reports whether the payout already made the step, so that a repeat has no effect.
+func (p *Payout) isRepeat(step payoutStep) bool {
 	switch step {
-	case stepRelease: // whatever has become of it since, but a cancelled wire was never released
+	case stepRelease: // in any later status; a cancelled wire was never released
 		return p.History[0].Status == PayoutHeld && len(p.History) > 1 && p.History[1].Status == PayoutReserved
 	case stepCancel:
 		return p.Status == PayoutCancelled
-	case stepSettle: // only what has settled comes back
+	case stepSettle: // a returned payout was settled before
 		return p.Status == PayoutSettled || p.Status == PayoutReturned
 	case stepFail:
 		return p.Status == PayoutFailed
@@ -147,8 +148,8 @@ func (p *Payout) done(step payoutStep) bool {
 	return false
 }
 
-// open says whether dollars are reserved for the payout.
-func (p *Payout) open() bool {
+// isOpen reports whether dollars are reserved for the payout.
+func (p *Payout) isOpen() bool {
 	switch p.Status {
 	case PayoutHeld, PayoutReserved, PayoutSubmitting, PayoutSubmitted, PayoutUnknown:
 		return true
@@ -156,28 +157,29 @@ func (p *Payout) open() bool {
 	return false
 }
 
-// sent says whether the bank may know of the payout while it is open.
-func (p *Payout) sent() bool {
+// openAtBank reports whether the payout is open and the bank may have the order.
+func (p *Payout) openAtBank() bool {
 	return p.Status == PayoutSubmitting || p.Status == PayoutSubmitted || p.Status == PayoutUnknown
 }
 
-// moved is the payout after an event.
-func (p Payout) moved(e PayoutMoved) Payout {
+// afterMove is the payout after an event.
+func (p Payout) afterMove(e PayoutMoved) Payout {
 	p.Status, p.UpdatedAt = e.To, e.At
 	p.History = append(slices.Clip(p.History), PayoutStep{Status: e.To, At: e.At})
 	return p
 }
 
-// effect is what a move does to the balance, in cents: to what the journal originated, to what is reserved, to the dollars.
+// effect is the change that a move makes to LedgerCents, ReservedCents and UsdCents.
 type effect struct{ ledger, reserved, usd int64 }
 
-func effectOf(p Payout, step payoutStep) effect {
-	to, _ := p.after(step)
-	return effects(p.Status, to, p.AmountCents)
+func effectOfStep(p Payout, step payoutStep) effect {
+	to, _ := p.nextStatus(step)
+	return effectOfMove(p.Status, to, p.AmountCents)
 }
 
-// effects is the table of the money: what an open payout has reserved goes out, or back.
-func effects(from, to string, cents int64) effect {
+// effectOfMove is the money that a move between two statuses changes: the reservation of an open
+// payout leaves the workspace or becomes available again.
+func effectOfMove(from, to string, cents int64) effect {
 	switch {
 	case to == PayoutReturned:
 		return effect{ledger: cents, usd: cents}
@@ -191,7 +193,8 @@ func effects(from, to string, cents int64) effect {
 	return effect{}
 }
 
-// DayTotal is what was ordered to be paid out on a day in UTC, less what was cancelled or failed. By key_ id, and in all.
+// DayTotal is the sum of the payouts ordered on a UTC day, in total and by the key_ id that ordered
+// them. Cancelled and failed payouts do not count.
 type DayTotal struct {
 	Day   string           `json:"day"`
 	Cents int64            `json:"cents"`
@@ -200,16 +203,16 @@ type DayTotal struct {
 
 func dayOf(at decision.Stamp) string { return at.UTC().Format(time.DateOnly) }
 
-// on is the total of a day. Days do not go back.
-func (t DayTotal) on(day string) DayTotal {
+// onDay is the total of a day: t for its own or an earlier day, zero for a later one.
+func (t DayTotal) onDay(day string) DayTotal {
 	if day <= t.Day {
 		return t
 	}
 	return DayTotal{Day: day}
 }
 
-// plus is the total with cents more, or less, of a key. Limits bound the sums.
-func (t DayTotal) plus(key string, cents int64) DayTotal {
+// addingCents is the total after cents were added to a key. PayoutLimits bound the sums.
+func (t DayTotal) addingCents(key string, cents int64) DayTotal {
 	keys := maps.Clone(t.Keys)
 	if keys == nil {
 		keys = map[string]int64{}

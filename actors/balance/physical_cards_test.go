@@ -11,13 +11,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// physicalStep orders a physical card, or says that its card can never be minted.
+// physicalStep orders a physical card, or refuses one whose card cannot be minted.
 func (s *scenario) physicalStep(t *testing.T, a arguments) string {
 	if a.d.Cmd == "never-minted" {
 		return s.send(t, balance.RefusePhysicalCard{Order: s.orders[a.text("id")]})
 	}
-	c := orderOf(a.text("unlock"))
-	c.Order.ID = ident.Derive(77, s.network.now, a.text("id")).Format(ident.PhysicalOrder)
+	c := physicalOrder(a.text("unlock"))
+	c.Order.ID = ident.Derive(77, s.authorizer.now, a.text("id")).Format(ident.PhysicalOrder)
 	if a.d.HasArg("finish") {
 		c.Order.Finish = a.text("finish")
 	}
@@ -26,9 +26,10 @@ func (s *scenario) physicalStep(t *testing.T, a arguments) string {
 	return s.send(t, c)
 }
 
-func orderOf(unlock string) balance.OrderPhysicalCard {
+func physicalOrder(unlock string) balance.OrderPhysicalCard {
 	return balance.OrderPhysicalCard{Workspace: workspaceID.Format(ident.Workspace), Order: balance.PhysicalOrder{
-		ID: ident.Derive(77, start, "order").Format(ident.PhysicalOrder), Finish: balance.FinishMetal, UnlockMethod: unlock,
+		ID: ident.Derive(77, start, "order").Format(ident.PhysicalOrder), Finish: balance.FinishMetal,
+		UnlockMethod: unlock,
 		Card: balance.OrderedCard{ID: cardID.Format(ident.Card), Last4: "6811", MonthlyLimitUsdCents: 500_000,
 			PerTxnLimitUsdCents: 50_000},
 	}, Text: balance.PhysicalText{HolderLabel: "Ada", Shipping: balance.Shipping{
@@ -36,7 +37,7 @@ func orderOf(unlock string) balance.OrderPhysicalCard {
 	}}}
 }
 
-func TestAnOrderOfAPhysicalCardSaysWhereItGoes(t *testing.T) {
+func TestAPhysicalCardOrderWithABadFieldIsInvalidBody(t *testing.T) {
 	for _, spoil := range []func(c *balance.OrderPhysicalCard){
 		func(c *balance.OrderPhysicalCard) { c.Order.Finish = "gold" },
 		func(c *balance.OrderPhysicalCard) { c.Order.UnlockMethod = "" },
@@ -46,7 +47,7 @@ func TestAnOrderOfAPhysicalCardSaysWhereItGoes(t *testing.T) {
 		func(c *balance.OrderPhysicalCard) { c.Text.Shipping.PostalCode = "9" },
 		func(c *balance.OrderPhysicalCard) { c.Text.Shipping.Country = "USA" },
 	} {
-		c := orderOf(balance.UnlockPremium99)
+		c := physicalOrder(balance.UnlockPremium99)
 		spoil(&c)
 		_, err := new(balance.State).Decide(decision.Meta{At: start}, c)
 		require.True(t, fault.Is(err, fault.InvalidBody), "%+v", c)
