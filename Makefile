@@ -98,7 +98,7 @@ pages: build
 
 # 200,000 random histories of chains with bad nodes, and 20,000 of links that are paid. make test lives 20,000 and 100.
 histories:
-	PURSER_HISTORIES=200000 go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/watch
+	PURSER_HISTORIES=200000 go test -count=1 -timeout 30m -run TestEveryTransferOfARandomHistoryIsReportedTruthfully -v ./actors/watch
 	go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/checkout -rapid.checks=20000
 
 # Linters find nothing in the description, and clients that generators make of it (Python, TypeScript,

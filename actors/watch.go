@@ -35,7 +35,7 @@ func (s *System) looksAt(name string) bool {
 }
 
 // lookout knows which addresses are looked at, for which sessions. The records of package checkout are the truth: it reads all
-// of them at a start, and then one whenever something happens to its session. It is the watch.Book of every chain.
+// of them at a start, and then one whenever something happens to its session. It is the watch.PaymentSink of every chain.
 type lookout struct {
 	sys  *System
 	max  int
@@ -197,8 +197,8 @@ func (s *System) noteWatched(ctx context.Context, e persistence.Event) error {
 	return s.lookout.add(record.Document, nil)
 }
 
-// Places implements watch.Book. A session's address can not have been paid before the session was made.
-func (l *lookout) Places(chain string) (places []watch.Place) {
+// Addresses implements watch.PaymentSink. A session's address can not have been paid before the session was made.
+func (l *lookout) Addresses(chain string) (places []watch.Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at, session := range l.byAddress {
@@ -209,12 +209,12 @@ func (l *lookout) Places(chain string) (places []watch.Place) {
 		if err != nil {
 			panic("BUG: a watched session's id: " + err.Error())
 		}
-		places = append(places, watch.Place{Address: at.address, Since: id.Time()})
+		places = append(places, watch.Address{Address: at.address, Since: id.Time()})
 	}
 	return places
 }
 
-// Report implements watch.Book: the session is told, and knows a repeat by itself.
+// Report implements watch.PaymentSink: the session is told, and knows a repeat by itself.
 func (l *lookout) Report(ctx context.Context, o partner.Observation) error {
 	l.mu.Lock()
 	session, watched := l.byAddress[watchedAddress{o.Chain, o.Address}]
@@ -233,7 +233,7 @@ func (l *lookout) Report(ctx context.Context, o partner.Observation) error {
 	return err
 }
 
-// Unsettled implements watch.Book. It is asked once for a chain.
+// Unsettled implements watch.PaymentSink. It is asked once for a chain.
 func (l *lookout) Unsettled(_ context.Context, chain string) ([]partner.Observation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +242,7 @@ func (l *lookout) Unsettled(_ context.Context, chain string) ([]partner.Observat
 	return open, nil
 }
 
-// Cursor implements watch.Book.
+// Cursor implements watch.PaymentSink.
 func (l *lookout) Cursor(ctx context.Context, chain string) (block uint64, known bool, err error) {
 	position, err := l.sys.journal.Cursor(ctx, watchCursor+chain, ident.SystemSlot.Shard())
 	if err != nil || position == 0 {
@@ -251,7 +251,7 @@ func (l *lookout) Cursor(ctx context.Context, chain string) (block uint64, known
 	return position - 1, true, nil
 }
 
-// SaveCursor implements watch.Book.
+// SaveCursor implements watch.PaymentSink.
 func (l *lookout) SaveCursor(ctx context.Context, chain string, block uint64) error {
 	return l.sys.journal.SaveCursor(ctx, watchCursor+chain, ident.SystemSlot.Shard(), block+1)
 }

@@ -1,15 +1,17 @@
-// Package watch follows one chain for all addresses that are looked at, and reports what it sees of transfers to them: that one
-// is there, how deep it lies, that it is gone.
+// Package watch follows one blockchain for a changing set of addresses and reports every transfer
+// to them: first sight, growing confirmations, and withdrawal.
 //
-// A Watcher keeps one number for good, the block through which everything has been read for the last time. The blocks after it,
-// up to the head, are read anew whenever the head has changed, in one query for all addresses, and compared with what was
-// reported. So no history of forks is kept and any of them is survived: what is in a block that the node no longer has is
-// withdrawn, what is there now is reported. A transfer counts as final only by a read that found it as deep as the chain's
-// threshold, between two looks at the same newest block.
+// A Watcher persists one number, the cursor: the block through which everything has been read for
+// the last time. Each step with a new head reads the blocks from there up to the head again, in one
+// query for all addresses. It then compares the transfers found with the ones reported. A reported
+// transfer whose block is gone from the node is withdrawn, and a new one is reported. The watcher
+// keeps no history of forks and survives any of them. A transfer is final only after a read that
+// found it at the chain's threshold, between two reads of the same head.
 //
-// A node is not believed: a head without a block, a block that no longer holds what it held, an older head change nothing and
-// are errors; the same step is made again later. Reports can repeat after a crash; whoever takes them knows a transfer by
-// (TxHash, Index, BlockHash). It judges no payment and knows no session.
+// The watcher does not trust its node. A head without a block, a block with other content and an
+// older head are errors that change nothing; the next step repeats the reads. Reports can repeat
+// after a crash, so a PaymentSink has to recognise a transfer by (TxHash, Index, BlockHash). The
+// package judges no payment and knows no checkout session.
 package watch
 
 import (
@@ -25,118 +27,125 @@ import (
 
 // Limits of a watcher.
 const (
-	stages = 3 // how often the growing depth of a transfer is reported: the customer is shown n of 3
-	// Blocks are read anew until they lie so many thresholds and so many blocks deep: a chain may take back what was final, and
-	// a node may have a block before it finds the transfers in it.
+	stages = 3 // the customer is shown n of 3 confirmations, so a transfer is reported at most so often
+	// Blocks are read again until they are keepThresholds*threshold+keepBlocks deep: a chain can
+	// replace a final block, and a node can serve a block before it has indexed its transfers.
 	keepThresholds = 2
 	keepBlocks     = 8
-	maxLookBack    = 16 // spans read again for an address that came after blocks were left behind
-	saveEvery      = 64 // blocks after which the cursor is saved
+	maxLookBack    = 16 // spans read again for an address that was added after its blocks were settled
+	saveEvery      = 64 // blocks between two saves of the cursor
 	joinTolerance  = 10 * time.Second
-	// restartLookBack is for how long before a crash an address may have been given out without the watcher hearing of it.
+	// restartLookBack bounds how long before a crash an address may have been issued without
+	// reaching the watcher.
 	restartLookBack = 2 * time.Minute
 )
 
-// ErrNode says that a node contradicts itself, or has lost blocks. Nothing was concluded from it.
-var ErrNode = errors.New("the node can not be believed now")
+// ErrNode reports that the node contradicts itself or has lost blocks. The step concluded nothing.
+var ErrNode = errors.New("the node contradicts itself or lost blocks")
 
-// Place is an address to look at. A transfer to it can not be older than Since.
-type Place struct {
+// Address is a watched address. No transfer to it is older than Since.
+type Address struct {
 	Address string
 	Since   time.Time
 }
 
-// Book is what a watcher knows and whom it tells. It is asked by one watcher at a time for each chain.
-type Book interface {
-	// Places are the addresses to look at on a chain, as of now.
-	Places(chain string) []Place
-	// Report hands on an observation; nil when it is kept for good. The same may come again.
+// PaymentSink supplies the addresses to watch, stores the cursor and takes the reports. Each
+// chain's watcher calls it from one goroutine at a time.
+type PaymentSink interface {
+	// Addresses returns the addresses to watch on a chain now.
+	Addresses(chain string) []Address
+	// Report stores an observation durably before it returns nil. The same observation may be
+	// reported again.
 	Report(ctx context.Context, o partner.Observation) error
-	// Unsettled are the observations of a chain that were reported, not withdrawn, and not final.
+	// Unsettled returns the observations of a chain that were reported, not withdrawn, and are not
+	// final.
 	Unsettled(ctx context.Context, chain string) ([]partner.Observation, error)
-	// Cursor is the block that was last saved; known is false when none was. A save may be lost in a crash.
+	// Cursor returns the last saved block; known is false when there is none. A crash may lose a
+	// save.
 	Cursor(ctx context.Context, chain string) (block uint64, known bool, err error)
 	SaveCursor(ctx context.Context, chain string, block uint64) error
 }
 
-// transfer is what tells observations apart.
-type transfer struct {
+// transferID identifies one transfer in one block.
+type transferID struct {
 	tx    string
 	index int
 	block string
 }
 
-// Progress is what a watcher has come to since it was made.
+// Progress counts a watcher's results since New.
 type Progress struct {
-	Head            partner.Head // the node's newest block when it was last asked; zero before it was
-	Behind          uint64       // blocks of that chain that were not read yet
-	Reorganisations uint64       // times that blocks which were read had been replaced
-	NodeFaults      uint64       // looks that failed through the node: it was silent, slow, refused, or contradicted itself
+	Head            partner.Head // the node's newest block at its last answer; zero before the first
+	Behind          uint64       // blocks up to Head that are not read yet
+	Reorganisations uint64       // times that blocks already read were replaced
+	NodeFaults      uint64       // steps that failed because the node was silent, slow, refused or contradicted itself
 }
 
-// bookFault is what a Book could not do: no fault of the node's.
-type bookFault struct{ error }
+// sinkError is a failure of the PaymentSink, which does not count as a node fault.
+type sinkError struct{ error }
 
-// Unwrap is for package errors.
-func (f bookFault) Unwrap() error { return f.error }
+// Unwrap implements errors.Unwrap.
+func (f sinkError) Unwrap() error { return f.error }
 
-func of(o *partner.Observation) transfer { return transfer{o.TxHash, o.Index, o.BlockHash} }
+func transferOf(o *partner.Observation) transferID { return transferID{o.TxHash, o.Index, o.BlockHash} }
 
 // Watcher follows one chain. It is not safe for concurrent use.
 type Watcher struct {
 	chain     partner.Chain
-	book      Book
+	sink      PaymentSink
 	threshold uint64
 
-	started bool
-	fresh   bool         // it has taken up an earlier run's cursor, and not looked yet
-	done    uint64       // everything through here was read for the last time
-	base    string       // hash of the block done when it was; "" when that is not known
-	saved   uint64       // done as it was last saved
-	head    partner.Head // at the end of the last whole step
-	through uint64       // the block through which it has read
-	told    Progress
-	places  map[string]bool                  // looked at in the last whole step
-	seen    map[transfer]partner.Observation // as last reported, in blocks after done
+	started     bool
+	resumed     bool         // no step has completed since a stored cursor was loaded
+	settled     uint64       // the block through which everything was read for the last time
+	settledHash string       // hash of block settled when it was read; "" when unknown
+	savedCursor uint64       // settled as last saved
+	head        partner.Head // at the end of the last completed step
+	readTo      uint64       // the newest block read
+	progress    Progress
+	addresses   map[string]bool                    // watched in the last completed step
+	reported    map[transferID]partner.Observation // as last reported, in blocks after settled
 }
 
-// New makes a watcher of a chain.
-func New(chain partner.Chain, book Book) *Watcher {
-	return &Watcher{chain: chain, book: book, threshold: uint64(chain.Threshold()), seen: make(map[transfer]partner.Observation)}
+// New returns a watcher of a chain. The first Step loads the cursor.
+func New(chain partner.Chain, sink PaymentSink) *Watcher {
+	return &Watcher{chain: chain, sink: sink, threshold: uint64(chain.Threshold()),
+		reported: make(map[transferID]partner.Observation)}
 }
 
-// Progress is what the watcher has come to.
-func (w *Watcher) Progress() Progress { return w.told }
+// Progress returns the watcher's counters.
+func (w *Watcher) Progress() Progress { return w.progress }
 
-// Step looks once. What it could not do it does in the next one: an error loses nothing.
+// Step reads the new blocks of the chain once and reports what changed. After an error the next
+// Step repeats the unfinished work, so an error loses nothing.
 func (w *Watcher) Step(ctx context.Context) error {
-	err := w.look(ctx)
-	if _, ours := errors.AsType[bookFault](err); err != nil && !ours {
-		w.told.NodeFaults++
+	err := w.readChain(ctx)
+	if _, ours := errors.AsType[sinkError](err); err != nil && !ours {
+		w.progress.NodeFaults++
 	}
 	if w.started {
-		w.told.Behind = w.told.Head.Number - min(w.told.Head.Number, w.through)
+		w.progress.Behind = w.progress.Head.Number - min(w.progress.Head.Number, w.readTo)
 	}
 	return err
 }
 
-func (w *Watcher) look(ctx context.Context) error {
+func (w *Watcher) readChain(ctx context.Context) error {
 	head, err := w.chain.Head(ctx)
 	if err != nil {
 		return fmt.Errorf("head: %w", err)
 	}
-	w.told.Head = head
-	if err := w.start(ctx, head); err != nil {
+	w.progress.Head = head
+	if err := w.resumeFromCursor(ctx, head); err != nil {
 		return err
 	}
-	places := w.book.Places(w.chain.Name())
-	addresses, since := w.addresses(places)
+	places := w.sink.Addresses(w.chain.Name())
+	addresses, since := w.watchedAddresses(places)
 	switch {
 	case len(addresses) == 0:
-		return w.skip(ctx, head)
-	case head.Number < w.done:
-		return fmt.Errorf("%w: its head is %d, blocks through %d are behind", ErrNode, head.Number, w.done)
-	case since.IsZero() && head.Hash == w.head.Hash && len(addresses) == len(w.places):
+		return w.skipToHead(ctx, head)
+	case head.Number < w.settled:
+		return fmt.Errorf("%w: its head is %d, but blocks through %d are settled", ErrNode, head.Number, w.settled)
+	case since.IsZero() && head.Hash == w.head.Hash && len(addresses) == len(w.addresses):
 		return nil
 	}
 	if err := w.countFork(ctx, head); err != nil {
@@ -145,66 +154,68 @@ func (w *Watcher) look(ctx context.Context) error {
 	if err := w.checkBase(ctx); err != nil {
 		return err
 	}
-	if err := w.lookBack(ctx, since); err != nil {
+	if err := w.rewindForNewAddress(ctx, since); err != nil {
 		return err
 	}
-	through := min(head.Number, w.done+uint64(w.chain.Span()))
-	if through > w.done {
-		if err := w.read(ctx, head, through, addresses); err != nil {
+	through := min(head.Number, w.settled+uint64(w.chain.Span()))
+	if through > w.settled {
+		if err := w.readThrough(ctx, head, through, addresses); err != nil {
 			return err
 		}
 	}
-	w.fresh, w.head, w.through = false, partner.Head{}, through
+	w.resumed, w.head, w.readTo = false, partner.Head{}, through
 	if through == head.Number {
 		w.head = head
 	}
-	w.places = make(map[string]bool, len(addresses))
+	w.addresses = make(map[string]bool, len(addresses))
 	for _, address := range addresses {
-		w.places[address] = true
+		w.addresses[address] = true
 	}
 	return nil
 }
 
-// start takes up what an earlier run left. The first one begins at the head.
-func (w *Watcher) start(ctx context.Context, head partner.Head) error {
+// resumeFromCursor loads the stored cursor and the unsettled observations. Without a cursor the
+// watcher begins at the head.
+func (w *Watcher) resumeFromCursor(ctx context.Context, head partner.Head) error {
 	if w.started {
 		return nil
 	}
 	name := w.chain.Name()
-	cursor, known, err := w.book.Cursor(ctx, name)
+	cursor, known, err := w.sink.Cursor(ctx, name)
 	if err != nil {
-		return bookFault{fmt.Errorf("cursor: %w", err)}
+		return sinkError{fmt.Errorf("load the cursor: %w", err)}
 	}
-	w.done, w.saved, w.places = cursor, cursor, make(map[string]bool)
-	w.fresh = known
+	w.settled, w.savedCursor, w.addresses = cursor, cursor, make(map[string]bool)
+	w.resumed = known
 	if !known {
-		w.done = w.oldest(head)
-		if err := w.save(ctx, 0); err != nil {
+		w.settled = w.settledBlock(head)
+		if err := w.saveCursor(ctx, 0); err != nil {
 			return err
 		}
 	}
-	open, err := w.book.Unsettled(ctx, name)
+	open, err := w.sink.Unsettled(ctx, name)
 	if err != nil {
-		return bookFault{fmt.Errorf("what is not settled: %w", err)}
+		return sinkError{fmt.Errorf("load unsettled observations: %w", err)}
 	}
 	for _, o := range open {
-		w.seen[of(&o)] = o
-		w.done = min(w.done, max(o.Block, 1)-1)
+		w.reported[transferOf(&o)] = o
+		w.settled = min(w.settled, max(o.Block, 1)-1)
 	}
-	w.started, w.through = true, w.done
+	w.started, w.readTo = true, w.settled
 	return nil
 }
 
-// oldest is the newest block that need not be read again under a head.
-func (w *Watcher) oldest(head partner.Head) uint64 {
+// settledBlock returns the newest block that needs no further read under a head.
+func (w *Watcher) settledBlock(head partner.Head) uint64 {
 	return head.Number - min(head.Number, keepThresholds*w.threshold+keepBlocks)
 }
 
-// addresses are those to look at, sorted, and since when one of them was that was not looked at before; zero when all were.
-func (w *Watcher) addresses(places []Place) (all []string, since time.Time) {
+// watchedAddresses returns the addresses sorted and without duplicates. since is the oldest Since
+// among those absent from the last completed step, and zero when there is none.
+func (w *Watcher) watchedAddresses(places []Address) (all []string, since time.Time) {
 	for _, p := range places {
 		all = append(all, p.Address)
-		if !w.places[p.Address] && (since.IsZero() || p.Since.Before(since)) {
+		if !w.addresses[p.Address] && (since.IsZero() || p.Since.Before(since)) {
 			since = p.Since
 		}
 	}
@@ -212,29 +223,29 @@ func (w *Watcher) addresses(places []Place) (all []string, since time.Time) {
 	return slices.Compact(all), since
 }
 
-// skip leaves blocks behind that nobody has to be looked for in.
-func (w *Watcher) skip(ctx context.Context, head partner.Head) error {
-	w.places, w.head, w.through = nil, partner.Head{}, head.Number
-	clear(w.seen)
-	if end := w.oldest(head); end > w.done {
-		w.done, w.base = end, ""
+// skipToHead marks the blocks up to the head as read when no address is watched.
+func (w *Watcher) skipToHead(ctx context.Context, head partner.Head) error {
+	w.addresses, w.head, w.readTo = nil, partner.Head{}, head.Number
+	clear(w.reported)
+	if end := w.settledBlock(head); end > w.settled {
+		w.settled, w.settledHash = end, ""
 	}
-	return w.save(ctx, saveEvery)
+	return w.saveCursor(ctx, saveEvery)
 }
 
-func (w *Watcher) save(ctx context.Context, after uint64) error {
-	if w.done < w.saved+after {
+func (w *Watcher) saveCursor(ctx context.Context, after uint64) error {
+	if w.settled < w.savedCursor+after {
 		return nil
 	}
-	if err := w.book.SaveCursor(ctx, w.chain.Name(), w.done); err != nil {
-		return bookFault{fmt.Errorf("save the cursor: %w", err)}
+	if err := w.sink.SaveCursor(ctx, w.chain.Name(), w.settled); err != nil {
+		return sinkError{fmt.Errorf("save the cursor: %w", err)}
 	}
-	w.saved = w.done
+	w.savedCursor = w.settled
 	return nil
 }
 
-// countFork counts it when the head of the last whole step is not in the chain any more. What follows from that is withdraw's. A
-// node that is behind that head can not tell.
+// countFork counts a reorganisation when the head of the last completed step has left the chain.
+// withdrawMissing acts on it. A node whose head is older gives no answer.
 func (w *Watcher) countFork(ctx context.Context, head partner.Head) error {
 	before := w.head
 	if before.Hash == "" || before.Hash == head.Hash || head.Number < before.Number {
@@ -249,38 +260,39 @@ func (w *Watcher) countFork(ctx context.Context, head partner.Head) error {
 		replaced = now != before.Hash
 	}
 	if w.head = (partner.Head{}); replaced {
-		w.told.Reorganisations++
+		w.progress.Reorganisations++
 	}
 	return nil
 }
 
-// checkBase goes back when the chain has taken back even what was left behind. What it reported from there it can not withdraw
-// any more; what is there now is found.
+// checkBase rewinds by one span when the newest settled block was replaced. Transfers reported from
+// deeper blocks can no longer be withdrawn; transfers in the new blocks are found.
 func (w *Watcher) checkBase(ctx context.Context) error {
-	if w.base == "" {
+	if w.settledHash == "" {
 		return nil
 	}
-	now, err := w.hashOf(ctx, w.done)
-	if err == nil && now != w.base {
-		w.rewind(w.done - min(w.done, uint64(w.chain.Span())))
+	now, err := w.hashOf(ctx, w.settled)
+	if err == nil && now != w.settledHash {
+		w.rewindTo(w.settled - min(w.settled, uint64(w.chain.Span())))
 	}
 	return err
 }
 
-// rewind lets everything after a block be read again.
-func (w *Watcher) rewind(block uint64) {
-	w.done, w.base, w.saved = block, "", min(w.saved, block)
+// rewindTo makes the following steps read everything after a block again.
+func (w *Watcher) rewindTo(block uint64) {
+	w.settled, w.settledHash, w.savedCursor = block, "", min(w.savedCursor, block)
 }
 
-// lookBack goes back to the blocks that were left behind before an address was known, if it can have been paid there.
-func (w *Watcher) lookBack(ctx context.Context, since time.Time) error {
-	to := w.done
+// rewindForNewAddress rewinds to the blocks in which an address added now can have been paid, at
+// most maxLookBack spans.
+func (w *Watcher) rewindForNewAddress(ctx context.Context, since time.Time) error {
+	to := w.settled
 	for n := 0; !since.IsZero() && to > 0 && n < maxLookBack; n++ {
-		b, err := w.block(ctx, to)
+		b, err := w.blockAt(ctx, to)
 		if err != nil {
 			return err
 		}
-		if n == 0 && w.fresh && b.At.Add(-restartLookBack).After(since) {
+		if n == 0 && w.resumed && b.At.Add(-restartLookBack).After(since) {
 			since = b.At.Add(-restartLookBack)
 		}
 		if b.At.Before(since.Add(-joinTolerance)) {
@@ -288,40 +300,41 @@ func (w *Watcher) lookBack(ctx context.Context, since time.Time) error {
 		}
 		to -= min(to, uint64(w.chain.Span()))
 	}
-	if to < w.done {
-		w.rewind(to)
+	if to < w.settled {
+		w.rewindTo(to)
 	}
 	return nil
 }
 
-// read looks at the blocks after done through through, and moves done.
-func (w *Watcher) read(ctx context.Context, head partner.Head, through uint64, addresses []string) error {
-	found, err := w.chain.Transfers(ctx, w.done+1, through, addresses)
+// readThrough reads the blocks after settled up to through, reports the differences and advances
+// settled.
+func (w *Watcher) readThrough(ctx context.Context, head partner.Head, through uint64, addresses []string) error {
+	found, err := w.chain.Transfers(ctx, w.settled+1, through, addresses)
 	if err != nil {
-		return fmt.Errorf("transfers %d to %d: %w", w.done+1, through, err)
+		return fmt.Errorf("transfers %d to %d: %w", w.settled+1, through, err)
 	}
-	end := max(min(w.oldest(head), through), w.done)
+	end := max(min(w.settledBlock(head), through), w.settled)
 	base, err := w.hashOf(ctx, end)
 	if err != nil {
 		return err
 	}
-	if err := w.report(ctx, head, found); err != nil {
+	if err := w.reportNew(ctx, head, found); err != nil {
 		return err
 	}
-	if err := w.withdraw(ctx, head, through, found, addresses); err != nil {
+	if err := w.withdrawMissing(ctx, head, through, found, addresses); err != nil {
 		return err
 	}
-	for key, o := range w.seen {
+	for key, o := range w.reported {
 		if o.Block <= end {
-			delete(w.seen, key)
+			delete(w.reported, key)
 		}
 	}
-	w.done, w.base = end, base
-	return w.save(ctx, saveEvery)
+	w.settled, w.settledHash = end, base
+	return w.saveCursor(ctx, saveEvery)
 }
 
-// block is a block that the node must have: its head is at or after it.
-func (w *Watcher) block(ctx context.Context, number uint64) (partner.Head, error) {
+// blockAt returns a block at or below the node's head. A node without it gives ErrNode.
+func (w *Watcher) blockAt(ctx context.Context, number uint64) (partner.Head, error) {
 	b, err := w.chain.Block(ctx, number)
 	if errors.Is(err, partner.ErrNoBlock) {
 		err = fmt.Errorf("%w: %w", ErrNode, err)
@@ -332,18 +345,18 @@ func (w *Watcher) block(ctx context.Context, number uint64) (partner.Head, error
 	return b, nil
 }
 
-// hashOf is the hash of a block, "" of block 0.
+// hashOf returns the hash of a block, and "" for block 0.
 func (w *Watcher) hashOf(ctx context.Context, number uint64) (string, error) {
 	if number == 0 {
 		return "", nil
 	}
-	b, err := w.block(ctx, number)
+	b, err := w.blockAt(ctx, number)
 	return b.Hash, err
 }
 
-// unmoved tells whether the head is still what it was.
-func (w *Watcher) unmoved(ctx context.Context, head partner.Head) error {
-	now, err := w.block(ctx, head.Number)
+// checkHead fails with ErrNode when the head's block was replaced since the step began.
+func (w *Watcher) checkHead(ctx context.Context, head partner.Head) error {
+	now, err := w.blockAt(ctx, head.Number)
 	if err != nil {
 		return err
 	}
@@ -353,9 +366,9 @@ func (w *Watcher) unmoved(ctx context.Context, head partner.Head) error {
 	return nil
 }
 
-// report hands on what is new, and what has come a stage deeper. Before each the block is looked at, and the head after it: a
-// depth that is told was there.
-func (w *Watcher) report(ctx context.Context, head partner.Head, found []partner.Observation) error {
+// reportNew reports the transfers that are new or have reached a further confirmation stage. It
+// first checks their blocks and then the head, so that every reported depth was true.
+func (w *Watcher) reportNew(ctx context.Context, head partner.Head, found []partner.Observation) error {
 	var news []partner.Observation
 	for _, o := range found {
 		if o.Block > head.Number {
@@ -363,8 +376,8 @@ func (w *Watcher) report(ctx context.Context, head partner.Head, found []partner
 		}
 		o.Chain, o.Threshold = w.chain.Name(), int(w.threshold)
 		o.Confirmations = int(head.Number - o.Block + 1)
-		before, known := w.seen[of(&o)]
-		if known && w.stage(&before) >= w.stage(&o) {
+		before, known := w.reported[transferOf(&o)]
+		if known && w.confirmationStage(&before) >= w.confirmationStage(&o) {
 			continue
 		}
 		news = append(news, o)
@@ -372,81 +385,83 @@ func (w *Watcher) report(ctx context.Context, head partner.Head, found []partner
 	if len(news) == 0 {
 		return nil
 	}
-	if err := w.standing(ctx, news); err != nil {
+	if err := w.checkOnChain(ctx, news); err != nil {
 		return err
 	}
-	if err := w.unmoved(ctx, head); err != nil {
+	if err := w.checkHead(ctx, head); err != nil {
 		return err
 	}
 	for _, o := range news {
-		if err := w.gone(ctx, &o); err != nil {
+		if err := w.withdrawFromOtherBlocks(ctx, &o); err != nil {
 			return err
 		}
-		if err := w.book.Report(ctx, o); err != nil {
-			return bookFault{fmt.Errorf("report: %w", err)}
+		if err := w.sink.Report(ctx, o); err != nil {
+			return sinkError{fmt.Errorf("report: %w", err)}
 		}
-		w.seen[of(&o)] = o
+		w.reported[transferOf(&o)] = o
 	}
 	return nil
 }
 
-// gone withdraws what was said of the same transaction in another block, before it is reported from this one: a transaction is in
-// one block, and its transfers may have other indexes there.
-func (w *Watcher) gone(ctx context.Context, o *partner.Observation) error {
-	for key, old := range w.seen {
+// withdrawFromOtherBlocks withdraws the reports of the same transaction in other blocks, before the
+// transaction is reported from this one. A transaction is in one block, and its transfers may have
+// other indexes there.
+func (w *Watcher) withdrawFromOtherBlocks(ctx context.Context, o *partner.Observation) error {
+	for key, old := range w.reported {
 		if key.tx != o.TxHash || key.block == o.BlockHash {
 			continue
 		}
-		if err := w.remove(ctx, key, old); err != nil {
+		if err := w.withdrawOne(ctx, key, old); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Watcher) remove(ctx context.Context, key transfer, o partner.Observation) error {
+func (w *Watcher) withdrawOne(ctx context.Context, key transferID, o partner.Observation) error {
 	o.Removed, o.Confirmations = true, 0
-	if err := w.book.Report(ctx, o); err != nil {
-		return bookFault{fmt.Errorf("withdraw: %w", err)}
+	if err := w.sink.Report(ctx, o); err != nil {
+		return sinkError{fmt.Errorf("withdraw: %w", err)}
 	}
-	delete(w.seen, key)
+	delete(w.reported, key)
 	return nil
 }
 
-// standing looks whether the blocks of observations are the node's own.
-func (w *Watcher) standing(ctx context.Context, observations []partner.Observation) error {
+// checkOnChain fails with ErrNode when the block of an observation is not in the node's chain.
+func (w *Watcher) checkOnChain(ctx context.Context, observations []partner.Observation) error {
 	looked := make(map[uint64]string)
 	for i := range observations {
 		o := &observations[i]
 		hash, known := looked[o.Block]
 		if !known {
-			b, err := w.block(ctx, o.Block)
+			b, err := w.blockAt(ctx, o.Block)
 			if err != nil {
 				return err
 			}
 			hash, looked[o.Block] = b.Hash, b.Hash
 		}
 		if hash != o.BlockHash {
-			return fmt.Errorf("%w: a transfer in another block %d than the chain's", ErrNode, o.Block)
+			return fmt.Errorf("%w: the block %d of a transfer is not on the chain", ErrNode, o.Block)
 		}
 	}
 	return nil
 }
 
-func (w *Watcher) stage(o *partner.Observation) int {
+func (w *Watcher) confirmationStage(o *partner.Observation) int {
 	return min(o.Confirmations*stages/int(w.threshold), stages)
 }
 
-// withdraw takes back what was reported of blocks that were read and is not in them any more.
-func (w *Watcher) withdraw(ctx context.Context, head partner.Head, through uint64, found []partner.Observation,
+// withdrawMissing withdraws reported transfers that a read of their blocks no longer found. A node
+// that lost the transfer but kept the block gives ErrNode.
+func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, through uint64, found []partner.Observation,
 	addresses []string) error {
-	there := make(map[transfer]bool, len(found))
+	there := make(map[transferID]bool, len(found))
 	for i := range found {
-		there[of(&found[i])] = true
+		there[transferOf(&found[i])] = true
 	}
-	missing := w.missing(through, there, addresses)
+	missing := w.missingFrom(through, there, addresses)
 	for _, o := range missing {
-		b, err := w.block(ctx, o.Block)
+		b, err := w.blockAt(ctx, o.Block)
 		if err != nil {
 			return err
 		}
@@ -454,24 +469,25 @@ func (w *Watcher) withdraw(ctx context.Context, head partner.Head, through uint6
 			return fmt.Errorf("%w: it lost a transfer of block %d", ErrNode, o.Block)
 		}
 	}
-	// What was read belongs to one chain only if that chain is still there.
-	if err := w.unmoved(ctx, head); err != nil {
+	// The reads describe one chain only if its head is still there.
+	if err := w.checkHead(ctx, head); err != nil {
 		return err
 	}
 	for _, o := range missing {
-		if err := w.remove(ctx, of(&o), o); err != nil {
+		if err := w.withdrawOne(ctx, transferOf(&o), o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// missing are the reported observations of blocks through through that are not there, in a fixed order. Those that nobody looks
-// at any more are forgotten.
-func (w *Watcher) missing(through uint64, there map[transfer]bool, addresses []string) (missing []partner.Observation) {
-	for key, o := range w.seen {
+// missingFrom returns the reported observations up to block through that are absent from there, in
+// a fixed order. It forgets observations of addresses that are no longer watched.
+func (w *Watcher) missingFrom(through uint64, there map[transferID]bool,
+	addresses []string) (missing []partner.Observation) {
+	for key, o := range w.reported {
 		if _, watched := slices.BinarySearch(addresses, o.Address); !watched {
-			delete(w.seen, key)
+			delete(w.reported, key)
 			continue
 		}
 		if o.Block <= through && !there[key] {

@@ -16,8 +16,9 @@ import (
 	"purser/actors/watch/watchtest"
 )
 
-// histories is how many random histories are lived; PURSER_HISTORIES has the long form.
-func histories(t *testing.T) int {
+// numberOfHistories returns how many random histories to run; PURSER_HISTORIES overrides the
+// default.
+func numberOfHistories(t *testing.T) int {
 	n := 20_000
 	if text := os.Getenv("PURSER_HISTORIES"); text != "" {
 		var err error
@@ -27,19 +28,17 @@ func histories(t *testing.T) int {
 	return n
 }
 
-// TestRandomHistories: whatever a chain and its node do, a watcher reports nothing that is not so, nothing as final before it
-// is, and in the end all of it.
-func TestRandomHistories(t *testing.T) {
+func TestEveryTransferOfARandomHistoryIsReportedTruthfully(t *testing.T) {
 	lived := 0
-	for lived < histories(t) {
+	for lived < numberOfHistories(t) {
 		rapid.Check(t, func(rt *rapid.T) {
 			lived++
-			live(rt)
+			runRandomHistory(rt)
 		})
 	}
 }
 
-func live(t *rapid.T) {
+func runRandomHistory(t *rapid.T) {
 	threshold := rapid.SampledFrom([]int{1, 2, 3, 6, 12}).Draw(t, "threshold")
 	history := watchtest.NewHistory(rapid.IntRange(1, 40).Draw(t, "old blocks"))
 	node := &watchtest.Node{History: history}
@@ -47,21 +46,22 @@ func live(t *rapid.T) {
 	if noCrash {
 		depth = min(threshold+2, 2*threshold)
 	}
-	life := &watchtest.Life{T: t, Node: node, Wire: &watchtest.Chain{Node: node, Depth: threshold, Most: 2*threshold + 20},
-		Judge:  &watchtest.Judge{T: t, History: history, Node: node, Threshold: threshold, Names: watchtest.Plain},
+	life := &watchtest.Life{T: t, Node: node,
+		Wire:   &watchtest.Chain{Node: node, Depth: threshold, Most: 2*threshold + 20},
+		Judge:  &watchtest.Judge{T: t, History: history, Node: node, Threshold: threshold, Names: watchtest.PlainNames},
 		Assets: []string{"USDC", "USDT", "USDC.e"}, Address: func(n int) string { return fmt.Sprint("address ", n) },
 		MaxDepth: depth, NoCrash: noCrash}
 	life.Live(rapid.IntRange(1, 80).Draw(t, "moves"))
 }
 
-// A thousand sessions cost one read for each block, and nothing while there is none.
+// A thousand addresses cost one read for each new block, and none without a new block.
 func TestOneReadForEachBlock(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 12, Names: watchtest.Plain}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 12, Names: watchtest.PlainNames}
 		for n := range 1000 {
-			judge.Watching = append(judge.Watching, watch.Place{Address: fmt.Sprint(n), Since: history.Now()})
+			judge.Watching = append(judge.Watching, watch.Address{Address: fmt.Sprint(n), Since: history.Now()})
 		}
 		w := watch.New(&watchtest.Chain{Node: node, Depth: 12, Most: 1000}, judge)
 		require.NoError(rt, w.Step(t.Context()))
@@ -80,13 +80,13 @@ func TestOneReadForEachBlock(t *testing.T) {
 	})
 }
 
-// A payment on its way to an address that the watcher hears of only when the block is left behind is found all the same.
-func TestALateAddressIsFound(t *testing.T) {
+// The watcher finds a payment to an address that was added after the block was settled.
+func TestPaymentToALateAddressIsFound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 2, Names: watchtest.Plain}
-		judge.Watching = []watch.Place{{Address: "one", Since: history.Now()}}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 2, Names: watchtest.PlainNames}
+		judge.Watching = []watch.Address{{Address: "one", Since: history.Now()}}
 		w := watch.New(&watchtest.Chain{Node: node, Depth: 2, Most: 10}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		since := history.Now()
@@ -95,22 +95,22 @@ func TestALateAddressIsFound(t *testing.T) {
 			history.Mine(nil)
 			require.NoError(rt, w.Step(t.Context()))
 		}
-		judge.Watching = append(judge.Watching, watch.Place{Address: "two", Since: since})
+		judge.Watching = append(judge.Watching, watch.Address{Address: "two", Since: since})
 		for range 8 {
 			history.Mine(nil)
 			require.NoError(rt, w.Step(t.Context()))
 		}
-		judge.Settled()
+		judge.RequireAllReported()
 	})
 }
 
-// What the chain took back though it was final is withdrawn: people have to see it.
-func TestAReorganisationBelowTheThreshold(t *testing.T) {
+// A final transfer in a replaced block is withdrawn, so that an operator sees it.
+func TestFinalTransferInAReplacedBlockIsWithdrawn(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.Plain}
-		judge.Watching = []watch.Place{{Address: "one", Since: history.Now().Add(time.Minute)}}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.PlainNames}
+		judge.Watching = []watch.Address{{Address: "one", Since: history.Now().Add(time.Minute)}}
 		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 100}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
@@ -118,25 +118,26 @@ func TestAReorganisationBelowTheThreshold(t *testing.T) {
 			history.Mine(nil)
 			require.NoError(rt, w.Step(t.Context()))
 		}
-		judge.Settled()
+		judge.RequireAllReported()
 		history.Drop(5)
 		for range 8 {
 			history.Mine(nil)
 		}
 		require.NoError(rt, w.Step(t.Context()))
 		require.NoError(rt, w.Step(t.Context()))
-		judge.Settled()
+		judge.RequireAllReported()
 	})
 }
 
-// A transaction that comes to lie in another block, where its transfers have other indexes, is withdrawn from the old one before
-// it is reported from the new one: whoever knows a transfer by transaction and index would take one of them for another.
-func TestAShiftedTransactionIsWithdrawnFirst(t *testing.T) {
+// A transaction in a new block, where its transfers have other indexes, is withdrawn from the old
+// block before it is reported from the new one. A sink that keys transfers by transaction and index
+// would else mistake one for another.
+func TestTransactionInANewBlockIsFirstWithdrawnFromTheOld(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.Plain}
-		judge.Watching = []watch.Place{{Address: "one", Since: history.Now()}}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.PlainNames}
+		judge.Watching = []watch.Address{{Address: "one", Since: history.Now()}}
 		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 100}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		pays := func(first int) []watchtest.Transfer {
@@ -151,31 +152,32 @@ func TestAShiftedTransactionIsWithdrawnFirst(t *testing.T) {
 		}
 		history.Mine(pays(rapid.IntRange(0, 2).Draw(rt, "its index now")))
 		require.NoError(rt, w.Step(t.Context()))
-		require.Equal(rt, 6, judge.Reports, "two, both withdrawn, two")
-		judge.Settled()
+		require.Equal(rt, 6, judge.Reports, "two reports, two withdrawals, two reports")
+		judge.RequireAllReported()
 	})
 }
 
-// stale answers for transfers from another fork than for anything else.
-type stale struct {
+// forkedTransfers serves transfers from another fork than heads and blocks.
+type forkedTransfers struct {
 	*watchtest.Chain
 	fork *watchtest.Chain
 }
 
-// Transfers are the fork's.
-func (s stale) Transfers(ctx context.Context, from, through uint64, addresses []string) ([]partner.Observation, error) {
+// Transfers returns the transfers of the fork.
+func (s forkedTransfers) Transfers(ctx context.Context, from, through uint64,
+	addresses []string) ([]partner.Observation, error) {
 	return s.fork.Transfers(ctx, from, through, addresses)
 }
 
-// Of a node that changes forks in the middle of a look nothing is reported that is not so by then, whichever call the change comes
-// before; one that has the transfers of another fork than its blocks is not believed.
-func TestAForkInTheMiddleOfALook(t *testing.T) {
+// A node that changes forks between any two calls of a step causes no false report. Transfers from
+// another fork than the node's blocks are ErrNode.
+func TestForkDuringAStepReportsNothingFalse(t *testing.T) {
 	for until := 0; until < 8; until++ {
 		rapid.Check(t, func(rt *rapid.T) {
 			history := watchtest.NewHistory(30)
 			node := &watchtest.Node{History: history, Deepest: 1}
-			judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 1, Names: watchtest.Plain,
-				Watching: []watch.Place{{Address: "one", Since: history.Now()}}}
+			judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 1, Names: watchtest.PlainNames,
+				Watching: []watch.Address{{Address: "one", Since: history.Now()}}}
 			chain := &watchtest.Chain{Node: node, Depth: 1, Most: 100}
 			w := watch.New(chain, judge)
 			require.NoError(rt, w.Step(t.Context()))
@@ -183,16 +185,16 @@ func TestAForkInTheMiddleOfALook(t *testing.T) {
 			node.Other = history.Chain
 			history.Drop(1)
 			history.Mine(nil)
-			node.Fault, node.Until = watchtest.Switches, until
+			node.Fault, node.Until = watchtest.SwitchesForks, until
 			node.Begin()
-			_ = w.Step(t.Context()) // the judge fails a report that is not so when it is made
+			_ = w.Step(t.Context()) // the judge fails the test at a false report
 		})
 	}
 	history := watchtest.NewHistory(30)
 	fork := watchtest.NewHistory(30)
-	judge := &watchtest.Judge{History: history, Threshold: 1, Names: watchtest.Plain,
-		Watching: []watch.Place{{Address: "one", Since: history.Now()}}}
-	chain := stale{Chain: &watchtest.Chain{Node: &watchtest.Node{History: history}, Depth: 1, Most: 100},
+	judge := &watchtest.Judge{History: history, Threshold: 1, Names: watchtest.PlainNames,
+		Watching: []watch.Address{{Address: "one", Since: history.Now()}}}
+	chain := forkedTransfers{Chain: &watchtest.Chain{Node: &watchtest.Node{History: history}, Depth: 1, Most: 100},
 		fork: &watchtest.Chain{Node: &watchtest.Node{History: fork}, Depth: 1, Most: 100}}
 	w := watch.New(chain, judge)
 	require.NoError(t, w.Step(t.Context()))
@@ -205,17 +207,17 @@ func TestAForkInTheMiddleOfALook(t *testing.T) {
 	require.Zero(t, judge.Reports)
 }
 
-// A node that names a head it does not have is not believed.
-func TestABoastIsAnError(t *testing.T) {
+// A head without a block is ErrNode and reports nothing.
+func TestHeadWithoutABlockIsAnError(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.Plain,
-			Watching: []watch.Place{{Address: "one", Since: history.Now().Add(time.Minute)}}}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.PlainNames,
+			Watching: []watch.Address{{Address: "one", Since: history.Now().Add(time.Minute)}}}
 		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 10_000}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
-		node.Fault = watchtest.Boasts
+		node.Fault = watchtest.ClaimsUnknownHead
 		err := w.Step(t.Context())
 		require.ErrorIs(rt, err, watch.ErrNode)
 		require.ErrorIs(rt, err, partner.ErrNoBlock)
@@ -223,12 +225,12 @@ func TestABoastIsAnError(t *testing.T) {
 	})
 }
 
-// What an operator is told: how far the watcher is behind, forks that were seen, and faults that are the node's and no others.
-func TestProgressIsTold(t *testing.T) {
+// Progress has the lag, the reorganisations, and the faults of the node alone.
+func TestProgressCountsLagForksAndNodeFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 3, Names: watchtest.Plain}
+		judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 3, Names: watchtest.PlainNames}
 		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 26}, judge)
 		step := func() (watch.Progress, error) {
 			node.Begin()
@@ -236,21 +238,22 @@ func TestProgressIsTold(t *testing.T) {
 			return w.Progress(), err
 		}
 		require.Zero(rt, w.Progress())
-		told, err := step()
+		progress, err := step()
 		require.NoError(rt, err)
-		require.Equal(rt, []uint64{30, 0, 0, 0}, []uint64{told.Head.Number, told.Behind, told.Reorganisations, told.NodeFaults},
-			"nobody is looked for")
-		judge.Watching = []watch.Place{{Address: "one", Since: history.Now()}}
+		require.Equal(rt, []uint64{30, 0, 0, 0},
+			[]uint64{progress.Head.Number, progress.Behind, progress.Reorganisations, progress.NodeFaults},
+			"no address is watched")
+		judge.Watching = []watch.Address{{Address: "one", Since: history.Now()}}
 		_, err = step()
 		require.NoError(rt, err)
 		for range 40 {
 			history.Mine(nil)
 		}
-		told, err = step()
+		progress, err = step()
 		require.NoError(rt, err)
-		require.Positive(rt, told.Behind, "more than one query's blocks are new")
-		for told.Behind > 0 {
-			told, err = step()
+		require.Positive(rt, progress.Behind, "more new blocks than one query spans")
+		for progress.Behind > 0 {
+			progress, err = step()
 			require.NoError(rt, err)
 		}
 		depth := rapid.IntRange(1, 2).Draw(rt, "depth")
@@ -258,17 +261,17 @@ func TestProgressIsTold(t *testing.T) {
 		for range depth + rapid.IntRange(0, 2).Draw(rt, "longer") {
 			history.Mine(nil)
 		}
-		told, err = step()
+		progress, err = step()
 		require.NoError(rt, err)
-		require.Equal(rt, uint64(1), told.Reorganisations)
-		node.Fault = watchtest.Gone
+		require.Equal(rt, uint64(1), progress.Reorganisations)
+		node.Fault = watchtest.Unreachable
 		_, err = step()
 		require.Error(rt, err)
 		node.Fault, judge.Refuses = 0, true
 		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
-		told, err = step()
-		require.ErrorContains(rt, err, "no place for it")
-		require.Equal(rt, []uint64{1, 1, 1}, []uint64{told.Behind, told.Reorganisations, told.NodeFaults},
-			"what the book refuses is not the node's")
+		progress, err = step()
+		require.ErrorContains(rt, err, "the sink refuses reports")
+		require.Equal(rt, []uint64{1, 1, 1}, []uint64{progress.Behind, progress.Reorganisations, progress.NodeFaults},
+			"a refusal by the sink is no node fault")
 	})
 }

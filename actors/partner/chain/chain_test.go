@@ -93,7 +93,7 @@ func TestAThousandAddressesAreOneQuery(t *testing.T) {
 		w := &wire{node: &watchtest.Node{History: history}, answer: evmAnswer}
 		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: names}
 		for n := range 1000 {
-			judge.Watching = append(judge.Watching, watch.Place{Address: evmAddress(n), Since: history.Now().Add(time.Minute)})
+			judge.Watching = append(judge.Watching, watch.Address{Address: evmAddress(n), Since: history.Now().Add(time.Minute)})
 		}
 		watcher := watch.New(open(rt, "arbitrum", 3, w), judge)
 		require.NoError(rt, watcher.Step(t.Context()))

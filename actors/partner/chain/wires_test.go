@@ -33,7 +33,7 @@ type request struct {
 
 // RoundTrip answers one call or a batch.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	if w.node.Fault == watchtest.Gone {
+	if w.node.Fault == watchtest.Unreachable {
 		return nil, errors.New("connection refused")
 	}
 	body, err := io.ReadAll(r.Body)
@@ -109,7 +109,7 @@ func evmAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any,
 			return nil, nil
 		}
 		b := evmBlock(view[at-1])
-		if tag == "latest" && n.Fault == watchtest.Boasts {
+		if tag == "latest" && n.Fault == watchtest.ClaimsUnknownHead {
 			b["number"], b["hash"] = fmt.Sprintf("0x%x", at+1000), hash32("f", 1)
 		}
 		return b, nil
@@ -185,7 +185,7 @@ func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (
 	}
 	switch method {
 	case "getbestblockhash":
-		if n.Fault == watchtest.Boasts {
+		if n.Fault == watchtest.ClaimsUnknownHead {
 			return hash32("f", 1), nil
 		}
 		return hash32("b", view[len(view)-1].Hash), nil
@@ -219,7 +219,7 @@ func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (a
 	empty := func(b watchtest.Block) bool { return b.Number%7 == 0 && len(b.Transfers) == 0 }
 	switch method {
 	case "getSlot":
-		if n.Fault == watchtest.Boasts {
+		if n.Fault == watchtest.ClaimsUnknownHead {
 			return len(view) + 1000, nil
 		}
 		return len(view), nil

@@ -1,6 +1,6 @@
-// Package watchtest has what the tests of watchers and of nodes share: the history of a chain that is made up as it goes, a
-// node that shows it badly, and a judge with a model of its own of what a watcher may say and must have said. It is for tests
-// only.
+// Package watchtest is the shared test kit of watchers and chain nodes, for tests only: a generated
+// chain history, a node with faults, and a judge with its own model of the reports a watcher may
+// and must make.
 package watchtest
 
 import (
@@ -15,7 +15,7 @@ import (
 // Transfer is one transfer in a block.
 type Transfer struct {
 	Asset, Address, From string
-	Tx                   int // transfers of one number are one transaction
+	Tx                   int // transfers with the same number belong to one transaction
 	Index                int
 	Amount               int64
 }
@@ -23,23 +23,23 @@ type Transfer struct {
 // Block is a block of a history.
 type Block struct {
 	Number       uint64
-	Hash, Parent int // names; 0 is the parent of the first
+	Hash, Parent int // numbers that stand for hashes; the first block has parent 0
 	At           time.Time
 	Transfers    []Transfer
 }
 
-// History is a chain: its true blocks, now, and every block it ever had.
+// History is a chain: its present blocks, and every block that ever existed.
 type History struct {
 	Chain []Block // Chain[i] has number i+1
 	All   map[int]Block
 	hash  int
-	clock time.Time // of the newest block there ever was: the clock goes on when a chain gets shorter
+	clock time.Time // time of the newest block ever mined, which a shorter chain does not set back
 }
 
-// BlockTime is between two blocks.
+// Now returns the time of the newest block.
 const BlockTime = 12 * time.Second
 
-// NewHistory has so many empty blocks.
+// NewHistory returns a history of empty blocks.
 func NewHistory(blocks int) *History {
 	h := &History{All: make(map[int]Block)}
 	for range blocks {
@@ -48,7 +48,7 @@ func NewHistory(blocks int) *History {
 	return h
 }
 
-// Mine adds a block.
+// Mine appends a block with the transfers.
 func (h *History) Mine(transfers []Transfer) {
 	h.hash++
 	if h.clock = h.clock.Add(BlockTime); h.hash == 1 {
@@ -63,7 +63,7 @@ func (h *History) Mine(transfers []Transfer) {
 	h.All[b.Hash] = b
 }
 
-// Drop takes the newest blocks away and returns the transfers that were in them.
+// Drop removes the newest blocks, but never the first, and returns their transfers.
 func (h *History) Drop(depth int) (lost []Transfer) {
 	keep := max(len(h.Chain)-depth, 1)
 	for _, b := range h.Chain[keep:] {
@@ -73,55 +73,55 @@ func (h *History) Drop(depth int) (lost []Transfer) {
 	return lost
 }
 
-// Now is the time of the newest block.
+// Now returns the time of the newest block.
 func (h *History) Now() time.Time { return h.Chain[len(h.Chain)-1].At }
 
-// Fault is how a node behaves badly.
+// Fault is a way in which a node misbehaves.
 type Fault int
 
-// Faults. A node with none is honest.
+// Faults of a node.
 const (
-	Honest   Fault = iota
-	Gone           // every call fails
-	Behind         // it shows an older state of the chain, whole
-	Boasts         // it names a head that it does not have
-	Forgets        // it has not looked yet what is in the newest blocks
-	Switches       // it answers the first calls of a step from another fork
+	Honest            Fault = iota
+	Unreachable             // every call fails
+	Behind                  // it serves an older state of the whole chain
+	ClaimsUnknownHead       // its head is a block that it does not have
+	IndexLags               // it has not indexed the transfers of the newest blocks
+	SwitchesForks           // it answers the first calls of a step from another fork
 	faults
 )
 
-// Node shows a history. A wire in front of it speaks a chain's own protocol.
+// Node serves a history with a Fault. Tests of a protocol put their own wire format in front of it.
 type Node struct {
 	History *History
 	Fault   Fault
-	Lag     int     // blocks it is behind, with Behind
-	Other   []Block // the fork it switches from, with Switches
-	Deepest int     // blocks below the highest that Other may have replaced; a node is never on a fork that is older
-	Until   int     // calls that it answers from there
-	Shown   []Block // in the last call
+	Lag     int     // blocks it is behind under fault Behind
+	Other   []Block // the fork served first under fault SwitchesForks
+	Deepest int     // most blocks below the highest that Other may replace; an older fork is never served
+	Until   int     // calls of a step answered from Other
+	Shown   []Block // served in the last call
 	Calls   int     // since Begin
-	Reads   int     // of transfers, since the node was made
+	Reads   int     // calls of Chain.Transfers since the node was made
 }
 
-// Begin is told when a step begins.
+// Begin starts the count of Calls for a new step.
 func (n *Node) Begin() { n.Calls = 0 }
 
-// View is the chain as the node shows it in this call.
+// View returns the blocks that the node serves in this call.
 func (n *Node) View() []Block {
 	n.Calls++
 	chain := n.History.Chain
 	switch {
 	case n.Fault == Behind:
 		return chain[:max(len(chain)-n.Lag, 1)]
-	case n.Fault == Switches && n.Calls <= n.Until && n.alive():
+	case n.Fault == SwitchesForks && n.Calls <= n.Until && n.canShowOther():
 		chain = n.Other
 	}
 	n.Shown = chain
 	return chain
 }
 
-// alive tells whether Other can still be taken for the chain.
-func (n *Node) alive() bool {
+// Shows reports whether the node serves the transfers of a block.
+func (n *Node) canShowOther() bool {
 	chain, common := n.History.Chain, 0
 	for common < min(len(chain), len(n.Other)) && chain[common].Hash == n.Other[common].Hash {
 		common++
@@ -129,70 +129,71 @@ func (n *Node) alive() bool {
 	return len(n.Other) > 0 && max(len(chain), len(n.Other))-common <= n.Deepest
 }
 
-// forgotten is how many of the newest blocks a node may not have looked into.
-const forgotten = 6
+// unindexedBlocks is the number of newest blocks without transfers under fault IndexLags.
+const unindexedBlocks = 6
 
-// Shows tells whether the node shows what is in a block.
+// Shows reports whether the node serves the transfers of a block.
 func (n *Node) Shows(b Block) bool {
-	return n.Fault != Forgets || int(b.Number) <= len(n.History.Chain)-forgotten
+	return n.Fault != IndexLags || int(b.Number) <= len(n.History.Chain)-unindexedBlocks
 }
 
-// Chain is the node as a partner.Chain without a wire.
+// Chain serves a Node as a partner.Chain, without a wire format.
 type Chain struct {
 	Node  *Node
-	Depth int // threshold
-	Most  int // span
+	Depth int // confirmations at which a transfer is final
+	Most  int // blocks in one query
 }
 
-var errGone = fmt.Errorf("connection refused")
+var errUnreachable = fmt.Errorf("connection refused")
 
-// Name is ethereum.
+// Name returns "ethereum".
 func (c *Chain) Name() string { return "ethereum" }
 
-// Threshold is Depth.
+// Threshold returns Depth.
 func (c *Chain) Threshold() int { return c.Depth }
 
-// Span is Most.
+// Span returns Most.
 func (c *Chain) Span() int { return c.Most }
 
-// Head is the newest block shown.
+// Head returns the newest block that the node serves.
 func (c *Chain) Head(context.Context) (partner.Head, error) {
-	if c.Node.Fault == Gone {
-		return partner.Head{}, errGone
+	if c.Node.Fault == Unreachable {
+		return partner.Head{}, errUnreachable
 	}
 	view := c.Node.View()
-	h := head(view[len(view)-1])
-	if c.Node.Fault == Boasts {
+	h := headOf(view[len(view)-1])
+	if c.Node.Fault == ClaimsUnknownHead {
 		h.Number += 1000
 		h.Hash = "boast"
 	}
 	return h, nil
 }
 
-func head(b Block) partner.Head {
+func headOf(b Block) partner.Head {
 	return partner.Head{Number: b.Number, Hash: fmt.Sprint(b.Hash), At: b.At}
 }
 
-// Block is a block shown.
+// Block returns a block that the node serves.
 func (c *Chain) Block(_ context.Context, number uint64) (partner.Head, error) {
-	if c.Node.Fault == Gone {
-		return partner.Head{}, errGone
+	if c.Node.Fault == Unreachable {
+		return partner.Head{}, errUnreachable
 	}
 	view := c.Node.View()
 	if number == 0 || number > uint64(len(view)) {
 		return partner.Head{}, partner.ErrNoBlock
 	}
-	return head(view[number-1]), nil
+	return headOf(view[number-1]), nil
 }
 
-// Transfers are those shown.
-func (c *Chain) Transfers(_ context.Context, from, through uint64, addresses []string) (found []partner.Observation, _ error) {
+// Transfers returns the transfers that the node serves, and panics on a range over Most blocks.
+func (c *Chain) Transfers(_ context.Context, from, through uint64,
+	addresses []string) (found []partner.Observation, _ error) {
 	c.Node.Reads++
 	if through-from >= uint64(c.Most) {
 		panic("BUG: more blocks than the span")
 	}
-	if c.Node.Fault == Gone {
-		return nil, errGone
+	if c.Node.Fault == Unreachable {
+		return nil, errUnreachable
 	}
 	for _, b := range c.Node.View() {
 		for _, t := range b.Transfers {

@@ -10,63 +10,65 @@ import (
 	"purser/actors/watch"
 )
 
-// maxLag is how long the watcher may go without hearing of an address.
+// maxLag is the longest time between issuing an address and adding it to the watcher.
 const maxLag = 8 * BlockTime
 
-// Life is one random history, with a watcher at it.
+// Life runs a watcher through one random history.
 type Life struct {
 	T     *rapid.T
 	Node  *Node
 	Judge *Judge
-	// Wire is the chain as the watcher sees it.
+	// Wire is the chain that the watcher reads.
 	Wire partner.Chain
-	// Assets are what transfers are of; Address makes the nth address.
+	// Assets are the tokens of transfers; Address makes the nth address.
 	Assets  []string
 	Address func(n int) string
-	// MaxDepth is how far below the highest block blocks may be replaced; 0: none are.
+	// MaxDepth is how far below the highest block a block may be replaced. Zero allows no
+	// reorganisation.
 	MaxDepth int
-	// Fixed: a transfer has the same index in whatever block it is, as an output of bitcoin. Others are given new ones when their
-	// block is replaced: an EVM counts the logs of a block.
+	// Fixed keeps the index of a transfer in every block, as for a bitcoin output. Otherwise a
+	// replaced block gives new indexes, as the log index of an EVM block.
 	Fixed bool
-	// NoCrash: the watcher lives as long. What was final and is taken back while none runs, nobody withdraws.
+	// NoCrash keeps one watcher alive. After a crash no watcher withdraws a final transfer that the
+	// chain replaced meanwhile.
 	NoCrash bool
 
 	watcher *watch.Watcher
 	tx      int
 	highest int
-	payable []watch.Place // addresses given out; the first len(Judge.Watching) are looked at
+	payable []watch.Address // addresses issued; the first len(Judge.Watching) are watched
 }
 
-// Live runs the life of so many moves, then lets the node be honest and asks the judge.
+// Live makes random moves, then lets an honest node confirm everything and asks the judge.
 func (l *Life) Live(moves int) {
 	l.Node.Deepest = l.MaxDepth
 	l.watcher = watch.New(l.Wire, l.Judge)
-	l.give()
+	l.issueAddress()
 	l.Judge.Watching = slices.Clone(l.payable)
-	l.step() // it looks before anyone can have paid
+	l.stepWatcher() // the watcher must know its cursor before the first payment
 	for range moves {
-		l.move()
+		l.makeMove()
 	}
 	l.Node.Fault, l.Judge.Refuses = Honest, false
 	l.Judge.Watching = slices.Clone(l.payable)
 	for range 60 {
 		l.History().Mine(nil)
-		l.step()
+		l.stepWatcher()
 	}
-	l.step()
-	l.Judge.Settled()
+	l.stepWatcher()
+	l.Judge.RequireAllReported()
 }
 
-// History is the node's.
+// History returns the node's history.
 func (l *Life) History() *History { return l.Node.History }
 
-func (l *Life) move() {
+func (l *Life) makeMove() {
 	switch rapid.IntRange(0, 11).Draw(l.T, "move") {
 	case 0, 1, 2:
-		l.History().Mine(l.transfers())
+		l.History().Mine(l.drawTransfers())
 	case 3:
 		if l.MaxDepth > 0 {
-			l.reorganise()
+			l.replaceBlocks()
 		}
 	case 4:
 		l.Node.Fault = Fault(rapid.IntRange(0, int(faults)-1).Draw(l.T, "fault"))
@@ -81,35 +83,37 @@ func (l *Life) move() {
 	case 7:
 		l.Judge.Refuses = rapid.Bool().Draw(l.T, "refuses")
 	case 8:
-		l.give()
+		l.issueAddress()
 	case 9:
 		if known := len(l.Judge.Watching); known < len(l.payable) {
 			l.Judge.Watching = append(l.Judge.Watching, l.payable[known])
 		}
 	default:
-		l.step()
+		l.stepWatcher()
 	}
 }
 
-func (l *Life) give() {
-	l.payable = append(l.payable, watch.Place{Address: l.Address(len(l.payable)), Since: l.History().Now()})
+func (l *Life) issueAddress() {
+	l.payable = append(l.payable, watch.Address{Address: l.Address(len(l.payable)), Since: l.History().Now()})
 }
 
-// step looks once. A step that fails has to be made again; what it said meanwhile was judged.
-func (l *Life) step() {
+// stepWatcher runs one step. A failed step is repeated by a later move; the judge has checked its
+// reports.
+func (l *Life) stepWatcher() {
 	for _, p := range l.payable[len(l.Judge.Watching):] {
 		if l.History().Now().Sub(p.Since) > maxLag {
 			l.Judge.Watching = append(l.Judge.Watching, p)
 		}
 	}
 	l.Node.Begin()
-	if err := l.watcher.Step(l.T.Context()); err != nil && l.Node.Fault == Honest && !l.Judge.Refuses && l.MaxDepth == 0 {
+	mayFail := l.Node.Fault != Honest || l.Judge.Refuses || l.MaxDepth > 0
+	if err := l.watcher.Step(l.T.Context()); err != nil && !mayFail {
 		l.T.Fatalf("an honest node: %v", err)
 	}
 }
 
-// transfers are those of a new block: two at most, sometimes in one transaction.
-func (l *Life) transfers() (all []Transfer) {
+// drawTransfers draws the transfers of a new block: at most two, sometimes in one transaction.
+func (l *Life) drawTransfers() (all []Transfer) {
 	n := rapid.SampledFrom([]int{0, 0, 1, 1, 2}).Draw(l.T, "transfers")
 	together := rapid.Bool().Draw(l.T, "together")
 	for i := range n {
@@ -121,14 +125,15 @@ func (l *Life) transfers() (all []Transfer) {
 			index = i
 		}
 		all = append(all, Transfer{Tx: l.tx, Index: index, From: l.Address(1000),
-			Amount: rapid.Int64Range(1, 1e12).Draw(l.T, "amount"), Asset: rapid.SampledFrom(l.Assets).Draw(l.T, "asset"),
+			Amount:  rapid.Int64Range(1, 1e12).Draw(l.T, "amount"),
+			Asset:   rapid.SampledFrom(l.Assets).Draw(l.T, "asset"),
 			Address: rapid.SampledFrom(l.payable).Draw(l.T, "to").Address})
 	}
 	return all
 }
 
-// reorganise replaces blocks by others, in which what was paid is paid again, or is not.
-func (l *Life) reorganise() {
+// replaceBlocks replaces the newest blocks by others, which hold some of the old transactions.
+func (l *Life) replaceBlocks() {
 	before := l.History().Chain
 	l.highest = max(l.highest, len(before))
 	most := min(l.MaxDepth-(l.highest-len(before)), len(before)-1)
@@ -140,11 +145,11 @@ func (l *Life) reorganise() {
 	lost := l.History().Drop(depth)
 	blocks := rapid.IntRange(1, depth+1).Draw(l.T, "blocks")
 	again := make([][]Transfer, blocks)
-	fates := map[int]fate{} // a transaction goes whole
+	fates := map[int]fate{} // all transfers of a transaction move together
 	for _, t := range lost {
 		f, drawn := fates[t.Tx]
 		if !drawn {
-			f = l.fate(blocks, t.Index)
+			f = l.drawFate(blocks, t.Index)
 			fates[t.Tx] = f
 		}
 		if t.Index += f.shift; f.block >= 0 {
@@ -156,12 +161,12 @@ func (l *Life) reorganise() {
 	}
 }
 
-// fate is what becomes of a transaction when its block is replaced: which of the new blocks it is in, or -1, and by how much its
-// transfers' indexes are moved.
+// fate says where a transaction of a replaced block goes: the new block, or -1 for none, and the
+// shift of its transfers' indexes.
 type fate struct{ block, shift int }
 
-// fate draws one, for a transaction whose lowest index is first.
-func (l *Life) fate(blocks, first int) fate {
+// drawFate draws the fate of a transaction whose lowest index is first.
+func (l *Life) drawFate(blocks, first int) fate {
 	f := fate{block: rapid.IntRange(-1, blocks-1).Draw(l.T, "fate")}
 	if !l.Fixed {
 		f.shift = rapid.IntRange(0, 2).Draw(l.T, "first index") - first
@@ -169,8 +174,8 @@ func (l *Life) fate(blocks, first int) fate {
 	return f
 }
 
-// Plain names transactions and blocks as Chain does.
-func Plain(o partner.Observation) (tx, block int) {
+// PlainNames implements Judge.Names for the hashes of Chain.
+func PlainNames(o partner.Observation) (tx, block int) {
 	_, _ = fmt.Sscan(o.TxHash, &tx)
 	_, _ = fmt.Sscan(o.BlockHash, &block)
 	return tx, block
