@@ -18,21 +18,22 @@ import (
 	"purser/persistence/ident"
 )
 
-// knownIssuer remembers the agents it is told of. It fails as often as it is told to, and refuses agents of one name.
-type knownIssuer struct {
+// scriptedIssuer is a card issuer that records mirrored agents. It fails as many calls as failures
+// says, and refuses agents named Refused.
+type scriptedIssuer struct {
 	sandbox.Issuer
-	mu     sync.Mutex
-	known  map[string]partner.Agent
-	told   int
-	silent int
+	mu       sync.Mutex
+	known    map[string]partner.Agent
+	calls    int
+	failures int
 }
 
-func (i *knownIssuer) Mirror(_ context.Context, workspaceID string, agents []partner.Agent) error {
+func (i *scriptedIssuer) Mirror(_ context.Context, workspaceID string, agents []partner.Agent) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.told++
-	if i.silent > 0 {
-		i.silent--
+	i.calls++
+	if i.failures > 0 {
+		i.failures--
 		return errors.New("no answer")
 	}
 	for _, a := range agents {
@@ -44,92 +45,95 @@ func (i *knownIssuer) Mirror(_ context.Context, workspaceID string, agents []par
 	return nil
 }
 
-func (i *knownIssuer) get(id string) (a partner.Agent, told int) {
+func (i *scriptedIssuer) agentAndCalls(id string) (a partner.Agent, told int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.known[id], i.told
+	return i.known[id], i.calls
 }
 
-// awaits waits until the issuer knows an agent in a state.
-func (i *knownIssuer) awaits(t *testing.T, id, state string) (a partner.Agent) {
+// awaitAgent waits until the issuer has an agent in a state, and returns it.
+func (i *scriptedIssuer) awaitAgent(t *testing.T, id, state string) (a partner.Agent) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		a, _ = i.get(id)
+		a, _ = i.agentAndCalls(id)
 		return a.State == state
 	}, time.Minute, time.Millisecond, "%s is not %s to the issuer", id, state)
 	return a
 }
 
-// newAgent registers an agent whose key is made of its number.
-func (w *world) newAgent(ws, name string, number byte) (id string, key string) {
+// newAgent registers an agent whose key is derived from number.
+func (w *testStack) newAgent(ws, name string, number byte) (id string, key string) {
 	w.t.Helper()
 	id = w.newID(ident.Agent, slotOf(ws))
-	private, err := intent.NewKey(repeated(number))
+	private, err := intent.NewKey(repeatedByte(number))
 	require.NoError(w.t, err)
 	key = intent.PublicKeyPEM(intent.PublicKey(private))
-	w.must("agent", id, ws, agent.Register{ID: id, Workspace: ws, AgentName: name, PublicKeyPem: key})
+	w.mustAsk("agent", id, ws, agent.Register{ID: id, Workspace: ws, AgentName: name, PublicKeyPem: key})
 	return id, key
 }
 
-// repeated is entropy that is one byte for ever.
-type repeated byte
+// repeatedByte is a source of entropy that returns one byte for ever.
+type repeatedByte byte
 
-func (r repeated) Read(b []byte) (int, error) {
+func (r repeatedByte) Read(b []byte) (int, error) {
 	for i := range b {
 		b[i] = byte(r)
 	}
 	return len(b), nil
 }
 
-// An agent of a live workspace is bound to the issuing partner, and its changes of state follow, across a restart and while the
-// partner does not answer. One it refuses holds up no other.
+// TestAgentsOfLiveWorkspacesAreMirrored: an agent of a live workspace is mirrored to the issuer
+// with its changes of state, across a restart and while the issuer does not answer. An agent that
+// the issuer refuses delays no other.
 func TestAgentsOfLiveWorkspacesAreMirrored(t *testing.T) {
-	issuer := &knownIssuer{known: map[string]partner.Agent{}}
-	w := newWorld(t, vfs.NewMem(), worldOptions{issuer: issuer})
+	issuer := &scriptedIssuer{known: map[string]partner.Agent{}}
+	w := newTestStack(t, vfs.NewMem(), stackOptions{issuer: issuer})
 	defer func() { w.stop() }()
 	ws := w.newWorkspace(77)
-	w.must("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
-	w.reacted("agents", slotOf(ws).Shard()) // it had no agent to tell of
+	w.mustAsk("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
+	w.awaitReaction("agents", slotOf(ws).Shard()) // the workspace had no agent to mirror
 	id, key := w.newAgent(ws, "Travel agent", 1)
-	bound := issuer.awaits(t, id, agent.StateActive)
-	require.Equal(t, partner.Agent{ID: id, Name: "Travel agent", PublicKeyPem: key, KeyID: bound.KeyID, State: agent.StateActive},
+	bound := issuer.awaitAgent(t, id, agent.StateActive)
+	require.Equal(t, partner.Agent{ID: id, Name: "Travel agent", PublicKeyPem: key, KeyID: bound.KeyID,
+		State: agent.StateActive},
 		bound)
 	require.Len(t, bound.KeyID, 43)
 
 	issuer.mu.Lock()
-	issuer.silent = 2
+	issuer.failures = 2
 	issuer.mu.Unlock()
-	w.must("agent", id, ws, agent.Change{State: agent.StateFrozen})
-	issuer.awaits(t, id, agent.StateFrozen)
+	w.mustAsk("agent", id, ws, agent.Change{State: agent.StateFrozen})
+	issuer.awaitAgent(t, id, agent.StateFrozen)
 	refused, _ := w.newAgent(ws, "Refused", 2)
-	w.must("agent", id, ws, agent.Change{State: agent.StateActive})
-	issuer.awaits(t, id, agent.StateActive)
+	w.mustAsk("agent", id, ws, agent.Change{State: agent.StateActive})
+	issuer.awaitAgent(t, id, agent.StateActive)
 	w.restart()
-	w.must("agent", id, ws, agent.Change{State: agent.StateTerminated})
-	issuer.awaits(t, id, agent.StateTerminated)
-	unknown, _ := issuer.get(refused)
+	w.mustAsk("agent", id, ws, agent.Change{State: agent.StateTerminated})
+	issuer.awaitAgent(t, id, agent.StateTerminated)
+	unknown, _ := issuer.agentAndCalls(refused)
 	require.Zero(t, unknown)
 }
 
-// The issuer hears of no agent of a sandbox, and of all of them when their workspace goes live.
+// TestAgentsOfASandboxAreNotMirrored: the issuer gets no agent of a sandbox, and all of them when
+// their workspace goes live.
 func TestAgentsOfASandboxAreNotMirrored(t *testing.T) {
-	issuer := &knownIssuer{known: map[string]partner.Agent{}}
-	w := newWorld(t, vfs.NewMem(), worldOptions{issuer: issuer})
+	issuer := &scriptedIssuer{known: map[string]partner.Agent{}}
+	w := newTestStack(t, vfs.NewMem(), stackOptions{issuer: issuer})
 	defer w.stop()
 	ws := w.newWorkspace(77)
 	active, _ := w.newAgent(ws, "Travel agent", 1)
 	frozen, _ := w.newAgent(ws, "Shopping agent", 2)
-	w.must("agent", frozen, ws, agent.Change{State: agent.StateFrozen})
-	w.reacted("agents", slotOf(ws).Shard())
-	w.must("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
-	issuer.awaits(t, active, agent.StateActive)
-	issuer.awaits(t, frozen, agent.StateFrozen)
-	_, told := issuer.get(active)
-	require.Equal(t, 1, told, "told of a sandbox")
+	w.mustAsk("agent", frozen, ws, agent.Change{State: agent.StateFrozen})
+	w.awaitReaction("agents", slotOf(ws).Shard())
+	w.mustAsk("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
+	issuer.awaitAgent(t, active, agent.StateActive)
+	issuer.awaitAgent(t, frozen, agent.StateFrozen)
+	_, told := issuer.agentAndCalls(active)
+	require.Equal(t, 1, told, "an agent of a sandbox was mirrored")
 }
 
-// reacted waits until a reaction has seen all that a shard's journal has.
-func (w *world) reacted(name string, shard ident.Shard) {
+// awaitReaction waits until a reaction's cursor has reached the head of a shard.
+func (w *testStack) awaitReaction(name string, shard ident.Shard) {
 	w.t.Helper()
 	head := w.journal.Head(shard).Position
 	require.Eventually(w.t, func() bool {

@@ -23,10 +23,10 @@ import (
 
 // Extent of the crash test of checkouts.
 const (
-	payingClients  = 6
-	payingSessions = 6 // of one client
-	payingCrashes  = 30
-	paidCents      = 2_500
+	payerCount          = 6
+	sessionsPerPayer    = 6 // per client
+	checkoutCrashPoints = 30
+	checkoutCents       = 2_500
 )
 
 func testAccounts(t testing.TB) *address.Accounts {
@@ -36,10 +36,10 @@ func testAccounts(t testing.TB) *address.Accounts {
 	return a
 }
 
-// newCheckout makes a link as the interface does.
-func (w *world) newCheckout(ws string) (checkout.View, error) {
+// newCheckout creates a checkout session as the HTTP layer does.
+func (w *testStack) newCheckout(ws string) (checkout.View, error) {
 	id := w.newID(ident.Checkout, slotOf(ws))
-	create := checkout.Create{ID: id, Workspace: ws, AmountUsdCents: paidCents, Expires: checkout.DefaultExpires,
+	create := checkout.Create{ID: id, Workspace: ws, AmountUsdCents: checkoutCents, Expires: checkout.DefaultExpires,
 		SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -51,44 +51,44 @@ func (w *world) newCheckout(ws string) (checkout.View, error) {
 	return view, err
 }
 
-func (w *world) sees(v checkout.View, ws string, confirmations int) error {
+func (w *testStack) observePayment(v checkout.View, ws string, confirmations int) error {
 	_, err := w.ask("checkout", v.ID, ws, checkout.Observed{Chain: "polygon", Asset: "USDC",
 		Address: v.ReceivingAddresses[0].Address, TxHash: "0x" + v.ID, Amount: "25000000", BlockHash: "0xb",
 		Confirmations: confirmations, Threshold: 3, At: w.clock.now(), From: "0xpayer"}, nil)
 	return err
 }
 
-// payer makes links, pays them, and tells some of it twice; what was answered is noted.
-func (w *world) payer(notes *payerNotes, ws string) {
-	for range payingSessions {
+// runPayer creates sessions, pays them, repeats some observations, and logs the answers.
+func (w *testStack) runPayer(notes *payerLog, ws string) {
+	for range sessionsPerPayer {
 		v, err := w.newCheckout(ws)
 		if err != nil {
 			w.t.Error(err)
 			return
 		}
-		notes.made(v)
+		notes.noteAddresses(v)
 		_, err = w.ask("checkout", v.ID, ws, checkout.Select{Asset: "USDC", Chain: "polygon"}, nil)
 		for _, confirmations := range []int{1, 2, 2, 3, 3} {
 			if err == nil {
-				err = w.sees(v, ws, confirmations)
+				err = w.observePayment(v, ws, confirmations)
 			}
 		}
 		if err != nil {
 			w.t.Error(err)
 			return
 		}
-		notes.paid(v)
+		notes.noteCompleted(v)
 	}
 }
 
-// payerNotes are what payers were told so far: the addresses that they may have paid to, the links that they have paid.
-type payerNotes struct {
+// payerLog collects what payers were answered: the receiving addresses and the completed sessions.
+type payerLog struct {
 	mu        sync.Mutex
-	addresses map[string]string // → session
+	addresses map[string]string // session id, by address
 	completed []string
 }
 
-func (n *payerNotes) made(v checkout.View) {
+func (n *payerLog) noteAddresses(v checkout.View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, p := range v.ReceivingAddresses {
@@ -96,25 +96,26 @@ func (n *payerNotes) made(v checkout.View) {
 	}
 }
 
-func (n *payerNotes) paid(v checkout.View) {
+func (n *payerLog) noteCompleted(v checkout.View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.completed = append(n.completed, v.ID)
 }
 
-func (n *payerNotes) copy() *payerNotes {
+func (n *payerLog) snapshot() *payerLog {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c := &payerNotes{addresses: map[string]string{}, completed: append([]string{}, n.completed...)}
+	c := &payerLog{addresses: map[string]string{}, completed: append([]string{}, n.completed...)}
 	for a, id := range n.addresses {
 		c.addresses[a] = id
 	}
 	return c
 }
 
-// announce runs what tells webhooks, until the test ends it.
-func (w *world) announce() (stop func()) {
-	subscription, err := persistence.Subscribe(persistence.SubscriptionOptions{Journal: w.journal, RetryMin: time.Millisecond})
+// startAnnouncer runs the webhook announcer until stop is called.
+func (w *testStack) startAnnouncer() (stop func()) {
+	subscription, err := persistence.Subscribe(persistence.SubscriptionOptions{Journal: w.journal,
+		RetryMin: time.Millisecond})
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -126,16 +127,17 @@ func (w *world) announce() (stop func()) {
 	}
 }
 
-func (w *world) endpoint(ws string) string {
+func (w *testStack) registerEndpoint(ws string) string {
 	id := w.newID(ident.Endpoint, slotOf(ws))
-	w.must("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "whsec_1",
+	w.mustAsk("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "whsec_1",
 		Events: []string{"*"}})
 	return id
 }
 
-// checkouts are the sessions of a workspace as they stand.
-func (w *world) checkouts(ws string) map[string]checkout.State {
-	records, err := w.system.List(context.Background(), "checkout", ws, "", persistence.Page{Limit: persistence.MaxPage})
+// readCheckouts returns the sessions of a workspace, by id.
+func (w *testStack) readCheckouts(ws string) map[string]checkout.State {
+	records, err := w.system.List(context.Background(), "checkout", ws, "",
+		persistence.Page{Limit: persistence.MaxPage})
 	require.NoError(w.t, err)
 	all := map[string]checkout.State{}
 	for _, r := range records {
@@ -146,13 +148,13 @@ func (w *world) checkouts(ws string) map[string]checkout.State {
 	return all
 }
 
-// creditedOnce waits until everything that follows from what is completed has followed, and holds it to one credit and one
-// announcement for each session.
-func (w *world) creditedOnce(ws, endpoint string) {
+// requireCreditedOnce waits until every completed session is credited and announced, and requires
+// one ledger entry and one announcement for each.
+func (w *testStack) requireCreditedOnce(ws, endpoint string) {
 	w.t.Helper()
 	completed := map[string]bool{}
 	require.Eventually(w.t, func() bool {
-		for id, s := range w.checkouts(ws) {
+		for id, s := range w.readCheckouts(ws) {
 			if s.Status == checkout.Completed {
 				completed[id] = true
 			}
@@ -160,9 +162,9 @@ func (w *world) creditedOnce(ws, endpoint string) {
 				return false
 			}
 		}
-		return len(w.deliveries(ws, endpoint)) >= len(completed)
+		return len(w.readDeliveries(ws, endpoint)) >= len(completed)
 	}, time.Minute, 5*time.Millisecond)
-	require.Equal(w.t, int64(len(completed))*paidCents, w.balance(ws).Snapshot.StablecoinUsdCents)
+	require.Equal(w.t, int64(len(completed))*checkoutCents, w.settledBalance(ws).Snapshot.StablecoinUsdCents)
 	lines := map[string]int{}
 	records, err := w.system.List(context.Background(), balance.RecordLedgerEntry, ws, "",
 		persistence.Page{Limit: persistence.MaxPage})
@@ -173,7 +175,7 @@ func (w *world) creditedOnce(ws, endpoint string) {
 		lines[line.Reference]++
 	}
 	announced := map[string]int{}
-	for _, d := range w.deliveries(ws, endpoint) {
+	for _, d := range w.readDeliveries(ws, endpoint) {
 		var body struct{ ID, TxHash, PayerAddress string }
 		require.NoError(w.t, json.Unmarshal([]byte(d.Body), &body))
 		require.Equal(w.t, "0x"+body.ID+" 0xpayer", body.TxHash+" "+body.PayerAddress)
@@ -187,7 +189,7 @@ func (w *world) creditedOnce(ws, endpoint string) {
 	require.Equal(w.t, want, announced, "announcements")
 }
 
-func (w *world) deliveries(ws, endpoint string) (all []webhook.Delivery) {
+func (w *testStack) readDeliveries(ws, endpoint string) (all []webhook.Delivery) {
 	records, err := w.system.List(context.Background(), webhook.RecordDelivery, ws, endpoint,
 		persistence.Page{Limit: persistence.MaxPage})
 	require.NoError(w.t, err)
@@ -199,70 +201,71 @@ func (w *world) deliveries(ws, endpoint string) (all []webhook.Delivery) {
 	return all
 }
 
-// moment is the disk as a power failure left it, and what payers had been told before.
-type moment struct {
+// checkoutCrash is the disk as a power failure left it, and the payers' log before it.
+type checkoutCrash struct {
 	fs    vfs.FS
-	notes *payerNotes
+	notes *payerLog
 }
 
-// Power fails at many writes while customers pay. What was answered as confirmed is completed; whatever is completed is credited
-// once and announced once; no address is ever given to two sessions.
+// TestCheckoutsAreCreditedOnceWhenThePowerFails cuts the power at many writes while customers pay.
+// A session whose payment was answered as confirmed is completed. Every completed session is
+// credited once and announced once, and no address belongs to two sessions.
 func TestCheckoutsAreCreditedOnceWhenThePowerFails(t *testing.T) {
 	var mu sync.Mutex
-	var moments []moment
-	notes := &payerNotes{addresses: map[string]string{}}
-	c := &crasher{disk: vfs.NewCrashableMem(), notes: &notebook{}, every: 7}
+	var moments []checkoutCrash
+	notes := &payerLog{addresses: map[string]string{}}
+	c := &snapshotDisk{disk: vfs.NewCrashableMem(), answers: &answerLog{}, every: 7}
 	take := func() {
-		told := notes.copy() // before the picture: what was answered by now must be in it
+		told := notes.snapshot() // before the clone, which must contain their effects
 		picture := c.disk.CrashClone(vfs.CrashCloneCfg{})
 		mu.Lock()
 		defer mu.Unlock()
-		moments = append(moments, moment{picture, told})
+		moments = append(moments, checkoutCrash{picture, told})
 	}
-	c.take = take
-	w := newWorld(t, c.fs(), worldOptions{})
-	workspaces, endpoints := make([]string, payingClients/2), make([]string, payingClients/2)
+	c.onCapture = take
+	w := newTestStack(t, c.fs(), stackOptions{})
+	workspaces, endpoints := make([]string, payerCount/2), make([]string, payerCount/2)
 	for i := range workspaces {
 		workspaces[i] = w.newWorkspace(ident.Slot(1 + i*16))
-		endpoints[i] = w.endpoint(workspaces[i])
+		endpoints[i] = w.registerEndpoint(workspaces[i])
 	}
-	stop := w.announce()
+	stop := w.startAnnouncer()
 	c.armed.Store(true)
 	var wg sync.WaitGroup
-	for client := range payingClients {
-		wg.Go(func() { w.payer(notes, workspaces[client/2]) })
+	for client := range payerCount {
+		wg.Go(func() { w.runPayer(notes, workspaces[client/2]) })
 	}
 	wg.Wait()
 	for i, ws := range workspaces {
-		w.creditedOnce(ws, endpoints[i])
+		w.requireCreditedOnce(ws, endpoints[i])
 	}
 	take()
 	c.armed.Store(false)
 	stop()
 	w.stop()
 
-	visited := payingCrashes
+	visited := checkoutCrashPoints
 	if testing.Short() {
 		visited = shortCrashes
 	}
 	step := max(1, len(moments)/visited)
 	tried, completed := 0, 0
 	for i := len(moments) - 1; i >= 0; i -= step {
-		moments[i].survives(t, workspaces, endpoints)
+		moments[i].recoverAndCheck(t, workspaces, endpoints)
 		tried, completed = tried+1, completed+len(moments[i].notes.completed)
 	}
 	t.Logf("%d power failures of %d, %d paid links found again", tried, len(moments), completed)
 	require.NotZero(t, completed)
 }
 
-// survives starts the product on what the power failure left, lets everything follow that has to, and makes one more link in each
-// workspace.
-func (m *moment) survives(t *testing.T, workspaces, endpoints []string) {
-	again := newWorld(t, m.fs, worldOptions{})
-	stop := again.announce()
+// recoverAndCheck starts the product on the disk that the failure left, waits until every completed
+// session is credited, and creates one more session in each workspace.
+func (m *checkoutCrash) recoverAndCheck(t *testing.T, workspaces, endpoints []string) {
+	again := newTestStack(t, m.fs, stackOptions{})
+	stop := again.startAnnouncer()
 	for j, ws := range workspaces {
-		again.creditedOnce(ws, endpoints[j])
-		for id, s := range again.checkouts(ws) {
+		again.requireCreditedOnce(ws, endpoints[j])
+		for id, s := range again.readCheckouts(ws) {
 			for _, p := range s.Pairs {
 				require.Contains(t, []string{"", id}, m.notes.addresses[p.Address])
 				m.notes.addresses[p.Address] = id
@@ -273,20 +276,20 @@ func (m *moment) survives(t *testing.T, workspaces, endpoints []string) {
 		for _, p := range v.ReceivingAddresses {
 			require.NotContains(t, m.notes.addresses, p.Address, "an address is given again")
 		}
-		m.notes.made(v)
+		m.notes.noteAddresses(v)
 	}
 	for _, id := range m.notes.completed {
-		read, err := again.ask("checkout", id, wsOf(again, workspaces, id), decision.Read{}, nil)
+		read, err := again.ask("checkout", id, workspaceOfSlot(again, workspaces, id), decision.Read{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, checkout.Completed, read.(checkout.View).Status, "it was answered as confirmed")
 	}
-	again.requireClean()
+	again.requireCleanAudit()
 	stop()
 	again.stop()
 }
 
-// wsOf finds the workspace of a session by its slot.
-func wsOf(w *world, workspaces []string, id string) string {
+// workspaceOfSlot returns the workspace in the slot of a session.
+func workspaceOfSlot(w *testStack, workspaces []string, id string) string {
 	for _, ws := range workspaces {
 		if slotOf(ws) == slotOf(id) {
 			return ws

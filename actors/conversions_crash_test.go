@@ -23,37 +23,39 @@ import (
 
 // Extent of the crash test of conversions.
 const (
-	dealClients     = 4
-	dealMinor       = 1_000 // euro cents, before the ending
-	dealtFrom       = 1_000_000
-	dealCrashEvery  = 3
-	dealCrashPoints = 24
-	dealRemembered  = 7 * 24 * time.Hour // longer than the test's clock goes
+	converterCount        = 4
+	conversionMinor       = 1_000 // euro cents, to which the ending is added
+	openingEuroCents      = 1_000_000
+	conversionCrashEvery  = 3
+	conversionCrashPoints = 24
+	answersKept           = 7 * 24 * time.Hour // longer than the test turns its clock
 )
 
-// dealEndings are what the desk makes of the conversions of a client, one after another.
-var dealEndings = []int64{0, sandbox.EndingAnswersLost, sandbox.EndingRefused, sandbox.EndingTwice, sandbox.EndingFails,
+// conversionEndings selects the desk's outcomes of a client's conversions, in their order.
+var conversionEndings = []int64{0, sandbox.EndingAnswersLost, sandbox.EndingRefused, sandbox.EndingTwice,
+	sandbox.EndingFails,
 	sandbox.EndingUnreported}
 
-// dealer is a workspace that converts euros into yen, and what its clients were told.
-type dealer struct {
-	*treasury
+// conversionClients is a workspace whose clients convert euros into yen, and their answers.
+type conversionClients struct {
+	*bankStack
 	ws    string
-	notes *notebook
+	notes *answerLog
 }
 
-func newDealer(t *testing.T, w *treasury, notes *notebook) *dealer {
-	x := w.newExchange(t, w.newWorkspace(77), "EUR", "JPY")
-	x.payIn("EUR", dealtFrom)
-	return &dealer{treasury: w, ws: x.ws, notes: notes}
+func newConversionClients(t *testing.T, w *bankStack, notes *answerLog) *conversionClients {
+	x := w.newCurrencyWorkspace(t, w.newWorkspace(77), "EUR", "JPY")
+	x.payIn("EUR", openingEuroCents)
+	return &conversionClients{bankStack: w, ws: x.ws, notes: notes}
 }
 
-// told asks with a key, again while nothing has changed, and notes the answer.
-func (d *dealer) told(key string, command any) (any, error) {
-	k := d.keyed(key)
-	k.Expires = d.clock.now().Add(dealRemembered)
+// askAndNoteAnswer asks with an idempotency key, repeats the command while it is unavailable, and
+// logs the answer.
+func (d *conversionClients) askAndNoteAnswer(key string, command any) (any, error) {
+	k := d.idempotencyKey(key)
+	k.Expires = d.clock.now().Add(answersKept)
 	reply, err := d.ask("balance", d.ws, d.ws, command, k)
-	for fault.Is(err, fault.Unavailable) && !d.notes.over.Load() {
+	for fault.Is(err, fault.Unavailable) && !d.notes.stopping.Load() {
 		reply, err = d.ask("balance", d.ws, d.ws, command, k)
 	}
 	if err != nil {
@@ -61,18 +63,19 @@ func (d *dealer) told(key string, command any) (any, error) {
 	}
 	body, err := json.Marshal(reply)
 	if err == nil {
-		d.notes.write(acked{rest: &restCall{"balance", d.ws, d.ws, key, command}, reply: body})
+		d.notes.add(acknowledged{rest: &restCall{"balance", d.ws, d.ws, key, command}, reply: body})
 	}
 	return reply, err
 }
 
-// convert locks a rate, uses it, and tries to use it again.
-func (d *dealer) convert(name string, minor money.Minor) error {
+// convert quotes an amount, converts it, and requires that a second use of the quote fails.
+func (d *conversionClients) convert(name string, minor money.Minor) error {
 	rate, err := money.ParseRate("162.54")
 	if err != nil {
 		return err
 	}
-	quoted, err := d.told("quote "+name, balance.QuoteConversion{Workspace: d.ws, ID: d.newID(ident.CurrencyQuote, slotOf(d.ws)),
+	quoted, err := d.askAndNoteAnswer("quote "+name, balance.QuoteConversion{Workspace: d.ws,
+		ID:   d.newID(ident.CurrencyQuote, slotOf(d.ws)),
 		Rate: rate, Firm: balance.ConversionLock,
 		Pair: balance.QuotePair{Sell: "EUR", Buy: "JPY", FixedSide: "sell", AmountMinor: minor}})
 	if err != nil {
@@ -82,23 +85,24 @@ func (d *dealer) convert(name string, minor money.Minor) error {
 		return balance.CreateConversion{Workspace: d.ws, ID: d.newID(ident.Conversion, slotOf(d.ws)),
 			Quote: quoted.(balance.ConversionQuote)}
 	}
-	if _, err = d.told("convert "+name, use()); err != nil {
+	if _, err = d.askAndNoteAnswer("convert "+name, use()); err != nil {
 		return err
 	}
-	if _, err = d.told("convert again "+name, use()); fault.Is(err, fault.QuoteUsed) {
+	if _, err = d.askAndNoteAnswer("convert again "+name, use()); fault.Is(err, fault.QuoteUsed) {
 		return nil
 	}
 	return fmt.Errorf("a quote is used again: %w", err)
 }
 
-// clients begin to convert. They end at the first error, which over allows.
-func (d *dealer) clients() *sync.WaitGroup {
+// startConverters starts converterCount clients. Each stops at its first error, which fails the
+// test unless the log's stopping flag is set.
+func (d *conversionClients) startConverters() *sync.WaitGroup {
 	var working sync.WaitGroup
-	for client := range dealClients {
+	for client := range converterCount {
 		working.Go(func() {
-			for i, ending := range dealEndings {
-				if err := d.convert(fmt.Sprint(client, "/", i), dealMinor+ending); err != nil {
-					if !d.notes.over.Load() {
+			for i, ending := range conversionEndings {
+				if err := d.convert(fmt.Sprint(client, "/", i), conversionMinor+ending); err != nil {
+					if !d.notes.stopping.Load() {
 						d.t.Error(err)
 					}
 					return
@@ -109,7 +113,7 @@ func (d *dealer) clients() *sync.WaitGroup {
 	return &working
 }
 
-func (d *dealer) conversions() []balance.Conversion {
+func (d *conversionClients) listConversions() []balance.Conversion {
 	records, err := d.journal.Records(context.Background(), slotOf(d.ws).Shard(), balance.RecordConversion, "", 1000)
 	require.NoError(d.t, err)
 	all := make([]balance.Conversion, len(records))
@@ -119,23 +123,25 @@ func (d *dealer) conversions() []balance.Conversion {
 	return all
 }
 
-// deskHas waits until the desk has every conversion, or has refused it: from then on its clock counts.
-func (d *dealer) deskHas() {
-	d.eventually(func(v balance.Conversion) bool {
+// awaitDeskOrders waits until the desk has or has refused every conversion. Its delay counts from
+// then on.
+func (d *conversionClients) awaitDeskOrders() {
+	d.awaitAllConversions(func(v balance.Conversion) bool {
 		orders, err := d.sandbox.Paid(v.ID)
 		return err == nil && (orders > 0 || v.Status == balance.ConversionRejected)
 	}, 0)
 }
 
-// finish has the desk settle its deals, and then a day pass. Afterwards the conversions that never
-// reached the desk are given up. A conversion that the desk has and does not report stays. A
-// conversion that reached the desk only after it was given up, and that the desk fails or does not
-// report, stays given up.
-func (d *dealer) finish() {
+// settleAndLapse has the desk report its deals and turns the clock by LapseAfter. Afterwards a
+// conversion that never reached the desk is abandoned; one that the desk has and does not report
+// stays unknown. A conversion that reached the desk after it was abandoned, and that the desk fails
+// or does not report, stays abandoned.
+func (d *conversionClients) settleAndLapse() {
 	heard := func(quiet ...string) func(balance.Conversion) bool {
 		return func(v balance.Conversion) bool {
 			switch v.Status {
-			case balance.ConversionCompleted, balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled:
+			case balance.ConversionCompleted, balance.ConversionRejected, balance.ConversionFailed,
+				balance.ConversionCancelled:
 				return true
 			}
 			orders, err := d.sandbox.Paid(v.ID)
@@ -145,29 +151,30 @@ func (d *dealer) finish() {
 			return slices.Contains(quiet, v.Status) && err == nil && stays
 		}
 	}
-	d.eventually(heard(balance.ConversionUnknown, balance.ConversionAbandoned), time.Second)
+	d.awaitAllConversions(heard(balance.ConversionUnknown, balance.ConversionAbandoned), time.Second)
 	d.clock.turn(balance.LapseAfter)
 	over := heard(balance.ConversionAbandoned)
-	d.eventually(func(v balance.Conversion) bool { return over(v) || d.kept(v) }, time.Second)
+	d.awaitAllConversions(func(v balance.Conversion) bool { return over(v) || d.heldByDesk(v) }, time.Second)
 }
 
-// kept reports whether the desk has a conversion of unknown outcome and does not report it.
-func (d *dealer) kept(v balance.Conversion) bool {
+// heldByDesk reports whether the desk has a conversion of unknown outcome that it does not report.
+func (d *conversionClients) heldByDesk(v balance.Conversion) bool {
 	orders, err := d.sandbox.Paid(v.ID)
 	return err == nil && orders > 0 && v.Status == balance.ConversionUnknown &&
 		v.Sell.AmountMinor%100 == sandbox.EndingUnreported
 }
 
-// eventually turns the clock and lets the desk report until something holds of every conversion. It does so itself, so that
-// nothing reads the stores any more when it has failed.
-func (d *dealer) eventually(holds func(balance.Conversion) bool, turn time.Duration) {
+// awaitAllConversions turns the clock and steps the desk until holds is true of every conversion.
+// It polls itself instead of using require.Eventually, so that no goroutine reads the stores after
+// a failure.
+func (d *conversionClients) awaitAllConversions(holds func(balance.Conversion) bool, turn time.Duration) {
 	d.t.Helper()
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(pollEvery)
 	defer look.Stop()
-	for until := time.Now().Add(comesWithin); ; <-look.C {
+	for until := time.Now().Add(eventuallyWithin); ; <-look.C {
 		d.clock.turn(turn)
-		d.bankWorks()
-		all := d.conversions()
+		d.stepBank()
+		all := d.listConversions()
 		not := slices.IndexFunc(all, func(v balance.Conversion) bool { return !holds(v) })
 		if not < 0 {
 			return
@@ -176,71 +183,73 @@ func (d *dealer) eventually(holds func(balance.Conversion) bool, turn time.Durat
 	}
 }
 
-// afterAll has the desk report, late and twice, the completion of abandoned and of unreported
-// conversions.
-func (d *dealer) afterAll() {
-	for _, v := range d.conversions() {
+// reportLateCompletions reports abandoned and unknown conversions as completed, twice each.
+func (d *conversionClients) reportLateCompletions() {
+	for _, v := range d.listConversions() {
 		for range 2 {
 			if v.Status == balance.ConversionAbandoned || v.Status == balance.ConversionUnknown {
-				require.NoError(d.t, d.reportConversion(v.ID, "late-"+v.ID, balance.ConversionCompleted))
+				require.NoError(d.t, d.deliverConversionReport(v.ID, "late-"+v.ID, balance.ConversionCompleted))
 			}
 		}
 	}
 }
 
-// dealings is what a power failure left of conversions, and what the clock showed.
-type dealings struct {
-	crash
+// conversionCrash is a power failure during conversions, and the time of the clock at it.
+type conversionCrash struct {
+	powerFailure
 	at time.Time
 }
 
-// conversionCrashes has conversions made, reported, given up and reported after all, on a disk that is photographed.
-func conversionCrashes(t *testing.T, every int64) (ws string, crashes []dealings) {
-	c := &crasher{disk: vfs.NewCrashableMem(), notes: &notebook{}, every: every}
-	w := newTreasuryOf(t, c.fs(), newClock(), "", nil)
-	c.take = func() {
-		p := dealings{crash: crash{write: c.writes.Load(), told: c.notes.copy()}} // before the picture: it must be in it
+// crashDuringConversions makes, reports, abandons and late-reports conversions on a snapshotDisk,
+// and returns its power failures.
+func crashDuringConversions(t *testing.T, every int64) (ws string, crashes []conversionCrash) {
+	c := &snapshotDisk{disk: vfs.NewCrashableMem(), answers: &answerLog{}, every: every}
+	w := newBankStackOn(t, c.fs(), newClock(), "", nil)
+	c.onCapture = func() {
+		// The answers before the clone, which must contain their effects.
+		p := conversionCrash{powerFailure: powerFailure{write: c.writes.Load(),
+			answered: c.answers.snapshot()}}
 		p.fs, p.at = c.disk.CrashClone(vfs.CrashCloneCfg{}), w.clock.now()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		crashes = append(crashes, p)
 	}
-	d := newDealer(t, w, c.notes)
+	d := newConversionClients(t, w, c.answers)
 	c.armed.Store(true)
-	d.clients().Wait()
-	d.deskHas()
-	d.finish()
-	for _, v := range d.conversions() { // the desk had it in time
+	d.startConverters().Wait()
+	d.awaitDeskOrders()
+	d.settleAndLapse()
+	for _, v := range d.listConversions() { // the desk received every order in time
 		fails := v.Sell.AmountMinor%100 == sandbox.EndingFails
 		require.Equal(t, fails, v.Status == balance.ConversionFailed)
 	}
-	d.afterAll()
-	c.take() // and after the last acknowledgement
+	d.reportLateCompletions()
+	c.onCapture() // and one failure after the last answer
 	c.armed.Store(false)
-	w.close()
+	w.stopAndCloseBank()
 	return d.ws, crashes
 }
 
-// survives goes on after the power failure: what was answered is answered again, to the letter, and what the desk was told it was
-// told once.
-func (p *dealings) survives(t *testing.T, ws string) {
+// recoverAndCheckConversions restarts the product on the disk. Every answer is given again, byte
+// for byte, and the desk has each order once.
+func (p *conversionCrash) recoverAndCheckConversions(t *testing.T, ws string) {
 	at := newClock()
 	at.turn(p.at.Sub(at.now()))
-	w := newTreasuryOf(t, p.fs, at, p.database, nil)
-	defer w.close()
-	for _, a := range p.told {
-		require.Empty(t, w.repeats(a), "power failure at write %d", p.write)
+	w := newBankStackOn(t, p.fs, at, p.database, nil)
+	defer w.stopAndCloseBank()
+	for _, a := range p.answered {
+		require.Empty(t, w.verifyRepeat(a), "power failure at write %d", p.write)
 	}
-	d := &dealer{treasury: w, ws: ws}
-	d.finish()
-	d.agrees(p)
-	d.afterAll()
-	d.agrees(p)
-	w.requireClean()
+	d := &conversionClients{bankStack: w, ws: ws}
+	d.settleAndLapse()
+	d.checkAgainst(p)
+	d.reportLateCompletions()
+	d.checkAgainst(p)
+	w.requireCleanAudit()
 }
 
-// agrees compares the conversions with what was told, with the desk and with the balances.
-func (d *dealer) agrees(p *dealings) {
+// checkAgainst compares the conversions with the answers, the desk's orders and the balances.
+func (d *conversionClients) checkAgainst(p *conversionCrash) {
 	d.t.Helper()
 	orders, err := d.sandbox.Orders("", 1000)
 	require.NoError(d.t, err)
@@ -250,7 +259,7 @@ func (d *dealer) agrees(p *dealings) {
 	}
 	known, used := map[string]bool{}, map[string]bool{}
 	sold, bought, held := money.Minor(0), money.Minor(0), money.Minor(0)
-	for _, v := range d.conversions() {
+	for _, v := range d.listConversions() {
 		require.False(d.t, used[v.QuoteID], "a quote is used twice after a power failure at write %d", p.write)
 		known[v.ID], used[v.QuoteID] = true, true
 		switch told := atDesk[v.ID]; v.Status {
@@ -270,22 +279,25 @@ func (d *dealer) agrees(p *dealings) {
 		require.True(d.t, known[id])
 		require.Equal(d.t, 1, told, "the desk was told of %s so often after a power failure at write %d", id, p.write)
 	}
-	for _, a := range p.told {
+	for _, a := range p.answered {
 		if c, made := a.rest.command.(balance.CreateConversion); made {
-			require.True(d.t, known[c.ID], "an acknowledged conversion is gone after a power failure at write %d", p.write)
+			require.True(d.t, known[c.ID], "an acknowledged conversion is gone after a power failure at write %d",
+				p.write)
 		}
 	}
-	x := &exchange{world: d.world, t: d.t, ws: d.ws}
-	eur, jpy := x.holding("EUR"), x.holding("JPY")
-	require.Equal(d.t, []money.Minor{dealtFrom - sold - held, held, bought, 0},
-		[]money.Minor{eur.AvailableMinor, eur.HeldMinor, jpy.AvailableMinor, jpy.HeldMinor}, "power failure at write %d", p.write)
+	x := &currencyWorkspace{testStack: d.testStack, t: d.t, ws: d.ws}
+	eur, jpy := x.currencyAccount("EUR"), x.currencyAccount("JPY")
+	require.Equal(d.t, []money.Minor{openingEuroCents - sold - held, held, bought, 0},
+		[]money.Minor{eur.AvailableMinor, eur.HeldMinor, jpy.AvailableMinor, jpy.HeldMinor},
+		"power failure at write %d", p.write)
 }
 
-// Power fails at writes of the journal, the authorizer and the bank, before, during and after conversions and what the desk
-// reports of them, also late and twice.
-func TestAConversionIsToldOnceWhenThePowerFails(t *testing.T) {
-	ws, crashes := conversionCrashes(t, dealCrashEvery)
-	points := dealCrashPoints
+// TestAConversionIsSentOnceWhenThePowerFails cuts the power at writes of the journal, the
+// authorizer and the bank, before, during and after conversions and their reports, some late and
+// twice.
+func TestAConversionIsSentOnceWhenThePowerFails(t *testing.T) {
+	ws, crashes := crashDuringConversions(t, conversionCrashEvery)
+	points := conversionCrashPoints
 	if testing.Short() {
 		points /= 4
 	}
@@ -293,34 +305,34 @@ func TestAConversionIsToldOnceWhenThePowerFails(t *testing.T) {
 	began, answers := time.Now(), 0
 	last := len(crashes) - 1
 	for _, i := range append(rand.New(rand.NewPCG(1, 2)).Perm(last)[:points-1], last) {
-		crashes[i].survives(t, ws)
-		answers += len(crashes[i].told)
+		crashes[i].recoverAndCheckConversions(t, ws)
+		answers += len(crashes[i].answered)
 	}
 	t.Logf("%d power failures of %d writes, %d answers repeated, in %v", points, crashes[last].write, answers,
 		time.Since(began).Round(time.Second))
 }
 
-// The same when Postgres loses its power too.
-func TestAConversionIsToldOnceWhenPostgresCrashesToo(t *testing.T) {
+// TestAConversionIsSentOnceWhenPostgresCrashesToo cuts the power of Postgres at the same time.
+func TestAConversionIsSentOnceWhenPostgresCrashesToo(t *testing.T) {
 	server := pgtest.Own(t, "conversions and a power failure with Postgres", true)
 	if server == nil {
 		return
 	}
-	notes, disk := &notebook{}, vfs.NewCrashableMem()
-	database := makeDatabase(t, server, "deals")
-	w := newTreasuryOf(t, disk, newClock(), database, nil)
-	d := newDealer(t, w, notes)
-	w.options.patient = false // with a journal that is gone
-	working := d.clients()
-	least := 10 + rand.N(dealClients*len(dealEndings))
-	require.Eventually(t, func() bool { return len(notes.copy()) >= least }, comesWithin, lookEvery)
-	notes.over.Store(true)
-	p := &dealings{crash: crash{told: notes.copy(), database: database}}
+	notes, disk := &answerLog{}, vfs.NewCrashableMem()
+	database := createDatabase(t, server, "deals")
+	w := newBankStackOn(t, disk, newClock(), database, nil)
+	d := newConversionClients(t, w, notes)
+	w.options.retryUnavailable = false // the journal goes away
+	working := d.startConverters()
+	least := 10 + rand.N(converterCount*len(conversionEndings))
+	require.Eventually(t, func() bool { return len(notes.snapshot()) >= least }, eventuallyWithin, pollEvery)
+	notes.stopping.Store(true)
+	p := &conversionCrash{powerFailure: powerFailure{answered: notes.snapshot(), database: database}}
 	require.NoError(t, server.Crash())
 	p.fs, p.at = disk.CrashClone(vfs.CrashCloneCfg{}), w.clock.now()
 	working.Wait()
-	w.close()
+	w.stopAndCloseBank()
 	require.NoError(t, server.Restart())
-	p.survives(t, d.ws)
-	t.Logf("%d answers repeated", len(p.told))
+	p.recoverAndCheckConversions(t, d.ws)
+	t.Logf("%d answers repeated", len(p.answered))
 }

@@ -20,16 +20,16 @@ import (
 	"purser/persistence/ident"
 )
 
-// Extent of the crash test. Every crashEvery-th write of either store is a moment at which the power fails.
+// Extent of the crash test. Power fails at every crashEvery-th write of either store.
 const (
 	crashClients = 8
-	crashOps     = 60 // of one client
+	crashOps     = 60 // per client
 	crashEvery   = 6
 	crashPoints  = 60
 )
 
-// acked is something that a client was told, and must be told again.
-type acked struct {
+// acknowledged is an answer that a client received. A repeat after a crash must give it again.
+type acknowledged struct {
 	message *hold.Message
 	answer  hold.Answer
 	rest    *restCall
@@ -41,162 +41,166 @@ type restCall struct {
 	command               any
 }
 
-// notebook is what the clients were told so far.
-type notebook struct {
-	mu   sync.Mutex
-	told []acked
-	over atomic.Bool // the clients may go
+// answerLog collects the answers that the clients have received.
+type answerLog struct {
+	mu       sync.Mutex
+	answers  []acknowledged
+	stopping atomic.Bool // asks the clients to stop
 }
 
-func (n *notebook) write(a acked) {
+func (n *answerLog) add(a acknowledged) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told = append(n.told, a)
+	n.answers = append(n.answers, a)
 }
 
-func (n *notebook) copy() []acked {
+func (n *answerLog) snapshot() []acknowledged {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.told[:len(n.told):len(n.told)]
+	return n.answers[:len(n.answers):len(n.answers)]
 }
 
-// crash is the disk as the power failure left it, and what had been answered before.
-type crash struct {
+// powerFailure is the disk as a power failure left it, and the answers given before it.
+type powerFailure struct {
 	write    int64
 	fs       *vfs.MemFS
-	told     []acked
-	database string // of the journal, when it is not on the disk
+	answered []acknowledged
+	database string // the journal, when it is in Postgres
 }
 
-// crasher is a file system that photographs itself at chosen writes: all that was synced, and nothing else.
-type crasher struct {
-	disk    *vfs.MemFS
-	notes   *notebook
-	every   int64
-	armed   atomic.Bool
-	writes  atomic.Int64
-	mu      sync.Mutex
-	crashes []crash
-	take    func() // in the place of photograph, when there is one
+// snapshotDisk is a file system that captures its synced bytes, and nothing else, at every every-th
+// write.
+type snapshotDisk struct {
+	disk      *vfs.MemFS
+	answers   *answerLog
+	every     int64
+	armed     atomic.Bool
+	writes    atomic.Int64
+	mu        sync.Mutex
+	failures  []powerFailure
+	onCapture func() // replaces captureDisk when it is set
 }
 
-func (c *crasher) fs() vfs.FS { return errorfs.Wrap(c.disk, errorfs.InjectorFunc(c.before)) }
+func (c *snapshotDisk) fs() vfs.FS { return errorfs.Wrap(c.disk, errorfs.InjectorFunc(c.onWrite)) }
 
-func (c *crasher) before(op errorfs.Op) error {
+func (c *snapshotDisk) onWrite(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !c.armed.Load() {
 		return nil
 	}
 	switch n := c.writes.Add(1); {
 	case n%c.every != 0:
-	case c.take != nil:
-		c.take()
+	case c.onCapture != nil:
+		c.onCapture()
 	default:
-		c.photograph(n)
+		c.captureDisk(n)
 	}
 	return nil
 }
 
-func (c *crasher) photograph(n int64) {
-	told := c.notes.copy() // before the picture: what was answered by now must be in it
+func (c *snapshotDisk) captureDisk(n int64) {
+	told := c.answers.snapshot() // before the clone, which must contain these answers
 	clone := c.disk.CrashClone(vfs.CrashCloneCfg{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crashes = append(c.crashes, crash{write: n, fs: clone, told: told})
+	c.failures = append(c.failures, powerFailure{write: n, fs: clone, answered: told})
 }
 
-// shortCrashes is how many power failures the short form goes on after.
+// shortCrashes is the number of power failures that short mode recovers from.
 const shortCrashes = 6
 
-// visited are the power failures to go on after: all, in the short form some, the last of them too.
-func (c *crasher) visited() []crash {
+// sampleFailures returns the power failures to recover from: all of them, in short mode
+// shortCrashes of them including the last.
+func (c *snapshotDisk) sampleFailures() []powerFailure {
 	if !testing.Short() {
-		return c.crashes
+		return c.failures
 	}
-	var some []crash
+	var some []powerFailure
 	for i := range shortCrashes {
-		some = append(some, c.crashes[(i+1)*len(c.crashes)/shortCrashes-1])
+		some = append(some, c.failures[(i+1)*len(c.failures)/shortCrashes-1])
 	}
 	return some
 }
 
-// storm runs clients that swipe, reverse, clear, refund, deposit and change cards, on a disk that is photographed as it goes.
-func storm(t *testing.T, noSync bool, every int64) []crash {
-	notes := &notebook{}
-	c := &crasher{disk: vfs.NewCrashableMem(), notes: notes, every: every}
-	w := newWorld(t, c.fs(), worldOptions{noSync: noSync})
-	cards := w.stormCards()
+// runSwipeStorm runs clients that swipe, reverse, clear, refund, deposit and change cards on a
+// snapshotDisk, and returns its power failures.
+func runSwipeStorm(t *testing.T, noSync bool, every int64) []powerFailure {
+	notes := &answerLog{}
+	c := &snapshotDisk{disk: vfs.NewCrashableMem(), answers: notes, every: every}
+	w := newTestStack(t, c.fs(), stackOptions{noSync: noSync})
+	cards := w.newStormCards()
 	c.armed.Store(true)
-	w.clients(notes, cards).Wait()
-	c.photograph(c.writes.Load() + 1) // and after the last acknowledgement
+	w.startClients(notes, cards).Wait()
+	c.captureDisk(c.writes.Load() + 1) // and after the last acknowledgement
 	c.armed.Store(false)
 	w.stop()
-	return c.crashes
+	return c.failures
 }
 
-func (w *world) stormCards() (cards []plastic) {
+func (w *testStack) newStormCards() (cards []testCard) {
 	for i := range 4 {
 		ws := w.newWorkspace(ident.Slot(1 + i*16))
 		w.deposit(ws, 50_000)
-		cards = append(cards, w.mint(ws, 100_000, 20_000), w.mint(ws, 5_000, 2_000))
+		cards = append(cards, w.mintCard(ws, 100_000, 20_000), w.mintCard(ws, 5_000, 2_000))
 	}
 	return cards
 }
 
-// clients begins what each of them does.
-func (w *world) clients(notes *notebook, cards []plastic) *sync.WaitGroup {
+// startClients starts crashClients clients and returns the group that waits for them.
+func (w *testStack) startClients(notes *answerLog, cards []testCard) *sync.WaitGroup {
 	var working sync.WaitGroup
 	for client := range crashClients {
-		working.Go(func() { w.client(notes, client, cards[client%len(cards)]) })
+		working.Go(func() { w.runClient(notes, client, cards[client%len(cards)]) })
 	}
 	return &working
 }
 
-// client does one thing after another and notes what it was told.
-func (w *world) client(notes *notebook, client int, c plastic) {
+// runClient sends crashOps random commands and logs the answers.
+func (w *testStack) runClient(notes *answerLog, client int, c testCard) {
 	random := rand.New(rand.NewPCG(1, uint64(client)))
 	var open []string
 	for i := range crashOps {
-		if notes.over.Load() {
+		if notes.stopping.Load() {
 			return
 		}
 		id := fmt.Sprintf("c%d-%d", client, i)
 		pick := func() string { return open[random.IntN(len(open))] }
 		switch n := random.IntN(10); {
 		case n < 4 || len(open) == 0:
-			w.note(notes, message(hold.Authorization, id, c, 100+random.Int64N(900)))
+			w.submitAndNote(notes, networkMessage(hold.Authorization, id, c, 100+random.Int64N(900)))
 			open = append(open, id)
 		case n == 4:
-			w.noteOn(notes, hold.Reversal, id, c, pick(), 50)
+			w.submitFollowUp(notes, hold.Reversal, id, c, pick(), 50)
 		case n == 5:
-			w.noteOn(notes, hold.Clearing, id, c, pick(), 100+random.Int64N(500))
+			w.submitFollowUp(notes, hold.Clearing, id, c, pick(), 100+random.Int64N(500))
 		case n == 6:
-			w.noteOn(notes, hold.Refund, id, c, pick(), 40)
+			w.submitFollowUp(notes, hold.Refund, id, c, pick(), 40)
 		case n == 7:
-			w.noteOn(notes, hold.Incremental, id, c, pick(), 30)
+			w.submitFollowUp(notes, hold.Incremental, id, c, pick(), 30)
 		case n == 8:
 			limit := 1_000 + random.Int64N(100_000)
-			w.noteREST(notes, restCall{"card", c.id, c.ws, id, card.Update{MonthlyLimitUsdCents: &limit}})
+			w.askAndNote(notes, restCall{"card", c.id, c.ws, id, card.Update{MonthlyLimitUsdCents: &limit}})
 		default:
-			w.noteREST(notes, restCall{"balance", c.ws, c.ws, id, balance.CreateDeposit{Workspace: c.ws,
+			w.askAndNote(notes, restCall{"balance", c.ws, c.ws, id, balance.CreateDeposit{Workspace: c.ws,
 				ID: w.newID(ident.Deposit, slotOf(c.ws)), Rail: "ach", AmountUsdCents: 77, ExpectedAt: w.clock.now()}})
 		}
 	}
 }
 
-func (w *world) note(notes *notebook, m hold.Message) {
+func (w *testStack) submitAndNote(notes *answerLog, m hold.Message) {
 	if a := w.submit(m); a.Status == hold.StatusOK && a.Reason != hold.ReasonTimeout {
-		notes.write(acked{message: &m, answer: a})
+		notes.add(acknowledged{message: &m, answer: a})
 	}
 }
 
-func (w *world) noteOn(notes *notebook, kind hold.Kind, id string, c plastic, original string, cents int64) {
-	m := message(kind, id, c, cents)
+func (w *testStack) submitFollowUp(notes *answerLog, kind hold.Kind, id string, c testCard, original string,
+	cents int64) {
+	m := networkMessage(kind, id, c, cents)
 	m.OriginalID = original
-	w.note(notes, sealed(m))
+	w.submitAndNote(notes, withFingerprint(m))
 }
 
-func (w *world) noteREST(notes *notebook, r restCall) {
-	reply, err := w.ask(r.kind, r.stream, r.ws, r.command, w.keyed(r.key))
+func (w *testStack) askAndNote(notes *answerLog, r restCall) {
+	reply, err := w.ask(r.kind, r.stream, r.ws, r.command, w.idempotencyKey(r.key))
 	if err != nil {
 		return
 	}
@@ -204,43 +208,44 @@ func (w *world) noteREST(notes *notebook, r restCall) {
 	if err != nil {
 		w.t.Error(err)
 	}
-	notes.write(acked{rest: &r, reply: body})
+	notes.add(acknowledged{rest: &r, reply: body})
 }
 
-// survives starts the product on what the crash left and returns what is wrong with it.
-func (c *crash) survives(t *testing.T, noSync bool) (wrong []string) {
+// recoverAndCheck starts the product on the disk that the failure left, audits it, repeats every
+// answered command, and returns the differences.
+func (c *powerFailure) recoverAndCheck(t *testing.T, noSync bool) (wrong []string) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			wrong = append(wrong, fmt.Sprint(cause))
 		}
 	}()
-	w := &world{t: t, fs: c.fs, clock: newClock(), bank: &quietBank{expected: map[string]int{}},
-		options: worldOptions{database: c.database, patient: c.database != "", noSync: noSync,
+	w := &testStack{t: t, fs: c.fs, clock: newClock(), bank: &recordingBank{expected: map[string]int{}},
+		options: stackOptions{database: c.database, retryUnavailable: c.database != "", noSync: noSync,
 			fatal: func(err error) { wrong = append(wrong, err.Error()) }}}
 	if err := w.tryStart(); err != nil {
 		return []string{"start: " + err.Error()}
 	}
 	defer w.stop()
-	for _, f := range w.audit().Findings {
+	for _, f := range w.runAudit().Findings {
 		wrong = append(wrong, fmt.Sprint(f))
 	}
-	for _, a := range c.told {
-		wrong = append(wrong, w.repeats(a)...)
+	for _, a := range c.answered {
+		wrong = append(wrong, w.verifyRepeat(a)...)
 	}
-	for _, f := range w.audit().Findings {
+	for _, f := range w.runAudit().Findings {
 		wrong = append(wrong, fmt.Sprint("after the repeats: ", f))
 	}
 	return wrong
 }
 
-func (w *world) repeats(a acked) []string {
+func (w *testStack) verifyRepeat(a acknowledged) []string {
 	if a.message != nil {
 		if again := w.submit(*a.message); again != a.answer {
 			return []string{fmt.Sprintf("%s was answered %+v, now %+v", a.message.ID, a.answer, again)}
 		}
 		return nil
 	}
-	reply, err := w.ask(a.rest.kind, a.rest.stream, a.rest.ws, a.rest.command, w.keyed(a.rest.key))
+	reply, err := w.ask(a.rest.kind, a.rest.stream, a.rest.ws, a.rest.command, w.idempotencyKey(a.rest.key))
 	replayed, ok := reply.(actors.Replayed)
 	if err != nil || !ok || string(replayed.Answer) != string(a.reply) {
 		return []string{fmt.Sprintf("%s was answered %s, now %v %v", a.rest.key, a.reply, reply, err)}
@@ -248,10 +253,11 @@ func (w *world) repeats(a acked) []string {
 	return nil
 }
 
-// Power fails at many writes of either store. Whatever was answered is answered again, to the letter, and every sum agrees.
+// TestNothingAnsweredIsLostWhenThePowerFails cuts the power at many writes of either store. Every
+// answer before the failure is given again, byte for byte, and the audit is clean.
 func TestNothingAnsweredIsLostWhenThePowerFails(t *testing.T) {
 	began := time.Now()
-	crashes := storm(t, false, crashEvery)
+	crashes := runSwipeStorm(t, false, crashEvery)
 	points := crashPoints
 	if testing.Short() {
 		points = crashPoints / 6
@@ -259,19 +265,20 @@ func TestNothingAnsweredIsLostWhenThePowerFails(t *testing.T) {
 	step := max(1, len(crashes)/points)
 	tried, told := 0, 0
 	for i := len(crashes) - 1; i >= 0; i -= step {
-		wrong := crashes[i].survives(t, false)
+		wrong := crashes[i].recoverAndCheck(t, false)
 		require.Empty(t, wrong, "power failure at write %d", crashes[i].write)
-		tried, told = tried+1, told+len(crashes[i].told)
+		tried, told = tried+1, told+len(crashes[i].answered)
 	}
 	t.Logf("%d power failures over %d writes, %d answers repeated, in %v", tried, crashes[len(crashes)-1].write, told,
 		time.Since(began).Round(time.Second))
 }
 
-// The same, on stores that answer before they sync, must be seen to fail: else the test above proves nothing.
+// TestThePowerFailureTestSeesAMissingSync runs the same storm on stores that answer before they
+// sync. It must fail, else the test above proves nothing.
 func TestThePowerFailureTestSeesAMissingSync(t *testing.T) {
-	crashes := storm(t, true, crashEvery)
+	crashes := runSwipeStorm(t, true, crashEvery)
 	for i := len(crashes) - 1; i >= 0; i-- {
-		if len(crashes[i].survives(t, true)) > 0 {
+		if len(crashes[i].recoverAndCheck(t, true)) > 0 {
 			return
 		}
 	}

@@ -1,6 +1,6 @@
 package actors
 
-// Waiting returns how many answers wait for the follower or the relay.
+// Waiting returns the number of answers that wait for the follower or the relay.
 func (s *System) Waiting() (n int) {
 	for _, sh := range s.shards {
 		n += sh.followed.waiters() + sh.relayed.waiters()
@@ -8,7 +8,7 @@ func (s *System) Waiting() (n int) {
 	return n
 }
 
-// waiters returns how many wait.
+// waiters returns the number of registered waiters.
 func (p *progress) waiters() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"purser/persistence/ident"
 )
 
-// muteBank gives no answer about the payments of one slot.
-type muteBank struct {
+// silentSlotBank never answers inquiries about payments of one slot.
+type silentSlotBank struct {
 	partner.Bank
 	slot         ident.Slot
 	asked, ended atomic.Int64
 }
 
-func (b *muteBank) Standing(ctx context.Context, reference string) (partner.Standing, error) {
+func (b *silentSlotBank) Standing(ctx context.Context, reference string) (partner.Standing, error) {
 	if slot, err := ident.SlotOf(reference); err != nil || slot != b.slot {
 		return b.Bank.Standing(ctx, reference)
 	}
@@ -30,27 +30,27 @@ func (b *muteBank) Standing(ctx context.Context, reference string) (partner.Stan
 	return "", ctx.Err()
 }
 
-// TestSilentPayoutsDelayTheirOwnWorkspaceAlone: a tenant whose payouts the bank leaves without an
-// answer shares a shard with another. The other's payout is sent while the first calls still wait.
+// TestSilentPayoutsDelayTheirOwnWorkspaceAlone: two tenants share a shard, and the bank does not
+// answer inquiries about one of them. The other's payout is sent while those calls still wait.
 func TestSilentPayoutsDelayTheirOwnWorkspaceAlone(t *testing.T) {
 	const hostileSlot, otherSlot, payouts = 77, 76, 100
-	bank := &muteBank{slot: hostileSlot}
-	w := newTreasuryAt(t, vfs.NewMem(), func(b *sandbox.Bank) partner.Bank {
+	bank := &silentSlotBank{slot: hostileSlot}
+	w := newBankStackWith(t, vfs.NewMem(), func(b *sandbox.Bank) partner.Bank {
 		bank.Bank = b
 		return bank
 	})
-	defer w.close()
+	defer w.stopAndCloseBank()
 	hostile, other := w.newWorkspace(hostileSlot), w.newWorkspace(otherSlot)
 	require.Equal(t, slotOf(hostile).Shard(), slotOf(other).Shard())
 	w.deposit(hostile, payouts)
 	w.deposit(other, 1_000)
-	mallory, ada := w.recipient(hostile, "Mallory"), w.recipient(other, "Ada")
+	mallory, ada := w.newRecipient(hostile, "Mallory"), w.newRecipient(other, "Ada")
 	for range payouts {
-		w.must("balance", hostile, hostile, w.order(hostile, mallory, 1))
+		w.mustAsk("balance", hostile, hostile, w.newPayout(hostile, mallory, 1))
 	}
-	require.Eventually(t, func() bool { return bank.asked.Load() > 0 }, comesWithin, lookEvery)
-	order := w.order(other, ada, 1_000)
-	w.must("balance", other, other, order)
-	w.await(order.ID, "submitted")
+	require.Eventually(t, func() bool { return bank.asked.Load() > 0 }, eventuallyWithin, pollEvery)
+	order := w.newPayout(other, ada, 1_000)
+	w.mustAsk("balance", other, other, order)
+	w.awaitStatus(order.ID, "submitted")
 	require.Zero(t, bank.ended.Load(), "no call of the hostile tenant had to end first")
 }

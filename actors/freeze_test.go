@@ -13,12 +13,12 @@ import (
 	"purser/authorizer/hold"
 )
 
-// A freeze is a freeze: many times a card is frozen under fire, and no swipe that begins after the answer is approved. The
-// same with a limit that is lowered.
-func TestNoApprovalAfterAFreezeHasAnswered(t *testing.T) { onEachJournal(t, freezeUnderFire) }
+// TestNoSwipeIsApprovedAfterAFreezeIsAnswered freezes a card, or lowers its limit, while clients
+// swipe. No swipe that begins after the answer is approved.
+func TestNoSwipeIsApprovedAfterAFreezeIsAnswered(t *testing.T) { onEachJournal(t, freezeDuringSwipes) }
 
-func freezeUnderFire(t *testing.T, database string) {
-	const swipers, mostSwipes = 4, 100 // of a swiper before the answer
+func freezeDuringSwipes(t *testing.T, database string) {
+	const swipers, mostSwipes = 4, 100 // per swiper before the answer
 	rounds := 1000
 	switch {
 	case database != "":
@@ -26,11 +26,11 @@ func freezeUnderFire(t *testing.T, database string) {
 	case testing.Short():
 		rounds = 100
 	}
-	w := newWorld(t, vfs.NewMem(), worldOptions{database: database, patient: database != ""})
+	w := newTestStack(t, vfs.NewMem(), stackOptions{database: database, retryUnavailable: database != ""})
 	defer w.stop()
 	ws := w.newWorkspace(9)
 	w.deposit(ws, 1_000_000_000)
-	c := w.mint(ws, 900_000_000, 1_000)
+	c := w.mintCard(ws, 900_000_000, 1_000)
 	var approved atomic.Int64
 	for round := range rounds {
 		answered := make(chan struct{})
@@ -48,7 +48,7 @@ func freezeUnderFire(t *testing.T, database string) {
 						last = true // this swipe begins after the answer
 					default:
 					}
-					a := w.submit(message(hold.Authorization, fmt.Sprintf("f%d-%d-%d", round, s, i), c, 10))
+					a := w.submit(networkMessage(hold.Authorization, fmt.Sprintf("f%d-%d-%d", round, s, i), c, 10))
 					if a.Decision == hold.Approved {
 						approved.Add(1)
 						if last {
@@ -58,42 +58,43 @@ func freezeUnderFire(t *testing.T, database string) {
 				}
 			}()
 		}
-		w.protect(c, round)
+		w.restrictCard(c, round)
 		close(answered)
 		wg.Wait()
-		w.relax(c)
+		w.restoreCard(c)
 	}
 	require.Positive(t, approved.Load(), "no swipe ever raced the freeze")
 	t.Logf("%d rounds, %d swipes approved before their freeze", rounds, approved.Load())
-	w.requireClean()
+	w.requireCleanAudit()
 }
 
-// protect freezes the card in even rounds and lowers its limit in odd ones.
-func (w *world) protect(c plastic, round int) {
+// restrictCard freezes the card in even rounds and lowers its limit in odd ones.
+func (w *testStack) restrictCard(c testCard, round int) {
 	if round%2 == 0 {
-		require.NoError(w.t, w.setState(c, card.StateFrozen))
+		require.NoError(w.t, w.setCardState(c, card.StateFrozen))
 		return
 	}
 	limit := int64(9)
-	w.must("card", c.id, c.ws, card.Update{PerTxnLimitUsdCents: &limit})
+	w.mustAsk("card", c.id, c.ws, card.Update{PerTxnLimitUsdCents: &limit})
 }
 
-func (w *world) relax(c plastic) {
+func (w *testStack) restoreCard(c testCard) {
 	limit, state := int64(1_000), card.StateActive
-	w.must("card", c.id, c.ws, card.Update{PerTxnLimitUsdCents: &limit, State: &state})
+	w.mustAsk("card", c.id, c.ws, card.Update{PerTxnLimitUsdCents: &limit, State: &state})
 }
 
-// 32 clients swipe one card dry: not a cent over the funds, and not a cent left that fits. Nothing comes in, so that whoever is
-// declined once has nothing more to get.
-func TestOneCardSwipedByManyStaysWithinItsFunds(t *testing.T) { onEachJournal(t, swipeDry) }
+// TestConcurrentSwipesOfOneCardStayWithinItsFunds has 32 clients swipe one card until its funds are
+// used up. The approvals never exceed the funds, and less than the smallest swipe is left. Nothing
+// is deposited meanwhile, so a client stops after its declines.
+func TestConcurrentSwipesOfOneCardStayWithinItsFunds(t *testing.T) { onEachJournal(t, exhaustCard) }
 
-func swipeDry(t *testing.T, database string) {
-	const smallest, declines = 90, 20 // of each client
-	w := newWorld(t, vfs.NewMem(), worldOptions{database: database, patient: database != ""})
+func exhaustCard(t *testing.T, database string) {
+	const smallest, declines = 90, 20 // per client
+	w := newTestStack(t, vfs.NewMem(), stackOptions{database: database, retryUnavailable: database != ""})
 	defer w.stop()
 	ws := w.newWorkspace(10)
 	w.deposit(ws, 100_000)
-	c := w.mint(ws, 1_000_000, 1_000)
+	c := w.mintCard(ws, 1_000_000, 1_000)
 	var taken atomic.Int64
 	var wg sync.WaitGroup
 	for client := range 32 {
@@ -101,7 +102,8 @@ func swipeDry(t *testing.T, database string) {
 		go func() {
 			defer wg.Done()
 			for i, declined := 0, 0; declined < declines; i++ {
-				a := w.submit(message(hold.Authorization, fmt.Sprintf("d%d-%d", client, i), c, int64(smallest+client)))
+				a := w.submit(networkMessage(hold.Authorization, fmt.Sprintf("d%d-%d", client, i), c,
+					int64(smallest+client)))
 				taken.Add(a.Approved)
 				if a.Decision == hold.Declined {
 					declined++
@@ -110,9 +112,9 @@ func swipeDry(t *testing.T, database string) {
 		}()
 	}
 	wg.Wait()
-	require.Equal(t, 100_000-taken.Load(), w.available(ws))
-	require.GreaterOrEqual(t, w.available(ws), int64(0))
-	require.Less(t, w.available(ws), int64(smallest))
-	require.Equal(t, taken.Load(), w.balance(ws).Balances[0].HeldCents)
-	w.requireClean()
+	require.Equal(t, 100_000-taken.Load(), w.availableCents(ws))
+	require.GreaterOrEqual(t, w.availableCents(ws), int64(0))
+	require.Less(t, w.availableCents(ws), int64(smallest))
+	require.Equal(t, taken.Load(), w.settledBalance(ws).Balances[0].HeldCents)
+	w.requireCleanAudit()
 }

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	comesWithin = time.Minute
-	lookEvery   = time.Millisecond
+	eventuallyWithin = time.Minute
+	pollEvery        = time.Millisecond
 )
 
-// gated is an authorizer whose relay, or follower, stands still until the test opens its gate.
-type gated struct {
+// gatedAuthorizer is an authorizer whose relay or follower blocks until its channel is closed.
+type gatedAuthorizer struct {
 	*authorizer.Engine
 	relay, follower chan struct{}
 }
 
-func opened() chan struct{} {
+func openGate() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-func (g *gated) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
+func (g *gatedAuthorizer) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
 	select {
 	case <-g.relay:
 		return g.Engine.WaitSynced(ctx, shard, past)
@@ -43,53 +43,55 @@ func (g *gated) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) 
 	}
 }
 
-func (g *gated) Follow(shard ident.Shard, f authorizer.Follow) error {
+func (g *gatedAuthorizer) Follow(shard ident.Shard, f authorizer.Follow) error {
 	<-g.follower
 	return g.Engine.Follow(shard, f)
 }
 
-// gate starts the world's actors anew, over a gated authorizer.
-func (w *world) gate(relay, follower chan struct{}) {
+// gateAuthorizer restarts the actors over a gatedAuthorizer.
+func (w *testStack) gateAuthorizer(relay, follower chan struct{}) {
 	w.t.Helper()
 	before := w.system
-	w.startAgain(func(c *actors.Config) { c.Authorizer = &gated{w.engine, relay, follower} })
+	w.restartActors(func(c *actors.Config) { c.Authorizer = &gatedAuthorizer{w.engine, relay, follower} })
 	require.ErrorContains(w.t, before.Ready(), "stopping")
 }
 
-func (w *world) health() actors.Health {
+func (w *testStack) health() actors.Health {
 	w.t.Helper()
 	h, err := w.system.Health()
 	require.NoError(w.t, err)
 	return h
 }
 
-func TestHealthCountsWhatTheRelayOwes(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+func TestHealthSumsUnrelayedCents(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	ws := w.newWorkspace(20)
 	w.deposit(ws, 1_000_00)
-	c := w.mint(ws, 1_000_00, 500_00)
+	c := w.mintCard(ws, 1_000_00, 500_00)
 	relay := make(chan struct{})
-	w.gate(relay, opened())
+	w.gateAuthorizer(relay, openGate())
 	require.Zero(t, w.health().RelayCents)
-	w.submit(message(hold.Authorization, "n1", c, 10_00))
+	w.submit(networkMessage(hold.Authorization, "n1", c, 10_00))
 	w.clock.turn(3 * time.Second)
-	w.submit(message(hold.Authorization, "n2", c, 5_00))
-	w.submit(message(hold.Authorization, "n3", c, 900_00)) // declined: moves nothing
-	for range 2 {                                          // a second look counts nothing twice
+	w.submit(networkMessage(hold.Authorization, "n2", c, 5_00))
+	w.submit(networkMessage(hold.Authorization, "n3", c, 900_00)) // declined: no money moves
+	for range 2 {                                                 // a second call counts nothing twice
 		h := w.health()
 		require.Equal(t, int64(15_00), h.RelayCents)
 		require.Equal(t, 3*time.Second, h.RelayAge)
 	}
 	close(relay)
-	require.Eventually(t, func() bool { h := w.health(); return h.RelayCents == 0 && h.RelayAge == 0 }, comesWithin, lookEvery)
-	w.submit(message(hold.Authorization, "n4", c, 20_00))
-	require.Eventually(t, func() bool { return w.health().RelayCents == 0 && w.engine.Backlog() == 0 }, comesWithin, lookEvery)
-	w.requireClean()
+	require.Eventually(t, func() bool { h := w.health(); return h.RelayCents == 0 && h.RelayAge == 0 },
+		eventuallyWithin, pollEvery)
+	w.submit(networkMessage(hold.Authorization, "n4", c, 20_00))
+	require.Eventually(t, func() bool { return w.health().RelayCents == 0 && w.engine.Backlog() == 0 },
+		eventuallyWithin, pollEvery)
+	w.requireCleanAudit()
 }
 
 func TestHealthCountsReservations(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	ws := w.newWorkspace(20)
 	w.deposit(ws, 100_00)
@@ -105,51 +107,52 @@ func TestHealthCountsReservations(t *testing.T) {
 	require.Zero(t, w.health().ReservationAge)
 }
 
-// A follower that does not get on makes the server not ready, but only after the tolerance; a busy one does not.
-func TestNotReadyWhenTheFollowerStandsStill(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+// TestNotReadyWhenTheFollowerStalls: the server is not ready once the follower has been behind one
+// position for longer than the tolerance; a busy follower stays ready.
+func TestNotReadyWhenTheFollowerStalls(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
-	c := w.mint(w.newWorkspace(20), 100_00, 100_00)
+	c := w.mintCard(w.newWorkspace(20), 100_00, 100_00)
 	follower := make(chan struct{})
-	w.gate(opened(), follower)
+	w.gateAuthorizer(openGate(), follower)
 	require.NoError(t, w.system.Ready())
 	frozen, done := card.StateFrozen, make(chan error, 1)
 	go func() {
 		_, err := w.ask("card", c.id, c.ws, card.Update{State: &frozen}, nil)
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return w.health().FollowerLag == 1 }, comesWithin, lookEvery)
-	require.NoError(t, w.system.Ready(), "it is behind, but has been for no time")
+	require.Eventually(t, func() bool { return w.health().FollowerLag == 1 }, eventuallyWithin, pollEvery)
+	require.NoError(t, w.system.Ready(), "the lag is not older than the tolerance")
 	w.clock.turn(2 * time.Second)
 	require.NoError(t, w.system.Ready())
 	w.clock.turn(time.Millisecond)
 	require.ErrorContains(t, w.system.Ready(), "behind the journal")
 	require.Greater(t, w.health().FollowerLate, 2*time.Second)
-	// Reactions of the start may be asking something too.
-	require.Eventually(t, func() bool { return w.health().Pending == 1 }, comesWithin, lookEvery)
-	require.Empty(t, done, "the answer waits for the rule to be enforced")
+	// A reaction that runs at the start may have a request pending too.
+	require.Eventually(t, func() bool { return w.health().Pending == 1 }, eventuallyWithin, pollEvery)
+	require.Empty(t, done, "the answer waits until the authorizer enforces the rule")
 	close(follower)
 	require.NoError(t, <-done)
 	require.NoError(t, w.system.Ready())
 	require.Zero(t, w.health().FollowerLate)
 }
 
-// A shard whose commit nobody can resolve makes the server not ready until it is resolved.
+// TestNotReadyWhileAShardIsLost: a shard with an unresolved commit makes the server not ready.
 func TestNotReadyWhileAShardIsLost(t *testing.T) {
-	r := newRig(t, func(c *actors.Config) { c.FenceWithin = time.Millisecond })
+	r := newCounterSystem(t, func(c *actors.Config) { c.FenceWithin = time.Millisecond })
 	down := errors.New("the store is away")
-	r.journal.set(func(f *faults) {
-		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+	r.journal.configure(func(f *faultyJournal) {
+		f.onAppend = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			return nil, persistence.ErrAmbiguous
 		}
-		f.raise = func() error { return down }
+		f.onRaise = func() error { return down }
 	})
-	_, err := r.ask(stream(1), add{By: 1}, nil)
+	_, err := r.ask(counterID(1), add{By: 1}, nil)
 	require.Error(t, err)
 	require.ErrorContains(t, r.system.Ready(), "1 shards")
 	h, err := r.system.Health()
 	require.NoError(t, err)
 	require.Equal(t, 1, h.LostShards)
-	r.journal.set(func(f *faults) { f.append, f.raise = nil, nil })
-	require.Eventually(t, func() bool { return r.system.Ready() == nil }, comesWithin, lookEvery)
+	r.journal.configure(func(f *faultyJournal) { f.onAppend, f.onRaise = nil, nil })
+	require.Eventually(t, func() bool { return r.system.Ready() == nil }, eventuallyWithin, pollEvery)
 }

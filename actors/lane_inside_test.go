@@ -13,7 +13,7 @@ func TestAWorkspaceFillsItsShareOfALaneAlone(t *testing.T) {
 	for range laneShare {
 		require.True(t, l.submit(of("crowd")))
 	}
-	require.False(t, l.submit(of("crowd")), "it has its share")
+	require.False(t, l.submit(of("crowd")), "the workspace has its share")
 	for range laneQueue - laneShare {
 		require.True(t, l.submit(of("other")))
 	}

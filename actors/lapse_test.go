@@ -17,82 +17,82 @@ import (
 	"purser/actors/partner/sandbox"
 )
 
-var errLine = errors.New("the line is cut")
+var errConnectionLost = errors.New("connection lost")
 
-// farBank is a bank behind a line. The answer to an order, the order itself, or the answer to an
-// inquiry is lost on it.
-type farBank struct {
+// lossyBank is a bank behind a connection that loses answers to orders, orders, or answers to
+// inquiries.
+type lossyBank struct {
 	partner.Bank
 	answersLost, ordersLost, silent atomic.Bool
 }
 
-func (b *farBank) Pay(ctx context.Context, p partner.Payment) error {
+func (b *lossyBank) Pay(ctx context.Context, p partner.Payment) error {
 	if b.ordersLost.Load() {
-		return errLine
+		return errConnectionLost
 	}
 	err := b.Bank.Pay(ctx, p)
 	if b.answersLost.Load() {
-		return errLine
+		return errConnectionLost
 	}
 	return err
 }
 
-func (b *farBank) Standing(ctx context.Context, reference string) (partner.Standing, error) {
+func (b *lossyBank) Standing(ctx context.Context, reference string) (partner.Standing, error) {
 	if b.silent.Load() {
-		return "", errLine
+		return "", errConnectionLost
 	}
 	return b.Bank.Standing(ctx, reference)
 }
 
-func newFarTreasury(t *testing.T) (*treasury, *farBank) {
-	far := &farBank{}
-	return newTreasuryAt(t, vfs.NewMem(), func(b *sandbox.Bank) partner.Bank {
+func newLossyBankStack(t *testing.T) (*bankStack, *lossyBank) {
+	far := &lossyBank{}
+	return newBankStackWith(t, vfs.NewMem(), func(b *sandbox.Bank) partner.Bank {
 		far.Bank = b
 		return far
 	}), far
 }
 
-// askedAtLapses turns the clock by LapseAfter and by LapseAskEvery. It waits for an inquiry after
-// each turn: the second begins when all has followed that follows from the first.
-func (w *treasury) askedAtLapses(id string) {
+// awaitLapseInquiries turns the clock by LapseAfter and then by LapseAskEvery, and waits for an
+// inquiry after each turn. The second inquiry starts after the first is fully handled.
+func (w *bankStack) awaitLapseInquiries(id string) {
 	w.t.Helper()
 	for _, by := range []time.Duration{balance.LapseAfter, balance.LapseAskEvery} {
-		before := w.inquiries(id)
+		before := w.inquiryCount(id)
 		w.clock.turn(by)
-		require.Eventually(w.t, func() bool { return w.inquiries(id) > before }, comesWithin, lookEvery)
+		require.Eventually(w.t, func() bool { return w.inquiryCount(id) > before }, eventuallyWithin, pollEvery)
 	}
 }
 
-func (w *treasury) inquiries(id string) int {
+func (w *bankStack) inquiryCount(id string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.told[id]
+	return w.standingsTold[id]
 }
 
-// TestAPayoutThatTheBankHasIsNotReleasedByTime has the bank take a payout, acknowledge it or not,
-// and report it only days later. Until then its dollars cannot be spent; the late settlement takes
-// none that are not there.
+// TestAPayoutThatTheBankHasIsNotReleasedByTime has the bank take a payout, acknowledged or not, and
+// report it days later. Its dollars stay reserved until then, and the late settlement does not
+// overdraw the balance.
 func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 	for status, answersLost := range map[string]bool{balance.PayoutSubmitted: false, balance.PayoutUnknown: true} {
 		t.Run(status, func(t *testing.T) {
-			w, far := newFarTreasury(t)
-			defer w.close()
+			w, far := newLossyBankStack(t)
+			defer w.stopAndCloseBank()
 			far.answersLost.Store(answersLost)
 			ws := w.newWorkspace(77)
 			const cents = 100_000 + sandbox.EndingUnreported
 			w.deposit(ws, cents)
-			recipient := w.recipient(ws, "Ada")
-			order := w.order(ws, recipient, cents)
+			recipient := w.newRecipient(ws, "Ada")
+			order := w.newPayout(ws, recipient, cents)
 			order.ExpectedOn = w.clock.now().Format(time.DateOnly)
-			w.must("balance", ws, ws, order)
-			w.await(order.ID, status)
-			if answersLost { // the bank is asked at once
-				require.Eventually(t, func() bool { return w.inquiries(order.ID) == 2 }, comesWithin, lookEvery)
+			w.mustAsk("balance", ws, ws, order)
+			w.awaitStatus(order.ID, status)
+			if answersLost { // an inquiry follows at once
+				require.Eventually(t, func() bool { return w.inquiryCount(order.ID) == 2 }, eventuallyWithin, pollEvery)
 			}
-			w.askedAtLapses(order.ID)
-			p, _ := w.payout(order.ID)
+			w.awaitLapseInquiries(order.ID)
+			p, _ := w.readPayout(order.ID)
 			require.Equal(t, status, p.Status)
-			_, err := w.ask("balance", ws, ws, w.order(ws, recipient, 1), nil)
+			_, err := w.ask("balance", ws, ws, w.newPayout(ws, recipient, 1), nil)
 			require.True(t, fault.Is(err, fault.InsufficientFunds), "%v", err)
 
 			w.clock.turn(10 * 24 * time.Hour)
@@ -102,38 +102,39 @@ func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 			require.Len(t, overdue, 1)
 			require.Equal(t, []string{order.ID, ws, status},
 				[]string{overdue[0].ID, overdue[0].Workspace, overdue[0].Status})
-			w.must("balance", ws, ws, balance.ReportPayout{EventID: "b1", ID: order.ID, Outcome: balance.PayoutSettled})
+			w.mustAsk("balance", ws, ws, balance.ReportPayout{EventID: "b1", ID: order.ID,
+				Outcome: balance.PayoutSettled})
 			w.clock.turn(3 * balance.LapseAskEvery)
 			w.awaitOverdue(0)
-			require.Zero(t, w.spendable(ws))
-			require.Zero(t, w.balance(ws).Balances[0].HeldCents)
-			w.requireClean()
+			require.Zero(t, w.spendableCents(ws))
+			require.Zero(t, w.settledBalance(ws).Balances[0].HeldCents)
+			w.requireCleanAudit()
 		})
 	}
 }
 
-func (w *treasury) awaitOverdue(n int64) {
+func (w *bankStack) awaitOverdue(n int64) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
 		h, err := w.system.Health()
 		return err == nil && h.Overdue == n
-	}, comesWithin, lookEvery)
+	}, eventuallyWithin, pollEvery)
 }
 
-// TestAPayoutWithoutAnExpectedDayIsListed has a payout as an earlier version made it. It is listed
-// from the first inquiry on, without a day, and hides no other.
+// TestAPayoutWithoutAnExpectedDayIsListed has a payout of an earlier version, without an expected
+// day. It is listed as overdue from the first inquiry on, and hides no other.
 func TestAPayoutWithoutAnExpectedDayIsListed(t *testing.T) {
-	w, _ := newFarTreasury(t)
-	defer w.close()
+	w, _ := newLossyBankStack(t)
+	defer w.stopAndCloseBank()
 	ws := w.newWorkspace(77)
 	const cents = 1_000 + sandbox.EndingUnreported
 	w.deposit(ws, 2*cents)
-	recipient := w.recipient(ws, "Ada")
-	expected := w.order(ws, recipient, cents)
+	recipient := w.newRecipient(ws, "Ada")
+	expected := w.newPayout(ws, recipient, cents)
 	expected.ExpectedOn = w.clock.now().Format(time.DateOnly)
-	for _, order := range []balance.CreatePayout{w.order(ws, recipient, cents), expected} {
-		w.must("balance", ws, ws, order)
-		w.await(order.ID, balance.PayoutSubmitted)
+	for _, order := range []balance.CreatePayout{w.newPayout(ws, recipient, cents), expected} {
+		w.mustAsk("balance", ws, ws, order)
+		w.awaitStatus(order.ID, balance.PayoutSubmitted)
 	}
 	listed := func() map[bool]actors.OverdueOrder {
 		overdue, err := w.system.OverdueOrders(t.Context())
@@ -150,32 +151,32 @@ func TestAPayoutWithoutAnExpectedDayIsListed(t *testing.T) {
 	require.Equal(t, expected.ID, listed()[true].ID)
 	unknown := listed()[false].ID
 	require.NoError(t, w.system.ResolveOrder(t.Context(), unknown, false))
-	p, _ := w.payout(unknown)
+	p, _ := w.readPayout(unknown)
 	require.Equal(t, balance.PayoutFailed, p.Status)
 	require.Len(t, listed(), 1)
-	w.requireClean()
+	w.requireCleanAudit()
 }
 
-// TestABankThatCannotBeAskedReleasesNothing has an order lost on its way to a bank that then
-// answers no inquiry. Once the bank says that it does not have the order, the dollars are free.
+// TestABankThatCannotBeAskedReleasesNothing loses an order on its way to a bank that then answers
+// no inquiry. The dollars are released once the bank answers that it has no such order.
 func TestABankThatCannotBeAskedReleasesNothing(t *testing.T) {
-	w, far := newFarTreasury(t)
-	defer w.close()
+	w, far := newLossyBankStack(t)
+	defer w.stopAndCloseBank()
 	far.ordersLost.Store(true)
 	far.silent.Store(true)
 	ws := w.newWorkspace(77)
 	w.deposit(ws, 1_000)
-	order := w.order(ws, w.recipient(ws, "Ada"), 400)
-	w.must("balance", ws, ws, order)
-	w.await(order.ID, balance.PayoutUnknown)
-	require.Eventually(t, func() bool { return w.inquiries(order.ID) == 2 }, comesWithin, lookEvery)
-	w.askedAtLapses(order.ID)
-	p, _ := w.payout(order.ID)
+	order := w.newPayout(ws, w.newRecipient(ws, "Ada"), 400)
+	w.mustAsk("balance", ws, ws, order)
+	w.awaitStatus(order.ID, balance.PayoutUnknown)
+	require.Eventually(t, func() bool { return w.inquiryCount(order.ID) == 2 }, eventuallyWithin, pollEvery)
+	w.awaitLapseInquiries(order.ID)
+	p, _ := w.readPayout(order.ID)
 	require.Equal(t, balance.PayoutUnknown, p.Status)
-	require.Equal(t, int64(600), w.spendable(ws))
+	require.Equal(t, int64(600), w.spendableCents(ws))
 	far.silent.Store(false)
 	w.clock.turn(balance.LapseAskEvery)
-	w.await(order.ID, balance.PayoutReleased)
-	require.Equal(t, int64(1_000), w.spendable(ws))
-	w.requireClean()
+	w.awaitStatus(order.ID, balance.PayoutReleased)
+	require.Equal(t, int64(1_000), w.spendableCents(ws))
+	w.requireCleanAudit()
 }

@@ -19,21 +19,23 @@ import (
 	"purser/persistence/pebblejournal"
 )
 
-// BenchmarkLoad is the first answer of a workspace's balance that is not in memory, with so many
-// events behind it, from a journal on the disk: of all actors it collects most, one with each run
-// of decisions that is relayed. An actor is loaded from its state's record, which each commit
-// writes anew, and replays nothing: neither the events nor open payouts make a difference.
+// BenchmarkLoad measures the first answer of a balance that is not in memory, with a journal on
+// disk and so many events behind the balance. Balances collect the most events of all actors, one
+// with each relayed run. An actor is loaded from its state record, which every commit writes, and
+// replays no event: neither the events nor open payouts make a difference.
 func BenchmarkLoad(b *testing.B) {
 	for _, c := range []struct{ events, payouts int }{{1, 0}, {1_000_000, 0}, {1, balance.MaxOpenPayouts}} {
 		b.Run(fmt.Sprintf("events=%d/payouts=%d", c.events, c.payouts), func(b *testing.B) {
 			journal, err := pebblejournal.Open(pebblejournal.Options{Dir: b.TempDir(), NoSync: true})
 			require.NoError(b, err)
 			defer func() { require.NoError(b, journal.Close()) }()
-			id := stream(3)
-			lifeOf(b, journal, id, c.events, c.payouts)
+			id := counterID(3)
+			appendBalanceHistory(b, journal, id, c.events, c.payouts)
 			clock := newClock()
-			system, err := actors.Start(b.Context(), actors.Config{Journal: journal, Bank: noBank{}, Sealer: testSealer(b),
-				Authorizer: &books{reserved: map[ident.UUID]int64{}}, Clock: clock.now, Entropy: rand.Reader, IdleAfter: time.Second,
+			system, err := actors.Start(b.Context(), actors.Config{Journal: journal, Bank: unavailableBank{},
+				Sealer:     testSealer(b),
+				Authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}}, Clock: clock.now,
+				Entropy: rand.Reader, IdleAfter: time.Second,
 				Kinds: []actors.Kind{{Name: "balance", New: func() actors.State { return new(balance.State) }}}})
 			require.NoError(b, err)
 			defer system.Stop()
@@ -50,9 +52,10 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// lifeOf appends the life of a balance that has swipes of a cent relayed to it, one with each event, and after each batch of them
-// the state, with so many payouts of a cent open. The records of the authorizations are left out: a load reads none.
-func lifeOf(b *testing.B, journal persistence.Journal, id string, events, payouts int) {
+// appendBalanceHistory appends the events of a balance that gets one swipe of a cent relayed with
+// each, and after each batch the state, with open payouts of a cent. It leaves out the records of
+// the authorizations: a load reads none.
+func appendBalanceHistory(b *testing.B, journal persistence.Journal, id string, events, payouts int) {
 	slot, err := ident.SlotOf(id)
 	require.NoError(b, err)
 	heads, err := journal.Raise(b.Context(), slot.Shard())
@@ -77,25 +80,29 @@ func lifeOf(b *testing.B, journal persistence.Journal, id string, events, payout
 		}
 		document, err := json.Marshal(state)
 		require.NoError(b, err)
-		batch.Records = []persistence.Record{{Kind: "balance", Workspace: id, ID: id, Slot: slot, Document: document, Version: version}}
-		outcomes, err := journal.Append(context.Background(), slot.Shard(), heads[0].Epoch, now, []*persistence.Batch{batch})
+		batch.Records = []persistence.Record{{Kind: "balance", Workspace: id, ID: id, Slot: slot,
+			Document: document, Version: version}}
+		outcomes, err := journal.Append(context.Background(), slot.Shard(), heads[0].Epoch, now,
+			[]*persistence.Batch{batch})
 		require.NoError(b, err)
 		require.NoError(b, outcomes[0].Err)
 	}
 }
 
-// newSwiper makes approvals of a cent on one card, as the authorizer logs them.
+// newSwiper returns a function that makes log entries of approved swipes of a cent on one card.
 func newSwiper(b *testing.B, id string) func(seq uint64) hold.Entry {
 	workspace, err := ident.Parse(ident.Workspace, id)
 	require.NoError(b, err)
 	slot, now := workspace.Slot(), newClock().now()
 	token, err := ident.NewToken(slot, rand.Reader)
 	require.NoError(b, err)
-	rule := hold.Rule{Token: token, Card: ident.Derive(slot, now, "card"), Workspace: workspace, Version: 1, State: hold.CardActive,
+	rule := hold.Rule{Token: token, Card: ident.Derive(slot, now, "card"), Workspace: workspace, Version: 1,
+		State:       hold.CardActive,
 		PerTxnCents: 1, MonthCents: 1 << 40}
 	view := hold.View{Now: now.UnixMilli(), Rule: &rule, Spendable: 1 << 40}
 	return func(seq uint64) (e hold.Entry) {
-		m := hold.Message{Kind: hold.Authorization, ID: fmt.Sprint("n", seq), Token: token, Amount: 1, Currency: [3]byte{'U', 'S', 'D'},
+		m := hold.Message{Kind: hold.Authorization, ID: fmt.Sprint("n", seq), Token: token, Amount: 1,
+			Currency: [3]byte{'U', 'S', 'D'},
 			Merchant: hold.Merchant{ID: "m-77", Name: "Corner Shop", MCC: 5411, Country: "US"}}
 		view.NewID = ident.Derive(slot, now, m.ID)
 		hold.Decide(&view, &m, &e)
@@ -105,7 +112,8 @@ func newSwiper(b *testing.B, id string) func(seq uint64) hold.Entry {
 	}
 }
 
-// awaitReactions waits until a reaction has read the events, for it reads beside what is measured.
+// awaitReactions waits until the watch reaction has read the events, which would disturb the
+// measurement.
 func awaitReactions(b *testing.B, journal persistence.Journal, id string, events int) {
 	slot, err := ident.SlotOf(id)
 	require.NoError(b, err)

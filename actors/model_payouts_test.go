@@ -15,63 +15,64 @@ import (
 	"purser/persistence/money"
 )
 
-// What becomes of an order depends on its amount, by the rest of a division. The bank takes the others, and the model says what
-// it reports of them.
+// The fate of an order is the remainder of its amount. The bank accepts orders of other remainders,
+// and the model makes the reports about them.
 const (
-	fates        = 20
+	fateCount    = 20
 	fateRefused  = 16
-	fateMute     = 17 // the answer is lost, and the bank does not know when it is asked
-	fateSettled  = 18 // the answer is lost; when the bank is asked, it has paid
-	fateReturned = 19 // the answer is lost; when the bank is asked, the payment has come back
+	fateUnknown  = 17 // the answer is lost, and the bank answers inquiries with ErrUnknown
+	fateSettled  = 18 // the answer is lost; the bank answers inquiries with Settled
+	fateReturned = 19 // the answer is lost; the bank answers inquiries with Returned
 )
 
-// heldBank answers orders by their amounts and reports nothing. It outlives crashes of the product.
-type heldBank struct {
-	mu     sync.Mutex
-	orders map[string]int64 // cents, by reference
-	twice  []string         // references that were ordered again
-	hangs  bool             // it takes orders and does not answer
+// scriptedBank is a bank that answers orders by their amounts and reports nothing. It outlives
+// crashes of the product.
+type scriptedBank struct {
+	mu        sync.Mutex
+	orders    map[string]int64 // cents, by reference
+	reordered []string         // references of repeated orders
+	hangs     bool             // it accepts orders and does not answer
 }
 
-func (b *heldBank) hang(on bool) {
+func (b *scriptedBank) setHanging(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hangs = on
 }
 
-func (*heldBank) Expect(context.Context, partner.Deposit) error { return nil }
+func (*scriptedBank) Expect(context.Context, partner.Deposit) error { return nil }
 
-func (*heldBank) Tokenize(context.Context, partner.Account) (string, error) { return "token", nil }
+func (*scriptedBank) Tokenize(context.Context, partner.Account) (string, error) { return "token", nil }
 
-func (b *heldBank) Pay(ctx context.Context, p partner.Payment) error {
-	if b.take(p) {
+func (b *scriptedBank) Pay(ctx context.Context, p partner.Payment) error {
+	if b.recordOrder(p) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	switch p.AmountCents % fates {
+	switch p.AmountCents % fateCount {
 	case fateRefused:
 		return partner.ErrRefused
-	case fateMute, fateSettled, fateReturned:
+	case fateUnknown, fateSettled, fateReturned:
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-func (b *heldBank) take(p partner.Payment) (hangs bool) {
+func (b *scriptedBank) recordOrder(p partner.Payment) (hangs bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, again := b.orders[p.Reference]; again {
-		b.twice = append(b.twice, p.Reference)
+		b.reordered = append(b.reordered, p.Reference)
 	}
 	b.orders[p.Reference] = p.AmountCents
 	return b.hangs
 }
 
-func (b *heldBank) Standing(_ context.Context, reference string) (partner.Standing, error) {
+func (b *scriptedBank) Standing(_ context.Context, reference string) (partner.Standing, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cents, known := b.orders[reference]
-	switch fate := cents % fates; {
+	switch fate := cents % fateCount; {
 	case known && fate == fateSettled:
 		return partner.Settled, nil
 	case known && fate == fateReturned:
@@ -82,234 +83,238 @@ func (b *heldBank) Standing(_ context.Context, reference string) (partner.Standi
 	return "", partner.ErrUnknown
 }
 
-// has tells whether an order has reached the bank.
-func (b *heldBank) has(reference string) bool {
+// hasOrder reports whether an order has reached the bank.
+func (b *scriptedBank) hasOrder(reference string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, known := b.orders[reference]
 	return known
 }
 
-// modelPayout is a payout in words of the model: it has reserved dollars, or they are gone, or they are back.
+// modelPayout is the expected state of a payout: its dollars are reserved, spent, or given back.
 type modelPayout struct {
 	id       string
 	cents    int64
-	held     bool // a wire abroad that waits to be released
+	held     bool // an international wire before its release
 	reserved bool
 	settled  bool
-	released bool // the bank did not have it after a day: the dollars are back, and may yet be gone
+	released bool // the bank did not have it after LapseAfter: the dollars are back, until a late settlement
 	sent     time.Time
 }
 
-func (x *life) newRecipients() {
+func (x *workspaceModel) newRecipients() {
 	save := func(a counterparty.Account) string {
-		id := x.w.newID(ident.Counterparty, slotOf(x.ws))
-		x.w.must("counterparty", id, x.ws, counterparty.Save{ID: id, Workspace: x.ws, Account: a})
+		id := x.stack.newID(ident.Counterparty, slotOf(x.ws))
+		x.stack.mustAsk("counterparty", id, x.ws, counterparty.Save{ID: id, Workspace: x.ws, Account: a})
 		return id
 	}
-	x.us = save(counterparty.Account{Name: "Ada", RoutingNumber: "021000021", AccountNumber: "987654321",
+	x.usRecipient = save(counterparty.Account{Name: "Ada", RoutingNumber: "021000021", AccountNumber: "987654321",
 		AccountType: "checking"})
-	x.eu = save(counterparty.Account{Kind: counterparty.International, Name: "Grace", BIC: "DEUTDEFF",
+	x.euRecipient = save(counterparty.Account{Kind: counterparty.International, Name: "Grace", BIC: "DEUTDEFF",
 		IBAN: "DE89370400440532013000", Currency: "EUR", Address: &counterparty.Address{Line1: "1", City: "Berlin",
 			PostalCode: "10115", Country: "DE"}})
 }
 
-// mostPaid is the most that a payout of the model pays.
-const mostPaid = 30_000
+// maxPayoutCents is the largest payout of the model.
+const maxPayoutCents = 30_000
 
-// pay orders a payout, and lets it get as far as the bank.
-func (x *life) pay() {
-	if p := x.order(x.draw(1, mostPaid, "cents"), x.draw(0, 2, "abroad") == 0); p != nil && !p.held {
-		x.sent(p)
+// payOut orders a payout, and waits for the bank's answer unless it is held.
+func (x *workspaceModel) payOut() {
+	if p := x.orderPayout(x.draw(1, maxPayoutCents, "cents"), x.draw(0, 2, "abroad") == 0); p != nil && !p.held {
+		x.awaitBankAnswer(p)
 	}
 }
 
-// order orders a payout; nil when the dollars do not suffice. One that goes abroad is held.
-func (x *life) order(cents int64, abroad bool) *modelPayout {
-	p := &modelPayout{id: x.w.newID(ident.Payout, slotOf(x.ws)), cents: cents, held: abroad, reserved: true, sent: x.w.clock.now()}
+// orderPayout orders a payout. It returns nil when the balance does not cover it. One that goes
+// abroad is held.
+func (x *workspaceModel) orderPayout(cents int64, abroad bool) *modelPayout {
+	p := &modelPayout{id: x.stack.newID(ident.Payout, slotOf(x.ws)), cents: cents, held: abroad, reserved: true,
+		sent: x.stack.clock.now()}
 	order := balance.CreatePayout{Workspace: x.ws, ID: p.id, Key: "key_1", Rail: balance.RailACH, AmountCents: p.cents,
-		Description: "rent", Recipient: balance.Recipient{ID: x.us, Currency: "USD"},
+		Description: "rent", Recipient: balance.Recipient{ID: x.usRecipient, Currency: "USD"},
 		Limits: balance.PayoutLimits{KeyCents: money.MaxAmount, WorkspaceCents: money.MaxAmount}}
 	if abroad {
 		order.Rail, order.UETR = balance.RailIntlWire, "uetr"
-		order.Recipient = balance.Recipient{ID: x.eu, International: true, Currency: "EUR"}
+		order.Recipient = balance.Recipient{ID: x.euRecipient, International: true, Currency: "EUR"}
 	}
-	_, err := x.w.ask("balance", x.ws, x.ws, order, nil)
-	if p.cents > x.l.available() {
+	_, err := x.stack.ask("balance", x.ws, x.ws, order, nil)
+	if p.cents > x.ledger.availableCents() {
 		require.True(x.t, fault.Is(err, fault.InsufficientFunds), "%v", err)
-		x.seen["payout refused for its amount"]++
+		x.counts["payout refused for its amount"]++
 		return nil
 	}
 	require.NoError(x.t, err)
-	x.l.reserved += p.cents
-	x.l.payouts = append(x.l.payouts, p)
+	x.ledger.reserved += p.cents
+	x.ledger.payouts = append(x.ledger.payouts, p)
 	if abroad {
-		x.seen["payout held"]++
+		x.counts["payout held"]++
 	}
 	return p
 }
 
-// sent waits until the bank has answered the order, or been asked about it.
-func (x *life) sent(p *modelPayout) {
-	p.sent = x.w.clock.now()
+// awaitBankAnswer waits until the bank has answered the order or an inquiry about it.
+func (x *workspaceModel) awaitBankAnswer(p *modelPayout) {
+	p.sent = x.stack.clock.now()
 	status := balance.PayoutSubmitted
-	switch p.cents % fates {
+	switch p.cents % fateCount {
 	case fateRefused:
 		status = balance.PayoutFailed
-	case fateMute:
+	case fateUnknown:
 		status = balance.PayoutUnknown
 	case fateSettled:
 		status = balance.PayoutSettled
 	case fateReturned:
 		status = balance.PayoutReturned
 	}
-	x.await(p, status)
-	x.became(p, status)
+	x.awaitPayoutStatus(p, status)
+	x.noteStatus(p, status)
 }
 
-// recovered waits until all is known that can be known of an order which a crash has left in a status. One that was not sent yet
-// is sent now. Of one that was being sent nothing is known but what the bank says when it is asked: whoever was calling it is
-// gone, and nobody calls again.
-func (x *life) recovered(p *modelPayout, left string) {
+// awaitAfterCrash waits for the final status of an order that a crash left in the status left. An
+// order that was not sent is sent now. An order that was being sent is not sent again: its outcome
+// is the bank's answer to an inquiry.
+func (x *workspaceModel) awaitAfterCrash(p *modelPayout, left string) {
 	if left == balance.PayoutReserved {
-		x.sent(p)
+		x.awaitBankAnswer(p)
 		return
 	}
-	x.turn(balance.AnswerWithin)
+	x.turnClock(balance.AnswerWithin)
 	end, asked := left, left == balance.PayoutSubmitting
 	if asked {
 		end = balance.PayoutUnknown
 	}
 	var reported []string
-	switch fate := p.cents % fates; {
-	case fate == fateSettled && x.bank.has(p.id):
+	switch fate := p.cents % fateCount; {
+	case fate == fateSettled && x.bank.hasOrder(p.id):
 		end, reported = balance.PayoutSettled, []string{balance.PayoutSettled}
-	case fate == fateReturned && x.bank.has(p.id):
+	case fate == fateReturned && x.bank.hasOrder(p.id):
 		end, reported = balance.PayoutReturned, []string{balance.PayoutSettled, balance.PayoutReturned}
 	}
-	if !asked { // it had been asked before the crash, and the answer may be lost with the power: the bank reports by itself
+	if !asked { // the answer to an inquiry before the crash may be lost: the bank reports
 		for _, outcome := range reported {
-			x.w.must("balance", x.ws, x.ws, x.reported(p, outcome))
+			x.stack.mustAsk("balance", x.ws, x.ws, x.newReport(p, outcome))
 		}
 	}
-	x.await(p, end)
-	x.became(p, end)
+	x.awaitPayoutStatus(p, end)
+	x.noteStatus(p, end)
 }
 
-// reported is a report of the bank, under an event id of its own.
-func (x *life) reported(p *modelPayout, outcome string) balance.ReportPayout {
-	return balance.ReportPayout{EventID: x.id(), ID: p.id, Outcome: outcome}
+// newReport returns a report of the bank, under an event id of its own.
+func (x *workspaceModel) newReport(p *modelPayout, outcome string) balance.ReportPayout {
+	return balance.ReportPayout{EventID: x.nextID(), ID: p.id, Outcome: outcome}
 }
 
-// became notes what has become of an order without a report of the model.
-func (x *life) became(p *modelPayout, status string) {
-	x.seen["payout "+status]++
+// noteStatus applies a status to the model that no report of the model caused.
+func (x *workspaceModel) noteStatus(p *modelPayout, status string) {
+	x.counts["payout "+status]++
 	switch status {
 	case balance.PayoutFailed, balance.PayoutReturned:
-		x.end(p)
+		x.releaseReserved(p)
 	case balance.PayoutSettled:
-		x.end(p)
+		x.releaseReserved(p)
 		p.settled = true
-		x.l.paid += p.cents
+		x.ledger.paid += p.cents
 	}
 }
 
-func (x *life) await(p *modelPayout, status string) {
-	require.Eventually(x.t, func() bool { return x.payout(p).Status == status }, comesWithin, lookEvery,
+func (x *workspaceModel) awaitPayoutStatus(p *modelPayout, status string) {
+	require.Eventually(x.t, func() bool { return x.readPayout(p).Status == status }, eventuallyWithin, pollEvery,
 		"%s of %d cents is not %s", p.id, p.cents, status)
-	require.NoError(x.t, x.w.system.Settle(context.Background()))
+	require.NoError(x.t, x.stack.system.Settle(context.Background()))
 }
 
-func (x *life) payout(p *modelPayout) balance.Payout {
-	known, err := readRecord[balance.Payout](x.w, balance.RecordPayout, p.id)
+func (x *workspaceModel) readPayout(p *modelPayout) balance.Payout {
+	known, err := readRecord[balance.Payout](x.stack, balance.RecordPayout, p.id)
 	require.NoError(x.t, err)
 	return known
 }
 
-// end gives back what a payout has reserved.
-func (x *life) end(p *modelPayout) {
-	x.l.reserved -= p.cents
+// releaseReserved moves the payout's dollars out of reserved.
+func (x *workspaceModel) releaseReserved(p *modelPayout) {
+	x.ledger.reserved -= p.cents
 	p.reserved = false
 }
 
-// bankSays reports something of a payout, also what cannot be: that changes nothing. A held wire is directed instead.
-func (x *life) bankSays() {
-	if len(x.l.payouts) == 0 {
+// reportRandomPayout reports a random outcome of a payout. An impossible outcome changes nothing. A
+// held wire is directed instead.
+func (x *workspaceModel) reportRandomPayout() {
+	if len(x.ledger.payouts) == 0 {
 		return
 	}
-	p := x.l.payouts[len(x.l.payouts)-1-int(x.draw(0, int64(min(len(x.l.payouts), 10)-1), "payout"))]
+	p := x.ledger.payouts[len(x.ledger.payouts)-1-int(x.draw(0, int64(min(len(x.ledger.payouts), 10)-1), "payout"))]
 	if p.held {
-		x.direct(p, x.draw(0, 1, "release") == 0)
+		x.directWire(p, x.draw(0, 1, "release") == 0)
 		return
 	}
-	x.reports(p, []string{balance.PayoutSettled, balance.PayoutFailed, balance.PayoutReturned}[x.draw(0, 2, "outcome")])
+	x.reportPayout(p, []string{balance.PayoutSettled, balance.PayoutFailed,
+		balance.PayoutReturned}[x.draw(0, 2, "outcome")])
 }
 
-// reports has the bank report an outcome of a payout, perhaps twice.
-func (x *life) reports(p *modelPayout, outcome string) {
-	report := x.reported(p, outcome)
+// reportPayout has the bank report an outcome of a payout, perhaps twice.
+func (x *workspaceModel) reportPayout(p *modelPayout, outcome string) {
+	report := x.newReport(p, outcome)
 	_, err := x.reportOnce(p, report)
 	switch {
 	case outcome == balance.PayoutSettled && (p.reserved || p.released):
 		require.NoError(x.t, err)
 		if p.reserved {
-			x.end(p)
+			x.releaseReserved(p)
 		}
 		if p.released {
-			x.seen["payout settled late"]++
+			x.counts["payout settled late"]++
 		}
-		x.seen["payout settled"]++
+		x.counts["payout settled"]++
 		p.settled, p.released = true, false
-		x.l.paid += p.cents
+		x.ledger.paid += p.cents
 	case outcome == balance.PayoutFailed && p.reserved:
 		require.NoError(x.t, err)
-		x.seen["payout failed"]++
-		x.end(p)
+		x.counts["payout failed"]++
+		x.releaseReserved(p)
 	case outcome == balance.PayoutReturned && p.settled:
 		require.NoError(x.t, err)
-		x.seen["payout returned"]++
+		x.counts["payout returned"]++
 		p.settled = false
-		x.l.paid -= p.cents
+		x.ledger.paid -= p.cents
 	}
 	if x.draw(0, 2, "twice") == 0 {
-		_, _ = x.reportOnce(p, report) // once more, whatever came of it: nothing moves
+		_, _ = x.reportOnce(p, report) // a repeat moves no money, whatever its answer
 	}
-	require.NoError(x.t, x.w.system.Settle(context.Background()))
+	require.NoError(x.t, x.stack.system.Settle(context.Background()))
 }
 
-func (x *life) reportOnce(p *modelPayout, report balance.ReportPayout) (any, error) {
-	if report.Outcome == balance.PayoutReturned && p.reserved { // it is to come again after the settlement
-		return x.w.askOnce(context.Background(), "balance", x.ws, x.ws, report, nil)
+func (x *workspaceModel) reportOnce(p *modelPayout, report balance.ReportPayout) (any, error) {
+	if report.Outcome == balance.PayoutReturned && p.reserved { // answered unavailable until the settlement
+		return x.stack.askOnce(context.Background(), "balance", x.ws, x.ws, report, nil)
 	}
-	return x.w.ask("balance", x.ws, x.ws, report, nil)
+	return x.stack.ask("balance", x.ws, x.ws, report, nil)
 }
 
-// direct releases a held wire, or cancels it.
-func (x *life) direct(p *modelPayout, release bool) {
-	x.w.must("balance", x.ws, x.ws, balance.DirectPayout{ID: p.id, Release: release})
+// directWire releases a held wire or cancels it.
+func (x *workspaceModel) directWire(p *modelPayout, release bool) {
+	x.stack.mustAsk("balance", x.ws, x.ws, balance.DirectPayout{ID: p.id, Release: release})
 	p.held = false
 	if release {
-		x.sent(p)
+		x.awaitBankAnswer(p)
 		return
 	}
-	x.seen["payout cancelled"]++
-	x.end(p)
-	require.NoError(x.t, x.w.system.Settle(context.Background()))
+	x.counts["payout cancelled"]++
+	x.releaseReserved(p)
+	require.NoError(x.t, x.stack.system.Settle(context.Background()))
 }
 
-// lapse awaits the release of each payout that was sent a day ago and that the bank does not have.
-// A payout that the bank has stays reserved.
-func (x *life) lapse() {
-	for _, p := range x.l.payouts {
-		if p.reserved && !p.held && x.w.clock.now().Sub(p.sent) >= balance.LapseAfter {
+// awaitLapses waits until each payout that was sent LapseAfter ago, and that the bank does not
+// have, is released. A payout that the bank has stays reserved.
+func (x *workspaceModel) awaitLapses() {
+	for _, p := range x.ledger.payouts {
+		if p.reserved && !p.held && x.stack.clock.now().Sub(p.sent) >= balance.LapseAfter {
 			if _, err := x.bank.Standing(context.Background(), p.id); err == nil {
-				x.seen["payout kept for the bank"]++
+				x.counts["payout kept for the bank"]++
 				continue
 			}
-			x.await(p, balance.PayoutReleased)
-			x.end(p)
+			x.awaitPayoutStatus(p, balance.PayoutReleased)
+			x.releaseReserved(p)
 			p.released = true
-			x.seen["payout released"]++
+			x.counts["payout released"]++
 		}
 	}
 }
@@ -317,24 +322,24 @@ func (x *life) lapse() {
 // cardFee is the fee of a physical card.
 const cardFee = 9_900
 
-// orderCard orders a physical card, for its fee or for the balance that must be there.
-func (x *life) orderCard(unlock string) {
-	o := x.w.physicalOrder(x.ws, unlock)
-	require.NoError(x.t, x.w.system.Settle(context.Background()))
+// orderCard orders a physical card, for its fee or against a minimum balance.
+func (x *workspaceModel) orderCard(unlock string) {
+	o := x.stack.newPhysicalOrder(x.ws, unlock)
+	require.NoError(x.t, x.stack.system.Settle(context.Background()))
 	needs := int64(cardFee)
 	if o.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
 		needs = 500_000
 	}
-	_, err := x.w.ask("balance", x.ws, x.ws, o, nil)
-	if x.l.available() < needs {
+	_, err := x.stack.ask("balance", x.ws, x.ws, o, nil)
+	if x.ledger.availableCents() < needs {
 		require.True(x.t, fault.Is(err, fault.InsufficientFunds), "%v", err)
 		return
 	}
 	require.NoError(x.t, err)
 	if o.Order.UnlockMethod == balance.UnlockPremium99 {
-		x.seen["card fee"]++
-		x.l.fees += needs
+		x.counts["card fee"]++
+		x.ledger.fees += needs
 	}
-	x.w.awaitMinted(o)
-	require.NoError(x.t, x.w.system.Settle(context.Background()))
+	x.stack.awaitMinted(o)
+	require.NoError(x.t, x.stack.system.Settle(context.Background()))
 }

@@ -19,13 +19,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// weighing is a journal that sums the bytes appended to it.
-type weighing struct {
+// byteCountingJournal is a journal that sums the bytes appended to it.
+type byteCountingJournal struct {
 	persistence.Journal
 	bytes atomic.Int64
 }
 
-func (w *weighing) Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time,
+func (w *byteCountingJournal) Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time,
 	group []*persistence.Batch) ([]persistence.Outcome, error) {
 	for _, b := range group {
 		for i := range b.Events {
@@ -38,8 +38,8 @@ func (w *weighing) Append(ctx context.Context, shard ident.Shard, epoch uint64, 
 	return w.Journal.Append(ctx, shard, epoch, now, group)
 }
 
-// announceDeposits makes so many pending deposits, and returns their ids.
-func (w *world) announceDeposits(ws string, count int) []string {
+// announceDeposits announces count deposits and returns their ids.
+func (w *testStack) announceDeposits(ws string, count int) []string {
 	ids := make([]string, count)
 	var all sync.WaitGroup
 	places := make(chan struct{}, 64)
@@ -48,22 +48,23 @@ func (w *world) announceDeposits(ws string, count int) []string {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			w.must("balance", ws, ws, balance.CreateDeposit{Workspace: ws, ID: ids[i], Rail: "ach", AmountUsdCents: 100,
-				ExpectedAt: w.clock.now().Add(time.Hour)})
+			w.mustAsk("balance", ws, ws, balance.CreateDeposit{Workspace: ws, ID: ids[i], Rail: "ach",
+				AmountUsdCents: 100,
+				ExpectedAt:     w.clock.now().Add(time.Hour)})
 		})
 	}
 	all.Wait()
 	return ids
 }
 
-// A deposit writes as many bytes beside as many as may be pending as beside one, and one more is
-// refused.
-func TestADepositCostsTheSameHoweverManyArePending(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+// TestADepositWritesTheSameBytesWhateverIsPending: a deposit beside the most pending deposits
+// writes as many bytes as beside one, and one above the limit is refused.
+func TestADepositWritesTheSameBytesWhateverIsPending(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	ws := w.newWorkspace(9)
-	journal := &weighing{Journal: w.journal}
-	w.startAgain(func(c *actors.Config) { c.Journal = journal })
+	journal := &byteCountingJournal{Journal: w.journal}
+	w.restartActors(func(c *actors.Config) { c.Journal = journal })
 	w.announceDeposits(ws, 1)
 	cost := func() int64 {
 		before := journal.bytes.Load()
@@ -78,28 +79,28 @@ func TestADepositCostsTheSameHoweverManyArePending(t *testing.T) {
 	require.ErrorContains(t, err, "limit_exceeded")
 	for i, id := range []string{ids[0], ids[len(ids)-1]} {
 		for range 2 {
-			w.must("balance", ws, ws, balance.SettleDeposit{EventID: fmt.Sprint("bank-", i), DepositID: id})
+			w.mustAsk("balance", ws, ws, balance.SettleDeposit{EventID: fmt.Sprint("bank-", i), DepositID: id})
 		}
 	}
-	require.EqualValues(t, 200, w.usd(ws))
-	w.requireClean()
+	require.EqualValues(t, 200, w.ledgerCents(ws))
+	w.requireCleanAudit()
 }
 
-// BenchmarkDepositWithOpen announces deposits one after the other and settles each, beside so many
-// that stay pending. The bytes are those of the journal.
+// BenchmarkDepositWithOpen announces and settles one deposit after the other beside open ones. The
+// journalB/op metric is the bytes appended to the journal for each.
 func BenchmarkDepositWithOpen(b *testing.B) {
 	for _, open := range []int{0, balance.MaxOpenDeposits - 1} {
 		b.Run(strconv.Itoa(open), func(b *testing.B) {
-			w := newWorld(b, vfs.NewMem(), worldOptions{})
+			w := newTestStack(b, vfs.NewMem(), stackOptions{})
 			defer w.stop()
 			ws := w.newWorkspace(9)
-			journal := &weighing{Journal: w.journal}
-			w.startAgain(func(c *actors.Config) { c.Journal = journal })
+			journal := &byteCountingJournal{Journal: w.journal}
+			w.restartActors(func(c *actors.Config) { c.Journal = journal })
 			w.announceDeposits(ws, open)
 			before, n := journal.bytes.Load(), 0
 			for b.Loop() {
 				id := w.announceDeposits(ws, 1)[0]
-				w.must("balance", ws, ws, balance.SettleDeposit{EventID: id, DepositID: id})
+				w.mustAsk("balance", ws, ws, balance.SettleDeposit{EventID: id, DepositID: id})
 				n++
 			}
 			b.ReportMetric(float64(journal.bytes.Load()-before)/float64(n), "journalB/op")
@@ -107,28 +108,28 @@ func BenchmarkDepositWithOpen(b *testing.B) {
 	}
 }
 
-// A journal that was written by the version with orders inside the state is read: the orders go on,
-// and the audit is clean before and after.
-func TestAJournalOfStatesWithOrdersInsideIsReadOn(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+// TestAStateThatHoldsItsOrdersIsStillReadable reads a journal of the version that stored orders
+// inside the state. The orders continue, and the audit is clean before and after.
+func TestAStateThatHoldsItsOrdersIsStillReadable(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	ws := w.newWorkspace(9)
 	w.deposit(ws, 100_000)
 	ids := w.announceDeposits(ws, 3)
-	w.writeFormerState(ws, ids)
-	w.startAgain(func(*actors.Config) {})
-	w.requireClean()
+	w.storeStateWithOrders(ws, ids)
+	w.restartActors(func(*actors.Config) {})
+	w.requireCleanAudit()
 	for _, id := range ids {
-		w.must("balance", ws, ws, balance.SettleDeposit{EventID: "bank-" + id, DepositID: id})
+		w.mustAsk("balance", ws, ws, balance.SettleDeposit{EventID: "bank-" + id, DepositID: id})
 	}
-	require.EqualValues(t, 100_300, w.usd(ws))
-	require.Zero(t, w.balance(ws).Balances[0].IncomingCents)
-	w.requireClean()
+	require.EqualValues(t, 100_300, w.ledgerCents(ws))
+	require.Zero(t, w.settledBalance(ws).Balances[0].IncomingCents)
+	w.requireCleanAudit()
 }
 
-// writeFormerState stores the state of a balance as the version before did, with its pending
+// storeStateWithOrders stores a balance's state as the former version did, with the pending
 // deposits inside it.
-func (w *world) writeFormerState(ws string, pending []string) {
+func (w *testStack) storeStateWithOrders(ws string, pending []string) {
 	ctx, slot := context.Background(), slotOf(ws)
 	require.NoError(w.t, w.system.Settle(ctx))
 	record, err := w.journal.Record(ctx, slot, "balance", ws)
@@ -150,27 +151,28 @@ func (w *world) writeFormerState(ws string, pending []string) {
 	require.NoError(w.t, err)
 	outcomes, err := w.journal.Append(ctx, slot.Shard(), heads[0].Epoch, w.clock.now(),
 		[]*persistence.Batch{{Workspace: ws,
-			Slot: slot, Records: []persistence.Record{{Kind: "balance", Workspace: ws, ID: ws, Slot: slot, Document: former,
-				Version: record.Version}}}})
+			Slot: slot, Records: []persistence.Record{{Kind: "balance", Workspace: ws, ID: ws, Slot: slot,
+				Document: former,
+				Version:  record.Version}}}})
 	require.NoError(w.t, err)
 	require.NoError(w.t, outcomes[0].Err)
 }
 
-// The same report sixteen times at once is answered sixteen times with the order as it then is, and
-// moves it once.
-func TestTheSameReportAtOnceIsAnsweredEachTime(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+// TestConcurrentRepeatsOfAReportAreAllAnswered: 16 concurrent copies of one report are all answered
+// with the order, and move it once.
+func TestConcurrentRepeatsOfAReportAreAllAnswered(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	ws := w.newWorkspace(9)
 	w.deposit(ws, 100_000)
 	id := w.newID(ident.Payout, slotOf(ws))
-	w.must("balance", ws, ws, balance.CreatePayout{Workspace: ws, ID: id, Key: "key_1", Rail: balance.RailIntlWire,
+	w.mustAsk("balance", ws, ws, balance.CreatePayout{Workspace: ws, ID: id, Key: "key_1", Rail: balance.RailIntlWire,
 		Recipient: balance.Recipient{ID: "rcp_1", International: true, Currency: "EUR"}, AmountCents: 100,
 		Description: "rent",
 		Limits:      balance.PayoutLimits{KeyCents: 1000, WorkspaceCents: 1000}})
-	w.must("balance", ws, ws, balance.DirectPayout{ID: id, Release: true})
-	w.must("balance", ws, ws, balance.SubmitPayout{ID: id})
-	w.startAgain(func(*actors.Config) {})
+	w.mustAsk("balance", ws, ws, balance.DirectPayout{ID: id, Release: true})
+	w.mustAsk("balance", ws, ws, balance.SubmitPayout{ID: id})
+	w.restartActors(func(*actors.Config) {})
 	var all sync.WaitGroup
 	errs := make([]error, 16)
 	for i := range errs {
@@ -183,18 +185,19 @@ func TestTheSameReportAtOnceIsAnsweredEachTime(t *testing.T) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, 99_900, w.usd(ws))
-	w.requireClean()
+	require.EqualValues(t, 99_900, w.ledgerCents(ws))
+	w.requireCleanAudit()
 }
 
-// Another workspace's order is not found, though it exists.
+// TestAnOrderOfAnotherWorkspaceIsNotLoaded: a report about another workspace's order is answered
+// not_found.
 func TestAnOrderOfAnotherWorkspaceIsNotLoaded(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	owner, other := w.newWorkspace(9), w.newWorkspace(9)
 	w.deposit(other, 100)
 	id := w.announceDeposits(owner, 1)[0]
 	_, err := w.ask("balance", other, other, balance.SettleDeposit{EventID: "bank", DepositID: id}, nil)
 	require.ErrorContains(t, err, "not_found")
-	require.EqualValues(t, 100, w.balance(owner).Balances[0].IncomingCents)
+	require.EqualValues(t, 100, w.settledBalance(owner).Balances[0].IncomingCents)
 }

@@ -17,100 +17,103 @@ import (
 	"purser/persistence/ident"
 )
 
-// unplugged is a journal whose server can be lost. It remembers cursors.
-type unplugged struct {
+// disconnectableJournal is a journal whose connection a test can break. It still answers cursors
+// that it has cached.
+type disconnectableJournal struct {
 	persistence.Journal
 	mu   sync.Mutex
 	lost error
 }
 
-func (u *unplugged) plug(err error) {
+func (u *disconnectableJournal) setError(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.lost = err
 }
 
-func (u *unplugged) err() error {
+func (u *disconnectableJournal) currentError() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.lost
 }
 
-func (u *unplugged) Cursor(ctx context.Context, name string, shard ident.Shard) (uint64, error) {
-	if err := u.err(); err != nil && persistence.IsAsStored(ctx) {
+func (u *disconnectableJournal) Cursor(ctx context.Context, name string, shard ident.Shard) (uint64, error) {
+	if err := u.currentError(); err != nil && persistence.IsAsStored(ctx) {
 		return 0, err
 	}
 	return u.Journal.Cursor(ctx, name, shard)
 }
 
-func (u *unplugged) Timers(
+func (u *disconnectableJournal) Timers(
 	ctx context.Context, shard ident.Shard, now time.Time, after persistence.Timer, limit int,
 ) ([]persistence.Timer, error) {
-	if err := u.err(); err != nil {
+	if err := u.currentError(); err != nil {
 		return nil, err
 	}
 	return u.Journal.Timers(ctx, shard, now, after, limit)
 }
 
-// lines is a log that is counted.
-type lines struct {
+// countedLog is a log whose lines a test counts.
+type countedLog struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *countedLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *lines) count(what string) int {
+func (l *countedLog) count(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), what)
 }
 
-// A journal that is lost while nobody asks for anything is noticed, said in one line for each thing that meets it, whatever the
-// number of shards, and its return too.
-func TestAnOutageIsNoticedAndSaidOnce(t *testing.T) {
-	log, journal := &lines{}, &unplugged{}
-	r := newRig(t, func(c *actors.Config) {
+// TestAnOutageIsDetectedAndLoggedOnce: an outage is detected without a request. Each operation that
+// fails logs one line, whatever the number of shards, and the return of the journal logs one.
+func TestAnOutageIsDetectedAndLoggedOnce(t *testing.T) {
+	log, journal := &countedLog{}, &disconnectableJournal{}
+	r := newCounterSystem(t, func(c *actors.Config) {
 		journal.Journal = c.Journal
 		c.Journal, c.Logger = journal, slog.New(slog.NewTextHandler(log, nil))
 	})
 	require.NoError(t, r.system.Ready())
 	require.True(t, r.system.JournalUp())
-	journal.plug(errors.New("connection refused\n\tby its server"))
-	require.Eventually(t, func() bool { return !r.system.JournalUp() }, comesWithin, lookEvery)
+	journal.setError(errors.New("connection refused\n\tby its server"))
+	require.Eventually(t, func() bool { return !r.system.JournalUp() }, eventuallyWithin, pollEvery)
 	require.EqualError(t, r.system.Ready(), "the journal does not answer: connection refused by its server")
-	require.Eventually(t, func() bool { return log.count("msg=timers") > 0 }, comesWithin, lookEvery)
-	journal.plug(nil)
-	require.Eventually(t, func() bool { return log.count("the journal answers again") == 1 }, comesWithin, lookEvery)
+	require.Eventually(t, func() bool { return log.count("msg=timers") > 0 }, eventuallyWithin, pollEvery)
+	journal.setError(nil)
+	require.Eventually(t, func() bool { return log.count("the journal answers again") == 1 }, eventuallyWithin,
+		pollEvery)
 	require.True(t, r.system.JournalUp())
 	require.NoError(t, r.system.Ready())
-	require.Equal(t, 1, log.count("msg=timers"), "the clock stands still, and 256 shards have failed")
+	require.Equal(t, 1, log.count("msg=timers"), "one line for the 256 shards, as the clock stands still")
 	require.Equal(t, 1, log.count("the journal does not answer"))
 	r.clock.turn(time.Minute)
-	journal.plug(errors.New("again"))
-	require.Eventually(t, func() bool { return log.count("msg=timers") == 2 }, comesWithin, lookEvery)
+	journal.setError(errors.New("again"))
+	require.Eventually(t, func() bool { return log.count("msg=timers") == 2 }, eventuallyWithin, pollEvery)
 	require.NotZero(t, log.count("left_out="))
 }
 
-// What the journal will never keep is refused once and for all, and the actor goes on.
-func TestWhatCannotBeKeptIsRefusedForGood(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(1)
-	r.journal.set(func(f *faults) {
-		f.append = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+// TestUnstorableCommitsAreRefusedForGood: a commit that the journal refuses for good is not
+// retried, and the actor answers the next command.
+func TestUnstorableCommitsAreRefusedForGood(t *testing.T) {
+	r := newCounterSystem(t, nil)
+	id := counterID(1)
+	r.journal.configure(func(f *faultyJournal) {
+		f.onAppend = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			return []persistence.Outcome{{Err: persistence.ErrRefused}}, nil
 		}
 	})
 	_, err := r.ask(id, add{By: 7}, nil)
 	require.True(t, fault.Is(err, fault.Internal), "%v", err)
 	require.ErrorContains(t, err, "nothing changed")
-	require.EqualValues(t, 1, r.journal.appends.Load(), "it is not tried again")
-	r.journal.set(func(f *faults) { f.append = nil })
+	require.EqualValues(t, 1, r.journal.appends.Load(), "the commit was retried")
+	r.journal.configure(func(f *faultyJournal) { f.onAppend = nil })
 	_, err = r.ask(id, add{By: 3}, nil)
 	require.NoError(t, err)
-	require.EqualValues(t, 3, r.total(id))
+	require.EqualValues(t, 3, r.readTotal(id))
 }

@@ -15,28 +15,30 @@ import (
 	"purser/persistence/ident"
 )
 
-// diary is an actor with one personal record.
+// diary is an actor with one personal record and one plain one.
 type diary struct {
 	Written bool `json:"written"`
 }
 
-type write struct{ Text string }
+type writePage struct{ Text string }
 
 func (s *diary) Decide(_ decision.Meta, command any) (decision.Decision, error) {
-	c := command.(write)
-	return decision.Decision{Events: []decision.Event{made{}}, Records: []decision.Record{
-		{Kind: "page", ID: stream(9), Document: c, Personal: true}, {Kind: "cover", ID: stream(9), Document: "plain"}}}, nil
+	c := command.(writePage)
+	return decision.Decision{Events: []decision.Event{thingMade{}}, Records: []decision.Record{
+		{Kind: "page", ID: counterID(9), Document: c, Personal: true},
+		{Kind: "cover", ID: counterID(9), Document: "plain"}}}, nil
 }
 
 func (s *diary) Apply(decision.Event) { s.Written = true }
 
 func TestAPersonalRecordIsSealedWhereItIsStored(t *testing.T) {
-	r := newRig(t, func(c *actors.Config) {
+	r := newCounterSystem(t, func(c *actors.Config) {
 		c.Kinds = []actors.Kind{{Name: "diary", New: func() actors.State { return new(diary) },
 			Personal: []string{"page"}}}
 	})
-	id := stream(9)
-	_, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "diary", Stream: id, Workspace: id, Command: write{"about Ada"}})
+	id := counterID(9)
+	_, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "diary", Stream: id, Workspace: id,
+		Command: writePage{"about Ada"}})
 	require.NoError(t, err)
 	slot, err := ident.SlotOf(id)
 	require.NoError(t, err)
@@ -54,7 +56,7 @@ func TestAPersonalRecordIsSealedWhereItIsStored(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `"plain"`, string(plain.Document))
 
-	// In another record's place it can not be opened.
+	// A sealed document does not open under the name of another record.
 	moved := stored
 	moved.Kind = "cover"
 	heads, err := r.journal.Raise(t.Context(), slot.Shard())
@@ -68,12 +70,13 @@ func TestAPersonalRecordIsSealedWhereItIsStored(t *testing.T) {
 }
 
 func TestAnotherDataKeyIsRefusedAtTheStart(t *testing.T) {
-	r := newRig(t, nil)
+	r := newCounterSystem(t, nil)
 	r.restart()
 	r.system.Stop()
 	other, err := seal.New(bytes.Repeat([]byte{1}, seal.KeyBytes), rand.Reader)
 	require.NoError(t, err)
-	_, err = actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{}, Sealer: other,
+	_, err = actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer,
+		Bank: unavailableBank{}, Sealer: other,
 		Clock: r.clock.now, Entropy: rand.Reader})
 	require.ErrorContains(t, err, "data key")
 	require.NoError(t, r.journal.Close())

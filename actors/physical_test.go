@@ -18,7 +18,7 @@ import (
 	"purser/persistence/ident"
 )
 
-func (w *world) physicalOrder(ws, unlock string) balance.OrderPhysicalCard {
+func (w *testStack) newPhysicalOrder(ws, unlock string) balance.OrderPhysicalCard {
 	token, err := ident.NewToken(slotOf(ws), rand.Reader)
 	require.NoError(w.t, err)
 	return balance.OrderPhysicalCard{Workspace: ws, Order: balance.PhysicalOrder{
@@ -29,8 +29,8 @@ func (w *world) physicalOrder(ws, unlock string) balance.OrderPhysicalCard {
 		Line1: "1 Main St", City: "Oakland", Region: "CA", PostalCode: "94607", Country: "US"}}}
 }
 
-// awaitMinted waits until the reaction has minted the card of an order.
-func (w *world) awaitMinted(o balance.OrderPhysicalCard) (view card.View) {
+// awaitMinted waits until the reaction has minted the card of an order, and returns the card.
+func (w *testStack) awaitMinted(o balance.OrderPhysicalCard) (view card.View) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
 		reply, err := w.ask("card", o.Order.Card.ID, o.Workspace, decision.Read{}, nil)
@@ -42,7 +42,7 @@ func (w *world) awaitMinted(o balance.OrderPhysicalCard) (view card.View) {
 	return view
 }
 
-func (w *world) orders(ws string) (orders []balance.PhysicalOrder) {
+func (w *testStack) readPhysicalOrders(ws string) (orders []balance.PhysicalOrder) {
 	records, err := w.journal.Records(w.t.Context(), slotOf(ws).Shard(), balance.RecordPhysicalOrder, "", 1000)
 	require.NoError(w.t, err)
 	orders = make([]balance.PhysicalOrder, len(records))
@@ -52,112 +52,123 @@ func (w *world) orders(ws string) (orders []balance.PhysicalOrder) {
 	return orders
 }
 
-// Nobody waits for the card: the reaction mints it, as it was promised.
+// TestAnOrderedCardIsMinted: the answer to the order does not wait for the card; a reaction mints
+// the card that OrderedCard describes.
 func TestAnOrderedCardIsMinted(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	ws := w.newWorkspace(77)
 	w.deposit(ws, 9_900+500)
-	o := w.physicalOrder(ws, balance.UnlockPremium99)
-	placed := w.must("balance", ws, ws, o).(balance.PhysicalOrder)
+	o := w.newPhysicalOrder(ws, balance.UnlockPremium99)
+	placed := w.mustAsk("balance", ws, ws, o).(balance.PhysicalOrder)
 	promised, err := actors.OrderedCard(ws, placed, "Ada")
 	require.NoError(t, err)
 	w.clock.turn(time.Minute)
 	require.Equal(t, promised, w.awaitMinted(o))
 	again, err := w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.NoError(t, err)
-	require.Equal(t, promised, again, "minted once more it is the same card")
+	require.Equal(t, promised, again, "a second mint returns the same card")
 
 	token, err := ident.ParseToken([]byte(promised.PartnerCardToken))
 	require.NoError(t, err)
-	require.Equal(t, hold.Approved, w.submit(message(hold.Authorization, "n1", plastic{token: token}, 500)).Decision)
-	require.Equal(t, hold.Declined, w.submit(message(hold.Authorization, "n2", plastic{token: token}, 1)).Decision,
-		"the fee is gone")
-	_, err = w.ask("balance", ws, ws, w.physicalOrder(ws, balance.UnlockPremium99), nil)
+	require.Equal(t, hold.Approved, w.submit(networkMessage(hold.Authorization, "n1", testCard{token: token},
+		500)).Decision)
+	require.Equal(t, hold.Declined, w.submit(networkMessage(hold.Authorization, "n2", testCard{token: token},
+		1)).Decision,
+		"the fee was charged")
+	_, err = w.ask("balance", ws, ws, w.newPhysicalOrder(ws, balance.UnlockPremium99), nil)
 	require.True(t, fault.Is(err, fault.InsufficientFunds))
-	w.requireClean()
+	w.requireCleanAudit()
 }
 
-// sold is a kind of card that cannot be minted any more.
-type sold struct{ card.State }
+// unmintableCard is a card that refuses to be minted.
+type unmintableCard struct{ card.State }
 
-func (s *sold) Decide(m decision.Meta, command any) (decision.Decision, error) {
+func (s *unmintableCard) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if _, mint := command.(card.Mint); mint {
 		return decision.Decision{}, fault.New(fault.LimitExceeded, "")
 	}
 	return s.State.Decide(m, command)
 }
 
-// The workspace has all the cards that it may have: the fee comes back, once, and there is no order.
+// TestAnOrderWhoseCardCanNeverBeMintedIsUndone: when the card limit refuses the mint, the fee is
+// given back once and the order is deleted.
 func TestAnOrderWhoseCardCanNeverBeMintedIsUndone(t *testing.T) {
-	w := &world{t: t, fs: vfs.NewMem(), clock: newClock(), bank: &quietBank{expected: map[string]int{}}}
+	w := &testStack{t: t, fs: vfs.NewMem(), clock: newClock(), bank: &recordingBank{expected: map[string]int{}}}
 	w.options.fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	w.options.kinds = actors.Kinds()
 	for i, kind := range w.options.kinds {
 		if kind.Name == "card" {
-			w.options.kinds[i].New = func() actors.State { return new(sold) }
+			w.options.kinds[i].New = func() actors.State { return new(unmintableCard) }
 		}
 	}
 	w.start()
 	defer func() { w.stop() }()
 	ws := w.newWorkspace(77)
 	w.deposit(ws, 9_900)
-	o := w.physicalOrder(ws, balance.UnlockPremium99)
-	w.must("balance", ws, ws, o)
+	o := w.newPhysicalOrder(ws, balance.UnlockPremium99)
+	w.mustAsk("balance", ws, ws, o)
 	_, err := w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
-	require.Eventually(t, func() bool { return len(w.orders(ws)) == 0 && w.available(ws) == 9_900 }, comesWithin,
-		lookEvery)
+	require.Eventually(t, func() bool {
+		return len(w.readPhysicalOrders(ws)) == 0 &&
+			w.availableCents(ws) == 9_900
+	}, eventuallyWithin,
+		pollEvery)
 	_, err = w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.True(t, fault.Is(err, fault.LimitExceeded))
 	w.restart()
-	require.Equal(t, int64(9_900), w.balance(ws).Balances[0].AvailableCents)
-	w.requireClean()
+	require.Equal(t, int64(9_900), w.settledBalance(ws).Balances[0].AvailableCents)
+	w.requireCleanAudit()
 }
 
-// Power fails at writes of the journal and the authorizer, before, during and after the charge, the mint and the order. What was
-// acknowledged is there; every order has its card, every card its order, and each was charged once.
+// TestAPhysicalCardIsChargedAndMintedOnceWhenThePowerFails cuts the power at writes of the journal
+// and the authorizer, before, during and after the charge, the order and the mint. Acknowledged
+// orders are stored; every order has its card, every card its order, and each is charged once.
 func TestAPhysicalCardIsChargedAndMintedOnceWhenThePowerFails(t *testing.T) {
-	c := &crasher{disk: vfs.NewCrashableMem(), notes: &notebook{}, every: 1}
-	w := newWorld(t, c.fs(), worldOptions{})
+	c := &snapshotDisk{disk: vfs.NewCrashableMem(), answers: &answerLog{}, every: 1}
+	w := newTestStack(t, c.fs(), stackOptions{})
 	ws := w.newWorkspace(77)
 	w.deposit(ws, 600_000)
 	c.armed.Store(true)
 	for _, unlock := range []string{balance.UnlockPremium99, balance.UnlockBalanceCommit5000, balance.UnlockPremium99} {
-		o := w.physicalOrder(ws, unlock)
-		_, err := w.ask("balance", ws, ws, o, w.keyed(o.Order.ID))
+		o := w.newPhysicalOrder(ws, unlock)
+		_, err := w.ask("balance", ws, ws, o, w.idempotencyKey(o.Order.ID))
 		require.NoError(t, err)
-		c.notes.write(acked{rest: &restCall{key: o.Order.ID}})
+		c.answers.add(acknowledged{rest: &restCall{key: o.Order.ID}})
 		w.awaitMinted(o)
 	}
-	c.photograph(c.writes.Load() + 1)
+	c.captureDisk(c.writes.Load() + 1)
 	c.armed.Store(false)
 	w.stop()
-	require.Greater(t, len(c.crashes), 3*3, "a reservation, a charge and a mint of each")
-	visited := c.visited()
+	require.Greater(t, len(c.failures), 3*3, "a reservation, a charge and a mint of each")
+	visited := c.sampleFailures()
 	for i := range visited {
-		visited[i].keepsOrders(t, ws)
+		visited[i].requirePhysicalOrdersKept(t, ws)
 	}
-	t.Logf("%d power failures of %d", len(visited), len(c.crashes))
+	t.Logf("%d power failures of %d", len(visited), len(c.failures))
 }
 
-// keepsOrders goes on after the power failure until every order has its card.
-func (c *crash) keepsOrders(t *testing.T, ws string) {
-	w := newWorld(t, c.fs, worldOptions{})
+// requirePhysicalOrdersKept recovers from the power failure and waits until every order has its
+// card.
+func (c *powerFailure) requirePhysicalOrdersKept(t *testing.T, ws string) {
+	w := newTestStack(t, c.fs, stackOptions{})
 	defer w.stop()
-	orders, charged := w.orders(ws), int64(0)
+	orders, charged := w.readPhysicalOrders(ws), int64(0)
 	placed := map[string]bool{}
 	for _, o := range orders {
 		w.awaitMinted(balance.OrderPhysicalCard{Workspace: ws, Order: o})
 		placed[o.ID], charged = true, charged+o.FeeCents
 	}
-	for _, told := range c.told {
-		require.True(t, placed[told.rest.key], "an acknowledged order is gone after a power failure at write %d", c.write)
+	for _, told := range c.answered {
+		require.True(t, placed[told.rest.key],
+			"an acknowledged order is gone after a power failure at write %d", c.write)
 	}
 	cards, err := w.journal.Records(t.Context(), slotOf(ws).Shard(), "card", "", 1000)
 	require.NoError(t, err)
 	require.Len(t, cards, len(orders), "after a power failure at write %d", c.write)
-	require.Equal(t, 600_000-charged, w.balance(ws).Balances[0].AvailableCents, "after a power failure at write %d", c.write)
-	require.Equal(t, 600_000-charged, w.available(ws))
-	w.requireClean()
+	require.Equal(t, 600_000-charged, w.settledBalance(ws).Balances[0].AvailableCents,
+		"after a power failure at write %d", c.write)
+	require.Equal(t, 600_000-charged, w.availableCents(ws))
+	w.requireCleanAudit()
 }

@@ -16,7 +16,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// onEachJournal runs a test on a journal in memory and on one in a database. A database without a name is none.
+// onEachJournal runs a test on a journal in memory and on one in Postgres. database is the URL of
+// the Postgres database, or empty.
 func onEachJournal(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("embedded", func(t *testing.T) { test(t, "") })
 	t.Run("postgres", func(t *testing.T) {
@@ -26,16 +27,18 @@ func onEachJournal(t *testing.T, test func(t *testing.T, database string)) {
 	})
 }
 
-// openJournal opens the journal in the database, or on the file system when there is none.
+// openJournal opens the journal in the Postgres database, or on the file system when database is
+// empty.
 func openJournal(database string, o pebblejournal.Options) (persistence.Journal, error) {
 	if database == "" {
 		return pebblejournal.Open(o)
 	}
-	return pgjournal.Open(context.Background(), pgjournal.Options{URL: database, Migrate: true, AllowUnsafe: true, Slack: 12,
+	return pgjournal.Open(context.Background(), pgjournal.Options{URL: database, Migrate: true,
+		AllowUnsafe: true, Slack: 12,
 		Deployment: o.Deployment, Clock: o.Clock, Entropy: o.Entropy})
 }
 
-func makeDatabase(t *testing.T, server *pgtest.Server, name string) (url string) {
+func createDatabase(t *testing.T, server *pgtest.Server, name string) (url string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	require.NoError(t, err)
@@ -45,32 +48,34 @@ func makeDatabase(t *testing.T, server *pgtest.Server, name string) (url string)
 	return server.URL(name)
 }
 
-// The random lives, on databases of one server: a few at a time, for one alone mostly waits.
+// TestRandomLivesAddUpOnPostgres runs models in parallel on databases of one server: a single model
+// mostly waits.
 func TestRandomLivesAddUpOnPostgres(t *testing.T) {
 	ops, lives := modelOps(t, 200), 2
-	if ops >= longModel {
+	if ops >= longModelOps {
 		lives = 10
 	}
 	server := pgtest.Own(t, "random lives on Postgres", false)
 	if server == nil {
 		return
 	}
-	seen, each := &happened{times: map[string]int{}}, ops/lives
+	seen, each := &stepCounts{times: map[string]int{}}, ops/lives
 	t.Run("lives", func(t *testing.T) {
 		for i := range lives {
-			database, seed := makeDatabase(t, server, fmt.Sprint("life_", i)), rand.Uint64()
+			database, seed := createDatabase(t, server, fmt.Sprint("life_", i)), rand.Uint64()
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				t.Logf("seed %d", seed)
-				seen.add(live(t, t, seeded(seed), worldOptions{database: database, patient: true, pace: postgresPace}, each))
+				seen.add(runWorkspaceModel(t, t, drawSeeded(seed), stackOptions{database: database,
+					retryUnavailable: true, loopInterval: postgresLoopInterval}, each))
 			})
 		}
 	})
-	seen.told(t, lives*each)
+	seen.logAndCheck(t, lives*each)
 }
 
-// The machine of the authorizer and Postgres's lose power in the middle of a storm. Whatever was answered is answered again,
-// to the letter, and every sum agrees.
+// TestNothingAnsweredIsLostWhenPostgresCrashesToo cuts the power of the authorizer and of Postgres
+// during a storm of swipes. Every answer is given again, byte for byte, and the audit is clean.
 func TestNothingAnsweredIsLostWhenPostgresCrashesToo(t *testing.T) {
 	const crashes = 2
 	server := pgtest.Own(t, "a power failure with Postgres", true)
@@ -79,27 +84,27 @@ func TestNothingAnsweredIsLostWhenPostgresCrashesToo(t *testing.T) {
 	}
 	told := 0
 	for i := range crashes {
-		c := crashBoth(t, server, makeDatabase(t, server, fmt.Sprint("crash_", i)))
-		require.Empty(t, c.survives(t, false), "power failure after %d answers", len(c.told))
-		told += len(c.told)
+		c := crashStackAndPostgres(t, server, createDatabase(t, server, fmt.Sprint("crash_", i)))
+		require.Empty(t, c.recoverAndCheck(t, false), "power failure after %d answers", len(c.answered))
+		told += len(c.answered)
 	}
 	t.Logf("%d power failures, %d answers repeated", crashes, told)
 }
 
-// crashBoth lets clients work until Postgres crashes, and photographs the authorizer's disk at that moment: it must not be
-// older than the journal, which has what the relay has read of it.
-func crashBoth(t *testing.T, server *pgtest.Server, database string) *crash {
-	notes, disk := &notebook{}, vfs.NewCrashableMem()
-	w := newWorld(t, disk, worldOptions{database: database, patient: true})
-	cards := w.stormCards()
-	w.options.patient = false // with a journal that is gone
-	working := w.clients(notes, cards)
+// crashStackAndPostgres crashes Postgres while clients work, and captures the authorizer's disk
+// right after. The capture must not be older than the journal, which has relayed entries of it.
+func crashStackAndPostgres(t *testing.T, server *pgtest.Server, database string) *powerFailure {
+	notes, disk := &answerLog{}, vfs.NewCrashableMem()
+	w := newTestStack(t, disk, stackOptions{database: database, retryUnavailable: true})
+	cards := w.newStormCards()
+	w.options.retryUnavailable = false // the journal goes away
+	working := w.startClients(notes, cards)
 	least := 50 + rand.N(crashClients*crashOps/4)
-	require.Eventually(t, func() bool { return len(notes.copy()) >= least }, comesWithin, lookEvery)
-	c := &crash{told: notes.copy(), database: database}
+	require.Eventually(t, func() bool { return len(notes.snapshot()) >= least }, eventuallyWithin, pollEvery)
+	c := &powerFailure{answered: notes.snapshot(), database: database}
 	require.NoError(t, server.Crash())
 	c.fs = disk.CrashClone(vfs.CrashCloneCfg{})
-	notes.over.Store(true)
+	notes.stopping.Store(true)
 	working.Wait()
 	w.stop()
 	require.NoError(t, server.Restart())

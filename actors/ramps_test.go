@@ -27,139 +27,149 @@ import (
 	"purser/persistence/ident"
 )
 
-// What the partner of the tests makes of an order depends on the last digit of its cents. It takes the others, and reports none.
+// scriptedRamp decides by the last digit of an order's cents. It accepts orders of other digits and
+// reports none.
 const (
-	rampRefuses = 9
-	rampForgets = 8 // to answer, the first time: it has the order
+	rampRefusedDigit  = 9
+	rampNoAnswerDigit = 8 // the first answer is lost; the partner has the order
 )
 
-// knownRamp remembers what it is told. It outlives the product.
-type knownRamp struct {
-	mu      sync.Mutex
-	orders  map[string]partner.RampOrder
-	told    map[string]int // by id, of accounts, wallets and orders
-	changed []string       // ids of orders that were not the same when they came again
-	refused map[string]bool
-	hangs   string // a workspace that is never answered
-	mute    bool   // orders are lost on their way
+// scriptedRamp is a ramp partner that records its calls. It outlives restarts of the product.
+type scriptedRamp struct {
+	mu               sync.Mutex
+	orders           map[string]partner.RampOrder
+	calls            map[string]int // by id of the account, wallet or order
+	changedOrders    []string       // ids of orders that differed when they were sent again
+	refused          map[string]bool
+	hangingWorkspace string // calls for this workspace do not return
+	losesOrders      bool   // orders do not arrive
 }
 
-func newKnownRamp() *knownRamp {
-	return &knownRamp{orders: map[string]partner.RampOrder{}, told: map[string]int{}, refused: map[string]bool{}}
+func newScriptedRamp() *scriptedRamp {
+	return &scriptedRamp{orders: map[string]partner.RampOrder{}, calls: map[string]int{}, refused: map[string]bool{}}
 }
 
-func (r *knownRamp) Fee(_ context.Context, direction string, cents int64) (int64, error) {
+func (r *scriptedRamp) Fee(_ context.Context, direction string, cents int64) (int64, error) {
 	switch {
 	case direction != balance.RampOn:
 		return 0, partner.ErrRefused
-	case cents == rampForgets:
+	case cents == rampNoAnswerDigit:
 		return 0, errors.New("no answer")
 	}
 	return cents / 200, nil
 }
 
-func (r *knownRamp) hear(id string) error {
+func (r *scriptedRamp) recordCall(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told[id]++
+	r.calls[id]++
 	if r.refused[id] {
 		return partner.ErrRefused
 	}
 	return nil
 }
 
-func (r *knownRamp) Link(_ context.Context, account, _ string) error { return r.hear(account) }
+func (r *scriptedRamp) Link(_ context.Context, account, _ string) error { return r.recordCall(account) }
 
-func (r *knownRamp) Approve(_ context.Context, w partner.RampWallet) error { return r.hear(w.ID) }
+func (r *scriptedRamp) Approve(_ context.Context, w partner.RampWallet) error {
+	return r.recordCall(w.ID)
+}
 
-func (r *knownRamp) Order(ctx context.Context, o partner.RampOrder) error {
-	if o.WorkspaceID == r.hangs {
-		if err := r.hear(o.ID); err != nil {
+func (r *scriptedRamp) Order(ctx context.Context, o partner.RampOrder) error {
+	if o.WorkspaceID == r.hangingWorkspace {
+		if err := r.recordCall(o.ID); err != nil {
 			return err
 		}
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if o.AmountCents%10 == rampRefuses {
+	if o.AmountCents%10 == rampRefusedDigit {
 		return partner.ErrRefused
 	}
-	err := r.hear(o.ID)
+	err := r.recordCall(o.ID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mute {
-		return errLine
+	if r.losesOrders {
+		return errConnectionLost
 	}
 	was, again := r.orders[o.ID]
 	if again && !reflect.DeepEqual(was, o) {
-		r.changed = append(r.changed, o.ID)
+		r.changedOrders = append(r.changedOrders, o.ID)
 	}
 	r.orders[o.ID] = o
-	if o.AmountCents%10 == rampForgets && !again {
+	if o.AmountCents%10 == rampNoAnswerDigit && !again {
 		return errors.New("the answer is lost")
 	}
 	return err
 }
 
-func (r *knownRamp) heard(id string) int {
+func (r *scriptedRamp) callCount(id string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.told[id]
+	return r.calls[id]
 }
 
-func (r *knownRamp) order(id string) (partner.RampOrder, bool) {
+func (r *scriptedRamp) receivedOrder(id string) (partner.RampOrder, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o, has := r.orders[id]
 	return o, has
 }
 
-// rampOf is the ramp of a workspace of the tests.
-type rampOf struct {
-	*world
+// rampCustomer is a workspace that uses the ramp.
+type rampCustomer struct {
+	*testStack
 	t  require.TestingT
 	ws string
 	n  int
 }
 
-func (w *world) rampOf(t require.TestingT, ws string) *rampOf { return &rampOf{world: w, t: t, ws: ws} }
-
-// link links the account and waits for it.
-func (r *rampOf) link() {
-	r.must("ramp", r.ws, r.ws, ramp.Link{Workspace: r.ws, ID: r.newID(ident.RampAccount, slotOf(r.ws))})
-	r.await(func() bool { return r.state().Account.Status == ramp.Linked })
+func (w *testStack) newRampCustomer(t require.TestingT, ws string) *rampCustomer {
+	return &rampCustomer{testStack: w, t: t, ws: ws}
 }
 
-func (r *rampOf) state() ramp.State { return r.must("ramp", r.ws, r.ws, decision.Read{}).(ramp.State) }
+// linkAccount links the ramp account and waits until the partner has confirmed it.
+func (r *rampCustomer) linkAccount() {
+	r.mustAsk("ramp", r.ws, r.ws, ramp.Link{Workspace: r.ws, ID: r.newID(ident.RampAccount, slotOf(r.ws))})
+	r.awaitCondition(func() bool { return r.readState().Account.Status == ramp.Linked })
+}
 
-func (r *rampOf) await(condition func() bool) {
+func (r *rampCustomer) readState() ramp.State {
+	return r.mustAsk("ramp", r.ws, r.ws, decision.Read{}).(ramp.State)
+}
+
+func (r *rampCustomer) awaitCondition(condition func() bool) {
 	require.Eventually(r.t, condition, time.Minute, time.Millisecond)
 }
 
-// prove registers a wallet of a key that is made of a number, and proves it.
-func (r *rampOf) prove(number byte) string {
+// addProvenWallet registers a wallet whose key is made of a number, and proves its ownership.
+func (r *rampCustomer) addProvenWallet(number byte) string {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{number}, ed25519.SeedSize))
-	w := r.must("ramp", r.ws, r.ws, ramp.AddWallet{Workspace: r.ws, ID: r.newID(ident.RampWallet, slotOf(r.ws)), Nonce: "n",
+	w := r.mustAsk("ramp", r.ws, r.ws, ramp.AddWallet{Workspace: r.ws,
+		ID: r.newID(ident.RampWallet, slotOf(r.ws)), Nonce: "n",
 		Chain: "solana", Address: base58.Encode(key[ed25519.SeedSize:])}).(ramp.Wallet)
-	r.must("ramp", r.ws, r.ws, ramp.ProveWallet{ID: w.ID, Signature: base58.Encode(ed25519.Sign(key, []byte(w.Challenge)))})
+	r.mustAsk("ramp", r.ws, r.ws, ramp.ProveWallet{ID: w.ID,
+		Signature: base58.Encode(ed25519.Sign(key, []byte(w.Challenge)))})
 	return w.ID
 }
 
-func (r *rampOf) approved(wallet string) bool {
-	w, err := readRecord[ramp.Wallet](r.world, ramp.RecordWallet, wallet)
+func (r *rampCustomer) walletApproved(wallet string) bool {
+	w, err := readRecord[ramp.Wallet](r.testStack, ramp.RecordWallet, wallet)
 	require.NoError(r.t, err)
 	return w.Status == ramp.Approved
 }
 
 // armed says whether something of the shard's has a timer.
-func (r *rampOf) armed(key string) bool {
+func (r *rampCustomer) timerArmed(key string) bool {
 	timers, err := r.journal.Timers(context.Background(), slotOf(r.ws).Shard(), r.clock.now().Add(time.Hour),
 		persistence.Timer{}, 100)
 	require.NoError(r.t, err)
 	return slices.ContainsFunc(timers, func(t persistence.Timer) bool { return t.Key == key })
 }
 
-func (r *rampOf) quote(direction string, cents, fee int64, wallet string) (balance.RampQuote, error) {
-	reply, err := r.ask("balance", r.ws, r.ws, balance.QuoteRamp{Workspace: r.ws, ID: r.newID(ident.RampQuote, slotOf(r.ws)),
+func (r *rampCustomer) requestQuote(direction string, cents, fee int64, wallet string) (balance.RampQuote, error) {
+	reply, err := r.ask("balance", r.ws, r.ws, balance.QuoteRamp{Workspace: r.ws,
+		ID:        r.newID(ident.RampQuote, slotOf(r.ws)),
 		Direction: direction, AmountCents: cents, FeeCents: fee, WalletID: wallet}, nil)
 	if err != nil {
 		return balance.RampQuote{}, err
@@ -167,8 +177,9 @@ func (r *rampOf) quote(direction string, cents, fee int64, wallet string) (balan
 	return reply.(balance.RampQuote), nil
 }
 
-func (r *rampOf) use(q balance.RampQuote) (balance.RampOrder, error) {
-	reply, err := r.ask("balance", r.ws, r.ws, balance.CreateRampOrder{Workspace: r.ws, ID: r.newID(ident.RampOrder, slotOf(r.ws)),
+func (r *rampCustomer) useQuote(q balance.RampQuote) (balance.RampOrder, error) {
+	reply, err := r.ask("balance", r.ws, r.ws, balance.CreateRampOrder{Workspace: r.ws,
+		ID:    r.newID(ident.RampOrder, slotOf(r.ws)),
 		Quote: q, Withdrawal: q.Direction == balance.RampWithdraw}, nil)
 	if err != nil {
 		return balance.RampOrder{}, err
@@ -176,147 +187,152 @@ func (r *rampOf) use(q balance.RampQuote) (balance.RampOrder, error) {
 	return reply.(balance.RampOrder), nil
 }
 
-// order quotes and orders.
-func (r *rampOf) order(direction string, cents int64, wallet string) string {
-	q, err := r.quote(direction, cents, cents/200, wallet)
+// placeOrder requests a quote and uses it.
+func (r *rampCustomer) placeOrder(direction string, cents int64, wallet string) string {
+	q, err := r.requestQuote(direction, cents, cents/200, wallet)
 	require.NoError(r.t, err)
-	o, err := r.use(q)
+	o, err := r.useQuote(q)
 	require.NoError(r.t, err)
 	return o.ID
 }
 
-func (r *rampOf) read(id string) balance.RampOrder {
-	o, err := readRecord[balance.RampOrder](r.world, balance.RecordRampOrder, id)
+func (r *rampCustomer) readOrder(id string) balance.RampOrder {
+	o, err := readRecord[balance.RampOrder](r.testStack, balance.RecordRampOrder, id)
 	require.NoError(r.t, err)
 	return o
 }
 
-func (r *rampOf) awaits(id, status string) {
-	r.await(func() bool { return r.read(id).Status == status })
+func (r *rampCustomer) awaitOrderStatus(id, status string) {
+	r.awaitCondition(func() bool { return r.readOrder(id).Status == status })
 }
 
-// report brings a report of the partner, under an event id of its own.
-func (r *rampOf) report(id, outcome string, fee *int64) error {
+// reportOrder applies a report of the partner, under an event id of its own.
+func (r *rampCustomer) reportOrder(id, outcome string, fee *int64) error {
 	r.n++
 	_, err := r.ask("balance", r.ws, r.ws, balance.ReportRamp{EventID: fmt.Sprint("r-", r.n), ID: id, Outcome: outcome,
 		FeeCents: fee}, nil)
 	return err
 }
 
-func (w *world) coins(t require.TestingT, ws string, cents int64) {
-	_, err := w.ask("balance", ws, ws, balance.ReceiveStablecoin{Workspace: ws, EventID: w.newID(ident.Event, 0), Asset: "USDC",
+func (w *testStack) receiveStablecoins(t require.TestingT, ws string, cents int64) {
+	_, err := w.ask("balance", ws, ws, balance.ReceiveStablecoin{Workspace: ws,
+		EventID: w.newID(ident.Event, 0), Asset: "USDC",
 		Chain: "polygon", TxHash: "0x1", AmountUsdCents: cents}, nil)
 	require.NoError(t, err)
 }
 
-func (r *rampOf) has(usd, coins int64) {
-	v := r.balance(r.ws)
+func (r *rampCustomer) requireBalances(usd, coins int64) {
+	v := r.settledBalance(r.ws)
 	require.Equal(r.t, []int64{usd, coins}, []int64{v.Snapshot.FiatUsdCents, v.Snapshot.StablecoinUsdCents})
-	require.Equal(r.t, usd, r.available(r.ws))
+	require.Equal(r.t, usd, r.availableCents(r.ws))
 }
 
-// An account is linked, a wallet approved, orders are given, and what the partner refuses is undone.
-func TestTheRampsPartnerIsTold(t *testing.T) {
-	known := newKnownRamp()
-	w := newWorld(t, vfs.NewMem(), worldOptions{ramp: known})
+// TestTheRampPartnerReceivesOrders links an account, approves a wallet, and places orders; an order
+// that the partner refuses fails and gives its money back.
+func TestTheRampPartnerReceivesOrders(t *testing.T) {
+	known := newScriptedRamp()
+	w := newTestStack(t, vfs.NewMem(), stackOptions{ramp: known})
 	defer func() { w.stop() }()
-	r := w.rampOf(t, w.newWorkspace(77))
-	r.link()
-	wallet := r.prove(1)
-	r.await(func() bool { return r.approved(wallet) })
+	r := w.newRampCustomer(t, w.newWorkspace(77))
+	r.linkAccount()
+	wallet := r.addProvenWallet(1)
+	r.awaitCondition(func() bool { return r.walletApproved(wallet) })
 	w.deposit(r.ws, 50_000)
 
-	on := r.order(balance.RampOn, 20_000, "")
-	r.awaits(on, balance.RampProcessing)
-	r.has(30_000, 0)
-	given, _ := known.order(on)
-	require.Equal(t, partner.RampOrder{ID: on, WorkspaceID: r.ws, Direction: "onramp", AmountCents: 20_000, MaxFeeCents: 100}, given)
-	require.NoError(t, r.report(on, balance.RampCompleted, nil))
-	require.NoError(t, r.report(on, balance.RampCompleted, nil))
-	require.True(t, fault.Is(r.report(on, balance.RampFailed, nil), fault.RampConflict))
-	r.has(30_000, 19_900)
+	on := r.placeOrder(balance.RampOn, 20_000, "")
+	r.awaitOrderStatus(on, balance.RampProcessing)
+	r.requireBalances(30_000, 0)
+	given, _ := known.receivedOrder(on)
+	require.Equal(t, partner.RampOrder{ID: on, WorkspaceID: r.ws, Direction: "onramp", AmountCents: 20_000,
+		MaxFeeCents: 100}, given)
+	require.NoError(t, r.reportOrder(on, balance.RampCompleted, nil))
+	require.NoError(t, r.reportOrder(on, balance.RampCompleted, nil))
+	require.True(t, fault.Is(r.reportOrder(on, balance.RampFailed, nil), fault.RampConflict))
+	r.requireBalances(30_000, 19_900)
 
-	away := r.order(balance.RampWithdraw, 10_000, wallet)
-	r.awaits(away, balance.RampProcessing)
-	given, _ = known.order(away)
+	away := r.placeOrder(balance.RampWithdraw, 10_000, wallet)
+	r.awaitOrderStatus(away, balance.RampProcessing)
+	given, _ = known.receivedOrder(away)
 	require.Equal(t, wallet, given.Wallet.ID)
 	require.Equal(t, "solana", given.Wallet.Chain)
-	require.NoError(t, r.report(away, balance.RampCompleted, nil))
-	r.has(30_000, 9_900)
+	require.NoError(t, r.reportOrder(away, balance.RampCompleted, nil))
+	r.requireBalances(30_000, 9_900)
 
-	refused := r.order(balance.RampOn, 10_000+rampRefuses, "")
-	r.awaits(refused, balance.RampFailed)
-	r.has(30_000, 9_900)
-	off := r.order(balance.RampOff, 5_000, "")
+	refused := r.placeOrder(balance.RampOn, 10_000+rampRefusedDigit, "")
+	r.awaitOrderStatus(refused, balance.RampFailed)
+	r.requireBalances(30_000, 9_900)
+	off := r.placeOrder(balance.RampOff, 5_000, "")
 	less := int64(1)
-	require.NoError(t, r.report(off, balance.RampCompleted, &less))
-	r.has(34_999, 4_900)
-	token := w.mint(r.ws, 1_000_000, 1_000_000)
-	require.Equal(t, hold.Approved, w.submit(message(hold.Authorization, "n1", token, 34_999)).Decision, "cards spend what came")
+	require.NoError(t, r.reportOrder(off, balance.RampCompleted, &less))
+	r.requireBalances(34_999, 4_900)
+	token := w.mintCard(r.ws, 1_000_000, 1_000_000)
+	require.Equal(t, hold.Approved, w.submit(networkMessage(hold.Authorization, "n1", token, 34_999)).Decision,
+		"cards spend what came")
 
 	_, err := r.ask("balance", r.ws, r.ws, balance.CreateRampOrder{Workspace: r.ws, ID: r.newID(ident.RampOrder, 77),
 		Quote: mustQuote(t, r, 1)}, nil)
 	require.True(t, fault.Is(err, fault.InsufficientFunds), "%v", err)
-	w.requireClean()
+	w.requireCleanAudit()
 	w.restart()
-	w.requireClean()
+	w.requireCleanAudit()
 }
 
-func mustQuote(t *testing.T, r *rampOf, cents int64) balance.RampQuote {
-	q, err := r.quote(balance.RampOn, cents, 0, "")
+func mustQuote(t *testing.T, r *rampCustomer, cents int64) balance.RampQuote {
+	q, err := r.requestQuote(balance.RampOn, cents, 0, "")
 	require.NoError(t, err)
 	return q
 }
 
-// What the partner will not have stays as it is, and it is not asked again; what it has not answered it is told again, the same.
-func TestThePartnerIsAskedUntilItAnswers(t *testing.T) {
-	known := newKnownRamp()
-	w := newWorld(t, vfs.NewMem(), worldOptions{ramp: known})
+// TestTheRampPartnerIsCalledUntilItAnswers: a refused account stays as it is and is not sent again;
+// an order without an answer is sent again, unchanged.
+func TestTheRampPartnerIsCalledUntilItAnswers(t *testing.T) {
+	known := newScriptedRamp()
+	w := newTestStack(t, vfs.NewMem(), stackOptions{ramp: known})
 	defer func() { w.stop() }()
-	r := w.rampOf(t, w.newWorkspace(77))
+	r := w.newRampCustomer(t, w.newWorkspace(77))
 	account := w.newID(ident.RampAccount, 78)
 	known.refused[account] = true
 	other := w.newWorkspace(78)
-	w.must("ramp", other, other, ramp.Link{Workspace: other, ID: account})
-	r.await(func() bool { return known.heard(account) == 1 })
-	r.await(func() bool { return !r.armed(account) }) // the answer is noted
+	w.mustAsk("ramp", other, other, ramp.Link{Workspace: other, ID: account})
+	r.awaitCondition(func() bool { return known.callCount(account) == 1 })
+	r.awaitCondition(func() bool { return !r.timerArmed(account) }) // the answer is stored
 
-	r.link()
+	r.linkAccount()
 	w.deposit(r.ws, 50_000)
-	lost := r.order(balance.RampOn, 10_000+rampForgets, "")
-	r.await(func() bool { return known.heard(lost) == 1 })
-	require.Equal(t, balance.RampCreated, r.read(lost).Status)
+	lost := r.placeOrder(balance.RampOn, 10_000+rampNoAnswerDigit, "")
+	r.awaitCondition(func() bool { return known.callCount(lost) == 1 })
+	require.Equal(t, balance.RampCreated, r.readOrder(lost).Status)
 	w.clock.turn(balance.RampAskEvery)
-	r.awaits(lost, balance.RampProcessing)
-	require.Equal(t, 2, known.heard(lost))
-	require.Empty(t, known.changed)
+	r.awaitOrderStatus(lost, balance.RampProcessing)
+	require.Equal(t, 2, known.callCount(lost))
+	require.Empty(t, known.changedOrders)
 	w.restart()
 	w.clock.turn(ramp.AskEvery)
 	w.deposit(other, 2_000)
-	for range 2 { // the second is told after whatever was due before the first
-		of := w.rampOf(t, other)
-		of.awaits(of.order(balance.RampOn, 1_000, ""), balance.RampProcessing)
+	for range 2 { // the second order follows every call that was due before the first
+		of := w.newRampCustomer(t, other)
+		of.awaitOrderStatus(of.placeOrder(balance.RampOn, 1_000, ""), balance.RampProcessing)
 	}
-	require.Equal(t, 1, known.heard(account), "a refused account is asked for again")
-	require.Equal(t, ramp.Pending, w.must("ramp", other, other, decision.Read{}).(ramp.State).Account.Status)
-	r.has(39_992, 0)
-	w.requireClean()
+	require.Equal(t, 1, known.callCount(account), "a refused account was sent again")
+	require.Equal(t, ramp.Pending, w.mustAsk("ramp", other, other, decision.Read{}).(ramp.State).Account.Status)
+	r.requireBalances(39_992, 0)
+	w.requireCleanAudit()
 }
 
-// No time releases an order of the ramp. One that the partner has waits for its report and is
-// overdue; one that the partner never acknowledged is given again until the partner refuses it.
+// TestARampOrderIsNotReleasedByTime: an order that the partner has waits for its report and becomes
+// overdue. An order that the partner never acknowledged is sent again until the partner refuses it.
 func TestARampOrderIsNotReleasedByTime(t *testing.T) {
-	known := newKnownRamp()
-	w := newWorld(t, vfs.NewMem(), worldOptions{ramp: known})
+	known := newScriptedRamp()
+	w := newTestStack(t, vfs.NewMem(), stackOptions{ramp: known})
 	defer func() { w.stop() }()
-	r := w.rampOf(t, w.newWorkspace(77))
-	r.link()
+	r := w.newRampCustomer(t, w.newWorkspace(77))
+	r.linkAccount()
 	w.deposit(r.ws, 50_000)
-	taken := r.order(balance.RampOn, 10_000, "")
-	r.awaits(taken, balance.RampProcessing)
-	known.setMute(true)
-	lost := r.order(balance.RampOn, 20_000, "")
-	r.await(func() bool { return known.heard(lost) > 0 })
+	taken := r.placeOrder(balance.RampOn, 10_000, "")
+	r.awaitOrderStatus(taken, balance.RampProcessing)
+	known.setLosingOrders(true)
+	lost := r.placeOrder(balance.RampOn, 20_000, "")
+	r.awaitCondition(func() bool { return known.callCount(lost) > 0 })
 	require.ErrorContains(t, w.system.ResolveOrder(t.Context(), taken, true), "not overdue before")
 
 	overdue := func() int64 {
@@ -325,96 +341,100 @@ func TestARampOrderIsNotReleasedByTime(t *testing.T) {
 		return h.Overdue
 	}
 	require.Zero(t, overdue())
-	before := known.heard(lost)
+	before := known.callCount(lost)
 	w.clock.turn(30 * 24 * time.Hour)
-	r.await(func() bool { return overdue() == 1 && known.heard(lost) > before })
-	require.Equal(t, balance.RampProcessing, r.read(taken).Status)
-	require.Equal(t, balance.RampCreated, r.read(lost).Status)
-	r.has(20_000, 0)
+	r.awaitCondition(func() bool { return overdue() == 1 && known.callCount(lost) > before })
+	require.Equal(t, balance.RampProcessing, r.readOrder(taken).Status)
+	require.Equal(t, balance.RampCreated, r.readOrder(lost).Status)
+	r.requireBalances(20_000, 0)
 	listed, err := w.system.OverdueOrders(t.Context())
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{taken, lost}, []string{listed[0].ID, listed[1].ID})
 
 	known.refuse(lost)
 	w.clock.turn(balance.RampAskEvery)
-	r.awaits(lost, balance.RampFailed)
+	r.awaitOrderStatus(lost, balance.RampFailed)
 	require.NoError(t, w.system.ResolveOrder(t.Context(), taken, true))
-	require.Equal(t, balance.RampCompleted, r.read(taken).Status)
-	r.has(40_000, 9_950)
+	require.Equal(t, balance.RampCompleted, r.readOrder(taken).Status)
+	r.requireBalances(40_000, 9_950)
 	w.clock.turn(3 * balance.LapseAskEvery)
 	require.Zero(t, overdue())
 	listed, err = w.system.OverdueOrders(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, listed)
-	w.requireClean()
+	w.requireCleanAudit()
 }
 
-func (r *knownRamp) setMute(mute bool) {
+func (r *scriptedRamp) setLosingOrders(mute bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mute = mute
+	r.losesOrders = mute
 }
 
-// refuse has the partner answer an order that it does not take.
-func (r *knownRamp) refuse(id string) {
+// refuse makes the partner refuse an order from now on.
+func (r *scriptedRamp) refuse(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mute, r.refused[id] = false, true
+	r.losesOrders, r.refused[id] = false, true
 }
 
-// A partner that never answers for one workspace answers for the others of its shard.
-func TestASilentRampHoldsUpNobodyElse(t *testing.T) {
-	known := newKnownRamp()
-	w := newWorld(t, vfs.NewMem(), worldOptions{ramp: known})
+// TestASilentRampDelaysItsWorkspaceAlone: a partner that does not answer for one workspace answers
+// for another workspace of the shard.
+func TestASilentRampDelaysItsWorkspaceAlone(t *testing.T) {
+	known := newScriptedRamp()
+	w := newTestStack(t, vfs.NewMem(), stackOptions{ramp: known})
 	defer func() { w.stop() }()
-	silent, r := w.rampOf(t, w.newWorkspace(77)), w.rampOf(t, w.newWorkspace(78))
+	silent, r := w.newRampCustomer(t, w.newWorkspace(77)), w.newRampCustomer(t, w.newWorkspace(78))
 	require.Equal(t, slotOf(silent.ws).Shard(), slotOf(r.ws).Shard())
-	known.hangs = silent.ws
-	for _, of := range []*rampOf{silent, r} {
-		of.link()
+	known.hangingWorkspace = silent.ws
+	for _, of := range []*rampCustomer{silent, r} {
+		of.linkAccount()
 		w.deposit(of.ws, 50_000)
 	}
 	var waiting []string
 	for range 5 {
-		waiting = append(waiting, silent.order(balance.RampOn, 1_000, ""))
+		waiting = append(waiting, silent.placeOrder(balance.RampOn, 1_000, ""))
 	}
-	r.await(func() bool {
-		return slices.ContainsFunc(waiting, func(id string) bool { return known.heard(id) > 0 })
+	r.awaitCondition(func() bool {
+		return slices.ContainsFunc(waiting, func(id string) bool { return known.callCount(id) > 0 })
 	})
-	r.awaits(r.order(balance.RampOn, 1_000, ""), balance.RampProcessing)
+	r.awaitOrderStatus(r.placeOrder(balance.RampOn, 1_000, ""), balance.RampProcessing)
 	for _, id := range waiting {
-		require.Equal(t, balance.RampCreated, silent.read(id).Status)
+		require.Equal(t, balance.RampCreated, silent.readOrder(id).Status)
 	}
-	require.NoError(t, silent.report(waiting[0], balance.RampCompleted, nil), "a report may come before the answer")
-	silent.has(45_000, 995)
-	w.requireClean()
+	require.NoError(t, silent.reportOrder(waiting[0], balance.RampCompleted, nil),
+		"a report may come before the answer")
+	silent.requireBalances(45_000, 995)
+	w.requireCleanAudit()
 }
 
-func TestTheFeeOfTheRamp(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{ramp: newKnownRamp()})
+func TestTheRampFee(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{ramp: newScriptedRamp()})
 	fee, err := w.system.RampFee(t.Context(), balance.RampOn, 20_000)
 	require.NoError(t, err)
 	require.Equal(t, int64(100), fee)
 	_, err = w.system.RampFee(t.Context(), balance.RampOff, 20_000)
 	require.True(t, fault.Is(err, fault.CapabilityUnavailable), "%v", err)
-	_, err = w.system.RampFee(t.Context(), balance.RampOn, rampForgets)
+	_, err = w.system.RampFee(t.Context(), balance.RampOn, rampNoAnswerDigit)
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 	w.stop()
-	w = newWorld(t, vfs.NewMem(), worldOptions{})
+	w = newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	_, err = w.system.RampFee(t.Context(), balance.RampOn, 20_000)
 	require.True(t, fault.Is(err, fault.CapabilityUnavailable), "%v", err)
 }
 
-// Sessions of the retired routes are brought over once and reported once, however many say so at the same time.
+// TestSessionsOfTheRetiredRoutesAreReportedOnce: a session of the retired routes is imported once
+// and reported once, although 16 reports of it arrive at the same time.
 func TestSessionsOfTheRetiredRoutesAreReportedOnce(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer func() { w.stop() }()
 	ws := w.newWorkspace(77)
 	at := decision.StampOf(w.clock.now())
-	session := balance.RampSession{ID: w.newID(ident.RampSession, 77), Direction: balance.RampOn, Status: balance.RampProcessing,
+	session := balance.RampSession{ID: w.newID(ident.RampSession, 77), Direction: balance.RampOn,
+		Status:      balance.RampProcessing,
 		AmountCents: 700, HostedURL: "https://ramp.example/1", CreatedAt: at, UpdatedAt: at}
-	w.must("balance", ws, ws, balance.ImportRampSession{Workspace: ws, Session: session})
+	w.mustAsk("balance", ws, ws, balance.ImportRampSession{Workspace: ws, Session: session})
 	var reports sync.WaitGroup
 	outcomes := []string{balance.RampCompleted, balance.RampFailed}
 	for i := range 16 {
@@ -427,69 +447,71 @@ func TestSessionsOfTheRetiredRoutesAreReportedOnce(t *testing.T) {
 		})
 	}
 	reports.Wait()
-	w.must("balance", ws, ws, balance.ImportRampSession{Workspace: ws, Session: session})
+	w.mustAsk("balance", ws, ws, balance.ImportRampSession{Workspace: ws, Session: session})
 	known, err := readRecord[balance.RampSession](w, balance.RecordRampSession, session.ID)
 	require.NoError(t, err)
 	coins := map[string]int64{balance.RampCompleted: 700, balance.RampFailed: 0}
-	w.rampOf(t, ws).has(0, coins[known.Status])
-	require.Contains(t, outcomes, known.Status, "brought over once more it would be as it was")
-	w.requireClean()
+	w.newRampCustomer(t, ws).requireBalances(0, coins[known.Status])
+	require.Contains(t, outcomes, known.Status, "a second import would have reset it")
+	w.requireCleanAudit()
 }
 
-// Power fails at every write of the journal and the authorizer while orders are made, given and reported. What was acknowledged
-// is there, the partner gets every order, and the money is what the reports say.
+// TestRampOrdersSurvivePowerFailures cuts the power at every write of the journal and the
+// authorizer while orders are placed, sent and reported. Acknowledged orders are stored, the
+// partner gets every order, and the balances are those of the reports.
 func TestRampOrdersSurvivePowerFailures(t *testing.T) {
-	c := &crasher{disk: vfs.NewCrashableMem(), notes: &notebook{}, every: 1}
-	known := newKnownRamp()
-	w := newWorld(t, c.fs(), worldOptions{ramp: known})
-	r := w.rampOf(t, w.newWorkspace(77))
-	r.link()
-	wallet := r.prove(1)
-	r.await(func() bool { return r.approved(wallet) })
+	c := &snapshotDisk{disk: vfs.NewCrashableMem(), answers: &answerLog{}, every: 1}
+	known := newScriptedRamp()
+	w := newTestStack(t, c.fs(), stackOptions{ramp: known})
+	r := w.newRampCustomer(t, w.newWorkspace(77))
+	r.linkAccount()
+	wallet := r.addProvenWallet(1)
+	r.awaitCondition(func() bool { return r.walletApproved(wallet) })
 	w.deposit(r.ws, 50_000)
-	w.coins(t, r.ws, 50_000)
-	r.has(50_000, 50_000)
+	w.receiveStablecoins(t, r.ws, 50_000)
+	r.requireBalances(50_000, 50_000)
 	c.armed.Store(true)
 	for _, o := range []struct {
 		direction, wallet string
 		cents             int64
 		end               string
 	}{{balance.RampOn, "", 10_000, balance.RampProcessing}, {balance.RampOff, "", 20_000, balance.RampProcessing},
-		{balance.RampOn, "", 3_000 + rampRefuses, balance.RampFailed}, {balance.RampWithdraw, wallet, 4_000, balance.RampProcessing}} {
-		id := r.order(o.direction, o.cents, o.wallet)
-		c.notes.write(acked{rest: &restCall{key: id}})
-		r.awaits(id, o.end)
+		{balance.RampOn, "", 3_000 + rampRefusedDigit, balance.RampFailed},
+		{balance.RampWithdraw, wallet, 4_000, balance.RampProcessing}} {
+		id := r.placeOrder(o.direction, o.cents, o.wallet)
+		c.answers.add(acknowledged{rest: &restCall{key: id}})
+		r.awaitOrderStatus(id, o.end)
 		if o.end == balance.RampProcessing {
-			require.NoError(t, r.report(id, balance.RampCompleted, nil))
-			c.notes.write(acked{rest: &restCall{key: id, command: balance.RampCompleted}})
+			require.NoError(t, r.reportOrder(id, balance.RampCompleted, nil))
+			c.answers.add(acknowledged{rest: &restCall{key: id, command: balance.RampCompleted}})
 		}
 	}
-	c.photograph(c.writes.Load() + 1)
+	c.captureDisk(c.writes.Load() + 1)
 	c.armed.Store(false)
 	w.stop()
-	require.Greater(t, len(c.crashes), 4*3, "an order, its answer and its report of each")
-	visited := c.visited()
+	require.Greater(t, len(c.failures), 4*3, "an order, its answer and its report of each")
+	visited := c.sampleFailures()
 	for i := range visited {
-		visited[i].keepsRampOrders(t, r.ws)
+		visited[i].requireRampOrdersKept(t, r.ws)
 	}
-	t.Logf("%d power failures of %d", len(visited), len(c.crashes))
+	t.Logf("%d power failures of %d", len(visited), len(c.failures))
 }
 
-// keepsRampOrders goes on after the power failure until every order is reported.
-func (c *crash) keepsRampOrders(t *testing.T, ws string) {
-	known := newKnownRamp()
-	known.mu.Lock() // it takes no order before the records are read: else they would not say what the failure left
-	w := newWorld(t, c.fs, worldOptions{ramp: known})
+// requireRampOrdersKept recovers from the power failure and reports every order.
+func (c *powerFailure) requireRampOrdersKept(t *testing.T, ws string) {
+	known := newScriptedRamp()
+	known.mu.Lock() // the partner accepts no order before the records are read, so these show the state at the failure
+	w := newTestStack(t, c.fs, stackOptions{ramp: known})
 	defer w.stop()
-	r := w.rampOf(t, ws)
+	r := w.newRampCustomer(t, ws)
 	r.n = 1000
-	for _, told := range c.told {
-		o := r.read(told.rest.key)
+	for _, told := range c.answered {
+		o := r.readOrder(told.rest.key)
 		if told.rest.command != nil {
 			require.Equal(t, told.rest.command, o.Status, "after a power failure at write %d", c.write)
 		}
 	}
-	w.clock.turn(balance.RampAskEvery) // what was asked before the failure is asked again
+	w.clock.turn(balance.RampAskEvery) // calls made before the failure are made again
 	records, err := w.journal.Records(t.Context(), slotOf(ws).Shard(), balance.RecordRampOrder, "", 1000)
 	known.mu.Unlock()
 	require.NoError(t, err)
@@ -497,15 +519,15 @@ func (c *crash) keepsRampOrders(t *testing.T, ws string) {
 	for _, record := range records {
 		var was balance.RampOrder
 		require.NoError(t, json.Unmarshal(record.Document, &was))
-		r.await(func() bool { return r.read(was.ID).Status != balance.RampCreated })
-		_, given := known.order(was.ID)
-		require.Equal(t, was.Status == balance.RampCreated && was.AmountCents%10 != rampRefuses, given,
+		r.awaitCondition(func() bool { return r.readOrder(was.ID).Status != balance.RampCreated })
+		_, given := known.receivedOrder(was.ID)
+		require.Equal(t, was.Status == balance.RampCreated && was.AmountCents%10 != rampRefusedDigit, given,
 			"after a power failure at write %d", c.write)
-		o := r.read(was.ID)
+		o := r.readOrder(was.ID)
 		if o.Status == balance.RampFailed {
 			continue
 		}
-		require.NoError(t, r.report(o.ID, balance.RampCompleted, nil))
+		require.NoError(t, r.reportOrder(o.ID, balance.RampCompleted, nil))
 		switch o.Direction {
 		case balance.RampOn:
 			usd, coins = usd-o.AmountCents, coins+o.AmountCents-o.FeeCents
@@ -515,6 +537,6 @@ func (c *crash) keepsRampOrders(t *testing.T, ws string) {
 			coins -= o.AmountCents
 		}
 	}
-	r.has(usd, coins)
-	w.requireClean()
+	r.requireBalances(usd, coins)
+	w.requireCleanAudit()
 }

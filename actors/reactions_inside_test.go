@@ -20,13 +20,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// pages is a journal of one shard that notes the cursors it is given.
+// pages is a journal of one shard that records reads and saved cursors.
 type pages struct {
 	persistence.Journal
 	events []persistence.Event
-	read   []uint64 // after which positions
+	read   []uint64 // the positions after which Events was called
 	saved  []uint64
-	fails  error // of the next cursor
+	fails  error // returned by the next SaveCursor
 }
 
 func (p *pages) Events(_ context.Context, _ ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
@@ -49,13 +49,14 @@ func (p *pages) add(n int, eventType string) {
 	}
 }
 
-// follow has the follower's part: it notes what was added.
+// follow notes the added events, as the follower does.
 func (p *pages) follow(c *causes) { c.note(p.events[c.through:]) }
 
-// reactingOn is a reaction of a shard whose events are in j. Its workers are the test's to run.
+// reactingOn returns a reaction over the events of j. The test runs its workers.
 func reactingOn(j *pages, cursor uint64, handle func(context.Context, persistence.Event) error) (*System, *reacting) {
 	r := reaction{name: "x", events: []decision.Event{balance.DepositCreated{}}, handle: handle}
-	sh := &shard{causes: causes{types: causing([]reaction{r, {name: "y", events: []decision.Event{agent.Registered{}}}})}}
+	sh := &shard{causes: causes{types: causing([]reaction{r, {name: "y",
+		events: []decision.Event{agent.Registered{}}}})}}
 	s := &System{journal: j, listener: silent{}, clock: time.Now, log: slog.New(slog.DiscardHandler)}
 	return s, newReacting(sh, r, cursor)
 }
@@ -78,15 +79,15 @@ func reactRound(t require.TestingT, s *System, p *reacting) {
 	}
 }
 
-// retryLines makes the lines ready whose last cause was refused, before their pauses end.
+// retryLines resumes the lines whose last event was refused, before their pauses end.
 func (p *reacting) retryLines() {
 	for _, line := range p.lines {
 		p.resumeLine(line)
 	}
 }
 
-// TestDecisionsAreNotReadByReactions: a reaction wakes for a possible cause, and reaches it without
-// reading the decisions and other events before it. Its cursor is saved after a cause, and when it
+// TestDecisionsAreNotReadByReactions: a reaction wakes for a possible cause and reads from it on,
+// without the decisions and other events before it. Its cursor is saved after a cause, and when it
 // learns that there was none.
 func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	var handled []uint64
@@ -132,15 +133,15 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	require.Equal(t, []uint64{4, 7, 7}, handled)
 }
 
-// TestSwipesAndLimitsCauseNothing: there are too many of them for a reaction to hear of each.
+// TestSwipesAndLimitsCauseNothing: these events are too many to wake a reaction for each.
 func TestSwipesAndLimitsCauseNothing(t *testing.T) {
 	types := causing((&System{}).reactions())
 	require.NotContains(t, types, balance.Relayed{}.EventType())
 	require.NotContains(t, types, card.LimitsChanged{}.EventType())
 }
 
-// TestACursorThatWasNotSavedIsSavedAgain: a crash would otherwise find the cause again behind ever
-// more decisions.
+// TestACursorThatWasNotSavedIsSavedAgain: otherwise a start after a crash would read the cause
+// again with all decisions since.
 func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	handled := 0
 	j := &pages{}
@@ -158,8 +159,8 @@ func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	require.Equal(t, 1, handled, "the cause is not handled again for it")
 }
 
-// TestAReactionThatIsFarBehindReadsEverything: before the first event that was noted, and before
-// the newest causes, any event may be a cause.
+// TestAReactionThatIsFarBehindReadsEverything: before the first noted event, and before the causes
+// that are kept, any event may be a cause.
 func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	handled := 0
 	j := &pages{}
@@ -195,8 +196,8 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	require.EqualValues(t, len(j.events), p.saved)
 }
 
-// TestARefusedCauseDelaysItsOwnWorkspaceAlone: the causes of others are handled, and the cursor
-// stays before the refused one.
+// TestARefusedCauseDelaysItsOwnWorkspaceAlone: causes of other workspaces are handled, and the
+// cursor stays before the refused one.
 func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
 	var handled []uint64
 	refuses, j := true, &pages{}
@@ -235,7 +236,8 @@ func TestALineIsResumedOnce(t *testing.T) {
 	require.Len(t, p.ready, 1)
 }
 
-// TestPendingCausesAreBounded: a reaction that cannot go on reads no further than maxPendingCauses.
+// TestPendingCausesAreBounded: a reaction whose causes are refused reads no more than
+// maxPendingCauses.
 func TestPendingCausesAreBounded(t *testing.T) {
 	handled, refuses, j := 0, true, &pages{}
 	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error {
@@ -264,7 +266,8 @@ func TestPendingCausesAreBounded(t *testing.T) {
 	require.EqualValues(t, len(j.events), p.saved)
 }
 
-// TestDecisionsWakeReactionsNowAndThen: what a crash lets a reaction read again stays bounded.
+// TestDecisionsWakeReactionsNowAndThen: the cursor moves after tellAfter decisions, which bounds
+// what a reaction reads again after a crash.
 func TestDecisionsWakeReactionsNowAndThen(t *testing.T) {
 	j, c := &pages{}, &causes{types: map[string]bool{balance.DepositCreated{}.EventType(): true}}
 	woken := func(told <-chan struct{}) bool {
@@ -296,13 +299,13 @@ func TestDecisionsWakeReactionsNowAndThen(t *testing.T) {
 	}
 }
 
-// Wait is never past anything.
+// Wait returns when the context ends.
 func (p *pages) Wait(ctx context.Context, _ ident.Shard, _ uint64) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// TestReactionsAreToldAtRest: decisions that nothing follows move the cursors all the same.
+// TestReactionsAreToldAtRest: decisions move the cursors also when no cause follows them.
 func TestReactionsAreToldAtRest(t *testing.T) {
 	j := &pages{}
 	s, p := reactingOn(j, 0, nil)
@@ -318,9 +321,9 @@ func TestReactionsAreToldAtRest(t *testing.T) {
 	require.False(t, <-ended)
 }
 
-// TestEveryCauseIsHandledOnce: whatever the follower has noted when, wherever the reaction stood and whatever was refused, each
-// cause is handled once, those of a workspace in order, and the cursor is never past one that was
-// not.
+// TestEveryCauseIsHandledOnce: each cause is handled once, those of a workspace in order, and the
+// cursor never passes an unhandled cause. The pages of the follower, the position of the reaction
+// and the refusals are random.
 func TestEveryCauseIsHandledOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		handled, causes, j := map[string][]uint64{}, map[string][]uint64{}, &pages{}
@@ -368,7 +371,8 @@ func TestEveryCauseIsHandledOnce(t *testing.T) {
 				add(rapid.IntRange(0, 60).Draw(rt, "events"))
 			case 1:
 				if c := &p.sh.causes; c.through < uint64(len(j.events)) {
-					c.note(j.events[c.through:min(c.through+uint64(rapid.IntRange(1, 50).Draw(rt, "page")), uint64(len(j.events)))])
+					c.note(j.events[c.through:min(c.through+uint64(rapid.IntRange(1, 50).Draw(rt, "page")),
+						uint64(len(j.events)))])
 				}
 			case 2:
 				p.retryLines()

@@ -20,69 +20,77 @@ import (
 	"purser/persistence/pebblejournal"
 )
 
-// interrupted is an authorizer whose relay is killed when it has carried every workspace's entries but one's.
-type interrupted struct {
+// relayInterruptedAuthorizer is an authorizer whose relay dies after it has sent the entries of
+// every workspace but one.
+type relayInterruptedAuthorizer struct {
 	*authorizer.Engine
 	without ident.UUID
 }
 
-func (i *interrupted) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
+func (i *relayInterruptedAuthorizer) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
 	all, err := i.Engine.ReadLog(shard, after, limit)
 	return slices.DeleteFunc(all, func(e hold.Entry) bool { return e.Workspace == i.without }), err
 }
 
-func (*interrupted) MarkRelayed(ident.Shard, uint64) error { return errors.New("killed here") }
+func (*relayInterruptedAuthorizer) MarkRelayed(ident.Shard, uint64) error {
+	return errors.New("killed here")
+}
 
-// killedInMidRelay is a world, stopped, of two workspaces of one shard: a clearing of 10 cents of the first is decision 1 and not
-// relayed, one of the second is decision 2 and is.
-func killedInMidRelay(t *testing.T) (w *world, late plastic) {
-	w = newWorld(t, vfs.NewMem(), worldOptions{})
+// newStackKilledDuringRelay returns a stopped stack of two workspaces in one shard. Decision 1, a
+// clearing of 10 cents of the first workspace, is not relayed; decision 2, of the second, is.
+func newStackKilledDuringRelay(t *testing.T) (w *testStack, late testCard) {
+	w = newTestStack(t, vfs.NewMem(), stackOptions{})
 	first, second := w.newWorkspace(9), w.newWorkspace(9)
 	w.deposit(first, 100_000)
 	w.deposit(second, 100_000)
-	late, relayed := w.mint(first, 90_000, 1_000), w.mint(second, 90_000, 1_000)
-	w.startAgain(func(c *actors.Config) { c.Authorizer = &interrupted{w.engine, mustParse(ident.Workspace, first)} })
-	w.submit(message(hold.Clearing, "late", late, 10))
-	w.submit(message(hold.Clearing, "relayed", relayed, 10))
-	require.Eventually(t, func() bool { return w.usd(second) == 99_990 }, time.Minute, time.Millisecond)
-	require.EqualValues(t, 100_000, w.usd(first))
+	late, relayed := w.mintCard(first, 90_000, 1_000), w.mintCard(second, 90_000, 1_000)
+	w.restartActors(func(c *actors.Config) {
+		c.Authorizer = &relayInterruptedAuthorizer{w.engine, mustParse(ident.Workspace, first)}
+	})
+	w.submit(networkMessage(hold.Clearing, "late", late, 10))
+	w.submit(networkMessage(hold.Clearing, "relayed", relayed, 10))
+	require.Eventually(t, func() bool { return w.ledgerCents(second) == 99_990 }, time.Minute, time.Millisecond)
+	require.EqualValues(t, 100_000, w.ledgerCents(first))
 	w.stop()
 	return w, late
 }
 
-// usd is what the journal has for a workspace now.
-func (w *world) usd(ws string) int64 {
-	return w.must("balance", ws, ws, decision.Read{}).(balance.View).Snapshot.FiatUsdCents
+// ledgerCents returns the dollars of a workspace by the journal, without waiting for the relay.
+func (w *testStack) ledgerCents(ws string) int64 {
+	return w.mustAsk("balance", ws, ws, decision.Read{}).(balance.View).Snapshot.FiatUsdCents
 }
 
-func (w *world) openJournal() persistence.Journal {
-	journal, err := openJournal(w.options.database, pebblejournal.Options{FS: w.fs, Dir: "journal", Entropy: rand.Reader,
-		Fatal: w.options.fatal})
+func (w *testStack) openJournal() persistence.Journal {
+	journal, err := openJournal(w.options.database, pebblejournal.Options{FS: w.fs, Dir: "journal",
+		Entropy: rand.Reader,
+		Fatal:   w.options.fatal})
 	require.NoError(w.t, err)
 	return journal
 }
 
-// The old store stays in its place when a rebuild is interrupted, and all it has decided must still come to the journal.
+// TestARebuildThatIsInterruptedChangesNothing: the old store stays in place, and its unrelayed
+// decisions still reach the journal.
 func TestARebuildThatIsInterruptedChangesNothing(t *testing.T) {
-	w, late := killedInMidRelay(t)
+	w, late := newStackKilledDuringRelay(t)
 	journal := w.openJournal()
-	_, err := w.rebuildInto("authorizer.new", journal)
+	_, err := w.rebuildAuthorizerIn("authorizer.new", journal)
 	require.NoError(t, err)
 	require.NoError(t, journal.Close())
 
 	w.start()
 	defer w.stop()
-	require.EqualValues(t, 99_990, w.balance(late.ws).Snapshot.FiatUsdCents)
-	w.submit(message(hold.Clearing, "another", late, 10))
-	require.EqualValues(t, 99_980, w.balance(late.ws).Snapshot.FiatUsdCents)
-	w.requireClean()
+	require.EqualValues(t, 99_990, w.settledBalance(late.ws).Snapshot.FiatUsdCents)
+	w.submit(networkMessage(hold.Clearing, "another", late, 10))
+	require.EqualValues(t, 99_980, w.settledBalance(late.ws).Snapshot.FiatUsdCents)
+	w.requireCleanAudit()
 }
 
-// A crash after the new store has taken the old one's place and before the journal is told of it.
-func TestARebuiltStoreThatTheJournalWasNotToldOfIsRefused(t *testing.T) {
-	w, _ := killedInMidRelay(t)
+// TestARebuiltStoreWithoutItsRelayCursorIsRefused crashes after the new store has replaced the old
+// one and before the journal's relay cursor is saved.
+func TestARebuiltStoreWithoutItsRelayCursorIsRefused(t *testing.T) {
+	w, _ := newStackKilledDuringRelay(t)
 	journal := w.openJournal()
-	_, err := w.rebuildInto("authorizer.new", journal)
+	_, err := w.rebuildAuthorizerIn("authorizer.new", journal)
 	require.NoError(t, err)
 	require.NoError(t, journal.Close())
 	require.NoError(t, w.fs.RemoveAll("authorizer"))
@@ -95,16 +103,17 @@ func TestARebuiltStoreThatTheJournalWasNotToldOfIsRefused(t *testing.T) {
 	w.stop()
 }
 
-// What was not relayed when the store was lost is lost with it: the audit says so and finds nothing wrong.
-func TestARebuildNamesTheDecisionsThatAreLost(t *testing.T) {
-	w, late := killedInMidRelay(t)
+// TestARebuildReportsLostDecisions: decisions that were not relayed are lost with the store. The
+// audit lists them and has no findings.
+func TestARebuildReportsLostDecisions(t *testing.T) {
+	w, late := newStackKilledDuringRelay(t)
 	require.NoError(t, w.rebuildAuthorizer())
 	w.start()
 	defer w.stop()
-	require.EqualValues(t, 100_000, w.available(late.ws))
-	w.submit(message(hold.Clearing, "late", late, 10)) // the network sends it again
-	require.EqualValues(t, 99_990, w.balance(late.ws).Snapshot.FiatUsdCents)
-	report := w.audit()
+	require.EqualValues(t, 100_000, w.availableCents(late.ws))
+	w.submit(networkMessage(hold.Clearing, "late", late, 10)) // the network sends it again
+	require.EqualValues(t, 99_990, w.settledBalance(late.ws).Snapshot.FiatUsdCents)
+	report := w.runAudit()
 	require.Empty(t, report.Findings)
 	require.Len(t, report.Lost, 1)
 	lost := report.Lost[0]

@@ -16,100 +16,103 @@ import (
 	"purser/persistence/ident"
 )
 
-// relayAtOnce is how many entries may be on their way to the journal.
+// relayAtOnce is the number of entries that all shards together may send to the journal at a time.
 const relayAtOnce = 16 * balance.MaxRelay
 
-// flood is an authorizer with more in the log of every shard than the relay may have in hand.
-type flood struct {
-	*books
-	release chan struct{} // closed: readings of the log end
+// floodedAuthorizer is an authorizer whose log has more entries in every shard than the relay may
+// send at a time.
+type floodedAuthorizer struct {
+	*reservingAuthorizer
+	release chan struct{} // closed: calls of ReadLog return
 
-	mu           sync.Mutex
-	asking       map[ident.Shard]int // how often each asked how much there is: at the start, then just before it takes places
-	inHand, most int
+	mu                sync.Mutex
+	syncedCalls       map[ident.Shard]int // calls of Synced: one at the start, one before places are acquired
+	inHand, maxInHand int
 }
 
-func (f *flood) Synced(shard ident.Shard) uint64 {
+func (f *floodedAuthorizer) Synced(shard ident.Shard) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asking[shard]++
+	f.syncedCalls[shard]++
 	return 1 << 20
 }
 
-func (f *flood) WaitSynced(context.Context, ident.Shard, uint64) error { return nil }
+func (f *floodedAuthorizer) WaitSynced(context.Context, ident.Shard, uint64) error { return nil }
 
-// ReadLog has what it was asked for in hand until it is released.
-func (f *flood) ReadLog(_ ident.Shard, _ uint64, limit int) ([]hold.Entry, error) {
+// ReadLog holds limit entries until release is closed.
+func (f *floodedAuthorizer) ReadLog(_ ident.Shard, _ uint64, limit int) ([]hold.Entry, error) {
 	f.add(limit)
 	defer f.add(-limit)
 	<-f.release
 	return nil, nil
 }
 
-func (f *flood) add(entries int) {
+func (f *floodedAuthorizer) add(entries int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inHand += entries
-	f.most = max(f.most, f.inHand)
+	f.maxInHand = max(f.maxInHand, f.inHand)
 }
 
-// After a storm every shard has much to relay; together they take no more than they may, and no less.
-func TestTheRelayHasABoundedNumberOfEntriesInHand(t *testing.T) {
-	f := &flood{release: make(chan struct{}), asking: map[ident.Shard]int{}}
-	newRig(t, func(c *actors.Config) {
-		f.books = c.Authorizer.(*books)
+// TestTheRelayBoundsItsEntriesInFlight gives every shard a long backlog. All shards together hold
+// exactly relayAtOnce entries.
+func TestTheRelayBoundsItsEntriesInFlight(t *testing.T) {
+	f := &floodedAuthorizer{release: make(chan struct{}), syncedCalls: map[ident.Shard]int{}}
+	newCounterSystem(t, func(c *actors.Config) {
+		f.reservingAuthorizer = c.Authorizer.(*reservingAuthorizer)
 		c.Authorizer = f
 	})
-	t.Cleanup(func() { close(f.release) }) // before the rig stops
+	t.Cleanup(func() { close(f.release) }) // before the system stops
 	require.Eventually(t, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for shard := range ident.Shards {
-			if f.asking[ident.Shard(shard)] < 2 {
+			if f.syncedCalls[ident.Shard(shard)] < 2 {
 				return false
 			}
 		}
 		return f.inHand >= relayAtOnce
-	}, comesWithin, lookEvery)
+	}, eventuallyWithin, pollEvery)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	require.Equal(t, relayAtOnce, f.most)
+	require.Equal(t, relayAtOnce, f.maxInHand)
 }
 
-// standing is an authorizer and a journal of which some shards have as much to relay as all may have in hand, and balances that
-// cannot be read. Another shard has one entry, once it is told to.
-type standing struct {
-	*books
+// stuckShards is both stores. Its first stuckShardCount shards have as many entries as all shards
+// may send at a time, and balances that cannot be read. otherShard has one entry once otherReady is
+// closed.
+type stuckShards struct {
+	*reservingAuthorizer
 	persistence.Journal
-	told chan struct{} // closed: the other shard has its entry
+	otherReady chan struct{} // closed: otherShard has its entry
 
-	mu      sync.Mutex
-	tried   map[ident.Shard]bool
-	relayed bool // the other shard's
+	mu           sync.Mutex
+	loadAttempts map[ident.Shard]bool
+	otherRelayed bool // whether otherShard is relayed
 }
 
 const (
-	standingShards = relayAtOnce / balance.MaxRelay
-	otherShard     = ident.Shard(standingShards)
+	stuckShardCount = relayAtOnce / balance.MaxRelay
+	otherShard      = ident.Shard(stuckShardCount)
 )
 
-func (s *standing) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
-	if kind == "balance" && slot.Shard() < standingShards {
+func (s *stuckShards) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+	if kind == "balance" && slot.Shard() < stuckShardCount {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.tried[slot.Shard()] = true
+		s.loadAttempts[slot.Shard()] = true
 		return persistence.Record{}, persistence.ErrUnavailable
 	}
 	return s.Journal.Record(ctx, slot, kind, id)
 }
 
-func (s *standing) Synced(shard ident.Shard) uint64 {
+func (s *stuckShards) Synced(shard ident.Shard) uint64 {
 	switch {
-	case shard < standingShards:
+	case shard < stuckShardCount:
 		return balance.MaxRelay
 	case shard == otherShard:
 		select {
-		case <-s.told:
+		case <-s.otherReady:
 			return 1
 		default:
 		}
@@ -117,18 +120,18 @@ func (s *standing) Synced(shard ident.Shard) uint64 {
 	return 0
 }
 
-func (s *standing) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
+func (s *stuckShards) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
 	if shard == otherShard && past == 0 {
-		<-s.told
+		<-s.otherReady
 		return nil
 	}
-	if shard < standingShards {
+	if shard < stuckShardCount {
 		return nil
 	}
-	return s.books.WaitSynced(ctx, shard, past)
+	return s.reservingAuthorizer.WaitSynced(ctx, shard, past)
 }
 
-func (s *standing) ReadLog(shard ident.Shard, after uint64, limit int) (entries []hold.Entry, err error) {
+func (s *stuckShards) ReadLog(shard ident.Shard, after uint64, limit int) (entries []hold.Entry, err error) {
 	workspace := ident.Derive(ident.Slot(shard)<<4, time.UnixMilli(1), "workspace")
 	for seq := after + 1; seq <= s.Synced(shard) && len(entries) < limit; seq++ {
 		entries = append(entries, hold.Entry{Seq: seq, WsSeq: seq, Workspace: workspace})
@@ -136,33 +139,35 @@ func (s *standing) ReadLog(shard ident.Shard, after uint64, limit int) (entries 
 	return entries, nil
 }
 
-func (s *standing) MarkRelayed(shard ident.Shard, _ uint64) error {
+func (s *stuckShards) MarkRelayed(shard ident.Shard, _ uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.relayed = s.relayed || shard == otherShard
+	s.otherRelayed = s.otherRelayed || shard == otherShard
 	return nil
 }
 
-// takesAll is a balance that takes every entry.
-type takesAll struct{}
+// acceptingBalance is a balance that accepts every entry.
+type acceptingBalance struct{}
 
-func (takesAll) Decide(decision.Meta, any) (decision.Decision, error) {
+func (acceptingBalance) Decide(decision.Meta, any) (decision.Decision, error) {
 	return decision.Decision{}, nil
 }
-func (takesAll) Apply(decision.Event) {}
+func (acceptingBalance) Apply(decision.Event) {}
 
-// Shards whose entries nobody takes give up the places that another shard waits for.
-func TestShardsThatStandDoNotKeepOthersFromRelaying(t *testing.T) {
-	s := &standing{told: make(chan struct{}), tried: map[ident.Shard]bool{}}
-	newRig(t, func(c *actors.Config) {
-		s.books, s.Journal = c.Authorizer.(*books), c.Journal
+// TestStuckShardsDoNotBlockTheRelayOfOthers: shards whose entries are not accepted release the
+// places that otherShard waits for.
+func TestStuckShardsDoNotBlockTheRelayOfOthers(t *testing.T) {
+	s := &stuckShards{otherReady: make(chan struct{}), loadAttempts: map[ident.Shard]bool{}}
+	newCounterSystem(t, func(c *actors.Config) {
+		s.reservingAuthorizer, s.Journal = c.Authorizer.(*reservingAuthorizer), c.Journal
 		c.Authorizer, c.Journal, c.RelayWithin = s, s, time.Millisecond
-		c.Kinds = append(c.Kinds, actors.Kind{Name: "balance", New: func() actors.State { return takesAll{} }})
+		c.Kinds = append(c.Kinds, actors.Kind{Name: "balance", New: func() actors.State { return acceptingBalance{} }})
 	})
 	seen := func(what func() bool) {
-		require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return what() }, comesWithin, lookEvery)
+		require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return what() }, eventuallyWithin,
+			pollEvery)
 	}
-	seen(func() bool { return len(s.tried) == standingShards })
-	close(s.told)
-	seen(func() bool { return s.relayed })
+	seen(func() bool { return len(s.loadAttempts) == stuckShardCount })
+	close(s.otherReady)
+	seen(func() bool { return s.otherRelayed })
 }

@@ -12,8 +12,9 @@ import (
 	"purser/persistence/ident"
 )
 
-// A round is parted so that each workspace has its entries, all of them and in their order, and the first comes first. The round
-// stays as it was read: a balance that was too late for its last sending may read it still.
+// TestARoundIsPartedByWorkspace: the runs have the entries of each workspace in their order, and
+// begin in the order of the round. The round itself is unchanged, because a balance that answered
+// the previous send late may still read it.
 func TestARoundIsPartedByWorkspace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workspaces := rapid.SliceOfN(rapid.ByteRange(1, 4), 1, 40).Draw(t, "workspaces")
@@ -51,7 +52,8 @@ func BenchmarkByWorkspace(b *testing.B) {
 	}
 }
 
-// Each shard has a turn of its own, and those of a residue follow each other.
+// TestTheTurnsOfTheRelay: every shard has a turn of its own, and the shards of one residue follow
+// each other.
 func TestTheTurnsOfTheRelay(t *testing.T) {
 	turns := make([]ident.Shard, ident.Shards)
 	for id := range ident.Shards {

@@ -39,7 +39,7 @@ func (s *letters) Decide(_ decision.Meta, command any) (decision.Decision, error
 
 func (s *letters) Apply(decision.Event) { s.Written++ }
 
-// sealerOf is a Sealer of keys that are one repeated byte each.
+// sealerOf returns a Sealer whose keys are one repeated byte each.
 func sealerOf(t *testing.T, keys ...byte) *seal.Sealer {
 	t.Helper()
 	var all [][]byte
@@ -51,25 +51,25 @@ func sealerOf(t *testing.T, keys ...byte) *seal.Sealer {
 	return s
 }
 
-// newPostOffice is a rig of letters whose data keys a test changes between restarts.
-func newPostOffice(t *testing.T, keys *[]byte) *rig {
-	return newRig(t, func(c *actors.Config) {
+// newLetterSystem starts a system of letters whose data keys a test changes between restarts.
+func newLetterSystem(t *testing.T, keys *[]byte) *counterSystem {
+	return newCounterSystem(t, func(c *actors.Config) {
 		c.Kinds = []actors.Kind{{Name: "letters", New: func() actors.State { return new(letters) },
 			Personal: []string{"letter"}}}
 		c.Sealer = sealerOf(t, *keys...)
 	})
 }
 
-// letterID names a letter of a workspace.
+// letterID returns the id of letter i of a workspace.
 func letterID(t *testing.T, workspace string, i int) string {
 	slot, err := ident.SlotOf(workspace)
 	require.NoError(t, err)
 	return ident.Derive(slot, time.UnixMilli(int64(i)), fmt.Sprintf("%s letter %d", workspace, i)).Format(ident.Event)
 }
 
-func (r *rig) writeLetters(workspaces, each int, text string) {
+func (r *counterSystem) writeLetters(workspaces, each int, text string) {
 	for w := range workspaces {
-		id := stream(w)
+		id := counterID(w)
 		for i := range each {
 			_, err := r.system.Ask(r.t.Context(), actors.Envelope{Kind: "letters", Stream: id, Workspace: id,
 				Command: writeLetter{ID: letterID(r.t, id, i), Text: text}})
@@ -78,11 +78,11 @@ func (r *rig) writeLetters(workspaces, each int, text string) {
 	}
 }
 
-// requireLetters reads every letter and counts the documents that are not sealed under the first
-// key.
-func (r *rig) requireLetters(s *seal.Sealer, workspaces, each int, text string) (stale int) {
+// countStaleLetters requires that every letter has the text, and returns the number of letters that
+// are not sealed under the first key.
+func (r *counterSystem) countStaleLetters(s *seal.Sealer, workspaces, each int, text string) (stale int) {
 	for w := range workspaces {
-		id := stream(w)
+		id := counterID(w)
 		slot, err := ident.SlotOf(id)
 		require.NoError(r.t, err)
 		for i := range each {
@@ -105,33 +105,34 @@ func (r *rig) requireLetters(s *seal.Sealer, workspaces, each int, text string) 
 	return stale
 }
 
-func (r *rig) samples() int {
+func (r *counterSystem) keySampleCount() int {
 	records, err := r.journal.Records(r.t.Context(), ident.SystemSlot.Shard(), "data_key_sample", "", 100)
 	require.NoError(r.t, err)
 	return len(records)
 }
 
-func (r *rig) awaitRotated() {
+func (r *counterSystem) awaitRotated() {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.system.Resealing().ShardsLeft == 0 && r.samples() == 1 },
-		comesWithin, 5*time.Millisecond)
+	require.Eventually(r.t, func() bool { return r.system.Resealing().ShardsLeft == 0 && r.keySampleCount() == 1 },
+		eventuallyWithin, 5*time.Millisecond)
 }
 
-// refusesKeys asserts that a start with these keys is refused, and leaves the rig stopped.
-func (r *rig) refusesKeys(keys ...byte) {
+// requireKeysRefused requires that a start with these keys fails. The system stays stopped.
+func (r *counterSystem) requireKeysRefused(keys ...byte) {
 	r.t.Helper()
-	_, err := actors.Start(r.t.Context(), actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{},
+	_, err := actors.Start(r.t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer,
+		Bank:   unavailableBank{},
 		Sealer: sealerOf(r.t, keys...), Clock: r.clock.now, Entropy: rand.Reader})
 	require.ErrorIs(r.t, err, actors.ErrStores)
 	require.ErrorContains(r.t, err, "data key")
 }
 
-// TestADataKeyRotates: documents are sealed under the new key while their actors write, and then
-// the old key is not needed.
+// TestADataKeyRotates: documents are sealed under the new key while their actors write; afterwards
+// the system starts without the old key.
 func TestADataKeyRotates(t *testing.T) {
-	const workspaces, each = 3, 300 // more than a page
+	const workspaces, each = 3, 300 // more than one page of records
 	keys := []byte{1}
-	r := newPostOffice(t, &keys)
+	r := newLetterSystem(t, &keys)
 	r.writeLetters(workspaces, each, "before")
 
 	keys = []byte{2, 1}
@@ -141,62 +142,62 @@ func TestADataKeyRotates(t *testing.T) {
 	writing.Go(func() { r.writeLetters(workspaces, each, "after") })
 	writing.Wait()
 	r.awaitRotated()
-	require.Zero(t, r.requireLetters(sealerOf(t, 2), workspaces, each, "after"))
+	require.Zero(t, r.countStaleLetters(sealerOf(t, 2), workspaces, each, "after"))
 
 	keys = []byte{2}
 	r.restart()
-	require.Zero(t, r.requireLetters(sealerOf(t, 2), workspaces, each, "after"))
+	require.Zero(t, r.countStaleLetters(sealerOf(t, 2), workspaces, each, "after"))
 	r.system.Stop()
-	r.refusesKeys(1)
+	r.requireKeysRefused(1)
 	require.NoError(t, r.journal.Close())
 	r.start()
 }
 
-// TestDocumentsThatNobodyWritesAreSealedAnew: the loop alone does it, and a second pass finds
-// nothing to do.
-func TestDocumentsThatNobodyWritesAreSealedAnew(t *testing.T) {
+// TestUnwrittenDocumentsAreResealed: the resealing loop seals documents that no command writes, and
+// a second pass finds none.
+func TestUnwrittenDocumentsAreResealed(t *testing.T) {
 	const workspaces, each = 2, 200
 	keys := []byte{1}
-	r := newPostOffice(t, &keys)
+	r := newLetterSystem(t, &keys)
 	r.writeLetters(workspaces, each, "text")
-	require.Equal(t, workspaces*each, r.requireLetters(sealerOf(t, 2), workspaces, each, "text"))
+	require.Equal(t, workspaces*each, r.countStaleLetters(sealerOf(t, 2), workspaces, each, "text"))
 	keys = []byte{2, 1}
 	r.restart()
 	r.awaitRotated()
 	require.EqualValues(t, workspaces*each, r.system.Resealing().Records)
-	require.Zero(t, r.requireLetters(sealerOf(t, 2), workspaces, each, "text"))
+	require.Zero(t, r.countStaleLetters(sealerOf(t, 2), workspaces, each, "text"))
 	r.restart()
 	r.awaitRotated()
 	require.Zero(t, r.system.Resealing().Records)
 }
 
-// TestARotationThatDidNotEndNeedsBothKeys: whatever order the keys are given in next, no document
-// is left under a key that is gone.
-func TestARotationThatDidNotEndNeedsBothKeys(t *testing.T) {
+// TestAnUnfinishedRotationNeedsBothKeys: a start without one of the keys in use is refused, and the
+// keys may be given in the other order.
+func TestAnUnfinishedRotationNeedsBothKeys(t *testing.T) {
 	keys := []byte{1}
-	r := newPostOffice(t, &keys)
+	r := newLetterSystem(t, &keys)
 	r.writeLetters(1, 1, "text")
 	keys = []byte{2, 1}
 	r.stop()
-	r.startStill()
+	r.startForMaintenance()
 	r.writeLetters(1, 1, "new text") // under the new key
-	require.Zero(t, r.requireLetters(sealerOf(t, 2), 1, 1, "new text"))
+	require.Zero(t, r.countStaleLetters(sealerOf(t, 2), 1, 1, "new text"))
 	r.system.Stop()
-	r.refusesKeys(1)
-	r.refusesKeys(2)
-	r.refusesKeys(3, 1)
+	r.requireKeysRefused(1)
+	r.requireKeysRefused(2)
+	r.requireKeysRefused(3, 1)
 	require.NoError(t, r.journal.Close())
 	keys = []byte{1, 2}
 	r.start()
 	r.awaitRotated()
-	require.Zero(t, r.requireLetters(sealerOf(t, 1), 1, 1, "new text"))
+	require.Zero(t, r.countStaleLetters(sealerOf(t, 1), 1, 1, "new text"))
 	keys = []byte{1}
 	r.restart()
-	require.Zero(t, r.requireLetters(sealerOf(t, 1), 1, 1, "new text"))
+	require.Zero(t, r.countStaleLetters(sealerOf(t, 1), 1, 1, "new text"))
 }
 
-// startStill starts the rig without its loops, so that nothing is sealed anew.
-func (r *rig) startStill() {
+// startForMaintenance starts the system without its loops, so that no document is resealed.
+func (r *counterSystem) startForMaintenance() {
 	config := r.config
 	defer func() { r.config = config }()
 	r.config = func(c *actors.Config) {
@@ -206,21 +207,21 @@ func (r *rig) startStill() {
 	r.start()
 }
 
-const versionOne = "01a03364309f9c38cdf16240aa40dc1e7ae16003568e64952bba4397fa6915561361a5bf42066e06fca7fda71fb5a1d6679203b0"
+const sealedByVersionOne = "01a03364309f9c38cdf16240aa40dc1e7ae16003568e64952bba4397fa6915561361a5bf42066e06fca7fda71fb5a1d6679203b0"
 
-// TestAJournalOfAnEarlierVersionRotates: its sample and its documents name no key.
+// TestAJournalOfAnEarlierVersionRotates: the key sample and the documents of version 1 name no key.
 func TestAJournalOfAnEarlierVersionRotates(t *testing.T) {
 	keys := []byte{0}
-	r := newPostOffice(t, &keys)
+	r := newLetterSystem(t, &keys)
 	r.writeLetters(1, 1, "text")
-	id := stream(0)
+	id := counterID(0)
 	slot, err := ident.SlotOf(id)
 	require.NoError(t, err)
 	r.system.Stop()
 	heads, err := r.journal.Raise(t.Context(), slot.Shard())
 	require.NoError(t, err)
-	// an earlier version sealed this under 32 zeros for the record letter/old
-	sealed, err := hex.DecodeString(versionOne)
+	// an earlier version sealed this under a key of 32 zero bytes for the record letter/old
+	sealed, err := hex.DecodeString(sealedByVersionOne)
 	require.NoError(t, err)
 	document, err := json.Marshal(map[string][]byte{"sealed": sealed})
 	require.NoError(t, err)

@@ -17,29 +17,30 @@ import (
 	"purser/persistence/ident"
 )
 
-// watched is a counter that tells which commands it has decided.
-type watched struct {
+// decisionReportingCounter is a counter that sends each decided command to a channel.
+type decisionReportingCounter struct {
 	counter
 	decided chan<- any
 }
 
-func (s *watched) Decide(m decision.Meta, command any) (decision.Decision, error) {
+func (s *decisionReportingCounter) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	d, err := s.counter.Decide(m, command)
 	s.decided <- command
 	return d, err
 }
 
-// failingFirst is a rig whose first append, of an add of 7, is under way and will fail when opened. What is asked meanwhile is
-// decided on the 7 that will not be.
-func failingFirst(t *testing.T, id string) (r *rig, decided <-chan any, open func()) {
+// newSystemWithFailingAppend starts a system whose first append, of an add of 7, is in progress and
+// fails when open is called. Commands asked meanwhile are decided on a total of 7.
+func newSystemWithFailingAppend(t *testing.T, id string) (r *counterSystem, decided <-chan any, open func()) {
 	seen := make(chan any, 100)
-	r = newRig(t, func(c *actors.Config) {
-		c.Kinds = []actors.Kind{{Name: "counter", New: func() actors.State { return &watched{decided: seen} }}}
+	r = newCounterSystem(t, func(c *actors.Config) {
+		c.Kinds = []actors.Kind{{Name: "counter",
+			New: func() actors.State { return &decisionReportingCounter{decided: seen} }}}
 	})
 	gate, appends := make(chan struct{}), 0
-	r.journal.set(func(f *faults) {
-		f.gate = gate
-		f.append = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+	r.journal.configure(func(f *faultyJournal) {
+		f.appendGate = gate
+		f.onAppend = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			if appends++; appends == 1 {
 				return nil, persistence.ErrUnavailable
 			}
@@ -56,19 +57,20 @@ func failingFirst(t *testing.T, id string) (r *rig, decided <-chan any, open fun
 	return r, seen, func() { close(gate) }
 }
 
-// A command without an event has no version that would refuse it with what it rests on: it must wait for that.
-func TestARecordIsNotWrittenFromAStateThatIsRefused(t *testing.T) {
-	id := stream(40)
-	r, decided, open := failingFirst(t, id)
+// TestARecordIsNotWrittenFromARefusedState: a command without an event has no stream version that
+// would make the journal refuse it, so it waits until the state that it read is committed.
+func TestARecordIsNotWrittenFromARefusedState(t *testing.T) {
+	id := counterID(40)
+	r, decided, open := newSystemWithFailingAppend(t, id)
 	replies := make(chan any, 1)
 	go func() {
-		reply, err := r.ask(id, noteOnly{Name: id}, nil)
+		reply, err := r.ask(id, writeNote{Name: id}, nil)
 		if err != nil {
 			t.Error(err)
 		}
 		replies <- reply
 	}()
-	require.Equal(t, noteOnly{Name: id}, <-decided)
+	require.Equal(t, writeNote{Name: id}, <-decided)
 	open()
 	require.EqualValues(t, 0, <-replies)
 	slot, err := ident.SlotOf(id)
@@ -78,16 +80,17 @@ func TestARecordIsNotWrittenFromAStateThatIsRefused(t *testing.T) {
 	require.JSONEq(t, "0", string(note.Document))
 }
 
-// TestARecordThatIsSaidToBeNewIsNotLookedUp shows it by what comes of it when it is said wrongly: the record is listed again.
-func TestARecordThatIsSaidToBeNewIsNotLookedUp(t *testing.T) {
-	r, id := newRig(t, nil), stream(42)
+// TestARecordMarkedNewIsNotLookedUp marks an existing record as new: it is listed twice, because
+// the journal did not look it up.
+func TestARecordMarkedNewIsNotLookedUp(t *testing.T) {
+	r, id := newCounterSystem(t, nil), counterID(42)
 	slot, err := ident.SlotOf(id)
 	require.NoError(t, err)
 	for _, test := range []struct {
 		new    bool
 		listed int
 	}{{true, 1}, {false, 1}, {true, 2}} {
-		_, err := r.ask(id, noteOnly{Name: id, New: test.new}, nil)
+		_, err := r.ask(id, writeNote{Name: id, New: test.new}, nil)
 		require.NoError(t, err)
 		notes, err := r.journal.List(t.Context(), slot, "note", id, "", persistence.Page{})
 		require.NoError(t, err)
@@ -95,41 +98,42 @@ func TestARecordThatIsSaidToBeNewIsNotLookedUp(t *testing.T) {
 	}
 }
 
-func TestAReadIsDecidedAgainWhenWhatItRestsOnIsRefused(t *testing.T) {
-	id := stream(41)
-	r, decided, open := failingFirst(t, id)
+func TestAReadIsDecidedAgainAfterItsBaseIsRefused(t *testing.T) {
+	id := counterID(41)
+	r, decided, open := newSystemWithFailingAppend(t, id)
 	totals := make(chan int64, 1)
-	go func() { totals <- r.total(id) }()
+	go func() { totals <- r.readTotal(id) }()
 	require.Equal(t, decision.Read{}, <-decided)
 	open()
 	require.Zero(t, <-totals)
 }
 
-// A commit is lost, and before the fence another incarnation writes an event of the same version.
-func TestAnotherIncarnationsEventIsNotTakenForOnesOwn(t *testing.T) {
-	r := newRig(t, nil)
-	id, first := stream(42), true
+// TestAnotherProcessesEventIsNotMistakenForOwn loses a commit; before the fence another process
+// writes an event of the same version.
+func TestAnotherProcessesEventIsNotMistakenForOwn(t *testing.T) {
+	r := newCounterSystem(t, nil)
+	id, first := counterID(42), true
 	slot, err := ident.SlotOf(id)
 	require.NoError(t, err)
-	r.total(id)
-	r.journal.set(func(f *faults) {
-		f.append = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+	r.readTotal(id)
+	r.journal.configure(func(f *faultyJournal) {
+		f.onAppend = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			if !first {
 				return commit()
 			}
 			first = false
-			r.anotherWrites(id, slot)
+			r.writeAsAnotherProcess(id, slot)
 			return nil, persistence.ErrAmbiguous
 		}
 	})
-	reply, err := r.ask(id, add{By: 3}, r.key("k", "body"))
+	reply, err := r.ask(id, add{By: 3}, r.idempotencyKey("k", "body"))
 	require.NoError(t, err)
 	require.EqualValues(t, 103, reply)
-	require.EqualValues(t, 103, r.total(id))
+	require.EqualValues(t, 103, r.readTotal(id))
 }
 
-// anotherWrites takes the shard and adds 100 as the stream's first event.
-func (r *rig) anotherWrites(id string, slot ident.Slot) {
+// writeAsAnotherProcess raises the shard's epoch and adds 100 as the stream's first event.
+func (r *counterSystem) writeAsAnotherProcess(id string, slot ident.Slot) {
 	ctx := context.Background()
 	heads, err := r.journal.Journal.Raise(ctx, slot.Shard())
 	require.NoError(r.t, err)
@@ -143,14 +147,15 @@ func (r *rig) anotherWrites(id string, slot ident.Slot) {
 	require.NoError(r.t, outcomes[0].Err)
 }
 
-// slowTimers is a journal that cannot say for one shard which timers are due, and for another not yet.
-type slowTimers struct {
+// brokenTimersJournal is a journal that fails to read the timers of one shard and blocks for
+// another.
+type brokenTimersJournal struct {
 	persistence.Journal
 	broken, stuck ident.Shard
 	asked         atomic.Int64
 }
 
-func (s *slowTimers) Timers(
+func (s *brokenTimersJournal) Timers(
 	ctx context.Context, shard ident.Shard, now time.Time, after persistence.Timer, limit int,
 ) ([]persistence.Timer, error) {
 	switch shard {
@@ -164,13 +169,13 @@ func (s *slowTimers) Timers(
 	return s.Journal.Timers(ctx, shard, now, after, limit)
 }
 
-func TestAShardWithoutTimersHoldsUpNoOther(t *testing.T) {
-	slow := &slowTimers{broken: 0, stuck: 1}
-	r := newRig(t, func(c *actors.Config) {
+func TestAShardWhoseTimersCannotBeReadDelaysNoOther(t *testing.T) {
+	slow := &brokenTimersJournal{broken: 0, stuck: 1}
+	r := newCounterSystem(t, func(c *actors.Config) {
 		slow.Journal = c.Journal
 		c.Journal = slow
 	})
-	id := stream(43)
+	id := counterID(43)
 	require.Greater(t, shardOf(t, id), slow.stuck)
 	_, err := r.ask(id, alarm{At: r.clock.now()}, nil)
 	require.NoError(t, err)

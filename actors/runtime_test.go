@@ -19,24 +19,24 @@ import (
 )
 
 func TestCommittedStateOutlivesARestart(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(1)
+	r := newCounterSystem(t, nil)
+	id := counterID(1)
 	for i := range 5 {
 		reply, err := r.ask(id, add{By: 2}, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 2*(i+1), reply)
 	}
 	r.restart()
-	require.EqualValues(t, 10, r.total(id))
+	require.EqualValues(t, 10, r.readTotal(id))
 	_, err := r.ask(id, add{By: -1}, nil)
 	require.True(t, fault.Is(err, fault.InvalidBody), err)
 }
 
 func TestManyCommandsOfOneActorShareACommit(t *testing.T) {
-	r := newRig(t, nil)
-	id, gate := stream(2), make(chan struct{})
-	r.total(id)
-	r.journal.set(func(f *faults) { f.gate = gate })
+	r := newCounterSystem(t, nil)
+	id, gate := counterID(2), make(chan struct{})
+	r.readTotal(id)
+	r.journal.configure(func(f *faultyJournal) { f.appendGate = gate })
 	const n = 200
 	replies := make(chan int64, n)
 	ask := func() {
@@ -52,7 +52,8 @@ func TestManyCommandsOfOneActorShareACommit(t *testing.T) {
 	for range n - 1 {
 		go ask()
 	}
-	require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.LaneQueued == n-1 }, time.Minute,
+	require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.LaneQueued == n-1 },
+		time.Minute,
 		time.Millisecond)
 	close(gate)
 	seen := map[int64]bool{}
@@ -66,21 +67,21 @@ func TestManyCommandsOfOneActorShareACommit(t *testing.T) {
 }
 
 func TestAReadWaitsForWhatIsStagedBeforeIt(t *testing.T) {
-	r := newRig(t, nil)
-	id, gate := stream(3), make(chan struct{})
-	r.total(id)
-	r.journal.set(func(f *faults) { f.gate = gate })
+	r := newCounterSystem(t, nil)
+	id, gate := counterID(3), make(chan struct{})
+	r.readTotal(id)
+	r.journal.configure(func(f *faultyJournal) { f.appendGate = gate })
 	go func() { _, _ = r.ask(id, add{By: 7}, nil) }()
 	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
 	var opened atomic.Bool
 	early, read := make(chan bool, 1), make(chan int64, 1)
 	go func() {
-		v := r.total(id)
+		v := r.readTotal(id)
 		early <- !opened.Load()
 		read <- v
 	}()
-	for i := range 50 { // reads elsewhere go through meanwhile
-		r.total(stream(100 + i))
+	for i := range 50 { // reads of other actors are answered meanwhile
+		r.readTotal(counterID(100 + i))
 	}
 	opened.Store(true)
 	close(gate)
@@ -88,17 +89,17 @@ func TestAReadWaitsForWhatIsStagedBeforeIt(t *testing.T) {
 	require.EqualValues(t, 7, <-read)
 }
 
-func TestOneKeyOneEffect(t *testing.T) { onEachJournal(t, askWithOneKey) }
+func TestOneIdempotencyKeyHasOneEffect(t *testing.T) { onEachJournal(t, askWithOneKey) }
 
 func askWithOneKey(t *testing.T, database string) {
-	r := newRigOn(t, database, nil)
-	id := stream(4)
+	r := newCounterSystemOn(t, database, nil)
+	id := counterID(4)
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			reply, err := r.ask(id, add{By: 5}, r.key("k", "body"))
+			reply, err := r.ask(id, add{By: 5}, r.idempotencyKey("k", "body"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -108,33 +109,33 @@ func askWithOneKey(t *testing.T, database string) {
 		}()
 	}
 	wg.Wait()
-	require.EqualValues(t, 5, r.total(id))
-	_, err := r.ask(id, add{By: 5}, r.key("k", "another"))
+	require.EqualValues(t, 5, r.readTotal(id))
+	_, err := r.ask(id, add{By: 5}, r.idempotencyKey("k", "another"))
 	require.True(t, fault.Is(err, fault.IdempotencyKeyMismatch), err)
 
 	r.restart()
-	reply, err := r.ask(id, add{By: 5}, r.key("k", "body"))
+	reply, err := r.ask(id, add{By: 5}, r.idempotencyKey("k", "body"))
 	require.NoError(t, err)
 	require.Equal(t, actors.Replayed{Answer: []byte("5")}, reply)
 
 	r.clock.turn(24*time.Hour + time.Minute)
-	reply, err = r.ask(id, add{By: 5}, r.key("k", "body"))
+	reply, err = r.ask(id, add{By: 5}, r.idempotencyKey("k", "body"))
 	require.NoError(t, err)
 	require.EqualValues(t, 10, reply)
 }
 
 func TestARefusedCommandLeavesItsKeyFree(t *testing.T) {
-	r := newRig(t, nil)
-	_, err := r.ask(stream(5), add{By: 0}, r.key("k", "body"))
+	r := newCounterSystem(t, nil)
+	_, err := r.ask(counterID(5), add{By: 0}, r.idempotencyKey("k", "body"))
 	require.True(t, fault.Is(err, fault.InvalidBody), err)
-	reply, err := r.ask(stream(5), add{By: 1}, r.key("k", "body"))
+	reply, err := r.ask(counterID(5), add{By: 1}, r.idempotencyKey("k", "body"))
 	require.NoError(t, err)
 	require.EqualValues(t, 1, reply)
 }
 
 func TestATakenClaimRefusesOnlyItsOwnCommand(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(6)
+	r := newCounterSystem(t, nil)
+	id := counterID(6)
 	_, err := r.ask(id, claim{Name: "a@b"}, nil)
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -154,39 +155,40 @@ func TestATakenClaimRefusesOnlyItsOwnCommand(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	require.EqualValues(t, 91, r.total(id))
+	require.EqualValues(t, 91, r.readTotal(id))
 }
 
 func TestAnUnavailableJournalChangesNothing(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(7)
+	r := newCounterSystem(t, nil)
+	id := counterID(7)
 	_, err := r.ask(id, add{By: 1}, nil)
 	require.NoError(t, err)
-	r.journal.set(func(f *faults) {
-		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+	r.journal.configure(func(f *faultyJournal) {
+		f.onAppend = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			return nil, persistence.ErrUnavailable
 		}
 	})
 	_, err = r.ask(id, add{By: 10}, nil)
 	require.True(t, fault.Is(err, fault.Unavailable), err)
-	r.journal.set(func(f *faults) { f.append = nil })
-	require.EqualValues(t, 1, r.total(id))
+	r.journal.configure(func(f *faultyJournal) { f.onAppend = nil })
+	require.EqualValues(t, 1, r.readTotal(id))
 	reply, err := r.ask(id, add{By: 1}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, reply)
 }
 
-// An answer lost in the commit: the fence must find the truth, whichever it is, and never double it.
+// TestAnAmbiguousCommitIsFencedAndResolved loses the answer of a commit, stored or not. After the
+// fence the command has taken effect once.
 func TestAnAmbiguousCommitIsFencedAndResolved(t *testing.T) {
 	for _, landed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("landed=%v", landed), func(t *testing.T) {
-			r := newRig(t, nil)
-			id, raised := stream(8), 0
-			r.total(id)
+			r := newCounterSystem(t, nil)
+			id, raised := counterID(8), 0
+			r.readTotal(id)
 			first := true
-			r.journal.set(func(f *faults) {
-				f.raise = func() error { raised++; return nil }
-				f.append = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+			r.journal.configure(func(f *faultyJournal) {
+				f.onRaise = func() error { raised++; return nil }
+				f.onAppend = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 					if !first {
 						return commit()
 					}
@@ -199,12 +201,12 @@ func TestAnAmbiguousCommitIsFencedAndResolved(t *testing.T) {
 					return nil, persistence.ErrAmbiguous
 				}
 			})
-			reply, err := r.ask(id, add{By: 3}, r.key("k", "body"))
+			reply, err := r.ask(id, add{By: 3}, r.idempotencyKey("k", "body"))
 			require.NoError(t, err)
 			require.EqualValues(t, 3, reply)
-			require.Positive(t, raised, "the truth was read without a fence")
-			require.EqualValues(t, 3, r.total(id))
-			reply, err = r.ask(id, add{By: 3}, r.key("k", "body"))
+			require.Positive(t, raised, "the outcome was read without a fence")
+			require.EqualValues(t, 3, r.readTotal(id))
+			reply, err = r.ask(id, add{By: 3}, r.idempotencyKey("k", "body"))
 			require.NoError(t, err)
 			require.Equal(t, actors.Replayed{Answer: []byte("3")}, reply)
 		})
@@ -212,32 +214,32 @@ func TestAnAmbiguousCommitIsFencedAndResolved(t *testing.T) {
 }
 
 func TestAnUnresolvedCommitAnswersOutcomeUnknown(t *testing.T) {
-	r := newRig(t, func(c *actors.Config) { c.FenceWithin = 10 * time.Millisecond })
-	id := stream(9)
-	r.total(id)
+	r := newCounterSystem(t, func(c *actors.Config) { c.FenceWithin = 10 * time.Millisecond })
+	id := counterID(9)
+	r.readTotal(id)
 	var late func() ([]persistence.Outcome, error)
-	r.journal.set(func(f *faults) {
-		f.raise = func() error { return persistence.ErrUnavailable }
-		f.append = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+	r.journal.configure(func(f *faultyJournal) {
+		f.onRaise = func() error { return persistence.ErrUnavailable }
+		f.onAppend = func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			late = commit
 			return nil, persistence.ErrAmbiguous
 		}
 	})
-	_, err := r.ask(id, add{By: 3}, r.key("k", "body"))
+	_, err := r.ask(id, add{By: 3}, r.idempotencyKey("k", "body"))
 	require.True(t, fault.Is(err, fault.OutcomeUnknown), err)
 	require.Error(t, r.system.Ready())
-	_, err = r.ask(id, add{By: 3}, r.key("k", "body"))
-	require.True(t, fault.Is(err, fault.Unavailable), "nothing may be read or written before the fence: %v", err)
+	_, err = r.ask(id, add{By: 3}, r.idempotencyKey("k", "body"))
+	require.True(t, fault.Is(err, fault.Unavailable), "answered before the fence: %v", err)
 
-	_, err = late() // the old transaction lands after all, before the fence
+	_, err = late() // the old transaction commits before the fence
 	_ = err
-	r.journal.set(func(f *faults) { f.append, f.raise = nil, nil })
+	r.journal.configure(func(f *faultyJournal) { f.onAppend, f.onRaise = nil, nil })
 	require.Eventually(t, func() bool {
-		_, err := r.ask(stream(9), noteOnly{Name: id}, nil)
+		_, err := r.ask(counterID(9), writeNote{Name: id}, nil)
 		return err == nil
 	}, time.Minute, time.Millisecond)
-	require.EqualValues(t, 3, r.total(id))
-	reply, err := r.ask(id, add{By: 3}, r.key("k", "body"))
+	require.EqualValues(t, 3, r.readTotal(id))
+	reply, err := r.ask(id, add{By: 3}, r.idempotencyKey("k", "body"))
 	require.NoError(t, err)
 	require.Equal(t, actors.Replayed{Answer: []byte("3")}, reply)
 }
@@ -246,39 +248,39 @@ func reservation(i int) string {
 	return ident.Derive(1, time.UnixMilli(int64(i)), "r").Format(ident.Reservation)
 }
 
-func TestADebitReservesFirst(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(10)
+func TestADebitReservesFundsFirst(t *testing.T) {
+	r := newCounterSystem(t, nil)
+	id := counterID(10)
 	_, err := r.ask(id, debit{Reservation: reservation(1)}, nil)
 	require.NoError(t, err)
-	require.Equal(t, 1, r.books.held())
+	require.Equal(t, 1, r.authorizer.reservationCount())
 
-	r.books.mu.Lock()
-	r.books.refuse = true
-	r.books.mu.Unlock()
+	r.authorizer.mu.Lock()
+	r.authorizer.refuse = true
+	r.authorizer.mu.Unlock()
 	_, err = r.ask(id, debit{Reservation: reservation(2)}, nil)
 	require.True(t, fault.Is(err, fault.InsufficientFunds), err)
-	require.EqualValues(t, 1, r.total(id))
+	require.EqualValues(t, 1, r.readTotal(id))
 
-	r.books.mu.Lock()
-	r.books.refuse = false
-	r.books.mu.Unlock()
-	r.journal.set(func(f *faults) {
-		f.append = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+	r.authorizer.mu.Lock()
+	r.authorizer.refuse = false
+	r.authorizer.mu.Unlock()
+	r.journal.configure(func(f *faultyJournal) {
+		f.onAppend = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
 			return nil, persistence.ErrUnavailable
 		}
 	})
 	_, err = r.ask(id, debit{Reservation: reservation(3)}, nil)
 	require.True(t, fault.Is(err, fault.Unavailable), err)
-	require.Equal(t, 1, r.books.held(), "a refused debit keeps its reservation")
-	r.journal.set(func(f *faults) { f.append = nil })
+	require.Equal(t, 1, r.authorizer.reservationCount(), "a refused debit keeps its reservation")
+	r.journal.configure(func(f *faultyJournal) { f.onAppend = nil })
 
 	r.restart()
-	require.Zero(t, r.books.held(), "the orphan of an earlier run was not released at the start")
+	require.Zero(t, r.authorizer.reservationCount(), "the orphaned reservation was not released at the start")
 }
 
 func TestNoRequestIsLostUnderPassivation(t *testing.T) {
-	r := newRig(t, func(c *actors.Config) { c.IdleAfter = time.Nanosecond })
+	r := newCounterSystem(t, func(c *actors.Config) { c.IdleAfter = time.Nanosecond })
 	done := make(chan struct{})
 	var passivating, wg sync.WaitGroup
 	passivating.Go(func() {
@@ -298,8 +300,9 @@ func TestNoRequestIsLostUnderPassivation(t *testing.T) {
 			defer wg.Done()
 			for i := range 200 {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				id := stream((w + i) % 8)
-				_, err := r.system.Ask(ctx, actors.Envelope{Kind: "counter", Stream: id, Workspace: id, Command: add{By: 1}})
+				id := counterID((w + i) % 8)
+				_, err := r.system.Ask(ctx, actors.Envelope{Kind: "counter", Stream: id, Workspace: id,
+					Command: add{By: 1}})
 				cancel()
 				if err != nil {
 					t.Errorf("lost: %v", err)
@@ -312,26 +315,26 @@ func TestNoRequestIsLostUnderPassivation(t *testing.T) {
 	passivating.Wait()
 	var sum int64
 	for i := range 8 {
-		sum += r.total(stream(i))
+		sum += r.readTotal(counterID(i))
 	}
 	require.EqualValues(t, 16*200, sum)
 }
 
-func TestAPanicAnswersOutcomeUnknownAndOnlyThat(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(11)
-	_, err := r.ask(id, explode{}, nil)
+func TestAPanicAnswersOutcomeUnknown(t *testing.T) {
+	r := newCounterSystem(t, nil)
+	id := counterID(11)
+	_, err := r.ask(id, panicInDecide{}, nil)
 	require.True(t, fault.Is(err, fault.OutcomeUnknown), "as the first command of an incarnation: %v", err)
 	_, err = r.ask(id, add{By: 4}, nil)
 	require.NoError(t, err)
-	_, err = r.ask(id, explode{}, nil)
+	_, err = r.ask(id, panicInDecide{}, nil)
 	require.True(t, fault.Is(err, fault.OutcomeUnknown), err)
-	require.EqualValues(t, 4, r.total(id))
+	require.EqualValues(t, 4, r.readTotal(id))
 }
 
 func TestATimerFiresOnceAndOutlivesARestart(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(12)
+	r := newCounterSystem(t, nil)
+	id := counterID(12)
 	_, err := r.ask(id, alarm{At: r.clock.now().Add(time.Hour)}, nil)
 	require.NoError(t, err)
 	r.restart()
@@ -355,24 +358,25 @@ func shardOf(t *testing.T, id string) ident.Shard {
 }
 
 func TestAnotherTenantsActorIsNotFound(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(13)
+	r := newCounterSystem(t, nil)
+	id := counterID(13)
 	_, err := r.ask(id, add{By: 1}, nil)
 	require.NoError(t, err)
-	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: stream(14),
+	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: counterID(14),
 		Command: decision.Read{}})
 	require.True(t, fault.Is(err, fault.NotFound), err)
 	r.restart()
-	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: stream(14), Command: add{By: 1}})
+	_, err = r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: counterID(14),
+		Command: add{By: 1}})
 	require.True(t, fault.Is(err, fault.NotFound), err)
 }
 
 func TestAFullActorRefusesTheNextRequest(t *testing.T) {
-	r := newRig(t, nil)
-	id, gate := stream(15), make(chan struct{})
-	r.total(id)
-	r.journal.set(func(f *faults) { f.gate = gate })
-	const over = 5000 // more than one actor's limit
+	r := newCounterSystem(t, nil)
+	id, gate := counterID(15), make(chan struct{})
+	r.readTotal(id)
+	r.journal.configure(func(f *faultyJournal) { f.appendGate = gate })
+	const over = 5000 // more than maxPendingPerActor
 	errs := make(chan error, over)
 	for range over {
 		go func() {
@@ -390,12 +394,12 @@ func TestAFullActorRefusesTheNextRequest(t *testing.T) {
 			refused++
 		}
 	}
-	require.EqualValues(t, over-refused, r.total(id))
+	require.EqualValues(t, over-refused, r.readTotal(id))
 }
 
-func TestStopRefusesAndLosesNothing(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(16)
+func TestStopRefusesNewRequestsAndLosesNone(t *testing.T) {
+	r := newCounterSystem(t, nil)
+	id := counterID(16)
 	var kept int64
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -417,36 +421,41 @@ func TestStopRefusesAndLosesNothing(t *testing.T) {
 			}
 		}()
 	}
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return kept > 200 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return kept > 200 }, time.Minute,
+		time.Millisecond)
 	r.restart()
 	wg.Wait()
-	require.EqualValues(t, kept, r.total(id))
+	require.EqualValues(t, kept, r.readTotal(id))
 }
 
-// While the journal cannot be read an actor answers at once, and goes on by itself when it can.
+// TestAnActorThatCannotBeLoadedAnswersAndRecovers: while the journal cannot be read, the actor
+// answers unavailable at once, and loads again when it can.
 func TestAnActorThatCannotBeLoadedAnswersAndRecovers(t *testing.T) {
-	r := newRig(t, nil)
-	id := stream(17)
+	r := newCounterSystem(t, nil)
+	id := counterID(17)
 	_, err := r.ask(id, add{By: 6}, nil)
 	require.NoError(t, err)
 	r.restart()
 	var reads atomic.Int64
-	r.journal.set(func(f *faults) { f.read = func() error { reads.Add(1); return persistence.ErrUnavailable } })
+	r.journal.configure(func(f *faultyJournal) {
+		f.onRecord = func() error { reads.Add(1); return persistence.ErrUnavailable }
+	})
 	for range 3 {
 		_, err = r.ask(id, decision.Read{}, nil)
 		require.True(t, fault.Is(err, fault.Unavailable), err)
 	}
 	require.LessOrEqual(t, reads.Load(), int64(4), "an actor that cannot be loaded must not spin")
-	r.journal.set(func(f *faults) { f.read = nil })
-	require.EqualValues(t, 6, r.total(id))
+	r.journal.configure(func(f *faultyJournal) { f.onRecord = nil })
+	require.EqualValues(t, 6, r.readTotal(id))
 }
 
-// A decision that cannot be written was applied to the staged state; nothing may be decided on it.
+// TestAnUnwritableDecisionLeavesNoTrace: a decision whose event fails to encode has already changed
+// the staged state; no later command may be decided on that state.
 func TestAnUnwritableDecisionLeavesNoTrace(t *testing.T) {
-	r := newRig(t, nil)
-	id, gate := stream(18), make(chan struct{})
-	r.total(id)
-	r.journal.set(func(f *faults) { f.gate = gate })
+	r := newCounterSystem(t, nil)
+	id, gate := counterID(18), make(chan struct{})
+	r.readTotal(id)
+	r.journal.configure(func(f *faultyJournal) { f.appendGate = gate })
 	answers := make(chan error, 3)
 	ask := func(command any, pending int) {
 		go func() {
@@ -458,7 +467,7 @@ func TestAnUnwritableDecisionLeavesNoTrace(t *testing.T) {
 	}
 	ask(add{By: 1}, 1)
 	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
-	ask(unwritable{}, 2)
+	ask(addUnencodable{}, 2)
 	ask(add{By: 1}, 3)
 	close(gate)
 	failed := 0
@@ -468,7 +477,7 @@ func TestAnUnwritableDecisionLeavesNoTrace(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, failed)
-	require.EqualValues(t, 2, r.total(id))
+	require.EqualValues(t, 2, r.readTotal(id))
 	r.restart()
-	require.EqualValues(t, 2, r.total(id))
+	require.EqualValues(t, 2, r.readTotal(id))
 }

@@ -15,34 +15,34 @@ import (
 	"purser/persistence/ident"
 )
 
-// guardedText is a log that the goroutines of a system write and a test reads.
-type guardedText struct {
+// lockedBuffer is a log that goroutines of a system write while a test reads it.
+type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (g *guardedText) Write(b []byte) (int, error) {
+func (g *lockedBuffer) Write(b []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.text.Write(b)
 }
 
-func (g *guardedText) String() string {
+func (g *lockedBuffer) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.text.String()
 }
 
-func (g *guardedText) Reset() {
+func (g *lockedBuffer) Reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.text.Reset()
 }
 
-// TestAStartNamesTheSecretThatDiffers: a rotation is silent as long as one value stays, a secret
-// that has none of the values before is logged once by name, and one that is gone is refused.
+// TestAStartNamesTheSecretThatDiffers: a start logs nothing while a secret keeps one of its values,
+// logs the name of a secret whose values are all new once, and refuses a secret that is missing.
 func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
-	var log guardedText
+	var log lockedBuffer
 	var secrets []actors.Secret
 	keys := []byte{1}
 	secret := func(name string, values ...string) actors.Secret {
@@ -52,7 +52,7 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 		}
 		return s
 	}
-	r := newRig(t, func(c *actors.Config) {
+	r := newCounterSystem(t, func(c *actors.Config) {
 		c.Secrets, c.Sealer = secrets, sealerOf(t, keys...)
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
@@ -79,7 +79,8 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 	restart(nil) // a command without secrets compares none
 
 	r.system.Stop()
-	_, err := actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{},
+	_, err := actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer,
+		Bank:   unavailableBank{},
 		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three")}, Clock: r.clock.now,
 		Entropy: rand.Reader})
 	require.ErrorIs(t, err, actors.MissingSecret{Name: "bank"})

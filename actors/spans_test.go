@@ -9,7 +9,8 @@ import (
 	"purser/authorizer"
 )
 
-// The gaps among numbers that come in any order, some of them twice, are the numbers that did not come.
+// TestGapsAreWhatDidNotCome: the gaps of numbers that arrive in any order, some twice, are the
+// numbers that did not arrive.
 func TestGapsAreWhatDidNotCome(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		came := rapid.SliceOf(rapid.Uint64Range(1, 40)).Draw(t, "numbers")

@@ -17,24 +17,24 @@ import (
 	"purser/persistence/ident"
 )
 
-// thing is something of which a tenant may have only so many.
+// thing is a record of which a workspace may have a limited number.
 type thing struct {
 	Made bool `json:"made"`
 }
 
-type made struct{}
+type thingMade struct{}
 
-func (made) EventType() string { return "thing.made.v1" }
+func (thingMade) EventType() string { return "thing.made.v1" }
 
-// makeThing counts the thing unless Max is 0; a Name can be taken once.
-type makeThing struct {
+// createThing creates a thing. Max 0 does not count it; a Name may be used once.
+type createThing struct {
 	ID, Name string
 	Max      int64
 }
 
 func (s *thing) Decide(_ decision.Meta, command any) (decision.Decision, error) {
-	c := command.(makeThing)
-	d := decision.Decision{Events: []decision.Event{made{}}, Reply: true}
+	c := command.(createThing)
+	d := decision.Decision{Events: []decision.Event{thingMade{}}, Reply: true}
 	if c.Max > 0 {
 		d.Tallies = []decision.Tally{{Name: "thing", ID: c.ID, Max: c.Max}}
 	}
@@ -46,30 +46,30 @@ func (s *thing) Decide(_ decision.Meta, command any) (decision.Decision, error) 
 
 func (s *thing) Apply(decision.Event) { s.Made = true }
 
-// things is a rig whose actors are things of one tenant.
-type things struct {
-	*rig
+// thingSystem is a counterSystem of the things of one workspace.
+type thingSystem struct {
+	*counterSystem
 	owner string
 	next  atomic.Int64
 }
 
-func newThings(t *testing.T) *things {
-	return &things{owner: stream(7), rig: newRig(t, func(c *actors.Config) {
+func newThingSystem(t *testing.T) *thingSystem {
+	return &thingSystem{owner: counterID(7), counterSystem: newCounterSystem(t, func(c *actors.Config) {
 		c.Kinds = []actors.Kind{{Name: "thing", New: func() actors.State { return new(thing) }}}
 	})}
 }
 
-func (r *things) make(name string, most int64) (string, error) {
+func (r *thingSystem) create(name string, most int64) (string, error) {
 	slot, err := ident.SlotOf(r.owner)
 	require.NoError(r.t, err)
 	id := ident.Derive(slot, time.UnixMilli(1), fmt.Sprint("thing ", r.next.Add(1))).Format("thg")
 	_, err = r.system.Ask(r.t.Context(), actors.Envelope{Kind: "thing", Stream: id, Workspace: r.owner,
-		Command: makeThing{ID: id, Name: name, Max: most}})
+		Command: createThing{ID: id, Name: name, Max: most}})
 	return id, err
 }
 
-// tally reads what is stored, and requires that it is what there is.
-func (r *things) tally() actors.Tally {
+// readTally returns the stored tally, and requires that it agrees with the stored things.
+func (r *thingSystem) readTally() actors.Tally {
 	slot, err := ident.SlotOf(r.owner)
 	require.NoError(r.t, err)
 	record, err := r.journal.Record(r.t.Context(), slot, actors.TallyKind("thing"), r.owner)
@@ -83,15 +83,16 @@ func (r *things) tally() actors.Tally {
 	return tally
 }
 
-// Half of those that come at once lose because their name is taken; the tally counts the others, up to the limit.
-func TestATallyIsExactAmongLosers(t *testing.T) {
-	r := newThings(t)
+// TestATallyExcludesRefusedCommands: of concurrent commands half are refused because their name is
+// taken. The tally counts the others, up to the limit.
+func TestATallyExcludesRefusedCommands(t *testing.T) {
+	r := newThingSystem(t)
 	const most, names = 40, 60
 	var wg sync.WaitGroup
 	var done, taken, over atomic.Int64
 	for i := range 2 * names {
 		wg.Go(func() {
-			switch _, err := r.make(fmt.Sprint("name ", i%names), most); {
+			switch _, err := r.create(fmt.Sprint("name ", i%names), most); {
 			case err == nil:
 				done.Add(1)
 			case fault.Is(err, fault.EmailTaken):
@@ -106,24 +107,26 @@ func TestATallyIsExactAmongLosers(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, most, done.Load())
 	require.EqualValues(t, 2*names, done.Load()+taken.Load()+over.Load())
-	require.EqualValues(t, most, r.tally().Count)
+	require.EqualValues(t, most, r.readTally().Count)
 	r.restart()
-	_, err := r.make("", most)
+	_, err := r.create("", most)
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
-	_, err = r.make("", most+1)
+	_, err = r.create("", most+1)
 	require.NoError(t, err)
-	require.EqualValues(t, most+1, r.tally().Count)
+	require.EqualValues(t, most+1, r.readTally().Count)
 }
 
-// A commit that is interrupted counts when it was written, and only then.
+// TestATallyIsExactAfterAnAmbiguousCommit: an interrupted commit counts if and only if it was
+// stored.
 func TestATallyIsExactAfterAnAmbiguousCommit(t *testing.T) {
-	r := newThings(t)
-	_, err := r.make("", 100)
+	r := newThingSystem(t)
+	_, err := r.create("", 100)
 	require.NoError(t, err)
 	for i := range 6 {
 		var once sync.Once
-		r.journal.set(func(f *faults) {
-			f.append = func(commit func() ([]persistence.Outcome, error)) (outcomes []persistence.Outcome, err error) {
+		r.journal.configure(func(f *faultyJournal) {
+			f.onAppend = func(commit func() ([]persistence.Outcome, error)) (outcomes []persistence.Outcome,
+				err error) {
 				outcomes, err = nil, persistence.ErrAmbiguous
 				interrupted := false
 				once.Do(func() {
@@ -138,24 +141,25 @@ func TestATallyIsExactAfterAnAmbiguousCommit(t *testing.T) {
 				return outcomes, err
 			}
 		})
-		_, err := r.make("", 100)
+		_, err := r.create("", 100)
 		require.NoError(t, err)
-		require.EqualValues(t, 2+i, r.tally().Count)
+		require.EqualValues(t, 2+i, r.readTally().Count)
 	}
 }
 
-// What a tenant had before it was counted is counted once.
-func TestATallyFindsWhatWasThereBefore(t *testing.T) {
-	r := newThings(t)
-	oldest, err := r.make("", 0)
+// TestATallyCountsExistingRecordsOnce: the first counted command counts the records stored before
+// it.
+func TestATallyCountsExistingRecordsOnce(t *testing.T) {
+	r := newThingSystem(t)
+	oldest, err := r.create("", 0)
 	require.NoError(t, err)
 	for range 4 {
-		_, err := r.make("", 0)
+		_, err := r.create("", 0)
 		require.NoError(t, err)
 	}
-	_, err = r.make("", 6)
+	_, err = r.create("", 6)
 	require.NoError(t, err)
-	require.Equal(t, actors.Tally{Count: 6, First: oldest}, r.tally())
-	_, err = r.make("", 6)
+	require.Equal(t, actors.Tally{Count: 6, First: oldest}, r.readTally())
+	_, err = r.create("", 6)
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 }

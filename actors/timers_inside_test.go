@@ -12,7 +12,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// dueJournal has timers that stay due: nothing fires them.
+// dueJournal is a journal whose timers stay due: no fire removes them.
 type dueJournal struct {
 	persistence.Journal
 	timers []persistence.Timer
@@ -51,8 +51,7 @@ func ofWorkspace(due []persistence.Timer, workspace string) (n int) {
 	return n
 }
 
-// TestTimersOfWorkspacesAreFiredInTurn: another workspace's timers do not wait for all of a
-// crowd's.
+// TestTimersOfWorkspacesAreFiredInTurn: 500 due timers of one workspace do not delay another's.
 func TestTimersOfWorkspacesAreFiredInTurn(t *testing.T) {
 	j := &dueJournal{}
 	j.add("crowd", 500)
@@ -65,7 +64,7 @@ func TestTimersOfWorkspacesAreFiredInTurn(t *testing.T) {
 	require.Equal(t, j.timers[0], due[0], "the earliest of a workspace first")
 }
 
-// TestTimersThatStayDueHideNoOther: a crowd that fails for ever and fills whole reads.
+// TestTimersThatStayDueHideNoOther: later reads continue behind timers that fail for ever.
 func TestTimersThatStayDueHideNoOther(t *testing.T) {
 	j := &dueJournal{}
 	j.add("failing", 5*timersRead/2)

@@ -11,11 +11,12 @@ import (
 	"purser/actors/webhook"
 )
 
-// Endpoints that hang, each with as much waiting as it may have, leave room for others.
+// TestEndpointsThatHangLeaveRoomForOthers: endpoints that hang, each with as many pending
+// deliveries as it may have, leave room for another endpoint.
 func TestEndpointsThatHangLeaveRoomForOthers(t *testing.T) {
 	s := &System{}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
-	none := fairshare.New(0, maxWorkspaceSending) // nothing goes out
+	none := fairshare.New(0, maxWorkspaceSending) // nothing is sent
 	d := newDispatcher(s, none, s.deliver, func(d webhook.Due) (line, workspace string) {
 		return d.Endpoint,
 			d.Workspace

@@ -28,16 +28,16 @@ import (
 	"purser/persistence/ident"
 )
 
-// arrival is a request as a receiver got it.
-type arrival struct{ id, signature, body string }
+// receivedRequest is a webhook request as its receiver got it.
+type receivedRequest struct{ id, signature, body string }
 
-// receiver is a server on loopback that keeps what it gets.
+// receiver is a webhook receiver on the loopback interface that records its requests.
 type receiver struct {
 	*httptest.Server
-	mu     sync.Mutex
-	got    []arrival
-	answer func(w http.ResponseWriter, r *http.Request)
-	status atomic.Int32
+	mu       sync.Mutex
+	received []receivedRequest
+	answer   func(w http.ResponseWriter, r *http.Request)
+	status   atomic.Int32
 }
 
 func newReceiver(t testing.TB, status int) *receiver {
@@ -49,7 +49,8 @@ func newReceiver(t testing.TB, status int) *receiver {
 			return
 		}
 		v.mu.Lock()
-		v.got = append(v.got, arrival{r.Header.Get("webhook-id"), r.Header.Get("service-signature"), string(body)})
+		v.received = append(v.received, receivedRequest{r.Header.Get("webhook-id"),
+			r.Header.Get("service-signature"), string(body)})
 		answer := v.answer
 		v.mu.Unlock()
 		if answer != nil {
@@ -61,36 +62,38 @@ func newReceiver(t testing.TB, status int) *receiver {
 	return v
 }
 
-func (v *receiver) arrivals() []arrival {
+func (v *receiver) requests() []receivedRequest {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return append([]arrival{}, v.got...)
+	return append([]receivedRequest{}, v.received...)
 }
 
-// hooks is a rig of endpoints and counters, whose deliveries really go out.
-type hooks struct {
-	*rig
+// webhookSystem is a counterSystem with webhook endpoints, whose deliveries go out over HTTP.
+type webhookSystem struct {
+	*counterSystem
 	owner string
 	next  int
 }
 
-type post func(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string)
+type posterFunc func(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string)
 
-func (p post) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string) {
+func (p posterFunc) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int, string) {
 	return p(ctx, url, secret, id, event, at, body)
 }
 
 func newSender(t testing.TB) *outbound.Sender {
 	t.Helper()
-	s, err := outbound.NewSender(outbound.SenderOptions{Guard: outbound.NewGuard(true, nil), ConnectTimeout: comesWithin,
-		Timeout: comesWithin})
+	s, err := outbound.NewSender(outbound.SenderOptions{Guard: outbound.NewGuard(true, nil),
+		ConnectTimeout: eventuallyWithin,
+		Timeout:        eventuallyWithin})
 	require.NoError(t, err)
 	return s
 }
 
-func newHooks(t *testing.T, poster actors.Poster, change ...func(*actors.Config)) *hooks {
-	h := &hooks{owner: stream(5)}
-	h.rig = &rig{t: t, fs: vfs.NewCrashableMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}},
+func newWebhookSystem(t *testing.T, poster actors.Poster, change ...func(*actors.Config)) *webhookSystem {
+	h := &webhookSystem{owner: counterID(5)}
+	h.counterSystem = &counterSystem{t: t, fs: vfs.NewCrashableMem(), clock: newClock(),
+		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}},
 		config: func(c *actors.Config) {
 			c.Poster = poster
 			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook",
@@ -105,28 +108,28 @@ func newHooks(t *testing.T, poster actors.Poster, change ...func(*actors.Config)
 	return h
 }
 
-// slot is the owner's, where all its records are.
-func (h *hooks) slot() ident.Slot {
+// ownerSlot is the slot of the owner's workspace and of all its records.
+func (h *webhookSystem) ownerSlot() ident.Slot {
 	slot, err := ident.SlotOf(h.owner)
 	require.NoError(h.t, err)
 	return slot
 }
 
-func (h *hooks) newID(prefix string) string {
+func (h *webhookSystem) newID(prefix string) string {
 	h.next++
-	return ident.Derive(h.slot(), time.UnixMilli(1), fmt.Sprint("hook ", h.next)).Format(prefix)
+	return ident.Derive(h.ownerSlot(), time.UnixMilli(1), fmt.Sprint("hook ", h.next)).Format(prefix)
 }
 
-const hookSecret = "whsec_for-the-tests"
+const endpointSecret = "whsec_for-the-tests"
 
-func (h *hooks) register(url string, events ...string) string {
+func (h *webhookSystem) registerEndpoint(url string, events ...string) string {
 	h.t.Helper()
 	id := h.newID(ident.Endpoint)
-	h.tell(id, webhook.Register{ID: id, Workspace: h.owner, URL: url, Secret: hookSecret, Events: events})
+	h.askEndpoint(id, webhook.Register{ID: id, Workspace: h.owner, URL: url, Secret: endpointSecret, Events: events})
 	return id
 }
 
-func (h *hooks) tell(endpoint string, command any) any {
+func (h *webhookSystem) askEndpoint(endpoint string, command any) any {
 	h.t.Helper()
 	reply, err := h.system.Ask(h.t.Context(), actors.Envelope{Kind: "webhook", Stream: endpoint, Workspace: h.owner,
 		Command: command})
@@ -134,14 +137,14 @@ func (h *hooks) tell(endpoint string, command any) any {
 	return reply
 }
 
-func (h *hooks) ping(endpoint string) string {
+func (h *webhookSystem) sendPing(endpoint string) string {
 	h.t.Helper()
 	id := h.newID(ident.Delivery)
-	h.tell(endpoint, webhook.Ping{ID: id, Body: `{"type":"ping", "at":"<now>"}`})
+	h.askEndpoint(endpoint, webhook.Ping{ID: id, Body: `{"type":"ping", "at":"<now>"}`})
 	return id
 }
 
-func (h *hooks) delivery(id string) (d webhook.Delivery) {
+func (h *webhookSystem) readDelivery(id string) (d webhook.Delivery) {
 	h.t.Helper()
 	record, err := h.system.Record(h.t.Context(), webhook.RecordDelivery, h.owner, id)
 	require.NoError(h.t, err)
@@ -149,37 +152,37 @@ func (h *hooks) delivery(id string) (d webhook.Delivery) {
 	return d
 }
 
-// awaits waits for a delivery's record to say so.
-func (h *hooks) awaits(id string, says func(d webhook.Delivery) bool) webhook.Delivery {
+// awaitDelivery waits until the stored delivery satisfies says, and returns it.
+func (h *webhookSystem) awaitDelivery(id string, says func(d webhook.Delivery) bool) webhook.Delivery {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool { return says(h.delivery(id)) }, time.Minute, time.Millisecond)
-	return h.delivery(id)
+	require.Eventually(h.t, func() bool { return says(h.readDelivery(id)) }, time.Minute, time.Millisecond)
+	return h.readDelivery(id)
 }
 
-func (h *hooks) delivered(id string) webhook.Delivery {
+func (h *webhookSystem) awaitDelivered(id string) webhook.Delivery {
 	h.t.Helper()
-	return h.awaits(id, func(d webhook.Delivery) bool { return d.Status == webhook.StatusDelivered })
+	return h.awaitDelivery(id, func(d webhook.Delivery) bool { return d.Status == webhook.StatusDelivered })
 }
 
-// verify is a receiver's check, written from the interface alone.
-func verify(t *testing.T, a arrival, at time.Time) {
+// verifySignature checks a signature as a receiver does, from the documented interface alone.
+func verifySignature(t *testing.T, a receivedRequest, at time.Time) {
 	t.Helper()
 	stamp, sum, found := strings.Cut(strings.TrimPrefix(a.signature, "t="), ",v1=")
 	require.True(t, found, a.signature)
 	require.Equal(t, strconv.FormatInt(at.Unix(), 10), stamp)
-	mac := hmac.New(sha256.New, []byte(hookSecret))
+	mac := hmac.New(sha256.New, []byte(endpointSecret))
 	_, _ = io.WriteString(mac, stamp+"."+a.body)
 	require.Equal(t, hex.EncodeToString(mac.Sum(nil)), sum)
 }
 
 func TestADeliveryIsTriedForThreeDays(t *testing.T) {
-	h, v := newHooks(t, newSender(t)), newReceiver(t, 500)
-	id := h.ping(h.register(v.URL, "*"))
+	h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 500)
+	id := h.sendPing(h.registerEndpoint(v.URL, "*"))
 	start := h.clock.now()
-	d := h.delivery(id)
+	d := h.readDelivery(id)
 	for n := 1; d.Status == webhook.StatusPending; n++ {
 		h.clock.turn(d.NextAttemptAt.Sub(h.clock.now()))
-		d = h.awaits(id, func(d webhook.Delivery) bool { return len(d.Attempts) == n })
+		d = h.awaitDelivery(id, func(d webhook.Delivery) bool { return len(d.Attempts) == n })
 		require.Equal(t, h.clock.now(), d.Attempts[n-1].At.Time)
 	}
 	require.Equal(t, webhook.StatusFailed, d.Status)
@@ -200,17 +203,18 @@ func TestADeliveryIsTriedForThreeDays(t *testing.T) {
 	require.Positive(t, jittered)
 	last := d.Attempts[len(d.Attempts)-1].At.Sub(start)
 	require.True(t, last > 70*time.Hour && last <= 72*time.Hour, "%s", last)
-	got := v.arrivals()
+	got := v.requests()
 	require.Len(t, got, len(d.Attempts))
 	for i, a := range got {
-		require.Equal(t, arrival{id, a.signature, `{"type":"ping", "at":"<now>"}`}, a)
-		verify(t, a, d.Attempts[i].At.Time)
+		require.Equal(t, receivedRequest{id, a.signature, `{"type":"ping", "at":"<now>"}`}, a)
+		verifySignature(t, a, d.Attempts[i].At.Time)
 	}
 }
 
-// One endpoint never answers, and has more waiting; the others get theirs meanwhile, and it is asked one thing at a time.
-func TestASlowEndpointDelaysNobody(t *testing.T) {
-	h, slow, quick := newHooks(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
+// TestASlowEndpointDelaysOnlyItself: an endpoint that does not answer gets one request at a time,
+// and deliveries of other endpoints are sent meanwhile.
+func TestASlowEndpointDelaysOnlyItself(t *testing.T) {
+	h, slow, quick := newWebhookSystem(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
 	gate := make(chan struct{})
 	var under, most atomic.Int32
 	slow.answer = func(http.ResponseWriter, *http.Request) {
@@ -218,33 +222,35 @@ func TestASlowEndpointDelaysNobody(t *testing.T) {
 		<-gate
 		under.Add(-1)
 	}
-	stuck := h.register(slow.URL, "*")
+	stuck := h.registerEndpoint(slow.URL, "*")
 	var waiting []string
 	for range 5 {
-		waiting = append(waiting, h.ping(stuck))
+		waiting = append(waiting, h.sendPing(stuck))
 	}
 	require.Eventually(t, func() bool { return under.Load() == 1 }, time.Minute, time.Millisecond)
 	for range 3 {
-		h.delivered(h.ping(h.register(quick.URL, "*")))
+		h.awaitDelivered(h.sendPing(h.registerEndpoint(quick.URL, "*")))
 	}
-	h.clock.turn(90 * time.Second) // the timers of what is under way and what waits fire again
-	h.delivered(h.ping(h.register(quick.URL, "*")))
-	require.Len(t, slow.arrivals(), 1)
+	h.clock.turn(90 * time.Second) // the timers of the sent and the queued deliveries fire again
+	h.awaitDelivered(h.sendPing(h.registerEndpoint(quick.URL, "*")))
+	require.Len(t, slow.requests(), 1)
 	close(gate)
 	for _, id := range waiting {
-		require.Len(t, h.delivered(id).Attempts, 1)
+		require.Len(t, h.awaitDelivered(id).Attempts, 1)
 	}
 	require.EqualValues(t, 1, most.Load())
-	require.Len(t, slow.arrivals(), len(waiting))
+	require.Len(t, slow.requests(), len(waiting))
 }
 
-// The power fails after the receiver has taken a delivery and before that is written down: it is sent once more, under the same
-// id, and there is one record of it, with one attempt.
-func TestACrashBeforeTheRecordSendsAgain(t *testing.T) {
+// TestACrashBeforeTheAttemptRecordSendsAgain cuts the power after the receiver has answered and
+// before the attempt is stored. The delivery is sent again under the same id, and its one record
+// shows one attempt.
+func TestACrashBeforeTheAttemptRecordSendsAgain(t *testing.T) {
 	v, sender := newReceiver(t, 204), newSender(t)
 	crashed := make(chan vfs.FS, 1)
-	var h *hooks
-	h = newHooks(t, post(func(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (int,
+	var h *webhookSystem
+	h = newWebhookSystem(t, posterFunc(func(ctx context.Context, url, secret, id, event string, at time.Time,
+		body []byte) (int,
 		string) {
 		status, failure := sender.Post(ctx, url, secret, id, event, at, body)
 		select {
@@ -253,16 +259,16 @@ func TestACrashBeforeTheRecordSendsAgain(t *testing.T) {
 		}
 		return status, failure
 	}))
-	endpoint := h.register(v.URL, "*")
-	id := h.ping(endpoint)
-	require.Len(t, h.delivered(id).Attempts, 1)
+	endpoint := h.registerEndpoint(v.URL, "*")
+	id := h.sendPing(endpoint)
+	require.Len(t, h.awaitDelivered(id).Attempts, 1)
 	h.stop()
 	h.fs = <-crashed
 	h.start()
-	require.Empty(t, h.delivery(id).Attempts)
+	require.Empty(t, h.readDelivery(id).Attempts)
 	h.clock.turn(time.Minute)
-	require.Len(t, h.delivered(id).Attempts, 1)
-	got := v.arrivals()
+	require.Len(t, h.awaitDelivered(id).Attempts, 1)
+	got := v.requests()
 	require.Len(t, got, 2)
 	require.Equal(t, id, got[0].id)
 	require.Equal(t, id, got[1].id)
@@ -273,82 +279,84 @@ func TestACrashBeforeTheRecordSendsAgain(t *testing.T) {
 }
 
 func TestADeliveryIsReplayed(t *testing.T) {
-	h, v := newHooks(t, newSender(t)), newReceiver(t, 200)
-	endpoint := h.register(v.URL, "*")
-	id := h.ping(endpoint)
-	first := h.delivered(id)
+	h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 200)
+	endpoint := h.registerEndpoint(v.URL, "*")
+	id := h.sendPing(endpoint)
+	first := h.awaitDelivered(id)
 	h.clock.turn(time.Hour)
-	h.tell(endpoint, webhook.Replay{Delivery: first})
-	again := h.awaits(id, func(d webhook.Delivery) bool { return len(d.Attempts) == 2 })
+	h.askEndpoint(endpoint, webhook.Replay{Delivery: first})
+	again := h.awaitDelivery(id, func(d webhook.Delivery) bool { return len(d.Attempts) == 2 })
 	require.Equal(t, webhook.StatusDelivered, again.Status)
-	got := v.arrivals()
+	got := v.requests()
 	require.Equal(t, got[0].id, got[1].id)
 	require.Equal(t, got[0].body, got[1].body)
-	verify(t, got[1], h.clock.now())
+	verifySignature(t, got[1], h.clock.now())
 }
 
-func TestARemovedEndpointGetsNothingMore(t *testing.T) {
-	h, v := newHooks(t, newSender(t)), newReceiver(t, 500)
-	endpoint := h.register(v.URL, "*")
-	failing := h.ping(endpoint)
-	h.awaits(failing, func(d webhook.Delivery) bool { return len(d.Attempts) == 1 })
-	h.tell(endpoint, webhook.Remove{})
-	timers, err := h.journal.Timers(t.Context(), h.slot().Shard(), h.clock.now().Add(1000*time.Hour),
+func TestARemovedEndpointReceivesNoDelivery(t *testing.T) {
+	h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 500)
+	endpoint := h.registerEndpoint(v.URL, "*")
+	failing := h.sendPing(endpoint)
+	h.awaitDelivery(failing, func(d webhook.Delivery) bool { return len(d.Attempts) == 1 })
+	h.askEndpoint(endpoint, webhook.Remove{})
+	timers, err := h.journal.Timers(t.Context(), h.ownerSlot().Shard(), h.clock.now().Add(1000*time.Hour),
 		persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, timers)
 	h.clock.turn(time.Hour)
 	other := newReceiver(t, 200)
-	h.delivered(h.ping(h.register(other.URL, "*")))
-	require.Len(t, v.arrivals(), 1)
+	h.awaitDelivered(h.sendPing(h.registerEndpoint(other.URL, "*")))
+	require.Len(t, v.requests(), 1)
 }
 
-// What waits in line behind an attempt that is under way is not sent either, once the endpoint is removed.
-func TestWhatWaitsForARemovedEndpointIsNotSent(t *testing.T) {
-	h, v := newHooks(t, newSender(t)), newReceiver(t, 200)
+// TestQueuedDeliveriesOfARemovedEndpointAreDropped: a delivery that is queued behind a running
+// attempt is not sent after its endpoint is removed.
+func TestQueuedDeliveriesOfARemovedEndpointAreDropped(t *testing.T) {
+	h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 200)
 	gate, under := make(chan struct{}), make(chan struct{}, 8)
 	v.answer = func(http.ResponseWriter, *http.Request) {
 		under <- struct{}{}
 		<-gate
 	}
-	endpoint := h.register(v.URL, "*")
-	h.ping(endpoint)
+	endpoint := h.registerEndpoint(v.URL, "*")
+	h.sendPing(endpoint)
 	<-under
 	fired := h.journal.appends.Load()
-	h.ping(endpoint)
-	// its timer too
+	h.sendPing(endpoint)
+	// its timer has fired too
 	require.Eventually(t, func() bool { return h.journal.appends.Load() >= fired+2 }, time.Minute, time.Millisecond)
-	h.tell(endpoint, webhook.Remove{})
+	h.askEndpoint(endpoint, webhook.Remove{})
 	close(gate)
 	other := newReceiver(t, 200)
-	h.delivered(h.ping(h.register(other.URL, "*")))
-	h.stop() // waits for the line to end
-	require.Len(t, v.arrivals(), 1)
+	h.awaitDelivered(h.sendPing(h.registerEndpoint(other.URL, "*")))
+	h.stop() // waits until the endpoint's queue is empty
+	require.Len(t, v.requests(), 1)
 	h.start()
 }
 
-// unsaved loses the cursors it is told to save.
-type unsaved struct{ persistence.Journal }
+// cursorLosingJournal does not store cursors.
+type cursorLosingJournal struct{ persistence.Journal }
 
-func (unsaved) SaveCursor(context.Context, string, ident.Shard, uint64) error { return nil }
+func (cursorLosingJournal) SaveCursor(context.Context, string, ident.Shard, uint64) error { return nil }
 
 func announceAdded(e persistence.Event) (actors.Announcement, error) {
 	return actors.Announcement{Event: webhook.CheckoutCompleted, Body: `{"cause":"` + e.ID + `"}`}, nil
 }
 
-// What is announced comes to each endpoint of the workspace that subscribes to it, once, however often it is handled.
-func TestAnAnnouncementComesOnceToWhoSubscribes(t *testing.T) {
-	h := newHooks(t, newSender(t), func(c *actors.Config) { c.Journal = unsaved{c.Journal} })
+// TestAnAnnouncementIsDeliveredOncePerSubscriber: every endpoint of the workspace that subscribes
+// to the event gets one delivery, however often the event is handled.
+func TestAnAnnouncementIsDeliveredOncePerSubscriber(t *testing.T) {
+	h := newWebhookSystem(t, newSender(t), func(c *actors.Config) { c.Journal = cursorLosingJournal{c.Journal} })
 	v := newReceiver(t, 200)
-	all, some := h.register(v.URL, "*"), h.register(v.URL, webhook.CheckoutCompleted)
-	none, gone := h.register(v.URL, webhook.PingEvent), h.register(v.URL, "*")
-	h.tell(gone, webhook.Remove{})
+	all, some := h.registerEndpoint(v.URL, "*"), h.registerEndpoint(v.URL, webhook.CheckoutCompleted)
+	none, gone := h.registerEndpoint(v.URL, webhook.PingEvent), h.registerEndpoint(v.URL, "*")
+	h.askEndpoint(gone, webhook.Remove{})
 	_, err := h.ask(h.owner, add{By: 1}, nil)
 	require.NoError(t, err)
-	_, err = h.ask(stream(6), add{By: 1}, nil) // another tenant's
+	_, err = h.ask(counterID(6), add{By: 1}, nil) // another tenant's
 	require.NoError(t, err)
 	handler := h.system.Announcer(actors.Announcements{"counter.added.v1": announceAdded})
-	shard := h.slot().Shard()
+	shard := h.ownerSlot().Shard()
 	events, err := h.journal.Events(t.Context(), shard, 0, 100)
 	require.NoError(t, err)
 	require.ErrorIs(t, handler.Handle(t.Context(), shard, events[1:]), persistence.ErrMoved)
@@ -356,26 +364,28 @@ func TestAnAnnouncementComesOnceToWhoSubscribes(t *testing.T) {
 		require.NoError(t, handler.Handle(t.Context(), shard, events))
 	}
 	for endpoint, want := range map[string]int{all: 1, some: 1, none: 0, gone: 0} {
-		records, err := h.system.List(t.Context(), webhook.RecordDelivery, h.owner, endpoint, persistence.Page{Limit: 10})
+		records, err := h.system.List(t.Context(), webhook.RecordDelivery, h.owner, endpoint,
+			persistence.Page{Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, records, want)
 		for _, r := range records {
-			d := h.delivered(r.ID)
+			d := h.awaitDelivered(r.ID)
 			require.Equal(t, webhook.CheckoutCompleted, d.Event)
 			require.Equal(t, `{"cause":"`+events[len(events)-1].ID+`"}`, d.Body)
 		}
 	}
-	require.NoError(t, handler.Handle(t.Context(), shard, events)) // once more, when all is through
+	require.NoError(t, handler.Handle(t.Context(), shard, events)) // once more, after every delivery is sent
 	for _, endpoint := range []string{all, some} {
-		require.Empty(t, h.tell(endpoint, decision.Read{}).(webhook.State).Pending)
+		require.Empty(t, h.askEndpoint(endpoint, decision.Read{}).(webhook.State).Pending)
 	}
-	require.Len(t, v.arrivals(), 2)
+	require.Len(t, v.requests(), 2)
 }
 
-// Through the journal's own subscription, past an event that fails at first and over a restart, all arrive.
+// TestTheAnnouncerReadsTheJournal runs the announcer on the journal's subscription. Every event is
+// announced, also after an event whose first handling fails and after a restart.
 func TestTheAnnouncerReadsTheJournal(t *testing.T) {
-	h, v := newHooks(t, newSender(t)), newReceiver(t, 200)
-	h.register(v.URL, "*")
+	h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 200)
+	h.registerEndpoint(v.URL, "*")
 	var failed atomic.Bool
 	table := actors.Announcements{"counter.added.v1": func(e persistence.Event) (actors.Announcement, error) {
 		if failed.CompareAndSwap(false, true) {
@@ -394,7 +404,7 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 			_, err := h.ask(h.owner, add{By: 1}, nil)
 			require.NoError(t, err)
 		}
-		require.Eventually(t, func() bool { return len(v.arrivals()) == until }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(v.requests()) == until }, time.Minute, time.Millisecond)
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
 	}
@@ -402,59 +412,63 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 	h.restart()
 	follow(6)
 	ids := map[string]bool{}
-	for _, a := range v.arrivals() {
+	for _, a := range v.requests() {
 		ids[a.id] = true
 	}
 	require.Len(t, ids, 6)
 }
 
-// heard keeps what a listener is told of webhooks.
-type heard struct {
+// recordingListener records what the runtime reports about webhooks.
+type recordingListener struct {
 	actors.Listener
 	mu      sync.Mutex
 	posted  map[string]int
 	pending atomic.Int64
 }
 
-func (l *heard) Posted(outcome string, _ time.Duration) {
+func (l *recordingListener) Posted(outcome string, _ time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.posted[outcome]++
 }
-func (l *heard) Deliveries(pending int)            { l.pending.Store(int64(pending)) }
-func (*heard) Committed(int, time.Duration, error) {}
-func (*heard) Reacted(string, error)               {}
-func (*heard) Fired(string, error)                 {}
-func (l *heard) says(want map[string]int, n int) bool {
+func (l *recordingListener) Deliveries(pending int)            { l.pending.Store(int64(pending)) }
+func (*recordingListener) Committed(int, time.Duration, error) {}
+func (*recordingListener) Reacted(string, error)               {}
+func (*recordingListener) Fired(string, error)                 {}
+func (l *recordingListener) hasRecorded(want map[string]int, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Sprint(l.posted) == fmt.Sprint(want) && l.pending.Load() == int64(n)
 }
 
-func TestAttemptsAndWhatIsPendingAreTold(t *testing.T) {
-	l := &heard{posted: map[string]int{}}
-	h := newHooks(t, newSender(t), func(c *actors.Config) { c.Listener, c.HousekeepEvery = l, time.Millisecond })
+func TestPostedAttemptsAndPendingDeliveriesAreReported(t *testing.T) {
+	l := &recordingListener{posted: map[string]int{}}
+	h := newWebhookSystem(t, newSender(t), func(c *actors.Config) {
+		c.Listener, c.HousekeepEvery = l,
+			time.Millisecond
+	})
 	good, bad, dead := newReceiver(t, 200), newReceiver(t, 503), newReceiver(t, 200)
 	dead.Close()
 	for _, v := range []*receiver{good, bad, dead} {
-		h.ping(h.register(v.URL, "*"))
+		h.sendPing(h.registerEndpoint(v.URL, "*"))
 	}
 	want := map[string]int{"connect": 1, "status_2xx": 1, "status_5xx": 1}
-	require.Eventually(t, func() bool { return l.says(want, 2) }, time.Minute, time.Millisecond, "%v", l)
+	require.Eventually(t, func() bool { return l.hasRecorded(want, 2) }, time.Minute, time.Millisecond, "%v", l)
 }
 
-// The audit's own count of a workspace's endpoints is the tally's, those removed and the first among them.
+// TestEndpointsAreAudited: the audit counts the endpoints of a workspace, removed ones included,
+// and compares the count and the first id with the stored tally.
 func TestEndpointsAreAudited(t *testing.T) {
-	w := newWorld(t, vfs.NewMem(), worldOptions{})
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer w.stop()
 	ws := w.newWorkspace(77)
 	for i := range 4 {
 		id := w.newID(ident.Endpoint, slotOf(ws))
-		w.must("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "s",
+		w.mustAsk("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "s",
 			Events: []string{"*"}})
 		if i < 3 {
-			w.must("webhook", id, ws, webhook.Remove{})
+			w.mustAsk("webhook", id, ws, webhook.Remove{})
 		}
 	}
-	w.requireClean()
+	w.requireCleanAudit()
 }

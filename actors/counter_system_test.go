@@ -26,7 +26,7 @@ import (
 	"purser/persistence/pebblejournal"
 )
 
-// counter is the smallest domain there can be: it shows what the shell does without a business rule in the way.
+// counter is a domain of one integer. It exercises the runtime without business rules.
 type counter struct {
 	Total int64 `json:"total"`
 	Fired int   `json:"fired"`
@@ -35,7 +35,7 @@ type counter struct {
 type added struct {
 	By    int64  `json:"by"`
 	Fired string `json:"fired,omitempty"`
-	Bad   any    `json:"bad,omitempty"` // a function cannot be written as JSON
+	Bad   any    `json:"bad,omitempty"` // a func value fails to encode as JSON
 }
 
 func (added) EventType() string { return "counter.added.v1" }
@@ -48,12 +48,12 @@ type (
 		At  time.Time
 		Key string // "": alarm
 	}
-	explode  struct{}
-	noteOnly struct {
+	panicInDecide struct{}
+	writeNote     struct {
 		Name string
 		New  bool
 	}
-	unwritable struct{}
+	addUnencodable struct{}
 )
 
 func (s *counter) Decide(m decision.Meta, command any) (decision.Decision, error) {
@@ -72,16 +72,16 @@ func (s *counter) Decide(m decision.Meta, command any) (decision.Decision, error
 	case alarm:
 		return decision.Decision{Events: []decision.Event{added{By: 1}}, Reply: s.Total + 1,
 			Timers: []decision.Timer{{Key: cmp.Or(c.Key, "alarm"), Due: c.At}}}, nil
-	case noteOnly:
+	case writeNote:
 		return decision.Decision{Records: []decision.Record{{Kind: "note", ID: c.Name, Document: s.Total, New: c.New}},
 			Reply: s.Total}, nil
 	case decision.Fire:
 		return decision.Decision{Events: []decision.Event{added{Fired: c.Key}}}, nil
 	case decision.Read:
 		return decision.Decision{Reply: *s}, nil
-	case unwritable:
+	case addUnencodable:
 		return decision.Decision{Events: []decision.Event{added{By: 1000, Bad: func() {}}}, Reply: s.Total + 1000}, nil
-	case explode:
+	case panicInDecide:
 		panic("a bug in a domain package")
 	}
 	panic("BUG: unknown command")
@@ -95,22 +95,22 @@ func (s *counter) Apply(e decision.Event) {
 	}
 }
 
-// faults is a journal that can be told to fail.
-type faults struct {
+// faultyJournal is a journal whose methods a test can replace, delay or make fail.
+type faultyJournal struct {
 	persistence.Journal
-	mu      sync.Mutex
-	append  func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error)
-	raise   func() error
-	read    func() error
-	appends atomic.Int64
-	gate    chan struct{} // when set, Append waits for it
+	mu         sync.Mutex
+	onAppend   func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error)
+	onRaise    func() error
+	onRecord   func() error
+	appends    atomic.Int64
+	appendGate chan struct{} // when set, Append waits until it is closed
 }
 
-func (f *faults) Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time,
+func (f *faultyJournal) Append(ctx context.Context, shard ident.Shard, epoch uint64, now time.Time,
 	group []*persistence.Batch) ([]persistence.Outcome, error) {
 	f.appends.Add(1)
 	f.mu.Lock()
-	inject, gate := f.append, f.gate
+	inject, gate := f.onAppend, f.appendGate
 	f.mu.Unlock()
 	if gate != nil {
 		<-gate
@@ -124,9 +124,9 @@ func (f *faults) Append(ctx context.Context, shard ident.Shard, epoch uint64, no
 	return commit()
 }
 
-func (f *faults) Raise(ctx context.Context, shards ...ident.Shard) ([]persistence.Head, error) {
+func (f *faultyJournal) Raise(ctx context.Context, shards ...ident.Shard) ([]persistence.Head, error) {
 	f.mu.Lock()
-	inject := f.raise
+	inject := f.onRaise
 	f.mu.Unlock()
 	if inject != nil {
 		if err := inject(); err != nil {
@@ -136,9 +136,9 @@ func (f *faults) Raise(ctx context.Context, shards ...ident.Shard) ([]persistenc
 	return f.Journal.Raise(ctx, shards...)
 }
 
-func (f *faults) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+func (f *faultyJournal) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
 	f.mu.Lock()
-	inject := f.read
+	inject := f.onRecord
 	f.mu.Unlock()
 	if inject != nil {
 		if err := inject(); err != nil {
@@ -148,21 +148,21 @@ func (f *faults) Record(ctx context.Context, slot ident.Slot, kind, id string) (
 	return f.Journal.Record(ctx, slot, kind, id)
 }
 
-func (f *faults) set(change func(*faults)) {
+func (f *faultyJournal) configure(change func(*faultyJournal)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
-// books is an authorizer that keeps reservations and nothing else.
-type books struct {
+// reservingAuthorizer is an authorizer that stores reservations and does nothing else.
+type reservingAuthorizer struct {
 	mu       sync.Mutex
 	refuse   bool
 	fail     error
 	reserved map[ident.UUID]int64
 }
 
-func (b *books) Reserve(_, id ident.UUID, cents int64) (bool, error) {
+func (b *reservingAuthorizer) Reserve(_, id ident.UUID, cents int64) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil || b.refuse {
@@ -172,20 +172,20 @@ func (b *books) Reserve(_, id ident.UUID, cents int64) (bool, error) {
 	return true, nil
 }
 
-func (b *books) Release(_, id ident.UUID) error {
+func (b *reservingAuthorizer) Release(_, id ident.UUID) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.reserved, id)
 	return nil
 }
 
-func (b *books) held() int {
+func (b *reservingAuthorizer) reservationCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.reserved)
 }
 
-func (b *books) WalkReservations(visit func(ws, id ident.UUID, cents int64) error) error {
+func (b *reservingAuthorizer) WalkReservations(visit func(ws, id ident.UUID, cents int64) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, cents := range b.reserved {
@@ -196,27 +196,27 @@ func (b *books) WalkReservations(visit func(ws, id ident.UUID, cents int64) erro
 	return nil
 }
 
-func (*books) Follow(ident.Shard, authorizer.Follow) error { return nil }
-func (*books) Followed(ident.Shard) uint64                 { return 0 }
-func (*books) Synced(ident.Shard) uint64                   { return 0 }
-func (*books) WaitSynced(ctx context.Context, _ ident.Shard, _ uint64) error {
+func (*reservingAuthorizer) Follow(ident.Shard, authorizer.Follow) error { return nil }
+func (*reservingAuthorizer) Followed(ident.Shard) uint64                 { return 0 }
+func (*reservingAuthorizer) Synced(ident.Shard) uint64                   { return 0 }
+func (*reservingAuthorizer) WaitSynced(ctx context.Context, _ ident.Shard, _ uint64) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
-func (*books) ReadLog(ident.Shard, uint64, int) ([]hold.Entry, error) { return nil, nil }
-func (*books) Relayed(ident.Shard) uint64                             { return 0 }
-func (*books) MarkRelayed(ident.Shard, uint64) error                  { return nil }
-func (*books) PassRelayed(ident.Shard, uint64) error                  { return nil }
-func (*books) Expire(time.Time) (int, error)                          { return 0, nil }
-func (*books) Trim(time.Time) error                                   { return nil }
+func (*reservingAuthorizer) ReadLog(ident.Shard, uint64, int) ([]hold.Entry, error) { return nil, nil }
+func (*reservingAuthorizer) Relayed(ident.Shard) uint64                             { return 0 }
+func (*reservingAuthorizer) MarkRelayed(ident.Shard, uint64) error                  { return nil }
+func (*reservingAuthorizer) PassRelayed(ident.Shard, uint64) error                  { return nil }
+func (*reservingAuthorizer) Expire(time.Time) (int, error)                          { return 0, nil }
+func (*reservingAuthorizer) Trim(time.Time) error                                   { return nil }
 
-type noBank struct{ partner.Payments }
+type unavailableBank struct{ partner.Payments }
 
-func (noBank) Expect(context.Context, partner.Deposit) error {
+func (unavailableBank) Expect(context.Context, partner.Deposit) error {
 	return errors.New("no bank in this test")
 }
 
-// clock is turned by hand.
+// clock is a manual clock: it moves only when a test turns it.
 type clock struct{ ms atomic.Int64 }
 
 func newClock() *clock {
@@ -228,35 +228,41 @@ func newClock() *clock {
 func (c *clock) now() time.Time       { return time.UnixMilli(c.ms.Load()).UTC() }
 func (c *clock) turn(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// rig is a system of counters over an in-memory Pebble, with a journal that can fail.
-type rig struct {
-	t        *testing.T
-	database string
-	fs       vfs.FS
-	clock    *clock
-	journal  *faults
-	books    *books
-	system   *actors.System
-	config   func(*actors.Config)
+// counterSystem is a runtime of counters over a faultyJournal and a reservingAuthorizer. The
+// smaller of the two fixtures: testStack runs the real stores.
+type counterSystem struct {
+	t          *testing.T
+	database   string
+	fs         vfs.FS
+	clock      *clock
+	journal    *faultyJournal
+	authorizer *reservingAuthorizer
+	system     *actors.System
+	config     func(*actors.Config)
 }
 
-func newRig(t *testing.T, config func(*actors.Config)) *rig { return newRigOn(t, "", config) }
+func newCounterSystem(t *testing.T, config func(*actors.Config)) *counterSystem {
+	return newCounterSystemOn(t, "", config)
+}
 
-// newRigOn is a rig whose journal is in a database; in memory when that is empty.
-func newRigOn(t *testing.T, database string, config func(*actors.Config)) *rig {
-	r := &rig{t: t, database: database, fs: vfs.NewMem(), clock: newClock(), books: &books{reserved: map[ident.UUID]int64{}},
-		config: config}
+// newCounterSystemOn starts a counterSystem whose journal is in the Postgres database of that URL,
+// or in memory when database is empty.
+func newCounterSystemOn(t *testing.T, database string, config func(*actors.Config)) *counterSystem {
+	r := &counterSystem{t: t, database: database, fs: vfs.NewMem(), clock: newClock(),
+		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}},
+		config:     config}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
 }
 
-func (r *rig) start() {
+func (r *counterSystem) start() {
 	journal, err := openJournal(r.database, pebblejournal.Options{FS: r.fs, Dir: "journal", Clock: r.clock.now,
 		Entropy: rand.Reader})
 	require.NoError(r.t, err)
-	r.journal = &faults{Journal: journal}
-	c := actors.Config{Journal: r.journal, Authorizer: r.books, Bank: noBank{}, Sealer: testSealer(r.t), Clock: r.clock.now,
+	r.journal = &faultyJournal{Journal: journal}
+	c := actors.Config{Journal: r.journal, Authorizer: r.authorizer, Bank: unavailableBank{},
+		Sealer: testSealer(r.t), Clock: r.clock.now,
 		Entropy:    rand.Reader,
 		TimerEvery: time.Millisecond,
 		Kinds:      []actors.Kind{{Name: "counter", New: func() actors.State { return new(counter) }}}}
@@ -275,40 +281,41 @@ func testSealer(t testing.TB) *seal.Sealer {
 	return s
 }
 
-func (r *rig) stop() {
+func (r *counterSystem) stop() {
 	r.system.Stop()
 	require.NoError(r.t, r.journal.Close())
 }
 
-func (r *rig) restart() {
+func (r *counterSystem) restart() {
 	r.stop()
 	r.start()
 }
 
-// stream names a counter in its own slot.
-func stream(i int) string {
+// counterID returns the id of counter i, in a slot that depends on i.
+func counterID(i int) string {
 	return ident.Derive(ident.Slot(i*37%ident.Slots), time.UnixMilli(int64(i)), "counter").Format(ident.Workspace)
 }
 
-func (r *rig) ask(id string, command any, key *actors.Key) (any, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), comesWithin)
+func (r *counterSystem) ask(id string, command any, key *actors.Key) (any, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), eventuallyWithin)
 	defer cancel()
 	for {
-		reply, err := r.system.Ask(ctx, actors.Envelope{Kind: "counter", Stream: id, Workspace: id, Command: command, Key: key})
-		// A slow machine's Postgres does not take every commit in time.
+		reply, err := r.system.Ask(ctx, actors.Envelope{Kind: "counter", Stream: id, Workspace: id,
+			Command: command, Key: key})
+		// Postgres on a slow machine does not commit every batch in time.
 		if r.database == "" || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
 			return reply, err
 		}
 	}
 }
 
-func (r *rig) total(id string) int64 {
+func (r *counterSystem) readTotal(id string) int64 {
 	reply, err := r.ask(id, decision.Read{}, nil)
 	require.NoError(r.t, err)
 	return reply.(counter).Total
 }
 
-func (r *rig) key(name, body string) *actors.Key {
+func (r *counterSystem) idempotencyKey(name, body string) *actors.Key {
 	k := &actors.Key{Scope: "http", Key: name, Expires: r.clock.now().Add(24 * time.Hour),
 		Seal: func(reply any) ([]byte, error) { return json.Marshal(reply) }}
 	copy(k.Fingerprint[:], body)

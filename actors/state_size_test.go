@@ -27,31 +27,31 @@ import (
 	"purser/persistence/money"
 )
 
-// stateRoom is how long the longest document of any state may be: half of what a record takes.
-const stateRoom = persistence.MaxPayload / 2
+// maxStateBytes is the most that any state's document may take: half of a record.
+const maxStateBytes = persistence.MaxPayload / 2
 
-// shortText is how many bytes a string has that the program itself makes: an id, a status, a hash.
-const shortText = 128
+// generatedTextBytes is the assumed length of strings that the program generates: ids, statuses,
+// hashes.
+const generatedTextBytes = 128
 
-// text is a bound for what a caller writes: so many characters, each six bytes in JSON.
-type text int
+// maxChars bounds a string of a caller, in characters of six bytes each in JSON.
+type maxChars int
 
-// bounds are, by kind and then by field, the most entries of every list and map of the states, and
-// the most characters of every string that somebody outside writes. A list that has no bound here
-// fails the test.
-var bounds = map[string]map[string]any{
+// stateBounds are, by kind and field, the most elements of each list and map of the states, and the
+// most characters of each string of a caller. A list without a bound fails the test.
+var stateBounds = map[string]map[string]any{
 	"user": {"Sessions": user.MaxSessions, "Workspaces": user.MaxOwn + user.MaxForeign,
-		"Workspaces.Name": text(workspace.MaxName)},
-	"workspace": {"Name": text(workspace.MaxName), "Members": workspace.MaxMembers, "Keys": workspace.MaxLiveKeys,
-		"Keys.Label": text(workspace.MaxLabel), "Keys.Scopes": 16, "Keys.Scopes.": text(6),
+		"Workspaces.Name": maxChars(workspace.MaxName)},
+	"workspace": {"Name": maxChars(workspace.MaxName), "Members": workspace.MaxMembers, "Keys": workspace.MaxLiveKeys,
+		"Keys.Label": maxChars(workspace.MaxLabel), "Keys.Scopes": 16, "Keys.Scopes.": maxChars(6),
 		"RevokedKeys": workspace.MaxRevoked,
 		"Invitations": workspace.MaxInvitations},
-	"cardholder":   {"Account": text(shortText)},
-	"counterparty": {"Token": text(shortText)},
-	"agent": {"AgentName": text(agent.MaxName), "Description": text(agent.MaxDescription), "Protocols": 8,
-		"PublicKeyPem": text(agent.MaxPEM), "PublicKey": 32},
+	"cardholder":   {"Account": maxChars(generatedTextBytes)},
+	"counterparty": {"Token": maxChars(generatedTextBytes)},
+	"agent": {"AgentName": maxChars(agent.MaxName), "Description": maxChars(agent.MaxDescription), "Protocols": 8,
+		"PublicKeyPem": maxChars(agent.MaxPEM), "PublicKey": 32},
 	"card": {"Terms.AllowedMccs": 10_000, "Terms.AllowedMerchants": card.MaxAllowlist,
-		"Terms.AllowedMerchants.": text(card.MaxMerchant)},
+		"Terms.AllowedMerchants.": maxChars(card.MaxMerchant)},
 	"balance": {"PaidOut.Keys": balance.MaxPayoutKeys, "QuoteLocks": balance.MaxOpenQuotes, "Currencies": 13,
 		"PendingMinor": 13,
 		"BuyingMinor":  13, "PaidIn": 13, "ConversionQuoteLocks": balance.MaxConversionQuotes,
@@ -59,16 +59,17 @@ var bounds = map[string]map[string]any{
 	"checkout": {"Assets": checkout.MaxListed, "Chains": checkout.MaxListed,
 		"Pairs":  checkout.MaxListed * checkout.MaxListed,
 		"Prices": checkout.MaxListed, "Payments": checkout.MaxPayments + checkout.MaxStrays,
-		"Payments.Sightings": checkout.MaxSightings, "Payments.Address": text(256), "Payments.TxHash": text(256),
-		"Payments.From": text(256), "Payments.Sightings.BlockHash": text(256), "TxHash": text(256),
-		"PayerAddress": text(256)},
-	"ramp":       {"Wallets": ramp.MaxWallets, "Wallets.Label": text(ramp.MaxLabel), "Wallets.Challenge": text(1024)},
+		"Payments.Sightings": checkout.MaxSightings, "Payments.Address": maxChars(256),
+		"Payments.TxHash": maxChars(256),
+		"Payments.From":   maxChars(256), "Payments.Sightings.BlockHash": maxChars(256), "TxHash": maxChars(256),
+		"PayerAddress": maxChars(256)},
+	"ramp": {"Wallets": ramp.MaxWallets, "Wallets.Label": maxChars(ramp.MaxLabel),
+		"Wallets.Challenge": maxChars(1024)},
 	"derivation": {"Next": derivation.MaxFamilies},
 	"webhook":    {"Events": webhook.MaxSubscribed, "Pending": webhook.MaxPending},
 }
 
-// Within the limits of its parts every state's document fits its
-// record.
+// TestEveryStateFitsItsRecord fills every state to its limits and compares the document's size.
 func TestEveryStateFitsItsRecord(t *testing.T) {
 	for _, kind := range actors.Kinds() {
 		full := kind.New()
@@ -76,18 +77,18 @@ func TestEveryStateFitsItsRecord(t *testing.T) {
 		fillState(t, kind.Name, "", reflect.ValueOf(full).Elem(), used)
 		document, err := json.Marshal(full)
 		require.NoError(t, err, kind.Name)
-		require.Less(t, len(document), stateRoom, kind.Name)
-		for field := range maps.Keys(bounds[kind.Name]) {
+		require.Less(t, len(document), maxStateBytes, kind.Name)
+		for field := range maps.Keys(stateBounds[kind.Name]) {
 			require.True(t, used[field], "%s has no field %s", kind.Name, field)
 		}
 		t.Logf("%-12s %8d bytes", kind.Name, len(document))
 	}
 }
 
-// fillState gives every exported field of a state its longest value.
+// fillState sets every exported field of a state to its longest value.
 func fillState(t *testing.T, kind, path string, v reflect.Value, used map[string]bool) {
 	t.Helper()
-	bound, bounded := bounds[kind][path]
+	bound, bounded := stateBounds[kind][path]
 	used[path] = bounded
 	switch v.Kind() {
 	case reflect.Struct:
@@ -104,10 +105,10 @@ func fillState(t *testing.T, kind, path string, v reflect.Value, used map[string
 		v.Set(reflect.New(v.Type().Elem()))
 		fillState(t, kind, path, v.Elem(), used)
 	case reflect.String:
-		if most, is := bound.(text); is {
+		if most, is := bound.(maxChars); is {
 			v.SetString(strings.Repeat("<", int(most)))
 		} else {
-			v.SetString(strings.Repeat("x", shortText))
+			v.SetString(strings.Repeat("x", generatedTextBytes))
 		}
 	case reflect.Slice:
 		require.True(t, bounded, "%s: the list %s has no bound", kind, path)
@@ -123,7 +124,8 @@ func fillState(t *testing.T, kind, path string, v reflect.Value, used map[string
 			if key.CanInt() {
 				key.SetInt(1<<62 + int64(i))
 			} else {
-				key.SetString(strings.Repeat("x", shortText-4) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) +
+				key.SetString(strings.Repeat("x",
+					generatedTextBytes-4) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) +
 					string(rune('a'+i/676)))
 			}
 			fillState(t, kind, elementPath(path, v.Type().Elem()), value, used)
@@ -145,8 +147,8 @@ func fillState(t *testing.T, kind, path string, v reflect.Value, used map[string
 	}
 }
 
-// elementPath names the elements of a list: the fields of a struct are named after the list, a
-// string is the list and a dot.
+// elementPath returns the path of a list's elements: the list's own for structs, else the list's
+// with a dot.
 func elementPath(path string, element reflect.Type) string {
 	if element.Kind() == reflect.Struct {
 		return path
@@ -154,10 +156,10 @@ func elementPath(path string, element reflect.Type) string {
 	return path + "."
 }
 
-// The longest run of entries that the relay sends becomes an event and records that the journal
-// takes, whatever their text.
+// TestTheLongestRunOfTheRelayFitsTheJournal: the longest run of the relay makes one event and
+// records that the journal accepts, whatever their text.
 func TestTheLongestRunOfTheRelayFitsTheJournal(t *testing.T) {
-	id := stream(3)
+	id := counterID(3)
 	workspaceID, err := ident.Parse(ident.Workspace, id)
 	require.NoError(t, err)
 	longest := func(seq uint64) hold.Entry {
@@ -202,9 +204,9 @@ func TestTheLongestRunOfTheRelayFitsTheJournal(t *testing.T) {
 		batch.Records = append(batch.Records, persistence.Record{Kind: r.Kind, ID: r.ID, Document: document})
 	}
 	batch.Records = append(batch.Records,
-		persistence.Record{Kind: "balance", ID: id, Document: make([]byte, stateRoom)})
+		persistence.Record{Kind: "balance", ID: id, Document: make([]byte, maxStateBytes)})
 	require.NoError(t, batch.Check(workspaceID.Slot().Shard()))
-	require.Less(t, len(payload), stateRoom)
+	require.Less(t, len(payload), maxStateBytes)
 	require.GreaterOrEqual(t, len(batch.Records), 4*balance.MaxRelay,
 		"each entry has a swipe's records, a line and a report")
 }
