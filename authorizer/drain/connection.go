@@ -233,8 +233,10 @@ func (c *connection) noteArrival(n int) {
 	}
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. The connection counts until its socket is closed, because it has its
+// descriptor until then.
 func (c *connection) Close() error {
+	defer c.server.pool.removeConnection(c)
 	c.giveTurn()
 	c.endExpectation()
 	if c.vouched.Load() {
@@ -242,11 +244,10 @@ func (c *connection) Close() error {
 	} else if !c.asked && !c.turnedAway {
 		c.countRefusal()
 	}
-	c.server.pool.removeConnection(c)
 	if c.preface != nil {
 		c.preface.closing.Store(true)
 	}
-	if c.unread.Swap(false) && !c.overRefused {
+	if c.unread.Swap(false) && !c.overRefused && c.server.pool.hasRoomToLinger() {
 		c.linger()
 	}
 	return c.Conn.Close()

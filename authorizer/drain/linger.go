@@ -14,8 +14,10 @@ const (
 
 // linger lets the peer read the refusal that was just written. To close with bytes unread would
 // reset the connection, and a reset takes the answer away from a peer that still sends. So the
-// answer is ended, and what still comes is thrown away for a while.
+// answer is ended, and what still comes is thrown away for a while. A filling pool ends the wait
+// like any other.
 func (c *connection) linger() {
+	c.waitsSince.Store(c.server.sinceEpoch())
 	lingerOn(c.Conn, inTurn{c}, c.server.lingerFor)
 	c.giveTurn()
 }

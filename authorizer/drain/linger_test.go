@@ -14,8 +14,13 @@ import (
 
 // refusing is a server that refuses what is longer than a kilobyte, and lingers for so long.
 func refusing(t *testing.T, lingerFor time.Duration) (address string) {
-	s := New(&fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, MaxRequestBodySize: 1000, CloseOnShutdown: true,
-		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.Error("too much", 413) }}, Options{})
+	_, address = refusingWith(t, lingerFor, Options{})
+	return address
+}
+
+func refusingWith(t *testing.T, lingerFor time.Duration, o Options) (s *Server, address string) {
+	s = New(&fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, MaxRequestBodySize: 1000, CloseOnShutdown: true,
+		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.Error("too much", 413) }}, o)
 	s.lingerFor = lingerFor
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -25,7 +30,7 @@ func refusing(t *testing.T, lingerFor time.Duration) (address string) {
 		require.NoError(t, s.Shutdown(context.Background()))
 		require.NoError(t, <-done)
 	})
-	return ln.Addr().String()
+	return s, ln.Addr().String()
 }
 
 // begin sends the head of a request with a body of so many bytes.
@@ -63,4 +68,24 @@ func TestLingeringEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(answer), "HTTP/1.1 413")
 	require.Eventually(t, func() bool { _, err := conn.Write([]byte("x")); return err != nil }, time.Minute, time.Millisecond)
+}
+
+// Refused connections that wait for their peers to read count as open. They keep half of the pool
+// free: a refusal beyond that ends its connection at once.
+func TestLingeringConnectionsCountAndLeaveHalfOfThePool(t *testing.T) {
+	const most = 8
+	s, address := refusingWith(t, time.Hour, Options{Connections: most})
+	open := func() int { return s.Counts().Open }
+	for i := range most / 2 {
+		conn := begin(t, address, 1<<20)
+		answer, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.Contains(t, string(answer), "HTTP/1.1 413")
+		require.Equal(t, i+1, open())
+	}
+	for range most {
+		conn := begin(t, address, 1<<20)
+		_, _ = io.ReadAll(conn) // a reset may take the answer away
+		require.Eventually(t, func() bool { return open() == most/2 }, time.Minute, time.Millisecond)
+	}
 }
