@@ -18,13 +18,14 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/adminport"
 	"purser/persistence/pebblegate"
 )
 
 // operatorAsks sends a command to the admin port of a server as curl does.
 func operatorAsks(t *testing.T, m *Main, command, body string) (status int, answer string) {
 	t.Helper()
-	client, base := adminClient(reachable(m.listeners.admin.Addr()))
+	client, base := adminport.NewClient(adminport.Reachable(m.listeners.admin.Addr()))
 	resp, err := client.Post(base+"/"+command, "application/json", strings.NewReader(body))
 	require.NoError(t, err)
 	defer resp.Body.Close()

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"purser/cmd/purser/adminport"
 )
 
 // developmentText begins the secrets of docker-compose.yml, which everybody can read.
@@ -61,14 +63,14 @@ func (m *Main) announceStart(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	admin := reachable(m.listeners.admin.Addr())
-	if _, isUnix := socketPath(admin); !isUnix {
+	admin := adminport.Reachable(m.listeners.admin.Addr())
+	if _, isUnix := adminport.SocketPath(admin); !isUnix {
 		admin = "http://" + admin
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "Purser %s\n  REST          %s\n  card network  %s\n  admin         %s\n  data          %s\n",
 		Version,
-		m.config.url(reachable(m.listeners.http.Addr())), m.config.url(reachable(m.listeners.authorizer.Addr())), admin, data)
+		m.config.url(adminport.Reachable(m.listeners.http.Addr())), m.config.url(adminport.Reachable(m.listeners.authorizer.Addr())), admin, data)
 	text.WriteString("This is a sandbox: no route moves real money.\n")
 	for _, note := range m.development {
 		fmt.Fprintf(&text, "For development only: %s.\n", note)

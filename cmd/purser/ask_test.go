@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/datadir"
 )
 
 // TestACommandNamesTheServerThatItMisses: without a directory, without a server, after a kill that
@@ -31,10 +33,10 @@ func TestACommandNamesTheServerThatItMisses(t *testing.T) {
 	empty := t.TempDir()
 	fail(empty, empty+" is no data directory of purser")
 
-	require.NoError(t, os.WriteFile(addressesFile(data), []byte("ADMIN_ADDR=127.0.0.1:1\n"), 0o600))
+	require.NoError(t, os.WriteFile(datadir.AddressesFile(data), []byte("ADMIN_ADDR=127.0.0.1:1\n"), 0o600))
 	fail(data, none)
-	require.NoError(t, os.Remove(addressesFile(data)))
-	unlock, err := lockExisting(data)
+	require.NoError(t, os.Remove(datadir.AddressesFile(data)))
+	unlock, err := datadir.LockExisting(data)
 	require.NoError(t, err)
 	fail(data, "a server starts or stops, repeat the command in a moment")
 	require.NoError(t, unlock())

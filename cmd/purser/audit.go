@@ -9,12 +9,14 @@ import (
 
 	"purser/actors/audit"
 	"purser/authorizer"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/book"
 )
 
 // AuditCmd compares the two stores. It asks the server that has the data directory, and opens the stores itself when none has.
-type AuditCmd struct{ Place }
+type AuditCmd struct{ datadir.Stores }
 
 const (
 	auditPause  = 200 * time.Millisecond // between two looks at stores in use
@@ -43,28 +45,28 @@ func (a *AuditCmd) Run(out io.Writer) error {
 }
 
 func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
-	unlock, err := lockUsed(a.DataDir)
-	if errors.Is(err, errInUse) {
-		return askAdmin[audit.Report](ctx, a.DataDir, "audit", struct{}{}, maxReport)
+	unlock, err := datadir.LockUsed(a.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
+		return adminport.Ask[audit.Report](ctx, a.DataDir, "audit", struct{}{}, maxReport)
 	}
 	if err != nil {
 		return audit.Report{}, err
 	}
-	report, err := a.auditStores(ctx)
+	report, err := auditStores(ctx, a.Stores)
 	return report, errors.Join(err, unlock())
 }
 
 // auditStores opens both stores, which no server has, and audits them.
-func (p Place) auditStores(ctx context.Context) (report audit.Report, err error) {
-	if err := p.requireStores(); err != nil {
+func auditStores(ctx context.Context, p datadir.Stores) (report audit.Report, err error) {
+	if err := p.RequireStores(); err != nil {
 		return audit.Report{}, err
 	}
-	journal, err := p.readJournal(ctx, "an audit")
+	journal, err := p.ReadJournal(ctx, "an audit")
 	if err != nil {
 		return audit.Report{}, err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(p.DataDir), Deployment: journal.Identity().Deployment,
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(p.DataDir), Deployment: journal.Identity().Deployment,
 		Clock: time.Now, Entropy: rand.Reader, Fatal: func(err error) { panic("BUG: an audit writes: " + err.Error()) }})
 	if err != nil {
 		return audit.Report{}, err

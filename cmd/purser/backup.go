@@ -20,6 +20,8 @@ import (
 	"purser/actors/fault"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/archive"
 	"purser/persistence/pebblegate"
@@ -28,7 +30,7 @@ import (
 // BackupCmd copies the stores into a new directory. It asks the server that has the data directory, and opens the stores itself
 // when none has. Secrets are not copied.
 type BackupCmd struct {
-	Place
+	datadir.Stores
 	DiskReserve string `name:"disk-reserve" env:"PURSER_DISK_RESERVE" default:"1GiB" help:"Free space that the backup leaves on its disk."`
 	To          string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
 }
@@ -41,15 +43,6 @@ func (c *Config) backupDir() string {
 	return filepath.Join(c.DataDir, "backups")
 }
 
-func bankDir(data string) string { return filepath.Join(data, "sandbox-bank") }
-
-func rampDir(data string) string { return filepath.Join(data, "sandbox-ramp") }
-
-func chainsDir(data string) string { return filepath.Join(data, "sandbox-chains") }
-
-// sandboxDirs are where the sandbox's stores are in a data directory, or in a backup of one.
-var sandboxDirs = []func(data string) string{bankDir, rampDir, chainsDir}
-
 // Run backs up and says what the operator must keep besides.
 func (b *BackupCmd) Run(out io.Writer) error {
 	to, err := filepath.Abs(b.To)
@@ -57,7 +50,7 @@ func (b *BackupCmd) Run(out io.Writer) error {
 		return err
 	}
 	var f faults
-	room := backupRoom{free: freeBytes, reserve: f.bytes("PURSER_DISK_RESERVE", b.DiskReserve, minDiskReserve)}
+	room := backupRoom{free: datadir.FreeBytes, reserve: f.bytes("PURSER_DISK_RESERVE", b.DiskReserve, minDiskReserve)}
 	if err := errors.Join(f...); err != nil {
 		return err
 	}
@@ -73,8 +66,8 @@ func (b *BackupCmd) Run(out io.Writer) error {
 }
 
 func (b *BackupCmd) backup(ctx context.Context, to string, room backupRoom, note func(string)) (manifest, error) {
-	unlock, err := lockUsed(b.DataDir)
-	if errors.Is(err, errInUse) {
+	unlock, err := datadir.LockUsed(b.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
 		return b.backupRunning(ctx, to, room, note)
 	}
 	if err != nil {
@@ -88,23 +81,23 @@ func (b *BackupCmd) backup(ctx context.Context, to string, room backupRoom, note
 func (b *BackupCmd) backupStores(
 	ctx context.Context, to string, room backupRoom, note func(string),
 ) (m manifest, err error) {
-	if err := b.requireStores(); err != nil {
+	if err := b.RequireStores(); err != nil {
 		return m, err
 	}
-	journal, err := b.readJournal(ctx, "a backup")
+	journal, err := b.ReadJournal(ctx, "a backup")
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(b.DataDir), Deployment: journal.Identity().Deployment,
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(b.DataDir), Deployment: journal.Identity().Deployment,
 		Clock: time.Now, Entropy: rand.Reader, Fatal: func(err error) { panic("BUG: a backup writes: " + err.Error()) }})
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	s := backedUp{data: b.DataDir, room: room, note: note, journal: journal, authorizer: engine,
-		bank: checkpointOf(bankDir(b.DataDir)), ramp: checkpointOf(rampDir(b.DataDir)),
-		chains: checkpointOf(chainsDir(b.DataDir))}
+		bank: checkpointOf(datadir.BankDir(b.DataDir)), ramp: checkpointOf(datadir.RampDir(b.DataDir)),
+		chains: checkpointOf(datadir.ChainsDir(b.DataDir))}
 	return writeBackup(ctx, s, to, time.Now())
 }
 
@@ -163,8 +156,8 @@ func (s backedUp) requireRoom(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
-	stores := []string{authorizerDir(s.data)}
-	for _, of := range sandboxDirs {
+	stores := []string{datadir.AuthorizerDir(s.data)}
+	for _, of := range datadir.SandboxDirs {
 		stores = append(stores, of(s.data))
 	}
 	copied, err := checkpointBytes(parent, stores...)
@@ -201,14 +194,14 @@ func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m m
 		return m, err
 	}
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
-	if err := s.authorizer.Checkpoint(authorizerDir(dir)); err != nil {
+	if err := s.authorizer.Checkpoint(datadir.AuthorizerDir(dir)); err != nil {
 		return m, err
 	}
 	for i, copied := range []func(dir string) error{s.bank, s.ramp, s.chains} {
 		if copied == nil {
 			continue
 		}
-		if err := copied(sandboxDirs[i](dir)); err != nil {
+		if err := copied(datadir.SandboxDirs[i](dir)); err != nil {
 			return m, err
 		}
 	}
@@ -259,7 +252,7 @@ var backupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now time.Time) (a backupAnswer,
 	err error) {
 	var asked backupRequest
-	if err := decodeCommand(body, &asked); err != nil {
+	if err := adminport.DecodeBody(body, &asked); err != nil {
 		return a, err
 	}
 	if asked.Name == "" {
@@ -299,7 +292,7 @@ func (b *BackupCmd) backupRunning(
 	if err := requireAbsent(to); err != nil {
 		return manifest{}, err
 	}
-	made, err := askAdmin[backupAnswer](ctx, b.DataDir, "backup", backupRequest{}, maxManifest)
+	made, err := adminport.Ask[backupAnswer](ctx, b.DataDir, "backup", backupRequest{}, maxManifest)
 	if err != nil {
 		return manifest{}, err
 	}
@@ -318,7 +311,7 @@ func moveBackup(made backupAnswer, to string, room backupRoom, note func(string)
 	case err != nil:
 		return err
 	}
-	return syncDir(filepath.Dir(to))
+	return datadir.SyncDir(filepath.Dir(to))
 }
 
 // copyBackup copies a backup to its place, and then removes the first one.

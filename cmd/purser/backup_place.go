@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence/pebblegate"
 )
 
@@ -75,12 +76,12 @@ func (w *roomWriter) Write(p []byte) (int, error) {
 // checkpointBytes returns an upper bound of the bytes of the stores' checkpoints in a directory. On
 // the disk of its store a checkpoint links the tables, which takes no space.
 func checkpointBytes(to string, stores ...string) (total int64, err error) {
-	device, err := deviceOf(to)
+	device, err := datadir.Device(to)
 	if err != nil {
 		return 0, err
 	}
 	for _, store := range stores {
-		own, err := deviceOf(store)
+		own, err := datadir.Device(store)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a store of the sandbox that was never made
 		}
@@ -155,7 +156,7 @@ func beginUnfinished(to, deployment string, note func(string)) (*unfinished, err
 func (u *unfinished) finish(to string) error {
 	err := os.Remove(u.mark.Name())
 	if err == nil {
-		err = syncDir(u.dir)
+		err = datadir.SyncDir(u.dir)
 	}
 	if err == nil {
 		err = os.Rename(u.dir, to)
@@ -163,7 +164,7 @@ func (u *unfinished) finish(to string) error {
 	if err != nil {
 		return u.abandon(err)
 	}
-	return errors.Join(u.mark.Close(), syncDir(filepath.Dir(to)))
+	return errors.Join(u.mark.Close(), datadir.SyncDir(filepath.Dir(to)))
 }
 
 // abandon removes the directory and returns why.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence/pebblegate"
 )
 
@@ -46,7 +47,7 @@ func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, answer)
 	require.NoError(t, p.stop())
 
-	b := BackupCmd{Place: Place{DataDir: data}}
+	b := BackupCmd{Stores: datadir.Stores{DataDir: data}}
 	room := backupRoom{free: func(string) (int64, error) { return 3 << 30, nil }, reserve: 3 << 30}
 	to := filepath.Join(t.TempDir(), "rest")
 	_, err = b.backup(t.Context(), to, room, nil)

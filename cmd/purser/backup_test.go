@@ -16,6 +16,7 @@ import (
 
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
@@ -40,7 +41,7 @@ func copySecrets(t *testing.T, from, to string) {
 // journalOf opens the journal of a directory at rest.
 func journalOf(t *testing.T, data string) *pebblejournal.Journal {
 	t.Helper()
-	j, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(data), MustExist: true})
+	j, err := pebblejournal.Open(pebblejournal.Options{Dir: datadir.JournalDir(data), MustExist: true})
 	require.NoError(t, err)
 	return j
 }
@@ -96,7 +97,7 @@ func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
 	require.NoError(t, m.Close())
 
 	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, backup}, io.Discard), "move it away first")
-	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, backup}, io.Discard), "--keep-authorizer")
 	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	require.Contains(t, auditOf(t, data), "agree to the cent", "before the start")
@@ -109,15 +110,15 @@ func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
 	demo(t, data)
 	require.NoError(t, m.Close())
 	require.Contains(t, auditOf(t, data), "agree to the cent")
-	kept, err := filepath.Glob(authorizerDir(data) + ".old-*")
+	kept, err := filepath.Glob(datadir.AuthorizerDir(data) + ".old-*")
 	require.NoError(t, err)
 	require.Len(t, kept, 1)
 
 	stranger := t.TempDir()
 	require.NoError(t, start(t, stranger).Close())
-	require.NoError(t, os.RemoveAll(journalDir(stranger)))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(stranger)))
 	require.ErrorIs(t, run([]string{"restore", "--keep-authorizer", "--data-dir", stranger, backup}, io.Discard), authorizer.ErrForeign)
-	require.NoDirExists(t, restoringDir(stranger))
+	require.NoDirExists(t, datadir.RestoringDir(stranger))
 }
 
 // TestABackupHasTheSandboxChains: of a running server and of a directory at rest. What was paid on a chain of the sandbox is in the same
@@ -155,13 +156,13 @@ func TestABackupHasTheSandboxChains(t *testing.T) {
 		require.Equal(t, want, paid(m), backup)
 		require.NoError(t, m.Close())
 	}
-	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	runs(t, "restore", "--keep-authorizer", "--data-dir", data, running)
 	m = start(t, data)
 	require.Equal(t, second, paid(m))
 	require.NoError(t, m.Close())
-	require.NoError(t, errors.Join(os.RemoveAll(journalDir(data)), os.RemoveAll(authorizerDir(data)), os.RemoveAll(bankDir(data)),
-		os.RemoveAll(rampDir(data))))
+	require.NoError(t, errors.Join(os.RemoveAll(datadir.JournalDir(data)), os.RemoveAll(datadir.AuthorizerDir(data)), os.RemoveAll(datadir.BankDir(data)),
+		os.RemoveAll(datadir.RampDir(data))))
 	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, rest}, io.Discard), "sandbox-chains is there: move it away first")
 }
 
@@ -177,7 +178,7 @@ func small(t *testing.T) (data, backup string) {
 func TestADamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	_, backup := small(t)
-	table, err := filepath.Glob(filepath.Join(authorizerDir(backup), "*.log"))
+	table, err := filepath.Glob(filepath.Join(datadir.AuthorizerDir(backup), "*.log"))
 	require.NoError(t, err)
 	require.NotEmpty(t, table)
 	log := filepath.Join("authorizer", filepath.Base(table[0]))
@@ -253,18 +254,18 @@ func TestARestoreThatIsInterrupted(t *testing.T) {
 		"when it is ready":    func(s *restoration, plan restorePlan) error { return s.build(t.Context(), plan) },
 		"with one store placed": func(s *restoration, plan restorePlan) error {
 			return errors.Join(s.build(t.Context(), plan),
-				os.Rename(authorizerDir(restoringDir(s.DataDir)), authorizerDir(s.DataDir)))
+				os.Rename(datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)), datadir.AuthorizerDir(s.DataDir)))
 		},
 		"with all stores placed": func(s *restoration, plan restorePlan) error {
-			dir := restoringDir(s.DataDir)
-			return errors.Join(s.build(t.Context(), plan), os.Rename(authorizerDir(dir), authorizerDir(s.DataDir)),
-				os.Rename(bankDir(dir), bankDir(s.DataDir)), os.Rename(chainsDir(dir), chainsDir(s.DataDir)),
-				os.Rename(journalDir(dir), journalDir(s.DataDir)))
+			dir := datadir.RestoringDir(s.DataDir)
+			return errors.Join(s.build(t.Context(), plan), os.Rename(datadir.AuthorizerDir(dir), datadir.AuthorizerDir(s.DataDir)),
+				os.Rename(datadir.BankDir(dir), datadir.BankDir(s.DataDir)), os.Rename(datadir.ChainsDir(dir), datadir.ChainsDir(s.DataDir)),
+				os.Rename(datadir.JournalDir(dir), datadir.JournalDir(s.DataDir)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := t.TempDir()
-			s := &restoration{Place: Place{DataDir: data}, from: from}
+			s := &restoration{Stores: datadir.Stores{DataDir: data}, from: from}
 			plan, err := s.readPlan()
 			require.NoError(t, err)
 			require.NoError(t, crash(s, plan))
@@ -273,7 +274,7 @@ func TestARestoreThatIsInterrupted(t *testing.T) {
 			require.ErrorContains(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), refusal)
 			require.ErrorContains(t, run([]string{"restore", "--data-dir", data, other}, io.Discard), "run that one again")
 			runs(t, "restore", "--data-dir", data, backup)
-			require.NoDirExists(t, restoringDir(data))
+			require.NoDirExists(t, datadir.RestoringDir(data))
 			j := journalOf(t, data)
 			require.Equal(t, plan.Store, j.Identity().Store)
 			require.NoError(t, j.Close())
@@ -295,7 +296,7 @@ func TestARestoreThatFailsLeavesNothing(t *testing.T) {
 	from, err := checkBackup(backup)
 	require.NoError(t, err)
 	data := t.TempDir()
-	s := &restoration{Place: Place{DataDir: data}, from: from}
+	s := &restoration{Stores: datadir.Stores{DataDir: data}, from: from}
 	plan, err := s.readPlan()
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(filepath.Join(backup, archiveFile), 100))

@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"purser/bench"
+	"purser/cmd/purser/adminport"
 )
 
 // BenchCmd measures a running server over the wire, or one of its own.
@@ -256,7 +257,7 @@ func (b *benchOptions) given(c *bench.Config) error {
 		}
 		c.Target = c.Target.OverTLS(authorities)
 	}
-	if _, isUnix := socketPath(b.AdminAddr); !isUnix { // the harness reads the server's metrics over TCP only
+	if _, isUnix := adminport.SocketPath(b.AdminAddr); !isUnix { // the harness reads the server's metrics over TCP only
 		c.Target.Admin = urlOf(b.AdminAddr)
 	}
 	if c.DiskDir == "" {

@@ -21,6 +21,7 @@ import (
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/bench"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/money"
@@ -83,15 +84,15 @@ func (s stock) rule(card int) hold.Rule {
 
 // funds reads what each workspace can spend from the authorizer's store of a data directory, which no server has.
 func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
-	unlock, err := lockUsed(data)
+	unlock, err := datadir.LockUsed(data)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if !authorizer.Exists(nil, authorizerDir(data)) {
-		return nil, fmt.Errorf("%s is missing", authorizerDir(data))
+	if !authorizer.Exists(nil, datadir.AuthorizerDir(data)) {
+		return nil, fmt.Errorf("%s is missing", datadir.AuthorizerDir(data))
 	}
-	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Clock: time.Now, Entropy: rand.Reader,
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(data), Clock: time.Now, Entropy: rand.Reader,
 		Fatal: func(err error) { panic("BUG: a look at funds writes: " + err.Error()) }})
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
 		funds, seen := engine.Funds(s.workspace(w))
 		spendable, err := funds.Spendable()
 		if err != nil || !seen {
-			return nil, errors.Join(err, fmt.Errorf("%s knows nothing of workspace %d of the fill", authorizerDir(data), w))
+			return nil, errors.Join(err, fmt.Errorf("%s knows nothing of workspace %d of the fill", datadir.AuthorizerDir(data), w))
 		}
 		cents = append(cents, int64(spendable))
 	}
@@ -160,7 +161,7 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 	if err := s.validate(decisions); err != nil {
 		return err
 	}
-	if used(data) {
+	if datadir.WasUsed(data) {
 		return fmt.Errorf("%s has stores already: name a directory that has none", data)
 	}
 	err = pebblegate.MakeDir(vfs.Default, data)
@@ -173,8 +174,8 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 	var failed atomic.Pointer[error]
 	fatal := func(err error) { failed.CompareAndSwap(nil, &err) }
 	f := &filler{stock: s, decisions: decisions}
-	if f.journal, err = (Place{DataDir: data, DatabaseURL: os.Getenv("DATABASE_URL")}).openJournal(ctx, journalUse{migrate: true,
-		clock: time.Now, entropy: rand.Reader, fatal: fatal, note: func(error) {}}); err != nil {
+	if f.journal, err = (datadir.Stores{DataDir: data, DatabaseURL: os.Getenv("DATABASE_URL")}).OpenJournal(ctx, datadir.JournalOptions{Migrate: true,
+		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal, Note: func(error) {}}); err != nil {
 		return err
 	}
 	defer func() {
@@ -183,7 +184,7 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 			err = errors.Join(err, *cause)
 		}
 	}()
-	f.engine, err = authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Deployment: f.journal.Identity().Deployment,
+	f.engine, err = authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(data), Deployment: f.journal.Identity().Deployment,
 		NoSync: true, BacklogMax: 2 * max(decisions, 1), Clock: time.Now, Entropy: rand.Reader, Fatal: fatal,
 		Deadline: func() <-chan time.Time { return nil }})
 	if err != nil {

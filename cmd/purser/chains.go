@@ -11,6 +11,8 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/chain"
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 )
 
 // chainURLs checks where the nodes are; a network without one is a sandbox's, or not offered beside real accounts, of which each
@@ -67,10 +69,10 @@ func (m *Main) openChains(context.Context) error {
 	if len(stand) == 0 {
 		return nil
 	}
-	chains, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: chainsDir(m.config.DataDir), Chain: stand,
+	chains, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: datadir.ChainsDir(m.config.DataDir), Chain: stand,
 		Final: m.config.SandboxDelay, Clock: m.Clock})
 	if err != nil {
-		return withRepair(err, chainsDir(m.config.DataDir), repairSandbox)
+		return datadir.WithRepair(err, datadir.ChainsDir(m.config.DataDir), datadir.RepairSandbox)
 	}
 	m.onClose(chains.Close)
 	m.sandboxChains = chains
@@ -144,7 +146,7 @@ func (p *sandboxPayment) check() error {
 // payOnSandbox makes a transaction on a sandbox chain, as a customer's wallet would.
 func (m *Main) payOnSandbox(ctx context.Context, body []byte) (any, error) {
 	var p sandboxPayment
-	if err := decodeCommand(body, &p); err != nil {
+	if err := adminport.DecodeBody(body, &p); err != nil {
 		return nil, err
 	}
 	if err := p.check(); err != nil {
@@ -165,7 +167,7 @@ func (m *Main) payOnSandbox(ctx context.Context, body []byte) (any, error) {
 // reorganiseSandbox replaces the newest blocks of a sandbox chain.
 func (m *Main) reorganiseSandbox(ctx context.Context, body []byte) (any, error) {
 	var r sandboxReorganisation
-	if err := decodeCommand(body, &r); err != nil {
+	if err := adminport.DecodeBody(body, &r); err != nil {
 		return nil, err
 	}
 	on := m.sandboxChain(r.Chain)

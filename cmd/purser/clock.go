@@ -17,6 +17,8 @@ import (
 
 	"purser/actors/clock"
 	"purser/authorizer"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 )
 
@@ -36,7 +38,7 @@ func clockFile(data string) string { return filepath.Join(data, "clock") }
 // one. It refuses a damaged mark: one wrong digit could move the trusted time so far that all holds
 // expire.
 func readClockMark(data string) (*clock.Mark, error) {
-	text, _, err := readChecksummed(clockFile(data), clockMarkForm)
+	text, _, err := datadir.ReadChecksummed(clockFile(data), clockMarkForm)
 	if errors.Is(err, fs.ErrNotExist) || isEarlierMark(data) {
 		return nil, nil
 	}
@@ -66,7 +68,7 @@ func writeClockMark(data string, mark clock.Mark) error {
 	if err != nil {
 		return err
 	}
-	return writeChecksummed(clockFile(data), clockMarkForm, append(text, '\n'))
+	return datadir.WriteChecksummed(clockFile(data), clockMarkForm, append(text, '\n'))
 }
 
 // machineClocks are the sources of trusted time. elapsed is the fastest to read and stops while the
@@ -367,7 +369,7 @@ func (c *ClockAcceptCmd) Run(out io.Writer) error {
 func (c *clockPlace) askServer(out io.Writer, question clockQuestion) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clockWithin)
 	defer cancel()
-	s, err := askAdmin[clockStanding](ctx, c.DataDir, "clock", question, 1<<16)
+	s, err := adminport.Ask[clockStanding](ctx, c.DataDir, "clock", question, 1<<16)
 	if err != nil {
 		return err
 	}

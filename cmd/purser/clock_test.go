@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/clock"
+	"purser/cmd/purser/datadir"
 )
 
 const days = 24 * time.Hour
@@ -268,7 +269,7 @@ func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
 
 func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, writeChecksummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
+	require.NoError(t, datadir.WriteChecksummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
 	require.ErrorContains(t, NewMain(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
 }
 

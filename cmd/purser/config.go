@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +19,7 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/checkout/address"
 	"purser/actors/seal"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 )
@@ -127,7 +126,9 @@ type Config struct {
 }
 
 // place is where the stores are.
-func (c *Config) place() Place { return Place{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL} }
+func (c *Config) place() datadir.Stores {
+	return datadir.Stores{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL}
+}
 
 // Bounds of the settings.
 const (
@@ -421,29 +422,4 @@ func (f *faults) sandboxAccounts(text string) *address.Accounts {
 		f.add("checkout-seed", "%v", err)
 	}
 	return accounts
-}
-
-// writeDurably writes a whole file or none of it, mode 0600, and returns when it would survive a power loss.
-func writeDurably(path, content string) error {
-	tmp := path + ".new"
-	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(content)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

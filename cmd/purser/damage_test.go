@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence/pebblegate"
 )
 
@@ -19,17 +20,19 @@ import (
 // names the directory, the file and the repair.
 func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 	data := t.TempDir()
-	place := Place{DataDir: data}
-	journal := func() (io.Closer, error) { return place.openDirectory(journalUse{note: func(error) {}}) }
+	place := datadir.Stores{DataDir: data}
+	journal := func() (io.Closer, error) {
+		return place.OpenJournal(t.Context(), datadir.JournalOptions{Note: func(error) {}})
+	}
 	engine := func() (io.Closer, error) {
-		opened, err := place.openDirectory(journalUse{note: func(error) {}})
+		opened, err := place.OpenJournal(t.Context(), datadir.JournalOptions{Note: func(error) {}})
 		if err != nil {
 			return nil, err
 		}
 		defer opened.Close()
 		m := &Main{config: Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
 			Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
-		m.disk = newDiskGuard(m.config, freeBytes, m.log)
+		m.disk = newDiskGuard(m.config, datadir.FreeBytes, m.log)
 		return closer(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
 	bank := func() (io.Closer, error) {
@@ -42,9 +45,9 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		dir, repair string
 		open        func() (io.Closer, error)
 	}{
-		{journalDir(data), "purser restore", journal},
-		{authorizerDir(data), "purser rebuild-authorizer --yes", engine},
-		{bankDir(data), "purser restore", bank},
+		{datadir.JournalDir(data), "purser restore", journal},
+		{datadir.AuthorizerDir(data), "purser rebuild-authorizer --yes", engine},
+		{datadir.BankDir(data), "purser restore", bank},
 	} {
 		for range 2 { // so that a log has more than one synced write
 			opened, err := store.open()

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"purser/cmd/purser/adminport"
 )
 
 // DemoCmd walks through a running server as a customer and as the card network would, and checks
@@ -151,7 +153,7 @@ func (d *DemoCmd) secret() (secret, source string, err error) {
 // urlOf is where a server on this machine that listens on an address is reached: a URL, or
 // unix:/path as it is.
 func urlOf(address string) string {
-	if _, isUnix := socketPath(address); isUnix {
+	if _, isUnix := adminport.SocketPath(address); isUnix {
 		return address
 	}
 	host, port, err := net.SplitHostPort(address)

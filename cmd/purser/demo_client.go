@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"purser/authorizer/hold"
+	"purser/cmd/purser/adminport"
 )
 
 // client speaks to one of the servers with one credential: a bearer secret, or the session cookie it was given.
@@ -47,8 +48,8 @@ func newClient(base, bearer string) *client {
 		panic("BUG: a cookie jar without options fails: " + err.Error())
 	}
 	c := &client{base: strings.TrimRight(base, "/"), bearer: bearer, http: &http.Client{Jar: jar, Timeout: requestTimeout}}
-	if path, isUnix := socketPath(base); isUnix {
-		c.base, c.http.Transport = "http://localhost", socketTransport(path)
+	if path, isUnix := adminport.SocketPath(base); isUnix {
+		c.base, c.http.Transport = "http://localhost", adminport.SocketTransport(path)
 	}
 	return c
 }

@@ -12,12 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"purser/actors/fault"
 	"purser/authorizer"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/persistence/pebblegate"
 )
@@ -49,18 +48,6 @@ const (
 // diskEvery is the pause between two measurements.
 const diskEvery = 250 * time.Millisecond
 
-// freeBytes returns the free bytes of a directory's disk.
-func freeBytes(dir string) (int64, error) { return pebblegate.FreeBytes(vfs.Default, dir) }
-
-// deviceOf returns the number of the device that a directory is on.
-func deviceOf(dir string) (device uint64, err error) {
-	var s unix.Stat_t
-	if err := unix.Stat(dir, &s); err != nil {
-		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	return uint64(s.Dev), nil
-}
-
 // measuredStore is a directory with a store, and the last measurement of its disk.
 type measuredStore struct {
 	name, dir string
@@ -89,17 +76,17 @@ type diskGuard struct {
 }
 
 func newDiskGuard(c Config, free func(string) (int64, error), log *slog.Logger) *diskGuard {
-	d := &diskGuard{free: free, device: deviceOf, data: c.DataDir, reserve: c.DiskReserve, log: log}
+	d := &diskGuard{free: free, device: datadir.Device, data: c.DataDir, reserve: c.DiskReserve, log: log}
 	add := func(name, dir string) { d.stores = append(d.stores, &measuredStore{name: name, dir: dir}) }
 	if c.DatabaseURL == "" {
-		d.stores = append(d.stores, &measuredStore{name: "journal", dir: journalDir(c.DataDir), relayed: true})
+		d.stores = append(d.stores, &measuredStore{name: "journal", dir: datadir.JournalDir(c.DataDir), relayed: true})
 	}
-	add("authorizer", authorizerDir(c.DataDir))
+	add("authorizer", datadir.AuthorizerDir(c.DataDir))
 	if c.BankURL == "" {
-		add("sandbox-bank", bankDir(c.DataDir))
+		add("sandbox-bank", datadir.BankDir(c.DataDir))
 	}
-	add("sandbox-ramp", rampDir(c.DataDir))
-	add("sandbox-chains", chainsDir(c.DataDir))
+	add("sandbox-ramp", datadir.RampDir(c.DataDir))
+	add("sandbox-chains", datadir.ChainsDir(c.DataDir))
 	return d
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/persistence/pebblegate"
 )
@@ -94,7 +95,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, 503, widened.status, "a body that fills the reserve")
 	status, why := m.admin(t, "/readyz")
 	require.Equal(t, 503, status)
-	require.Contains(t, why, journalDir(data)+", "+authorizerDir(data)+", ")
+	require.Contains(t, why, datadir.JournalDir(data)+", "+datadir.AuthorizerDir(data)+", ")
 	require.Equal(t, 1, strings.Count(why, " has 1023.9 MiB free; approvals need 1"),
 		"one disk, one reason: %s", why) // 1 GiB, and what the backlog needs
 	_, metrics := m.admin(t, "/metrics")
@@ -166,7 +167,7 @@ func TestTheReserveGrowsByTheBacklog(t *testing.T) {
 // the disk, and the largest need of them.
 func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 	config := testConfig(t, t.TempDir())
-	ramp := rampDir(config.DataDir)
+	ramp := datadir.RampDir(config.DataDir)
 	d := newDiskGuard(config, func(dir string) (int64, error) {
 		if dir == ramp {
 			return 0, syscall.EIO
@@ -181,8 +182,8 @@ func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 	}
 	d.backlog, d.told = func() int64 { return 1024 }, func(authorizer.Room) {}
 	d.measureDisks()
-	others := []string{journalDir(config.DataDir), authorizerDir(config.DataDir), bankDir(config.DataDir),
-		chainsDir(config.DataDir)}
+	others := []string{datadir.JournalDir(config.DataDir), datadir.AuthorizerDir(config.DataDir), datadir.BankDir(config.DataDir),
+		datadir.ChainsDir(config.DataDir)}
 	require.EqualError(t, d.roomFault(), "the disk of "+strings.Join(others, ", ")+
 		" has 1023 MiB free; approvals need 1.1 GiB\nthe free space of "+ramp+" is not known: input/output error")
 }
@@ -232,14 +233,14 @@ func TestRelayedDecisionsFitTheirShareOfTheReserve(t *testing.T) {
 	_, p := riseOn(t, data, &free)
 	v := newClockVictim(t, p)
 	p.drained(t)
-	before := sizeOf(t, journalDir(data))
+	before := sizeOf(t, datadir.JournalDir(data))
 	const swipes = 400
 	for i := range swipes {
 		p.cardMessage(t, "/v1/authorizations", fields{"id": fmt.Sprint("s", i), "cardToken": v.token, "amountCents": 1,
 			"currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})
 	}
 	p.drained(t)
-	each := (sizeOf(t, journalDir(data)) - before) / swipes
+	each := (sizeOf(t, datadir.JournalDir(data)) - before) / swipes
 	t.Logf("a relayed decision grows the journal's directory by %d bytes", each)
 	require.Less(t, each, int64(relayBytes))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"purser/authorizer/drain"
+	"purser/cmd/purser/adminport"
 )
 
 // The names of the ports, in logs and as a label of metrics.
@@ -65,7 +66,7 @@ func (m *Main) keepServing(name string, s server, ln net.Listener, stopping <-ch
 func (m *Main) listenAgain(name string, failed net.Listener, stopping <-chan struct{}) net.Listener {
 	address := failed.Addr().String()
 	if failed.Addr().Network() == "unix" {
-		address = unixScheme + address
+		address = adminport.UnixScheme + address
 	}
 	if err := failed.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		m.log.Warn("a failed listener does not close", "port", name, "err", err)
@@ -73,7 +74,7 @@ func (m *Main) listenAgain(name string, failed net.Listener, stopping <-chan str
 	pause := time.NewTicker(listenAgainEvery)
 	defer pause.Stop()
 	for {
-		ln, err := listenOn(address)
+		ln, err := adminport.Listen(address)
 		if err == nil {
 			return ln
 		}

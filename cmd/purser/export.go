@@ -11,6 +11,8 @@ import (
 
 	"purser/actors/fault"
 	"purser/actors/partner"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 )
 
 // ExportCmd groups what leaves as a file.
@@ -21,7 +23,7 @@ type ExportCmd struct {
 // ExportNACHACmd asks the bank, through the running server, for what it handed to the ACH operator on a bank day. The file has
 // the numbers of the accounts that were paid: it goes from the bank to the output, is kept nowhere between, and no log has it.
 type ExportNACHACmd struct {
-	Place
+	datadir.Stores
 	Day string `required:"" help:"The bank day on which the payouts left, in New York: YYYY-MM-DD."`
 	Out string `help:"A file to make, readable by its owner only; without it the output."`
 }
@@ -49,7 +51,7 @@ func (e *ExportNACHACmd) Run(out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), exportWithin)
 	defer cancel()
-	nacha, err := askAdmin[nachaFile](ctx, e.DataDir, "nacha", nachaAsked{Day: e.Day}, maxNACHA)
+	nacha, err := adminport.Ask[nachaFile](ctx, e.DataDir, "nacha", nachaAsked{Day: e.Day}, maxNACHA)
 	if err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func writeOwn(name, text string) error {
 // nachaOf is the command of the admin port.
 func nachaOf(ctx context.Context, bank partner.Bank, body []byte) (nachaFile, error) {
 	var asked nachaAsked
-	if err := decodeCommand(body, &asked); err != nil {
+	if err := adminport.DecodeBody(body, &asked); err != nil {
 		return nachaFile{}, err
 	}
 	day, err := time.Parse(time.DateOnly, asked.Day)

@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 )
 
 const (
@@ -33,7 +36,7 @@ func (c *HealthCmd) Run(out io.Writer) error {
 	admin := c.Addr
 	if admin == "" {
 		var err error
-		if admin, err = published(c.DataDir, "ADMIN_ADDR"); err != nil {
+		if admin, err = datadir.PublishedAddress(c.DataDir, "ADMIN_ADDR"); err != nil {
 			return err
 		}
 	}
@@ -52,7 +55,7 @@ func (c *HealthCmd) Run(out io.Writer) error {
 
 // askReadiness reads /readyz of the admin port at an address of either form.
 func askReadiness(ctx context.Context, admin string) (answer readiness, err error) {
-	client, base := adminClient(admin)
+	client, base := adminport.NewClient(admin)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
 		return answer, fmt.Errorf("--addr %q is no address: %w", admin, err)

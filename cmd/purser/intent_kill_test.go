@@ -16,6 +16,7 @@ import (
 
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -117,13 +118,13 @@ func accepted(t *testing.T, answers []answer) (n int) {
 // readLog reads the journal at rest: each intent was accepted once, and there is an entry for each answer.
 func (s *oneIntent) readLog(t *testing.T, purser program, data string) {
 	t.Helper()
-	place := Place{DataDir: data}
+	place := datadir.Stores{DataDir: data}
 	for _, setting := range purser.env {
 		if url, found := strings.CutPrefix(setting, "DATABASE_URL="); found {
 			place.DatabaseURL = url
 		}
 	}
-	journal, err := place.readJournal(t.Context(), "the test")
+	journal, err := place.ReadJournal(t.Context(), "the test")
 	require.NoError(t, err)
 	slot, err := ident.SlotOf(s.workspace)
 	require.NoError(t, err)

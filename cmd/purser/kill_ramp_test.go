@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/datadir"
 	"purser/persistence/money"
 )
 
@@ -288,7 +289,7 @@ func (o *rampSent) fee() int64 {
 func (s *ramper) compare(t *testing.T, data string) {
 	t.Helper()
 	nobody := func(context.Context, []byte) (int, error) { return 0, io.EOF }
-	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: rampDir(data), Report: nobody, Clock: time.Now}, nobody)
+	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(data), Report: nobody, Clock: time.Now}, nobody)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ramp.Close()) }()
 	given, err := ramp.Orders("", sandbox.MaxOpen)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/datadir"
 )
 
 const (
@@ -70,7 +72,7 @@ func killInStorms(t *testing.T, purser program, full bool) {
 // loseAuthorizer takes the authorizer's directory away. The start is refused with the command that repairs it, and after that
 // the same network ids have the same answers.
 func (w *witness) loseAuthorizer(t *testing.T, purser program, data string, rounds int) {
-	require.NoError(t, os.RemoveAll(authorizerDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
 	require.Contains(t, refuse(t, purser, data, "serve"), "purser rebuild-authorizer --yes")
 	t.Log(strings.TrimSpace(succeed(t, purser, data, "rebuild-authorizer", "--yes")))
 	p := launch(t, purser, data)

@@ -111,6 +111,12 @@ var (
 		"httpapi/webhook":             {},
 
 		"bench": {},
+
+		"cmd/purser/adminport": {"actors/fault", "cmd/purser/datadir"},
+		"cmd/purser/datadir": {
+			"authorizer", "persistence", "persistence/ident", "persistence/pebblegate",
+			"persistence/pebblejournal", "persistence/pgjournal",
+		},
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
 	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "authorizer/forwarded", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",

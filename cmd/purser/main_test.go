@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence/journaltest"
 )
 
@@ -52,11 +51,11 @@ func demo(t *testing.T, data string, flags ...string) {
 
 func runDemo(t *testing.T, data string, flags ...string) (string, error) {
 	t.Helper()
-	rest, err := published(data, "HTTP_ADDR")
+	rest, err := datadir.PublishedAddress(data, "HTTP_ADDR")
 	require.NoError(t, err)
-	network, err := published(data, "AUTHORIZER_ADDR")
+	network, err := datadir.PublishedAddress(data, "AUTHORIZER_ADDR")
 	require.NoError(t, err)
-	admin, err := published(data, "ADMIN_ADDR")
+	admin, err := datadir.PublishedAddress(data, "ADMIN_ADDR")
 	require.NoError(t, err)
 	var out strings.Builder
 	err = run(append([]string{"demo", "--url", "http://" + rest, "--authorizer-url", "http://" + network,
@@ -90,7 +89,7 @@ func TestTheWholeProgram(t *testing.T) {
 	demo(t, data, "--check", told)
 	require.NoError(t, m.Close())
 
-	require.NoError(t, os.RemoveAll(authorizerDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
 	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
 		"purser rebuild-authorizer --yes")
 	require.ErrorContains(t, run([]string{"rebuild-authorizer", "--data-dir", data}, io.Discard), "--yes")
@@ -105,8 +104,8 @@ func TestADirectoryHasOneServer(t *testing.T) {
 	data := t.TempDir()
 	m := start(t, data)
 	second := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler))
-	require.ErrorIs(t, second.Start(t.Context()), errInUse)
-	require.ErrorIs(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), errInUse)
+	require.ErrorIs(t, second.Start(t.Context()), datadir.ErrInUse)
+	require.ErrorIs(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
 	require.NoError(t, start(t, data).Close(), "the lock ends with the server")
 }
@@ -114,10 +113,10 @@ func TestADirectoryHasOneServer(t *testing.T) {
 func TestALostJournalIsNotMadeAnew(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
 		"put the journal back")
-	require.NoDirExists(t, journalDir(data))
+	require.NoDirExists(t, datadir.JournalDir(data))
 }
 
 func TestATakenPortIsNamedAndNothingIsLeftBehind(t *testing.T) {
@@ -207,13 +206,13 @@ func TestACommandThatReadsMakesNothing(t *testing.T) {
 	}
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	require.NoError(t, os.RemoveAll(authorizerDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
 	require.ErrorContains(t, run([]string{"audit", "--data-dir", data}, io.Discard), "purser rebuild-authorizer --yes")
-	require.NoDirExists(t, authorizerDir(data))
-	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.NoDirExists(t, datadir.AuthorizerDir(data))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	for _, command := range []string{"audit", "unmatched"} {
 		require.ErrorContains(t, run([]string{command, "--data-dir", data}, io.Discard), "has no journal")
-		require.NoDirExists(t, journalDir(data))
+		require.NoDirExists(t, datadir.JournalDir(data))
 	}
 }
 
@@ -221,14 +220,4 @@ func TestVersion(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, run([]string{"version"}, &out))
 	require.True(t, strings.HasPrefix(out.String(), "purser "+Version))
-}
-
-func TestReachable(t *testing.T) {
-	require.Equal(t, "127.0.0.1:80", reachable(tcp("0.0.0.0:80")))
-	require.Equal(t, "[::1]:80", reachable(tcp("[::]:80")))
-	require.Equal(t, "10.0.0.1:80", reachable(tcp("10.0.0.1:80")))
-}
-
-func tcp(s string) net.Addr {
-	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s))
 }

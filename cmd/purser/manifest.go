@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/archive"
 	"purser/persistence/ident"
@@ -30,7 +31,7 @@ const (
 // errDamaged: a backup is not what was written. Nothing was changed.
 var errDamaged = errors.New("the backup cannot be restored, and nothing was changed")
 
-// manifest describes a backup. It is stored as JSON in a file that writeChecksummed writes.
+// manifest describes a backup. It is stored as JSON in a file that datadir.WriteChecksummed writes.
 type manifest struct {
 	At         time.Time          `json:"at"`
 	Version    string             `json:"version"`
@@ -60,14 +61,14 @@ func (m *manifest) write(dir string) error {
 	}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			return syncDir(path)
+			return datadir.SyncDir(path)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return writeChecksummed(filepath.Join(dir, manifestFile), manifestForm, text)
+	return datadir.WriteChecksummed(filepath.Join(dir, manifestFile), manifestForm, text)
 }
 
 // sumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from
@@ -150,7 +151,7 @@ func checkBackup(dir string) (*checked, error) {
 }
 
 func (c *checked) readManifest() error {
-	text, sum, err := readChecksummed(filepath.Join(c.dir, manifestFile), manifestForm)
+	text, sum, err := datadir.ReadChecksummed(filepath.Join(c.dir, manifestFile), manifestForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		return damaged("%s has no file %s: it is no backup, or one that was not finished", c.dir, manifestFile)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/archive"
 	"purser/persistence/pebblejournal"
@@ -28,7 +29,7 @@ func (m *MigrateJournalCmd) Run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := lockUsed(m.DataDir)
+	unlock, err := datadir.LockUsed(m.DataDir)
 	if err != nil {
 		return err
 	}
@@ -51,10 +52,10 @@ func placeName(url string) (string, error) {
 }
 
 func (m *MigrateJournalCmd) migrate(ctx context.Context, place string) (sum archive.Sum, err error) {
-	if err := (Place{DataDir: m.DataDir}).requireJournal(); err != nil {
+	if err := (datadir.Stores{DataDir: m.DataDir}).RequireJournal(); err != nil {
 		return sum, err
 	}
-	from, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(m.DataDir), MustExist: true})
+	from, err := pebblejournal.Open(pebblejournal.Options{Dir: datadir.JournalDir(m.DataDir), MustExist: true})
 	if err != nil {
 		return sum, err
 	}

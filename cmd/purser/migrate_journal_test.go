@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/pebblejournal"
 	"purser/persistence/pgjournal"
@@ -46,7 +47,7 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	m := start(t, data)
 	demo(t, data, "--save", told)
 	url := makeDatabase(t, database, "moved")
-	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), errInUse)
+	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
 	before := journalOf(t, data)
 	identity := before.Identity()
@@ -118,7 +119,7 @@ func TestAnInterruptedMoveIsEnded(t *testing.T) {
 	require.NoError(t, journalOf(t, data).Close(), "it is not marked")
 
 	runs(t, "migrate-journal", "--data-dir", data, "--to", url)
-	_, err := pebblejournal.Open(pebblejournal.Options{Dir: journalDir(data)})
+	_, err := pebblejournal.Open(pebblejournal.Options{Dir: datadir.JournalDir(data)})
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 }
 
@@ -153,7 +154,7 @@ func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
 	require.NoError(t, err)
 	url := makeDatabase(t, database, "filled")
 	data := t.TempDir()
-	s := &restoration{Place: Place{DataDir: data, DatabaseURL: url}, from: from}
+	s := &restoration{Stores: datadir.Stores{DataDir: data, DatabaseURL: url}, from: from}
 	plan, err := s.readPlan()
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(s.begin(plan), s.buildAuthorizer(),

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 )
 
 // PayoutsCmd asks the running server about orders that the bank or the ramp's partner has and does
@@ -18,11 +20,11 @@ type PayoutsCmd struct {
 }
 
 // PayoutsOverdueCmd lists overdue orders.
-type PayoutsOverdueCmd struct{ Place }
+type PayoutsOverdueCmd struct{ datadir.Stores }
 
 // PayoutsResolveCmd decides an overdue order.
 type PayoutsResolveCmd struct {
-	Place
+	datadir.Stores
 	ID      string `arg:"" help:"The po_, cnv_, ro_ or rw_ id of the order."`
 	Outcome string `required:"" enum:"settled,failed" help:"settled: the partner has paid. failed: the partner has not paid and will not; the money is free again."`
 }
@@ -47,7 +49,7 @@ type payoutsAnswer struct {
 // payoutsOf is the command of the admin port.
 func payoutsOf(ctx context.Context, system *actors.System, body []byte) (answer payoutsAnswer, err error) {
 	var question payoutsQuestion
-	if err := decodeCommand(body, &question); err != nil {
+	if err := adminport.DecodeBody(body, &question); err != nil {
 		return answer, err
 	}
 	if question.ID != "" {
@@ -75,7 +77,7 @@ func (c *PayoutsResolveCmd) Run(out io.Writer) error {
 func askPayouts(data string, question payoutsQuestion, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), payoutsCommandWithin)
 	defer cancel()
-	answer, err := askAdmin[payoutsAnswer](ctx, data, "payouts", question, maxPayoutsAnswer)
+	answer, err := adminport.Ask[payoutsAnswer](ctx, data, "payouts", question, maxPayoutsAnswer)
 	if err != nil {
 		return err
 	}

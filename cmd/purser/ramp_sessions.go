@@ -20,13 +20,14 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/authorizer"
+	"purser/cmd/purser/datadir"
 	"purser/persistence/ident"
 )
 
 // ImportRampSessionsCmd brings over the orders of the ramp's retired routes from the service before, while no server runs. The
 // file is JSON lines. All of it is checked first: when anything is wrong, nothing is brought over.
 type ImportRampSessionsCmd struct {
-	Place
+	datadir.Stores
 	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"The deployment's data key; that in the data directory when unset."`
 	File    string `arg:"" help:"One session a line: workspaceId, id, direction, status, amountUsdCents, hostedUrl, createdAt."`
 }
@@ -88,8 +89,8 @@ func (c *ImportRampSessionsCmd) Run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := lockUsed(c.DataDir)
-	if errors.Is(err, errInUse) {
+	unlock, err := datadir.LockUsed(c.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
 		return fmt.Errorf("%w: stop it first", err)
 	}
 	if err != nil {
@@ -163,21 +164,21 @@ func (l *sessionLine) check() error {
 
 // importInto starts the actors on the stores, and nothing besides, for as long as it takes.
 func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionLine, out io.Writer) (err error) {
-	if err := c.requireStores(); err != nil {
+	if err := c.RequireStores(); err != nil {
 		return err
 	}
-	sealer, err := c.openSealer(c.DataKey)
+	sealer, err := openSealer(c.DataDir, c.DataKey)
 	if err != nil {
 		return err
 	}
 	fatal := func(err error) { panic(fmt.Sprintf("a store has failed: %v", err)) }
-	journal, err := c.openJournal(ctx, journalUse{mustExist: true, clock: time.Now, entropy: rand.Reader, fatal: fatal,
-		note: func(error) {}})
+	journal, err := c.OpenJournal(ctx, datadir.JournalOptions{MustExist: true, Clock: time.Now, Entropy: rand.Reader, Fatal: fatal,
+		Note: func(error) {}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(c.DataDir), Deployment: journal.Identity().Deployment,
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(c.DataDir), Deployment: journal.Identity().Deployment,
 		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/workspace"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
 	"purser/persistence/pgjournal/pgtest"
@@ -51,7 +52,7 @@ func importRampSessions(t *testing.T, serve func(data string) *Main) {
 	neighbour := o.neighbour(m)
 	good := o.file(o.line("on", "onramp", "processing", 3_000, "2025-03"), o.line("done", "onramp", "completed", 100),
 		o.line("off", "offramp", "created", 5_000), o.line("sold", "offramp", "processing", 700))
-	require.ErrorIs(t, run([]string{"import-ramp-sessions", "--data-dir", o.data, good}, io.Discard), errInUse)
+	require.ErrorIs(t, run([]string{"import-ramp-sessions", "--data-dir", o.data, good}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
 
 	o.refuses()

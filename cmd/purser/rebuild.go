@@ -14,6 +14,7 @@ import (
 
 	"purser/actors"
 	"purser/authorizer"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -21,14 +22,14 @@ import (
 // RebuildCmd makes the authorizer's store anew from the journal. The log of an old store that
 // reaches the journal stays: the next start relays the decisions that the journal lacks.
 type RebuildCmd struct {
-	Place
+	datadir.Stores
 	Yes        bool `name:"yes" help:"Do it. An authorizer directory that is there is kept beside the new one."`
 	DiscardLog bool `name:"discard-log" help:"Lose the decisions of the old log that the journal lacks."`
 }
 
 // Run rebuilds beside the old store and takes the old one away only when the new one is whole.
 func (r *RebuildCmd) Run(out io.Writer) error {
-	unlock, err := lockExisting(r.DataDir)
+	unlock, err := datadir.LockExisting(r.DataDir)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (r *RebuildCmd) Run(out io.Writer) error {
 }
 
 func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
-	journal, err := r.openJournal(ctx, journalUse{mustExist: true})
+	journal, err := r.OpenJournal(ctx, datadir.JournalOptions{MustExist: true})
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d decisions replayed into %s\n", made.decisions, authorizerDir(r.DataDir))
+	fmt.Fprintf(out, "%d decisions replayed into %s\n", made.decisions, datadir.AuthorizerDir(r.DataDir))
 	if made.lost > 0 {
 		fmt.Fprintf(out, "%d decisions between them are lost with the old store; `purser audit` names them\n", made.lost)
 	}
@@ -100,12 +101,12 @@ func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journa
 }
 
 // freshAuthorizerDir is where a new store is made.
-func freshAuthorizerDir(data string) string { return authorizerDir(data) + ".new" }
+func freshAuthorizerDir(data string) string { return datadir.AuthorizerDir(data) + ".new" }
 
 // oldStore returns the directory of the old store. A replace that was interrupted between its two
 // renames has moved the old store aside; then the new store exists, and the authorizer's does not.
 func (r *RebuildCmd) oldStore() (dir string, err error) {
-	dir = authorizerDir(r.DataDir)
+	dir = datadir.AuthorizerDir(r.DataDir)
 	if !authorizer.Exists(nil, freshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, dir) {
 		return dir, nil
 	}
@@ -124,25 +125,25 @@ func (r *RebuildCmd) undoReplace(old *oldLog) error {
 	if !old.aside {
 		return nil
 	}
-	if err := os.Rename(old.dir, authorizerDir(r.DataDir)); err != nil {
+	if err := os.Rename(old.dir, datadir.AuthorizerDir(r.DataDir)); err != nil {
 		return err
 	}
-	return syncDir(r.DataDir)
+	return datadir.SyncDir(r.DataDir)
 }
 
 // replace puts the new store in its place. A crash between the renames leaves no authorizer
 // directory, which stops the next start, and undoReplace takes it back.
 func (r *RebuildCmd) replace(fresh string) (kept string, err error) {
-	if _, err := os.Stat(authorizerDir(r.DataDir)); err == nil {
-		kept = fmt.Sprintf("%s.old-%d", authorizerDir(r.DataDir), time.Now().Unix())
-		if err := os.Rename(authorizerDir(r.DataDir), kept); err != nil {
+	if _, err := os.Stat(datadir.AuthorizerDir(r.DataDir)); err == nil {
+		kept = fmt.Sprintf("%s.old-%d", datadir.AuthorizerDir(r.DataDir), time.Now().Unix())
+		if err := os.Rename(datadir.AuthorizerDir(r.DataDir), kept); err != nil {
 			return "", err
 		}
 	}
-	if err := os.Rename(fresh, authorizerDir(r.DataDir)); err != nil {
+	if err := os.Rename(fresh, datadir.AuthorizerDir(r.DataDir)); err != nil {
 		return kept, err
 	}
-	return kept, syncDir(r.DataDir)
+	return kept, datadir.SyncDir(r.DataDir)
 }
 
 // rebuilt is what a new store has, and how many decisions between those the journal never had.

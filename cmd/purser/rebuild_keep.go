@@ -12,6 +12,7 @@ import (
 	"purser/actors"
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -55,7 +56,7 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 	if l.dir, err = r.oldStore(); err != nil {
 		return l, err
 	}
-	l.aside = l.dir != authorizerDir(r.DataDir)
+	l.aside = l.dir != datadir.AuthorizerDir(r.DataDir)
 	if l.there = authorizer.Exists(nil, l.dir); !l.there {
 		return l, nil
 	}
@@ -132,7 +133,7 @@ func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	if err := checkpointAuthorizer(authorizerDir(r.DataDir), fresh); err != nil {
+	if err := checkpointAuthorizer(datadir.AuthorizerDir(r.DataDir), fresh); err != nil {
 		return err
 	}
 	var failed error
@@ -166,7 +167,7 @@ func (r *RebuildCmd) keepStricterIn(journal persistence.Journal, fresh string, o
 	if err != nil {
 		return err
 	}
-	old, err := authorizer.Open(r.engineOptions(authorizerDir(r.DataDir), journal, &failed))
+	old, err := authorizer.Open(r.engineOptions(datadir.AuthorizerDir(r.DataDir), journal, &failed))
 	if err != nil {
 		return errors.Join(err, engine.Close())
 	}

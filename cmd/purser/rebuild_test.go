@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -30,10 +31,10 @@ type staleDeployment struct {
 func staleDirectory(t *testing.T) *staleDeployment {
 	d := &staleDeployment{data: t.TempDir(), wall: &stepped{}}
 	stale := t.TempDir() + "/journal"
-	d.keep = func() { require.NoError(t, copyTree(journalDir(d.data), stale)) }
+	d.keep = func() { require.NoError(t, copyTree(datadir.JournalDir(d.data), stale)) }
 	d.failOver = func() {
-		require.NoError(t, os.RemoveAll(journalDir(d.data)))
-		require.NoError(t, copyTree(stale, journalDir(d.data)))
+		require.NoError(t, os.RemoveAll(datadir.JournalDir(d.data)))
+		require.NoError(t, copyTree(stale, datadir.JournalDir(d.data)))
 	}
 	return d
 }
@@ -197,21 +198,21 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	t.Parallel()
 	d := staleDirectory(t)
 	d.fallBehind(t)
-	require.NoError(t, copyTree(authorizerDir(d.data), freshAuthorizerDir(d.data)))
-	require.NoError(t, os.Rename(authorizerDir(d.data), authorizerDir(d.data)+".old-1000"))
-	require.NoError(t, os.MkdirAll(authorizerDir(d.data)+".old-999", 0o700))
+	require.NoError(t, copyTree(datadir.AuthorizerDir(d.data), freshAuthorizerDir(d.data)))
+	require.NoError(t, os.Rename(datadir.AuthorizerDir(d.data), datadir.AuthorizerDir(d.data)+".old-1000"))
+	require.NoError(t, os.MkdirAll(datadir.AuthorizerDir(d.data)+".old-999", 0o700))
 	require.ErrorContains(t, NewMain(testConfig(t, d.data), talkative()).Start(t.Context()),
 		"purser rebuild-authorizer")
 	before := entriesOf(t, d.data)
 	out, err := d.command("rebuild-authorizer")
 	require.ErrorContains(t, err, "say --yes")
-	require.Contains(t, out, "an earlier repair was interrupted: "+authorizerDir(d.data)+".old-1000 is the old store")
+	require.Contains(t, out, "an earlier repair was interrupted: "+datadir.AuthorizerDir(d.data)+".old-1000 is the old store")
 	require.Contains(t, out, "decisions of the old log that the journal lacks are kept")
 	require.Equal(t, before, entriesOf(t, d.data), "without --yes nothing is moved, made or removed")
 	out, err = d.command("rebuild-authorizer", "--yes")
 	require.NoError(t, err)
 	require.Contains(t, out, "an earlier repair was interrupted")
-	kept, err := filepath.Glob(authorizerDir(d.data) + ".old-*")
+	kept, err := filepath.Glob(datadir.AuthorizerDir(d.data) + ".old-*")
 	require.NoError(t, err)
 	require.Len(t, kept, 2)
 	d.start(t)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 )
 
 // RelayCmd asks the running server about the workspaces that the relay has set aside.
@@ -17,11 +19,11 @@ type RelayCmd struct {
 }
 
 // RelayListCmd lists the workspaces that are set aside.
-type RelayListCmd struct{ Place }
+type RelayListCmd struct{ datadir.Stores }
 
 // RelayRetryCmd sends decisions again. It fails when a workspace still refuses them.
 type RelayRetryCmd struct {
-	Place
+	datadir.Stores
 	Workspace string `arg:"" optional:"" help:"The workspace's ws_ id; every workspace that is set aside when unset."`
 }
 
@@ -44,7 +46,7 @@ type relayAnswer struct {
 // relayOf is the command of the admin port.
 func relayOf(ctx context.Context, system *actors.System, body []byte) (relayAnswer, error) {
 	var question relayQuestion
-	if err := decodeCommand(body, &question); err != nil {
+	if err := adminport.DecodeBody(body, &question); err != nil {
 		return relayAnswer{}, err
 	}
 	if question.Retry {
@@ -77,7 +79,7 @@ func (c *RelayRetryCmd) Run(out io.Writer) error {
 func askRelay(data string, question relayQuestion, out io.Writer) ([]actors.SetAside, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), relayCommandWithin)
 	defer cancel()
-	answer, err := askAdmin[relayAnswer](ctx, data, "relay", question, maxRelayAnswer)
+	answer, err := adminport.Ask[relayAnswer](ctx, data, "relay", question, maxRelayAnswer)
 	if err != nil {
 		return nil, err
 	}

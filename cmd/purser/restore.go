@@ -18,6 +18,7 @@ import (
 	"purser/actors"
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/archive"
 	"purser/persistence/ident"
@@ -30,7 +31,7 @@ import (
 // RestoreCmd makes the stores of a place from a backup. The journal is a new incarnation of the same deployment: consumers start
 // again.
 type RestoreCmd struct {
-	Place
+	datadir.Stores
 	From           string `arg:"" name:"directory" help:"The backup."`
 	KeepAuthorizer bool   `name:"keep-authorizer" help:"Keep the log, the card funds and the holds of the authorizer that is there; the journal is sent what it lacks."`
 }
@@ -44,11 +45,11 @@ func (r *RestoreCmd) Run(out io.Writer) error {
 	if err := pebblegate.MakeDir(vfs.Default, r.DataDir); err != nil {
 		return err
 	}
-	unlock, err := lockWhatever(r.DataDir)
+	unlock, err := datadir.LockUnfinished(r.DataDir)
 	if err != nil {
 		return err
 	}
-	err = r.restore(context.Background(), &restoration{Place: r.Place, from: from, keep: r.KeepAuthorizer})
+	err = r.restore(context.Background(), &restoration{Stores: r.Stores, from: from, keep: r.KeepAuthorizer})
 	if err = errors.Join(err, unlock()); err != nil {
 		return err
 	}
@@ -74,18 +75,16 @@ func (r *RestoreCmd) restore(ctx context.Context, s *restoration) error {
 // restoration is one restore. All is made in a directory of its own within the data directory; when that is whole and synced, it
 // is said to be ready, and from then on only moved. While it is there no other command takes the data directory.
 type restoration struct {
-	Place
+	datadir.Stores
 	from *checked
 	keep bool
 	// touched: the database may have been filled, by this run or an interrupted one.
 	touched bool
 }
 
-func restoringDir(data string) string { return filepath.Join(data, "restoring") }
-
 const planForm = "purser-restore 1"
 
-// restorePlan is stored in the restoration's directory, in a file that writeChecksummed writes.
+// restorePlan is stored in the restoration's directory, in a file that datadir.WriteChecksummed writes.
 type restorePlan struct {
 	Backup string     `json:"backup"` // checksum of its manifest
 	Keep   bool       `json:"keepAuthorizer"`
@@ -93,12 +92,14 @@ type restorePlan struct {
 	Ready  bool       `json:"ready"`
 }
 
-func (s *restoration) planFile() string { return filepath.Join(restoringDir(s.DataDir), "plan") }
+func (s *restoration) planFile() string {
+	return filepath.Join(datadir.RestoringDir(s.DataDir), "plan")
+}
 
 // readPlan returns the plan of a restore that was not finished, or a new one.
 func (s *restoration) readPlan() (restorePlan, error) {
 	plan := restorePlan{Backup: s.from.sum, Keep: s.keep}
-	text, _, err := readChecksummed(s.planFile(), planForm)
+	text, _, err := datadir.ReadChecksummed(s.planFile(), planForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		plan.Store, err = ident.New(ident.SystemSlot, time.Now(), rand.Reader)
 		return plan, err
@@ -109,11 +110,11 @@ func (s *restoration) readPlan() (restorePlan, error) {
 	}
 	if err != nil {
 		return plan, fmt.Errorf("%s is damaged: %w; remove %s, and begin with an empty database if there is one",
-			s.planFile(), err, restoringDir(s.DataDir))
+			s.planFile(), err, datadir.RestoringDir(s.DataDir))
 	}
 	if begun.Backup != plan.Backup || begun.Keep != plan.Keep {
 		return plan, fmt.Errorf("another restore into %s was begun and not finished: run that one again, or remove %s",
-			s.DataDir, restoringDir(s.DataDir))
+			s.DataDir, datadir.RestoringDir(s.DataDir))
 	}
 	s.touched = true
 	return begun, nil
@@ -124,7 +125,7 @@ func (s *restoration) writePlan(plan restorePlan) error {
 	if err != nil {
 		return err
 	}
-	return writeChecksummed(s.planFile(), planForm, text)
+	return datadir.WriteChecksummed(s.planFile(), planForm, text)
 }
 
 // build makes the stores. When it fails before a database was filled, the data directory is left as it was.
@@ -140,7 +141,7 @@ func (s *restoration) build(ctx context.Context, plan restorePlan) error {
 		err = s.buildJournal(ctx, plan)
 	}
 	if err != nil && (s.DatabaseURL == "" || !s.touched) {
-		return errors.Join(err, os.RemoveAll(restoringDir(s.DataDir)))
+		return errors.Join(err, os.RemoveAll(datadir.RestoringDir(s.DataDir)))
 	}
 	if err != nil {
 		return err
@@ -153,15 +154,15 @@ func (s *restoration) build(ctx context.Context, plan restorePlan) error {
 func (s *restoration) requireRoom() error {
 	there := func(dir string) bool { _, err := os.Lstat(dir); return err == nil }
 	switch {
-	case s.DatabaseURL == "" && there(journalDir(s.DataDir)):
-		return fmt.Errorf("%s is there: move it away first", journalDir(s.DataDir))
-	case s.keep && !authorizer.Exists(nil, authorizerDir(s.DataDir)):
-		return fmt.Errorf("there is no authorizer to keep: %s is missing", authorizerDir(s.DataDir))
-	case !s.keep && there(authorizerDir(s.DataDir)):
+	case s.DatabaseURL == "" && there(datadir.JournalDir(s.DataDir)):
+		return fmt.Errorf("%s is there: move it away first", datadir.JournalDir(s.DataDir))
+	case s.keep && !authorizer.Exists(nil, datadir.AuthorizerDir(s.DataDir)):
+		return fmt.Errorf("there is no authorizer to keep: %s is missing", datadir.AuthorizerDir(s.DataDir))
+	case !s.keep && there(datadir.AuthorizerDir(s.DataDir)):
 		return fmt.Errorf("%s is there: restore with --keep-authorizer if it is newer than the backup, or move it away first",
-			authorizerDir(s.DataDir))
+			datadir.AuthorizerDir(s.DataDir))
 	}
-	for _, of := range sandboxDirs {
+	for _, of := range datadir.SandboxDirs {
 		if !s.keep && there(of(s.DataDir)) {
 			return fmt.Errorf("%s is there: move it away first", of(s.DataDir))
 		}
@@ -171,15 +172,15 @@ func (s *restoration) requireRoom() error {
 
 // begin removes what an interrupted restore has left, but its plan.
 func (s *restoration) begin(plan restorePlan) error {
-	dir := restoringDir(s.DataDir)
+	dir := datadir.RestoringDir(s.DataDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := errors.Join(syncDir(s.DataDir), s.writePlan(plan)); err != nil {
+	if err := errors.Join(datadir.SyncDir(s.DataDir), s.writePlan(plan)); err != nil {
 		return err
 	}
-	faults := []error{os.RemoveAll(journalDir(dir)), os.RemoveAll(authorizerDir(dir))}
-	for _, of := range sandboxDirs {
+	faults := []error{os.RemoveAll(datadir.JournalDir(dir)), os.RemoveAll(datadir.AuthorizerDir(dir))}
+	for _, of := range datadir.SandboxDirs {
 		faults = append(faults, os.RemoveAll(of(dir)))
 	}
 	return errors.Join(faults...)
@@ -188,12 +189,12 @@ func (s *restoration) begin(plan restorePlan) error {
 // buildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. What is kept is copied
 // too: a restore that fails must not have touched it.
 func (s *restoration) buildAuthorizer() error {
-	dir := restoringDir(s.DataDir)
+	dir := datadir.RestoringDir(s.DataDir)
 	var err error
 	if s.keep {
-		err = checkpointAuthorizer(authorizerDir(s.DataDir), authorizerDir(dir))
+		err = checkpointAuthorizer(datadir.AuthorizerDir(s.DataDir), datadir.AuthorizerDir(dir))
 	} else {
-		err = copyTree(authorizerDir(s.from.dir), authorizerDir(dir))
+		err = copyTree(datadir.AuthorizerDir(s.from.dir), datadir.AuthorizerDir(dir))
 	}
 	if err != nil {
 		return err
@@ -213,7 +214,7 @@ func (s *restoration) buildAuthorizer() error {
 }
 
 func (s *restoration) authorizerOptions() authorizer.Options {
-	return authorizer.Options{Dir: authorizerDir(restoringDir(s.DataDir)), Deployment: s.from.deployment, Clock: time.Now,
+	return authorizer.Options{Dir: datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)), Deployment: s.from.deployment, Clock: time.Now,
 		Entropy: rand.Reader, Fatal: func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) }}
 }
 
@@ -230,20 +231,20 @@ func checkpointAuthorizer(from, to string) error {
 // buildSandbox takes the sandbox's stores that are kept, or the backup's when it has them. The bank and the ramp report again: the
 // journal is older. The chains need not: watchers go on from the journal's own cursors.
 func (s *restoration) buildSandbox() error {
-	for _, of := range sandboxDirs {
+	for _, of := range datadir.SandboxDirs {
 		var err error
 		switch kept, saved := of(s.DataDir), of(s.from.dir); {
 		case s.keep && sandbox.Exists(nil, kept):
-			err = sandbox.Checkpoint(nil, kept, of(restoringDir(s.DataDir)))
+			err = sandbox.Checkpoint(nil, kept, of(datadir.RestoringDir(s.DataDir)))
 		case sandbox.Exists(nil, saved):
-			err = copyTree(saved, of(restoringDir(s.DataDir)))
+			err = copyTree(saved, of(datadir.RestoringDir(s.DataDir)))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	for _, of := range []func(data string) string{bankDir, rampDir} {
-		reports := of(restoringDir(s.DataDir))
+	for _, of := range []func(data string) string{datadir.BankDir, datadir.RampDir} {
+		reports := of(datadir.RestoringDir(s.DataDir))
 		if !sandbox.Exists(nil, reports) {
 			continue
 		}
@@ -260,8 +261,8 @@ func (s *restoration) buildJournal(ctx context.Context, plan restorePlan) (err e
 	if err := s.loadJournal(ctx, identity); err != nil {
 		return err
 	}
-	built := Place{DataDir: restoringDir(s.DataDir), DatabaseURL: s.DatabaseURL}
-	journal, err := built.readJournal(ctx, "a restore")
+	built := datadir.Stores{DataDir: datadir.RestoringDir(s.DataDir), DatabaseURL: s.DatabaseURL}
+	journal, err := built.ReadJournal(ctx, "a restore")
 	if err != nil {
 		return err
 	}
@@ -276,7 +277,7 @@ func (s *restoration) buildJournal(ctx context.Context, plan restorePlan) (err e
 func (s *restoration) loadJournal(ctx context.Context, identity persistence.Identity) error {
 	if s.DatabaseURL == "" {
 		return s.from.archive(func(r *archive.Reader) error {
-			return pebblejournal.Load(ctx, pebblejournal.Options{Dir: journalDir(restoringDir(s.DataDir))}, identity,
+			return pebblejournal.Load(ctx, pebblejournal.Options{Dir: datadir.JournalDir(datadir.RestoringDir(s.DataDir))}, identity,
 				nextIncarnation(r.Content()))
 		})
 	}
@@ -332,8 +333,8 @@ func nextIncarnation(content persistence.Content) persistence.Content {
 
 // place moves what is ready into the data directory; what was moved before is passed over. The journal is last.
 func (s *restoration) place() error {
-	dir := restoringDir(s.DataDir)
-	for _, of := range slices.Concat([]func(string) string{authorizerDir}, sandboxDirs, []func(string) string{journalDir}) {
+	dir := datadir.RestoringDir(s.DataDir)
+	for _, of := range slices.Concat([]func(string) string{datadir.AuthorizerDir}, datadir.SandboxDirs, []func(string) string{datadir.JournalDir}) {
 		if _, err := os.Lstat(of(dir)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -344,13 +345,13 @@ func (s *restoration) place() error {
 			return err
 		}
 	}
-	if err := syncDir(s.DataDir); err != nil {
+	if err := datadir.SyncDir(s.DataDir); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	return syncDir(s.DataDir)
+	return datadir.SyncDir(s.DataDir)
 }
 
 // setAside keeps a store that is there beside the new one.
@@ -379,7 +380,7 @@ func copyTree(from, to string) error {
 		if err := os.MkdirAll(target, 0o700); err != nil {
 			return err
 		}
-		return syncDir(filepath.Dir(target))
+		return datadir.SyncDir(filepath.Dir(target))
 	})
 }
 
@@ -393,5 +394,5 @@ func copyFile(from, to string) error {
 		return errors.Join(err, in.Close())
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close(), in.Close(), syncDir(filepath.Dir(to)))
+	return errors.Join(err, out.Sync(), out.Close(), in.Close(), datadir.SyncDir(filepath.Dir(to)))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/datadir"
 )
 
 // paymaster pays from a server whose clock stands still but when it is turned, so that payouts stay in the statuses they have.
@@ -50,7 +51,7 @@ func (p *paymaster) start(data string) {
 		return time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC).Add(time.Duration(p.turned.Load()) * time.Millisecond)
 	}
 	require.NoError(p.t, p.m.Start(p.t.Context()))
-	rest, err := published(data, "HTTP_ADDR")
+	rest, err := datadir.PublishedAddress(data, "HTTP_ADDR")
 	require.NoError(p.t, err)
 	if p.client == nil {
 		p.client = newClient("http://"+rest, signUpFor(p.t, &process{rest: "http://" + rest}, 0,
@@ -321,7 +322,7 @@ func TestARestoredJournalSendsNothingAgain(t *testing.T) {
 	p.finish()
 	require.NoError(t, p.m.Close())
 
-	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	require.Contains(t, auditOf(t, data), "agree to the cent", "before the start")
 	p.start(data)

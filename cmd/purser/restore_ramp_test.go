@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/datadir"
 )
 
 // TestARampThatIsNewerThanTheJournal: an order is open in the backup and reported afterwards. The journal is lost and comes back
@@ -25,7 +26,7 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.NoError(t, order.give(t.Context(), walk))
 	require.NoError(t, m.Close())
 	runs(t, "backup", "--data-dir", data, backup)
-	require.True(t, sandbox.Exists(nil, rampDir(backup)))
+	require.True(t, sandbox.Exists(nil, datadir.RampDir(backup)))
 
 	m, p = serveRamp(t, data, "50ms")
 	walk.api = p.as(p.rest, s.bearer)
@@ -34,7 +35,7 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.Equal(t, moved, s.treasury(t, p))
 	require.NoError(t, m.Close())
 
-	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	m, p = serveRamp(t, data, "50ms")
 	walk.api = p.as(p.rest, s.bearer)
@@ -66,7 +67,7 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 		require.NoError(t, m.Close())
 	}
 	link()
-	require.NoError(t, os.RemoveAll(journalDir(data)))
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	link()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -25,9 +26,9 @@ func TestARestoreThatIsRefusedLeavesTheServer(t *testing.T) {
 	runs(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup)
 	keep := []string{"restore", "--keep-authorizer", "--data-dir", data, "--database-url"}
 	require.ErrorIs(t, run(append(keep, url, backup), io.Discard), pgjournal.ErrNotEmpty)
-	require.NoDirExists(t, restoringDir(data))
+	require.NoDirExists(t, datadir.RestoringDir(data))
 	require.Error(t, run(append(keep, "postgres://127.0.0.1:1/none", backup), io.Discard))
-	require.NoDirExists(t, restoringDir(data))
+	require.NoDirExists(t, datadir.RestoringDir(data))
 	require.NoError(t, start(t, data).Close())
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 )
 
@@ -20,7 +22,7 @@ import (
 // rotation has two steps: the first makes a new secret and keeps the old one valid, --finish drops
 // the old one.
 type RotateCmd struct {
-	Place
+	datadir.Stores
 	Secret  string `arg:"" enum:"data-key,network-secret,partner-secret,partner-secret-bank,partner-secret-ramp,partner-secret-stablecoin,checkout-seed" help:"data-key, network-secret, partner-secret, that of one partner (partner-secret-bank, -ramp or -stablecoin), or checkout-seed."`
 	Finish  bool   `name:"finish" xor:"step" help:"Drop the old secret. Refused before a server has started with the new one, and for data-key before all documents are sealed under it."`
 	Lost    bool   `name:"lost" xor:"step" help:"Make the secret although stores have used another one, which is lost."`
@@ -163,7 +165,7 @@ func (c *RotateCmd) dropOld(path string, secrets []string, out io.Writer) error 
 // requireSealedAnew refuses as long as documents may be sealed under another data key than the
 // first.
 func (c *RotateCmd) requireSealedAnew(first string) error {
-	sealer, err := c.openSealer(first)
+	sealer, err := openSealer(c.DataDir, first)
 	if err != nil {
 		return err
 	}
@@ -183,15 +185,15 @@ func (c *RotateCmd) requireSealedAnew(first string) error {
 
 // keysInUse asks the server that has the directory, or reads the journal when none has.
 func (c *RotateCmd) keysInUse(ctx context.Context) (keys []string, err error) {
-	unlock, err := lockUsed(c.DataDir)
-	if errors.Is(err, errInUse) {
-		return askAdmin[[]string](ctx, c.DataDir, "data-keys", nil, maxKeysText)
+	unlock, err := datadir.LockUsed(c.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
+		return adminport.Ask[[]string](ctx, c.DataDir, "data-keys", nil, maxKeysText)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	journal, err := c.readJournal(ctx, "a rotation")
+	journal, err := c.ReadJournal(ctx, "a rotation")
 	if err != nil {
 		return nil, err
 	}
@@ -240,21 +242,21 @@ func (c *RotateCmd) requireStarted(first string) error {
 // secretInUse asks the server that has the directory. When none has, it reads the fingerprints that
 // the last start stored in the journal.
 func (c *RotateCmd) secretInUse(ctx context.Context, first string) (inUse bool, err error) {
-	unlock, err := lockUsed(c.DataDir)
-	if errors.Is(err, errInUse) {
-		answer, err := askAdmin[secretAnswer](ctx, c.DataDir, "secret", secretQuestion{Name: c.Secret}, maxKeysText)
+	unlock, err := datadir.LockUsed(c.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
+		answer, err := adminport.Ask[secretAnswer](ctx, c.DataDir, "secret", secretQuestion{Name: c.Secret}, maxKeysText)
 		return answer.InUse, err
 	}
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	journal, err := c.readJournal(ctx, "a rotation")
+	journal, err := c.ReadJournal(ctx, "a rotation")
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	sealer, err := c.openSealer(c.DataKey)
+	sealer, err := openSealer(c.DataDir, c.DataKey)
 	if err != nil {
 		return false, err
 	}
@@ -277,7 +279,7 @@ type secretAnswer struct {
 // answer has no secret and a caller cannot test guesses.
 func (c *Config) answerSecret(body []byte) (answer secretAnswer, err error) {
 	var question secretQuestion
-	if err := decodeCommand(body, &question); err != nil {
+	if err := adminport.DecodeBody(body, &question); err != nil {
 		return answer, err
 	}
 	if !slices.Contains(heldSecretFiles(), question.Name) {

@@ -15,6 +15,7 @@ import (
 
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 )
@@ -80,7 +81,7 @@ func (s *SandboxBankCmd) Run() error {
 }
 
 func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err error) {
-	unlock, err := lockDirectory(c.dataDir)
+	unlock, err := datadir.Lock(c.dataDir)
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func serveBank(ctx context.Context, cancel func(), server *http.Server, listener
 // openSandboxBank opens the bank of a directory, which reports to a Purser.
 func openSandboxBank(data string, delay time.Duration, report sandbox.Reporter, clock func() time.Time,
 	log *slog.Logger) (*sandbox.Bank, error) {
-	return sandbox.NewBank(sandbox.Config{Dir: bankDir(data), Delay: delay, Clock: clock, Report: report,
+	return sandbox.NewBank(sandbox.Config{Dir: datadir.BankDir(data), Delay: delay, Clock: clock, Report: report,
 		Log: func(order string, attempt int, err error) {
 			log.Warn("the sandbox bank's report was not taken", "order", order, "attempt", attempt, "err", err)
 		}})

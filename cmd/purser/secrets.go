@@ -14,6 +14,7 @@ import (
 	"purser/actors"
 	"purser/actors/seal"
 	"purser/authorizer"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -174,13 +175,13 @@ func missingSecret(data, name string) error {
 
 // hasStores reports whether a data directory has a store that may have used secrets.
 func hasStores(data string) bool {
-	return pebblejournal.Exists(nil, journalDir(data)) || authorizer.Exists(nil, authorizerDir(data))
+	return pebblejournal.Exists(nil, datadir.JournalDir(data)) || authorizer.Exists(nil, datadir.AuthorizerDir(data))
 }
 
 // secretsBelong refuses secrets that this start has made for a journal in a database that has
 // events: the journal has used others. The files go again, so that the next start names them too.
 func (c *Config) secretsBelong(journal persistence.Journal) error {
-	if len(c.madeSecrets) == 0 || c.DatabaseURL == "" || !hasEvents(journal) {
+	if len(c.madeSecrets) == 0 || c.DatabaseURL == "" || !datadir.HasEvents(journal) {
 		return nil
 	}
 	var faults []error
@@ -189,16 +190,6 @@ func (c *Config) secretsBelong(journal persistence.Journal) error {
 		faults = append(faults, missingSecret(c.DataDir, name), dropSum(path), os.Remove(path))
 	}
 	return errors.Join(faults...)
-}
-
-// hasEvents reports whether a journal has any.
-func hasEvents(journal persistence.Journal) bool {
-	for shard := range ident.Shards {
-		if journal.Head(ident.Shard(shard)).Position > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // readSecret reads a file's secret, or several with commas. It refuses a file that differs from its
@@ -246,11 +237,11 @@ func makeSecret(path string) (string, error) {
 	return secret, writeSecret(path, secret)
 }
 
-// openSealer makes a Sealer of the data keys of a setting, or of the data directory when the
-// setting is empty. It makes no key.
-func (p Place) openSealer(setting string) (*seal.Sealer, error) {
+// openSealer makes a Sealer of the data keys of a setting, or of a data directory when the setting
+// is empty. It makes no key.
+func openSealer(data, setting string) (*seal.Sealer, error) {
 	if setting == "" {
-		text, err := readSecret(filepath.Join(p.DataDir, dataKeyFile))
+		text, err := readSecret(filepath.Join(data, dataKeyFile))
 		if err != nil {
 			return nil, fmt.Errorf("the data key: %w (put it there, or set PURSER_DATA_KEY)", err)
 		}

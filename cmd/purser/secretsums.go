@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"purser/cmd/purser/datadir"
 )
 
 // secretSumsFile has the SHA-256 of each secret's file in its directory, as sha256sum prints it. By
@@ -58,7 +60,7 @@ func (s secretSums) write(dir string) error {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		fmt.Fprintf(&text, "%s  %s\n", s[name], name)
 	}
-	return writeDurably(path, text.String())
+	return datadir.WriteDurably(path, text.String())
 }
 
 // verifySum compares the text of a secret's file with its checksum. It accepts a file without a
@@ -109,7 +111,7 @@ func writeSecret(path, secret string) error {
 	if err := dropSum(path); err != nil {
 		return err
 	}
-	if err := writeDurably(path, secret+"\n"); err != nil {
+	if err := datadir.WriteDurably(path, secret+"\n"); err != nil {
 		return err
 	}
 	return addSum(path)

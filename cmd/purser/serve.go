@@ -25,6 +25,7 @@ import (
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/authorizer/drain"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 	"purser/persistence"
@@ -133,7 +134,7 @@ type Main struct {
 
 // NewMain makes a Main that has not started.
 func NewMain(c Config, log *slog.Logger) *Main {
-	m := &Main{DiskFree: freeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
+	m := &Main{DiskFree: datadir.FreeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
 		registry:  prometheus.NewRegistry(),
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
 		memory: fasthttputil.NewInmemoryListener(), reports: fasthttputil.NewInmemoryListener(),
@@ -238,7 +239,7 @@ func (m *Main) closeTo(kept int) error {
 func (m *Main) onClose(do func() error) { m.closers = append(m.closers, do) }
 
 func (m *Main) takeDirectory(context.Context) error {
-	unlock, err := lockDirectory(m.config.DataDir)
+	unlock, err := datadir.Lock(m.config.DataDir)
 	if err == nil {
 		m.onClose(unlock)
 	}
@@ -251,12 +252,12 @@ func (m *Main) findSecrets(context.Context) error {
 }
 
 func (m *Main) openJournal(ctx context.Context) (err error) {
-	use := journalUse{migrate: true, processors: m.config.Processors, clock: m.Clock, entropy: m.Entropy,
-		openTables: m.shares.openTables, fatal: m.Fatal, note: m.note}
+	use := datadir.JournalOptions{Migrate: true, Processors: m.config.Processors, Clock: m.Clock, Entropy: m.Entropy,
+		OpenTables: m.shares.openTables, Fatal: m.Fatal, Note: m.note}
 	if m.authorizer != nil {
-		use.deployment = m.authorizer.Deployment()
+		use.Deployment = m.authorizer.Deployment()
 	}
-	m.journal, err = m.config.place().openJournal(ctx, use)
+	m.journal, err = m.config.place().OpenJournal(ctx, use)
 	if err != nil {
 		return mayPass(err)
 	}
@@ -277,7 +278,7 @@ func (m *Main) note(err error) {
 // serveSwipesAlone opens the authorizer before the journal is there, when the journal is not in this directory: the authorizer
 // knows by itself whose it is. The first start of a deployment has none.
 func (m *Main) serveSwipesAlone(ctx context.Context) error {
-	if m.config.DatabaseURL == "" || !authorizer.Exists(nil, authorizerDir(m.config.DataDir)) {
+	if m.config.DatabaseURL == "" || !authorizer.Exists(nil, datadir.AuthorizerDir(m.config.DataDir)) {
 		return nil
 	}
 	switch err := m.openEngine(ident.UUID{}); {
@@ -294,19 +295,19 @@ func (m *Main) openAuthorizer(context.Context) error {
 	if m.authorizer != nil {
 		return nil
 	}
-	if err := authorizerBelongs(m.config.DataDir, m.journal); err != nil {
+	if err := datadir.RequireAuthorizer(m.config.DataDir, m.journal); err != nil {
 		return err
 	}
 	return m.openEngine(m.journal.Identity().Deployment)
 }
 
 func (m *Main) openEngine(deployment ident.UUID) error {
-	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(m.config.DataDir), Deployment: deployment,
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(m.config.DataDir), Deployment: deployment,
 		CacheBytes: m.config.AuthorizerCacheBytes, OpenTables: m.shares.openTables,
 		BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
 		Clock: m.Clock, ClockSuspect: m.clockSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
 	if err != nil {
-		return withRepair(err, authorizerDir(m.config.DataDir), repairEngine)
+		return datadir.WithRepair(err, datadir.AuthorizerDir(m.config.DataDir), datadir.RepairEngine)
 	}
 	if err := m.trustAuthorizer(engine); err != nil {
 		return errors.Join(err, engine.Close())
@@ -338,7 +339,7 @@ func (m *Main) openBank(context.Context) (err error) {
 		m.bank = m.sandbox
 		m.onClose(m.sandbox.Close)
 	}
-	return withRepair(err, bankDir(m.config.DataDir), repairSandbox)
+	return datadir.WithRepair(err, datadir.BankDir(m.config.DataDir), datadir.RepairSandbox)
 }
 
 func (m *Main) startActors(ctx context.Context) (err error) {
@@ -394,7 +395,7 @@ func (m *Main) openRamp(context.Context) (err error) {
 		return sandbox.Post(m.partnerClient(), restInProcess, path,
 			reportSigner(m.config.PartnerSecrets.secretsOf(httpapi.PartnerRamp)[0], m.Clock))
 	}
-	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: rampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
+	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
 		Clock: m.Clock, Report: post(httpapi.PathOnrampReports),
 		Log: func(order string, attempt int, err error) {
 			m.log.Warn("the sandbox ramp's report was not taken", "order", order, "attempt", attempt, "err", err)
@@ -402,7 +403,7 @@ func (m *Main) openRamp(context.Context) (err error) {
 	if err == nil {
 		m.onClose(m.ramp.Close)
 	}
-	return withRepair(err, rampDir(m.config.DataDir), repairSandbox)
+	return datadir.WithRepair(err, datadir.RampDir(m.config.DataDir), datadir.RepairSandbox)
 }
 
 // startBank lets the bank in this process report, now that its reports can be taken.

@@ -13,6 +13,7 @@ import (
 
 	"purser/authorizer"
 	"purser/authorizer/hold"
+	"purser/cmd/purser/datadir"
 	"purser/persistence/ident"
 )
 
@@ -30,7 +31,7 @@ func TestAStopHasAllRelayed(t *testing.T) {
 		require.Equal(t, hold.StatusOK, a.Status)
 	}
 	require.NoError(t, m.Close())
-	engine, err := authorizer.Open(authorizer.Options{Dir: authorizerDir(data), Clock: time.Now, Entropy: rand.Reader,
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(data), Clock: time.Now, Entropy: rand.Reader,
 		Fatal: func(err error) { t.Error(err) }})
 	require.NoError(t, err)
 	left := engine.Backlog()

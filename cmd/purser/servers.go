@@ -14,6 +14,8 @@ import (
 	"purser/authorizer/drain"
 	"purser/authorizer/hold"
 	"purser/authorizer/network"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/httpapi/password"
 )
@@ -33,7 +35,7 @@ func (m *Main) listen(context.Context) error {
 		{&m.listeners.authorizer, portNetwork, m.config.AuthorizerAddr},
 		{&m.listeners.admin, portAdmin, m.config.AdminAddr},
 	} {
-		listener, err := listenOn(l.address)
+		listener, err := adminport.Listen(l.address)
 		if err != nil {
 			taken = append(taken, fmt.Errorf("%s address: %w", l.name, err))
 			continue
@@ -285,9 +287,10 @@ func (m *Main) fail(err error) {
 }
 
 func (m *Main) publishAddresses(context.Context) error {
-	if err := publish(m.config.DataDir, m.listeners); err != nil {
+	if err := datadir.Publish(m.config.DataDir, datadir.Addresses{REST: adminport.Reachable(m.listeners.http.Addr()),
+		Network: adminport.Reachable(m.listeners.authorizer.Addr()), Admin: adminport.Reachable(m.listeners.admin.Addr())}); err != nil {
 		return err
 	}
-	m.onClose(func() error { return os.Remove(addressesFile(m.config.DataDir)) })
+	m.onClose(func() error { return os.Remove(datadir.AddressesFile(m.config.DataDir)) })
 	return nil
 }

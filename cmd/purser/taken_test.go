@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -69,6 +70,6 @@ func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
 			require.Fail(t, "it was begun")
 		}
 		require.NoError(t, m.Close())
-		require.NoError(t, os.RemoveAll(authorizerDir(data)))
+		require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -19,7 +21,7 @@ import (
 // UnmatchedCmd lists the partners' reports that matched nothing. It asks the server that has the data directory, and opens the
 // journal itself when none has.
 type UnmatchedCmd struct {
-	Place
+	datadir.Stores
 	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"As of purser serve, without which stored reports cannot be opened."`
 	JSON    bool   `name:"json" help:"One JSON document a line, with the bodies as they came; they may name people."`
 }
@@ -46,10 +48,10 @@ type unmatchedReports struct {
 func (u *UnmatchedCmd) Run(out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), unmatchedWithin)
 	defer cancel()
-	unlock, err := lockUsed(u.DataDir)
-	if errors.Is(err, errInUse) {
+	unlock, err := datadir.LockUsed(u.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
 		return u.print(out, func(from unmatchedFrom) (unmatchedReports, error) {
-			return askAdmin[unmatchedReports](ctx, u.DataDir, "unmatched", from, maxUnmatched)
+			return adminport.Ask[unmatchedReports](ctx, u.DataDir, "unmatched", from, maxUnmatched)
 		})
 	}
 	if err != nil {
@@ -60,12 +62,12 @@ func (u *UnmatchedCmd) Run(out io.Writer) error {
 
 // printStored opens the journal, which no server has.
 func (u *UnmatchedCmd) printStored(ctx context.Context, out io.Writer) (err error) {
-	journal, err := u.readJournal(ctx, "a list")
+	journal, err := u.ReadJournal(ctx, "a list")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	sealer, err := u.openSealer(u.DataKey)
+	sealer, err := openSealer(u.DataDir, u.DataKey)
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, sealer acto
 func unmatchedPage(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
 	body []byte) (unmatchedReports, error) {
 	var from unmatchedFrom
-	if err := decodeCommand(body, &from); err != nil {
+	if err := adminport.DecodeBody(body, &from); err != nil {
 		return unmatchedReports{}, err
 	}
 	if from.Shard < 0 {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"purser/cmd/purser/datadir"
 	"purser/persistence"
 )
 
@@ -25,7 +26,7 @@ func (p passing) Unwrap() error { return p.error }
 
 // mayPass marks an error of the journal as passing, unless it is known to be final.
 func mayPass(err error) error {
-	if final(err) {
+	if datadir.IsPermanent(err) {
 		return err
 	}
 	return passing{err}

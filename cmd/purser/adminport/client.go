@@ -1,4 +1,4 @@
-package main
+package adminport
 
 import (
 	"bytes"
@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"purser/cmd/purser/datadir"
 )
 
-// askAdmin has the running server of a data directory do what a command of its admin port does, and reads the answer, which has
-// at most so many bytes.
-func askAdmin[T any](ctx context.Context, data, command string, question any, limit int64) (answer T, err error) {
-	admin, err := published(data, "ADMIN_ADDR")
+// Ask sends a command to the admin port of the server that runs on a data directory, and decodes the
+// answer. An answer of more than limit bytes is an error.
+func Ask[T any](ctx context.Context, data, command string, question any, limit int64) (answer T, err error) {
+	admin, err := datadir.PublishedAddress(data, "ADMIN_ADDR")
 	if err != nil {
 		return answer, err
 	}
@@ -21,7 +23,7 @@ func askAdmin[T any](ctx context.Context, data, command string, question any, li
 	if err != nil {
 		return answer, err
 	}
-	client, base := adminClient(admin)
+	client, base := NewClient(admin)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/"+command, bytes.NewReader(body))
 	if err != nil {
 		return answer, err

@@ -1,4 +1,4 @@
-package main
+package datadir
 
 import (
 	"sync"
@@ -8,25 +8,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Commands that look whether a server runs do not stop a start, though each has the lock for an
-// instant.
-func TestALookDoesNotStopAStart(t *testing.T) {
+// A command that checks for a running server holds the lock for an instant. A start that meets it
+// retries.
+func TestServerChecksDoNotFailAStart(t *testing.T) {
 	const starts = 50
 	data := t.TempDir()
-	unlock, err := lockDirectory(data)
+	unlock, err := Lock(data)
 	require.NoError(t, err)
 	require.NoError(t, unlock())
 	var done atomic.Bool
-	var looks sync.WaitGroup
-	looks.Go(func() {
+	var checks sync.WaitGroup
+	checks.Go(func() {
 		for !done.Load() {
 			_ = requireServer(data)
 		}
 	})
-	defer looks.Wait()
+	defer checks.Wait()
 	defer done.Store(true)
 	for range starts {
-		unlock, err := lockDirectory(data)
+		unlock, err := Lock(data)
 		require.NoError(t, err)
 		require.NoError(t, unlock())
 	}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"purser/cmd/purser/adminport"
+)
+
+const maxAdminHosts = 16
+
+// adminAddress checks the address of the admin port.
+func (f *faults) adminAddress(name, value string) {
+	path, isUnix := adminport.SocketPath(value)
+	switch {
+	case !isUnix:
+		f.address(name, value)
+	case !filepath.IsAbs(path):
+		f.add(name, "%q is not unix: and an absolute path", value)
+	case len(path) > adminport.MaxSocketPath:
+		f.add(name, "the path of a socket has at most %d bytes, this one has %d", adminport.MaxSocketPath, len(path))
+	}
+}
+
+// hostName is a DNS name in lower case, without a port. A name of one label, such as that of a
+// container, is one too.
+var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
+
+// adminHosts reads the names under which operators reach the admin port.
+func (f *faults) adminHosts(name, value string) []string {
+	if value == "" {
+		return nil
+	}
+	hosts := strings.Split(strings.ToLower(value), ",")
+	if len(hosts) > maxAdminHosts {
+		f.add(name, "has more than %d names", maxAdminHosts)
+	}
+	for i := range hosts {
+		hosts[i] = strings.TrimSpace(hosts[i])
+		if !hostName.MatchString(hosts[i]) {
+			f.add(name, "%q is not a host name without a port", hosts[i])
+		}
+	}
+	return hosts
+}
