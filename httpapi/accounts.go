@@ -13,7 +13,8 @@ import (
 // accountReader finds the accounts of users by email.
 type accountReader struct{ actors Actors }
 
-// credentialOf returns the account of a folded email; an unknown one is the zero credential.
+// credentialOf returns the account of a folded email. For an unknown email, id is "" and the
+// credential is zero.
 func (r accountReader) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
 	id, err = r.userOf(ctx, r.actors.TenantSlot(folded), folded)
 	if err == nil && id == "" {
@@ -26,7 +27,7 @@ func (r accountReader) credentialOf(ctx context.Context, folded string) (id stri
 	return id, c, err
 }
 
-// userOf returns the id of the user of an email whose account lies in a slot, "" without one.
+// userOf returns the id of the user of an email whose account lies in a slot, or "".
 func (r accountReader) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
 	record, err := r.actors.Find(ctx, slot, user.RecordEmail, user.EmailHash(folded))
 	if fault.Is(err, fault.NotFound) {

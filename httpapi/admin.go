@@ -30,40 +30,40 @@ import (
 
 // Command is an operation that an operator starts in the running server.
 type Command struct {
-	// Do runs the command. Its context ends with the server or with adminCommandWithin, not with
-	// the connection. The result is written as JSON. A fault.Error is answered with the status of
-	// its code; the text of any other error is shown whole, because only an operator reads it.
+	// Do runs the command. Its context ends with the server or after adminCommandWithin, not with
+	// the connection. The result is written as JSON. A fault.Error answers the status of its code;
+	// the text of any other error is shown whole, because only an operator reads it.
 	Do func(ctx context.Context, body []byte) (result any, err error)
-	// AtOnce is how many calls run at a time; one more is answered 409 command_running. 0 means
+	// AtOnce bounds the concurrent calls; one more answers 409 command_running. 0 means
 	// commandsAtOnce.
 	AtOnce int
 }
 
 // Limits of the admin port.
 const (
-	commandsAtOnce     = 64 // calls of one command, unless the command says otherwise
-	scrapesAtOnce      = 4  // of /metrics; one more is answered 503
+	commandsAtOnce     = 64 // calls of one command that sets no AtOnce
+	scrapesAtOnce      = 4  // of /metrics; one more answers 503
 	adminCommandWithin = 2 * time.Hour
 )
 
 // AdminConfig holds the dependencies of NewAdmin. Ready and Registry are required.
 type AdminConfig struct {
-	// Ready returns why the server should get no traffic, nil when it should. Each line of its text is one reason.
+	// Ready returns nil when the server may get traffic, or else the reasons, one per line.
 	Ready    func() error
 	Registry *prometheus.Registry
-	// Names are the host names under which operators reach the port, besides localhost and the
-	// address that a connection came to. They are in lower case and have no port.
+	// Names are the host names of the port, in lower case and without a port number. localhost and
+	// the address of the connection need no entry.
 	Names []string
 	// Commands are mounted under POST /<name>.
 	Commands map[string]Command
-	// Edge bounds connections. Bodies are few and short here: fasthttp reads them.
+	// Edge bounds connections. Bodies are few and short here, so fasthttp reads them.
 	Edge   drain.Options
 	Logger *slog.Logger
 }
 
-// Admin serves the operator's port: /healthz, /readyz, /metrics, pprof and the commands. It has no authentication: bind it
-// to an address or a unix socket that only operators reach. Requests that a browser makes for a
-// page are refused.
+// Admin serves the operator's port: /healthz, /readyz, /metrics, pprof and the commands. It has no
+// authentication: bind it to an address or a unix socket that only operators reach. It refuses
+// requests that a web page makes.
 type Admin struct {
 	cfg        AdminConfig
 	log        *slog.Logger
@@ -86,7 +86,8 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 		f := malformedFault(err)
 		respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
 	}, c.Logger, c.Edge)
-	a.httpServer.http.WriteTimeout = 0 // a profile or an audit takes as long as it takes
+	// A profile or an audit has no bound on its time.
+	a.httpServer.http.WriteTimeout = 0
 	return a, nil
 }
 
@@ -121,9 +122,8 @@ func (a *Admin) newRouter() *router.Router {
 	return r
 }
 
-// serveProfile answers the pages of pprof. The one that shows the command line has the program's
-// name only, because flags can hold secrets. The path is compared as pprofhandler reads it: it has
-// no dots left.
+// serveProfile answers the pages of pprof. Its cmdline page shows the program's name alone, because
+// flags can hold secrets. The path is compared as pprofhandler reads it, with its dots resolved.
 func serveProfile(ctx *fasthttp.RequestCtx) {
 	if string(ctx.Path()) != "/debug/pprof/cmdline" {
 		pprofhandler.PprofHandler(ctx)
@@ -133,10 +133,10 @@ func serveProfile(ctx *fasthttp.RequestCtx) {
 	ctx.SetBodyString(filepath.Base(os.Args[0]))
 }
 
-// ownNames answers 421 to a request whose Host header is not a name of this port. A page whose
-// domain was rebound to this port's address has the same origin as the port, but its requests carry
-// the page's domain as their Host. The port number is not compared: tunnels and published container
-// ports change it, and a rebound page gains nothing by it.
+// ownNames answers 421 to a request whose Host header is not a name of this port, against DNS
+// rebinding. A page whose domain was rebound to this port's address shares the port's origin, but
+// its requests carry the page's domain in Host. The port number is not compared: tunnels and
+// published container ports change it, and it does not help a rebound page.
 func (a *Admin) ownNames(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if len(ctx.Request.Header.PeekAll(fasthttp.HeaderHost)) > 1 || !a.isOwnName(ctx) {
@@ -150,7 +150,8 @@ func (a *Admin) ownNames(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 
 func (a *Admin) isOwnName(ctx *fasthttp.RequestCtx) bool {
 	if _, isUnix := ctx.LocalAddr().(*net.UnixAddr); isUnix {
-		return true // no browser reaches a unix socket
+		// No browser reaches a unix socket.
+		return true
 	}
 	host := strings.ToLower(string(ctx.Request.Header.Host()))
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -165,9 +166,9 @@ func (a *Admin) isOwnName(ctx *fasthttp.RequestCtx) bool {
 	return host == "localhost" || slices.Contains(a.cfg.Names, host)
 }
 
-// noBrowser refuses requests that a page made: the port trusts whoever reaches it, and every page
-// can reach a local port. A person may still read a page of the port in a browser, and follow the
-// links of pprof.
+// noBrowser refuses requests that a web page makes, because every page can reach a local port that
+// has no authentication. A person may open a page of the port in a browser and follow the links of
+// pprof.
 func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		h := &ctx.Request.Header
@@ -185,12 +186,12 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 // Counts returns the port's connection counters.
 func (a *Admin) Counts() drain.Counts { return a.httpServer.Counts() }
 
-// Serve answers from a listener until Shutdown, then returns nil.
+// Serve answers requests from a listener until Shutdown, and then returns nil.
 func (a *Admin) Serve(ln net.Listener) error {
 	return a.httpServer.Serve(ln)
 }
 
-// Shutdown ends running commands and waits for them, or for the context.
+// Shutdown ends running commands and waits for them, at most until the context ends.
 func (a *Admin) Shutdown(ctx context.Context) error {
 	a.cancel()
 	return a.httpServer.Shutdown(ctx)
@@ -205,7 +206,7 @@ func (a *Admin) readyz(ctx *fasthttp.RequestCtx) {
 	respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})
 }
 
-// runCommand runs one call of a command, unless as many run already as may.
+// runCommand runs one call of a command, unless its concurrent calls are at their limit.
 func (a *Admin) runCommand(ctx *fasthttp.RequestCtx, name string, command Command, running chan struct{}) {
 	select {
 	case running <- struct{}{}:

@@ -201,7 +201,8 @@ func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A client that says nothing in time, or too much, is told so, and nothing of the server's own words.
+// A client that says nothing in time, or too much, is told so, and nothing of the server's own
+// words.
 func TestAdminRefusesMalformedRequests(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// agentHandlers answer for AI agents and their payment intents.
+// agentHandlers serve AI agents and their payment intents.
 type agentHandlers struct{ *edge }
 
 func (h *agentHandlers) agentRoutes() []route {
@@ -29,8 +29,9 @@ func (h *agentHandlers) agentRoutes() []route {
 	}
 }
 
-// registerAgent makes an agent. Without a public key a pair is made, whose private key is in the answer and is not kept: who lost
-// the answer gets it again from a repeat with the same Idempotency-Key only.
+// registerAgent creates an agent. Without a public key it generates a pair and answers the private
+// key, which is not stored. Only a repeat with the same Idempotency-Key returns the private key
+// again.
 func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 	var body struct {
 		AgentName    string   `json:"agentName"`
@@ -45,8 +46,9 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	register := agent.Register{ID: id, Workspace: c.who.workspace(), AgentName: body.AgentName, Description: body.Description,
-		Protocols: body.Protocols, PublicKeyPem: body.PublicKeyPem}
+	register := agent.Register{ID: id, Workspace: c.who.workspace(), AgentName: body.AgentName,
+		Description: body.Description,
+		Protocols:   body.Protocols, PublicKeyPem: body.PublicKeyPem}
 	document := map[string]any{}
 	if body.PublicKeyPem == "" {
 		key, err := intent.NewKey(h.actors.Entropy())
@@ -56,7 +58,8 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 		register.PublicKeyPem = intent.PublicKeyPEM(intent.PublicKey(key))
 		document["privateKeyPem"] = intent.PrivateKeyPEM(key)
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "agent", Stream: id, Workspace: register.Workspace, Command: register},
+	return h.askIdempotent(c, actors.Envelope{Kind: "agent", Stream: id, Workspace: register.Workspace,
+		Command: register},
 		func(registered any) (answer, error) {
 			document["agent"] = registered
 			return reply(document)
@@ -92,12 +95,12 @@ func (h *agentHandlers) updateAgent(c *call) (answer, error) {
 	return reply(map[string]any{"agent": updated})
 }
 
-// toAgent addresses a command to the agent of the path; another workspace's answers not_found.
+// toAgent addresses a command to the agent of the path; another workspace's agent is not_found.
 func (c *call) toAgent(command any) actors.Envelope {
 	return actors.Envelope{Kind: "agent", Stream: c.params["id"], Workspace: c.who.workspace(), Command: command}
 }
 
-// readAgent asks the agent of the path for its state, which is committed.
+// readAgent reads the committed state of the agent of the path.
 func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
 	read, err := h.actors.Ask(c.ctx, c.toAgent(decision.Read{}))
 	if err != nil {
@@ -110,7 +113,8 @@ func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
 	return &state, nil
 }
 
-// agentKeys shows anybody with which key an agent signs, as a JSON Web Key Set.
+// agentKeys publishes an agent's verification keys as a JSON Web Key Set; it requires no
+// credentials.
 func (h *agentHandlers) agentKeys(c *call) (answer, error) {
 	u, err := ident.Parse(ident.Agent, c.params["id"])
 	if err != nil {

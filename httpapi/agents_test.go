@@ -73,7 +73,8 @@ func TestTheLifeOfAnAgent(t *testing.T) {
 	require.NotContains(t, list.raw, "PRIVATE")
 }
 
-// A given key is used as it is: its names are what crypto/x509 and the RFCs make of it, and no private key is answered.
+// A given key is used as it is: its names are what crypto/x509 and the RFCs make of it, and no
+// private key is answered.
 func TestAGivenKeyIsUsedAsItIs(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -94,7 +95,8 @@ func TestAGivenKeyIsUsedAsItIs(t *testing.T) {
 
 	w.ok(w.freeze(tn, id, "frozen"))
 	require.Equal(t, []any{}, w.ok(w.get(nil, "/api/agents/"+id+"/jwks.json")).at("keys"))
-	w.fails(w.get(nil, "/api/agents/"+ident.Derive(7, w.clock.now(), "x").Format(ident.Agent)+"/jwks.json"), 404, "not_found")
+	w.fails(w.get(nil, "/api/agents/"+ident.Derive(7, w.clock.now(), "x").Format(ident.Agent)+"/jwks.json"), 404,
+		"not_found")
 	w.fails(w.get(nil, "/api/agents/nonsense/jwks.json"), 404, "not_found")
 }
 
@@ -135,7 +137,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 	require.Equal(t, []any{}, w.ok(w.get(tn.all, "/api/agents")).at("data"))
 }
 
-// A private key that was made here is in the answer, in the answer's repeat, and in no event, record, claim or line of the log.
+// A private key that was made here is in the answer, in the answer's repeat, and in no event,
+// record, claim or line of the log.
 func TestAPrivateKeyIsInItsAnswerOnly(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

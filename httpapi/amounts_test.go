@@ -12,11 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Texts that are no amount, whichever way it is written: as smallest units, as a decimal, as a number of cents.
+// Texts that are no amount, whichever way it is written: as smallest units, as a decimal, as a
+// number of cents.
 var (
-	noAmount = []string{"", "0", "-1", "+1", "1.", ".5", ".", "1,000", "1e3", "1E3", "1e-2", "0x10", "0b1", "1/2", "１２", "٣",
-		"1２", " 1", "1 ", "1\t", "1\u00a0", "1_000", "--1", "$1", "1 EUR", "NaN", "Infinity", "null", "99999999999999999999999"}
-	noMinor = []string{"00", "01", "007", "1.0", "0.001", "1000000000000000001", "9223372036854775807", "9223372036854775808",
+	noAmount = []string{"", "0", "-1", "+1", "1.", ".5", ".", "1,000", "1e3", "1E3", "1e-2", "0x10", "0b1", "1/2", "１２",
+		"٣",
+		"1２", " 1", "1 ", "1\t", "1\u00a0", "1_000", "--1", "$1", "1 EUR", "NaN", "Infinity", "null",
+		"99999999999999999999999"}
+	noMinor = []string{"00", "01", "007", "1.0", "0.001", "1000000000000000001", "9223372036854775807",
+		"9223372036854775808",
 		"10000000000000000000"}
 	noDecimal = []string{"0.00", "1.005", "1.0.0", "0,5", "１.00"}
 	noText    = []string{`1`, `1.5`, `null`, `true`, `["1"]`, `{"amount":"1"}`, `1e18`}
@@ -24,8 +28,8 @@ var (
 		`9223372036854775808`, `99999999999999999999`, `NaN`, `true`, `[1]`}
 )
 
-// Whatever takes money refuses what is no amount, names the field, and nothing has changed; what is one is exact (see
-// TestAmountsInCurrenciesAreExact, TestRateEstimates).
+// Whatever takes money refuses what is no amount, names the field, and nothing has changed; what is
+// one is exact (see TestAmountsInCurrenciesAreExact, TestRateEstimates).
 func TestNoRouteTakesMoneyItCannotRead(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -87,7 +91,8 @@ func (w *world) refusesMoney(e *estate, op operation, field string, bad []string
 		r.who = e.sign(op, r.who, r.body)
 		got := w.send(r)
 		require.Equal(w.t, 400, got.status, "%s with %s %s: %s", op.name, field, value, got.raw)
-		require.Contains(w.t, []string{"invalid_body", "invalid_amount"}, got.code(), "%s with %s %s", op.name, field, value)
+		require.Contains(w.t, []string{"invalid_body", "invalid_amount"}, got.code(), "%s with %s %s", op.name, field,
+			value)
 		require.NotEmpty(w.t, got.text("message"))
 	}
 	require.Equal(w.t, before, w.settled(), op.name)

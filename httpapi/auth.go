@@ -21,16 +21,16 @@ const (
 	kybApproved = workspace.Approved
 )
 
-// maxCachedKeys bounds the secrets whose workspace is remembered.
+// maxCachedKeys bounds the secrets whose workspace is cached.
 const maxCachedKeys = 100_000
 
-// unauthorized is the same error for a missing, malformed, unknown and revoked key, so that a
-// caller cannot distinguish them.
+// unauthorized is the one error of a missing, malformed, unknown or revoked key, so that a caller
+// cannot distinguish them.
 func unauthorized() error { return fault.New(fault.Unauthorized, "a valid API key is required") }
 
 func noSession() error { return fault.New(fault.Unauthorized, "a valid session is required") }
 
-// authenticate identifies the caller. Permissions are checked by authorize.
+// authenticate identifies the caller. authorize checks the permissions.
 func (e *edge) authenticate(c *call) error {
 	switch kind := c.route.auth; {
 	case kind == authNone:
@@ -49,7 +49,7 @@ func (e *edge) authenticate(c *call) error {
 	}
 }
 
-// authenticatePartner verifies the signature of a report under the secrets of the route's partner.
+// authenticatePartner verifies the signature of a report with the secrets of the route's partner.
 func (e *edge) authenticatePartner(c *call) error {
 	request := webhook.Request{Method: c.route.method, Path: c.route.path, Body: c.body}
 	version, err := webhook.VerifyRequest(e.cfg.PartnerSecrets[c.route.partner], c.header.signature, request,
@@ -61,8 +61,9 @@ func (e *edge) authenticatePartner(c *call) error {
 	return nil
 }
 
-// authenticateKey asks the workspace itself, every time, whether the key is alive: a revoked key stops before its DELETE is
-// answered. Only which workspace a secret belongs to is remembered, for that never changes.
+// authenticateKey asks the workspace on every request whether the key is active, so a revoked key
+// stops working before its DELETE is answered. Only the workspace of a secret is cached, because it
+// never changes.
 func (e *edge) authenticateKey(c *call) error {
 	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
 	slot, hash, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret))
@@ -111,7 +112,7 @@ func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash stri
 	return document.WorkspaceID, nil
 }
 
-// authorize checks the caller's permissions: the scope of a key, the origin and role of a session.
+// authorize checks the caller's permissions: the scopes of a key, the origin and role of a session.
 func (e *edge) authorize(c *call) error {
 	r := c.route
 	if c.who.user == "" && c.who.access.Principal.KeyID != "" {
@@ -135,7 +136,8 @@ func (e *edge) authorize(c *call) error {
 	return nil
 }
 
-// keyCache remembers which workspace a secret's hash belongs to. It forgets any of its entries when it is full.
+// keyCache maps the hash of a secret to its workspace. A full cache evicts an arbitrary entry. It
+// is safe for concurrent use.
 type keyCache struct {
 	mu     sync.RWMutex
 	owners map[string]string
@@ -163,14 +165,14 @@ func (k *keyCache) put(hash, owner string) {
 	k.owners[hash] = owner
 }
 
-// Limits of noting that a key was used.
+// Limits of the records of key use.
 const (
-	maxNotes    = 64 // at once; more are left for the key's next use
+	maxNotes    = 64 // at once; a use beyond them is recorded at the key's next use
 	noteTimeout = 5 * time.Second
 )
 
-// keyUsage records when each key was last used, beside the requests. It is best effort: a failed
-// record is tried again at the key's next use.
+// keyUsage records in the background when each key was last used. It is best effort: a failed
+// record is retried at the key's next use.
 type keyUsage struct {
 	edge    *edge
 	slots   chan struct{}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxScanned   = 1000 // authorizations that one filtered page looks at; its cursor goes on from there
-	indexRecords = 16   // of the workspace's index, read at a time: one may name balance.MaxRelay, which is 18 KB
+	maxScanned   = 1000 // authorizations that one filtered page examines; its cursor continues behind them
+	indexRecords = 16   // index records read at a time; one can hold balance.MaxRelay ids, 18 KB
 )
 
 func (h *cardHandlers) authorizationRoutes() []route {
@@ -20,7 +20,8 @@ func (h *cardHandlers) authorizationRoutes() []route {
 		query: append([]string{"cardId", "decision"}, pageQuery...), handle: h.listAuthorizations}}
 }
 
-// listAuthorizations lists those of a card, or through the workspace's index those of all its cards.
+// listAuthorizations lists the authorizations of a card, or those of the workspace through its
+// index.
 func (h *cardHandlers) listAuthorizations(c *call) (answer, error) {
 	wanted, filtered := c.query["decision"]
 	if filtered && !slices.Contains([]string{"approved", "declined"}, wanted) {
@@ -49,7 +50,7 @@ func (h *cardHandlers) listAuthorizations(c *call) (answer, error) {
 	return reply(out)
 }
 
-// ofCard narrows the list to the card of the query, if there is one.
+// ofCard narrows the list to the card of the query, if the query has one.
 func (l listing) ofCard(c *call) listing {
 	if id, given := c.query["cardId"]; given {
 		l.kind, l.parent = balance.RecordAuthorization, id
@@ -57,30 +58,34 @@ func (l listing) ofCard(c *call) listing {
 	return l
 }
 
-// authorizationWalk goes through a list of authorizations, newest first: the records of a card, or what those of the workspace's
-// index name. Index records only come at the front of the list and never change, so a place in one stays.
+// authorizationWalk iterates over authorizations, newest first: the records of a card, or those
+// that the workspace's index names. Index records are only prepended and never change, so a
+// position in one stays valid.
 type authorizationWalk struct {
 	h       *cardHandlers
 	c       *call
 	l       listing
-	at      persistence.Page     // where what comes after records is read
-	records []persistence.Record // read and not yet begun
-	ended   bool                 // nothing comes after records
-	now     persistence.Record
-	names   []string // the authorizations of now, in the order in which they were decided
-	shown   int      // how many of names were passed, from the last one on
+	at      persistence.Page     // the page to read after records
+	records []persistence.Record // read, before current
+	ended   bool                 // the list has no more behind records
+	now     persistence.Record   // the record of names
+	names   []string             // the ids of the authorizations of current, in the order of their decisions
+	shown   int                  // the number of names passed, from the last one backwards
 }
 
-// begin starts behind the record asked for, or behind as many entries of it as were shown.
+// begin starts behind the record of the cursor, or behind the first shown entries of it.
 func (w *authorizationWalk) begin(asked persistence.Page, shown int) error {
-	w.at = persistence.Page{AfterPosition: asked.AfterPosition, AfterOrdinal: asked.AfterOrdinal, Limit: asked.Limit + 1}
+	w.at = persistence.Page{AfterPosition: asked.AfterPosition, AfterOrdinal: asked.AfterOrdinal,
+		Limit: asked.Limit + 1}
 	if w.l.kind == balance.RecordAuthorizationIndex {
 		w.at.Limit = min(w.at.Limit, indexRecords)
 	}
 	if shown == 0 {
 		return nil
 	}
-	w.at.AfterOrdinal++ // so that the record itself comes first; the highest becomes 0, behind which its position has none
+	// The ordinal after the cursor's makes the first read begin with the cursor's own record. The
+	// highest ordinal overflows to 0, behind which a position has no record.
+	w.at.AfterOrdinal++
 	there, err := w.next()
 	if err != nil {
 		return err
@@ -92,7 +97,7 @@ func (w *authorizationWalk) begin(asked persistence.Page, shown int) error {
 	return nil
 }
 
-// next goes one on and says whether there is one.
+// next advances by one authorization and reports whether there was one.
 func (w *authorizationWalk) next() (bool, error) {
 	for w.shown == len(w.names) {
 		if len(w.records) == 0 {
@@ -123,7 +128,7 @@ func (w *authorizationWalk) read() (err error) {
 	return nil
 }
 
-// open reads the names of the authorizations of the record that the walk has come to.
+// open sets names to the authorizations of the current record.
 func (w *authorizationWalk) open() error {
 	if w.l.kind == balance.RecordAuthorization {
 		w.names = []string{w.now.ID}
@@ -137,7 +142,8 @@ func (w *authorizationWalk) open() error {
 	return nil
 }
 
-// page takes the entries of a page, those that were so decided ("" for all), from where the walk stands.
+// page collects a page from the walk's position: the authorizations with the decision wanted, or
+// all for "".
 func (w *authorizationWalk) page(limit int, wanted string) (page, error) {
 	out := page{Data: []any{}}
 	for scanned := 0; ; scanned++ {
@@ -165,7 +171,7 @@ func (w *authorizationWalk) page(limit int, wanted string) (page, error) {
 	}
 }
 
-// document is the authorization where the walk stands.
+// document returns the record of the authorization at the walk's position.
 func (w *authorizationWalk) document() (json.RawMessage, error) {
 	if w.l.kind == balance.RecordAuthorization {
 		return w.c.unmark(w.now.Document), nil

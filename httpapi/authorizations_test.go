@@ -16,8 +16,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// authorizationLog writes authorizations as relayed runs leave them, and keeps their network ids, newest first: all, and those
-// that were declined.
+// authorizationLog writes authorizations as relayed runs leave them, and keeps their network ids,
+// newest first: all, and those that were declined.
 type authorizationLog struct {
 	w             *world
 	tn            tenant
@@ -31,7 +31,8 @@ func newAuthorizationLog(w *world) *authorizationLog {
 	return &authorizationLog{w: w, tn: tn, card: w.mint(tn, "").text("card", "id"), every: 3}
 }
 
-// run writes a run of so many authorizations with one record in the workspace's list. An earlier version wrote one for each.
+// run writes a run of so many authorizations with one record in the workspace's list. An earlier
+// version wrote one for each.
 func (l *authorizationLog) run(n int, earlier bool) {
 	l.w.t.Helper()
 	slot, err := ident.SlotOf(l.tn.workspace)
@@ -41,8 +42,10 @@ func (l *authorizationLog) run(n int, earlier bool) {
 	for range n {
 		name := fmt.Sprint("n", len(l.all))
 		id := ident.Derive(slot, at, name).Format(ident.Authorization)
-		a := balance.Authorization{ID: id, NetworkID: name, Decision: "approved", Reason: "approved", ResponseCode: "00",
-			AmountCents: 1, Status: "cleared", Merchant: balance.Merchant{Name: "Shop", MCC: "5411"}, At: decision.StampOf(at)}
+		a := balance.Authorization{ID: id, NetworkID: name, Decision: "approved", Reason: "approved",
+			ResponseCode: "00",
+			AmountCents:  1, Status: "cleared", Merchant: balance.Merchant{Name: "Shop", MCC: "5411"},
+			At: decision.StampOf(at)}
 		if l.every > 0 && len(l.all)%l.every == 0 {
 			a.Decision, a.Reason, a.ResponseCode, a.Status = "declined", "card_frozen", "62", "declined"
 			l.declined = slices.Insert(l.declined, 0, name)
@@ -83,8 +86,8 @@ func (l *authorizationLog) page(query, cursor string) (names []string, next stri
 	return names, r.text("nextCursor")
 }
 
-// The pages of a list, whatever their limit, show each authorization once and newest first, wherever the runs begin and end that
-// made them. What comes between two pages is none of theirs.
+// The pages of a list, whatever their limit, show each authorization once and newest first,
+// wherever the runs begin and end that made them. What comes between two pages is none of theirs.
 func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
@@ -95,7 +98,8 @@ func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
 		l.run(n, i%3 == 1)
 	}
 	for _, limit := range []int{1, 2, 3, 100} {
-		for _, filter := range []string{"", "&decision=declined", "&decision=declined&cardId=" + l.card, "&cardId=" + l.card} {
+		for _, filter := range []string{"", "&decision=declined", "&decision=declined&cardId=" + l.card,
+			"&cardId=" + l.card} {
 			want, got, pages := slices.Clone(l.all), []string{}, 0
 			if strings.Contains(filter, "declined") {
 				want = slices.Clone(l.declined)
@@ -134,8 +138,8 @@ func (r *readLimits) List(
 	return r.Actors.List(ctx, kind, workspace, parent, page)
 }
 
-// A page that finds too few looks at maxScanned authorizations and has a cursor from there, which may be within a run. Of the
-// records that list them it reads few at a time.
+// A page that finds too few looks at maxScanned authorizations and has a cursor from there, which
+// may be within a run. Of the records that list them it reads few at a time.
 func TestAPageOfAuthorizationsLooksAtSoManyAndNoMore(t *testing.T) {
 	read := new(readLimits)
 	w := newWorld(t, func(c *Config) { read.Actors, c.Actors = c.Actors, read })
@@ -167,7 +171,8 @@ func (l *authorizationLog) newest() persistence.Record {
 	return records[0]
 }
 
-// A cursor into a record is one that a page of this list had: within a record of the list, where more of it is to be shown.
+// A cursor into a record is one that a page of this list had: within a record of the list, where
+// more of it is to be shown.
 func TestACursorIntoARecordIsOfItsList(t *testing.T) {
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
@@ -193,7 +198,8 @@ func TestACursorIntoARecordIsOfItsList(t *testing.T) {
 	for path, cursors := range map[string][]string{
 		"/api/authorizations?": {
 			*workspace.cursorIn(newest, 3), *workspace.cursorIn(newest, 4), *workspace.cursorIn(newest, math.MaxUint16),
-			*workspace.cursorIn(at(newest.Position, newest.Ordinal-1), 1), *workspace.cursorIn(at(newest.Position, newest.Ordinal+1), 1),
+			*workspace.cursorIn(at(newest.Position, newest.Ordinal-1), 1),
+			*workspace.cursorIn(at(newest.Position, newest.Ordinal+1), 1),
 			*workspace.cursorIn(at(newest.Position+1, newest.Ordinal), 1), *workspace.cursorIn(at(1, 1), 1),
 			*workspace.cursorIn(at(newest.Position, math.MaxUint32), 1), *workspace.cursorIn(at(math.MaxUint64, 1), 1),
 			*workspace.cursorIn(at(0, 1), 1), *filtered.cursorIn(newest, 2),

@@ -21,7 +21,8 @@ type badBody struct {
 	code        string
 }
 
-// Every body of every operation, spoilt in every way its schema knows: refused as described, the field named, nothing changed.
+// Every body of every operation, spoilt in every way its schema knows: refused as described, the
+// field named, nothing changed.
 func TestBadBodies(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -61,7 +62,8 @@ func (w *world) refuses(e *estate, op operation, r readyRequest, bad badBody) {
 	require.NotEmpty(w.t, got.text("message"), "%s: %s", op.name, bad.what)
 }
 
-// onTheWire sends a request; one whose body will not be read to its end goes past the client, which would call that an error.
+// onTheWire sends a request; one whose body will not be read to its end goes past the client, which
+// would call that an error.
 func (w *world) onTheWire(r readyRequest) testReply {
 	w.t.Helper()
 	if len(r.body) <= maxBody {
@@ -109,8 +111,9 @@ func (s *spoiler) add(what, field, text string) {
 
 // whole spoils the body as text.
 func (s *spoiler) whole() {
-	for what, text := range map[string]string{"empty": " ", "null": "null", "array": "[]", "string": `"x"`, "number": "1",
-		"cut": s.good[:len(s.good)-1], "two values": s.good + s.good, "data after it": s.good + "x",
+	for what, text := range map[string]string{"empty": " ", "null": "null", "array": "[]", "string": `"x"`,
+		"number": "1",
+		"cut":    s.good[:len(s.good)-1], "two values": s.good + s.good, "data after it": s.good + "x",
 		"byte order mark": "\ufeff" + s.good, "comment": "/**/" + s.good,
 		"trailing comma": s.good[:len(s.good)-1] + ",}", "single quotes": strings.ReplaceAll(s.good, `"`, `'`),
 		"deep object":      strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100),
@@ -128,7 +131,8 @@ func (s *spoiler) object(path []string, schema *openapi3.Schema, tree map[string
 	if closed := schema.AdditionalProperties.Has; closed != nil && !*closed {
 		s.write("unknown field", join(place, "surprise"), tree, "surprise", 1)
 		first := slices.Min(slices.Collect(maps.Keys(tree)))
-		s.write("another case of a field", join(place, strings.ToUpper(first)), tree, strings.ToUpper(first), tree[first])
+		s.write("another case of a field", join(place, strings.ToUpper(first)), tree, strings.ToUpper(first),
+			tree[first])
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		property := orNull(schema.Properties[name].Value)
@@ -216,7 +220,8 @@ func (s *spoiler) syntax(field, name string, tree map[string]any) {
 	raw("given twice", `1,"`+name+`":2`)
 }
 
-// values spoils one field by its schema: another type, outside its bounds, outside its list, of another form.
+// values spoils one field by its schema: another type, outside its bounds, outside its list, of
+// another form.
 func (s *spoiler) values(path []string, name string, p *openapi3.Schema, tree map[string]any) {
 	field := join(strings.Join(path, "."), name)
 	bad := func(what string, value any) { s.write(what+" for "+name, field, tree, name, value) }

@@ -14,13 +14,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// Sizes of request bodies, in bytes; over them 413.
+// Limits of request bodies, in bytes; a longer body answers 413.
 const (
-	maxBody  = 64 << 10 // where the route names no other
-	wideBody = 1 << 20  // of a card: a thousand merchants of 80 characters, each written as an escape
+	maxBody  = 64 << 10 // of a route that names no other limit
+	wideBody = 1 << 20  // of a card: 1,000 merchants of 80 characters, each written as a \u escape
 )
 
-// bodyLimit returns the most bytes of a route's body.
+// bodyLimit returns the longest body, in bytes, that a route takes.
 func (r *route) bodyLimit() int {
 	if r.maxBody > 0 {
 		return r.maxBody
@@ -29,7 +29,7 @@ func (r *route) bodyLimit() int {
 }
 
 // admitHead checks the head of a request before its body is read: the limit of its address and the
-// form of its credentials. The caller is authenticated later, by admit.
+// form of its credentials. admit authenticates the caller later.
 func (e *edge) admitHead(c *call) error {
 	if c.route.auth == authPartner {
 		if err := e.limitReports(c.peer); err != nil {
@@ -46,7 +46,7 @@ func (e *edge) admitHead(c *call) error {
 	return c.credentialsForm()
 }
 
-// credentialsForm refuses a malformed credential. Authenticate looks the credential up.
+// credentialsForm refuses a malformed credential. authenticate looks it up.
 func (c *call) credentialsForm() error {
 	switch r := c.route; {
 	case r.auth == authNone:
@@ -65,7 +65,7 @@ func (c *call) credentialsForm() error {
 	return nil
 }
 
-// refuseUnverified counts and refuses a report that fails verification.
+// refuseUnverified counts a report that fails verification, and returns its refusal.
 func (e *edge) refuseUnverified(c *call) error {
 	if err := e.limit(badReports+c.peer, badReportsPerAddress); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (e *edge) refuseUnverified(c *call) error {
 	return fault.New(fault.SignatureInvalid, "")
 }
 
-// readBody reads the body of a request that may have one. From here on the time of the request is
-// that of its last byte.
+// readBody reads the body of a request that may have one. The call's time is that of the last byte
+// from then on.
 func (e *edge) readBody(ctx *fasthttp.RequestCtx, c *call) error {
 	if ctx.IsGet() || ctx.IsHead() {
 		return nil
@@ -98,7 +98,7 @@ func bodyUnread(err error, limit int) *fault.Error {
 	return malformedFault(err)
 }
 
-// startTimer gives the call its context, which ends after requestTimeout.
+// startTimer sets the call's context, which ends after requestTimeout.
 func (e *edge) startTimer(c *call) (cancel context.CancelFunc) {
 	c.ctx, cancel = context.WithTimeout(e.base, requestTimeout)
 	return cancel

@@ -17,27 +17,28 @@ import (
 	"purser/persistence/ident"
 )
 
-// call is one request, copied out of fasthttp, with the caller that the checks identified.
+// call is one request, copied out of fasthttp, with the caller that authentication found.
 type call struct {
 	ctx   context.Context
 	route *route
 	now   time.Time
-	id    string // of the request, as its answer tells it
+	id    string // the request id that the answer carries
 
-	method, path string // the concrete path
-	peer         string // whose request it is, as limits count addresses
+	method, path string // path as requested, its parameters filled in
+	peer         string // the client, as peerOf names it for the limits
 	params       map[string]string
 	query        map[string]string
 	body         []byte
 	header       header
 
 	who caller
-	// authenticated: the route requires credentials, and the caller has shown valid ones
+	// the route requires credentials, and the caller has shown valid ones
 	authenticated bool
-	// pathSigned: the partner's signature covers the path of the report
+	// the partner's signature covers the path of the report
 	pathSigned bool
-	key        string // the Idempotency-Key in canonical form, "" when there is none
-	charged    int    // bytes of answers of tools that are counted already
+	// key is the Idempotency-Key in canonical form; "" when there is none.
+	key     string
+	charged int // bytes of tool answers that chargeBytes has counted already
 }
 
 // header holds the request headers that Purser reads.
@@ -54,7 +55,7 @@ type caller struct {
 	session string // hash of the session's secret
 }
 
-// workspace is the tenant the request is about; "" for a session without one.
+// workspace returns the workspace that the request concerns; "" for a session without one.
 func (c *caller) workspace() string { return c.access.Workspace }
 
 func (c *caller) principal() workspace.Principal {
@@ -64,7 +65,8 @@ func (c *caller) principal() workspace.Principal {
 	return c.access.Principal
 }
 
-// tenant scopes idempotency keys: the workspace, or the user of a session without one.
+// tenant returns the scope of idempotency keys: the workspace, or the user of a session without
+// one.
 func (c *caller) tenant() string {
 	if c.workspace() == "" {
 		return c.user
@@ -72,7 +74,7 @@ func (c *caller) tenant() string {
 	return c.workspace()
 }
 
-// slot is where the caller's new records go.
+// slot returns the slot of the caller's workspace, in which its new records are stored.
 func (c *call) slot() (ident.Slot, error) {
 	slot, err := ident.SlotOf(c.who.workspace())
 	if err != nil {
@@ -81,14 +83,15 @@ func (c *call) slot() (ident.Slot, error) {
 	return slot, nil
 }
 
-// newCall copies the head of a request. Nothing in it aliases the RequestCtx. readBody adds the
-// body, startTimer the context.
+// newCall copies the head of a request. Nothing in the call aliases the RequestCtx. readBody adds
+// the body, startTimer the context.
 func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	c := &call{route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
 		peer: peerOf(drain.ClientOf(ctx)), params: map[string]string{}, query: map[string]string{}}
 	h := &ctx.Request.Header
 	read := func(name string) string { return string(h.Peek(name)) }
-	only := func(name string) string { // "" when it is given twice, which no caller's check lets through
+	// A header that is given twice reads as "", which no check of a caller accepts.
+	only := func(name string) string {
 		if len(h.PeekAll(name)) > 1 {
 			return ""
 		}
@@ -96,7 +99,8 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	}
 	c.header = header{
 		authorization: only("Authorization"), cookie: onlyCookie(h), idempotencyKey: only("Idempotency-Key"),
-		workspaceID: read("X-Workspace-Id"), origin: read("Origin"), fetchSite: read("Sec-Fetch-Site"), host: string(h.Host()),
+		workspaceID: read("X-Workspace-Id"), origin: read("Origin"), fetchSite: read("Sec-Fetch-Site"),
+		host:        string(h.Host()),
 		contentType: read("Content-Type"), accept: string(bytes.Join(h.PeekAll("Accept"), []byte(","))),
 		signature: only("partner-signature"), hasAuthorization: len(h.PeekAll("Authorization")) > 0,
 		hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
@@ -109,7 +113,8 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	return c
 }
 
-// onlyCookie is the session's cookie; "" when there are two: a neighbouring site can plant one beside ours.
+// onlyCookie returns the session's cookie. It returns "" when there are two, because a neighbouring
+// site can plant one beside ours.
 func onlyCookie(h *fasthttp.RequestHeader) (secret string) {
 	n := 0
 	for name, value := range h.Cookies() {
@@ -124,7 +129,8 @@ func onlyCookie(h *fasthttp.RequestHeader) (secret string) {
 	return secret
 }
 
-// readQuery refuses parameters that the route does not take: a misspelt filter must not answer everything.
+// readQuery reads the query and refuses parameters that the route does not take: a misspelt filter
+// must not return every record.
 func (c *call) readQuery(args *fasthttp.Args) error {
 	for name, value := range args.All() {
 		key := string(name)
@@ -139,7 +145,8 @@ func (c *call) readQuery(args *fasthttp.Args) error {
 	return nil
 }
 
-// unknownParameter names the parameter unless it is so odd that it may be anything, a secret included.
+// unknownParameter names the parameter, unless its characters are unusual: it could then be a
+// secret.
 func unknownParameter(name string) error {
 	if !plainID(name) {
 		name = "a query parameter"
@@ -151,18 +158,18 @@ func unknownParameter(name string) error {
 type answer struct {
 	status   int
 	body     []byte
-	file     *file // what the body is when it is not JSON
+	file     *file // the content type and name of a body that is not JSON
 	isPage   bool  // the body is HTML for a browser
 	cookie   *fasthttp.Cookie
 	replayed bool
-	code     fault.Code    // of a refusal
-	wait     time.Duration // until a retry makes sense; 0 for no such advice
+	code     fault.Code    // the code of a refusal
+	wait     time.Duration // the shortest useful wait before a retry; 0 gives no advice
 }
 
 // file is the content type and name of a body that the client saves as a file.
 type file struct{ contentType, name string }
 
-// replyWith renders a document with a status.
+// replyWith returns an answer with a status and a document as its JSON body.
 func replyWith(status int, document any) (answer, error) {
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -171,5 +178,5 @@ func replyWith(status int, document any) (answer, error) {
 	return answer{status: status, body: body}, nil
 }
 
-// reply renders a document with 200.
+// reply returns a 200 answer with a document as its JSON body.
 func reply(document any) (answer, error) { return replyWith(fasthttp.StatusOK, document) }

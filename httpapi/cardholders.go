@@ -21,8 +21,9 @@ func (h *cardHandlers) cardholderRoutes() []route {
 	}
 }
 
-// createCardholder saves a person. With the issuing partner connected the person is enrolled first, under a reference that a
-// repeat of the request sends again: what crashes in between is enrolled once and saved by the repeat.
+// createCardholder stores a person. With the issuing partner connected, the person is first
+// enrolled under a reference that a repeat sends again. After a crash in between, the repeat stores
+// the person without a second enrolment.
 func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	var body struct {
 		cardholder.Person
@@ -49,7 +50,7 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 		func(created any) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }
 
-// enrolled completes the command with what the issuing partner says of the person.
+// enrolled completes the command with the partner's enrolment of the person.
 func (h *cardHandlers) enrolled(ctx context.Context, c *call, create cardholder.Create) (any, error) {
 	create.Enrolment.State = cardholder.StatePending
 	if h.cfg.Issuer != IssuerConnected {
@@ -65,25 +66,27 @@ func (h *cardHandlers) enrolled(ctx context.Context, c *call, create cardholder.
 }
 
 func (h *cardHandlers) listCardholders(c *call) (answer, error) {
-	return h.list(c, listing{kind: "cardholder", workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
-		var state cardholder.State
-		if err := json.Unmarshal(r.Document, &state); err != nil {
-			return nil, fmt.Errorf("cardholder's record: %w", err)
-		}
-		record, err := h.actors.Record(c.ctx, cardholder.RecordPerson, c.who.workspace(), state.ID)
-		if err != nil {
-			return nil, fmt.Errorf("person of a cardholder: %v", err) // not to be taken for a list that is not found
-		}
-		var person cardholder.Person
-		if err := json.Unmarshal(record.Document, &person); err != nil {
-			return nil, fmt.Errorf("person of a cardholder: %w", err)
-		}
-		return state.View(person), nil
-	})
+	return h.list(c, listing{kind: "cardholder", workspace: c.who.workspace()},
+		func(r persistence.Record) (any, error) {
+			var state cardholder.State
+			if err := json.Unmarshal(r.Document, &state); err != nil {
+				return nil, fmt.Errorf("cardholder's record: %w", err)
+			}
+			record, err := h.actors.Record(c.ctx, cardholder.RecordPerson, c.who.workspace(), state.ID)
+			if err != nil {
+				// %v hides a not_found, which would read as one of the list.
+				return nil, fmt.Errorf("person of a cardholder: %v", err)
+			}
+			var person cardholder.Person
+			if err := json.Unmarshal(record.Document, &person); err != nil {
+				return nil, fmt.Errorf("person of a cardholder: %w", err)
+			}
+			return state.View(person), nil
+		})
 }
 
-// cardholderFor finds the person that a card is issued under: the one that was named, or the first active one. The connected
-// issuer issues no card without an active one.
+// cardholderFor returns the cardholder of a new card: the named one, or the first active one. The
+// connected issuer issues no card without an active one.
 func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 	if named == "" {
 		first, err := h.firstCardholder(c)
@@ -109,7 +112,7 @@ func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 	return named, nil
 }
 
-// firstCardholder is the workspace's oldest active cardholder, "" when there is none.
+// firstCardholder returns the workspace's oldest active cardholder, or "".
 func (h *cardHandlers) firstCardholder(c *call) (string, error) {
 	id := c.who.workspace()
 	record, err := h.actors.Record(c.ctx, actors.TallyKind(cardholder.TallyActive), id, id)

@@ -65,7 +65,8 @@ func TestTheConnectedIssuerIssuesUnderActiveCardholders(t *testing.T) {
 	minted := w.ok(w.post(tn.all, "/api/cards", plainCard))
 	require.Equal(t, false, minted.at("fixture"))
 	require.Equal(t, oldest, minted.text("card", "cardholderId"))
-	require.Equal(t, second, w.ok(w.post(tn.all, "/api/cards", fmt.Sprintf(cardUnderID, second))).text("card", "cardholderId"))
+	require.Equal(t, second, w.ok(w.post(tn.all, "/api/cards", fmt.Sprintf(cardUnderID, second))).text("card",
+		"cardholderId"))
 	w.fails(w.post(other.all, "/api/cards", fmt.Sprintf(cardUnderID, second)), 404, "not_found")
 	list := w.ok(w.get(tn.all, "/api/cardholders?limit=3"))
 	require.Equal(t, second, list.text("data", 0, "id"))
@@ -93,9 +94,11 @@ func TestCardholdersAreBounded(t *testing.T) {
 	tn := w.newTenant("mia")
 	long := strings.Repeat("Ä", 61)
 	for _, change := range [][2]string{
-		{`"control_person"`, `"boss"`}, {`"Ada L."`, `""`}, {`"displayName":"Ada L.",`, ``}, {`"Lovelace"`, `"` + long + `"`},
+		{`"control_person"`, `"boss"`}, {`"Ada L."`, `""`}, {`"displayName":"Ada L.",`, ``},
+		{`"Lovelace"`, `"` + long + `"`},
 		{`"ada.private@example.com"`, `"nobody"`}, {`"+14155550199"`, `"14155550199"`}, {`"+14155550199"`, `"+123456"`},
-		{`"Oakland"`, `""`}, {`"city":"Oakland",`, ``}, {`"US"`, `"us"`}, {`"US"`, `"USA"`}, {`"1985-12-10"`, `"1985-13-10"`},
+		{`"Oakland"`, `""`}, {`"city":"Oakland",`, ``}, {`"US"`, `"us"`}, {`"US"`, `"USA"`},
+		{`"1985-12-10"`, `"1985-13-10"`},
 		{`"1985-12-10"`, `"2126-11-20"`}, {`"1985-12-10"`, `"1899-12-31"`}, {`"9876"`, `"98765"`}, {`"9876"`, `9876`},
 		{`"kind"`, `"state":"active","kind"`},
 	} {
@@ -106,11 +109,13 @@ func TestCardholdersAreBounded(t *testing.T) {
 	require.Empty(t, w.ok(w.get(tn.all, "/api/cardholders")).at("data"))
 }
 
-// What tells of a person is nowhere in the journal but sealed, and birth date and SSN digits are in no answer.
+// What tells of a person is nowhere in the journal but sealed, and birth date and SSN digits are in
+// no answer.
 func TestPersonalFieldsAreSealed(t *testing.T) {
 	w := newWorld(t, connected)
 	tn := w.newTenant("mia")
-	id := w.ok(w.post(tn.all.with("Idempotency-Key", someUUID), "/api/cardholders", completePerson)).text("cardholder", "id")
+	id := w.ok(w.post(tn.all.with("Idempotency-Key", someUUID), "/api/cardholders", completePerson)).text("cardholder",
+		"id")
 	minted := w.ok(w.post(tn.all, "/api/cards", plainCard))
 	require.Equal(t, "Grace Hopper", minted.text("card", "holderLabel"))
 	one := w.ok(w.get(tn.all, "/api/cards/"+minted.text("card", "id")))
@@ -123,13 +128,15 @@ func TestPersonalFieldsAreSealed(t *testing.T) {
 	}
 	stored := w.storedOf(tn)
 	require.Contains(t, stored, id)
-	for _, secret := range []string{"1985-12-10", "9876\"", "+14155550199", "Secret St", "Lovelace", "Ada L.", "ada.private",
+	for _, secret := range []string{"1985-12-10", "9876\"", "+14155550199", "Secret St", "Lovelace", "Ada L.",
+		"ada.private",
 		"Hopper", "mia@example.com", "$argon2id$"} {
 		require.NotContains(t, stored, secret)
 	}
 }
 
-// storedOf is every event and document of the shards of a tenant and of its owner, as the journal has them.
+// storedOf is every event and document of the shards of a tenant and of its owner, as the journal
+// has them.
 func (w *world) storedOf(tn tenant) string {
 	w.t.Helper()
 	var all strings.Builder
@@ -142,7 +149,8 @@ func (w *world) storedOf(tn tenant) string {
 		for _, e := range events {
 			all.Write(e.Payload)
 		}
-		for _, kind := range []string{"user", "user_email", "credential", "workspace", "card", card.RecordLabel, "cardholder",
+		for _, kind := range []string{"user", "user_email", "credential", "workspace", "card", card.RecordLabel,
+			"cardholder",
 			cardholder.RecordPerson} {
 			records, err := w.journal.Records(w.t.Context(), slot.Shard(), kind, "", 1000)
 			require.NoError(w.t, err)
@@ -154,8 +162,8 @@ func (w *world) storedOf(tn tenant) string {
 	return all.String()
 }
 
-// haveAlready makes a tenant look as if it had n of a kind: the tally is put into the journal beside the system, and read with
-// its next mint.
+// haveAlready makes a tenant look as if it had n of a kind: the tally is put into the journal
+// beside the system, and read with its next mint.
 func (w *world) haveAlready(tn tenant, kind string, n int64) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
@@ -163,7 +171,8 @@ func (w *world) haveAlready(tn tenant, kind string, n int64) {
 	w.settled() // nothing else writes meanwhile
 	document, err := json.Marshal(actors.Tally{Count: n, First: "of old"})
 	require.NoError(w.t, err)
-	w.write(tn, slot, persistence.Record{Kind: actors.TallyKind(kind), Workspace: tn.workspace, ID: tn.workspace, Slot: slot,
+	w.write(tn, slot, persistence.Record{Kind: actors.TallyKind(kind), Workspace: tn.workspace, ID: tn.workspace,
+		Slot:     slot,
 		Document: document})
 }
 

@@ -18,17 +18,17 @@ import (
 	"purser/persistence/money"
 )
 
-// recentAuthorizations is how many a single card's answer shows.
+// recentAuthorizations is the number of authorizations in the answer for one card.
 const recentAuthorizations = 20
 
-// cardDocument is a card as the interface shows it.
+// cardDocument is a card in the interface.
 type cardDocument struct {
 	card.View
 	HolderLabel        string `json:"holderLabel"`
 	MonthSpendUsdCents int64  `json:"monthSpendUsdCents"`
 }
 
-// cardHandlers answer for cards, cardholders, physical cards, authorizations and their simulation.
+// cardHandlers serve cards, cardholders, physical cards, authorizations and their simulation.
 type cardHandlers struct {
 	*edge
 	calendar *bankday.Calendar
@@ -76,11 +76,12 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 			if !ok {
 				return answer{}, fmt.Errorf("mint answered %T", minted)
 			}
-			return reply(map[string]any{"card": cardDocument{View: view, HolderLabel: body.HolderLabel}, "fixture": view.Fixture})
+			return reply(map[string]any{"card": cardDocument{View: view, HolderLabel: body.HolderLabel},
+				"fixture": view.Fixture})
 		})
 }
 
-// newCardIdentity draws the id, token and last four digits of a new card. No full card number ever
+// newCardIdentity draws the id, token and last four digits of a new card. A full card number never
 // exists.
 func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	slot, err := c.slot()
@@ -104,9 +105,9 @@ func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	return nil
 }
 
-// digits draws n decimal digits, each as likely as the other.
+// digits draws n uniformly distributed decimal digits.
 func digits(n int, entropy io.Reader) (string, error) {
-	const fair = 250 // the largest multiple of ten that a byte holds
+	const fair = 250 // the multiple of ten below which a byte's remainder is uniform
 	text := make([]byte, 0, n)
 	var b [1]byte
 	for len(text) < n {
@@ -153,7 +154,8 @@ func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
 	}
 	record, err := h.actors.Record(c.ctx, card.RecordLabel, c.who.workspace(), view.ID)
 	if err != nil {
-		return cardDocument{}, fmt.Errorf("label of a card: %v", err) // not to be taken for a card that is not found
+		// %v hides a not_found, which would read as one of the card.
+		return cardDocument{}, fmt.Errorf("label of a card: %v", err)
 	}
 	var label card.Label
 	if err := json.Unmarshal(record.Document, &label); err != nil {
@@ -162,7 +164,7 @@ func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
 	return cardDocument{View: view, HolderLabel: label.HolderLabel, MonthSpendUsdCents: spent}, nil
 }
 
-// monthSpend is the sum that a card has authorized and cleared in the calendar month of now.
+// monthSpend returns the cents that a card has authorized and cleared in the calendar month of now.
 func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now time.Time) (int64, error) {
 	record, err := h.actors.Record(ctx, balance.RecordCardSpend, workspace, id)
 	if fault.Is(err, fault.NotFound) {
@@ -209,8 +211,9 @@ func (h *cardHandlers) updateCard(c *call) (answer, error) {
 	if err := h.decode(c, &change); err != nil {
 		return answer{}, err
 	}
-	updated, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: c.params["id"], Workspace: c.who.workspace(),
-		Command: change})
+	updated, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: c.params["id"],
+		Workspace: c.who.workspace(),
+		Command:   change})
 	if err != nil {
 		return answer{}, err
 	}

@@ -64,7 +64,8 @@ func TestCardsArePaged(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 	cursor := w.ok(w.get(tn.all, "/api/cards?limit=1")).text("nextCursor")
-	for _, query := range []string{"limit=0", "limit=101", "limit=x", "limit=", "limit=%2B5", "limit=05", "cursor=x", "cursor=", "limit=1&limit=2",
+	for _, query := range []string{"limit=0", "limit=101", "limit=x", "limit=", "limit=%2B5", "limit=05", "cursor=x",
+		"cursor=", "limit=1&limit=2",
 		"page=2", "cursor=" + cursor + "0"} {
 		w.fails(w.get(tn.all, "/api/cards?"+query), 400, "invalid_query")
 	}
@@ -81,7 +82,8 @@ func TestACardholderMustExist(t *testing.T) {
 	connected := newWorld(t, func(c *Config) { c.Issuer = IssuerConnected })
 	tn = connected.newTenant("ada")
 	connected.fails(connected.post(tn.all, "/api/cards",
-		`{"holderKind":"human","holderLabel":"a","monthlyLimitUsdCents":1,"perTxnLimitUsdCents":1}`), 409, "cardholder_required")
+		`{"holderKind":"human","holderLabel":"a","monthlyLimitUsdCents":1,"perTxnLimitUsdCents":1}`), 409,
+		"cardholder_required")
 }
 
 func TestSwipes(t *testing.T) {
@@ -107,15 +109,19 @@ func TestSwipes(t *testing.T) {
 	back := w.ok(simulate("reversal", `{"authorizationId":"`+first.text("authorizationId")+`","amountCents":500}`))
 	require.Equal(t, 40_500, back.cents("heldAmountCents"))
 	require.Regexp(t, `^sim-[0-9a-f]{16}$`, back.text("id"))
-	require.Equal(t, "posted", w.ok(simulate("clearing", `{"id":"c1","originalId":"s1","amountCents":30000,`+shop+`}`)).text("status"))
-	w.fails(simulate("clearing", `{"id":"c1","originalId":"s1","amountCents":30001,`+shop+`}`), 409, "duplicate_mismatch")
-	require.Equal(t, "posted", w.ok(simulate("refund", `{"id":"f1","originalId":"s1","amountCents":100,`+shop+`}`)).text("status"))
+	require.Equal(t, "posted", w.ok(simulate("clearing",
+		`{"id":"c1","originalId":"s1","amountCents":30000,`+shop+`}`)).text("status"))
+	w.fails(simulate("clearing", `{"id":"c1","originalId":"s1","amountCents":30001,`+shop+`}`), 409,
+		"duplicate_mismatch")
+	require.Equal(t, "posted", w.ok(simulate("refund",
+		`{"id":"f1","originalId":"s1","amountCents":100,`+shop+`}`)).text("status"))
 	over := w.ok(simulate("expiry", `{"authorizationId":"`+first.text("authorizationId")+`"}`))
 	require.Equal(t, 0, over.cents("heldAmountCents"))
 	require.Equal(t, "invalid_request", w.ok(simulate("authorization", `{"amountCents":-1,`+shop+`}`)).text("reason"))
 	w.fails(simulate("clearing", `{"amountCents":-1,`+shop+`}`), 400, "invalid_body")
 	for _, cents := range []string{"1e3", "100.0"} { // what the network's own port makes of it
-		require.Equal(t, "invalid_request", w.ok(simulate("authorization", `{"amountCents":`+cents+`,`+shop+`}`)).text("reason"), cents)
+		require.Equal(t, "invalid_request", w.ok(simulate("authorization",
+			`{"amountCents":`+cents+`,`+shop+`}`)).text("reason"), cents)
 		w.fails(simulate("clearing", `{"amountCents":`+cents+`,`+shop+`}`), 400, "invalid_body")
 	}
 	w.fails(simulate("authorization", `{"amountCents":"100",`+shop+`}`), 400, "invalid_body")
@@ -231,8 +237,10 @@ func TestDeposits(t *testing.T) {
 
 	stable := `{"source":"partner_stablecoin","asset":"USDC","chain":"polygon","amountUsdCents":5}`
 	w.fails(w.post(tn.all, "/api/treasury/deposits", stable), 422, "capability_unavailable")
-	for _, bad := range []string{`{}`, `{"source":"bank_fiat","rail":"ach"}`, `{"source":"bank_fiat","rail":"ach","amountUsdCents":0}`,
-		`{"source":"bank_fiat","rail":"ach","amountUsdCents":1,"asset":"USDC"}`, `{"source":"partner_stablecoin","amountUsdCents":5}`} {
+	for _, bad := range []string{`{}`, `{"source":"bank_fiat","rail":"ach"}`,
+		`{"source":"bank_fiat","rail":"ach","amountUsdCents":0}`,
+		`{"source":"bank_fiat","rail":"ach","amountUsdCents":1,"asset":"USDC"}`,
+		`{"source":"partner_stablecoin","amountUsdCents":5}`} {
 		w.fails(w.post(tn.all, "/api/treasury/deposits", bad), 400, "invalid_body")
 	}
 }

@@ -18,19 +18,19 @@ import (
 	"purser/persistence/ident"
 )
 
-// shownSessions is how many of a workspace's checkout sessions are listed.
+// shownSessions is the number of checkout sessions that a list shows.
 const shownSessions = 50
 
-// serviceCancelledAt is the key under which a cancelled link's metadata says when that was.
+// serviceCancelledAt is the metadata key of a cancelled link's time of cancellation.
 const serviceCancelledAt = "service_cancelled_at"
 
-// checkoutHandlers answer for checkout sessions, and for their hosted pages.
+// checkoutHandlers serve checkout sessions and their hosted pages.
 type checkoutHandlers struct {
 	*edge
 	site      *web.Site
 	library   *guides.Library
 	streams   atomic.Int64  // open pages with server-sent events
-	streamFor time.Duration // streamFor, unless a test has longer
+	streamFor time.Duration // the constant streamFor, except in tests
 }
 
 func (h *checkoutHandlers) checkoutRoutes() []route {
@@ -42,15 +42,16 @@ func (h *checkoutHandlers) checkoutRoutes() []route {
 		{method: "GET", path: one, auth: authKey, scope: read, handle: h.getCheckout},
 		{method: "GET", path: one + "/status", auth: authNone, handle: h.checkoutStatus},
 		{method: "POST", path: one + "/select", auth: authNone, handle: h.selectCheckout},
-		{method: "POST", path: one + "/simulate", auth: authKey, scope: write, sandboxOnly: true, idempotency: keyOptional,
-			handle: h.simulateCheckout},
+		{method: "POST", path: one + "/simulate", auth: authKey, scope: write, sandboxOnly: true,
+			idempotency: keyOptional,
+			handle:      h.simulateCheckout},
 		{method: "POST", path: "/api/dashboard/checkout/sessions/{id}/cancel", onFullDisk: true, auth: authSession,
 			roles: []string{workspace.Owner, workspace.Admin, workspace.Member}, idempotency: keyOptional,
 			handle: h.cancelCheckout},
 	}
 }
 
-// checkoutDocument is a session as the merchant sees it.
+// checkoutDocument is a session in the merchant's view.
 type checkoutDocument struct {
 	checkout.View
 	HostedURL         string         `json:"hostedUrl"`
@@ -61,7 +62,8 @@ type checkoutDocument struct {
 	Metadata          map[string]any `json:"metadata"`
 }
 
-// showCheckout puts a session and the merchant's words together. The words of a cancelled link say when it was cancelled.
+// showCheckout joins a session and the merchant's text. The metadata of a cancelled link has its
+// time of cancellation.
 func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) checkoutDocument {
 	given := func(text string) *string {
 		if text == "" {
@@ -77,11 +79,12 @@ func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) che
 		metadata[serviceCancelledAt] = v.ExpiresAt
 	}
 	return checkoutDocument{View: v, HostedURL: h.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL,
-		CancelURL: given(text.CancelURL), MerchantReference: given(text.MerchantReference), Description: given(text.Description),
-		Metadata: metadata}
+		CancelURL: given(text.CancelURL), MerchantReference: given(text.MerchantReference),
+		Description: given(text.Description),
+		Metadata:    metadata}
 }
 
-// replyCheckout renders the view that a command answered.
+// replyCheckout returns a renderer of the view that a session replies with.
 func (h *checkoutHandlers) replyCheckout(text checkout.Text) func(any) (answer, error) {
 	return func(answered any) (answer, error) {
 		view, ok := answered.(checkout.View)
@@ -108,7 +111,8 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	create := checkout.Create{Workspace: c.who.workspace(), AmountUsdCents: body.AmountUsdCents, Expires: checkout.DefaultExpires,
+	create := checkout.Create{Workspace: c.who.workspace(), AmountUsdCents: body.AmountUsdCents,
+		Expires:          checkout.DefaultExpires,
 		SettlementOption: body.SettlementOption, Tolerance: h.cfg.CheckoutTolerance,
 		Text: checkout.Text{SuccessURL: body.SuccessURL, CancelURL: body.CancelURL,
 			MerchantReference: body.MerchantReference, Description: body.Description, Metadata: body.Metadata}}
@@ -149,24 +153,27 @@ func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
 	return reply(map[string]any{"data": shown})
 }
 
-// checkoutText reads the merchant's words of a session that is known to exist.
+// checkoutText reads the merchant's text of a session that exists.
 func (h *checkoutHandlers) checkoutText(c *call, workspace, id string) (text checkout.Text, err error) {
 	record, err := h.actors.Record(c.ctx, checkout.RecordText, workspace, id)
 	if err != nil {
-		return text, fmt.Errorf("words of a checkout session: %v", err) // not to be taken for a session that is not found
+		// %v hides a not_found, which would read as one of the session.
+		return text, fmt.Errorf("text of a checkout session: %v", err)
 	}
 	if err := json.Unmarshal(record.Document, &text); err != nil {
-		return text, fmt.Errorf("words of a checkout session: %w", err)
+		return text, fmt.Errorf("text of a checkout session: %w", err)
 	}
 	return text, nil
 }
 
-// toCheckout addresses a command to the session of the path; another workspace's answers not_found.
+// toCheckout addresses a command to the session of the path; another workspace's session is
+// not_found.
 func (c *call) toCheckout(command any) (actors.Envelope, error) {
 	if _, err := ident.Parse(ident.Checkout, c.params["id"]); err != nil {
 		return actors.Envelope{}, fault.New(fault.NotFound, "")
 	}
-	return actors.Envelope{Kind: "checkout", Stream: c.params["id"], Workspace: c.who.workspace(), Command: command}, nil
+	return actors.Envelope{Kind: "checkout", Stream: c.params["id"], Workspace: c.who.workspace(), Command: command},
+		nil
 }
 
 func (h *checkoutHandlers) getCheckout(c *call) (answer, error) {
@@ -181,7 +188,7 @@ func (h *checkoutHandlers) cancelCheckout(c *call) (answer, error) {
 	return h.askCheckout(c, checkout.Cancel{})
 }
 
-// askCheckout sends a command of the merchant's to a session and shows it as it is then.
+// askCheckout sends a merchant's command to a session and answers the session after it.
 func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	e, err := c.toCheckout(command)
 	if err != nil {
@@ -197,8 +204,8 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	return h.askIdempotent(c, e, h.replyCheckout(text))
 }
 
-// publicCheckout reads the session of the path for somebody who has the link and no key. Its id, which nobody guesses, is the
-// proof.
+// publicCheckout reads the session of the path for a caller who has the link and no key. The
+// session's id is unguessable and authorizes the read.
 func (h *checkoutHandlers) publicCheckout(c *call) (checkout.State, error) {
 	var state checkout.State
 	u, err := ident.Parse(ident.Checkout, c.params["id"])
@@ -223,8 +230,8 @@ func (h *checkoutHandlers) checkoutStatus(c *call) (answer, error) {
 	return reply(state.CustomerView(c.now))
 }
 
-// selectCheckout is the customer's pick of a coin and a network. A refusal may be 404 for a link that is not, 400 for a pair that
-// it does not take, 409 when it was paid, 410 when it has ended.
+// selectCheckout sets the customer's coin and network. It answers 404 for an unknown link, 400 for
+// a pair that the link does not accept, 409 when the link is paid and 410 when it has ended.
 func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 	var body struct {
 		Asset string `json:"asset"`
@@ -247,5 +254,6 @@ func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("checkout answered %T", answered)
 	}
 	return reply(map[string]any{"asset": picked.Pair.Asset, "chain": picked.Pair.Chain, "address": picked.Pair.Address,
-		"amount": picked.Coins, "amountUnits": picked.Units, "expiresAt": picked.View.ExpiresAt, "sandbox": picked.View.Sandbox})
+		"amount": picked.Coins, "amountUnits": picked.Units, "expiresAt": picked.View.ExpiresAt,
+		"sandbox": picked.View.Sandbox})
 }

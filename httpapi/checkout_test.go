@@ -41,7 +41,8 @@ func (w *world) observe(tn tenant, id, tx, units string, confirmations int) {
 	w.t.Helper()
 	address := w.ok(w.get(tn.all, checkoutPath+"/"+id)).text("session", "receivingAddresses", 0, "address")
 	noted, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "checkout", Stream: id, Workspace: tn.workspace,
-		Command: checkout.Observed{Chain: "polygon", Asset: "USDC", Address: address, TxHash: tx, Amount: units, Block: 7,
+		Command: checkout.Observed{Chain: "polygon", Asset: "USDC", Address: address, TxHash: tx, Amount: units,
+			Block:     7,
 			BlockHash: "0xb", Confirmations: confirmations, Threshold: 50, At: w.clock.now(), From: "0xpayer"}})
 	require.NoError(w.t, err)
 	require.Equal(w.t, checkout.NotedNew, noted)
@@ -65,7 +66,8 @@ func TestCheckoutIsPaid(t *testing.T) {
 	id := made.text("session", "id")
 	require.Equal(t, "pending", made.text("session", "status"))
 	require.Equal(t, "http://purser.test/checkout/"+id, made.text("session", "hostedUrl"))
-	require.Equal(t, []any{"polygon", "base"}, made.at("session", "acceptedChains"), "what nothing can be paid on is dropped")
+	require.Equal(t, []any{"polygon", "base"}, made.at("session", "acceptedChains"),
+		"what nothing can be paid on is dropped")
 	require.Len(t, made.at("session", "receivingAddresses"), 3)
 	require.Equal(t, map[string]any{"ETH": "3150.42"}, made.at("session", "prices"))
 	require.Contains(t, made.raw, `"metadata":{"n":9007199254740993}`)
@@ -99,7 +101,8 @@ func TestCheckoutIsPaid(t *testing.T) {
 	require.Empty(t, w.checkoutStatus(id).at("receivingAddresses"))
 	require.Equal(t, 2500, w.stablecoins(tn))
 	treasury := w.ok(w.get(tn.all, "/api/treasury"))
-	require.Equal(t, "checkout credit "+id, treasury.text("ledger", 0, "source")+" "+treasury.text("ledger", 0, "direction")+" "+
+	require.Equal(t, "checkout credit "+id, treasury.text("ledger", 0, "source")+" "+treasury.text("ledger", 0,
+		"direction")+" "+
 		treasury.text("ledger", 0, "reference"))
 	full := w.ok(w.get(tn.all, checkoutPath+"/"+id))
 	require.Equal(t, "0xa from 0xpayer", full.text("session", "txHash")+" from "+full.text("session", "payerAddress"))
@@ -279,7 +282,8 @@ func TestStablecoinDeposits(t *testing.T) {
 			tn.workspace, rest)
 	}
 	good := `"chain":"polygon","amountUsdCents":1500,"txHash":"0xabc"`
-	w.fails(w.post(as{"partner-signature": "t=1,v1=00"}, "/api/webhooks/partner-stablecoin-deposit", deposit("e1", tn, good)),
+	w.fails(w.post(as{"partner-signature": "t=1,v1=00"}, "/api/webhooks/partner-stablecoin-deposit",
+		deposit("e1", tn, good)),
 		401, "signature_invalid")
 	for range 3 {
 		w.ok(report(deposit("e1", tn, good)))

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stored answer lives 24 hours: a minute before that it is told again, a minute after that the request is a new one.
+// A stored answer lives 24 hours: a minute before that it is told again, a minute after that the
+// request is a new one.
 func TestAStoredAnswerLivesADay(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -32,7 +33,8 @@ func TestAStoredAnswerLivesADay(t *testing.T) {
 	require.Equal(t, 10, w.ok(w.get(tn.all, "/api/treasury")).cents("balances", 0, "incomingCents"))
 }
 
-// overLimit requires 429 with both headers, which say how long until the first request of the minute is forgotten.
+// overLimit requires 429 with both headers, which say how long until the first request of the
+// minute is forgotten.
 func (w *world) overLimit(r testReply, wait time.Duration) {
 	w.t.Helper()
 	w.fails(r, 429, "rate_limited")
@@ -40,8 +42,8 @@ func (w *world) overLimit(r testReply, wait time.Duration) {
 	require.Equal(w.t, strconv.FormatInt(wait.Milliseconds(), 10), r.header("x-ratelimit-reset-ms"))
 }
 
-// The interface's own limits: 100 a minute of a key, 600 of a workspace, 1,200 of an address. One more is refused, and a minute
-// after the first request there is room again.
+// The interface's own limits: 100 a minute of a key, 600 of a workspace, 1,200 of an address. One
+// more is refused, and a minute after the first request there is room again.
 func TestOneRequestTooMany(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.RateLimits = DefaultRateLimits() })
 	limits := DefaultRateLimits()

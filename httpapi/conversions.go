@@ -21,12 +21,13 @@ func (h *currencyHandlers) conversionRoutes() []route {
 			converts: true, idempotency: keyRequired, handle: h.createConversionQuote},
 		{method: "POST", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
 			converts: true, kyb: true, idempotency: keyRequired, handle: h.createConversion},
-		{method: "GET", path: "/api/mca/conversions/{id}", auth: authKeyOrSession, scope: "read:treasury", roles: anyMember,
+		{method: "GET", path: "/api/mca/conversions/{id}", auth: authKeyOrSession, scope: "read:treasury",
+			roles:  anyMember,
 			handle: h.getConversion},
 	}
 }
 
-// conversionQuoteDocument is a quote as the interface shows it. Hold is the amount that the
+// conversionQuoteDocument is a conversion quote in the interface. Hold is the amount that the
 // conversion reserves.
 type conversionQuoteDocument struct {
 	ID             string         `json:"id"`
@@ -56,7 +57,8 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, fault.New(fault.InvalidBody, "amountMinor: "+err.Error())
 	}
-	pair := balance.QuotePair{Sell: body.SellCurrency, Buy: body.BuyCurrency, FixedSide: body.FixedSide, AmountMinor: minor}
+	pair := balance.QuotePair{Sell: body.SellCurrency, Buy: body.BuyCurrency, FixedSide: body.FixedSide,
+		AmountMinor: minor}
 	if pair.FixedSide == "" {
 		pair.FixedSide = sideSell
 	}
@@ -71,12 +73,14 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
 			if quote.NoOffer = h.limitQuotes(c, "quotes"); quote.NoOffer != nil {
-				return quote, nil // the balance's own refusals take precedence
+				// The balance's own refusals take precedence.
+				return quote, nil
 			}
 			var err error
 			quote.Rate, quote.Firm, err = h.actors.Offer(ctx, pair)
 			if refusal := (*fault.Error)(nil); errors.As(err, &refusal) {
-				quote.NoOffer, err = refusal, nil // the balance's own refusals take precedence
+				// The balance's own refusals take precedence.
+				quote.NoOffer, err = refusal, nil
 			}
 			return quote, err
 		}}, func(quoted any) (answer, error) {
@@ -90,7 +94,7 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	})
 }
 
-// createConversion uses a quote. A repeat is answered though the quote is used.
+// createConversion uses a quote. A repeat is answered although the quote is used.
 func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`
@@ -104,10 +108,11 @@ func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	if create.ID, err = h.newID(c, ident.Conversion); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
-		err := h.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
-		return create, err
-	}}, func(created any) (answer, error) {
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Prepare: func(context.Context) (any, error) {
+			err := h.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
+			return create, err
+		}}, func(created any) (answer, error) {
 		v, ok := created.(balance.Conversion)
 		if !ok {
 			return answer{}, fmt.Errorf("conversion answered %T", created)
@@ -128,7 +133,8 @@ var conversionLabels = map[string]string{
 	balance.ConversionAbandoned: "No answer from our partner; the money is back in the balance",
 }
 
-// getConversion shows a conversion. What it bought is shown as long as it arrives or has arrived; 0 once nothing will.
+// getConversion shows a conversion. The bought amount is 0 once the conversion has ended without
+// buying.
 func (h *currencyHandlers) getConversion(c *call) (answer, error) {
 	var v balance.Conversion
 	if err := h.readOwn(c, balance.RecordConversion, ident.Conversion, c.params["id"], &v); err != nil {
@@ -138,6 +144,7 @@ func (h *currencyHandlers) getConversion(c *call) (answer, error) {
 	case balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled, balance.ConversionAbandoned:
 		v.Buy.AmountMinor = 0
 	}
-	return reply(map[string]any{"id": v.ID, "status": v.Status, "label": conversionLabels[v.Status], "sell": newAmountView(v.Sell),
-		"buy": newAmountView(v.Buy), "createdAt": v.CreatedAt})
+	return reply(map[string]any{"id": v.ID, "status": v.Status, "label": conversionLabels[v.Status],
+		"sell": newAmountView(v.Sell),
+		"buy":  newAmountView(v.Buy), "createdAt": v.CreatedAt})
 }

@@ -30,7 +30,8 @@ func TestAConversion(t *testing.T) {
 	tn := w.setUp("mine")
 	q := w.quoteConversion(tn, "EUR", "JPY", "10000")
 	require.Equal(t, "100.00 EUR for 16254 JPY, holding 100.00 EUR",
-		fmt.Sprintf("%s for %s, holding %s", q.text("sell", "display"), q.text("buy", "display"), q.text("hold", "display")))
+		fmt.Sprintf("%s for %s, holding %s", q.text("sell", "display"), q.text("buy", "display"),
+			q.text("hold", "display")))
 	lock, err := time.Parse(time.RFC3339, q.text("lockExpiresAt"))
 	require.NoError(t, err)
 	now, err := time.Parse(time.RFC3339, q.text("serverNow"))
@@ -52,7 +53,8 @@ func TestAConversion(t *testing.T) {
 		w.ok(w.report(fmt.Sprintf(`{"id":"fx-%s","type":"conversion.completed","data":{"conversionId":%q}}`, id, id)))
 	}
 	done := w.ok(w.get(tn.all, "/api/mca/conversions/"+id))
-	require.Equal(t, "completed Converted 16254 JPY", done.text("status")+" "+done.text("label")+" "+done.text("buy", "display"))
+	require.Equal(t, "completed Converted 16254 JPY",
+		done.text("status")+" "+done.text("label")+" "+done.text("buy", "display"))
 	require.Equal(t, []string{"90000", "16254"}, []string{w.available(tn, "EUR"), w.available(tn, "JPY")})
 	lines := w.ok(w.get(tn.all, "/api/mca/activity?currency=EUR")).at("data").([]any)
 	require.Len(t, lines, 4, "the pay-in, the hold, its end, the sale")
@@ -89,11 +91,15 @@ func TestConversionsThatFail(t *testing.T) {
 
 // The refusals of a quote, in their order.
 func TestQuotesThatAreRefused(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000, PerAddress: 100_000} })
+	w := newWorld(t, func(c *Config) {
+		c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000,
+			PerAddress: 100_000}
+	})
 	tn := w.newTenant("mine")
 	ask := func(sell, buy, minor string) string {
-		r := w.post(tn.all.once(), "/api/mca/quotes", fmt.Sprintf(`{"sellCurrency":%q,"buyCurrency":%q,"amountMinor":%q}`, sell,
-			buy, minor))
+		r := w.post(tn.all.once(), "/api/mca/quotes",
+			fmt.Sprintf(`{"sellCurrency":%q,"buyCurrency":%q,"amountMinor":%q}`, sell,
+				buy, minor))
 		return fmt.Sprint(r.status, " ", r.code())
 	}
 	require.Equal(t, "400 same_currency", ask("EUR", "EUR", "1"))
@@ -124,7 +130,8 @@ func TestQuotesThatAreRefused(t *testing.T) {
 
 func (w *world) currencyReport(tn tenant, id, what string) testReply {
 	w.t.Helper()
-	return w.report(fmt.Sprintf(`{"id":%q,"type":"currency.changed","data":{"workspaceId":%q,%s}}`, id, tn.workspace, what))
+	return w.report(fmt.Sprintf(`{"id":%q,"type":"currency.changed","data":{"workspaceId":%q,%s}}`, id, tn.workspace,
+		what))
 }
 
 // The refusals of a conversion, in their order; nothing is held.
@@ -132,7 +139,8 @@ func TestConversionsThatAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	w.fails(w.convertNow(tn, "mcq_01m7wd7tg0ewc8h5zq4n1x2y3w"), 404, "quote_not_found")
-	w.fails(w.convertNow(w.newTenant("other"), w.quoteConversion(tn, "EUR", "JPY", "1000").text("id")), 404, "quote_not_found")
+	w.fails(w.convertNow(w.newTenant("other"), w.quoteConversion(tn, "EUR", "JPY", "1000").text("id")), 404,
+		"quote_not_found")
 	late := w.quoteConversion(tn, "EUR", "JPY", "1000").text("id")
 	w.clock.turn(30 * time.Second)
 	w.fails(w.convertNow(tn, late), 422, "quote_expired")

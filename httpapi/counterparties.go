@@ -14,7 +14,8 @@ import (
 func (h *treasuryHandlers) counterpartyRoutes() []route {
 	const path, read, write = "/api/treasury/counterparties", "read:treasury", "write:counterparties"
 	return []route{
-		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyRequired, handle: h.createCounterparty},
+		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyRequired,
+			handle: h.createCounterparty},
 		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: h.listCounterparties},
 		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: h.getCounterparty},
 		{method: "DELETE", path: path + "/{id}", auth: authKey, scope: write, handle: h.removeCounterparty},
@@ -53,7 +54,7 @@ func (h *treasuryHandlers) getCounterparty(c *call) (answer, error) {
 	return reply(map[string]any{"counterparty": record.Document})
 }
 
-// removeCounterparty takes a recipient off the list; one that was taken off before is answered the same.
+// removeCounterparty removes a recipient. Removing one again answers the same.
 func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	id := c.params["id"]
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
@@ -67,7 +68,7 @@ func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	return reply(map[string]bool{"removed": true})
 }
 
-// recipient is whom a payout or a quote names.
+// recipient returns the counterparty that a payout or a quote names.
 func (h *treasuryHandlers) recipient(c *call, id string) (balance.Recipient, error) {
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")
@@ -83,5 +84,6 @@ func (h *treasuryHandlers) recipient(c *call, id string) (balance.Recipient, err
 	if state.Removed {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")
 	}
-	return balance.Recipient{ID: id, International: state.Kind == counterparty.International, Currency: state.Currency}, nil
+	return balance.Recipient{ID: id, International: state.Kind == counterparty.International, Currency: state.Currency},
+		nil
 }

@@ -18,22 +18,26 @@ import (
 	"purser/persistence/money"
 )
 
-// currencyHandlers answer for balances in currencies and their conversions.
+// currencyHandlers serve balances in currencies and their conversions.
 type currencyHandlers struct{ *edge }
 
 func (h *currencyHandlers) mcaRoutes() []route {
 	const accounts, onboarding, read = "/api/mca/accounts", "/api/mca/onboarding", "read:treasury"
 	return []route{
-		{method: "GET", path: accounts, auth: authKeyOrSession, scope: read, roles: anyMember, handle: h.listCurrencies},
+		{method: "GET", path: accounts, auth: authKeyOrSession, scope: read, roles: anyMember,
+			handle: h.listCurrencies},
 		{method: "GET", path: accounts + "/{currency}/details", auth: authKeyOrSession, scope: read, roles: anyMember,
 			currencies: true, handle: h.currencyDetails},
-		{method: "POST", path: accounts + "/{currency}", auth: authSession, roles: managers, currencies: true, kyb: true,
+		{method: "POST", path: accounts + "/{currency}", auth: authSession, roles: managers, currencies: true,
+			kyb:         true,
 			idempotency: keyRequired, handle: h.openCurrency},
 		{method: "GET", path: "/api/mca/activity", auth: authKeyOrSession, scope: read, roles: anyMember,
 			query: append([]string{"currency"}, pageQuery...), handle: h.listActivity},
-		{method: "GET", path: onboarding, auth: authKeyOrSession, scope: read, roles: anyMember, handle: h.getOnboarding},
-		{method: "POST", path: onboarding, auth: authSession, roles: managers, currencies: true, idempotency: keyOptional,
-			handle: h.startOnboarding},
+		{method: "GET", path: onboarding, auth: authKeyOrSession, scope: read, roles: anyMember,
+			handle: h.getOnboarding},
+		{method: "POST", path: onboarding, auth: authSession, roles: managers, currencies: true,
+			idempotency: keyOptional,
+			handle:      h.startOnboarding},
 		{method: "GET", path: "/api/mca/rates", auth: authSession, roles: anyMember, currencies: true,
 			query: []string{"from", "to", "amount", "fixedSide"}, handle: h.estimateRate},
 		{method: "POST", path: "/api/dev/mca/simulate-payin", auth: authSession, roles: managers, sandboxOnly: true,
@@ -47,7 +51,7 @@ func (h *currencyHandlers) mcaRoutes() []route {
 	}
 }
 
-// amountView is an amount in a currency as the interface shows it.
+// amountView is an amount in a currency in the interface.
 type amountView struct {
 	amountDocument
 	Display string `json:"display"`
@@ -57,14 +61,14 @@ func newAmountView(a balance.Amount) amountView {
 	return amountView{amountDocument: showAmount(a), Display: a.Currency.Display(a.AmountMinor)}
 }
 
-// currencyBalance is what a currency account has, as text in smallest units.
+// currencyBalance is the balance of a currency account, in smallest units as decimal text.
 type currencyBalance struct {
 	AvailableMinor string `json:"availableMinor"`
 	PendingMinor   string `json:"pendingMinor"`
 	Exponent       int    `json:"exponent"`
 }
 
-// currencyDocument is a currency account as the interface shows it.
+// currencyDocument is a currency account in the interface.
 type currencyDocument struct {
 	Currency      money.Currency  `json:"currency"`
 	Status        string          `json:"status"`
@@ -73,7 +77,8 @@ type currencyDocument struct {
 	DetailsStatus string          `json:"detailsStatus"`
 }
 
-// detailsStatus says whether money can be sent to an account. The sandbox's bank makes details up: a live account gets none of them.
+// detailsStatus returns ready when money can be sent to an account, or else pending. The sandbox
+// bank's account details are invented, so a live account gets none.
 func detailsStatus(who *caller, a balance.CurrencyAccount) string {
 	if a.Status == balance.CurrencyOpening || who.access.Mode != modeSandbox {
 		return "pending"
@@ -83,12 +88,14 @@ func detailsStatus(who *caller, a balance.CurrencyAccount) string {
 
 func showCurrency(who *caller, a balance.CurrencyAccount, pending money.Minor) currencyDocument {
 	exponent, _ := a.Currency.Exponent()
-	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope, DetailsStatus: detailsStatus(who, a),
+	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope,
+		DetailsStatus: detailsStatus(who, a),
 		Balance: currencyBalance{AvailableMinor: strconv.FormatInt(a.AvailableMinor, 10),
 			PendingMinor: strconv.FormatInt(pending, 10), Exponent: exponent}}
 }
 
-// coverageDocument says what can be done in a currency; Reason is there when no balance can be opened in it.
+// coverageDocument lists the operations that a currency supports. Reason is set when no balance can
+// be opened in it.
 type coverageDocument struct {
 	Currency money.Currency `json:"currency"`
 	Receive  bool           `json:"receive"`
@@ -105,7 +112,8 @@ func coverage() []coverageDocument {
 	return all
 }
 
-// onboardingDocument is how far a workspace is with being set up. In a sandbox one call does all of it.
+// onboardingDocument is the progress of a workspace's onboarding. In a sandbox one call completes
+// it.
 type onboardingDocument struct {
 	KYBStatus           string `json:"kybStatus"`
 	ActionRequired      bool   `json:"actionRequired"`
@@ -114,7 +122,7 @@ type onboardingDocument struct {
 }
 
 // showOnboarding shows the workspace's own kybStatus. A workspace that an earlier version onboarded
-// without recording the acceptance has an action left: to onboard once more.
+// without recording the acceptance has one action left: to onboard again.
 func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 	d := onboardingDocument{KYBStatus: who.access.KYBStatus}
 	d.SandboxAutoAccepted = onboarded && who.access.Mode == modeSandbox && d.KYBStatus == kybApproved
@@ -137,7 +145,7 @@ func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, erro
 	return view, nil
 }
 
-// listCurrencies shows all that a workspace has and could have in currencies.
+// listCurrencies shows the currency accounts of a workspace, and the currencies it could open.
 func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 	view, err := h.readCurrencies(c)
 	if err != nil {
@@ -155,7 +163,7 @@ func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 	})
 }
 
-// currencyNamed is the currency of the path.
+// currencyNamed returns the currency of the path.
 func currencyNamed(c *call) (money.Currency, error) {
 	currency := money.Currency(c.params["currency"])
 	if _, served := currency.Exponent(); !served {
@@ -164,7 +172,7 @@ func currencyNamed(c *call) (money.Currency, error) {
 	return currency, nil
 }
 
-// receivingDocument is how money reaches an account over one rail.
+// receivingDocument is the bank details for payments into an account over one rail.
 type receivingDocument struct {
 	Rail       string            `json:"rail"`
 	HolderName string            `json:"holderName"`
@@ -173,7 +181,8 @@ type receivingDocument struct {
 	Fields     map[string]string `json:"fields"`
 }
 
-// currencyDetails shows where money for a balance is sent. An account that is being opened has none yet.
+// currencyDetails shows the bank details for payments into a balance. An account that is being
+// opened has none yet.
 func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 	currency, err := currencyNamed(c)
 	if err != nil {
@@ -194,7 +203,8 @@ func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 func (h *currencyHandlers) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
 	details, id := []receivingDocument{}, c.who.workspace()
 	if detailsStatus(&c.who, a) == "ready" {
-		read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
+		read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+			Command: decision.Read{}})
 		if err != nil {
 			return answer{}, err
 		}
@@ -239,8 +249,8 @@ func (h *currencyHandlers) getOnboarding(c *call) (answer, error) {
 	return reply(showOnboarding(&c.who, view.Onboarded))
 }
 
-// startOnboarding sets a workspace up. A sandbox workspace's verification is accepted first, and
-// recorded by the workspace: one that is onboarded is approved, wherever a crash comes.
+// startOnboarding onboards a workspace. A sandbox workspace first records its verification as
+// accepted, so a crash never leaves an onboarded workspace unapproved.
 func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 	id := c.who.workspace()
 	if c.who.access.Mode == modeSandbox && c.who.access.KYBStatus != kybApproved {
@@ -251,7 +261,8 @@ func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 		}
 		c.who.access.KYBStatus = kybApproved
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Onboard{Workspace: id}},
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Command: balance.Onboard{Workspace: id}},
 		func(onboarded any) (answer, error) {
 			view, ok := onboarded.(balance.CurrenciesView)
 			if !ok {
@@ -261,7 +272,7 @@ func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 		})
 }
 
-// activityDocument is a line of a currency account as the interface shows it.
+// activityDocument is an entry of a currency account in the interface.
 type activityDocument struct {
 	ID           string         `json:"id"`
 	Kind         string         `json:"kind"`
@@ -272,7 +283,7 @@ type activityDocument struct {
 	CreatedAt    decision.Stamp `json:"createdAt"`
 }
 
-// listActivity lists what moved a balance. One in a currency that is not held has no lines.
+// listActivity lists the entries of a balance. A currency without a balance has none.
 func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	asked := c.query["currency"]
 	if asked == "" {
@@ -301,7 +312,8 @@ func (h *currencyHandlers) showActivity(c *call, r persistence.Record) (any, err
 	}
 	record, err := h.actors.Record(c.ctx, balance.RecordPayinText, c.who.workspace(), a.PayinID)
 	if err != nil {
-		return nil, fmt.Errorf("reference of a pay-in: %v", err) // not to be taken for a line that is not found
+		// %v hides a not_found, which would read as one of the entry.
+		return nil, fmt.Errorf("reference of a pay-in: %v", err)
 	}
 	var text balance.PayinText
 	if err := json.Unmarshal(record.Document, &text); err != nil {
@@ -311,7 +323,7 @@ func (h *currencyHandlers) showActivity(c *call, r persistence.Record) (any, err
 	return d, nil
 }
 
-// simulatePayin lets test money arrive a little later.
+// simulatePayin announces test money that arrives after the deposit delay.
 func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 	var body struct {
 		Currency    money.Currency `json:"currency"`
@@ -343,13 +355,13 @@ func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 	})
 }
 
-// Sides of a conversion whose amount is given.
+// Sides of a conversion whose amount is fixed.
 const (
 	sideSell = "sell"
 	sideBuy  = "buy"
 )
 
-// estimateRate shows what a conversion would come to at the mid rate. Nothing is locked or held.
+// estimateRate shows both sides of a conversion at the mid rate. It locks and reserves nothing.
 func (h *currencyHandlers) estimateRate(c *call) (answer, error) {
 	from, to, side := money.Currency(c.query["from"]), money.Currency(c.query["to"]), c.query["fixedSide"]
 	if side == "" {
@@ -392,15 +404,16 @@ func (h *currencyHandlers) estimateRate(c *call) (answer, error) {
 		return answer{}, unprocessable(fault.InvalidAmount, "amount: both sides are 1 to 10^18 smallest units")
 	}
 	return reply(map[string]any{"from": from, "to": to, "fixedSide": side, "indicative": true, "rate": rate.String(),
-		"rateDisplay": displayRate(from, rate.String(), to), "asOf": decision.StampOf(c.now), "sell": newAmountView(sell),
-		"buy": newAmountView(buy)})
+		"rateDisplay": displayRate(from, rate.String(), to), "asOf": decision.StampOf(c.now),
+		"sell": newAmountView(sell),
+		"buy":  newAmountView(buy)})
 }
 
 func displayRate(sell money.Currency, rate string, buy money.Currency) string {
 	return fmt.Sprintf("1 %s = %s %s", sell, rate, buy)
 }
 
-// amountOf reads the amount of the query in the fixed side's currency; without one it is one unit.
+// amountOf reads the amount of the query in the fixed side's currency. The default is one unit.
 func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
 	text, given := c.query["amount"]
 	if !given {
@@ -417,7 +430,8 @@ func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
 	return minor, nil
 }
 
-// listCurrencyPayouts lists the payouts from balances in currencies. None can be made while sending is not available.
+// listCurrencyPayouts lists the payouts from balances in currencies. There are none while sending
+// is not available.
 func listCurrencyPayouts(c *call) (answer, error) {
 	if status, given := c.query["status"]; given && status != "in_progress" {
 		return answer{}, fault.New(fault.InvalidQuery, "status: in_progress")

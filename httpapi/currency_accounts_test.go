@@ -11,7 +11,8 @@ import (
 	"purser/actors/workspace"
 )
 
-// A workspace is set up, opens balances, is told where money is sent, receives some a little later and sees it in the activity.
+// A workspace is set up, opens balances, is told where money is sent, receives some a little later
+// and sees it in the activity.
 func TestMoneyInCurrencies(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -52,7 +53,8 @@ func TestMoneyInCurrencies(t *testing.T) {
 	require.Equal(t, "0", w.balanceOf(tn, "JPY")["availableMinor"])
 	lines := w.ok(w.get(tn.all, "/api/mca/activity?currency=EUR"))
 	require.Equal(t, "pay_in credit 1234.56 EUR Invoice 7", strings.Join([]string{lines.text("data", 0, "kind"),
-		lines.text("data", 0, "direction"), lines.text("data", 0, "amount", "display"), lines.text("data", 0, "reference")}, " "))
+		lines.text("data", 0, "direction"), lines.text("data", 0, "amount", "display"),
+		lines.text("data", 0, "reference")}, " "))
 	require.Nil(t, lines.at("data", 1))
 	w.fails(w.get(tn.all, "/api/mca/activity"), 400, "currency_required")
 	w.fails(w.get(tn.all, "/api/mca/activity?currency=eur"), 400, "invalid_currency")
@@ -66,13 +68,16 @@ func (w *world) payInNow(tn tenant, currency, minor string) testReply {
 		fmt.Sprintf(`{"currency":%q,"amountMinor":%q,"reference":"Invoice 7"}`, currency, minor))
 }
 
-// What is no amount as the interface writes it is refused by name; what is one is kept to the last unit.
+// What is no amount as the interface writes it is refused by name; what is one is kept to the last
+// unit.
 func TestAmountsInCurrenciesAreExact(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.open(tn, "JPY", "KWD")
-	for _, bad := range []string{"", "0", "00", "01", "-1", "+1", "1.0", "1.", ".5", "1,000", "1e3", "1E3", "0x10", "１２", "٣",
-		" 1", "1 ", "1_000", "1000000000000000001", "9223372036854775808", "10000000000000000000", "99999999999999999999999",
+	for _, bad := range []string{"", "0", "00", "01", "-1", "+1", "1.0", "1.", ".5", "1,000", "1e3", "1E3", "0x10",
+		"１２", "٣",
+		" 1", "1 ", "1_000", "1000000000000000001", "9223372036854775808", "10000000000000000000",
+		"99999999999999999999999",
 		"NaN", "Infinity", "null"} {
 		w.fails(w.payInNow(tn, "KWD", bad), 400, "invalid_body")
 	}
@@ -109,7 +114,8 @@ func TestCurrenciesThatAreNotOpened(t *testing.T) {
 		require.Equal(t, want, fmt.Sprint(got.status, " ", got.code()), currency)
 	}
 	w.fails(w.post(tn.owner(), "/api/mca/accounts/EUR", ""), 400, "idempotency_key_required")
-	w.fails(w.post(tn.owner().with("Idempotency-Key", "x"), "/api/mca/accounts/EUR", ""), 400, "invalid_idempotency_key")
+	w.fails(w.post(tn.owner().with("Idempotency-Key", "x"), "/api/mca/accounts/EUR", ""), 400,
+		"invalid_idempotency_key")
 	w.fails(w.post(tn.all.once(), "/api/mca/accounts/EUR", ""), 403, "session_required")
 	who := tn.owner().once()
 	first := w.ok(w.post(who, "/api/mca/accounts/EUR", ""))
@@ -179,8 +185,8 @@ func TestMultiCurrencyNotConnected(t *testing.T) {
 	require.Equal(t, before, w.settled())
 }
 
-// What is coming soon is refused whatever is asked, after who asks is known, and writes nothing; what was there before is still
-// shown.
+// What is coming soon is refused whatever is asked, after who asks is known, and writes nothing;
+// what was there before is still shown.
 func TestInternationalPaymentsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")

@@ -12,7 +12,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// sessionHandlers answer for users of the dashboard: sign-up, sign-in, sessions and passwords.
+// sessionHandlers serve the users of the dashboard: sign-up, sign-in, sessions and passwords.
 type sessionHandlers struct {
 	*edge
 	accounts  accountReader
@@ -32,21 +32,21 @@ func (h *sessionHandlers) dashboardRoutes() []route {
 	}
 }
 
-// userDocument is a user as the interface shows it.
+// userDocument is a user in the interface.
 type userDocument struct {
 	ID        string         `json:"id"`
 	Email     string         `json:"email"`
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// listedWorkspace is a workspace in its member's list.
+// listedWorkspace is a workspace in the list of its member.
 type listedWorkspace struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	Role string `json:"role"`
 }
 
-// credentials is the body of signup and login.
+// credentials is the body of sign-up and sign-in.
 type credentials struct {
 	Email    string `json:"email"`
 	Password string `json:"password"`
@@ -101,7 +101,8 @@ func (h *sessionHandlers) signup(c *call) (answer, error) {
 	return h.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
 }
 
-// login gives nothing away: an unknown email takes the same work and gets the same answer as a wrong password.
+// login answers an unknown email like a wrong password, after the same work, so that it discloses
+// no accounts.
 func (h *sessionHandlers) login(c *call) (answer, error) {
 	body, err := h.readCredentials(c)
 	if err != nil {
@@ -119,7 +120,8 @@ func (h *sessionHandlers) login(c *call) (answer, error) {
 	if err := h.guardSignIn(c, user.EmailHash(body.folded), known); err != nil {
 		return answer{}, err
 	}
-	matches, err := h.passwords.Matches(c.ctx, password.Caller{Address: c.peer, Known: known}, credential.PasswordHash, body.Password)
+	matches, err := h.passwords.Matches(c.ctx, password.Caller{Address: c.peer, Known: known}, credential.PasswordHash,
+		body.Password)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}
@@ -135,7 +137,7 @@ func (h *sessionHandlers) login(c *call) (answer, error) {
 }
 
 // changePassword replaces the password of the session's user. Every session ends, and the answer
-// begins a new one.
+// starts a new one.
 func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	var body struct {
 		CurrentPassword string `json:"currentPassword"`
@@ -182,8 +184,8 @@ func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	return a, err
 }
 
-// refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot from before
-// slots were keyed. Register itself refuses one that lies in the keyed slot.
+// refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot that was
+// used before slots were keyed. Register itself refuses one in the keyed slot.
 func (h *sessionHandlers) refuseTakenUnkeyed(ctx context.Context, folded string) error {
 	id, err := h.accounts.userOf(ctx, ident.UnkeyedSlot(folded), folded)
 	if err == nil && id != "" {
@@ -211,8 +213,8 @@ func (h *sessionHandlers) newSession(c *call, id string, start user.StartSession
 	return start, secret, nil
 }
 
-// startSession makes a session for the user of a sign-up or sign-in. The session of the request's
-// cookie ends, because its secret is not the one that this sign-in gives.
+// startSession starts a session for the user of a sign-up or sign-in. The session of the request's
+// cookie ends, because the answer replaces its cookie.
 func (h *sessionHandlers) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
 	start, secret, err := h.newSession(c, who.ID, start)
 	if err != nil {

@@ -95,8 +95,8 @@ func TestAnotherSitesPageCannotAct(t *testing.T) {
 	w.fails(r, 403, "origin_refused")
 }
 
-// Another site's page is refused exactly where x-errors says so: where a session acts or begins. What is for anybody is for any
-// page.
+// Another site's page is refused exactly where x-errors says so: where a session acts or begins.
+// What is for anybody is for any page.
 func TestAnotherSitesPageOnEveryRoute(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -124,7 +124,8 @@ func TestASessionFindsItsWorkspace(t *testing.T) {
 	ada := w.newTenant("ada")
 	bob := w.newTenant("bob")
 	body := `{"label":"k","scopes":["read:cards"]}`
-	second := w.ok(w.post(session(ada.cookie), "/api/workspaces", `{"name":"Second","plan":"growth"}`)).text("workspace", "id")
+	second := w.ok(w.post(session(ada.cookie), "/api/workspaces",
+		`{"name":"Second","plan":"growth"}`)).text("workspace", "id")
 	w.fails(w.post(session(ada.cookie), "/api/auth/keys", body), 400, "workspace_required")
 	w.ok(w.post(session(ada.cookie).with("X-Workspace-Id", second), "/api/auth/keys", body))
 	w.fails(w.post(session(ada.cookie).with("X-Workspace-Id", bob.workspace), "/api/auth/keys", body), 404, "not_found")
@@ -145,7 +146,8 @@ func TestKeysAndSessionsAreDistinguished(t *testing.T) {
 	w.fails(w.get(session(tn.cookie), "/api/cards"), 401, "unauthorized")
 	w.fails(w.post(nil, "/api/workspaces", `{"name":"Acme"}`), 401, "unauthorized")
 	// With both, the key counts.
-	w.fails(w.post(session(tn.cookie).with("Authorization", "Bearer apk_nonsense"), "/api/workspaces", `{"name":"Acme"}`), 401,
+	w.fails(w.post(session(tn.cookie).with("Authorization", "Bearer apk_nonsense"), "/api/workspaces",
+		`{"name":"Acme"}`), 401,
 		"unauthorized")
 }
 

@@ -10,9 +10,9 @@ import (
 	"purser/httpapi/openapi"
 )
 
-// decode reads the request's body into a struct: strict JSON, held against the route's schema. All
-// that is wrong with it is invalid_body with a message that names each field; an allowlist that is
-// only too long is limit_exceeded.
+// decode reads the body into a struct: strict JSON, checked against the route's schema. A bad body
+// is invalid_body, with a message that names each field. An allowlist that is only too long is
+// limit_exceeded.
 func (e *edge) decode(c *call, into any) error {
 	if err := c.jsonOnly(); err != nil {
 		return err
@@ -20,7 +20,7 @@ func (e *edge) decode(c *call, into any) error {
 	return bodyFault(e.openapi.Decode(c.route.operation(), c.body, into))
 }
 
-// parse is decode into a tree.
+// parse is like decode, but returns a tree.
 func (e *edge) parse(c *call) (map[string]any, error) {
 	if err := c.jsonOnly(); err != nil {
 		return nil, err
@@ -31,12 +31,12 @@ func (e *edge) parse(c *call) (map[string]any, error) {
 	}
 	object, ok := tree.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("the schema of %s %s lets through what is no object", c.route.method, c.route.path)
+		return nil, fmt.Errorf("the schema of %s %s admits a body that is not an object", c.route.method, c.route.path)
 	}
 	return object, nil
 }
 
-// jsonOnly refuses another media type. A request without one is taken for JSON.
+// jsonOnly refuses another media type. A request without a media type is read as JSON.
 func (c *call) jsonOnly() error {
 	if c.header.contentType == "" {
 		return nil

@@ -1,5 +1,6 @@
-// Package httpapi is Purser's REST interface: it turns a request into a message to an actor and the reply into JSON. It runs
-// no query and holds no business rule; what a route needs of its caller stands in its row of the route table.
+// Package httpapi serves Purser's REST interface: it turns a request into a message to an actor and
+// the reply into JSON. It runs no query and holds no business rule. A route's row in the route
+// table states the checks that a caller must pass.
 //
 // # The order of checks
 //
@@ -11,22 +12,23 @@
 // (409, 422). One table, in errors.go, says which status a fault has. An error that is no fault is
 // logged with an id and answered 500 without its text.
 //
-// # Once
+// # Idempotency keys
 //
-// A route that takes an Idempotency-Key hands the actor a claim that commits with the effect, and with it the answer, sealed
-// under a key that only the holder of the Idempotency-Key can derive. A repeat is answered from it. See idempotency.go.
+// A route that takes an Idempotency-Key hands the actor a claim that commits with the effect. The
+// claim carries the answer, sealed under a key that only the holder of the Idempotency-Key can
+// derive. A repeated request gets the stored answer. See idempotency.go.
 //
-// # What is copied
+// # Memory
 //
-// A fasthttp.RequestCtx and everything it returns is reused after the handler. newCall copies what a route needs; nothing
-// else of the RequestCtx leaves the middleware, and it is never used as a context: every request has one of its own, with a
-// deadline.
+// fasthttp reuses a RequestCtx, and all that it returns, after the handler. newCall copies the
+// parts that a route needs; nothing else of the RequestCtx leaves the middleware. The RequestCtx is
+// never used as a context: every request has a context of its own, with a deadline.
 //
 // # Tools for models
 //
-// POST /api/mcp speaks the Model Context Protocol (package mcp). A tool is a GET of the route table under another name: its scope
-// is the route's, it passes the same checks and runs the same handler, and its answer is the route's, to the byte. See mcp.go; a
-// new tool is a row there.
+// POST /api/mcp speaks the Model Context Protocol (package mcp). A tool is a GET of the route table
+// under another name: it has the route's scope, passes the same checks, runs the same handler and
+// returns the same bytes. A new tool is a row in mcp.go.
 //
 // # Files
 //

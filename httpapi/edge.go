@@ -26,13 +26,13 @@ type edge struct {
 	secure   bool   // cookies are Secure
 	openapi  *openapi.Document
 	limits   *limiter
-	reads    *fairshare.Limit // handlers that read, of each workspace
-	writes   *fairshare.Limit // handlers that write
+	reads    *fairshare.Limit // of the handlers that read, per workspace
+	writes   *fairshare.Limit // of the handlers that write, per workspace
 	keys     *keyCache
 	keyUsage *keyUsage
 	metrics  *metrics
 
-	base   context.Context // parent of the context of every request; Shutdown ends it when it has drained
+	base   context.Context // parent of every request's context; Shutdown cancels it after the drain
 	cancel context.CancelFunc
 }
 
@@ -54,7 +54,7 @@ func newEdge(c Config) (*edge, error) {
 	return e, nil
 }
 
-// requireRoom refuses a request that stores more while the disk is nearly full.
+// requireRoom refuses a request that would store data while the disk is nearly full.
 func (e *edge) requireRoom(c *call) error {
 	switch r := c.route; {
 	case r.method == fasthttp.MethodGet, r.rpc:
@@ -65,8 +65,8 @@ func (e *edge) requireRoom(c *call) error {
 	return e.cfg.Full(DownToReserve)
 }
 
-// admit authenticates the caller and checks its limits and permissions. It comes after the body: a
-// key that is revoked while a body arrives does nothing.
+// admit authenticates the caller and checks its limits and permissions. It runs after the body is
+// read: a key that is revoked while a body arrives does nothing.
 func (e *edge) admit(c *call) error {
 	if err := e.authenticate(c); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (e *edge) admit(c *call) error {
 	return e.permit(c)
 }
 
-// permit checks the permissions of an authenticated caller.
+// permit checks the capability, mode and verification that the route requires, after authorize.
 func (e *edge) permit(c *call) error {
 	if err := e.authorize(c); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (e *edge) write(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.SetBodyRaw(a.body)
 }
 
-// refuse writes the error response of a request that no route has answered.
+// refuse writes the error response of a request that reached no route.
 func (e *edge) refuse(ctx *fasthttp.RequestCtx, err error) {
 	id := e.identify(ctx)
 	a := e.refusal(id, fasthttp.MethodGet, err)

@@ -26,7 +26,7 @@ type entryLink struct {
 	Href   string `json:"href"`
 }
 
-// entryPlaces are what a newcomer looks for, in the order in which it is needed.
+// entryPlaces lists the first routes that a new user needs, in the order of use.
 var entryPlaces = []struct{ rel, name, method, path string }{
 	{"guides", "Guides", "GET", "/docs"},
 	{"description", "The interface, as OpenAPI 3.1", "GET", "/api/v1/openapi.json"},
@@ -40,7 +40,7 @@ func (s *Server) entryRoutes() []route {
 	return []route{{method: "GET", path: entryPath, auth: authNone, handle: s.showEntry}}
 }
 
-// showEntry says where things are: as a page to a browser, as JSON to a program.
+// showEntry answers the list of entry points: HTML to a browser, JSON to a program.
 func (s *Server) showEntry(c *call) (answer, error) {
 	program := entry{Name: "Purser", Sandbox: true}
 	page := web.Entry{Sandbox: true}
@@ -58,7 +58,7 @@ func (s *Server) showEntry(c *call) (answer, error) {
 	return answer{status: fasthttp.StatusOK, body: body.Bytes(), isPage: true}, nil
 }
 
-// prefersHTML reports whether an Accept header names HTML, and does not prefer JSON to it.
+// prefersHTML reports whether an Accept header names HTML and does not prefer JSON to it.
 func prefersHTML(accept string) bool {
 	html, json := 0.0, 0.0
 	for part := range strings.SplitSeq(accept, ",") {

@@ -13,17 +13,18 @@ import (
 	"purser/actors/fault"
 )
 
-// Codes that only this layer knows.
+// Codes of the HTTP layer: no actor returns them.
 const (
-	invalidRequest     fault.Code = "invalid_request" // not HTTP as we accept it
+	invalidRequest     fault.Code = "invalid_request" // the bytes are not acceptable HTTP
 	requestTimedOut    fault.Code = "request_timeout"
 	cardholderRequired fault.Code = "cardholder_required"
 	notAcceptable      fault.Code = "not_acceptable"
-	hostRefused        fault.Code = "host_refused"    // only of the admin port
-	commandRunning     fault.Code = "command_running" // only of the admin port
+	hostRefused        fault.Code = "host_refused"    // of the admin port alone
+	commandRunning     fault.Code = "command_running" // of the admin port alone
 )
 
-// statuses is the one table from codes to HTTP. A code that is missing here is a fault of ours: 500.
+// statuses maps every code to its HTTP status. A code that is missing here is a defect and answers
+// 500.
 var statuses = map[fault.Code]int{
 	fault.InvalidBody:            fasthttp.StatusBadRequest,
 	fault.InvalidQuery:           fasthttp.StatusBadRequest,
@@ -106,7 +107,7 @@ func statusOf(code fault.Code) (int, bool) {
 	return status, known
 }
 
-// waitError is a fault that says when to come back.
+// waitError is a fault with the time after which a retry makes sense.
 type waitError struct {
 	fault *fault.Error
 	wait  time.Duration
@@ -124,8 +125,8 @@ type errorBody struct {
 	Use       string     `json:"use,omitempty"`
 }
 
-// refusal turns any error into an answer; id is the request's. A change whose context ended may have happened: outcome_unknown,
-// never unavailable.
+// refusal turns any error into an answer; id is the request's. A change whose context ended may
+// have committed, so it answers outcome_unknown and never unavailable.
 func (e *edge) refusal(id, method string, err error) answer {
 	if own, ok := errors.AsType[*statusError](err); ok {
 		return refused(own.status, own.fault, 0)
@@ -146,7 +147,8 @@ func (e *edge) refusal(id, method string, err error) answer {
 	return e.internal(id, err)
 }
 
-// internal hides an error that no caller may see behind the request's id, which finds it in the log.
+// internal logs an error under the request's id and answers with the id alone, because callers must
+// not see the error.
 func (e *edge) internal(id string, err error) answer {
 	e.log.Error("internal fault", slog.String("request", id), slog.Any("err", err))
 	f := fault.New(fault.Internal, "quote this when asking for help: "+id)
@@ -160,11 +162,11 @@ func waitOf(err error) time.Duration {
 	return 0
 }
 
-// recordNotFound is the message of every record that is not found: another workspace's record and a
-// record that never was read the same.
+// recordNotFound is the message of every missing record: another workspace's record reads like one
+// that never existed.
 const recordNotFound = "no such record in this workspace"
 
-// noRoute refuses a path that is not in the table of routes.
+// noRoute is the fault of a path outside the route table.
 var noRoute = fault.New(fault.NotFound, "no such path; GET /api/v1/openapi.json lists the paths")
 
 func refused(status int, f *fault.Error, wait time.Duration) answer {
@@ -179,7 +181,7 @@ func refused(status int, f *fault.Error, wait time.Duration) answer {
 	return answer{status: status, body: text, code: f.Code, wait: wait}
 }
 
-// statusError is a fault that one route answers with another status than the table's.
+// statusError is a fault with its own status, for a route that departs from the table.
 type statusError struct {
 	fault  *fault.Error
 	status int

@@ -15,14 +15,14 @@ import (
 	"purser/authorizer/drain"
 )
 
-// Front answers every request of a listener with 503 unavailable until Open gives it the server. A
-// start that waits for the journal needs it: clients learn at once that nothing changed.
+// Front answers every request of a listener with 503 unavailable until Open gives it the server. It
+// lets a client of a server that still waits for the journal learn at once that nothing changed.
 type Front struct {
 	httpServer *httpServer
 	server     atomic.Pointer[Server]
 }
 
-// NewFront makes a front without a server, within limits of connections and bodies. The base URL is
+// NewFront makes a front without a server, with limits of connections and bodies. The base URL is
 // that of Config.
 func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 	if edge.Bodies == nil {
@@ -36,16 +36,19 @@ func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 	return f
 }
 
-// Open hands all requests from now on to a server, which is not served by itself. It may be called once.
+// Open hands all later requests to a server, which must not Serve by itself. Open may be called
+// once.
 func (f *Front) Open(s *Server) { f.server.Store(s) }
 
-// Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
+// Serve answers requests from a listener until Shutdown, and then returns nil. It may be called for
+// several listeners.
 func (f *Front) Serve(ln net.Listener) error { return f.httpServer.Serve(ln) }
 
 // Counts returns the front's connection counters.
 func (f *Front) Counts() drain.Counts { return f.httpServer.Counts() }
 
-// Shutdown stops taking requests and waits for those that run, or for the context. It shuts the server too.
+// Shutdown stops accepting requests and waits for the running ones, at most until the context ends.
+// It shuts down the server too.
 func (f *Front) Shutdown(ctx context.Context) error {
 	err := f.httpServer.Shutdown(ctx)
 	if s := f.server.Load(); s != nil {

@@ -36,7 +36,8 @@ func newFuzzWorld(t testing.TB) *fuzzWorld {
 	tn := w.newTenant("fuzz")
 	w.fund(tn, 1_000_000_00)
 	e := w.newEstate(tn)
-	f := &fuzzWorld{world: w, names: strings.NewReplacer("{key}", tn.secret, "{cookie}", tn.cookie, "{card}", e.id("card"),
+	f := &fuzzWorld{world: w, names: strings.NewReplacer("{key}", tn.secret, "{cookie}", tn.cookie, "{card}",
+		e.id("card"),
 		"{auth}", e.id("authorization"), "{ws}", tn.workspace, "{message}", e.id("message"))}
 	w.ok(w.get(tn.all, "/api/workspaces"))
 	f.heads = w.settled()
@@ -69,8 +70,8 @@ func seeds(t testing.TB) (heads, bodies []string) {
 	return heads, bodies
 }
 
-// FuzzRequest sends whole requests as bytes. Whatever they are: every answer is one of ours, well formed and never 500, and a
-// request that was refused has changed nothing.
+// FuzzRequest sends whole requests as bytes. Whatever they are: every answer is one of ours, well
+// formed and never 500, and a request that was refused has changed nothing.
 func FuzzRequest(f *testing.F) {
 	heads, bodies := seeds(f)
 	for i := range heads {
@@ -110,7 +111,8 @@ func (w *fuzzWorld) try(t *testing.T, head, body string, framed bool) {
 		if len(resp.Body()) > 0 { // a HEAD has none
 			require.True(t, json.Valid(resp.Body()), "%q %q: %s", head, body, resp.Body())
 		}
-		// A simulated clearing, refund or reversal whose sync is late is a 503 that stands: the card network repeats it.
+		// A simulated clearing, refund or reversal whose sync is late is a 503 that stands: the
+		// card network repeats it.
 		changed = changed || status < 400 || status == 503
 	}
 	if changed {

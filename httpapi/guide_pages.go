@@ -18,13 +18,14 @@ import (
 	"purser/httpapi/web"
 )
 
-// docs holds the guides as they are written.
+// docs holds the Markdown of the guides.
 //
 //go:embed docs/*.md
 var docs embed.FS
 
-// guideNames are the guides in the order of the list beside each page.
-var guideNames = []string{"quickstart", "cards-and-decisions", "ramp", "agents", "checkout", "webhooks", "errors", "sandbox",
+// guideNames lists the guides in the order of the list beside each page.
+var guideNames = []string{"quickstart", "cards-and-decisions", "ramp", "agents", "checkout", "webhooks", "errors",
+	"sandbox",
 	"operating"}
 
 // newLibrary renders the guides. The guide of errors ends with the table of codes.
@@ -44,7 +45,7 @@ func newLibrary() (*guides.Library, error) {
 	return guides.New(sources)
 }
 
-// errorTable writes the table from codes to HTTP as Markdown, ordered by status and code.
+// errorTable returns the table from codes to HTTP statuses as Markdown, sorted by status and code.
 func errorTable() string {
 	var table strings.Builder
 	table.WriteString("\n| Status | `error` | Meaning of the status |\n|---|---|---|\n")
@@ -57,7 +58,7 @@ func errorTable() string {
 	return table.String()
 }
 
-// mountGuides mounts the guides. They are HTML and no part of the described interface.
+// mountGuides mounts the guides. They are HTML, outside the described interface.
 func (h *checkoutHandlers) mountGuides(r *router.Router) {
 	mountRoute(r, fasthttp.MethodGet, "/docs", h.hosted(h.showGuides))
 	mountRoute(r, fasthttp.MethodGet, "/docs/search", h.hosted(h.searchGuides))
@@ -78,7 +79,7 @@ func (h *checkoutHandlers) showGuide(ctx *fasthttp.RequestCtx, c *call) error {
 		Body: template.HTML(guide.HTML)})
 }
 
-// searchGuides looks for every word of the query in titles, headings and paragraphs.
+// searchGuides searches titles, headings and paragraphs for every word of the query.
 func (h *checkoutHandlers) searchGuides(ctx *fasthttp.RequestCtx, _ *call) error {
 	query := guides.Trim(string(ctx.QueryArgs().Peek("q")))
 	return h.writeGuide(ctx, web.Guide{Title: "Search", Query: query, Searched: true, Results: h.library.Search(query)})

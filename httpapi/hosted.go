@@ -32,11 +32,11 @@ const (
 	streamRetry = time.Second
 )
 
-// hostedFiles is where a page finds its style and its script.
+// hostedFiles is the path of the page's style sheets and scripts.
 const hostedFiles = "/checkout/files/"
 
-// mountHosted mounts the page of a checkout link. It is HTML and no part of the described
-// interface. It shows the data of a session's public routes.
+// mountHosted mounts the hosted pages of a checkout link. They are HTML, outside the described
+// interface, and show the data of a session's public routes.
 func (h *checkoutHandlers) mountHosted(r *router.Router) {
 	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", h.hosted(h.showHosted))
 	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", h.hosted(h.selectHosted))
@@ -47,7 +47,7 @@ func (h *checkoutHandlers) mountHosted(r *router.Router) {
 	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hosted(h.hostedFile))
 }
 
-// hosted runs the checks that every request passes.
+// hosted returns a handler that runs the checks of every request before a page's handler.
 func (h *checkoutHandlers) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
 	row := &route{method: "GET", path: "/checkout", auth: authNone, maxBody: maxForm}
 	return func(ctx *fasthttp.RequestCtx) {
@@ -72,8 +72,8 @@ func (h *checkoutHandlers) hosted(handle func(*fasthttp.RequestCtx, *call) error
 	}
 }
 
-// protectPage sets the headers that keep a browser from loading anything into a page, and from
-// showing it inside another.
+// protectPage sets the headers that keep a page from loading foreign resources and from being
+// framed.
 func protectPage(h *fasthttp.ResponseHeader) {
 	h.Set("Content-Security-Policy", web.Policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -83,14 +83,15 @@ func protectPage(h *fasthttp.ResponseHeader) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// showRefusal puts a page in the place of the JSON of a 404, a 429 or a fault of the server,
-// because a customer reads it. The status and the headers stay. Browsers cause no other refusal.
+// showRefusal replaces the JSON of a 404, a 429 or a server error by a page for the customer. The
+// status and the headers stay. Browsers cause no other refusals.
 func (h *checkoutHandlers) showRefusal(ctx *fasthttp.RequestCtx) {
 	page := web.Page{Step: web.Broken, RequestID: h.identify(ctx)}
 	switch status := ctx.Response.StatusCode(); {
 	case status == fasthttp.StatusTooManyRequests:
 		page.Step = web.Busy
-		page.RetryAfter, _ = strconv.Atoi(string(ctx.Response.Header.Peek("Retry-After"))) // 0: it does not say
+		// 0 when the header is absent.
+		page.RetryAfter, _ = strconv.Atoi(string(ctx.Response.Header.Peek("Retry-After")))
 	case status == fasthttp.StatusNotFound:
 		page.Step = web.Missing
 	case status < fasthttp.StatusInternalServerError:
@@ -117,7 +118,8 @@ func (h *checkoutHandlers) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
 	return nil
 }
 
-// showHosted shows the page as it is now; only the part that changes when the script asks for it.
+// showHosted shows the whole page, or with the parameter part only the part that the script
+// replaces.
 func (h *checkoutHandlers) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	page, err := h.hostedPage(c)
 	if fault.Is(err, fault.NotFound) {
@@ -140,7 +142,8 @@ func (h *checkoutHandlers) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	return nil
 }
 
-// selectHosted is the form's way to pick a coin and a network. Whatever comes of it, the page says what is so.
+// selectHosted handles the form that selects a coin and a network. It redirects to the page, which
+// shows the result or the refusal.
 func (h *checkoutHandlers) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	if err := h.cfg.Full(DownToReserve); err != nil {
 		return err
@@ -165,7 +168,7 @@ func (h *checkoutHandlers) selectHosted(ctx *fasthttp.RequestCtx, c *call) error
 	return nil
 }
 
-// pathID is the id of the path if it is one: nothing else may find its way into a header.
+// pathID returns the id of the path, or "unknown": no other text may reach a header.
 func pathID(c *call) string {
 	if u, err := ident.Parse(ident.Checkout, c.params["id"]); err == nil {
 		return u.Format(ident.Checkout)
@@ -174,7 +177,7 @@ func pathID(c *call) string {
 }
 
 // streamHosted sends the status route's answer at every change, as server-sent events. A stream
-// ends soon, well before the server would cut it off, and the browser opens the next.
+// ends after streamFor, before the server's write timeout, and the browser opens the next.
 func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	if _, err := h.publicCheckout(c); err != nil {
 		return err
@@ -208,13 +211,14 @@ func (h *checkoutHandlers) stream(c *call, w *bufio.Writer) {
 		if err != nil {
 			return
 		}
-		told, err := json.Marshal(state.CustomerView(h.actors.Clock()))
+		status, err := json.Marshal(state.CustomerView(h.actors.Clock()))
 		if err != nil {
 			return
 		}
-		line := ":\n\n" // so that a browser that has left is noticed
-		if string(told) != last {
-			last, line = string(told), "data: "+string(told)+"\n\n"
+		// A comment line at every tick makes a closed connection fail the write.
+		line := ":\n\n"
+		if string(status) != last {
+			last, line = string(status), "data: "+string(status)+"\n\n"
 		}
 		if _, err := w.WriteString(line); err != nil || w.Flush() != nil {
 			return
@@ -245,11 +249,11 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 	if err := json.Unmarshal(record.Document, &merchant); err != nil {
 		return page, fmt.Errorf("workspace of a checkout session: %w", err)
 	}
-	told, err := json.Marshal(state.CustomerView(c.now))
+	status, err := json.Marshal(state.CustomerView(c.now))
 	if err != nil {
 		return page, err
 	}
-	page = web.Page{ID: state.ID, State: string(told), Step: stepOf(&state, c.now), Merchant: merchant.Name,
+	page = web.Page{ID: state.ID, State: string(status), Step: stepOf(&state, c.now), Merchant: merchant.Name,
 		Description: text.Description, Reference: text.MerchantReference, Amount: dollars(state.AmountUsdCents),
 		Sandbox: state.Sandbox, Expires: state.End(), Now: c.now, Coins: coinsOf(&state), Seen: state.Confirmations(),
 		Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL, CancelURL: text.CancelURL}
@@ -272,7 +276,7 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 	return page, nil
 }
 
-// stepOf is where the customer is.
+// stepOf returns the step of the checkout that the page shows.
 func stepOf(state *checkout.State, now time.Time) web.Step {
 	switch state.StatusAt(now) {
 	case checkout.Awaiting:
@@ -297,7 +301,7 @@ func stepOf(state *checkout.State, now time.Time) web.Step {
 	return web.Failed
 }
 
-// coinsOf are the ways to pay, in the order in which they are listed.
+// coinsOf returns the accepted coins and networks, in the order of the session's pairs.
 func coinsOf(state *checkout.State) (coins []web.Coin) {
 	for _, p := range state.Pairs {
 		if len(coins) == 0 || coins[len(coins)-1].Asset != p.Asset {
@@ -311,7 +315,7 @@ func coinsOf(state *checkout.State) (coins []web.Coin) {
 	return coins
 }
 
-// networkName is how a network writes itself.
+// networkName returns a network's name with a capital letter.
 func networkName(chain string) string {
 	if chain == "" {
 		return ""
@@ -319,7 +323,7 @@ func networkName(chain string) string {
 	return strings.ToUpper(chain[:1]) + chain[1:]
 }
 
-// payTo returns the amount that is still to be paid and its address.
+// payTo returns the amount that is still due and its address.
 func payTo(state *checkout.State) *web.To {
 	if state.Chosen == nil {
 		return nil
@@ -330,8 +334,8 @@ func payTo(state *checkout.State) *web.To {
 		Coins: coins, Link: paymentLink(*state.Chosen, units.String(), coins)}
 }
 
-// paymentLink is the link that a wallet opens: EIP-681 on EVM chains, BIP-21 on bitcoin, Solana Pay
-// on solana.
+// paymentLink returns the URI that a wallet opens: EIP-681 on EVM chains, BIP-21 on bitcoin, Solana
+// Pay on solana.
 func paymentLink(p checkout.Pair, units, coins string) string {
 	network := chain.Networks()[p.Chain]
 	token := network.Tokens[p.Asset]
@@ -346,7 +350,7 @@ func paymentLink(p checkout.Pair, units, coins string) string {
 	return fmt.Sprintf("ethereum:%s@%d/transfer?address=%s&uint256=%s", token, network.ID, p.Address, units)
 }
 
-// dollars writes cents as people do.
+// dollars formats cents as $1,234.56.
 func dollars(cents int64) string {
 	whole := fmt.Sprint(cents / 100)
 	for i := len(whole) - 3; i > 0; i -= 3 {

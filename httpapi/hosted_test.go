@@ -72,8 +72,10 @@ func TestHostedPageFromThePickToTheEnd(t *testing.T) {
 		"cancelUrl":"https://shop.example/cart?a=1&b=2"`)
 	id := made.text("session", "id")
 	first := w.browse("GET", "/checkout/"+id, "")
-	require.Equal(t, []any{200, web.Policy, "text/html; charset=utf-8"}, []any{first.status, first.policy, first.contentType})
-	for _, want := range []string{"$25.00", "two &lt;b&gt;books&lt;/b&gt;", "&lt;/p&gt;&lt;script&gt;", `value="USDC/polygon"`,
+	require.Equal(t, []any{200, web.Policy, "text/html; charset=utf-8"},
+		[]any{first.status, first.policy, first.contentType})
+	for _, want := range []string{"$25.00", "two &lt;b&gt;books&lt;/b&gt;", "&lt;/p&gt;&lt;script&gt;",
+		`value="USDC/polygon"`,
 		"Do not send real money", "30:00"} {
 		require.Contains(t, first.html, want)
 	}
@@ -88,7 +90,8 @@ func TestHostedPageFromThePickToTheEnd(t *testing.T) {
 	w.payOnChain(id, "USDC", "10000000")
 	w.payOnChain(id, "USDC", "15000000")
 	w.clock.turn(20 * time.Second)
-	require.Contains(t, w.shows(id, "$25.00 of $25.00 received"), "Payment seen") // the watcher tells of one after the other
+	// the watcher tells of one after the other
+	require.Contains(t, w.shows(id, "$25.00 of $25.00 received"), "Payment seen")
 	require.NoError(t, w.chains.Chain("polygon").Reorganise(t.Context(), 2))
 	w.clock.turn(10 * time.Second)
 	w.shows(id, "<strong>0 of 3</strong>")
@@ -216,7 +219,8 @@ func TestHostedFilesAndPart(t *testing.T) {
 	require.Contains(t, whole, `<link rel="icon" href="/favicon.ico"`)
 }
 
-// News reach an open page before its stream ends, which here lasts as long as a busy machine may need.
+// News reach an open page before its stream ends, which here lasts as long as a busy machine may
+// need.
 func TestHostedPageStreamsStatusChanges(t *testing.T) {
 	w := newWorld(t)
 	// The server cuts off an answer that takes longer than WriteTimeout.

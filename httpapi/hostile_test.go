@@ -16,11 +16,13 @@ import (
 	"purser/actors/workspace"
 )
 
-// Header lines that two servers in a row could read differently: folded over two lines, names that are no names.
+// Header lines that two servers in a row could read differently: folded over two lines, names that
+// are no names.
 func TestHeadersThatAreNoHeaders(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	for _, line := range []string{"X: a\r\n b\r\n", "X: a\r\n\tTransfer-Encoding: chunked\r\n", "Content-Length: 0\r\n 5\r\n",
+	for _, line := range []string{"X: a\r\n b\r\n", "X: a\r\n\tTransfer-Encoding: chunked\r\n",
+		"Content-Length: 0\r\n 5\r\n",
 		"A b: c\r\n", "A\x00: c\r\n", "A: \x00\r\n", "A(b): c\r\n", ": x\r\n", "A\r\n", "A: b\n", "Host: other\r\n",
 		"Transfer-Encoding:\r\n chunked\r\n", "Trailer: Authorization\r\n", " X: a\r\n"} {
 		head := "GET /api/cards HTTP/1.1\r\nHost: purser.test\r\n"
@@ -31,13 +33,15 @@ func TestHeadersThatAreNoHeaders(t *testing.T) {
 	}
 }
 
-// One record has one path: no other way of writing it reaches a route, so that what stands before Purser can judge by the path.
+// One record has one path: no other way of writing it reaches a route, so that what stands before
+// Purser can judge by the path.
 func TestAPathHasOneSpelling(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
 	w.fund(tn, 100)
-	for _, path := range []string{"/api/%63ards", "/api/x/../cards", "/api/cards;x", "/api/cards/%2e%2e/cards", "/api//cards",
+	for _, path := range []string{"/api/%63ards", "/api/x/../cards", "/api/cards;x", "/api/cards/%2e%2e/cards",
+		"/api//cards",
 		"//api/cards", "/API/cards", "/api/./cards", "/api/cards/..", "/api/cards/.", "/api/cards/", "/api/cards/%",
 		"/api/cards/%00", "/api/cards/%ff", "*", "/api/dev/cards//simulate/reversal", "/api/dashboard/members//",
 		"/api/dev/cards/" + card + "/simulate/", "/api/dev/cards/" + card + "/simulate/nothing/",
@@ -86,7 +90,8 @@ func TestOtherMethods(t *testing.T) {
 	}
 }
 
-// What follows a request on its connection is the next request, byte for byte, whatever became of the first and its body.
+// What follows a request on its connection is the next request, byte for byte, whatever became of
+// the first and its body.
 func TestPipelines(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -122,7 +127,8 @@ func TestPipelines(t *testing.T) {
 	f("POST /api/cards"+caller+"Content-Length: 9999999\r\n\r\n", 413, false)
 }
 
-// A query that is not exactly one of the route's is refused by the name of the parameter, and nothing is done.
+// A query that is not exactly one of the route's is refused by the name of the parameter, and
+// nothing is done.
 func TestBadQueries(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -139,7 +145,8 @@ func TestBadQueries(t *testing.T) {
 		path, own, _ := strings.Cut(r.path, "?")
 		refused := func(field, query string) {
 			t.Helper()
-			w.server.limits = newLimiter(maxWindows, w.clock.elapsed) // signing in is limited, and this is about queries
+			// signing in is limited, and this is about queries
+			w.server.limits = newLimiter(maxWindows, w.clock.elapsed)
 			r.path = path + "?" + strings.TrimPrefix(own+"&"+query, "&")
 			got := w.send(r)
 			require.Equal(t, "400 invalid_query", fmt.Sprint(got.status, " ", got.code()), "%s: %s", r.path, got.raw)
@@ -170,9 +177,11 @@ func TestBadQueries(t *testing.T) {
 }
 
 var badParameters = map[string][]string{
-	"limit": {"", "0", "101", "-1", "+1", "01", "1.0", "1e1", "x", "%00", "%ff", "1%00", "%201", "99999999999999999999", "１",
+	"limit": {"", "0", "101", "-1", "+1", "01", "1.0", "1e1", "x", "%00", "%ff", "1%00", "%201", "99999999999999999999",
+		"１",
 		"0x1"},
-	"cursor": {"", "x", "%00", "%ff", "AAAA", strings.Repeat("A", 22), strings.Repeat("_", 22), strings.Repeat("A", 5000),
+	"cursor": {"", "x", "%00", "%ff", "AAAA", strings.Repeat("A", 22), strings.Repeat("_", 22),
+		strings.Repeat("A", 5000),
 		"AAAAAAAAAAAAAAAAAAAAAA=="},
 	"decision": {"", "Approved", "pending", "%00"},
 }
@@ -199,7 +208,8 @@ func TestACursorIsOfOneList(t *testing.T) {
 	}
 }
 
-// Who lost the right to act while the request was on its way does not act: the last word is the workspace's.
+// Who lost the right to act while the request was on its way does not act: the last word is the
+// workspace's.
 func TestRightsThatAreLostOnTheWay(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
@@ -236,7 +246,8 @@ func TestRightsThatAreLostOnTheWay(t *testing.T) {
 	require.NotContains(t, w.ok(w.get(tn.all, "/api/auth/keys")).raw, "late")
 }
 
-// overtaken has a command reach the workspace after the caller was let in, and before what the caller asks for.
+// overtaken has a command reach the workspace after the caller was let in, and before what the
+// caller asks for.
 func (w *world) overtaken(tn tenant, by any) {
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
 		switch e.Command.(type) {
@@ -247,13 +258,14 @@ func (w *world) overtaken(tn tenant, by any) {
 	})
 }
 
-// A page of a neighbouring site can plant a second cookie of the same name, but not take the first away: with two of them nobody
-// is signed in.
+// A page of a neighbouring site can plant a second cookie of the same name, but not take the first
+// away: with two of them nobody is signed in.
 func TestASessionIsOneCookie(t *testing.T) {
 	w := newWorld(t)
 	mine, planted := w.newTenant("mine"), w.newTenant("planted")
 	for _, cookies := range []string{mine.cookie + "; " + sessionCookie + "=" + planted.cookie,
-		planted.cookie + "; " + sessionCookie + "=" + mine.cookie, mine.cookie + "; " + sessionCookie + "=" + mine.cookie,
+		planted.cookie + "; " + sessionCookie + "=" + mine.cookie,
+		mine.cookie + "; " + sessionCookie + "=" + mine.cookie,
 		"; " + sessionCookie + "=" + mine.cookie} {
 		w.fails(w.get(session(cookies), "/api/dashboard/me"), 401, "unauthorized")
 	}
@@ -271,7 +283,8 @@ func TestASignInTakesNoSessionFromTheCaller(t *testing.T) {
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	planted := w.ok(w.signup("eve@example.com")).cookie
-	in := w.ok(w.post(session(planted), "/api/dashboard/login", `{"email":"ada@example.com","password":"a long password"}`))
+	in := w.ok(w.post(session(planted), "/api/dashboard/login",
+		`{"email":"ada@example.com","password":"a long password"}`))
 	require.NotEqual(t, planted, in.cookie)
 	w.fails(w.get(session(planted), "/api/dashboard/me"), 401, "unauthorized")
 	require.Equal(t, "ada@example.com", w.ok(w.get(session(in.cookie), "/api/dashboard/me")).text("user", "email"))

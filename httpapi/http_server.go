@@ -10,28 +10,30 @@ import (
 	"purser/authorizer/drain"
 )
 
-// httpsOnlyFor is how long a browser that has asked by https asks this host by nothing else.
+// httpsOnlyFor is the max-age of Strict-Transport-Security.
 const httpsOnlyFor = 365 * 24 * time.Hour
 
-// httpServer is a fasthttp server with the settings of this interface and a shutdown that drains.
+// httpServer is a fasthttp server with this package's settings and a shutdown that drains.
 type httpServer struct {
 	*drain.Server
 	http *fasthttp.Server
 }
 
 // newHTTPServer applies the same settings to every HTTP port of this package.
-func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger, edge drain.Options) *httpServer {
+func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger,
+	edge drain.Options) *httpServer {
 	http := &fasthttp.Server{
 		Handler: handler, ErrorHandler: onError, Logger: quietLogger{log}, Concurrency: maxConnections,
 		ReadBufferSize: maxHeader, MaxRequestBodySize: wideBody, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout: idleTimeout, NoDefaultServerHeader: true, CloseOnShutdown: true, DisablePreParseMultipartForm: true,
-		SecureErrorLogMessage: true,
+		IdleTimeout: idleTimeout, NoDefaultServerHeader: true, CloseOnShutdown: true,
+		DisablePreParseMultipartForm: true,
+		SecureErrorLogMessage:        true,
 	}
 	return &httpServer{drain.New(http, edge), http}
 }
 
-// requireHTTPS adds Strict-Transport-Security to every answer to a request that came by https. It is
-// called before the first request, for a server whose base URL is https.
+// requireHTTPS adds Strict-Transport-Security to every answer to a request over https. Call it
+// before the first request, for a server whose base URL is https.
 func (d *httpServer) requireHTTPS() {
 	only := "max-age=" + strconv.Itoa(int(httpsOnlyFor/time.Second))
 	require := func(ctx *fasthttp.RequestCtx) {
@@ -50,7 +52,7 @@ func (d *httpServer) requireHTTPS() {
 	}
 }
 
-// quietLogger keeps fasthttp's complaints about broken connections out of the way.
+// quietLogger logs fasthttp's errors about broken connections at debug level.
 type quietLogger struct{ log *slog.Logger }
 
 // Printf implements fasthttp.Logger. The text may quote a peer's bytes, so only the format is logged.

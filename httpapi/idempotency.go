@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	onceScope  = "http"         // of the claims
+	onceScope  = "http"         // of the idempotency claims
 	replayLife = 24 * time.Hour // of a stored answer
 	sealInfo   = "purser stored answer v1"
 	uuidChars  = 36
 )
 
-// readIdempotencyKey checks the header's form on every route, its presence where the route requires it.
+// readIdempotencyKey checks the header's form on every route, and its presence where the route
+// requires it.
 func (c *call) readIdempotencyKey() error {
 	if !c.header.hasIdempotencyKey {
 		if c.route.idempotency == keyRequired {
@@ -43,12 +44,14 @@ func (c *call) readIdempotencyKey() error {
 	return nil
 }
 
-// onceName is the name of the idempotency claim: the tenant, the method and path, the key.
+// onceName returns the name of the idempotency claim: the tenant, the method and path, the key.
 func (c *call) onceName() string { return c.who.tenant() + "|" + c.method + " " + c.path + "|" + c.key }
 
-// askIdempotent sends a command and renders its reply. With an Idempotency-Key the answer commits with the effect, and a repeat
-// gets the stored one. render must answer the same for the same reply: it may run twice.
-func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(reply any) (answer, error)) (answer, error) {
+// askIdempotent sends a command and renders its reply. With an Idempotency-Key the rendered answer
+// commits with the effect, and a repeat returns the stored answer. render may run twice and must
+// then return the same answer.
+func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(reply any) (answer, error)) (answer,
+	error) {
 	if c.key != "" {
 		envelope.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
 			Expires: c.now.Add(replayLife), Seal: func(reply any) ([]byte, error) {
@@ -70,8 +73,8 @@ func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(repl
 }
 
 // seal encrypts an answer so that only a holder of the Idempotency-Key can read it. The answer may
-// hold a secret, and the journal keeps it for a day. The form is a nonce, then AES-256-GCM of two
-// bytes of status and the body.
+// hold a secret, and the journal stores it for replayLife. The format is a nonce, then AES-256-GCM
+// of two bytes of status and the body.
 func (c *call) seal(a answer, entropy io.Reader) ([]byte, error) {
 	box, err := c.box()
 	if err != nil {
@@ -107,7 +110,8 @@ func (c *call) unseal(sealed []byte) (answer, error) {
 	return answer{status: status, body: plain[2:], replayed: true}, nil
 }
 
-// box derives the cipher from the Idempotency-Key, bound to the claim, so that one key on two routes makes two ciphers.
+// box derives the cipher from the Idempotency-Key and the claim's name, so that one key on two
+// routes makes two ciphers.
 func (c *call) box() (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(c.key), []byte(c.onceName()), sealInfo, 32)
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 
 // Limits of submissions.
 const (
-	maxSubmission  = 16 << 10 // bytes of the body; one over it is refused, and logged without its intent
-	maxLoggedText  = 200      // bytes of an id or a signature of a submission that is not understood
+	maxSubmission  = 16 << 10 // bytes of the body; a longer one is refused, and logged without its intent
+	maxLoggedText  = 200      // bytes of a logged id or signature of a malformed submission
 	shownIntents   = 50       // newest entries of the log
 	intentScope    = "intent" // of the claims on intents' ids
 	intentAccepted = "intent recorded; not yet required for card payments"
 )
 
-// submitIntent judges a signed intent and logs it with either outcome. The judgement uses the agent
-// as committed when the request came. The signature is verified here, outside the actor, and the
-// actor checks again only the state that may have changed since.
+// submitIntent checks a signed intent and logs it, accepted or refused. The check uses the agent's
+// committed state at the time of the request. The signature is verified here, outside the actor;
+// the actor checks again only the state that may have changed since.
 func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 	submitted, malformed := h.readSubmission(c)
 	if malformed != nil && submitted == nil {
@@ -34,7 +34,8 @@ func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 	state, err := h.readAgent(c)
 	switch {
 	case malformed != nil && fault.Is(err, fault.NotFound):
-		return answer{}, malformed // there is no log to put it in
+		// An unknown agent has no log.
+		return answer{}, malformed
 	case err != nil:
 		return answer{}, err
 	}
@@ -58,8 +59,9 @@ func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 	return answer{}, refusal
 }
 
-// acceptIntent logs an intent that was found good. The claim on its id commits with the entry and is for ever, so of those that
-// come at once the others wait for the first and are replays. The reason says why it was not accepted after all.
+// acceptIntent logs a valid intent. The claim on its id commits with the entry and never expires,
+// so concurrent submissions of one id wait for the first and are replays. The reason explains a
+// refusal by the actor.
 func (h *agentHandlers) acceptIntent(c *call, submitted agent.Submission) (answer, agent.Reason, error) {
 	e := c.toAgent(agent.Accept{Submission: submitted})
 	e.Key = &actors.Key{Scope: intentScope, Key: e.Stream + "/" + submitted.IntentID}
@@ -96,7 +98,9 @@ func (h *agentHandlers) readSubmission(c *call) (*agent.Submission, error) {
 		return partialSubmission(c.body), err
 	}
 	var parsed intent.Intent
-	// The schema takes 9.00 for a whole number, as JSON Schema has it; an int64 is written without a point or an exponent.
+	// JSON Schema accepts 9.00 as an integer; Go reads an int64 only without a point or an
+	// exponent.
+
 	if err := json.Unmarshal(body.Intent, &parsed); err != nil {
 		field := "intent"
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -104,7 +108,8 @@ func (h *agentHandlers) readSubmission(c *call) (*agent.Submission, error) {
 		}
 		return partialSubmission(c.body), fault.New(fault.InvalidBody, field+" must be written as a whole number")
 	}
-	return &agent.Submission{Intent: string(body.Intent), IntentID: parsed.IntentID, Signature: body.Signature, KeyID: body.KeyID,
+	return &agent.Submission{Intent: string(body.Intent), IntentID: parsed.IntentID, Signature: body.Signature,
+		KeyID:  body.KeyID,
 		Parsed: &parsed}, nil
 }
 
@@ -134,14 +139,15 @@ func textOf(raw json.RawMessage) string {
 	return text
 }
 
-// shownEntry is an entry of an agent's log as the interface shows it. Intent is null for none.
+// shownEntry is an entry of an agent's log in the interface. Intent is null when the entry has
+// none.
 type shownEntry struct {
 	agent.LogEntry
 	Intent any `json:"intent"`
 }
 
-// showIntent shows an intent as the JSON it is. What some readers of JSON would choke on is shown as text: one bad submission
-// must not make the log unreadable.
+// showIntent shows an intent as JSON, or as text when it has no canonical form. Some JSON readers
+// reject such an intent, and one bad submission must not make the log unreadable.
 func showIntent(text string) any {
 	if text == "" {
 		return nil
@@ -157,7 +163,8 @@ func (h *agentHandlers) listIntents(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := h.actors.List(c.ctx, agent.RecordIntent, c.who.workspace(), state.ID, persistence.Page{Limit: shownIntents})
+	records, err := h.actors.List(c.ctx, agent.RecordIntent, c.who.workspace(), state.ID,
+		persistence.Page{Limit: shownIntents})
 	if err != nil {
 		return answer{}, err
 	}

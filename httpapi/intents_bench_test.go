@@ -14,8 +14,9 @@ import (
 	"purser/actors/agent/intent"
 )
 
-// BenchmarkSubmitIntent is submissions a second, each of another intent, of one agent, by 1 and by 64 clients; beside them what
-// one core verifies. The journal is in memory: what is measured is the program, not the disk.
+// BenchmarkSubmitIntent is submissions a second, each of another intent, of one agent, by 1 and by
+// 64 clients; beside them what one core verifies. The journal is in memory: what is measured is the
+// program, not the disk.
 func BenchmarkSubmitIntent(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprint(clients, " clients"), func(b *testing.B) { benchmarkSubmit(b, clients) })

@@ -62,7 +62,8 @@ func (w *world) submitBody(tn tenant, id, body string) testReply {
 	return w.post(tn.all, "/api/agents/"+id+"/intents", body)
 }
 
-// refusesIntent requires a refusal with its reason, and the newest entry of the log to say the same.
+// refusesIntent requires a refusal with its reason, and the newest entry of the log to say the
+// same.
 func (w *world) refusesIntent(tn tenant, id, body string, status int, code, reason string) {
 	w.t.Helper()
 	got := w.submitBody(tn, id, body)
@@ -141,7 +142,8 @@ func TestAProtocolThatIsNotRegistered(t *testing.T) {
 	w.ok(w.submit(tn, id, asked, key))
 }
 
-// An id that was accepted is taken for ever; one that was only refused is free, and so is that of another agent.
+// An id that was accepted is taken for ever; one that was only refused is free, and so is that of
+// another agent.
 func TestOnlyAcceptedIntentsTakeTheirID(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -166,7 +168,8 @@ func TestEveryJSONSubmissionIsLogged(t *testing.T) {
 	logged := 0
 	for _, body := range []string{`null`, `[]`, `7`, `"x"`, `{}`, `{"intent":null}`, `{"intent":[1,{"a":"\ud800"}]}`,
 		`{"intent":{"intent_id":7},"signature":{}}`, `{"intent":{"a":1,"a":2},"signature":"s","key_id":"k"}`,
-		`{"intent":{"intent_id":"order-9","cents":9007199254740993}}`, `{"intent":{"a":1e999}}`, `{"intent":{"a":"\u0000"}}`,
+		`{"intent":{"intent_id":"order-9","cents":9007199254740993}}`, `{"intent":{"a":1e999}}`,
+		`{"intent":{"a":"\u0000"}}`,
 		`{"intent":"` + strings.Repeat("x", maxSubmission) + `"}`,
 		`{"intent":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`,
 		strings.Replace(w.signed(key, w.intentOf(id, "o")), `"TAP"`, `"TAP","surprise":1`, 1)} {
@@ -177,7 +180,8 @@ func TestEveryJSONSubmissionIsLogged(t *testing.T) {
 		strings.Repeat("[", 60_000)} {
 		w.fails(w.submitBody(tn, id, body), 400, "invalid_body")
 	}
-	w.fails(w.post(tn.all.with("Content-Type", "text/plain"), "/api/agents/"+id+"/intents", "{}"), 415, "unsupported_media_type")
+	w.fails(w.post(tn.all.with("Content-Type", "text/plain"), "/api/agents/"+id+"/intents", "{}"), 415,
+		"unsupported_media_type")
 	w.fails(w.submitBody(tn, "agt_nonsense", `{}`), 400, "invalid_body")
 	entries := w.agentLog(tn, id)
 	require.Len(t, entries, logged)
@@ -185,11 +189,13 @@ func TestEveryJSONSubmissionIsLogged(t *testing.T) {
 	require.Equal(t, "s", *entries[logged-9].Signature)
 	require.Empty(t, entries[logged-13].Intent, "over 16 KiB nothing is kept of it")
 	shown := w.ok(w.get(tn.all, "/api/agents/"+id+"/intents"))
-	require.Equal(t, `{"a":1e999}`, shown.text("data", logged-11, "intent"), "what not everybody can read is shown as text")
+	require.Equal(t, `{"a":1e999}`, shown.text("data", logged-11, "intent"),
+		"what not everybody can read is shown as text")
 	require.Equal(t, map[string]any{"intent_id": 7.0}, shown.at("data", logged-8, "intent"))
 }
 
-// The signature is over the canonical form: the same intent written otherwise verifies, and what was received is what is kept.
+// The signature is over the canonical form: the same intent written otherwise verifies, and what
+// was received is what is kept.
 func TestAnIntentMayBeWrittenOtherwise(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -239,8 +245,8 @@ func TestOneIntentSubmittedAtOnce(t *testing.T) {
 	require.Equal(t, map[agent.Reason]int{"accepted": 1, agent.IntentReplay: clients - 1}, reasons)
 }
 
-// A freeze that comes between the judgement and the command is met by the command: the intent is refused and logged, its id is
-// free.
+// A freeze that comes between the judgement and the command is met by the command: the intent is
+// refused and logged, its id is free.
 func TestAFreezeInBetween(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -302,8 +308,9 @@ func TestTheLogIsBounded(t *testing.T) {
 	var clients sync.WaitGroup
 	numbers := make(chan int)
 	refusal := func(n int) agent.Refuse {
-		return agent.Refuse{Reason: agent.InvalidBody, Submission: agent.Submission{LogID: ident.Derive(7, time.UnixMilli(1),
-			fmt.Sprint(n)).Format(ident.IntentLog)}}
+		return agent.Refuse{Reason: agent.InvalidBody,
+			Submission: agent.Submission{LogID: ident.Derive(7, time.UnixMilli(1),
+				fmt.Sprint(n)).Format(ident.IntentLog)}}
 	}
 	for range 64 {
 		clients.Go(func() {
@@ -340,11 +347,12 @@ func whereCI(t *testing.T, tool string) (path string, found bool) {
 	return "", false
 }
 
-// Other libraries make an Ed25519 pair, whose private key is in key.pem, print the public key, and then sign what is in the file
-// intent.
+// Other libraries make an Ed25519 pair, whose private key is in key.pem, print the public key, and
+// then sign what is in the file intent.
 var otherLibraries = map[string]struct{ pair, sign [][]string }{
 	"openssl": {
-		pair: [][]string{{"genpkey", "-algorithm", "ed25519", "-out", "key.pem"}, {"pkey", "-in", "key.pem", "-pubout"}},
+		pair: [][]string{{"genpkey", "-algorithm", "ed25519", "-out", "key.pem"},
+			{"pkey", "-in", "key.pem", "-pubout"}},
 		sign: [][]string{{"pkeyutl", "-sign", "-rawin", "-inkey", "key.pem", "-in", "intent"}},
 	},
 	"node": {
@@ -356,7 +364,8 @@ var otherLibraries = map[string]struct{ pair, sign [][]string }{
 	},
 }
 
-// Keys that OpenSSL and Node's crypto make are taken, and what they sign over the canonical form verifies.
+// Keys that OpenSSL and Node's crypto make are taken, and what they sign over the canonical form
+// verifies.
 func TestOtherLibrariesSign(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -400,8 +409,8 @@ func TestOtherLibrariesSign(t *testing.T) {
 	}
 }
 
-// FuzzSubmitIntent submits whatever the fuzzer makes, once as it is and once as the intent of a good signature. No answer is 500,
-// and what was refused though it is JSON is in the log.
+// FuzzSubmitIntent submits whatever the fuzzer makes, once as it is and once as the intent of a
+// good signature. No answer is 500, and what was refused though it is JSON is in the log.
 func FuzzSubmitIntent(f *testing.F) {
 	f.Add(`{"intent":{},"signature":"","key_id":""}`)
 	f.Add(`{"agent_id":"agt_1","merchant":{"name":"a","mcc":"5942"},"amount":{"currency":"USD","cents":1},"iat":1,"exp":2,"intent_id":"o"}`)
@@ -437,7 +446,8 @@ func FuzzSubmitIntent(f *testing.F) {
 	}
 }
 
-// FuzzRegisterAgent registers whatever the fuzzer takes for a key. No answer is 500, and what is taken signs.
+// FuzzRegisterAgent registers whatever the fuzzer takes for a key. No answer is 500, and what is
+// taken signs.
 func FuzzRegisterAgent(f *testing.F) {
 	f.Add("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEArd6WZ/80xWMocComixF0Wn7m+1VExwLcwWYPy/SFIpU=\n-----END PUBLIC KEY-----\n")
 	f.Add("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA//////////////////////////////////////////8=\n-----END PUBLIC KEY-----\n")

@@ -26,7 +26,7 @@ func (h *workspaceHandlers) invitationRoutes() []route {
 	}
 }
 
-// invitationDocument is an invitation as an owner sees it.
+// invitationDocument is an invitation in the owner's view.
 type invitationDocument struct {
 	ID        string         `json:"id"`
 	Email     string         `json:"email"`
@@ -41,16 +41,16 @@ func showToOwner(i workspace.Invitation, email string) invitationDocument {
 		ExpiresAt: i.ExpiresAt}
 }
 
-// memberOrInvitation answers POST of a member: the member whose role it changed, or the invitation
-// with its token.
+// memberOrInvitation is the answer to POST of a member: the member whose role changed, or a new
+// invitation with its token.
 type memberOrInvitation struct {
 	Member     *memberDocument     `json:"member"`
 	Invitation *invitationDocument `json:"invitation"`
 	Token      *string             `json:"token"`
 }
 
-// inviteMember invites the holder of an email, whether or not there is an account: the answer does
-// not tell. The token leaves in this answer only. A member with that email gets the role at once.
+// inviteMember invites the holder of an email. The answer does not disclose whether an account
+// exists. It is the only answer with the token. A member with that email gets the role at once.
 func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 	var body struct {
 		Email string `json:"email"`
@@ -89,7 +89,7 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 		})
 }
 
-// newInvitation draws the id and the token of an invitation. Only the token's hash is kept.
+// newInvitation draws the id and the token of an invitation. Only the token's hash is stored.
 func (h *workspaceHandlers) newInvitation(c *call) (invite workspace.Invite, token string, err error) {
 	slot, err := c.slot()
 	if err != nil {
@@ -126,8 +126,8 @@ func (h *workspaceHandlers) listInvitations(c *call) (answer, error) {
 		})
 }
 
-// invitedEmail is the email of a pending invitation; "" when the invitation has ended since it was
-// listed.
+// invitedEmail returns the email of a pending invitation, or "" when the invitation has ended since
+// it was listed.
 func (h *workspaceHandlers) invitedEmail(ctx context.Context, owned, id string) (string, error) {
 	record, err := h.actors.Record(ctx, workspace.RecordInvitation, owned, id)
 	if fault.Is(err, fault.NotFound) {
@@ -160,7 +160,7 @@ func (h *workspaceHandlers) withdrawInvitation(c *call) (answer, error) {
 	return reply(map[string]any{"invitation": showToOwner(withdrawn, email)})
 }
 
-// receivedDocument is an invitation as the invited person sees it.
+// receivedDocument is an invitation in the invited person's view.
 type receivedDocument struct {
 	ID            string         `json:"id"`
 	WorkspaceID   string         `json:"workspaceId"`
@@ -174,8 +174,8 @@ func (h *workspaceHandlers) showInvitation(c *call) (answer, error) {
 	return h.answerInvitation(c, func(by workspace.Invitee) any { return workspace.ShowInvitation{Invitee: by} })
 }
 
-// acceptInvitation makes the session's user a member. Workspaces that the user joins have a limit
-// of their own.
+// acceptInvitation makes the session's user a member. Joined workspaces have their own limit,
+// user.MaxForeign.
 func (h *workspaceHandlers) acceptInvitation(c *call) (answer, error) {
 	view, err := h.readUser(c.ctx, c.who.user)
 	if err != nil {
@@ -192,8 +192,8 @@ func (h *workspaceHandlers) declineInvitation(c *call) (answer, error) {
 	return h.answerInvitation(c, func(by workspace.Invitee) any { return workspace.DeclineInvitation{Invitee: by} })
 }
 
-// answerInvitation sends what the session's user does with the token of the body to the token's
-// workspace. A token that is malformed, unknown, used up or for another email is not_found.
+// answerInvitation sends the user's response to the workspace of the body's token. A token that is
+// malformed, unknown, used or for another email is not_found.
 func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Invitee) any) (answer, error) {
 	var body struct {
 		Token string `json:"token"`

@@ -12,7 +12,8 @@ import (
 	"purser/httpapi/web"
 )
 
-// description is what the tables of this suite are made from, and what every answer of it is held against.
+// description is what the tables of this suite are made from, and what every answer of it is held
+// against.
 type description struct{ *openapitest.Description }
 
 var loadDescription = sync.OnceValues(openapitest.Load)
@@ -24,9 +25,9 @@ func describe(t testing.TB) *description {
 	return &description{d}
 }
 
-// judged holds every answer of a server against the description, however its request came: through a client, as bytes over a
-// raw connection, in the middle of a pipeline. A benchmark's servers are left alone: to judge an answer takes longer than to give
-// it.
+// judged holds every answer of a server against the description, however its request came: through
+// a client, as bytes over a raw connection, in the middle of a pipeline. A benchmark's servers are
+// left alone: to judge an answer takes longer than to give it.
 func (w *world) judged(s *Server) {
 	if _, measured := w.t.(*testing.B); measured {
 		return

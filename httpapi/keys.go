@@ -10,7 +10,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// prefixChars is how much of a secret a listing shows.
+// prefixChars is the number of characters of a secret that a list shows.
 const prefixChars = 12
 
 func (h *workspaceHandlers) keyRoutes() []route {
@@ -20,15 +20,18 @@ func (h *workspaceHandlers) keyRoutes() []route {
 		{method: "POST", path: path, auth: authKeyOrSession, scope: "write:api_keys",
 			roles: ownerOrAdmin, idempotency: keyOptional, handle: h.createKey},
 		{method: "GET", path: path, auth: authKey, scope: "read:api_keys", query: pageQuery, handle: h.listKeys},
-		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"}, handle: h.revokeKey},
+		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"},
+			handle: h.revokeKey},
 		{method: "GET", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: pageQuery, handle: h.listKeys},
 		{method: "DELETE", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: []string{"id"},
 			handle: h.revokeKey},
 	}
 }
 
-// newKey draws a key for a slot. Only the hash of the secret goes on; the secret itself leaves once, in the answer.
-func (h *workspaceHandlers) newKey(c *call, slot ident.Slot, label string, scopes []string) (workspace.NewKey, string, error) {
+// newKey draws a key for a slot. The workspace stores only the hash; the returned secret appears
+// once, in the answer.
+func (h *workspaceHandlers) newKey(c *call, slot ident.Slot, label string, scopes []string) (workspace.NewKey, string,
+	error) {
 	u, err := ident.New(slot, c.now, h.actors.Entropy())
 	if err != nil {
 		return workspace.NewKey{}, "", err
@@ -42,8 +45,9 @@ func (h *workspaceHandlers) newKey(c *call, slot ident.Slot, label string, scope
 		return workspace.NewKey{}, "", fmt.Errorf("a fresh secret: %w", err)
 	}
 	by := c.who.principal()
-	return workspace.NewKey{ID: u.Format(ident.Key), Label: label, Scopes: scopes, Prefix: secret[:prefixChars], SecretHash: hash,
-		CreatedBy: by.KeyID + by.UserID}, secret, nil
+	return workspace.NewKey{ID: u.Format(ident.Key), Label: label, Scopes: scopes, Prefix: secret[:prefixChars],
+		SecretHash: hash,
+		CreatedBy:  by.KeyID + by.UserID}, secret, nil
 }
 
 func replyKey(document map[string]any, key workspace.APIKey, secret string) (answer, error) {
@@ -82,8 +86,8 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 	})
 }
 
-// handsOut refuses a key that would hand out a scope it does not hold. The workspace decides the same again; here it is
-// asked first, because a replayed answer holds a secret and never reaches the workspace.
+// handsOut refuses a key that would grant a scope it does not hold. The workspace checks the same,
+// but a replayed answer holds a secret and never reaches the workspace.
 func (c *caller) handsOut(scopes []string) error {
 	if c.access.Principal.KeyID == "" {
 		return nil

@@ -46,7 +46,8 @@ func TestARevokedKeyStopsWithAllItMade(t *testing.T) {
 	require.Empty(t, again.at("revoked"))
 	w.fails(w.do(tn.all, "DELETE", "/api/auth/keys", ""), 400, "invalid_query")
 	w.fails(w.do(tn.all, "DELETE", "/api/auth/keys?id=key_x", ""), 404, "not_found")
-	w.fails(w.do(key(tn.firstSecret), "DELETE", "/api/auth/keys?id="+tn.keyID(w), ""), 403, "missing_scope:read:treasury")
+	w.fails(w.do(key(tn.firstSecret), "DELETE", "/api/auth/keys?id="+tn.keyID(w), ""), 403,
+		"missing_scope:read:treasury")
 }
 
 // keyID finds the id of the tenant's key for everything.
@@ -94,7 +95,8 @@ func TestARepeatIsAnsweredOnce(t *testing.T) {
 	again := w.ok(w.post(tn.all.with("Idempotency-Key", someUUID), "/api/auth/keys", body))
 	require.Equal(t, first.raw, again.raw) // the secret included
 	require.Equal(t, "true", again.header("Idempotent-Replayed"))
-	w.fails(w.post(tn.all.with("Idempotency-Key", someUUID), "/api/auth/keys", body+" "), 422, "idempotency_key_mismatch")
+	w.fails(w.post(tn.all.with("Idempotency-Key", someUUID), "/api/auth/keys", body+" "), 422,
+		"idempotency_key_mismatch")
 	w.fails(w.post(tn.all.with("Idempotency-Key", "42"), "/api/auth/keys", body), 400, "invalid_idempotency_key")
 	w.fails(w.get(tn.all.with("Idempotency-Key", ""), "/api/auth/keys"), 400, "invalid_idempotency_key")
 	w.fails(w.get(nil, "/api/auth/keys"), 401, "unauthorized")
@@ -105,7 +107,8 @@ func TestARepeatIsAnsweredOnce(t *testing.T) {
 	theirs := w.ok(w.post(other.all.with("Idempotency-Key", someUUID), "/api/auth/keys", body))
 	require.NotEqual(t, first.text("secret"), theirs.text("secret"))
 	// A refused command holds no key.
-	w.fails(w.post(tn.all.with("Idempotency-Key", otherUUID), "/api/auth/keys", `{"label":"","scopes":["read:cards"]}`), 400,
+	w.fails(w.post(tn.all.with("Idempotency-Key", otherUUID), "/api/auth/keys", `{"label":"","scopes":["read:cards"]}`),
+		400,
 		"invalid_body")
 	w.ok(w.post(tn.all.with("Idempotency-Key", otherUUID), "/api/auth/keys", body))
 	w.clock.turn(replayLife)
@@ -117,8 +120,10 @@ func TestARepeatIsAnsweredOnce(t *testing.T) {
 func TestAReplayHandsOutNoScopeThatItsCallerLacks(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	body, once := `{"label":"all","scopes":`+allScopes+`}`, func(who as) as { return who.with("Idempotency-Key", someUUID) }
-	narrow := key(w.ok(w.post(tn.all, "/api/auth/keys", `{"label":"narrow","scopes":["write:api_keys"]}`)).text("secret"))
+	body, once := `{"label":"all","scopes":`+allScopes+`}`,
+		func(who as) as { return who.with("Idempotency-Key", someUUID) }
+	narrow := key(w.ok(w.post(tn.all, "/api/auth/keys",
+		`{"label":"narrow","scopes":["write:api_keys"]}`)).text("secret"))
 	secret := w.ok(w.post(once(tn.all), "/api/auth/keys", body)).text("secret")
 	require.NotEmpty(t, secret)
 	refused := w.post(once(narrow), "/api/auth/keys", body)
@@ -167,7 +172,8 @@ func TestAWorkspaceIsMadeOnce(t *testing.T) {
 
 func TestAStoredAnswerIsReadByItsKeyOnly(t *testing.T) {
 	w := newWorld(t)
-	c := call{method: "POST", path: "/api/auth/keys", key: someUUID, who: caller{access: workspace.Access{Workspace: "ws_1"}}}
+	c := call{method: "POST", path: "/api/auth/keys", key: someUUID,
+		who: caller{access: workspace.Access{Workspace: "ws_1"}}}
 	sealed, err := c.seal(answer{status: 202, body: []byte(`{"secret":"apk_1"}`)}, w.actors.Entropy())
 	require.NoError(t, err)
 	require.NotContains(t, string(sealed), "apk_1")
@@ -199,7 +205,8 @@ func TestLiveModeAsksMore(t *testing.T) {
 	w.fails(w.post(tn.all, "/api/cards", `{}`), 400, "invalid_body")
 }
 
-// Another workspace's id and one that never was are answered with the same bytes, on every route that takes an id.
+// Another workspace's id and one that never was are answered with the same bytes, on every route
+// that takes an id.
 func TestTenantsAreWalls(t *testing.T) {
 	w := newWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
@@ -221,9 +228,11 @@ func TestTenantsAreWalls(t *testing.T) {
 	f("GET", "/api/authorizations?cardId=%s", "%.0s", card, never)
 	f("POST", "/api/dev/cards/%s/simulate/authorization", "{}%.0s", card, never)
 	f("DELETE", "/api/auth/keys?id=%s", "%.0s", ada.keyID(w), "key_0000000000e000g0000000000a")
-	f("POST", "/api/dev/cards/"+bobs+"/simulate/reversal%.0s", `{"authorizationId":%q}`, auth, auth[:len(auth)-4]+"0000")
+	f("POST", "/api/dev/cards/"+bobs+"/simulate/reversal%.0s", `{"authorizationId":%q}`, auth,
+		auth[:len(auth)-4]+"0000")
 	f("POST", "/api/dev/cards/"+bobs+"/simulate/expiry%.0s", `{"authorizationId":%q}`, auth, auth[:len(auth)-4]+"0000")
-	// Network ids are the tenant's own: no collision, and no way to reach another's authorization by its network id.
+	// Network ids are the tenant's own: no collision, and no way to reach another's authorization
+	// by its network id.
 	require.Equal(t, "insufficient_funds", w.swipe(bob, bobs, "a1", 1000).text("reason"))
 	r := w.ok(w.post(bob.all, "/api/dev/cards/"+bobs+"/simulate/reversal", `{"id":"r1","originalId":"a1"}`))
 	require.NotEqual(t, auth, r.text("authorizationId"))

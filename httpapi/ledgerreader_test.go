@@ -20,7 +20,8 @@ type bookedLines struct {
 	lines []balance.LedgerEntry
 }
 
-func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.Page) (records []persistence.Record, err error) {
+func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.Page) (records []persistence.Record,
+	err error) {
 	for i := len(b.lines) - 1; i >= 0 && len(records) < persistence.PageLimit(page.Limit); i-- {
 		position := uint64(2*i + 5)
 		if page.AfterPosition != 0 && position >= page.AfterPosition {
@@ -35,8 +36,8 @@ func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.P
 	return records, nil
 }
 
-// book adds a credit that was made and booked on hours of the test; booked -1 is a line of an older version, after nil one of
-// another account.
+// book adds a credit that was made and booked on hours of the test; booked -1 is a line of an older
+// version, after nil one of another account.
 func (b *bookedLines) book(made, booked int, cents int64, after *int64) {
 	hour := func(h int) decision.Stamp { return decision.StampOf(time.Date(2026, 11, 20, h, 0, 0, 0, time.UTC)) }
 	line := balance.LedgerEntry{ID: fmt.Sprint(len(b.lines)), Direction: "credit", AmountCents: cents,
@@ -101,7 +102,8 @@ func TestTooManyLines(t *testing.T) {
 	require.Len(t, lines, maxStatementLines)
 }
 
-// Lines of the stablecoins are none of the dollars': they are read past, up to a limit of their own.
+// Lines of the stablecoins are none of the dollars': they are read past, up to a limit of their
+// own.
 func TestCoinsDoNotCountAgainstTheDollars(t *testing.T) {
 	b, cents := &bookedLines{}, int64(700)
 	b.book(1, 1, 700, &cents)

@@ -12,27 +12,26 @@ import (
 )
 
 // badReportsPerAddress is the limit of reports per address and minute that fail verification. It
-// holds even when the rate limits are off. Verified reports count against no limit.
+// applies even when the rate limits are off. Verified reports count against no limit.
 const (
 	badReportsPerAddress = 60
-	badReports           = "report-address/" // and the peer: the caller that is counted
+	badReports           = "report-address/" // followed by the peer, it names the count
 )
 
-// quotesPerMinute bounds the quotes of a workspace: those between currencies, and those of the
-// ramp.
+// quotesPerMinute bounds the quotes of a workspace, for conversions and for the ramp separately.
 const quotesPerMinute = 30
 
-// Limits of bytes. A long request or answer costs memory, disk and processor time in proportion to
-// its length, so the units of an admitted request count against its key, its workspace and its
-// address, as requests do. A request has byteUnit, body and answer together, for nothing. One
-// request counts at most unitsPerKey, so that no single answer uses up the share of others.
+// Limits of bytes. The memory, disk and processor time of a request grow with the bytes of its body
+// and answer. An admitted request therefore counts bytes/byteUnit units, rounded down, against its
+// key, its workspace and its address. One request counts at most unitsPerKey, so that no single
+// answer uses up the share of others.
 const (
 	byteUnit          = 16 << 10
-	unitsPerKey       = 160   // a minute: 2.5 MiB
-	unitsPerWorkspace = 640   // a minute: 10 MiB
-	unitsPerAddress   = 1_280 // a minute: 20 MiB
-	// runsPerWorkspace bounds the reads of a workspace that run at once, and its writes. The bytes
-	// of a request are known when it has run, so a burst would otherwise run before any of it
+	unitsPerKey       = 160   // per minute: 2.5 MiB
+	unitsPerWorkspace = 640   // per minute: 10 MiB
+	unitsPerAddress   = 1_280 // per minute: 20 MiB
+	// runsPerWorkspace bounds the concurrent reads of a workspace, and its writes. The bytes of a
+	// request are known only after it has run, so an unbounded burst would run before any of it
 	// counts.
 	runsPerWorkspace = 16
 )
@@ -44,7 +43,7 @@ func (e *edge) limitAddress(peer string) error {
 	return e.limit("address/"+peer, e.cfg.RateLimits.PerAddress)
 }
 
-// byteLimit is a caller whose bytes count, and its units a minute.
+// byteLimit names a count of bytes, and its units per minute.
 type byteLimit struct {
 	caller string
 	units  int
@@ -58,8 +57,8 @@ func (c *call) byteLimits() [3]byteLimit {
 	}
 }
 
-// limitBytes refuses a request when the requests and answers of the last minute were too long. A
-// DELETE is never refused: it ends something, such as a key that has used up the bytes.
+// limitBytes refuses a request when its key, workspace or address has used up the units of the last
+// minute. A DELETE is never refused: it may revoke the key that uses them up.
 func (e *edge) limitBytes(c *call) error {
 	if c.method == fasthttp.MethodDelete {
 		return nil
@@ -72,7 +71,7 @@ func (e *edge) limitBytes(c *call) error {
 	return nil
 }
 
-// chargeBytes counts bytes of a request and its answer.
+// chargeBytes counts the bytes of a request and its answer.
 func (e *edge) chargeBytes(c *call, bytes int) {
 	units := min(bytes/byteUnit, unitsPerKey)
 	if units == 0 {
@@ -83,8 +82,9 @@ func (e *edge) chargeBytes(c *call, bytes int) {
 	}
 }
 
-// runHandler runs the handler of an admitted request within the limits of bytes. They bound the
-// requests that concern a workspace; partners' reports and requests without a caller concern none.
+// runHandler runs the handler of an admitted request within the limits of concurrency and bytes.
+// They apply to requests that concern a workspace; partners' reports and anonymous requests concern
+// none.
 func (e *edge) runHandler(c *call) (answer, error) {
 	if !e.countsBytes(c) {
 		return c.route.handle(c)
@@ -106,7 +106,7 @@ func (e *edge) runHandler(c *call) (answer, error) {
 	return a, err
 }
 
-// countsBytes reports whether the limits of bytes bound a request.
+// countsBytes reports whether the limits of bytes apply to a request.
 func (e *edge) countsBytes(c *call) bool { return !e.cfg.RateLimits.Off && c.who.workspace() != "" }
 
 // limitCaller counts the key (or the user of a session), then its workspace.
@@ -124,7 +124,7 @@ func (e *edge) limitCaller(c *call) error {
 	return e.limit("workspace/"+who.workspace(), limits.PerWorkspace)
 }
 
-// limit counts a request of a caller, which is written as "what/who".
+// limit counts a request of a caller, which is written as "kind/name".
 func (e *edge) limit(caller string, limit int) error {
 	wait, err := e.limits.take(caller, limit)
 	switch {
@@ -136,7 +136,7 @@ func (e *edge) limit(caller string, limit int) error {
 	return nil
 }
 
-// rateLimited counts and makes the refusal of a caller that is over a limit.
+// rateLimited counts a refusal and returns it.
 func (e *edge) rateLimited(caller, message string, wait time.Duration) error {
 	what, _, _ := strings.Cut(caller, "/")
 	e.metrics.limited.WithLabelValues(what).Inc()
@@ -151,14 +151,14 @@ func (c *caller) rateCaller() string {
 	return "key/" + c.access.Principal.KeyID
 }
 
-// limiterFault answers a request that a full limiter could not count.
+// limiterFault is the fault of a request that a full limiter could not count.
 func limiterFault() error {
 	f := fault.New(fault.RateLimitUnavailable, "the limits could not be checked; nothing changed")
 	return &waitError{fault: f, wait: fullSweepPause}
 }
 
-// peerOf names whom a limit per address counts: an IPv4 address, or the /64 network of an IPv6
-// address. The address is that of drain.ClientOf.
+// peerOf returns the name under which the limits count an address of drain.ClientOf: an IPv4
+// address, or the /64 network of an IPv6 address.
 func peerOf(address netip.Addr) string {
 	if peer := drain.PeerOf(address); !peer.IsSingleIP() {
 		return peer.String()
@@ -166,7 +166,7 @@ func peerOf(address netip.Addr) string {
 	return address.String()
 }
 
-// limitQuotes counts a quote among those of its kind.
+// limitQuotes counts a quote of a kind against the workspace.
 func (e *edge) limitQuotes(c *call, kind string) error {
 	if e.cfg.RateLimits.Off {
 		return nil

@@ -11,30 +11,31 @@ import (
 	"purser/persistence"
 )
 
-// Entries of a page.
+// Limits of a page.
 const (
 	minLimit     = 1
 	maxLimit     = 100
 	defaultLimit = 50
-	// A page ends with the record that makes it longer than maxPageBytes, and is read in two parts,
-	// so that long records are not read to be left out.
+	// A page ends with the record that takes it beyond maxPageBytes. It is read in two parts, so
+	// that long records beyond its end are not read.
 	maxPageBytes = 1 << 20
 	firstRead    = 16 // records
 )
 
-// pageQuery are the parameters of every list.
+// pageQuery holds the query parameters of every list.
 var pageQuery = []string{"limit", "cursor"}
 
-// page is a list's answer.
+// page is the answer of a list.
 type page struct {
 	Data       []any   `json:"data"`
 	NextCursor *string `json:"nextCursor"`
 }
 
-// listing says which records a list shows, and in which tenant.
+// listing selects the records of a list, and its tenant.
 type listing struct{ kind, workspace, parent, filter string }
 
-// mark binds a cursor to its list: one of another list, or of another filter, is refused and not followed.
+// mark returns the fingerprint that binds a cursor to its list and filter. A cursor with another
+// mark is refused.
 func (l listing) mark() [4]byte {
 	sum := sha256.Sum256([]byte(l.kind + "|" + l.workspace + "|" + l.parent + "|" + l.filter))
 	return [4]byte(sum[:4])
@@ -45,11 +46,11 @@ const (
 	partBytes   = cursorBytes + 2 // of a cursor that points into a record
 )
 
-// cursor points behind a record. Callers take it for opaque.
+// cursor returns the cursor behind a record. Clients treat it as opaque.
 func (l listing) cursor(after persistence.Record) *string { return l.cursorIn(after, 0) }
 
-// cursorIn points into a record that stands for several entries of the list: behind the first so many of it, of which there are
-// more (1 to 65,535). With 0 it points behind the record.
+// cursorIn returns a cursor into a record that holds several entries of the list. It points behind
+// the first shown entries (1 to 65,535) when more follow; with 0 it points behind the record.
 func (l listing) cursorIn(r persistence.Record, shown int) *string {
 	mark := l.mark()
 	b := binary.BigEndian.AppendUint64(mark[:], r.Position)
@@ -74,7 +75,8 @@ func (c *call) readPage(l listing) (persistence.Page, error) {
 	return p, err
 }
 
-// readPart reads limit and cursor. shown is how many entries of the record at the cursor were shown; 0 means all.
+// readPart reads limit and cursor. shown is the number of entries already shown of the record at
+// the cursor; 0 means all.
 func (c *call) readPart(l listing) (p persistence.Page, shown int, err error) {
 	p.Limit = defaultLimit
 	if text, given := c.query["limit"]; given {
@@ -103,7 +105,8 @@ func (c *call) readPart(l listing) (p persistence.Page, shown int, err error) {
 	return p, shown, nil
 }
 
-// list answers a page of records. show turns a record into what is shown; nil shows its document as it is stored.
+// list answers a page of records. show turns a record into its JSON value; nil shows the stored
+// document.
 func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, error)) (answer, error) {
 	asked, err := c.readPage(l)
 	if err != nil {
@@ -129,11 +132,13 @@ func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, erro
 	return reply(out)
 }
 
-// readRecords reads the records of a page, and whether there are more behind them.
-func (e *edge) readRecords(c *call, l listing, asked persistence.Page) (records []persistence.Record, more bool, err error) {
+// readRecords reads the records of a page, and reports whether more follow.
+func (e *edge) readRecords(c *call, l listing, asked persistence.Page) (records []persistence.Record, more bool,
+	err error) {
 	length, at := 0, asked
 	for {
-		at.Limit = asked.Limit + 1 - len(records) // the last one shows whether the list continues
+		// The extra record shows whether the list continues.
+		at.Limit = asked.Limit + 1 - len(records)
 		if len(records) == 0 {
 			at.Limit = min(at.Limit, firstRead)
 		}

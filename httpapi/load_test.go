@@ -14,10 +14,11 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 )
 
-// BenchmarkLoad measures whole requests from 1 and from 64 clients, over connections in memory and stores on a file system in
-// memory: what the service itself adds. Beside each stands an empty handler of the same HTTP server, measured in the same run;
-// x-empty is how many times slower the route's median is, and x-empty-p99 its 99th percentile. BenchmarkLoad of another machine
-// compares by those.
+// BenchmarkLoad measures whole requests from 1 and from 64 clients, over connections in memory and
+// stores on a file system in memory: what the service itself adds. Beside each stands an empty
+// handler of the same HTTP server, measured in the same run; x-empty is how many times slower the
+// route's median is, and x-empty-p99 its 99th percentile. BenchmarkLoad of another machine compares
+// by those.
 func BenchmarkLoad(b *testing.B) {
 	w := newWorld(b, func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	tn := w.newTenant("ada")
@@ -33,9 +34,11 @@ func BenchmarkLoad(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		for _, route := range routes {
 			b.Run(fmt.Sprintf("%s/clients=%d", route.name, clients), func(b *testing.B) {
-				base := load{listen: empty, clients: clients, method: route.method, path: route.path, body: route.body}.run(b,
+				base := load{listen: empty, clients: clients, method: route.method, path: route.path,
+					body: route.body}.run(b,
 					b.N)
-				full := load{listen: w.listen, clients: clients, method: route.method, path: route.path, body: route.body,
+				full := load{listen: w.listen, clients: clients, method: route.method, path: route.path,
+					body:   route.body,
 					secret: tn.secret}
 				b.ResetTimer()
 				took := full.run(b, b.N)
@@ -61,7 +64,8 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// emptyServer answers everything with nothing, through the same HTTP library with the same settings.
+// emptyServer answers everything with nothing, through the same HTTP library with the same
+// settings.
 func emptyServer(b *testing.B) (*fasthttputil.InmemoryListener, func()) {
 	ln := fasthttputil.NewInmemoryListener()
 	server := &fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, ReadBufferSize: maxHeader, MaxRequestBodySize: maxBody,

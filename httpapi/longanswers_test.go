@@ -130,7 +130,8 @@ type gatedActors struct {
 	release      chan struct{}
 }
 
-func (g *gatedActors) List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error) {
+func (g *gatedActors) List(ctx context.Context, kind, workspace, parent string,
+	page persistence.Page) ([]persistence.Record, error) {
 	if kind == "card" {
 		n := g.inside.Add(1)
 		defer g.inside.Add(-1)

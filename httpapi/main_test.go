@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// secretary writes down all that the suite logs, and all that no log may hold: what the tests sent and were answered.
+// secretary writes down all that the suite logs, and all that no log may hold: what the tests sent
+// and were answered.
 type secretary struct {
 	mu      sync.Mutex
 	logged  strings.Builder
@@ -36,10 +37,12 @@ func (s *secretary) logger() *slog.Logger {
 }
 
 // personal are the fields, of requests and answers, whose values no log may hold.
-var personal = []string{"secret", "password", "email", "dateOfBirth", "phoneNumber", "firstName", "lastName", "displayName",
+var personal = []string{"secret", "password", "email", "dateOfBirth", "phoneNumber", "firstName", "lastName",
+	"displayName",
 	"line1", "holderLabel", "city", "partnerCardToken", "privateKeyPem"}
 
-// leastSecret is how long a value must be to be looked for: a shorter one stands in any text by chance.
+// leastSecret is how long a value must be to be looked for: a shorter one stands in any text by
+// chance.
 const leastSecret = 6
 
 // note keeps what a request and its answer hold that no log may.
@@ -97,9 +100,11 @@ func (s *secretary) leaks() []string {
 	return slices.Compact(found)
 }
 
-// said is what a log of the whole suite holds: without it the search would have found nothing in nothing.
+// said is what a log of the whole suite holds: without it the search would have found nothing in
+// nothing.
 var said = []string{"panic: a bug with a secret", "the disk says", "code=invalid_body", "code=invalid_query",
-	"code=invalid_request", "code=unauthorized", "code=invalid_credentials", "code=signature_invalid", "code=outcome_unknown",
+	"code=invalid_request", "code=unauthorized", "code=invalid_credentials", "code=signature_invalid",
+	"code=outcome_unknown",
 	"msg=\"internal fault\""}
 
 // unsaid lists what a log of the whole suite lacks.

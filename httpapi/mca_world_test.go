@@ -17,10 +17,12 @@ func (w *world) legacy(kind string, tn tenant, id, document string) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
 	require.NoError(w.t, err)
-	outcomes, err := w.journal.Append(context.Background(), slot.Shard(), w.journal.Head(slot.Shard()).Epoch, w.clock.now(),
+	outcomes, err := w.journal.Append(context.Background(), slot.Shard(), w.journal.Head(slot.Shard()).Epoch,
+		w.clock.now(),
 		[]*persistence.Batch{{
 			Workspace: tn.workspace, Slot: slot,
-			Records: []persistence.Record{{Kind: kind, Workspace: tn.workspace, ID: id, Slot: slot, Document: []byte(document)}},
+			Records: []persistence.Record{{Kind: kind, Workspace: tn.workspace, ID: id, Slot: slot,
+				Document: []byte(document)}},
 		}})
 	require.NoError(w.t, err)
 	require.NoError(w.t, outcomes[0].Err)
@@ -74,8 +76,9 @@ func (w *world) awaits(condition func() bool) {
 // payIn lets money arrive and waits for it.
 func (w *world) payIn(tn tenant, currency, minor string) {
 	w.t.Helper()
-	r := w.post(tn.owner(), "/api/dev/mca/simulate-payin", fmt.Sprintf(`{"currency":%q,"amountMinor":%q,"reference":"Invoice 7"}`,
-		currency, minor))
+	r := w.post(tn.owner(), "/api/dev/mca/simulate-payin",
+		fmt.Sprintf(`{"currency":%q,"amountMinor":%q,"reference":"Invoice 7"}`,
+			currency, minor))
 	require.Equal(w.t, 202, r.status, r.raw)
 	w.clock.turn(3 * time.Second)
 	w.awaits(func() bool { return w.balanceOf(tn, currency)["pendingMinor"] == "0" })
@@ -86,7 +89,8 @@ func (w *world) balanceOf(tn tenant, currency string) map[string]any {
 	return w.currencies(tn)[currency]["balance"].(map[string]any)
 }
 
-// currencyFor is what an operation about currencies is tried with: one to be opened, or one with money in it.
+// currencyFor is what an operation about currencies is tried with: one to be opened, or one with
+// money in it.
 func (e *estate) currencyFor(op operation) string {
 	e.t.Helper()
 	held := e.currencies(e.tn)
@@ -109,7 +113,8 @@ func (e *estate) currencyFor(op operation) string {
 // quoteConversion locks a rate for what is sold.
 func (w *world) quoteConversion(tn tenant, sell, buy, minor string) testReply {
 	w.t.Helper()
-	r := w.post(tn.all.once(), "/api/mca/quotes", fmt.Sprintf(`{"sellCurrency":%q,"buyCurrency":%q,"amountMinor":%q}`, sell, buy,
+	r := w.post(tn.all.once(), "/api/mca/quotes", fmt.Sprintf(`{"sellCurrency":%q,"buyCurrency":%q,"amountMinor":%q}`,
+		sell, buy,
 		minor))
 	require.Equal(w.t, 201, r.status, r.raw)
 	return r

@@ -10,20 +10,20 @@ import (
 	"purser/httpapi/mcp"
 )
 
-// toolsVersion is the version that the tools' server reports: that of the description.
+// toolsVersion is the version that the tool server reports, that of the OpenAPI description.
 const toolsVersion = "0.1.0"
 
-// maxArgument bounds a string that a tool takes, in characters: ids and cursors are shorter.
+// maxArgument bounds a string argument of a tool, in characters. Ids and cursors are shorter.
 const maxArgument = 64
 
 // tool is a GET of this interface that a Model Context Protocol client may call. It has the route's
-// own scope and handler.
+// scope and handler.
 type tool struct {
 	mcp.Tool
 	route *route
 }
 
-// toolHandlers answer the Model Context Protocol.
+// toolHandlers serve the Model Context Protocol.
 type toolHandlers struct {
 	*edge
 	protocol *mcp.Server
@@ -34,8 +34,8 @@ func (h *toolHandlers) mcpRoutes() []route {
 	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, onFullDisk: true, handle: h.answerRPC}}
 }
 
-// toolTable lists the tools. Each reads through the handler of a route; the ledger has none, and is read through the same list as
-// the treasury's entries.
+// toolTable lists the tools. Each reads through a route's handler, except the ledger, which has no
+// route and reads the list of the treasury's entries.
 func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
 	ledger := &route{method: fasthttp.MethodGet, path: "/api/treasury", auth: authKey, scope: "read:treasury", query: pageQuery,
 		handle: listLedger}
@@ -45,14 +45,18 @@ func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
 				"Amounts are in cents."),
 		{route: ledger, Tool: mcp.Tool{Name: "list_ledger_entries", Arguments: pageArguments,
 			Description: "Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."}},
-		newTool(table, "list_payouts", "/api/treasury/payouts", "Payouts with their rail, status and history, newest first."),
-		newTool(table, "list_counterparties", "/api/treasury/counterparties", "Saved recipients of payouts, newest first."),
+		newTool(table, "list_payouts", "/api/treasury/payouts",
+			"Payouts with their rail, status and history, newest first."),
+		newTool(table, "list_counterparties", "/api/treasury/counterparties",
+			"Saved recipients of payouts, newest first."),
 		newTool(table, "list_currency_accounts", "/api/mca/accounts",
 			"Balances in currencies, in smallest units, and what can be done in which."),
 		newTool(table, "list_ramp_orders", "/api/ramp/orders",
 			"Orders between dollars and USDC, and withdrawals of USDC, with their status and fee, newest first. Amounts are in dollars."),
-		newTool(table, "get_fx_rates", "/api/treasury/fx-rates", "Indicative exchange rates: units of a currency for one US dollar."),
-		newTool(table, "list_cards", "/api/cards", "Cards with their state, limits, scopes and the month's spend, newest first."),
+		newTool(table, "get_fx_rates", "/api/treasury/fx-rates",
+			"Indicative exchange rates: units of a currency for one US dollar."),
+		newTool(table, "list_cards", "/api/cards",
+			"Cards with their state, limits, scopes and the month's spend, newest first."),
 		newTool(table, "get_card", "/api/cards/{id}",
 			"One card and its newest 20 authorizations, each with the reason of its decision.",
 			idOf("cardId", "The card's id", "card_01m7wd7tg0fk6s8by2t41d8sn5")),
@@ -70,13 +74,14 @@ func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
 	}
 }
 
-// pageArguments are the arguments of every list.
+// pageArguments holds the arguments of every list.
 var pageArguments = []mcp.Argument{
 	{Name: "limit", Description: "Entries of a page", Min: minLimit, Max: maxLimit, Example: int64(defaultLimit)},
-	{Name: "cursor", Description: "The nextCursor of the page before", MaxLength: maxArgument, Example: "qvzqfgAAAAAAAAAqAAAAAA"},
+	{Name: "cursor", Description: "The nextCursor of the page before", MaxLength: maxArgument,
+		Example: "qvzqfgAAAAAAAAAqAAAAAA"},
 }
 
-// idOf is the argument that stands for the {id} of a route's path.
+// idOf returns the argument for the {id} of a route's path.
 func idOf(name, description, example string) mcp.Argument {
 	return mcp.Argument{Name: name, Description: description, Required: true, MaxLength: maxArgument, Example: example}
 }
@@ -94,7 +99,7 @@ func newTool(table []route, name, path, description string, arguments ...mcp.Arg
 	panic("BUG: tool " + name + " reads a route that is not there")
 }
 
-// addTools adds the tools that read through a table of routes. It is called once, before the first
+// addTools adds the tools that read through a table of routes. Call it once, before the first
 // request.
 func (h *toolHandlers) addTools(table []route, listLedger func(*call) (answer, error)) {
 	h.byName = map[string]tool{}
@@ -106,8 +111,8 @@ func (h *toolHandlers) addTools(table []route, listLedger func(*call) (answer, e
 	h.protocol = mcp.New("purser", toolsVersion, shown)
 }
 
-// answerRPC answers messages of the Model Context Protocol. One that cannot be understood at all is 400; an error of one that can
-// be is in its response. What needs no response is 202.
+// answerRPC answers messages of the Model Context Protocol. A body that is not a message answers
+// 400, an error of a message is in its response, and messages without a response answer 202.
 func (h *toolHandlers) answerRPC(c *call) (answer, error) {
 	if !c.acceptsJSON() {
 		return answer{}, fault.New(notAcceptable, "the answer is application/json")
@@ -144,7 +149,7 @@ func (c *call) acceptsJSON() bool {
 	return false
 }
 
-// toolCaller is the caller of the tools of one request.
+// toolCaller calls the tools of one request on behalf of its caller.
 type toolCaller struct {
 	handlers *toolHandlers
 	call     *call
@@ -159,7 +164,8 @@ func (t *toolCaller) May(name string) error {
 	return nil
 }
 
-// Call is mcp.Host's. The request has been counted once: each further call of a batch counts like a request of its own.
+// Call implements mcp.Host. The request is counted already; each further call of a batch counts
+// like another request.
 func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMessage, error) {
 	if t.calls++; t.calls > 1 {
 		if err := t.handlers.limitAgain(t.call); err != nil {
@@ -194,7 +200,8 @@ func (e *edge) chargeTool(c *call, bytes int) {
 	}
 }
 
-// read is the GET that a tool stands for: the argument that names a record goes into the path, the others into the query.
+// read returns the GET of a tool: the argument with a record's id fills the path, the others the
+// query.
 func (t *toolCaller) read(name string, arguments map[string]string) *call {
 	c := *t.call
 	c.route, c.method, c.body, c.key = t.handlers.byName[name].route, fasthttp.MethodGet, nil, ""
@@ -209,7 +216,8 @@ func (t *toolCaller) read(name string, arguments map[string]string) *call {
 	return &c
 }
 
-// refusal is an error of the interface as an error of the protocol, with the body of the one as the data of the other.
+// refusal turns an error of the interface into an error of the protocol, with the response body as
+// its data.
 func (t *toolCaller) refusal(err error) error {
 	return rpcError(t.handlers.refusal(t.call.id, fasthttp.MethodGet, err))
 }
@@ -227,8 +235,8 @@ func rpcError(refused answer) *mcp.Error {
 	return &mcp.Error{Code: code, Message: string(refused.code), Data: refused.body}
 }
 
-// asRPC converts a 401 or 403 that came before the body was read into an error of JSON-RPC. Every
-// other refusal keeps the form that all routes share.
+// asRPC converts a 401 or 403 into an error of JSON-RPC. Every other refusal keeps the form that
+// all routes share.
 func asRPC(refused answer, body []byte) answer {
 	if e := rpcError(refused); e.Code == mcp.Unauthorized {
 		refused.body = mcp.Refusal(body, e)

@@ -49,7 +49,8 @@ func (w *world) rpc(who as, body string) (status int, answered string) {
 func (w *world) called(who as, tool, arguments string) (text string, fault *mcp.Error) {
 	w.t.Helper()
 	status, answered := w.rpc(who,
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, arguments))
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool,
+			arguments))
 	require.Equal(w.t, 200, status, answered)
 	var response struct {
 		Result struct{ Content []struct{ Type, Text string } }
@@ -83,7 +84,8 @@ func (w *world) listed(who as) []string {
 // keyOf makes a key of a tenant with some scopes.
 func (w *world) keyOf(tn tenant, scopes ...string) as {
 	w.t.Helper()
-	made := w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["`+strings.Join(scopes, `","`)+`"]}`))
+	made := w.ok(w.post(session(tn.cookie), "/api/auth/keys",
+		`{"label":"k","scopes":["`+strings.Join(scopes, `","`)+`"]}`))
 	return key(made.text("secret"))
 }
 
@@ -119,10 +121,12 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 	tn := w.newTenant("ada")
 	e := w.newEstate(tn)
 	scopes := map[string]string{"get_treasury": "read:treasury", "list_ledger_entries": "read:treasury",
-		"list_payouts": "read:treasury", "list_counterparties": "read:treasury", "list_currency_accounts": "read:treasury",
-		"list_ramp_orders": "read:treasury",
-		"get_fx_rates":     "read:treasury", "list_cards": "read:cards", "get_card": "read:cards", "list_cardholders": "read:cards",
-		"list_agents": "read:agents", "list_agent_intents": "read:agents", "list_checkout_sessions": "read:checkout",
+		"list_payouts": "read:treasury", "list_counterparties": "read:treasury",
+		"list_currency_accounts": "read:treasury",
+		"list_ramp_orders":       "read:treasury",
+		"get_fx_rates":           "read:treasury", "list_cards": "read:cards", "get_card": "read:cards",
+		"list_cardholders": "read:cards",
+		"list_agents":      "read:agents", "list_agent_intents": "read:agents", "list_checkout_sessions": "read:checkout",
 		"get_checkout_session": "read:checkout"}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(scopes)), w.listed(tn.all))
 	checked := 0
@@ -173,7 +177,8 @@ func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 	require.JSONEq(t, `{"data":`+string(treasury)+`,"nextCursor":null}`, ledger)
 }
 
-// Every schema is one, lets its own examples through, and so does the tool: what it then says is about the records.
+// Every schema is one, lets its own examples through, and so does the tool: what it then says is
+// about the records.
 func TestEveryToolTakesItsExamples(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -233,7 +238,8 @@ func TestToolsPage(t *testing.T) {
 	require.Len(t, seen, 5)
 	_, fault := w.called(tn.all, "list_cards", fmt.Sprintf(`{"cursor":%q}`, "AAAA"))
 	require.Equal(t, mcp.InvalidParams, fault.Code)
-	require.JSONEq(t, `{"error":"invalid_query","message":"cursor must be a nextCursor of this list"}`, string(fault.Data))
+	require.JSONEq(t, `{"error":"invalid_query","message":"cursor must be a nextCursor of this list"}`,
+		string(fault.Data))
 }
 
 // Another workspace's record reads as one that never was, through a tool too.
@@ -274,7 +280,8 @@ func TestRPCRefusesCallersWithoutAccess(t *testing.T) {
 		require.Equal(t, "POST", r.header("Allow"))
 	}
 	w.fails(w.do(tn.all.with("Content-Type", "text/plain"), "POST", "/api/mcp", ping), 415, "unsupported_media_type")
-	for accept, status := range map[string]int{"application/json": 200, "application/json, text/event-stream": 200, "*/*": 200,
+	for accept, status := range map[string]int{"application/json": 200, "application/json, text/event-stream": 200,
+		"*/*":               200,
 		"text/event-stream": 406, "application/json;q=0": 406, "application/json; q=0.0, text/html": 406,
 		"application/*;q=0.5": 200, "Application/JSON;q=0.01": 200, "text/html,*/*;q=0.8": 200, " ": 200} {
 		got, answered := w.rpc(tn.all.with("Accept", accept), ping)
@@ -282,8 +289,8 @@ func TestRPCRefusesCallersWithoutAccess(t *testing.T) {
 	}
 }
 
-// What a key may do is asked anew for every message: a revoked key stops, and live mode does to a tool what it does to its route,
-// which is nothing where something is only read.
+// What a key may do is asked anew for every message: a revoked key stops, and live mode does to a
+// tool what it does to its route, which is nothing where something is only read.
 func TestToolsFollowTheKeyAndTheMode(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -315,7 +322,10 @@ func TestNotificationsAreTaken(t *testing.T) {
 // A batch is no way around the limits: each call of it counts like a request.
 func TestBatchesCountAgainstTheLimits(t *testing.T) {
 	const perKey = 10
-	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: perKey, PerWorkspace: 1000, PerAddress: 1000} })
+	w := newWorld(t, func(c *Config) {
+		c.RateLimits = RateLimits{PerKey: perKey, PerWorkspace: 1000,
+			PerAddress: 1000}
+	})
 	tn := w.newTenant("ada")
 	who := w.keyOf(tn, "read:treasury")
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_treasury"}}`
@@ -328,7 +338,8 @@ func TestBatchesCountAgainstTheLimits(t *testing.T) {
 	require.NotEmpty(t, r.header("Retry-After"))
 }
 
-// through is a client of the official SDK that speaks to the world as a caller. mangle may change what it sends.
+// through is a client of the official SDK that speaks to the world as a caller. mangle may change
+// what it sends.
 func (w *world) through(who as, mangle func(body string) string) *sdk.StreamableClientTransport {
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return w.listen.Dial() }}
 	w.t.Cleanup(transport.CloseIdleConnections)
@@ -368,7 +379,8 @@ func TestTheOfficialClient(t *testing.T) {
 	defer c.Close()
 	require.Equal(t, mcp.Version, c.InitializeResult().ProtocolVersion)
 	require.Equal(t, "purser", c.InitializeResult().ServerInfo.Name)
-	require.Equal(t, w.ok(w.get(nil, "/api/v1/openapi.json")).text("info", "version"), c.InitializeResult().ServerInfo.Version)
+	require.Equal(t, w.ok(w.get(nil, "/api/v1/openapi.json")).text("info", "version"),
+		c.InitializeResult().ServerInfo.Version)
 	require.NoError(t, c.Ping(t.Context(), nil))
 	names := []string{}
 	for tool, err := range c.Tools(t.Context(), nil) {
@@ -377,7 +389,8 @@ func TestTheOfficialClient(t *testing.T) {
 		names = append(names, tool.Name)
 	}
 	require.Equal(t, w.listed(tn.all), names)
-	result, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "get_card", Arguments: map[string]any{"cardId": card}})
+	result, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "get_card",
+		Arguments: map[string]any{"cardId": card}})
 	require.NoError(t, err)
 	require.False(t, result.IsError)
 	text, ok := result.Content[0].(*sdk.TextContent)
@@ -439,7 +452,8 @@ func TestTheOfficialClientSeesEachCode(t *testing.T) {
 	require.NoError(t, c.Close())
 	status, answered := w.rpc(tn.all, `{"jsonrpc":"2.0","id":1`) // which no client would send
 	require.Equal(t, 400, status)
-	require.JSONEq(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the body is not valid JSON"}}`, answered)
+	require.JSONEq(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the body is not valid JSON"}}`,
+		answered)
 }
 
 // An internal error is logged under the request's id, and the answer does not have its text.

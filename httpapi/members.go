@@ -27,7 +27,7 @@ func (h *workspaceHandlers) memberRoutes() []route {
 
 func anyRole() []string { return []string{workspace.Owner, workspace.Admin, workspace.Member} }
 
-// memberDocument is a member as the interface shows it.
+// memberDocument is a member in the interface.
 type memberDocument struct {
 	UserID string         `json:"userId"`
 	Email  string         `json:"email"`
@@ -60,9 +60,9 @@ func (h *workspaceHandlers) listMembers(c *call) (answer, error) {
 		func(p workspace.Person) (any, error) { return h.showMember(c, p) })
 }
 
-// listInState pages through entries that are few and all in the workspace's state, given oldest
-// first: newest first, like every list. The cursor is the moment an entry was made, and its place
-// among those of that moment.
+// listInState answers a page of a list that the workspace's state holds whole, given oldest first.
+// Like every list it shows the newest first. A cursor holds the time of an entry in milliseconds
+// and its index in the list.
 func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, show func(T) (any, error)) (answer,
 	error) {
 	l := listing{kind: kind, workspace: c.who.workspace()}
@@ -90,13 +90,13 @@ func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, sho
 	return reply(out)
 }
 
-// comesAfter says whether an entry stands behind the cursor of a list that is newest first.
+// comesAfter reports whether an entry is behind the cursor of a list that is newest first.
 func comesAfter(r persistence.Record, p persistence.Page) bool {
 	return r.Position < p.AfterPosition || r.Position == p.AfterPosition && r.Ordinal < p.AfterOrdinal
 }
 
-// removeMember takes a user out. The user's sessions, and the keys that descend from the user and
-// are not kept, have no say in the workspace once it is answered.
+// removeMember removes a user from the workspace. Once it is answered, the user's sessions have no
+// access, and the keys that descend from the user are revoked, except the kept ones.
 func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
 	keep, err := readKeepKeys(c.query["keepKeys"])
 	if err != nil {
@@ -109,7 +109,7 @@ func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
 	return h.endMembership(c, workspace.RemoveMember{UserID: member, KeepKeys: keep, By: c.who.principal()})
 }
 
-// readKeepKeys reads ids with commas between them.
+// readKeepKeys reads ids separated by commas.
 func readKeepKeys(text string) ([]string, error) {
 	if text == "" {
 		return nil, nil

@@ -29,7 +29,8 @@ func (w *world) answerInvitation(cookie, how, token string) testReply {
 	return w.post(session(cookie), invitations+"/"+how, fmt.Sprintf(`{"token":%q}`, token))
 }
 
-// listedAs waits until a user's own list shows a workspace in a role; "" waits until it does not show it.
+// listedAs waits until a user's own list shows a workspace in a role; "" waits until it does not
+// show it.
 func (w *world) listedAs(cookie, id, role string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -323,7 +324,8 @@ func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {
 	require.Equal(t, workspace.UseResolution, again.Sub(at))
 }
 
-// olderKey puts a key into a workspace's record that could not be made today, as older versions did.
+// olderKey puts a key into a workspace's record that could not be made today, as older versions
+// did.
 func (w *world) olderKey(tn tenant, id string, scopes ...string) string {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
@@ -343,13 +345,14 @@ func (w *world) olderKey(tn tenant, id string, scopes ...string) string {
 	require.NoError(w.t, err)
 	owner, err := json.Marshal(workspace.SecretDocument{WorkspaceID: tn.workspace, KeyID: id})
 	require.NoError(w.t, err)
-	w.write(tn, slot, record, persistence.Record{Kind: workspace.RecordSecret, Workspace: tn.workspace, ID: hash, Slot: slot,
+	w.write(tn, slot, record, persistence.Record{Kind: workspace.RecordSecret, Workspace: tn.workspace, ID: hash,
+		Slot:     slot,
 		Document: owner})
 	return secret
 }
 
-// write puts records into the journal beside the system, and returns when the system has forgotten what it held in memory and has
-// taken the shard back.
+// write puts records into the journal beside the system, and returns when the system has forgotten
+// what it held in memory and has taken the shard back.
 func (w *world) write(tn tenant, slot ident.Slot, records ...persistence.Record) {
 	w.t.Helper()
 	heads, err := w.journal.Raise(w.t.Context(), slot.Shard())

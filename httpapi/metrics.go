@@ -10,8 +10,8 @@ import (
 	"purser/httpapi/password"
 )
 
-// metrics are the interface's metrics. Labels are routes of the table, never paths a
-// caller made up.
+// metrics holds the interface's metrics. Labels are routes of the table, never the requested paths:
+// a caller must not create series.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	latency   *prometheus.HistogramVec
@@ -27,7 +27,8 @@ func newMetrics(r *prometheus.Registry, l *limiter, h *password.Hasher) (*metric
 			Help: "Requests answered, by route and status."}, []string{"method", "route", "status"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "purser_http_request_seconds",
 			Help:    "Time from the request being read to its answer being ready.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 10}}, []string{"method", "route"}),
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 10}},
+			[]string{"method", "route"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "purser_http_in_flight", Help: "Requests that run."}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_rate_limited_total",
 			Help: "Requests refused by a rate limit, by what was counted."}, []string{"limit"}),

@@ -24,8 +24,9 @@ import (
 	"purser/persistence/ident"
 )
 
-// operation is one operation of the description, with what its extensions say: x-scope, x-roles, x-live and x-ids. One whose path has a
-// parameter with listed values stands once for each value. The tables of walls, scopes, roles and bad input are made of these.
+// operation is one operation of the description, with what its extensions say: x-scope, x-roles,
+// x-live and x-ids. One whose path has a parameter with listed values stands once for each value.
+// The tables of walls, scopes, roles and bad input are made of these.
 type operation struct {
 	name, method, path string // the path still with its {id}
 	doc                *openapi3.Operation
@@ -43,7 +44,8 @@ type operation struct {
 	partner            bool
 }
 
-// idPlace is where a request names a record: path.id, query.cardId, body.cardholderId or header.X-Workspace-Id.
+// idPlace is where a request names a record: path.id, query.cardId, body.cardholderId or
+// header.X-Workspace-Id.
 type idPlace struct{ in, field, kind string }
 
 func (p idPlace) String() string { return p.in + "." + p.field }
@@ -162,7 +164,10 @@ func (op operation) takesParameter(name string) bool {
 // requiredQuery are the parameters that name no record and must be given, with their examples.
 func (op operation) requiredQuery(first bool) (query string) {
 	for _, p := range op.doc.Parameters {
-		names := slices.ContainsFunc(op.ids, func(place idPlace) bool { return place.in == "query" && place.field == p.Value.Name })
+		names := slices.ContainsFunc(op.ids, func(place idPlace) bool {
+			return place.in == "query" &&
+				place.field == p.Value.Name
+		})
 		if p.Value.In != "query" || !p.Value.Required || names {
 			continue
 		}
@@ -228,7 +233,8 @@ func (e *estate) make(kind string) string {
 		e.id("authorization")
 		return "m-" + e.id("card")[20:]
 	case "key":
-		return e.ok(e.post(session(e.tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`)).text("apiKey", "id")
+		return e.ok(e.post(session(e.tn.cookie), "/api/auth/keys",
+			`{"label":"k","scopes":["read:cards"]}`)).text("apiKey", "id")
 	case "counterparty": // with something to be paid
 		e.fund(e.tn, 500_000)
 		return e.newRecipientAbroad(e.tn)
@@ -236,7 +242,8 @@ func (e *estate) make(kind string) string {
 		return e.ok(e.pay(e.tn, `{"rail":"intl_wire","counterpartyId":"`+e.id("counterparty")+`","amountCents":1500,"description":"rent"}`)).
 			text("payout", "id")
 	case "cardholder":
-		return e.ok(e.post(e.tn.all, "/api/cardholders", `{"displayName":"Grace Hopper","kind":"employee"}`)).text("cardholder", "id")
+		return e.ok(e.post(e.tn.all, "/api/cardholders",
+			`{"displayName":"Grace Hopper","kind":"employee"}`)).text("cardholder", "id")
 	case "agent":
 		var id string
 		id, e.agentKey = e.registerAgent(e.tn)
@@ -323,7 +330,8 @@ func (w *world) joinWorkspace(tn tenant, id, role string) {
 	of := workspace.Invitee{TokenHash: fmt.Sprint("token-", w.n), UserID: id, EmailHash: "email of " + id}
 	reply, err := w.system.Ask(w.t.Context(),
 		actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
-			Command: workspace.Invite{ID: fmt.Sprint("invitation-", w.n), Email: "x@example.com", EmailHash: of.EmailHash,
+			Command: workspace.Invite{ID: fmt.Sprint("invitation-", w.n), Email: "x@example.com",
+				EmailHash: of.EmailHash,
 				TokenHash: of.TokenHash, UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
 	require.NoError(w.t, err)
 	if _, invited := reply.(workspace.Invitation); invited {
@@ -351,8 +359,8 @@ func (w *world) send(r readyRequest) testReply {
 	return w.do(r.who, r.method, r.path, r.body)
 }
 
-// ready fills the places of an operation with the estate's own ids, but for those given, and writes the example as its body.
-// Places that are optional are filled only when given.
+// ready fills the places of an operation with the estate's own ids, but for those given, and writes
+// the example as its body. Places that are optional are filled only when given.
 func (e *estate) ready(op operation, given map[string]string) readyRequest {
 	e.t.Helper()
 	r := readyRequest{method: op.method, path: op.path}
@@ -464,8 +472,10 @@ func (w *world) positions() [ident.Shards]uint64 {
 	return all
 }
 
-// reactions are the names of what follows from an event by itself; each has a cursor in the journal.
-var reactions = []string{"bank", "payouts", "conversions", "recipients", "physical_cards", "membership", "agents", "checkout",
+// reactions are the names of what follows from an event by itself; each has a cursor in the
+// journal.
+var reactions = []string{"bank", "payouts", "conversions", "recipients", "physical_cards", "membership", "agents",
+	"checkout",
 	"watch"}
 
 // settled waits for the background work of the requests, so that the heads no longer change.
@@ -499,8 +509,8 @@ func (w *world) reacted(shard ident.Shard, head uint64) {
 	}
 }
 
-// pending tells whether something goes on by itself: a timer is due, the ramp's partner has something to be told of, or what the
-// bank has answered to a payout is not noted yet.
+// pending tells whether something goes on by itself: a timer is due, the ramp's partner has
+// something to be told of, or what the bank has answered to a payout is not noted yet.
 func (w *world) pending() bool {
 	const most = 1_000 // timers of a shard in any test
 	now := w.clock.now()
@@ -512,7 +522,8 @@ func (w *world) pending() bool {
 			persistence.Timer{}, most)
 		require.NoError(w.t, err)
 		for _, timer := range timers {
-			// An event may be a little younger than the clock. The look at an overdue order is a day away.
+			// An event may be a little younger than the clock. The look at an overdue order is a
+			// day away.
 			asks := strings.HasPrefix(timer.Key, "ramp/") && !timer.Due.After(now.Add(2*balance.RampAskEvery))
 			if asks || !timer.Due.After(now) || timer.Kind == "ramp" || strings.HasPrefix(timer.Key, "answer/") {
 				return true
@@ -534,7 +545,8 @@ func TestDescriptionExtensionsEqualTheRouteTable(t *testing.T) {
 		require.Equal(t, r.auth == authKey || r.auth == authKeyOrSession, op.key, op.name)
 		require.Equal(t, r.auth == authSession || r.auth == authKeyOrSession, op.session, op.name)
 		require.Equal(t, r.auth == authPartner, op.partner, op.name)
-		require.Equal(t, map[[2]bool]string{{true, false}: needsKYB, {false, true}: onlySandbox, {}: ""}[[2]bool{r.kyb, r.sandboxOnly}], op.live,
+		require.Equal(t, map[[2]bool]string{{true, false}: needsKYB, {false, true}: onlySandbox,
+			{}: ""}[[2]bool{r.kyb, r.sandboxOnly}], op.live,
 			op.name)
 	}
 }

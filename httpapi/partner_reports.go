@@ -15,20 +15,20 @@ import (
 	"purser/persistence/ident"
 )
 
-// A report of a partner states a fact, so its content is no reason to refuse it. A report that
-// matches nothing (an unknown deposit, a type that is not served) is kept as unmatched and answered
-// 200. One exception is a type that belongs to another path, see takeReport. Another is a store that
-// does not answer: a later delivery can succeed. The balance applies an event id once, and claim
+// A partner's report states a fact, so it is not refused for its content. A report that matches
+// nothing (an unknown deposit, an unsupported type) is stored as unmatched and answered 200. There
+// are two exceptions: a type that belongs to another path, see takeReport, and a store that does
+// not answer, because a later delivery can succeed. The balance applies an event id once, and claim
 // binds it to one target.
 
-// report is a partner's report. Type decides the form of Data.
+// report is a partner's report. Type determines the format of Data.
 type report struct {
 	ID   string         `json:"id"`
 	Type string         `json:"type"`
 	Data jsontext.Value `json:"data"`
 }
 
-// Paths of the reports of partners.
+// Paths of the partners' reports.
 const (
 	PathBankReports       = "/api/webhooks/bank-transfer"
 	PathStablecoinReports = "/api/webhooks/partner-stablecoin-deposit"
@@ -36,7 +36,7 @@ const (
 	PathOfframpReports    = "/api/webhooks/partner-offramp"
 )
 
-// reportHandlers take the signed reports of partners.
+// reportHandlers take the partners' signed reports.
 type reportHandlers struct{ *edge }
 
 func (h *reportHandlers) webhookRoutes() []route {
@@ -49,10 +49,11 @@ func (h *reportHandlers) webhookRoutes() []route {
 	}
 }
 
-// takeReport applies a partner's signed report, or keeps it. 200 means that it is durable and need
-// not be sent again. A signature of version 1 is valid on every path of its partner, so a replay on
-// another path would be kept there as unmatched, and the true report would then be a repeat of its
-// id. Such a report is refused when its type belongs elsewhere.
+// takeReport applies a partner's signed report, or stores it as unmatched. 200 means that it is
+// durable and need not be sent again. A signature of version 1 is valid on every path of its
+// partner. A replay on another path would be stored as unmatched there, and the true report would
+// then be a repeat of its id. takeReport therefore refuses such a report when its type belongs to
+// another path.
 func (h *reportHandlers) takeReport(c *call) (answer, error) {
 	if _, err := h.parse(c); err != nil {
 		return answer{}, err
@@ -79,8 +80,7 @@ func (h *reportHandlers) takeReport(c *call) (answer, error) {
 	return reply(map[string]bool{"received": true})
 }
 
-// applyReport sends a report to the balance that it concerns, once: its id is claimed for its
-// target first.
+// applyReport sends a report to its balance, once: the report's id is first claimed for its target.
 func (h *reportHandlers) applyReport(c *call, row reportType, r report) error {
 	to, err := row.read(c.ctx, h, r)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *reportHandlers) applyReport(c *call, row reportType, r report) error {
 	return err
 }
 
-// isLate reports whether a payout or a conversion is settled after its money was given back.
+// isLate reports whether a payout or a conversion settled after its money was released.
 func isLate(reply any) bool {
 	switch reported := reply.(type) {
 	case balance.ReportedPayout:
@@ -109,7 +109,7 @@ func isLate(reply any) bool {
 	return false
 }
 
-// matchesNothing reports whether a report can never be applied. Other errors may pass.
+// matchesNothing reports whether an error is permanent: the report can never be applied.
 func matchesNothing(err error) bool {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -122,14 +122,14 @@ func matchesNothing(err error) bool {
 	return true
 }
 
-// Partners that report, as their claims are named.
+// Partners that send reports, by the names of their claims.
 const (
 	PartnerBank       = balance.ScopeBank
 	PartnerStablecoin = balance.ScopeStablecoin
 	PartnerRamp       = balance.ScopeRamp
 )
 
-// Partners lists them.
+// Partners lists the partners that send reports.
 func Partners() []string { return []string{PartnerBank, PartnerRamp, PartnerStablecoin} }
 
 // claim binds a report's id to a target before the report is applied there. After a crash in
@@ -163,7 +163,7 @@ func (h *reportHandlers) keepUnmatched(c *call, r report) error {
 	return nil
 }
 
-// findNamed reads a record that a partner names. A partner is no tenant: it may name any.
+// findNamed reads a record that a partner names, in any workspace.
 func (h *reportHandlers) findNamed(ctx context.Context, kind, prefix, id string) (persistence.Record, error) {
 	u, err := ident.Parse(prefix, id)
 	if err != nil {

@@ -2,16 +2,18 @@ package httpapi
 
 import "encoding/json"
 
-// recordInternational are international payments in USDC that were made before their routes were switched off. Nothing here
-// writes them.
+// recordInternational is the kind of international payments in USDC. Their routes are unavailable,
+// so only older payments exist.
 const recordInternational = "international_payment"
 
 func (h *treasuryHandlers) paymentRoutes() []route {
 	const path = "/api/payments/international"
 	return []route{
-		{method: "POST", path: path + "/quote", auth: authKey, scope: "read:treasury", unavailable: true, handle: neverReached},
+		{method: "POST", path: path + "/quote", auth: authKey, scope: "read:treasury", unavailable: true,
+			handle: neverReached},
 		{method: "POST", path: path, auth: authKey, scope: "write:treasury", unavailable: true, handle: neverReached},
-		{method: "GET", path: path, auth: authKey, scope: "read:treasury", query: pageQuery, handle: h.listInternational},
+		{method: "GET", path: path, auth: authKey, scope: "read:treasury", query: pageQuery,
+			handle: h.listInternational},
 		{method: "GET", path: path + "/{id}", auth: authKey, scope: "read:treasury", handle: h.getInternational},
 	}
 }

@@ -21,13 +21,13 @@ func (h *treasuryHandlers) fxRoutes() []route {
 	}
 }
 
-// amountDocument is money as the interface shows it: whole smallest units, as text.
+// amountDocument is money in the interface: whole smallest units, as decimal text.
 type amountDocument struct {
 	Currency    money.Currency `json:"currency"`
 	AmountMinor string         `json:"amountMinor"`
 }
 
-// quoteDocument is a quote as the interface shows it.
+// quoteDocument is an FX quote in the interface.
 type quoteDocument struct {
 	ID             string         `json:"id"`
 	Status         string         `json:"status"`
@@ -46,11 +46,12 @@ func showAmount(a balance.Amount) amountDocument {
 
 func showQuote(q balance.Quote) quoteDocument {
 	return quoteDocument{ID: q.ID, Status: q.Status, CounterpartyID: q.CounterpartyID, Sell: showAmount(q.Sell),
-		Buy: showAmount(q.Buy), Rate: q.Rate, RateDisplay: fmt.Sprintf("1 %s = %s %s", q.Sell.Currency, q.Rate, q.Buy.Currency),
+		Buy: showAmount(q.Buy), Rate: q.Rate, RateDisplay: fmt.Sprintf("1 %s = %s %s", q.Sell.Currency, q.Rate,
+			q.Buy.Currency),
 		LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt}
 }
 
-// createQuote locks the desk's rate. A repeat is answered without asking the desk again, or for the recipient.
+// createQuote locks the desk's rate. A repeat asks neither the desk nor for the recipient.
 func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	var body struct {
 		CounterpartyID string `json:"counterpartyId"`
@@ -89,7 +90,7 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	})
 }
 
-// quoteNamed reads the quote that a payout names; nil when it names none.
+// quoteNamed reads the quote that a payout names, or returns nil when it names none.
 func (h *treasuryHandlers) quoteNamed(c *call, id string) (*balance.Quote, error) {
 	if id == "" {
 		return nil, nil

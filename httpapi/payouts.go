@@ -22,7 +22,8 @@ import (
 func (h *treasuryHandlers) payoutRoutes() []route {
 	const path, read, write = "/api/treasury/payouts", "read:treasury", "write:payouts"
 	return []route{
-		{method: "POST", path: path, auth: authKey, scope: write, kyb: true, idempotency: keyRequired, handle: h.createPayout},
+		{method: "POST", path: path, auth: authKey, scope: write, kyb: true, idempotency: keyRequired,
+			handle: h.createPayout},
 		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: h.listPayouts},
 		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: h.getPayout},
 		{method: "GET", path: path + "/{id}/tracking", auth: authKey, scope: read, handle: h.trackPayout},
@@ -34,7 +35,7 @@ func (h *treasuryHandlers) payoutRoutes() []route {
 	}
 }
 
-// DefaultPayoutLimits are 250,000 dollars a day for a key and 1,000,000 for a workspace.
+// DefaultPayoutLimits returns 250,000 dollars a day for a key and 1,000,000 for a workspace.
 func DefaultPayoutLimits() balance.PayoutLimits {
 	return balance.PayoutLimits{KeyCents: 25_000_000, WorkspaceCents: 100_000_000}
 }
@@ -59,7 +60,7 @@ func ParsePayoutLimits(s string) (balance.PayoutLimits, error) {
 
 const centsPerDollar = 100
 
-// payoutDocument is a payout as the interface shows it.
+// payoutDocument is a payout in the interface.
 type payoutDocument struct {
 	ID             string               `json:"id"`
 	Rail           string               `json:"rail"`
@@ -78,12 +79,13 @@ type payoutDocument struct {
 }
 
 func showPayout(p balance.Payout, description string) payoutDocument {
-	return payoutDocument{ID: p.ID, Rail: p.Rail, Status: p.Status, CounterpartyID: p.CounterpartyID, AmountCents: p.AmountCents,
-		FeeCents: p.FeeCents, Description: description, SameDay: p.SameDay, QuoteID: p.QuoteID, Reference: p.Reference,
+	return payoutDocument{ID: p.ID, Rail: p.Rail, Status: p.Status, CounterpartyID: p.CounterpartyID,
+		AmountCents: p.AmountCents,
+		FeeCents:    p.FeeCents, Description: description, SameDay: p.SameDay, QuoteID: p.QuoteID, Reference: p.Reference,
 		ExpectedOn: p.ExpectedOn, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, History: p.History}
 }
 
-// replyPayout renders the reply of a command on a payout.
+// replyPayout returns a renderer of the payout that a command replies with.
 func replyPayout(description string) func(any) (answer, error) {
 	return func(answered any) (answer, error) {
 		p, ok := answered.(balance.Payout)
@@ -94,7 +96,8 @@ func replyPayout(description string) func(any) (answer, error) {
 	}
 }
 
-// createPayout orders a payout. A repeat is answered though the recipient has been removed since, or the quote has expired.
+// createPayout orders a payout. A repeat is answered even if the recipient has been removed or the
+// quote has expired since.
 func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	var body struct {
 		Rail           string `json:"rail"`
@@ -133,7 +136,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 		}}, replyPayout(create.Description))
 }
 
-// payoutNamed reads a payout of the caller's workspace with its description.
+// payoutNamed reads the payout of the path with its description.
 func (h *treasuryHandlers) payoutNamed(c *call) (balance.Payout, string, error) {
 	id := c.params["id"]
 	if _, err := ident.Parse(ident.Payout, id); err != nil {
@@ -146,13 +149,15 @@ func (h *treasuryHandlers) payoutNamed(c *call) (balance.Payout, string, error) 
 	return h.describePayout(c, record)
 }
 
-func (h *treasuryHandlers) describePayout(c *call, record persistence.Record) (p balance.Payout, description string, err error) {
+func (h *treasuryHandlers) describePayout(c *call, record persistence.Record) (p balance.Payout, description string,
+	err error) {
 	if err := json.Unmarshal(record.Document, &p); err != nil {
 		return p, "", fmt.Errorf("payout's record: %w", err)
 	}
 	described, err := h.actors.Record(c.ctx, balance.RecordPayoutText, c.who.workspace(), p.ID)
 	if err != nil {
-		return p, "", fmt.Errorf("description of a payout: %v", err) // not to be taken for a payout that is not found
+		// %v hides a not_found, which would read as one of the payout.
+		return p, "", fmt.Errorf("description of a payout: %v", err)
 	}
 	var text balance.PayoutText
 	if err := json.Unmarshal(described.Document, &text); err != nil {
@@ -162,10 +167,11 @@ func (h *treasuryHandlers) describePayout(c *call, record persistence.Record) (p
 }
 
 func (h *treasuryHandlers) listPayouts(c *call) (answer, error) {
-	return h.list(c, listing{kind: balance.RecordPayout, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
-		p, description, err := h.describePayout(c, r)
-		return showPayout(p, description), err
-	})
+	return h.list(c, listing{kind: balance.RecordPayout, workspace: c.who.workspace()},
+		func(r persistence.Record) (any, error) {
+			p, description, err := h.describePayout(c, r)
+			return showPayout(p, description), err
+		})
 }
 
 func (h *treasuryHandlers) getPayout(c *call) (answer, error) {
@@ -187,7 +193,7 @@ func (h *treasuryHandlers) directPayout(c *call, release bool) (answer, error) {
 		Command: balance.DirectPayout{ID: p.ID, Release: release}}, replyPayout(description))
 }
 
-// trackingEvent is a step of a wire abroad as the network of the banks tells it.
+// trackingEvent is a step of an international wire.
 type trackingEvent struct {
 	At     decision.Stamp `json:"at"`
 	Status string         `json:"status"`
@@ -200,7 +206,7 @@ const (
 	bankRecipients = "beneficiary"
 )
 
-// trackPayout returns the tracking of a wire abroad. Any other payout is not_found.
+// trackPayout returns the tracking of an international wire. Any other payout is not_found.
 func (h *treasuryHandlers) trackPayout(c *call) (answer, error) {
 	p, _, err := h.payoutNamed(c)
 	if err != nil {

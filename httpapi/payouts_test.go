@@ -41,7 +41,8 @@ func (w *world) newRecipient(tn tenant) string {
 func (w *world) bankSays(event, what, payout string) {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"id":%q,"type":%q,"data":{"payoutId":%q}}`, event, what, payout)
-	w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))}, "/api/webhooks/bank-transfer",
+	w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))},
+		"/api/webhooks/bank-transfer",
 		body))
 }
 
@@ -58,8 +59,9 @@ func (w *world) awaitPayout(tn tenant, id, status string) (r testReply) {
 func (w *world) dollars(tn tenant) (available, held int64) {
 	w.t.Helper()
 	require.NoError(w.t, w.system.Settle(w.t.Context()))
-	read, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "balance", Stream: tn.workspace, Workspace: tn.workspace,
-		Command: decision.Read{}})
+	read, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "balance", Stream: tn.workspace,
+		Workspace: tn.workspace,
+		Command:   decision.Read{}})
 	require.NoError(w.t, err)
 	usd := read.(balance.View).Balances[0]
 	return usd.AvailableCents, usd.HeldCents
@@ -80,7 +82,8 @@ func TestARecipientKeepsTheLastFourOnly(t *testing.T) {
 	w.ok(w.do(tn.all, "DELETE", "/api/treasury/counterparties/"+us, ""))
 	w.ok(w.do(tn.all, "DELETE", "/api/treasury/counterparties/"+us, ""))
 	w.fails(w.get(tn.all, "/api/treasury/counterparties/"+us), 404, "not_found")
-	w.fails(w.pay(tn, `{"rail":"ach","counterpartyId":"`+us+`","amountCents":1,"description":"rent"}`), 404, "not_found")
+	w.fails(w.pay(tn, `{"rail":"ach","counterpartyId":"`+us+`","amountCents":1,"description":"rent"}`), 404,
+		"not_found")
 	require.NotContains(t, w.ok(w.get(tn.all, "/api/treasury/counterparties")).raw, us)
 }
 
@@ -98,7 +101,8 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 	require.Equal(t, "2026-11-20", made.text("payout", "expectedOn"), "a Friday noon")
 	again := w.ok(w.post(who, "/api/treasury/payouts", order))
 	require.Equal(t, made.raw, again.raw)
-	w.fails(w.post(who, "/api/treasury/payouts", strings.Replace(order, "30000", "30001", 1)), 422, "idempotency_key_mismatch")
+	w.fails(w.post(who, "/api/treasury/payouts", strings.Replace(order, "30000", "30001", 1)), 422,
+		"idempotency_key_mismatch")
 
 	w.awaitPayout(tn, id, "submitted")
 	available, held := w.dollars(tn)
@@ -108,7 +112,8 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 	w.bankSays("b2", "payout.settled", id)
 	shown := w.awaitPayout(tn, id, "settled")
 	require.Equal(t, "rent", shown.text("payout", "description"))
-	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw, `"source":"payout","direction":"debit","amountCents":30000`)
+	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw,
+		`"source":"payout","direction":"debit","amountCents":30000`)
 	w.bankSays("b3", "payout.returned", id)
 	w.bankSays("b4", "payout.returned", id)
 	w.awaitPayout(tn, id, "returned")
@@ -121,12 +126,16 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 }
 
 func TestPayoutRefusals(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.PayoutLimits = balance.PayoutLimits{KeyCents: 50_000, WorkspaceCents: 60_000} })
+	w := newWorld(t, func(c *Config) {
+		c.PayoutLimits = balance.PayoutLimits{KeyCents: 50_000,
+			WorkspaceCents: 60_000}
+	})
 	tn := w.newTenant("acme")
 	w.fund(tn, 40_000)
 	us, abroad := w.newRecipient(tn), w.newRecipientAbroad(tn)
 	order := func(rail, to string, cents int, more string) string {
-		return fmt.Sprintf(`{"rail":%q,"counterpartyId":%q,"amountCents":%d,"description":"rent"%s}`, rail, to, cents, more)
+		return fmt.Sprintf(`{"rail":%q,"counterpartyId":%q,"amountCents":%d,"description":"rent"%s}`, rail, to, cents,
+			more)
 	}
 	w.fails(w.pay(tn, order("cheque", us, 1, "")), 400, "invalid_body")
 	w.fails(w.pay(tn, order("wire", us, 1, `,"sameDay":true`)), 400, "invalid_body")
@@ -145,8 +154,10 @@ func TestABodyIsReadBeforeItsRecipient(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	const nobody = `"counterpartyId":"rcp_01m7wd7tg0ewc8h5zq4n1x2y3t"`
-	w.fails(w.pay(tn, `{"rail":"wire","amountCents":1,"description":"rent","sameDay":true,`+nobody+`}`), 400, "invalid_body")
-	w.fails(w.pay(tn, `{"rail":"ach","amountCents":1,"description":"rent","quoteId":"fxq_no",`+nobody+`}`), 400, "invalid_body")
+	w.fails(w.pay(tn, `{"rail":"wire","amountCents":1,"description":"rent","sameDay":true,`+nobody+`}`), 400,
+		"invalid_body")
+	w.fails(w.pay(tn, `{"rail":"ach","amountCents":1,"description":"rent","quoteId":"fxq_no",`+nobody+`}`), 400,
+		"invalid_body")
 	w.fails(w.pay(tn, `{"rail":"ach","amountCents":1,"description":"rent",`+nobody+`}`), 404, "not_found")
 	quotes := "/api/treasury/fx-quotes"
 	w.fails(w.post(w.keyed(tn), quotes, `{"currency":"USD","amountMinor":"1",`+nobody+`}`), 400, "invalid_currency")
@@ -205,9 +216,12 @@ func TestAWireAbroadAtALockedRate(t *testing.T) {
 	late := w.post(w.keyed(tn), "/api/treasury/fx-quotes", lock).text("quote", "id")
 	w.clock.turn(balance.QuoteLock)
 	w.fails(w.pay(tn, strings.Replace(order, quote, late, 1)), 422, "quote_expired")
-	w.fails(w.post(w.keyed(tn), "/api/treasury/fx-quotes", strings.Replace(lock, "EUR", "GBP", 1)), 400, "invalid_currency")
-	w.fails(w.post(w.keyed(tn), "/api/treasury/fx-quotes", strings.Replace(lock, "EUR", "XAU", 1)), 400, "invalid_currency")
-	w.fails(w.post(w.keyed(tn), "/api/treasury/fx-quotes", strings.Replace(lock, "100000", "0", 1)), 400, "invalid_amount")
+	w.fails(w.post(w.keyed(tn), "/api/treasury/fx-quotes", strings.Replace(lock, "EUR", "GBP", 1)), 400,
+		"invalid_currency")
+	w.fails(w.post(w.keyed(tn), "/api/treasury/fx-quotes", strings.Replace(lock, "EUR", "XAU", 1)), 400,
+		"invalid_currency")
+	w.fails(w.post(w.keyed(tn), "/api/treasury/fx-quotes", strings.Replace(lock, "100000", "0", 1)), 400,
+		"invalid_amount")
 
 	other := w.newTenant("other")
 	w.fund(other, 1_000_000)
@@ -216,7 +230,8 @@ func TestAWireAbroadAtALockedRate(t *testing.T) {
 	require.Equal(t, "0.9153", w.ok(w.get(tn.all, "/api/treasury/fx-rates")).text("rates", "EUR"))
 }
 
-// A settlement that is reported after the release debits again, below zero if need be, and is an alarm.
+// A settlement that is reported after the release debits again, below zero if need be, and is an
+// alarm.
 func TestASettlementAfterTheReleaseIsAnAlarm(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, func(c *Config) { c.Registry = registry })

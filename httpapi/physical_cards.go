@@ -15,7 +15,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// Bank days that a physical card is under way.
+// Shipping time of a physical card, in bank days.
 const (
 	leastShippingDays = 5
 	mostShippingDays  = 7
@@ -24,13 +24,14 @@ const (
 func (h *cardHandlers) physicalRoutes() []route {
 	const path = "/api/physical-cards"
 	return []route{
-		{method: "POST", path: path, auth: authKey, scope: "write:cards", kyb: true, physical: true, idempotency: keyOptional,
-			handle: h.orderPhysical},
+		{method: "POST", path: path, auth: authKey, scope: "write:cards", kyb: true, physical: true,
+			idempotency: keyOptional,
+			handle:      h.orderPhysical},
 		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: pageQuery, handle: h.listPhysical},
 	}
 }
 
-// physicalDocument is a physical card as the interface shows it.
+// physicalDocument is a physical card in the interface.
 type physicalDocument struct {
 	Card  cardDocument  `json:"card"`
 	Order orderDocument `json:"order"`
@@ -57,15 +58,17 @@ type etaDocument struct {
 func showPhysical(o balance.PhysicalOrder, shipping balance.Shipping, card cardDocument) physicalDocument {
 	return physicalDocument{
 		Card: card,
-		Order: orderDocument{ID: o.ID, CardID: o.Card.ID, Finish: o.Finish, UnlockMethod: o.UnlockMethod, Status: o.Status,
+		Order: orderDocument{ID: o.ID, CardID: o.Card.ID, Finish: o.Finish, UnlockMethod: o.UnlockMethod,
+			Status:   o.Status,
 			Shipping: shipping, CreatedAt: o.CreatedAt},
 		ETA: etaDocument{MinBusinessDays: leastShippingDays, MaxBusinessDays: mostShippingDays, From: o.ArrivesFrom,
 			To: o.ArrivesTo},
 	}
 }
 
-// orderPhysical orders a physical card and answers when the card is there. The answer is that of the order, which says all of the
-// card: it commits with the charge, so that a repeat after a crash gets it, and waits for the card too.
+// orderPhysical orders a physical card and answers when the card exists. The answer is rendered
+// from the order, which holds all of the card, and commits with the charge. A repeat after a crash
+// returns it and waits for the card too.
 func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 	order, err := h.readOrder(c)
 	if err != nil {
@@ -73,7 +76,9 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 	}
 	workspace, text := order.Workspace, order.Text
 	if order.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
-		h.actors.WaitRelayed(c.ctx, workspace) // the balance has the spend of the cards
+		// The unlock method is checked against the cards' spend, which the relay brings to the
+		// balance.
+		h.actors.WaitRelayed(c.ctx, workspace)
 	}
 	done, err := h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
 		Prepare: func(context.Context) (any, error) {
@@ -98,22 +103,22 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 	return done, h.awaitOrdered(c, done)
 }
 
-// awaitOrdered waits for the card of an order that was answered.
+// awaitOrdered waits until the card of an answered order is minted.
 func (h *cardHandlers) awaitOrdered(c *call, done answer) error {
-	var told struct{ Order struct{ ID string } }
-	if err := json.Unmarshal(done.body, &told); err != nil {
+	var answered struct{ Order struct{ ID string } }
+	if err := json.Unmarshal(done.body, &answered); err != nil {
 		return fmt.Errorf("answer to an order: %w", err)
 	}
-	_, err := h.actors.MintOrdered(c.ctx, c.who.workspace(), told.Order.ID)
+	_, err := h.actors.MintOrdered(c.ctx, c.who.workspace(), answered.Order.ID)
 	if err == nil || fault.Is(err, fault.LimitExceeded) {
 		return err
 	}
-	h.log.Warn("an ordered card is not minted yet", "order", told.Order.ID, "err", err)
+	h.log.Warn("an ordered card is not minted yet", "order", answered.Order.ID, "err", err)
 	return fault.New(fault.OutcomeUnknown, "The card is ordered and not minted yet; retry with the same Idempotency-Key.")
 }
 
-// readOrder reads the body, and draws what identifies order and card. Under whom the card is issued is not looked up here: a
-// repeat is answered though nobody is active any more.
+// readOrder reads the body, and draws the ids of order and card. It does not look up the
+// cardholder, because a repeat is answered even without an active cardholder.
 func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err error) {
 	var body struct {
 		HolderLabel          string           `json:"holderLabel"`
@@ -143,32 +148,36 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 		ArrivesFrom: h.calendar.After(c.now, leastShippingDays).Format(time.DateOnly),
 		ArrivesTo:   h.calendar.After(c.now, mostShippingDays).Format(time.DateOnly),
 	}, Text: balance.PhysicalText{HolderLabel: body.HolderLabel, Shipping: body.Shipping}}
-	_, err = actors.OrderedCard(order.Workspace, order.Order, body.HolderLabel) // nothing is charged for a card that nobody mints
+	// An order of a card that cannot be minted must not be charged.
+	_, err = actors.OrderedCard(order.Workspace, order.Order, body.HolderLabel)
 	return order, err
 }
 
 func (h *cardHandlers) listPhysical(c *call) (answer, error) {
 	workspace := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, workspace)
-	return h.list(c, listing{kind: balance.RecordPhysicalOrder, workspace: workspace}, func(r persistence.Record) (any, error) {
-		var order balance.PhysicalOrder
-		if err := json.Unmarshal(r.Document, &order); err != nil {
-			return nil, fmt.Errorf("physical order's record: %w", err)
-		}
-		record, err := h.actors.Record(c.ctx, balance.RecordPhysicalText, workspace, order.ID)
-		if err != nil {
-			return nil, fmt.Errorf("shipping of an order: %v", err) // not to be taken for a list that is not found
-		}
-		var text balance.PhysicalText
-		if err := json.Unmarshal(record.Document, &text); err != nil {
-			return nil, fmt.Errorf("shipping of an order: %w", err)
-		}
-		card, err := h.orderedCard(c, order, text.HolderLabel)
-		return showPhysical(order, text.Shipping, card), err
-	})
+	return h.list(c, listing{kind: balance.RecordPhysicalOrder, workspace: workspace},
+		func(r persistence.Record) (any, error) {
+			var order balance.PhysicalOrder
+			if err := json.Unmarshal(r.Document, &order); err != nil {
+				return nil, fmt.Errorf("physical order's record: %w", err)
+			}
+			record, err := h.actors.Record(c.ctx, balance.RecordPhysicalText, workspace, order.ID)
+			if err != nil {
+				// %v hides a not_found, which would read as one of the list.
+				return nil, fmt.Errorf("shipping of an order: %v", err)
+			}
+			var text balance.PhysicalText
+			if err := json.Unmarshal(record.Document, &text); err != nil {
+				return nil, fmt.Errorf("shipping of an order: %w", err)
+			}
+			card, err := h.orderedCard(c, order, text.HolderLabel)
+			return showPhysical(order, text.Shipping, card), err
+		})
 }
 
-// orderedCard shows the card of an order; for the moment until it is minted, as it is going to be.
+// orderedCard shows the card of an order. Until the card is minted, it is shown as the order
+// describes it.
 func (h *cardHandlers) orderedCard(c *call, order balance.PhysicalOrder, holderLabel string) (cardDocument, error) {
 	view, err := h.readCard(c, order.Card.ID)
 	if fault.Is(err, fault.NotFound) {

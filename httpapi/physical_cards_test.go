@@ -84,8 +84,8 @@ func TestPhysicalCardRefusals(t *testing.T) {
 	w.ok(w.get(tn.all, "/api/physical-cards"))
 }
 
-// What is ordered is charged; while the card cannot be minted the outcome is unknown, and a repeat has the card. A card that can
-// never be minted costs nothing.
+// What is ordered is charged; while the card cannot be minted the outcome is unknown, and a repeat
+// has the card. A card that can never be minted costs nothing.
 func TestAPhysicalCardThatIsNotMintedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")

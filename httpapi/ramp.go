@@ -17,16 +17,16 @@ import (
 	"purser/persistence/money"
 )
 
-// rampHandlers answer for the ramp between dollars and USDC: quotes, orders, withdrawals and
-// wallets.
+// rampHandlers serve the ramp between dollars and USDC: quotes, orders, withdrawals and wallets.
 type rampHandlers struct{ *edge }
 
 func (h *rampHandlers) rampRoutes() []route {
 	const account, orders, read, write = "/api/ramp/account", "/api/ramp/orders", "read:treasury", workspace.WriteRamps
 	const sessions = "/api/ramp/onramp/sessions"
 	return []route{
-		{method: "POST", path: account, auth: authKey, scope: write, sandboxOnly: true, ramp: true, idempotency: keyOptional,
-			handle: h.linkRamp},
+		{method: "POST", path: account, auth: authKey, scope: write, sandboxOnly: true, ramp: true,
+			idempotency: keyOptional,
+			handle:      h.linkRamp},
 		{method: "GET", path: account, auth: authKey, scope: read, handle: h.getRampAccount},
 		{method: "POST", path: "/api/ramp/quotes", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
 			idempotency: keyOptional, handle: h.createRampQuote},
@@ -40,12 +40,14 @@ func (h *rampHandlers) rampRoutes() []route {
 		{method: "GET", path: sessions, auth: authKey, scope: read, query: pageQuery, handle: h.listRampSessions},
 		{method: "GET", path: "/api/ramp/sessions/{id}", auth: authKey, scope: read, handle: h.getRampSession},
 		{method: "POST", path: sessions, auth: authKey, scope: write, use: orders, handle: neverReached},
-		{method: "POST", path: "/api/ramp/offramp/sessions", auth: authKey, scope: write, use: orders, handle: neverReached},
+		{method: "POST", path: "/api/ramp/offramp/sessions", auth: authKey, scope: write, use: orders,
+			handle: neverReached},
 		{method: "POST", path: "/api/ramp/quote", auth: authKey, scope: write, use: orders, handle: neverReached},
 	}
 }
 
-// rampAccountDocument is the account as the interface shows it; one that was not asked for has no id.
+// rampAccountDocument is a ramp account in the interface. Id is null until the account is
+// requested.
 type rampAccountDocument struct {
 	ID     *string `json:"id"`
 	Status string  `json:"status"`
@@ -59,8 +61,9 @@ func replyRampAccount(a ramp.Account) (answer, error) {
 	return reply(map[string]any{"account": d})
 }
 
-// linkRamp asks for the account. What the partner makes of it is seen when the account is read. Its id follows from the
-// workspace's: a journal that was restored to a time before asks under the id that the partner has.
+// linkRamp requests the account; reading the account shows the partner's decision. The id is
+// derived from the workspace's, so a journal restored to an earlier time requests the account under
+// the same id.
 func (h *rampHandlers) linkRamp(c *call) (answer, error) {
 	link := ramp.Link{Workspace: c.who.workspace()}
 	owner, err := ident.Parse(ident.Workspace, link.Workspace)
@@ -68,7 +71,8 @@ func (h *rampHandlers) linkRamp(c *call) (answer, error) {
 		return answer{}, err
 	}
 	link.ID = ident.Derive(owner.Slot(), owner.Time(), "ramp/"+link.Workspace).Format(ident.RampAccount)
-	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace, Command: link},
+	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace,
+		Command: link},
 		func(linked any) (answer, error) {
 			a, ok := linked.(ramp.Account)
 			if !ok {
@@ -86,7 +90,7 @@ func (h *rampHandlers) getRampAccount(c *call) (answer, error) {
 	return replyRampAccount(a)
 }
 
-// rampAccount reads the account of the caller's workspace, which has one at most.
+// rampAccount reads the account of the caller's workspace, which has at most one.
 func (h *rampHandlers) rampAccount(c *call) (a ramp.Account, err error) {
 	records, err := h.actors.List(c.ctx, ramp.RecordAccount, c.who.workspace(), "", persistence.Page{Limit: 1})
 	if err != nil {
@@ -101,7 +105,7 @@ func (h *rampHandlers) rampAccount(c *call) (a ramp.Account, err error) {
 	return a, nil
 }
 
-// rampQuoteDocument is a quote as the interface shows it.
+// rampQuoteDocument is a ramp quote in the interface.
 type rampQuoteDocument struct {
 	ID        string         `json:"id"`
 	Direction string         `json:"direction"`
@@ -112,7 +116,7 @@ type rampQuoteDocument struct {
 	ExpiresAt decision.Stamp `json:"expiresAt"`
 }
 
-// rampRate is the USDC that one dollar buys.
+// rampRate is the amount of USDC for one dollar.
 const rampRate = "1"
 
 // createRampQuote locks the partner's offer. A repeat is answered without asking the partner again.
@@ -136,7 +140,7 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	})
 }
 
-// readRampQuote reads the body. A withdrawal names its wallet, and nothing else names one.
+// readRampQuote reads the body. Only a withdrawal names a wallet, and it must.
 func (h *rampHandlers) readRampQuote(c *call) (quote balance.QuoteRamp, err error) {
 	var body struct {
 		Direction string `json:"direction"`
@@ -154,16 +158,19 @@ func (h *rampHandlers) readRampQuote(c *call) (quote balance.QuoteRamp, err erro
 	}
 	cents, err := money.ParseDollars(body.Amount)
 	if err != nil || cents > balance.MaxRampCents {
-		return quote, fault.New(fault.InvalidAmount, fmt.Sprintf("amount: a plain decimal with at most two places, 0.01 to %s",
-			money.FormatDollars(balance.MaxRampCents)))
+		return quote, fault.New(fault.InvalidAmount,
+			fmt.Sprintf("amount: a plain decimal with at most two places, 0.01 to %s",
+				money.FormatDollars(balance.MaxRampCents)))
 	}
-	quote = balance.QuoteRamp{Workspace: c.who.workspace(), Direction: body.Direction, AmountCents: cents, WalletID: body.WalletID}
+	quote = balance.QuoteRamp{Workspace: c.who.workspace(), Direction: body.Direction, AmountCents: cents,
+		WalletID: body.WalletID}
 	quote.ID, err = h.newID(c, ident.RampQuote)
 	return quote, err
 }
 
-// offerRamp finds out what the partner asks. What the workspace lacks is told before: a linked account, the wallet, its approval.
-// A withdrawal that the travel rule forbids is left to the balance to refuse, whatever its wallet is and the partner would ask.
+// offerRamp asks the partner for its fee. First it refuses a workspace without a linked account,
+// and a withdrawal to an unknown or unapproved wallet. The balance refuses a withdrawal that the
+// travel rule forbids, whatever the wallet's status and the fee.
 func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRamp) error {
 	account, err := h.rampAccount(c)
 	if err != nil {
@@ -191,7 +198,7 @@ func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.Qu
 	return err
 }
 
-// rampOrderDocument is an order as the interface shows it.
+// rampOrderDocument is a ramp order in the interface.
 type rampOrderDocument struct {
 	ID        string         `json:"id"`
 	Direction string         `json:"direction"`
@@ -201,7 +208,7 @@ type rampOrderDocument struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// withdrawalDocument is an order that is a withdrawal. TxHash is null until it is completed.
+// withdrawalDocument is a withdrawal in the interface. TxHash is null until it is completed.
 type withdrawalDocument struct {
 	rampOrderDocument
 	WalletID string  `json:"walletId"`
@@ -209,8 +216,9 @@ type withdrawalDocument struct {
 }
 
 func showRampOrder(o balance.RampOrder) any {
-	d := rampOrderDocument{ID: o.ID, Direction: o.Direction, Status: o.Status, Amount: money.FormatDollars(o.AmountCents),
-		Fee: money.FormatDollars(o.FeeCents), CreatedAt: o.CreatedAt}
+	d := rampOrderDocument{ID: o.ID, Direction: o.Direction, Status: o.Status,
+		Amount: money.FormatDollars(o.AmountCents),
+		Fee:    money.FormatDollars(o.FeeCents), CreatedAt: o.CreatedAt}
 	if o.Direction != balance.RampWithdraw {
 		return d
 	}
@@ -229,9 +237,9 @@ func (h *rampHandlers) createWithdrawal(c *call) (answer, error) {
 	return h.useRampQuote(c, true, "withdrawal")
 }
 
-// useRampQuote makes the order of a quote. A repeat under the same Idempotency-Key gets the stored
-// answer, although its quote is used. The single-use quote bounds a request without a key to one
-// order: every repeat is quote_used.
+// useRampQuote creates the order of a quote. A repeat under the same Idempotency-Key gets the
+// stored answer, although its quote is used. The single-use quote bounds a request without a key to
+// one order: every repeat is quote_used.
 func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`
@@ -249,10 +257,11 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 	if create.ID, err = h.newID(c, prefix); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Prepare: func(context.Context) (any, error) {
-		err := h.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
-		return create, err
-	}}, func(created any) (answer, error) {
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Prepare: func(context.Context) (any, error) {
+			err := h.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
+			return create, err
+		}}, func(created any) (answer, error) {
 		o, ok := created.(balance.RampOrder)
 		if !ok {
 			return answer{}, fmt.Errorf("ramp order answered %T", created)
@@ -280,7 +289,7 @@ func (h *rampHandlers) getRampOrder(c *call) (answer, error) {
 	return reply(map[string]any{"order": showRampOrder(o)})
 }
 
-// rampPrefix is the one of the two prefixes that the id of an order or a withdrawal has.
+// rampPrefix returns the prefix of an id: a withdrawal's or an order's.
 func rampPrefix(id string) string {
 	if strings.HasPrefix(id, ident.Withdrawal+"_") {
 		return ident.Withdrawal
@@ -288,7 +297,7 @@ func rampPrefix(id string) string {
 	return ident.RampOrder
 }
 
-// rampSessionDocument is a session of the retired routes as the interface shows it.
+// rampSessionDocument is a session of the retired routes in the interface.
 type rampSessionDocument struct {
 	ID        string         `json:"id"`
 	Direction string         `json:"direction"`
@@ -299,11 +308,12 @@ type rampSessionDocument struct {
 }
 
 func showRampSession(r balance.RampSession) rampSessionDocument {
-	return rampSessionDocument{ID: r.ID, Direction: r.Direction, Status: r.Status, Amount: money.FormatDollars(r.AmountCents),
+	return rampSessionDocument{ID: r.ID, Direction: r.Direction, Status: r.Status,
+		Amount:    money.FormatDollars(r.AmountCents),
 		HostedURL: r.HostedURL, CreatedAt: r.CreatedAt}
 }
 
-// listRampSessions lists the sessions of one direction, the on-ramp's.
+// listRampSessions lists the on-ramp's sessions.
 func (h *rampHandlers) listRampSessions(c *call) (answer, error) {
 	return h.list(c, listing{kind: balance.RecordRampSession, workspace: c.who.workspace(), parent: balance.RampOn},
 		func(r persistence.Record) (any, error) {

@@ -52,7 +52,8 @@ func (w *world) rampTenant(name string) tenant {
 	w.t.Helper()
 	tn := w.newTenant(name)
 	w.fund(tn, 100_000)
-	w.tellBalance(tn, balance.ReceiveStablecoin{Workspace: tn.workspace, EventID: "coins-" + name, Asset: "USDC", Chain: "polygon",
+	w.tellBalance(tn, balance.ReceiveStablecoin{Workspace: tn.workspace, EventID: "coins-" + name, Asset: "USDC",
+		Chain:  "polygon",
 		TxHash: "0x1", AmountUsdCents: 100_000})
 	return tn
 }
@@ -73,7 +74,8 @@ func (w *world) idIn(tn tenant, prefix string) string {
 	return ident.Derive(owner.Slot(), w.clock.now(), fmt.Sprint("ramp ", w.n)).Format(prefix)
 }
 
-// rampOrder is an order of 100 dollars or USDC that the partner has yet to answer, at a fee of at most 50 cents.
+// rampOrder is an order of 100 dollars or USDC that the partner has yet to answer, at a fee of at
+// most 50 cents.
 func (w *world) rampOrder(tn tenant, direction string) string {
 	w.t.Helper()
 	quote := balance.QuoteRamp{Workspace: tn.workspace, ID: w.idIn(tn, ident.RampQuote), Direction: direction,
@@ -98,7 +100,8 @@ func (w *world) olderSession(tn tenant, direction string) string {
 	return r.ID
 }
 
-// What an order and its report do to the two balances of a tenant who gave 100 of one of them: once, however often it comes.
+// What an order and its report do to the two balances of a tenant who gave 100 of one of them:
+// once, however often it comes.
 func TestReportsOfTheRamp(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -127,7 +130,8 @@ func TestReportsOfTheRamp(t *testing.T) {
 func TestReportsOfTheRampThatMatchNothing(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
-	on, off, out := w.rampOrder(tn, balance.RampOn), w.rampOrder(tn, balance.RampOff), w.rampOrder(tn, balance.RampWithdraw)
+	on, off, out := w.rampOrder(tn, balance.RampOn), w.rampOrder(tn, balance.RampOff),
+		w.rampOrder(tn, balance.RampWithdraw)
 	session := w.olderSession(tn, balance.RampOff)
 	for i, r := range []struct{ path, what, order, more string }{
 		{onrampPath, "onramp.completed", w.idIn(tn, ident.RampOrder), ""},
@@ -199,7 +203,8 @@ func TestReportsOfTheRampMustBeSigned(t *testing.T) {
 	w.keptUnmatched(0)
 }
 
-// A report that was claimed and then not applied, because the process died in between, is applied by its repeat, once.
+// A report that was claimed and then not applied, because the process died in between, is applied
+// by its repeat, once.
 func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -224,8 +229,8 @@ func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
 	w.keptUnmatched(0)
 }
 
-// Reports that come at once, of one id and of several, end an order and a session once. One that read what has just changed may
-// be told to come again, and then is taken.
+// Reports that come at once, of one id and of several, end an order and a session once. One that
+// read what has just changed may be told to come again, and then is taken.
 func TestReportsOfTheRampAtOnce(t *testing.T) {
 	const atOnce = 8
 	w := newWorld(t)

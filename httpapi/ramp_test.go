@@ -32,7 +32,8 @@ func told(r testReply, name string) string {
 	return strings.Join([]string{r.text(name, "status"), r.text(name, "amount"), r.text(name, "fee")}, " ")
 }
 
-// An account is none until it is asked for, pending until the partner has linked it, and asked for once.
+// An account is none until it is asked for, pending until the partner has linked it, and asked for
+// once.
 func TestARampAccount(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -66,7 +67,8 @@ func TestAnOnramp(t *testing.T) {
 		"createdAt":"2026-11-20T12:00:00.000Z"}}`, order), made.raw)
 	w.holdsBoth(tn, 89_950, 100_000)
 	w.becomes(tn, order, "processing")
-	require.Equal(t, []partner.RampOrder{{ID: order, WorkspaceID: tn.workspace, Direction: "onramp", AmountCents: 10_050,
+	require.Equal(t, []partner.RampOrder{{ID: order, WorkspaceID: tn.workspace, Direction: "onramp",
+		AmountCents: 10_050,
 		MaxFeeCents: 100}}, w.ramp.given)
 
 	w.ok(w.rampSays(onrampPath, "done", "onramp.completed", order, `,"feeCents":60`))
@@ -104,7 +106,8 @@ func TestAWithdrawal(t *testing.T) {
 		"createdAt":"2026-11-20T12:00:00.000Z","walletId":%q,"txHash":null}}`, id, wallet), made.raw)
 	w.holdsBoth(tn, 100_000, 75_000)
 	w.becomes(tn, id, "processing")
-	require.Equal(t, &partner.RampWallet{ID: wallet, Chain: "base", Address: evmKey("base", "cold").address}, w.ramp.given[0].Wallet)
+	require.Equal(t, &partner.RampWallet{ID: wallet, Chain: "base", Address: evmKey("base", "cold").address},
+		w.ramp.given[0].Wallet)
 	w.ok(w.rampSays(offrampPath, "done", "withdrawal.completed", id, `,"txHash":"0x5e1d"`))
 	done := w.order(tn, id)
 	require.Equal(t, "completed 250.00 2.50", told(done, "order"))
@@ -140,8 +143,10 @@ func TestRampOrdersThatFail(t *testing.T) {
 func TestAmountsOfTheRamp(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	for _, bad := range []string{"", "0", "0.00", "1.", ".5", "1.234", "1.000", "-1", "+1", "1e3", "01", "00.50", " 1", "1 ", "1,5",
-		"１", "NaN", "0x1", "1_0", "1000000.01", "1000001", "10000000000", "1000000000000000000", "99999999999999999999"} {
+	for _, bad := range []string{"", "0", "0.00", "1.", ".5", "1.234", "1.000", "-1", "+1", "1e3", "01", "00.50", " 1",
+		"1 ", "1,5",
+		"１", "NaN", "0x1", "1_0", "1000000.01", "1000001", "10000000000", "1000000000000000000",
+		"99999999999999999999"} {
 		r := w.post(tn.all.once(), "/api/ramp/quotes", rampBody("onramp", bad, ""))
 		w.fails(r, 400, "invalid_amount")
 		require.Contains(t, r.text("message"), "amount: ")
@@ -156,7 +161,8 @@ func TestAmountsOfTheRamp(t *testing.T) {
 	}
 }
 
-// The refusals of a quote, in their order. Each changes nothing, and the partner is asked of none but the last.
+// The refusals of a quote, in their order. Each changes nothing, and the partner is asked of none
+// but the last.
 func TestRampQuotesThatAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
@@ -204,7 +210,10 @@ func TestRampQuotesThatAreRefused(t *testing.T) {
 }
 
 func TestRampQuotesOfAMinute(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000, PerAddress: 100_000} })
+	w := newWorld(t, func(c *Config) {
+		c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000,
+			PerAddress: 100_000}
+	})
 	tn := w.newTenant("ada")
 	w.link(tn)
 	who := tn.all.once()
@@ -215,7 +224,8 @@ func TestRampQuotesOfAMinute(t *testing.T) {
 	r := w.post(tn.all.once(), "/api/ramp/quotes", rampBody("onramp", "1", ""))
 	w.fails(r, 429, "rate_limited")
 	require.NotEmpty(t, r.header("Retry-After"))
-	require.Equal(t, first.raw, w.post(who, "/api/ramp/quotes", rampBody("onramp", "1", "")).raw, "a repeat is no quote")
+	require.Equal(t, first.raw, w.post(who, "/api/ramp/quotes", rampBody("onramp", "1", "")).raw,
+		"a repeat is no quote")
 	w.clock.turn(rateWindow)
 	w.quoteRamp(tn, balance.RampOn, "1")
 }
@@ -235,7 +245,8 @@ func TestRampOrdersThatAreRefused(t *testing.T) {
 		require.Equal(t, before, w.settled(), "a refused order changed something")
 	}
 	for _, route := range []string{"orders", "withdrawals"} {
-		for _, unknown := range []string{on, "rq_01m7wd7tg0ewc8h5zq4n1x2y3w", "rq_", "x", "ro" + out[2:], tn.workspace} {
+		for _, unknown := range []string{on, "rq_01m7wd7tg0ewc8h5zq4n1x2y3w", "rq_", "x", "ro" + out[2:],
+			tn.workspace} {
 			refused(route, unknown, "404 quote_not_found")
 		}
 	}
@@ -312,7 +323,8 @@ func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
 	require.Len(t, w.ok(w.get(tn.all, "/api/ramp/orders")).at("data"), 2)
 }
 
-// Of many who use a quote at once one gets an order, and of many who send one request each gets the same answer.
+// Of many who use a quote at once one gets an order, and of many who send one request each gets the
+// same answer.
 func TestRampOrdersAtOnce(t *testing.T) {
 	const atOnce = 8
 	w := newWorld(t)
@@ -347,7 +359,8 @@ func TestRampOrdersAtOnce(t *testing.T) {
 	}
 }
 
-// Orders of all directions are in one list, newest first. The partner has taken all of them, so that no two reads differ.
+// Orders of all directions are in one list, newest first. The partner has taken all of them, so
+// that no two reads differ.
 func TestTheListOfRampOrders(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
@@ -383,11 +396,13 @@ func TestTheListOfRampOrders(t *testing.T) {
 	w.fails(w.get(tn.all, "/api/ramp/orders?status=completed"), 400, "invalid_query")
 }
 
-// Sessions of the retired routes are still shown: the list has the on-ramp's, newest first, and any can be looked up.
+// Sessions of the retired routes are still shown: the list has the on-ramp's, newest first, and any
+// can be looked up.
 func TestOlderRampSessions(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
-	first, off, last := w.olderSession(tn, balance.RampOn), w.olderSession(tn, balance.RampOff), w.olderSession(tn, balance.RampOn)
+	first, off, last := w.olderSession(tn, balance.RampOn), w.olderSession(tn, balance.RampOff),
+		w.olderSession(tn, balance.RampOn)
 	w.ok(w.rampSays(onrampPath, "done", "onramp.completed", first, ""))
 	list := w.ok(w.get(tn.all, "/api/ramp/onramp/sessions"))
 	require.JSONEq(t, fmt.Sprintf(`{"data":[
@@ -425,7 +440,8 @@ func TestRetiredRampRoutes(t *testing.T) {
 	w.fails(w.post(tn.all, "/api/ramp/quote", ""), 410, "gone")
 }
 
-// A deployment without the ramp refuses every write before anything else is looked at, and still shows what there is.
+// A deployment without the ramp refuses every write before anything else is looked at, and still
+// shows what there is.
 func TestTheRampIsNotConnected(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")

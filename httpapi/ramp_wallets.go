@@ -16,15 +16,17 @@ import (
 func (h *rampHandlers) rampWalletRoutes() []route {
 	const dashboard = "/api/dashboard/ramp/wallets"
 	return []route{
-		{method: "POST", path: "/api/ramp/wallets", auth: authKey, scope: workspace.WriteRamps, sandboxOnly: true, ramp: true,
+		{method: "POST", path: "/api/ramp/wallets", auth: authKey, scope: workspace.WriteRamps, sandboxOnly: true,
+			ramp:        true,
 			idempotency: keyOptional, handle: h.addWallet},
 		{method: "GET", path: dashboard, auth: authSession, roles: anyMember, query: pageQuery, handle: h.listWallets},
-		{method: "POST", path: dashboard + "/{id}/proof", auth: authSession, roles: managers, sandboxOnly: true, ramp: true,
+		{method: "POST", path: dashboard + "/{id}/proof", auth: authSession, roles: managers, sandboxOnly: true,
+			ramp:        true,
 			idempotency: keyOptional, handle: h.proveWallet},
 	}
 }
 
-// walletDocument is a wallet as the interface shows it.
+// walletDocument is a wallet in the interface.
 type walletDocument struct {
 	ID      string `json:"id"`
 	Chain   string `json:"chain"`
@@ -33,7 +35,7 @@ type walletDocument struct {
 	Status  string `json:"status"`
 }
 
-// challengeDocument is a wallet as the dashboard shows it.
+// challengeDocument is a wallet in the dashboard.
 type challengeDocument struct {
 	walletDocument
 	Challenge string `json:"challenge"`
@@ -51,10 +53,10 @@ func replyWallet(answered any) (answer, error) {
 	return reply(map[string]any{"wallet": showWallet(w)})
 }
 
-// nonceBytes of randomness make a challenge that nobody can have signed before.
+// nonceBytes of randomness make a challenge that has not been signed before.
 const nonceBytes = 16
 
-// addWallet registers a wallet, which is to be proven in the dashboard.
+// addWallet registers a wallet, whose owner proves control of it in the dashboard.
 func (h *rampHandlers) addWallet(c *call) (answer, error) {
 	var body struct {
 		Chain   string `json:"chain"`
@@ -74,21 +76,24 @@ func (h *rampHandlers) addWallet(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("nonce of a wallet: %w", err)
 	}
 	add.Nonce = hex.EncodeToString(nonce[:])
-	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace, Command: add}, replyWallet)
+	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace,
+		Command: add},
+		replyWallet)
 }
 
 func (h *rampHandlers) listWallets(c *call) (answer, error) {
-	return h.list(c, listing{kind: ramp.RecordWallet, workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
-		var w ramp.Wallet
-		if err := json.Unmarshal(r.Document, &w); err != nil {
-			return nil, fmt.Errorf("wallet's record: %w", err)
-		}
-		return challengeDocument{walletDocument: showWallet(w), Challenge: w.Challenge}, nil
-	})
+	return h.list(c, listing{kind: ramp.RecordWallet, workspace: c.who.workspace()},
+		func(r persistence.Record) (any, error) {
+			var w ramp.Wallet
+			if err := json.Unmarshal(r.Document, &w); err != nil {
+				return nil, fmt.Errorf("wallet's record: %w", err)
+			}
+			return challengeDocument{walletDocument: showWallet(w), Challenge: w.Challenge}, nil
+		})
 }
 
-// proveWallet takes the answer to a wallet's challenge, of a person and never of a key: who can make orders with a key cannot by
-// that say where the USDC goes.
+// proveWallet takes the signed challenge of a wallet. It requires a session: a key that creates
+// orders must not also choose the destination of the USDC.
 func (h *rampHandlers) proveWallet(c *call) (answer, error) {
 	var body struct {
 		Signature string `json:"signature"`

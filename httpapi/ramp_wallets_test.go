@@ -11,16 +11,20 @@ import (
 	"purser/actors/workspace"
 )
 
-// A wallet is registered with a key, proven by a person with the wallet's own key, approved by the partner, and then paid.
+// A wallet is registered with a key, proven by a person with the wallet's own key, approved by the
+// partner, and then paid.
 func TestAWalletIsProven(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.link(tn)
-	for _, k := range []walletKey{evmKey("ethereum", "a"), evmKey("polygon", "b"), evmKey("arbitrum", "c"), evmKey("base", "d"),
+	for _, k := range []walletKey{evmKey("ethereum", "a"), evmKey("polygon", "b"), evmKey("arbitrum", "c"),
+		evmKey("base", "d"),
 		evmKey("optimism", "e"), solanaKey("f")} {
-		made := w.ok(w.post(tn.all, "/api/ramp/wallets", fmt.Sprintf(`{"chain":%q,"address":%q,"label":"Cold"}`, k.chain, k.address)))
+		made := w.ok(w.post(tn.all, "/api/ramp/wallets",
+			fmt.Sprintf(`{"chain":%q,"address":%q,"label":"Cold"}`, k.chain, k.address)))
 		id := made.text("wallet", "id")
-		require.JSONEq(t, fmt.Sprintf(`{"wallet":{"id":%q,"chain":%q,"address":%q,"label":"Cold","status":"unproven"}}`, id, k.chain,
+		require.JSONEq(t, fmt.Sprintf(`{"wallet":{"id":%q,"chain":%q,"address":%q,"label":"Cold","status":"unproven"}}`,
+			id, k.chain,
 			k.address), made.raw)
 		challenge := w.wallet(tn, id)["challenge"].(string)
 		for _, named := range []string{"Purser", tn.workspace, id, k.chain, k.address} {
@@ -61,13 +65,15 @@ func TestProofsThatAreNone(t *testing.T) {
 	tn, other := w.newTenant("ada"), w.newTenant("eve")
 	w.link(tn)
 	w.link(other)
-	for _, keys := range [][2]walletKey{{evmKey("base", "mine"), evmKey("base", "thine")}, {solanaKey("mine"), solanaKey("thine")}} {
+	for _, keys := range [][2]walletKey{{evmKey("base", "mine"), evmKey("base", "thine")},
+		{solanaKey("mine"), solanaKey("thine")}} {
 		mine, thine := keys[0], keys[1]
 		id, second, anothers := w.addWallet(tn, mine), w.addWallet(tn, thine), w.addWallet(other, mine)
 		challenge := func(tn tenant, id string) string { return w.wallet(tn, id)["challenge"].(string) }
 		before := w.settled()
 		for what, signature := range map[string]string{
-			"another key": thine.sign(challenge(tn, id)), "another wallet's challenge": mine.sign(challenge(tn, second)),
+			"another key":                thine.sign(challenge(tn, id)),
+			"another wallet's challenge": mine.sign(challenge(tn, second)),
 			"another workspace's challenge of the same address": mine.sign(challenge(other, anothers)),
 			"another text": mine.sign(challenge(tn, id) + " "), "the address": mine.sign(mine.address),
 			"of another curve": evmOrSolana(mine).sign(challenge(tn, id)),
@@ -76,9 +82,11 @@ func TestProofsThatAreNone(t *testing.T) {
 			require.Equal(t, "401 signature_invalid", fmt.Sprint(r.status, " ", r.code()), what)
 		}
 		good := mine.sign(challenge(tn, id))
-		for _, bad := range []string{"", "0x", good[:len(good)-2], good + "00", strings.Repeat("z", len(good)), good + "\n"} {
+		for _, bad := range []string{"", "0x", good[:len(good)-2], good + "00", strings.Repeat("z", len(good)),
+			good + "\n"} {
 			r := w.prove(tn.owner(), id, fmt.Sprintf(`{"signature":%q}`, bad))
-			require.Contains(t, []string{"400 invalid_body", "401 signature_invalid"}, fmt.Sprint(r.status, " ", r.code()), bad)
+			require.Contains(t, []string{"400 invalid_body", "401 signature_invalid"},
+				fmt.Sprint(r.status, " ", r.code()), bad)
 		}
 		w.fails(w.prove(tn.owner(), anothers, fmt.Sprintf(`{"signature":%q}`, good)), 404, "not_found")
 		require.Equal(t, before, w.settled(), "a refused proof changed something")
@@ -126,7 +134,8 @@ func TestAddingWallets(t *testing.T) {
 	tn := w.newTenant("ada")
 	k := evmKey("base", "cold")
 	add := func(chain, address, label string) testReply {
-		return w.post(tn.all, "/api/ramp/wallets", fmt.Sprintf(`{"chain":%q,"address":%q,"label":%q}`, chain, address, label))
+		return w.post(tn.all, "/api/ramp/wallets",
+			fmt.Sprintf(`{"chain":%q,"address":%q,"label":%q}`, chain, address, label))
 	}
 	w.fails(add("base", k.address, ""), 422, "capability_unavailable")
 	w.link(tn)
@@ -135,7 +144,8 @@ func TestAddingWallets(t *testing.T) {
 	for field, bad := range map[string][3]string{"chain": {"bitcoin", k.address, ""}, "address": {"base", wrong, ""},
 		"address ": {"base", solanaKey("a").address, ""}, "address  ": {"solana", k.address, ""},
 		"address   ": {"base", k.address[2:], ""}, "address    ": {"solana", "11111111111111111111111111111111", ""},
-		"address     ": {"base", "0X" + k.address[2:], ""}, "label": {"base", k.address, strings.Repeat("ü", ramp.MaxLabel+1)}} {
+		"address     ": {"base", "0X" + k.address[2:], ""},
+		"label":        {"base", k.address, strings.Repeat("ü", ramp.MaxLabel+1)}} {
 		r := add(bad[0], bad[1], bad[2])
 		w.fails(r, 400, "invalid_body")
 		require.Contains(t, r.text("message"), strings.TrimSpace(field))
@@ -144,7 +154,8 @@ func TestAddingWallets(t *testing.T) {
 	first := w.ok(add("base", strings.ToLower(k.address), "Cold"))
 	require.Equal(t, k.address, first.text("wallet", "address"), "shown with its checksum")
 	require.Equal(t, first.raw, w.ok(add("base", k.address, "Hot")).raw)
-	require.NotEqual(t, first.text("wallet", "id"), w.ok(add("polygon", k.address, "")).text("wallet", "id"), "on another chain")
+	require.NotEqual(t, first.text("wallet", "id"), w.ok(add("polygon", k.address, "")).text("wallet", "id"),
+		"on another chain")
 	for i := 2; i < ramp.MaxWallets; i++ {
 		w.addWallet(tn, evmKey("base", fmt.Sprint("many ", i)))
 	}

@@ -21,8 +21,8 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// quietRamp takes whatever it is told and reports nothing: the tests report. It may keep a hundredth of an order. A wallet whose
-// address ends in dead is refused.
+// quietRamp takes whatever it is told and reports nothing: the tests report. It may keep a
+// hundredth of an order. A wallet whose address ends in dead is refused.
 type quietRamp struct {
 	mu          sync.Mutex
 	fee, orders error // what Fee and Order answer
@@ -83,9 +83,10 @@ func keccak(b []byte) []byte {
 
 func solanaKey(name string) walletKey {
 	key := ed25519.NewKeyFromSeed(keccak([]byte(name)))
-	return walletKey{chain: "solana", address: base58.Encode(key[ed25519.SeedSize:]), sign: func(challenge string) string {
-		return base58.Encode(ed25519.Sign(key, []byte(challenge)))
-	}}
+	return walletKey{chain: "solana", address: base58.Encode(key[ed25519.SeedSize:]),
+		sign: func(challenge string) string {
+			return base58.Encode(ed25519.Sign(key, []byte(challenge)))
+		}}
 }
 
 // link links a tenant's ramp account.
@@ -101,7 +102,8 @@ func (w *world) link(tn tenant) {
 // addWallet registers a wallet and returns its id.
 func (w *world) addWallet(tn tenant, k walletKey) string {
 	w.t.Helper()
-	return w.ok(w.post(tn.all, "/api/ramp/wallets", fmt.Sprintf(`{"chain":%q,"address":%q}`, k.chain, k.address))).text("wallet",
+	return w.ok(w.post(tn.all, "/api/ramp/wallets",
+		fmt.Sprintf(`{"chain":%q,"address":%q}`, k.chain, k.address))).text("wallet",
 		"id")
 }
 

@@ -13,19 +13,20 @@ import (
 // Limits of the rate limiter.
 const (
 	rateWindow     = time.Minute
-	maxWindows     = 1_000_000 // callers that are counted at once
+	maxWindows     = 1_000_000 // keys, workspaces and addresses that are counted at once
 	limiterShards  = 64
-	sweepPerInsert = 4           // windows looked at, to be forgotten, whenever one is added
+	sweepPerInsert = 4           // windows examined for removal whenever one is added
 	fullSweepPause = time.Second // between sweeps of a full shard
 )
 
-// RateLimits says how many requests a minute are let through. Off lets all through, for load tests.
+// RateLimits are requests per minute. Off admits every request, for load tests.
 type RateLimits struct {
 	PerKey, PerWorkspace, PerAddress int
 	Off                              bool
 }
 
-// DefaultRateLimits are the interface's: per API key, per workspace over all its keys, per peer address over the whole API.
+// DefaultRateLimits returns the documented limits per API key, per workspace over all its keys, and
+// per peer address over the whole API.
 func DefaultRateLimits() RateLimits {
 	return RateLimits{PerKey: 100, PerWorkspace: 600, PerAddress: 1200}
 }
@@ -50,16 +51,16 @@ func ParseRateLimits(s string) (RateLimits, error) {
 	return RateLimits{PerKey: n[0], PerWorkspace: n[1], PerAddress: n[2]}, nil
 }
 
-// maxPerWindow bounds a limit, for each request of a window is remembered.
+// maxPerWindow bounds a limit, because a window stores the time of each of its requests.
 const maxPerWindow = 1_000_000
 
-// errLimiterFull says that the table has no room for another caller.
+// errLimiterFull means that the table has no room for another caller.
 var errLimiterFull = errors.New("rate limiter full")
 
-// limiter counts requests in sliding windows: the last minute never has more than the limit. It
-// keeps the time of each request that it let through, so its memory is that of the requests of the
-// last minute. Its minutes are those of a monotonic clock, which no step of the wall clock moves.
-// It is safe for concurrent use.
+// limiter counts requests in sliding windows: no minute ever has more than the limit. It stores the
+// time of each admitted request, so its memory grows with the requests of the last minute. It reads
+// a monotonic clock, so steps of the wall clock do not move the windows. It is safe for concurrent
+// use.
 type limiter struct {
 	elapsed func() time.Duration
 	seed    maphash.Seed
@@ -73,7 +74,7 @@ type limiterShard struct {
 	swept   time.Duration // when the full shard was last swept
 }
 
-// window is a ring of the times at which requests were let through.
+// window is a ring of the times of admitted requests.
 type window struct {
 	times []time.Duration
 	head  int // oldest
@@ -89,7 +90,7 @@ func newLimiter(maxWindows int, elapsed func() time.Duration) *limiter {
 	return l
 }
 
-// take admits one request of a caller and returns 0, or returns the wait until the next is
+// take admits one request of a caller and returns 0, or returns the wait until the next can be
 // admitted.
 func (l *limiter) take(caller string, limit int) (time.Duration, error) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
@@ -107,8 +108,9 @@ func (l *limiter) take(caller string, limit int) (time.Duration, error) {
 	return 0, nil
 }
 
-// charge counts n requests of a caller that were let through before. It counts up to the limit: a
-// caller waits a minute at most. When the table has no room for the caller it counts nothing.
+// charge counts n requests of a caller that were admitted before. It counts at most up to the
+// limit, so a caller waits a minute at most. When the table has no room for the caller it counts
+// nothing.
 func (l *limiter) charge(caller string, limit, n int) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
@@ -123,8 +125,8 @@ func (l *limiter) charge(caller string, limit, n int) {
 	}
 }
 
-// windowOf returns the window of a caller, without the requests that are older than it; nil when
-// the table has no room for another caller. The caller holds mu.
+// windowOf returns the window of a caller, without expired requests. It returns nil when the table
+// has no room for another caller. The caller holds mu.
 func (s *limiterShard) windowOf(caller string, at time.Duration) *window {
 	w := s.windows[caller]
 	if w == nil {
@@ -138,8 +140,8 @@ func (s *limiterShard) windowOf(caller string, at time.Duration) *window {
 	return w
 }
 
-// untilFree returns the time until a request of a caller would be let through, 0 when it would be
-// now. It counts nothing.
+// untilFree returns the wait until a request of a caller would be admitted, 0 for now. It counts
+// nothing.
 func (l *limiter) untilFree(caller string, limit int) time.Duration {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
@@ -155,7 +157,7 @@ func (l *limiter) untilFree(caller string, limit int) time.Duration {
 	return w.times[w.head] + rateWindow - at
 }
 
-// size counts the windows, for the metrics.
+// size returns the number of windows, for the metrics.
 func (l *limiter) size() int {
 	n := 0
 	for i := range l.shards {
@@ -167,7 +169,8 @@ func (l *limiter) size() int {
 	return n
 }
 
-// room makes sure that one more window fits. A few windows are looked at each time, so that the idle ones go as others come.
+// room reports whether one more window fits. It examines a few windows each time, so that idle ones
+// leave as others arrive.
 func (s *limiterShard) room(at time.Duration) bool {
 	s.sweep(at, sweepPerInsert)
 	if len(s.windows) < s.max {
@@ -180,7 +183,7 @@ func (s *limiterShard) room(at time.Duration) bool {
 	return len(s.windows) < s.max
 }
 
-// sweep looks at n windows, in the map's random order, and forgets the idle ones.
+// sweep examines n windows, in the map's random order, and removes the idle ones.
 func (s *limiterShard) sweep(at time.Duration, n int) {
 	for caller, w := range s.windows {
 		if n == 0 {
@@ -193,7 +196,7 @@ func (s *limiterShard) sweep(at time.Duration, n int) {
 	}
 }
 
-// forget drops the requests that are older than the window.
+// forget drops the requests that are older than rateWindow.
 func (w *window) forget(at time.Duration) {
 	for w.count > 0 && w.times[w.head] <= at-rateWindow {
 		w.head = (w.head + 1) % len(w.times)

@@ -14,7 +14,7 @@ import (
 )
 
 // showReceipt shows the receipt of a completed link to every caller with the link. A link that is
-// not completed has no receipt, and its page says how it stands.
+// not completed redirects to its page.
 func (h *checkoutHandlers) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
 	page, err := h.hostedPage(c)
 	if err != nil {
@@ -34,7 +34,7 @@ func (h *checkoutHandlers) showReceipt(ctx *fasthttp.RequestCtx, c *call) error 
 	return nil
 }
 
-// favicon is a file of a fixed name, which a browser asks for again after a day.
+// favicon serves the icon under a fixed path; browsers cache it for a day.
 func (h *checkoutHandlers) favicon(ctx *fasthttp.RequestCtx, _ *call) error {
 	icon := h.site.Favicon()
 	ctx.Response.Header.SetContentType(icon.ContentType)
@@ -69,8 +69,8 @@ func shownPayment(state *checkout.State, p *checkout.Payment) web.Payment {
 		Address: p.Address, From: p.From, TxHash: p.TxHash, Explorer: explorerLink(state, p), Sent: p.SentAt.Time}
 }
 
-// explorerLink is where anybody sees a payment's transaction; "" for a sandbox link, whose
-// transactions are usually on no public chain.
+// explorerLink returns the public page of a payment's transaction. It is "" for a sandbox link,
+// whose transactions are usually on no public chain.
 func explorerLink(state *checkout.State, p *checkout.Payment) string {
 	explorer := chain.Networks()[p.Chain].Explorer
 	if state.Sandbox || explorer == "" {

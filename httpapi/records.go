@@ -26,7 +26,7 @@ func (e *edge) readOwn(c *call, kind, prefix, id string, into any) error {
 	return nil
 }
 
-// readQuote reads a quote that the caller is about to use.
+// readQuote reads a quote that the caller is about to use. A missing quote is quote_not_found.
 func (e *edge) readQuote(c *call, kind, prefix, id string, into any) error {
 	err := e.readOwn(c, kind, prefix, id, into)
 	if fault.Is(err, fault.NotFound) {
@@ -35,7 +35,7 @@ func (e *edge) readQuote(c *call, kind, prefix, id string, into any) error {
 	return err
 }
 
-// newID draws an id in the caller's workspace.
+// newID draws an id in the slot of the caller's workspace.
 func (e *edge) newID(c *call, prefix string) (string, error) {
 	slot, err := c.slot()
 	if err != nil {
@@ -45,7 +45,7 @@ func (e *edge) newID(c *call, prefix string) (string, error) {
 	return u.Format(prefix), err
 }
 
-// decodeRecord reads a record's document.
+// decodeRecord unmarshals a record's document.
 func decodeRecord(record persistence.Record, into any) error {
 	if err := json.Unmarshal(record.Document, into); err != nil {
 		return fmt.Errorf("%s's record: %w", record.Kind, err)

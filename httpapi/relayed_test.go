@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadingsAwaitTheRelay: a client that was answered a swipe and reads on gets what came of it, so a reading of money
-// waits for the relay of its workspace.
+// TestReadingsAwaitTheRelay: a client that was answered a swipe and reads on gets what came of it,
+// so a reading of money waits for the relay of its workspace.
 func TestReadingsAwaitTheRelay(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

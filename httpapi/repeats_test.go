@@ -18,8 +18,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// What a repeat is answered does not depend on what could be done today: the user who made the last workspace that a user may
-// have, and asks again, is told of it.
+// What a repeat is answered does not depend on what could be done today: the user who made the last
+// workspace that a user may have, and asks again, is told of it.
 func TestARepeatIsAnsweredWhenNoMoreMayBeMade(t *testing.T) {
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
@@ -70,8 +70,8 @@ func (w *world) fillList(id string, most int, entry user.Membership) {
 	}, waitFor, pause)
 }
 
-// A card that was minted as a stand-in is answered again by a deployment that has since been connected, though it would mint
-// none.
+// A card that was minted as a stand-in is answered again by a deployment that has since been
+// connected, though it would mint none.
 func TestARepeatOutlivesTheDeploymentsSettings(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -96,7 +96,8 @@ func TestARepeatOfAnOrderOutlivesTheDeploymentsSettings(t *testing.T) {
 	w.fails(w.orderPhysical(tn.all, physicalOrder), 409, "cardholder_required")
 }
 
-// serveAnew has the world's client speak to another server over the same actors, with other settings.
+// serveAnew has the world's client speak to another server over the same actors, with other
+// settings.
 func (w *world) serveAnew(change func(*Config)) {
 	w.t.Helper()
 	config := w.server.cfg
@@ -117,8 +118,8 @@ func (w *world) serveAnew(change func(*Config)) {
 	})
 }
 
-// What prepares a command runs inside of an Ask, which holds off the system's stop; to ask again from there would wait for that
-// stop, and the stop for it.
+// What prepares a command runs inside of an Ask, which holds off the system's stop; to ask again
+// from there would wait for that stop, and the stop for it.
 func TestPrepareDoesNotAskTheSystem(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

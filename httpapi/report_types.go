@@ -13,23 +13,23 @@ import (
 	"purser/persistence/money"
 )
 
-// reportType is one type of partners' reports: the only path that serves it, and how a report of it
-// becomes a command for a balance.
+// reportType is a type of partners' reports: the only path that accepts it, and the function that
+// turns a report into a command.
 type reportType struct {
 	path string
 	read func(ctx context.Context, h *reportHandlers, r report) (reportTarget, error)
 }
 
 // reportTarget is the balance that a report concerns, by its workspace, and the command for it. The
-// report's id is bound to claimedFor. prepare makes the command in place of command when it
-// depends on records that may change until the balance decides.
+// report's id is bound to claimedFor. A prepare replaces command when the command depends on
+// records that may change before the balance decides.
 type reportTarget struct {
 	workspace, claimedFor string
 	command               any
 	prepare               func(context.Context) (any, error)
 }
 
-// reportTypes are the types that are acted on. A report of any other type is kept as unmatched.
+// reportTypes holds the supported types. A report of any other type is stored as unmatched.
 var reportTypes = map[string]reportType{
 	"deposit.settled":      {PathBankReports, readDepositSettled},
 	"deposit.received":     {PathBankReports, readDepositReceived},
@@ -131,8 +131,8 @@ func conversionReport(outcome string) func(context.Context, *reportHandlers, rep
 	}
 }
 
-// readCurrencyChanged reads a report of a currency in which a workspace can do more or less from
-// now on.
+// readCurrencyChanged reads a report of a change of a workspace's currency account: its status and
+// scope.
 func readCurrencyChanged(ctx context.Context, h *reportHandlers, r report) (to reportTarget, err error) {
 	var data struct {
 		WorkspaceID string         `json:"workspaceId"`
@@ -145,13 +145,14 @@ func readCurrencyChanged(ctx context.Context, h *reportHandlers, r report) (to r
 	}
 	record, err := h.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
 	return reportTarget{workspace: record.ID, claimedFor: record.ID + " " + string(data.Currency),
-		command: balance.ReportCurrency{EventID: r.ID, Workspace: record.ID, Currency: data.Currency, Status: data.Status,
-			Scope: data.ScopeStatus}}, err
+		command: balance.ReportCurrency{EventID: r.ID, Workspace: record.ID, Currency: data.Currency,
+			Status: data.Status,
+			Scope:  data.ScopeStatus}}, err
 }
 
-// rampReport reads a report of an order of the ramp, or of a session of the retired routes, with
-// this outcome. A session has no fee and no transaction. A report of another direction than the
-// order's matches nothing.
+// rampReport reads a report with this outcome: of a ramp order, or of a session of the retired
+// routes. A session has no fee and no transaction. A report with another direction than the order's
+// matches nothing.
 func rampReport(direction, outcome string) func(context.Context, *reportHandlers, report) (reportTarget, error) {
 	return func(ctx context.Context, h *reportHandlers, r report) (to reportTarget, err error) {
 		var data struct {
@@ -176,19 +177,20 @@ func rampReport(direction, outcome string) func(context.Context, *reportHandlers
 	}
 }
 
-// findRamp fills in the order or the session that a report of the ramp is about, and returns its
-// record and its direction.
-func (h *reportHandlers) findRamp(ctx context.Context, tell *balance.ReportRamp) (persistence.Record, string, error) {
-	if strings.HasPrefix(tell.ID, ident.RampSession+"_") {
-		tell.Session = new(balance.RampSession)
-		record, err := h.findNamed(ctx, balance.RecordRampSession, ident.RampSession, tell.ID)
+// findRamp reads the order or the session of a ramp report, and returns its record and its
+// direction. It sets Session of a session's report.
+func (h *reportHandlers) findRamp(ctx context.Context, command *balance.ReportRamp) (persistence.Record, string,
+	error) {
+	if strings.HasPrefix(command.ID, ident.RampSession+"_") {
+		command.Session = new(balance.RampSession)
+		record, err := h.findNamed(ctx, balance.RecordRampSession, ident.RampSession, command.ID)
 		if err == nil {
-			err = decodeRecord(record, tell.Session)
+			err = decodeRecord(record, command.Session)
 		}
-		return record, tell.Session.Direction, err
+		return record, command.Session.Direction, err
 	}
 	var order balance.RampOrder
-	record, err := h.findNamed(ctx, balance.RecordRampOrder, rampPrefix(tell.ID), tell.ID)
+	record, err := h.findNamed(ctx, balance.RecordRampOrder, rampPrefix(command.ID), command.ID)
 	if err == nil {
 		err = decodeRecord(record, &order)
 	}

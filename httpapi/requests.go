@@ -15,13 +15,13 @@ import (
 
 const (
 	requestIDHeader = "X-Request-Id"
-	maxRequestID    = 64 // characters of an id that a client chose
-	// unavailableRetry is the advice of a 503 that knows no better.
+	maxRequestID    = 64 // characters of an id that the client chose
+	// unavailableRetry is the advised wait of a 503 without a more exact one.
 	unavailableRetry = time.Second
 )
 
-// identify gives a request its id, once: the client's own when it is plain, else a random one. The
-// answer and the request's log lines carry it.
+// identify sets the request's id once: the client's own when plainID accepts it, else a random one.
+// The answer and the log lines of the request carry it.
 func (e *edge) identify(ctx *fasthttp.RequestCtx) string {
 	if id := ctx.Response.Header.Peek(requestIDHeader); len(id) > 0 {
 		return string(id)
@@ -34,7 +34,7 @@ func (e *edge) identify(ctx *fasthttp.RequestCtx) string {
 	return id
 }
 
-// plainID reports whether an id can be written to a header and a log unescaped.
+// plainID reports whether an id is safe to write to a header and a log unescaped.
 func plainID(id string) bool {
 	for i := range len(id) {
 		switch c := id[i]; {
@@ -46,7 +46,8 @@ func plainID(id string) bool {
 	return id != "" && len(id) <= maxRequestID && !secretLike(id)
 }
 
-// secretLike keeps a key or a token that a client sends as an id by mistake out of the log.
+// secretLike reports whether an id begins like a key or a token: a client that sends one by mistake
+// must not find it in the log.
 func secretLike(id string) bool {
 	for _, prefix := range []string{ident.APISecret, ident.SessionSecret, ident.CardToken} {
 		if strings.HasPrefix(id, prefix+"_") {
@@ -65,8 +66,8 @@ func (e *edge) newRequestID() string {
 	return hex.EncodeToString(random[:])
 }
 
-// done counts an answered request and logs it: what went wrong here as a warning, all else for whoever debugs. Only the route is
-// named, never the path, the peer or anything of the body.
+// done counts an answered request and logs it, server errors as warnings and the rest at debug
+// level. The line names the route, never the path, the peer or a part of the body.
 func (e *edge) done(id string, r *route, a answer, took time.Duration) {
 	e.metrics.observe(r, a.status, took)
 	level := slog.LevelDebug

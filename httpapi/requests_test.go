@@ -89,7 +89,8 @@ func TestARequestIsLoggedByItsRouteAndNothingElse(t *testing.T) {
 	require.NotContains(t, log.text.String(), "@")
 }
 
-// A fault of ours is logged whole under the id that the caller is told, and at the level that operators run with.
+// A fault of ours is logged whole under the id that the caller is told, and at the level that
+// operators run with.
 func TestAnInternalFaultIsFoundByItsRequestID(t *testing.T) {
 	log, withLog := logged(slog.LevelWarn)
 	w := newWorld(t, withLog)
@@ -108,7 +109,10 @@ func TestAnInternalFaultIsFoundByItsRequestID(t *testing.T) {
 func TestUnavailableHasRetryAfter(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("busy")
-	w.actors.hook(func(context.Context, actors.Envelope) (any, error) { return nil, fault.New(fault.Unavailable, "busy") })
+	w.actors.hook(func(context.Context, actors.Envelope) (any, error) {
+		return nil,
+			fault.New(fault.Unavailable, "busy")
+	})
 	r := w.get(tn.all, "/api/workspaces")
 	w.fails(r, 503, "unavailable")
 	require.Equal(t, "1", r.header("Retry-After"))

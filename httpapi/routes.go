@@ -13,13 +13,13 @@ import (
 	"purser/httpapi/openapi"
 )
 
-// authKind is how a route knows its caller.
+// authKind is the kind of credentials that a route requires.
 type authKind uint8
 
 const (
-	authNone         authKind = 1 + iota // anyone
-	authKey                              // an API key; a session is not looked at
-	authKeyOrSession                     // a key when there is an Authorization header, else a session
+	authNone         authKind = 1 + iota // none
+	authKey                              // an API key; a session is ignored
+	authKeyOrSession                     // the key of the Authorization header, or else a session
 	authSession                          // a dashboard session; a key is session_required
 	authPartner                          // a signed report of a partner
 )
@@ -37,25 +37,25 @@ const (
 type route struct {
 	method, path string
 	auth         authKind
-	partner      string   // whose reports these are, of authPartner
+	partner      string   // the partner whose reports an authPartner route takes
 	scope        string   // the scope a key must hold; "" for any valid key
-	roles        []string // the roles a session must have in its workspace; nil when the route needs no workspace of a session
+	roles        []string // the roles that a session must hold in its workspace; nil: no workspace is required
 	sandboxOnly  bool
 	kyb          bool // live mode needs approved verification
 	physical     bool // needs the product of physical cards
 	currencies   bool // needs balances in currencies connected
-	converts     bool // needs their conversion
-	unavailable  bool // is refused as capability_unavailable, whatever else is wrong with the request
+	converts     bool // needs conversions between currencies
+	unavailable  bool // refused as capability_unavailable before any other check of the request
 	ramp         bool // needs the ramp connected
 	idempotency  idempotencyKind
-	query        []string // parameters it takes
-	use          string   // is refused as gone, whatever else is wrong with the request: the path to call instead
-	rpc          bool     // speaks JSON-RPC, also when it refuses a caller
+	query        []string // the query parameters
+	use          string   // the replacement of a retired route, refused as gone before any other check of the request
+	rpc          bool     // refuses callers in JSON-RPC too
 	signsIn      bool     // answers with a session
-	// onFullDisk marks a route that is served on a nearly full disk, beside every GET, every DELETE
-	// and the reports of partners: it reads, restricts or ends something.
+	// onFullDisk marks a route that a nearly full disk still serves: it reads, restricts or ends
+	// something. Every GET, every DELETE and partners' reports are served without the mark.
 	onFullDisk bool
-	maxBody    int // bytes of a body; 0: maxBody
+	maxBody    int // bytes; 0 means the package's maxBody
 	handle     func(*call) (answer, error)
 }
 
@@ -63,8 +63,8 @@ func (r *route) operation() openapi.Operation {
 	return openapi.Operation{Method: r.method, Path: r.path}
 }
 
-// anyMember and managers are the roles that a session needs to read, and to write, the
-// resources of a workspace.
+// anyMember holds the roles that may read the resources of a workspace, managers those that may
+// change them.
 var (
 	anyMember = []string{workspace.Owner, workspace.Admin, workspace.Member}
 	managers  = []string{workspace.Owner, workspace.Admin}
@@ -75,7 +75,7 @@ func neverReached(c *call) (answer, error) {
 	return answer{}, fmt.Errorf("%s %s ran though it is not available", c.method, c.path)
 }
 
-// routes is the whole surface. Each resource lists its own rows beside its handlers.
+// routes returns the whole route table. Each resource lists its rows beside its handlers.
 func (s *Server) routes(treasury *treasuryHandlers, cards *cardHandlers) []route {
 	workspaces, agents := &workspaceHandlers{s.edge, accountReader{s.actors}}, &agentHandlers{s.edge}
 	currencies, ramp, endpoints := &currencyHandlers{s.edge}, &rampHandlers{s.edge}, &endpointHandlers{s.edge}
@@ -110,9 +110,9 @@ func mountRoute(r *router.Router, method, path string, handle fasthttp.RequestHa
 	}
 }
 
-// answeredMethods returns the methods that a handler of one answers. A handler of GET answers HEAD
-// too, because RFC 9110 requires both of every server: fasthttp sends the headers of the answer,
-// Content-Length included, without its body.
+// answeredMethods returns the methods that a route's handler answers. A GET handler answers HEAD
+// too, because RFC 9110 requires both of every server. fasthttp then sends the headers,
+// Content-Length included, without the body.
 func answeredMethods(method string) []string {
 	if method == fasthttp.MethodGet {
 		return []string{method, fasthttp.MethodHead}
@@ -120,7 +120,7 @@ func answeredMethods(method string) []string {
 	return []string{method}
 }
 
-// newRouter mounts the table. An unknown path is not_found, and a known path with another method is
+// newRouter mounts the table. An unknown path is not_found; a known path with another method is
 // method_not_allowed.
 func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	r := router.New()
@@ -142,7 +142,8 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		path := ctx.URI().PathOriginal()
 		if string(path) == "*" || bytes.Contains(path, []byte("//")) {
-			s.notFound(ctx) // the router takes "*" for every path, and an empty part for any parameter
+			// The router matches "*" with every path, and an empty segment with any parameter.
+			s.notFound(ctx)
 			return
 		}
 		if methods := literal[string(path)]; methods != nil && !slices.Contains(methods, string(ctx.Method())) {
@@ -154,8 +155,8 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	}
 }
 
-// literalPaths returns the methods of each path that a path with parameters matches too. Such a
-// path takes these methods only: /members/leave is never a member with the id leave.
+// literalPaths maps each path that a path with parameters also matches to its methods. Such a path
+// takes these methods only: /members/leave is never a member with the id leave.
 func literalPaths(table []route) map[string][]string {
 	methods := map[string][]string{}
 	for _, literal := range table {
@@ -170,7 +171,7 @@ func literalPaths(table []route) map[string][]string {
 	return methods
 }
 
-// pathMatches reports whether a path with parameters matches another path.
+// pathMatches reports whether a pattern with parameters matches a path.
 func pathMatches(pattern, path string) bool {
 	parts, others := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if !strings.Contains(pattern, "{") || len(parts) != len(others) {

@@ -37,10 +37,10 @@ import (
 const (
 	maxHeader      = 16 << 10 // bytes of request line and header; over it 431
 	maxConnections = 32 << 10
-	readTimeout    = 15 * time.Second // of a whole request
+	readTimeout    = 15 * time.Second // from the first byte of a request to the last
 	writeTimeout   = 15 * time.Second
 	idleTimeout    = 75 * time.Second // of a connection between requests
-	requestTimeout = 10 * time.Second // until a handler gives up waiting for an actor
+	requestTimeout = 10 * time.Second // of a handler, while it waits for an actor
 )
 
 // Actors is the part of the runtime that the interface uses; *actors.System implements it.
@@ -65,14 +65,14 @@ type Actors interface {
 	Entropy() io.Reader
 }
 
-// Network is the card network's way into the authorizer, for the simulation routes.
+// Network is the card network's connection to the authorizer, for the simulation routes.
 type Network interface {
-	// Submit posts a message to a route of the network interface (authorizations, reversals, clearings or refunds) and
-	// returns the status and the JSON that the authorizer's own port answers. The body is not kept; the answer is the
-	// caller's.
+	// Submit posts a message to a route of the network interface: authorizations, reversals,
+	// clearings or refunds. It returns the status and the JSON that the authorizer's port would
+	// answer. Submit does not retain the body; the answer belongs to the caller.
 	Submit(ctx context.Context, route string, body []byte) (status int, answer []byte, err error)
-	// Expire ends what an authorization holds as if its time had come. It is durable when it returns; one that holds
-	// nothing changes nothing.
+	// Expire releases the amount that an authorization holds, as its expiry would. The release is
+	// durable when Expire returns. An authorization that holds nothing does not change.
 	Expire(ctx context.Context, authorization ident.UUID) error
 }
 
@@ -87,14 +87,16 @@ const (
 type Config struct {
 	Actors  Actors
 	Network Network
-	// where browsers find us: its scheme and host are "same origin", https makes cookies Secure
+	// The server's URL for browsers. Its scheme and host are "same origin"; https makes cookies
+	// Secure.
 	BaseURL string
-	// PartnerSecrets has, for each of Partners, the secrets of which any signs its reports.
+	// PartnerSecrets lists the secrets of each of Partners. A report is valid when any of them
+	// signs it.
 	PartnerSecrets map[string][]string
-	// PartnerSignatures are the versions of a signature that are accepted; zero: both
+	// PartnerSignatures are the signature versions that are accepted; zero accepts both.
 	PartnerSignatures webhook.Versions
-	// Full returns the refusal of a request that is served down to a level of free space; nil: there
-	// is room. It is asked with every request that may store something.
+	// Full returns the refusal of a request that the given level of free space does not admit; a
+	// nil Full admits every request. It is called for every request that may store data.
 	Full         func(FullDisk) error
 	SignupClosed bool                 // no new users
 	Issuer       string               // IssuerFixture (default) or IssuerConnected
@@ -102,19 +104,19 @@ type Config struct {
 	NoCurrencies bool                 // balances in currencies are not connected
 	NoRamp       bool                 // the ramp between dollars and USDC is not connected
 	Convert      bool                 // balances in currencies can be converted
-	DepositDelay time.Duration        // how long the sandbox bank takes; only shown, as expectedAt
+	DepositDelay time.Duration        // the sandbox bank's delay; only shown, as expectedAt
 	PayoutLimits balance.PayoutLimits // zero: DefaultPayoutLimits
 	RateLimits   RateLimits           // zero: DefaultRateLimits
-	// CheckoutTolerance is for links that are made from now on; the zero value accepts no
+	// CheckoutTolerance applies to links that are created from now on. The zero value accepts no
 	// shortfall.
 	CheckoutTolerance checkout.Tolerance
-	// Elapsed is a monotonic clock, by which the limits of requests count; nil: the process's own
+	// Elapsed is the monotonic clock of the request limits; nil uses the process's own.
 	Elapsed func() time.Duration
-	// DerivePassword is called once at a time; nil: password.DeriveInProcess
+	// DerivePassword runs one derivation at a time; nil uses password.DeriveInProcess.
 	DerivePassword password.Deriver
-	// WebhookGuard says where webhook endpoints may lead; nil: to public addresses.
+	// WebhookGuard decides which addresses webhook endpoints may have; nil allows public ones.
 	WebhookGuard *webhook.Guard
-	// Edge bounds connections and bodies where the server is served by itself, without a Front.
+	// Edge bounds connections and bodies when the server listens without a Front.
 	Edge     drain.Options
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
@@ -221,7 +223,8 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{edge: e, site: site,
-		sessions:  &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords, delays: newDelayLine()},
+		sessions: &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords,
+			delays: newDelayLine()},
 		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor, library: library},
 		reports:   &reportHandlers{edge: e}}
 	treasury := newTreasuryHandlers(e, calendar)
@@ -236,20 +239,21 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers requests from a listener until Shutdown, then returns nil. It may be called for several listeners.
+// Serve answers requests from a listener until Shutdown, and then returns nil. It may be called for
+// several listeners.
 func (s *Server) Serve(ln net.Listener) error {
 	return s.httpServer.Serve(ln)
 }
 
-// Shutdown stops taking requests and waits for those that run, or for the context.
+// Shutdown stops accepting requests and waits for the running ones, at most until the context ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.httpServer.Shutdown(ctx)
 	s.stopBackground()
 	return err
 }
 
-// stopBackground cancels the work that requests started beside themselves, and waits for the
-// records of key use to end.
+// stopBackground cancels the work that requests started in the background, and waits until the
+// records of key use are written.
 func (s *Server) stopBackground() {
 	s.cancel()
 	s.keyUsage.wait()
@@ -276,7 +280,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 	s.done(id, r, a, s.actors.Clock().Sub(start))
 }
 
-// countRefusal counts a request that was refused with a status below 500.
+// countRefusal counts a refusal with a status below 500 against the client's address.
 func countRefusal(ctx *fasthttp.RequestCtx, a answer) {
 	if a.status < fasthttp.StatusInternalServerError {
 		drain.CountRefusal(ctx)
@@ -295,7 +299,8 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
 	}
 	defer s.startTimer(c)()
 	r := c.route
-	if r.auth != authPartner { // a signature costs processor time alone; any other caller is looked up at an actor
+	// Verifying a signature costs processor time alone; any other caller is looked up at an actor.
+	if r.auth != authPartner {
 		drain.EndTurn(ctx)
 	}
 	if err := s.admit(c); err != nil {
@@ -324,11 +329,13 @@ const (
 	DownToLastReserve
 )
 
-// lastBody is the longest body of a request that is served on a nearly full disk, but a partner's.
+// lastBody is the longest body, in bytes, that is accepted on a nearly full disk. Partners' reports
+// are exempt.
 const lastBody = 4 << 10
 
-// checkFraming refuses what two servers in a row could read differently, and bodies that would have to be unpacked. fasthttp
-// lets one of two lengths win, unfolds lines, takes any name and any end of a line, so the raw header is looked at.
+// checkFraming refuses messages that two servers in a row could parse differently, and bodies with
+// a Content-Encoding. It reads the raw header, because fasthttp accepts two lengths, folded lines,
+// any name and any line ending.
 func checkFraming(ctx *fasthttp.RequestCtx) error {
 	var length, transfer, encoding bool
 	for line := range bytes.Lines(ctx.Request.Header.RawHeaders()) {
@@ -356,7 +363,8 @@ func checkFraming(ctx *fasthttp.RequestCtx) error {
 	return nil
 }
 
-// isToken tells whether a name is one by RFC 9110. A line that goes on from the one before begins with a space, and is none.
+// isToken reports whether a header name is a token by RFC 9110. The continuation of a folded line
+// begins with a space, which is no token.
 func isToken(name []byte) bool {
 	for _, c := range name {
 		switch {
@@ -368,12 +376,12 @@ func isToken(name []byte) bool {
 	return len(name) > 0
 }
 
-// notFound answers a path that is not in the table. It counts against the address like any request.
+// notFound answers a path outside the route table. The request counts against its address.
 func (s *Server) notFound(ctx *fasthttp.RequestCtx) {
 	s.unrouted(ctx, noRoute)
 }
 
-// methodNotAllowed answers a method that the path does not take; the router has set Allow.
+// methodNotAllowed answers a method that the path does not take. The router has set Allow.
 func (s *Server) methodNotAllowed(ctx *fasthttp.RequestCtx) {
 	allow := strings.TrimPrefix(string(ctx.Response.Header.Peek("Allow")), "OPTIONS, ")
 	allow = strings.TrimSuffix(strings.Replace(allow, ", OPTIONS,", ",", 1), ", OPTIONS")
@@ -402,13 +410,15 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	s.refuse(ctx, malformedFault(err))
 }
 
-// timeoutError is less than net.Error: not every connection's timeout says whether it is temporary.
+// timeoutError is smaller than net.Error, because not every timeout of a connection implements
+// Temporary.
 type timeoutError interface {
 	error
 	Timeout() bool
 }
 
-// malformedFault names the fault of bytes that are no request. It quotes none of them.
+// malformedFault returns the fault of bytes that are not a request. The message quotes none of
+// them.
 func malformedFault(err error) *fault.Error {
 	if _, small := errors.AsType[*fasthttp.ErrSmallBuffer](err); small {
 		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes", maxHeader))

@@ -38,7 +38,8 @@ func TestTheTableAndTheDescriptionAgree(t *testing.T) {
 	require.ElementsMatch(t, sharedDescription(t).Operations(), built)
 }
 
-// What the table says of a route, the description says too: who may call it, which keys and parameters it takes.
+// What the table says of a route, the description says too: who may call it, which keys and
+// parameters it takes.
 func TestDescriptionListsTheChecksOfEachRoute(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range w.server.table {
@@ -121,7 +122,8 @@ func (w *world) raw(request string) (int, string) {
 	return resp.StatusCode(), string(resp.Body())
 }
 
-// A header that decides who asks, or whether a request is a repeat, is given once: two servers in a row could read two of them.
+// A header that decides who asks, or whether a request is a repeat, is given once: two servers in a
+// row could read two of them.
 func TestHeadersThatAreGivenTwice(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -213,7 +215,8 @@ func TestTimeRunsOut(t *testing.T) {
 }
 
 func TestEveryCodeHasAStatus(t *testing.T) {
-	for _, code := range []fault.Code{fault.InvalidBody, fault.Unauthorized, fault.MissingScope("read:cards"), fault.NotFound,
+	for _, code := range []fault.Code{fault.InvalidBody, fault.Unauthorized, fault.MissingScope("read:cards"),
+		fault.NotFound,
 		fault.CardTerminated, fault.LimitExceeded, fault.RateLimited, fault.Unavailable} {
 		status, known := statusOf(code)
 		require.True(t, known, code)
@@ -263,7 +266,8 @@ func TestShutdownDrains(t *testing.T) {
 func TestConfigNamesEveryFault(t *testing.T) {
 	_, err := New(Config{Issuer: "other", DepositDelay: -1, RateLimits: RateLimits{PerKey: 1}})
 	require.Error(t, err)
-	for _, part := range []string{"Actors", "Network", "PartnerSecrets", "BaseURL", "Issuer", "DepositDelay", "RateLimits"} {
+	for _, part := range []string{"Actors", "Network", "PartnerSecrets", "BaseURL", "Issuer", "DepositDelay",
+		"RateLimits"} {
 		require.Contains(t, err.Error(), part)
 	}
 }

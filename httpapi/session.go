@@ -22,7 +22,8 @@ const (
 	sessionLife   = 14 * 24 * time.Hour
 )
 
-// authenticateSession finds the user of the cookie and, for a route that has to do with one, the workspace.
+// authenticateSession finds the user of the cookie and, when the route requires a role, the
+// workspace.
 func (e *edge) authenticateSession(c *call) error {
 	hash, owner, err := e.sessionOf(c)
 	if err != nil {
@@ -38,8 +39,8 @@ func (e *edge) authenticateSession(c *call) error {
 	return e.enterWorkspace(c)
 }
 
-// sessionOf finds the open session of the cookie: its hash and its user. Without one the user is
-// "".
+// sessionOf finds the open session of the cookie: its hash and its user. The user is "" when there
+// is none.
 func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 	slot, hash, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie)
 	if err != nil {
@@ -62,7 +63,7 @@ func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 	return hash, document.UserID, nil
 }
 
-// endCookieSession ends the open session of the cookie, whichever user has it.
+// endCookieSession ends the open session of the cookie, whichever user owns it.
 func (e *edge) endCookieSession(c *call) error {
 	hash, owner, err := e.sessionOf(c)
 	if err != nil || owner == "" {
@@ -73,7 +74,7 @@ func (e *edge) endCookieSession(c *call) error {
 	return err
 }
 
-// enterWorkspace finds the workspace a session means and what its user is there. The workspace has the last word on the role.
+// enterWorkspace finds the session's workspace and asks that workspace for the user's role in it.
 func (e *edge) enterWorkspace(c *call) error {
 	id := c.header.workspaceID
 	if id == "" {
@@ -111,11 +112,12 @@ func (e *edge) readUser(ctx context.Context, id string) (user.View, error) {
 	return view, nil
 }
 
-// checkOrigin keeps another site's page from acting with the cookie of the browser it runs in. A request without Origin and
-// Sec-Fetch-Site comes from no browser and passes. What is for anybody looks at no cookie, and is for any page; only signing in
-// is not, for it would put another's session into the browser.
+// checkOrigin keeps another site's page from acting with the browser's cookie. A request without
+// Origin and Sec-Fetch-Site comes from no browser and passes. Routes without credentials ignore the
+// cookie and pass too, except sign-in, which would store another user's session in the browser.
 func (e *edge) checkOrigin(c *call) error {
-	if c.method == fasthttp.MethodGet || c.method == fasthttp.MethodHead || c.route.auth == authPartner || c.route.auth == authNone && !c.route.signsIn {
+	if c.method == fasthttp.MethodGet || c.method == fasthttp.MethodHead || c.route.auth == authPartner ||
+		c.route.auth == authNone && !c.route.signsIn {
 		return nil
 	}
 	refused := fault.New(fault.OriginRefused, "a session acts only for pages of its own origin")
@@ -131,6 +133,7 @@ func (e *edge) checkOrigin(c *call) error {
 	return refused
 }
 
+// newCookie returns the session's cookie; an empty secret deletes it.
 // newCookie is the session's cookie; an empty secret deletes it.
 func (e *edge) newCookie(secret string) *fasthttp.Cookie {
 	cookie := &fasthttp.Cookie{}

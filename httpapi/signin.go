@@ -13,16 +13,16 @@ import (
 	"purser/httpapi/password"
 )
 
-// Limits of signing in and up, a minute. They hold even when the rate limits are off.
+// Limits of sign-in and sign-up, per minute. They apply even when the rate limits are off.
 const (
-	loginsPerAccount  = 10 // from places that the account does not know
-	loginsPerPlace    = 10 // from one place that the account knows
+	loginsPerAccount  = 10 // from places that are new to the account
+	loginsPerPlace    = 10 // from one place that has signed in before
 	loginsPerAddress  = 30
 	signupsPerAddress = 30
-	changesPerUser    = 10 // a minute
+	changesPerUser    = 10
 )
 
-// Limits of the attempts that are over a limit. Each waits once for signInDelay and is then judged.
+// Limits of attempts that are over a limit. Each waits for signInDelay once and is then checked.
 const (
 	signInDelay       = 5 * time.Second // less than requestTimeout
 	maxDelayed        = 256
@@ -30,17 +30,17 @@ const (
 	delayedPerAddress = 2
 )
 
-// passwordRetry is when a retry makes sense after a full queue of password hashes.
+// passwordRetry is the advised wait after the queue of password hashes was full.
 const passwordRetry = time.Second
 
-// limitSignUp bounds the accounts that one address makes. Sign-ins are counted apart.
+// limitSignUp bounds the accounts that one address creates. Sign-ins have their own counts.
 func (h *sessionHandlers) limitSignUp(c *call) error {
 	return h.limit("signup-address/"+c.peer, signupsPerAddress)
 }
 
-// guardSignIn bounds the guesses of an account's password. Guesses from places that the account
-// does not know count together, guesses from a known place count by themselves: strangers cannot
-// spend what the owner has at home. The address counts over all accounts.
+// guardSignIn bounds the guesses of an account's password. Guesses from new places share one count,
+// and each known place has its own, so strangers cannot use up the attempts of the owner's usual
+// place. The address counts over all accounts.
 func (h *sessionHandlers) guardSignIn(c *call, account string, known bool) error {
 	counted, limit := "login-account/"+account, loginsPerAccount
 	if known {
@@ -49,20 +49,20 @@ func (h *sessionHandlers) guardSignIn(c *call, account string, known bool) error
 	return h.delayOver(c, []rateCount{{"login-address/" + c.peer, loginsPerAddress}, {counted, limit}}, counted)
 }
 
-// guardChange bounds the guesses of the password that a session's user replaces.
+// guardChange bounds the guesses of the current password in a password change.
 func (h *sessionHandlers) guardChange(c *call) error {
 	counted := "password-user/" + c.who.user
 	return h.delayOver(c, []rateCount{{counted, changesPerUser}}, counted)
 }
 
-// rateCount is a caller of the limiter, and its limit.
+// rateCount names a count of the limiter and its limit.
 type rateCount struct {
 	caller string
 	limit  int
 }
 
-// delayOver counts an attempt. An attempt over a limit is delayed and not refused, for a refusal
-// would lock the owner out; it is refused when the places of delayed attempts are taken.
+// delayOver counts an attempt. An attempt over a limit is delayed, because a refusal would lock the
+// owner out. It is refused only when no place for a delayed attempt is free.
 func (h *sessionHandlers) delayOver(c *call, counts []rateCount, account string) error {
 	over := false
 	for _, count := range counts {
@@ -84,13 +84,13 @@ func (h *sessionHandlers) delayOver(c *call, counts []rateCount, account string)
 	return passwordFault(err)
 }
 
-// errNoDelay means that a delayed attempt has no place.
+// errNoDelay means that no place for a delayed attempt is free.
 var errNoDelay = errors.New("no place for a delayed attempt")
 
-// delayLine holds attempts back. Its places bound the requests, and so the goroutines and the
-// connections, that wait. It is safe for concurrent use.
+// delayLine delays requests. Its places bound the waiting requests, and so their goroutines and
+// connections. It is safe for concurrent use.
 type delayLine struct {
-	// elapse returns after a duration, or with the context's error. It is set before the first use.
+	// elapse returns after a duration, or with the context's error. Set it before the first use.
 	elapse func(ctx context.Context, d time.Duration) error
 
 	mu     sync.Mutex
@@ -98,7 +98,7 @@ type delayLine struct {
 	counts map[string]int
 }
 
-// delayPlace is what a delayed attempt counts against, and how many may wait.
+// delayPlace names a count of delayed attempts and its maximum.
 type delayPlace struct {
 	name string
 	most int
@@ -106,7 +106,7 @@ type delayPlace struct {
 
 func newDelayLine() *delayLine { return &delayLine{elapse: elapse, counts: map[string]int{}} }
 
-// wait holds a request back for signInDelay. It returns errNoDelay at once when a place is full.
+// wait delays a request by signInDelay. It returns errNoDelay at once when a place is full.
 func (l *delayLine) wait(ctx context.Context, places ...delayPlace) error {
 	if !l.enter(places) {
 		return errNoDelay
@@ -155,7 +155,7 @@ func elapse(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// passwordFault turns an error of the password queue into an answer. Nothing has changed.
+// passwordFault turns an error of the password queue into a fault. Nothing has changed.
 func passwordFault(err error) error {
 	full := errors.Is(err, password.ErrFull)
 	if !full && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
@@ -165,7 +165,7 @@ func passwordFault(err error) error {
 	return &waitError{fault: f, wait: passwordRetry}
 }
 
-// placesOf reads the places from which a user has signed in; none for an unknown user.
+// placesOf reads the places from which a user has signed in; it returns none for an unknown user.
 func (h *sessionHandlers) placesOf(ctx context.Context, id string) (user.Places, error) {
 	if id == "" {
 		return nil, nil

@@ -184,7 +184,8 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 	var waiting sync.WaitGroup
 	for i := range password.MaxQueuedPerAddress + 1 {
 		waiting.Go(func() {
-			if _, err := w.server.sessions.passwords.Hash(t.Context(), password.Caller{Address: "0.0.0.0"}, "a long password"); err != nil {
+			if _, err := w.server.sessions.passwords.Hash(t.Context(), password.Caller{Address: "0.0.0.0"},
+				"a long password"); err != nil {
 				t.Errorf("hash %d: %v", i, err)
 			}
 		})

@@ -18,7 +18,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// maxSimulatedID bounds the message ids of a simulation. The network allows 64 characters; the rest holds the workspace's mark.
+// maxSimulatedID bounds the message ids of a simulation, in characters. The network allows 64; the
+// rest holds the workspace's mark.
 const maxSimulatedID = 36
 
 func (h *cardHandlers) simulateRoutes() []route {
@@ -27,8 +28,8 @@ func (h *cardHandlers) simulateRoutes() []route {
 		sandboxOnly: true, handle: h.simulate}}
 }
 
-// simulate sends the network's message about one of the caller's cards. What leaves for the authorizer is a real message; the
-// network's ids are global, though, and must not let one tenant's test meet another's: see mark.
+// simulate sends a network message about one of the caller's cards to the authorizer. Network ids
+// are global, so mark keeps one tenant's test messages apart from another's.
 func (h *cardHandlers) simulate(c *call) (answer, error) {
 	message, known := networkRoutes[c.params["message"]]
 	if !known {
@@ -67,14 +68,15 @@ func (h *cardHandlers) simulate(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("network message: %w", err)
 	}
-	status, told, err := h.cfg.Network.Submit(c.ctx, message.route, text)
+	status, decided, err := h.cfg.Network.Submit(c.ctx, message.route, text)
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: status, body: c.unmark(told)}, nil
+	return answer{status: status, body: c.unmark(decided)}, nil
 }
 
-// networkRoute says where a simulated message goes. byAuthorization: it names no card but an authorization.
+// networkRoute is the network route and kind of a simulated message. byAuthorization messages name
+// an authorization and no card.
 type networkRoute struct {
 	route, kind     string
 	byAuthorization bool
@@ -89,7 +91,8 @@ var networkRoutes = map[string]networkRoute{
 	"expiry":        {byAuthorization: true},
 }
 
-// checkExpiry holds an expiry against what it may say. It is no message of the network, so the authorizer does not.
+// checkExpiry checks the fields of an expiry. The authorizer does not, because an expiry is no
+// network message.
 func checkExpiry(body map[string]any) error {
 	for _, field := range slices.Sorted(maps.Keys(body)) {
 		if field != "id" && field != "authorizationId" {
@@ -102,7 +105,7 @@ func checkExpiry(body map[string]any) error {
 	return nil
 }
 
-// simulateExpiry ends a hold as if its time had come.
+// simulateExpiry expires an authorization and releases what it holds.
 func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, error) {
 	text, _ := body["authorizationId"].(string)
 	u, err := ident.Parse(ident.Authorization, text)
@@ -118,14 +121,14 @@ func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, err
 	return a, err
 }
 
-// mark opens the network ids of a workspace's simulations. A message id is the same for all of the network: without the
-// mark, one tenant could hit, or find out, another's.
+// mark returns the prefix of the network ids of a workspace's simulations. Network ids are global:
+// without the prefix, one tenant could use or discover another's.
 func (c *call) mark() string {
 	return strings.TrimPrefix(c.who.workspace(), ident.Workspace+"_") + "."
 }
 
-// markIDs marks the ids of a message; one is drawn when it has none. An originalId that is no string stays: the authorizer judges
-// it.
+// markIDs marks the ids of a message, and draws an id for a message without one. An originalId that
+// is not a string stays, for the authorizer to refuse.
 func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
 	if _, given := body["id"]; !given {
 		var b [8]byte
@@ -140,19 +143,21 @@ func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
 			continue
 		}
 		if utf8.RuneCountInString(id) > maxSimulatedID {
-			return fault.New(fault.InvalidBody, fmt.Sprintf("%s must have at most %d characters", field, maxSimulatedID))
+			return fault.New(fault.InvalidBody, fmt.Sprintf("%s must have at most %d characters", field,
+				maxSimulatedID))
 		}
 		body[field] = c.mark() + id
 	}
 	return nil
 }
 
-// unmark gives a JSON document its ids back as the tenant wrote them: the mark opens no string but those of markIDs.
+// unmark restores the tenant's ids in a JSON document. Only the strings of markIDs begin with the
+// mark.
 func (c *call) unmark(document []byte) []byte {
 	return bytes.ReplaceAll(document, []byte(`"`+c.mark()), []byte(`"`))
 }
 
-// ownAuthorization is the wall in front of messages that name an authorization and no card.
+// ownAuthorization refuses a message whose authorization belongs to another card or workspace.
 func (h *cardHandlers) ownAuthorization(c *call, card string, body map[string]any) error {
 	id, given := body["authorizationId"].(string)
 	if !given {

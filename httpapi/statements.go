@@ -21,17 +21,18 @@ import (
 	"purser/persistence/money"
 )
 
-// Limits of a statement. A statement is made whole before its first byte leaves, so that one that does not add up is never begun.
+// Limits of a statement. A statement is built whole before its first byte is sent, so that an
+// inconsistent one is never sent.
 const (
 	maxStatementDays  = 366
 	maxStatementLines = 50_000
-	maxOtherLines     = 1_000_000 // of other balances, which are read past
+	maxOtherLines     = 1_000_000 // ledger lines of other balances, which are skipped
 	statementsAtOnce  = 4
-	statementTurn     = time.Second // for which a request waits for its turn
+	statementTurn     = time.Second // the longest wait for a place of statementsAtOnce
 	statementPage     = persistence.MaxPage
 )
 
-// statementFormats are the file formats of a statement.
+// statementFormats maps the names of the file formats to their writers.
 var statementFormats = map[string]struct {
 	contentType, extension string
 	write                  func(*statement.Statement, io.Writer) error
@@ -45,11 +46,12 @@ func (h *treasuryHandlers) statementRoutes() []route {
 		query: []string{"from", "to", "format"}, handle: h.getStatement}}
 }
 
-// getStatement answers the ledger of the dollars over whole days as a file.
+// getStatement answers the dollar ledger of whole days as a file.
 //
-// A line belongs to the day on which it was booked, so that the statement of a day that is over never changes: a clearing that
-// reaches the ledger after midnight is on the next day's, with the earlier date as its value date. Each line says what the
-// balance is after it, so that the opening balance is found without reading what came before.
+// A line belongs to the day of its booking, so the statement of a past day never changes. A
+// clearing that is booked after midnight is in the next day's statement, with the earlier date as
+// its value date. Each line holds the balance after it, so the opening balance is found without
+// reading all earlier lines.
 func (h *treasuryHandlers) getStatement(c *call) (answer, error) {
 	asked, err := readPeriod(c)
 	if err != nil {
@@ -71,11 +73,12 @@ func (h *treasuryHandlers) getStatement(c *call) (answer, error) {
 	if err := format.write(asked, &out); err != nil {
 		return answer{}, fmt.Errorf("statement of %s: %w", asked.Account, err)
 	}
-	name := fmt.Sprintf("statement-%s-%s.%s", asked.From.Format(time.DateOnly), asked.To.Format(time.DateOnly), format.extension)
+	name := fmt.Sprintf("statement-%s-%s.%s", asked.From.Format(time.DateOnly), asked.To.Format(time.DateOnly),
+		format.extension)
 	return answer{status: fasthttp.StatusOK, body: out.Bytes(), file: &file{format.contentType, name}}, nil
 }
 
-// statementTurn waits for one of the places of statementsAtOnce, of which a workspace has one.
+// statementTurn waits for one of the places of statementsAtOnce. A workspace has at most one.
 func (h *treasuryHandlers) statementTurn(c *call) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, statementTurn)
 	defer cancel()
@@ -85,7 +88,7 @@ func (h *treasuryHandlers) statementTurn(c *call) (done func(), err error) {
 	return done, nil
 }
 
-// readPeriod is a statement without its balances and lines, of the days that were asked for.
+// readPeriod returns a statement of the requested days, without balances and lines.
 func readPeriod(c *call) (*statement.Statement, error) {
 	from, err := readDay(c, "from")
 	if err != nil {
@@ -115,8 +118,8 @@ func readDay(c *call, name string) (time.Time, error) {
 	return day, nil
 }
 
-// readStatement gives a statement its balances and lines. The question to the balance is answered when all that was decided
-// before is committed, so that no line of a day that is over is still on its way.
+// readStatement fills in the balances and lines. The balance's actor answers after every earlier
+// decision is committed, so no line of a past day is missing.
 func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error {
 	h.actors.WaitRelayed(c.ctx, of.Account)
 	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: of.Account, Workspace: of.Account,
@@ -150,11 +153,12 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 	return nil
 }
 
-// statementLine is an entry with the reference as the customer knows it. The balance of an entry that has its own is not taken
-// from it here: the statement compares them.
+// statementLine returns the line of an entry, with the customer's own reference. An entry with its
+// own balance keeps it, and the statement compares it with after.
 func statementLine(c *call, e balance.LedgerEntry, after int64) statement.Line {
-	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents, BalanceCents: after,
-		Reference: strings.TrimPrefix(e.Reference, c.mark()), TransferGroup: e.TransferGroup, Booked: bookedAt(e),
+	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents,
+		BalanceCents: after,
+		Reference:    strings.TrimPrefix(e.Reference, c.mark()), TransferGroup: e.TransferGroup, Booked: bookedAt(e),
 		Made: e.CreatedAt.Time}
 	if e.BalanceCents != nil {
 		line.BalanceCents = *e.BalanceCents
@@ -165,16 +169,18 @@ func statementLine(c *call, e balance.LedgerEntry, after int64) statement.Line {
 	return line
 }
 
-// ledgerReader reads the dollars' lines of a workspace's ledger, newest first. A place in it is the position before which its
-// lines stand.
+// ledgerReader reads the dollar lines of a workspace's ledger, newest first. A place in the ledger
+// is a position; the lines before it are at lower positions.
 type ledgerReader struct {
 	actors    Actors
 	ctx       context.Context
 	workspace string
 }
 
-// older is a page of what stands before a place, with the place of each; 0 begins with the newest.
-func (l ledgerReader) older(place persistence.Page) (entries []balance.LedgerEntry, records []persistence.Record, err error) {
+// older returns a page of the entries before a place, with their records; place 0 begins with the
+// newest.
+func (l ledgerReader) older(place persistence.Page) (entries []balance.LedgerEntry, records []persistence.Record,
+	err error) {
 	records, err = l.actors.List(l.ctx, balance.RecordLedgerEntry, l.workspace, "", place)
 	if err != nil {
 		return nil, nil, err
@@ -188,8 +194,8 @@ func (l ledgerReader) older(place persistence.Page) (entries []balance.LedgerEnt
 	return entries, records, nil
 }
 
-// firstOf is the place before which the lines stand that were booked before a moment. Booking times rise with positions, so that
-// the place is found by halving.
+// firstOf returns the place of the first line that was booked at or after a time. Booking times
+// rise with positions, so it searches by bisection.
 func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 	newest, records, err := l.older(persistence.Page{Limit: 1})
 	if err != nil || len(newest) == 0 {
@@ -199,7 +205,8 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 	if bookedAt(newest[0]).Before(at) {
 		return high, nil
 	}
-	for high-low > 1 { // what stands before low was booked before; of what stands before high, the newest was not
+	// Every line before low was booked before at; the newest line before high was not.
+	for high-low > 1 {
 		middle := low + (high-low)/2
 		entries, records, err := l.older(persistence.Page{AfterPosition: middle, Limit: 1})
 		switch {
@@ -214,10 +221,10 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 	return low, nil
 }
 
-// balanceBefore is what the dollars were before a place, from the newest line that says it. Lines of an older version do not, and
-// are added up.
+// balanceBefore returns the dollar balance before a place, from the newest line that states one.
+// Lines of an older version state none and are summed.
 func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
-	page := persistence.Page{AfterPosition: place, Limit: 1} // the newest mostly says it
+	page := persistence.Page{AfterPosition: place, Limit: 1} // the newest line usually states its balance
 	for read := (lineCount{}); ; page.Limit = statementPage {
 		entries, records, err := l.older(page)
 		if err != nil || len(entries) == 0 {
@@ -242,7 +249,7 @@ func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
 	}
 }
 
-// between are the lines that stand before end and not before first, newest first.
+// between returns the lines from first up to but excluding end, newest first.
 func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, err error) {
 	page := persistence.Page{AfterPosition: end, Limit: statementPage}
 	for read := (lineCount{}); ; {
@@ -269,24 +276,27 @@ func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, e
 	}
 }
 
-// lineCount is how many lines have been read for a statement.
+// lineCount counts the lines that were read for a statement.
 type lineCount struct{ dollars, others int }
 
 func (n *lineCount) add(e *balance.LedgerEntry) error {
 	if !ofDollars(e) {
 		if n.others++; n.others > maxOtherLines {
 			return fault.New(fault.LimitExceeded,
-				fmt.Sprintf("a statement reads past at most %d lines of other balances; ask for fewer days", maxOtherLines))
+				fmt.Sprintf("a statement reads past at most %d lines of other balances; ask for fewer days",
+					maxOtherLines))
 		}
 		return nil
 	}
 	if n.dollars++; n.dollars > maxStatementLines {
-		return fault.New(fault.LimitExceeded, fmt.Sprintf("a statement has at most %d lines; ask for fewer days", maxStatementLines))
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("a statement has at most %d lines; ask for fewer days",
+			maxStatementLines))
 	}
 	return nil
 }
 
-// bookedAt is when a line reached the ledger; of an older version, when it was made.
+// bookedAt returns the booking time of a line; a line of an older version has only its creation
+// time.
 func bookedAt(e balance.LedgerEntry) time.Time {
 	if e.BookedAt == nil {
 		return e.CreatedAt.Time
@@ -294,5 +304,6 @@ func bookedAt(e balance.LedgerEntry) time.Time {
 	return e.BookedAt.Time
 }
 
-// ofDollars says whether a line is of the dollars: one of another account has been booked and has no balance.
+// ofDollars reports whether a line belongs to the dollar balance. A line of another account has a
+// booking time and no balance.
 func ofDollars(e *balance.LedgerEntry) bool { return e.BalanceCents != nil || e.BookedAt == nil }

@@ -64,8 +64,9 @@ func (w *world) ledgerOf(tn tenant) (entries []map[string]any) {
 	return entries
 }
 
-// Whatever moves the dollars and whenever a statement is asked for: it opens with what the day before closed with, its lines are
-// the ledger's, in order, and it closes with the balance that the treasury shows.
+// Whatever moves the dollars and whenever a statement is asked for: it opens with what the day
+// before closed with, its lines are the ledger's, in order, and it closes with the balance that the
+// treasury shows.
 func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 	w := newWorld(t)
 	owner, since, people := session(w.newTenant("owner").cookie), w.clock.now(), 0
@@ -116,7 +117,8 @@ func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 	})
 }
 
-// agrees holds the statement of each day up to today, and one over all of them, against the ledger and the balance.
+// agrees holds the statement of each day up to today, and one over all of them, against the ledger
+// and the balance.
 func (w *world) agrees(t *rapid.T, tn tenant, first time.Time, today int) {
 	ledger := w.ledgerOf(tn)
 	dollars := int64(w.ok(w.get(tn.all, "/api/treasury")).cents("snapshot", "fiatUsdCents"))
@@ -138,7 +140,8 @@ func (w *world) agrees(t *rapid.T, tn tenant, first time.Time, today int) {
 	for day := range today + 1 {
 		rows := readStatementCSV(t, w.ok(w.statementOf(tn, first, day, day, "csv")).raw)
 		if day > 0 {
-			require.Equal(t, days[len(days)-1].balance, rows[0].balance, "a day opens with what the one before closed with")
+			require.Equal(t, days[len(days)-1].balance, rows[0].balance,
+				"a day opens with what the one before closed with")
 			rows = rows[1:]
 			days = days[:len(days)-1]
 		}
@@ -147,8 +150,8 @@ func (w *world) agrees(t *rapid.T, tn tenant, first time.Time, today int) {
 	require.Equal(t, whole, days)
 }
 
-// Stablecoins are no dollars: their lines stand in the same ledger, first and last of a day and alone on one, and no statement
-// shows or counts them.
+// Stablecoins are no dollars: their lines stand in the same ledger, first and last of a day and
+// alone on one, and no statement shows or counts them.
 func TestStatementsLeaveOutStablecoins(t *testing.T) {
 	w := newWorld(t)
 	tn, first := w.newTenant("mine"), w.clock.now()

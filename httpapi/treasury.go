@@ -17,15 +17,14 @@ import (
 	"purser/persistence/ident"
 )
 
-// treasuryEntries is how many ledger entries the treasury shows.
+// treasuryEntries is the number of ledger entries in the treasury's answer.
 const treasuryEntries = 25
 
-// treasuryHandlers answer for the dollar balance, its ledger and statements, counterparties and
-// payouts.
+// treasuryHandlers serve the dollar balance, its ledger and statements, counterparties and payouts.
 type treasuryHandlers struct {
 	*edge
 	calendar   *bankday.Calendar
-	statements *fairshare.Limit // statements that are being made
+	statements *fairshare.Limit // statements in progress
 }
 
 func newTreasuryHandlers(e *edge, calendar *bankday.Calendar) *treasuryHandlers {
@@ -43,7 +42,8 @@ func (h *treasuryHandlers) treasuryRoutes() []route {
 func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	id := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, id)
-	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: decision.Read{}})
+	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Command: decision.Read{}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -62,7 +62,7 @@ func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	return reply(map[string]any{"balances": view.Balances, "snapshot": view.Snapshot, "ledger": ledger})
 }
 
-// listLedger lists all of the ledger, of which the treasury shows the newest entries.
+// listLedger lists the whole ledger, of which the treasury shows the newest entries.
 func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	id := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, id)
@@ -94,10 +94,11 @@ func (h *treasuryHandlers) createDeposit(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.CreateDeposit{
-		Workspace: id, ID: u.Format(ident.Deposit), Rail: body.Rail, AmountUsdCents: body.AmountUsdCents,
-		ExpectedAt: c.now.Add(h.cfg.DepositDelay).Truncate(time.Millisecond),
-	}}, func(deposit any) (answer, error) {
+	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+		Command: balance.CreateDeposit{
+			Workspace: id, ID: u.Format(ident.Deposit), Rail: body.Rail, AmountUsdCents: body.AmountUsdCents,
+			ExpectedAt: c.now.Add(h.cfg.DepositDelay).Truncate(time.Millisecond),
+		}}, func(deposit any) (answer, error) {
 		return replyWith(fasthttp.StatusAccepted, map[string]any{"deposit": deposit})
 	})
 }

@@ -16,8 +16,9 @@ import (
 	"purser/persistence/ident"
 )
 
-// Another workspace's id is answered byte for byte as one that never was, wherever a request may name a record. The estate's own
-// id is the proof that the request would otherwise have done something.
+// Another workspace's id is answered byte for byte as one that never was, wherever a request may
+// name a record. The estate's own id is the proof that the request would otherwise have done
+// something.
 func TestAnothersIDReadsAsUnknown(t *testing.T) {
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
@@ -49,7 +50,8 @@ func (w *world) compareIDs(op operation, place idPlace, mine, other tenant) int 
 	w.t.Helper()
 	own := w.newEstate(mine)
 	r := w.send(own.ready(op, map[string]string{place.String(): own.id(place.kind)}))
-	if judgedByNetwork := strings.Contains(op.path, "/simulate/") && place.in == "body"; !judgedByNetwork || r.status != 400 {
+	if judgedByNetwork := strings.Contains(op.path, "/simulate/") && place.in == "body"; !judgedByNetwork ||
+		r.status != 400 {
 		require.True(w.t, op.serves(r), "the caller's own id does nothing either: %s", r.raw)
 	}
 	e := w.newEstate(mine)
@@ -106,7 +108,8 @@ func (w *world) unknownLike(id string, tenants ...tenant) []string {
 	return all
 }
 
-// answerOf is a whole answer as text: status, headers, body. The id that was asked about is taken out of what is no refusal.
+// answerOf is a whole answer as text: status, headers, body. The id that was asked about is taken
+// out of what is no refusal.
 func (w *world) answerOf(r readyRequest, id string) string {
 	w.t.Helper()
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
@@ -156,7 +159,8 @@ func withoutIDs(text string) string {
 	return text
 }
 
-// A key that holds every scope but the one that a route needs is told which; one that holds only that scope passes.
+// A key that holds every scope but the one that a route needs is told which; one that holds only
+// that scope passes.
 func TestEveryRouteNeedsItsScope(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -195,7 +199,8 @@ func TestEveryRouteNeedsItsScope(t *testing.T) {
 	require.NotZero(t, checked)
 }
 
-// What each kind of caller is told by every route that a session may call: who it lets through stands in x-roles.
+// What each kind of caller is told by every route that a session may call: who it lets through
+// stands in x-roles.
 func TestEveryDashboardRouteKnowsItsRoles(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -274,8 +279,9 @@ func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 	return cookie
 }
 
-// In live mode what moves money asks for an approved verification, whatever else is wrong with the request; what simulates is
-// refused; everything else is as before. Which is which stands in x-live.
+// In live mode what moves money asks for an approved verification, whatever else is wrong with the
+// request; what simulates is refused; everything else is as before. Which is which stands in
+// x-live.
 func TestLiveModeOnEveryRoute(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -315,12 +321,14 @@ func TestLiveModeOnEveryRoute(t *testing.T) {
 // tell sends a command that no route sends to a tenant's workspace.
 func (w *world) tell(tn tenant, command any) {
 	w.t.Helper()
-	_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
-		Command: command})
+	_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace,
+		Workspace: tn.workspace,
+		Command:   command})
 	require.NoError(w.t, err)
 }
 
-// refusedLive requires that a request, whole or with a body that is none, is refused for the mode and changes nothing.
+// refusedLive requires that a request, whole or with a body that is none, is refused for the mode
+// and changes nothing.
 func (w *world) refusedLive(r readyRequest, code string) testReply {
 	w.t.Helper()
 	before := w.settled()

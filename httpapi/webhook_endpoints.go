@@ -14,14 +14,15 @@ import (
 	"purser/persistence/ident"
 )
 
-// endpointHandlers answer for webhook endpoints and their deliveries.
+// endpointHandlers serve webhook endpoints and their deliveries.
 type endpointHandlers struct{ *edge }
 
 func (h *endpointHandlers) webhookEndpointRoutes() []route {
 	const path = "/api/webhooks/endpoints"
 	roles := []string{workspace.Owner, workspace.Admin}
 	return []route{
-		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional, handle: h.createEndpoint},
+		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional,
+			handle: h.createEndpoint},
 		{method: "GET", path: path, auth: authSession, roles: roles, query: pageQuery, handle: h.listEndpoints},
 		{method: "GET", path: path + "/{id}", auth: authSession, roles: roles, handle: h.getEndpoint},
 		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: roles, handle: h.removeEndpoint},
@@ -29,12 +30,13 @@ func (h *endpointHandlers) webhookEndpointRoutes() []route {
 			handle: h.listDeliveries},
 		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: roles, idempotency: keyOptional,
 			handle: h.pingEndpoint},
-		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: roles, idempotency: keyOptional,
-			handle: h.replayDelivery},
+		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: roles,
+			idempotency: keyOptional,
+			handle:      h.replayDelivery},
 	}
 }
 
-// createEndpoint draws the signing secret, which leaves once, in the answer.
+// createEndpoint registers an endpoint. Only this answer holds the signing secret.
 func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 	var body struct {
 		URL    string   `json:"url"`
@@ -58,7 +60,8 @@ func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret, Events: body.Events}
+	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret,
+		Events: body.Events}
 	return h.askIdempotent(c, actors.Envelope{Kind: "webhook", Stream: id, Workspace: register.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			if err := h.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
@@ -81,12 +84,12 @@ func (h *endpointHandlers) listEndpoints(c *call) (answer, error) {
 		})
 }
 
-// askEndpoint is a command to an endpoint of the session's workspace.
+// askEndpoint returns the envelope of a command to an endpoint of the session's workspace.
 func (c *call) askEndpoint(id string, command any) actors.Envelope {
 	return actors.Envelope{Kind: "webhook", Stream: id, Workspace: c.who.workspace(), Command: command}
 }
 
-// endpoint is the one that the path names.
+// endpoint returns the endpoint id of the path.
 func (c *call) endpoint() (string, error) {
 	if _, err := ident.Parse(ident.Endpoint, c.params["id"]); err != nil {
 		return "", fault.New(fault.NotFound, "")
@@ -110,7 +113,8 @@ func (h *endpointHandlers) getEndpoint(c *call) (answer, error) {
 	return reply(map[string]any{"endpoint": endpoint.View})
 }
 
-// removeEndpoint ends an endpoint: no attempt begins once this is answered. A second time answers the same.
+// removeEndpoint removes an endpoint: no delivery attempt begins after the answer. Removing it
+// again answers the same.
 func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
 	id, err := c.endpoint()
 	if err != nil {
@@ -142,7 +146,7 @@ func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 
 func replyDelivery(delivery any) (answer, error) { return reply(map[string]any{"delivery": delivery}) }
 
-// pingEndpoint queues a ping, which goes the way of every announcement.
+// pingEndpoint queues a ping, which is delivered like every other event.
 func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	endpoint, err := c.endpoint()
 	if err != nil {
@@ -152,14 +156,15 @@ func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, err := json.Marshal(map[string]any{"type": webhook.PingEvent, "endpointId": endpoint, "at": decision.StampOf(c.now)})
+	body, err := json.Marshal(map[string]any{"type": webhook.PingEvent, "endpointId": endpoint,
+		"at": decision.StampOf(c.now)})
 	if err != nil {
 		return answer{}, fmt.Errorf("render ping: %w", err)
 	}
 	return h.askIdempotent(c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
 }
 
-// replayDelivery begins a new run of a delivery that is through; one that is pending is answered as it stands.
+// replayDelivery starts a new run of a finished delivery. A pending delivery is answered unchanged.
 func (h *endpointHandlers) replayDelivery(c *call) (answer, error) {
 	if _, err := ident.Parse(ident.Delivery, c.params["id"]); err != nil {
 		return answer{}, fault.New(fault.NotFound, "")

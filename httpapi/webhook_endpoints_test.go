@@ -35,7 +35,8 @@ func endpointBody(url, events string) string {
 	return fmt.Sprintf(`{"url":%q,"events":%s}`, url, events)
 }
 
-// newEndpoint registers an endpoint in the place of those that were there, for a workspace has only so many.
+// newEndpoint registers an endpoint in the place of those that were there, for a workspace has only
+// so many.
 func (w *world) newEndpoint(tn tenant, events string) testReply {
 	w.t.Helper()
 	who := session(tn.cookie).with("X-Workspace-Id", tn.workspace)

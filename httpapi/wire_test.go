@@ -32,7 +32,8 @@ func (w *world) impatientServer() *Server {
 	return s
 }
 
-// Both lengths in either order, on every route: two servers in a row could read two different requests.
+// Both lengths in either order, on every route: two servers in a row could read two different
+// requests.
 func TestNoRouteTakesTwoLengths(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -49,7 +50,8 @@ func TestNoRouteTakesTwoLengths(t *testing.T) {
 		for _, framing := range []string{length + chunked, chunked + length, length + strings.ToUpper(chunked)} {
 			w.malformed(op, r, framing, "Content-Length and Transfer-Encoding exclude each other")
 		}
-		for _, framing := range []string{length + length, length + "Transfer-Encoding: identity\r\n", "Content-Length: +2\r\n",
+		for _, framing := range []string{length + length, length + "Transfer-Encoding: identity\r\n",
+			"Content-Length: +2\r\n",
 			"Content-Length: 0x2\r\n", "Content-Length: 1, 2\r\n", "Content-Length : 2\r\n",
 			"Transfer-Encoding: chunked, identity\r\n", length + "Content-Length: 1\r\n"} {
 			w.malformed(op, r, framing, "")
@@ -94,8 +96,9 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 	require.NoError(t, s.Shutdown(t.Context()))
 }
 
-// saysNoMore is a client that says something at once and then nothing. It returns what the client is told until the server closes
-// the connection. What is said is there before the server begins to wait, so that an impatient one reads it on any machine.
+// saysNoMore is a client that says something at once and then nothing. It returns what the client
+// is told until the server closes the connection. What is said is there before the server begins to
+// wait, so that an impatient one reads it on any machine.
 func saysNoMore(t testing.TB, d *httpServer, said string) string {
 	t.Helper()
 	pipe := fasthttputil.NewPipeConns()
@@ -165,7 +168,8 @@ func (c *memoryConn) SetDeadline(time.Time) error      { return nil }
 func (c *memoryConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *memoryConn) SetWriteDeadline(time.Time) error { return nil }
 
-// answersTo gives bytes to the server and reads every answer. What the server cannot read it may leave unanswered.
+// answersTo gives bytes to the server and reads every answer. What the server cannot read it may
+// leave unanswered.
 func answersTo(t testing.TB, s *Server, said []byte) []*fasthttp.Response {
 	t.Helper()
 	conn := &memoryConn{said: bytes.NewReader(said)}

@@ -13,10 +13,10 @@ import (
 	"purser/persistence/ident"
 )
 
-// issuerAccount prefixes the id of a workspace's account with the issuing partner.
+// issuerAccount prefixes the id of a workspace's account at the issuing partner.
 const issuerAccount = "iss"
 
-// workspaceHandlers answer for workspaces, their API keys, members and invitations.
+// workspaceHandlers serve workspaces, their API keys, members and invitations.
 type workspaceHandlers struct {
 	*edge
 	accounts accountReader
@@ -24,23 +24,25 @@ type workspaceHandlers struct {
 
 func (h *workspaceHandlers) workspaceRoutes() []route {
 	return []route{
-		{method: "POST", path: "/api/workspaces", auth: authKeyOrSession, scope: "write:api_keys", idempotency: keyOptional,
-			handle: h.createWorkspace},
+		{method: "POST", path: "/api/workspaces", auth: authKeyOrSession, scope: "write:api_keys",
+			idempotency: keyOptional,
+			handle:      h.createWorkspace},
 		{method: "GET", path: "/api/workspaces", auth: authKey, handle: h.getWorkspace},
 	}
 }
 
 func (h *workspaceHandlers) getWorkspace(c *call) (answer, error) {
 	id := c.who.workspace()
-	view, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: decision.Read{}})
+	view, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		Command: decision.Read{}})
 	if err != nil {
 		return answer{}, err
 	}
 	return reply(map[string]any{"workspace": view})
 }
 
-// createWorkspace makes a tenant. The claim of an Idempotency-Key lives in the shard of what it makes, so the slot follows
-// from the key: a repeat looks where the first request wrote.
+// createWorkspace creates a workspace. The claim of an Idempotency-Key is stored in the new
+// workspace's shard, so the key determines the slot: a repeat reads the shard of the first request.
 func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	var body struct {
 		Name string `json:"name"`
@@ -82,9 +84,8 @@ func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	return a, err
 }
 
-// slotOfNew returns the slot of a new workspace: that of its idempotency key, so that a repeat
-// finds the first request's claim, or a random one without a key. A claim from before slots were
-// keyed is looked up where it lies.
+// slotOfNew returns the slot of a new workspace: that of its Idempotency-Key, or a random one
+// without a key. A claim that was made before slots were keyed keeps its unkeyed slot.
 func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 	if c.key == "" {
 		return ident.RandomSlot(h.actors.Entropy())
@@ -97,9 +98,9 @@ func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 	return h.actors.TenantSlot(c.onceName()), nil
 }
 
-// ownersOfNew names the owners of a new workspace: the session's user, or the owners of the key's
-// workspace. The founder, among whose own workspaces it counts, is the session's user, or the owner
-// from whom the key descends; a key can descend from none.
+// ownersOfNew returns the owners of a new workspace: the session's user, or the owners of the key's
+// workspace. The workspace counts among the founder's own. The founder is the session's user, or
+// the owner from whom the key descends, if any.
 func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder string, err error) {
 	owners, founder = []string{c.who.user}, c.who.user
 	if c.who.user == "" {
@@ -116,9 +117,9 @@ func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder strin
 	return owners, founder, h.roomAmong(c, owners, founder)
 }
 
-// roomAmong refuses one more workspace to a founder with user.MaxOwn workspaces. A workspace
-// without a founder is refused when no owner could list it. Workspaces that others make for an
-// owner never count as the owner's own.
+// roomAmong refuses another workspace to a founder with user.MaxOwn workspaces. A workspace without
+// a founder is refused when no owner could list it. Workspaces that others create for an owner
+// never count as the owner's own.
 func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) error {
 	for _, owner := range owners {
 		if founder != "" && owner != founder {
@@ -142,8 +143,8 @@ func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) 
 	return fault.New(fault.LimitExceeded, fmt.Sprintf("a user makes at most %d workspaces", user.MaxOwn))
 }
 
-// listAtOnce shows the new workspace in its user's list with this answer. The reaction to workspace.created does the same a
-// moment later, so that a failure here loses nothing.
+// listAtOnce adds the new workspace to its user's list before the answer. The reaction to
+// workspace.created does the same later, so a failure here loses nothing.
 func (h *workspaceHandlers) listAtOnce(c *call, id, name string) {
 	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
 		Command: user.Join{Workspace: id, Name: name, Role: workspace.Owner}})

@@ -41,8 +41,8 @@ const (
 	testZpub = "zpub6rFR7y4Q2AijBEqTUquhVz398htDFrtymD9xYYfG1m4wAcvPhXNfE3EfH1r1ADqtfSdVCToUG868RvUUkgDKf31mGDtKsAYz2oz2AGutZYs"
 )
 
-// world is the product behind its REST interface: real actors over the embedded journal and the real authorizer, on a file
-// system in memory and a clock that only tests turn.
+// world is the product behind its REST interface: real actors over the embedded journal and the
+// real authorizer, on a file system in memory and a clock that only tests turn.
 type world struct {
 	t       testing.TB
 	clock   *testClock
@@ -182,11 +182,13 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		ramp: new(quietRamp)}
 	fs, deployment := vfs.NewMem(), ident.Derive(0, time.UnixMilli(1), "tests of the interface")
 	fatal := func(err error) { t.Errorf("fatal: %v", err) }
-	journal, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment, Clock: w.clock.now,
+	journal, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment,
+		Clock:   w.clock.now,
 		Entropy: rand.Reader, Fatal: fatal})
 	require.NoError(t, err)
 	w.journal = journal
-	w.engine, err = authorizer.Open(authorizer.Options{FS: fs, Dir: "authorizer", Deployment: deployment, Clock: w.clock.now,
+	w.engine, err = authorizer.Open(authorizer.Options{FS: fs, Dir: "authorizer", Deployment: deployment,
+		Clock:   w.clock.now,
 		Entropy: rand.Reader, CacheBytes: 8 << 20, Fatal: fatal, Deadline: never})
 	require.NoError(t, err)
 	sealer, err := seal.New(make([]byte, seal.KeyBytes), rand.Reader)
@@ -194,14 +196,16 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	accounts, err := address.New(testXpub, testZpub)
 	require.NoError(t, err)
 	w.chains, err = sandbox.NewChains(sandbox.ChainsConfig{Dir: "chains", FS: fs,
-		Chain: map[string]int{"ethereum": 6, "polygon": 6, "arbitrum": 6, "base": 6, "optimism": 6, "solana": 1, "bitcoin": 2},
+		Chain: map[string]int{"ethereum": 6, "polygon": 6, "arbitrum": 6, "base": 6, "optimism": 6, "solana": 1,
+			"bitcoin": 2},
 		Final: time.Minute, Clock: w.clock.now})
 	require.NoError(t, err)
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
-		Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
-		WatchEvery: 10 * time.Millisecond, FollowedWithin: waitFor, RelayedWithin: waitFor,
-		Issuer: sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader,
-		ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
+	w.system, err = actors.Start(context.Background(),
+		actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
+			Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
+			WatchEvery: 10 * time.Millisecond, FollowedWithin: waitFor, RelayedWithin: waitFor,
+			Issuer: sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader,
+			ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
@@ -401,7 +405,8 @@ func (w *world) newTenant(name string) tenant {
 	tn.cookie = w.ok(w.signup(name + "@example.com")).cookie
 	made := w.ok(w.post(session(tn.cookie), "/api/workspaces", fmt.Sprintf(`{"name":"Workspace %s"}`, name)))
 	tn.workspace, tn.firstSecret = made.text("workspace", "id"), made.text("secret")
-	tn.secret = w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"all","scopes":`+allScopes+`}`)).text("secret")
+	tn.secret = w.ok(w.post(session(tn.cookie), "/api/auth/keys",
+		`{"label":"all","scopes":`+allScopes+`}`)).text("secret")
 	tn.all = key(tn.secret)
 	return tn
 }
@@ -415,8 +420,9 @@ func (w *world) report(body string) testReply {
 // fund deposits dollars and has the bank report them.
 func (w *world) fund(tn tenant, cents int) {
 	w.t.Helper()
-	made := w.post(tn.all, "/api/treasury/deposits", fmt.Sprintf(`{"source":"bank_fiat","rail":"ach","amountUsdCents":%d}`,
-		cents))
+	made := w.post(tn.all, "/api/treasury/deposits",
+		fmt.Sprintf(`{"source":"bank_fiat","rail":"ach","amountUsdCents":%d}`,
+			cents))
 	require.Equal(w.t, 202, made.status, made.raw)
 	id := made.text("deposit", "id")
 	w.ok(w.report(fmt.Sprintf(`{"id":"evt-%s","type":"deposit.settled","data":{"depositId":%q}}`, id, id)))
@@ -448,7 +454,8 @@ var errBroken = errors.New("the disk says: /secret/path is on fire")
 func (w *world) keptUnmatched(want int) {
 	w.t.Helper()
 	system := ident.System.Format(ident.Workspace)
-	records, err := w.system.List(context.Background(), balance.RecordUnmatched, system, "", persistence.Page{Limit: 100})
+	records, err := w.system.List(context.Background(), balance.RecordUnmatched, system, "",
+		persistence.Page{Limit: 100})
 	require.NoError(w.t, err)
 	require.Len(w.t, records, want)
 }

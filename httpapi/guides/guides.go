@@ -63,7 +63,8 @@ func New(sources []Source) (*Library, error) {
 		if err := markdown.Renderer().Render(&page, source, document); err != nil {
 			return nil, fmt.Errorf("guide %s: %w", name, err)
 		}
-		scrolled := strings.NewReplacer("<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>",
+		scrolled := strings.NewReplacer("<table>", `<div class="wide" tabindex="0"><table>`, "</table>",
+			"</table></div>",
 			"<pre>", `<pre tabindex="0">`)
 		g.HTML = scrolled.Replace(page.String())
 		l.guides = append(l.guides, g)
@@ -89,7 +90,8 @@ func (g *Guide) read(document ast.Node, source []byte) error {
 		if _, ok := node.(*ast.Paragraph); ok && g.Summary == "" {
 			g.Summary = cut(plain)
 		}
-		g.passages = append(g.passages, Result{Guide: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text, Text: plain})
+		g.passages = append(g.passages, Result{Guide: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text,
+			Text: plain})
 	}
 	if g.Title == "" {
 		return fmt.Errorf("no heading of the first level")

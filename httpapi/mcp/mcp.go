@@ -1,13 +1,15 @@
-// Package mcp is the server's side of the Model Context Protocol, version 2024-11-05, over HTTP: a POST's body in, an answer's
-// body out. It reads JSON-RPC 2.0, alone or in a batch, knows the methods (initialize, ping, tools/list, tools/call and
-// notifications) and checks the arguments of a tool before it is called. What the tools do, and who may call them, is the Host's.
+// Package mcp is the server's side of the Model Context Protocol, version 2024-11-05, over HTTP: a
+// POST's body in, an answer's body out. It reads JSON-RPC 2.0, alone or in a batch, knows the
+// methods (initialize, ping, tools/list, tools/call and notifications) and checks the arguments of
+// a tool before it is called. What the tools do, and who may call them, is the Host's.
 //
-// Bodies are read strictly: what is not JSON (a name given twice and invalid UTF-8 included) is a ParseError, JSON that is no
-// request an InvalidRequest, a parameter or argument of another form InvalidParams. An id is echoed as it was written, to the
-// byte.
+// Bodies are read strictly: what is not JSON (a name given twice and invalid UTF-8 included) is a
+// ParseError, JSON that is no request an InvalidRequest, a parameter or argument of another form
+// InvalidParams. An id is echoed as it was written, to the byte.
 //
-// The package knows neither HTTP nor a clock, keeps no session and starts nothing: a server is a value that is never changed, and
-// every message stands for itself, so that initialize may be left out.
+// The package knows neither HTTP nor a clock, keeps no session and starts nothing: a server is a
+// value that is never changed, and every message stands for itself, so that initialize may be left
+// out.
 package mcp
 
 import (
@@ -21,7 +23,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Version is the protocol version that initialize answers, whatever it was asked for: a client that cannot speak it leaves.
+// Version is the protocol version that initialize answers, whatever it was asked for: a client that
+// cannot speak it leaves.
 const Version = "2024-11-05"
 
 // MaxBatch is the most messages of a batch; a longer one is refused whole.
@@ -47,13 +50,14 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Host is what a server asks of whoever offers the tools, for one caller. Both are called with the name of a tool that New was
-// given. An error that is no *Error is answered InternalError without its text.
+// Host is what a server asks of whoever offers the tools, for one caller. Both are called with the
+// name of a tool that New was given. An error that is no *Error is answered InternalError without
+// its text.
 type Host interface {
 	// May returns nil when the caller may call a tool, else what a call is refused with.
 	May(tool string) error
-	// Call returns what a tool answers, as JSON. The arguments have been checked; an integer is in decimal, one that was not
-	// given is missing.
+	// Call returns what a tool answers, as JSON. The arguments have been checked; an integer is in
+	// decimal, one that was not given is missing.
 	Call(tool string, arguments map[string]string) (json.RawMessage, error)
 }
 
@@ -70,11 +74,13 @@ type offered struct {
 	shown json.RawMessage
 }
 
-// New makes a server of a name and a version, as it introduces itself, with tools in the order in which they are listed.
+// New makes a server of a name and a version, as it introduces itself, with tools in the order in
+// which they are listed.
 func New(name, version string, tools []Tool) *Server {
 	s := &Server{tools: map[string]*offered{}}
-	s.initialized = mustJSON(map[string]any{"protocolVersion": Version, "capabilities": map[string]any{"tools": struct{}{}},
-		"serverInfo": map[string]string{"name": name, "version": version}})
+	s.initialized = mustJSON(map[string]any{"protocolVersion": Version,
+		"capabilities": map[string]any{"tools": struct{}{}},
+		"serverInfo":   map[string]string{"name": name, "version": version}})
 	for _, tool := range tools {
 		if s.tools[tool.Name] != nil {
 			panic("BUG: two tools are called " + tool.Name)
@@ -97,8 +103,9 @@ func mustJSON(document any) json.RawMessage {
 	return text
 }
 
-// Answer answers a body. The reply is nil when there is nothing to say: all of it were notifications. It is refused when none of
-// the body was understood, and the reply is one error. The reply shares nothing with the body.
+// Answer answers a body. The reply is nil when there is nothing to say: all of it were
+// notifications. It is refused when none of the body was understood, and the reply is one error.
+// The reply shares nothing with the body.
 func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 	switch text := jsontext.Value(body); {
 	case !text.IsValid():
@@ -113,7 +120,8 @@ func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 func (s *Server) answerBatch(text jsontext.Value, h Host) (reply []byte, refused bool) {
 	var batch []jsontext.Value
 	if err := jsonv2.Unmarshal(text, &batch); err != nil || len(batch) == 0 || len(batch) > MaxBatch {
-		return failed(nil, &Error{Code: InvalidRequest, Message: fmt.Sprintf("a batch has 1 to %d messages", MaxBatch)}), true
+		return failed(nil, &Error{Code: InvalidRequest,
+			Message: fmt.Sprintf("a batch has 1 to %d messages", MaxBatch)}), true
 	}
 	var replies [][]byte
 	for _, message := range batch {
@@ -161,7 +169,8 @@ func respond(id jsontext.Value, member string, value json.RawMessage) []byte {
 
 func failed(id jsontext.Value, e *Error) []byte { return respond(id, "error", mustJSON(e)) }
 
-// Refusal is the answer to a body that is refused whatever it says. It bears the id of the message, if it is one.
+// Refusal is the answer to a body that is refused whatever it says. It bears the id of the message,
+// if it is one.
 func Refusal(body []byte, e *Error) []byte {
 	if text := jsontext.Value(body); text.IsValid() {
 		r, _ := readRequest(text)

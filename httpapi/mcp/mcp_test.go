@@ -48,7 +48,8 @@ func (k *kiosk) Call(tool string, arguments map[string]string) (json.RawMessage,
 	return json.Marshal(map[string]any{tool: arguments})
 }
 
-// The scenarios: a body, and what it is answered with. "(refused)" stands before a reply to what was not understood at all.
+// The scenarios: a body, and what it is answered with. "(refused)" stands before a reply to what
+// was not understood at all.
 func TestConversations(t *testing.T) {
 	server := newKiosk()
 	datadriven.RunTest(t, "testdata/conversations.txt", func(t *testing.T, d *datadriven.TestData) string {
@@ -84,11 +85,13 @@ func TestBatchesAreBounded(t *testing.T) {
 
 // An id comes back to the byte, however it is written.
 func TestIDsAreEchoed(t *testing.T) {
-	for _, id := range []string{`0`, `-0`, `1.0`, `1e3`, `12345678901234567890123`, `"a"`, `""`, `"\u00e9<&\/"`, `null`, `"7"`} {
+	for _, id := range []string{`0`, `-0`, `1.0`, `1e3`, `12345678901234567890123`, `"a"`, `""`, `"\u00e9<&\/"`, `null`,
+		`"7"`} {
 		reply, _ := newKiosk().Answer([]byte(`{"jsonrpc":"2.0","id": `+id+` ,"method":"ping"}`), &kiosk{})
 		require.Equal(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`, string(reply))
 		require.Equal(t, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32001,"message":"no"}}`,
-			string(Refusal([]byte(`{"jsonrpc":"2.0","method":"ping","id":`+id+`}`), &Error{Code: Unauthorized, Message: "no"})))
+			string(Refusal([]byte(`{"jsonrpc":"2.0","method":"ping","id":`+id+`}`),
+				&Error{Code: Unauthorized, Message: "no"})))
 	}
 }
 
@@ -106,7 +109,8 @@ func compiled(t testing.TB, tool *Tool) *jsonschema.Schema {
 	return schema
 }
 
-// What a schema lets through is let through, and nothing else: the schema as an independent library reads it against the check.
+// What a schema lets through is let through, and nothing else: the schema as an independent library
+// reads it against the check.
 func TestTheSchemaIsTheCheck(t *testing.T) {
 	tool := &Tool{Name: "get_card", Arguments: []Argument{cardID, limit}}
 	schema := compiled(t, tool)
@@ -142,9 +146,11 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 	require.NotZero(t, taken)
 }
 
-// FuzzAnswer: whatever comes, the reply is nothing, a response, or an array of them with one for each message that has an id.
+// FuzzAnswer: whatever comes, the reply is nothing, a response, or an array of them with one for
+// each message that has an id.
 func FuzzAnswer(f *testing.F) {
-	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[1,{"jsonrpc":"2.0","method":"x"}]`, `{"id":{}}`,
+	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[1,{"jsonrpc":"2.0","method":"x"}]`,
+		`{"id":{}}`,
 		"{\"\xff\":1}", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x","limit":1e2}}}`} {
 		f.Add([]byte(seed))
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// request is a message that asks for something. The ID is as it was written, nil for a notification.
+// request is a message that asks for something. The ID is as it was written, nil for a
+// notification.
 type request struct {
 	JSONRPC jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
@@ -17,7 +18,8 @@ type request struct {
 	method string
 }
 
-// readRequest reads one message. Of what is no request it returns the id, if there is one to answer to.
+// readRequest reads one message. Of what is no request it returns the id, if there is one to answer
+// to.
 func readRequest(text jsontext.Value) (request, *Error) {
 	var r request
 	invalid := func(message string) (request, *Error) {
@@ -44,7 +46,8 @@ func readRequest(text jsontext.Value) (request, *Error) {
 	return invalid("params must be an object")
 }
 
-// usableID tells whether an id can be echoed: a number must be one that every reader of JSON can hold.
+// usableID tells whether an id can be echoed: a number must be one that every reader of JSON can
+// hold.
 func usableID(id jsontext.Value) bool {
 	switch id.Kind() {
 	case 0, '"', 'n':

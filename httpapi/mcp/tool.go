@@ -11,7 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Tool is what a client may call: its schema is made of its arguments, and calls are held against them.
+// Tool is what a client may call: its schema is made of its arguments, and calls are held against
+// them.
 type Tool struct {
 	Name, Description string
 	Arguments         []Argument
@@ -41,11 +42,12 @@ func (t *Tool) Schema() map[string]any {
 			required = append(required, a.Name)
 		}
 	}
-	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+	return map[string]any{"type": "object", "properties": properties, "required": required,
+		"additionalProperties": false}
 }
 
-// read checks what a tool is called with. It lets through what the schema lets through, but for integers that are not written as
-// such (1.0, 1e2) and U+0000 in a string.
+// read checks what a tool is called with. It lets through what the schema lets through, but for
+// integers that are not written as such (1.0, 1e2) and U+0000 in a string.
 func (t *Tool) read(arguments jsontext.Value) (map[string]string, error) {
 	var given map[string]jsontext.Value
 	switch arguments.Kind() {
@@ -78,7 +80,8 @@ func (t *Tool) read(arguments jsontext.Value) (map[string]string, error) {
 	return read, nil
 }
 
-// known names the arguments, for an error: what was given instead may be anything, a secret included.
+// known names the arguments, for an error: what was given instead may be anything, a secret
+// included.
 func (t *Tool) known() string {
 	if len(t.Arguments) == 0 {
 		return t.Name + " takes none"
@@ -99,7 +102,8 @@ func (a *Argument) check(value jsontext.Value) (text, problem string) {
 		}
 		return strconv.FormatInt(n, 10), ""
 	}
-	if value.Kind() != '"' || jsonv2.Unmarshal(value, &text) != nil || text == "" || utf8.RuneCountInString(text) > a.MaxLength ||
+	if value.Kind() != '"' || jsonv2.Unmarshal(value, &text) != nil || text == "" ||
+		utf8.RuneCountInString(text) > a.MaxLength ||
 		strings.ContainsRune(text, 0) {
 		return "", fmt.Sprintf("must be a string of 1 to %d characters", a.MaxLength)
 	}

@@ -1,9 +1,10 @@
-// Package openapi is the single description of Purser's surface: openapi.yaml, embedded. It serves the description as JSON
-// and holds request bodies against it, so that shapes and bounds are written down in one place.
+// Package openapi is the single description of Purser's surface: openapi.yaml, embedded. It serves
+// the description as JSON and holds request bodies against it, so that shapes and bounds are
+// written down in one place.
 //
-// A body is read strictly (see parse) and then validated against the schema of its operation, compiled once by Load. The
-// package knows neither HTTP nor what a request means; it answers Faults, each of which names a
-// field.
+// A body is read strictly (see parse) and then validated against the schema of its operation,
+// compiled once by Load. The package knows neither HTTP nor what a request means; it answers
+// Faults, each of which names a field.
 package openapi
 
 import (
@@ -36,14 +37,16 @@ type body struct {
 	shape  *shape
 }
 
-// Document is the description, ready to be served and to judge bodies. It is immutable and safe for concurrent use.
+// Document is the description, ready to be served and to judge bodies. It is immutable and safe for
+// concurrent use.
 type Document struct {
 	json    []byte
 	bodies  map[Operation]*body
 	listing []Operation
 }
 
-// Load reads the embedded description and compiles the schema of every request body. An error is a fault of the description.
+// Load reads the embedded description and compiles the schema of every request body. An error is a
+// fault of the description.
 func Load() (*Document, error) {
 	tree, text, err := convert(source)
 	if err != nil {
@@ -123,10 +126,10 @@ func (d *Document) JSON() []byte { return d.json }
 // Operations lists what is described, ordered by path and method. The caller must not change it.
 func (d *Document) Operations() []Operation { return d.listing }
 
-// Decode reads a body strictly, holds it against the operation's schema and decodes it into a struct that must know every
-// field of the schema. An optional member that is null counts as absent, unless its property has
-// x-null-means. All that is wrong with the body comes back as Faults; any other error is a fault of
-// the description.
+// Decode reads a body strictly, holds it against the operation's schema and decodes it into a
+// struct that must know every field of the schema. An optional member that is null counts as
+// absent, unless its property has x-null-means. All that is wrong with the body comes back as
+// Faults; any other error is a fault of the description.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	if _, err := d.Parse(op, raw); err != nil {
 		return err
@@ -137,7 +140,8 @@ func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	return nil
 }
 
-// Parse is Decode into a tree: objects are map[string]any, integers int64, other numbers json.Number.
+// Parse is Decode into a tree: objects are map[string]any, integers int64, other numbers
+// json.Number.
 func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	b := d.bodies[op]
 	if b == nil {
@@ -170,7 +174,8 @@ func (b *body) refuse(err error) error {
 	return faults
 }
 
-// semanticFault reports a value that passed its schema and still does not fit the field: 1.0 for an integer.
+// semanticFault reports a value that passed its schema and still does not fit the field: 1.0 for an
+// integer.
 func semanticFault(err error) *Fault {
 	semantic, ok := errors.AsType[*jsonv2.SemanticError](err)
 	if !ok {

@@ -137,7 +137,8 @@ func TestDecode(t *testing.T) {
 		"monthlyLimitUsdCents must be at least 1; perTxnLimitUsdCents must be at least 1")
 	f(`{"holderKind":"agent","holderLabel":"","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
 		"holderLabel must have at least 1 character")
-	f(`{"holderKind":"agent","holderLabel":"`+strings.Repeat("a", 61)+`","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
+	f(`{"holderKind":"agent","holderLabel":"`+strings.Repeat("a",
+		61)+`","monthlyLimitUsdCents":2,"perTxnLimitUsdCents":1}`,
 		"holderLabel must have at most 60 characters")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["12a4"]}`, "allowedMccs[0] does not have the required form")
 	f(`{"holderKind":"agent",`+rest+`,"allowedMccs":["1234\n"]}`, "allowedMccs[0] does not have the required form")

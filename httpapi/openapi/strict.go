@@ -16,8 +16,8 @@ import (
 // Limits of a document that is read strictly.
 const (
 	maxDepth = 32 // nested objects and arrays
-	// Of a number with a fraction or an exponent, which never becomes money. The schema compares it as an exact fraction, whose
-	// size the exponent decides.
+	// Of a number with a fraction or an exponent, which never becomes money. The schema compares it
+	// as an exact fraction, whose size the exponent decides.
 	maxFloat      = 1 << 53
 	maxFloatChars = 64
 	maxExponent   = 99
@@ -39,8 +39,9 @@ func (f *Fault) Error() string {
 	return f.Field + " " + f.Problem
 }
 
-// parse reads one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no integer that leaves int64,
-// nothing after it. Integers become int64, other numbers json.Number as they are written, objects map[string]any, arrays []any.
+// parse reads one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no integer
+// that leaves int64, nothing after it. Integers become int64, other numbers json.Number as they are
+// written, objects map[string]any, arrays []any.
 func parse(raw []byte) (any, error) {
 	if len(bytes.TrimLeft(raw, " \t\r\n")) == 0 {
 		return nil, &Fault{Problem: "is empty; a JSON object is required"}
@@ -80,8 +81,9 @@ func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	}
 }
 
-// Bounds of what is handed to the schema, which looks at all of it and reports every fault it finds: without them one body of a
-// megabyte costs seconds. They are far above anything the interface takes.
+// Bounds of what is handed to the schema, which looks at all of it and reports every fault it
+// finds: without them one body of a megabyte costs seconds. They are far above anything the
+// interface takes.
 const (
 	maxFields = 256  // of one object
 	maxItems  = 4096 // of one array
@@ -180,7 +182,8 @@ func syntaxFault(raw []byte, err error) error {
 // maxOutermost is deeper than any field that is described.
 const maxOutermost = 4
 
-// outermost names the field that a deep value is in: the start of its path, up to the first item of a list.
+// outermost names the field that a deep value is in: the start of its path, up to the first item of
+// a list.
 func outermost(pointer jsontext.Pointer) string {
 	var path []string
 	for part := range pointer.Tokens() {
@@ -223,8 +226,8 @@ func isIndex(part string) bool {
 // maxName bounds the name of a field that is repeated in a message.
 const maxName = 40
 
-// printable hides a name the caller chose when it is not shaped like a field: it may be an id or a secret. A field may have
-// digits (line1, last4); an id or a secret has an underscore as well.
+// printable hides a name the caller chose when it is not shaped like a field: it may be an id or a
+// secret. A field may have digits (line1, last4); an id or a secret has an underscore as well.
 func printable(name string) string {
 	if name == "" || len(name) > maxName {
 		return "(field)"

@@ -88,7 +88,8 @@ func TestAddressesTakeTurns(t *testing.T) {
 	enter := func(address, name string) {
 		before := q.size()
 		all.Go(func() {
-			if _, err := q.run(context.Background(), Caller{Address: address}, Derivation{Password: []byte(name)}); err != nil {
+			if _, err := q.run(context.Background(), Caller{Address: address},
+				Derivation{Password: []byte(name)}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})

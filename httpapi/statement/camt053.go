@@ -92,9 +92,10 @@ type (
 	}
 )
 
-// CAMT053 writes the statement as a message camt.053.001.08, BankToCustomerStatement. An entry's NtryRef is its number,
-// AcctSvcrRef its id, TxId its transfer group, and Ustrd its reference. BkTxCd has the ledger's source as a code of Purser's own.
-// The closing balance of a day that is not over is ITBD.
+// CAMT053 writes the statement as a message camt.053.001.08, BankToCustomerStatement. An entry's
+// NtryRef is its number, AcctSvcrRef its id, TxId its transfer group, and Ustrd its reference.
+// BkTxCd has the ledger's source as a code of Purser's own. The closing balance of a day that is
+// not over is ITBD.
 func (s *Statement) CAMT053(w io.Writer) error {
 	t, err := s.add()
 	if err != nil {
@@ -122,8 +123,10 @@ func (s *Statement) document(t totals) document {
 	d := document{
 		MessageID: fmt.Sprintf("%s-%d", id, s.Made.UnixMilli()), Created: moment(s.Made),
 		Statement: stmt{
-			ID: id, Created: moment(s.Made), From: moment(s.From), To: moment(s.end()), Account: s.Account, Currency: currency,
-			Balances: []balance{balanceOf(codeOpening, s.OpeningCents, s.From), balanceOf(closing, s.ClosingCents, s.end())},
+			ID: id, Created: moment(s.Made), From: moment(s.From), To: moment(s.end()), Account: s.Account,
+			Currency: currency,
+			Balances: []balance{balanceOf(codeOpening, s.OpeningCents, s.From),
+				balanceOf(closing, s.ClosingCents, s.end())},
 			Summary: summary{
 				Entries: len(s.Lines), Net: magnitude(net), NetDirection: indicator(net),
 				Credits: t.credits, CreditSum: money.FormatDollars(t.creditCents), Debits: t.debits,
@@ -145,8 +148,9 @@ func balanceOf(code string, cents int64, at time.Time) balance {
 func entryOf(number int, l *Line) entry {
 	e := entry{
 		Reference: strconv.Itoa(number), Amount: amount{currency, money.FormatDollars(l.AmountCents)},
-		Direction: indicator(l.cents()), Status: codeBooked, Booked: moment(l.Booked), Value: moment(l.Made), ServicerRef: l.ID,
-		Code: l.Source, Issuer: issuer,
+		Direction: indicator(l.cents()), Status: codeBooked, Booked: moment(l.Booked), Value: moment(l.Made),
+		ServicerRef: l.ID,
+		Code:        l.Source, Issuer: issuer,
 		Details: details{TransactionID: l.TransferGroup},
 	}
 	if l.CardID != "" {

@@ -10,14 +10,16 @@ import (
 )
 
 // csvHeader names the columns. An opening and a closing row stand around the lines.
-var csvHeader = [...]string{"type", "bookedAt", "id", "source", "amount", "balance", "currency", "reference", "transferGroup",
+var csvHeader = [...]string{"type", "bookedAt", "id", "source", "amount", "balance", "currency", "reference",
+	"transferGroup",
 	"cardId", "createdAt"}
 
 // formulas are the characters with which a spreadsheet takes a cell for a formula, in either width.
 const formulas = "=+-@|%＝＋－＠"
 
-// CSV writes the statement by RFC 4180: a header, the opening balance, the lines, the closing balance. Amounts are dollars with
-// two decimals, negative for debits. Text that a spreadsheet would take for a formula has an apostrophe before it.
+// CSV writes the statement by RFC 4180: a header, the opening balance, the lines, the closing
+// balance. Amounts are dollars with two decimals, negative for debits. Text that a spreadsheet
+// would take for a formula has an apostrophe before it.
 func (s *Statement) CSV(w io.Writer) error {
 	if _, err := s.add(); err != nil {
 		return err
@@ -56,7 +58,8 @@ func balanceRow(what string, at time.Time, cents int64) []string {
 
 func (l *Line) row() []string {
 	return []string{"entry", moment(l.Booked), cell(l.ID), cell(l.Source), money.FormatDollars(l.cents()),
-		money.FormatDollars(l.BalanceCents), currency, cell(l.Reference), cell(l.TransferGroup), cell(l.CardID), moment(l.Made)}
+		money.FormatDollars(l.BalanceCents), currency, cell(l.Reference), cell(l.TransferGroup), cell(l.CardID),
+		moment(l.Made)}
 }
 
 // cell makes text safe to be opened in a spreadsheet.

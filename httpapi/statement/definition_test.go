@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rule is an element of camt.053.001.08 as testdata/definition.txt has it, in the part that a statement uses: how often it may
-// stand, its children in order or, of a leaf, the form of its text. A second reader, of text, that knows nothing of how the
-// message is written.
+// rule is an element of camt.053.001.08 as testdata/definition.txt has it, in the part that a
+// statement uses: how often it may stand, its children in order or, of a leaf, the form of its
+// text. A second reader, of text, that knows nothing of how the message is written.
 type rule struct {
 	name     string
 	least    int
@@ -28,8 +28,8 @@ type rule struct {
 	currency bool
 }
 
-// readDefinition reads lines of: two spaces per depth, name, occurrence (1, ?, + or *), then for a leaf the form of its text, or
-// "choice" for an element with one of its children.
+// readDefinition reads lines of: two spaces per depth, name, occurrence (1, ?, + or *), then for a
+// leaf the form of its text, or "choice" for an element with one of its children.
 func readDefinition(t *testing.T) *rule {
 	t.Helper()
 	text, err := os.ReadFile("testdata/definition.txt")
@@ -109,7 +109,8 @@ func (r *rule) inside(decoder *xml.Decoder, path string, attributes []xml.Attr) 
 		case xml.CharData:
 			body += string(token)
 		case xml.EndElement:
-			if r.currency && (len(attributes) != 1 || attributes[0].Name.Local != "Ccy" || len(attributes[0].Value) != 3) {
+			if r.currency && (len(attributes) != 1 || attributes[0].Name.Local != "Ccy" ||
+				len(attributes[0].Value) != 3) {
 				return fmt.Errorf("%s: Ccy", path)
 			}
 			return r.ended(path, next, seen, body, nil)

@@ -1,9 +1,9 @@
-// Package statement writes the statement of an account as a file: CSV for people and spreadsheets, camt.053.001.08 (ISO 20022)
-// for treasury systems.
+// Package statement writes the statement of an account as a file: CSV for people and spreadsheets,
+// camt.053.001.08 (ISO 20022) for treasury systems.
 //
-// It is given the balances and the lines and only writes them down; a statement that does not add up is refused, never written.
-// Text that customers and merchants chose is cleaned of control characters, and escaped for the format. It reads no ledger, and
-// knows neither HTTP nor the clock.
+// It is given the balances and the lines and only writes them down; a statement that does not add
+// up is refused, never written. Text that customers and merchants chose is cleaned of control
+// characters, and escaped for the format. It reads no ledger, and knows neither HTTP nor the clock.
 package statement
 
 import (
@@ -22,7 +22,8 @@ const (
 	Credit = "credit"
 )
 
-// ErrUnbalanced says that the opening balance and the lines do not add up to the closing balance, or to the balance after a line.
+// ErrUnbalanced says that the opening balance and the lines do not add up to the closing balance,
+// or to the balance after a line.
 var ErrUnbalanced = errors.New("the statement does not add up")
 
 // Statement is an account in US dollars over whole days in UTC.
@@ -97,8 +98,8 @@ func (s *Statement) end() time.Time {
 	return s.To.AddDate(0, 0, 1).Add(-time.Millisecond)
 }
 
-// clean makes text one line of valid UTF-8 without anything that a reader could take for an instruction to its terminal or that
-// XML cannot hold, and trims it.
+// clean makes text one line of valid UTF-8 without anything that a reader could take for an
+// instruction to its terminal or that XML cannot hold, and trims it.
 func clean(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0xFFFE || r == 0xFFFF {

@@ -24,8 +24,8 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 var morning = time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)
 
-// month is a statement of two days with a line of each kind: a deposit, a clearing that reached the ledger the day after it was
-// made, a payout below zero, its return.
+// month is a statement of two days with a line of each kind: a deposit, a clearing that reached the
+// ledger the day after it was made, a payout below zero, its return.
 func month() *Statement {
 	s := &Statement{Account: "ws_01m7wd7tg0fvr8qj5w3n9k2xay", From: morning.Truncate(24 * time.Hour),
 		To: morning.AddDate(0, 0, 1).Truncate(24 * time.Hour), Made: morning.AddDate(0, 0, 9), OpeningCents: 1_000}
@@ -109,8 +109,8 @@ func TestMessageKeepsToItsDefinition(t *testing.T) {
 	f("<Ustrd>INV", "<Text/><Ustrd>INV", "Text")
 }
 
-// Whatever text and amounts a ledger has, both files are well formed, are read back as they were, and cannot be taken for a
-// formula.
+// Whatever text and amounts a ledger has, both files are well formed, are read back as they were,
+// and cannot be taken for a formula.
 func TestHostileText(t *testing.T) {
 	definition := readDefinition(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -121,7 +121,8 @@ func TestHostileText(t *testing.T) {
 			reference := rapid.OneOf(rapid.String(),
 				rapid.StringMatching(`[=+\-@\t\r\n"'<>&;|,\x00\x{7F}\x{202E}\x{FFFF}]{1,150}`),
 				rapid.Just(string(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(rt, "bytes")))).Draw(rt, "reference")
-			s.line(rapid.SampledFrom([]string{Debit, Credit}).Draw(rt, "direction"), rapid.Int64Range(0, 1e12).Draw(rt, "cents"),
+			s.line(rapid.SampledFrom([]string{Debit, Credit}).Draw(rt, "direction"),
+				rapid.Int64Range(0, 1e12).Draw(rt, "cents"),
 				"card_settlement", reference, "", 0)
 		}
 		text := s.written(rt, asCSV)

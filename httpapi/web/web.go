@@ -1,9 +1,9 @@
-// Package web renders the page on which a customer pays: HTML from a template that escapes whatever a merchant wrote, a style
-// sheet and a script of our own, and a QR code drawn here. Everything works without the script; with it the page follows the
-// payment by itself.
+// Package web renders the page on which a customer pays: HTML from a template that escapes whatever
+// a merchant wrote, a style sheet and a script of our own, and a QR code drawn here. Everything
+// works without the script; with it the page follows the payment by itself.
 //
-// It decides nothing and asks nobody: a Page says what is shown. What a browser may load is in Policy: nothing from elsewhere,
-// nothing inline.
+// It decides nothing and asks nobody: a Page says what is shown. What a browser may load is in
+// Policy: nothing from elsewhere, nothing inline.
 package web
 
 import (
@@ -113,7 +113,8 @@ type File struct {
 	Content     []byte
 }
 
-// New reads the template. base is the path under which the pages' own files are served; it ends with a slash.
+// New reads the template. base is the path under which the pages' own files are served; it ends
+// with a slash.
 func New(base string) (*Site, error) {
 	s := &Site{files: make(map[string]File)}
 	paths := make(map[string]string)
@@ -139,7 +140,8 @@ func New(base string) (*Site, error) {
 	s.page, err = template.New("page.html").Funcs(template.FuncMap{
 		"file": func(name string) string { return paths[name] },
 		"qr":   QR,
-		// A wallet's link has a scheme that the template does not know; it is made of an address and numbers, by us.
+		// A wallet's link has a scheme that the template does not know; it is made of an address
+		// and numbers, by us.
 		"wallet":  func(link string) template.URL { return template.URL(link) },
 		"steps":   func(n int) []int { return make([]int, n) },
 		"favicon": func() string { return FaviconPath },

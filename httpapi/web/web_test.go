@@ -23,15 +23,17 @@ const base = "/checkout/files/"
 func pages() map[string]web.Page {
 	now := time.Date(2026, 3, 14, 9, 30, 0, 0, time.UTC)
 	plain := web.Page{ID: "cs_01kkv0000000000000000000aa", State: `{"status":"pending"}`, Merchant: "Blue Bottle Books",
-		Description: "Two paperbacks and a reading lamp", Reference: "order 10482", Amount: "$125.00", Sandbox: true, Now: now,
+		Description: "Two paperbacks and a reading lamp", Reference: "order 10482", Amount: "$125.00", Sandbox: true,
+		Now:     now,
 		Expires: now.Add(29*time.Minute + 41*time.Second), Of: 3, SuccessURL: "https://shop.example.com/thanks",
 		CancelURL: "https://shop.example.com/cart", Coins: []web.Coin{
 			{Asset: "USDC", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum", Picked: true},
 				{Value: "USDC/polygon", Network: "Polygon"}, {Value: "USDC/arbitrum", Network: "Arbitrum"},
 				{Value: "USDC/base", Network: "Base"}, {Value: "USDC/solana", Network: "Solana"}}},
 			{Asset: "BTC", Networks: []web.Choice{{Value: "BTC/bitcoin", Network: "Bitcoin"}}}}}
-	to := &web.To{Asset: "USDC", Network: "Ethereum", Address: "0x52908400098527886E0F7030069857D2E4169EE7", Coins: "125",
-		Link: "ethereum:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48@1/transfer?address=0x52908400098527886E0F7030069857D2E4169EE7&uint256=125000000"}
+	to := &web.To{Asset: "USDC", Network: "Ethereum", Address: "0x52908400098527886E0F7030069857D2E4169EE7",
+		Coins: "125",
+		Link:  "ethereum:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48@1/transfer?address=0x52908400098527886E0F7030069857D2E4169EE7&uint256=125000000"}
 	rest := &web.To{Asset: to.Asset, Network: to.Network, Address: to.Address, Coins: "25",
 		Link: strings.Replace(to.Link, "=125", "=25", 1)}
 	paid := web.Payment{Coins: "125", Asset: "USDC", Network: "Ethereum", Address: to.Address,
@@ -146,7 +148,8 @@ func TestBothCodesAreDrawn(t *testing.T) {
 	}
 }
 
-// Nothing that the policy forbids is in a page: no script or style of its own, nothing from elsewhere.
+// Nothing that the policy forbids is in a page: no script or style of its own, nothing from
+// elsewhere.
 func TestPagesKeepTheirPolicy(t *testing.T) {
 	for name, p := range pages() {
 		html := render(t, p)

@@ -19,7 +19,8 @@ const (
 	maxAddresses   = 8 // of one host that are tried; a host with a bad one among all it has is refused
 )
 
-// ErrAddress says that a URL leads, by its name or by the address it is connected to, where no delivery may go.
+// ErrAddress says that a URL leads, by its name or by the address it is connected to, where no
+// delivery may go.
 var ErrAddress = errors.New("leads to an address that is not public")
 
 // Resolver finds the addresses of a host; net.DefaultResolver is one.
@@ -27,9 +28,10 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Guard decides where deliveries may go: https on a usual port of a public address. A host is resolved when its endpoint is
-// registered and again for each connection, and the address that is dialled is judged once more by the socket, so that a name
-// that changes in between leads nowhere. With private addresses allowed, for development, http and any port and address will do.
+// Guard decides where deliveries may go: https on a usual port of a public address. A host is
+// resolved when its endpoint is registered and again for each connection, and the address that is
+// dialled is judged once more by the socket, so that a name that changes in between leads nowhere.
+// With private addresses allowed, for development, http and any port and address will do.
 type Guard struct {
 	allowPrivate bool
 	resolver     Resolver
@@ -46,7 +48,8 @@ func NewGuard(allowPrivate bool, r Resolver) *Guard {
 // usualPorts are what a URL may name. Others are where services listen that speak no https, or are not for the public.
 var usualPorts = []string{"", "443", "8443"}
 
-// Check refuses a URL that deliveries may not go to now. The error's text is for whoever gave the URL; it echoes nothing of it.
+// Check refuses a URL that deliveries may not go to now. The error's text is for whoever gave the
+// URL; it echoes nothing of it.
 func (g *Guard) Check(ctx context.Context, text string) error {
 	u, err := g.parse(text)
 	if err != nil {
@@ -110,15 +113,18 @@ func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 
 func (g *Guard) allows(a netip.Addr) bool { return g.allowPrivate || public(a.Unmap()) }
 
-// notPublic are the ranges that IANA lists as special, as far as netip has no name for them or they lie in unicast space. Those
-// that carry an IPv4 address inside are among them: what they lead to cannot be judged.
+// notPublic are the ranges that IANA lists as special, as far as netip has no name for them or they
+// lie in unicast space. Those that carry an IPv4 address inside are among them: what they lead to
+// cannot be judged.
 var notPublic = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
 	"203.0.113.0/24", "240.0.0.0/4", // this network, CGNAT, protocols, documentation, 6to4 relays, benchmarks, reserved
-	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", // Teredo and other protocols, documentation, 6to4, documentation
+	// Teredo and other protocols, documentation, 6to4, documentation
+	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )
 
-// globalUnicast is all of IPv6 that is given out. NAT64, IPv4-mapped, unique local, link-local and multicast lie outside.
+// globalUnicast is all of IPv6 that is given out. NAT64, IPv4-mapped, unique local, link-local and
+// multicast lie outside.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func prefixes(texts ...string) []netip.Prefix {

@@ -67,8 +67,9 @@ func (o *SenderOptions) Validate() error {
 	return nil
 }
 
-// Sender posts deliveries. Each has a connection of its own, so that each is judged by the address it really goes to; redirects
-// are not followed and no proxy is asked. It is safe for concurrent use.
+// Sender posts deliveries. Each has a connection of its own, so that each is judged by the address
+// it really goes to; redirects are not followed and no proxy is asked. It is safe for concurrent
+// use.
 type Sender struct {
 	guard   *Guard
 	timeout time.Duration

@@ -21,7 +21,8 @@ import (
 
 const deliveryID = "whd_01m7wd7tg0ewcb8xd405hgxed0"
 
-// newSender makes a sender that waits for a minute, unless told otherwise: a busy machine may need it.
+// newSender makes a sender that waits for a minute, unless told otherwise: a busy machine may need
+// it.
 func newSender(t *testing.T, o SenderOptions) *Sender {
 	t.Helper()
 	if o.Guard == nil {
@@ -64,8 +65,8 @@ func TestASignedBodyIsPosted(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("t=%d,v1=%x", now.Unix(), mac.Sum(nil)), got.Header.Get("service-signature"))
 }
 
-// What a receiver does with a delivery: read the raw body, take the header apart, compute the same, compare in constant time, and
-// refuse what is old.
+// What a receiver does with a delivery: read the raw body, take the header apart, compute the same,
+// compare in constant time, and refuse what is old.
 func ExampleSender() {
 	receive := func(r *http.Request, secret string) bool {
 		raw, err := io.ReadAll(r.Body)
@@ -172,7 +173,8 @@ func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
 	f(newSender(t, SenderOptions{}), trusted.URL, 0, "tls")
 	f(patient, strings.Replace(hanging.URL, "http", "https", 1), 0, "tls")
 
-	// One that goes on and on has answered; what it says is nobody's concern. A busy machine needs longer until the answer begins.
+	// One that goes on and on has answered; what it says is nobody's concern. A busy machine needs
+	// longer until the answer begins.
 	status, failure := 0, failureTimeout
 	for within := moment; failure == failureTimeout && within < time.Minute; within *= 4 {
 		status, failure = newSender(t, SenderOptions{Timeout: within}).Post(t.Context(), dripping.URL, "s",
@@ -181,7 +183,8 @@ func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
 	require.Equal(t, "200", fmt.Sprint(status, failure))
 }
 
-// A name that leads to a public address when it is registered, and to a private one when it is dialled.
+// A name that leads to a public address when it is registered, and to a private one when it is
+// dialled.
 func TestANameThatChangesLeadsNowhere(t *testing.T) {
 	reached := atomic.Bool{}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))

@@ -57,7 +57,8 @@ func shown(t *testing.T, what string, content openapi3.Content) {
 	}
 }
 
-// Each code that an operation lists is one that a described status of it shows, and each refusal described is of a listed code.
+// Each code that an operation lists is one that a described status of it shows, and each refusal
+// described is of a listed code.
 func TestEveryOperationListsItsErrors(t *testing.T) {
 	eachOperation(t, func(t *testing.T, d *Description, o *openapi3.Operation) {
 		own, common := listed(o.Extensions), d.common()
@@ -81,7 +82,8 @@ func TestEveryOperationListsItsErrors(t *testing.T) {
 				continue
 			}
 			require.True(t, slices.ContainsFunc(slices.Concat(own, common),
-				func(code string) bool { return media.Examples[code] != nil }), "no listed code is of status %s", status)
+				func(code string) bool { return media.Examples[code] != nil }), "no listed code is of status %s",
+				status)
 		}
 	})
 }

@@ -1,6 +1,7 @@
-// Package openapitest holds answers against the description of the surface: each must have a status, a body and an error code
-// that the description gives its operation. It is for tests only, of this tree's packages that speak to a REST server, and
-// reads the description with another library than the server does.
+// Package openapitest holds answers against the description of the surface: each must have a
+// status, a body and an error code that the description gives its operation. It is for tests only,
+// of this tree's packages that speak to a REST server, and reads the description with another
+// library than the server does.
 //
 // It judges what was answered, not whether that was the right answer.
 package openapitest
@@ -19,10 +20,12 @@ import (
 	"purser/httpapi/openapi"
 )
 
-// errorsExtension lists codes: at the top those that every operation can answer, at an operation its own.
+// errorsExtension lists codes: at the top those that every operation can answer, at an operation
+// its own.
 const errorsExtension = "x-errors"
 
-// Description is the description as an independent library reads it. It is immutable and safe for concurrent use.
+// Description is the description as an independent library reads it. It is immutable and safe for
+// concurrent use.
 type Description struct {
 	Doc   *openapi3.T
 	paths map[string]*regexp.Regexp
@@ -114,8 +117,8 @@ func (d *Description) silent(a Answer) bool {
 	return response != nil && len(response.Value.Content) == 0
 }
 
-// isFile tells whether an answer is of a content type, other than JSON, that its status of the operation is described with. What
-// is in the file is not judged.
+// isFile tells whether an answer is of a content type, other than JSON, that its status of the
+// operation is described with. What is in the file is not judged.
 func (d *Description) isFile(a Answer) bool {
 	operation, _ := d.find(a)
 	if operation == nil {
@@ -185,8 +188,8 @@ func valid(schema *openapi3.Schema, body any) error {
 	return schema.VisitJSON(body, openapi3.VisitAsResponse(), openapi3.EnableJSONSchema2020())
 }
 
-// codeOf is the code of a refusal, as x-errors writes it: without the scope that is missing. In an error of JSON-RPC it is in the
-// data, or else is its number.
+// codeOf is the code of a refusal, as x-errors writes it: without the scope that is missing. In an
+// error of JSON-RPC it is in the data, or else is its number.
 func codeOf(body any) string {
 	object, _ := body.(map[string]any)
 	if e, isRPC := object["error"].(map[string]any); isRPC {

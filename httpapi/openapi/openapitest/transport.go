@@ -11,8 +11,9 @@ import (
 // maxKept bounds the complaints that are kept; the first ones say enough.
 const maxKept = 20
 
-// Judge judges what comes back through transports, if it is of a path of the REST interface (/api/…). What it finds wrong it
-// keeps, for a client may take an error for a broken connection. It is safe for concurrent use.
+// Judge judges what comes back through transports, if it is of a path of the REST interface
+// (/api/…). What it finds wrong it keeps, for a client may take an error for a broken connection.
+// It is safe for concurrent use.
 type Judge struct {
 	description *Description
 
@@ -47,7 +48,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	closed := resp.Body.Close()
 	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), broken{err}))
 	if err == nil && closed == nil {
-		t.judge.note(t.judge.description.Judge(Answer{Method: r.Method, Path: r.URL.RequestURI(), Status: resp.StatusCode,
+		t.judge.note(t.judge.description.Judge(Answer{Method: r.Method, Path: r.URL.RequestURI(),
+			Status:      resp.StatusCode,
 			ContentType: resp.Header.Get("Content-Type"), Body: body}))
 	}
 	return resp, nil
