@@ -57,7 +57,7 @@ type asides struct {
 }
 
 // passesBy reports whether a run is of a workspace that is set aside, and counts its entries.
-func (a *asides) passesBy(r run) bool {
+func (a *asides) passesBy(r workspaceRun) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kept := a.all[r.workspace]

@@ -12,34 +12,35 @@ import (
 
 // Limits of the directory.
 const (
-	maxPendingPerActor = 4096    // requests of one actor that are not answered yet; over it the answer is unavailable
+	maxPendingPerActor = 4096    // unanswered requests of one actor; the next one is answered unavailable
 	maxActors          = 400_000 // actors in memory
 	directoryStripes   = 64
 	idleBeforePassive  = 30 * time.Second
 	passivateEvery     = 5 * time.Second
 )
 
-// directory finds the one live actor of a stream, and makes it. protoactor's mailboxes have no bound and its Stop drops what is
-// queued; so the count of unanswered requests is kept here, where it refuses the next one (that is the backpressure) and
-// pins the actor while it has work.
+// directory maps each stream to its only live actor, and spawns it on demand. protoactor's
+// mailboxes have no bound, and its Stop drops queued messages. Therefore the directory counts
+// unanswered requests: the count refuses requests over the limit (backpressure), and keeps a busy
+// actor in memory. It is safe for concurrent use.
 type directory struct {
-	root  *actor.RootContext
-	spawn func(key streamKey, e *entry) *actor.Props
-	names atomic.Uint64
-	alive atomic.Int64
-	seed  maphash.Seed
-	parts [directoryStripes]directoryPart
+	root        *actor.RootContext
+	spawn       func(key streamKey, e *activation) *actor.Props
+	names       atomic.Uint64
+	activations atomic.Int64
+	seed        maphash.Seed
+	stripes     [directoryStripes]directoryStripe
 }
 
-type directoryPart struct {
-	mu      sync.Mutex
-	entries map[streamKey]*entry
+type directoryStripe struct {
+	mu          sync.Mutex
+	activations map[streamKey]*activation
 }
 
 type streamKey struct{ kind, stream string }
 
-// entry is one incarnation of an actor.
-type entry struct {
+// activation is one incarnation of an actor in memory.
+type activation struct {
 	key     streamKey
 	pid     *actor.PID
 	pending int
@@ -47,37 +48,39 @@ type entry struct {
 	gone    bool
 }
 
-func newDirectory(root *actor.RootContext, spawn func(streamKey, *entry) *actor.Props) *directory {
+func newDirectory(root *actor.RootContext, spawn func(streamKey, *activation) *actor.Props) *directory {
 	d := &directory{root: root, spawn: spawn, seed: maphash.MakeSeed()}
-	for i := range d.parts {
-		d.parts[i].entries = make(map[streamKey]*entry)
+	for i := range d.stripes {
+		d.stripes[i].activations = make(map[streamKey]*activation)
 	}
 	return d
 }
 
-func (d *directory) part(key streamKey) *directoryPart {
-	return &d.parts[maphash.Comparable(d.seed, key)%directoryStripes]
+func (d *directory) stripeOf(key streamKey) *directoryStripe {
+	return &d.stripes[maphash.Comparable(d.seed, key)%directoryStripes]
 }
 
-// tell sends a request to the stream's actor, spawning it under a fresh name when it is not in memory. False: over a limit.
-func (d *directory) tell(key streamKey, now time.Time, request func(*entry) any) bool {
-	part := d.part(key)
+// dispatch sends a request to the stream's actor, which it spawns when it is not in memory. It
+// returns false when the actor has maxPendingPerActor requests, or memory has maxActors actors.
+func (d *directory) dispatch(key streamKey, now time.Time, request func(*activation) any) bool {
+	part := d.stripeOf(key)
 	part.mu.Lock()
 	defer part.mu.Unlock()
-	e := part.entries[key]
+	e := part.activations[key]
 	if e == nil {
-		if d.alive.Load() >= maxActors {
+		if d.activations.Load() >= maxActors {
 			return false
 		}
-		e = &entry{key: key}
-		// A name is never used twice: sending to a name while it is being spawned crashes protoactor.
+		e = &activation{key: key}
+		// A name is never used twice: protoactor crashes on a message to a name that is being
+		// spawned.
 		pid, err := d.root.SpawnNamed(d.spawn(key, e), strconv.FormatUint(d.names.Add(1), 36))
 		if err != nil {
 			panic("BUG: spawn under a fresh name: " + err.Error())
 		}
 		e.pid = pid
-		part.entries[key] = e
-		d.alive.Add(1)
+		part.activations[key] = e
+		d.activations.Add(1)
 	}
 	if e.pending >= maxPendingPerActor {
 		return false
@@ -88,9 +91,9 @@ func (d *directory) tell(key streamKey, now time.Time, request func(*entry) any)
 	return true
 }
 
-// answered counts one request of the entry as done.
-func (d *directory) answered(e *entry) {
-	part := d.part(e.key)
+// noteAnswered subtracts one request from an activation's unanswered ones.
+func (d *directory) noteAnswered(e *activation) {
+	part := d.stripeOf(e.key)
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	e.pending--
@@ -99,31 +102,31 @@ func (d *directory) answered(e *entry) {
 	}
 }
 
-// remove forgets an incarnation that fails, so that the next request finds a new one.
-func (d *directory) remove(e *entry) {
-	part := d.part(e.key)
+// forget removes a failed activation, so that the next request spawns a new one.
+func (d *directory) forget(e *activation) {
+	part := d.stripeOf(e.key)
 	part.mu.Lock()
-	d.drop(part, e)
+	d.forgetLocked(part, e)
 	part.mu.Unlock()
 }
 
-func (d *directory) drop(part *directoryPart, e *entry) {
+func (d *directory) forgetLocked(part *directoryStripe, e *activation) {
 	if e.gone {
 		return
 	}
 	e.gone = true
-	delete(part.entries, e.key)
-	d.alive.Add(-1)
+	delete(part.activations, e.key)
+	d.activations.Add(-1)
 }
 
-// passivate stops the actors that have had no work since before.
+// passivate stops actors without unanswered requests whose last request came before a time.
 func (d *directory) passivate(before time.Time) {
-	for i := range d.parts {
-		part := &d.parts[i]
+	for i := range d.stripes {
+		part := &d.stripes[i]
 		part.mu.Lock()
-		for _, e := range part.entries {
+		for _, e := range part.activations {
 			if e.pending == 0 && e.used.Before(before) {
-				d.drop(part, e)
+				d.forgetLocked(part, e)
 				d.root.Stop(e.pid)
 			}
 		}

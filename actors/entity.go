@@ -44,7 +44,7 @@ type Envelope struct {
 type request struct {
 	ctx    context.Context
 	env    Envelope
-	entry  *entry
+	entry  *activation
 	answer chan answer // capacity 1: the reply never waits for its reader
 	tries  int
 	done   atomic.Bool
@@ -107,7 +107,7 @@ type entity struct {
 	key       streamKey
 	slot      ident.Slot
 	shard     *shard
-	entry     *entry
+	entry     *activation
 	self      *actor.PID
 	phase     phase
 	state     State
@@ -529,14 +529,14 @@ func (n *entity) release(o *op) {
 		n.finish(o.req, o.reply, o.err)
 		return
 	}
-	n.shard.followed.after(n.position, func() { n.finish(o.req, o.reply, o.err) })
+	n.shard.followed.whenReached(n.position, func() { n.finish(o.req, o.reply, o.err) })
 }
 
 // finish answers a request, the first time; after a panic a request may be met twice.
 func (n *entity) finish(r *request, reply any, err error) {
 	if r.done.CompareAndSwap(false, true) {
 		r.answer <- answer{reply, err}
-		n.sys.directory.answered(r.entry)
+		n.sys.directory.noteAnswered(r.entry)
 	}
 }
 
@@ -553,7 +553,7 @@ func (n *entity) recoverPanic(c actor.Context) {
 	}
 	n.sys.log.Error("actor panic", "kind", n.key.kind, slog.Any("cause", cause), "stack", stack())
 	n.phase = dead
-	n.sys.directory.remove(n.entry)
+	n.sys.directory.forget(n.entry)
 	switch m := c.Message().(type) {
 	case *request:
 		n.finish(m, nil, outcomeUnknown())

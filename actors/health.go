@@ -10,60 +10,61 @@ import (
 	"purser/persistence/ident"
 )
 
-// Limits of looking at the health.
+// Limits of Health and Ready.
 const (
-	// followerTolerance is how long a shard's rules and funds may stay behind a journal position before the server says that it
-	// is not ready. A busy shard is always a few milliseconds behind.
+	// followerTolerance is how long the follower of a shard may fail to reach a position before
+	// Ready fails. The follower of a busy shard is always a few milliseconds behind.
 	followerTolerance = 2 * time.Second
-	// maxOwedRead is how many entries of all logs one look reads; after a start with a long backlog it takes several looks until
-	// all cents are counted.
-	maxOwedRead = 1 << 18
-	// maxReservationsSeen is where a look stops counting reservations.
-	maxReservationsSeen = 100_000
+	// maxExposureRead bounds the log entries that one call of Health reads. After a start with a
+	// long backlog the sum is complete only after several calls.
+	maxExposureRead = 1 << 18
+	// maxReservationsCounted is the count at which Health stops to count reservations.
+	maxReservationsCounted = 100_000
 )
 
-// Health is how far the runtime is behind, at one moment. Sums are over all shards.
+// Health is the backlog of the runtime at one moment. Sums are over all shards.
 type Health struct {
 	Actors  int64 // in memory
-	Pending int   // requests that actors have not answered
+	Pending int   // unanswered requests
 
-	LostShards                int // whose last commit is unresolved
-	LaneQueued, LaneQueuedMax int // ops that wait for a commit; of the longest queue
+	LostShards                int // shards whose last commit is unresolved
+	LaneQueued, LaneQueuedMax int // ops that wait for a commit: of all shards; of the longest queue
 
-	FollowerLag, FollowerLagMax uint64        // journal positions the authorizer has not applied; of the worst shard
-	FollowerLate                time.Duration // the longest time that a shard has not reached a position it was seen behind
+	FollowerLag, FollowerLagMax uint64        // journal positions not applied: of all shards; of the worst
+	FollowerLate                time.Duration // the longest time that a follower has not reached a position
 
-	// RelayAge is the age of the oldest decision that the journal does not have. RelayCents is the sum of what those decisions
-	// moved, each as a positive amount, held or given back: the exposure if the authorizer's log were lost now.
+	// RelayAge is the age of the oldest decision that the journal does not have. RelayCents sums
+	// the absolute amounts that those decisions held or released: the exposure if the authorizer's
+	// log were lost now.
 	RelayAge   time.Duration
 	RelayCents int64
 
-	// SetAside is how many workspaces the relay passes by because their entries are refused,
-	// SetAsideEntries how many entries of theirs wait.
+	// SetAside is the number of workspaces that the relay skips because their entries are refused;
+	// SetAsideEntries is the number of their waiting entries.
 	SetAside, SetAsideEntries int64
 
-	Overdue int64 // orders that the bank has and does not report, about which a person has to decide
+	Overdue int64 // orders that the bank has and does not report; an operator has to resolve them
 
-	Reservations   int // debits that are reserved and not yet followed
+	Reservations   int // reserved debits that the authorizer has not followed
 	ReservationAge time.Duration
 }
 
-// Health looks at every shard. It reads what is new in the logs, so ask every few seconds, not for every request. The error
-// says what could not be read; the rest is there.
+// Health measures every shard. It reads the new log entries, so callers poll it every few seconds
+// and not per request. The error joins the failed reads; the other fields are valid.
 func (s *System) Health() (Health, error) {
-	h, now := Health{Actors: s.directory.alive.Load(), Pending: s.directory.pending()}, s.clock()
+	h, now := Health{Actors: s.directory.activations.Load(), Pending: s.directory.pendingRequests()}, s.clock()
 	var faults []error
-	reads := maxOwedRead
+	reads := maxExposureRead
 	for _, sh := range s.shards {
 		if sh.lost.Load() {
 			h.LostShards++
 		}
 		queued := len(sh.lane.queue)
 		h.LaneQueued, h.LaneQueuedMax = h.LaneQueued+queued, max(h.LaneQueuedMax, queued)
-		lag, late := s.behind(sh, now)
+		lag, late := s.followerLagOf(sh, now)
 		h.FollowerLag, h.FollowerLagMax = h.FollowerLag+lag, max(h.FollowerLagMax, lag)
 		h.FollowerLate = max(h.FollowerLate, late)
-		cents, err := s.owed(sh, &reads)
+		cents, err := s.sumUnrelayed(sh, &reads)
 		h.RelayCents += cents
 		oldest, found, errAge := s.oldestUnrelayed(sh)
 		if found {
@@ -75,25 +76,26 @@ func (s *System) Health() (Health, error) {
 		faults = append(faults, err, errAge)
 	}
 	h.Overdue = s.overdueCount()
-	return h, errors.Join(append(faults, s.lookAtReservations(&h, now))...)
+	return h, errors.Join(append(faults, s.countReservations(&h, now))...)
 }
 
-// behind tells how many positions the authorizer is behind a shard's journal, and since when it has not reached one.
-func (s *System) behind(sh *shard, now time.Time) (lag uint64, late time.Duration) {
+// followerLagOf returns how many positions the authorizer is behind a shard's journal, and how long
+// it has failed to reach one position.
+func (s *System) followerLagOf(sh *shard, now time.Time) (lag uint64, late time.Duration) {
 	head, followed := s.journal.Head(sh.id).Position, sh.followed.load()
-	return head - min(head, followed), sh.late.look(followed, head, now)
+	return head - min(head, followed), sh.lag.observe(followed, head, now)
 }
 
-// lateness remembers the head that a follower was last seen behind. Being behind is normal under load; not to reach a position
-// that was there some time ago is not.
-type lateness struct {
+// followerLag remembers a head that the follower was behind. A lag is normal under load; a position
+// that stays unreached is not.
+type followerLag struct {
 	mu    sync.Mutex
-	mark  uint64 // 0: not behind
+	mark  uint64 // the head; 0: not behind
 	since time.Time
 }
 
-// look returns how long the mark has not been reached.
-func (l *lateness) look(followed, head uint64, now time.Time) time.Duration {
+// observe returns how long the follower has failed to reach the head first seen ahead of it.
+func (l *followerLag) observe(followed, head uint64, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -107,31 +109,32 @@ func (l *lateness) look(followed, head uint64, now time.Time) time.Duration {
 	return now.Sub(l.since)
 }
 
-// debt is what the relay of a shard owes the journal, in cents.
-type debt struct {
+// relayExposure sums the cents of a shard's decisions that are not relayed.
+type relayExposure struct {
 	mu      sync.Mutex
-	through uint64 // the entries up to here are counted
-	cents   int64  // of those that are counted and not relayed
+	through uint64 // the last entry that is counted
+	cents   int64  // of entries that are counted and not relayed
 }
 
-func moved(n *hold.Entry) int64 { return max(n.CardDelta, -n.CardDelta) }
+func movedCents(n *hold.Entry) int64 { return max(n.CardDelta, -n.CardDelta) }
 
-// paid takes off what was relayed.
-func (d *debt) paid(entries []hold.Entry) {
+// subtractRelayed subtracts relayed entries from the sum.
+func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range entries {
 		if n := &entries[i]; n.Seq > d.through {
-			d.through, d.cents = n.Seq, 0 // all that was counted is relayed, and this one never was counted
+			d.through, d.cents = n.Seq, 0 // every counted entry is relayed, and this one was not counted
 		} else {
-			d.cents -= moved(n)
+			d.cents -= movedCents(n)
 		}
 	}
 }
 
-// owed adds what was decided since the last look, at most reads entries, and returns the debt.
-func (s *System) owed(sh *shard, reads *int) (int64, error) {
-	d := &sh.debt
+// sumUnrelayed adds decisions since the last call, at most reads entries, and returns the sum. It
+// subtracts the entries read from reads.
+func (s *System) sumUnrelayed(sh *shard, reads *int) (int64, error) {
+	d := &sh.exposure
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if relayed := sh.relayed.load(); d.through < relayed {
@@ -146,7 +149,7 @@ func (s *System) owed(sh *shard, reads *int) (int64, error) {
 			break
 		}
 		for i := range entries {
-			d.cents += moved(&entries[i])
+			d.cents += movedCents(&entries[i])
 		}
 		d.through = entries[len(entries)-1].Seq
 		*reads -= len(entries)
@@ -162,29 +165,29 @@ func (s *System) oldestUnrelayed(sh *shard) (at time.Time, found bool, err error
 	return time.UnixMilli(entries[0].At), true, nil
 }
 
-var errSeenEnough = errors.New("seen enough")
+var errCountedEnough = errors.New("counted enough reservations")
 
-func (s *System) lookAtReservations(h *Health, now time.Time) error {
+func (s *System) countReservations(h *Health, now time.Time) error {
 	err := s.authorizer.WalkReservations(func(_, reservation ident.UUID, _ int64) error {
 		h.Reservations++
 		h.ReservationAge = max(h.ReservationAge, now.Sub(reservation.Time()))
-		if h.Reservations >= maxReservationsSeen {
-			return errSeenEnough
+		if h.Reservations >= maxReservationsCounted {
+			return errCountedEnough
 		}
 		return nil
 	})
-	if errors.Is(err, errSeenEnough) {
+	if errors.Is(err, errCountedEnough) {
 		return nil
 	}
 	return err
 }
 
-// pending counts the requests that are not answered.
-func (d *directory) pending() (n int) {
-	for i := range d.parts {
-		part := &d.parts[i]
+// pendingRequests counts the unanswered requests.
+func (d *directory) pendingRequests() (n int) {
+	for i := range d.stripes {
+		part := &d.stripes[i]
 		part.mu.Lock()
-		for _, e := range part.entries {
+		for _, e := range part.activations {
 			n += e.pending
 		}
 		part.mu.Unlock()
@@ -193,8 +196,8 @@ func (d *directory) pending() (n int) {
 }
 
 // Ready returns nil when the journal answers, the shards are held and the authorizer follows the
-// journal. A workspace that is set aside from the relay is an alarm (Health) and no reason to take
-// the server out of traffic. The error joins all that is not so.
+// journal. The error joins every condition that fails. A workspace that is set aside from the relay
+// is an alarm (Health) and no reason to take the server out of traffic.
 func (s *System) Ready() error {
 	switch {
 	case s.stopping.Load():
@@ -208,17 +211,17 @@ func (s *System) Ready() error {
 		if sh.lost.Load() {
 			lost = append(lost, sh.id)
 		}
-		if _, behind := s.behind(sh, now); behind > followerTolerance {
+		if _, behind := s.followerLagOf(sh, now); behind > followerTolerance {
 			late = append(late, sh.id)
 		}
 	}
 	return errors.Join(
 		s.away.err(),
-		notReady(lost, "the last commit is being resolved"),
-		notReady(late, fmt.Sprintf("the authorizer is more than %s behind the journal", followerTolerance)))
+		shardsNotReady(lost, "the last commit is being resolved"),
+		shardsNotReady(late, fmt.Sprintf("the authorizer is more than %s behind the journal", followerTolerance)))
 }
 
-func notReady(shards []ident.Shard, why string) error {
+func shardsNotReady(shards []ident.Shard, why string) error {
 	if len(shards) == 0 {
 		return nil
 	}

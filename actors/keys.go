@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// maxKeysInFlight bounds the idempotency keys whose first request is not answered yet.
+// maxKeysInFlight bounds the idempotency keys of unanswered requests.
 const maxKeysInFlight = 100_000
 
-// Key makes a command happen once: the claim on it commits in the same batch as the effect, and a repeat within Expires gets the
-// first answer. Seal renders the answer of a committed command and seals it, for it is stored and may hold a secret.
+// Key gives a command at most one effect. The key's claim commits in the batch of the effect, and a
+// repeat before Expires gets the first answer. Seal encodes and seals the reply of a committed
+// command, because the stored answer may hold a secret.
 type Key struct {
 	Scope, Key  string
 	Fingerprint [32]byte
@@ -19,21 +20,23 @@ type Key struct {
 	Seal        func(reply any) ([]byte, error)
 }
 
-// Replayed is the reply when the key was used before with the same fingerprint. Answer is what Seal returned then.
+// Replayed is the reply to a repeat with the same fingerprint. Answer is the value that Seal
+// returned for the first request.
 type Replayed struct{ Answer []byte }
 
 func onceHash(scope, key string) [32]byte {
 	return sha256.Sum256([]byte(scope + "\x00" + key))
 }
 
-// inFlight makes the second of two requests with one key wait for the first.
-type inFlight struct {
+// keysInFlight makes requests with one key run one after the other. It is safe for concurrent use.
+type keysInFlight struct {
 	mu   sync.Mutex
 	keys map[[32]byte]chan struct{}
 }
 
-// enter waits until nobody else holds the key. The caller must leave it. False: too many, or the context ended.
-func (f *inFlight) enter(ctx context.Context, key [32]byte) bool {
+// acquire blocks until no other request holds the key. It returns false when maxKeysInFlight keys
+// are held or the context ends. After true the caller must call release.
+func (f *keysInFlight) acquire(ctx context.Context, key [32]byte) bool {
 	for {
 		f.mu.Lock()
 		held, taken := f.keys[key]
@@ -54,7 +57,7 @@ func (f *inFlight) enter(ctx context.Context, key [32]byte) bool {
 	}
 }
 
-func (f *inFlight) leave(key [32]byte) {
+func (f *keysInFlight) release(key [32]byte) {
 	f.mu.Lock()
 	held := f.keys[key]
 	delete(f.keys, key)

@@ -14,39 +14,40 @@ import (
 
 // Limits of a lane.
 const (
-	laneQueue      = 4096            // ops waiting for the next commit of a shard
-	laneShare      = laneQueue / 2   // of them, those of one workspace: the others of its shard find room
-	fenceTimeout   = 5 * time.Second // an ambiguous commit that is not resolved by then answers outcome_unknown
-	fenceRetry     = 50 * time.Millisecond
-	fenceAgain     = 2 * time.Second // one later try to raise the epoch; what waits for it is told meanwhile
+	laneQueue      = 4096            // ops that wait for the next commit of a shard
+	laneShare      = laneQueue / 2   // of these, ops of one workspace, so that other workspaces find room
+	fenceTimeout   = 5 * time.Second // bounds the fence of an ambiguous commit; then its callers get outcome_unknown
+	fencePause     = 50 * time.Millisecond
+	refenceTimeout = 2 * time.Second // bounds a later attempt to raise the epoch; ops that wait are unavailable
 	appendTimeout  = 10 * time.Second
 	loadTimeout    = 5 * time.Second
 	resolveTimeout = 2 * time.Second
 )
 
-// lane is the one writer of a shard. It takes all that waits as one group: under load a commit carries hundreds of commands.
+// lane is the only writer of its shard. It commits all queued ops as one group (group commit):
+// under load a group carries hundreds of commands. Only submit is safe for concurrent use.
 type lane struct {
 	sys   *System
 	shard *shard
 	queue chan *op
-	// chores are done between two commits. See System.onLane.
-	chores chan chore
-	epoch  uint64
-	// held is an op out of the queue that could not join the last group; it begins the next.
-	held    *op
+	// tasks run between two commits. See System.onLane.
+	tasks chan laneTask
+	epoch uint64
+	// carry is a dequeued op that could not join the last group. It begins the next one.
+	carry   *op
 	tallies tallies
 
 	mu     sync.Mutex
-	queued map[string]int // ops in the queue, by workspace
+	queued map[string]int // queued ops, by workspace
 }
 
 func newLane(sys *System, s *shard, epoch uint64) *lane {
-	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), chores: make(chan chore), epoch: epoch,
+	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), tasks: make(chan laneTask), epoch: epoch,
 		tallies: newTallies(), queued: make(map[string]int)}
 }
 
-// submit queues an op. It is false when the lane is full, or the op's workspace has its share of
-// it.
+// submit queues an op. It returns false when the queue is full, or the op's workspace has laneShare
+// ops in it.
 func (l *lane) submit(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +64,8 @@ func (l *lane) submit(o *op) bool {
 	}
 }
 
-// dequeued notes that an op has left the queue.
-func (l *lane) dequeued(o *op) {
+// noteDequeued subtracts an op from its workspace's share of the queue.
+func (l *lane) noteDequeued(o *op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	workspace := o.req.env.Workspace
@@ -76,65 +77,66 @@ func (l *lane) dequeued(o *op) {
 func (l *lane) run(ctx context.Context) {
 	group := make([]*op, 0, persistence.MaxGroup)
 	for ctx.Err() == nil {
-		if l.held == nil && !l.next(ctx) {
+		if l.carry == nil && !l.awaitWork(ctx) {
 			continue
 		}
-		group = l.gather(ctx, group[:0])
-		l.commit(ctx, group)
-		l.deliver(group)
+		group = l.gatherGroup(ctx, group[:0])
+		l.commitGroup(ctx, group)
+		l.notifyActors(group)
 		clear(group)
 	}
 }
 
-// next waits for the op that begins a group; false when something else came first.
-func (l *lane) next(ctx context.Context) bool {
+// awaitWork waits for the op that begins a group and puts it into carry. It returns false after a
+// task, an attempt to raise the epoch, or the end of the context.
+func (l *lane) awaitWork(ctx context.Context) bool {
 	var again <-chan time.Time
 	if l.shard.lost.Load() {
-		again = time.After(fenceRetry) // nothing can be loaded before the fence, so nobody would ask for it
+		again = time.After(fencePause) // no actor loads before the fence, so no op would trigger it
 	}
 	select {
-	case l.held = <-l.queue:
-		l.dequeued(l.held)
+	case l.carry = <-l.queue:
+		l.noteDequeued(l.carry)
 		return true
-	case c := <-l.chores:
+	case c := <-l.tasks:
 		c.done <- c.do(ctx)
 	case <-again:
-		l.fence(ctx, min(fenceAgain, l.sys.config.FenceWithin))
+		l.raiseEpoch(ctx, min(refenceTimeout, l.sys.config.FenceWithin))
 	case <-ctx.Done():
 	}
 	return false
 }
 
-// gather takes the op that is held and all that waits, up to one that must not join: that one is held for the next group, and
-// so is everything behind it, for the order stays.
-func (l *lane) gather(ctx context.Context, group []*op) []*op {
-	clear(l.tallies.moved)
+// gatherGroup collects queued ops, from carry on, up to persistence.MaxGroup. It stops at the first
+// op that must not join the group, which stays in carry, so that the order of the ops is kept.
+func (l *lane) gatherGroup(ctx context.Context, group []*op) []*op {
+	clear(l.tallies.lastInGroup)
 	for len(group) < persistence.MaxGroup {
-		if l.held == nil {
+		if l.carry == nil {
 			select {
-			case l.held = <-l.queue:
-				l.dequeued(l.held)
+			case l.carry = <-l.queue:
+				l.noteDequeued(l.carry)
 			default:
 				return group
 			}
 		}
-		if !l.admit(ctx, group, l.held) {
+		if !l.mayJoin(ctx, group, l.carry) {
 			return group
 		}
-		group, l.held = append(group, l.held), nil
+		group, l.carry = append(group, l.carry), nil
 	}
 	return group
 }
 
-func (l *lane) commit(ctx context.Context, group []*op) {
-	if l.shard.lost.Load() && !l.fence(ctx, min(fenceAgain, l.sys.config.FenceWithin)) {
+func (l *lane) commitGroup(ctx context.Context, group []*op) {
+	if l.shard.lost.Load() && !l.raiseEpoch(ctx, min(refenceTimeout, l.sys.config.FenceWithin)) {
 		l.failAll(group, persistence.ErrUnavailable)
 		return
 	}
-	if group = l.count(ctx, group); len(group) == 0 {
+	if group = l.addTallies(ctx, group); len(group) == 0 {
 		return
 	}
-	defer l.counted(group)
+	defer l.forgetFailedTallies(group)
 	batches := make([]*persistence.Batch, len(group))
 	for i, o := range group {
 		batches[i] = o.batch
@@ -150,7 +152,7 @@ func (l *lane) commit(ctx context.Context, group []*op) {
 			o.outcome = outcomes[i]
 		}
 	case errors.Is(err, persistence.ErrAmbiguous):
-		l.resolve(ctx, group, before)
+		l.resolveAmbiguous(ctx, group, before)
 	case errors.Is(err, persistence.ErrFenced):
 		l.shard.lost.Store(true)
 		l.failAll(group, persistence.ErrFenced)
@@ -165,8 +167,9 @@ func (l *lane) failAll(group []*op, err error) {
 	}
 }
 
-// fence raises the shard's epoch: when it returns true no earlier transaction can still commit, and what is read is true.
-func (l *lane) fence(ctx context.Context, within time.Duration) bool {
+// raiseEpoch raises the shard's epoch, which fences every earlier transaction. It retries until
+// within has passed. After true no earlier transaction can commit, so reads show the outcome.
+func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
@@ -179,29 +182,30 @@ func (l *lane) fence(ctx context.Context, within time.Duration) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(fenceRetry):
+		case <-time.After(fencePause):
 		}
 	}
 }
 
-// resolve finds out what became of a group whose commit was interrupted: first the fence, only then the truth. The shard stood at
-// before, or behind it, when the group was appended.
-func (l *lane) resolve(ctx context.Context, group []*op, before uint64) {
+// resolveAmbiguous sets the outcomes of a group whose commit failed with an unknown outcome. It
+// first raises the epoch, which fences the transaction, and then reads which events are stored. The
+// shard's head was before or later when the group was appended.
+func (l *lane) resolveAmbiguous(ctx context.Context, group []*op, before uint64) {
 	l.shard.lost.Store(true)
-	if !l.fence(ctx, l.sys.config.FenceWithin) {
+	if !l.raiseEpoch(ctx, l.sys.config.FenceWithin) {
 		l.failAll(group, persistence.ErrAmbiguous)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	landed, err := l.landed(ctx, group, before)
+	landed, err := l.findCommitted(ctx, group, before)
 	if err != nil {
 		l.failAll(group, persistence.ErrAmbiguous)
 		return
 	}
 	for _, o := range group {
 		if n := len(o.batch.Events); n == 0 {
-			o.outcome = l.truth(ctx, o.batch)
+			o.outcome = l.committedWithoutEvents(ctx, o.batch)
 		} else if last, ok := landed[o.batch.Events[n-1].ID]; ok {
 			o.outcome = persistence.Outcome{First: last - uint64(n-1), Last: last}
 		} else {
@@ -210,9 +214,10 @@ func (l *lane) resolve(ctx context.Context, group []*op, before uint64) {
 	}
 }
 
-// landed finds the positions of a group's events in the journal by their ids. The version of a stream would not tell: another
-// incarnation may have taken the shard in between and written an event of the same version.
-func (l *lane) landed(ctx context.Context, group []*op, after uint64) (map[string]uint64, error) {
+// findCommitted returns the positions of a group's stored events, by event id. The stream version
+// does not identify them: another process may have taken the shard in between and have written an
+// event of the same version.
+func (l *lane) findCommitted(ctx context.Context, group []*op, after uint64) (map[string]uint64, error) {
 	landed := make(map[string]uint64)
 	for _, o := range group {
 		for _, e := range o.batch.Events {
@@ -238,8 +243,9 @@ func (l *lane) landed(ctx context.Context, group []*op, after uint64) (map[strin
 	return landed, nil
 }
 
-// truth reads whether a batch without events is in the journal: its own once-key tells, and without one nothing does.
-func (l *lane) truth(ctx context.Context, b *persistence.Batch) persistence.Outcome {
+// committedWithoutEvents returns the outcome of an event-less batch by looking up its first
+// idempotency record. A batch with neither events nor an idempotency record is ErrAmbiguous.
+func (l *lane) committedWithoutEvents(ctx context.Context, b *persistence.Batch) persistence.Outcome {
 	if len(b.Onces) == 0 {
 		return persistence.Outcome{Err: persistence.ErrAmbiguous}
 	}
@@ -254,8 +260,8 @@ func (l *lane) truth(ctx context.Context, b *persistence.Batch) persistence.Outc
 	return persistence.Outcome{Err: persistence.ErrVersion}
 }
 
-// deliver tells each actor of the group, once, that its ops are settled.
-func (l *lane) deliver(group []*op) {
+// notifyActors sends each actor of the group one message with its committed or failed ops.
+func (l *lane) notifyActors(group []*op) {
 	byActor := make(map[*actor.PID][]*op, len(group))
 	order := make([]*actor.PID, 0, len(group))
 	for _, o := range group {

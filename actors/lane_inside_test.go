@@ -18,10 +18,10 @@ func TestAWorkspaceFillsItsShareOfALaneAlone(t *testing.T) {
 		require.True(t, l.submit(of("other")))
 	}
 	require.False(t, l.submit(of("third")), "the lane is full")
-	require.True(t, l.next(context.Background()))
+	require.True(t, l.awaitWork(context.Background()))
 	require.True(t, l.submit(of("crowd")), "an op that left made room")
 	for len(l.queue) > 0 {
-		require.True(t, l.next(context.Background()))
+		require.True(t, l.awaitWork(context.Background()))
 	}
 	require.Empty(t, l.queued)
 }

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// progress is a number that only grows and that can be waited for.
+// progress is a number that only grows. Goroutines wait for it to reach a value. It is safe for
+// concurrent use.
 type progress struct {
 	mu      sync.Mutex
 	value   uint64
@@ -16,7 +17,7 @@ type progress struct {
 type waiter struct {
 	reach uint64
 	then  func()
-	done  chan struct{} // of wait
+	done  chan struct{} // identifies the waiter of a call of wait
 }
 
 func (p *progress) load() uint64 {
@@ -25,7 +26,8 @@ func (p *progress) load() uint64 {
 	return p.value
 }
 
-// advance raises the value and runs, on this goroutine, what waited for it.
+// advance raises the value and runs, on the calling goroutine, the functions that waited for it. A
+// lower value changes nothing.
 func (p *progress) advance(value uint64) {
 	p.mu.Lock()
 	if value <= p.value {
@@ -50,8 +52,9 @@ func (p *progress) advance(value uint64) {
 	}
 }
 
-// after runs then once the value has reached a mark: at once when it already has. then must not block.
-func (p *progress) after(reach uint64, then func()) {
+// whenReached calls then once the value has reached reach: at once, on the calling goroutine, if it
+// already has. then must not block.
+func (p *progress) whenReached(reach uint64, then func()) {
 	p.mu.Lock()
 	if p.value >= reach {
 		p.mu.Unlock()
@@ -62,7 +65,7 @@ func (p *progress) after(reach uint64, then func()) {
 	p.mu.Unlock()
 }
 
-// wait returns nil once the value has reached a mark.
+// wait blocks until the value has reached reach, or returns the context's error.
 func (p *progress) wait(ctx context.Context, reach uint64) error {
 	done := make(chan struct{})
 	p.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// Record returns a record of a tenant; another tenant's is not_found.
+// Record returns a record of a workspace. Another workspace's record is not_found.
 func (s *System) Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error) {
 	slot, err := ident.SlotOf(id)
 	if err != nil {
@@ -23,8 +23,8 @@ func (s *System) Record(ctx context.Context, kind, workspace, id string) (persis
 	return record, err
 }
 
-// Find returns a record whatever its tenant: for secrets, sessions and emails, where the id itself
-// is the proof.
+// Find returns a record of any workspace. It is for secrets, sessions and emails, whose id is
+// itself the proof of access.
 func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
 	record, err := s.journal.Record(ctx, slot, kind, id)
 	switch {
@@ -39,8 +39,8 @@ func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (pe
 	return record, s.waitRules(ctx, slot, kind)
 }
 
-// waitRules waits, after records were read that report rules, until the authorizer has applied what
-// they may show.
+// waitRules waits until the authorizer has applied the journal's head, when a kind of record
+// reports rules. It is called after the read, so that the answer shows only applied rules.
 func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) error {
 	if k := s.kinds[kind]; k == nil || !k.Rules {
 		return nil
@@ -52,7 +52,7 @@ func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) er
 	return nil
 }
 
-// List returns a page of a tenant's records, newest first.
+// List returns a page of a workspace's records, newest first.
 func (s *System) List(ctx context.Context, kind, workspace, parent string,
 	page persistence.Page) ([]persistence.Record, error) {
 	slot, err := ident.SlotOf(workspace)
@@ -74,8 +74,8 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string,
 	return records, nil
 }
 
-// WaitRelayed waits until the journal shows what the authorizer had decided for the workspace's
-// shard, for Config.RelayedWithin at most.
+// WaitRelayed waits until the journal shows the decisions that the authorizer had made for the
+// workspace's shard at the call, for at most Config.RelayedWithin.
 func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	slot, err := ident.SlotOf(workspace)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	_ = s.awaitRelayed(ctx, sh)
 }
 
-// RelayAll waits until the journal has all that the authorizer had decided.
+// RelayAll waits until the journal has every decision that the authorizer had made at the call.
 func (s *System) RelayAll(ctx context.Context) error {
 	for _, sh := range s.shards {
 		if err := s.awaitRelayed(ctx, sh); err != nil {
@@ -97,8 +97,8 @@ func (s *System) RelayAll(ctx context.Context) error {
 	return nil
 }
 
-// Settle waits until every decision is relayed, every committed rule is followed, and the reactions
-// have its events. For tests.
+// Settle waits until every decision is relayed and every committed rule followed, and wakes the
+// reactions for the last events. It is for tests.
 func (s *System) Settle(ctx context.Context) error {
 	if err := s.RelayAll(ctx); err != nil {
 		return err

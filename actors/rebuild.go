@@ -12,8 +12,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// Rebuilt is what Rebuild needs of a fresh authorizer.
-type Rebuilt interface {
+// RebuildTarget is the part of an empty authorizer that Rebuild needs.
+type RebuildTarget interface {
 	Follow(shard ident.Shard, f authorizer.Follow) error
 	Followed(shard ident.Shard) uint64
 	Replay(shard ident.Shard, entries []hold.Entry) error
@@ -21,14 +21,14 @@ type Rebuilt interface {
 	Synced(shard ident.Shard) uint64
 }
 
-// Relayed is, by shard, the decision up to which a rebuilt authorizer has what the journal has.
+// Relayed is, by shard, the number of the last decision that the journal has of an authorizer.
 type Relayed [ident.Shards]uint64
 
-// Rebuild makes a fresh authorizer from the journal: rules and credits by way of the follower, decisions from the relayed
-// entries. What had been decided and not relayed when the old one was lost is lost with it; everything else answers as before.
-// The authorizer must be empty and nothing else may run on either store. The journal stays as it is: it belongs to the old
-// authorizer until that is gone, and then to the new one by SaveRelayed.
-func Rebuild(ctx context.Context, journal persistence.Journal, a Rebuilt) (relayed Relayed, err error) {
+// Rebuild fills an empty authorizer from the journal: rules and credits through the follower,
+// decisions from the relayed entries. Decisions that the lost authorizer had not relayed are lost;
+// NoteLost records their numbers. No other process may use either store meanwhile. Rebuild does not
+// write to the journal, whose relay cursors belong to the old authorizer until SaveRelayed.
+func Rebuild(ctx context.Context, journal persistence.Journal, a RebuildTarget) (relayed Relayed, err error) {
 	kinds := make(map[string]*Kind)
 	for _, k := range Kinds() {
 		kinds[k.Name] = &k
@@ -46,8 +46,9 @@ func Rebuild(ctx context.Context, journal persistence.Journal, a Rebuilt) (relay
 	return relayed, nil
 }
 
-// SaveRelayed tells the journal from where a rebuilt authorizer will relay: what was replayed is not in its log. It comes after
-// the new store has taken the place of the old one, whose log the cursors before it are of. A start without it is refused.
+// SaveRelayed stores the relay cursors of a rebuilt authorizer, whose log does not contain the
+// replayed decisions. It must run after the new store has replaced the old one, to which the former
+// cursors belong. Start refuses a rebuilt store without it.
 func SaveRelayed(ctx context.Context, journal persistence.Journal, relayed Relayed) error {
 	for shard, seq := range relayed {
 		if err := journal.SaveCursor(ctx, relayCursor, ident.Shard(shard), seq); err != nil {
@@ -57,8 +58,9 @@ func SaveRelayed(ctx context.Context, journal persistence.Journal, relayed Relay
 	return nil
 }
 
-func rebuildShard(ctx context.Context, journal persistence.Journal, a Rebuilt, kinds map[string]*Kind, shard ident.Shard) error {
-	var seen spans
+func rebuildShard(ctx context.Context, journal persistence.Journal, a RebuildTarget, kinds map[string]*Kind,
+	shard ident.Shard) error {
+	var seen seqRanges
 	for cursor := uint64(0); ; {
 		events, err := journal.Events(ctx, shard, cursor, followBatch)
 		if err != nil {
@@ -71,7 +73,7 @@ func rebuildShard(ctx context.Context, journal persistence.Journal, a Rebuilt, k
 		f := authorizer.Follow{Through: cursor}
 		var entries []hold.Entry
 		for i := range events {
-			relayed, err := rebuildFrom(&events[i], &f, kinds)
+			relayed, err := rebuildFromEvent(&events[i], &f, kinds)
 			if err != nil {
 				return fmt.Errorf("event at position %d: %w", events[i].Position, err)
 			}
@@ -91,7 +93,7 @@ func rebuildShard(ctx context.Context, journal persistence.Journal, a Rebuilt, k
 	}
 }
 
-func rebuildFrom(e *persistence.Event, f *authorizer.Follow, kinds map[string]*Kind) ([]hold.Entry, error) {
+func rebuildFromEvent(e *persistence.Event, f *authorizer.Follow, kinds map[string]*Kind) ([]hold.Entry, error) {
 	if e.Kind == "balance" && e.Type == (balance.Relayed{}).EventType() {
 		event, err := balance.DecodeEvent(e.Type, e.Payload)
 		if err != nil {
@@ -105,14 +107,14 @@ func rebuildFrom(e *persistence.Event, f *authorizer.Follow, kinds map[string]*K
 	return nil, nil
 }
 
-// spans are runs of sequence numbers in order, no two of which touch. A relay mixes workspaces within what it reads at once, so
-// they are few.
-type spans []span
+// seqRanges are disjoint, ordered ranges of sequence numbers that do not touch. The relay mixes
+// workspaces only within one read, so the ranges are few.
+type seqRanges []seqRange
 
-type span struct{ first, last uint64 }
+type seqRange struct{ first, last uint64 }
 
-func (s *spans) add(n uint64) {
-	i := len(*s) // the first run that begins after n
+func (s *seqRanges) add(n uint64) {
+	i := len(*s) // the first range that begins after n
 	for i > 0 && (*s)[i-1].first > n {
 		i--
 	}
@@ -127,12 +129,12 @@ func (s *spans) add(n uint64) {
 	case after:
 		(*s)[i].first = n
 	default:
-		*s = slices.Insert(*s, i, span{n, n})
+		*s = slices.Insert(*s, i, seqRange{n, n})
 	}
 }
 
-// gaps are the numbers from 1 on that are missing before the last one.
-func (s spans) gaps() (lost []authorizer.Lost) {
+// gaps returns the missing numbers between 1 and the last number.
+func (s seqRanges) gaps() (lost []authorizer.Lost) {
 	next := uint64(1)
 	for _, run := range s {
 		if run.first > next {

@@ -142,7 +142,7 @@ func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Wei
 	if err := s.markRelayed(ctx, sh, last.Seq); err != nil {
 		return false, err
 	}
-	sh.debt.paid(entries)
+	sh.exposure.subtractRelayed(entries)
 	sh.relayed.advance(last.Seq)
 	s.listener.Relayed(taken, time.UnixMilli(entries[0].At))
 	// What came while the round had to queue has rested already.
@@ -155,7 +155,7 @@ func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Wei
 func (s *System) relayAll(ctx context.Context, sh *shard, entries []hold.Entry) (taken int, err error) {
 	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
 	defer cancel()
-	runs := byWorkspace(entries)
+	runs := splitByWorkspace(entries)
 	rests, errs := make([][]hold.Entry, len(runs)), make([]error, len(runs))
 	var wg sync.WaitGroup
 	for i, r := range runs {
@@ -177,7 +177,7 @@ func (s *System) relayAll(ctx context.Context, sh *shard, entries []hold.Entry) 
 }
 
 // run is what one workspace has in a round, in the order of the log.
-type run struct {
+type workspaceRun struct {
 	workspace ident.UUID
 	entries   []hold.Entry
 }
@@ -185,8 +185,8 @@ type run struct {
 // byWorkspace parts a round into its runs, in the order in which they begin. Entries are long: they are counted first, so that
 // each is copied once, and none when all are of one workspace. Nobody may change them afterwards, for a balance that did not
 // answer in time may still read them.
-func byWorkspace(entries []hold.Entry) []run {
-	var runs []run
+func splitByWorkspace(entries []hold.Entry) []workspaceRun {
+	var runs []workspaceRun
 	var lengths []int
 	at := make(map[ident.UUID]int) // of a workspace: which run is its
 	for i := range entries {
@@ -195,7 +195,7 @@ func byWorkspace(entries []hold.Entry) []run {
 		if !there {
 			r = len(runs)
 			at[workspace] = r
-			runs, lengths = append(runs, run{workspace: workspace}), append(lengths, 0)
+			runs, lengths = append(runs, workspaceRun{workspace: workspace}), append(lengths, 0)
 		}
 		lengths[r]++
 	}

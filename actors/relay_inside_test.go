@@ -12,10 +12,10 @@ import (
 	"purser/persistence/ident"
 )
 
-// TestARoundIsPartedByWorkspace: the runs have the entries of each workspace in their order, and
+// TestARoundIsSplitByWorkspace: the runs have the entries of each workspace in their order, and
 // begin in the order of the round. The round itself is unchanged, because a balance that answered
 // the previous send late may still read it.
-func TestARoundIsPartedByWorkspace(t *testing.T) {
+func TestARoundIsSplitByWorkspace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workspaces := rapid.SliceOfN(rapid.ByteRange(1, 4), 1, 40).Draw(t, "workspaces")
 		entries := make([]hold.Entry, len(workspaces))
@@ -23,18 +23,18 @@ func TestARoundIsPartedByWorkspace(t *testing.T) {
 			entries[i] = hold.Entry{Seq: uint64(i + 1), Workspace: ident.UUID{w}}
 		}
 		read := slices.Clone(entries)
-		var want []run
+		var want []workspaceRun
 		for _, e := range read {
-			i := slices.IndexFunc(want, func(r run) bool { return r.workspace == e.Workspace })
+			i := slices.IndexFunc(want, func(r workspaceRun) bool { return r.workspace == e.Workspace })
 			if i < 0 {
-				i, want = len(want), append(want, run{workspace: e.Workspace})
+				i, want = len(want), append(want, workspaceRun{workspace: e.Workspace})
 			}
 			want[i].entries = append(want[i].entries, e)
 		}
-		require.Equal(t, want, byWorkspace(entries))
+		require.Equal(t, want, splitByWorkspace(entries))
 		require.Equal(t, read, entries)
 	})
-	require.Empty(t, byWorkspace(nil))
+	require.Empty(t, splitByWorkspace(nil))
 }
 
 func BenchmarkByWorkspace(b *testing.B) {
@@ -46,15 +46,15 @@ func BenchmarkByWorkspace(b *testing.B) {
 				entries[i].Workspace = ident.UUID{byte(i % workspaces)}
 			}
 			for b.Loop() {
-				byWorkspace(entries)
+				splitByWorkspace(entries)
 			}
 		})
 	}
 }
 
-// TestTheTurnsOfTheRelay: every shard has a turn of its own, and the shards of one residue follow
-// each other.
-func TestTheTurnsOfTheRelay(t *testing.T) {
+// TestTheRelayTurnsCoverAllShards: every shard has a turn of its own, and the shards of one residue
+// follow each other.
+func TestTheRelayTurnsCoverAllShards(t *testing.T) {
 	turns := make([]ident.Shard, ident.Shards)
 	for id := range ident.Shards {
 		turns[relayTurn(ident.Shard(id))] = ident.Shard(id)

@@ -15,10 +15,10 @@ import (
 	"purser/persistence/ident"
 )
 
-// Limits of sealing anew.
+// Limits of resealing.
 const (
-	resealPage  = 128                   // records that a lane reads and writes between two of its commits
-	resealPause = 20 * time.Millisecond // the least time between two pages, so that commands come first
+	resealPage  = 128                   // records that a lane reads and writes between two commits
+	resealPause = 20 * time.Millisecond // the least time between two pages, so that commands take precedence
 	resealRetry = 5 * time.Second       // the pause after a failure
 )
 
@@ -27,37 +27,36 @@ var errNotCommitted = errors.New("the journal did not commit the documents")
 
 // Resealing is the progress of sealing personal documents under the first data key.
 type Resealing struct {
-	ShardsLeft int64 // shards that this process has not yet looked through
-	Records    int64 // documents that this process has sealed anew
+	ShardsLeft int64 // shards that this process has not finished
+	Records    int64 // documents that this process has resealed
 }
 
-// resealer holds that progress.
+// resealer counts that progress.
 type resealer struct{ left, records atomic.Int64 }
 
-// Resealing returns the progress. With one data key only unmatched reports that an earlier version
-// stored plain are sealed.
+// Resealing returns the progress. With one data key, only unmatched reports that an earlier version
+// stored unsealed are sealed.
 func (s *System) Resealing() Resealing {
 	return Resealing{ShardsLeft: s.resealer.left.Load(), Records: s.resealer.records.Load()}
 }
 
-// chore is work on a shard's records that no commit of the shard may overlap. It ends before its
-// lane continues.
-type chore struct {
+// laneTask is work on a shard's records that must not overlap a commit of the shard.
+type laneTask struct {
 	do   func(ctx context.Context) error
 	done chan error
 }
 
-// onLane runs do on the lane of a shard, between two commits. Only the lane writes in its shard, so
-// what do reads stays true until do has written.
+// onLane runs do on the lane of a shard, between two commits, with appendTimeout. No other
+// goroutine writes to the shard meanwhile, so reads in do stay valid until it writes.
 func (s *System) onLane(ctx context.Context, sh *shard, do func(context.Context) error) error {
-	c := chore{done: make(chan error, 1)}
+	c := laneTask{done: make(chan error, 1)}
 	c.do = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 		defer cancel()
 		return do(ctx)
 	}
 	select {
-	case sh.lane.chores <- c:
+	case sh.lane.tasks <- c:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -69,9 +68,9 @@ func (s *System) onLane(ctx context.Context, sh *shard, do func(context.Context)
 	}
 }
 
-// resealAll reads every shard once and seals the documents that are not under the first data key.
-// It keeps no place: after a restart it reads the records again and writes only those that are
-// left, so that no order of keys can make it skip one.
+// resealAll reads every shard once and seals each document that is not sealed under the first data
+// key. It stores no cursor: after a restart it reads all records again and writes the remaining
+// ones, so no order of the keys makes it skip a document.
 func (s *System) resealAll(ctx context.Context) {
 	kinds := []string{balance.RecordUnmatched}
 	if s.sealer.Rotating() {
@@ -89,17 +88,18 @@ func (s *System) resealAll(ctx context.Context) {
 	if !s.sealer.Rotating() {
 		return
 	}
-	for err := s.forgetSamples(ctx); err != nil; err = s.forgetSamples(ctx) {
-		if !s.resealFailed(ctx, err) {
+	for err := s.deleteOldSamples(ctx); err != nil; err = s.deleteOldSamples(ctx) {
+		if !s.pauseAfterResealFailure(ctx, err) {
 			return
 		}
 	}
-	s.log.Info("every personal document is sealed under the first data key: the others can be dropped with `purser rotate data-key "+
-		"--finish` or from PURSER_DATA_KEY; a backup from before needs them still", "key", s.sealer.KeyID(),
+	s.log.Info("every personal document is sealed under the first data key: the others can be dropped with "+
+		"`purser rotate data-key --finish` or from PURSER_DATA_KEY; earlier backups still need them",
+		"key", s.sealer.KeyID(),
 		"sealed_anew", s.resealer.records.Load())
 }
 
-// personalKinds lists the kinds of records that are sealed.
+// personalKinds returns the sealed kinds of records, sorted.
 func (s *System) personalKinds() (kinds []string) {
 	for _, k := range s.kinds {
 		kinds = append(kinds, k.Personal...)
@@ -108,8 +108,8 @@ func (s *System) personalKinds() (kinds []string) {
 	return kinds
 }
 
-// resealKind goes through the records of a kind in a shard. It tries until it succeeds; false when
-// the context has ended.
+// resealKind reseals the records of a kind in a shard. It retries until it succeeds; false means
+// that the context has ended.
 func (s *System) resealKind(ctx context.Context, sh *shard, kind string) bool {
 	after := ""
 	for ctx.Err() == nil {
@@ -119,7 +119,7 @@ func (s *System) resealKind(ctx context.Context, sh *shard, kind string) bool {
 			return err
 		})
 		if err != nil {
-			if !s.resealFailed(ctx, err) {
+			if !s.pauseAfterResealFailure(ctx, err) {
 				return false
 			}
 			continue
@@ -135,16 +135,16 @@ func (s *System) resealKind(ctx context.Context, sh *shard, kind string) bool {
 	return false
 }
 
-func (s *System) resealFailed(ctx context.Context, err error) bool {
+func (s *System) pauseAfterResealFailure(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	s.log.Warn("personal documents cannot be sealed anew; it is tried again", "err", err, "again_after", resealRetry)
+	s.log.Warn("resealing of personal documents failed; it is retried", "err", err, "again_after", resealRetry)
 	return persistence.Pause(ctx, resealRetry)
 }
 
-// resealPage seals the stale documents of a page and returns how many records the page has, and the
-// last one's id.
+// resealPage seals the stale documents of a page. It returns the number of records on the page and
+// the id of the last one.
 func (s *System) resealPage(ctx context.Context, sh *shard, kind, after string) (records int, last string, err error) {
 	page, err := s.journal.Records(ctx, sh.id, kind, after, resealPage)
 	if err != nil || len(page) == 0 {
@@ -152,7 +152,7 @@ func (s *System) resealPage(ctx context.Context, sh *shard, kind, after string) 
 	}
 	var group []*persistence.Batch
 	for _, r := range page {
-		stale, err := s.sealAnew(&r)
+		stale, err := s.resealRecord(&r)
 		if err != nil {
 			return 0, after, err
 		}
@@ -168,8 +168,9 @@ func (s *System) resealPage(ctx context.Context, sh *shard, kind, after string) 
 	return len(page), page[len(page)-1].ID, nil
 }
 
-// sealAnew seals a record's document under the first data key, and reports whether it was not.
-func (s *System) sealAnew(r *persistence.Record) (stale bool, err error) {
+// resealRecord seals a record's document under the first data key, unless it already is. stale
+// reports whether the document was changed.
+func (s *System) resealRecord(r *persistence.Record) (stale bool, err error) {
 	if bytes.HasPrefix(r.Document, sealedMark) {
 		var d sealedDocument
 		if err := json.Unmarshal(r.Document, &d); err != nil {
@@ -186,15 +187,15 @@ func (s *System) sealAnew(r *persistence.Record) (stale bool, err error) {
 	return err == nil, err
 }
 
-// appendRecords commits batches that have records alone, each of which is there already. It runs on
-// the lane.
+// appendRecords commits batches of existing records. It must run on the lane, or before the lanes
+// start.
 func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) error {
 	if len(group) == 0 {
 		return nil
 	}
 	outcomes, err := l.sys.journal.Append(ctx, l.shard.id, l.epoch, l.sys.clock(), group)
 	if errors.Is(err, persistence.ErrAmbiguous) || errors.Is(err, persistence.ErrFenced) {
-		l.shard.lost.Store(true) // the next commit raises the epoch first
+		l.shard.lost.Store(true) // the next commit first raises the epoch
 	}
 	for i := range outcomes {
 		if err == nil {
@@ -207,8 +208,8 @@ func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) er
 	return nil
 }
 
-// forgetSamples removes the samples of keys under which nothing is sealed any more.
-func (s *System) forgetSamples(ctx context.Context) error {
+// deleteOldSamples deletes the samples of keys under which no document is sealed.
+func (s *System) deleteOldSamples(ctx context.Context) error {
 	sh := s.shards[ident.SystemSlot.Shard()]
 	return s.onLane(ctx, sh, func(ctx context.Context) error {
 		samples, err := s.journal.Records(ctx, sh.id, sampleKind, "", maxSamples)

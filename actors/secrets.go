@@ -10,14 +10,14 @@ import (
 	"purser/persistence/ident"
 )
 
-// Secret is a secret of the deployment as its stores remember it: by fingerprints, which say
-// nothing of it. Fingerprints has one for each value that is valid.
+// Secret is a secret of the deployment as the stores remember it: by fingerprints, from which it
+// cannot be derived. Fingerprints has one element for each valid value.
 type Secret struct {
 	Name         string
 	Fingerprints []string
 }
 
-// MissingSecret says that the stores have used a secret that this start does not have. It is an
+// MissingSecret means that the stores have used a secret which this start does not have. It is an
 // ErrStores.
 type MissingSecret struct{ Name string }
 
@@ -30,18 +30,18 @@ func (e MissingSecret) Unwrap() error { return ErrStores }
 // fingerprint confirms a guess of a weak secret to a reader of the store.
 const secretKind = "secret_fingerprints"
 
-// maxSecretRecords is how many of them a start reads.
+// maxSecretRecords bounds the secret records that a start reads.
 const maxSecretRecords = 64
 
-// secretDocument is what such a record holds.
+// secretDocument is the document of a secret record.
 type secretDocument struct {
 	Fingerprints []string `json:"fingerprints"`
 }
 
-// checkSecrets compares the secrets of this start with those that the last one had, and keeps them.
-// A secret that is not there any more is a MissingSecret. A secret with no value in common with the
+// checkSecrets compares the configured secrets with those of the last start, and stores them. A
+// secret that is no longer configured is a MissingSecret. A secret with no value in common with the
 // last start's is logged by name: signatures under the old one are refused from now on. Without
-// secrets in the configuration nothing is compared.
+// configured secrets nothing is compared.
 func (s *System) checkSecrets(ctx context.Context) error {
 	if len(s.config.Secrets) == 0 {
 		return nil
@@ -63,8 +63,9 @@ func (s *System) checkSecrets(ctx context.Context) error {
 		}
 		isKnown := func(f string) bool { return slices.Contains(before, f) }
 		if len(before) > 0 && !slices.ContainsFunc(secret.Fingerprints, isKnown) {
-			s.log.Warn("a secret is none of those that the stores have used: what is signed under the old one is refused "+
-				"from now on. Put the old one back, or give the new one to the other side", "secret", secret.Name)
+			s.log.Warn("a secret is none of those that the stores have used: signatures under the old one are "+
+				"refused from now on. Restore the old one, or give the new one to the other side",
+				"secret", secret.Name)
 		}
 		batch, err := s.secretBatch(secret)
 		if err != nil {
@@ -78,8 +79,7 @@ func (s *System) checkSecrets(ctx context.Context) error {
 	return nil
 }
 
-// SecretsInUse returns the fingerprints that the last start on a journal has stored, by the
-// secret's name.
+// SecretsInUse returns the fingerprints that the last start stored, by the secret's name.
 func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Sealer) (map[string][]string, error) {
 	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
 	if err != nil {
@@ -99,7 +99,7 @@ func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Seale
 	return used, nil
 }
 
-// secretBatch makes the batch that keeps a secret's fingerprints.
+// secretBatch returns the batch that stores a secret's fingerprints.
 func (s *System) secretBatch(secret Secret) (*persistence.Batch, error) {
 	document, err := json.Marshal(secretDocument{Fingerprints: secret.Fingerprints})
 	if err != nil {

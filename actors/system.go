@@ -212,7 +212,7 @@ type System struct {
 	kinds    map[string]*Kind
 	personal map[string]bool // kinds of records that may be sealed
 	resealer resealer
-	keys     inFlight
+	keys     keysInFlight
 	shards   [ident.Shards]*shard
 	// timerReads has a place for each shard whose timers are being read.
 	timerReads chan struct{}
@@ -248,8 +248,8 @@ type shard struct {
 	relayed     progress      // the journal has the authorizer's log up to here, but for workspaces that are set aside
 	asides      asides        // workspaces that the relay passes by
 	wanted      chan struct{} // a reader waits for the relay: it skips its pause
-	late        lateness
-	debt        debt
+	lag         followerLag
+	exposure    relayExposure
 }
 
 // ErrStores: the two stores do not belong together, or the data key is another's. No retry mends that; the text names what does.
@@ -469,7 +469,7 @@ func (s *System) every(pace time.Duration, do func(context.Context)) {
 	})
 }
 
-func (s *System) props(key streamKey, e *entry) *actor.Props {
+func (s *System) props(key streamKey, e *activation) *actor.Props {
 	slot, err := ident.SlotOf(key.stream)
 	if err != nil {
 		panic("BUG: stream id without a slot: " + key.kind)
@@ -501,11 +501,11 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 		return s.tell(ctx, e)
 	}
 	hash := onceHash(e.Key.Scope, e.Key.Key)
-	if !s.keys.enter(ctx, hash) {
+	if !s.keys.acquire(ctx, hash) {
 		return nil, fault.New(fault.Unavailable,
 			"The first request with this key is still running, or too many are; nothing changed.")
 	}
-	defer s.keys.leave(hash)
+	defer s.keys.release(hash)
 	sh := s.shards[slot.Shard()]
 	if existing, ok, err := s.once(ctx, sh, e.Key.Scope, hash); err != nil {
 		return nil, err
@@ -581,7 +581,7 @@ func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
 
 func (s *System) send(ctx context.Context, e Envelope) (any, error) {
 	reply := make(chan answer, 1)
-	sent := s.directory.tell(streamKey{e.Kind, e.Stream}, s.clock(), func(en *entry) any {
+	sent := s.directory.dispatch(streamKey{e.Kind, e.Stream}, s.clock(), func(en *activation) any {
 		return &request{ctx: ctx, env: e, entry: en, answer: reply}
 	})
 	if !sent {

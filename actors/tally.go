@@ -12,59 +12,61 @@ import (
 	"purser/persistence"
 )
 
-// maxTallies bounds the tallies that a lane remembers between commits; over it they are read again.
+// maxTallies bounds the tallies that a lane caches. A full cache is cleared and read again.
 const maxTallies = 4096
 
-// Tally is how many records of a kind a tenant has, and the id of the first. Its record has the kind "tally_" and the name
-// of the tally, and the tenant's id.
+// Tally is the number of records of a kind that a workspace has, and the id of the first. Its own
+// record has the kind "tally_" and the tally's name, and the workspace's id.
 type Tally struct {
 	Count int64  `json:"count"`
 	First string `json:"first,omitempty"`
 }
 
-// TallyKind is the kind of the records of a tally.
+// TallyKind returns the kind of a tally's records.
 func TallyKind(name string) string { return "tally_" + name }
 
-// tallies keep the counts of a lane's shard exact. The lane is the shard's only writer, so it adds the new count to the
-// very batch that makes one more. A batch of a group may be refused while those behind it are written, with a count that is then
-// too high: therefore a second batch joins a group that moves its tally only when it is certain that the first will be written.
+// tallies keep the counts of a shard exact. The lane is the shard's only writer and adds the record
+// of the new count to the batch that changes it. A refused batch would make the counts of later
+// batches in its group too high. Two batches that change one tally share a group only when the
+// journal cannot refuse the first.
 type tallies struct {
-	known map[tallyKey]Tally
-	moved map[tallyKey]*op // the last of the group that is being gathered
+	cached      map[tallyKey]Tally
+	lastInGroup map[tallyKey]*op // the last op of the gathered group that changes the tally
 }
 
 type tallyKey struct{ kind, workspace string }
 
 func newTallies() tallies {
-	return tallies{known: map[tallyKey]Tally{}, moved: map[tallyKey]*op{}}
+	return tallies{cached: map[tallyKey]Tally{}, lastInGroup: map[tallyKey]*op{}}
 }
 
 func (o *op) tallyKey(t decision.Tally) tallyKey {
 	return tallyKey{TallyKind(t.Name), o.batch.Workspace}
 }
 
-// admit says whether the op may join the group.
-func (l *lane) admit(ctx context.Context, group []*op, o *op) bool {
+// mayJoin reports whether an op may join the group, and notes the tallies that it changes.
+func (l *lane) mayJoin(ctx context.Context, group []*op, o *op) bool {
 	for _, t := range o.tallies {
-		if before := l.tallies.moved[o.tallyKey(t)]; before != nil && !l.certain(ctx, group, before) {
+		if before := l.tallies.lastInGroup[o.tallyKey(t)]; before != nil && !l.cannotBeRefused(ctx, group, before) {
 			return false
 		}
 	}
 	for _, t := range o.tallies {
-		l.tallies.moved[o.tallyKey(t)] = o
+		l.tallies.lastInGroup[o.tallyKey(t)] = o
 	}
 	return true
 }
 
-// certain says that nothing can refuse the batch of an op of the group: it begins its stream and its claims are free. What is
-// free now is free at the commit, for nobody else writes in between, and time only frees claims.
-func (l *lane) certain(ctx context.Context, group []*op, o *op) bool {
+// cannotBeRefused reports whether the journal is certain to accept the batch of a group's op: it
+// begins a new stream, and its claims are free. A claim that is free now is free at the commit,
+// because no other process writes to the shard and time only frees claims.
+func (l *lane) cannotBeRefused(ctx context.Context, group []*op, o *op) bool {
 	if len(o.batch.Events) == 0 || o.batch.Events[0].Version != 1 {
 		return false
 	}
 	begins := &o.batch.Events[0]
 	for _, other := range group {
-		if other != o && (other.begins(begins) || other.claimsAnyOf(o.batch.Onces)) {
+		if other != o && (other.startsStreamOf(begins) || other.claimsAnyOf(o.batch.Onces)) {
 			return false
 		}
 	}
@@ -83,7 +85,7 @@ func (l *lane) certain(ctx context.Context, group []*op, o *op) bool {
 	return true
 }
 
-func (o *op) begins(e *persistence.Event) bool {
+func (o *op) startsStreamOf(e *persistence.Event) bool {
 	return len(o.batch.Events) > 0 && o.batch.Events[0].Version == 1 && o.batch.Events[0].Stream == e.Stream
 }
 
@@ -98,15 +100,15 @@ func (o *op) claimsAnyOf(claims []persistence.Once) bool {
 	return false
 }
 
-// count adds the tallies' records to the batches of a group and returns the ops that may be appended; the others have their
-// outcome.
-func (l *lane) count(ctx context.Context, group []*op) []*op {
+// addTallies adds the tally records to the batches of a group, and returns the ops to append. Ops
+// over a limit, or whose tally cannot be read, have their outcome and are left out.
+func (l *lane) addTallies(ctx context.Context, group []*op) []*op {
 	if !slices.ContainsFunc(group, func(o *op) bool { return len(o.tallies) > 0 }) {
 		return group
 	}
 	live := make([]*op, 0, len(group))
 	for _, o := range group {
-		if err := l.countOne(ctx, o); err != nil {
+		if err := l.addTalliesOf(ctx, o); err != nil {
 			o.outcome = persistence.Outcome{Err: err}
 			continue
 		}
@@ -115,17 +117,18 @@ func (l *lane) count(ctx context.Context, group []*op) []*op {
 	return live
 }
 
-func (l *lane) countOne(ctx context.Context, o *op) error {
+func (l *lane) addTalliesOf(ctx context.Context, o *op) error {
 	after := make([]Tally, len(o.tallies))
 	for i, t := range o.tallies {
-		now, err := l.tally(ctx, o, t)
+		now, err := l.readTally(ctx, o, t)
 		if err != nil {
 			return persistence.ErrUnavailable
 		}
 		if !t.Less && t.Max > 0 && now.Count >= t.Max {
-			return fault.New(fault.LimitExceeded, fmt.Sprintf("the workspace has %d of these, which is the most", t.Max))
+			return fault.New(fault.LimitExceeded,
+				fmt.Sprintf("the workspace has %d of these, which is the most", t.Max))
 		}
-		after[i] = now.moved(t)
+		after[i] = now.changedBy(t)
 	}
 	for i, t := range o.tallies {
 		document, err := json.Marshal(after[i])
@@ -133,15 +136,16 @@ func (l *lane) countOne(ctx context.Context, o *op) error {
 			panic("BUG: a tally that is no JSON: " + err.Error())
 		}
 		key := o.tallyKey(t)
-		l.tallies.known[key] = after[i]
-		o.batch.Records = append(o.batch.Records, persistence.Record{Kind: key.kind, Workspace: key.workspace, ID: key.workspace,
+		l.tallies.cached[key] = after[i]
+		o.batch.Records = append(o.batch.Records, persistence.Record{Kind: key.kind, Workspace: key.workspace,
+			ID:   key.workspace,
 			Slot: o.batch.Slot, Document: document})
 	}
 	return nil
 }
 
-// moved is the tally after a batch that makes one more, or one less.
-func (t Tally) moved(by decision.Tally) Tally {
+// changedBy returns the tally after a batch that adds or removes one record.
+func (t Tally) changedBy(by decision.Tally) Tally {
 	switch {
 	case by.Less:
 		t.Count--
@@ -153,10 +157,11 @@ func (t Tally) moved(by decision.Tally) Tally {
 	return t
 }
 
-// tally reads a count: from memory, from its record, or, for a tenant older than the tally, by counting once.
-func (l *lane) tally(ctx context.Context, o *op, t decision.Tally) (Tally, error) {
+// readTally returns a tally from the cache or its record. Without a record it counts the
+// workspace's records, which is so for workspaces older than the tally.
+func (l *lane) readTally(ctx context.Context, o *op, t decision.Tally) (Tally, error) {
 	key := o.tallyKey(t)
-	now, known := l.tallies.known[key]
+	now, known := l.tallies.cached[key]
 	if known {
 		return now, nil
 	}
@@ -173,10 +178,10 @@ func (l *lane) tally(ctx context.Context, o *op, t decision.Tally) (Tally, error
 		l.sys.log.Error("tally not read", "kind", key.kind, "err", err)
 		return now, err
 	}
-	if len(l.tallies.known) >= maxTallies {
-		clear(l.tallies.known)
+	if len(l.tallies.cached) >= maxTallies {
+		clear(l.tallies.cached)
 	}
-	l.tallies.known[key] = now
+	l.tallies.cached[key] = now
 	return now, nil
 }
 
@@ -199,14 +204,14 @@ func (l *lane) countRecords(ctx context.Context, o *op, kind string) (Tally, err
 	}
 }
 
-// counted forgets the tallies of what a commit has not written; they are read again.
-func (l *lane) counted(group []*op) {
+// forgetFailedTallies drops cached tallies whose batches failed, so that they are read again.
+func (l *lane) forgetFailedTallies(group []*op) {
 	for _, o := range group {
 		if o.outcome.Err == nil {
 			continue
 		}
 		for _, t := range o.tallies {
-			delete(l.tallies.known, o.tallyKey(t))
+			delete(l.tallies.cached, o.tallyKey(t))
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (c *checked) readManifest() error {
 // readArchive reads the journal to its end, so that no part of a damaged one is ever loaded.
 func (c *checked) readArchive() error {
 	return c.archive(func(r *archive.Reader) (err error) {
-		if c.told, err = actors.Told(r.Content()); err != nil {
+		if c.told, err = actors.RelayedInContent(r.Content()); err != nil {
 			return damaged("%s: %w", archiveFile, err)
 		}
 		found := r.Identity()

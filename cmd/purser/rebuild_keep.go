@@ -50,7 +50,7 @@ func (r *RebuildCmd) engineOptions(dir string, journal persistence.Journal, fail
 // readOldLog counts the decisions that the old log has and the journal lacks, names the first of
 // them, and finds whether the log reaches the journal.
 func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal) (l oldLog, err error) {
-	if l.told, err = actors.ToldBy(ctx, journal); err != nil {
+	if l.told, err = actors.RelayedInJournal(ctx, journal); err != nil {
 		return l, err
 	}
 	if l.dir, err = r.oldStore(); err != nil {

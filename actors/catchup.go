@@ -9,9 +9,9 @@ import (
 	"purser/persistence/ident"
 )
 
-// Told returns, by shard, up to which decision a journal of this content has been told of the authorizer's log. It may have some
-// more.
-func Told(content persistence.Content) (told Relayed, err error) {
+// RelayedInContent returns, by shard, the relay cursor of a journal's exported content: the journal
+// has the authorizer's decisions up to that number, and may have later ones.
+func RelayedInContent(content persistence.Content) (told Relayed, err error) {
 	var shard ident.Shard
 	for part, err := range content {
 		if err != nil {
@@ -29,14 +29,15 @@ func Told(content persistence.Content) (told Relayed, err error) {
 	return told, nil
 }
 
-// Following is what CatchUp needs of an authorizer.
-type Following interface {
+// CatchUpTarget is the part of an authorizer that CatchUp needs.
+type CatchUpTarget interface {
 	Follow(shard ident.Shard, f authorizer.Follow) error
 	Followed(shard ident.Shard) uint64
 }
 
-// CatchUp brings an authorizer, that serves nobody, to the heads of the journal, as the start of a System does.
-func CatchUp(ctx context.Context, journal persistence.Journal, a Following) error {
+// CatchUp makes an authorizer that serves no requests follow the journal to its heads, as Start
+// does.
+func CatchUp(ctx context.Context, journal persistence.Journal, a CatchUpTarget) error {
 	kinds := make(map[string]*Kind)
 	for _, k := range Kinds() {
 		kinds[k.Name] = &k
@@ -49,7 +50,7 @@ func CatchUp(ctx context.Context, journal persistence.Journal, a Following) erro
 	return nil
 }
 
-func catchUpShard(ctx context.Context, journal persistence.Journal, a Following, kinds map[string]*Kind,
+func catchUpShard(ctx context.Context, journal persistence.Journal, a CatchUpTarget, kinds map[string]*Kind,
 	shard ident.Shard) error {
 	for {
 		events, err := journal.Events(ctx, shard, a.Followed(shard), followBatch)
@@ -72,8 +73,9 @@ func catchUpShard(ctx context.Context, journal persistence.Journal, a Following,
 	}
 }
 
-// ToldBy returns, by shard, the last decision of the authorizer's log that a journal has.
-func ToldBy(ctx context.Context, journal persistence.Journal) (told Relayed, err error) {
+// RelayedInJournal returns, by shard, the relay cursor of a journal: the last decision of the
+// authorizer's log that the journal is known to have.
+func RelayedInJournal(ctx context.Context, journal persistence.Journal) (told Relayed, err error) {
 	for shard := range told {
 		if told[shard], err = journal.Cursor(ctx, relayCursor, ident.Shard(shard)); err != nil {
 			return told, fmt.Errorf("shard %d: relay cursor: %w", shard, err)

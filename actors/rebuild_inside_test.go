@@ -9,12 +9,12 @@ import (
 	"purser/authorizer"
 )
 
-// TestGapsAreWhatDidNotCome: the gaps of numbers that arrive in any order, some twice, are the
+// TestGapsAreTheMissingNumbers: the gaps of numbers that arrive in any order, some twice, are the
 // numbers that did not arrive.
-func TestGapsAreWhatDidNotCome(t *testing.T) {
+func TestGapsAreTheMissingNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		came := rapid.SliceOf(rapid.Uint64Range(1, 40)).Draw(t, "numbers")
-		var seen spans
+		var seen seqRanges
 		missing, last := map[uint64]bool{}, uint64(0)
 		for _, n := range came {
 			seen.add(n)
