@@ -235,7 +235,7 @@ func (w *testStack) runAuditOn(journal persistence.Journal) audit.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(w.t, w.system.Settle(ctx))
-	report, err := audit.Run(ctx, audit.Sources{Journal: journal, Authorizer: audit.Of(w.engine),
+	report, err := audit.Run(ctx, audit.Sources{Journal: journal, Authorizer: audit.FromEngine(w.engine),
 		Pause: 10 * time.Millisecond})
 	require.NoError(w.t, err)
 	return report

@@ -1,12 +1,3 @@
-// Package audit re-adds every amount of Purser from the raw events of the journal and compares the sums with what is kept
-// beside them: the records that are shown, the terms from which the authorizer answers swipes, and the book when there is one.
-//
-// It reads events as JSON with small structs of its own and folds them itself. It calls neither a domain package nor a decision
-// of the authorizer: a fault in their code must not be repeated here. It shares only the checked addition of package money and
-// the folding of merchants' names. It changes nothing.
-//
-// On a running server the two stores move while they are read. A difference is therefore looked at again, several times, and only
-// one that stays is reported; a shard that never rests for the length of a look can still show one that is not there.
 package audit
 
 import (
@@ -21,15 +12,15 @@ import (
 
 // Limits of an audit.
 const (
-	MaxFindings    = 1000 // more are counted, not kept
-	shardsPerPass  = 16   // whose books are in memory at a time
+	MaxFindings    = 1000 // more are only counted
+	shardsPerPass  = 16   // whose totals are in memory at a time
 	eventsPerRead  = 1000
 	recordsPerRead = 1000
-	looks          = 5 // at a difference, while the stores are in use
+	maxLooks       = 5 // at a difference while the stores are in use
 )
 
-// Sources are the two stores, and the book, which is nil when there is none. Look again after Pause when they are in use by a
-// server; Pause 0 says that they are at rest.
+// Sources are the stores to audit; Book is nil when there is none. When a server uses the stores,
+// the audit reads a difference again after Pause. Pause 0 says that the stores are at rest.
 type Sources struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
@@ -37,21 +28,23 @@ type Sources struct {
 	Pause      time.Duration
 }
 
-// Authorizer is what an audit reads of the authorizer. A walk visits every item of the store once, as of one moment.
+// Authorizer is the authorizer's store as an audit reads it. A walk visits every item of the store
+// once, in a snapshot.
 type Authorizer interface {
-	// Followed is the journal position that rules and ledgerCents of a shard stand at; Synced the last entry of its log.
+	// Followed is the journal position that a shard's rules and ledgerCents reflect. Synced is the
+	// last entry of its log.
 	Followed(shard ident.Shard) uint64
 	Synced(shard ident.Shard) uint64
-	// Log visits the entries of a shard's log after a sequence number, as JSON in the form in which the journal keeps them.
+	// Log visits the entries of a shard's log after a sequence number, in the JSON of the journal.
 	Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error
-	// Lost are the runs of a shard's log, in order, that were found lost when this store was made anew from the journal.
+	// Lost are the runs of a shard's log that its rebuild from the journal found lost, in order.
 	Lost(shard ident.Shard) ([]Loss, error)
 	WalkFunds(visit func(Funds) error) error
 	WalkHolds(visit func(Hold) error) error
 	WalkRules(visit func(Rule) error) error
 	WalkSpends(visit func(Spend) error) error
 	WalkReservations(visit func(Reservation) error) error
-	// WalkDue visits the due index. An expiry that was moved may have left an older line.
+	// WalkDue visits the expiry index. A moved expiry may leave an older line in it.
 	WalkDue(visit func(Due) error) error
 }
 
@@ -61,8 +54,8 @@ type Funds struct {
 	Ledger, Card, Reserved int64
 }
 
-// Hold is an authorization as the authorizer has it, in cents. MonthCents is what of Held counts in Month's spend. ExpiresAt is
-// in Unix milliseconds, 0 when nothing is held.
+// Hold is an authorization as the authorizer stores it, in cents. MonthCents is the part of Held
+// that counts in the spend of Month. ExpiresAt is in Unix milliseconds, 0 when nothing is held.
 type Hold struct {
 	ID, Card, Workspace     ident.UUID
 	Held, Cleared, Refunded int64
@@ -72,23 +65,24 @@ type Hold struct {
 	Status                  string
 }
 
-// Rule is what the authorizer knows of a card. MCCs and Merchants are the allowlists as they were written, nil for null.
+// Rule is the authorizer's copy of a card's terms. MCCs and Merchants are the original allowlists,
+// nil for null.
 type Rule struct {
 	Card, Workspace              ident.UUID
 	Token                        string
-	Version                      uint64 // of the card's stream
+	Version                      uint64 // stream version of the card
 	State                        string
 	MonthlyLimit, PerTransaction int64 // cents
 	MCCs, Merchants              *[]string
 }
 
-// Due is a line of the due index: when a hold is to run out, in Unix milliseconds.
+// Due is a line of the expiry index: the expiry of a hold in Unix milliseconds.
 type Due struct {
 	Hold ident.UUID
 	At   int64
 }
 
-// Loss is a run of decisions that went with a store of the authorizer that is gone.
+// Loss is a run of decisions that was lost with an earlier store of the authorizer.
 type Loss struct {
 	Shard ident.Shard `json:"shard"`
 	First uint64      `json:"first"`
@@ -96,20 +90,21 @@ type Loss struct {
 	At    time.Time   `json:"rebuiltAt"`
 }
 
-// Spend is a card's counter of a month (year × 100 + month).
+// Spend is a card's spend counter of a month (year × 100 + month).
 type Spend struct {
 	Card  ident.UUID
 	Month uint32
 	Cents int64
 }
 
-// Reservation is a debit that was reserved and neither settled nor released.
+// Reservation is a reserved debit that is neither settled nor released.
 type Reservation struct {
 	Workspace, ID ident.UUID
 	Cents         int64
 }
 
-// Finding is one difference. Kind and ID name the thing, What the part of it that differs; Expected is what the events add up to.
+// Finding is one difference. Kind and ID name the thing and What its differing part. Expected is
+// the sum of the events, Actual the stored value.
 type Finding struct {
 	Kind     string      `json:"kind"`
 	Shard    ident.Shard `json:"shard"`
@@ -119,7 +114,7 @@ type Finding struct {
 	Actual   string      `json:"actual"`
 }
 
-// Report says what was read and what differs.
+// Report is the outcome of an audit: the amounts read and the differences found.
 type Report struct {
 	Events         int64     `json:"events"`
 	Transfers      int64     `json:"transfers"`
@@ -128,22 +123,24 @@ type Report struct {
 	Authorizations int64     `json:"authorizations"`
 	Findings       []Finding `json:"findings"`
 	More           int64     `json:"more"` // findings beyond MaxFindings
-	// Lost is what the last rebuild of the authorizer found lost; it is no finding. At most MaxFindings of them are kept.
-	Lost []Loss  `json:"lost,omitempty"`
-	Book *Booked `json:"book,omitempty"` // nil without a book
+	// Lost are the decisions that the last rebuild of the authorizer found lost, at most
+	// MaxFindings runs. They are not findings.
+	Lost []Loss       `json:"lost,omitempty"`
+	Book *BookSummary `json:"book,omitempty"` // nil without a book
 }
 
-// Clean says that nothing differs.
+// Clean reports that nothing differs.
 func (r *Report) Clean() bool { return len(r.Findings) == 0 }
 
-// Run audits all shards. The error says that something could not be read; differences are in the report.
+// Run audits all shards. An error says that a store could not be read; differences are in the
+// report.
 func Run(ctx context.Context, s Sources) (Report, error) {
 	if s.Journal == nil || s.Authorizer == nil {
 		return Report{}, errors.New("audit: a store is missing")
 	}
 	ctx = persistence.AsStored(ctx)
 	if s.Pause > 0 {
-		s = s.paced(&pacer{ctx: ctx, clock: time.Now, sleep: pause, began: time.Now()})
+		s = s.withPauses(&pacer{ctx: ctx, clock: time.Now, sleep: sleep, began: time.Now()})
 	}
 	var r Report
 	for first := 0; first < ident.Shards; first += shardsPerPass {
@@ -151,45 +148,47 @@ func Run(ctx context.Context, s Sources) (Report, error) {
 		for i := range shards {
 			shards[i] = ident.Shard(first + i)
 		}
-		if err := s.group(ctx, shards, &r); err != nil {
+		if err := s.auditShards(ctx, shards, &r); err != nil {
 			return r, fmt.Errorf("audit: %w", err)
 		}
 	}
 	return r, nil
 }
 
-// group audits some shards, and those in which something differs again while the stores are in use.
-func (s *Sources) group(ctx context.Context, shards []ident.Shard, r *Report) error {
+// auditShards audits some shards. It reads those with differences again while the stores are in
+// use.
+func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Report) error {
 	for look := 1; ; look++ {
-		all, err := s.look(ctx, shards)
+		all, err := s.readShards(ctx, shards)
 		if err != nil {
 			return err
 		}
-		last := s.Pause == 0 || look == looks
+		last := s.Pause == 0 || look == maxLooks
 		shards = shards[:0]
 		for _, b := range all {
 			if len(b.findings) > 0 && !last {
 				shards = append(shards, b.shard)
 				continue
 			}
-			r.add(b)
+			r.addShard(b)
 		}
 		if len(shards) == 0 {
 			return nil
 		}
-		if err := pause(ctx, s.Pause); err != nil {
+		if err := sleep(ctx, s.Pause); err != nil {
 			return err
 		}
 	}
 }
 
-// look reads the shards once: the journal's events, its records, then the rest of the authorizer's log and the authorizer itself.
-func (s *Sources) look(ctx context.Context, shards []ident.Shard) (all map[ident.Shard]*books, err error) {
-	all = make(map[ident.Shard]*books, len(shards))
+// readShards reads the shards once: the journal's events and records, then the rest of the
+// authorizer's log and the authorizer itself.
+func (s *Sources) readShards(ctx context.Context, shards []ident.Shard) (all map[ident.Shard]*shardTotals, err error) {
+	all = make(map[ident.Shard]*shardTotals, len(shards))
 	for _, shard := range shards {
-		b := newBooks(shard)
+		b := newShardTotals(shard)
 		b.followed = s.Authorizer.Followed(shard)
-		if b.ledger, err = openLedger(ctx, s.Book, shard); err != nil {
+		if b.bookReader, err = openBook(ctx, s.Book, shard); err != nil {
 			return nil, err
 		}
 		if b.log.lost, err = s.Authorizer.Lost(shard); err != nil {
@@ -198,7 +197,7 @@ func (s *Sources) look(ctx context.Context, shards []ident.Shard) (all map[ident
 		if err := b.readEvents(ctx, s.Journal); err != nil {
 			return nil, err
 		}
-		if err := b.compareLedger(ctx); err != nil {
+		if err := b.compareBook(ctx); err != nil {
 			return nil, err
 		}
 		if err := (&recordCheck{b}).compareRecords(ctx, s.Journal); err != nil {
@@ -212,7 +211,7 @@ func (s *Sources) look(ctx context.Context, shards []ident.Shard) (all map[ident
 	return all, compareAuthorizer(s.Authorizer, all)
 }
 
-func (r *Report) add(b *books) {
+func (r *Report) addShard(b *shardTotals) {
 	r.Events += int64(b.position)
 	r.Transfers += int64(len(b.transfers))
 	for s := range b.versions {
@@ -222,8 +221,8 @@ func (r *Report) add(b *books) {
 	}
 	r.Cards += int64(len(b.cards))
 	r.Authorizations += int64(len(b.authorizations))
-	if b.ledger != nil {
-		r.Book = r.Book.plus(b.ledger.booked(b.position))
+	if b.bookReader != nil {
+		r.Book = r.Book.merge(b.bookReader.summary(b.position))
 	}
 	r.Lost = append(r.Lost, b.log.lost[:min(MaxFindings-len(r.Lost), len(b.log.lost))]...)
 	room := MaxFindings - len(r.Findings)
@@ -231,7 +230,7 @@ func (r *Report) add(b *books) {
 	r.Findings = append(r.Findings, b.findings[:min(room, len(b.findings))]...)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

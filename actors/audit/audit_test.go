@@ -34,9 +34,10 @@ var (
 	pending   = id(ident.Deposit, "pending")
 )
 
-// stores are a small Purser as it lies on disk: 1,000.00 deposited, an authorization of 50.00 of which 30.00 cleared and 5.00
-// came back, relayed but for its last entry, an expiry of the 20.00 that were left.
-type stores struct {
+// auditedStores are a small sound Purser: 1,000.00 deposited, and an authorization of 50.00 of
+// which 30.00 cleared and 5.00 were refunded. All is relayed except the last entry, the expiry of
+// the remaining 20.00.
+type auditedStores struct {
 	persistence.Journal
 	events  []persistence.Event
 	records []persistence.Record
@@ -52,14 +53,15 @@ type stores struct {
 	lost    []audit.Loss
 }
 
-func (s *stores) Events(_ context.Context, shard ident.Shard, after uint64, _ int) ([]persistence.Event, error) {
+func (s *auditedStores) Events(_ context.Context, shard ident.Shard, after uint64, _ int) ([]persistence.Event, error) {
 	if shard != ident.Slot(slot).Shard() || after >= uint64(len(s.events)) {
 		return nil, nil
 	}
 	return s.events[after:], nil
 }
 
-func (s *stores) Records(_ context.Context, shard ident.Shard, kind, after string, _ int) (found []persistence.Record, _ error) {
+func (s *auditedStores) Records(_ context.Context, shard ident.Shard, kind, after string,
+	_ int) (found []persistence.Record, _ error) {
 	for _, r := range s.records {
 		if shard == ident.Slot(slot).Shard() && r.Kind == kind && r.ID > after {
 			found = append(found, r)
@@ -68,17 +70,17 @@ func (s *stores) Records(_ context.Context, shard ident.Shard, kind, after strin
 	return found, nil
 }
 
-func (s *stores) Followed(shard ident.Shard) uint64 { return s.only(shard, s.follow) }
-func (s *stores) Synced(shard ident.Shard) uint64   { return s.only(shard, s.synced) }
+func (s *auditedStores) Followed(shard ident.Shard) uint64 { return s.atTestShard(shard, s.follow) }
+func (s *auditedStores) Synced(shard ident.Shard) uint64   { return s.atTestShard(shard, s.synced) }
 
-func (s *stores) only(shard ident.Shard, n uint64) uint64 {
+func (s *auditedStores) atTestShard(shard ident.Shard, n uint64) uint64 {
 	if shard != ident.Slot(slot).Shard() {
 		return 0
 	}
 	return n
 }
 
-func (s *stores) Log(shard ident.Shard, after uint64, visit func([]byte) error) error {
+func (s *auditedStores) Log(shard ident.Shard, after uint64, visit func([]byte) error) error {
 	for _, raw := range s.log {
 		var e struct{ Seq uint64 }
 		if err := json.Unmarshal([]byte(raw), &e); err != nil {
@@ -102,29 +104,30 @@ func walk[T any](all []T, visit func(T) error) error {
 	return nil
 }
 
-func (s *stores) WalkFunds(visit func(audit.Funds) error) error  { return walk(s.funds, visit) }
-func (s *stores) WalkHolds(visit func(audit.Hold) error) error   { return walk(s.holds, visit) }
-func (s *stores) WalkRules(visit func(audit.Rule) error) error   { return walk(s.rules, visit) }
-func (s *stores) WalkSpends(visit func(audit.Spend) error) error { return walk(s.spends, visit) }
-func (s *stores) WalkDue(visit func(audit.Due) error) error      { return walk(s.due, visit) }
-func (s *stores) Lost(shard ident.Shard) ([]audit.Loss, error) {
+func (s *auditedStores) WalkFunds(visit func(audit.Funds) error) error  { return walk(s.funds, visit) }
+func (s *auditedStores) WalkHolds(visit func(audit.Hold) error) error   { return walk(s.holds, visit) }
+func (s *auditedStores) WalkRules(visit func(audit.Rule) error) error   { return walk(s.rules, visit) }
+func (s *auditedStores) WalkSpends(visit func(audit.Spend) error) error { return walk(s.spends, visit) }
+func (s *auditedStores) WalkDue(visit func(audit.Due) error) error      { return walk(s.due, visit) }
+func (s *auditedStores) Lost(shard ident.Shard) ([]audit.Loss, error) {
 	if shard != ident.Slot(slot).Shard() {
 		return nil, nil
 	}
 	return s.lost, nil
 }
-func (s *stores) WalkReservations(visit func(audit.Reservation) error) error {
+func (s *auditedStores) WalkReservations(visit func(audit.Reservation) error) error {
 	return walk(s.debits, visit)
 }
 
-// entry is a row of the log: the amounts by which it moves things, and where the authorization stands after it.
+// entry is an entry of the log: its amounts, and the authorization after it.
 func entry(seq int, kind, decision string, cardDelta, holdDelta, spendDelta, posted, spend, held, cleared, refunded int,
 	status string) string {
 	return fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"kind":%q,"decision":%q,"shard":18,"workspaceId":%q,"cardId":%q,
 		"cardDeltaCents":%d,"holdDeltaCents":%d,"spendDeltaCents":%d,"postedCents":%d,"month":202311,"monthSpendCents":%d,
 		"authorization":{"id":%q,"cardId":%q,"workspaceId":%q,"expiresAt":"2023-11-21T00:00:00Z","month":202311,"monthCents":%d,
 		"heldCents":%d,"clearedCents":%d,"refundedCents":%d,"decision":"approved","reason":"approved","status":%q}}`,
-		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card, workspace, held,
+		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card,
+		workspace, held,
 		held, cleared, refunded, status)
 }
 
@@ -132,7 +135,7 @@ func posting(group, account string, cents int) string {
 	return fmt.Sprintf(`{"transfer":%q,"account":%q,"cents":%d}`, id(ident.TransferGroup, group), account, cents)
 }
 
-func (s *stores) event(kind, stream, eventType, payload string) {
+func (s *auditedStores) event(kind, stream, eventType, payload string) {
 	version := uint64(1)
 	for _, e := range s.events {
 		if e.Kind == kind && e.Stream == stream {
@@ -144,13 +147,13 @@ func (s *stores) event(kind, stream, eventType, payload string) {
 		Stream: stream, Version: version, Type: eventType, Payload: json.RawMessage(payload), Position: position})
 }
 
-func (s *stores) record(kind, id string, version uint64, document string) {
+func (s *auditedStores) record(kind, id string, version uint64, document string) {
 	s.records = append(s.records, persistence.Record{Kind: kind, Workspace: workspace, ID: id, Version: version,
 		Document: json.RawMessage(document)})
 }
 
-func newStores() *stores {
-	s := &stores{follow: 6, synced: 4}
+func newAuditedStores() *auditedStores {
+	s := &auditedStores{follow: 6, synced: 4}
 	terms := func(state string) string {
 		return fmt.Sprintf(`{"card":%q,"workspace":%q,"token":"tok_1","state":%q,"monthlyLimitUsdCents":9000,"perTxnLimitUsdCents":8000,
 			"allowedMccs":["5411"],"allowedMerchants":null}`, card, workspace, state)
@@ -204,7 +207,7 @@ func newStores() *stores {
 	return s
 }
 
-func (s *stores) audit(t *testing.T) audit.Report {
+func (s *auditedStores) runAudit(t *testing.T) audit.Report {
 	t.Helper()
 	report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s})
 	require.NoError(t, err)
@@ -212,24 +215,24 @@ func (s *stores) audit(t *testing.T) audit.Report {
 }
 
 func TestSoundStoresAreClean(t *testing.T) {
-	report := newStores().audit(t)
+	report := newAuditedStores().runAudit(t)
 	require.Empty(t, report.Findings)
 	require.Equal(t, audit.Report{Events: 7, Transfers: 3, Workspaces: 1, Cards: 1, Authorizations: 1}, report)
 }
 
-// A workspace counts from the day it was made, with or without money.
-func TestEveryWorkspaceIsCounted(t *testing.T) {
-	s := newStores()
+// A workspace without money counts too.
+func TestTheReportCountsEveryWorkspace(t *testing.T) {
+	s := newAuditedStores()
 	s.event("workspace", id(ident.Workspace, "new"), "workspace.created.v1", `{}`)
 	s.record("workspace", id(ident.Workspace, "new"), 1, `{}`)
-	report := s.audit(t)
+	report := s.runAudit(t)
 	require.Empty(t, report.Findings)
 	require.Equal(t, int64(2), report.Workspaces)
 }
 
-// edit replaces text in a document of a kind.
-func edit(kind, old, new string) func(*stores) {
-	return func(s *stores) {
+// editDocument replaces text in the documents of a kind.
+func editDocument(kind, old, new string) func(*auditedStores) {
+	return func(s *auditedStores) {
 		for i, r := range s.records {
 			if r.Kind == kind && strings.Contains(string(r.Document), old) {
 				s.records[i].Document = json.RawMessage(strings.Replace(string(r.Document), old, new, 1))
@@ -240,14 +243,14 @@ func edit(kind, old, new string) func(*stores) {
 	}
 }
 
-func drop(kind string) func(*stores) {
-	return func(s *stores) {
+func dropRecords(kind string) func(*auditedStores) {
+	return func(s *auditedStores) {
 		s.records = slices.DeleteFunc(s.records, func(r persistence.Record) bool { return r.Kind == kind })
 	}
 }
 
-func payload(position int, old, new string) func(*stores) {
-	return func(s *stores) {
+func editPayload(position int, old, new string) func(*auditedStores) {
+	return func(s *auditedStores) {
 		e := &s.events[position-1]
 		if !strings.Contains(string(e.Payload), old) {
 			panic("nothing to edit")
@@ -256,8 +259,8 @@ func payload(position int, old, new string) func(*stores) {
 	}
 }
 
-// version says how many events there are of the streams of a kind.
-func (s *stores) version(kind string, version uint64) {
+// version sets the stream version of the records of a kind.
+func (s *auditedStores) version(kind string, version uint64) {
 	for i := range s.records {
 		if s.records[i].Kind == kind {
 			s.records[i].Version = version
@@ -265,22 +268,23 @@ func (s *stores) version(kind string, version uint64) {
 	}
 }
 
-// corruption is one damage, and kind and what of the finding that names it.
-type corruption struct {
-	damage     func(*stores)
+// storeDamage is one damage, with kind and what of the expected finding.
+type storeDamage struct {
+	damage     func(*auditedStores)
 	kind, what string
 }
 
-// requireNamed damages one thing at a time in stores that are sound, and expects the finding that names it.
-func requireNamed(t *testing.T, sound func() *stores, corruptions map[string]corruption) {
-	require.Empty(t, sound().audit(t).Findings)
+// requireFindings applies one damage at a time to sound stores, and expects its finding.
+func requireFindings(t *testing.T, sound func() *auditedStores, corruptions map[string]storeDamage) {
+	require.Empty(t, sound().runAudit(t).Findings)
 	for name, c := range corruptions {
 		t.Run(name, func(t *testing.T) {
 			s := sound()
 			c.damage(s)
-			report := s.audit(t)
+			report := s.runAudit(t)
 			require.True(t, slices.ContainsFunc(report.Findings, func(f audit.Finding) bool {
-				return f.Kind == c.kind && f.What == c.what && f.Expected != f.Actual && f.Shard == ident.Slot(slot).Shard()
+				return f.Kind == c.kind && f.What == c.what && f.Expected != f.Actual &&
+					f.Shard == ident.Slot(slot).Shard()
 			}), "%+v", report.Findings)
 			var table strings.Builder
 			require.NoError(t, report.Print(&table))
@@ -290,114 +294,139 @@ func requireNamed(t *testing.T, sound func() *stores, corruptions map[string]cor
 }
 
 func TestEveryCorruptionIsNamed(t *testing.T) {
-	requireNamed(t, newStores, map[string]corruption{
-		"balance record":            {edit("balance", `"usdCents":97500`, `"usdCents":97501`), "balance", "usd by postings"},
-		"balance record's hold":     {edit("balance", `"holdCents":2000`, `"holdCents":1999`), "balance", "held"},
-		"balance record's sequence": {edit("balance", `"wsSeq":3`, `"wsSeq":2`), "balance", "workspace sequence"},
-		"balance record's deposits": {edit("balance", `"amountUsdCents":700`, `"amountUsdCents":701`), "balance", "incoming"},
-		"balance record gone":       {drop("balance"), "balance", "record"},
-		"card record":               {edit("card", "frozen", "active"), "card", "terms"},
-		"tally of cards":            {edit("tally_card", `"count":1`, `"count":2`), "tally_card", "count"},
-		"first of the cards":        {edit("tally_card", card, pending), "tally_card", "first"},
-		"deposit record":            {edit("deposit", "settled", "pending"), "deposit", "document"},
-		"ledger line's amount":      {edit("ledger_entry", `3000`, `3001`), "ledger_entry", "amount"},
-		"ledger line's direction":   {edit("ledger_entry", "debit", "credit"), "ledger_entry", "amount"},
-		"ledger lines gone":         {drop("ledger_entry"), "ledger_entry", "line of the transfer"},
-		"authorization record": {edit("authorization", `"heldCents":2000`, `"heldCents":0`), "authorization",
+	requireFindings(t, newAuditedStores, map[string]storeDamage{
+		"balance record": {editDocument("balance", `"usdCents":97500`, `"usdCents":97501`), "balance",
+			"usd by postings"},
+		"balance record's hold": {editDocument("balance", `"holdCents":2000`, `"holdCents":1999`), "balance",
+			"held"},
+		"balance record's sequence": {editDocument("balance", `"wsSeq":3`, `"wsSeq":2`), "balance",
+			"workspace sequence"},
+		"balance record's deposits": {editDocument("balance", `"amountUsdCents":700`, `"amountUsdCents":701`),
+			"balance", "incoming"},
+		"balance record gone":     {dropRecords("balance"), "balance", "record"},
+		"card record":             {editDocument("card", "frozen", "active"), "card", "terms"},
+		"tally of cards":          {editDocument("tally_card", `"count":1`, `"count":2`), "tally_card", "count"},
+		"first of the cards":      {editDocument("tally_card", card, pending), "tally_card", "first"},
+		"deposit record":          {editDocument("deposit", "settled", "pending"), "deposit", "document"},
+		"ledger line's amount":    {editDocument("ledger_entry", `3000`, `3001`), "ledger_entry", "amount"},
+		"ledger line's direction": {editDocument("ledger_entry", "debit", "credit"), "ledger_entry", "amount"},
+		"ledger lines gone":       {dropRecords("ledger_entry"), "ledger_entry", "line of the transfer"},
+		"authorization record": {editDocument("authorization", `"heldCents":2000`, `"heldCents":0`), "authorization",
 			"document"},
-		"authorization index gone": {drop("authorization_index"), "authorization_index", "record"},
-		"card spend record":        {edit("card_spend", "5000", "4999"), "card_spend", "document"},
-		"posting":                  {payload(3, `"cents":-100000`, `"cents":-99999`), "transfer", "sum of postings"},
-		"postings against entries": {payload(6, `"cents":-3000`, `"cents":-2999`), "event", "postings to usd"},
-		"entry's delta": {payload(6, `"cardDeltaCents":-5000`, `"cardDeltaCents":-4999`), "entry",
+		"authorization index gone": {dropRecords("authorization_index"), "authorization_index", "record"},
+		"card spend record":        {editDocument("card_spend", "5000", "4999"), "card_spend", "document"},
+		"posting": {editPayload(3, `"cents":-100000`, `"cents":-99999`), "transfer",
+			"sum of postings"},
+		"postings against entries": {editPayload(6, `"cents":-3000`, `"cents":-2999`), "event", "postings to usd"},
+		"entry's delta": {editPayload(6, `"cardDeltaCents":-5000`, `"cardDeltaCents":-4999`), "entry",
 			"card and hold"},
-		"entry's authorization":      {payload(6, `"heldCents":2000`, `"heldCents":2001`), "entry", "held after"},
-		"entry's spend":              {payload(6, `"monthSpendCents":5000`, `"monthSpendCents":1`), "entry", "card's spend"},
-		"entry's workspace sequence": {payload(6, `"workspaceSeq":2`, `"workspaceSeq":3`), "entry", "workspace sequence"},
-		"entry relayed twice":        {payload(6, `"seq":2`, `"seq":1`), "entry", "relayed"},
-		"unreadable event": {func(s *stores) { s.events[2].Payload = json.RawMessage(`{"postings":1}`) }, "event",
+		"entry's authorization": {editPayload(6, `"heldCents":2000`, `"heldCents":2001`), "entry", "held after"},
+		"entry's spend": {editPayload(6, `"monthSpendCents":5000`, `"monthSpendCents":1`), "entry",
+			"card's spend"},
+		"entry's workspace sequence": {editPayload(6, `"workspaceSeq":2`, `"workspaceSeq":3`), "entry",
+			"workspace sequence"},
+		"entry relayed twice": {editPayload(6, `"seq":2`, `"seq":1`), "entry", "relayed"},
+		"unreadable event": {func(s *auditedStores) { s.events[2].Payload = json.RawMessage(`{"postings":1}`) },
+			"event",
 			"payload"},
-		"hole in the positions":         {func(s *stores) { s.events[4].Position++ }, "event", "position"},
-		"hole in a stream":              {func(s *stores) { s.events[4].Version++ }, "event", "stream version"},
-		"hole in the log":               {func(s *stores) { s.log = nil }, "log", "entry 4"},
-		"ledger term":                   {func(s *stores) { s.funds[0].Ledger++ }, "funds", "ledger cents"},
-		"card term":                     {func(s *stores) { s.funds[0].Card-- }, "funds", "card cents"},
-		"reserved term":                 {func(s *stores) { s.funds[0].Reserved = 7 }, "funds", "reserved cents"},
-		"funds gone":                    {func(s *stores) { s.funds = nil }, "funds", "ledger cents"},
-		"hold":                          {func(s *stores) { s.holds[0].Held = 2000 }, "hold", "held"},
-		"hold's status":                 {func(s *stores) { s.holds[0].Status = "held" }, "hold", "status"},
-		"hold of nobody":                {func(s *stores) { s.holds[0].ID = uuid("other") }, "hold", "authorization"},
-		"rule older than followed":      {func(s *stores) { s.follow = 7 }, "rule", "state"},
-		"rule's limit":                  {func(s *stores) { s.rules[0].MonthlyLimit++ }, "rule", "monthly limit"},
-		"rule's token":                  {func(s *stores) { s.rules[0].Token = "tok_2" }, "rule", "token"},
-		"rule's workspace":              {func(s *stores) { s.rules[0].Workspace = uuid("other") }, "rule", "workspace"},
-		"another category in the rule":  {func(s *stores) { s.rules[0].MCCs = &[]string{"7995"} }, "rule", "categories"},
-		"no list of categories":         {func(s *stores) { s.rules[0].MCCs = nil }, "rule", "categories"},
-		"merchants in the rule":         {func(s *stores) { s.rules[0].Merchants = &[]string{} }, "rule", "merchants"},
-		"another category in the card":  {edit("card", "5411", "7995"), "card", "terms"},
-		"token of the card's record":    {edit("card", "tok_1", "tok_2"), "card", "terms"},
-		"hold's card":                   {func(s *stores) { s.holds[0].Card = uuid("other") }, "hold", "card"},
-		"hold's workspace":              {func(s *stores) { s.holds[0].Workspace = uuid("other") }, "hold", "workspace"},
-		"hold's month":                  {func(s *stores) { s.holds[0].MonthCents++ }, "hold", "month and cents in it"},
-		"hold's expiry":                 {func(s *stores) { s.holds[0].ExpiresAt++ }, "hold", "expiry"},
-		"hold that is never due":        {func(s *stores) { s.due = s.due[1:] }, "due", "line"},
-		"due hold of nobody":            {func(s *stores) { s.due[1].Hold = uuid("other") }, "due", "authorization"},
-		"deposit from another account":  {payload(3, `"bank"`, `"network"`), "event", "postings to bank"},
-		"clearing to another account":   {payload(6, `"network"`, `"bank"`), "event", "postings to network"},
-		"account that nobody knows":     {payload(6, `"network"`, `"fees"`), "event", "postings to fees"},
-		"lost and yet relayed":          {func(s *stores) { s.lost = []audit.Loss{{First: 2, Last: 3}} }, "entry", "relayed"},
-		"rule gone":                     {func(s *stores) { s.rules = nil }, "rule", "version"},
-		"spend":                         {func(s *stores) { s.spends[0].Cents++ }, "spend", "month and cents"},
-		"spend gone":                    {func(s *stores) { s.spends = nil }, "spend", "cents"},
-		"orphan reservation":            {func(s *stores) { s.debits = reservation() }, "reservation", "of " + workspace},
-		"authorizer ahead of the books": {func(s *stores) { s.follow = 8 }, "authorizer", "followed position"},
+		"hole in the positions": {func(s *auditedStores) { s.events[4].Position++ }, "event", "position"},
+		"hole in a stream":      {func(s *auditedStores) { s.events[4].Version++ }, "event", "stream version"},
+		"hole in the log":       {func(s *auditedStores) { s.log = nil }, "log", "entry 4"},
+		"ledger term":           {func(s *auditedStores) { s.funds[0].Ledger++ }, "funds", "ledger cents"},
+		"card term":             {func(s *auditedStores) { s.funds[0].Card-- }, "funds", "card cents"},
+		"reserved term": {func(s *auditedStores) { s.funds[0].Reserved = 7 }, "funds",
+			"reserved cents"},
+		"funds gone":    {func(s *auditedStores) { s.funds = nil }, "funds", "ledger cents"},
+		"hold":          {func(s *auditedStores) { s.holds[0].Held = 2000 }, "hold", "held"},
+		"hold's status": {func(s *auditedStores) { s.holds[0].Status = "held" }, "hold", "status"},
+		"hold of nobody": {func(s *auditedStores) { s.holds[0].ID = uuid("other") }, "hold",
+			"authorization"},
+		"rule older than followed": {func(s *auditedStores) { s.follow = 7 }, "rule", "state"},
+		"rule's limit": {func(s *auditedStores) { s.rules[0].MonthlyLimit++ }, "rule",
+			"monthly limit"},
+		"rule's token": {func(s *auditedStores) { s.rules[0].Token = "tok_2" }, "rule", "token"},
+		"rule's workspace": {func(s *auditedStores) { s.rules[0].Workspace = uuid("other") }, "rule",
+			"workspace"},
+		"another category in the rule": {func(s *auditedStores) { s.rules[0].MCCs = &[]string{"7995"} }, "rule",
+			"categories"},
+		"no list of categories": {func(s *auditedStores) { s.rules[0].MCCs = nil }, "rule", "categories"},
+		"merchants in the rule": {func(s *auditedStores) { s.rules[0].Merchants = &[]string{} }, "rule",
+			"merchants"},
+		"another category in the card": {editDocument("card", "5411", "7995"), "card", "terms"},
+		"token of the card's record":   {editDocument("card", "tok_1", "tok_2"), "card", "terms"},
+		"hold's card":                  {func(s *auditedStores) { s.holds[0].Card = uuid("other") }, "hold", "card"},
+		"hold's workspace": {func(s *auditedStores) { s.holds[0].Workspace = uuid("other") }, "hold",
+			"workspace"},
+		"hold's month": {func(s *auditedStores) { s.holds[0].MonthCents++ }, "hold",
+			"month and cents in it"},
+		"hold's expiry":          {func(s *auditedStores) { s.holds[0].ExpiresAt++ }, "hold", "expiry"},
+		"hold that is never due": {func(s *auditedStores) { s.due = s.due[1:] }, "due", "line"},
+		"due hold of nobody": {func(s *auditedStores) { s.due[1].Hold = uuid("other") }, "due",
+			"authorization"},
+		"deposit from another account": {editPayload(3, `"bank"`, `"network"`), "event", "postings to bank"},
+		"clearing to another account":  {editPayload(6, `"network"`, `"bank"`), "event", "postings to network"},
+		"account that nobody knows":    {editPayload(6, `"network"`, `"fees"`), "event", "postings to fees"},
+		"lost and yet relayed": {func(s *auditedStores) { s.lost = []audit.Loss{{First: 2, Last: 3}} },
+			"entry", "relayed"},
+		"rule gone":  {func(s *auditedStores) { s.rules = nil }, "rule", "version"},
+		"spend":      {func(s *auditedStores) { s.spends[0].Cents++ }, "spend", "month and cents"},
+		"spend gone": {func(s *auditedStores) { s.spends = nil }, "spend", "cents"},
+		"orphan reservation": {func(s *auditedStores) { s.debits = reservation() }, "reservation",
+			"of " + workspace},
+		"authorizer ahead of the books": {func(s *auditedStores) { s.follow = 8 }, "authorizer", "followed position"},
 	})
 }
 
-// newListed are stores in which one more run was relayed, two declines that the record of the run names; the authorization before
-// them has a record of its own, as an earlier version wrote it.
-func newListed() *stores {
-	s := newStores()
+// withAuthorizationIndex adds a relayed run of two declines that one index record lists. The
+// earlier authorization has an index record of its own, as an earlier version stored it.
+func withAuthorizationIndex() *auditedStores {
+	s := newAuditedStores()
 	declined := func(seq int, id string) string {
-		return strings.ReplaceAll(entry(seq, "authorization", "declined", 0, 0, 0, 0, 5000, 0, 0, 0, "declined"), auth, id)
+		return strings.ReplaceAll(entry(seq, "authorization", "declined", 0, 0, 0, 0, 5000, 0, 0, 0, "declined"),
+			auth, id)
 	}
-	s.event("balance", workspace, "balance.relayed.v1", fmt.Sprintf(`{"entries":[%s,%s],"postings":[]}`, declined(4, first),
+	s.event("balance", workspace, "balance.relayed.v1", fmt.Sprintf(`{"entries":[%s,%s],"postings":[]}`, declined(4,
+		first),
 		declined(5, second)))
 	s.synced, s.log[0] = 6, strings.ReplaceAll(s.log[0], `eq":4`, `eq":6`)
 	s.version("balance", 5)
-	edit("balance", `"wsSeq":3`, `"wsSeq":5`)(s)
+	editDocument("balance", `"wsSeq":3`, `"wsSeq":5`)(s)
 	for _, id := range []string{first, second} {
-		s.record("authorization", id, 0, fmt.Sprintf(`{"id":%q,"decision":"approved","reason":"approved","status":"declined"}`, id))
+		s.record("authorization", id, 0,
+			fmt.Sprintf(`{"id":%q,"decision":"approved","reason":"approved","status":"declined"}`, id))
 	}
 	s.record("authorization_index", first, 0, fmt.Sprintf(`{"authorizationIds":[%q,%q]}`, first, second))
 	return s
 }
 
-// Every authorization is in the list of its workspace, once.
-func TestEveryCorruptionOfTheListIsNamed(t *testing.T) {
+// Every authorization is in its workspace's index once.
+func TestEveryCorruptionOfTheAuthorizationIndexIsNamed(t *testing.T) {
 	index := "authorization_index"
 	nobody := id(ident.Authorization, "nobody")
-	requireNamed(t, newListed, map[string]corruption{
-		"left out":         {edit(index, `,"`+second+`"`, ""), index, "record"},
-		"left out, first":  {edit(index, `"`+first+`",`, ""), index, "record"},
-		"in the wrong run": {edit(index, `"`+first+`",`, ""), index, "first authorization"},
-		"named twice":      {edit(index, second, second+`","`+first), index, "times named"},
-		"of an earlier version and named twice": {edit(index, `{"authorizationId":"`+auth, `{"authorizationId":"`+second), index,
+	requireFindings(t, withAuthorizationIndex, map[string]storeDamage{
+		"left out":         {editDocument(index, `,"`+second+`"`, ""), index, "record"},
+		"left out, first":  {editDocument(index, `"`+first+`",`, ""), index, "record"},
+		"in the wrong run": {editDocument(index, `"`+first+`",`, ""), index, "first authorization"},
+		"named twice":      {editDocument(index, second, second+`","`+first), index, "times named"},
+		"of an earlier version and named twice": {editDocument(index, `{"authorizationId":"`+auth,
+			`{"authorizationId":"`+second), index,
 			"times named"},
-		"of nobody":         {edit(index, second, nobody), index, "authorization"},
-		"names none":        {edit(index, fmt.Sprintf(`"authorizationIds":[%q,%q]`, first, second), ""), index, "first authorization"},
-		"unreadable":        {edit(index, `[`, ``), index, "document"},
-		"another workspace": {func(s *stores) { s.records[len(s.records)-1].Workspace = "ws_other" }, index, "workspace"},
+		"of nobody": {editDocument(index, second, nobody), index, "authorization"},
+		"names none": {editDocument(index, fmt.Sprintf(`"authorizationIds":[%q,%q]`, first, second), ""), index,
+			"first authorization"},
+		"unreadable": {editDocument(index, `[`, ``), index, "document"},
+		"another workspace": {func(s *auditedStores) { s.records[len(s.records)-1].Workspace = "ws_other" }, index,
+			"workspace"},
 	})
 }
 
-// A decision that is known to be lost is said to be lost, and the hole it leaves is no finding.
-func TestWhatARebuildFoundLostIsReportedAndIsNoFinding(t *testing.T) {
-	s := newStores()
+// A decision known as lost is reported as lost, and its gap in the log is no finding.
+func TestLostDecisionsOfARebuildAreReportedWithoutAFinding(t *testing.T) {
+	s := newAuditedStores()
 	s.synced, s.log[0] = 9, strings.Replace(s.log[0], `"seq":4`, `"seq":9`, 1)
-	require.NotEmpty(t, s.audit(t).Findings)
+	require.NotEmpty(t, s.runAudit(t).Findings)
 	s.lost = []audit.Loss{{Shard: 18, First: 4, Last: 8, At: time.Date(2023, 11, 20, 9, 0, 0, 0, time.UTC)}}
-	report := s.audit(t)
+	report := s.runAudit(t)
 	require.Empty(t, report.Findings)
 	require.Equal(t, s.lost, report.Lost)
 	var text strings.Builder
@@ -410,24 +439,24 @@ func reservation() []audit.Reservation {
 	return []audit.Reservation{{Workspace: uuid("ws"), ID: uuid("debit"), Cents: 900}}
 }
 
-// TestMotionIsLookedAtAgain shows stores that are caught in mid-air at the first look.
-func TestMotionIsLookedAtAgain(t *testing.T) {
-	s := &moving{stores: newStores(), reads: 2}
+// The first look reads the stores between two writes of one operation.
+func TestADifferenceIsReportedOnlyIfItStays(t *testing.T) {
+	s := &movingAuthorizer{auditedStores: newAuditedStores(), reads: 2}
 	s.debits = reservation()
 	report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s, Pause: time.Millisecond})
 	require.NoError(t, err)
 	require.Empty(t, report.Findings)
 }
 
-// moving has a reservation under way for some walks.
-type moving struct {
-	*stores
+// movingAuthorizer shows a reservation in progress to its first walks.
+type movingAuthorizer struct {
+	*auditedStores
 	reads int
 }
 
-func (m *moving) WalkReservations(visit func(audit.Reservation) error) error {
+func (m *movingAuthorizer) WalkReservations(visit func(audit.Reservation) error) error {
 	if m.reads--; m.reads >= 0 {
-		return m.stores.WalkReservations(visit)
+		return m.auditedStores.WalkReservations(visit)
 	}
 	return nil
 }

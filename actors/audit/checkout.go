@@ -6,24 +6,25 @@ import (
 	"purser/persistence"
 )
 
-// session is what the events say of a checkout session, in cents: what it was completed with, what the balance was credited, and
-// whether the session was told. A credit may be still to come: it follows the completion.
-type session struct {
+// checkoutSession is the state of a checkout session by the events, in cents: the amount it was
+// completed with, the amount credited to the balance, and whether the session has recorded the
+// credit. The credit follows the completion, so it may be missing.
+type checkoutSession struct {
 	completed, credited int64
-	told                bool
+	sessionCredited     bool
 }
 
-func (b *books) sessionCompleted(e *persistence.Event) error {
+func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 	var p struct{ AmountUsdCents, ShortfallCents int64 }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.differs("checkout", e.Stream, "completed before", session{}, b.sessions[e.Stream])
-	b.sessions[e.Stream] = session{completed: p.AmountUsdCents - p.ShortfallCents}
+	b.expectEqual("checkout", e.Stream, "completed before", checkoutSession{}, b.sessions[e.Stream])
+	b.sessions[e.Stream] = checkoutSession{completed: p.AmountUsdCents - p.ShortfallCents}
 	return nil
 }
 
-func (b *books) checkoutCredited(e *persistence.Event) error {
+func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 	var p struct {
 		Session        string
 		AmountUsdCents int64
@@ -33,26 +34,28 @@ func (b *books) checkoutCredited(e *persistence.Event) error {
 		return err
 	}
 	s := b.sessions[p.Session]
-	b.differs("checkout", p.Session, "before its credit", session{completed: p.AmountUsdCents}, s)
+	b.expectEqual("checkout", p.Session, "before its credit", checkoutSession{completed: p.AmountUsdCents}, s)
 	s.credited += p.AmountUsdCents
 	b.sessions[p.Session] = s
-	b.moved(e, b.post(e, p.Postings), map[string]int64{"stablecoin": p.AmountUsdCents, "chain": -p.AmountUsdCents})
+	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]int64{"stablecoin": p.AmountUsdCents,
+		"chain": -p.AmountUsdCents})
 	return nil
 }
 
-func (b *books) sessionCredited(e *persistence.Event) error {
+func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 	var p struct{ AmountUsdCents, ShortfallCents int64 }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
 	s, credited := b.sessions[e.Stream], p.AmountUsdCents-p.ShortfallCents
-	b.differs("checkout", e.Stream, "told of its credit", session{completed: credited, credited: credited}, s)
-	s.told = true
+	b.expectEqual("checkout", e.Stream, "told of its credit", checkoutSession{completed: credited,
+		credited: credited}, s)
+	s.sessionCredited = true
 	b.sessions[e.Stream] = s
 	return nil
 }
 
-func (b *books) stablecoinReceived(e *persistence.Event) error {
+func (b *shardTotals) stablecoinReceived(e *persistence.Event) error {
 	var p struct {
 		AmountUsdCents int64
 		Postings       []posting
@@ -60,12 +63,13 @@ func (b *books) stablecoinReceived(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.moved(e, b.post(e, p.Postings), map[string]int64{"stablecoin": p.AmountUsdCents, "chain": -p.AmountUsdCents})
+	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]int64{"stablecoin": p.AmountUsdCents,
+		"chain": -p.AmountUsdCents})
 	return nil
 }
 
-// checkoutRecord compares what a session says of its end with the events.
-func (b *books) checkoutRecord(r *persistence.Record) error {
+// checkoutRecord compares the end of a session in its record with the events.
+func (b *shardTotals) checkoutRecord(r *persistence.Record) error {
 	var d struct {
 		Status     string
 		CreditedAt *string
@@ -74,7 +78,7 @@ func (b *books) checkoutRecord(r *persistence.Record) error {
 		return err
 	}
 	s := b.sessions[r.ID]
-	b.differs("checkout", r.ID, "completed", s.completed != 0, d.Status == "completed")
-	b.differs("checkout", r.ID, "credited", s.told, d.CreditedAt != nil)
+	b.expectEqual("checkout", r.ID, "completed", s.completed != 0, d.Status == "completed")
+	b.expectEqual("checkout", r.ID, "credited", s.sessionCredited, d.CreditedAt != nil)
 	return nil
 }

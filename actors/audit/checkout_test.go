@@ -12,10 +12,10 @@ var (
 	waitingID = id(ident.Checkout, "waiting")
 )
 
-// withCheckouts adds to the stores a session of 25.00 that is paid and credited, one of 7.00 whose credit is still to come, and a
-// deposit of 10.00 in stablecoins.
-func withCheckouts() *stores {
-	s := newStores()
+// withCheckouts adds a session of 25.00 that is paid and credited, one of 7.00 whose credit is
+// pending, and a deposit of 10.00 in stablecoins.
+func withCheckouts() *auditedStores {
+	s := newAuditedStores()
 	coins := func(group string, cents int) string {
 		return posting(group, "stablecoin", cents) + "," + posting(group, "chain", -cents)
 	}
@@ -26,56 +26,58 @@ func withCheckouts() *stores {
 	s.event("checkout", waitingID, "checkout.completed.v1", `{"amountUsdCents":700}`) // 11
 	s.event("balance", workspace, "balance.stablecoin_received.v1",                   // 12
 		fmt.Sprintf(`{"amountUsdCents":1000,"postings":[%s]}`, coins("received", 1000)))
-	edit("balance", `"suspenseCents":0`, `"suspenseCents":0,"stablecoinCents":3500`)(s)
+	editDocument("balance", `"suspenseCents":0`, `"suspenseCents":0,"stablecoinCents":3500`)(s)
 	s.version("balance", 6)
 	s.record("checkout", soldID, 2, `{"status":"completed","creditedAt":"2026-11-20T12:00:00Z"}`)
 	s.record("checkout", waitingID, 1, `{"status":"completed"}`)
 	for group, cents := range map[string]int{"sold": 2500, "received": 1000} {
 		s.record("ledger_entry", id(ident.LedgerEntry, group), 0,
-			fmt.Sprintf(`{"direction":"credit","amountCents":%d,"transferGroup":%q}`, cents, id(ident.TransferGroup, group)))
+			fmt.Sprintf(`{"direction":"credit","amountCents":%d,"transferGroup":%q}`, cents, id(ident.TransferGroup,
+				group)))
 	}
 	return s
 }
 
-// A link that was accepted short is credited without its shortfall.
+// A session accepted with a shortfall is credited without the shortfall.
 func TestAShortfallIsNotCredited(t *testing.T) {
-	short := func() *stores {
-		s := newStores()
+	short := func() *auditedStores {
+		s := newAuditedStores()
 		s.event("checkout", soldID, "checkout.completed.v1", `{"amountUsdCents":2500,"shortfallCents":12}`) // 8
 		s.event("balance", workspace, "balance.checkout_credited.v1",                                       // 9
 			fmt.Sprintf(`{"session":%q,"amountUsdCents":2488,"postings":[%s,%s]}`, soldID,
 				posting("sold", "stablecoin", 2488), posting("sold", "chain", -2488)))
 		s.event("checkout", soldID, "checkout.credited.v1", `{"amountUsdCents":2500,"shortfallCents":12}`) // 10
-		edit("balance", `"suspenseCents":0`, `"suspenseCents":0,"stablecoinCents":2488`)(s)
+		editDocument("balance", `"suspenseCents":0`, `"suspenseCents":0,"stablecoinCents":2488`)(s)
 		s.version("balance", 5)
 		s.record("checkout", soldID, 2, `{"status":"completed","creditedAt":"2026-11-20T12:00:00Z"}`)
 		s.record("ledger_entry", id(ident.LedgerEntry, "sold"), 0, fmt.Sprintf(
 			`{"direction":"credit","amountCents":2488,"transferGroup":%q}`, id(ident.TransferGroup, "sold")))
 		return s
 	}
-	requireNamed(t, short, map[string]corruption{
-		"credited in full": {payload(9, `"amountUsdCents":2488`, `"amountUsdCents":2500`), "checkout",
+	requireFindings(t, short, map[string]storeDamage{
+		"credited in full": {editPayload(9, `"amountUsdCents":2488`, `"amountUsdCents":2500`), "checkout",
 			"before its credit"},
-		"told in full": {payload(10, `"shortfallCents":12`, `"other":12`), "checkout", "told of its credit"},
+		"told in full": {editPayload(10, `"shortfallCents":12`, `"other":12`), "checkout", "told of its credit"},
 	})
 }
 
 func TestEveryCorruptionOfACheckoutIsNamed(t *testing.T) {
-	requireNamed(t, withCheckouts, map[string]corruption{
-		"completed twice": {func(s *stores) {
+	requireFindings(t, withCheckouts, map[string]storeDamage{
+		"completed twice": {func(s *auditedStores) {
 			s.event("checkout", soldID, "checkout.completed.v1", `{"amountUsdCents":2500}`)
 		}, "checkout", "completed before"},
-		"credited without a completion": {payload(9, soldID, waitingID), "checkout", "before its credit"},
-		"credited with another amount": {payload(9, `"amountUsdCents":2500`, `"amountUsdCents":2501`), "checkout",
+		"credited without a completion": {editPayload(9, soldID, waitingID), "checkout", "before its credit"},
+		"credited with another amount": {editPayload(9, `"amountUsdCents":2500`, `"amountUsdCents":2501`), "checkout",
 			"before its credit"},
-		"posted another amount":        {payload(9, `2500}`, `2499}`), "event", "postings to stablecoin"},
-		"posted to dollars":            {payload(12, `"stablecoin"`, `"usd"`), "event", "postings to usd"},
-		"told of another amount":       {payload(10, `2500`, `2400`), "checkout", "told of its credit"},
-		"session forgot its credit":    {edit("checkout", `"creditedAt"`, `"was"`), "checkout", "credited"},
-		"session is not completed":     {edit("checkout", `"completed"`, `"expired"`), "checkout", "completed"},
-		"session's record gone":        {drop("checkout"), "checkout", "record"},
-		"balance has more stablecoins": {edit("balance", `3500`, `3501`), "balance", "stablecoins"},
-		"a line of the ledger says less": {edit("ledger_entry", `"amountCents":2500`, `"amountCents":2400`), "ledger_entry",
+		"posted another amount":        {editPayload(9, `2500}`, `2499}`), "event", "postings to stablecoin"},
+		"posted to dollars":            {editPayload(12, `"stablecoin"`, `"usd"`), "event", "postings to usd"},
+		"told of another amount":       {editPayload(10, `2500`, `2400`), "checkout", "told of its credit"},
+		"session forgot its credit":    {editDocument("checkout", `"creditedAt"`, `"was"`), "checkout", "credited"},
+		"session is not completed":     {editDocument("checkout", `"completed"`, `"expired"`), "checkout", "completed"},
+		"session's record gone":        {dropRecords("checkout"), "checkout", "record"},
+		"balance has more stablecoins": {editDocument("balance", `3500`, `3501`), "balance", "stablecoins"},
+		"a line of the ledger says less": {editDocument("ledger_entry", `"amountCents":2500`, `"amountCents":2400`),
+			"ledger_entry",
 			"amount"},
 	})
 }

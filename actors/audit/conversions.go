@@ -6,7 +6,7 @@ import (
 	"purser/persistence"
 )
 
-// conversion is what the events say of a conversion, and what its record must say.
+// conversion is the state of a conversion by its events; its record must equal it.
 type conversion struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
@@ -14,22 +14,23 @@ type conversion struct {
 	Buy    amount `json:"buy"`
 }
 
-// setsAside says whether money is held for a conversion of a status.
-func setsAside(status string) bool {
+// conversionOpen reports whether money is held for a conversion of a status.
+func conversionOpen(status string) bool {
 	return status == "held" || status == "provider_submitted" || status == "outcome_unknown"
 }
 
-// mayTurn is the auditor's own reading of a conversion's life.
-func mayTurn(from, to string) bool {
+// conversionMoveAllowed is the audit's own transition table of a conversion.
+func conversionMoveAllowed(from, to string) bool {
 	switch from + " " + to {
-	case "held provider_submitted", "held cancelled", "provider_submitted rejected", "provider_submitted outcome_unknown",
+	case "held provider_submitted", "held cancelled", "provider_submitted rejected",
+		"provider_submitted outcome_unknown",
 		"outcome_unknown abandoned", "abandoned completed":
 		return true
 	}
 	return (to == "completed" || to == "failed") && (from == "provider_submitted" || from == "outcome_unknown")
 }
 
-func (cb *currencyBooks) conversionCreated(e *persistence.Event) error {
+func (cb *currencyTotals) conversionCreated(e *persistence.Event) error {
 	var p struct {
 		Conversion struct {
 			conversion
@@ -41,20 +42,22 @@ func (cb *currencyBooks) conversionCreated(e *persistence.Event) error {
 		return err
 	}
 	c := p.Conversion.conversion
-	cb.differs("conversion", c.ID, "created before", conversion{}, cb.conversions[c.ID])
-	cb.differs("conversion", c.ID, "created", "held", c.Status)
-	cb.differs("conversion", c.ID, "quote used before", "", cb.quotes[p.Conversion.QuoteID])
+	cb.expectEqual("conversion", c.ID, "created before", conversion{}, cb.conversions[c.ID])
+	cb.expectEqual("conversion", c.ID, "created", "held", c.Status)
+	cb.expectEqual("conversion", c.ID, "quote used before", "", cb.quotes[p.Conversion.QuoteID])
 	cb.conversions[c.ID], cb.quotes[p.Conversion.QuoteID] = c, c.ID
-	cb.opened(e.Workspace, 0, 1)
+	cb.addOpen(e.Workspace, 0, 1)
 	cb.addIncoming(e.Workspace, c.Buy, false, 1)
-	cb.movedMinor(e, p.Postings, map[booking]int64{
-		{"", "currency", c.Sell.Currency}: -c.Sell.AmountMinor, {"", "currency_held", c.Sell.Currency}: c.Sell.AmountMinor,
+	cb.expectCurrencyPostings(e, p.Postings, map[bookAccount]int64{
+		{"", "currency", c.Sell.Currency}: -c.Sell.AmountMinor, {"", "currency_held",
+			c.Sell.Currency}: c.Sell.AmountMinor,
 	})
 	return nil
 }
 
-// conversionMoved adds up what a move does: what was held is sold or free again; what was free is sold after all.
-func (cb *currencyBooks) conversionMoved(e *persistence.Event) error {
+// conversionMoved folds a move: the held amount is sold or freed; an abandoned conversion can still
+// sell.
+func (cb *currencyTotals) conversionMoved(e *persistence.Event) error {
 	var p struct {
 		Conversion, From, To string
 		Sell, Buy            amount
@@ -63,23 +66,24 @@ func (cb *currencyBooks) conversionMoved(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	cb.differs("conversion", p.Conversion, "moved from", conversion{p.Conversion, p.From, p.Sell, p.Buy},
+	cb.expectEqual("conversion", p.Conversion, "moved from", conversion{p.Conversion, p.From, p.Sell, p.Buy},
 		cb.conversions[p.Conversion])
-	cb.differs("conversion", p.Conversion, "may go from "+p.From+" to "+p.To, true, mayTurn(p.From, p.To))
+	cb.expectEqual("conversion", p.Conversion, "may go from "+p.From+" to "+p.To, true, conversionMoveAllowed(p.From,
+		p.To))
 	cb.conversions[p.Conversion] = conversion{p.Conversion, p.To, p.Sell, p.Buy}
-	want := map[booking]int64{}
-	if setsAside(p.From) && !setsAside(p.To) {
-		cb.opened(e.Workspace, 0, -1)
+	want := map[bookAccount]int64{}
+	if conversionOpen(p.From) && !conversionOpen(p.To) {
+		cb.addOpen(e.Workspace, 0, -1)
 		cb.addIncoming(e.Workspace, p.Buy, false, -1)
-		want[booking{"", "currency_held", p.Sell.Currency}] -= p.Sell.AmountMinor
-		want[booking{"", "currency", p.Sell.Currency}] += p.Sell.AmountMinor
+		want[bookAccount{"", "currency_held", p.Sell.Currency}] -= p.Sell.AmountMinor
+		want[bookAccount{"", "currency", p.Sell.Currency}] += p.Sell.AmountMinor
 	}
 	if p.To == "completed" {
-		want[booking{"", "currency", p.Sell.Currency}] -= p.Sell.AmountMinor
-		want[booking{"", "fx", p.Sell.Currency}] += p.Sell.AmountMinor
-		want[booking{"", "fx", p.Buy.Currency}] -= p.Buy.AmountMinor
-		want[booking{"", "currency", p.Buy.Currency}] += p.Buy.AmountMinor
+		want[bookAccount{"", "currency", p.Sell.Currency}] -= p.Sell.AmountMinor
+		want[bookAccount{"", "fx", p.Sell.Currency}] += p.Sell.AmountMinor
+		want[bookAccount{"", "fx", p.Buy.Currency}] -= p.Buy.AmountMinor
+		want[bookAccount{"", "currency", p.Buy.Currency}] += p.Buy.AmountMinor
 	}
-	cb.movedMinor(e, p.Postings, want)
+	cb.expectCurrencyPostings(e, p.Postings, want)
 	return nil
 }

@@ -10,57 +10,57 @@ import (
 	"purser/persistence/money"
 )
 
-// currencyBooks add up the events of balances in currencies, in smallest units.
-type currencyBooks struct {
-	*books
-	holdings map[holding]*held
+// currencyTotals are the events of balances in currencies, in minor units.
+type currencyTotals struct {
+	*shardTotals
+	holdings map[currencyHolding]*holdingAmounts
 	payins   map[string]payin
-	// conversions by id; quotes have the conversion that used each
+	// conversions are by id; quotes name the conversion that used each.
 	conversions map[string]conversion
 	quotes      map[string]string
-	// lines are what transfers did to what is available, to be shown by lines of activity.
-	lines map[movedIn]shownBy
-	open  map[string]underWay // by workspace
-	// incoming has the sums of pay-ins and purchases under way, by balance.
-	incoming map[holding]incoming
+	// lines are the changes of available balances by transfer, which activity lines must show.
+	lines map[transferCurrency]activityTotal
+	open  map[string]openCounts // by workspace
+	// incoming are the sums of pending pay-ins and of open purchases, by balance.
+	incoming map[currencyHolding]incomingAmounts
 }
 
-// incoming has the amounts that pay-ins under way and open conversions bring to a balance.
-type incoming struct{ pending, buying int64 }
+// incomingAmounts are the amounts that pending pay-ins and open conversions bring to a balance.
+type incomingAmounts struct{ pending, buying int64 }
 
-// addIncoming adds a pay-in, or a purchase, to the incoming sums of a balance.
-func (cb *currencyBooks) addIncoming(workspace string, a amount, payin bool, sign int64) {
-	key := holding{workspace, a.Currency}
+// addIncoming adds sign × a to a balance's pending pay-ins, or to its purchases.
+func (cb *currencyTotals) addIncoming(workspace string, a amount, payin bool, sign int64) {
+	key := currencyHolding{workspace, a.Currency}
 	sums := cb.incoming[key]
 	if payin {
-		cb.sum("currency", key.String(), "pay-ins under way", &sums.pending, sign*a.AmountMinor)
+		cb.addChecked("currency", key.String(), "pay-ins under way", &sums.pending, sign*a.AmountMinor)
 	} else {
-		cb.sum("currency", key.String(), "bought by open conversions", &sums.buying, sign*a.AmountMinor)
+		cb.addChecked("currency", key.String(), "bought by open conversions", &sums.buying, sign*a.AmountMinor)
 	}
 	cb.incoming[key] = sums
 }
 
-// shownBy is what lines of activity show, and how many they are: one for each posting.
-type shownBy struct{ minor, lines int64 }
+// activityTotal is the sum and the number of activity lines: one line per posting.
+type activityTotal struct{ minor, lines int64 }
 
-// underWay is how many things a workspace has that are not finished.
-type underWay struct{ payins, conversions int }
+// openCounts are the numbers of a workspace's pending pay-ins and open conversions.
+type openCounts struct{ payins, conversions int }
 
-func (cb *currencyBooks) opened(workspace string, payins, conversions int) {
+func (cb *currencyTotals) addOpen(workspace string, payins, conversions int) {
 	o := cb.open[workspace]
-	cb.open[workspace] = underWay{o.payins + payins, o.conversions + conversions}
+	cb.open[workspace] = openCounts{o.payins + payins, o.conversions + conversions}
 }
 
-// holding is a workspace's balance in a currency.
-type holding struct{ workspace, currency string }
+// currencyHolding identifies a workspace's balance in a currency.
+type currencyHolding struct{ workspace, currency string }
 
-func (h holding) String() string { return h.workspace + " " + h.currency }
+func (h currencyHolding) String() string { return h.workspace + " " + h.currency }
 
-// movedIn is a transfer's part in one currency.
-type movedIn struct{ workspace, transfer, currency string }
+// transferCurrency is the part of a transfer in one currency.
+type transferCurrency struct{ workspace, transfer, currency string }
 
-// held is what is in a balance.
-type held struct{ available, set int64 }
+// holdingAmounts are the available and held amounts of a balance, in minor units.
+type holdingAmounts struct{ available, held int64 }
 
 // amount is money of any currency.
 type amount struct {
@@ -68,51 +68,51 @@ type amount struct {
 	AmountMinor int64  `json:"amountMinor"`
 }
 
-// payin is what the events say of a pay-in, and what its record must say.
+// payin is the state of a pay-in by its events; its record must equal it.
 type payin struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
 	Amount amount `json:"amount"`
 }
 
-func newCurrencyBooks(b *books) *currencyBooks {
-	return &currencyBooks{books: b, holdings: map[holding]*held{}, payins: map[string]payin{},
-		conversions: map[string]conversion{}, quotes: map[string]string{}, lines: map[movedIn]shownBy{},
-		open: map[string]underWay{}, incoming: map[holding]incoming{}}
+func newCurrencyTotals(b *shardTotals) *currencyTotals {
+	return &currencyTotals{shardTotals: b, holdings: map[currencyHolding]*holdingAmounts{}, payins: map[string]payin{},
+		conversions: map[string]conversion{}, quotes: map[string]string{}, lines: map[transferCurrency]activityTotal{},
+		open: map[string]openCounts{}, incoming: map[currencyHolding]incomingAmounts{}}
 }
 
-func (cb *currencyBooks) holding(workspace, currency string) *held {
-	key := holding{workspace, currency}
+func (cb *currencyTotals) amountsOf(workspace, currency string) *holdingAmounts {
+	key := currencyHolding{workspace, currency}
 	if cb.holdings[key] == nil {
-		cb.holdings[key] = &held{}
+		cb.holdings[key] = &holdingAmounts{}
 	}
 	return cb.holdings[key]
 }
 
-func (cb *currencyBooks) currencyOpened(e *persistence.Event) error {
+func (cb *currencyTotals) currencyOpened(e *persistence.Event) error {
 	var p struct{ Currency string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	_, again := cb.holdings[holding{e.Workspace, p.Currency}]
-	cb.differs("currency", e.Workspace+" "+p.Currency, "opened before", false, again)
-	cb.holding(e.Workspace, p.Currency)
+	_, again := cb.holdings[currencyHolding{e.Workspace, p.Currency}]
+	cb.expectEqual("currency", e.Workspace+" "+p.Currency, "opened before", false, again)
+	cb.amountsOf(e.Workspace, p.Currency)
 	return nil
 }
 
-func (cb *currencyBooks) payinAnnounced(e *persistence.Event) error {
+func (cb *currencyTotals) payinAnnounced(e *persistence.Event) error {
 	var p struct{ Payin payin }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	cb.differs("payin", p.Payin.ID, "announced before", payin{}, cb.payins[p.Payin.ID])
+	cb.expectEqual("payin", p.Payin.ID, "announced before", payin{}, cb.payins[p.Payin.ID])
 	cb.payins[p.Payin.ID] = p.Payin
-	cb.opened(e.Workspace, 1, 0)
+	cb.addOpen(e.Workspace, 1, 0)
 	cb.addIncoming(e.Workspace, p.Payin.Amount, true, 1)
 	return nil
 }
 
-func (cb *currencyBooks) payinArrived(e *persistence.Event) error {
+func (cb *currencyTotals) payinArrived(e *persistence.Event) error {
 	var p struct {
 		Payin    string
 		Amount   amount
@@ -121,53 +121,54 @@ func (cb *currencyBooks) payinArrived(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	cb.differs("payin", p.Payin, "arrived from", payin{p.Payin, "pending", p.Amount}, cb.payins[p.Payin])
+	cb.expectEqual("payin", p.Payin, "arrived from", payin{p.Payin, "pending", p.Amount}, cb.payins[p.Payin])
 	cb.payins[p.Payin] = payin{p.Payin, "arrived", p.Amount}
-	cb.opened(e.Workspace, -1, 0)
+	cb.addOpen(e.Workspace, -1, 0)
 	cb.addIncoming(e.Workspace, p.Amount, true, -1)
-	cb.movedMinor(e, p.Postings, map[booking]int64{
-		{"", "bank", p.Amount.Currency}: -p.Amount.AmountMinor, {"", "currency", p.Amount.Currency}: p.Amount.AmountMinor,
+	cb.expectCurrencyPostings(e, p.Postings, map[bookAccount]int64{
+		{"", "bank", p.Amount.Currency}: -p.Amount.AmountMinor, {"", "currency",
+			p.Amount.Currency}: p.Amount.AmountMinor,
 	})
 	return nil
 }
 
-// movedMinor books postings of currencies, each transfer of which must sum to zero in each, and holds what they did to each
-// account against what they should have done.
-func (cb *currencyBooks) movedMinor(e *persistence.Event, postings []posting, want map[booking]int64) {
-	sums, got := map[movedIn]int64{}, map[booking]int64{}
+// expectCurrencyPostings adds postings of currencies and compares the sums by account with the
+// expected ones. Each transfer must sum to zero in each currency.
+func (cb *currencyTotals) expectCurrencyPostings(e *persistence.Event, postings []posting, want map[bookAccount]int64) {
+	sums, got := map[transferCurrency]int64{}, map[bookAccount]int64{}
 	for _, p := range postings {
 		if p.Currency == "" {
 			p.Currency = string(money.USD)
 		}
-		part, account := movedIn{e.Workspace, p.Transfer, p.Currency}, booking{"", p.Account, p.Currency}
+		part, account := transferCurrency{e.Workspace, p.Transfer, p.Currency}, bookAccount{"", p.Account, p.Currency}
 		sum, moved := sums[part], got[account]
-		cb.sum("transfer", p.Transfer, "sum in "+p.Currency, &sum, p.Cents)
-		cb.sum("event", e.ID, "postings to "+p.Account, &moved, p.Cents)
+		cb.addChecked("transfer", p.Transfer, "sum in "+p.Currency, &sum, p.Cents)
+		cb.addChecked("event", e.ID, "postings to "+p.Account, &moved, p.Cents)
 		sums[part], got[account] = sum, moved
-		switch h := cb.holding(e.Workspace, p.Currency); p.Account {
+		switch h := cb.amountsOf(e.Workspace, p.Currency); p.Account {
 		case "currency":
-			cb.sum("currency", e.Workspace+" "+p.Currency, "available", &h.available, p.Cents)
+			cb.addChecked("currency", e.Workspace+" "+p.Currency, "available", &h.available, p.Cents)
 			line := cb.lines[part]
-			cb.sum("transfer", p.Transfer, "available in "+p.Currency, &line.minor, p.Cents)
+			cb.addChecked("transfer", p.Transfer, "available in "+p.Currency, &line.minor, p.Cents)
 			line.lines++
 			cb.lines[part] = line
 		case "currency_held":
-			cb.sum("currency", e.Workspace+" "+p.Currency, "held", &h.set, p.Cents)
+			cb.addChecked("currency", e.Workspace+" "+p.Currency, "held", &h.held, p.Cents)
 		}
 	}
 	for part, sum := range sums {
-		cb.differs("transfer", part.transfer, "sum of postings in "+part.currency, 0, sum)
+		cb.expectEqual("transfer", part.transfer, "sum of postings in "+part.currency, 0, sum)
 	}
 	for account, minor := range got {
-		cb.differs("event", e.ID, "postings to "+account.account+" in "+account.currency, want[account], minor)
+		cb.expectEqual("event", e.ID, "postings to "+account.account+" in "+account.currency, want[account], minor)
 	}
 	for account, minor := range want {
-		cb.differs("event", e.ID, "postings to "+account.account+" in "+account.currency, minor, got[account])
+		cb.expectEqual("event", e.ID, "postings to "+account.account+" in "+account.currency, minor, got[account])
 	}
 }
 
-// compareHoldings compares the balances of a workspace's record with the events.
-func (cb *currencyBooks) compareHoldings(r *persistence.Record) error {
+// compareHoldings compares the currency balances of a workspace's record with the events.
+func (cb *currencyTotals) compareHoldings(r *persistence.Record) error {
 	var d struct {
 		Currencies []struct {
 			Currency                  string
@@ -175,7 +176,7 @@ func (cb *currencyBooks) compareHoldings(r *persistence.Record) error {
 		}
 		OpenPayins, OpenConversions int
 		PendingMinor, BuyingMinor   map[string]int64
-		// A state of an older version has the open orders themselves.
+		// An earlier version stored the open orders in the state.
 		Payins      []payin
 		Conversions []conversion
 	}
@@ -183,40 +184,40 @@ func (cb *currencyBooks) compareHoldings(r *persistence.Record) error {
 		return err
 	}
 	for _, p := range d.Payins {
-		d.PendingMinor = plusMinor(d.PendingMinor, p.Amount)
+		d.PendingMinor = addAmount(d.PendingMinor, p.Amount)
 	}
 	for _, c := range d.Conversions {
-		d.BuyingMinor = plusMinor(d.BuyingMinor, c.Buy)
+		d.BuyingMinor = addAmount(d.BuyingMinor, c.Buy)
 	}
-	shown := map[holding]held{}
+	shown := map[currencyHolding]holdingAmounts{}
 	for _, c := range d.Currencies {
-		shown[holding{r.ID, c.Currency}] = held{c.AvailableMinor, c.HeldMinor}
+		shown[currencyHolding{r.ID, c.Currency}] = holdingAmounts{c.AvailableMinor, c.HeldMinor}
 	}
 	for key, want := range cb.holdings {
 		if key.workspace == r.ID {
 			got, there := shown[key]
-			cb.differs("currency", key.String(), "opened", true, there)
-			cb.differs("currency", key.String(), "available and held", *want, got)
-			cb.differs("currency", key.String(), "under way", cb.incoming[key],
-				incoming{d.PendingMinor[key.currency], d.BuyingMinor[key.currency]})
+			cb.expectEqual("currency", key.String(), "opened", true, there)
+			cb.expectEqual("currency", key.String(), "available and held", *want, got)
+			cb.expectEqual("currency", key.String(), "under way", cb.incoming[key],
+				incomingAmounts{d.PendingMinor[key.currency], d.BuyingMinor[key.currency]})
 			delete(shown, key)
 		}
 	}
 	for key := range shown {
-		cb.differs("currency", key.String(), "opened", true, false)
+		cb.expectEqual("currency", key.String(), "opened", true, false)
 	}
-	cb.differs("balance", r.ID, "pay-ins and conversions under way", cb.open[r.ID],
-		underWay{d.OpenPayins + len(d.Payins), d.OpenConversions + len(d.Conversions)})
+	cb.expectEqual("balance", r.ID, "pay-ins and conversions under way", cb.open[r.ID],
+		openCounts{d.OpenPayins + len(d.Payins), d.OpenConversions + len(d.Conversions)})
 	for _, c := range d.Conversions {
-		cb.differs("conversion", c.ID, "open", cb.conversions[c.ID], c)
+		cb.expectEqual("conversion", c.ID, "open", cb.conversions[c.ID], c)
 	}
 	for _, p := range d.Payins {
-		cb.differs("payin", p.ID, "under way", cb.payins[p.ID], p)
+		cb.expectEqual("payin", p.ID, "under way", cb.payins[p.ID], p)
 	}
 	return nil
 }
 
-func plusMinor(sums map[string]int64, a amount) map[string]int64 {
+func addAmount(sums map[string]int64, a amount) map[string]int64 {
 	if sums == nil {
 		sums = map[string]int64{}
 	}
@@ -224,11 +225,11 @@ func plusMinor(sums map[string]int64, a amount) map[string]int64 {
 	return sums
 }
 
-// compareCurrencies compares the records about balances in currencies with the events. The lines of activity are what moved what
-// is available, no more and no less.
-func (cb *currencyBooks) compareCurrencies(ctx context.Context, journal persistence.Journal) error {
+// compareCurrencies compares the records of balances in currencies with the events. The activity
+// lines must show every change of an available balance, and nothing else.
+func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persistence.Journal) error {
 	left := maps.Clone(cb.lines)
-	err := cb.each(ctx, journal, "currency_activity", func(r *persistence.Record) error {
+	err := cb.eachRecord(ctx, journal, "currency_activity", func(r *persistence.Record) error {
 		var line struct {
 			Currency, Direction, Transfer string
 			AmountMinor                   int64
@@ -239,23 +240,24 @@ func (cb *currencyBooks) compareCurrencies(ctx context.Context, journal persiste
 		if line.Direction == "debit" {
 			line.AmountMinor = -line.AmountMinor
 		}
-		part := movedIn{r.Workspace, line.Transfer, line.Currency}
+		part := transferCurrency{r.Workspace, line.Transfer, line.Currency}
 		was, known := left[part]
-		cb.differs("currency_activity", r.ID, "transfer of the events", true, known)
-		left[part] = shownBy{was.minor - line.AmountMinor, was.lines - 1}
+		cb.expectEqual("currency_activity", r.ID, "transfer of the events", true, known)
+		left[part] = activityTotal{was.minor - line.AmountMinor, was.lines - 1}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	byTransfer := func(x, y movedIn) int {
+	byTransfer := func(x, y transferCurrency) int {
 		return slices.Compare([]string{x.transfer, x.currency}, []string{y.transfer, y.currency})
 	}
 	for _, part := range slices.SortedFunc(maps.Keys(left), byTransfer) {
-		cb.differs("currency_activity", part.transfer, "what the lines leave in "+part.currency, shownBy{}, left[part])
+		cb.expectEqual("currency_activity", part.transfer, "what the lines leave in "+part.currency, activityTotal{},
+			left[part])
 	}
-	if err := matchAll(ctx, cb.books, journal, "conversion", maps.Clone(cb.conversions)); err != nil {
+	if err := matchAll(ctx, cb.shardTotals, journal, "conversion", maps.Clone(cb.conversions)); err != nil {
 		return err
 	}
-	return matchAll(ctx, cb.books, journal, "payin", maps.Clone(cb.payins))
+	return matchAll(ctx, cb.shardTotals, journal, "payin", maps.Clone(cb.payins))
 }

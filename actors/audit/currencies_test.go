@@ -17,8 +17,8 @@ var (
 )
 
 // withCurrencies adds 500.00 euros, of which 100.00 were converted to 16,000 yen.
-func withCurrencies() *stores {
-	s := newStores()
+func withCurrencies() *auditedStores {
+	s := newAuditedStores()
 	leg := func(group, account, currency string, minor int) string {
 		return fmt.Sprintf(`{"transfer":%q,"account":%q,"currency":%q,"cents":%d}`, group, account, currency, minor)
 	}
@@ -26,16 +26,20 @@ func withCurrencies() *stores {
 	const sides = `"sell":{"currency":"EUR","amountMinor":10000},"buy":{"currency":"JPY","amountMinor":16000}`
 	event("currency_opened", `{"currency":"EUR"}`) // 8
 	event("currency_opened", `{"currency":"JPY"}`) // 9
-	event("payin_announced", fmt.Sprintf(`{"payin":{"id":%q,"status":"pending","amount":{"currency":"EUR","amountMinor":50000}}}`,
-		paidIn))
+	event("payin_announced",
+		fmt.Sprintf(`{"payin":{"id":%q,"status":"pending","amount":{"currency":"EUR","amountMinor":50000}}}`,
+			paidIn))
 	// 11
-	event("payin_arrived", fmt.Sprintf(`{"payin":%q,"amount":{"currency":"EUR","amountMinor":50000},"postings":[%s,%s]}`, paidIn,
-		leg("t1", "bank", "EUR", -50000), leg("t1", "currency", "EUR", 50000)))
+	event("payin_arrived",
+		fmt.Sprintf(`{"payin":%q,"amount":{"currency":"EUR","amountMinor":50000},"postings":[%s,%s]}`, paidIn,
+			leg("t1", "bank", "EUR", -50000), leg("t1", "currency", "EUR", 50000)))
 	// 12
-	event("conversion_created", fmt.Sprintf(`{"conversion":{"id":%q,"quoteId":"mcq_1","status":"held",%s},"postings":[%s,%s]}`,
-		converted, sides, leg("t2", "currency", "EUR", -10000), leg("t2", "currency_held", "EUR", 10000)))
-	event("conversion_moved", fmt.Sprintf(`{"conversion":%q,"from":"held","to":"provider_submitted",%s,"postings":[]}`, converted,
-		sides)) // 13
+	event("conversion_created",
+		fmt.Sprintf(`{"conversion":{"id":%q,"quoteId":"mcq_1","status":"held",%s},"postings":[%s,%s]}`,
+			converted, sides, leg("t2", "currency", "EUR", -10000), leg("t2", "currency_held", "EUR", 10000)))
+	event("conversion_moved",
+		fmt.Sprintf(`{"conversion":%q,"from":"held","to":"provider_submitted",%s,"postings":[]}`, converted,
+			sides)) // 13
 	event("conversion_moved",
 		fmt.Sprintf(`{"conversion":%q,"from":"provider_submitted","to":"completed",%s,"postings":[%s,%s,%s,%s,%s,%s]}`, converted,
 			sides, leg("t3", "currency_held", "EUR", -10000), leg("t3", "currency", "EUR", 10000),
@@ -43,15 +47,16 @@ func withCurrencies() *stores {
 			leg("t3", "currency", "JPY", 16000))) // 14
 	s.follow = 14
 	s.rules[0].Version, s.rules[0].State = 2, "frozen"
-	edit("balance", `"usdCents":97500`,
+	editDocument("balance", `"usdCents":97500`,
 		`"currencies":[{"currency":"EUR","availableMinor":40000},{"currency":"JPY","availableMinor":16000}],"usdCents":97500`)(s)
 	for i := range s.records {
 		if s.records[i].Kind == "balance" {
 			s.records[i].Version = 11
 		}
 	}
-	s.record("payin", paidIn, 0, fmt.Sprintf(`{"id":%q,"status":"arrived","amount":{"currency":"EUR","amountMinor":50000}}`,
-		paidIn))
+	s.record("payin", paidIn, 0,
+		fmt.Sprintf(`{"id":%q,"status":"arrived","amount":{"currency":"EUR","amountMinor":50000}}`,
+			paidIn))
 	s.record("conversion", converted, 0, fmt.Sprintf(`{"id":%q,"status":"completed",%s}`, converted, sides))
 	for i, line := range []struct {
 		transfer, currency, direction string
@@ -67,38 +72,44 @@ func withCurrencies() *stores {
 }
 
 func TestSoundCurrenciesAreClean(t *testing.T) {
-	require.Empty(t, withCurrencies().audit(t).Findings)
+	require.Empty(t, withCurrencies().runAudit(t).Findings)
 }
 
 func TestEveryCorruptionOfACurrencyIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
-		damage     func(*stores)
+		damage     func(*auditedStores)
 		kind, what string
 	}{
-		"balance says more": {edit("balance", `"availableMinor":40000`, `"availableMinor":40001`), "currency",
+		"balance says more": {editDocument("balance", `"availableMinor":40000`, `"availableMinor":40001`), "currency",
 			"available and held"},
-		"balance has another":      {edit("balance", `"currency":"JPY"`, `"currency":"GBP"`), "currency", "opened"},
-		"opened twice":             {payload(9, "JPY", "EUR"), "currency", "opened before"},
-		"payin's record gone":      {drop("payin"), "payin", "record"},
-		"payin's record says more": {edit("payin", "50000", "50001"), "payin", "document"},
-		"more arrives":             {payload(11, `"amountMinor":50000`, `"amountMinor":50001`), "payin", "arrived from"},
-		"a leg is off":             {payload(14, `"cents":16000`, `"cents":16001`), "transfer", "sum of postings in JPY"},
-		"another account": {payload(14, `"fx","currency":"JPY"`, `"bank","currency":"JPY"`), "event",
+		"balance has another": {editDocument("balance", `"currency":"JPY"`, `"currency":"GBP"`), "currency",
+			"opened"},
+		"opened twice":             {editPayload(9, "JPY", "EUR"), "currency", "opened before"},
+		"payin's record gone":      {dropRecords("payin"), "payin", "record"},
+		"payin's record says more": {editDocument("payin", "50000", "50001"), "payin", "document"},
+		"more arrives": {editPayload(11, `"amountMinor":50000`, `"amountMinor":50001`), "payin",
+			"arrived from"},
+		"a leg is off": {editPayload(14, `"cents":16000`, `"cents":16001`), "transfer",
+			"sum of postings in JPY"},
+		"another account": {editPayload(14, `"fx","currency":"JPY"`, `"bank","currency":"JPY"`), "event",
 			"postings to fx in JPY"},
-		"less is held":       {payload(12, `"cents":10000`, `"cents":9999`), "event", "postings to currency_held in EUR"},
-		"a move that is not": {payload(14, `"from":"provider_submitted"`, `"from":"held"`), "conversion", "moved from"},
-		"an end that is not": {payload(13, `"to":"provider_submitted"`, `"to":"completed"`), "conversion",
+		"less is held": {editPayload(12, `"cents":10000`, `"cents":9999`), "event",
+			"postings to currency_held in EUR"},
+		"a move that is not": {editPayload(14, `"from":"provider_submitted"`, `"from":"held"`), "conversion",
+			"moved from"},
+		"an end that is not": {editPayload(13, `"to":"provider_submitted"`, `"to":"completed"`), "conversion",
 			"may go from held to completed"},
-		"conversion's record gone": {drop("conversion"), "conversion", "record"},
-		"conversion's record":      {edit("conversion", "completed", "failed"), "conversion", "document"},
-		"a line is gone":           {drop("currency_activity"), "currency_activity", "what the lines leave in EUR"},
-		"a line says more": {edit("currency_activity", "50000", "50001"), "currency_activity",
+		"conversion's record gone": {dropRecords("conversion"), "conversion", "record"},
+		"conversion's record":      {editDocument("conversion", "completed", "failed"), "conversion", "document"},
+		"a line is gone": {dropRecords("currency_activity"), "currency_activity",
+			"what the lines leave in EUR"},
+		"a line says more": {editDocument("currency_activity", "50000", "50001"), "currency_activity",
 			"what the lines leave in EUR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withCurrencies()
 			c.damage(s)
-			report := s.audit(t)
+			report := s.runAudit(t)
 			require.True(t, slices.ContainsFunc(report.Findings, func(f audit.Finding) bool {
 				return f.Kind == c.kind && f.What == c.what && f.Expected != f.Actual
 			}), "%+v", report.Findings)

@@ -11,12 +11,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// These are the parts of stored events and documents that carry money, read by the names under which they are stored.
+// These structs are the parts of stored events and documents that have money, by their stored
+// member names.
 
 type posting struct {
 	Transfer string `json:"transfer"`
 	Account  string `json:"account"`
-	Currency string `json:"currency"` // empty for dollars
+	Currency string `json:"currency"` // "" for dollars
 	Cents    int64  `json:"cents"`
 }
 
@@ -26,8 +27,8 @@ type deposit struct {
 	AmountUsdCents int64  `json:"amountUsdCents"`
 }
 
-// terms are a card's rule.
-type terms struct {
+// cardTerms are the terms of a card that the authorizer enforces.
+type cardTerms struct {
 	Card                 string    `json:"card"`
 	Workspace            string    `json:"workspace"`
 	Token                string    `json:"token"`
@@ -38,21 +39,23 @@ type terms struct {
 	AllowedMerchants     *[]string `json:"allowedMerchants"`
 }
 
-func (t terms) String() string {
-	return fmt.Sprintf("%s of %s, token %s, %s, month %d, each %d, categories %s, merchants %s", t.Card, t.Workspace, t.Token,
-		t.State, t.MonthlyLimitUsdCents, t.PerTxnLimitUsdCents, list(t.AllowedMccs), list(t.AllowedMerchants))
+func (t cardTerms) String() string {
+	return fmt.Sprintf("%s of %s, token %s, %s, month %d, each %d, categories %s, merchants %s", t.Card, t.Workspace,
+		t.Token,
+		t.State, t.MonthlyLimitUsdCents, t.PerTxnLimitUsdCents, formatAllowlist(t.AllowedMccs),
+		formatAllowlist(t.AllowedMerchants))
 }
 
-// list writes an allowlist, null apart from empty.
-func list(l *[]string) string {
+// formatAllowlist formats an allowlist; null differs from an empty one.
+func formatAllowlist(l *[]string) string {
 	if l == nil {
 		return "any"
 	}
 	return fmt.Sprintf("%q", *l)
 }
 
-// entry is a row of the authorizer's log.
-type entry struct {
+// logEntry is an entry of the authorizer's log.
+type logEntry struct {
 	Seq           uint64         `json:"seq"`
 	WsSeq         uint64         `json:"workspaceSeq"`
 	Kind          string         `json:"kind"`
@@ -69,9 +72,10 @@ type entry struct {
 	Authorization *authorization `json:"authorization"`
 }
 
-func (e *entry) name() string { return fmt.Sprintf("%d/%d", e.Shard, e.Seq) }
+func (e *logEntry) logPosition() string { return fmt.Sprintf("%d/%d", e.Shard, e.Seq) }
 
-// authorization is one as it stands after an entry; in the books Held, Cleared and Refunded are added up.
+// authorization is an authorization after an entry. In the totals Held, Cleared and Refunded are
+// summed.
 type authorization struct {
 	ID         string     `json:"id"`
 	Card       string     `json:"cardId"`
@@ -87,88 +91,89 @@ type authorization struct {
 	Status     string     `json:"status"`
 }
 
-// expires is in Unix milliseconds, 0 when nothing is held.
-func (a *authorization) expires() int64 {
+// expiryMillis is the expiry in Unix milliseconds, 0 when nothing is held.
+func (a *authorization) expiryMillis() int64 {
 	if a.ExpiresAt == nil {
 		return 0
 	}
 	return a.ExpiresAt.UnixMilli()
 }
 
-// entry adds a row to its workspace, its authorization and its card, and holds it against itself.
-func (b *books) entry(e *entry) {
-	a := b.account(e.Workspace)
-	b.differs("entry", e.name(), "workspace sequence", a.wsSeq+1, e.WsSeq)
+// foldEntry adds an entry to its workspace, its authorization and its card, and checks its own
+// amounts.
+func (b *shardTotals) foldEntry(e *logEntry) {
+	a := b.accountOf(e.Workspace)
+	b.expectEqual("entry", e.logPosition(), "workspace sequence", a.wsSeq+1, e.WsSeq)
 	a.wsSeq = e.WsSeq
 	moved := -e.Posted
 	if e.Decision == "unmatched" {
 		moved = 0
 	}
-	b.differs("entry", e.name(), "card and hold", moved, e.CardDelta+e.HoldDelta)
-	b.differs("entry", e.name(), "shard", b.shard, e.Shard)
-	b.sum("workspace", e.Workspace, "card cents", &a.card, e.CardDelta)
-	b.sum("workspace", e.Workspace, "held cents", &a.hold, e.HoldDelta)
+	b.expectEqual("entry", e.logPosition(), "card and hold", moved, e.CardDelta+e.HoldDelta)
+	b.expectEqual("entry", e.logPosition(), "shard", b.shard, e.Shard)
+	b.addChecked("workspace", e.Workspace, "card cents", &a.card, e.CardDelta)
+	b.addChecked("workspace", e.Workspace, "held cents", &a.hold, e.HoldDelta)
 	if e.Month > a.month {
 		a.month, a.monthSpend = e.Month, 0
 	}
 	if e.Month == a.month {
-		b.sum("workspace", e.Workspace, "month's spend", &a.monthSpend, e.SpendDelta)
+		b.addChecked("workspace", e.Workspace, "month's spend", &a.monthSpend, e.SpendDelta)
 	}
 	if e.Card != "" {
-		b.spend(e)
+		b.foldSpend(e)
 	}
 	if e.Authorization != nil {
-		b.authorized(e)
+		b.foldAuthorization(e)
 	} else {
-		b.differs("entry", e.name(), "hold without an authorization", 0, e.HoldDelta)
+		b.expectEqual("entry", e.logPosition(), "hold without an authorization", 0, e.HoldDelta)
 	}
 }
 
-func (b *books) spend(e *entry) {
-	c := b.card(e.Card)
+func (b *shardTotals) foldSpend(e *logEntry) {
+	c := b.cardOf(e.Card)
 	if e.Month > c.month {
 		c.month, c.cents = e.Month, 0
 	}
-	b.differs("entry", e.name(), "month", c.month, e.Month)
-	b.sum("card", e.Card, "spend", &c.cents, e.SpendDelta)
-	b.differs("entry", e.name(), "card's spend", c.cents, e.SpendCents)
+	b.expectEqual("entry", e.logPosition(), "month", c.month, e.Month)
+	b.addChecked("card", e.Card, "spend", &c.cents, e.SpendDelta)
+	b.expectEqual("entry", e.logPosition(), "card's spend", c.cents, e.SpendCents)
 }
 
-func (b *books) authorized(e *entry) {
+func (b *shardTotals) foldAuthorization(e *logEntry) {
 	id, after := e.Authorization.ID, *e.Authorization
 	sum := b.authorizations[id]
 	if sum == nil {
 		sum = &authorization{}
 		b.authorizations[id] = sum
 	}
-	b.sum("authorization", id, "held", &sum.Held, e.HoldDelta)
+	b.addChecked("authorization", id, "held", &sum.Held, e.HoldDelta)
 	switch {
 	case e.Decision == "unmatched":
 	case e.Posted > 0:
-		b.sum("authorization", id, "cleared", &sum.Cleared, e.Posted)
+		b.addChecked("authorization", id, "cleared", &sum.Cleared, e.Posted)
 	case e.Posted < 0:
-		b.sum("authorization", id, "refunded", &sum.Refunded, -e.Posted)
+		b.addChecked("authorization", id, "refunded", &sum.Refunded, -e.Posted)
 	}
-	b.differs("entry", e.name(), "held after", sum.Held, after.Held)
-	b.differs("entry", e.name(), "cleared after", sum.Cleared, after.Cleared)
-	b.differs("entry", e.name(), "refunded after", sum.Refunded, after.Refunded)
+	b.expectEqual("entry", e.logPosition(), "held after", sum.Held, after.Held)
+	b.expectEqual("entry", e.logPosition(), "cleared after", sum.Cleared, after.Cleared)
+	b.expectEqual("entry", e.logPosition(), "refunded after", sum.Refunded, after.Refunded)
 	after.Held, after.Cleared, after.Refunded = sum.Held, sum.Cleared, sum.Refunded
 	*sum = after
 }
 
-// readLog folds what the authorizer decided and the journal does not have yet. Afterwards the books stand where the authorizer
-// stands, and every number up to its last must have been seen.
-func (b *books) readLog(authorizer Authorizer) error {
+// readLog folds the log entries that the journal does not have yet. Afterwards the totals reflect
+// the authorizer, and every sequence number up to its last must have been seen.
+func (b *shardTotals) readLog(authorizer Authorizer) error {
 	err := authorizer.Log(b.shard, b.log.next-1, func(raw []byte) error {
-		var e entry
+		var e logEntry
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return err
 		}
 		if e.Seq > b.log.next+maxAhead {
 			return errTooFar
 		}
-		if b.log.add(e.Seq) {
-			b.entry(&e)
+		if b.log.addNumber(e.Seq) {
+			b.foldEntry(&e)
 		}
 		return nil
 	})
@@ -176,31 +181,32 @@ func (b *books) readLog(authorizer Authorizer) error {
 		return fmt.Errorf("shard %d: log: %w", b.shard, err)
 	}
 	if synced := authorizer.Synced(b.shard); len(b.log.above) > 0 || b.log.next <= synced {
-		b.differs("log", fmt.Sprint(b.shard), "entry "+fmt.Sprint(b.log.next), "relayed or in the log", "missing")
+		b.expectEqual("log", fmt.Sprint(b.shard), "entry "+fmt.Sprint(b.log.next), "relayed or in the log", "missing")
 	}
 	return nil
 }
 
-// sequence is a set of numbers from 1 on, most of them without gaps. Those that are known to be lost are not waited for.
-type sequence struct {
-	next  uint64 // the lowest number that is missing
+// logSequence is a set of sequence numbers from 1 on, mostly contiguous. Numbers known as lost
+// leave no gap.
+type logSequence struct {
+	next  uint64 // the lowest missing number
 	above map[uint64]bool
 	lost  []Loss
 }
 
-// maxAhead bounds the numbers seen after a missing one: more than any backlog can hold.
+// maxAhead bounds the distance of a number from the lowest missing one; no backlog is larger.
 const maxAhead = 200_000_000
 
 var errTooFar = errors.New("a sequence number is missing for too long")
 
-// add is false for a number that was there, or was lost.
-func (s *sequence) add(n uint64) bool {
-	if n < s.next || s.above[n] || s.lostAt(n) > 0 {
+// addNumber reports whether a number is new and not lost.
+func (s *logSequence) addNumber(n uint64) bool {
+	if n < s.next || s.above[n] || s.lossEnd(n) > 0 {
 		return false
 	}
 	s.above[n] = true
 	for {
-		switch last := s.lostAt(s.next); {
+		switch last := s.lossEnd(s.next); {
 		case last > 0:
 			s.next = last + 1
 		case s.above[s.next]:
@@ -212,8 +218,8 @@ func (s *sequence) add(n uint64) bool {
 	}
 }
 
-// lostAt returns the last number of the run of lost ones that a number is in, 0 when it is in none.
-func (s *sequence) lostAt(n uint64) uint64 {
+// lossEnd returns the last number of the lost run that has n, 0 when no run has it.
+func (s *logSequence) lossEnd(n uint64) uint64 {
 	i, _ := slices.BinarySearchFunc(s.lost, n, func(l Loss, n uint64) int { return cmp.Compare(l.Last, n) })
 	if i < len(s.lost) && s.lost[i].First <= n {
 		return s.lost[i].Last

@@ -13,12 +13,12 @@ import (
 // audit of a large store keeps a processor busy for minutes.
 const (
 	pauseShare   = 3
-	shortestWork = 2 * time.Millisecond // before a pause is worth a timer
+	shortestWork = 2 * time.Millisecond // shorter work gets no pause
 	longestPause = 100 * time.Millisecond
 	visitsPerRun = 256 // items of a walk between two pauses
 )
 
-// pacer makes the pauses of one audit.
+// pacer inserts the pauses of one audit. It is not safe for concurrent use.
 type pacer struct {
 	ctx    context.Context
 	clock  func() time.Time
@@ -27,8 +27,8 @@ type pacer struct {
 	visits int
 }
 
-// throttle ends a piece of work and pauses in proportion to it, once the piece is long enough.
-func (p *pacer) throttle() error {
+// pauseIfDue ends a piece of work and pauses in proportion to it, once the piece is long enough.
+func (p *pacer) pauseIfDue() error {
 	worked := p.clock().Sub(p.began)
 	if worked < shortestWork {
 		return nil
@@ -38,16 +38,16 @@ func (p *pacer) throttle() error {
 	return err
 }
 
-// visited counts an item of a walk.
-func (p *pacer) visited() error {
+// countVisit counts a visited item, and may pause.
+func (p *pacer) countVisit() error {
 	if p.visits++; p.visits%visitsPerRun != 0 {
 		return nil
 	}
-	return p.throttle()
+	return p.pauseIfDue()
 }
 
-// paced returns the sources with pauses in everything that reads at length.
-func (s Sources) paced(p *pacer) Sources {
+// withPauses returns the sources with pauses in the journal's reads and the authorizer's walks.
+func (s Sources) withPauses(p *pacer) Sources {
 	s.Journal, s.Authorizer = pacedJournal{s.Journal, p}, pacedAuthorizer{s.Authorizer, p}
 	return s
 }
@@ -60,7 +60,7 @@ type pacedJournal struct {
 // Events is persistence.Journal's.
 func (j pacedJournal) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event,
 	error) {
-	if err := j.pace.throttle(); err != nil {
+	if err := j.pace.pauseIfDue(); err != nil {
 		return nil, err
 	}
 	return j.Journal.Events(ctx, shard, after, limit)
@@ -70,7 +70,7 @@ func (j pacedJournal) Events(ctx context.Context, shard ident.Shard, after uint6
 func (j pacedJournal) Records(
 	ctx context.Context, shard ident.Shard, kind, after string, limit int,
 ) ([]persistence.Record, error) {
-	if err := j.pace.throttle(); err != nil {
+	if err := j.pace.pauseIfDue(); err != nil {
 		return nil, err
 	}
 	return j.Journal.Records(ctx, shard, kind, after, limit)
@@ -81,10 +81,10 @@ type pacedAuthorizer struct {
 	pace *pacer
 }
 
-// pacedVisit counts every item before it is visited.
+// pacedVisit counts every item before its visit.
 func pacedVisit[T any](p *pacer, visit func(T) error) func(T) error {
 	return func(item T) error {
-		if err := p.visited(); err != nil {
+		if err := p.countVisit(); err != nil {
 			return err
 		}
 		return visit(item)

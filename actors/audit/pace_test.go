@@ -11,7 +11,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// slowStores takes a fixed time of a clock for every read.
+// slowStores advances a clock by a fixed time for every read.
 type slowStores struct {
 	persistence.Journal
 	Authorizer
@@ -52,7 +52,7 @@ func TestAnAuditBesideSwipesPauses(t *testing.T) {
 				stores.now = stores.now.Add(d)
 				return nil
 			}}
-		s := Sources{Journal: stores, Authorizer: stores}.paced(p)
+		s := Sources{Journal: stores, Authorizer: stores}.withPauses(p)
 		for range 10 {
 			_, err := s.Journal.Events(t.Context(), 0, 0, eventsPerRead)
 			require.NoError(t, err)
@@ -69,13 +69,13 @@ func TestAnAuditBesideSwipesPauses(t *testing.T) {
 	f(time.Microsecond, 0)
 }
 
-// The end of an audit does not wait for a pause.
-func TestAPauseEndsWithItsAudit(t *testing.T) {
+// A cancelled context ends a pause at once.
+func TestACancelledAuditDoesNotFinishItsPause(t *testing.T) {
 	stores := &slowStores{now: time.Unix(0, 0), takes: time.Second}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := Sources{Journal: stores, Authorizer: stores}.paced(&pacer{ctx: ctx,
+	s := Sources{Journal: stores, Authorizer: stores}.withPauses(&pacer{ctx: ctx,
 		clock: func() time.Time { return stores.now },
-		began: stores.now, sleep: pause})
+		began: stores.now, sleep: sleep})
 	require.ErrorIs(t, s.Authorizer.WalkHolds(func(Hold) error { return nil }), context.Canceled)
 }

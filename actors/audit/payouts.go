@@ -7,15 +7,15 @@ import (
 	"purser/persistence"
 )
 
-// payout is what the events say of a payout, and what its record must say.
+// payout is the state of a payout by its events; its record must equal it.
 type payout struct {
 	ID          string `json:"id"`
 	Status      string `json:"status"`
 	AmountCents int64  `json:"amountCents"`
 }
 
-// reserves says whether dollars are set aside for a payout of a status.
-func reserves(status string) bool {
+// payoutOpen reports whether dollars are reserved for a payout of a status.
+func payoutOpen(status string) bool {
 	switch status {
 	case "held", "reserved", "submitting", "submitted", "outcome_unknown":
 		return true
@@ -23,33 +23,36 @@ func reserves(status string) bool {
 	return false
 }
 
-// mayMove is the auditor's own reading of a payout's life.
-func mayMove(from, to string) bool {
+// payoutMoveAllowed is the audit's own transition table of a payout.
+func payoutMoveAllowed(from, to string) bool {
 	switch from + " " + to {
 	case "held reserved", "held cancelled", "reserved submitting",
 		"submitting submitted", "submitting outcome_unknown", "submitted outcome_unknown", "outcome_unknown released",
 		"released settled", "settled returned":
 		return true
 	}
-	return (to == "settled" || to == "failed") && (from == "submitting" || from == "submitted" || from == "outcome_unknown")
+	return (to == "settled" || to == "failed") && (from == "submitting" || from == "submitted" ||
+		from == "outcome_unknown")
 }
 
-func (b *books) payoutCreated(e *persistence.Event) error {
+func (b *shardTotals) payoutCreated(e *persistence.Event) error {
 	var p struct{ Payout payout }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	if _, known := b.payouts[p.Payout.ID]; known || !reserves(p.Payout.Status) || p.Payout.AmountCents <= 0 {
-		b.differs("payout", p.Payout.ID, "created", "new, open and of more than nothing", fmt.Sprintf("%+v", p.Payout))
+	if _, known := b.payouts[p.Payout.ID]; known || !payoutOpen(p.Payout.Status) || p.Payout.AmountCents <= 0 {
+		b.expectEqual("payout", p.Payout.ID, "created", "new, open and of more than nothing", fmt.Sprintf("%+v",
+			p.Payout))
 	}
 	b.payouts[p.Payout.ID] = p.Payout
-	b.setAside(e, p.Payout.AmountCents)
-	b.originated(e, -p.Payout.AmountCents)
+	b.addReserved(e, p.Payout.AmountCents)
+	b.addLedgerCents(e, -p.Payout.AmountCents)
 	return nil
 }
 
-// payoutMoved adds up what a move does: what was set aside is gone or free again; what was gone comes back, or goes after all.
-func (b *books) payoutMoved(e *persistence.Event) error {
+// payoutMoved folds a move: a reservation is paid out or freed; a paid amount comes back; a
+// released payout is paid after all.
+func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	var p struct {
 		Payout, From, To string
 		AmountCents      int64
@@ -58,12 +61,12 @@ func (b *books) payoutMoved(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.differs("payout", p.Payout, "moved from", payout{p.Payout, p.From, p.AmountCents}, b.payouts[p.Payout])
-	b.differs("payout", p.Payout, "may go from "+p.From+" to "+p.To, true, mayMove(p.From, p.To))
+	b.expectEqual("payout", p.Payout, "moved from", payout{p.Payout, p.From, p.AmountCents}, b.payouts[p.Payout])
+	b.expectEqual("payout", p.Payout, "may go from "+p.From+" to "+p.To, true, payoutMoveAllowed(p.From, p.To))
 	b.payouts[p.Payout] = payout{p.Payout, p.To, p.AmountCents}
-	ends := reserves(p.From) && !reserves(p.To)
+	ends := payoutOpen(p.From) && !payoutOpen(p.To)
 	if ends {
-		b.setAside(e, -p.AmountCents)
+		b.addReserved(e, -p.AmountCents)
 	}
 	paid := int64(0)
 	switch {
@@ -76,20 +79,20 @@ func (b *books) payoutMoved(e *persistence.Event) error {
 	if paid != 0 {
 		want["usd"], want["bank"] = -paid, paid
 	}
-	b.moved(e, b.post(e, p.Postings), want)
+	b.expectPostings(e, b.addPostings(e, p.Postings), want)
 	switch {
 	case ends && p.To != "settled":
-		b.originated(e, p.AmountCents)
+		b.addLedgerCents(e, p.AmountCents)
 	case !ends:
-		b.originated(e, -paid)
+		b.addLedgerCents(e, -paid)
 	}
 	return nil
 }
 
-// setAside adds to what open payouts have reserved.
-func (b *books) setAside(e *persistence.Event, cents int64) {
-	a := b.account(e.Workspace)
-	b.sum("workspace", e.Workspace, "reserved", &a.reserved, cents)
+// addReserved adds to the reservations of open payouts.
+func (b *shardTotals) addReserved(e *persistence.Event, cents int64) {
+	a := b.accountOf(e.Workspace)
+	b.addChecked("workspace", e.Workspace, "reserved", &a.reserved, cents)
 	if cents > 0 {
 		a.openPayouts++
 	} else {
@@ -97,11 +100,12 @@ func (b *books) setAside(e *persistence.Event, cents int64) {
 	}
 }
 
-// originated adds dollars that the journal originated, and whether the authorizer must have followed them.
-func (b *books) originated(e *persistence.Event, cents int64) {
-	a := b.account(e.Workspace)
-	b.sum("workspace", e.Workspace, "ledger cents", &a.ledger, cents)
+// addLedgerCents adds dollars of a journal event, also to the authorizer's expected sum if it has
+// applied the event.
+func (b *shardTotals) addLedgerCents(e *persistence.Event, cents int64) {
+	a := b.accountOf(e.Workspace)
+	b.addChecked("workspace", e.Workspace, "ledger cents", &a.ledger, cents)
 	if e.Position <= b.followed {
-		b.sum("workspace", e.Workspace, "followed ledger cents", &a.followed, cents)
+		b.addChecked("workspace", e.Workspace, "followed ledger cents", &a.followed, cents)
 	}
 }

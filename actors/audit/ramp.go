@@ -8,23 +8,24 @@ import (
 	"purser/persistence"
 )
 
-// rampBooks add up the events of the ramp between dollars and USDC, by id.
-type rampBooks struct {
-	*books
+// rampTotals are the events of the ramp between dollars and USDC, by id.
+type rampTotals struct {
+	*shardTotals
 	accounts map[string]rampAccount
 	wallets  map[string]rampWallet
 	quotes   map[string]rampQuote
 	orders   map[string]rampOrder
 	sessions map[string]rampSession
-	open     map[string]rampOpen // by workspace
+	open     map[string]openRampOrders // by workspace
 }
 
-func newRampBooks(b *books) *rampBooks {
-	return &rampBooks{books: b, accounts: map[string]rampAccount{}, wallets: map[string]rampWallet{}, quotes: map[string]rampQuote{},
-		orders: map[string]rampOrder{}, sessions: map[string]rampSession{}, open: map[string]rampOpen{}}
+func newRampTotals(b *shardTotals) *rampTotals {
+	return &rampTotals{shardTotals: b, accounts: map[string]rampAccount{}, wallets: map[string]rampWallet{},
+		quotes: map[string]rampQuote{},
+		orders: map[string]rampOrder{}, sessions: map[string]rampSession{}, open: map[string]openRampOrders{}}
 }
 
-// These are what the records must say, too.
+// The records must equal these structs.
 type (
 	rampAccount struct {
 		ID     string `json:"id"`
@@ -41,7 +42,7 @@ type (
 		Status string `json:"status"`
 		rampTerms
 	}
-	// rampTerms are what an order takes over from its quote, in cents.
+	// rampTerms are the members that an order copies from its quote, in cents.
 	rampTerms struct {
 		Direction   string `json:"direction"`
 		AmountCents int64  `json:"amountCents"`
@@ -64,14 +65,14 @@ type (
 	}
 )
 
-// rampOpen is what the ramp has of a workspace's open orders, in cents, and how many they are.
-type rampOpen struct{ cents, orders int64 }
+// openRampOrders are the sum, in cents, and the number of a workspace's open ramp orders.
+type openRampOrders struct{ cents, orders int64 }
 
-// isOpen says whether the ramp has what was given for an order of a status.
-func isOpen(status string) bool { return status == "created" || status == "processing" }
+// rampOrderOpen reports whether an order of a status is open.
+func rampOrderOpen(status string) bool { return status == "created" || status == "processing" }
 
-// rampEvent folds an event of the ramp, be it of its own actor or of the balance.
-func (ramp *rampBooks) rampEvent(e *persistence.Event) error {
+// rampEvent folds an event of the ramp actor or of the balance about the ramp.
+func (ramp *rampTotals) rampEvent(e *persistence.Event) error {
 	fold := map[string]func(*persistence.Event) error{
 		"ramp.account_asked.v1":            ramp.rampAccountMoved("pending"),
 		"ramp.account_linked.v1":           ramp.rampAccountMoved("linked"),
@@ -85,13 +86,13 @@ func (ramp *rampBooks) rampEvent(e *persistence.Event) error {
 		"balance.ramp_session_moved.v1":    ramp.rampSessionMoved,
 	}[e.Type]
 	if fold == nil {
-		ramp.differs("event", e.ID, "type", "one of the ramp's", e.Type)
+		ramp.expectEqual("event", e.ID, "type", "one of the ramp's", e.Type)
 		return nil
 	}
 	return fold(e)
 }
 
-func (ramp *rampBooks) rampAccountMoved(to string) func(*persistence.Event) error {
+func (ramp *rampTotals) rampAccountMoved(to string) func(*persistence.Event) error {
 	return func(e *persistence.Event) error {
 		var p struct{ Account string }
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -101,50 +102,51 @@ func (ramp *rampBooks) rampAccountMoved(to string) func(*persistence.Event) erro
 		if to == "linked" {
 			before = rampAccount{p.Account, "pending"}
 		}
-		ramp.differs("ramp_account", p.Account, "before it was "+to, before, ramp.accounts[p.Account])
+		ramp.expectEqual("ramp_account", p.Account, "before it was "+to, before, ramp.accounts[p.Account])
 		ramp.accounts[p.Account] = rampAccount{p.Account, to}
 		return nil
 	}
 }
 
-func (ramp *rampBooks) rampWalletAdded(e *persistence.Event) error {
+func (ramp *rampTotals) rampWalletAdded(e *persistence.Event) error {
 	var p struct{ Wallet rampWallet }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	ramp.differs("ramp_wallet", p.Wallet.ID, "added before", rampWallet{}, ramp.wallets[p.Wallet.ID])
-	ramp.differs("ramp_wallet", p.Wallet.ID, "added as", "unproven", p.Wallet.Status)
+	ramp.expectEqual("ramp_wallet", p.Wallet.ID, "added before", rampWallet{}, ramp.wallets[p.Wallet.ID])
+	ramp.expectEqual("ramp_wallet", p.Wallet.ID, "added as", "unproven", p.Wallet.Status)
 	ramp.wallets[p.Wallet.ID] = p.Wallet
 	return nil
 }
 
-func (ramp *rampBooks) rampWalletMoved(from, to string) func(*persistence.Event) error {
+func (ramp *rampTotals) rampWalletMoved(from, to string) func(*persistence.Event) error {
 	return func(e *persistence.Event) error {
 		var p struct{ Wallet string }
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return err
 		}
 		w := ramp.wallets[p.Wallet]
-		ramp.differs("ramp_wallet", p.Wallet, "before it was "+to, from, w.Status)
+		ramp.expectEqual("ramp_wallet", p.Wallet, "before it was "+to, from, w.Status)
 		w.Status = to
 		ramp.wallets[p.Wallet] = w
 		return nil
 	}
 }
 
-func (ramp *rampBooks) rampQuoted(e *persistence.Event) error {
+func (ramp *rampTotals) rampQuoted(e *persistence.Event) error {
 	var p struct{ Quote rampQuote }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	ramp.differs("ramp_quote", p.Quote.ID, "made before", rampQuote{}, ramp.quotes[p.Quote.ID])
-	ramp.differs("ramp_quote", p.Quote.ID, "made", "locked", p.Quote.Status)
+	ramp.expectEqual("ramp_quote", p.Quote.ID, "made before", rampQuote{}, ramp.quotes[p.Quote.ID])
+	ramp.expectEqual("ramp_quote", p.Quote.ID, "made", "locked", p.Quote.Status)
 	ramp.quotes[p.Quote.ID] = p.Quote
 	return nil
 }
 
-// rampOrdered holds an order against the quote that it uses, once, and a withdrawal against its wallet.
-func (ramp *rampBooks) rampOrdered(e *persistence.Event) error {
+// rampOrdered compares an order with the locked quote that it uses, and a withdrawal with its
+// wallet.
+func (ramp *rampTotals) rampOrdered(e *persistence.Event) error {
 	var p struct {
 		Order    rampOrder
 		Postings []posting
@@ -153,31 +155,32 @@ func (ramp *rampBooks) rampOrdered(e *persistence.Event) error {
 		return err
 	}
 	o, q := p.Order, ramp.quotes[p.Order.QuoteID]
-	ramp.differs("ramp_order", o.ID, "created before", rampOrder{}, ramp.orders[o.ID])
-	ramp.differs("ramp_order", o.ID, "created", "created", o.Status)
-	ramp.differs("ramp_order", o.ID, "quote", rampQuote{o.QuoteID, "locked", o.rampTerms}, q)
-	ramp.differs("ramp_order", o.ID, "fee", o.MaxFeeCents, o.FeeCents)
+	ramp.expectEqual("ramp_order", o.ID, "created before", rampOrder{}, ramp.orders[o.ID])
+	ramp.expectEqual("ramp_order", o.ID, "created", "created", o.Status)
+	ramp.expectEqual("ramp_order", o.ID, "quote", rampQuote{o.QuoteID, "locked", o.rampTerms}, q)
+	ramp.expectEqual("ramp_order", o.ID, "fee", o.MaxFeeCents, o.FeeCents)
 	if o.Direction == "withdraw" {
-		ramp.differs("ramp_order", o.ID, "wallet", "approved", ramp.wallets[o.WalletID].Status)
+		ramp.expectEqual("ramp_order", o.ID, "wallet", "approved", ramp.wallets[o.WalletID].Status)
 	}
 	q.Status = "used"
 	ramp.quotes[q.ID], ramp.orders[o.ID] = q, o
-	ramp.rampOpened(e, 1, o.AmountCents)
+	ramp.addOpenOrders(e, 1, o.AmountCents)
 	from := "stablecoin"
 	if o.Direction == "onramp" {
 		from = "usd"
 	}
-	ramp.rampPosted(e, p.Postings, map[string]int64{from: -o.AmountCents, "ramp": o.AmountCents})
+	ramp.expectRampPostings(e, p.Postings, map[string]int64{from: -o.AmountCents, "ramp": o.AmountCents})
 	return nil
 }
 
-// mayRamp is the auditor's own reading of an order's life.
-func mayRamp(from, to string) bool {
-	return from == "created" && to == "processing" || isOpen(from) && (to == "completed" || to == "failed")
+// rampMoveAllowed is the audit's own transition table of a ramp order.
+func rampMoveAllowed(from, to string) bool {
+	return from == "created" && to == "processing" || rampOrderOpen(from) && (to == "completed" || to == "failed")
 }
 
-// rampMoved adds up what a move does: what was given comes back, or is changed less the fee, or has left.
-func (ramp *rampBooks) rampMoved(e *persistence.Event) error {
+// rampMoved folds a move: the amount is given back, is converted less the fee, or has left for a
+// wallet.
+func (ramp *rampTotals) rampMoved(e *persistence.Event) error {
 	var p struct {
 		Order, Direction, From, To, TxHash string
 		AmountCents, FeeCents              int64
@@ -189,14 +192,14 @@ func (ramp *rampBooks) rampMoved(e *persistence.Event) error {
 	o := ramp.orders[p.Order]
 	before := o
 	before.Status, before.Direction, before.AmountCents = p.From, p.Direction, p.AmountCents
-	ramp.differs("ramp_order", p.Order, "moved from", before, o)
-	ramp.differs("ramp_order", p.Order, "may go from "+p.From+" to "+p.To, true, mayRamp(p.From, p.To))
+	ramp.expectEqual("ramp_order", p.Order, "moved from", before, o)
+	ramp.expectEqual("ramp_order", p.Order, "may go from "+p.From+" to "+p.To, true, rampMoveAllowed(p.From, p.To))
 	most := o.MaxFeeCents
 	if p.To == "failed" {
 		most = 0
 	}
 	if p.FeeCents < 0 || p.FeeCents > most || p.To == "processing" && p.FeeCents != most {
-		ramp.differs("ramp_order", p.Order, "fee", most, p.FeeCents)
+		ramp.expectEqual("ramp_order", p.Order, "fee", most, p.FeeCents)
 	}
 	want, into := map[string]int64{}, int64(0)
 	switch p.To + " " + p.Direction {
@@ -207,40 +210,41 @@ func (ramp *rampBooks) rampMoved(e *persistence.Event) error {
 		into = p.AmountCents - p.FeeCents
 		want["usd"], want["ramp"] = into, -into
 	}
-	if !isOpen(p.To) {
-		ramp.rampOpened(e, -1, -p.AmountCents)
+	if !rampOrderOpen(p.To) {
+		ramp.addOpenOrders(e, -1, -p.AmountCents)
 	}
 	o.Status, o.FeeCents, o.TxHash = p.To, p.FeeCents, p.TxHash
 	ramp.orders[p.Order] = o
-	ramp.rampPosted(e, p.Postings, want)
+	ramp.expectRampPostings(e, p.Postings, want)
 	return nil
 }
 
-func (ramp *rampBooks) rampOpened(e *persistence.Event, orders, cents int64) {
+func (ramp *rampTotals) addOpenOrders(e *persistence.Event, orders, cents int64) {
 	o := ramp.open[e.Workspace]
 	o.orders += orders
-	ramp.sum("workspace", e.Workspace, "ramp", &o.cents, cents)
+	ramp.addChecked("workspace", e.Workspace, "ramp", &o.cents, cents)
 	ramp.open[e.Workspace] = o
 }
 
-// rampPosted books postings. Dollars among them are the journal's own, and the authorizer follows them.
-func (ramp *rampBooks) rampPosted(e *persistence.Event, postings []posting, want map[string]int64) {
-	moved := ramp.post(e, postings)
-	ramp.moved(e, moved, want)
-	ramp.originated(e, moved["usd"])
+// expectRampPostings adds and compares postings. Their dollars are credits that the authorizer
+// applies.
+func (ramp *rampTotals) expectRampPostings(e *persistence.Event, postings []posting, want map[string]int64) {
+	moved := ramp.addPostings(e, postings)
+	ramp.expectPostings(e, moved, want)
+	ramp.addLedgerCents(e, moved["usd"])
 }
 
-func (ramp *rampBooks) rampSessionImported(e *persistence.Event) error {
+func (ramp *rampTotals) rampSessionImported(e *persistence.Event) error {
 	var p struct{ Session rampSession }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	ramp.differs("ramp_session", p.Session.ID, "brought over before", rampSession{}, ramp.sessions[p.Session.ID])
+	ramp.expectEqual("ramp_session", p.Session.ID, "brought over before", rampSession{}, ramp.sessions[p.Session.ID])
 	ramp.sessions[p.Session.ID] = p.Session
 	return nil
 }
 
-func (ramp *rampBooks) rampSessionMoved(e *persistence.Event) error {
+func (ramp *rampTotals) rampSessionMoved(e *persistence.Event) error {
 	var p struct {
 		Session, Direction, From, To string
 		AmountCents                  int64
@@ -249,22 +253,23 @@ func (ramp *rampBooks) rampSessionMoved(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	ramp.differs("ramp_session", p.Session, "moved from", rampSession{p.Session, p.Direction, p.From, p.AmountCents},
+	ramp.expectEqual("ramp_session", p.Session, "moved from", rampSession{p.Session, p.Direction, p.From,
+		p.AmountCents},
 		ramp.sessions[p.Session])
-	ramp.differs("ramp_session", p.Session, "may go from "+p.From+" to "+p.To, true,
-		isOpen(p.From) && (p.To == "completed" || p.To == "failed"))
+	ramp.expectEqual("ramp_session", p.Session, "may go from "+p.From+" to "+p.To, true,
+		rampOrderOpen(p.From) && (p.To == "completed" || p.To == "failed"))
 	ramp.sessions[p.Session] = rampSession{p.Session, p.Direction, p.To, p.AmountCents}
 	want := map[string]int64{}
 	switch p.Direction + " " + p.To {
 	case "onramp completed", "offramp failed":
 		want["stablecoin"], want["ramp"] = p.AmountCents, -p.AmountCents
 	}
-	ramp.rampPosted(e, p.Postings, want)
+	ramp.expectRampPostings(e, p.Postings, want)
 	return nil
 }
 
 // rampRecord compares the account and the wallets of a workspace's ramp with the events.
-func (ramp *rampBooks) rampRecord(r *persistence.Record) error {
+func (ramp *rampTotals) rampRecord(r *persistence.Record) error {
 	var d struct {
 		Account rampAccount
 		Wallets []rampWallet
@@ -272,48 +277,48 @@ func (ramp *rampBooks) rampRecord(r *persistence.Record) error {
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
 	}
-	ramp.differs("ramp", r.ID, "account", ramp.accounts[d.Account.ID], d.Account)
+	ramp.expectEqual("ramp", r.ID, "account", ramp.accounts[d.Account.ID], d.Account)
 	for _, w := range d.Wallets {
-		ramp.differs("ramp", r.ID, "wallet", ramp.wallets[w.ID], w)
+		ramp.expectEqual("ramp", r.ID, "wallet", ramp.wallets[w.ID], w)
 	}
 	return nil
 }
 
-// compareOpenRamp compares the quotes that can be used and the open orders in a workspace's balance with the events.
-func (ramp *rampBooks) compareOpenRamp(r *persistence.Record) error {
+// compareOpenRamp compares the open quotes and orders of a workspace's balance with the events.
+func (ramp *rampTotals) compareOpenRamp(r *persistence.Record) error {
 	var d struct {
 		RampCents, OpenRampOrders int64
-		// A state of an older version has the quotes and the open orders themselves.
+		// An earlier version stored the quotes and open orders in the state.
 		RampQuotes []rampQuote
 		RampOrders []rampOrder
 	}
 	if err := json.Unmarshal(r.Document, &d); err != nil {
 		return err
 	}
-	ramp.differs("balance", r.ID, "ramp and its open orders", ramp.open[r.ID],
-		rampOpen{d.RampCents, d.OpenRampOrders + int64(len(d.RampOrders))})
+	ramp.expectEqual("balance", r.ID, "ramp and its open orders", ramp.open[r.ID],
+		openRampOrders{d.RampCents, d.OpenRampOrders + int64(len(d.RampOrders))})
 	for _, q := range d.RampQuotes {
-		ramp.differs("ramp_quote", q.ID, "locked", ramp.quotes[q.ID], q)
+		ramp.expectEqual("ramp_quote", q.ID, "locked", ramp.quotes[q.ID], q)
 	}
 	for _, o := range d.RampOrders {
-		ramp.differs("ramp_order", o.ID, "open", ramp.orders[o.ID], o)
+		ramp.expectEqual("ramp_order", o.ID, "open", ramp.orders[o.ID], o)
 	}
 	return nil
 }
 
 // compareRamp compares the ramp's records with the events.
-func (ramp *rampBooks) compareRamp(ctx context.Context, journal persistence.Journal) error {
-	if err := matchAll(ctx, ramp.books, journal, "ramp_account", maps.Clone(ramp.accounts)); err != nil {
+func (ramp *rampTotals) compareRamp(ctx context.Context, journal persistence.Journal) error {
+	if err := matchAll(ctx, ramp.shardTotals, journal, "ramp_account", maps.Clone(ramp.accounts)); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, ramp.books, journal, "ramp_wallet", maps.Clone(ramp.wallets)); err != nil {
+	if err := matchAll(ctx, ramp.shardTotals, journal, "ramp_wallet", maps.Clone(ramp.wallets)); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, ramp.books, journal, "ramp_quote", maps.Clone(ramp.quotes)); err != nil {
+	if err := matchAll(ctx, ramp.shardTotals, journal, "ramp_quote", maps.Clone(ramp.quotes)); err != nil {
 		return err
 	}
-	if err := matchAll(ctx, ramp.books, journal, "ramp_order", maps.Clone(ramp.orders)); err != nil {
+	if err := matchAll(ctx, ramp.shardTotals, journal, "ramp_order", maps.Clone(ramp.orders)); err != nil {
 		return err
 	}
-	return matchAll(ctx, ramp.books, journal, "ramp_session", maps.Clone(ramp.sessions))
+	return matchAll(ctx, ramp.shardTotals, journal, "ramp_session", maps.Clone(ramp.sessions))
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Print writes the report as a person reads it: what was read, then a table of what differs.
+// Print writes the report as a text: the amounts read, then a table of the differences.
 func (r *Report) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "read %d events: %d transfers, %d workspaces, %d cards, %d authorizations\n",
 		r.Events, r.Transfers, r.Workspaces, r.Cards, r.Authorizations)
@@ -15,7 +15,8 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 	for _, l := range r.Lost {
-		_, err := fmt.Fprintf(w, "decisions %d to %d of shard %d: lost at the rebuild of %s\n", l.First, l.Last, l.Shard,
+		_, err := fmt.Fprintf(w, "decisions %d to %d of shard %d: lost at the rebuild of %s\n", l.First, l.Last,
+			l.Shard,
 			l.At.UTC().Format(time.RFC3339))
 		if err != nil {
 			return err
@@ -24,7 +25,8 @@ func (r *Report) Print(w io.Writer) error {
 	agree := "journal, records and authorizer agree to the cent"
 	if r.Book != nil {
 		agree = "journal, records, authorizer and book agree to the cent"
-		_, err := fmt.Fprintf(w, "compared the book: %d accounts, %d postings; it is %d events behind\n", r.Book.Accounts,
+		_, err := fmt.Fprintf(w, "compared the book: %d accounts, %d postings; it is %d events behind\n",
+			r.Book.Accounts,
 			r.Book.Postings, r.Book.Lag)
 		if err != nil {
 			return err

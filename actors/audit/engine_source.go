@@ -11,7 +11,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// Engine is what is read of an authorizer.Engine.
+// Engine is the part of an authorizer.Engine that an audit reads.
 type Engine interface {
 	Followed(shard ident.Shard) uint64
 	Synced(shard ident.Shard) uint64
@@ -25,15 +25,15 @@ type Engine interface {
 	Lost(shard ident.Shard) ([]authorizer.Lost, error)
 }
 
-// Of shows an engine to an audit. It passes on what is stored and adds nothing up.
-func Of(e Engine) Authorizer { return engine{e} }
+// FromEngine returns an engine as a source of an audit. It converts stored values and sums nothing.
+func FromEngine(e Engine) Authorizer { return engineSource{e} }
 
-type engine struct{ Engine }
+type engineSource struct{ Engine }
 
 const entriesPerRead = 1000
 
-// Log goes through the JSON of the journal, so that an audit reads entries in one way only.
-func (e engine) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
+// Log encodes entries as the journal stores them, so that an audit decodes one format only.
+func (e engineSource) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
 	for {
 		entries, err := e.ReadLog(shard, after, entriesPerRead)
 		if err != nil || len(entries) == 0 {
@@ -52,24 +52,25 @@ func (e engine) Log(shard ident.Shard, after uint64, visit func(entry []byte) er
 	}
 }
 
-func (e engine) WalkFunds(visit func(Funds) error) error {
+func (e engineSource) WalkFunds(visit func(Funds) error) error {
 	return e.Engine.WalkFunds(func(workspace ident.UUID, f authorizer.Funds, _ uint64) error {
 		return visit(Funds{Workspace: workspace, Ledger: f.LedgerCents, Card: f.CardCents, Reserved: f.ReservedCents})
 	})
 }
 
-func (e engine) WalkHolds(visit func(Hold) error) error {
+func (e engineSource) WalkHolds(visit func(Hold) error) error {
 	return e.Engine.WalkHolds(func(h *hold.Hold) error {
-		return visit(Hold{ID: h.ID, Card: h.Card, Workspace: h.Workspace, Held: h.Held, Cleared: h.Cleared, Refunded: h.Refunded,
-			Month: uint32(h.Month), MonthCents: h.MonthCents, ExpiresAt: h.ExpiresAt, Status: h.Status.String()})
+		return visit(Hold{ID: h.ID, Card: h.Card, Workspace: h.Workspace, Held: h.Held, Cleared: h.Cleared,
+			Refunded: h.Refunded,
+			Month:    uint32(h.Month), MonthCents: h.MonthCents, ExpiresAt: h.ExpiresAt, Status: h.Status.String()})
 	})
 }
 
-func (e engine) WalkDue(visit func(Due) error) error {
+func (e engineSource) WalkDue(visit func(Due) error) error {
 	return e.Engine.WalkDue(func(h ident.UUID, at int64) error { return visit(Due{Hold: h, At: at}) })
 }
 
-func (e engine) Lost(shard ident.Shard) ([]Loss, error) {
+func (e engineSource) Lost(shard ident.Shard) ([]Loss, error) {
 	var all []Loss
 	lost, err := e.Engine.Lost(shard)
 	for _, l := range lost {
@@ -78,16 +79,17 @@ func (e engine) Lost(shard ident.Shard) ([]Loss, error) {
 	return all, err
 }
 
-func (e engine) WalkRules(visit func(Rule) error) error {
+func (e engineSource) WalkRules(visit func(Rule) error) error {
 	return e.WalkCards(func(r *hold.Rule) error {
 		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version,
-			State: r.State.String(), MonthlyLimit: r.MonthCents, PerTransaction: r.PerTxnCents, MCCs: written(r.MCCs, writtenMCC),
-			Merchants: written(r.Merchants, writtenMerchant)})
+			State: r.State.String(), MonthlyLimit: r.MonthCents, PerTransaction: r.PerTxnCents,
+			MCCs:      originalAllowlist(r.MCCs, formatMCC),
+			Merchants: originalAllowlist(r.Merchants, originalMerchant)})
 	})
 }
 
-// written is an allowlist as it was given, from the form in which the authorizer keeps it.
-func written[T any](kept []T, form func(T) string) *[]string {
+// originalAllowlist is an allowlist as the cardholder wrote it, from its stored form.
+func originalAllowlist[T any](kept []T, form func(T) string) *[]string {
 	if kept == nil {
 		return nil
 	}
@@ -98,10 +100,11 @@ func written[T any](kept []T, form func(T) string) *[]string {
 	return &all
 }
 
-func writtenMCC(mcc uint16) string { return fmt.Sprintf("%04d", mcc) }
+func formatMCC(mcc uint16) string { return fmt.Sprintf("%04d", mcc) }
 
-// writtenMerchant leaves a merchant whose folded form is not that of the entry behind it as it stands, so that it differs.
-func writtenMerchant(kept string) string {
+// originalMerchant is the merchant name behind its stored form. A stored form that does not match
+// its name is returned unchanged, so that the comparison finds it.
+func originalMerchant(kept string) string {
 	entry := kept[strings.LastIndexByte(kept, 0)+1:]
 	if hold.NormalizeMerchant(entry) != kept {
 		return kept
@@ -109,13 +112,13 @@ func writtenMerchant(kept string) string {
 	return entry
 }
 
-func (e engine) WalkSpends(visit func(Spend) error) error {
+func (e engineSource) WalkSpends(visit func(Spend) error) error {
 	return e.Engine.WalkSpends(func(card ident.UUID, s hold.Spend) error {
 		return visit(Spend{Card: card, Month: uint32(s.Month), Cents: s.Cents})
 	})
 }
 
-func (e engine) WalkReservations(visit func(Reservation) error) error {
+func (e engineSource) WalkReservations(visit func(Reservation) error) error {
 	return e.Engine.WalkReservations(func(workspace, reservation ident.UUID, cents int64) error {
 		return visit(Reservation{Workspace: workspace, ID: reservation, Cents: cents})
 	})

@@ -1,0 +1,27 @@
+// Package audit adds up every amount of Purser from the raw events of the journal. It compares the
+// sums with the records that are shown, with the authorizer's terms and, if there is one, with the
+// book.
+//
+// The audit decodes events as JSON into small structs of its own and folds them itself. It calls
+// neither a domain package nor a decision of the authorizer, so that it cannot repeat a fault in
+// their code. It shares only the checked addition of package money and the normalization of
+// merchant names. It changes nothing.
+//
+// On a running server the stores change while they are read. The audit therefore reads a shard with
+// a difference again, up to maxLooks times, and reports only a difference that stays. A shard that is
+// busy during every look can still show a false difference.
+//
+// # Files
+//
+//	audit.go                the sources, Run and its report
+//	report.go               the report as a text
+//	pace.go                 pauses of an audit beside a running server
+//	engine_source.go        the authorizer's engine as a source
+//	totals.go               sums of one shard, and the folds of deposits, postings and cards
+//	entries.go              the stored structs, and the folds of the authorizer's log
+//	payouts.go, physical_cards.go, checkout.go, currencies.go, conversions.go, ramp.go
+//	                        folds and comparisons of one movement each
+//	compare_records.go      records against the sums
+//	compare_authorizer.go   the authorizer against the sums
+//	compare_book.go         the book against the events
+package audit
