@@ -173,7 +173,7 @@ func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 // retryAsides is the round of every asideEvery.
 func (s *System) retryAsides(ctx context.Context) {
 	if err := s.RetrySetAside(ctx, ""); err != nil && ctx.Err() == nil {
-		s.complain("a workspace stays set aside from the relay; `purser relay list` shows it", err)
+		s.Complain("a workspace stays set aside from the relay; `purser relay list` shows it", err)
 	}
 }
 

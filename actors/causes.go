@@ -28,10 +28,10 @@ type causes struct {
 }
 
 // causing is the types of events that cause one of the reactions.
-func causing(reactions []reaction) map[string]bool {
+func causing(reactions []Reaction) map[string]bool {
 	types := make(map[string]bool)
 	for _, r := range reactions {
-		for _, e := range r.events {
+		for _, e := range r.Events {
 			types[e.EventType()] = true
 		}
 	}

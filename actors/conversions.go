@@ -2,38 +2,11 @@ package actors
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"purser/actors/balance"
-	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/persistence"
-	"purser/persistence/money"
 )
-
-// Offer asks the desk for a firm rate between two currencies, and how long it is firm. A pair that it does not deal in is
-// currency_unavailable.
-func (s *System) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error) {
-	if s.desk == nil {
-		return money.Rate{}, 0, noDesk()
-	}
-	offer, err := s.desk.Offer(ctx, partner.Wanted{Sell: string(p.Sell), Buy: string(p.Buy), FixedSide: p.FixedSide,
-		AmountMinor: p.AmountMinor})
-	switch {
-	case errors.Is(err, partner.ErrRefused):
-		return money.Rate{}, 0, fault.New(fault.CurrencyUnavailable, "the desk does not deal in the pair")
-	case err != nil:
-		s.log.Warn("the desk made no offer", "err", err)
-		return money.Rate{}, 0, fault.New(fault.Unavailable, "The desk does not answer; nothing changed.")
-	}
-	rate, err := money.ParseRate(offer.Rate)
-	if err != nil {
-		return money.Rate{}, 0, fmt.Errorf("the desk's rate: %w", err)
-	}
-	return rate, offer.Firm, nil
-}
 
 // tellDesk gives conversions to the bank's desk, once each, as payouts are given to the bank, and asks about those that it left
 // without an answer. See sendPayouts.
@@ -67,7 +40,7 @@ func (s *System) sendConversion(ctx context.Context, workspace, id string) error
 		free()
 		return err
 	}
-	s.loop(func(ctx context.Context) {
+	s.Go(func(ctx context.Context) {
 		defer free()
 		answer := s.pay(ctx, dealOf(submission.Conversion))
 		s.note(ctx, workspace, id, balance.AnswerConversion{ID: id, Answer: answer})

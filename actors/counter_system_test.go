@@ -18,6 +18,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/partner"
+	"purser/actors/processes"
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/authorizer/hold"
@@ -237,8 +238,9 @@ type counterSystem struct {
 	clock      *clock
 	journal    *faultyJournal
 	authorizer *reservingAuthorizer
-	system     *actors.System
+	system     *processes.Product
 	config     func(*actors.Config)
+	poster     actors.Poster
 }
 
 func newCounterSystem(t *testing.T, config func(*actors.Config)) *counterSystem {
@@ -261,7 +263,7 @@ func (r *counterSystem) start() {
 		Entropy: rand.Reader})
 	require.NoError(r.t, err)
 	r.journal = &faultyJournal{Journal: journal}
-	c := actors.Config{Journal: r.journal, Authorizer: r.authorizer, Bank: unavailableBank{},
+	c := actors.Config{Journal: r.journal, Authorizer: r.authorizer,
 		Sealer: testSealer(r.t), Clock: r.clock.now,
 		Entropy:    rand.Reader,
 		TimerEvery: time.Millisecond,
@@ -269,7 +271,8 @@ func (r *counterSystem) start() {
 	if r.config != nil {
 		r.config(&c)
 	}
-	r.system, err = actors.Start(r.t.Context(), c)
+	r.system, err = processes.Start(r.t.Context(),
+		processes.Config{Config: c, Bank: unavailableBank{}, Poster: r.poster})
 	require.NoError(r.t, err)
 	r.journal.appends.Store(0)
 }

@@ -48,7 +48,7 @@ func (d *dispatcher[T]) offer(due T) {
 	d.due++
 	d.lines[name] = append(line, due)
 	if len(line) == 0 {
-		d.sys.loop(func(ctx context.Context) { d.serve(ctx, due) })
+		d.sys.Go(func(ctx context.Context) { d.serve(ctx, due) })
 	}
 }
 

@@ -179,7 +179,7 @@ func (n *entity) onLoaded(m *loaded) {
 		return
 	}
 	if m.err != nil {
-		n.sys.complain("actor not loaded", m.err, "kind", n.key.kind)
+		n.sys.Complain("actor not loaded", m.err, "kind", n.key.kind)
 		n.phase = unloaded
 		refusal := fault.New(fault.Unavailable, "The record could not be read; nothing changed.")
 		if errors.Is(m.err, errUnreadable) {

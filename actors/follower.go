@@ -31,7 +31,7 @@ func (s *System) follow(ctx context.Context, sh *shard) {
 			if ctx.Err() != nil {
 				return
 			}
-			s.complain("follower", err, "shard", sh.id)
+			s.Complain("follower", err, "shard", sh.id)
 			if !pause(ctx, retryPause) {
 				return
 			}

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 	"purser/actors/counterparty"
 	"purser/actors/decision"
 	"purser/actors/derivation"
-	"purser/actors/fault"
-	"purser/actors/partner"
 	"purser/actors/ramp"
 	"purser/actors/user"
 	"purser/actors/webhook"
@@ -103,68 +100,18 @@ func followBalance(e *persistence.Event, f *authorizer.Follow) error {
 	return nil
 }
 
-func (s *System) reactions() []reaction {
-	return []reaction{
-		{name: "bank", handle: s.tellBank, events: []decision.Event{balance.DepositCreated{}}},
-		{name: "payouts", handle: s.sendPayouts, events: []decision.Event{balance.PayoutCreated{}, balance.PayoutMoved{}}},
-		{name: "conversions", handle: s.tellDesk,
-			events: []decision.Event{balance.ConversionCreated{}, balance.ConversionMoved{}}},
-		{name: "recipients", handle: s.tokenizeRecipients, events: []decision.Event{counterparty.Saved{}}},
-		{name: "physical_cards", handle: s.fulfilPhysical, events: []decision.Event{balance.PhysicalCardOrdered{}}},
-		{name: "membership", handle: s.listMembership, events: []decision.Event{
-			workspace.WorkspaceCreated{}, workspace.MemberAdded{}, workspace.MemberRoleChanged{}, workspace.MemberRemoved{}}},
-		{name: "agents", handle: s.mirrorAgents, events: []decision.Event{
-			agent.Registered{}, agent.Frozen{}, agent.Unfrozen{}, agent.Terminated{}, workspace.ModeChanged{}}},
-		{name: "checkout", handle: s.creditCheckouts, events: []decision.Event{checkout.SessionCompleted{}}},
-		{name: "watch", handle: s.noteWatched, events: []decision.Event{checkout.Selected{}, checkout.WatchEnded{}}},
-	}
-}
+func (s *System) allReactions() []Reaction { return append(s.reactions(), s.hooks.Reactions...) }
 
-// tellBank announces a deposit to the bank.
-func (s *System) tellBank(ctx context.Context, e persistence.Event) error {
-	event, err := balance.DecodeEvent(e.Type, e.Payload)
-	if err != nil {
-		return err
+func (s *System) reactions() []Reaction {
+	return []Reaction{
+		{Name: "payouts", Handle: s.sendPayouts, Events: []decision.Event{balance.PayoutCreated{}, balance.PayoutMoved{}}},
+		{Name: "conversions", Handle: s.tellDesk,
+			Events: []decision.Event{balance.ConversionCreated{}, balance.ConversionMoved{}}},
+		{Name: "recipients", Handle: s.tokenizeRecipients, Events: []decision.Event{counterparty.Saved{}}},
+		{Name: "physical_cards", Handle: s.fulfilPhysical, Events: []decision.Event{balance.PhysicalCardOrdered{}}},
+		{Name: "watch", Handle: s.noteWatched, Events: []decision.Event{checkout.Selected{}, checkout.WatchEnded{}}},
 	}
-	d := event.(balance.DepositCreated)
-	return s.bank.Expect(ctx, partner.Deposit{ID: d.ID, WorkspaceID: e.Workspace, Rail: d.Rail, AmountUsdCents: d.AmountUsdCents,
-		ExpectedAt: d.ExpectedAt.Time})
-}
-
-// listMembership keeps the workspaces shown in a user's own list; who may do what is the workspace's to say.
-func (s *System) listMembership(ctx context.Context, e persistence.Event) error {
-	event, err := workspace.DecodeEvent(e.Type, e.Payload)
-	if err != nil {
-		return err
-	}
-	join := func(id, name, userID, role string, foreign bool) error {
-		return s.tellUser(ctx, e, userID, user.Join{Workspace: id, Name: name, Role: role, Foreign: foreign})
-	}
-	switch event := event.(type) {
-	case workspace.WorkspaceCreated:
-		for _, owner := range event.Owners {
-			if err := join(event.ID, event.Name, owner, workspace.Owner, owner != event.MadeBy()); err != nil {
-				return err
-			}
-		}
-	case workspace.MemberAdded:
-		return join(event.Workspace, event.Name, event.User, event.Role, true)
-	case workspace.MemberRoleChanged:
-		return join(event.Workspace, event.Name, event.User, event.Role, true)
-	case workspace.MemberRemoved:
-		return s.tellUser(ctx, e, event.User, user.Leave{Workspace: event.Workspace})
-	}
-	return nil
 }
 
 // reactionKeyLife keeps the once-key of a reaction past any crash between the deed and the cursor.
 const reactionKeyLife = 24 * time.Hour
-
-func (s *System) tellUser(ctx context.Context, cause persistence.Event, id string, command any) error {
-	_, err := s.Ask(ctx, Envelope{Kind: "user", Stream: id, Workspace: id, Command: command,
-		Key: &Key{Scope: "reaction", Key: "membership/" + cause.ID + "/" + id, Expires: s.clock().Add(reactionKeyLife)}})
-	if fault.Is(err, fault.NotFound) {
-		return nil // the user is gone; there is no list to keep
-	}
-	return err
-}

@@ -103,7 +103,7 @@ func (s *System) askLapse(ctx context.Context, l lapse) {
 	within, cancel := context.WithTimeout(s.ctx, lapseWithin)
 	defer cancel()
 	if err := s.noteOverdue(within, l); err != nil && s.ctx.Err() == nil {
-		s.complain("overdue orders", err, "order", l.id)
+		s.Complain("overdue orders", err, "order", l.id)
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *System) askBank(ctx context.Context, l lapse) {
 		err = s.reportDeal(ctx, l.workspace, l.id, standing)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.complain("the bank is asked about an order that it has not reported", err, "order", l.id)
+		s.Complain("the bank is asked about an order that it has not reported", err, "order", l.id)
 	}
 }
 
@@ -306,7 +306,7 @@ func (s *System) abandonedOrders(ctx context.Context) (abandoned []persistence.T
 	for _, sh := range s.shards {
 		timers, err := s.answersAwaited(ctx, sh.id)
 		if err != nil {
-			s.complain("timers", err, "shard", sh.id)
+			s.Complain("timers", err, "shard", sh.id)
 		}
 		abandoned = append(abandoned, timers...)
 	}
@@ -316,7 +316,7 @@ func (s *System) abandonedOrders(ctx context.Context) (abandoned []persistence.T
 // silenceOrders makes the outcome of the orders unknown that abandonedOrders has found.
 func (s *System) silenceOrders(ctx context.Context, timers []persistence.Timer) {
 	for i := 0; i < len(timers) && ctx.Err() == nil; i++ {
-		s.fire(ctx, timers[i])
+		s.FireTimer(ctx, timers[i])
 	}
 }
 

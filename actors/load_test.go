@@ -32,7 +32,7 @@ func BenchmarkLoad(b *testing.B) {
 			id := counterID(3)
 			appendBalanceHistory(b, journal, id, c.events, c.payouts)
 			clock := newClock()
-			system, err := actors.Start(b.Context(), actors.Config{Journal: journal, Bank: unavailableBank{},
+			system, err := actors.Start(b.Context(), actors.Config{Journal: journal,
 				Sealer:     testSealer(b),
 				Authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}}, Clock: clock.now,
 				Entropy: rand.Reader, IdleAfter: time.Second,

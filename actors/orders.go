@@ -105,7 +105,7 @@ func (n *entity) onFetched(m *fetched) {
 			err = fault.New(fault.Internal, "The stored order cannot be decoded; nothing changed.")
 		}
 	} else {
-		n.sys.complain("order not loaded", err, "kind", m.ref.Kind)
+		n.sys.Complain("order not loaded", err, "kind", m.ref.Kind)
 		err = fault.New(fault.Unavailable, "The order could not be read; nothing changed.")
 	}
 	if err != nil {

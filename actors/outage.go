@@ -51,8 +51,9 @@ func (c *complaints) next(what string, now time.Time) (leftOut int, speak bool) 
 	return leftOut, true
 }
 
-// complain logs what failed and will be tried again.
-func (s *System) complain(what string, err error, attributes ...any) {
+// Complain logs an error of an operation that is retried, at most every complainEvery for each
+// operation. The attributes are those of slog.
+func (s *System) Complain(what string, err error, attributes ...any) {
 	if leftOut, speak := s.complaints.next(what, s.clock()); speak {
 		s.log.Error(what, append(attributes, "err", err, "left_out", leftOut)...)
 	}

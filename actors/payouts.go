@@ -85,7 +85,7 @@ func (s *System) sendPayout(ctx context.Context, e persistence.Event, id string)
 		free()
 		return err
 	}
-	s.loop(func(ctx context.Context) {
+	s.Go(func(ctx context.Context) {
 		defer free()
 		answer := s.pay(ctx, paymentOf(p, text.Description, token))
 		s.note(ctx, workspace, id, balance.AnswerPayout{ID: id, Answer: answer})
@@ -190,7 +190,7 @@ func (s *System) callBank(ctx context.Context, workspace string, call func(conte
 	if err != nil {
 		return err
 	}
-	s.loop(func(ctx context.Context) {
+	s.Go(func(ctx context.Context) {
 		defer free()
 		call(ctx)
 	})

@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
-	"purser/actors/cardholder"
 	"purser/actors/decision"
-	"purser/actors/fault"
-	"purser/actors/partner"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -122,24 +118,4 @@ func (s *System) checkDataKeys(ctx context.Context) error {
 		return fmt.Errorf("data key: %w", err)
 	}
 	return nil
-}
-
-// Enrol asks the issuing partner to take a person on. The same reference again is the same enrolment. A person who is not
-// complete stays pending, and so does everyone where no partner is connected.
-func (s *System) Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error) {
-	if s.issuer == nil || !p.Complete() {
-		return cardholder.Enrolment{State: cardholder.StatePending}, nil
-	}
-	a := p.ShippingAddress
-	account, err := s.issuer.Enrol(ctx, partner.Person{Reference: reference, FirstName: p.FirstName, LastName: p.LastName,
-		Email: p.Email, PhoneNumber: p.PhoneNumber, DateOfBirth: p.DateOfBirth, SsnLast4: p.SsnLast4,
-		Address: partner.Address{Line1: a.Line1, City: a.City, Region: a.Region, PostalCode: a.PostalCode, Country: a.Country}})
-	switch {
-	case errors.Is(err, partner.ErrRefused):
-		return cardholder.Enrolment{State: cardholder.StateRejected}, nil
-	case err != nil:
-		s.log.Warn("the issuing partner did not enrol a cardholder", "err", err)
-		return cardholder.Enrolment{}, fault.New(fault.Unavailable, "The issuing partner does not answer; nothing changed.")
-	}
-	return cardholder.Enrolment{State: cardholder.StateActive, Account: account}, nil
 }

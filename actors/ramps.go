@@ -71,7 +71,7 @@ func (s *System) tellRamp(ctx context.Context, due rampDue) {
 		_, err = s.Ask(within, Envelope{Kind: kind, Stream: due.workspace, Workspace: due.workspace, Command: answer})
 	}
 	if err != nil && ctx.Err() == nil {
-		s.complain("ramp", err, "id", due.id)
+		s.Complain("ramp", err, "id", due.id)
 	}
 }
 

@@ -24,29 +24,29 @@ const (
 	maxReactWorkers = 8
 )
 
-// reaction turns an event of one actor into a command of another, or into an instruction for an
-// outside partner. It has a durable cursor in each shard. A crash between the effect and the cursor
-// runs it again, so that its effects must be repeatable: the ids and once-keys of its commands
-// derive from the event. A reaction must not be refused for ever.
+// Reaction turns an event of one actor into a command to another actor or a call of a partner. It has
+// a durable cursor in each shard. After a crash between the effect and the cursor it runs again for
+// the same event, so that its effects must be repeatable: the ids and idempotency keys of its commands
+// derive from the event. An event whose handling fails is handled again until it succeeds.
 //
-// The causes of one workspace are handled in order. Workspaces are served in turn and side by side,
+// The causes of one workspace are handled in order. Workspaces are served in turn and concurrently,
 // so that a partner that does not answer for one workspace, or a command that fails, delays that
 // workspace alone. The cursor is the position before the oldest cause that is not handled.
-type reaction struct {
-	name   string
-	events []decision.Event // zero values of the event types that cause it
-	handle func(ctx context.Context, e persistence.Event) error
+type Reaction struct {
+	Name   string           // of its cursor; stored
+	Events []decision.Event // zero values of the event types that cause it
+	Handle func(ctx context.Context, e persistence.Event) error
 }
 
-func (r *reaction) causedBy(e *persistence.Event) bool {
-	return slices.ContainsFunc(r.events, func(of decision.Event) bool { return of.EventType() == e.Type })
+func (r *Reaction) causedBy(e *persistence.Event) bool {
+	return slices.ContainsFunc(r.Events, func(of decision.Event) bool { return of.EventType() == e.Type })
 }
 
 // reacting is the progress of a reaction in a shard. One goroutine, react, reads causes, saves the
 // cursor and starts workers; saved is its own. The mutex guards the rest.
 type reacting struct {
 	sh       *shard
-	reaction reaction
+	reaction Reaction
 	saved    uint64        // the cursor in the journal
 	changed  chan struct{} // capacity 1: a cause was handled, or a line is ready again
 
@@ -74,12 +74,12 @@ type workspaceLine struct {
 	delayed   bool          // the line waits for its next attempt after a failure
 }
 
-func newReacting(sh *shard, r reaction, cursor uint64) *reacting {
+func newReacting(sh *shard, r Reaction, cursor uint64) *reacting {
 	return &reacting{sh: sh, reaction: r, saved: cursor, read: cursor, changed: make(chan struct{}, 1),
 		lines: make(map[string]*workspaceLine)}
 }
 
-func (s *System) react(ctx context.Context, sh *shard, r reaction) {
+func (s *System) react(ctx context.Context, sh *shard, r Reaction) {
 	cursor, ok := s.reactionCursor(ctx, sh, r)
 	for p := newReacting(sh, r, cursor); ok; {
 		err := s.reactOnce(ctx, p)
@@ -87,7 +87,7 @@ func (s *System) react(ctx context.Context, sh *shard, r reaction) {
 			return
 		}
 		if err != nil {
-			s.complain("reaction "+r.name, err, "shard", sh.id)
+			s.Complain("reaction "+r.Name, err, "shard", sh.id)
 			ok = pause(ctx, reactPause)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *System) react(ctx context.Context, sh *shard, r reaction) {
 // reactOnce reads the next page of causes, or waits until there are some or others were handled.
 func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	for range p.takeWorkers() {
-		s.loop(func(ctx context.Context) { s.reactWorker(ctx, p) })
+		s.Go(func(ctx context.Context) { s.reactWorker(ctx, p) })
 	}
 	wake, more, err := s.readCauses(ctx, p)
 	if err != nil || more {
@@ -141,21 +141,21 @@ func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struc
 
 func (s *System) saveReaction(ctx context.Context, p *reacting) error {
 	through := p.handledThrough()
-	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.name, p.sh.id, through)
+	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.Name, p.sh.id, through)
 	if err == nil {
 		p.saved = through
 	}
 	return err
 }
 
-func (s *System) reactionCursor(ctx context.Context, sh *shard, r reaction) (uint64, bool) {
+func (s *System) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uint64, bool) {
 	for {
-		cursor, err := s.journal.Cursor(ctx, "reaction/"+r.name, sh.id)
+		cursor, err := s.journal.Cursor(ctx, "reaction/"+r.Name, sh.id)
 		if err == nil {
 			return cursor, true
 		}
 		if ctx.Err() == nil {
-			s.complain("cursor of reaction "+r.name, err, "shard", sh.id)
+			s.Complain("cursor of reaction "+r.Name, err, "shard", sh.id)
 		}
 		if !pause(ctx, reactPause) {
 			return 0, false
@@ -172,7 +172,7 @@ func (s *System) reactWorker(ctx context.Context, p *reacting) {
 		}
 		err := s.reactTo(ctx, p, cause)
 		if err != nil && ctx.Err() == nil {
-			s.complain("reaction "+p.reaction.name, err, "shard", p.sh.id, "workspace", line.workspace)
+			s.Complain("reaction "+p.reaction.Name, err, "shard", p.sh.id, "workspace", line.workspace)
 		}
 		p.settleCause(line, err)
 	}
@@ -192,8 +192,8 @@ func (s *System) reactTo(ctx context.Context, p *reacting, cause *pendingCause) 
 		}
 		event = &events[0]
 	}
-	err := p.reaction.handle(within, *event)
-	s.listener.Reacted(p.reaction.name, err)
+	err := p.reaction.Handle(within, *event)
+	s.listener.Reacted(p.reaction.Name, err)
 	return err
 }
 

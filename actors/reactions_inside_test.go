@@ -54,9 +54,9 @@ func (p *pages) follow(c *causes) { c.note(p.events[c.through:]) }
 
 // reactingOn returns a reaction over the events of j. The test runs its workers.
 func reactingOn(j *pages, cursor uint64, handle func(context.Context, persistence.Event) error) (*System, *reacting) {
-	r := reaction{name: "x", events: []decision.Event{balance.DepositCreated{}}, handle: handle}
-	sh := &shard{causes: causes{types: causing([]reaction{r, {name: "y",
-		events: []decision.Event{agent.Registered{}}}})}}
+	r := Reaction{Name: "x", Events: []decision.Event{balance.DepositCreated{}}, Handle: handle}
+	sh := &shard{causes: causes{types: causing([]Reaction{r, {Name: "y",
+		Events: []decision.Event{agent.Registered{}}}})}}
 	s := &System{journal: j, listener: silent{}, clock: time.Now, log: slog.New(slog.DiscardHandler)}
 	return s, newReacting(sh, r, cursor)
 }
@@ -329,7 +329,7 @@ func TestEveryCauseIsHandledOnce(t *testing.T) {
 		handled, causes, j := map[string][]uint64{}, map[string][]uint64{}, &pages{}
 		s, p := reactingOn(j, 0, nil)
 		patient := false
-		p.reaction.handle = func(_ context.Context, e persistence.Event) error {
+		p.reaction.Handle = func(_ context.Context, e persistence.Event) error {
 			if !patient && rapid.IntRange(0, 5).Draw(rt, "refuses") == 0 {
 				return fault.New(fault.Unavailable, "")
 			}

@@ -47,7 +47,7 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 			if ctx.Err() != nil {
 				return
 			}
-			s.complain("relay", err, "shard", sh.id)
+			s.Complain("relay", err, "shard", sh.id)
 			if !pause(ctx, retryPause) {
 				return
 			}
@@ -60,7 +60,7 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 				return
 			}
 			if !late { // the actor or the journal has logged why a round is late
-				s.complain("relay", err, "shard", sh.id)
+				s.Complain("relay", err, "shard", sh.id)
 			}
 		}
 		if places = s.relaying; late {

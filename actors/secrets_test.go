@@ -80,7 +80,6 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 
 	r.system.Stop()
 	_, err := actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer,
-		Bank:   unavailableBank{},
 		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three")}, Clock: r.clock.now,
 		Entropy: rand.Reader})
 	require.ErrorIs(t, err, actors.MissingSecret{Name: "bank"})

@@ -90,11 +90,7 @@ type Config struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
 	Bank       partner.Bank
-	Desk       partner.Desk    // nil: no exchange rates
-	Issuer     partner.Issuer  // nil: nobody is enrolled
 	Ramp       partner.Ramp    // nil: no dollars are changed into USDC, nor back
-	Prices     partner.Prices  // nil: only stablecoins are accepted at a checkout
-	Accounts   Accounts        // nil: no checkout
 	Poster     Poster          // nil: no webhook is sent, deliveries stay pending
 	Chains     []partner.Chain // of the networks that payments are looked for on
 	Sealer     Sealer
@@ -113,6 +109,9 @@ type Config struct {
 	Still bool
 	// Kinds is the table of actors; nil means Kinds().
 	Kinds []Kind
+	// Attach builds the processes over a new System and returns what the runtime calls of them. Start
+	// calls it once, before the System answers any request. nil: there are no processes.
+	Attach func(*System) Hooks
 	// These pace the loops; zero means the defaults.
 	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery, RelayEvery, AsideEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
@@ -141,7 +140,7 @@ const (
 func (c *Config) ensureDefaults() error {
 	var faults []error
 	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil,
-		"Bank": c.Bank == nil && !c.Still, "Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
+		"Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
 		if missing {
 			faults = append(faults, fmt.Errorf("actors.Config.%s is required", name))
 		}
@@ -184,11 +183,7 @@ type System struct {
 	journal    persistence.Journal
 	authorizer Authorizer
 	bank       partner.Bank
-	desk       partner.Desk
-	issuer     partner.Issuer
 	ramp       partner.Ramp
-	prices     partner.Prices
-	accounts   Accounts
 	poster     Poster
 	sealer     Sealer
 	clock      func() time.Time
@@ -211,6 +206,7 @@ type System struct {
 	lookout  *lookout
 	kinds    map[string]*Kind
 	personal map[string]bool // kinds of records that may be sealed
+	hooks    Hooks
 	resealer resealer
 	keys     keysInFlight
 	shards   [ident.Shards]*shard
@@ -262,8 +258,8 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, desk: c.Desk, issuer: c.Issuer, ramp: c.Ramp,
-		prices: c.Prices, accounts: c.Accounts, poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, ramp: c.Ramp,
+		poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
 		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind), personal: make(map[string]bool),
 		timerReads: make(chan struct{}, timerReads), bankCalls: fairshare.New(maxBankCalls, maxWorkspaceBankCalls),
 		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
@@ -293,6 +289,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	s.ramps = newDispatcher(s, fairshare.New(maxRampCalls, 1), s.tellRamp,
 		func(d rampDue) (line, workspace string) { return d.workspace, d.workspace })
 	s.lookout = newLookout(s)
+	if c.Attach != nil {
+		s.hooks = c.Attach(s)
+	}
 	err = s.takeShards(ctx)
 	if err == nil {
 		err = s.checkDataKeys(ctx)
@@ -311,8 +310,11 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		return nil, err
 	}
 	abandoned := s.abandonedOrders(ctx)
+	if s.hooks.BeforeLoops != nil && !c.Still {
+		s.hooks.BeforeLoops(ctx)
+	}
 	s.startLoops()
-	s.loop(func(ctx context.Context) { s.silenceOrders(ctx, abandoned) })
+	s.Go(func(ctx context.Context) { s.silenceOrders(ctx, abandoned) })
 	s.ready.Store(true)
 	return s, nil
 }
@@ -326,7 +328,7 @@ func (s *System) takeShards(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take the shards: %w", err)
 	}
-	types := causing(s.reactions())
+	types := causing(s.allReactions())
 	for i, head := range heads {
 		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1)}
 		sh.lane = newLane(s, sh, head.Epoch)
@@ -428,25 +430,29 @@ func (s *System) startLoops() {
 		if s.config.Still {
 			continue
 		}
-		s.loop(func(ctx context.Context) { s.relay(ctx, sh) })
-		for _, r := range s.reactions() {
-			s.loop(func(ctx context.Context) { s.react(ctx, sh, r) })
+		s.Go(func(ctx context.Context) { s.relay(ctx, sh) })
+		for _, r := range s.allReactions() {
+			s.Go(func(ctx context.Context) { s.react(ctx, sh, r) })
 		}
 	}
 	if s.config.Still {
 		return
 	}
-	s.every(s.config.TimerEvery/timerTurns, s.timerTurns())
-	s.every(s.config.ExpireEvery, s.expireHolds)
-	s.every(s.config.HousekeepEvery, s.housekeep)
-	s.every(probeEvery, s.probe)
-	s.every(s.config.AsideEvery, s.retryAsides)
+	s.Every(s.config.TimerEvery/timerTurns, s.timerTurns())
+	s.Every(s.config.ExpireEvery, s.expireHolds)
+	s.Every(s.config.HousekeepEvery, s.housekeep)
+	s.Every(probeEvery, s.probe)
+	s.Every(s.config.AsideEvery, s.retryAsides)
 	s.watchChains()
-	s.loop(s.resealAll)
-	s.every(passivateEvery, func(context.Context) { s.Passivate() })
+	for _, run := range s.hooks.Loops {
+		s.Go(run)
+	}
+	s.Go(s.resealAll)
+	s.Every(passivateEvery, func(context.Context) { s.Passivate() })
 }
 
-func (s *System) loop(run func(context.Context)) {
+// Go runs a function in a goroutine of its own until the System stops, which ends its context.
+func (s *System) Go(run func(context.Context)) {
 	s.loops.Add(1)
 	go func() {
 		defer s.loops.Done()
@@ -454,8 +460,10 @@ func (s *System) loop(run func(context.Context)) {
 	}()
 }
 
-func (s *System) every(pace time.Duration, do func(context.Context)) {
-	s.loop(func(ctx context.Context) {
+// Every calls a function at a pace until the System stops. A call that takes longer than the pace
+// delays the next one.
+func (s *System) Every(pace time.Duration, do func(context.Context)) {
+	s.Go(func(ctx context.Context) {
 		ticker := time.NewTicker(pace)
 		defer ticker.Stop()
 		for {
@@ -558,6 +566,10 @@ func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string
 // actor answers after its records are committed, so that the second reading has the change; each
 // further one needs another change in between.
 const maxPrepares = 4
+
+// AskInPrepare sends a command as Ask does, without an idempotency key. It is for an Envelope's
+// Prepare, whose own Ask keeps the System from stopping.
+func (s *System) AskInPrepare(ctx context.Context, e Envelope) (any, error) { return s.tell(ctx, e) }
 
 // tell prepares a command and sends it to its actor.
 func (s *System) tell(ctx context.Context, e Envelope) (any, error) {

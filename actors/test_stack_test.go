@@ -26,6 +26,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/partner"
+	"purser/actors/processes"
 	"purser/actors/workspace"
 	"purser/authorizer"
 	"purser/authorizer/hold"
@@ -44,7 +45,7 @@ type testStack struct {
 	clock        *clock
 	engine       *authorizer.Engine
 	journal      *poweredJournal
-	system       *actors.System
+	system       *processes.Product
 	bank         *recordingBank
 	bankOverride partner.Bank // replaces bank when it is set
 	options      stackOptions
@@ -145,12 +146,12 @@ func (w *testStack) start() { require.NoError(w.t, w.tryStart()) }
 func (w *testStack) restartActors(change func(*actors.Config)) {
 	w.t.Helper()
 	w.system.Stop()
-	c := actors.Config{Journal: w.journal, Authorizer: w.engine, Bank: w.bank, Sealer: testSealer(w.t),
+	c := actors.Config{Journal: w.journal, Authorizer: w.engine, Sealer: testSealer(w.t),
 		Clock:   w.clock.now,
 		Entropy: rand.Reader, Fatal: w.options.fatal}
 	change(&c)
 	var err error
-	w.system, err = actors.Start(context.Background(), c)
+	w.system, err = processes.Start(context.Background(), processes.Config{Config: c, Bank: w.bank})
 	require.NoError(w.t, err)
 }
 
@@ -183,15 +184,16 @@ func (w *testStack) tryStart() error {
 		return fmt.Errorf("authorizer: %w", err)
 	}
 	pace := cmp.Or(w.options.loopInterval, 10*time.Millisecond)
-	w.system, err = actors.Start(context.Background(), actors.Config{Journal: w.journal, Authorizer: w.engine,
+	w.system, err = processes.Start(context.Background(), processes.Config{
 		Bank:   bank,
 		Issuer: w.options.issuer, Ramp: w.options.ramp, Accounts: testAccounts(w.t), Chains: w.options.chains,
 		WatchEvery: pace,
-		Sealer:     testSealer(w.t), Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds,
-		TimerEvery: pace, ExpireEvery: pace,
-		// A refused debit waits up to a minute for credits that the authorizer has not followed.
-		FollowedWithin: time.Minute, Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
-			&slog.HandlerOptions{Level: cmp.Or(w.options.logLevel, slog.LevelWarn)}))})
+		Config: actors.Config{Journal: w.journal, Authorizer: w.engine, Sealer: testSealer(w.t),
+			Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds,
+			TimerEvery: pace, ExpireEvery: pace,
+			// A refused debit waits up to a minute for credits that the authorizer has not followed.
+			FollowedWithin: time.Minute, Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+				&slog.HandlerOptions{Level: cmp.Or(w.options.logLevel, slog.LevelWarn)}))}})
 	return err
 }
 

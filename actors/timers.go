@@ -41,7 +41,7 @@ func (s *System) timerTurns() func(context.Context) {
 func (s *System) fireTimers(shards []*shard) {
 	for _, sh := range shards {
 		if sh.firing.CompareAndSwap(false, true) {
-			s.loop(func(ctx context.Context) {
+			s.Go(func(ctx context.Context) {
 				defer sh.firing.Store(false)
 				s.fireShard(ctx, sh)
 			})
@@ -52,14 +52,14 @@ func (s *System) fireTimers(shards []*shard) {
 func (s *System) fireShard(ctx context.Context, sh *shard) {
 	due, err := s.dueTimers(ctx, sh)
 	if err != nil && ctx.Err() == nil {
-		s.complain("timers", err, "shard", sh.id)
+		s.Complain("timers", err, "shard", sh.id)
 	}
 	var wg sync.WaitGroup
 	for _, t := range due {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			s.fire(ctx, t)
+			s.FireTimer(ctx, t)
 		}()
 	}
 	wg.Wait()
@@ -119,20 +119,24 @@ func timersInTurn(due []persistence.Timer, n int) []persistence.Timer {
 	return slices.Concat(turns...)[:n]
 }
 
-func (s *System) fire(ctx context.Context, t persistence.Timer) {
+// FireTimer has the actor of a timer decide it. The hooks take the actor's answer.
+func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
 	reply, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace,
 		Command: decision.Fire{Key: t.Key, Due: t.Due}})
 	s.listener.Fired(t.Kind, err)
 	if err != nil && ctx.Err() == nil {
-		s.complain("timer of a "+t.Kind, err, "key", t.Key)
+		s.Complain("timer of a "+t.Kind, err, "key", t.Key)
 	}
 	if due, ok := reply.(webhook.Due); ok && s.poster != nil {
 		s.dispatcher.offer(due)
 	}
 	s.offerRamp(t.Workspace, reply)
 	s.offerLapse(t.Workspace, reply)
+	if s.hooks.TimerAnswered != nil {
+		s.hooks.TimerAnswered(t.Workspace, reply)
+	}
 }
 
 // expireHolds ends the holds that have run out. The due index is the authorizer's own.
@@ -151,6 +155,9 @@ func (s *System) expireHolds(ctx context.Context) {
 // housekeep trims what is past its retention.
 func (s *System) housekeep(ctx context.Context) {
 	s.countDeliveries(ctx)
+	if s.hooks.Housekeep != nil {
+		s.hooks.Housekeep(ctx)
+	}
 	if s.clockSuspect() {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,13 +25,6 @@ const (
 )
 
 var errTooManyWatched = errors.New("too many sessions are watched")
-
-// looksAt says whether payments on a network are found: a customer is not asked to pay where nobody looks. Without any chain a
-// session is told by others.
-func (s *System) looksAt(name string) bool {
-	return len(s.config.Chains) == 0 ||
-		slices.ContainsFunc(s.config.Chains, func(c partner.Chain) bool { return c.Name() == name })
-}
 
 // lookout knows which addresses are looked at, for which sessions. The records of package checkout are the truth: it reads all
 // of them at a start, and then one whenever something happens to its session. It is the watch.PaymentSink of every chain.
@@ -59,7 +51,7 @@ func (s *System) watchChains() {
 	if len(s.config.Chains) == 0 {
 		return
 	}
-	s.loop(func(ctx context.Context) {
+	s.Go(func(ctx context.Context) {
 		if !s.lookout.readAll(ctx) {
 			return
 		}
@@ -72,7 +64,7 @@ func (s *System) watchChains() {
 
 func (s *System) watchChain(chain partner.Chain) {
 	watcher := watch.New(chain, s.lookout)
-	s.every(s.config.WatchEvery, func(ctx context.Context) {
+	s.Every(s.config.WatchEvery, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 		defer cancel()
 		err := watcher.Step(ctx)
@@ -81,7 +73,7 @@ func (s *System) watchChain(chain partner.Chain) {
 		}
 		s.listener.Watched(chain.Name(), watcher.Progress(), err)
 		if err != nil {
-			s.complain("watch "+chain.Name(), err)
+			s.Complain("watch "+chain.Name(), err)
 		}
 	})
 }
@@ -95,7 +87,7 @@ func (l *lookout) readAll(ctx context.Context) bool {
 				break
 			}
 			if ctx.Err() == nil {
-				l.sys.complain("read the watched sessions", err, "shard", sh.id)
+				l.sys.Complain("read the watched sessions", err, "shard", sh.id)
 			}
 			if !pause(ctx, reactPause) {
 				return false
@@ -227,7 +219,7 @@ func (l *lookout) Report(ctx context.Context, o partner.Observation) error {
 	defer cancel()
 	_, err := l.sys.Ask(ctx, Envelope{Kind: "checkout", Stream: session, Workspace: workspace, Command: checkout.Observed(o)})
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.InvalidBody) { // no repeat changes that
-		l.sys.complain("a session does not take an observation", err, "session", session, "chain", o.Chain, "tx", o.TxHash)
+		l.sys.Complain("a session does not take an observation", err, "session", session, "chain", o.Chain, "tx", o.TxHash)
 		return nil
 	}
 	return err

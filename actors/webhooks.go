@@ -107,7 +107,7 @@ func (s *System) countDeliveries(ctx context.Context) {
 		n, err := s.deliveriesOf(ctx, sh)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.complain("count of deliveries", err, "shard", sh.id)
+				s.Complain("count of deliveries", err, "shard", sh.id)
 			}
 			return
 		}
@@ -133,4 +133,23 @@ func (s *System) deliveriesOf(ctx context.Context, sh *shard) (pending int, err 
 			return pending, nil
 		}
 	}
+}
+
+// announceCheckout is what endpoints are sent of a link that is paid and credited.
+func announceCheckout(e persistence.Event) (Announcement, error) {
+	event, err := checkout.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return Announcement{}, err
+	}
+	credited, ok := event.(checkout.SessionCredited)
+	if !ok {
+		return Announcement{}, fmt.Errorf("a credit is %T", event)
+	}
+	body, err := json.Marshal(struct {
+		ID             string `json:"id"`
+		AmountUsdCents int64  `json:"amountUsdCents"`
+		TxHash         string `json:"txHash"`
+		PayerAddress   string `json:"payerAddress"`
+	}{credited.ID, credited.AmountUsdCents, credited.TxHash, credited.PayerAddress})
+	return Announcement{Event: webhook.CheckoutCompleted, Body: string(body)}, err
 }

@@ -35,7 +35,7 @@ func (s *System) deliver(ctx context.Context, due webhook.Due) {
 	within, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	if err := s.attempt(within, due); err != nil && ctx.Err() == nil {
-		s.complain("webhook attempt", err)
+		s.Complain("webhook attempt", err)
 	}
 }
 

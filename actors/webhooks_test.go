@@ -92,10 +92,9 @@ func newSender(t testing.TB) *outbound.Sender {
 
 func newWebhookSystem(t *testing.T, poster actors.Poster, change ...func(*actors.Config)) *webhookSystem {
 	h := &webhookSystem{owner: counterID(5)}
-	h.counterSystem = &counterSystem{t: t, fs: vfs.NewCrashableMem(), clock: newClock(),
+	h.counterSystem = &counterSystem{t: t, poster: poster, fs: vfs.NewCrashableMem(), clock: newClock(),
 		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}},
 		config: func(c *actors.Config) {
-			c.Poster = poster
 			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook",
 				New:      func() actors.State { return new(webhook.State) },
 				Personal: []string{webhook.RecordEndpoint}})

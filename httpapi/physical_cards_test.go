@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors"
 	"purser/actors/card"
 	"purser/actors/fault"
+	"purser/actors/processes"
 )
 
 const physicalOrder = `{"holderLabel":"Ada","unlockMethod":"premium_99","monthlyLimitUsdCents":500000,"perTxnLimitUsdCents":50000,
@@ -114,4 +114,4 @@ func (h *hooked) MintOrdered(ctx context.Context, workspace, order string) (card
 	return h.Actors.MintOrdered(ctx, workspace, order)
 }
 
-var _ Actors = (*actors.System)(nil)
+var _ Actors = (*processes.Product)(nil)

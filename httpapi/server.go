@@ -24,6 +24,7 @@ import (
 	"purser/actors/cardholder"
 	"purser/actors/checkout"
 	"purser/actors/fault"
+	"purser/actors/processes"
 	"purser/authorizer/drain"
 	"purser/httpapi/password"
 	"purser/httpapi/web"
@@ -43,7 +44,7 @@ const (
 	requestTimeout = 10 * time.Second // of a handler, while it waits for an actor
 )
 
-// Actors is the part of the runtime that the interface uses; *actors.System implements it.
+// Actors is the part of the runtime that the interface uses; *processes.Product implements it.
 type Actors interface {
 	Ask(ctx context.Context, e actors.Envelope) (reply any, err error)
 	Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error)
@@ -55,7 +56,7 @@ type Actors interface {
 	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)
 	FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error)
 	MidRates(ctx context.Context) (map[string]string, error)
-	Receiving(ctx context.Context, workspace string, currency money.Currency) ([]actors.Receiving, error)
+	Receiving(ctx context.Context, workspace string, currency money.Currency) ([]processes.Receiving, error)
 	Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error)
 	MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error)
 	RampFee(ctx context.Context, direction string, cents int64) (int64, error)

@@ -23,6 +23,7 @@ import (
 	"purser/actors/checkout/address"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
+	"purser/actors/processes"
 	"purser/actors/seal"
 	"purser/actors/workspace"
 	"purser/authorizer"
@@ -46,7 +47,7 @@ const (
 type world struct {
 	t       testing.TB
 	clock   *testClock
-	system  *actors.System
+	system  *processes.Product
 	engine  *authorizer.Engine
 	actors  *hooked
 	server  *Server
@@ -200,12 +201,12 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 			"bitcoin": 2},
 		Final: time.Minute, Clock: w.clock.now})
 	require.NoError(t, err)
-	w.system, err = actors.Start(context.Background(),
-		actors.Config{Journal: journal, Authorizer: w.engine, Bank: silentBank{},
-			Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
-			WatchEvery: 10 * time.Millisecond, FollowedWithin: waitFor, RelayedWithin: waitFor,
-			Issuer: sandbox.Issuer{}, Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader,
-			ExpireEvery: 10 * time.Millisecond, Fatal: fatal, Logger: diary.logger()})
+	w.system, err = processes.Start(context.Background(), processes.Config{Bank: silentBank{},
+		Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
+		WatchEvery: 10 * time.Millisecond, Issuer: sandbox.Issuer{},
+		Config: actors.Config{Journal: journal, Authorizer: w.engine, FollowedWithin: waitFor, RelayedWithin: waitFor,
+			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 10 * time.Millisecond, Fatal: fatal,
+			Logger: diary.logger()}})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()

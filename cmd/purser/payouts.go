@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/actors/processes"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
 )
@@ -47,7 +48,7 @@ type payoutsAnswer struct {
 }
 
 // payoutsOf is the command of the admin port.
-func payoutsOf(ctx context.Context, system *actors.System, body []byte) (answer payoutsAnswer, err error) {
+func payoutsOf(ctx context.Context, system *processes.Product, body []byte) (answer payoutsAnswer, err error) {
 	var question payoutsQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
 		return answer, err

@@ -19,6 +19,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/processes"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
 	"purser/persistence/ident"
@@ -184,8 +185,8 @@ func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionL
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	system, err := actors.Start(ctx, actors.Config{Journal: journal, Authorizer: engine, Still: true, Sealer: sealer,
-		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
+	system, err := processes.Start(ctx, processes.Config{Config: actors.Config{Journal: journal, Authorizer: engine, Still: true,
+		Sealer: sealer, Clock: time.Now, Entropy: rand.Reader, Fatal: fatal}})
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionL
 }
 
 // importSessions looks each session up, and then brings over those that are not there.
-func importSessions(ctx context.Context, system *actors.System, lines []sessionLine, out io.Writer) error {
+func importSessions(ctx context.Context, system *processes.Product, lines []sessionLine, out io.Writer) error {
 	var wrong lineFaults
 	missing, known := []sessionLine{}, map[string]bool{}
 	for i := range lines {
@@ -232,7 +233,7 @@ func importSessions(ctx context.Context, system *actors.System, lines []sessionL
 }
 
 // compare says whether a session is there, and the field in which it is another one. A report may have changed its status since.
-func (l *sessionLine) compare(ctx context.Context, system *actors.System) (there bool, differs string, err error) {
+func (l *sessionLine) compare(ctx context.Context, system *processes.Product) (there bool, differs string, err error) {
 	slot, err := ident.SlotOf(l.ID)
 	if err != nil {
 		return false, "", err
@@ -267,7 +268,7 @@ func (l *sessionLine) compare(ctx context.Context, system *actors.System) (there
 
 // bringOver tells each session's balance of it: the oldest of a workspace first, for that is how they are listed, and many
 // workspaces at a time, which share commits.
-func bringOver(ctx context.Context, system *actors.System, lines []sessionLine) error {
+func bringOver(ctx context.Context, system *processes.Product, lines []sessionLine) error {
 	slices.SortStableFunc(lines, func(a, b sessionLine) int { return a.CreatedAt.Compare(b.CreatedAt.Time) })
 	of := map[string][]sessionLine{}
 	for i := range lines {
@@ -293,7 +294,7 @@ func bringOver(ctx context.Context, system *actors.System, lines []sessionLine) 
 	return context.Cause(ctx)
 }
 
-func (l *sessionLine) bringOver(ctx context.Context, system *actors.System) error {
+func (l *sessionLine) bringOver(ctx context.Context, system *processes.Product) error {
 	ctx, cancel := context.WithTimeout(ctx, importEachWithin)
 	defer cancel()
 	_, err := system.Ask(ctx, actors.Envelope{Kind: "balance", Stream: l.WorkspaceID, Workspace: l.WorkspaceID,

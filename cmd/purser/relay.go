@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/actors/processes"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
 )
@@ -44,7 +45,7 @@ type relayAnswer struct {
 }
 
 // relayOf is the command of the admin port.
-func relayOf(ctx context.Context, system *actors.System, body []byte) (relayAnswer, error) {
+func relayOf(ctx context.Context, system *processes.Product, body []byte) (relayAnswer, error) {
 	var question relayQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
 		return relayAnswer{}, err

@@ -22,6 +22,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/actors/processes"
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/authorizer/drain"
@@ -122,7 +123,7 @@ type Main struct {
 	bank        partner.Bank
 	sandbox     *sandbox.Bank // the bank, when it is in this process
 	ramp        *sandbox.Ramp
-	system      *actors.System
+	system      *processes.Product
 	sealer      *seal.Sealer
 	chains      []partner.Chain
 	// sandboxChains are those of chains that nobody mines; nil when there are none.
@@ -350,11 +351,11 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m.system, err = actors.Start(ctx, actors.Config{Journal: m.journal, Authorizer: m.authorizer, Bank: m.bank,
-		Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Chains: m.chains, Accounts: m.config.CheckoutAccounts,
-		Prices: sandbox.Prices{}, Ramp: m.ramp, Sealer: m.sealer,
-		Secrets: m.config.fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.clockSuspect,
-		Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal})
+	m.system, err = processes.Start(ctx, processes.Config{Bank: m.bank, Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster,
+		Chains: m.chains, Accounts: m.config.CheckoutAccounts, Prices: sandbox.Prices{}, Ramp: m.ramp,
+		Config: actors.Config{Journal: m.journal, Authorizer: m.authorizer, Sealer: m.sealer,
+			Secrets: m.config.fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.clockSuspect,
+			Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal}})
 	if missing, ok := errors.AsType[actors.MissingSecret](err); ok {
 		return missingSecret(m.config.DataDir, missing.Name)
 	}

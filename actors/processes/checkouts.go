@@ -1,0 +1,157 @@
+package processes
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"purser/actors"
+	"purser/actors/balance"
+	"purser/actors/checkout"
+	"purser/actors/checkout/address"
+	"purser/actors/derivation"
+	"purser/actors/fault"
+	"purser/actors/partner"
+	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
+)
+
+// Accounts derive the addresses at which customers pay; address.Accounts implements it.
+type Accounts interface {
+	Has(f address.Family) bool
+	At(f address.Family, index uint32) (string, error)
+	// IsSandbox reports that the addresses must receive nothing of value.
+	IsSandbox() bool
+}
+
+// Checkouts prepares payment links and credits the paid ones.
+type Checkouts struct {
+	runtime  Runtime
+	accounts Accounts        // nil: no checkout
+	prices   partner.Prices  // nil: only stablecoins are accepted
+	chains   []partner.Chain // on which payments are looked for; none: sessions are told of payments by others
+	identity func() persistence.Identity
+	log      *slog.Logger
+}
+
+// PrepareCheckout completes the command that creates a link: the pairs of asset and chain that the
+// link accepts of those listed (nil: all), an address of its own for each, and prices. live reports
+// that the link's workspace is not in sandbox mode. PrepareCheckout takes an index of each account
+// that no other link gets. It is for an Envelope's Prepare function.
+func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool,
+) (checkout.Create, error) {
+	if p.accounts == nil || live && p.accounts.IsSandbox() {
+		return c, fault.New(fault.CapabilityUnavailable, "no account receives payments in this mode")
+	}
+	if err := c.Check(); err != nil {
+		return c, err
+	}
+	var err error
+	c.Accepted, err = checkout.Accept(assets, chains, func(chain string) bool {
+		return p.accounts.Has(checkout.FamilyOf(chain)) && p.watches(chain)
+	})
+	if err != nil {
+		return c, err
+	}
+	c.Sandbox = !live || p.accounts.IsSandbox()
+	if c.Prices, err = p.coinPrices(ctx, c.Accepted.Assets); err != nil {
+		return c, err
+	}
+	if c.Indexes, err = p.takeIndexes(ctx, c.ID, c.Accepted.Families()); err != nil {
+		return c, err
+	}
+	for i := range c.Accepted.Pairs {
+		pair := &c.Accepted.Pairs[i]
+		family := checkout.FamilyOf(pair.Chain)
+		if pair.Address, err = p.accounts.At(family, c.Indexes[string(family)]); err != nil {
+			return c, fmt.Errorf("address of a checkout session: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// watches reports whether payments on a chain are found: no customer is asked to pay on a chain that
+// no watcher reads.
+func (p *Checkouts) watches(name string) bool {
+	return len(p.chains) == 0 || slices.ContainsFunc(p.chains, func(c partner.Chain) bool { return c.Name() == name })
+}
+
+// takeIndexes takes the next index of each family for a session, from the one actor of the deployment
+// that counts them.
+func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []address.Family,
+) (map[string]uint32, error) {
+	names := make([]string, len(families))
+	for i, f := range families {
+		names[i] = string(f)
+	}
+	system, journal := ident.System.Format(ident.Workspace), p.identity()
+	reply, err := p.runtime.AskInPrepare(ctx, actors.Envelope{Kind: KindDerivation, Stream: system, Workspace: system,
+		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(journal.Store[:]),
+			// A new deployment's journal has the deployment's time, a restored journal a later one.
+			Restored: !journal.Store.Time().Equal(journal.Deployment.Time())}})
+	if err != nil {
+		return nil, err
+	}
+	taken, ok := reply.(derivation.Taken)
+	if !ok {
+		return nil, fmt.Errorf("derivation answered %T", reply)
+	}
+	return taken, nil
+}
+
+// coinPrices returns the dollars for a coin of each asset that is priced.
+func (p *Checkouts) coinPrices(ctx context.Context, assets []string) (map[string]string, error) {
+	prices := map[string]string{}
+	for _, asset := range assets {
+		if !checkout.Priced(asset) {
+			continue
+		}
+		price, err := p.coinPrice(ctx, asset)
+		if err != nil {
+			return nil, err
+		}
+		prices[asset] = price
+	}
+	return prices, nil
+}
+
+func (p *Checkouts) coinPrice(ctx context.Context, asset string) (string, error) {
+	if p.prices == nil {
+		return "", fault.New(fault.CapabilityUnavailable, asset+" has no price here")
+	}
+	price, err := p.prices.Price(ctx, asset)
+	switch {
+	case errors.Is(err, partner.ErrRefused):
+		return "", fault.New(fault.CapabilityUnavailable, asset+" has no price here")
+	case err != nil:
+		p.log.Warn("a coin has no price", "asset", asset, "err", err)
+		return "", fault.New(fault.Unavailable, "The prices of coins are not known now; nothing changed.")
+	}
+	if _, err := money.ParseRate(price); err != nil {
+		return "", fmt.Errorf("price of %s: %w", asset, err)
+	}
+	return price, nil
+}
+
+// creditCompleted credits the amount of a completed link, less an accepted shortfall, to the balance,
+// and then has the link note the credit, which the webhooks announce. The balance keeps a claim on the
+// link for ever, and the link notes its credit once, so that a repeat after a crash changes nothing.
+func (p *Checkouts) creditCompleted(ctx context.Context, e persistence.Event) error {
+	event, err := checkout.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return err
+	}
+	completed := event.(checkout.SessionCompleted)
+	_, err = p.runtime.Ask(ctx, toBalance(e.Workspace, balance.CreditCheckout{Workspace: e.Workspace, Session: completed.ID,
+		Cents: completed.AmountUsdCents - completed.ShortfallCents}))
+	if err != nil {
+		return err
+	}
+	_, err = p.runtime.Ask(ctx, actors.Envelope{Kind: KindCheckout, Stream: completed.ID, Workspace: e.Workspace,
+		Command: checkout.Credit{}})
+	return err
+}
