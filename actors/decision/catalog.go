@@ -7,16 +7,16 @@ import (
 	"reflect"
 )
 
-// ErrUnknownEvent says that a package never wrote an event of that type.
+// ErrUnknownEvent reports an event type that the package never wrote.
 var ErrUnknownEvent = errors.New("unknown event type")
 
-// Catalog is the types of event that a package ever wrote.
+// Catalog holds every event type that a package ever wrote.
 type Catalog struct {
 	owner string
 	types map[string]reflect.Type
 }
 
-// NewCatalog makes the catalog of a package from a zero value of each type.
+// NewCatalog returns the catalog of a package from a zero value of each type.
 func NewCatalog(owner string, all ...Event) Catalog {
 	c := Catalog{owner: owner, types: make(map[string]reflect.Type, len(all))}
 	for _, e := range all {
@@ -28,7 +28,7 @@ func NewCatalog(owner string, all ...Event) Catalog {
 	return c
 }
 
-// Decode reads a payload. An event of no type of the package is ErrUnknownEvent.
+// Decode decodes a payload. An event type outside the catalog is ErrUnknownEvent.
 func (c Catalog) Decode(eventType string, payload []byte) (Event, error) {
 	t, known := c.types[eventType]
 	if !known {

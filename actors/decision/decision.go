@@ -1,67 +1,71 @@
-// Package decision is what a domain package's Decide returns: facts to be appended, and nothing done yet. The actor shell
-// commits all of it as one batch or none of it, and only then lets the reply go.
+// Package decision defines the outcome of a domain package's Decide: the events to append, the
+// documents to store and the reply, with nothing done yet. The actor shell commits all of a
+// Decision in one batch or none of it, and releases the reply only after the commit.
 package decision
 
 import "time"
 
-// Event is a fact of one stream. Its type carries a version ("card.frozen.v1"): a stored event is never rewritten, and the
-// package that declares it decodes every version it ever wrote. Events hold ids, never personal data or secrets: they go to
-// Kafka.
+// Event is a fact of one stream. Its type carries a version ("card.frozen.v1"). A stored event is
+// never rewritten; the package that declares it decodes every version it ever wrote. Events hold
+// ids, never personal data or secrets, because they go to Kafka.
 type Event interface{ EventType() string }
 
-// Record is one document to store beside the events: what a GET or a list shows. Document is encoded as JSON.
-// ID is unique within the kind over all tenants. Parent groups records of a kind for listing ("" for the whole workspace).
+// Record is one document to store with the events, as a GET or a list shows it. Document is encoded
+// as JSON. ID is unique within the kind over all tenants. Parent groups the records of a kind for
+// listing; "" lists by workspace.
 type Record struct {
 	Kind, Parent, ID string
 	Document         any
 	Delete           bool
-	New              bool // there is none of this id: a store need not look for one
-	// Personal says that the document tells of a person: it is sealed before it is stored, and opened when it is read.
+	New              bool // no record has this id yet, so a store need not look for one
+	// Personal marks a document with personal data: it is sealed before it is stored and opened
+	// when it is read.
 	Personal bool
 }
 
-// Ref names a record that a decision needs beside the state: an order that the state has sums and
-// counts of only.
+// Ref names a record that a decision needs besides the state, such as an order of which the state
+// keeps sums and counts only.
 type Ref struct{ Kind, ID string }
 
-// Tally counts what a tenant has of a kind of record: the batch makes one more. With Max of them the batch is refused, whole,
-// with limit_exceeded. The count is exact, whatever crashes, for it is stored in the same commit; with it, which ID was the
-// first.
+// Tally adds one to a tenant's count of a kind of record, or subtracts one. When the count has
+// reached Max, the whole batch is refused with limit_exceeded. The count is stored in the same
+// commit, so it is exact across crashes. The store also keeps the ID that was counted first.
 type Tally struct {
-	Name string // what is counted: a kind of record, or a part of one that has been counted from its first
+	Name string // the kind of record, or a subset of a kind that is counted since its first record
 	ID   string
-	Max  int64 // 0: no limit
-	Less bool  // the batch makes one less instead; the first stays the first though it be gone
+	Max  int64 // 0 means no limit
+	Less bool  // subtracts one instead; the first ID is kept even when its record is gone
 }
 
-// Timer wakes the deciding stream at Due with a Fire command that carries Key. One (stream, key) has one timer: a new Due
-// replaces it, a zero Due removes it.
+// Timer sends the stream a Fire command with Key at Due. Each (stream, key) has one timer: a new
+// Due replaces it, and a zero Due removes it.
 type Timer struct {
 	Key string
 	Due time.Time
 }
 
-// Once is a claim that can be made one time: a second batch with the same scope and key is refused with the first one's answer.
-// A zero Expires keeps it for ever.
+// Once claims a key: a second batch with the same scope and key is refused with the first one's
+// answer. A zero Expires keeps the claim for ever.
 type Once struct {
 	Scope, Key string
-	// Fingerprint tells a repeat from another request under the same key.
+	// Fingerprint distinguishes a repeat from another request under the same key.
 	Fingerprint [32]byte
 	Expires     time.Time
 	Answer      []byte
-	// Code is the fault code a conflict is answered with; "" replays the first answer (idempotency keys, partners' event ids).
+	// Code is the fault code that answers a conflict. "" replays the first answer, as for
+	// idempotency keys and partners' event ids.
 	Code, Message string
 }
 
-// Debit asks for dollars before the append: the shell reserves them with the authorizer, synced, and an event of the batch
-// settles the reservation. A refused reservation is insufficient_funds.
+// Debit asks for dollars before the append: the shell reserves them durably with the authorizer,
+// and an event of the batch settles the reservation. A refused reservation is insufficient_funds.
 type Debit struct {
 	Reservation string
 	Cents       int64
 }
 
-// Decision is the outcome of a command. No events, records, timers and onces: nothing to commit, the reply is parked
-// behind what is staged. Tallies go with events only.
+// Decision is the outcome of a command. Without events, records, timers and onces there is nothing
+// to commit, and the reply waits for the batches staged before it. Tallies need events.
 type Decision struct {
 	Events  []Event
 	Reply   any
@@ -72,16 +76,17 @@ type Decision struct {
 	Debit   *Debit
 }
 
-// Meta goes with every command: when it is decided. Time, ids and randomness are never read by a domain package itself.
+// Meta accompanies every command: the time of the decision. A domain package itself never reads
+// time, ids or randomness.
 type Meta struct {
 	At time.Time
 }
 
-// Fire is the command a timer sends.
+// Fire is the command that a timer sends.
 type Fire struct {
 	Key string
 	Due time.Time
 }
 
-// Read is the command that answers the state and changes nothing.
+// Read is the command whose reply is the state. It changes nothing.
 type Read struct{}

@@ -6,31 +6,34 @@ import (
 	"sync"
 )
 
-// Appender is an event or document that writes its own JSON, the same bytes as package json would. Those of every swipe do.
+// Appender is an event or document that writes its own JSON, byte for byte as package json would.
+// The events of every swipe are Appenders.
 type Appender interface {
 	AppendJSON(dst []byte) ([]byte, error)
 }
 
-// maxScratch is the longest buffer, in bytes, that Encode keeps for the next time.
-const maxScratch = 1 << 20
+// maxKeptBuffer is the size in bytes up to which Encode reuses a buffer.
+const maxKeptBuffer = 1 << 20
 
-// scratches are buffers that Encode writes into before it knows how long the result is. An event of hundreds of entries would be
-// copied several times while it grew, and the length of an entry is not to be guessed.
-var scratches = sync.Pool{New: func() any { return new([]byte) }}
+// encodeBuffers are the buffers into which Encode writes before it knows the length of the result.
+// Growing a fresh buffer would copy an event of hundreds of entries several times, and the length
+// of an entry cannot be estimated.
+var encodeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Encode writes an event or document as it is stored.
+// Encode returns the stored form of an event or document, in memory of its own. It is safe for
+// concurrent use.
 func Encode(v any) ([]byte, error) {
 	a, ok := v.(Appender)
 	if !ok {
 		return json.Marshal(v)
 	}
-	scratch := scratches.Get().(*[]byte)
-	defer scratches.Put(scratch)
+	scratch := encodeBuffers.Get().(*[]byte)
+	defer encodeBuffers.Put(scratch)
 	written, err := a.AppendJSON((*scratch)[:0])
 	if err != nil {
 		return nil, err
 	}
-	if cap(written) <= maxScratch {
+	if cap(written) <= maxKeptBuffer {
 		*scratch = written
 	}
 	return bytes.Clone(written), nil

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Stamp is a moment as the interface writes it: RFC 3339 in UTC, always with milliseconds. Events and documents hold stamps, so
-// that what is stored is what is shown.
+// Stamp is a time as the interface writes it: RFC 3339 in UTC, always with milliseconds. Events and
+// documents hold stamps, so that the stored time is the shown time.
 type Stamp struct{ time.Time }
 
 const stampLayout = `"2006-01-02T15:04:05.000Z07:00"`
 
-// StampOf makes the stamp of a moment; what is finer than a millisecond is dropped.
+// StampOf returns the stamp of a time, truncated to milliseconds.
 func StampOf(t time.Time) Stamp { return Stamp{t.UTC().Truncate(time.Millisecond)} }
 
-// MarshalJSON writes the stamp.
+// MarshalJSON implements json.Marshaler.
 func (s Stamp) MarshalJSON() ([]byte, error) {
 	return s.Append(nil), nil
 }
 
-// UnmarshalJSON reads any RFC 3339 moment of the years that MarshalJSON can write.
+// UnmarshalJSON reads any RFC 3339 time in the years 0 to 9999 of UTC, which MarshalJSON can write.
 func (s *Stamp) UnmarshalJSON(b []byte) error {
 	var t time.Time
 	if err := json.Unmarshal(b, &t); err != nil {
@@ -28,7 +28,7 @@ func (s *Stamp) UnmarshalJSON(b []byte) error {
 	}
 	*s = StampOf(t)
 	if s.Year() < 0 || s.Year() > 9999 {
-		return fmt.Errorf("moment %s", b)
+		return fmt.Errorf("time %s: the year is not within 0 to 9999", b)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestStampsReadBackAsTheyWere(t *testing.T) {
 	})
 }
 
-func TestStampsRefuseWhatTheyCannotWrite(t *testing.T) {
+func TestStampsOutsideTheWritableYearsAreRefused(t *testing.T) {
 	for _, bad := range []string{`"9999-12-31T23:59:59-23:59"`, `"0000-01-01T00:00:00+01:00"`, `"yesterday"`, `7`} {
 		var read decision.Stamp
 		require.Error(t, json.Unmarshal([]byte(bad), &read), bad)

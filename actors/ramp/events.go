@@ -7,27 +7,27 @@ import (
 	"purser/actors/decision"
 )
 
-// AccountAsked says that the workspace wants an account with the partner.
+// AccountAsked records the workspace's request for an account with the partner.
 type AccountAsked struct {
 	Workspace string         `json:"workspace"`
 	Account   string         `json:"account"`
 	At        decision.Stamp `json:"at"`
 }
 
-// AccountLinked says that the partner has linked the account.
+// AccountLinked records that the partner has linked the account.
 type AccountLinked struct {
 	Workspace string         `json:"workspace"`
 	Account   string         `json:"account"`
 	At        decision.Stamp `json:"at"`
 }
 
-// WalletAdded says that an address was registered, unproven.
+// WalletAdded records a registered address, not yet proven.
 type WalletAdded struct {
 	Workspace string `json:"workspace"`
 	Wallet    Wallet `json:"wallet"`
 }
 
-// WalletProven says that the wallet's key has signed its challenge.
+// WalletProven records the wallet key's signature of the challenge.
 type WalletProven struct {
 	Workspace string         `json:"workspace"`
 	Wallet    string         `json:"wallet"`
@@ -35,7 +35,7 @@ type WalletProven struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// WalletApproved says that the partner pays to the wallet.
+// WalletApproved records that the partner pays to the wallet.
 type WalletApproved struct {
 	Workspace string         `json:"workspace"`
 	Wallet    string         `json:"wallet"`
@@ -58,7 +58,8 @@ func (WalletProven) EventType() string { return "ramp.wallet_proven.v1" }
 func (WalletApproved) EventType() string { return "ramp.wallet_approved.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("ramp", AccountAsked{}, AccountLinked{}, WalletAdded{}, WalletProven{}, WalletApproved{})
+var catalog = decision.NewCatalog("ramp", AccountAsked{}, AccountLinked{}, WalletAdded{}, WalletProven{},
+	WalletApproved{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
@@ -75,18 +76,18 @@ func (s *State) Apply(e decision.Event) {
 	case WalletAdded:
 		s.Wallets = append(slices.Clip(s.Wallets), e.Wallet)
 	case WalletProven:
-		s.moveWallet(e.Wallet, PendingApproval, e.At)
+		s.setWalletStatus(e.Wallet, PendingApproval, e.At)
 	case WalletApproved:
-		s.moveWallet(e.Wallet, Approved, e.At)
+		s.setWalletStatus(e.Wallet, Approved, e.At)
 	default:
 		panic(fmt.Sprintf("BUG: ramp event %T", e))
 	}
 }
 
-func (s *State) moveWallet(id, status string, at decision.Stamp) {
-	i := s.wallet(id)
+func (s *State) setWalletStatus(id, status string, at decision.Stamp) {
+	i := s.walletIndex(id)
 	if i < 0 {
-		panic("BUG: moved a wallet that is not there")
+		panic("BUG: status of an unknown wallet")
 	}
 	s.Wallets[i].Status, s.Wallets[i].UpdatedAt = status, at
 }

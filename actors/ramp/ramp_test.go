@@ -24,10 +24,10 @@ import (
 
 var (
 	at = time.UnixMilli(1_763_640_000_123)
-	// The keys of the tests: one on each kind of chain, and one that is nobody's.
-	evm    = secp256k1.PrivKeyFromBytes(bytes.Repeat([]byte{1}, 32))
-	other  = secp256k1.PrivKeyFromBytes(bytes.Repeat([]byte{2}, 32))
-	solana = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+	// One wallet key for each kind of chain, and a key that belongs to no wallet.
+	evmKey     = secp256k1.PrivKeyFromBytes(bytes.Repeat([]byte{1}, 32))
+	foreignKey = secp256k1.PrivKeyFromBytes(bytes.Repeat([]byte{2}, 32))
+	solanaKey  = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 )
 
 const (
@@ -79,8 +79,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		if d.HasArg("long-label") {
 			label = strings.Repeat("ü", ramp.MaxLabel+1)
 		}
-		return s.send(t, ramp.AddWallet{Workspace: "ws_1", ID: text("id"), Nonce: "n-" + text("id"), Chain: text("chain"),
-			Address: text("address"), Label: label})
+		return s.send(t, ramp.AddWallet{Workspace: "ws_1", ID: text("id"), Nonce: "n-" + text("id"),
+			Chain: text("chain"), Address: text("address"), Label: label})
 	case "challenge":
 		return s.wallet(text("id")).Challenge + "\n"
 	case "prove":
@@ -92,7 +92,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	case "give-up":
 		return s.send(t, ramp.GiveUp{ID: text("id")})
 	case "many-wallets":
-		return s.fill(t)
+		return s.registerAllWallets(t)
 	case "show":
 		return s.show(t)
 	}
@@ -109,28 +109,28 @@ func (s *scenario) wallet(id string) ramp.Wallet {
 	return ramp.Wallet{}
 }
 
-// signature answers a wallet's challenge.
+// signature signs a wallet's challenge with the key named by.
 func (s *scenario) signature(id, by string) string {
 	text := s.wallet(id).Challenge
 	switch by {
 	case "its-key":
 		if s.wallet(id).Chain == "solana" {
-			return base58.Encode(ed25519.Sign(solana, []byte(text)))
+			return base58.Encode(ed25519.Sign(solanaKey, []byte(text)))
 		}
-		return signEVM(evm, text)
+		return signEVM(evmKey, text)
 	case "another-key":
-		return signEVM(other, text)
+		return signEVM(foreignKey, text)
 	case "its-key-of-an-older-challenge":
-		return signEVM(evm, strings.ReplaceAll(text, "n-", "m-"))
+		return signEVM(evmKey, strings.ReplaceAll(text, "n-", "m-"))
 	}
 	return by
 }
 
-// fill registers as many wallets as there may be.
-func (s *scenario) fill(t *testing.T) string {
+// registerAllWallets registers MaxWallets wallets.
+func (s *scenario) registerAllWallets(t *testing.T) string {
 	for i := len(s.state.Wallets); i < ramp.MaxWallets; i++ {
-		d, err := s.state.Decide(decision.Meta{At: s.now}, ramp.AddWallet{Workspace: "ws_1", ID: fmt.Sprint("wal_", i), Nonce: "n",
-			Chain: "base", Address: fmt.Sprintf("0x%040d", i)})
+		d, err := s.state.Decide(decision.Meta{At: s.now}, ramp.AddWallet{Workspace: "ws_1", ID: fmt.Sprint("wal_", i),
+			Nonce: "n", Chain: "base", Address: fmt.Sprintf("0x%040d", i)})
 		require.NoError(t, err)
 		s.state.Apply(d.Events[0])
 	}
@@ -177,12 +177,12 @@ func (s *scenario) show(t *testing.T) string {
 	out := "account: " + state.Account.Status + "\n"
 	for i, w := range state.Wallets {
 		out += w.ID + ": " + w.Status + "\n"
-		state.Wallets[i].Status = "the caller's" // changes nothing
+		state.Wallets[i].Status = "the caller's" // the reply is a copy
 	}
 	return out
 }
 
-// What is not made by the wallet's key is no proof, whatever it looks like.
+// Only signatures by the wallet's key prove it.
 func FuzzProveWallet(f *testing.F) {
 	var s ramp.State
 	must := func(command any) {
@@ -196,7 +196,8 @@ func FuzzProveWallet(f *testing.F) {
 	must(ramp.ConfirmLink{})
 	must(ramp.AddWallet{Workspace: "ws_1", ID: "wal_e", Nonce: "n", Chain: "base", Address: evmAddress})
 	must(ramp.AddWallet{Workspace: "ws_1", ID: "wal_s", Nonce: "n", Chain: "solana", Address: solanaAddress})
-	good := []string{signEVM(evm, s.Wallets[0].Challenge), base58.Encode(ed25519.Sign(solana, []byte(s.Wallets[1].Challenge)))}
+	good := []string{signEVM(evmKey, s.Wallets[0].Challenge),
+		base58.Encode(ed25519.Sign(solanaKey, []byte(s.Wallets[1].Challenge)))}
 	f.Add(good[0])
 	f.Add(good[1])
 	f.Add(strings.TrimPrefix(good[0], "0x"))
@@ -215,7 +216,7 @@ func FuzzProveWallet(f *testing.F) {
 			} else {
 				require.Equal(t, good[i][2:130], strings.TrimPrefix(strings.ToLower(signature), "0x")[:128])
 			}
-			require.Equal(t, ramp.Unproven, s.Wallets[i].Status, "deciding changes nothing")
+			require.Equal(t, ramp.Unproven, s.Wallets[i].Status, "Decide must not change the state")
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"purser/actors/decision"
 )
 
-// Registered says that an endpoint was made. Where it leads and how it signs, no event says.
+// Registered records a new endpoint. Events hold neither its URL nor its secret.
 type Registered struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -15,14 +15,14 @@ type Registered struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Removed says that the endpoint gets nothing more; what was pending is dropped.
+// Removed records the end of an endpoint; its pending deliveries are dropped.
 type Removed struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
 	At        decision.Stamp `json:"at"`
 }
 
-// Queued says that a delivery is to be tried from Due on, and never after Until.
+// Queued records a delivery whose attempts are due from Due to Until.
 type Queued struct {
 	Delivery  string         `json:"delivery"`
 	Workspace string         `json:"workspace"`
@@ -32,7 +32,7 @@ type Queued struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Dropped says that a delivery found no room and was not tried.
+// Dropped records a delivery that failed without an attempt because MaxPending were pending.
 type Dropped struct {
 	Delivery  string         `json:"delivery"`
 	Workspace string         `json:"workspace"`
@@ -40,7 +40,7 @@ type Dropped struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Postponed says that an attempt failed and when the next is due.
+// Postponed records a failed attempt and the time of the next.
 type Postponed struct {
 	Delivery  string         `json:"delivery"`
 	Workspace string         `json:"workspace"`
@@ -48,21 +48,22 @@ type Postponed struct {
 	Due       decision.Stamp `json:"due"`
 }
 
-// Succeeded says that the receiver has taken the delivery.
+// Succeeded records the attempt that the receiver accepted.
 type Succeeded struct {
 	Delivery  string  `json:"delivery"`
 	Workspace string  `json:"workspace"`
 	Attempt   Attempt `json:"attempt"`
 }
 
-// Failed says that the last attempt of the run failed too.
+// Failed records the failure of the last attempt of a run.
 type Failed struct {
 	Delivery  string  `json:"delivery"`
 	Workspace string  `json:"workspace"`
 	Attempt   Attempt `json:"attempt"`
 }
 
-// Replayed says that a delivery that was through begins a new run. Attempts is how many were made before.
+// Replayed records the start of another run of a finished delivery. Attempts counts the earlier
+// ones.
 type Replayed struct {
 	Delivery  string         `json:"delivery"`
 	Workspace string         `json:"workspace"`
@@ -97,8 +98,8 @@ func (Failed) EventType() string { return "webhook.delivery_failed.v1" }
 func (Replayed) EventType() string { return "webhook.delivery_replayed.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("webhook", Registered{}, Removed{}, Queued{}, Dropped{}, Postponed{}, Succeeded{}, Failed{},
-	Replayed{})
+var catalog = decision.NewCatalog("webhook", Registered{}, Removed{}, Queued{}, Dropped{}, Postponed{},
+	Succeeded{}, Failed{}, Replayed{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
@@ -121,15 +122,15 @@ func (s *State) Apply(e decision.Event) {
 		p := &s.Pending[s.indexOf(e.Delivery)]
 		p.Attempts, p.Run, p.Due = p.Attempts+1, p.Run+1, e.Due
 	case Succeeded:
-		s.end(e.Delivery)
+		s.removePending(e.Delivery)
 	case Failed:
-		s.end(e.Delivery)
+		s.removePending(e.Delivery)
 	default:
 		panic(fmt.Sprintf("BUG: webhook event %T", e))
 	}
 }
 
-func (s *State) end(delivery string) {
+func (s *State) removePending(delivery string) {
 	i := s.indexOf(delivery)
 	s.Pending = slices.Delete(s.Pending, i, i+1)
 }

@@ -18,20 +18,20 @@ func TestEventsAreReadForEver(t *testing.T) {
 		webhook.Removed{ID: "whe_1", Workspace: "ws_1", At: at},
 		webhook.Queued{Delivery: "whd_1", Workspace: "ws_1", Event: "ping", Due: at, Until: until, At: at},
 		webhook.Dropped{Delivery: "whd_1", Workspace: "ws_1", Event: "ping", At: at},
-		webhook.Postponed{Delivery: "whd_1", Workspace: "ws_1", Attempt: silent(at, "timeout", 10_000),
+		webhook.Postponed{Delivery: "whd_1", Workspace: "ws_1", Attempt: failedAttempt(at, "timeout", 10_000),
 			Due: decision.StampOf(at.Add(5 * time.Second))},
-		webhook.Succeeded{Delivery: "whd_1", Workspace: "ws_1", Attempt: answered(at, 204, 48)},
-		webhook.Failed{Delivery: "whd_1", Workspace: "ws_1", Attempt: answered(at, 500, 48)},
+		webhook.Succeeded{Delivery: "whd_1", Workspace: "ws_1", Attempt: answeredAttempt(at, 204, 48)},
+		webhook.Failed{Delivery: "whd_1", Workspace: "ws_1", Attempt: answeredAttempt(at, 500, 48)},
 		webhook.Replayed{Delivery: "whd_1", Workspace: "ws_1", Attempts: 7, Due: at, Until: until, At: at},
 	)
 }
 
 func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, webhook.DecodeEvent) }
 
-func answered(at decision.Stamp, status int, ms int64) webhook.Attempt {
+func answeredAttempt(at decision.Stamp, status int, ms int64) webhook.Attempt {
 	return webhook.Attempt{At: at, StatusCode: &status, DurationMs: ms}
 }
 
-func silent(at decision.Stamp, why string, ms int64) webhook.Attempt {
+func failedAttempt(at decision.Stamp, why string, ms int64) webhook.Attempt {
 	return webhook.Attempt{At: at, Error: &why, DurationMs: ms}
 }

@@ -20,8 +20,9 @@ const secret, token = "whsec_of-the-endpoint", "token-of-the-receiver"
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// scenario is one endpoint, the records of its deliveries, and its timers. Every step also holds the package to its contract:
-// deciding changes nothing, events read back as they were written, and secret and URL stand in the sealed record only.
+// scenario is one endpoint with the records of its deliveries and its timers. Every step also
+// checks the package's contract: Decide changes nothing, events decode to themselves, and secret
+// and URL are in the sealed record only.
 type scenario struct {
 	state   webhook.State
 	now     time.Time
@@ -70,9 +71,9 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	case "fire":
 		return s.send(t, decision.Fire{Key: arg(0), Due: s.now})
 	case "answer":
-		return s.attempt(t, arg(0), arg(1))
+		return s.reportAttempt(t, arg(0), arg(1))
 	case "never":
-		return s.exhaust(t, arg(0))
+		return s.failEveryAttempt(t, arg(0))
 	case "fill":
 		for i := len(s.state.Pending); i < webhook.MaxPending; i++ {
 			s.send(t, webhook.Enqueue{ID: fmt.Sprint("whd_fill", i), Event: webhook.CheckoutCompleted, Body: "{}"})
@@ -83,17 +84,18 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// attempt reports what came of an attempt: a status, or a word.
-func (s *scenario) attempt(t *testing.T, id, outcome string) string {
-	a := silent(decision.StampOf(s.now), outcome, 20)
+// reportAttempt reports the result of an attempt: a status, or an error text.
+func (s *scenario) reportAttempt(t *testing.T, id, outcome string) string {
+	a := failedAttempt(decision.StampOf(s.now), outcome, 20)
 	if status, err := strconv.Atoi(outcome); err == nil {
-		a = answered(decision.StampOf(s.now), status, 20)
+		a = answeredAttempt(decision.StampOf(s.now), status, 20)
 	}
 	return s.send(t, webhook.Attempted{Delivery: s.records[id], Attempt: a, Jitter: time.Minute})
 }
 
-// exhaust lets every attempt that is due fail, with no jitter, until none is due any more, and tells the pauses.
-func (s *scenario) exhaust(t *testing.T, id string) string {
+// failEveryAttempt fails every due attempt, with no jitter, until none is due, and returns the
+// pauses.
+func (s *scenario) failEveryAttempt(t *testing.T, id string) string {
 	var out strings.Builder
 	start, attempts := s.now, 0
 	for s.records[id].Status == webhook.StatusPending {
@@ -103,7 +105,7 @@ func (s *scenario) exhaust(t *testing.T, id string) string {
 			fmt.Fprintf(&out, "attempt after %s\n", pause)
 		}
 		attempts++
-		s.send(t, webhook.Attempted{Delivery: s.records[id], Attempt: answered(decision.StampOf(s.now), 500, 1)})
+		s.send(t, webhook.Attempted{Delivery: s.records[id], Attempt: answeredAttempt(decision.StampOf(s.now), 500, 1)})
 	}
 	fmt.Fprintf(&out, "%d attempts, the last after %s: %s, %s\n", attempts, s.now.Sub(start), s.records[id].Status,
 		s.records[id].Failure)

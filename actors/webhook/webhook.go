@@ -1,12 +1,16 @@
-// Package webhook is one endpoint of a workspace that hears of what happens there: what it subscribes to, what is still to be
-// delivered to it, and when the next try is. It is pure; an actor of the endpoint's id is the only one that folds its events.
+// Package webhook is one webhook endpoint of a workspace: its subscription, its pending deliveries,
+// and the time of each next attempt. It is pure; the actor of the endpoint's id alone folds its
+// events.
 //
-// A delivery is tried at once, then after 5 s, 30 s, 2 min and 10 min, then hourly, for three days; then it has failed. Every
-// attempt stands in the delivery's record, which can be replayed. Each delivery that is pending has a timer of its own: what a
-// crash keeps from being recorded is tried again. So a receiver may see a delivery twice, always under the same id.
+// The first attempt of a delivery is made at once, the next after 5 s, 30 s, 2 min and 10 min, and
+// then hourly. After three days the delivery has failed. The record of a delivery holds every
+// attempt, and a finished delivery can be replayed. Each pending delivery has a timer of its own,
+// so an attempt whose result a crash lost is made again. A receiver may therefore get a delivery
+// twice, always under the same id.
 //
-// URL and secret of an endpoint are in the record RecordEndpoint only, which is sealed where it is stored, for a URL may carry a
-// token of the receiver's; the state and the events hold neither. The package signs nothing and sends nothing.
+// The URL and the secret of an endpoint are only in the record RecordEndpoint, which is sealed
+// where it is stored, because a URL may carry a token of the receiver. State and events hold
+// neither. The package signs nothing and sends nothing.
 package webhook
 
 import (
@@ -17,14 +21,15 @@ import (
 	"purser/actors/decision"
 )
 
-// Kinds of events that an endpoint can subscribe to. Every endpoint gets the pings that are asked for it.
+// Kinds of events that an endpoint can subscribe to. Every endpoint gets the pings requested for
+// it.
 const (
 	CheckoutCompleted = "checkout.session.completed"
 	PingEvent         = "ping"
 	AllEvents         = "*"
 )
 
-// States of an endpoint. Removed is for ever.
+// States of an endpoint. StateRemoved is final.
 const (
 	StateActive  = "active"
 	StateRemoved = "removed"
@@ -37,31 +42,33 @@ const (
 	StatusFailed    = "failed"
 )
 
-// Why a delivery has failed.
+// Reasons for which a delivery fails.
 const (
-	FailureGaveUp  = "gave_up"      // no try of the schedule is left
-	FailureBacklog = "backlog_full" // MaxPending others were waiting: it was not tried
+	FailureGaveUp  = "gave_up"      // the run ended without an accepted attempt
+	FailureBacklog = "backlog_full" // MaxPending deliveries were pending; no attempt was made
 )
 
 // Limits of an endpoint.
 const (
-	MaxPerWorkspace = 16 // active ones
+	MaxPerWorkspace = 16 // active endpoints
 	MaxURL          = 2048
 	MaxSubscribed   = 16       // kinds of events
-	MaxPending      = 500      // deliveries that are not through
+	MaxPending      = 500      // pending deliveries
 	MaxBody         = 64 << 10 // bytes
-	// MaxAttempts are kept of a delivery. It is not replayed when another run, of at most maxRun attempts, could pass it.
-	MaxAttempts = 400
-	maxRun      = 80
+	// MaxAttempts bounds the stored attempts of a delivery. A replay is refused when its run, of at
+	// most maxRunAttempts, could exceed it.
+	MaxAttempts    = 400
+	maxRunAttempts = 80
 )
 
-// The schedule of a run: the pauses after its first attempts, then the pause between all later ones, up to its end.
+// The schedule of a run: the pauses after its first attempts, then the pause between all later
+// ones, up to its end.
 const (
-	hourly     = time.Hour
-	MaxJitter  = 6 * time.Minute // added to an hourly pause, at most
-	runFor     = 72 * time.Hour
-	resend     = time.Minute // an attempt of which nothing is heard is made again after this long
-	replayOnce = time.Hour   // how long the claim on a run is held: past any race of two replays
+	retryInterval       = time.Hour
+	MaxJitter           = 6 * time.Minute // the most that is added to an hourly pause
+	runDuration         = 72 * time.Hour
+	resendAfter         = time.Minute // an attempt without a reported result is made again after this long
+	replayClaimLifetime = time.Hour   // lifetime of the claim on a run, longer than any race of two replays
 )
 
 // pauseAfter returns the pause after the nth attempt of a run.
@@ -76,19 +83,19 @@ func pauseAfter(n int, jitter time.Duration) time.Duration {
 	case 4:
 		return 10 * time.Minute
 	}
-	return hourly + jitter
+	return retryInterval + jitter
 }
 
 // Kinds of records.
 const (
-	RecordEndpoint = "webhook_endpoint" // whe_ id → Endpoint, sealed; gone when the endpoint is removed
+	RecordEndpoint = "webhook_endpoint" // whe_ id → Endpoint, sealed; deleted with the endpoint
 	RecordDelivery = "webhook_delivery" // whd_ id → Delivery; the parent is the endpoint
 )
 
-// Tally counts the active endpoints of a workspace.
+// Tally counts a workspace's active endpoints.
 const Tally = RecordEndpoint
 
-// State is an endpoint. The zero State is one that does not exist.
+// State is an endpoint. The zero State is an endpoint that does not exist.
 type State struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -98,16 +105,16 @@ type State struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// Pending is a delivery that is not through.
+// Pending is a delivery that has neither succeeded nor failed.
 type Pending struct {
 	Delivery string         `json:"delivery"`
-	Attempts int            `json:"attempts"` // that its record has
+	Attempts int            `json:"attempts"` // attempts in its record
 	Run      int            `json:"run"`      // attempts of this run
 	Due      decision.Stamp `json:"due"`
 	Until    decision.Stamp `json:"until"` // no attempt is due after it
 }
 
-// Endpoint is what must be known to send to an endpoint, and what the interface shows of it.
+// Endpoint is the sealed record of an endpoint: its view and its signing secret.
 type Endpoint struct {
 	View
 	Secret string `json:"secret"`
@@ -121,8 +128,8 @@ type View struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// Delivery is the record of one event on its way to one endpoint. Body is what is sent, to the byte; NextAttemptAt is set while
-// the delivery is pending, Failure when it has failed.
+// Delivery is the record of one event on its way to one endpoint. Body is sent byte for byte.
+// NextAttemptAt is set while the delivery is pending, Failure once it has failed.
 type Delivery struct {
 	ID            string          `json:"id"`
 	EndpointID    string          `json:"endpointId"`
@@ -136,7 +143,7 @@ type Delivery struct {
 	CreatedAt     decision.Stamp  `json:"createdAt"`
 }
 
-// Attempt is one try: the receiver's status, or what kept it from giving one.
+// Attempt is one request to the receiver: its status, or the error that prevented one.
 type Attempt struct {
 	At         decision.Stamp `json:"at"`
 	StatusCode *int           `json:"statusCode"`
@@ -144,7 +151,7 @@ type Attempt struct {
 	DurationMs int64          `json:"durationMs"`
 }
 
-// Delivered tells whether the receiver has taken it.
+// Delivered reports whether the receiver answered with a 2xx status.
 func (a Attempt) Delivered() bool {
 	return a.StatusCode != nil && *a.StatusCode >= 200 && *a.StatusCode <= 299
 }
@@ -162,7 +169,7 @@ type DeliveryView struct {
 	CreatedAt     decision.Stamp  `json:"createdAt"`
 }
 
-// View shows the delivery.
+// View returns the delivery as the interface shows it.
 func (d Delivery) View() DeliveryView {
 	v := DeliveryView{ID: d.ID, EndpointID: d.EndpointID, Event: d.Event, Status: d.Status, Payload: json.RawMessage(d.Body),
 		Attempts: append([]Attempt{}, d.Attempts...), NextAttemptAt: d.NextAttemptAt, CreatedAt: d.CreatedAt}
@@ -172,44 +179,45 @@ func (d Delivery) View() DeliveryView {
 	return v
 }
 
-// DueAt tells whether an attempt may be made at a time.
+// DueAt reports whether an attempt may be made now.
 func (d Delivery) DueAt(now decision.Stamp) bool {
 	return d.Status == StatusPending && !d.NextAttemptAt.After(now.Time)
 }
 
-// Register makes an endpoint. ID, Workspace and Secret are made by the caller, who has also judged where the URL leads. It
-// answers View.
+// Register creates an endpoint. The caller makes ID, Workspace and Secret and has checked the
+// target of the URL. The reply is a View.
 type Register struct {
 	ID, Workspace, URL, Secret string
 	Events                     []string
 }
 
-// Remove ends an endpoint: no attempt begins after it is answered. It answers true.
+// Remove ends an endpoint; no attempt begins after the reply. The reply is true.
 type Remove struct{}
 
-// Enqueue has an event delivered, if the endpoint is active and subscribes to it; else nothing follows. ID is the delivery's;
-// Body is JSON. When MaxPending others wait the delivery is recorded as failed. The caller's key makes it once for each event.
+// Enqueue queues an event if the endpoint is active and subscribes to it, and else does nothing. ID
+// is the delivery's; Body is JSON. With MaxPending deliveries pending, the new one is recorded as
+// failed. The caller's idempotency key makes it once per event.
 type Enqueue struct{ ID, Event, Body string }
 
-// Ping has a ping delivered, whatever the endpoint subscribes to. It answers DeliveryView.
+// Ping queues a ping regardless of the subscription. The reply is a DeliveryView.
 type Ping struct{ ID, Body string }
 
-// Attempted says what came of an attempt. Delivery is the record as it was before; Jitter, at most MaxJitter, is added to an
-// hourly pause.
+// Attempted reports the result of an attempt. Delivery is the record from before it. Jitter, at
+// most MaxJitter, is added to an hourly pause.
 type Attempted struct {
 	Delivery Delivery
 	Attempt  Attempt
 	Jitter   time.Duration
 }
 
-// Replay begins a new run of a delivery that is through. Delivery is its record. It answers DeliveryView; one that is pending is
-// answered as it stands.
+// Replay starts a new run of a finished delivery, given its record. The reply is a DeliveryView.
+// Replaying a pending delivery changes nothing.
 type Replay struct{ Delivery Delivery }
 
-// Due is the answer of a timer that fired: the attempt to make now.
+// Due is the reply to a timer that fired: the attempt to make now.
 type Due struct{ Workspace, Endpoint, Delivery string }
 
-// Wants tells whether the endpoint is to hear of a kind of event.
-func (s *State) Wants(event string) bool {
+// Subscribes reports whether the endpoint is active and gets events of a kind.
+func (s *State) Subscribes(event string) bool {
 	return s.State == StateActive && (slices.Contains(s.Events, AllEvents) || slices.Contains(s.Events, event))
 }

@@ -15,8 +15,8 @@ import (
 	"purser/actors/webhook"
 )
 
-// Whatever comes of the attempts: a delivery that is pending has its timer, one that is through has none; the record has every
-// attempt; the state is bounded; a result that was reported before changes nothing.
+// After any results of attempts a delivery has a timer exactly while it is pending. Its record has
+// every attempt, the state is bounded, and a repeated result changes nothing.
 func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newScenario()
@@ -36,7 +36,7 @@ func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 				s.now = s.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(rt, "hours")) * time.Hour)
 			default:
 				status := rapid.SampledFrom([]int{200, 299, 300, 199, 404, 500}).Draw(rt, "status")
-				report := webhook.Attempted{Delivery: doc, Attempt: answered(decision.StampOf(s.now), status, 1)}
+				report := webhook.Attempted{Delivery: doc, Attempt: answeredAttempt(decision.StampOf(s.now), status, 1)}
 				if s.send(t, report) != "nothing\n" {
 					made[id]++
 				}
@@ -54,13 +54,14 @@ func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 	})
 }
 
-func TestADeliveryIsNotReplayedPastWhatIsKept(t *testing.T) {
+func TestReplayIsRefusedWhenItsAttemptsCouldPassTheLimit(t *testing.T) {
 	s := newScenario()
 	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
 	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
 	for runs := 1; ; runs++ {
-		s.exhaust(t, "whd_1")
-		if said := s.send(t, webhook.Replay{Delivery: s.records["whd_1"]}); strings.HasPrefix(said, "refused: limit_exceeded") {
+		s.failEveryAttempt(t, "whd_1")
+		reply := s.send(t, webhook.Replay{Delivery: s.records["whd_1"]})
+		if strings.HasPrefix(reply, "refused: limit_exceeded") {
 			require.Greater(t, runs, 3)
 			return
 		}
@@ -68,16 +69,17 @@ func TestADeliveryIsNotReplayedPastWhatIsKept(t *testing.T) {
 	}
 }
 
-// Two replays of what both saw as failed begin one run, though the first is through before the second is decided.
-func TestARunIsBegunOnce(t *testing.T) {
+// Two replays based on the same failed record begin one run, even when the first has finished
+// before the second is decided.
+func TestTwoReplaysOfOneFailureBeginOneRun(t *testing.T) {
 	s := newScenario()
 	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
 	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
-	s.attempt(t, "whd_1", "200")
+	s.reportAttempt(t, "whd_1", "200")
 	seen := s.records["whd_1"]
 	s.send(t, webhook.Replay{Delivery: seen})
 	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "stale")
-	s.attempt(t, "whd_1", "200")
+	s.reportAttempt(t, "whd_1", "200")
 	s.now = s.now.Add(time.Second)
 	require.Contains(t, s.send(t, webhook.Replay{Delivery: seen}), "stale")
 	require.Len(t, s.records["whd_1"].Attempts, 2)
@@ -91,8 +93,9 @@ func TestADeliveryOfAnotherEndpointIsNotReplayed(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
-// What is sent is what was announced, to the byte, after any number of trips through the journal.
-func TestABodyStaysAsItIs(t *testing.T) {
+// The body is sent as it was announced, byte for byte, after any number of trips through the
+// journal.
+func TestDeliveryBodyIsStoredByteForByte(t *testing.T) {
 	const body = `{ "a" : "<&>\u00e9é",  "n":1.0}`
 	doc := webhook.Delivery{ID: "whd_1", Body: body}
 	for range 3 {
@@ -103,7 +106,7 @@ func TestABodyStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestBugsAreTold(t *testing.T) {
+func TestProgrammingErrorsPanic(t *testing.T) {
 	require.Panics(t, func() { _, _ = new(webhook.State).Decide(decision.Meta{}, 7) })
 	require.Panics(t, func() { new(webhook.State).Apply(nil) })
 	active := webhook.State{ID: "whe_1", State: webhook.StateActive, Events: []string{"*"}}

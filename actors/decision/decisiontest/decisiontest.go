@@ -1,5 +1,5 @@
-// Package decisiontest is what the tests of every domain package share: stored events must be read for ever, and nothing that is
-// stored may bring a decoder down. It is for tests only and decides nothing.
+// Package decisiontest is the shared test kit of the domain packages: stored events stay readable,
+// and no stored bytes crash a decoder. It is for tests only.
 package decisiontest
 
 import (
@@ -19,13 +19,15 @@ import (
 // Decode is a domain package's DecodeEvent.
 type Decode func(eventType string, payload []byte) (decision.Event, error)
 
-// goldenDir holds one file per event type that was ever written: its payload, as it was stored. A file is added, never changed.
+// goldenDir holds one file per event type ever written: its payload as stored. Files are added and
+// never changed.
 const goldenDir = "testdata/events"
 
-var declared = regexp.MustCompile(`EventType\(\) string \{ return "([^"]+)" \}`)
+var eventTypePattern = regexp.MustCompile(`EventType\(\) string \{ return "([^"]+)" \}`)
 
-// Goldens fails when an event type that the package in the working directory declares has no sample or no golden file, when
-// a golden file no longer decodes to its sample, or when the sample would be written otherwise today.
+// Goldens compares the event types that the package in the working directory declares with their
+// golden files. It fails when a type has no sample or no golden file, when a golden file no longer
+// decodes to its sample, or when the sample is encoded differently today.
 func Goldens(t *testing.T, decode Decode, samples ...decision.Event) {
 	byType := map[string]decision.Event{}
 	for _, e := range samples {
@@ -34,14 +36,14 @@ func Goldens(t *testing.T, decode Decode, samples ...decision.Event) {
 	for _, eventType := range declaredTypes(t) {
 		sample, ok := byType[eventType]
 		require.True(t, ok, "%s has no sample in this test", eventType)
-		written := stored(t, sample)
+		written := encodeAsStored(t, sample)
 		golden, err := os.ReadFile(filepath.Join(goldenDir, eventType+".json"))
 		require.NoError(t, err, "add the golden file of %s: %s", eventType, written)
 
 		got, err := decode(eventType, golden)
 		require.NoError(t, err, eventType)
 		require.Equal(t, sample, got, eventType)
-		require.JSONEq(t, string(golden), string(written), "%s is written otherwise than before: it needs a new version",
+		require.JSONEq(t, string(golden), string(written), "%s is encoded differently than before: it needs a new version",
 			eventType)
 		delete(byType, eventType)
 	}
@@ -51,7 +53,8 @@ func Goldens(t *testing.T, decode Decode, samples ...decision.Event) {
 	require.ErrorIs(t, err, decision.ErrUnknownEvent)
 }
 
-// Fuzz holds a decoder to two things: it never panics, and what it accepts is written and read again as the same event.
+// Fuzz checks that a decoder never panics, and that every event it accepts encodes and decodes to
+// the same event.
 func Fuzz(f *testing.F, decode Decode) {
 	files, err := filepath.Glob(filepath.Join(goldenDir, "*.json"))
 	require.NoError(f, err)
@@ -66,16 +69,16 @@ func Fuzz(f *testing.F, decode Decode) {
 		if err != nil {
 			return
 		}
-		first := stored(t, e)
+		first := encodeAsStored(t, e)
 		again, err := decode(e.EventType(), first)
 		require.NoError(t, err, string(first))
-		second := stored(t, again)
+		second := encodeAsStored(t, again)
 		require.True(t, bytes.Equal(first, second), "%s\n%s", first, second)
 	})
 }
 
-// stored is an event as the journal keeps it: one that writes itself must write what package json does.
-func stored(t *testing.T, e decision.Event) []byte {
+// encodeAsStored returns the journal's encoding of an event, which must equal that of package json.
+func encodeAsStored(t *testing.T, e decision.Event) []byte {
 	written, err := decision.Encode(e)
 	require.NoError(t, err)
 	plain, err := json.Marshal(e)
@@ -91,7 +94,7 @@ func declaredTypes(t *testing.T) []string {
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, match := range declared.FindAllStringSubmatch(string(source), -1) {
+		for _, match := range eventTypePattern.FindAllStringSubmatch(string(source), -1) {
 			types = append(types, match[1])
 		}
 	}

@@ -21,11 +21,12 @@ type State interface {
 	Apply(e decision.Event)
 }
 
-// Step does one step of a scenario and says what came of it.
+// Step runs one step of a scenario and returns its outcome as text.
 type Step func(t *testing.T, d *datadriven.TestData) string
 
-// Scenarios runs every scenario, a file testdata/*.txt of the package in the working directory, each from a beginning of its own.
-// It fails where a step says something else than the file; with -rewrite the file says it afterwards.
+// Scenarios runs every scenario, a file testdata/*.txt of the package in the working directory,
+// each from a fresh Step. It fails where the outcome differs from the file; -rewrite writes the
+// outcome to the file instead.
 func Scenarios(t *testing.T, begin func() Step) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -35,22 +36,23 @@ func Scenarios(t *testing.T, begin func() Step) {
 	}
 }
 
-// Decide has a command decided, which must change nothing.
+// Decide decides a command and fails the test if that changes the state.
 func Decide(t require.TestingT, s State, at time.Time, command any) (decision.Decision, error) {
 	before := JSON(t, s)
 	d, err := s.Decide(decision.Meta{At: at}, command)
-	require.Equal(t, before, JSON(t, s), "deciding changes nothing")
+	require.Equal(t, before, JSON(t, s), "Decide must not change the state")
 	return d, err
 }
 
-// Refused is the line that says why a command was refused. An error that is no fault fails the test.
+// Refused returns the scenario line of a refusal. An error that is not a fault fails the test.
 func Refused(t require.TestingT, err error) string {
 	var f *fault.Error
 	require.True(t, errors.As(err, &f), "%v", err)
 	return "refused: " + f.Error() + "\n"
 }
 
-// Apply folds events as they are read back, which must be as they were written, and tells their types, each on a line.
+// Apply encodes, decodes and folds events, fails unless they decode to themselves, and returns
+// their types, one per line.
 func Apply(t require.TestingT, s State, decode Decode, events ...decision.Event) string {
 	var types strings.Builder
 	for _, e := range events {
@@ -63,7 +65,7 @@ func Apply(t require.TestingT, s State, decode Decode, events ...decision.Event)
 	return types.String()
 }
 
-// Counted tells what a decision counts, each on a line.
+// Counted returns a decision's tallies, one per line.
 func Counted(tallies []decision.Tally) string {
 	var lines strings.Builder
 	for _, tally := range tallies {
@@ -76,14 +78,14 @@ func Counted(tallies []decision.Tally) string {
 	return lines.String()
 }
 
-// JSON is a value as it would be stored.
+// JSON returns the stored encoding of a value.
 func JSON(t require.TestingT, v any) string {
 	b, err := decision.Encode(v)
 	require.NoError(t, err)
 	return string(b)
 }
 
-// Duration reads a duration of a scenario: 90s, 24h.
+// Duration parses a duration of a scenario, such as 90s or 24h.
 func Duration(t require.TestingT, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	require.NoError(t, err)

@@ -1,5 +1,6 @@
-// Package proof tells whether the key of a wallet has signed a text: on the chains of the EVM as personal_sign does (EIP-191,
-// version 0x45, secp256k1), on Solana by Ed25519 over the text. It is pure, and knows neither wallets nor whose they are.
+// Package proof verifies that the key of a wallet address has signed a text. EVM chains sign as
+// personal_sign does (EIP-191, version 0x45, secp256k1); Solana signs the text by Ed25519. The
+// package is pure, and knows neither wallets nor their owners.
 package proof
 
 import (
@@ -18,15 +19,15 @@ import (
 	"purser/actors/checkout/address"
 )
 
-// Errors of an address, and of a signature.
+// Errors of an address and of a signature.
 var (
 	ErrEVM    = errors.New("0x and 40 hexadecimal digits, in small letters or as EIP-55 spells them")
 	ErrSolana = errors.New("base58 of an Ed25519 public key")
-	// ErrSignature: the text is not signed by the address's key.
+	// ErrSignature reports a text that the address's key has not signed.
 	ErrSignature = errors.New("proof: not a signature of the text by the address's key")
 )
 
-// Lengths, in bytes, and what base58 makes of them at most, in characters.
+// Lengths in bytes, and the most base58 characters that encode them.
 const (
 	accountBytes     = 20
 	recoverableBytes = 65 // r, s, v
@@ -34,7 +35,8 @@ const (
 	solanaSigChars   = 88
 )
 
-// EVMAddress reads an address and spells it as EIP-55 does.
+// EVMAddress parses an address and returns it in EIP-55 spelling. A mixed-case text must already be
+// in that spelling.
 func EVMAddress(text string) (string, error) {
 	digits, prefixed := strings.CutPrefix(text, "0x")
 	account, err := hex.DecodeString(digits)
@@ -48,18 +50,20 @@ func EVMAddress(text string) (string, error) {
 	return spelled, nil
 }
 
-// SolanaAddress reads an address that has a key: an address of a program has none. Of small order is no key either, for anybody
-// can sign for it.
+// SolanaAddress parses an address that is an Ed25519 public key. It refuses program addresses,
+// which have no key, and points of small order, for which any signature can be forged.
 func SolanaAddress(text string) (ed25519.PublicKey, error) {
-	key, ok := decode58(text, solanaChars, ed25519.PublicKeySize)
+	key, ok := decodeBase58(text, solanaChars, ed25519.PublicKeySize)
 	if !ok || intent.CheckPoint(key) != nil {
 		return nil, ErrSolana
 	}
 	return key, nil
 }
 
-// EVM says whether an address, spelled by EIP-55, has signed a text. The signature is r, s and v in hex, with or without 0x; v is
-// 0, 1, 27 or 28, and s is in the lower half, as EIP-2 asks of transactions: of two that fit a key only one is taken.
+// EVM verifies that an address, in EIP-55 spelling, has signed a text; the error is ErrSignature.
+// The signature is r, s and v in hex, with or without 0x; v is 0, 1, 27 or 28. s must be in the
+// lower half of the group order, as EIP-2 demands of transactions, so that only one of the two
+// valid signatures is accepted.
 func EVM(account, text, signature string) error {
 	raw, err := hex.DecodeString(strings.TrimPrefix(signature, "0x"))
 	if err != nil || len(raw) != recoverableBytes {
@@ -74,32 +78,38 @@ func EVM(account, text, signature string) error {
 		return ErrSignature
 	}
 	key, _, err := ecdsa.RecoverCompact(append([]byte{v}, raw[:64]...), EVMDigest(text))
-	if err != nil || address.Checksummed(keccak(key.SerializeUncompressed()[1:])[keccakBytes-accountBytes:]) != account {
+	if err != nil {
+		return ErrSignature
+	}
+	signer := keccak256(key.SerializeUncompressed()[1:])[keccakBytes-accountBytes:]
+	if address.Checksummed(signer) != account {
 		return ErrSignature
 	}
 	return nil
 }
 
-// EVMDigest is what a wallet signs of a text.
+// EVMDigest returns the hash that a wallet signs for a text.
 func EVMDigest(text string) []byte {
-	return keccak(fmt.Appendf(nil, "\x19Ethereum Signed Message:\n%d%s", len(text), text))
+	return keccak256(fmt.Appendf(nil, "\x19Ethereum Signed Message:\n%d%s", len(text), text))
 }
 
-// Solana says whether an address has signed a text. The signature is base58.
+// Solana verifies that an address has signed a text; the error is ErrSignature. The signature is
+// base58.
 func Solana(account, text, signature string) error {
 	key, err := SolanaAddress(account)
 	if err != nil {
 		return ErrSignature
 	}
-	raw, ok := decode58(signature, solanaSigChars, ed25519.SignatureSize)
+	raw, ok := decodeBase58(signature, solanaSigChars, ed25519.SignatureSize)
 	if !ok || !ed25519.Verify(key, []byte(text), raw) {
 		return ErrSignature
 	}
 	return nil
 }
 
-// decode58 reads n bytes; the length of the text is looked at first, for base58 takes time in its square.
-func decode58(text string, most, n int) ([]byte, bool) {
+// decodeBase58 decodes n bytes. It checks the text's length first, because decoding base58 takes
+// quadratic time.
+func decodeBase58(text string, most, n int) ([]byte, bool) {
 	if len(text) > most {
 		return nil, false
 	}
@@ -109,7 +119,7 @@ func decode58(text string, most, n int) ([]byte, bool) {
 
 const keccakBytes = 32
 
-func keccak(b []byte) []byte {
+func keccak256(b []byte) []byte {
 	h := sha3.NewLegacyKeccak256()
 	h.Write(b)
 	return h.Sum(nil)

@@ -15,9 +15,10 @@ import (
 	"purser/actors/ramp/proof"
 )
 
-// What web3.js documents of web3.eth.accounts.sign: a key, its address, a text, the digest that is signed, and the signature.
+// The documented example of web3.eth.accounts.sign in web3.js: key, address, text, digest and
+// signature.
 const (
-	published          = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318"
+	publishedKey       = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318"
 	publishedAddress   = "0x2c7536E3605D9C16a7a3D7b1898e529396a65c23"
 	publishedText      = "Some data"
 	publishedDigest    = "1da44b586eb0729ff70a73c326926f6ed5a25f5b056e7f47fbc6e58d86871655"
@@ -34,8 +35,8 @@ func TestPublishedSignaturesOfTheEVM(t *testing.T) {
 	for name, signature := range map[string]string{
 		"the other v": body + "1b", "a v of EIP-155": body + "25", "no v": body, "nothing": "", "0x alone": "0x",
 		"no hex": strings.Repeat("zz", 65), "a byte more": body + "1c00", "r is 0": strings.Repeat("00", 32) + body[64:] + "1c",
-		"s is 0": body[:64] + strings.Repeat("00", 32) + "1c", "s is the order": body[:64] + order + "1c",
-		"r is over the order": strings.Repeat("ff", 32) + body[64:] + "1c", "the other s": otherS(t, body) + "1b",
+		"s is 0": body[:64] + strings.Repeat("00", 32) + "1c", "s is the order": body[:64] + groupOrder + "1c",
+		"r is over the order": strings.Repeat("ff", 32) + body[64:] + "1c", "the other s": malleatedS(t, body) + "1b",
 		"v of a compressed key": body + "20",
 	} {
 		require.ErrorIs(t, proof.EVM(publishedAddress, publishedText, signature), proof.ErrSignature, name)
@@ -45,10 +46,11 @@ func TestPublishedSignaturesOfTheEVM(t *testing.T) {
 		proof.ErrSignature)
 }
 
-const order = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141"
+const groupOrder = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141"
 
-// otherS is the signature that fits the same key with the other v: anybody can make it of one that was seen.
-func otherS(t *testing.T, body string) string {
+// malleatedS returns the second signature that is valid for the same key, with the other v. Anyone
+// can compute it from the first.
+func malleatedS(t *testing.T, body string) string {
 	raw, err := hex.DecodeString(body[64:])
 	require.NoError(t, err)
 	var s secp256k1.ModNScalar
@@ -57,9 +59,9 @@ func otherS(t *testing.T, body string) string {
 	return body[:64] + hex.EncodeToString(negated[:])
 }
 
-// The library's own signer makes what is taken, whatever the text.
-func TestTheSignerOfTheKeyIsBelieved(t *testing.T) {
-	raw, err := hex.DecodeString(published)
+// Signatures made by the library's own signer verify, for any text.
+func TestSignatureOfTheWalletKeyVerifies(t *testing.T) {
+	raw, err := hex.DecodeString(publishedKey)
 	require.NoError(t, err)
 	key := secp256k1.PrivKeyFromBytes(raw)
 	for _, text := range []string{"", "a", "Zeile\nZeile", strings.Repeat("long ", 100), "Überweisung"} {
@@ -69,7 +71,7 @@ func TestTheSignerOfTheKeyIsBelieved(t *testing.T) {
 }
 
 func TestAddressesOfTheEVM(t *testing.T) {
-	// EIP-55's own samples
+	// samples of EIP-55
 	for _, spelled := range []string{"0x52908400098527886E0F7030069857D2E4169EE7", "0xde709f2102306220921060314715629080e2fb77",
 		"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
 		"0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB", "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb"} {
@@ -98,7 +100,7 @@ func TestPublishedSignaturesOfSolana(t *testing.T) {
 			"92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da" +
 				"085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"},
 	} {
-		account, signature := in58(t, v.key), in58(t, v.signature)
+		account, signature := base58OfHex(t, v.key), base58OfHex(t, v.signature)
 		require.NoError(t, proof.Solana(account, v.text, signature))
 		require.ErrorIs(t, proof.Solana(account, v.text+" ", signature), proof.ErrSignature)
 		for _, bad := range []string{"", signature + "1", "1" + signature, signature[1:], v.signature, "0" + signature[1:],
@@ -108,7 +110,7 @@ func TestPublishedSignaturesOfSolana(t *testing.T) {
 	}
 }
 
-func in58(t *testing.T, text string) string {
+func base58OfHex(t *testing.T, text string) string {
 	raw, err := hex.DecodeString(text)
 	require.NoError(t, err)
 	return base58.Encode(raw)
@@ -119,7 +121,8 @@ func TestAddressesOfSolana(t *testing.T) {
 	got, err := proof.SolanaAddress(base58.Encode(key))
 	require.NoError(t, err)
 	require.Equal(t, key, got)
-	system := strings.Repeat("1", 32) // the system program: a point of small order, for which anybody can sign
+	// the system program: a point of small order, for which a signature can be forged
+	system := strings.Repeat("1", 32)
 	for _, bad := range []string{"", system, system + "1", base58.Encode(key[1:]), base58.Encode(key) + " ", offCurve(),
 		strings.Repeat("z", 44), "0OIl"} {
 		_, err := proof.SolanaAddress(bad)
@@ -127,7 +130,7 @@ func TestAddressesOfSolana(t *testing.T) {
 	}
 }
 
-// offCurve is an address as programs have them: no point of the curve, so that it has no key.
+// offCurve returns a program address: no point of the curve, so that it has no key.
 func offCurve() string {
 	for seed := byte(0); ; seed++ {
 		sum := sha256.Sum256([]byte{seed})
@@ -141,7 +144,8 @@ func offCurve() string {
 
 func FuzzSignatures(f *testing.F) {
 	account := base58.Encode(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey))
-	signature := base58.Encode(ed25519.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), []byte(publishedText)))
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	signature := base58.Encode(ed25519.Sign(key, []byte(publishedText)))
 	f.Add(publishedSignature)
 	f.Add(signature)
 	f.Add(strings.TrimSuffix(publishedSignature, "1c") + "01")
