@@ -29,6 +29,7 @@ type checkoutHandlers struct {
 	*edge
 	site      *web.Site
 	library   *guides.Library
+	reference *apiReference
 	streams   atomic.Int64  // open pages with server-sent events
 	streamFor time.Duration // the constant streamFor, except in tests
 }

@@ -63,6 +63,9 @@ func (h *checkoutHandlers) mountGuides(r *router.Router) {
 	mountRoute(r, fasthttp.MethodGet, "/docs", h.hosted(h.showGuides))
 	mountRoute(r, fasthttp.MethodGet, "/docs/search", h.hosted(h.searchGuides))
 	mountRoute(r, fasthttp.MethodGet, "/docs/{guide}", h.hosted(h.showGuide))
+	mountRoute(r, fasthttp.MethodGet, "/docs/api", h.hosted(h.showReference))
+	mountRoute(r, fasthttp.MethodGet, "/docs/api/network.json", h.hosted(h.showNetworkDescription))
+	mountRoute(r, fasthttp.MethodGet, "/docs/api/{group}", h.hosted(h.showReferenceGroup))
 }
 
 func (h *checkoutHandlers) showGuides(ctx *fasthttp.RequestCtx, _ *call) error {

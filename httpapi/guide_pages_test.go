@@ -11,13 +11,17 @@ import (
 	"purser/httpapi/web"
 )
 
-// Every guide is a page under the policy of the hosted pages, and every link within the guides
-// leads to a page and an anchor.
+// Every guide and every group of the reference is a page under the policy of the hosted pages, and every
+// link among them leads to a page and an anchor.
 func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 	w := newWorld(t)
 	link := regexp.MustCompile(`href="(/docs[^"#?]*)?(#[^"]*)?"`)
 	pages := map[string]string{}
-	for _, name := range append([]string{""}, guideNames...) {
+	names := append([]string{"", "api"}, guideNames...)
+	for _, group := range w.server.checkouts.reference.groups {
+		names = append(names, "api/"+group.Name)
+	}
+	for _, name := range names {
 		path := strings.TrimSuffix("/docs/"+name, "/")
 		status, contentType, policy, body := w.askAs(path, "text/html")
 		require.Equal(t, 200, status, path)
@@ -34,9 +38,13 @@ func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 			if target == "" {
 				target = path
 			}
-			require.Contains(t, pages, target, path)
+			if target == "/docs/api/network.json" {
+				continue // no page
+			}
+			page, exists := pages[target]
+			require.True(t, exists, "%s leads to %s", path, target)
 			if found[2] != "" {
-				require.Contains(t, pages[target], `id="`+found[2][1:]+`"`, path+found[2])
+				require.True(t, strings.Contains(page, `id="`+found[2][1:]+`"`), "%s leads to %s%s", path, target, found[2])
 			}
 		}
 	}
@@ -83,4 +91,29 @@ func TestTheGuideOfCardsHasEveryReasonWithItsCode(t *testing.T) {
 	for reason := hold.ReasonApproved; reason <= hold.ReasonForcedPost; reason++ {
 		require.Contains(t, string(content), "| `"+reason.String()+"` | `"+reason.ResponseCode(false)+"` |")
 	}
+}
+
+func TestReferenceShowsEveryOperationOnce(t *testing.T) {
+	w := newWorld(t)
+	for _, g := range w.server.checkouts.reference.groups {
+		_, _, _, body := w.askAs("/docs/api/"+g.Name, "text/html")
+		for _, o := range g.Operations {
+			require.Equal(t, 1, strings.Count(body, `<h2 id="`+o.Anchor+`">`), o.Anchor)
+		}
+	}
+	status, _, _, body := w.askAs("/docs/api/nothing", "text/html")
+	require.Equal(t, 404, status)
+	require.Contains(t, body, "Not in the reference")
+}
+
+func TestNetworkPortHasItsOwnDescription(t *testing.T) {
+	status, contentType, _, body := newWorld(t).askAs("/docs/api/network.json", "application/json")
+	require.Equal(t, 200, status)
+	require.Equal(t, "application/json", contentType)
+	require.Contains(t, body, `"/v1/authorizations"`)
+}
+
+func TestSearchOfTheGuidesFindsOperations(t *testing.T) {
+	_, _, _, body := newWorld(t).askAs("/docs/search?q=%2Fv1%2Freversals", "text/html")
+	require.Contains(t, body, `href="/docs/api/network#reverse"`)
 }

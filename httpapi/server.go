@@ -212,7 +212,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	library, err := newLibrary()
+	library, reference, err := newDocuments(e.openapi)
 	if err != nil {
 		return nil, err
 	}
@@ -226,8 +226,9 @@ func New(c Config) (*Server, error) {
 	s := &Server{edge: e, site: site,
 		sessions: &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords,
 			delays: newDelayLine()},
-		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor, library: library},
-		reports:   &reportHandlers{edge: e}}
+		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor, library: library,
+			reference: reference},
+		reports: &reportHandlers{edge: e}}
 	treasury := newTreasuryHandlers(e, calendar)
 	s.tools = &toolHandlers{edge: e}
 	s.table = s.routes(treasury, &cardHandlers{edge: e, calendar: calendar})

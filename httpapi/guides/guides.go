@@ -39,7 +39,14 @@ type Heading struct{ Anchor, Text string }
 type Result struct{ Guide, Title, Anchor, Heading, Text string }
 
 // Library is every guide, in the order of their sources. It is safe for concurrent use.
-type Library struct{ guides []*Guide }
+type Library struct {
+	guides []*Guide
+	beyond []Result
+}
+
+// AddPassages makes Search find passages of pages that are no guides, after those of the guides.
+// Guide is then the page's path below the guides. It must precede every search.
+func (l *Library) AddPassages(passages ...Result) { l.beyond = append(l.beyond, passages...) }
 
 // Source is a guide as it is written. It begins with a heading of the first level, its title.
 type Source struct {
@@ -159,16 +166,23 @@ func (l *Library) Search(query string) (found []Result) {
 		return nil
 	}
 	for _, g := range l.guides {
-		for _, p := range g.passages {
-			held := strings.ToLower(p.Title + " " + p.Heading + " " + p.Text)
-			if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(held, word) }) {
-				continue
-			}
-			p.Text = cut(p.Text)
-			if found = append(found, p); len(found) == maxFound {
-				return found
-			}
+		found = appendMatching(found, g.passages, words)
+	}
+	return appendMatching(found, l.beyond, words)
+}
+
+// appendMatching appends the passages that hold every word, until maxFound are found.
+func appendMatching(found, passages []Result, words []string) []Result {
+	for _, p := range passages {
+		if len(found) == maxFound {
+			break
 		}
+		held := strings.ToLower(p.Title + " " + p.Heading + " " + p.Text)
+		if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(held, word) }) {
+			continue
+		}
+		p.Text = cut(p.Text)
+		found = append(found, p)
 	}
 	return found
 }

@@ -25,6 +25,9 @@ import (
 //go:embed openapi.yaml
 var source []byte
 
+//go:embed network.yaml
+var networkSource []byte
+
 // location names the description to the schema compiler; nothing is ever fetched from it.
 const location = "urn:purser:openapi"
 
@@ -113,6 +116,12 @@ func (d *Document) compile(compiler *jsonschema.Compiler, op Operation, method s
 // escape writes a path as one part of a JSON pointer inside a URL fragment.
 func escape(path string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
+}
+
+// NetworkJSON returns the description of the card network's port as JSON.
+func NetworkJSON() ([]byte, error) {
+	_, text, err := convert(networkSource)
+	return text, err
 }
 
 func object(v any) map[string]any {

@@ -20,7 +20,7 @@ import (
 	"rsc.io/qr"
 )
 
-//go:embed page.html guide.html guide.css page.css page.js receipt.js icon.svg favicon.ico
+//go:embed page.html guide.html reference.html guide.css page.css page.js receipt.js icon.svg favicon.ico
 var files embed.FS
 
 // Policy is the Content-Security-Policy of every page.
@@ -145,7 +145,7 @@ func New(base string) (*Site, error) {
 		"wallet":  func(link string) template.URL { return template.URL(link) },
 		"steps":   func(n int) []int { return make([]int, n) },
 		"favicon": func() string { return FaviconPath },
-	}).ParseFS(files, "page.html", "guide.html")
+	}).ParseFS(files, "page.html", "guide.html", "reference.html")
 	if err != nil {
 		return nil, err
 	}
@@ -193,6 +193,22 @@ type Guide struct {
 // WriteGuide renders a page of the guides.
 func (s *Site) WriteGuide(w io.Writer, g Guide) error {
 	if err := s.page.ExecuteTemplate(w, "guide", g); err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	return nil
+}
+
+// Reference is what a page of the API reference shows: a group when Group is set, else the index or
+// a missing page.
+type Reference struct {
+	Title, Name   string
+	Groups, Group any // the list of groups, and the group that is shown
+	Missing       bool
+}
+
+// WriteReference renders a page of the API reference.
+func (s *Site) WriteReference(w io.Writer, r Reference) error {
+	if err := s.page.ExecuteTemplate(w, "reference", r); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	return nil

@@ -1,0 +1,303 @@
+package reference
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+
+	"github.com/yuin/goldmark"
+)
+
+// methods are the HTTP methods of operations, in the order in which a path's operations are shown.
+var methods = []string{"get", "post", "put", "patch", "delete"}
+
+// Group is the operations of one tag.
+type Group struct {
+	Name        string // the tag
+	Title       string
+	Description string
+	Operations  []Operation
+}
+
+// Operation is one method of one path.
+type Operation struct {
+	Anchor      string // its operationId
+	Method      string // in capitals
+	Path        string
+	Summary     string
+	Description template.HTML
+	Access      string // the credentials that the operation takes
+	Deprecated  bool
+	Parameters  []Field
+	Body        []Field // empty without a body
+	Answers     []Answer
+	Errors      []string // codes, in the order of the description
+	Samples     []Sample
+}
+
+// Answer is a successful answer.
+type Answer struct {
+	Status, Description, ContentType string
+	Fields                           []Field
+	Example                          string // JSON or text; "" without one
+}
+
+// description is an OpenAPI document as a tree.
+type description struct {
+	root map[string]any
+	host host
+}
+
+// New reads a description in JSON. An operation with several tags appears under the first. Groups
+// have the order of the document's tags, operations that of their paths' names. fallback names the
+// scheme of operations that state no security.
+func New(text []byte) ([]Group, error) {
+	d := description{host: restHost}
+	if err := json.Unmarshal(text, &d.root); err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	if _, network := d.schemes()["networkSecret"]; network {
+		d.host = networkHost
+	}
+	groups, byName := d.groups()
+	paths := object(d.root["paths"])
+	for _, path := range sortedKeys(paths) {
+		for _, method := range methods {
+			source := object(object(paths[path])[method])
+			if source == nil {
+				continue
+			}
+			tag := text0(source["tags"])
+			at, ok := byName[tag]
+			if !ok {
+				return nil, fmt.Errorf("reference: %s %s has the tag %q, which is not described", method, path, tag)
+			}
+			operation, err := d.operation(method, path, source)
+			if err != nil {
+				return nil, fmt.Errorf("reference: %s %s: %w", method, path, err)
+			}
+			groups[at].Operations = append(groups[at].Operations, operation)
+		}
+	}
+	return slices.DeleteFunc(groups, func(g Group) bool { return len(g.Operations) == 0 }), nil
+}
+
+// groups returns the tags as empty groups, and the place of each by its name.
+func (d *description) groups() ([]Group, map[string]int) {
+	var groups []Group
+	byName := map[string]int{}
+	for _, tag := range list(d.root["tags"]) {
+		name := text(object(tag)["name"])
+		byName[name] = len(groups)
+		groups = append(groups, Group{Name: name, Title: title(name), Description: text(object(tag)["description"])})
+	}
+	return groups, byName
+}
+
+// title writes a tag with a capital.
+func title(name string) string {
+	if name == "mcp" {
+		return "Model Context Protocol"
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// schemes returns the security schemes.
+func (d *description) schemes() map[string]any {
+	return object(object(d.root["components"])["securitySchemes"])
+}
+
+func (d *description) operation(method, path string, source map[string]any) (Operation, error) {
+	o := Operation{Anchor: text(source["operationId"]), Method: strings.ToUpper(method), Path: path,
+		Summary: text(source["summary"]), Access: d.access(source)}
+	o.Deprecated, _ = source["deprecated"].(bool)
+	o.Description = markdown(text(source["description"]))
+	for _, code := range list(source["x-errors"]) {
+		o.Errors = append(o.Errors, text(code))
+	}
+	request := request{method: o.Method, path: path, security: d.security(source), host: d.host}
+	for _, shared := range [][]any{list(object(object(d.root["paths"])[path])["parameters"]), list(source["parameters"])} {
+		for _, p := range shared {
+			parameter := d.resolve(object(p))
+			o.Parameters = append(o.Parameters, d.parameter(parameter))
+			request.add(parameter, d.exampleOf(parameter, source))
+		}
+	}
+	for contentType, media := range object(d.resolve(object(source["requestBody"]))["content"]) {
+		o.Body = d.fields(object(object(media)["schema"]))
+		request.contentType, request.body = contentType, firstExample(object(media))
+	}
+	o.Answers = d.answers(source)
+	var err error
+	o.Samples, err = request.samples()
+	return o, err
+}
+
+// answers returns the successful answers, by status and content type.
+func (d *description) answers(source map[string]any) []Answer {
+	var answers []Answer
+	responses := object(source["responses"])
+	for _, status := range sortedKeys(responses) {
+		if status[0] != '2' {
+			continue
+		}
+		response := d.resolve(object(responses[status]))
+		answer := Answer{Status: status, Description: text(response["description"])}
+		content := object(response["content"])
+		if len(content) == 0 {
+			answers = append(answers, answer)
+		}
+		for _, contentType := range sortedKeys(content) {
+			media := object(content[contentType])
+			answer.ContentType = contentType
+			answer.Fields = d.fields(object(media["schema"]))
+			answer.Example = example(firstExample(media))
+			answers = append(answers, answer)
+		}
+	}
+	return answers
+}
+
+// firstExample returns the example of a content type, or the first by name of several; nil without
+// one.
+func firstExample(media map[string]any) any {
+	if one := media["example"]; one != nil {
+		return one
+	}
+	several := object(media["examples"])
+	for _, name := range sortedKeys(several) {
+		return object(several[name])["value"]
+	}
+	return nil
+}
+
+// example writes an example as indented JSON, or as it is when it is text.
+func example(value any) string {
+	if value == nil {
+		return ""
+	}
+	if written, ok := value.(string); ok {
+		return written
+	}
+	return indented(value, "")
+}
+
+// security returns the names of the schemes of which an operation takes one, and "" for none.
+func (d *description) security(source map[string]any) []string {
+	stated, ok := source["security"]
+	if !ok {
+		stated = d.root["security"]
+	}
+	var names []string
+	for _, alternative := range list(stated) {
+		keys := sortedKeys(object(alternative))
+		if len(keys) == 0 {
+			keys = []string{""}
+		}
+		names = append(names, keys...)
+	}
+	return names
+}
+
+// credentials are the names of the security schemes in words.
+var credentials = map[string]string{"apiKey": "an API key", "session": "a session", "": "no credentials",
+	"partnerSignature": "a partner's signature", "networkSecret": "the card network's secret"}
+
+// access writes the credentials, the scope, the roles and the mode that an operation needs.
+func (d *description) access(source map[string]any) string {
+	var kinds []string
+	for _, name := range d.security(source) {
+		kinds = append(kinds, cmp.Or(credentials[name], name))
+	}
+	access := "Takes " + strings.Join(kinds, " or ")
+	if scope := text(source["x-scope"]); scope != "" {
+		access += " with the scope " + scope
+	}
+	if roles := list(source["x-roles"]); len(roles) > 0 {
+		var names []string
+		for _, role := range roles {
+			names = append(names, text(role))
+		}
+		access += "; roles of a session: " + strings.Join(names, ", ")
+	}
+	switch text(source["x-live"]) {
+	case "sandbox-only":
+		access += "; only in the sandbox"
+	case "kyb":
+		access += "; a live workspace needs approved verification"
+	}
+	return access + "."
+}
+
+// resolve follows $ref. Members beside $ref replace those that it leads to.
+func (d *description) resolve(node map[string]any) map[string]any {
+	ref := text(node["$ref"])
+	if ref == "" {
+		return node
+	}
+	var target any = d.root
+	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+		target = object(target)[name]
+	}
+	merged := map[string]any{}
+	for name, value := range d.resolve(object(target)) {
+		merged[name] = value
+	}
+	for name, value := range node {
+		if name != "$ref" {
+			merged[name] = value
+		}
+	}
+	return merged
+}
+
+// markdown renders a description's text. Raw HTML in it is dropped.
+func markdown(source string) template.HTML {
+	var page bytes.Buffer
+	if err := goldmark.Convert([]byte(source), &page); err != nil {
+		panic("BUG: a buffer refuses bytes: " + err.Error())
+	}
+	return template.HTML(page.String())
+}
+
+// inline renders a text of one paragraph without the paragraph's tags.
+func inline(source string) template.HTML {
+	page := strings.TrimSuffix(strings.TrimSpace(string(markdown(source))), "</p>")
+	return template.HTML(strings.TrimPrefix(page, "<p>"))
+}
+
+func object(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+// text0 returns the first text of a list, "" without one.
+func text0(v any) string {
+	if l := list(v); len(l) > 0 {
+		return text(l[0])
+	}
+	return ""
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

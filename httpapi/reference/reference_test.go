@@ -1,0 +1,94 @@
+package reference_test
+
+import (
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/httpapi/openapi"
+	"purser/httpapi/reference"
+)
+
+// descriptions returns the groups of both descriptions with their texts.
+func descriptions(t *testing.T) (rest, network []reference.Group, document *openapi.Document) {
+	t.Helper()
+	document, err := openapi.Load()
+	require.NoError(t, err)
+	rest, err = reference.New(document.JSON())
+	require.NoError(t, err)
+	text, err := openapi.NetworkJSON()
+	require.NoError(t, err)
+	network, err = reference.New(text)
+	require.NoError(t, err)
+	return rest, network, document
+}
+
+func TestReferenceHasEveryOperationOnce(t *testing.T) {
+	rest, network, document := descriptions(t)
+	anchors, shown := map[string]bool{}, map[openapi.Operation]bool{}
+	for _, g := range rest {
+		require.NotEmpty(t, g.Description, g.Name)
+		for _, o := range g.Operations {
+			require.False(t, anchors[o.Anchor], o.Anchor)
+			anchors[o.Anchor], shown[openapi.Operation{Method: o.Method, Path: o.Path}] = true, true
+			require.NotEmpty(t, o.Summary, o.Anchor)
+			require.NotEmpty(t, o.Access, o.Anchor)
+		}
+	}
+	for _, o := range document.Operations() {
+		require.True(t, shown[o], "%s %s", o.Method, o.Path)
+	}
+	require.Len(t, shown, len(document.Operations()))
+	require.Len(t, network, 1)
+	require.Len(t, network[0].Operations, 4)
+}
+
+// Each sample in Go is a program, and the body of each sample in curl is the description's example.
+func TestEverySampleIsWellFormed(t *testing.T) {
+	rest, network, document := descriptions(t)
+	for _, g := range append(rest, network...) {
+		for _, o := range g.Operations {
+			require.Len(t, o.Samples, 4, o.Anchor)
+			_, err := parser.ParseFile(token.NewFileSet(), "main.go", o.Samples[3].Code, parser.AllErrors)
+			require.NoError(t, err, o.Anchor)
+			for _, sample := range o.Samples {
+				require.NotContains(t, sample.Code, "{"+"id}", o.Anchor)
+			}
+			_, body, found := strings.Cut(o.Samples[0].Code, "-d '")
+			if !found || g.Name == "network" || g.Name == "mcp" {
+				continue
+			}
+			body = strings.ReplaceAll(strings.TrimSuffix(body, "'\n"), `'\''`, "'")
+			require.True(t, json.Valid([]byte(body)), "%s: %s", o.Anchor, body)
+			_, err = document.Parse(openapi.Operation{Method: o.Method, Path: o.Path}, []byte(body))
+			require.NoError(t, err, o.Anchor)
+		}
+	}
+}
+
+func TestFieldsOfNestedObjectsHaveTheirPath(t *testing.T) {
+	_, network, _ := descriptions(t)
+	names := map[string]reference.Field{}
+	for _, f := range network[0].Operations[0].Body {
+		names[f.Name] = f
+	}
+	require.Equal(t, "pattern ^\\d{4}$", names["merchant.mcc"].Bounds)
+	require.True(t, names["merchant.mcc"].Required)
+	require.False(t, names["merchant.country"].Required)
+	require.Equal(t, "0 to 1000000000000", names["amountCents"].Bounds)
+}
+
+func TestDescriptionsThatCannotBeShownAreRefused(t *testing.T) {
+	for text, fault := range map[string]string{
+		`{`: "reference: ",
+		`{"paths":{"/x":{"get":{"tags":["none"]}}}}`:                                            `get /x has the tag "none"`,
+		`{"tags":[{"name":"a"}],"paths":{"/x":{"get":{"tags":["a"],"security":[{"odd":[]}]}}}}`: `the credentials "odd"`,
+	} {
+		_, err := reference.New([]byte(text))
+		require.ErrorContains(t, err, fault)
+	}
+}

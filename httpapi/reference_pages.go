@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/valyala/fasthttp"
+
+	"purser/httpapi/guides"
+	"purser/httpapi/openapi"
+	"purser/httpapi/reference"
+	"purser/httpapi/web"
+)
+
+// apiReference is the API reference, ready to be shown: the groups of the REST interface and that
+// of the card network's port.
+type apiReference struct {
+	groups  []reference.Group
+	network []byte // the description of the card network's port, as JSON
+}
+
+func newAPIReference(description *openapi.Document) (*apiReference, error) {
+	groups, err := reference.New(description.JSON())
+	if err != nil {
+		return nil, err
+	}
+	network, err := openapi.NetworkJSON()
+	if err != nil {
+		return nil, err
+	}
+	ofNetwork, err := reference.New(network)
+	if err != nil {
+		return nil, fmt.Errorf("card network: %w", err)
+	}
+	return &apiReference{groups: append(groups, ofNetwork...), network: network}, nil
+}
+
+// newDocuments renders the guides and the reference. The search of the guides finds operations too.
+func newDocuments(description *openapi.Document) (*guides.Library, *apiReference, error) {
+	library, err := newLibrary()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := newAPIReference(description)
+	if err != nil {
+		return nil, nil, err
+	}
+	library.AddPassages(r.passages()...)
+	return library, r, nil
+}
+
+// passages returns a passage for each operation, for the search of the guides.
+func (r *apiReference) passages() (passages []guides.Result) {
+	for _, g := range r.groups {
+		for _, o := range g.Operations {
+			passages = append(passages, guides.Result{Guide: "api/" + g.Name, Title: g.Title, Anchor: o.Anchor,
+				Heading: o.Summary, Text: o.Method + " " + o.Path})
+		}
+	}
+	return passages
+}
+
+func (h *checkoutHandlers) showReference(ctx *fasthttp.RequestCtx, _ *call) error {
+	return h.writeReference(ctx, web.Reference{Title: "API reference"})
+}
+
+func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call) error {
+	name := c.params["group"]
+	at := slices.IndexFunc(h.reference.groups, func(g reference.Group) bool { return g.Name == name })
+	if at < 0 {
+		ctx.SetStatusCode(fasthttp.StatusNotFound)
+		return h.writeReference(ctx, web.Reference{Title: "Not in the reference", Missing: true})
+	}
+	group := h.reference.groups[at]
+	return h.writeReference(ctx, web.Reference{Title: group.Title, Name: name, Group: group})
+}
+
+func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Reference) error {
+	page.Groups = h.reference.groups
+	var body bytes.Buffer
+	if err := h.site.WriteReference(&body, page); err != nil {
+		return err
+	}
+	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
+	ctx.Response.SetBody(body.Bytes())
+	return nil
+}
+
+// showNetworkDescription answers with the OpenAPI description of the card network's port.
+func (h *checkoutHandlers) showNetworkDescription(ctx *fasthttp.RequestCtx, _ *call) error {
+	ctx.Response.Header.SetContentType("application/json")
+	ctx.Response.SetBody(h.reference.network)
+	return nil
+}
