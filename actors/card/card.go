@@ -1,9 +1,9 @@
-// Package card is one virtual or physical card: its state, its limits and what it may be spent on. It is pure; an actor of the
-// card's id is the only one that folds its events.
+// Package card is one virtual or physical card: its state, its limits and its allowlists. It is
+// pure; the actor of the card's id alone folds its events.
 //
-// The package decides what the holder's side may change. Whether a swipe is approved is not decided here but by the
-// authorizer, from the rule (RuleOf) that every event of a card carries whole. What a card has spent is not here either: the
-// balance of its workspace keeps that beside it.
+// The package decides the changes that the cardholder's side may make. The authorizer approves or
+// declines a swipe, by the rule (RuleOf) that every event of a card carries whole. The balance of
+// the workspace keeps the card's spending.
 package card
 
 import (
@@ -13,7 +13,7 @@ import (
 	"purser/persistence/money"
 )
 
-// States of a card. Terminated is for ever.
+// States of a card. StateTerminated is final.
 const (
 	StateActive     = "active"
 	StateFrozen     = "frozen"
@@ -45,13 +45,13 @@ type State struct {
 	UpdatedAt    decision.Stamp `json:"updatedAt"`
 }
 
-// Label is what the holder's side calls the card's holder. It may be a person's name: it is in a sealed record of its own, and in
-// no event and no state.
+// Label is the name that the workspace gives the card's holder. It may be a person's name, so it is
+// in a sealed record of its own, and in no event and no state.
 type Label struct {
 	HolderLabel string `json:"holderLabel"`
 }
 
-// View is a card as the interface shows it; its label, and what it spent in the month, are added by whoever asks.
+// View is a card as the interface shows it. The caller adds the label and the month's spending.
 type View struct {
 	ID                   string         `json:"id"`
 	WorkspaceID          string         `json:"workspaceId"`
@@ -70,8 +70,8 @@ type View struct {
 	UpdatedAt            decision.Stamp `json:"updatedAt"`
 }
 
-// Mint issues a card. ID, Workspace, Token and Last4 are made by the caller; the rest is what was asked for. A nil allowlist
-// allows all.
+// Mint issues a card. The caller makes ID, Workspace, Token and Last4; the request gives the rest.
+// A nil allowlist allows everything.
 type Mint struct {
 	ID, Workspace, Token    string
 	Last4                   string
@@ -82,10 +82,10 @@ type Mint struct {
 	AllowedMccs             *[]string
 	AllowedMerchants        *[]string
 	Physical, Fixture       bool
-	OrderedAt               decision.Stamp // of a physical card, which exists from then on; zero: when it is minted
+	OrderedAt               decision.Stamp // creation time of a physical card; zero takes the time of the command
 }
 
-// Update changes what is not nil (or Set). One that changes nothing at all is refused.
+// Update changes the fields that are not nil, or are Set. An empty Update is refused.
 type Update struct {
 	State                *string  `json:"state"`
 	MonthlyLimitUsdCents *int64   `json:"monthlyLimitUsdCents"`
@@ -94,13 +94,14 @@ type Update struct {
 	AllowedMerchants     Optional `json:"allowedMerchants"`
 }
 
-// Optional is an allowlist in a request: absent is not Set, null is Set with a nil Value (allow all).
+// Optional is an allowlist in a request: absent is not Set, null is Set with a nil Value (allow
+// all).
 type Optional struct {
 	Set   bool
 	Value *[]string
 }
 
-// UnmarshalJSON is called for null too, which is how it is told from absence.
+// UnmarshalJSON sets Set. Package json calls it for null too, but not for an absent field.
 func (o *Optional) UnmarshalJSON(b []byte) error {
 	o.Set, o.Value = true, nil
 	return json.Unmarshal(b, &o.Value)

@@ -54,7 +54,7 @@ func TestHolderLabelIsInASealedRecordOnly(t *testing.T) {
 	require.Equal(t, state, loaded)
 }
 
-func TestAbsentIsNotNull(t *testing.T) {
+func TestAbsentAllowlistDiffersFromNull(t *testing.T) {
 	for body, want := range map[string]card.Optional{
 		`{}`:                       {},
 		`{"allowedMccs": null}`:    {Set: true},
@@ -68,7 +68,7 @@ func TestAbsentIsNotNull(t *testing.T) {
 	}
 }
 
-func TestEveryEventBringsTheWholeRule(t *testing.T) {
+func TestRuleOfEveryEventIsComplete(t *testing.T) {
 	for state, e := range map[hold.CardState]decision.Event{
 		hold.CardActive: card.Minted{Terms: terms("active")}, hold.CardFrozen: card.Frozen{Terms: terms("frozen")},
 		hold.CardTerminated: card.Terminated{Terms: terms("terminated")},
@@ -87,7 +87,7 @@ func TestEveryEventBringsTheWholeRule(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestDamagedEventsAreNotFollowed(t *testing.T) {
+func TestDamagedEventsDoNotDecode(t *testing.T) {
 	for _, damage := range []func(*card.Terms){
 		func(t *card.Terms) { t.Token = "ctok_1" },
 		func(t *card.Terms) { t.Card = "card_1" },
@@ -103,13 +103,13 @@ func TestDamagedEventsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestUnknownCommandsAreBugs(t *testing.T) {
+func TestUnknownCommandsPanic(t *testing.T) {
 	require.Panics(t, func() { _, _ = new(card.State).Decide(decision.Meta{At: at}, 7) })
 	require.Panics(t, func() { new(card.State).Apply(nil) })
 }
 
-// Whoever fulfils an order of a physical card may mint it twice: it is one card, as old as its order.
-func TestAPhysicalCardIsMintedOnce(t *testing.T) {
+// Fulfilment may mint a physical card twice: the result is one card, created when it was ordered.
+func TestSecondMintOfAPhysicalCardChangesNothing(t *testing.T) {
 	ordered := decision.StampOf(at)
 	mint := mint()
 	mint.Physical, mint.OrderedAt = true, ordered
@@ -124,5 +124,5 @@ func TestAPhysicalCardIsMintedOnce(t *testing.T) {
 	require.Empty(t, again.Events)
 	require.Equal(t, d.Reply, again.Reply)
 	mint.Token = ident.Token{9}.String()
-	require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: at}, mint) }, "another card of the same id")
+	require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: at}, mint) }, "another token under the same id")
 }

@@ -20,12 +20,12 @@ func networkState(state string) (hold.CardState, bool) {
 	return 0, false
 }
 
-func (c Mint) check() error {
+func (c Mint) validate() error {
 	if c.HolderKind != "agent" && c.HolderKind != "human" {
-		return invalid("holderKind: agent or human")
+		return invalidBody("holderKind: agent or human")
 	}
 	if n := utf8.RuneCountInString(c.HolderLabel); n < 1 || n > MaxLabel {
-		return invalid("holderLabel: 1 to %d characters", MaxLabel)
+		return invalidBody("holderLabel: 1 to %d characters", MaxLabel)
 	}
 	if err := checkLimits(&c.MonthlyLimitUsdCents, &c.PerTxnLimitUsdCents); err != nil {
 		return err
@@ -33,13 +33,13 @@ func (c Mint) check() error {
 	return checkAllowlists(c.AllowedMccs, c.AllowedMerchants)
 }
 
-func (c Update) check() error {
+func (c Update) validate() error {
 	if c.State == nil && c.changesNoRule() {
-		return invalid("nothing to change")
+		return invalidBody("nothing to change")
 	}
 	if c.State != nil {
 		if _, known := networkState(*c.State); !known {
-			return invalid("state: active, frozen or terminated")
+			return invalidBody("state: active, frozen or terminated")
 		}
 	}
 	if err := checkLimits(c.MonthlyLimitUsdCents, c.PerTxnLimitUsdCents); err != nil {
@@ -54,7 +54,7 @@ func checkLimits(monthly, perTxn *int64) error {
 		cents *int64
 	}{{"monthlyLimitUsdCents", monthly}, {"perTxnLimitUsdCents", perTxn}} {
 		if limit.cents != nil && (*limit.cents <= 0 || *limit.cents > MaxLimit) {
-			return invalid("%s: 1 to %d", limit.field, MaxLimit)
+			return invalidBody("%s: 1 to %d", limit.field, MaxLimit)
 		}
 	}
 	return nil
@@ -72,11 +72,11 @@ func checkEach(field string, list *[]string, good func(string) bool, want string
 		return nil
 	}
 	if len(*list) > MaxAllowlist {
-		return invalid("%s: at most %d items", field, MaxAllowlist)
+		return invalidBody("%s: at most %d items", field, MaxAllowlist)
 	}
 	for i, item := range *list {
 		if !good(item) {
-			return invalid("%s[%d]: %s", field, i, want)
+			return invalidBody("%s[%d]: %s", field, i, want)
 		}
 	}
 	return nil
@@ -99,6 +99,6 @@ func isMerchant(s string) bool {
 	return n >= 1 && n <= MaxMerchant
 }
 
-func invalid(format string, args ...any) *fault.Error {
+func invalidBody(format string, args ...any) *fault.Error {
 	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
 }

@@ -8,13 +8,14 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide says what follows from Mint, Update or decision.Read; each answers a View. Errors are faults.
+// Decide returns the decision for Mint, Update or decision.Read. Each reply is a View. Errors are
+// faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Mint:
-		return s.mint(m, c)
+		return s.mintCard(m, c)
 	case Update:
-		return s.update(m, c)
+		return s.updateCard(m, c)
 	case decision.Read:
 		if s.Card == "" {
 			return decision.Decision{}, fault.New(fault.NotFound, "")
@@ -24,11 +25,11 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: card command %T", command))
 }
 
-func (s *State) mint(m decision.Meta, c Mint) (decision.Decision, error) {
+func (s *State) mintCard(m decision.Meta, c Mint) (decision.Decision, error) {
 	if s.Card != "" {
 		return s.mintAgain(c)
 	}
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return decision.Decision{}, err
 	}
 	at := decision.StampOf(m.At)
@@ -39,19 +40,20 @@ func (s *State) mint(m decision.Meta, c Mint) (decision.Decision, error) {
 		Terms: Terms{
 			Token: c.Token, Card: c.ID, Workspace: c.Workspace, State: StateActive,
 			MonthlyLimitUsdCents: c.MonthlyLimitUsdCents, PerTxnLimitUsdCents: c.PerTxnLimitUsdCents,
-			AllowedMccs: clone(c.AllowedMccs), AllowedMerchants: clone(c.AllowedMerchants),
+			AllowedMccs: cloneList(c.AllowedMccs), AllowedMerchants: cloneList(c.AllowedMerchants),
 		},
 		Last4: c.Last4, HolderKind: c.HolderKind, CardholderID: c.CardholderID,
 		Physical: c.Physical, Fixture: c.Fixture, At: at,
 	}
-	must(e.Terms.check())
-	d := s.decided(e)
+	mustBeValid(e.Terms.validate())
+	d := s.cardDecision(e)
 	d.Records = []decision.Record{{Kind: RecordLabel, ID: c.ID, Document: Label{c.HolderLabel}, Personal: true}}
 	d.Tallies = []decision.Tally{{Name: "card", ID: c.ID, Max: MaxPerWorkspace}}
 	return d, nil
 }
 
-// mintAgain answers who mints the same physical card once more: whoever fulfils an order may crash before it has heard of it.
+// mintAgain answers a second Mint of the same physical card, because fulfilment may crash before it
+// sees the first reply.
 func (s *State) mintAgain(c Mint) (decision.Decision, error) {
 	if !s.Physical || !c.Physical || s.Card != c.ID || s.Token != c.Token {
 		panic("BUG: minted twice")
@@ -59,21 +61,22 @@ func (s *State) mintAgain(c Mint) (decision.Decision, error) {
 	return decision.Decision{Reply: s.View()}, nil
 }
 
-func (s *State) update(m decision.Meta, c Update) (decision.Decision, error) {
-	if err := c.check(); err != nil {
+func (s *State) updateCard(m decision.Meta, c Update) (decision.Decision, error) {
+	if err := c.validate(); err != nil {
 		return decision.Decision{}, err
 	}
 	if s.Card == "" {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
-	if s.State == StateTerminated && !c.endsOnly() {
+	if s.State == StateTerminated && !c.onlyTerminates() {
 		return decision.Decision{}, fault.New(fault.CardTerminated, "a terminated card cannot be changed")
 	}
-	return s.decided(s.changes(c, decision.StampOf(m.At))...), nil
+	return s.cardDecision(s.changeEvents(c, decision.StampOf(m.At))...), nil
 }
 
-// endsOnly tells the one update that a terminated card answers.
-func (c Update) endsOnly() bool {
+// onlyTerminates reports whether the update only terminates the card, which a terminated card
+// accepts.
+func (c Update) onlyTerminates() bool {
 	return c.State != nil && *c.State == StateTerminated && c.changesNoRule()
 }
 
@@ -81,8 +84,9 @@ func (c Update) changesNoRule() bool {
 	return c.MonthlyLimitUsdCents == nil && c.PerTxnLimitUsdCents == nil && !c.AllowedMccs.Set && !c.AllowedMerchants.Set
 }
 
-// changes lists what differs, the state last: whoever follows sees a card's final rule with its final state.
-func (s *State) changes(c Update, at decision.Stamp) []decision.Event {
+// changeEvents returns an event for each difference, the state last, so that the final state is
+// never published with an older rule.
+func (s *State) changeEvents(c Update, at decision.Stamp) []decision.Event {
 	var events []decision.Event
 	terms := s.Terms
 	if c.MonthlyLimitUsdCents != nil {
@@ -95,22 +99,22 @@ func (s *State) changes(c Update, at decision.Stamp) []decision.Event {
 		events = append(events, LimitsChanged{terms, at})
 	}
 	if c.AllowedMccs.Set {
-		terms.AllowedMccs = clone(c.AllowedMccs.Value)
+		terms.AllowedMccs = cloneList(c.AllowedMccs.Value)
 	}
 	if c.AllowedMerchants.Set {
-		terms.AllowedMerchants = clone(c.AllowedMerchants.Value)
+		terms.AllowedMerchants = cloneList(c.AllowedMerchants.Value)
 	}
-	if !same(terms.AllowedMccs, s.AllowedMccs) || !same(terms.AllowedMerchants, s.AllowedMerchants) {
+	if !sameList(terms.AllowedMccs, s.AllowedMccs) || !sameList(terms.AllowedMerchants, s.AllowedMerchants) {
 		events = append(events, ScopesChanged{terms, at})
 	}
 	if c.State != nil && *c.State != s.State {
 		terms.State = *c.State
-		events = append(events, moved(terms, at))
+		events = append(events, stateEvent(terms, at))
 	}
 	return events
 }
 
-func moved(terms Terms, at decision.Stamp) decision.Event {
+func stateEvent(terms Terms, at decision.Stamp) decision.Event {
 	switch terms.State {
 	case StateActive:
 		return Unfrozen{terms, at}
@@ -122,8 +126,8 @@ func moved(terms Terms, at decision.Stamp) decision.Event {
 	panic("BUG: card state " + terms.State)
 }
 
-// decided answers the card as it stands after the events.
-func (s *State) decided(events ...decision.Event) decision.Decision {
+// cardDecision replies with the card as it is after the events.
+func (s *State) cardDecision(events ...decision.Event) decision.Decision {
 	after := *s
 	for _, e := range events {
 		after.Apply(e)
@@ -154,12 +158,12 @@ func (s *State) Apply(e decision.Event) {
 	}
 }
 
-// View copies the card as the interface shows it.
+// View returns a copy of the card as the interface shows it.
 func (s *State) View() View {
 	v := View{
 		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, State: s.State, Last4: s.Last4,
 		PartnerCardToken: s.Token, MonthlyLimitUsdCents: s.MonthlyLimitUsdCents, PerTxnLimitUsdCents: s.PerTxnLimitUsdCents,
-		AllowedMccs: clone(s.AllowedMccs), AllowedMerchants: clone(s.AllowedMerchants),
+		AllowedMccs: cloneList(s.AllowedMccs), AllowedMerchants: cloneList(s.AllowedMerchants),
 		Physical: s.Physical, Fixture: s.Fixture, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if holder := s.CardholderID; holder != "" {
@@ -168,8 +172,9 @@ func (s *State) View() View {
 	return v
 }
 
-// clone copies an allowlist; an empty one stays empty and never becomes null, for null allows all.
-func clone(list *[]string) *[]string {
+// cloneList copies an allowlist. An empty list stays empty and never becomes null, because null
+// allows everything.
+func cloneList(list *[]string) *[]string {
 	if list == nil {
 		return nil
 	}
@@ -177,7 +182,7 @@ func clone(list *[]string) *[]string {
 	return &c
 }
 
-func same(a, b *[]string) bool {
+func sameList(a, b *[]string) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -7,8 +7,9 @@ import (
 	"purser/persistence/ident"
 )
 
-// Terms is the whole rule of a card after an event: what a swipe is judged by. Every event of a card carries it, so that a
-// follower needs no event but the newest. Limits are in cents; a null allowlist allows everything, an empty one nothing.
+// Terms is the complete rule by which a swipe is authorized. Every event of a card carries it, so
+// that a follower needs only the newest event. Limits are in cents. A null allowlist allows
+// everything, an empty one nothing.
 type Terms struct {
 	Token                string    `json:"token"`
 	Card                 string    `json:"card"`
@@ -20,7 +21,7 @@ type Terms struct {
 	AllowedMerchants     *[]string `json:"allowedMerchants"`
 }
 
-// Minted says that a card was issued.
+// Minted records a new card.
 type Minted struct {
 	Terms
 	Last4        string         `json:"last4"`
@@ -31,31 +32,31 @@ type Minted struct {
 	At           decision.Stamp `json:"at"`
 }
 
-// Frozen says that the card approves nothing until it is unfrozen.
+// Frozen records that the card approves nothing until it is unfrozen.
 type Frozen struct {
 	Terms
 	At decision.Stamp `json:"at"`
 }
 
-// Unfrozen says that the card is active again.
+// Unfrozen records that the card is active again.
 type Unfrozen struct {
 	Terms
 	At decision.Stamp `json:"at"`
 }
 
-// Terminated says that the card has ended, for ever.
+// Terminated records the final end of the card.
 type Terminated struct {
 	Terms
 	At decision.Stamp `json:"at"`
 }
 
-// LimitsChanged says that the monthly or the per-transaction limit is another.
+// LimitsChanged records a new monthly or per-transaction limit.
 type LimitsChanged struct {
 	Terms
 	At decision.Stamp `json:"at"`
 }
 
-// ScopesChanged says that an allowlist is another.
+// ScopesChanged records a new allowlist.
 type ScopesChanged struct {
 	Terms
 	At decision.Stamp `json:"at"`
@@ -80,7 +81,8 @@ func (LimitsChanged) EventType() string { return "card.limits_changed.v1" }
 func (ScopesChanged) EventType() string { return "card.scopes_changed.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("card", Minted{}, Frozen{}, Unfrozen{}, Terminated{}, LimitsChanged{}, ScopesChanged{})
+var catalog = decision.NewCatalog("card", Minted{}, Frozen{}, Unfrozen{}, Terminated{}, LimitsChanged{},
+	ScopesChanged{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
@@ -89,7 +91,7 @@ func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 		return nil, err
 	}
 	terms, _ := termsOf(e)
-	if err := terms.check(); err != nil {
+	if err := terms.validate(); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", eventType, err)
 	}
 	return e, nil
@@ -113,8 +115,8 @@ func termsOf(e decision.Event) (Terms, bool) {
 	return Terms{}, false
 }
 
-// check refuses terms that no rule can be made of: the authorizer must never follow a damaged event.
-func (t Terms) check() error {
+// validate refuses terms that make no rule, so that the authorizer never follows a damaged event.
+func (t Terms) validate() error {
 	if _, err := ident.ParseToken([]byte(t.Token)); err != nil {
 		return fmt.Errorf("token: %w", err)
 	}

@@ -8,19 +8,20 @@ import (
 	"purser/persistence/ident"
 )
 
-// RuleOf makes the authorizer's rule of an event that is version in the card's stream; ok is false for an event of another
-// kind. The event must be one that Decide or DecodeEvent gave: its terms have been checked.
+// RuleOf converts an event into the authorizer's rule; version is the event's version in the card's
+// stream. ok is false for an event of another package. The event must come from Decide or
+// DecodeEvent, which have validated its terms.
 func RuleOf(e decision.Event, version uint64) (rule hold.Rule, ok bool) {
 	t, ok := termsOf(e)
 	if !ok {
 		return hold.Rule{}, false
 	}
 	token, err := ident.ParseToken([]byte(t.Token))
-	must(err)
+	mustBeValid(err)
 	card, err := ident.Parse(ident.Card, t.Card)
-	must(err)
+	mustBeValid(err)
 	workspace, err := ident.Parse(ident.Workspace, t.Workspace)
-	must(err)
+	mustBeValid(err)
 	state, known := networkState(t.State)
 	if !known {
 		panic("BUG: card state " + t.State)
@@ -39,7 +40,7 @@ func mccsOf(list *[]string) []uint16 {
 	mccs := make([]uint16, 0, len(*list))
 	for _, item := range *list {
 		mcc, err := strconv.ParseUint(item, 10, 16)
-		must(err)
+		mustBeValid(err)
 		mccs = append(mccs, uint16(mcc))
 	}
 	return mccs
@@ -56,7 +57,7 @@ func merchantsOf(list *[]string) []string {
 	return merchants
 }
 
-func must(err error) {
+func mustBeValid(err error) {
 	if err != nil {
 		panic("BUG: card terms: " + err.Error())
 	}

@@ -15,8 +15,9 @@ import (
 	"purser/actors/decision/decisiontest"
 )
 
-// scenario is one card that commands are sent to, a second apart. Every step also holds the package to its contract: events read
-// back as they were written, the answer is the card as it then stands, a refusal changes nothing.
+// scenario is one card whose commands are a second apart. Every step also checks the package's
+// contract: events decode to themselves, the reply is the card as it then is, and a refusal changes
+// nothing.
 type scenario struct {
 	state   card.State
 	version uint64
@@ -55,24 +56,24 @@ func (s *scenario) send(t *testing.T, command any) string {
 	if err != nil {
 		return decisiontest.Refused(t, err)
 	}
-	told := decisiontest.Apply(t, &s.state, card.DecodeEvent, d.Events...)
+	events := decisiontest.Apply(t, &s.state, card.DecodeEvent, d.Events...)
 	s.version += uint64(len(d.Events))
 	view := d.Reply.(card.View)
 	require.Equal(t, s.state.View(), view)
 	if view.AllowedMccs != nil && len(*view.AllowedMccs) > 0 {
 		(*view.AllowedMccs)[0] = "spoilt"
-		require.NotEqual(t, "spoilt", (*s.state.AllowedMccs)[0], "an answer is a copy")
+		require.NotEqual(t, "spoilt", (*s.state.AllowedMccs)[0], "the reply is a copy")
 	}
-	return told + s.describe(s.state.View())
+	return events + s.describe(s.state.View())
 }
 
 func (s *scenario) describe(v card.View) string {
 	return fmt.Sprintf("%s, %d a month, %d per transaction, categories %s, merchants %s, changed after %s\n", v.State,
-		v.MonthlyLimitUsdCents, v.PerTxnLimitUsdCents, list(v.AllowedMccs), list(v.AllowedMerchants),
+		v.MonthlyLimitUsdCents, v.PerTxnLimitUsdCents, listText(v.AllowedMccs), listText(v.AllowedMerchants),
 		v.UpdatedAt.Sub(v.CreatedAt.Time))
 }
 
-// rule is what the authorizer would follow if the card were frozen next.
+// rule describes the authorizer's rule if the card were frozen next.
 func (s *scenario) rule() string {
 	rule, ok := card.RuleOf(card.Frozen{Terms: s.state.Terms}, s.version)
 	if !ok {
@@ -89,7 +90,7 @@ func anyOr[T any](items []T, format string) string {
 	return fmt.Sprintf(format, items)
 }
 
-func list(items *[]string) string {
+func listText(items *[]string) string {
 	switch {
 	case items == nil:
 		return "any"

@@ -1,16 +1,16 @@
-// Package cardholder is a person under whom cards are issued, and whether the issuing partner has taken that person on. It is
-// pure; an actor of the cardholder's id is the only one that folds its events.
+// Package cardholder is a person under whom cards are issued, and the issuing partner's answer to
+// that person's enrolment. It is pure; the actor of the cardholder's id alone folds its events.
 //
-// What tells who the person is stands in the record RecordPerson only, which is sealed where it is stored; the state and the
-// events hold none of it. Birth date and SSN digits are kept for the partner and are in no View. The package does not speak to
-// the partner: whoever creates a cardholder brings the outcome of the enrolment along.
+// The record RecordPerson alone identifies the person. It is sealed where it is stored; state and
+// events hold none of it. Birth date and SSN digits are for the partner and in no View. The package
+// does not call the partner: the creator of a cardholder passes the outcome of the enrolment.
 package cardholder
 
 import (
 	"purser/actors/decision"
 )
 
-// States of a cardholder. Today none of them is ever left: a pending cardholder is saved and not enrolled.
+// States of a cardholder. Each is final today: a pending cardholder is stored and never enrolled.
 const (
 	StatePending  = "pending"
 	StateActive   = "active"
@@ -39,23 +39,24 @@ const (
 // RecordPerson is the kind of the record chld_ id → Person.
 const RecordPerson = "cardholder_person"
 
-// Names of the tallies: all cardholders of a workspace (by the kind of their records), and those that cards can be issued under.
+// Names of the tallies: all cardholders of a workspace (the kind of their records), and the active
+// ones, under whom cards can be issued.
 const (
 	TallyAll    = "cardholder"
 	TallyActive = "cardholder_active"
 )
 
-// State is a cardholder. The zero State is one that does not exist.
+// State is a cardholder. The zero State is a cardholder that does not exist.
 type State struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
 	Kind      string         `json:"kind"`
 	State     string         `json:"state"`
-	Account   string         `json:"account,omitempty"` // with the issuing partner
+	Account   string         `json:"account,omitempty"` // the person's account with the issuing partner
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// Person is who the cardholder is. An empty field was not given.
+// Person is the cardholder's personal data. An empty field was not given.
 type Person struct {
 	DisplayName     string   `json:"displayName"`
 	FirstName       string   `json:"firstName,omitempty"`
@@ -67,7 +68,7 @@ type Person struct {
 	SsnLast4        string   `json:"ssnLast4,omitempty"`
 }
 
-// Address is where physical cards are sent. Country has two letters.
+// Address is the shipping address of physical cards. Country is a two-letter code.
 type Address struct {
 	Line1      string `json:"line1"`
 	City       string `json:"city"`
@@ -88,22 +89,22 @@ type View struct {
 	CreatedAt   decision.Stamp `json:"createdAt"`
 }
 
-// Enrolment is what the issuing partner said of a person. Account is set when State is active.
+// Enrolment is the issuing partner's answer about a person. Account is set when State is active.
 type Enrolment struct{ State, Account string }
 
-// Create saves a cardholder with what became of the enrolment. It answers View.
+// Create stores a cardholder with the outcome of the enrolment. The reply is a View.
 type Create struct {
 	ID, Workspace, Kind string
 	Person              Person
 	Enrolment           Enrolment
 }
 
-// Complete says whether the issuing partner has all that it needs to take the person on.
+// Complete reports whether the person has every field that the issuing partner requires.
 func (p Person) Complete() bool {
 	return p.FirstName != "" && p.LastName != "" && p.Email != "" && p.PhoneNumber != "" && p.ShippingAddress != nil
 }
 
-// View shows the cardholder with what may be shown of the person.
+// View returns the cardholder with the fields of the person that the interface may show.
 func (s *State) View(p Person) View {
 	given := func(text string) *string {
 		if text == "" {

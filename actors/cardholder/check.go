@@ -9,44 +9,44 @@ import (
 	"purser/actors/fault"
 )
 
-// oldest is the earliest birth date that is taken for real.
-const oldest = "1900-01-01"
+// earliestBirthDate is the earliest birth date accepted.
+const earliestBirthDate = "1900-01-01"
 
-// Check refuses a cardholder whose fields are out of bounds; now is what a birth date must be before.
+// Check refuses a cardholder whose fields are out of bounds. A birth date must be before now.
 func Check(kind string, p Person, now time.Time) error {
 	if kind != ControlPerson && kind != Agent && kind != Employee {
-		return invalid("kind: control_person, agent or employee")
+		return invalidBody("kind: control_person, agent or employee")
 	}
 	if p.DisplayName == "" {
-		return invalid("displayName: is required")
+		return invalidBody("displayName: is required")
 	}
 	for _, text := range []struct {
 		field, value string
 		most         int
 	}{{"displayName", p.DisplayName, MaxDisplayName}, {"firstName", p.FirstName, MaxName}, {"lastName", p.LastName, MaxName}} {
 		if utf8.RuneCountInString(text.value) > text.most {
-			return invalid("%s: at most %d characters", text.field, text.most)
+			return invalidBody("%s: at most %d characters", text.field, text.most)
 		}
 	}
 	if p.Email != "" && !isEmail(p.Email) {
-		return invalid("email: must be an email address of at most %d characters", MaxEmail)
+		return invalidBody("email: must be an email address of at most %d characters", MaxEmail)
 	}
 	if p.PhoneNumber != "" && !isPhone(p.PhoneNumber) {
-		return invalid("phoneNumber: must have the form +14155550100")
+		return invalidBody("phoneNumber: must have the form +14155550100")
 	}
-	if err := p.ShippingAddress.check(); err != nil {
+	if err := p.ShippingAddress.validate(); err != nil {
 		return err
 	}
 	if p.DateOfBirth != "" && !isBirthDate(p.DateOfBirth, now) {
-		return invalid("dateOfBirth: must be a past date since %s", oldest)
+		return invalidBody("dateOfBirth: must be a past date since %s", earliestBirthDate)
 	}
 	if p.SsnLast4 != "" && (len(p.SsnLast4) != 4 || !isDigits(p.SsnLast4)) {
-		return invalid("ssnLast4: four digits")
+		return invalidBody("ssnLast4: four digits")
 	}
 	return nil
 }
 
-func (a *Address) check() error {
+func (a *Address) validate() error {
 	if a == nil {
 		return nil
 	}
@@ -58,19 +58,19 @@ func (a *Address) check() error {
 		{"postalCode", a.PostalCode, MaxPostalCode},
 	} {
 		if n := utf8.RuneCountInString(line.value); n < 1 || n > line.most {
-			return invalid("shippingAddress.%s: 1 to %d characters", line.field, line.most)
+			return invalidBody("shippingAddress.%s: 1 to %d characters", line.field, line.most)
 		}
 	}
 	if len(a.Country) != 2 || strings.Trim(a.Country, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return invalid("shippingAddress.country: two capital letters")
+		return invalidBody("shippingAddress.country: two capital letters")
 	}
 	return nil
 }
 
-// isBirthDate compares days as they are written; a past one is before today in UTC.
+// isBirthDate compares dates as text. A past date is before today in UTC.
 func isBirthDate(text string, now time.Time) bool {
 	day, err := time.Parse(time.DateOnly, text)
-	return err == nil && text >= oldest && day.Format(time.DateOnly) == text && text < now.UTC().Format(time.DateOnly)
+	return err == nil && text >= earliestBirthDate && day.Format(time.DateOnly) == text && text < now.UTC().Format(time.DateOnly)
 }
 
 func isEmail(text string) bool {
@@ -79,7 +79,7 @@ func isEmail(text string) bool {
 		utf8.RuneCountInString(text) <= MaxEmail
 }
 
-// isPhone knows the shape of E.164: a plus, no leading zero, 7 to 15 digits.
+// isPhone checks the form of E.164: a plus sign, then 7 to 15 digits without a leading zero.
 func isPhone(text string) bool {
 	digits, plus := strings.CutPrefix(text, "+")
 	return plus && len(digits) >= 7 && len(digits) <= 15 && digits[0] != '0' && isDigits(digits)
@@ -87,6 +87,6 @@ func isPhone(text string) bool {
 
 func isDigits(text string) bool { return strings.Trim(text, "0123456789") == "" }
 
-func invalid(format string, args ...any) error {
+func invalidBody(format string, args ...any) error {
 	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
 }

@@ -7,12 +7,12 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide says what follows from a command. Create answers View, decision.Read the State, for the person is in a record of its
-// own. Errors are faults.
+// Decide returns the decision for a command. The reply to Create is a View; the reply to
+// decision.Read is the State, because the person is in a record of its own. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Create:
-		return s.create(m, c)
+		return s.createCardholder(m, c)
 	case decision.Read:
 		if s.ID == "" {
 			return decision.Decision{}, fault.New(fault.NotFound, "")
@@ -22,7 +22,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: cardholder command %T", command))
 }
 
-func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
+func (s *State) createCardholder(m decision.Meta, c Create) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: cardholder created twice")
 	}

@@ -4,7 +4,7 @@ import (
 	"purser/actors/decision"
 )
 
-// Created says that a cardholder was saved. Who the person is, no event says.
+// Created records a new cardholder. Events hold no personal data.
 type Created struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -12,7 +12,7 @@ type Created struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Enrolled says that the issuing partner has taken the person on: cards can be issued under the cardholder.
+// Enrolled records that the issuing partner accepted the person: cards can be issued.
 type Enrolled struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -20,7 +20,7 @@ type Enrolled struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Rejected says that the issuing partner will not take the person on.
+// Rejected records that the issuing partner rejected the person.
 type Rejected struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`

@@ -16,14 +16,14 @@ import (
 	"purser/actors/fault"
 )
 
-// Each scenario is a series of people who are saved, on one day, each as a cardholder of its own. Every step also holds the
-// package to its contract: events read back as they were written, the answer is the cardholder as it then stands, and what tells
-// who the person is stands in the one record that is sealed.
+// Each scenario creates several people on one day, each as a cardholder of its own. Every step also
+// checks the package's contract: events decode to themselves, the reply is the cardholder as it
+// then is, and personal data is in the one sealed record only.
 func TestScenarios(t *testing.T) {
-	decisiontest.Scenarios(t, func() decisiontest.Step { return step })
+	decisiontest.Scenarios(t, func() decisiontest.Step { return runStep })
 }
 
-func step(t *testing.T, d *datadriven.TestData) string {
+func runStep(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd != "save" {
 		d.Fatalf(t, "no such step")
 	}
@@ -42,10 +42,10 @@ func step(t *testing.T, d *datadriven.TestData) string {
 		c.Enrolment.Account = "ich_1"
 	}
 	require.NoError(t, json.Unmarshal([]byte(d.Input), &c.Person))
-	return save(t, c, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	return createCardholder(t, c, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 }
 
-func save(t *testing.T, c cardholder.Create, now time.Time) string {
+func createCardholder(t *testing.T, c cardholder.Create, now time.Time) string {
 	var state cardholder.State
 	d, err := decisiontest.Decide(t, &state, now, c)
 	if err != nil {
@@ -54,7 +54,7 @@ func save(t *testing.T, c cardholder.Create, now time.Time) string {
 	var out strings.Builder
 	out.WriteString(decisiontest.Apply(t, &state, cardholder.DecodeEvent, d.Events...))
 	require.Equal(t, state.View(c.Person), d.Reply)
-	requireNothingOf(t, c.Person, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, state))
+	requireNoPersonalData(t, c.Person, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, state))
 	for _, r := range d.Records {
 		require.True(t, r.Personal)
 		fmt.Fprintf(&out, "  sealed record %s: %s\n", r.Kind, decisiontest.JSON(t, r.Document))
@@ -64,8 +64,8 @@ func save(t *testing.T, c cardholder.Create, now time.Time) string {
 	return out.String()
 }
 
-// requireNothingOf fails when a text holds any of a person's fields.
-func requireNothingOf(t *testing.T, p cardholder.Person, text string) {
+// requireNoPersonalData fails when the text holds any of a person's fields.
+func requireNoPersonalData(t *testing.T, p cardholder.Person, text string) {
 	fields := []string{p.DisplayName, p.FirstName, p.LastName, p.Email, p.PhoneNumber, p.DateOfBirth, p.SsnLast4}
 	if a := p.ShippingAddress; a != nil {
 		fields = append(fields, a.Line1, a.City, a.PostalCode)
@@ -77,7 +77,7 @@ func requireNothingOf(t *testing.T, p cardholder.Person, text string) {
 	}
 }
 
-func TestAReadAnswersTheState(t *testing.T) {
+func TestReadRepliesWithTheState(t *testing.T) {
 	var state cardholder.State
 	_, err := state.Decide(decision.Meta{}, decision.Read{})
 	require.True(t, fault.Is(err, fault.NotFound))
@@ -87,7 +87,7 @@ func TestAReadAnswersTheState(t *testing.T) {
 	require.Equal(t, state, d.Reply)
 }
 
-func TestUnknownCommandsAndEventsAreBugs(t *testing.T) {
+func TestUnknownCommandsAndEventsPanic(t *testing.T) {
 	require.Panics(t, func() { _, _ = new(cardholder.State).Decide(decision.Meta{}, 7) })
 	require.Panics(t, func() { new(cardholder.State).Apply(nil) })
 }

@@ -8,7 +8,8 @@ import (
 	"purser/actors/fault"
 )
 
-// Normal is the account as it is kept: an IBAN and a BIC without spaces and in capitals, a US account named as one.
+// Normal returns the account in its stored form: IBAN and BIC in capitals and without spaces, and
+// an empty Kind as US.
 func (a Account) Normal() Account {
 	a.IBAN = strings.ToUpper(strings.ReplaceAll(a.IBAN, " ", ""))
 	a.BIC = strings.ToUpper(a.BIC)
@@ -18,10 +19,11 @@ func (a Account) Normal() Account {
 	return a
 }
 
-// Check refuses an account that cannot be paid to; its error is a fault that names the field. The account is in its Normal form.
+// Check refuses an account that cannot be paid to; the fault names the field. The account must be
+// in Normal form.
 func (a *Account) Check() error {
 	if n := utf8.RuneCountInString(a.Name); n < 1 || n > MaxName {
-		return invalid("name: 1 to %d characters", MaxName)
+		return invalidBody("name: 1 to %d characters", MaxName)
 	}
 	switch a.Kind {
 	case US:
@@ -29,54 +31,54 @@ func (a *Account) Check() error {
 	case International:
 		return a.checkInternational()
 	}
-	return invalid("kind: us or international")
+	return invalidBody("kind: us or international")
 }
 
 func (a *Account) checkUS() error {
 	switch {
 	case a.BIC != "" || a.IBAN != "" || a.Currency != "" || a.Address != nil:
-		return invalid("bic, iban, currency, address: only with kind international")
+		return invalidBody("bic, iban, currency, address: only with kind international")
 	case !isRoutingNumber(a.RoutingNumber):
-		return invalid("routingNumber: nine digits with a valid ABA checksum")
+		return invalidBody("routingNumber: nine digits with a valid ABA checksum")
 	case len(a.AccountNumber) < MinAccount || len(a.AccountNumber) > MaxUSAccount || !isDigits(a.AccountNumber):
-		return invalid("accountNumber: %d to %d digits", MinAccount, MaxUSAccount)
+		return invalidBody("accountNumber: %d to %d digits", MinAccount, MaxUSAccount)
 	case a.AccountType != "checking" && a.AccountType != "savings":
-		return invalid("accountType: checking or savings")
+		return invalidBody("accountType: checking or savings")
 	}
 	return nil
 }
 
 func (a *Account) checkInternational() error {
 	if a.RoutingNumber != "" || a.AccountType != "" {
-		return invalid("routingNumber, accountType: only of an account in the US")
+		return invalidBody("routingNumber, accountType: only of an account in the US")
 	}
 	if _, served := a.Currency.Exponent(); !served {
-		return invalid("currency: is not served")
+		return invalidBody("currency: is not served")
 	}
-	if err := a.Address.check(); err != nil {
+	if err := a.Address.validate(); err != nil {
 		return err
 	}
 	if !isBIC(a.BIC) {
-		return invalid("bic: 8 or 11 characters of a bank's BIC")
+		return invalidBody("bic: 8 or 11 characters of a bank's BIC")
 	}
 	switch {
 	case (a.IBAN == "") == (a.AccountNumber == ""):
-		return invalid("iban: either an IBAN or an accountNumber")
+		return invalidBody("iban: either an IBAN or an accountNumber")
 	case a.IBAN != "" && !isIBAN(a.IBAN):
-		return invalid("iban: must have its country's length and a valid checksum")
-	case a.IBAN != "" && !sameBanking(a.IBAN[:2], bicCountry(a.BIC)):
-		return invalid("bic: of the IBAN's country")
+		return invalidBody("iban: must have its country's length and a valid checksum")
+	case a.IBAN != "" && !sharesIBAN(a.IBAN[:2], bicCountry(a.BIC)):
+		return invalidBody("bic: of the IBAN's country")
 	case a.IBAN == "" && !isLocalAccount(a.AccountNumber):
-		return invalid("accountNumber: %d to %d letters and digits", MinAccount, MaxLocalAccount)
+		return invalidBody("accountNumber: %d to %d letters and digits", MinAccount, MaxLocalAccount)
 	case a.IBAN == "" && a.Address.Country != bicCountry(a.BIC):
-		return invalid("bic: of the address's country")
+		return invalidBody("bic: of the address's country")
 	}
 	return nil
 }
 
-func (a *Address) check() error {
+func (a *Address) validate() error {
 	if a == nil {
-		return invalid("address: is required")
+		return invalidBody("address: is required")
 	}
 	for _, line := range []struct {
 		field, value string
@@ -86,17 +88,17 @@ func (a *Address) check() error {
 		{"postalCode", a.PostalCode, 1, MaxPostalCode},
 	} {
 		if n := utf8.RuneCountInString(line.value); n < line.least || n > line.most {
-			return invalid("address.%s: %d to %d characters", line.field, line.least, line.most)
+			return invalidBody("address.%s: %d to %d characters", line.field, line.least, line.most)
 		}
 	}
 	if len(a.Country) != 2 || !isUpper(a.Country) {
-		return invalid("address.country: two capital letters")
+		return invalidBody("address.country: two capital letters")
 	}
 	return nil
 }
 
-// isRoutingNumber checks the form of the American Bankers Association: weights 3, 7, 1 over nine digits, and a prefix that is
-// given out.
+// isRoutingNumber checks the form of an ABA routing number: nine digits with weights 3, 7, 1, and
+// an assigned prefix.
 func isRoutingNumber(text string) bool {
 	if len(text) != 9 || !isDigits(text) {
 		return false
@@ -110,12 +112,12 @@ func isRoutingNumber(text string) bool {
 	return sum%10 == 0 && given && text != "000000000"
 }
 
-// isBIC checks the form of ISO 9362: an institution, its country, a place, and perhaps a branch.
+// isBIC checks the form of ISO 9362: institution, country, location and an optional branch.
 func isBIC(text string) bool {
 	return (len(text) == 8 || len(text) == 11) && isAlphanumeric(text[:4]) && isUpper(text[4:6]) && isAlphanumeric(text[6:])
 }
 
-// bicCountry is the country of a checked BIC.
+// bicCountry returns the country of a valid BIC.
 func bicCountry(bic string) string { return bic[4:6] }
 
 func isLocalAccount(text string) bool {
@@ -131,6 +133,6 @@ func isAlphanumeric(text string) bool {
 	return strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
-func invalid(format string, args ...any) error {
+func invalidBody(format string, args ...any) error {
 	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
 }

@@ -1,10 +1,10 @@
-// Package counterparty is a recipient of payouts: an account with a bank in the US, or one abroad. It is pure; an actor of the
-// recipient's id is the only one that folds its events.
+// Package counterparty is a recipient of payouts: a bank account in the US or abroad. It is pure;
+// the actor of the recipient's id alone folds its events.
 //
-// Who the recipient is stands in records that are sealed where they are stored; the state and the events hold none of it. Of the
-// account number the last four characters are kept. The whole number is in RecordAccount only until the bank that will pay has
-// taken it and answered with a token of its own, or has refused it, or the recipient has been removed for a while. The package
-// does not speak to the bank.
+// The recipient's identity is in records that are sealed where they are stored; state and events
+// hold none of it. The view keeps the last four characters of the account number. RecordAccount
+// holds the whole number only until the paying bank has answered with a token or a refusal, or
+// until KeptRemoved after the removal. The package does not call the bank.
 package counterparty
 
 import (
@@ -20,7 +20,8 @@ const (
 	International = "international"
 )
 
-// Limits of a recipient's fields, in characters, and of a workspace. Removed recipients count: the number bounds what is stored.
+// Limits of a recipient's fields, in characters, and of a workspace. Removed recipients count
+// towards MaxPerWorkspace, which bounds the stored ones.
 const (
 	MaxName         = 140
 	MaxAddressLine  = 100
@@ -33,37 +34,37 @@ const (
 	MaxPerWorkspace = 100_000
 )
 
-// KeptRemoved is how long the number of a removed recipient is kept whose account the bank has not taken: payouts that were
-// ordered before wait for that.
+// KeptRemoved is how long the account number of a removed recipient stays when the bank has no
+// token for it, because payouts ordered before may need it.
 const KeptRemoved = 5 * time.Minute
 
-// timerForget is the key of the timer at its end.
-const timerForget = "forget"
+// timerDeleteNumber is the key of the timer that ends KeptRemoved.
+const timerDeleteNumber = "forget"
 
 // Record kinds that this package writes, both sealed.
 const (
 	RecordView    = "counterparty_view"    // rcp_ id → View; listed
-	RecordAccount = "counterparty_account" // rcp_ id → Account, until the bank has it
+	RecordAccount = "counterparty_account" // rcp_ id → Account, until the bank has answered
 )
 
-// Tally is the name of the count of a workspace's recipients: the kind of their records.
+// Tally names the count of a workspace's recipients, which is the kind of their records.
 const Tally = "counterparty"
 
-// State is a recipient. The zero State is one that does not exist.
+// State is a recipient. The zero State is a recipient that does not exist.
 type State struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
 	Kind      string         `json:"kind"`
 	Currency  money.Currency `json:"currency"`
 	Country   string         `json:"country"`
-	Token     string         `json:"token,omitempty"` // the bank's name for the account
-	Refused   bool           `json:"refused"`         // the bank will not pay to the account
+	Token     string         `json:"token,omitempty"` // the bank's token for the account
+	Refused   bool           `json:"refused"`         // the bank refuses payouts to the account
 	Removed   bool           `json:"removed"`
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// Account is all that the bank must know of a recipient. Of IBAN and AccountNumber one is given. Type, of an account in the US,
-// is checking or savings.
+// Account is the complete bank account of a recipient. Exactly one of IBAN and AccountNumber is
+// given. AccountType of a US account is checking or savings.
 type Account struct {
 	Kind          string         `json:"kind"`
 	Name          string         `json:"name"`
@@ -76,7 +77,7 @@ type Account struct {
 	Address       *Address       `json:"address,omitempty"`
 }
 
-// Address is where a recipient abroad lives. Country has two letters.
+// Address is the address of a recipient abroad. Country is a two-letter code.
 type Address struct {
 	Line1      string `json:"line1"`
 	City       string `json:"city"`
@@ -85,7 +86,8 @@ type Address struct {
 	Country    string `json:"country"`
 }
 
-// View is a recipient as the interface shows it. One of RoutingNumber and BIC is null. Country is the bank's.
+// View is a recipient as the interface shows it. Exactly one of RoutingNumber and BIC is null.
+// Country is the bank's.
 type View struct {
 	ID            string         `json:"id"`
 	Kind          string         `json:"kind"`
@@ -98,24 +100,26 @@ type View struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 }
 
-// Save keeps a recipient. It answers View.
+// Save stores a recipient. The reply is a View.
 type Save struct {
 	ID, Workspace string
 	Account       Account
 }
 
-// Tokenize notes the bank's token for the account and forgets the account's number. It answers State.
+// Tokenize records the bank's token for the account and deletes the account number. The reply is
+// the State.
 type Tokenize struct{ Token string }
 
-// Refuse notes that the bank will not pay to the account, and forgets the account's number. It answers State.
+// Refuse records that the bank refuses payouts to the account, and deletes the account number. The
+// reply is the State.
 type Refuse struct{}
 
-// Remove takes a recipient off the list. Payouts that were ordered before are paid. It answers nothing, again when that was done
-// before.
+// Remove takes a recipient off the list. Payouts ordered before are paid. There is no reply, and a
+// repeat changes nothing.
 type Remove struct{}
 
-// last4 is what is kept of the account's number.
-func (a *Account) last4() string {
+// lastFour returns the last four characters of the account number.
+func (a *Account) lastFour() string {
 	number := a.AccountNumber
 	if a.IBAN != "" {
 		number = a.IBAN
@@ -123,24 +127,24 @@ func (a *Account) last4() string {
 	return number[len(number)-MinAccount:]
 }
 
-// country is that of the bank.
-func (a *Account) country() string {
+// bankCountry returns the country of the bank.
+func (a *Account) bankCountry() string {
 	if a.Kind == US {
 		return "US"
 	}
 	return bicCountry(a.BIC)
 }
 
-func (a *Account) currency() money.Currency {
+func (a *Account) payoutCurrency() money.Currency {
 	if a.Kind == US {
 		return money.USD
 	}
 	return a.Currency
 }
 
-func (a *Account) view(id string, at decision.Stamp) View {
-	v := View{ID: id, Kind: a.Kind, Name: a.Name, AccountLast4: a.last4(), Currency: a.currency(), Country: a.country(),
-		CreatedAt: at}
+func (a *Account) viewOf(id string, at decision.Stamp) View {
+	v := View{ID: id, Kind: a.Kind, Name: a.Name, AccountLast4: a.lastFour(), Currency: a.payoutCurrency(),
+		Country: a.bankCountry(), CreatedAt: at}
 	if a.Kind == US {
 		v.RoutingNumber = &a.RoutingNumber
 	} else {

@@ -7,10 +7,11 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide says what follows from a command. Errors are faults. decision.Read answers the State, of a removed recipient too.
+// Decide returns the decision for a command. Errors are faults. The reply to decision.Read is the
+// State, of a removed recipient too.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if save, ok := command.(Save); ok {
-		return s.save(m, save)
+		return s.saveRecipient(m, save)
 	}
 	if s.ID == "" {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
@@ -20,20 +21,20 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		if c.Token == "" {
 			panic("BUG: an empty token")
 		}
-		return s.handOver(Tokenized{ID: s.ID, Workspace: s.Workspace, Token: c.Token, At: decision.StampOf(m.At)}), nil
+		return s.finishHandOver(Tokenized{ID: s.ID, Workspace: s.Workspace, Token: c.Token, At: decision.StampOf(m.At)}), nil
 	case Refuse:
-		return s.handOver(Refused{ID: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}), nil
+		return s.finishHandOver(Refused{ID: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}), nil
 	case Remove:
-		return s.remove(m), nil
+		return s.removeRecipient(m), nil
 	case decision.Fire:
-		return s.forget(c.Key), nil
+		return s.deleteNumber(c.Key), nil
 	case decision.Read:
 		return decision.Decision{Reply: *s}, nil
 	}
 	panic(fmt.Sprintf("BUG: counterparty command %T", command))
 }
 
-func (s *State) save(m decision.Meta, c Save) (decision.Decision, error) {
+func (s *State) saveRecipient(m decision.Meta, c Save) (decision.Decision, error) {
 	if s.ID != "" || c.ID == "" || c.Workspace == "" {
 		panic("BUG: counterparty saved twice, or without an id or a workspace")
 	}
@@ -42,7 +43,7 @@ func (s *State) save(m decision.Meta, c Save) (decision.Decision, error) {
 		return decision.Decision{}, err
 	}
 	at := decision.StampOf(m.At)
-	view := a.view(c.ID, at)
+	view := a.viewOf(c.ID, at)
 	return decision.Decision{
 		Events: []decision.Event{Saved{
 			ID: c.ID, Workspace: c.Workspace, Kind: a.Kind, Currency: view.Currency, Country: view.Country, At: at,
@@ -56,24 +57,27 @@ func (s *State) save(m decision.Meta, c Save) (decision.Decision, error) {
 	}, nil
 }
 
-// handOver ends the time for which the account's number is kept, once.
-func (s *State) handOver(e decision.Event) decision.Decision {
-	if s.handedOver() {
+// finishHandOver deletes the account number once the bank has answered. A second answer changes
+// nothing.
+func (s *State) finishHandOver(e decision.Event) decision.Decision {
+	if s.isHandedOver() {
 		return decision.Decision{Reply: *s}
 	}
 	after := *s
 	after.Apply(e)
 	d := decision.Decision{
-		Events: []decision.Event{e}, Reply: after, Records: []decision.Record{{Kind: RecordAccount, ID: s.ID, Delete: true}},
+		Events: []decision.Event{e}, Reply: after,
+		Records: []decision.Record{{Kind: RecordAccount, ID: s.ID, Delete: true}},
 	}
 	if s.Removed {
-		d.Timers = []decision.Timer{{Key: timerForget}}
+		d.Timers = []decision.Timer{{Key: timerDeleteNumber}}
 	}
 	return d
 }
 
-// remove leaves the account's number for KeptRemoved where the bank has not had it yet: a payout may wait for it.
-func (s *State) remove(m decision.Meta) decision.Decision {
+// removeRecipient keeps the account number for KeptRemoved if the bank has not answered, because a
+// payout may wait for the answer.
+func (s *State) removeRecipient(m decision.Meta) decision.Decision {
 	if s.Removed {
 		return decision.Decision{}
 	}
@@ -81,25 +85,27 @@ func (s *State) remove(m decision.Meta) decision.Decision {
 		Events:  []decision.Event{Removed{ID: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}},
 		Records: []decision.Record{{Kind: RecordView, ID: s.ID, Delete: true}},
 	}
-	if !s.handedOver() {
-		d.Timers = []decision.Timer{{Key: timerForget, Due: m.At.Add(KeptRemoved)}}
+	if !s.isHandedOver() {
+		d.Timers = []decision.Timer{{Key: timerDeleteNumber, Due: m.At.Add(KeptRemoved)}}
 	}
 	return d
 }
 
-// forget deletes the account's number of a removed recipient. The bank never pays to it.
-func (s *State) forget(key string) decision.Decision {
-	if key != timerForget {
+// deleteNumber deletes the account number of a removed recipient, which the bank then never pays
+// to.
+func (s *State) deleteNumber(key string) decision.Decision {
+	if key != timerDeleteNumber {
 		panic("BUG: timer of a counterparty " + key)
 	}
-	if s.handedOver() {
+	if s.isHandedOver() {
 		return decision.Decision{}
 	}
 	return decision.Decision{Records: []decision.Record{{Kind: RecordAccount, ID: s.ID, Delete: true}}}
 }
 
-// handedOver says whether the bank has had the account's number, so that it is kept no more.
-func (s *State) handedOver() bool { return s.Token != "" || s.Refused }
+// isHandedOver reports whether the bank has answered, so that the account number is no longer
+// stored.
+func (s *State) isHandedOver() bool { return s.Token != "" || s.Refused }
 
 // Apply folds an event.
 func (s *State) Apply(e decision.Event) {

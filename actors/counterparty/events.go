@@ -5,7 +5,7 @@ import (
 	"purser/persistence/money"
 )
 
-// Saved says that a recipient was saved. Who it is, no event says.
+// Saved records a new recipient. Events hold no personal data.
 type Saved struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -15,7 +15,7 @@ type Saved struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Tokenized says that the bank has the account, and calls it by a token.
+// Tokenized records the bank's token for the account.
 type Tokenized struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -23,14 +23,14 @@ type Tokenized struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Refused says that the bank will not pay to the account.
+// Refused records that the bank refuses payouts to the account.
 type Refused struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
 	At        decision.Stamp `json:"at"`
 }
 
-// Removed says that the recipient is no longer listed.
+// Removed records that the recipient is no longer listed.
 type Removed struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`

@@ -19,8 +19,9 @@ import (
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// A scenario is one recipient; "save" begins a new one. Every step also holds the package to its contract: events read back as
-// they were written, and neither they nor the state tell who the recipient is or what the account's number is.
+// scenario is one recipient; "save" begins a new one. Every step also checks the package's
+// contract: events decode to themselves, and neither events nor state hold personal data or the
+// account number.
 type scenario struct {
 	state   counterparty.State
 	account counterparty.Account
@@ -58,9 +59,9 @@ func (s *scenario) send(t *testing.T, command any) string {
 	}
 	var out strings.Builder
 	out.WriteString(decisiontest.Apply(t, &s.state, counterparty.DecodeEvent, d.Events...))
-	requireNothingOf(t, s.account, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state))
+	requireNoPersonalData(t, s.account, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state))
 	for _, r := range d.Records {
-		out.WriteString(record(t, r))
+		out.WriteString(describeRecord(t, r))
 	}
 	for _, timer := range d.Timers {
 		if timer.Due.IsZero() {
@@ -79,7 +80,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 	return out.String()
 }
 
-func record(t *testing.T, r decision.Record) string {
+func describeRecord(t *testing.T, r decision.Record) string {
 	if r.Delete {
 		return "  forgotten: " + r.Kind + "\n"
 	}
@@ -87,8 +88,8 @@ func record(t *testing.T, r decision.Record) string {
 	return fmt.Sprintf("  sealed record %s: %s\n", r.Kind, decisiontest.JSON(t, r.Document))
 }
 
-// requireNothingOf fails when a text holds what tells of a recipient.
-func requireNothingOf(t *testing.T, a counterparty.Account, text string) {
+// requireNoPersonalData fails when the text holds the recipient's name, address or numbers.
+func requireNoPersonalData(t *testing.T, a counterparty.Account, text string) {
 	fields := []string{a.Name, a.AccountNumber, a.IBAN, a.RoutingNumber}
 	if a.Address != nil {
 		fields = append(fields, a.Address.Line1, a.Address.City)
@@ -100,7 +101,7 @@ func requireNothingOf(t *testing.T, a counterparty.Account, text string) {
 	}
 }
 
-func TestUnknownCommandsAndEventsAreBugs(t *testing.T) {
+func TestUnknownCommandsAndEventsPanic(t *testing.T) {
 	saved := counterparty.State{ID: "rcp_1"}
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, 7) })
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, counterparty.Save{ID: "rcp_1", Workspace: "ws_1"}) })
@@ -111,8 +112,8 @@ func TestUnknownCommandsAndEventsAreBugs(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 }
 
-// One wrong digit, and two neighbours in the wrong order, are what the checksums are for.
-func TestAMistypedNumberIsRefused(t *testing.T) {
+// The checksums catch one wrong digit and two adjacent digits in the wrong order.
+func TestMistypedAccountNumberIsRefused(t *testing.T) {
 	good := counterparty.Account{
 		Kind: counterparty.International, Name: "N", BIC: "DEUTDEFF", IBAN: "DE89370400440532013000", Currency: "EUR",
 		Address: &counterparty.Address{Line1: "1", City: "C", PostalCode: "1", Country: "DE"},
@@ -124,18 +125,18 @@ func TestAMistypedNumberIsRefused(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		i := rapid.IntRange(4, len(good.IBAN)-1).Draw(t, "place")
 		mistyped, off := good, rapid.ByteRange(1, 9).Draw(t, "off")
-		mistyped.IBAN = change(good.IBAN, i, off)
+		mistyped.IBAN = changeDigit(good.IBAN, i, off)
 		require.Error(t, mistyped.Check())
 		if good.IBAN[i] != good.IBAN[i-1] && i > 4 {
 			mistyped.IBAN = good.IBAN[:i-1] + good.IBAN[i:i+1] + good.IBAN[i-1:i] + good.IBAN[i+1:]
 			require.Error(t, mistyped.Check())
 		}
 		wrong := us
-		wrong.RoutingNumber = change(us.RoutingNumber, rapid.IntRange(0, 8).Draw(t, "digit"), off)
+		wrong.RoutingNumber = changeDigit(us.RoutingNumber, rapid.IntRange(0, 8).Draw(t, "digit"), off)
 		require.Error(t, wrong.Check())
 	})
 }
 
-func change(number string, i int, off byte) string {
+func changeDigit(number string, i int, off byte) string {
 	return number[:i] + string((number[i]-'0'+off)%10+'0') + number[i+1:]
 }

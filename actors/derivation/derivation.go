@@ -1,13 +1,14 @@
-// Package derivation hands out the indexes from which receiving addresses are derived, each once for ever. It is pure; one actor,
-// of the system workspace, is the only one that folds its events, whatever the workspace that asks: the accounts are the
-// deployment's.
+// Package derivation allocates the indexes from which receiving addresses are derived, each index
+// once. It is pure. One actor, of the system workspace, folds its events for all workspaces,
+// because the accounts belong to the deployment.
 //
-// An index is taken before the session that it is for is written. After a crash in between it is lost: there may be gaps, and a
-// repeat never. The package derives nothing and knows no key: with another key the count goes on.
+// An index is taken before its session is written. A crash in between loses the index, so there may
+// be gaps but never a repeat. The package derives no address and has no key; with another key the
+// indexes continue.
 //
-// A journal that was restored has forgotten what was handed out after its backup. It is another incarnation, and in a new one the
-// count goes on from the number of seconds since Epoch: beyond all that was forgotten, as long as fewer than one index a second
-// was taken on average.
+// A restored journal lacks the indexes that were taken after its backup. The restored journal has a
+// new incarnation, and the first index of an incarnation is the number of seconds since Epoch. That
+// is above every lost index, as long as fewer than one index a second was taken on average.
 package derivation
 
 import (
@@ -22,36 +23,37 @@ import (
 // Limits of a Take and of an account.
 const (
 	MaxFamilies = 8
-	maxIndex    = 1<<31 - 1 // what follows is for private keys alone
+	maxIndex    = 1<<31 - 1 // higher indexes are for private keys only
 )
 
-// Epoch is where the seconds of a new incarnation's count begin.
+// Epoch returns the time from which the first index of a new incarnation counts seconds.
 func Epoch() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
 
-// State is which index of each family's account is next: Next, or Floor where that is more.
+// State is the next index of each family's account: Next, or Floor where that is higher.
 type State struct {
 	Next  map[string]uint32 `json:"next"`
-	Store string            `json:"store,omitempty"` // incarnation of the journal in which the last index was taken
+	Store string            `json:"store,omitempty"` // incarnation of the journal at the last Take
 	Floor uint32            `json:"floor,omitempty"`
 }
 
-// Take takes the next index of each family for a session. It answers Taken; limit_exceeded when an account has none left.
+// Take takes the next index of each family for a session. The reply is Taken. The refusal is
+// limit_exceeded when an account has no index left.
 type Take struct {
 	Session  string
-	Families []string // each once
-	Store    string   // incarnation of the journal that the answer will be in
-	Restored bool     // it is not the deployment's first: what it knows nothing of may have been taken all the same
+	Families []string // no duplicates
+	Store    string   // incarnation of the journal in which the reply is committed
+	Restored bool     // the incarnation began with a restore, so indexes missing in the state may have been taken
 }
 
-// Taken answers Take: the index of each family that was asked for.
+// Taken is the reply to Take: the index of each family.
 type Taken map[string]uint32
 
-// IndexesTaken says which indexes a session has.
+// IndexesTaken records the indexes of a session.
 type IndexesTaken struct {
 	Session string            `json:"session"`
 	Indexes map[string]uint32 `json:"indexes"`
 	Store   string            `json:"store,omitempty"`
-	Floor   uint32            `json:"floor,omitempty"` // below it no index is taken any more
+	Floor   uint32            `json:"floor,omitempty"` // no index below it is taken any more
 	At      decision.Stamp    `json:"at"`
 }
 
@@ -66,26 +68,26 @@ func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }
 
-// Decide says what follows from a command. Errors are faults.
+// Decide returns the decision for a command. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Take:
-		return s.take(m, c)
+		return s.takeIndexes(m, c)
 	case decision.Read:
 		return decision.Decision{Reply: State{Next: maps.Clone(s.Next), Store: s.Store, Floor: s.Floor}}, nil
 	}
 	panic(fmt.Sprintf("BUG: derivation command %T", command))
 }
 
-func (s *State) take(m decision.Meta, c Take) (decision.Decision, error) {
-	taken, floor := Taken{}, s.floor(m, c)
+func (s *State) takeIndexes(m decision.Meta, c Take) (decision.Decision, error) {
+	taken, floor := Taken{}, s.lowestIndex(m, c)
 	for _, family := range c.Families {
 		if taken[family] = max(s.Next[family], floor); taken[family] > maxIndex {
 			return decision.Decision{}, fault.New(fault.LimitExceeded, "an account has no addresses left")
 		}
 	}
 	if len(taken) != len(c.Families) || len(taken) < 1 || len(taken) > MaxFamilies || c.Session == "" {
-		panic("BUG: indexes for no session, of no family, or of one family twice")
+		panic("BUG: indexes without a session, without a family, or with a family twice")
 	}
 	return decision.Decision{
 		Events: []decision.Event{IndexesTaken{Session: c.Session, Indexes: taken, Store: c.Store, Floor: floor,
@@ -94,9 +96,10 @@ func (s *State) take(m decision.Meta, c Take) (decision.Decision, error) {
 	}, nil
 }
 
-// floor is the least index that may be taken in an incarnation. The first one begins at 0; one of which the backup was older than
-// the first index does not.
-func (s *State) floor(m decision.Meta, c Take) uint32 {
+// lowestIndex returns the lowest index that may be taken in the incarnation of the journal. The
+// first incarnation begins at 0. A restore begins at the seconds since Epoch, even from a backup
+// without an index.
+func (s *State) lowestIndex(m decision.Meta, c Take) uint32 {
 	if s.Next == nil && !c.Restored || s.Next != nil && s.Store == c.Store {
 		return s.Floor
 	}

@@ -23,8 +23,9 @@ func TestEventsAreReadForEver(t *testing.T) {
 
 func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, derivation.DecodeEvent) }
 
-// TestAnIndexIsGivenOnce takes in any order, writes and reads the state in between, and loses answers: no index comes twice.
-func TestAnIndexIsGivenOnce(t *testing.T) {
+// Indexes are unique in any order of takes, with the state encoded and decoded in between and
+// replies lost.
+func TestNoIndexIsTakenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := &derivation.State{}
 		given := map[string]map[uint32]bool{"evm": {}, "bitcoin": {}, "solana": {}}
@@ -37,7 +38,7 @@ func TestAnIndexIsGivenOnce(t *testing.T) {
 			require.Len(t, taken, len(families))
 			state.Apply(d.Events[0])
 			for family, index := range taken {
-				require.False(t, given[family][index], "%s %d is given twice", family, index)
+				require.False(t, given[family][index], "%s index %d is taken twice", family, index)
 				given[family][index] = true
 			}
 			written, err := json.Marshal(state)
@@ -48,9 +49,8 @@ func TestAnIndexIsGivenOnce(t *testing.T) {
 	})
 }
 
-// TestARestoredCountGoesOnBeyondWhatWasForgotten: a state of before is used again in another incarnation, of every family, and
-// again.
-func TestARestoredCountGoesOnBeyondWhatWasForgotten(t *testing.T) {
+// An older state is restored into new incarnations, twice, with takes of every family.
+func TestIndexesAfterARestoreAreAboveTheLostOnes(t *testing.T) {
 	given := map[uint32]bool{}
 	take := func(state *derivation.State, store, family string, after time.Duration) {
 		d, err := state.Decide(decision.Meta{At: at.Add(after)},
@@ -58,7 +58,7 @@ func TestARestoredCountGoesOnBeyondWhatWasForgotten(t *testing.T) {
 		require.NoError(t, err)
 		state.Apply(d.Events[0])
 		index := d.Reply.(derivation.Taken)[family]
-		require.False(t, family == "evm" && given[index], "%d is given twice", index)
+		require.False(t, family == "evm" && given[index], "index %d is taken twice", index)
 		given[index] = given[index] || family == "evm"
 	}
 	state := &derivation.State{}
@@ -82,8 +82,8 @@ func TestARestoredCountGoesOnBeyondWhatWasForgotten(t *testing.T) {
 	}
 }
 
-// TestARestoreOfBeforeTheFirstIndexForgetsAllOfThem: nothing in the backup tells it from a deployment that begins.
-func TestARestoreOfBeforeTheFirstIndexForgetsAllOfThem(t *testing.T) {
+// A backup without an index does not differ from the state of a new deployment; Restored does.
+func TestIndexesAfterARestoreOfAnEmptyBackupDoNotBeginAtZero(t *testing.T) {
 	for restored, first := range map[bool]uint32{false: 0, true: uint32(at.Sub(derivation.Epoch()).Seconds())} {
 		d, err := (&derivation.State{}).Decide(decision.Meta{At: at},
 			derivation.Take{Session: "cs_1", Families: []string{"evm"}, Store: "second", Restored: restored})
@@ -92,7 +92,7 @@ func TestARestoreOfBeforeTheFirstIndexForgetsAllOfThem(t *testing.T) {
 	}
 }
 
-func TestAnAccountEnds(t *testing.T) {
+func TestTakeBeyondTheLastIndexIsRefused(t *testing.T) {
 	state := &derivation.State{Next: map[string]uint32{"evm": 1<<31 - 1}}
 	d, err := state.Decide(decision.Meta{At: at}, derivation.Take{Session: "cs_1", Families: []string{"evm"}})
 	require.NoError(t, err)

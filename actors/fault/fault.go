@@ -1,13 +1,14 @@
-// Package fault is the one error that a caller of Purser is shown. Domain packages return it; the HTTP layer maps its code to
-// a status through one table. Any other error is a fault of ours: it is logged with an id and answered without its text.
+// Package fault is the error type that callers of the interface see. Domain packages return it; the
+// HTTP layer maps its code to a status through one table. Any other error is an internal fault: it
+// is logged with an id and answered without its text.
 package fault
 
 import "errors"
 
-// Code is the machine-readable code that an error is answered with.
+// Code is the machine-readable code in an error answer.
 type Code string
 
-// Codes that more than one layer names.
+// Codes that more than one layer uses.
 const (
 	InvalidBody           Code = "invalid_body"
 	InvalidQuery          Code = "invalid_query"
@@ -58,15 +59,16 @@ const (
 	OnboardingRequired    Code = "onboarding_required"
 	QuoteTooShort         Code = "quote_lifetime_too_short"
 	RateUnavailable       Code = "rate_unavailable"
-	// Stale says that a command brought a record older than the actor's state. It never leaves the
-	// runtime, which prepares the command anew.
+	// Stale refuses a command whose record is older than the actor's state. It never leaves the
+	// runtime, which prepares the command again.
 	Stale                 Code = "stale"
 	ProtocolNotRegistered Code = "protocol_not_registered"
 	// a report that the conversion's status does not allow; no caller of a route sees it
-	ConversionConflict     Code = "conversion_conflict"
-	InvalidAmount          Code = "invalid_amount"
-	TravelRule             Code = "travel_rule_unsupported"
-	RampConflict           Code = "ramp_conflict" // a report that a ramp order's status does not allow; no caller of a route sees it
+	ConversionConflict Code = "conversion_conflict"
+	InvalidAmount      Code = "invalid_amount"
+	TravelRule         Code = "travel_rule_unsupported"
+	// a report that a ramp order's status does not allow; no caller of a route sees it
+	RampConflict           Code = "ramp_conflict"
 	Gone                   Code = "gone"
 	IdempotencyKeyRequired Code = "idempotency_key_required"
 	InvalidIdempotencyKey  Code = "invalid_idempotency_key"
@@ -78,26 +80,28 @@ const (
 	LinkExpired            Code = "link_expired"
 	LinkEnded              Code = "link_ended"
 	PaymentSeen            Code = "payment_seen"
-	CheckoutConflict       Code = "checkout_conflict" // a step that a link's status does not allow; no caller of a route sees it
-	DuplicateMismatch      Code = "duplicate_mismatch"
-	OutcomeUnknown         Code = "outcome_unknown"
-	Unavailable            Code = "unavailable"
-	Internal               Code = "internal"
-	missingScopePrefix     Code = "missing_scope:"
+	// a step that a link's status does not allow; no caller of a route sees it
+	CheckoutConflict   Code = "checkout_conflict"
+	DuplicateMismatch  Code = "duplicate_mismatch"
+	OutcomeUnknown     Code = "outcome_unknown"
+	Unavailable        Code = "unavailable"
+	Internal           Code = "internal"
+	missingScopePrefix Code = "missing_scope:"
 )
 
-// MissingScope is the code of a key that lacks a scope.
+// MissingScope returns the code for a key that lacks a scope.
 func MissingScope(scope string) Code { return missingScopePrefix + Code(scope) }
 
-// Error is what the caller is told. Message is for a person and names the field at fault; it never echoes an id or a secret.
+// Error is the error that the caller sees. Message is for a person and names the field at fault; it
+// never repeats an id or a secret.
 type Error struct {
 	Code    Code
 	Message string
-	// KYBStatus goes with kyb_required only.
+	// KYBStatus is set with kyb_required only.
 	KYBStatus string
-	// Reason tells apart what one code covers: why a signed intent was refused.
+	// Reason is the cause within a code: why a signed intent was refused.
 	Reason string
-	// Use goes with gone only: the path to call instead.
+	// Use is set with gone only: the path to call instead.
 	Use string
 }
 
@@ -108,7 +112,7 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// New makes an error of a code.
+// New returns an error with a code.
 func New(code Code, message string) *Error { return &Error{Code: code, Message: message} }
 
 // Is reports whether err is a fault of the code.

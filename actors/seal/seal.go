@@ -1,18 +1,20 @@
-// Package seal keeps personal data unreadable where it is stored: AES-256-GCM under the deployment's data key.
+// Package seal encrypts personal data where it is stored: AES-256-GCM under the deployment's data
+// key.
 //
-// What tells of a person (names, emails, phone numbers, addresses, birth dates, SSN digits, the label of a card) is never in an
-// event, a log line, an idempotency record or an actor's state. A domain package puts it in a record of its own and marks that
-// record Personal (see package decision). The runtime seals such a document on its way into the journal and opens it on its
-// way out, so that domain packages stay pure and handlers never hold a key. The journal sees {"sealed": "…"}.
+// Personal data (names, emails, phone numbers, addresses, birth dates, SSN digits, the label of a
+// card) is never in an event, a log line, an idempotency record or an actor's state. A domain
+// package puts it in a record of its own and marks that record Personal (see package decision). The
+// runtime seals such a document on its way into the journal and opens it on its way out, so that
+// domain packages stay pure and handlers never hold a key. The journal sees {"sealed": "…"}.
 //
-// Every record has a cipher of its own, derived from the data key and the record's name, so that a
-// sealed document can not be read in another record's place, and one key never seals so many
-// messages that its random nonces could meet. A deployment that loses its data key has lost the
-// personal data, and nothing else.
+// Each record has a cipher of its own, derived from the data key and the record's name. A sealed
+// document therefore cannot be opened as another record, and no key seals so many messages that
+// random nonces collide. A deployment that loses its data key loses the personal data and nothing
+// else.
 //
 // A Sealer has one key that seals and up to MaxKeys in all that open. A sealed document names its
-// key, so that the runtime can seal it anew under the first key while a data key rotates. Documents
-// of version 1 name no key: each key is tried.
+// key, so that the runtime can seal it again under the first key while a data key rotates.
+// Documents of version 1 name no key: Open tries each key.
 package seal
 
 import (
@@ -31,11 +33,11 @@ import (
 // KeyBytes is the length of a data key.
 const KeyBytes = 32
 
-// MaxKeys is how many data keys a Sealer has at most.
+// MaxKeys is the most data keys that a Sealer has.
 const MaxKeys = 4
 
-// The first byte of a sealed document is its version. In version 1 a nonce and the ciphertext
-// follow, in version 2 the id of the key stands before them.
+// The first byte of a sealed document is its version. Version 1 continues with a nonce and the
+// ciphertext; version 2 has the id of the key before them.
 const (
 	version1 byte = 1
 	version2 byte = 2
@@ -48,10 +50,11 @@ const (
 	purposeFingerprint = "purser secret fingerprint v1|"
 )
 
-// ErrSealed says that a document can not be opened: it was sealed under another key or for another record, or is damaged.
+// ErrSealed reports a document that cannot be opened: it was sealed under another key or for
+// another record, or is damaged.
 var ErrSealed = errors.New("sealed document cannot be opened")
 
-// Sealer seals and opens. It is safe for concurrent use when its entropy is.
+// Sealer seals and opens documents. It is safe for concurrent use when its entropy is.
 type Sealer struct {
 	keys    []dataKey // the first seals
 	entropy io.Reader
@@ -62,8 +65,8 @@ type dataKey struct {
 	key []byte
 }
 
-// New makes a Sealer that seals under a data key of KeyBytes bytes; entropy gives the nonces. It
-// also opens documents under one of the older keys.
+// New returns a Sealer that seals under a data key of KeyBytes bytes, with nonces from entropy. It
+// also opens documents sealed under one of the older keys.
 func New(key []byte, entropy io.Reader, older ...[]byte) (*Sealer, error) {
 	s := &Sealer{entropy: entropy}
 	if entropy == nil || 1+len(older) > MaxKeys {
@@ -79,7 +82,7 @@ func New(key []byte, entropy io.Reader, older ...[]byte) (*Sealer, error) {
 	return s, nil
 }
 
-// keyID derives the name of a key, which says nothing of the key.
+// keyID derives the id of a key, which reveals nothing of the key.
 func keyID(key []byte) (id [keyIDBytes]byte, err error) {
 	if len(key) != KeyBytes {
 		return id, fmt.Errorf("seal: a key of %d bytes is required", KeyBytes)
@@ -88,27 +91,26 @@ func keyID(key []byte) (id [keyIDBytes]byte, err error) {
 	return [keyIDBytes]byte(derived), err
 }
 
-// Fingerprint derives a mark of a secret of the deployment, by which a store knows it again.
-// Another deployment, another name or another secret has another mark.
+// Fingerprint derives a fingerprint by which a store recognises a secret of the deployment. Another
+// deployment, name or secret gives another fingerprint.
 func Fingerprint(deployment, name, secret string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(purposeFingerprint + deployment + "|" + name))
 	return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
 }
 
-// KeyID returns the name of the key that seals, in hexadecimal digits.
+// KeyID returns the id of the sealing key in hexadecimal digits.
 func (s *Sealer) KeyID() string { return hex.EncodeToString(s.keys[0].id[:]) }
 
-// Rotating reports whether there are older keys.
+// Rotating reports whether the Sealer has older keys.
 func (s *Sealer) Rotating() bool { return len(s.keys) > 1 }
 
-// Stale reports whether a document is not known to be sealed under the first key.
+// Stale reports whether a document is not sealed under the first key, or does not name its key.
 func (s *Sealer) Stale(sealed []byte) bool {
 	return len(sealed) < 1+keyIDBytes || sealed[0] != version2 || [keyIDBytes]byte(sealed[1:]) != s.keys[0].id
 }
 
-// Seal returns the document sealed for the record of that name: a version, the key's id, a nonce,
-// the ciphertext.
+// Seal returns the document sealed for the record of that name: version, key id, nonce, ciphertext.
 func (s *Sealer) Seal(record string, document []byte) ([]byte, error) {
 	key := &s.keys[0]
 	box, err := key.recordCipher(record)
@@ -126,7 +128,7 @@ func (s *Sealer) Seal(record string, document []byte) ([]byte, error) {
 	return box.Seal(sealed, sealed[named:head], document, sealed[:named]), nil
 }
 
-// Open returns what was sealed for the record of that name; the error is ErrSealed.
+// Open returns the document that was sealed for the record of that name. The error is ErrSealed.
 func (s *Sealer) Open(record string, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, ErrSealed

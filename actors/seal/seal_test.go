@@ -20,7 +20,7 @@ func newSealer(t *testing.T, key byte) *seal.Sealer {
 	return s
 }
 
-func TestOnlyTheKeyAndTheRecordOpen(t *testing.T) {
+func TestDocumentOpensOnlyWithItsKeyAndRecord(t *testing.T) {
 	s := newSealer(t, 7)
 	plain := []byte(`{"lastName":"Lovelace"}`)
 	sealed, err := s.Seal("person/1", plain)
@@ -32,7 +32,7 @@ func TestOnlyTheKeyAndTheRecordOpen(t *testing.T) {
 
 	again, err := s.Seal("person/1", plain)
 	require.NoError(t, err)
-	require.NotEqual(t, sealed, again, "equal documents do not look equal")
+	require.NotEqual(t, sealed, again, "equal documents have unequal ciphertexts")
 
 	_, err = s.Open("person/2", sealed)
 	require.ErrorIs(t, err, seal.ErrSealed)
@@ -40,7 +40,7 @@ func TestOnlyTheKeyAndTheRecordOpen(t *testing.T) {
 	require.ErrorIs(t, err, seal.ErrSealed)
 }
 
-func TestEveryDamageIsFound(t *testing.T) {
+func TestDamagedDocumentsDoNotOpen(t *testing.T) {
 	s := newSealer(t, 7)
 	sealed, err := s.Seal("person/1", []byte("x"))
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestEveryDamageIsFound(t *testing.T) {
 	}
 }
 
-func TestNothingIsSealedWithoutANonce(t *testing.T) {
+func TestSealFailsWithoutANonce(t *testing.T) {
 	broken := errors.New("no entropy")
 	s, err := seal.New(make([]byte, seal.KeyBytes), iotest.ErrReader(broken))
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestNothingIsSealedWithoutANonce(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestDocumentsOfVersion1Open: an earlier version sealed this one under the key of sevens.
+// An earlier version sealed this document under a key of bytes 7.
 func TestDocumentsOfVersion1Open(t *testing.T) {
 	sealed, err := hex.DecodeString("015bf9f98cecaac1e2eb5fc1143e878ace84f3f1d6f7fa53f5d392cc20d1edab40f6a56177166a3c4f3cf29d2256e62e14a256a9")
 	require.NoError(t, err)
@@ -79,8 +79,8 @@ func TestDocumentsOfVersion1Open(t *testing.T) {
 	}
 }
 
-// TestTheFirstKeySealsAndEachOpens: only what the first key sealed is not stale.
-func TestTheFirstKeySealsAndEachOpens(t *testing.T) {
+// Only documents sealed under the first key are not stale.
+func TestFirstKeySealsAndOlderKeysOpen(t *testing.T) {
 	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader,
 		bytes.Repeat([]byte{7}, seal.KeyBytes))
 	require.NoError(t, err)

@@ -17,10 +17,10 @@ const (
 	causePassword = "password"
 )
 
-// Decide says what follows from a command; each answers a View. Errors are faults.
+// Decide returns the decision for a command. Each reply is a View. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if c, ok := command.(Register); ok {
-		return s.register(m, c)
+		return s.registerUser(m, c)
 	}
 	if s.ID == "" {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
@@ -33,18 +33,18 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	case EndSession:
 		return s.endSession(m, c), nil
 	case Join:
-		return s.join(m, c), nil
+		return s.joinWorkspace(m, c), nil
 	case Leave:
-		return s.leave(m, c), nil
+		return s.leaveWorkspace(m, c), nil
 	case decision.Fire:
-		return s.fire(m, c), nil
+		return s.fireSessionTimer(m, c), nil
 	case decision.Read:
 		return decision.Decision{Reply: s.View()}, nil
 	}
 	panic(fmt.Sprintf("BUG: user command %T", command))
 }
 
-func (s *State) register(m decision.Meta, c Register) (decision.Decision, error) {
+func (s *State) registerUser(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: registered twice")
 	}
@@ -85,10 +85,10 @@ func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision
 			open = append(open, old)
 			continue
 		}
-		s.end(&d, old, causeExpired, at)
+		s.closeSession(&d, old, causeExpired, at)
 	}
 	for _, oldest := range open[:max(0, len(open)+1-MaxSessions)] {
-		s.end(&d, oldest, causeReplaced, at)
+		s.closeSession(&d, oldest, causeReplaced, at)
 	}
 	s.openSession(&d, c, at)
 	return d, nil
@@ -106,7 +106,7 @@ func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Deci
 	d.Records = append(d.Records, decision.Record{Kind: RecordCredential, ID: s.ID, Personal: true,
 		Document: Credential{Email: c.Email, PasswordHash: c.PasswordHash, Changes: s.PasswordChanges + 1}})
 	for _, old := range s.Sessions {
-		s.end(&d, old, causePassword, at)
+		s.closeSession(&d, old, causePassword, at)
 	}
 	s.openSession(&d, c.Start, at)
 	return d, nil
@@ -118,7 +118,7 @@ func (s *State) openSession(d *decision.Decision, c StartSession, at decision.St
 	if c.SecretHash == "" || !expires.After(at.Time) {
 		panic("BUG: session without a secret or a life")
 	}
-	if s.session(c.SecretHash) >= 0 {
+	if s.sessionIndex(c.SecretHash) >= 0 {
 		panic("BUG: session started twice")
 	}
 	if len(c.Places) > MaxPlaces {
@@ -136,39 +136,40 @@ func (s *State) openSession(d *decision.Decision, c StartSession, at decision.St
 
 func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
-	if i := s.session(c.SecretHash); i >= 0 {
-		s.end(&d, s.Sessions[i], causeLogout, decision.StampOf(m.At))
+	if i := s.sessionIndex(c.SecretHash); i >= 0 {
+		s.closeSession(&d, s.Sessions[i], causeLogout, decision.StampOf(m.At))
 	}
 	return d
 }
 
-// fire ends a session whose time has come. The timer of one that is gone is removed, that of one with a later end is set anew.
-func (s *State) fire(m decision.Meta, c decision.Fire) decision.Decision {
+// fireSessionTimer ends a session that has expired. It removes the timer of a closed session, and
+// resets the timer of a session with a later end.
+func (s *State) fireSessionTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	at := decision.StampOf(m.At)
-	i := s.session(strings.TrimPrefix(c.Key, timerPrefix))
+	i := s.sessionIndex(strings.TrimPrefix(c.Key, timerPrefix))
 	switch {
 	case i < 0:
 		d.Timers = []decision.Timer{{Key: c.Key}}
 	case s.Sessions[i].ExpiresAt.After(at.Time):
 		d.Timers = []decision.Timer{{Key: c.Key, Due: s.Sessions[i].ExpiresAt.Time}}
 	default:
-		s.end(&d, s.Sessions[i], causeExpired, at)
+		s.closeSession(&d, s.Sessions[i], causeExpired, at)
 	}
 	return d
 }
 
-func (s *State) end(d *decision.Decision, old Session, cause string, at decision.Stamp) {
+func (s *State) closeSession(d *decision.Decision, old Session, cause string, at decision.Stamp) {
 	d.Events = append(d.Events, SessionEnded{User: s.ID, Session: old.Hash, Cause: cause, At: at})
 	d.Records = append(d.Records, decision.Record{Kind: RecordSession, ID: old.Hash, Delete: true})
 	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(old.Hash)})
 }
 
-// join states what the workspace has decided, so it cannot be refused: beyond the limits of the
-// list nothing is listed.
-func (s *State) join(m decision.Meta, c Join) decision.Decision {
+// joinWorkspace records a decision of the workspace, so it refuses nothing. Beyond the limits the
+// workspace is not listed.
+func (s *State) joinWorkspace(m decision.Meta, c Join) decision.Decision {
 	joined := Membership{ID: c.Workspace, Name: c.Name, Role: c.Role, Foreign: c.Foreign}
-	i := s.membership(c.Workspace)
+	i := s.membershipIndex(c.Workspace)
 	if i >= 0 {
 		joined.Foreign = s.Workspaces[i].Foreign
 	}
@@ -176,7 +177,7 @@ func (s *State) join(m decision.Meta, c Join) decision.Decision {
 	if full || i >= 0 && s.Workspaces[i] == joined {
 		return decision.Decision{Reply: s.View()}
 	}
-	return s.decided(Joined{
+	return s.membershipDecision(Joined{
 		User: s.ID, Workspace: c.Workspace, Name: c.Name, Role: c.Role, Foreign: joined.Foreign,
 		At: decision.StampOf(m.At),
 	})
@@ -194,8 +195,9 @@ func HasRoom(listed []Membership, foreign bool) bool {
 	return n < map[bool]int{false: MaxOwn, true: MaxForeign}[foreign]
 }
 
-// Meant is the workspace that a session without a workspace's id means: the only one of the user's
-// own or, without any, the only foreign one. So no other user can make a user's session ambiguous.
+// Meant returns the workspace of a session whose request names none: the user's only own workspace
+// or, without any own, the only foreign one. ok is false when there is no such workspace. Foreign
+// memberships therefore never make an owner's session ambiguous.
 func (v View) Meant() (id string, ok bool) {
 	for _, foreign := range []bool{false, true} {
 		n := 0
@@ -211,15 +213,15 @@ func (v View) Meant() (id string, ok bool) {
 	return "", false
 }
 
-func (s *State) leave(m decision.Meta, c Leave) decision.Decision {
-	if s.membership(c.Workspace) < 0 {
+func (s *State) leaveWorkspace(m decision.Meta, c Leave) decision.Decision {
+	if s.membershipIndex(c.Workspace) < 0 {
 		return decision.Decision{Reply: s.View()}
 	}
-	return s.decided(Left{User: s.ID, Workspace: c.Workspace, At: decision.StampOf(m.At)})
+	return s.membershipDecision(Left{User: s.ID, Workspace: c.Workspace, At: decision.StampOf(m.At)})
 }
 
-// decided answers the user as it stands after an event that changes the memberships.
-func (s *State) decided(e decision.Event) decision.Decision {
+// membershipDecision replies with the user as it is after an event that changes the memberships.
+func (s *State) membershipDecision(e decision.Event) decision.Decision {
 	after := *s
 	after.Workspaces = slices.Clone(s.Workspaces)
 	after.Apply(e)
@@ -239,7 +241,7 @@ func (s *State) Apply(e decision.Event) {
 		s.PasswordChanges++
 	case Joined:
 		joined := Membership{ID: e.Workspace, Name: e.Name, Role: e.Role, Foreign: e.Foreign}
-		if i := s.membership(e.Workspace); i >= 0 {
+		if i := s.membershipIndex(e.Workspace); i >= 0 {
 			s.Workspaces[i] = joined
 			return
 		}
@@ -251,16 +253,16 @@ func (s *State) Apply(e decision.Event) {
 	}
 }
 
-// View copies the user as the interface shows it, without the email.
+// View returns a copy of the user as the interface shows it, without the email.
 func (s *State) View() View {
 	return View{ID: s.ID, CreatedAt: s.CreatedAt, Workspaces: append([]Membership{}, s.Workspaces...)}
 }
 
-func (s *State) session(hash string) int {
+func (s *State) sessionIndex(hash string) int {
 	return slices.IndexFunc(s.Sessions, func(open Session) bool { return open.Hash == hash })
 }
 
-func (s *State) membership(workspace string) int {
+func (s *State) membershipIndex(workspace string) int {
 	return slices.IndexFunc(s.Workspaces, func(w Membership) bool { return w.ID == workspace })
 }
 

@@ -22,5 +22,5 @@ func FoldEmail(email string) (folded string, ok bool) {
 	return folded, true
 }
 
-// EmailHash is the id of a folded email's user_email record.
+// EmailHash returns the id of a folded email's user_email record.
 func EmailHash(folded string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(folded))) }

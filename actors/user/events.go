@@ -4,14 +4,14 @@ import (
 	"purser/actors/decision"
 )
 
-// Registered says that an account was made.
+// Registered records a new account.
 type Registered struct {
 	ID        string         `json:"id"`
 	EmailHash string         `json:"emailHash"`
 	At        decision.Stamp `json:"at"`
 }
 
-// SessionStarted says that a session was opened. Session is the SHA-256 of its secret.
+// SessionStarted records a new session. Session is the SHA-256 of its secret.
 type SessionStarted struct {
 	User      string         `json:"user"`
 	Session   string         `json:"session"`
@@ -19,13 +19,13 @@ type SessionStarted struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// PasswordChanged says that the user has another password.
+// PasswordChanged records a new password.
 type PasswordChanged struct {
 	User string         `json:"user"`
 	At   decision.Stamp `json:"at"`
 }
 
-// SessionEnded says that a session was closed; Cause is logout, expired, replaced or password.
+// SessionEnded records the end of a session; Cause is logout, expired, replaced or password.
 type SessionEnded struct {
 	User    string         `json:"user"`
 	Session string         `json:"session"`
@@ -33,7 +33,7 @@ type SessionEnded struct {
 	At      decision.Stamp `json:"at"`
 }
 
-// Joined says that the user belongs to a workspace.
+// Joined records the user's membership of a workspace.
 type Joined struct {
 	User      string         `json:"user"`
 	Workspace string         `json:"workspace"`
@@ -43,7 +43,7 @@ type Joined struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Left says that the user no longer belongs to a workspace.
+// Left records the end of a membership.
 type Left struct {
 	User      string         `json:"user"`
 	Workspace string         `json:"workspace"`

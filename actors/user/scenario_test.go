@@ -13,7 +13,8 @@ import (
 	"purser/actors/user"
 )
 
-// scenario is one user. A session's secret hashes to its name. Moments are told as time since the start.
+// scenario is one user. The hash of a session's secret is its name. Times are durations since the
+// start.
 type scenario struct {
 	state user.State
 	now   time.Time

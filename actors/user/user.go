@@ -1,9 +1,9 @@
-// Package user is a person who signs in to the dashboard: an account, its open sessions and the workspaces it belongs to. It is
-// pure; an actor of the user's id is the only one that folds its events.
+// Package user is a person who signs in to the dashboard: an account, its open sessions and its
+// workspaces. It is pure; the actor of the user's id alone folds its events.
 //
-// A user is a tenant of its own. The email and the password's hash are in the credential record only, never in events or in the
-// state; the SHA-256 of the folded email is. Passwords are checked by the edge. Who may do what in a workspace is decided by the
-// workspace; the list kept here is for showing.
+// A user is a tenant of its own. Email and password hash are in the credential record only; events
+// and state have the SHA-256 of the folded email. The HTTP edge checks passwords. The workspace
+// decides the rights of its members; the list here is for display.
 package user
 
 import (
@@ -14,13 +14,14 @@ import (
 
 // Limits of a user.
 const (
-	MaxSessions = 100  // open at once; the oldest ends when one more starts
+	MaxSessions = 100  // open at once; one more ends the oldest
 	MaxOwn      = 1000 // workspaces that the user made; the edge refuses one more, and a Join beyond is not listed
-	MaxForeign  = 1000 // workspaces that the user joined; the edge refuses one more, and a Join beyond is not listed
-	MaxEmail    = 254  // bytes, RFC 5321
-	MaxPlaces   = 16   // from which the user has signed in; the one not seen for longest goes
+	// workspaces that the user joined; the edge refuses one more, and a Join beyond is not listed
+	MaxForeign = 1000
+	MaxEmail   = 254 // bytes, RFC 5321
+	MaxPlaces  = 16  // places of sign-in; one more drops the least recent
 
-	PlaceLife = 90 * 24 * time.Hour // a place is known so long after the last sign-in from it
+	PlaceLife = 90 * 24 * time.Hour // how long a place is known after the last sign-in from it
 )
 
 // Record kinds and scopes that this package writes.
@@ -39,8 +40,8 @@ type State struct {
 	CreatedAt  decision.Stamp `json:"createdAt"`
 	Sessions   []Session      `json:"sessions"` // open, oldest first
 	Workspaces []Membership   `json:"workspaces"`
-	// PasswordChanges counts them. A password that was checked against an older credential starts
-	// no session.
+	// PasswordChanges counts the password changes. A password checked against an older credential
+	// starts no session.
 	PasswordChanges int `json:"passwordChanges,omitempty"`
 }
 
@@ -50,9 +51,8 @@ type Session struct {
 	ExpiresAt decision.Stamp `json:"expiresAt"`
 }
 
-// Membership is a workspace the user belongs to; Role is owner, admin or member. Foreign says that
-// the user did not make it; older versions made no difference, and their memberships count as the
-// user's own.
+// Membership is a workspace of the user; Role is owner, admin or member. Foreign marks a workspace
+// that the user did not create. Versions without Foreign stored memberships that count as own.
 type Membership struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -60,7 +60,7 @@ type Membership struct {
 	Foreign bool   `json:"foreign,omitempty"`
 }
 
-// View is a user as the interface shows it. Only the reply to Register has the email; it is in the credential record otherwise.
+// View is a user as the interface shows it. Only the reply to Register has the email.
 type View struct {
 	ID         string         `json:"id"`
 	Email      string         `json:"email,omitempty"`
@@ -68,30 +68,31 @@ type View struct {
 	Workspaces []Membership   `json:"workspaces"`
 }
 
-// EmailDocument finds the user of an email.
+// EmailDocument maps an email to its user.
 type EmailDocument struct {
 	UserID string `json:"userId"`
 }
 
-// Credential is what signing in is checked against. It is personal data.
+// Credential is the password hash that a sign-in is checked against. It is personal data.
 type Credential struct {
 	Email        string `json:"email"`
 	PasswordHash string `json:"passwordHash"`      // argon2id, PHC string
 	Changes      int    `json:"changes,omitempty"` // State.PasswordChanges when it was stored
 }
 
-// SessionDocument finds the user of a session.
+// SessionDocument maps a session to its user.
 type SessionDocument struct {
 	UserID    string         `json:"userId"`
 	ExpiresAt decision.Stamp `json:"expiresAt"`
 }
 
-// Register makes the account. The email is claimed for ever: a second account for it is email_taken.
+// Register creates the account. The claim on the email never expires: a second account for it is
+// email_taken.
 type Register struct{ ID, Email, PasswordHash string }
 
-// StartSession opens a session that ends at Expires. Changes is that of the credential that was
-// checked; after another change of the password the answer is invalid_credentials. Places, unless
-// empty, replace the user's places.
+// StartSession opens a session that ends at Expires. Changes is the Changes of the checked
+// credential; after another change of the password the refusal is invalid_credentials. Places,
+// unless empty, replace the user's places.
 type StartSession struct {
 	SecretHash string
 	Expires    time.Time
@@ -99,22 +100,22 @@ type StartSession struct {
 	Places     Places
 }
 
-// ChangePassword replaces the credential, whose email stays, ends every session and opens the one
-// of Start. Start.Changes is that of the credential that was checked.
+// ChangePassword replaces the credential, keeps its email, ends every session and opens the session
+// Start. Start.Changes is the Changes of the checked credential.
 type ChangePassword struct {
 	Email, PasswordHash string
 	Start               StartSession
 }
 
-// EndSession closes a session; one that is not open changes nothing.
+// EndSession closes a session. Without an open session it changes nothing.
 type EndSession struct{ SecretHash string }
 
-// Join states that the user belongs to a workspace in a role; the newest name and role stand.
-// Foreign counts for the first Join of a workspace only.
+// Join records the user's membership of a workspace, with the newest name and role. Foreign counts
+// for the first Join of a workspace only.
 type Join struct {
 	Workspace, Name, Role string
 	Foreign               bool
 }
 
-// Leave states that the user no longer belongs to a workspace.
+// Leave records the end of the user's membership of a workspace.
 type Leave struct{ Workspace string }

@@ -14,7 +14,7 @@ import (
 	"purser/actors/user"
 )
 
-func registered(t *testing.T) *user.State {
+func newUser(t *testing.T) *user.State {
 	s := &user.State{}
 	send(t, s, start, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "$argon2id$…"})
 	return s
@@ -29,8 +29,8 @@ func send(t *testing.T, s *user.State, at time.Time, command any) decision.Decis
 	return d
 }
 
-func TestTheOldestSessionMakesRoom(t *testing.T) {
-	s := registered(t)
+func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
+	s := newUser(t)
 	for i := range user.MaxSessions + 5 {
 		send(t, s, start, user.StartSession{SecretHash: fmt.Sprint("s", i), Expires: start.Add(time.Hour)})
 		require.LessOrEqual(t, len(s.Sessions), user.MaxSessions)
@@ -39,8 +39,8 @@ func TestTheOldestSessionMakesRoom(t *testing.T) {
 	require.Equal(t, "s5", s.Sessions[0].Hash)
 }
 
-func TestARunOutSessionMakesRoomBeforeALivingOne(t *testing.T) {
-	s := registered(t)
+func TestExpiredSessionEndsBeforeAnOpenOne(t *testing.T) {
+	s := newUser(t)
 	send(t, s, start, user.StartSession{SecretHash: "old", Expires: start.Add(time.Hour)})
 	for i := range user.MaxSessions - 1 {
 		life := time.Hour
@@ -55,8 +55,8 @@ func TestARunOutSessionMakesRoomBeforeALivingOne(t *testing.T) {
 	require.Equal(t, "old", s.Sessions[0].Hash, "it is open and there is room")
 }
 
-func TestOwnAndForeignWorkspacesAreBoundedApart(t *testing.T) {
-	s := registered(t)
+func TestOwnAndForeignWorkspacesHaveSeparateLimits(t *testing.T) {
+	s := newUser(t)
 	for i := range user.MaxForeign {
 		send(t, s, start, user.Join{Workspace: fmt.Sprint("ws", i), Name: "x", Role: "member", Foreign: true})
 	}
@@ -94,9 +94,8 @@ func TestForeignWorkspacesMakeNoSessionAmbiguous(t *testing.T) {
 	}
 }
 
-// A user of the store of an older version has memberships that say nothing of who made them: they
-// count as own.
-func TestAMembershipOfAnOlderVersionIsOwn(t *testing.T) {
+// Stored memberships without a foreign member count as own.
+func TestMembershipStoredByAnOlderVersionCountsAsOwn(t *testing.T) {
 	var s user.State
 	require.NoError(t, json.Unmarshal([]byte(`{"id":"u","emailHash":"h","createdAt":"2026-11-20T12:00:00.000Z",`+
 		`"sessions":[],"workspaces":[{"id":"ws_1","name":"Acme","role":"owner"}]}`), &s))
@@ -131,8 +130,8 @@ func TestFoldEmail(t *testing.T) {
 	}
 }
 
-func TestMisuseIsABug(t *testing.T) {
-	s := registered(t)
+func TestProgrammingErrorsPanic(t *testing.T) {
+	s := newUser(t)
 	send(t, s, start, user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)})
 	for _, command := range []any{
 		7, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "x"},
