@@ -5,7 +5,7 @@ RUN go mod download
 COPY . .
 # The commit: .git is not here to tell.
 ARG REVISION
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-X main.built=$REVISION" -o /purser ./cmd/purser && mkdir /data
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-X purser/cmd/purser/buildinfo.Stamped=$REVISION" -o /purser ./cmd/purser && mkdir /data
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /purser /purser

@@ -3,7 +3,7 @@
 FUZZTIME   ?= 15s
 BENCHTIME  ?= 1s
 ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
-VERSION    ?= $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' cmd/purser/version.go)
+VERSION    ?= $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' cmd/purser/buildinfo/buildinfo.go)
 PLATFORMS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -15,7 +15,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 build:
 	built=$$(git rev-parse --verify --quiet --short=12 HEAD 2>/dev/null) && test -z "$$(git rev-parse --show-prefix)" || built=; \
 	test -z "$$built" || test -z "$$(git status --porcelain -- . ':!bench/results')" || built=$$built+; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X main.built=$$built" -o bin/purser ./cmd/purser
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X purser/cmd/purser/buildinfo.Stamped=$$built" -o bin/purser ./cmd/purser
 
 # Static, stripped binaries in dist for each of PLATFORMS, a software bill of materials (CycloneDX), and
 # the checksums of all. The binaries of a commit are the same, byte for byte, in whatever folder they are built.
@@ -25,7 +25,7 @@ release:
 	for platform in $(PLATFORMS); do \
 		echo "purser $(VERSION) $$platform" && \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -trimpath -buildvcs=false \
-			-ldflags "-s -w -X main.Version=$(VERSION) -X main.built=$$built" \
+			-ldflags "-s -w -X purser/cmd/purser/buildinfo.Version=$(VERSION) -X purser/cmd/purser/buildinfo.Stamped=$$built" \
 			-o dist/purser-$(VERSION)-$${platform%/*}-$${platform#*/} ./cmd/purser || exit 1; \
 	done
 	go run $(SBOM) mod -json -licenses=false -noserial -output dist/purser-$(VERSION).cdx.json

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/apiclient"
 	"purser/persistence/pebblegate"
 )
 
@@ -122,7 +123,7 @@ func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fs.ModeSocket|0o600, info.Mode())
 	require.Contains(t, auditOf(t, data), "agree to the cent")
-	demo(t, data)
+	passDemo(t, data)
 	status, _ := operatorAsks(t, m, "unmatched", `{}`)
 	require.Equal(t, http.StatusOK, status)
 
@@ -280,8 +281,8 @@ func TestSecretsOfFlagsAreNotInTheCommandLine(t *testing.T) {
 	require.NotContains(t, string(line), "nobody reads")
 	p.admin = "http://" + said["admin"]
 	require.Equal(t, "purser", p.ask("/debug/pprof/cmdline"))
-	network := newClient("http://"+said["authorizer"], secret)
-	a, err := network.send(t.Context(), request{method: "POST", path: "/v1/authorizations", body: []byte("{}")})
+	network := apiclient.New("http://"+said["authorizer"], secret)
+	a, err := network.Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: []byte("{}")})
 	require.NoError(t, err)
-	require.Equal(t, http.StatusBadRequest, a.status, "the secret is the server's: %s", a.raw)
+	require.Equal(t, http.StatusBadRequest, a.Status, "the secret is the server's: %s", a.Raw)
 }

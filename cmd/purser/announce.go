@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/buildinfo"
 )
 
 // developmentText begins the secrets of docker-compose.yml, which everybody can read.
@@ -69,7 +70,7 @@ func (m *Main) announceStart(out io.Writer) error {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "Purser %s\n  REST          %s\n  card network  %s\n  admin         %s\n  data          %s\n",
-		Version,
+		buildinfo.Version,
 		m.config.url(adminport.Reachable(m.listeners.http.Addr())), m.config.url(adminport.Reachable(m.listeners.authorizer.Addr())), admin, data)
 	text.WriteString("This is a sandbox: no route moves real money.\n")
 	for _, note := range m.development {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/apiclient"
 	"purser/persistence/pebblegate"
 )
 
@@ -83,16 +84,16 @@ func (s *swipeStream) sendNext(ctx context.Context, p *process) (alive bool) {
 	body := marshal(fields{"id": fmt.Sprint("swipe-", s.n.Add(1)), "cardToken": s.token, "amountCents": 1,
 		"currency": "USD",
 		"merchant": fields{"name": strings.Repeat("Cafe ", 8), "mcc": "5812"}})
-	a, err := p.as(p.network, p.secret).send(ctx, request{method: "POST", path: "/v1/authorizations", body: body})
+	a, err := p.as(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: body})
 	switch {
 	case err != nil:
 		return false
-	case a.text("reason") == "system_unavailable":
+	case a.Text("reason") == "system_unavailable":
 		s.refused.Add(1)
-	case a.status == http.StatusOK && a.text("reason") != "timeout":
+	case a.Status == http.StatusOK && a.Text("reason") != "timeout":
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.answered = append(s.answered, swipeAnswer{body, string(a.raw)})
+		s.answered = append(s.answered, swipeAnswer{body, string(a.Raw)})
 	}
 	return true
 }
@@ -103,10 +104,10 @@ func (s *swipeStream) requireAll(t *testing.T, p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, was := range s.answered {
-		a, err := p.as(p.network, p.secret).decided(t.Context(),
-			request{method: "POST", path: "/v1/authorizations", body: was.body})
+		a, err := p.as(p.network, p.secret).SendUntilDecided(t.Context(),
+			apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: was.body})
 		require.NoError(t, err)
-		require.Equal(t, was.raw, string(a.raw))
+		require.Equal(t, was.raw, string(a.Raw))
 	}
 }
 
@@ -133,10 +134,10 @@ func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *s
 	p := launch(t, purser, data)
 	tn := &tenant{bearer: signUp(t, p, 0)}
 	tn.mustPost(t, p, "/api/treasury/deposits", announcement(1_000_000_00), 202)
-	s := &swipeStream{token: tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.text("card", "partnerCardToken")}
+	s := &swipeStream{token: tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.Text("card", "partnerCardToken")}
 	p.await(t, "funds", func() bool {
 		a := p.cardMessage(t, "/v1/authorizations", oneDollar(fmt.Sprint("probe-", s.n.Add(1)), s.token))
-		return a.text("decision") == "approved"
+		return a.Text("decision") == "approved"
 	})
 	return d, purser, data, p, s
 }
@@ -172,7 +173,7 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		require.Equal(t, "system_unavailable", p.cardMessage(t, "/v1/authorizations",
-			oneDollar(fmt.Sprint("full-", round), s.token)).text("reason"))
+			oneDollar(fmt.Sprint("full-", round), s.token)).Text("reason"))
 		d.leave(t, 1<<30)
 		p.await(t, "readiness", func() bool { return strings.Contains(p.ask("/readyz"), "ready") })
 		p.swipeFor(t, s.token, fmt.Sprint("again-", round))

@@ -23,6 +23,7 @@ import (
 
 	"purser/bench"
 	"purser/httpapi/webhook"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -121,7 +122,7 @@ func (f flood) rage(ctx context.Context, address string) {
 						stop()
 						_ = conn.Close()
 					}
-					_ = pause(ctx, floodPause*floodEach)
+					persistence.Pause(ctx, floodPause*floodEach)
 				}
 			})
 		}

@@ -21,6 +21,7 @@ import (
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
 	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/archive"
@@ -210,7 +211,7 @@ func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m m
 	if err != nil {
 		return m, err
 	}
-	m = manifest{At: now.UTC(), Version: Version, Counts: sum.Counts,
+	m = manifest{At: now.UTC(), Version: buildinfo.Version, Counts: sum.Counts,
 		Deployment: hex.EncodeToString(identity.Deployment[:]), Store: hex.EncodeToString(identity.Store[:])}
 	if m.Files, err = sumFiles(dir); err != nil {
 		return m, err

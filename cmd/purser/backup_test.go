@@ -53,13 +53,13 @@ func TestABackupOfARunningServer(t *testing.T) {
 	data, restored, told := t.TempDir(), filepath.Join(t.TempDir(), "restored"), filepath.Join(t.TempDir(), "told.json")
 	backup := filepath.Join(t.TempDir(), "backup")
 	m := start(t, data)
-	demo(t, data, "--save", told)
+	passDemo(t, data, "--save", told)
 	during := make(chan error)
 	go func() {
 		var out strings.Builder
 		during <- run([]string{"backup", "--data-dir", data, backup}, &out)
 	}()
-	demo(t, data) // the load
+	passDemo(t, data) // the load
 	require.NoError(t, <-during)
 	require.ErrorContains(t, run([]string{"backup", "--data-dir", data, backup}, io.Discard), "is there already")
 	require.NoError(t, m.Close())
@@ -68,8 +68,8 @@ func TestABackupOfARunningServer(t *testing.T) {
 	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
 	copySecrets(t, data, restored)
 	m = start(t, restored)
-	demo(t, restored, "--check", told)
-	demo(t, restored)
+	passDemo(t, restored, "--check", told)
+	passDemo(t, restored)
 	require.NoError(t, m.Close())
 	require.Contains(t, auditOf(t, restored), "agree to the cent")
 
@@ -85,11 +85,11 @@ func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
 	t.Parallel()
 	data, told, backup := t.TempDir(), filepath.Join(t.TempDir(), "told.json"), filepath.Join(t.TempDir(), "backup")
 	m := start(t, data)
-	demo(t, data, "--save", told)
+	passDemo(t, data, "--save", told)
 	require.NoError(t, m.Close())
 	runs(t, "backup", "--data-dir", data, backup)
 	m = start(t, data)
-	demo(t, data)
+	passDemo(t, data)
 	var decided [ident.Shards]uint64
 	for shard := range decided {
 		decided[shard] = m.authorizer.Synced(ident.Shard(shard))
@@ -106,8 +106,8 @@ func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
 		require.GreaterOrEqual(t, m.authorizer.Synced(ident.Shard(shard)), decided[shard], "no decision is lost")
 	}
 	require.NoError(t, m.system.Settle(t.Context()))
-	demo(t, data, "--check", told)
-	demo(t, data)
+	passDemo(t, data, "--check", told)
+	passDemo(t, data)
 	require.NoError(t, m.Close())
 	require.Contains(t, auditOf(t, data), "agree to the cent")
 	kept, err := filepath.Glob(datadir.AuthorizerDir(data) + ".old-*")
@@ -326,7 +326,7 @@ func TestMissingSecretsAreNamedAfterARestore(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m := start(t, data)
-	demo(t, data)
+	passDemo(t, data)
 	require.NoError(t, m.Close())
 	runs(t, "backup", "--data-dir", data, backup)
 	secrets, err := filepath.Glob(filepath.Join(backup, "*key*"))

@@ -18,6 +18,7 @@ import (
 
 	"purser/bench"
 	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 )
 
 // BenchCmd measures a running server over the wire, or one of its own.
@@ -247,9 +248,8 @@ func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c b
 
 // given is the server that the flags name.
 func (b *benchOptions) given(c *bench.Config) error {
-	d := DemoCmd{DataDir: b.DataDir, NetworkSecret: b.NetworkSecret, NetworkSecretFile: b.NetworkSecretFile}
-	secret, _, err := d.secret()
-	c.Target = bench.Target{REST: urlOf(b.HTTPAddr), Network: urlOf(b.AuthorizerAddr), Secret: secret}
+	secret, _, err := datadir.NetworkSecret(b.DataDir, b.NetworkSecret, b.NetworkSecretFile)
+	c.Target = bench.Target{REST: adminport.URL(b.HTTPAddr), Network: adminport.URL(b.AuthorizerAddr), Secret: secret}
 	if b.CA != "" {
 		authorities, errCA := readAuthorities(b.CA)
 		if errCA != nil {
@@ -258,7 +258,7 @@ func (b *benchOptions) given(c *bench.Config) error {
 		c.Target = c.Target.OverTLS(authorities)
 	}
 	if _, isUnix := adminport.SocketPath(b.AdminAddr); !isUnix { // the harness reads the server's metrics over TCP only
-		c.Target.Admin = urlOf(b.AdminAddr)
+		c.Target.Admin = adminport.URL(b.AdminAddr)
 	}
 	if c.DiskDir == "" {
 		if _, err := os.Stat(b.DataDir); err == nil {

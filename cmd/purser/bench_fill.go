@@ -249,7 +249,7 @@ func (f *filler) relayed(ctx context.Context) error {
 
 func (f *filler) report(ctx context.Context, tell func(bench.Progress)) {
 	all, began := float64(f.cards+f.decisions), time.Now()
-	for pause(ctx, fillTell) == nil {
+	for persistence.Pause(ctx, fillTell) {
 		done := float64(f.done.Load())
 		tell(bench.Progress{Stage: "filling the stores", Done: done / all, PerSecond: done / time.Since(began).Seconds()})
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"purser/bench"
+	"purser/persistence"
 )
 
 // Limits of a server of a run's own.
@@ -185,11 +186,13 @@ func (s *ownServer) ready(ctx context.Context) error {
 		if err := s.died(); err != nil {
 			return err
 		}
-		if err := pause(ctx, ownAskEvery); errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("the server was not ready within %s:\n%s", ownStartWithin, s.lastWords())
-		} else if err != nil {
+		if persistence.Pause(ctx, ownAskEvery) {
+			continue
+		}
+		if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
+		return fmt.Errorf("the server was not ready within %s:\n%s", ownStartWithin, s.lastWords())
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"purser/authorizer/hold"
 	"purser/bench"
+	"purser/cmd/purser/buildinfo"
 )
 
 // unlimited starts a server that may be asked as often as one likes, and says how bench reaches it.
@@ -111,7 +112,7 @@ func TestBenchSustains(t *testing.T) {
 	require.Positive(t, r.Seconds)
 	require.Equal(t, "embedded journal (Pebble)", r.Facts["store"])
 	require.Equal(t, "every answer is synced", r.Facts["authorizer"])
-	require.Contains(t, r.Facts["server"], "purser "+Version)
+	require.Contains(t, r.Facts["server"], "purser "+buildinfo.Version)
 	require.Zero(t, r.Wrong, "%+v", r.Stages)
 	require.NotEmpty(t, r.Stages[0].Figures)
 }

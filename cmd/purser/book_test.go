@@ -26,7 +26,7 @@ func TestTheBookFollowsTheProgram(t *testing.T) {
 	require.NoError(t, m.Start(t.Context()))
 	p := m.operator()
 	p.awaitReady(t)
-	demo(t, config.DataDir)
+	passDemo(t, config.DataDir)
 	require.NoError(t, m.system.Settle(t.Context()))
 	p.await(t, "the book", func() bool { return strings.Contains(auditOf(t, config.DataDir), "it is 0 events behind") })
 	require.Contains(t, auditOf(t, config.DataDir), "authorizer and book agree to the cent")

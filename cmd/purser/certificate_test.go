@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/bench"
+	"purser/cmd/purser/apiclient"
 )
 
 // testCertificate is a certificate for this machine and its key, in files.
@@ -178,24 +179,24 @@ func (p *process) depositBy(t *testing.T, config *tls.Config) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
-	session := newClient(strings.Replace(p.rest, "http://", "https://", 1), "")
-	session.http.Transport = judge.Through(transport)
-	must := func(c *client, path string, body fields) answer {
-		a, err := c.send(t.Context(), request{method: "POST", path: path, idempotencyKey: newUUID(),
-			body: marshal(body)})
+	session := apiclient.New(strings.Replace(p.rest, "http://", "https://", 1), "")
+	session.HTTP.Transport = judge.Through(transport)
+	must := func(c *apiclient.Client, path string, body fields) apiclient.Answer {
+		a, err := c.Send(t.Context(), apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(),
+			Body: marshal(body)})
 		require.NoError(t, err)
-		require.Equal(t, 2, a.status/100, string(a.raw))
+		require.Equal(t, 2, a.Status/100, string(a.Raw))
 		return a
 	}
 	must(session, "/api/dashboard/signup", fields{"email": "storm-1@example.com", "password": "a long password"})
 	must(session, "/api/workspaces", fields{"name": "Storm"})
 	key := *session
-	key.bearer = must(session, "/api/auth/keys",
-		fields{"label": "storm", "scopes": []string{"read:treasury", "write:treasury"}}).text("secret")
+	key.Bearer = must(session, "/api/auth/keys",
+		fields{"label": "storm", "scopes": []string{"read:treasury", "write:treasury"}}).Text("secret")
 	must(&key, "/api/treasury/deposits", announcement(100_00))
 	p.await(t, "a settled deposit", func() bool {
-		a, err := key.send(t.Context(), request{method: "GET", path: "/api/treasury"})
-		return err == nil && fmt.Sprint(dollars(a)["availableCents"]) == "10000"
+		a, err := key.Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/treasury"})
+		return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]) == "10000"
 	})
 }
 

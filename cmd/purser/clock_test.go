@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/clock"
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 )
 
@@ -54,8 +55,8 @@ type clockVictim struct {
 	*tenant
 	p       *process
 	token   string
-	swipe   request
-	swiped  answer
+	swipe   apiclient.Request
+	swiped  apiclient.Answer
 	deposit *post
 }
 
@@ -63,29 +64,29 @@ func newClockVictim(t *testing.T, p *process) *clockVictim {
 	t.Helper()
 	tn := &tenant{bearer: signUp(t, p, 0)}
 	v := &clockVictim{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", announcement(50_00), 202)}
-	v.token = tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.text("card", "partnerCardToken")
+	v.token = tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.Text("card", "partnerCardToken")
 	p.await(t, "the deposit", func() bool { return v.available(t) == 50_00 })
-	v.swipe = request{method: "POST", path: "/v1/authorizations",
-		body: marshal(fields{"id": "once", "cardToken": v.token,
+	v.swipe = apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+		Body: marshal(fields{"id": "once", "cardToken": v.token,
 			"amountCents": 20_00, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})}
 	v.swiped = v.send(t)
-	require.Equal(t, "approved", v.swiped.text("decision"), string(v.swiped.raw))
+	require.Equal(t, "approved", v.swiped.Text("decision"), string(v.swiped.Raw))
 	return v
 }
 
-func (v *clockVictim) send(t *testing.T) answer {
+func (v *clockVictim) send(t *testing.T) apiclient.Answer {
 	t.Helper()
-	a, err := v.p.as(v.p.network, v.p.secret).decided(t.Context(), v.swipe)
+	a, err := v.p.as(v.p.network, v.p.secret).SendUntilDecided(t.Context(), v.swipe)
 	require.NoError(t, err)
 	return a
 }
 
 func (v *clockVictim) available(t *testing.T) int64 {
 	t.Helper()
-	a, err := v.p.api(v.bearer, request{method: "GET", path: "/api/treasury"})
+	a, err := v.p.api(v.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
-	require.Equal(t, 200, a.status, string(a.raw))
-	cents, err := strconv.ParseInt(fmt.Sprint(dollars(a)["availableCents"]), 10, 64)
+	require.Equal(t, 200, a.Status, string(a.Raw))
+	cents, err := strconv.ParseInt(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]), 10, 64)
 	require.NoError(t, err)
 	return cents
 }
@@ -93,11 +94,11 @@ func (v *clockVictim) available(t *testing.T) int64 {
 // unharmed requires that the server has forgotten, freed and repeated nothing, and still answers.
 func (v *clockVictim) unharmed(t *testing.T) {
 	t.Helper()
-	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw), "the network's message is remembered")
+	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw), "the network's message is remembered")
 	a, err := v.p.api(v.bearer, v.deposit.request)
 	require.NoError(t, err)
-	require.True(t, a.replayed, "the Idempotency-Key is remembered: %s", a.raw)
-	require.Equal(t, string(v.deposit.answer.raw), string(a.raw))
+	require.True(t, a.Replayed, "the Idempotency-Key is remembered: %s", a.Raw)
+	require.Equal(t, string(v.deposit.answer.Raw), string(a.Raw))
 	require.Equal(t, int64(30_00), v.available(t), "the hold stands")
 }
 
@@ -180,9 +181,9 @@ func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 	m, p := riseAt(t, t.TempDir(), wall, func(c *Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
-		a, err := p.as(p.rest, bearer).send(t.Context(), request{method: "GET", path: "/api/workspaces"})
+		a, err := p.as(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
 		require.NoError(t, err)
-		return a.status
+		return a.Status
 	}
 	p.await(t, "the limit", func() bool { return status() == 429 })
 	wall.step.Store(int64(-time.Hour))
@@ -199,9 +200,9 @@ func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
 	m, p := riseAt(t, data, wall, func(c *Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
-		a, err := p.as(p.rest, bearer).send(t.Context(), request{method: "GET", path: "/api/workspaces"})
+		a, err := p.as(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
 		require.NoError(t, err)
-		return a.status
+		return a.Status
 	}
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		p.await(t, "the limit", func() bool { return status() == 429 })

@@ -294,7 +294,7 @@ func (f *faults) secrets(name, value string) []string {
 	if value == "" {
 		return nil
 	}
-	secrets := splitSecrets(value)
+	secrets := datadir.SplitSecrets(value)
 	if len(secrets) == 2 && secrets[0] == secrets[1] {
 		f.add(name, "has the same secret twice")
 	}

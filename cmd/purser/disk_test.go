@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer"
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/persistence/pebblegate"
@@ -38,9 +39,9 @@ func (m *Main) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
 }
 
 // cardMessage sends a message of the card network once.
-func (p *process) cardMessage(t *testing.T, path string, body fields) answer {
+func (p *process) cardMessage(t *testing.T, path string, body fields) apiclient.Answer {
 	t.Helper()
-	a, err := p.as(p.network, p.secret).send(t.Context(), request{method: "POST", path: path, body: marshal(body)})
+	a, err := p.as(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 	require.NoError(t, err)
 	return a
 }
@@ -64,35 +65,35 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	data := t.TempDir()
 	m, p := riseOn(t, data, &free)
 	v := newClockVictim(t, p)
-	other := v.mustPost(t, p, "/api/cards", newCard(), 200).answer.text("card", "id")
+	other := v.mustPost(t, p, "/api/cards", newCard(), 200).answer.Text("card", "id")
 
 	free.Store(m.config.DiskReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForFacts)
 	low := p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token))
-	require.Equal(t, "declined", low.text("decision"))
-	require.Equal(t, "system_unavailable", low.text("reason"))
-	require.Equal(t, "96", low.text("responseCode"))
-	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw), "a repeat is answered")
-	cleared := p.cardMessage(t, "/v1/clearings", clearingOf("clear", v.swiped.text("authorizationId"), v.token, 100))
-	require.Equal(t, 200, cleared.status, string(cleared.raw))
+	require.Equal(t, "declined", low.Text("decision"))
+	require.Equal(t, "system_unavailable", low.Text("reason"))
+	require.Equal(t, "96", low.Text("responseCode"))
+	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw), "a repeat is answered")
+	cleared := p.cardMessage(t, "/v1/clearings", clearingOf("clear", v.swiped.Text("authorizationId"), v.token, 100))
+	require.Equal(t, 200, cleared.Status, string(cleared.Raw))
 	p.drained(t)
 
-	refused, err := p.as(p.rest, v.bearer).send(t.Context(),
-		request{method: "POST", path: "/api/cards", body: marshal(newCard())})
+	refused, err := p.as(p.rest, v.bearer).Send(t.Context(),
+		apiclient.Request{Method: "POST", Path: "/api/cards", Body: marshal(newCard())})
 	require.NoError(t, err)
-	require.Equal(t, 503, refused.status)
-	require.Equal(t, "unavailable", refused.text("error"))
-	require.Contains(t, refused.text("message"), "nothing changed")
-	frozen, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "PATCH", path: "/api/cards/" + other,
-		body: marshal(fields{"state": "frozen"})})
+	require.Equal(t, 503, refused.Status)
+	require.Equal(t, "unavailable", refused.Text("error"))
+	require.Contains(t, refused.Text("message"), "nothing changed")
+	frozen, err := p.as(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
+		Body: marshal(fields{"state": "frozen"})})
 	require.NoError(t, err)
-	require.Equal(t, 200, frozen.status, string(frozen.raw))
+	require.Equal(t, 200, frozen.Status, string(frozen.Raw))
 	const most = 1_000 // merchants in an allowlist
 	long := slices.Repeat([]string{strings.Repeat("x", 80)}, most)
-	widened, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "PATCH", path: "/api/cards/" + other,
-		body: marshal(fields{"merchantAllowlist": long})})
+	widened, err := p.as(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
+		Body: marshal(fields{"merchantAllowlist": long})})
 	require.NoError(t, err)
-	require.Equal(t, 503, widened.status, "a body that fills the reserve")
+	require.Equal(t, 503, widened.Status, "a body that fills the reserve")
 	status, why := m.admin(t, "/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, why, datadir.JournalDir(data)+", "+datadir.AuthorizerDir(data)+", ")
@@ -104,22 +105,22 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 
 	free.Store(lastReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForNone)
-	cleared = p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.text("authorizationId"), v.token, 100))
-	require.Equal(t, 503, cleared.status, string(cleared.raw))
-	unfrozen, err := p.as(p.rest, v.bearer).send(t.Context(), request{method: "PATCH", path: "/api/cards/" + other,
-		body: marshal(fields{"state": "active"})})
+	cleared = p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
+	require.Equal(t, 503, cleared.Status, string(cleared.Raw))
+	unfrozen, err := p.as(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
+		Body: marshal(fields{"state": "active"})})
 	require.NoError(t, err)
-	require.Equal(t, 503, unfrozen.status, "the last reserve is for the relay and a start")
+	require.Equal(t, 503, unfrozen.Status, "the last reserve is for the relay and a start")
 	require.NoError(t, p.stop())
 
 	m, v.p = riseOn(t, data, &free)
-	require.Equal(t, string(v.swiped.raw), string(v.send(t).raw))
+	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw))
 	require.Equal(t, authorizer.RoomForNone, authorizer.Room(m.disk.room.Load()))
 	require.Equal(t, "system_unavailable",
-		v.p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token)).text("reason"))
+		v.p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token)).Text("reason"))
 	free.Store(m.config.DiskReserve + m.config.DiskReserve/againPart)
 	m.awaitRoom(t, v.p, authorizer.RoomForAll)
-	v.p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.text("authorizationId"), v.token, 100))
+	v.p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
 	v.p.swipeFor(t, v.token, "again")
 	require.Contains(t, auditOf(t, data), "agree to the cent")
 	require.NoError(t, v.p.stop())

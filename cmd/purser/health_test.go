@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/buildinfo"
 )
 
 // TestHealthReportsReadinessAndReasons asks a ready server by its directory and by its address,
@@ -39,5 +41,5 @@ func TestVersionIsAFlagToo(t *testing.T) {
 	command, err := exec.Command(purser, "version").Output()
 	require.NoError(t, err)
 	require.Equal(t, string(command), string(flag))
-	require.Contains(t, string(flag), Version)
+	require.Contains(t, string(flag), buildinfo.Version)
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/apiclient"
 )
 
 const (
@@ -72,28 +74,28 @@ func chooseRounds(t *testing.T, full bool) int {
 // sameKey is the test's state: what was told in this round, and the counts of all.
 type sameKey struct {
 	*tenant
-	told    []answer     // before the kill
-	unknown atomic.Int64 // requests whose outcome the server could not tell
+	told    []apiclient.Answer // before the kill
+	unknown atomic.Int64       // requests whose outcome the server could not tell
 
 	before, cut, after, replayed, untold, untoldDone, effects int
 }
 
 // request is a round's. Cards, deposits and keys take turns: two kinds of actors, and an answer with a secret in it.
-func (s *sameKey) request(round int) request {
-	r := request{method: "POST", idempotencyKey: newUUID()}
+func (s *sameKey) request(round int) apiclient.Request {
+	r := apiclient.Request{Method: "POST", IdempotencyKey: apiclient.NewIdempotencyKey()}
 	switch round % 3 {
 	case 0:
-		r.path, r.body = "/api/cards", marshal(newCard())
+		r.Path, r.Body = "/api/cards", marshal(newCard())
 	case 1:
-		r.path, r.body = "/api/treasury/deposits", marshal(announcement(1_00))
+		r.Path, r.Body = "/api/treasury/deposits", marshal(announcement(1_00))
 	default:
-		r.path, r.body = "/api/auth/keys", marshal(fields{"label": fmt.Sprint("round ", round), "scopes": []string{"read:cards"}})
+		r.Path, r.Body = "/api/auth/keys", marshal(fields{"label": fmt.Sprint("round ", round), "scopes": []string{"read:cards"}})
 	}
 	return r
 }
 
 // strikeAmid sends the request from all clients at once and kills the server after a while.
-func (s *sameKey) strikeAmid(t *testing.T, p *process, r request, after time.Duration) {
+func (s *sameKey) strikeAmid(t *testing.T, p *process, r apiclient.Request, after time.Duration) {
 	t.Helper()
 	answers, cut := s.all(p, r, func() {
 		time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() })
@@ -107,7 +109,7 @@ func (s *sameKey) strikeAmid(t *testing.T, p *process, r request, after time.Dur
 }
 
 // all sends a request from every client at once; begin is called when they are ready.
-func (s *sameKey) all(p *process, r request, begin func()) (answers []answer, cut int) {
+func (s *sameKey) all(p *process, r apiclient.Request, begin func()) (answers []apiclient.Answer, cut int) {
 	var clients sync.WaitGroup
 	var mu sync.Mutex
 	var lost atomic.Int64
@@ -136,13 +138,13 @@ func (s *sameKey) all(p *process, r request, begin func()) (answers []answer, cu
 }
 
 // settle asks again from all clients: all are told the same, and what was told before the kill.
-func (s *sameKey) settle(t *testing.T, p *process, r request) {
+func (s *sameKey) settle(t *testing.T, p *process, r apiclient.Request) {
 	t.Helper()
 	answers, cut := s.all(p, r, func() {})
 	require.Zero(t, cut)
 	fresh := 0
 	for _, a := range answers {
-		if a.replayed {
+		if a.Replayed {
 			s.replayed++
 			continue
 		}
@@ -161,12 +163,12 @@ func (s *sameKey) settle(t *testing.T, p *process, r request) {
 }
 
 // oneAnswer requires that all answers are the same success.
-func oneAnswer(t *testing.T, answers []answer) {
+func oneAnswer(t *testing.T, answers []apiclient.Answer) {
 	t.Helper()
 	for _, a := range answers {
-		require.Less(t, a.status, 300, string(a.raw))
-		require.Equal(t, answers[0].status, a.status)
-		require.Equal(t, string(answers[0].raw), string(a.raw))
+		require.Less(t, a.Status, 300, string(a.Raw))
+		require.Equal(t, answers[0].Status, a.Status)
+		require.Equal(t, string(answers[0].Raw), string(a.Raw))
 	}
 }
 
@@ -179,11 +181,11 @@ func (s *sameKey) expect(t *testing.T, p *process, rounds int) {
 	})
 	deposits := 0
 	p.await(t, "the deposits", func() bool {
-		a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
+		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		require.NoError(t, err)
-		available, err := strconv.Atoi(fmt.Sprint(dollars(a)["availableCents"]))
+		available, err := strconv.Atoi(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]))
 		require.NoError(t, err)
-		incoming, err := strconv.Atoi(fmt.Sprint(dollars(a)["incomingCents"]))
+		incoming, err := strconv.Atoi(fmt.Sprint(apiclient.DollarBalance(a)["incomingCents"]))
 		require.NoError(t, err)
 		deposits = (available + incoming) / 1_00
 		return incoming == 0
@@ -197,15 +199,15 @@ func (s *sameKey) count(t *testing.T, p *process, path string, is func(map[strin
 	t.Helper()
 	n := 0
 	for next := "?limit=100"; next != ""; {
-		a, err := p.api(s.bearer, request{method: "GET", path: path + next})
+		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: path + next})
 		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
-		for _, row := range a.rows("data") {
+		require.Equal(t, 200, a.Status, string(a.Raw))
+		for _, row := range a.Rows("data") {
 			if is(row) {
 				n++
 			}
 		}
-		cursor := a.text("nextCursor")
+		cursor := a.Text("nextCursor")
 		if next = ""; cursor != "" {
 			next = "?limit=100&cursor=" + cursor
 		}

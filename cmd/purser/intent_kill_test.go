@@ -16,6 +16,7 @@ import (
 
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -73,25 +74,25 @@ func (s *oneIntent) register(t *testing.T, p *process) {
 	t.Helper()
 	s.key = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	s.agent = s.mustPost(t, p, "/api/agents", fields{"agentName": "shopper",
-		"publicKeyPem": intent.PublicKeyPEM(intent.PublicKey(s.key))}, 200).answer.text("agent", "id")
-	a, err := p.api(s.bearer, request{method: "GET", path: "/api/workspaces"})
+		"publicKeyPem": intent.PublicKeyPEM(intent.PublicKey(s.key))}, 200).answer.Text("agent", "id")
+	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/workspaces"})
 	require.NoError(t, err)
-	s.workspace = a.text("workspace", "id")
+	s.workspace = a.Text("workspace", "id")
 }
 
-func (s *oneIntent) submission(t *testing.T, intentID string) request {
+func (s *oneIntent) submission(t *testing.T, intentID string) apiclient.Request {
 	t.Helper()
 	now := time.Now().Unix()
 	submission, err := intent.Sign(s.key, marshal(intent.Intent{AgentID: s.agent,
 		Merchant: intent.Merchant{Name: "Shop", MCC: "5411"}, Amount: intent.Amount{Currency: "USD", Cents: 100},
 		IntentID: intentID, IssuedAt: now, ExpiresAt: now + 3600, Protocol: "TAP"}))
 	require.NoError(t, err)
-	return request{method: "POST", path: "/api/agents/" + s.agent + "/intents", body: marshal(submission)}
+	return apiclient.Request{Method: "POST", Path: "/api/agents/" + s.agent + "/intents", Body: marshal(submission)}
 }
 
 // compareRules requires that at most one answer of a round accepts, that one before the kill leaves none for after it, and that all
 // others are replays.
-func (s *oneIntent) judge(t *testing.T, before, repeated []answer) {
+func (s *oneIntent) judge(t *testing.T, before, repeated []apiclient.Answer) {
 	t.Helper()
 	told, later := accepted(t, before), accepted(t, repeated)
 	require.LessOrEqual(t, told+later, 1, "%d accepted before the kill, %d after it", told, later)
@@ -103,14 +104,14 @@ func (s *oneIntent) judge(t *testing.T, before, repeated []answer) {
 }
 
 // accepted counts the acceptances among the answers; the others must be replays.
-func accepted(t *testing.T, answers []answer) (n int) {
+func accepted(t *testing.T, answers []apiclient.Answer) (n int) {
 	t.Helper()
 	for _, a := range answers {
-		if a.status == 200 {
+		if a.Status == 200 {
 			n++
 			continue
 		}
-		require.Equal(t, "422 intent_replay", fmt.Sprint(a.status, " ", a.text("error")), string(a.raw))
+		require.Equal(t, "422 intent_replay", fmt.Sprint(a.Status, " ", a.Text("error")), string(a.Raw))
 	}
 	return n
 }

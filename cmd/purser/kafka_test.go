@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
@@ -60,8 +61,8 @@ func startBroker(t *testing.T) *broker {
 			if err == nil || time.Now().After(deadline) {
 				return err
 			}
-			if err := pause(t.Context(), askAgain); err != nil {
-				return err
+			if !persistence.Pause(t.Context(), askAgain) {
+				return t.Context().Err()
 			}
 		}
 	}

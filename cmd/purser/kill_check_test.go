@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/apiclient"
+	"purser/persistence"
 )
 
 const (
@@ -82,14 +85,14 @@ func (w *witness) list(t *testing.T, p *process, tn *tenant, enough func(shown m
 	t.Helper()
 	shown, cursor := map[string]entry{}, ""
 	for {
-		a, err := p.api(tn.bearer, request{method: "GET", path: "/api/authorizations?limit=100" + cursor})
+		a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations?limit=100" + cursor})
 		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
+		require.Equal(t, 200, a.Status, string(a.Raw))
 		var page struct {
 			Data       []entry `json:"data"`
 			NextCursor *string `json:"nextCursor"`
 		}
-		require.NoError(t, json.Unmarshal(a.raw, &page))
+		require.NoError(t, json.Unmarshal(a.Raw, &page))
 		for _, e := range page.Data {
 			if _, twice := shown[e.NetworkID]; twice {
 				w.differ("authorization %s is listed twice", e.NetworkID)
@@ -128,8 +131,8 @@ func (w *witness) checkShown(t *testing.T, p *process, tn *tenant, swipes []*swi
 
 func (w *witness) compare(s *swipe, e entry) {
 	w.counts.reads.Add(1)
-	if first := s.messages[0]; first.told && e.Reason != first.answer.text("reason") {
-		w.differ("swipe %s was answered %s and is shown as %+v", s.id, first.answer.raw, e)
+	if first := s.messages[0]; first.told && e.Reason != first.answer.Text("reason") {
+		w.differ("swipe %s was answered %s and is shown as %+v", s.id, first.answer.Raw, e)
 	}
 	may := s.mayStand()
 	for _, m := range may {
@@ -151,7 +154,7 @@ func (w *witness) resolve(p *process, s *swipe) {
 		w.differ("the repeat of %s failed: %v", m.id, err)
 		return
 	}
-	if !undecided(a) {
+	if !apiclient.IsUndecided(a) {
 		m.answer, m.told = a, true
 	}
 }
@@ -176,9 +179,9 @@ func (w *witness) repeat(p *process, m *message) {
 	}
 	w.counts.repeated.Add(1)
 	a, err := p.message(m.path(), m.body)
-	if err != nil || a.status != m.answer.status || string(a.raw) != string(m.answer.raw) {
-		w.differ("%s %s was answered %d %s and is now answered %d %s (%v)", m.kind, m.id, m.answer.status, m.answer.raw,
-			a.status, a.raw, err)
+	if err != nil || a.Status != m.answer.Status || string(a.Raw) != string(m.answer.Raw) {
+		w.differ("%s %s was answered %d %s and is now answered %d %s (%v)", m.kind, m.id, m.answer.Status, m.answer.Raw,
+			a.Status, a.Raw, err)
 	}
 }
 
@@ -186,19 +189,19 @@ func (w *witness) repeat(p *process, m *message) {
 func (w *witness) repeatPost(p *process, post *post) {
 	a, err := p.api(post.tenant.bearer, post.request)
 	switch {
-	case err != nil || a.status != post.status:
-		w.differ("the repeat of POST %s was answered %d %s (%v)", post.request.path, a.status, a.raw, err)
+	case err != nil || a.Status != post.status:
+		w.differ("the repeat of POST %s was answered %d %s (%v)", post.request.Path, a.Status, a.Raw, err)
 	case post.told:
 		w.counts.repeated.Add(1)
-		if !a.replayed || string(a.raw) != string(post.answer.raw) {
-			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.path, post.answer.raw, a.raw,
-				a.replayed)
+		if !a.Replayed || string(a.Raw) != string(post.answer.Raw) {
+			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.Path, post.answer.Raw, a.Raw,
+				a.Replayed)
 		}
-	case post.refused && a.replayed:
-		w.differ("POST %s was refused with nothing changed, and is there: %s", post.request.path, a.raw)
+	case post.refused && a.Replayed:
+		w.differ("POST %s was refused with nothing changed, and is there: %s", post.request.Path, a.Raw)
 	default:
 		post.answer, post.told = a, true
-		if post.request.path == "/api/auth/keys" {
+		if post.request.Path == "/api/auth/keys" {
 			post.tenant.made(post)
 		}
 	}
@@ -215,7 +218,7 @@ func (w *witness) desks() (all []*desk) {
 // answer.
 func (w *witness) checkCards(p *process) {
 	for _, d := range w.desks() {
-		a, err := p.api(d.tenant.bearer, request{method: "GET", path: "/api/cards/" + d.card})
+		a, err := p.api(d.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + d.card})
 		got, fault := termsOf(a)
 		w.counts.reads.Add(1)
 		if err != nil || fault != nil || got != d.terms && (d.maybe == nil || got != *d.maybe) {
@@ -232,11 +235,11 @@ func (w *witness) checkKeys(p *process, round int) {
 			if round >= 0 && k.round != round {
 				return
 			}
-			a, err := p.api(k.secret, request{method: "GET", path: "/api/treasury"})
+			a, err := p.api(k.secret, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 			w.counts.reads.Add(1)
-			works, refused := a.status == 200, a.status == 401
+			works, refused := a.Status == 200, a.Status == 401
 			if err != nil || !works && !refused || works && k.revoked || refused && !k.maybe {
-				w.differ("key %s (revoked %v, perhaps %v) is answered %d (%v)", k.id, k.revoked, k.maybe, a.status, err)
+				w.differ("key %s (revoked %v, perhaps %v) is answered %d (%v)", k.id, k.revoked, k.maybe, a.Status, err)
 			}
 		})
 	}
@@ -249,8 +252,8 @@ func (w *witness) resolveChanges(p *process, round int) {
 			continue
 		}
 		a, err := p.api(d.tenant.bearer, d.change(*d.maybe))
-		if err != nil || a.status != 200 {
-			w.differ("the repeat of a PATCH of %s was answered %d %s (%v)", d.card, a.status, a.raw, err)
+		if err != nil || a.Status != 200 {
+			w.differ("the repeat of a PATCH of %s was answered %d %s (%v)", d.card, a.Status, a.Raw, err)
 		}
 		d.terms, d.maybe = *d.maybe, nil
 	}
@@ -260,8 +263,8 @@ func (w *witness) resolveChanges(p *process, round int) {
 				continue
 			}
 			a, err := p.api(tn.bearer, k.revocation())
-			if err != nil || a.status != 200 {
-				w.differ("the repeat of a revocation of %s was answered %d %s (%v)", k.id, a.status, a.raw, err)
+			if err != nil || a.Status != 200 {
+				w.differ("the repeat of a revocation of %s was answered %d %s (%v)", k.id, a.Status, a.Raw, err)
 			}
 			k.revoked = true
 		}
@@ -284,8 +287,8 @@ func (w *witness) probeCards(p *process, round int) {
 		if d.terms.State == "frozen" {
 			want = "card_frozen"
 		}
-		if w.counts.reads.Add(1); m.answer.text("reason") != want {
-			w.differ("card %s is %+v, but a swipe of %d is answered %s", d.card, d.terms, m.cents, m.answer.raw)
+		if w.counts.reads.Add(1); m.answer.Text("reason") != want {
+			w.differ("card %s is %+v, but a swipe of %d is answered %s", d.card, d.terms, m.cents, m.answer.Raw)
 		}
 	}
 }
@@ -312,9 +315,9 @@ func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where stri
 	funds, held := tn.sums()
 	var shown map[string]any
 	matches := func() bool {
-		a, err := p.api(tn.bearer, request{method: "GET", path: "/api/treasury"})
+		a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		require.NoError(t, err)
-		shown = dollars(a)
+		shown = apiclient.DollarBalance(a)
 		number := func(name string) int64 { n, _ := shown[name].(json.Number).Int64(); return n }
 		return number("availableCents")+number("incomingCents") == funds && number("heldCents") == held
 	}
@@ -325,7 +328,7 @@ func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where stri
 				held)
 			return
 		}
-		require.NoError(t, pause(t.Context(), askAgain))
+		require.True(t, persistence.Pause(t.Context(), askAgain))
 	}
 }
 
@@ -339,8 +342,8 @@ func (w *witness) verifyAll(t *testing.T, p *process) {
 	for i, tn := range w.tenants {
 		each(tn.posts, func(post *post) { w.repeatPost(p, post) })
 		p.await(t, "the last deposit", func() bool {
-			a, err := p.api(tn.bearer, request{method: "GET", path: "/api/treasury"})
-			return err == nil && fmt.Sprint(dollars(a)["incomingCents"]) == "0"
+			a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+			return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["incomingCents"]) == "0"
 		})
 		w.checkTreasury(t, p, tn, fmt.Sprintf("at the end, workspace %d", i))
 		shown := w.list(t, p, tn, func(map[string]entry) bool { return false })

@@ -19,7 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/apiclient"
 	"purser/httpapi/webhook"
+	"purser/persistence"
 )
 
 // The storm of customers.
@@ -91,17 +93,17 @@ type market struct {
 // merchant is a workspace with a webhook endpoint, and its links.
 type merchant struct {
 	name, bearer, secret, endpoint string
-	session                        *client // the dashboard's
+	session                        *apiclient.Client // the dashboard's
 	links                          []*link
 }
 
 // link is what one customer does; all of it can be sent again.
 type link struct {
 	cents    int64 // paid: the amount, or a cent less
-	create   request
+	create   apiclient.Request
 	payments []sandboxPayment // of no address yet
 
-	made    answer // the first one
+	made    apiclient.Answer // the first one
 	id      string
 	address string
 	seen    string // the status, by the customer who looked last
@@ -153,23 +155,23 @@ func (m *market) fault(format string, args ...any) {
 // transactions, and some pay a cent less, which the server's tolerance lets them.
 func (m *market) found(t *testing.T, p *process, round int) *merchant {
 	t.Helper()
-	one := &merchant{name: fmt.Sprintf("merchant-%d", round), session: newClient(p.rest, "")}
-	must := func(path string, body fields) answer {
-		a, err := patiently(t.Context(), one.session, request{method: "POST", path: path, body: marshal(body)})
+	one := &merchant{name: fmt.Sprintf("merchant-%d", round), session: apiclient.New(p.rest, "")}
+	must := func(path string, body fields) apiclient.Answer {
+		a, err := patiently(t.Context(), one.session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
+		require.Equal(t, 200, a.Status, string(a.Raw))
 		return a
 	}
 	must("/api/dashboard/signup", fields{"email": one.name + "@example.com", "password": "a long password"})
 	must("/api/workspaces", fields{"name": one.name})
 	a := must("/api/webhooks/endpoints", fields{"url": m.receiver.URL + "/" + one.name,
 		"events": []string{"checkout.session.completed"}})
-	one.endpoint, one.secret = a.text("endpoint", "id"), a.text("secret")
+	one.endpoint, one.secret = a.Text("endpoint", "id"), a.Text("secret")
 	one.bearer = must("/api/auth/keys", fields{"label": "storm",
-		"scopes": []string{"read:checkout", "write:checkout", "read:treasury"}}).text("secret")
+		"scopes": []string{"read:checkout", "write:checkout", "read:treasury"}}).Text("secret")
 	for n := range customers {
 		l := &link{cents: int64(10_00 + round*100 + n)}
-		l.create = request{method: "POST", path: "/api/v1/checkout/sessions", idempotencyKey: newUUID(), body: marshal(fields{
+		l.create = apiclient.Request{Method: "POST", Path: "/api/v1/checkout/sessions", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(fields{
 			"amountUsdCents": l.cents, "successUrl": "https://shop.example.com", "acceptedAssets": []string{"USDC"},
 			"acceptedChains": []string{customerChain}})}
 		if n%4 == 2 {
@@ -198,7 +200,7 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 	ctx, cancel := context.WithTimeout(t.Context(), stormWithin)
 	defer cancel()
 	var answers atomic.Int64
-	count := func(a answer, err error) bool {
+	count := func(a apiclient.Answer, err error) bool {
 		if err != nil {
 			m.cut.Add(1)
 			return false
@@ -206,8 +208,8 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 		if unknown(a) { // the machine was too busy: what was asked is asked again after the kill
 			return false
 		}
-		if a.status != http.StatusOK {
-			m.fault("%d: %s", a.status, a.raw)
+		if a.Status != http.StatusOK {
+			m.fault("%d: %s", a.Status, a.Raw)
 		}
 		if answers.Add(1) == after {
 			_ = p.cmd.Process.Kill()
@@ -217,20 +219,20 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 	var all sync.WaitGroup
 	for n, l := range one.links {
 		all.Go(func() {
-			send := func(c *client, r request) (answer, error) { return c.send(ctx, r) }
+			send := func(c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) { return c.Send(ctx, r) }
 			if !l.pay(p, one.bearer, send, count) {
 				return
 			}
-			if n == 0 && !count(p.as(p.admin, "").send(ctx, request{method: "POST", path: "/sandbox-reorganise",
-				body: marshal(sandboxReorganisation{Chain: customerChain, Depth: rewoundBlocks})})) {
+			if n == 0 && !count(p.as(p.admin, "").Send(ctx, apiclient.Request{Method: "POST", Path: "/sandbox-reorganise",
+				Body: marshal(sandboxReorganisation{Chain: customerChain, Depth: rewoundBlocks})})) {
 				return
 			}
-			for pause(ctx, lookAgain) == nil {
-				a, err := p.as(p.rest, one.bearer).send(ctx, request{method: "GET", path: "/api/v1/checkout/sessions/" + l.id})
+			for persistence.Pause(ctx, lookAgain) {
+				a, err := p.as(p.rest, one.bearer).Send(ctx, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
 				if !count(a, err) {
 					return
 				}
-				l.seen = a.text("session", "status")
+				l.seen = a.Text("session", "status")
 			}
 		})
 	}
@@ -239,29 +241,29 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 }
 
 // pay makes the link, picks and pays, or does what is left of it. It is false when it was cut off.
-func (l *link) pay(p *process, bearer string, send func(*client, request) (answer, error), count func(answer, error) bool) bool {
+func (l *link) pay(p *process, bearer string, send func(*apiclient.Client, apiclient.Request) (apiclient.Answer, error), count func(apiclient.Answer, error) bool) bool {
 	a, err := send(p.as(p.rest, bearer), l.create)
 	if !count(a, err) {
 		return false
 	}
 	if l.id == "" {
-		l.made, l.id = a, a.text("session", "id")
-		for _, pair := range a.rows("session", "receivingAddresses") {
+		l.made, l.id = a, a.Text("session", "id")
+		for _, pair := range a.Rows("session", "receivingAddresses") {
 			l.address = fmt.Sprint(pair["address"])
 		}
 	}
-	steps := []request{{path: "/api/v1/checkout/sessions/" + l.id + "/select",
-		body: marshal(fields{"asset": "USDC", "chain": customerChain})}}
+	steps := []apiclient.Request{{Path: "/api/v1/checkout/sessions/" + l.id + "/select",
+		Body: marshal(fields{"asset": "USDC", "chain": customerChain})}}
 	for _, payment := range l.payments {
 		payment.Transfers[0].Address = l.address
-		steps = append(steps, request{path: "/sandbox-pay", body: marshal(payment)})
+		steps = append(steps, apiclient.Request{Path: "/sandbox-pay", Body: marshal(payment)})
 	}
 	for i, step := range steps {
 		base := p.admin
 		if i == 0 {
 			base = p.rest
 		}
-		step.method = "POST"
+		step.Method = "POST"
 		if !count(send(p.as(base, ""), step)) {
 			return false
 		}
@@ -275,15 +277,17 @@ func (m *market) resolve(t *testing.T, p *process, one *merchant) {
 	for _, l := range one.links {
 		m.stages[cmp.Or(l.seen, "not seen")]++
 		made := l.made
-		send := func(c *client, r request) (answer, error) { return patiently(t.Context(), c, r) }
-		require.True(t, l.pay(p, one.bearer, send, func(a answer, err error) bool {
-			return err == nil && (a.status == 200 || a.text("error") == "payment_seen") // too late to pick: it was paid before the kill
+		send := func(c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) {
+			return patiently(t.Context(), c, r)
+		}
+		require.True(t, l.pay(p, one.bearer, send, func(a apiclient.Answer, err error) bool {
+			return err == nil && (a.Status == 200 || a.Text("error") == "payment_seen") // too late to pick: it was paid before the kill
 		}))
 		again, err := p.api(one.bearer, l.create)
 		require.NoError(t, err)
-		require.Equal(t, 200, again.status, string(again.raw))
-		if made.raw != nil {
-			require.Equal(t, string(made.raw), string(again.raw))
+		require.Equal(t, 200, again.Status, string(again.Raw))
+		if made.Raw != nil {
+			require.Equal(t, string(made.Raw), string(again.Raw))
 		}
 	}
 }
@@ -294,16 +298,16 @@ func (m *market) settle(t *testing.T, p *process) {
 	for _, one := range m.merchants {
 		for _, l := range one.links {
 			p.await(t, "the completion of "+l.id, func() bool {
-				a, err := p.api(one.bearer, request{method: "GET", path: "/api/v1/checkout/sessions/" + l.id})
-				return err == nil && a.text("session", "status") == "completed"
+				a, err := p.api(one.bearer, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
+				return err == nil && a.Text("session", "status") == "completed"
 			})
 		}
-		one.session.base = p.rest
+		one.session.BaseURL = p.rest
 		p.awaitFor(t, announcedWithin, "the events of "+one.name, func() bool {
-			a, err := patiently(t.Context(), one.session, request{method: "GET",
-				path: "/api/webhooks/endpoints/" + one.endpoint + "/deliveries?limit=100"})
+			a, err := patiently(t.Context(), one.session, apiclient.Request{Method: "GET",
+				Path: "/api/webhooks/endpoints/" + one.endpoint + "/deliveries?limit=100"})
 			require.NoError(t, err)
-			rows, pending := a.rows("data"), func(row map[string]any) bool { return row["status"] != "delivered" }
+			rows, pending := a.Rows("data"), func(row map[string]any) bool { return row["status"] != "delivered" }
 			return len(rows) >= customers && !slices.ContainsFunc(rows, pending)
 		})
 	}
@@ -317,10 +321,10 @@ func (m *market) agree(t *testing.T, p *process) {
 	require.Empty(t, m.faults)
 	addresses := map[string]bool{}
 	for _, one := range m.merchants {
-		a, err := p.api(one.bearer, request{method: "GET", path: "/api/treasury"})
+		a, err := p.api(one.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		require.NoError(t, err)
 		lines, total := map[string]int{}, int64(0)
-		for _, line := range a.rows("ledger") {
+		for _, line := range a.Rows("ledger") {
 			lines[fmt.Sprint(line["reference"])]++
 		}
 		for _, l := range one.links {
@@ -330,7 +334,7 @@ func (m *market) agree(t *testing.T, p *process) {
 			addresses[l.address], total = true, total+l.cents
 		}
 		require.Len(t, lines, customers)
-		require.Equal(t, total, a.integer("snapshot", "stablecoinUsdCents"))
+		require.Equal(t, total, a.Integer("snapshot", "stablecoinUsdCents"))
 	}
 	require.Len(t, m.told, len(m.merchants)*customers, "events of links that nobody made")
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/bankhttp"
+	"purser/cmd/purser/apiclient"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -27,7 +29,7 @@ const (
 
 // trader is a workspace that converts euros into yen, and what its clients were told.
 type trader struct {
-	session *client
+	session *apiclient.Client
 	bearer  string
 	bank    *bankhttp.Client
 	paidIn  int64 // euro cents
@@ -43,14 +45,14 @@ type trader struct {
 type deal struct{ quote, use, again *sent }
 
 func (d *deal) newUse() *sent {
-	return newSent("/api/mca/conversions", fields{"quoteId": d.quote.answer.text("id")})
+	return newSent("/api/mca/conversions", fields{"quoteId": d.quote.answer.Text("id")})
 }
 
 // minor is an amount of the quote.
 func (d *deal) minor(side string) int64 {
-	n, err := strconv.ParseInt(d.quote.answer.text(side, "amountMinor"), 10, 64)
+	n, err := strconv.ParseInt(d.quote.answer.Text(side, "amountMinor"), 10, 64)
 	if err != nil {
-		panic("BUG: no quote: " + string(d.quote.answer.raw))
+		panic("BUG: no quote: " + string(d.quote.answer.Raw))
 	}
 	return n
 }
@@ -58,8 +60,8 @@ func (d *deal) minor(side string) int64 {
 // conversion is the id of the conversion that was made, "" for none.
 func (d *deal) conversion() string {
 	for _, s := range []*sent{d.use, d.again} {
-		if s != nil && s.told && s.answer.status == 202 {
-			return s.answer.text("orderId")
+		if s != nil && s.told && s.answer.Status == 202 {
+			return s.answer.Text("orderId")
 		}
 	}
 	return ""
@@ -69,7 +71,7 @@ func foundTrader(t *testing.T, p *process, bank *bankhttp.Client) *trader {
 	t.Helper()
 	x := &trader{bank: bank}
 	x.session, x.bearer = signUpAs(t, p, 1, []string{"read:treasury", "write:treasury"})
-	t.Cleanup(x.session.http.CloseIdleConnections)
+	t.Cleanup(x.session.HTTP.CloseIdleConnections)
 	x.must(t, p, "/api/mca/onboarding", nil)
 	for _, currency := range []string{"EUR", "JPY"} {
 		x.must(t, p, "/api/mca/accounts/"+currency, nil)
@@ -81,29 +83,29 @@ func foundTrader(t *testing.T, p *process, bank *bankhttp.Client) *trader {
 // must is a POST of the dashboard.
 func (x *trader) must(t *testing.T, p *process, path string, body fields) {
 	t.Helper()
-	r := request{method: "POST", path: path, idempotencyKey: newUUID()}
+	r := apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey()}
 	if body != nil {
-		r.body = marshal(body)
+		r.Body = marshal(body)
 	}
-	x.session.base = p.rest
+	x.session.BaseURL = p.rest
 	a, err := patiently(t.Context(), x.session, r)
 	require.NoError(t, err)
-	require.Contains(t, []int{200, 202}, a.status, string(a.raw))
+	require.Contains(t, []int{200, 202}, a.Status, string(a.Raw))
 }
 
 // holds are the active balances, by currency.
 func (x *trader) holds(t *testing.T, p *process, amount string) map[string]int64 {
 	t.Helper()
-	a, err := p.api(x.bearer, request{method: "GET", path: "/api/mca/accounts"})
+	a, err := p.api(x.bearer, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
 	require.NoError(t, err)
 	shown, err := shownMinor(a, amount)
 	require.NoError(t, err)
 	return shown
 }
 
-func shownMinor(a answer, amount string) (map[string]int64, error) {
+func shownMinor(a apiclient.Answer, amount string) (map[string]int64, error) {
 	shown := map[string]int64{}
-	for _, row := range a.rows("accounts") {
+	for _, row := range a.Rows("accounts") {
 		amounts, _ := row["balance"].(map[string]any)
 		if row["status"] != "active" {
 			continue
@@ -140,7 +142,7 @@ func (x *trader) rage(t *testing.T, ctx context.Context, p *process, seed uint64
 	}
 	clients.Go(func() {
 		for {
-			a, err := p.as(p.rest, x.bearer).send(ctx, request{method: "GET", path: "/api/mca/accounts"})
+			a, err := p.as(p.rest, x.bearer).Send(ctx, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
 			if err != nil {
 				return
 			}
@@ -163,7 +165,7 @@ func (x *trader) deal(ctx context.Context, p *process, r *rand.Rand) bool {
 	if !x.send(ctx, p, d.quote) {
 		return false
 	}
-	if d.quote.answer.status != 201 {
+	if d.quote.answer.Status != 201 {
 		return true
 	}
 	d.use = d.newUse()
@@ -209,8 +211,8 @@ func (x *trader) made(t *testing.T) map[string]*deal {
 		if id := d.conversion(); id != "" {
 			made[id] = d
 		}
-		if d.use != nil && d.use.answer.status == 202 {
-			require.Equal(t, "422 quote_used", fmt.Sprint(d.again.answer.status, " ", d.again.answer.text("error")))
+		if d.use != nil && d.use.answer.Status == 202 {
+			require.Equal(t, "422 quote_used", fmt.Sprint(d.again.answer.Status, " ", d.again.answer.Text("error")))
 		}
 	}
 	return made
@@ -223,7 +225,7 @@ func (x *trader) settle(t *testing.T, p *process, last bool) {
 	t.Helper()
 	waiting, before := x.made(t), -1
 	p.awaitFor(t, reportedWithin, "the desk's reports", func() bool {
-		_ = pause(t.Context(), settleAgain)
+		persistence.Pause(t.Context(), settleAgain)
 		shown := x.shown(t, p, slices.Collect(maps.Keys(waiting)))
 		known, limbo := ordersAt(t, x.bank, ident.Conversion), 0
 		for id, status := range shown {
@@ -249,11 +251,11 @@ func (x *trader) shown(t *testing.T, p *process, ids []string) map[string]string
 	t.Helper()
 	shown, mu := map[string]string{}, sync.Mutex{}
 	each(ids, func(id string) {
-		a, err := p.api(x.bearer, request{method: "GET", path: "/api/mca/conversions/" + id})
+		a, err := p.api(x.bearer, apiclient.Request{Method: "GET", Path: "/api/mca/conversions/" + id})
 		mu.Lock()
 		defer mu.Unlock()
-		if shown[id] = a.text("status"); err != nil || a.status != 200 {
-			t.Errorf("conversion %s is answered %d %s (%v)", id, a.status, a.raw, err)
+		if shown[id] = a.Text("status"); err != nil || a.Status != 200 {
+			t.Errorf("conversion %s is answered %d %s (%v)", id, a.Status, a.Raw, err)
 		}
 	})
 	return shown
@@ -264,10 +266,10 @@ func (x *trader) agree(t *testing.T, p *process) {
 	t.Helper()
 	made, known := x.made(t), ordersAt(t, x.bank, ident.Conversion)
 	for _, d := range x.deals {
-		if d.use != nil && d.use.answer.status != 202 {
+		if d.use != nil && d.use.answer.Status != 202 {
 			x.declined++
-			require.Contains(t, []string{"insufficient_funds", "quote_expired"}, d.use.answer.text("error"),
-				string(d.use.answer.raw))
+			require.Contains(t, []string{"insufficient_funds", "quote_expired"}, d.use.answer.Text("error"),
+				string(d.use.answer.Raw))
 		}
 	}
 	require.NotZero(t, x.declined)

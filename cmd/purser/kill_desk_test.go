@@ -3,6 +3,8 @@ package main
 import (
 	"math/rand/v2"
 	"sync/atomic"
+
+	"purser/cmd/purser/apiclient"
 )
 
 // desk is a client of the REST API with a card of its own, which it changes; what else it makes is the tenant's.
@@ -41,21 +43,21 @@ func (d *desk) workOn(s *storm, r *rand.Rand) {
 // create sends a POST with a fresh Idempotency-Key and notes its answer. It is false when the client was cut off.
 func (d *desk) create(s *storm, p *post, path string, body fields, noted *atomic.Int64) bool {
 	p.tenant, p.round = d.tenant, s.round
-	p.request = request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}
+	p.request = apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}
 	a, answered := s.send(s.p.as(s.p.rest, d.tenant.bearer), p.request, new(atomic.Int64))
 	d.tenant.mu.Lock()
 	d.tenant.posts = append(d.tenant.posts, p)
 	d.tenant.mu.Unlock()
 	switch {
 	case !answered:
-	case a.status == p.status:
+	case a.Status == p.status:
 		noted.Add(1)
 		p.answer, p.told = a, true
-	case undecided(a):
+	case apiclient.IsUndecided(a):
 		s.counts.undecided.Add(1)
-		p.refused = a.status == 503
+		p.refused = a.Status == 503
 	default:
-		s.differ("round %d: POST %s was answered %d %s", s.round, path, a.status, a.raw)
+		s.differ("round %d: POST %s was answered %d %s", s.round, path, a.Status, a.Raw)
 	}
 	return answered
 }
@@ -78,7 +80,7 @@ func (d *desk) mint(s *storm) bool {
 	p := &post{status: 200}
 	answered := d.create(s, p, "/api/cards", newCard(), &s.counts.mints)
 	if p.told {
-		d.tenant.issued(p.answer.text("card", "partnerCardToken"))
+		d.tenant.issued(p.answer.Text("card", "partnerCardToken"))
 	}
 	return answered
 }
@@ -102,20 +104,20 @@ func (d *desk) patch(s *storm, r *rand.Rand) bool {
 	if !answered {
 		return false
 	}
-	if undecided(a) {
+	if apiclient.IsUndecided(a) {
 		s.counts.undecided.Add(1)
 		return false // the next change would hide which of the two took effect
 	}
 	s.counts.patches.Add(1)
-	if got, err := termsOf(a); err != nil || a.status != 200 || got != want {
-		s.differ("round %d: PATCH of %s to %+v was answered %d %s", s.round, d.card, want, a.status, a.raw)
+	if got, err := termsOf(a); err != nil || a.Status != 200 || got != want {
+		s.differ("round %d: PATCH of %s to %+v was answered %d %s", s.round, d.card, want, a.Status, a.Raw)
 	}
 	d.terms, d.maybe = want, nil
 	return true
 }
 
-func (d *desk) change(to terms) request {
-	return request{method: "PATCH", path: "/api/cards/" + d.card, body: marshal(to)}
+func (d *desk) change(to terms) apiclient.Request {
+	return apiclient.Request{Method: "PATCH", Path: "/api/cards/" + d.card, Body: marshal(to)}
 }
 
 // turnKeys makes a key or revokes one that it has made; some stay.
@@ -134,7 +136,7 @@ func (d *desk) turnKeys(s *storm, r *rand.Rand) bool {
 
 // made keeps the key of an answered POST.
 func (tn *tenant) made(p *post) *madeKey {
-	k := &madeKey{tenant: tn, round: p.round, id: p.answer.text("apiKey", "id"), secret: p.answer.text("secret")}
+	k := &madeKey{tenant: tn, round: p.round, id: p.answer.Text("apiKey", "id"), secret: p.answer.Text("secret")}
 	tn.mu.Lock()
 	defer tn.mu.Unlock()
 	tn.keys = append(tn.keys, k)
@@ -149,17 +151,17 @@ func (d *desk) revoke(s *storm, r *rand.Rand) bool {
 	a, answered := s.send(s.p.as(s.p.rest, d.tenant.bearer), k.revocation(), new(atomic.Int64))
 	switch {
 	case !answered:
-	case a.status == 200:
+	case a.Status == 200:
 		s.counts.keysRevoked.Add(1)
 		k.revoked = true
-	case undecided(a):
+	case apiclient.IsUndecided(a):
 		s.counts.undecided.Add(1)
 	default:
-		s.differ("round %d: revocation of %s was answered %d %s", s.round, k.id, a.status, a.raw)
+		s.differ("round %d: revocation of %s was answered %d %s", s.round, k.id, a.Status, a.Raw)
 	}
 	return answered
 }
 
-func (k *madeKey) revocation() request {
-	return request{method: "DELETE", path: "/api/auth/keys?id=" + k.id}
+func (k *madeKey) revocation() apiclient.Request {
+	return apiclient.Request{Method: "DELETE", Path: "/api/auth/keys?id=" + k.id}
 }

@@ -25,7 +25,10 @@ import (
 
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/demo"
 	"purser/httpapi/webhook"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -175,37 +178,37 @@ type payoutStep struct {
 
 func foundPayer(t *testing.T, p *process, bankURL string) *payer {
 	t.Helper()
-	s := &payer{bearer: signUpFor(t, p, 0, append(slices.Clone(tourScopes), "write:payouts", "write:counterparties"))}
+	s := &payer{bearer: signUpFor(t, p, 0, append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties"))}
 	s.bank = bankhttp.NewClient(bankURL, func(message []byte) string { return webhook.Sign(sharedSecret, time.Now(), message) })
 	t.Cleanup(s.bank.Close)
-	s.card = s.must(t, p, "/api/cards", newCard()).text("card", "partnerCardToken")
+	s.card = s.must(t, p, "/api/cards", newCard()).Text("card", "partnerCardToken")
 	s.recipient = s.must(t, p, "/api/treasury/counterparties", fields{"name": "Storm Landlord", "routingNumber": "021000021",
-		"accountNumber": paidAccount, "accountType": "checking"}).text("counterparty", "id")
+		"accountNumber": paidAccount, "accountType": "checking"}).Text("counterparty", "id")
 	return s
 }
 
-func (s *payer) must(t *testing.T, p *process, path string, body fields) answer {
+func (s *payer) must(t *testing.T, p *process, path string, body fields) apiclient.Answer {
 	t.Helper()
-	a, err := p.api(s.bearer, request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)})
+	a, err := p.api(s.bearer, apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)})
 	require.NoError(t, err)
-	require.Contains(t, []int{200, 202}, a.status, string(a.raw))
+	require.Contains(t, []int{200, 202}, a.Status, string(a.Raw))
 	return a
 }
 
 // fill makes the balance cover half of what is ordered by so many answers.
 func (s *payer) fill(t *testing.T, p *process, answers int64) {
 	t.Helper()
-	a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
+	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
-	available, err := strconv.ParseInt(fmt.Sprint(dollars(a)["availableCents"]), 10, 64)
+	available, err := strconv.ParseInt(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]), 10, 64)
 	require.NoError(t, err)
 	cents := max(answers*150_00/shareCovered-available, 1_00)
 	cents -= cents % 100 // odd cents are the sandbox's endings: one deposit in a hundred would never be reported
 	s.must(t, p, "/api/treasury/deposits", announcement(cents))
 	s.deposited += cents
 	p.await(t, "the deposit", func() bool {
-		a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
-		return err == nil && fmt.Sprint(dollars(a)["incomingCents"]) == "0"
+		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+		return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["incomingCents"]) == "0"
 	})
 }
 
@@ -257,14 +260,14 @@ func (s *payer) order(ctx context.Context, p *process, r *rand.Rand) bool {
 // none: it is looked up in the list.
 func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix string) {
 	for n := 0; ctx.Err() == nil; n++ {
-		_, err := p.as(p.network, p.secret).send(ctx, request{method: "POST", path: "/v1/authorizations", body: marshal(fields{
+		_, err := p.as(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: marshal(fields{
 			"id": fmt.Sprintf("%s-%d", prefix, n), "cardToken": s.card, "amountCents": 7_00, "currency": "USD",
 			"merchant": fields{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}})})
 		if err != nil {
 			s.cut.Add(1)
 			return
 		}
-		if pause(ctx, 10*time.Millisecond) != nil {
+		if !persistence.Pause(ctx, 10*time.Millisecond) {
 			t.Log("the storm ended by itself")
 		}
 	}
@@ -286,7 +289,7 @@ func (s *payer) resolve(t *testing.T, p *process, orders []*payoutOrder) {
 func (s *payer) settle(t *testing.T, p *process, launched time.Time) {
 	t.Helper()
 	p.awaitFor(t, reportedWithin, "the bank's reports", func() bool {
-		_ = pause(t.Context(), settleAgain)
+		persistence.Pause(t.Context(), settleAgain)
 		known := ordersAt(t, s.bank, ident.Payout)
 		return !slices.ContainsFunc(s.list(t, p), func(shown shownPayout) bool {
 			if !open(shown.Status) {
@@ -323,14 +326,14 @@ func ordersAt(t *testing.T, bank *bankhttp.Client, prefix string) map[string]int
 func (s *payer) list(t *testing.T, p *process) (payouts []shownPayout) {
 	t.Helper()
 	for cursor := ""; ; {
-		a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury/payouts?limit=100" + cursor})
+		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury/payouts?limit=100" + cursor})
 		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
+		require.Equal(t, 200, a.Status, string(a.Raw))
 		var page struct {
 			Data       []shownPayout
 			NextCursor *string
 		}
-		require.NoError(t, json.Unmarshal(a.raw, &page))
+		require.NoError(t, json.Unmarshal(a.Raw, &page))
 		payouts = append(payouts, page.Data...)
 		if page.NextCursor == nil {
 			return payouts
@@ -347,10 +350,10 @@ func (s *payer) agree(t *testing.T, p *process) {
 	for _, o := range s.orders {
 		require.True(t, o.told)
 		switch {
-		case o.answer.status == 200:
-			accepted[o.answer.text("payout", "id")] = o.cents
+		case o.answer.Status == 200:
+			accepted[o.answer.Text("payout", "id")] = o.cents
 		default:
-			require.Equal(t, "insufficient_funds", o.answer.text("error"), string(o.answer.raw))
+			require.Equal(t, "insufficient_funds", o.answer.Text("error"), string(o.answer.Raw))
 			s.declined++
 		}
 	}
@@ -391,9 +394,9 @@ func (s *payer) funds(t *testing.T, p *process, held, gone int64) {
 	}
 	require.Empty(t, w.differences)
 	require.NotZero(t, swiped, "swipes take from the same dollars")
-	a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
+	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprint(held+swiped), fmt.Sprint(dollars(a)["heldCents"]))
-	require.Equal(t, fmt.Sprint(s.deposited-gone-held-swiped), fmt.Sprint(dollars(a)["availableCents"]))
-	require.False(t, strings.HasPrefix(fmt.Sprint(dollars(a)["availableCents"]), "-"))
+	require.Equal(t, fmt.Sprint(held+swiped), fmt.Sprint(apiclient.DollarBalance(a)["heldCents"]))
+	require.Equal(t, fmt.Sprint(s.deposited-gone-held-swiped), fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]))
+	require.False(t, strings.HasPrefix(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]), "-"))
 }

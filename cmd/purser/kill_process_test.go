@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/apiclient"
+	"purser/persistence"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -251,8 +253,8 @@ func (p *process) awaitFor(t *testing.T, within time.Duration, what string, hold
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	for !holds() {
-		if err := pause(ctx, askAgain); err != nil {
-			require.NoError(t, err, "waiting for %s; the last lines of the process:\n%s", what, p.log.last(linesShown))
+		if !persistence.Pause(ctx, askAgain) {
+			require.NoError(t, ctx.Err(), "waiting for %s; the last lines of the process:\n%s", what, p.log.last(linesShown))
 		}
 	}
 }
@@ -285,37 +287,37 @@ func (p *process) ended(t *testing.T) string {
 }
 
 // message posts to the card network's port. What was not decided in time is sent again.
-func (p *process) message(path string, body []byte) (answer, error) {
-	return p.as(p.network, p.secret).decided(context.Background(), request{method: "POST", path: path, body: body})
+func (p *process) message(path string, body []byte) (apiclient.Answer, error) {
+	return p.as(p.network, p.secret).SendUntilDecided(context.Background(), apiclient.Request{Method: "POST", Path: path, Body: body})
 }
 
 // api asks the REST port.
-func (p *process) api(bearer string, r request) (answer, error) {
+func (p *process) api(bearer string, r apiclient.Request) (apiclient.Answer, error) {
 	return patiently(context.Background(), p.as(p.rest, bearer), r)
 }
 
 // unknown tells the answers of the REST API that a busy machine may give: nothing changed, or nobody knows. Any other 5xx is a
 // fault.
-func unknown(a answer) bool {
-	return a.status == http.StatusServiceUnavailable || a.text("error") == "outcome_unknown"
+func unknown(a apiclient.Answer) bool {
+	return a.Status == http.StatusServiceUnavailable || a.Text("error") == "outcome_unknown"
 }
 
 // patiently sends a request, and sends it again as long as the answer is that nothing changed, for the machine was too busy; or
 // that nobody knows, when a repeat changes nothing twice.
-func patiently(ctx context.Context, c *client, r request) (a answer, err error) {
-	repeats := r.idempotencyKey != "" || r.method != http.MethodPost
+func patiently(ctx context.Context, c *apiclient.Client, r apiclient.Request) (a apiclient.Answer, err error) {
+	repeats := r.IdempotencyKey != "" || r.Method != http.MethodPost
 	for deadline := time.Now().Add(stateWithin); ; {
-		a, err = c.send(ctx, r)
-		again := a.status == http.StatusServiceUnavailable || repeats && a.text("error") == "outcome_unknown"
+		a, err = c.Send(ctx, r)
+		again := a.Status == http.StatusServiceUnavailable || repeats && a.Text("error") == "outcome_unknown"
 		if err != nil || !again || time.Now().After(deadline) {
 			return a, err
 		}
-		if err := pause(ctx, askAgain); err != nil {
-			return answer{}, err
+		if !persistence.Pause(ctx, askAgain) {
+			return apiclient.Answer{}, ctx.Err()
 		}
 	}
 }
 
-func (p *process) as(base, bearer string) *client {
-	return &client{base: base, bearer: bearer, http: p.http}
+func (p *process) as(base, bearer string) *apiclient.Client {
+	return &apiclient.Client{BaseURL: base, Bearer: bearer, HTTP: p.http}
 }

@@ -16,7 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/demo"
+	"purser/persistence"
 	"purser/persistence/money"
 )
 
@@ -93,30 +96,30 @@ type rampSent struct {
 
 // id is that of the order, "" when there is none.
 func (o *rampSent) id() string {
-	if o.use == nil || !o.use.told || o.use.answer.status != 200 {
+	if o.use == nil || !o.use.told || o.use.answer.Status != 200 {
 		return ""
 	}
-	return o.use.answer.text("order", "id") + o.use.answer.text("withdrawal", "id")
+	return o.use.answer.Text("order", "id") + o.use.answer.Text("withdrawal", "id")
 }
 
 func foundRamper(t *testing.T, p *process) *ramper {
 	t.Helper()
-	session, bearer := signUpAs(t, p, 0, tourScopes)
-	t.Cleanup(session.http.CloseIdleConnections)
+	session, bearer := signUpAs(t, p, 0, demo.Scopes)
+	t.Cleanup(session.HTTP.CloseIdleConnections)
 	s := &ramper{bearer: bearer}
-	walk := &tour{out: io.Discard, session: session, api: p.as(p.rest, bearer)}
-	_, err := walk.post(t.Context(), walk.api, "/api/ramp/account", fields{}, 200)
+	walk := &demo.Tour{Out: io.Discard, Session: session, API: p.as(p.rest, bearer)}
+	_, err := walk.Post(t.Context(), walk.API, "/api/ramp/account", fields{}, 200)
 	require.NoError(t, err)
-	require.NoError(t, walk.awaitValue(t.Context(), walk.api, "/api/ramp/account", "linked",
-		func(a answer) string { return a.text("account", "status") }))
-	s.wallet, err = proveWallet(t.Context(), walk)
+	require.NoError(t, walk.AwaitValue(t.Context(), walk.API, "/api/ramp/account", "linked",
+		func(a apiclient.Answer) string { return a.Text("account", "status") }))
+	s.wallet, err = demo.ProveWallet(t.Context(), walk)
 	require.NoError(t, err)
-	require.NoError(t, announce(t.Context(), walk, rampedIn))
+	require.NoError(t, demo.AnnounceDeposit(t.Context(), walk, rampedIn))
 	p.await(t, "the deposit", func() bool { return s.treasury(t, p)[0] == rampedIn })
-	over := rampDemo{direction: "onramp", cents: rampedOver, most: rampedOver / 200, fee: rampedOver / 200}
-	require.NoError(t, over.give(t.Context(), walk))
-	require.NoError(t, over.arrives(t.Context(), walk))
-	require.Zero(t, walk.differences)
+	over := demo.RampOrder{Direction: "onramp", Cents: rampedOver, MaxFee: rampedOver / 200, Fee: rampedOver / 200}
+	require.NoError(t, over.Place(t.Context(), walk))
+	require.NoError(t, over.AwaitCompletion(t.Context(), walk))
+	require.Zero(t, walk.Differences)
 	before := s.treasury(t, p)
 	s.usd, s.coins = before[0], before[1]
 	require.Equal(t, [2]int64{rampedIn - rampedOver, rampedOver - rampedOver/200}, before)
@@ -126,13 +129,13 @@ func foundRamper(t *testing.T, p *process) *ramper {
 // treasury is what there is in dollars and in USDC.
 func (s *ramper) treasury(t *testing.T, p *process) (cents [2]int64) {
 	t.Helper()
-	a, err := p.api(s.bearer, request{method: "GET", path: "/api/treasury"})
+	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
-	for i, shown := range []any{dollars(a)["availableCents"], a.at("snapshot", "stablecoinUsdCents")} {
+	for i, shown := range []any{apiclient.DollarBalance(a)["availableCents"], a.At("snapshot", "stablecoinUsdCents")} {
 		cents[i], err = strconv.ParseInt(fmt.Sprint(shown), 10, 64)
 		require.NoError(t, err)
 		if cents[i] < 0 {
-			t.Errorf("the treasury is %s", a.raw)
+			t.Errorf("the treasury is %s", a.Raw)
 		}
 	}
 	return cents
@@ -174,7 +177,7 @@ func (s *ramper) give(ctx context.Context, p *process, r *rand.Rand) bool {
 	s.mu.Lock()
 	s.orders = append(s.orders, o)
 	s.mu.Unlock()
-	if !s.send(ctx, p, o.quote) || o.quote.answer.status != 200 {
+	if !s.send(ctx, p, o.quote) || o.quote.answer.Status != 200 {
 		return o.quote.told
 	}
 	o.use = o.newUse()
@@ -186,7 +189,7 @@ func (o *rampSent) newUse() *sent {
 	if o.direction == "withdraw" {
 		route = "/api/ramp/withdrawals"
 	}
-	return newSent(route, fields{"quoteId": o.quote.answer.text("quote", "id")})
+	return newSent(route, fields{"quoteId": o.quote.answer.Text("quote", "id")})
 }
 
 func (s *ramper) send(ctx context.Context, p *process, q *sent) bool {
@@ -215,7 +218,7 @@ func (s *ramper) resolve(t *testing.T, p *process, orders []*rampSent) {
 func (s *ramper) settle(t *testing.T, p *process, full bool) {
 	t.Helper()
 	p.awaitFor(t, rampAllWithin, "the ramp's reports", func() bool {
-		_ = pause(t.Context(), settleAgain)
+		persistence.Pause(t.Context(), settleAgain)
 		before := s.treasury(t, p)
 		s.look(t, p)
 		processing := 0
@@ -233,16 +236,16 @@ func (s *ramper) look(t *testing.T, p *process) {
 	t.Helper()
 	s.shown, s.open = map[string]map[string]any{}, 0
 	for path := fmt.Sprintf("/api/ramp/orders?limit=%d", shownRampOrder); path != ""; {
-		a, err := p.api(s.bearer, request{method: "GET", path: path})
+		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: path})
 		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
-		for _, row := range a.rows("data") {
+		require.Equal(t, 200, a.Status, string(a.Raw))
+		for _, row := range a.Rows("data") {
 			if s.shown[fmt.Sprint(row["id"])] = row; row["status"] == "created" || row["status"] == "processing" {
 				s.open++
 			}
 		}
 		path = ""
-		if next := a.text("nextCursor"); next != "" {
+		if next := a.Text("nextCursor"); next != "" {
 			path = fmt.Sprintf("/api/ramp/orders?limit=%d&cursor=%s", shownRampOrder, next)
 		}
 	}
@@ -303,7 +306,7 @@ func (s *ramper) compare(t *testing.T, data string) {
 		id := o.id()
 		if id == "" {
 			if o.use != nil {
-				require.Contains(t, []string{"insufficient_funds", "quote_expired"}, o.use.answer.text("error"), string(o.use.answer.raw))
+				require.Contains(t, []string{"insufficient_funds", "quote_expired"}, o.use.answer.Text("error"), string(o.use.answer.Raw))
 			}
 			continue
 		}

@@ -4,23 +4,25 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+
+	"purser/cmd/purser/apiclient"
 )
 
 // sent is a POST with an Idempotency-Key, and its answer once the outcome is known.
 type sent struct {
-	request request
+	request apiclient.Request
 	told    bool
-	answer  answer
+	answer  apiclient.Answer
 }
 
 func newSent(path string, body fields) *sent {
-	return &sent{request: request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}}
+	return &sent{request: apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}}
 }
 
 // send posts the request once. It keeps the answer unless that answer leaves the outcome unknown.
-func (q *sent) send(ctx context.Context, c *client) error {
-	a, err := c.send(ctx, q.request)
-	if err == nil && !undecided(a) {
+func (q *sent) send(ctx context.Context, c *apiclient.Client) error {
+	a, err := c.Send(ctx, q.request)
+	if err == nil && !apiclient.IsUndecided(a) {
 		q.answer, q.told = a, true
 	}
 	return err
@@ -30,11 +32,11 @@ func (q *sent) send(ctx context.Context, c *client) error {
 // same answer, to the byte, and any other request gets an answer. A refused request has changed
 // nothing and would be decided anew, so it is not sent again; nor is a nil one.
 func (q *sent) repeatsAlike(p *process, bearer string) bool {
-	if q == nil || q.told && q.answer.status >= http.StatusBadRequest {
+	if q == nil || q.told && q.answer.Status >= http.StatusBadRequest {
 		return true
 	}
 	a, err := p.api(bearer, q.request)
-	if err != nil || undecided(a) || q.told && !bytes.Equal(a.raw, q.answer.raw) {
+	if err != nil || apiclient.IsUndecided(a) || q.told && !bytes.Equal(a.Raw, q.answer.Raw) {
 		return false
 	}
 	q.answer, q.told = a, true

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"purser/cmd/purser/apiclient"
+	"purser/persistence"
 )
 
 // The size of a storm.
@@ -83,16 +86,16 @@ func (s *storm) struck() bool {
 }
 
 // send returns false when the request was cut off. The chosen answer makes its client strike.
-func (s *storm) send(c *client, r request, inFlight *atomic.Int64) (answer, bool) {
+func (s *storm) send(c *apiclient.Client, r apiclient.Request, inFlight *atomic.Int64) (apiclient.Answer, bool) {
 	inFlight.Add(1)
-	a, err := c.send(s.ctx, r)
+	a, err := c.Send(s.ctx, r)
 	inFlight.Add(-1)
 	if err != nil {
 		s.cut(r, inFlight)
 		if !s.struck() {
-			s.differ("round %d: %s %s failed while the server ran: %v", s.round, r.method, r.path, err)
+			s.differ("round %d: %s %s failed while the server ran: %v", s.round, r.Method, r.Path, err)
 		}
-		return answer{}, false
+		return apiclient.Answer{}, false
 	}
 	if s.struck() {
 		s.late.Add(1)
@@ -115,11 +118,11 @@ func (s *storm) ripe(answers, waiting int64) bool {
 }
 
 // cut counts a request without an answer.
-func (s *storm) cut(r request, inFlight *atomic.Int64) {
+func (s *storm) cut(r apiclient.Request, inFlight *atomic.Int64) {
 	switch {
 	case inFlight == &s.inFlight:
 		s.counts.cutSwipes.Add(1)
-	case strings.HasPrefix(r.path, "/v1/"):
+	case strings.HasPrefix(r.Path, "/v1/"):
 		s.counts.cutFollowUps.Add(1)
 	default:
 		s.counts.cutREST.Add(1)
@@ -128,11 +131,11 @@ func (s *storm) cut(r request, inFlight *atomic.Int64) {
 
 // post sends a message of the network and notes its answer. It is false when the client was cut off.
 func (s *storm) post(m *message, noted, inFlight *atomic.Int64) bool {
-	a, answered := s.send(s.p.as(s.p.network, s.p.secret), request{method: "POST", path: m.path(), body: m.body}, inFlight)
+	a, answered := s.send(s.p.as(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.path(), Body: m.body}, inFlight)
 	if !answered {
 		return false
 	}
-	if undecided(a) {
+	if apiclient.IsUndecided(a) {
 		s.counts.undecided.Add(1)
 		return true
 	}
@@ -143,7 +146,7 @@ func (s *storm) post(m *message, noted, inFlight *atomic.Int64) bool {
 
 func (s *storm) swipeOn(r *rand.Rand) {
 	for !s.struck() {
-		_ = pause(s.ctx, s.rest)
+		persistence.Pause(s.ctx, s.rest)
 		tn := s.tenants[r.IntN(len(s.tenants))]
 		sw := s.newSwipe(tn, tn.token(r), 1_00+r.Int64N(50_00), r.IntN(4) == 0)
 		m := sw.messages[0]
@@ -153,7 +156,7 @@ func (s *storm) swipeOn(r *rand.Rand) {
 		if !answered || r.IntN(againOneIn) == 0 && !s.again(m) {
 			return
 		}
-		if m.told && m.answer.text("decision") == "approved" {
+		if m.told && m.answer.Text("decision") == "approved" {
 			select {
 			case s.approved <- sw:
 			default: // it stays held
@@ -164,12 +167,12 @@ func (s *storm) swipeOn(r *rand.Rand) {
 
 // again sends a message once more in the middle of the storm. It is false when the client was cut off.
 func (s *storm) again(m *message) bool {
-	a, answered := s.send(s.p.as(s.p.network, s.p.secret), request{method: "POST", path: m.path(), body: m.body}, &s.inFlight)
-	if !answered || !m.told || undecided(a) {
+	a, answered := s.send(s.p.as(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.path(), Body: m.body}, &s.inFlight)
+	if !answered || !m.told || apiclient.IsUndecided(a) {
 		return answered
 	}
-	if s.counts.repeated.Add(1); a.status != m.answer.status || string(a.raw) != string(m.answer.raw) {
-		s.differ("round %d: swipe %s was answered %s and then %s", s.round, m.id, m.answer.raw, a.raw)
+	if s.counts.repeated.Add(1); a.Status != m.answer.Status || string(a.Raw) != string(m.answer.Raw) {
+		s.differ("round %d: swipe %s was answered %s and then %s", s.round, m.id, m.answer.Raw, a.Raw)
 	}
 	return true
 }
@@ -179,10 +182,10 @@ func (s *storm) checkSwipe(m *message) {
 	if !m.told {
 		return
 	}
-	switch reason := m.answer.text("reason"); reason {
+	switch reason := m.answer.Text("reason"); reason {
 	case "approved", "card_frozen", "per_transaction_limit_exceeded", "monthly_limit_exceeded", "insufficient_funds":
 	default:
-		s.differ("round %d: swipe %s was answered %s", s.round, m.id, m.answer.raw)
+		s.differ("round %d: swipe %s was answered %s", s.round, m.id, m.answer.Raw)
 	}
 }
 
@@ -214,6 +217,9 @@ func (sw *swipe) add(kind, id string, cents int64, more fields) *message {
 	sw.messages = append(sw.messages, m)
 	return m
 }
+
+// fields is a JSON object that a test sends.
+type fields = map[string]any
 
 func marshal(v any) []byte {
 	text, err := json.Marshal(v)
@@ -281,13 +287,13 @@ func (s *storm) checkFollowUp(m *message, before standing) {
 		s.checkSwipe(m)
 		return
 	case "reversal":
-		if a.status == 200 && a.integer("heldAmountCents") == before.after(m).held {
+		if a.Status == 200 && a.Integer("heldAmountCents") == before.after(m).held {
 			return
 		}
 	default:
-		if a.status == 200 && a.text("status") == "posted" {
+		if a.Status == 200 && a.Text("status") == "posted" {
 			return
 		}
 	}
-	s.differ("round %d: %s of %+v was answered %d %s", s.round, m.body, before, a.status, a.raw)
+	s.differ("round %d: %s of %+v was answered %d %s", s.round, m.body, before, a.Status, a.Raw)
 }

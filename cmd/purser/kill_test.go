@@ -13,7 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/demo"
 )
 
 const (
@@ -169,17 +171,17 @@ func found(t *testing.T, p *process) *witness {
 		tn.mustPost(t, p, "/api/treasury/deposits", announcement(cents), 202).cents = cents
 		for range sharedCards + desksEach {
 			a := tn.mustPost(t, p, "/api/cards", newCard(), 200).answer
-			token := a.text("card", "partnerCardToken")
+			token := a.Text("card", "partnerCardToken")
 			tn.issued(token)
 			first, err := termsOf(a)
 			require.NoError(t, err)
 			if len(tn.tokens) > sharedCards {
-				tn.desks = append(tn.desks, &desk{tenant: tn, card: a.text("card", "id"), token: token, terms: first})
+				tn.desks = append(tn.desks, &desk{tenant: tn, card: a.Text("card", "id"), token: token, terms: first})
 			}
 		}
 		p.await(t, "the first deposit", func() bool {
-			a, err := p.api(tn.bearer, request{method: "GET", path: "/api/treasury"})
-			return err == nil && fmt.Sprint(dollars(a)["availableCents"]) == fmt.Sprint(cents)
+			a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+			return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]) == fmt.Sprint(cents)
 		})
 	}
 	w.checkCards(p) // an answer about a card waits until the authorizer knows of all that came before, the dollars among it
@@ -190,40 +192,40 @@ func found(t *testing.T, p *process) *witness {
 // signUp makes a user with a workspace and returns a key of it.
 func signUp(t *testing.T, p *process, i int) (bearer string) {
 	t.Helper()
-	return signUpFor(t, p, i, tourScopes)
+	return signUpFor(t, p, i, demo.Scopes)
 }
 
 func signUpFor(t *testing.T, p *process, i int, scopes []string) (bearer string) {
 	t.Helper()
 	session, bearer := signUpAs(t, p, i, scopes)
-	session.http.CloseIdleConnections()
+	session.HTTP.CloseIdleConnections()
 	return bearer
 }
 
 // signUpAs is signUpFor that keeps the session.
-func signUpAs(t *testing.T, p *process, i int, scopes []string) (session *client, bearer string) {
+func signUpAs(t *testing.T, p *process, i int, scopes []string) (session *apiclient.Client, bearer string) {
 	t.Helper()
-	session = newClient(p.rest, "")
-	must := func(path string, body fields) answer {
-		a, err := patiently(t.Context(), session, request{method: "POST", path: path, body: marshal(body)})
+	session = apiclient.New(p.rest, "")
+	must := func(path string, body fields) apiclient.Answer {
+		a, err := patiently(t.Context(), session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
+		require.Equal(t, 200, a.Status, string(a.Raw))
 		return a
 	}
 	must("/api/dashboard/signup", fields{"email": fmt.Sprintf("storm-%d@example.com", i), "password": "a long password"})
 	must("/api/workspaces", fields{"name": fmt.Sprintf("Storm %d", i)})
-	return session, must("/api/auth/keys", fields{"label": "storm", "scopes": scopes}).text("secret")
+	return session, must("/api/auth/keys", fields{"label": "storm", "scopes": scopes}).Text("secret")
 }
 
 // mustPost is a POST before any storm.
 func (tn *tenant) mustPost(t *testing.T, p *process, path string, body fields, status int) *post {
 	t.Helper()
 	made := &post{tenant: tn, status: status, told: true,
-		request: request{method: "POST", path: path, idempotencyKey: newUUID(), body: marshal(body)}}
+		request: apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}}
 	var err error
 	made.answer, err = p.api(tn.bearer, made.request)
 	require.NoError(t, err)
-	require.Equal(t, status, made.answer.status, string(made.answer.raw))
+	require.Equal(t, status, made.answer.Status, string(made.answer.Raw))
 	tn.posts = append(tn.posts, made)
 	return made
 }

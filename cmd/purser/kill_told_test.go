@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+
+	"purser/cmd/purser/apiclient"
 )
 
 // witness keeps everything that the clients asked for and what they were told.
@@ -85,7 +87,7 @@ type message struct {
 	cents  int64
 	final  bool
 	told   bool // the outcome is known: it is answer
-	answer answer
+	answer apiclient.Answer
 }
 
 func (m *message) path() string {
@@ -114,7 +116,7 @@ func (s standing) after(m *message) standing {
 		if !m.told {
 			return standing{declined: true}
 		}
-		return standing{declined: m.answer.text("decision") != "approved", held: accepted}
+		return standing{declined: m.answer.Text("decision") != "approved", held: accepted}
 	case "incremental":
 		s.held += accepted
 	case "reversal":
@@ -131,7 +133,7 @@ func (s standing) after(m *message) standing {
 	return s
 }
 
-func (m *message) approved() int64 { return m.answer.integer("approvedAmountCents") }
+func (m *message) approved() int64 { return m.answer.Integer("approvedAmountCents") }
 
 // stands folds the messages whose outcome is known.
 func (s *swipe) stands() (now standing) {
@@ -155,13 +157,13 @@ func (s *swipe) mayStand() []standing {
 // post is a POST of the REST API with an Idempotency-Key.
 type post struct {
 	tenant  *tenant
-	request request
+	request apiclient.Request
 	status  int // that means success
 	round   int
 	cents   int64 // of a deposit
 	told    bool
 	refused bool // with 503: nothing changed
-	answer  answer
+	answer  apiclient.Answer
 }
 
 // madeKey is an API key and what became of it.
@@ -179,20 +181,10 @@ type terms struct {
 	PerTxn  int64  `json:"perTxnLimitUsdCents"`
 }
 
-func termsOf(a answer) (t terms, err error) {
+func termsOf(a apiclient.Answer) (t terms, err error) {
 	var shown struct {
 		Card terms `json:"card"`
 	}
-	err = json.Unmarshal(a.raw, &shown)
+	err = json.Unmarshal(a.Raw, &shown)
 	return shown.Card, err
-}
-
-// integer is at for a whole number, 0 when there is none.
-func (a answer) integer(path ...string) int64 {
-	number, _ := a.at(path...).(json.Number)
-	n, err := number.Int64()
-	if err != nil {
-		return 0
-	}
-	return n
 }

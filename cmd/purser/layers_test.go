@@ -121,9 +121,15 @@ var (
 		"bench": {},
 
 		"cmd/purser/adminport": {"actors/fault", "cmd/purser/datadir"},
+		"cmd/purser/apiclient": {"authorizer/hold", "cmd/purser/adminport", "persistence"},
+		"cmd/purser/buildinfo": {},
 		"cmd/purser/datadir": {
 			"authorizer", "persistence", "persistence/ident", "persistence/pebblegate",
 			"persistence/pebblejournal", "persistence/pgjournal",
+		},
+		"cmd/purser/demo": {
+			"actors/agent/intent", "cmd/purser/adminport", "cmd/purser/apiclient", "cmd/purser/buildinfo",
+			"cmd/purser/datadir", "persistence", "persistence/ident", "persistence/money",
 		},
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"purser/persistence"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -159,7 +160,7 @@ func (s *shears) begin() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.cancel = cancel
 	s.work.Go(func() {
-		for pause(ctx, cutEvery+rand.N(cutEvery)) == nil {
+		for persistence.Pause(ctx, cutEvery+rand.N(cutEvery)) {
 			s.cut()
 		}
 	})
@@ -178,7 +179,7 @@ func (s *shears) cut() {
 		return
 	}
 	s.cuts.Add(1)
-	_ = pause(s.t.Context(), cutFor)
+	persistence.Pause(s.t.Context(), cutFor)
 	if err := s.proxy.Toxics.RemoveToxic(context.Background(), name); err != nil {
 		s.t.Error(err)
 	}

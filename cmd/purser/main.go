@@ -9,6 +9,8 @@ import (
 	"reflect"
 
 	"github.com/alecthomas/kong"
+
+	"purser/cmd/purser/demo"
 )
 
 type commands struct {
@@ -31,7 +33,7 @@ type commands struct {
 	SandboxBank        SandboxBankCmd        `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
 	Migrate            MigrateCmd            `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`
 	Topics             TopicsCmd             `cmd:"" help:"Make or check the topic; a server does so too."`
-	Demo               DemoCmd               `cmd:"" help:"Walk through a running server and check every answer."`
+	Demo               demo.Command          `cmd:"" help:"Walk through a running server and check every answer."`
 	Bench              BenchCmd              `cmd:"" help:"Measure a server under load, and check every answer."`
 	Version            VersionCmd            `cmd:"" help:"Print the version."`
 	PasswordWorker     PasswordWorkerCmd     `cmd:"" hidden:"" help:"Derive password hashes for the server that started it."`

@@ -15,7 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/demo"
 	"purser/persistence/journaltest"
 )
 
@@ -42,8 +45,8 @@ func start(t *testing.T, data string) *Main {
 	return m
 }
 
-// demo runs the tour against a server, or what flags turn it into.
-func demo(t *testing.T, data string, flags ...string) {
+// passDemo runs the tour against a server, or what flags turn it into.
+func passDemo(t *testing.T, data string, flags ...string) {
 	t.Helper()
 	out, err := runDemo(t, data, flags...)
 	require.NoError(t, err, out)
@@ -59,7 +62,7 @@ func runDemo(t *testing.T, data string, flags ...string) (string, error) {
 	require.NoError(t, err)
 	var out strings.Builder
 	err = run(append([]string{"demo", "--url", "http://" + rest, "--authorizer-url", "http://" + network,
-		"--admin-url", urlOf(admin), "--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
+		"--admin-url", adminport.URL(admin), "--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
 	return out.String(), err
 }
 
@@ -80,13 +83,13 @@ func TestTheWholeProgram(t *testing.T) {
 	}()
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
 	m := start(t, data)
-	demo(t, data, "--save", told)
+	passDemo(t, data, "--save", told)
 	require.Contains(t, auditOf(t, data), "agree to the cent", "asked of the running server")
 	require.NoError(t, m.Close())
 	require.Contains(t, auditOf(t, data), "agree to the cent", "of the directory")
 
 	m = start(t, data)
-	demo(t, data, "--check", told)
+	passDemo(t, data, "--check", told)
 	require.NoError(t, m.Close())
 
 	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
@@ -95,7 +98,7 @@ func TestTheWholeProgram(t *testing.T) {
 	require.ErrorContains(t, run([]string{"rebuild-authorizer", "--data-dir", data}, io.Discard), "--yes")
 	require.NoError(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard))
 	m = start(t, data)
-	demo(t, data, "--check", told)
+	passDemo(t, data, "--check", told)
 	require.NoError(t, m.Close())
 	require.Contains(t, auditOf(t, data), "agree to the cent", "of the store made anew")
 }
@@ -169,21 +172,22 @@ func TestTheDemoNoticesADifference(t *testing.T) {
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
 	m := start(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
-	demo(t, data, "--save", told)
+	passDemo(t, data, "--save", told)
 	text, err := os.ReadFile(told)
 	require.NoError(t, err)
-	var s saved
-	require.NoError(t, json.Unmarshal(text, &s))
-	last := &s.Posts[len(s.Posts)-1]
-	require.NotEmpty(t, last.Answer)
-	last.Answer = json.RawMessage(`{"error":"something else"}`)
-	text, err = json.Marshal(s)
+	var saved map[string]any
+	require.NoError(t, json.Unmarshal(text, &saved))
+	posts := saved["posts"].([]any)
+	last := posts[len(posts)-1].(map[string]any)
+	require.NotEmpty(t, last["answer"])
+	last["answer"] = fields{"error": "something else"}
+	text, err = json.Marshal(saved)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(told, text, 0o600))
-	c := DemoCmd{URL: "http://" + m.listeners.http.Addr().String(),
+	c := demo.Command{URL: "http://" + m.listeners.http.Addr().String(),
 		AuthorizerURL:     "http://" + m.listeners.authorizer.Addr().String(),
 		NetworkSecretFile: filepath.Join(data, "network-secret"), Check: told}
-	require.ErrorIs(t, c.Run(io.Discard), errDiffers)
+	require.ErrorIs(t, c.Run(io.Discard), demo.ErrDifference)
 }
 
 // A directory that is not there is said to be missing, by every command that needs one.
@@ -219,5 +223,5 @@ func TestACommandThatReadsMakesNothing(t *testing.T) {
 func TestVersion(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, run([]string{"version"}, &out))
-	require.True(t, strings.HasPrefix(out.String(), "purser "+Version))
+	require.True(t, strings.HasPrefix(out.String(), "purser "+buildinfo.Version))
 }

@@ -9,6 +9,7 @@ import (
 
 	"purser/actors/watch"
 	"purser/authorizer/hold"
+	"purser/cmd/purser/buildinfo"
 	"purser/persistence/ident"
 )
 
@@ -66,7 +67,7 @@ func newMetrics(r *prometheus.Registry, clock func() time.Time) (*metrics, error
 			Help: "Deliveries of webhooks that are neither taken nor given up, as last counted."}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "purser_build_info", Help: "What is running; always 1.",
-		ConstLabels: prometheus.Labels{"version": Version, "revision": revision(), "go": runtime.Version()}})
+		ConstLabels: prometheus.Labels{"version": buildinfo.Version, "revision": buildinfo.Revision(), "go": runtime.Version()}})
 	build.Set(1)
 	for _, c := range []prometheus.Collector{m.decisions, m.decided, m.answered, m.network, m.repeats, m.synced, m.followed, m.expired,
 		m.commits, m.batch, m.append, m.relayed, m.reactions, m.timers, m.posts, m.post, m.webhooks, m.chains, build, collectors.NewGoCollector(),

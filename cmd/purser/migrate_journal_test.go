@@ -45,7 +45,7 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	}
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
 	m := start(t, data)
-	demo(t, data, "--save", told)
+	passDemo(t, data, "--save", told)
 	url := makeDatabase(t, database, "moved")
 	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
@@ -63,8 +63,8 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 
 	m = onKeyed(t, data, url)
 	require.Equal(t, identity, m.journal.Identity(), "it is the same journal: consumers and the topic go on")
-	demo(t, data, "--check", told)
-	demo(t, data)
+	passDemo(t, data, "--check", told)
+	passDemo(t, data)
 	backup := filepath.Join(t.TempDir(), "backup")
 	runs(t, "backup", "--data-dir", data, "--database-url", url, backup)
 	require.NoError(t, m.Close())
@@ -89,7 +89,7 @@ func restoreInto(t *testing.T, keyed, backup, told, url string) {
 	} else {
 		m = onKeyed(t, data, url)
 	}
-	demo(t, data, "--check", told)
+	passDemo(t, data, "--check", told)
 	require.NoError(t, m.Close())
 	require.Contains(t, runs(t, append([]string{"audit"}, place...)...), "agree to the cent")
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/balance"
+	"purser/cmd/purser/apiclient"
 	"purser/httpapi/openapi/openapitest"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
@@ -76,7 +77,7 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 	m := start(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	before := m.scrape(t)
-	demo(t, data)
+	passDemo(t, data)
 	require.NoError(t, m.system.Settle(t.Context()))
 	after := m.scrape(t)
 	for _, name := range []string{"purser_decisions_total", "purser_decision_seconds_count", "purser_answer_seconds_count",
@@ -228,10 +229,10 @@ func TestSIGTERMAnswersWhatIsOnItsWay(t *testing.T) {
 	require.Empty(t, p.ended(t), p.log.String())
 	p = launch(t, purser, data)
 	for i := range clients {
-		a, err := p.api("", request{method: "POST", path: "/api/dashboard/login",
-			body: signupBody(fmt.Sprintf("person-%d@example.com", i))})
+		a, err := p.api("", apiclient.Request{Method: "POST", Path: "/api/dashboard/login",
+			Body: signupBody(fmt.Sprintf("person-%d@example.com", i))})
 		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, a.status, string(a.raw))
+		require.Equal(t, http.StatusOK, a.Status, string(a.Raw))
 	}
 	require.Empty(t, p.end(t, syscall.SIGTERM))
 }
@@ -325,7 +326,7 @@ func TestTheLogHasNoSecrets(t *testing.T) {
 	config.LogLevel, config.LogFormat = slog.LevelDebug, logJSON
 	m := NewMain(config, newLogger(out, config))
 	require.NoError(t, m.Start(context.WithoutCancel(t.Context())))
-	demo(t, data)
+	passDemo(t, data)
 	require.NoError(t, m.Close())
 	text := out.String()
 	require.Contains(t, text, `"route":"/api/cards"`)

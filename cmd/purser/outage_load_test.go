@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/bench"
+	"purser/cmd/purser/apiclient"
+	"purser/persistence"
 )
 
 // extent is how long the stores are away, stopping included, and how many swipes a second come before, meanwhile and after. What
@@ -145,14 +147,14 @@ func (o *outage) swipe(t *testing.T) *load {
 	case <-l.ended:
 		require.FailNow(t, "no swipes", "%v", l.err)
 	}
-	require.NoError(t, pause(t.Context(), o.before))
+	require.True(t, persistence.Pause(t.Context(), o.before))
 	return l
 }
 
 func (o *outage) newCard(t *testing.T) (id string) {
 	t.Helper()
 	o.cards++
-	return o.tenant.mustPost(t, o.p, "/api/cards", newCard(), 200).answer.text("card", "id")
+	return o.tenant.mustPost(t, o.p, "/api/cards", newCard(), 200).answer.Text("card", "id")
 }
 
 // endure asks for a read and for changes until the outage is over. Without Postgres all are refused; without Kafka everything
@@ -161,17 +163,17 @@ func (o *outage) endure(t *testing.T, until time.Time, card string, database boo
 	t.Helper()
 	for {
 		if database {
-			o.p.refuses(t, o.tenant.bearer, request{method: "GET", path: "/api/treasury"}, freeze(card),
-				request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())},
-				request{method: "POST", path: "/api/treasury/deposits", idempotencyKey: newUUID(),
-					body: marshal(announcement(1_00))})
+			o.p.refuses(t, o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"}, freeze(card),
+				apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(newCard())},
+				apiclient.Request{Method: "POST", Path: "/api/treasury/deposits", IdempotencyKey: apiclient.NewIdempotencyKey(),
+					Body: marshal(announcement(1_00))})
 		} else {
 			o.newCard(t)
 		}
 		if !time.Now().Before(until) {
 			return
 		}
-		require.NoError(t, pause(t.Context(), 20*askAgain))
+		require.True(t, persistence.Pause(t.Context(), 20*askAgain))
 	}
 }
 
@@ -202,7 +204,7 @@ func (o *outage) tells(t *testing.T, database, kafka bool) {
 		})
 		o.p.await(t, "a backlog", func() bool { return o.p.scrape(t)["purser_backlog_entries"] > 0 })
 	} else if !o.ready(t) { // a slow machine may have been late to ask the journal once
-		require.NoError(t, pause(t.Context(), probedAnew))
+		require.True(t, persistence.Pause(t.Context(), probedAnew))
 		require.True(t, o.ready(t), "it is not ready in two looks running")
 	}
 	if kafka && !database {
@@ -227,8 +229,8 @@ func (o *outage) ready(t *testing.T) bool {
 	return seen["purser_ready"] == 1 && seen["purser_journal_up"] == 1 && o.p.ask("/readyz") != ""
 }
 
-func freeze(card string) request {
-	return request{method: "PATCH", path: "/api/cards/" + card, body: marshal(fields{"state": "frozen"})}
+func freeze(card string) apiclient.Request {
+	return apiclient.Request{Method: "PATCH", Path: "/api/cards/" + card, Body: marshal(fields{"state": "frozen"})}
 }
 
 // recover waits until the server has caught up with the swipes, which go on, and looks for traces of what was refused.
@@ -240,14 +242,14 @@ func (o *outage) recover(t *testing.T, card string, backlog float64) {
 	o.p.awaitFor(t, recoverWithin, "the relay", func() bool { return o.p.backlog(t) < float64(o.rate) })
 	t.Logf("%.0f decisions were waiting when the stores came back; ready %v after that, the relay had caught up after %v",
 		backlog, ready.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-	a, err := o.p.api(o.tenant.bearer, request{method: "GET", path: "/api/cards/" + card})
+	a, err := o.p.api(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + card})
 	require.NoError(t, err)
-	require.Equal(t, "active", a.text("card", "state"), "a refused change has taken effect")
+	require.Equal(t, "active", a.Text("card", "state"), "a refused change has taken effect")
 	cards := (&sameKey{tenant: o.tenant}).count(t, o.p, "/api/cards", func(map[string]any) bool { return true })
 	require.Equal(t, o.cards, cards, "a refused card is there")
-	a, err = o.p.api(o.tenant.bearer, request{method: "GET", path: "/api/treasury"})
+	a, err = o.p.api(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
-	has := dollars(a)
+	has := apiclient.DollarBalance(a)
 	require.Equal(t, "0 0", fmt.Sprintf("%v %v", has["availableCents"], has["incomingCents"]), "a refused deposit is there")
 }
 

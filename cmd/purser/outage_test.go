@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"purser/cmd/purser/apiclient"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
@@ -73,21 +74,24 @@ func (p *process) awaitNotReady(t *testing.T, m *Main, why string) {
 	require.Zero(t, m.scrape(t)["purser_journal_up"])
 }
 
+// mostSwipes is how often swipeFor swipes anew.
+const mostSwipes = 20
+
 // swipeFor sends an authorization and expects an approval at once. Only one that the machine was too busy for, which a timeout
 // has declined for good, is made anew: the id that was approved is returned.
 func (p *process) swipeFor(t *testing.T, token, prefix string) (id string) {
 	t.Helper()
-	var a answer
-	for n := 0; n == 0 || a.text("reason") == "timeout" && n < mostAnew; n++ {
+	var a apiclient.Answer
+	for n := 0; n == 0 || a.Text("reason") == "timeout" && n < mostSwipes; n++ {
 		id = fmt.Sprint(prefix, "-", n)
 		var err error
-		a, err = p.as(p.network, p.secret).send(t.Context(), request{method: "POST", path: "/v1/authorizations",
-			body: marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
+		a, err = p.as(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+			Body: marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
 				"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 		require.NoError(t, err)
-		require.Equal(t, 200, a.status, string(a.raw))
+		require.Equal(t, 200, a.Status, string(a.Raw))
 	}
-	require.Equal(t, "approved", a.text("decision"), string(a.raw))
+	require.Equal(t, "approved", a.Text("decision"), string(a.Raw))
 	return id
 }
 
@@ -95,19 +99,19 @@ func (p *process) swipeFor(t *testing.T, token, prefix string) (id string) {
 func (p *process) refusesRequests(t *testing.T, bearer string) {
 	t.Helper()
 	p.refuses(t, bearer,
-		request{method: "GET", path: "/api/treasury"}, request{method: "GET", path: "/api/cards"},
-		request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())},
-		request{method: "POST", path: "/api/dashboard/login", body: marshal(fields{"email": "nobody@example.com",
+		apiclient.Request{Method: "GET", Path: "/api/treasury"}, apiclient.Request{Method: "GET", Path: "/api/cards"},
+		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(newCard())},
+		apiclient.Request{Method: "POST", Path: "/api/dashboard/login", Body: marshal(fields{"email": "nobody@example.com",
 			"password": "a long password"})})
 }
 
-func (p *process) refuses(t *testing.T, bearer string, requests ...request) {
+func (p *process) refuses(t *testing.T, bearer string, requests ...apiclient.Request) {
 	t.Helper()
 	for _, r := range requests {
-		a, err := p.as(p.rest, bearer).send(t.Context(), r)
+		a, err := p.as(p.rest, bearer).Send(t.Context(), r)
 		require.NoError(t, err)
-		require.Equal(t, 503, a.status, "%s: %s", r.path, a.raw)
-		require.Equal(t, "unavailable", a.text("error"), r.path)
+		require.Equal(t, 503, a.Status, "%s: %s", r.Path, a.Raw)
+		require.Equal(t, "unavailable", a.Text("error"), r.Path)
 	}
 }
 
@@ -186,7 +190,7 @@ func TestASilentDatabaseKeepsNobodyWaiting(t *testing.T) {
 	began := time.Now()
 	hasty := &process{rest: p.rest, http: &http.Client{Timeout: silenceWithin, Transport: p.http.Transport}}
 	hasty.refuses(t, rich.bearer, // while nothing but a limit of the server's own can end its wait
-		request{method: "POST", path: "/api/cards", idempotencyKey: newUUID(), body: marshal(newCard())})
+		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(newCard())})
 	t.Logf("a request was refused after %v", time.Since(began))
 	p.awaitNotReady(t, m, "the journal does not answer")
 	p.swipeFor(t, rich.desks[0].token, "silence-2")
@@ -207,11 +211,11 @@ func TestTheFirstStartWaits(t *testing.T) {
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
 	m, p := rise(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	a, err := p.as(p.network, p.secret).send(t.Context(), request{method: "POST", path: "/v1/authorizations",
-		body: marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
+	a, err := p.as(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+		Body: marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
 			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)
-	require.Equal(t, 503, a.status, string(a.raw))
+	require.Equal(t, 503, a.Status, string(a.Raw))
 	p.refusesRequests(t, "apk_none")
 	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "there is no authorizer")
 	require.NoError(t, database.Restart())
@@ -329,7 +333,7 @@ func walkOn(t *testing.T, config Config) {
 	defer func() { require.NoError(t, m.Close()) }()
 	p := m.operator()
 	p.awaitReady(t)
-	demo(t, config.DataDir)
+	passDemo(t, config.DataDir)
 	require.NoError(t, m.system.Settle(t.Context()))
 	p.await(t, "a failure", func() bool { return m.scrape(t)["purser_consumer_failing_shards"] > 0 })
 	require.Positive(t, m.scrape(t)["purser_consumer_lag_events"])

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 )
@@ -44,7 +45,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 		t.Helper()
 		p := launch(t, purser, data)
 		if len(bank) > 1 {
-			demo(t, data) // the sandbox's partners report
+			passDemo(t, data) // the sandbox's partners report
 		}
 		status := func(path, secret string) int {
 			reports++
@@ -98,12 +99,12 @@ func TestAStartComparesItsSecrets(t *testing.T) {
 	require.Contains(t, refused, "set PURSER_PARTNER_SECRET_RAMP, or make a new one with `purser rotate "+file+
 		" --lost")
 	succeed(t, purser, data, "rotate", "--lost", file)
-	require.NoError(t, os.Remove(filepath.Join(data, networkSecretFile)))
-	succeed(t, purser, data, "rotate", "--lost", networkSecretFile)
+	require.NoError(t, os.Remove(filepath.Join(data, datadir.NetworkSecretFile)))
+	succeed(t, purser, data, "rotate", "--lost", datadir.NetworkSecretFile)
 	started := logOfStart()
 	require.Equal(t, 2, strings.Count(started, warning), started)
 	require.Contains(t, started, "secret="+file)
-	require.Contains(t, started, "secret="+networkSecretFile)
+	require.Contains(t, started, "secret="+datadir.NetworkSecretFile)
 	require.NotContains(t, logOfStart(), warning)
 	succeed(t, purser, data, "audit")
 }

@@ -14,6 +14,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/workspace"
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
@@ -66,8 +67,8 @@ func importRampSessions(t *testing.T, serve func(data string) *Main) {
 	m = serve(o.data)
 	require.Equal(t, []string{"900 failed", "3000 processing", "100 completed"}, o.listed(m), "newest first")
 	one := o.get(m, "/api/ramp/sessions/"+o.id("off"))
-	require.Equal(t, "created", one.text("session", "status"))
-	require.Equal(t, "https://ramp.example/off", one.text("session", "hostedUrl"))
+	require.Equal(t, "created", one.Text("session", "status"))
+	require.Equal(t, "https://ramp.example/off", one.Text("session", "hostedUrl"))
 	require.Equal(t, int64(0), o.coins(m), "what was over before moves nothing")
 	for range 2 {
 		o.reported(m, "partner-onramp", "onramp.completed", "on")
@@ -82,17 +83,17 @@ func importRampSessions(t *testing.T, serve func(data string) *Main) {
 }
 
 func (o *older) found(m *Main) {
-	session := newClient("http://"+m.listeners.http.Addr().String(), "")
-	defer session.http.CloseIdleConnections()
-	post := func(path string, body fields) answer {
-		a, err := session.send(o.t.Context(), request{method: "POST", path: path, body: marshal(body)})
+	session := apiclient.New("http://"+m.listeners.http.Addr().String(), "")
+	defer session.HTTP.CloseIdleConnections()
+	post := func(path string, body fields) apiclient.Answer {
+		a, err := session.Send(o.t.Context(), apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 		require.NoError(o.t, err)
-		require.Equal(o.t, 200, a.status, string(a.raw))
+		require.Equal(o.t, 200, a.Status, string(a.Raw))
 		return a
 	}
 	post("/api/dashboard/signup", fields{"email": "older@example.com", "password": "a long password"})
-	o.workspace = post("/api/workspaces", fields{"name": "Storm before"}).text("workspace", "id")
-	o.bearer = post("/api/auth/keys", fields{"label": "reads", "scopes": []string{"read:treasury"}}).text("secret")
+	o.workspace = post("/api/workspaces", fields{"name": "Storm before"}).Text("workspace", "id")
+	o.bearer = post("/api/auth/keys", fields{"label": "reads", "scopes": []string{"read:treasury"}}).Text("secret")
 }
 
 // neighbour makes a workspace whose ids are in the same slot.
@@ -179,19 +180,19 @@ func (o *older) faulty(lines []string, says ...string) {
 	}
 }
 
-func (o *older) get(m *Main, path string) answer {
+func (o *older) get(m *Main, path string) apiclient.Answer {
 	o.t.Helper()
-	c := newClient("http://"+m.listeners.http.Addr().String(), o.bearer)
-	defer c.http.CloseIdleConnections()
-	a, err := c.send(o.t.Context(), request{method: "GET", path: path})
+	c := apiclient.New("http://"+m.listeners.http.Addr().String(), o.bearer)
+	defer c.HTTP.CloseIdleConnections()
+	a, err := c.Send(o.t.Context(), apiclient.Request{Method: "GET", Path: path})
 	require.NoError(o.t, err)
-	require.Equal(o.t, 200, a.status, string(a.raw))
+	require.Equal(o.t, 200, a.Status, string(a.Raw))
 	return a
 }
 
 // listed are the on-ramps.
 func (o *older) listed(m *Main) (shown []string) {
-	for _, row := range o.get(m, "/api/ramp/onramp/sessions").rows("data") {
+	for _, row := range o.get(m, "/api/ramp/onramp/sessions").Rows("data") {
 		shown = append(shown, fmt.Sprint(strings.TrimLeft(strings.Replace(fmt.Sprint(row["amount"]), ".", "", 1), "0"), " ",
 			row["status"]))
 	}
@@ -200,7 +201,7 @@ func (o *older) listed(m *Main) (shown []string) {
 
 func (o *older) coins(m *Main) (cents int64) {
 	o.t.Helper()
-	_, err := fmt.Sscan(fmt.Sprint(o.get(m, "/api/treasury").at("snapshot", "stablecoinUsdCents")), &cents)
+	_, err := fmt.Sscan(fmt.Sprint(o.get(m, "/api/treasury").At("snapshot", "stablecoinUsdCents")), &cents)
 	require.NoError(o.t, err)
 	return cents
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -100,10 +101,10 @@ func (d *staleDeployment) start(t *testing.T) {
 // setState changes the card.
 func (d *staleDeployment) setState(t *testing.T, state string) {
 	t.Helper()
-	a, err := d.p.api(d.bearer, request{method: "PATCH", path: "/api/cards/" + d.card,
-		body: marshal(fields{"state": state})})
+	a, err := d.p.api(d.bearer, apiclient.Request{Method: "PATCH", Path: "/api/cards/" + d.card,
+		Body: marshal(fields{"state": state})})
 	require.NoError(t, err)
-	require.Equal(t, 200, a.status, string(a.raw))
+	require.Equal(t, 200, a.Status, string(a.Raw))
 }
 
 // fallBehind swipes and freezes the card, and then takes both from the journal.
@@ -115,9 +116,9 @@ func (d *staleDeployment) fallBehind(t *testing.T) {
 	d.keep()
 	d.start(t)
 	d.later = d.p.swipeFor(t, d.token, "later")
-	a, err := d.p.api(d.bearer, request{method: "GET", path: "/api/cards"})
+	a, err := d.p.api(d.bearer, apiclient.Request{Method: "GET", Path: "/api/cards"})
 	require.NoError(t, err)
-	d.card = a.rows("data")[0]["id"].(string)
+	d.card = a.Rows("data")[0]["id"].(string)
 	d.setState(t, "frozen")
 	d.drain(t)
 	require.NoError(t, d.p.stop())
@@ -139,8 +140,8 @@ func (d *staleDeployment) goesOn(t *testing.T) {
 
 // hasLater reports whether the journal has the swipe that it had lost.
 func (d *staleDeployment) hasLater() bool {
-	a, err := d.p.api(d.bearer, request{method: "GET", path: "/api/authorizations"})
-	return err == nil && strings.Contains(string(a.raw), `"networkId":"`+d.later+`"`)
+	a, err := d.p.api(d.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations"})
+	return err == nil && strings.Contains(string(a.Raw), `"networkId":"`+d.later+`"`)
 }
 
 // A journal that is older than the authorizer, as after a failover to a standby that lagged, loses
@@ -168,7 +169,7 @@ func TestAttackStaleJournal(t *testing.T) {
 			require.Contains(t, out, d.card)
 			d.start(t)
 			d.p.await(t, "the decision that the journal had lost", d.hasLater)
-			require.Equal(t, string(d.swiped.raw), string(d.send(t).raw))
+			require.Equal(t, string(d.swiped.Raw), string(d.send(t).Raw))
 			d.goesOn(t)
 		})
 	}
@@ -233,9 +234,9 @@ func entriesOf(t *testing.T, dir string) (names []string) {
 
 func (v *clockVictim) reasonOf(t *testing.T, id string) string {
 	t.Helper()
-	a, err := v.p.as(v.p.network, v.p.secret).decided(t.Context(), request{method: "POST", path: "/v1/authorizations",
-		body: marshal(fields{"id": id, "cardToken": v.token, "amountCents": 1_00, "currency": "USD",
+	a, err := v.p.as(v.p.network, v.p.secret).SendUntilDecided(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+		Body: marshal(fields{"id": id, "cardToken": v.token, "amountCents": 1_00, "currency": "USD",
 			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)
-	return a.text("reason")
+	return a.Text("reason")
 }

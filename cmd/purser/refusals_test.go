@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/apiclient"
 )
 
 // Refusals of an authenticated caller do not close its address; those of an unknown caller do.
@@ -13,23 +15,23 @@ func TestOnlyRefusalsBeforeAuthenticationAreCounted(t *testing.T) {
 	m := startSet(t, t.TempDir(), func(s *Settings) { s.Refusals = "1" })
 	defer func() { require.NoError(t, m.Close()) }()
 	url := "http://" + m.listeners.http.Addr().String()
-	known, unknown := newClient(url, ""), newClient(url, "unknown")
-	for _, c := range []*client{known, unknown} {
-		c.http.Transport = &http.Transport{DisableKeepAlives: true}
+	known, unknown := apiclient.New(url, ""), apiclient.New(url, "unknown")
+	for _, c := range []*apiclient.Client{known, unknown} {
+		c.HTTP.Transport = &http.Transport{DisableKeepAlives: true}
 	}
-	signUp := request{method: "POST", path: "/api/dashboard/signup",
-		body: marshal(fields{"email": "ada@example.com", "password": "a long password"})}
-	a, err := known.send(t.Context(), signUp)
+	signUp := apiclient.Request{Method: "POST", Path: "/api/dashboard/signup",
+		Body: marshal(fields{"email": "ada@example.com", "password": "a long password"})}
+	a, err := known.Send(t.Context(), signUp)
 	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, a.status, string(a.raw))
+	require.Equal(t, http.StatusOK, a.Status, string(a.Raw))
 	for range refusals {
-		a, err := known.send(t.Context(), request{method: "POST", path: "/api/workspaces", body: []byte(`{"name":7}`)})
+		a, err := known.Send(t.Context(), apiclient.Request{Method: "POST", Path: "/api/workspaces", Body: []byte(`{"name":7}`)})
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, a.status, http.StatusBadRequest)
-		require.NotEqual(t, http.StatusUnauthorized, a.status)
+		require.GreaterOrEqual(t, a.Status, http.StatusBadRequest)
+		require.NotEqual(t, http.StatusUnauthorized, a.Status)
 	}
 	for n := 0; err == nil && n < 10*refusals; n++ {
-		_, err = unknown.send(t.Context(), request{method: "GET", path: "/api/cards"})
+		_, err = unknown.Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/cards"})
 	}
 	require.ErrorContains(t, err, "PURSER_REFUSALS")
 }

@@ -16,7 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/demo"
+	"purser/persistence"
 )
 
 // paymaster pays from a server whose clock stands still but when it is turned, so that payouts stay in the statuses they have.
@@ -24,7 +27,7 @@ type paymaster struct {
 	t       *testing.T
 	turned  atomic.Int64 // milliseconds
 	m       *Main
-	client  *client
+	client  *apiclient.Client
 	told    []told // what was ordered, and the answers
 	payouts map[string]string
 	us, eu  string
@@ -32,7 +35,7 @@ type paymaster struct {
 
 // told is a POST and its answer.
 type told struct {
-	request request
+	request apiclient.Request
 	answer  string
 }
 
@@ -54,44 +57,44 @@ func (p *paymaster) start(data string) {
 	rest, err := datadir.PublishedAddress(data, "HTTP_ADDR")
 	require.NoError(p.t, err)
 	if p.client == nil {
-		p.client = newClient("http://"+rest, signUpFor(p.t, &process{rest: "http://" + rest}, 0,
-			append(slices.Clone(tourScopes), "write:payouts", "write:counterparties")))
+		p.client = apiclient.New("http://"+rest, signUpFor(p.t, &process{rest: "http://" + rest}, 0,
+			append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties")))
 	}
-	p.client.base = "http://" + rest
+	p.client.BaseURL = "http://" + rest
 }
 
 func (p *paymaster) turn(by time.Duration) { p.turned.Add(by.Milliseconds()) }
 
 func (p *paymaster) get(path string) string {
 	p.t.Helper()
-	a, err := patiently(p.t.Context(), p.client, request{method: "GET", path: path})
+	a, err := patiently(p.t.Context(), p.client, apiclient.Request{Method: "GET", Path: path})
 	require.NoError(p.t, err)
-	require.Equal(p.t, 200, a.status, string(a.raw))
-	return string(a.raw)
+	require.Equal(p.t, 200, a.Status, string(a.Raw))
+	return string(a.Raw)
 }
 
-func (p *paymaster) post(path string, body fields) answer {
-	r := request{method: "POST", path: path, idempotencyKey: newUUID()}
+func (p *paymaster) post(path string, body fields) apiclient.Answer {
+	r := apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey()}
 	if body != nil {
-		r.body = marshal(body)
+		r.Body = marshal(body)
 	}
 	a, err := patiently(p.t.Context(), p.client, r)
 	require.NoError(p.t, err)
-	require.Contains(p.t, []int{200, 202}, a.status, string(a.raw))
-	p.told = append(p.told, told{r, string(a.raw)})
+	require.Contains(p.t, []int{200, 202}, a.Status, string(a.Raw))
+	p.told = append(p.told, told{r, string(a.Raw)})
 	return a
 }
 
 // save saves a recipient in the US.
 func (p *paymaster) save(name string) string {
 	return p.post("/api/treasury/counterparties", fields{"name": name, "routingNumber": "021000021", "accountNumber": paidAccount,
-		"accountType": "checking"}).text("counterparty", "id")
+		"accountType": "checking"}).Text("counterparty", "id")
 }
 
 // order orders a payout that is to be remembered by a name.
 func (p *paymaster) order(name, rail, recipient string, cents int64) (id string) {
 	id = p.post("/api/treasury/payouts", fields{"rail": rail, "counterpartyId": recipient, "amountCents": cents,
-		"description": name}).text("payout", "id")
+		"description": name}).Text("payout", "id")
 	p.payouts[name] = id
 	return id
 }
@@ -102,7 +105,7 @@ func (p *paymaster) await(status string, names ...string) {
 	for _, name := range names {
 		for deadline := time.Now().Add(processWithin); p.status(name) != status; {
 			require.True(p.t, time.Now().Before(deadline), "%s is %s and not %s", name, p.status(name), status)
-			require.NoError(p.t, pause(p.t.Context(), askAgain))
+			require.True(p.t, persistence.Pause(p.t.Context(), askAgain))
 		}
 	}
 }
@@ -118,13 +121,13 @@ func (p *paymaster) awaitOrder(name string) {
 			return
 		}
 		require.True(p.t, time.Now().Before(deadline), "the bank has no order of %s", name)
-		require.NoError(p.t, pause(p.t.Context(), askAgain))
+		require.True(p.t, persistence.Pause(p.t.Context(), askAgain))
 	}
 }
 
 func (p *paymaster) status(name string) string {
-	a := answer{raw: []byte(p.get("/api/treasury/payouts/" + p.payouts[name]))}
-	return a.text("payout", "status")
+	a := apiclient.Answer{Raw: []byte(p.get("/api/treasury/payouts/" + p.payouts[name]))}
+	return a.Text("payout", "status")
 }
 
 // everyState orders payouts until there is one in each status.
@@ -133,12 +136,12 @@ func (p *paymaster) everyState() {
 	for deadline := time.Now().Add(processWithin); !strings.Contains(p.get("/api/treasury"), `"availableCents":1000000`); {
 		require.True(p.t, time.Now().Before(deadline), "the deposit")
 		p.turn(bankTakes) // once was enough, were it certain that the bank has heard of the deposit
-		require.NoError(p.t, pause(p.t.Context(), settleAgain))
+		require.True(p.t, persistence.Pause(p.t.Context(), settleAgain))
 	}
 	p.us = p.save("Ada")
 	p.eu = p.post("/api/treasury/counterparties", fields{"kind": "international", "name": "Grace", "bic": "DEUTDEFF",
 		"currency": "EUR", "iban": "DE89370400440532013000", "address": fields{"line1": "1", "city": "Berlin", "postalCode": "10115", "country": "DE"}}).
-		text("counterparty", "id")
+		Text("counterparty", "id")
 	p.order("lapses", "ach", p.us, 100_00+sandbox.EndingNever)
 	p.await("submitting", "lapses")
 	p.awaitOrder("lapses")
@@ -188,8 +191,8 @@ func (p *paymaster) answers() map[string]string {
 	}
 	require.NoError(p.t, json.Unmarshal([]byte(p.get(listed)), &list))
 	for _, raw := range list.Payouts {
-		shown := answer{raw: raw}
-		all["listed "+shown.text("id")] = string(raw)
+		shown := apiclient.Answer{Raw: raw}
+		all["listed "+shown.Text("id")] = string(raw)
 	}
 	for _, name := range []string{"waits", "is called off"} {
 		all[name] = p.get("/api/treasury/payouts/" + p.payouts[name] + "/tracking")
@@ -202,8 +205,8 @@ func (p *paymaster) repeats() {
 	for _, told := range p.told {
 		a, err := patiently(p.t.Context(), p.client, told.request)
 		require.NoError(p.t, err)
-		require.True(p.t, a.replayed, told.request.path)
-		require.Equal(p.t, told.answer, string(a.raw))
+		require.True(p.t, a.Replayed, told.request.Path)
+		require.Equal(p.t, told.answer, string(a.Raw))
 	}
 }
 

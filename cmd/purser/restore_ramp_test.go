@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/demo"
 )
 
 // TestARampThatIsNewerThanTheJournal: an order is open in the backup and reported afterwards. The journal is lost and comes back
@@ -21,16 +23,16 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	s := foundRamper(t, p)
 	require.NoError(t, m.Close())
 	m, p = serveRamp(t, data, "2s")
-	walk := &tour{out: t.Output(), api: p.as(p.rest, s.bearer)}
-	order := rampDemo{direction: "onramp", cents: 100_00, most: 50, fee: 50}
-	require.NoError(t, order.give(t.Context(), walk))
+	walk := &demo.Tour{Out: t.Output(), API: p.as(p.rest, s.bearer)}
+	order := demo.RampOrder{Direction: "onramp", Cents: 100_00, MaxFee: 50, Fee: 50}
+	require.NoError(t, order.Place(t.Context(), walk))
 	require.NoError(t, m.Close())
 	runs(t, "backup", "--data-dir", data, backup)
 	require.True(t, sandbox.Exists(nil, datadir.RampDir(backup)))
 
 	m, p = serveRamp(t, data, "50ms")
-	walk.api = p.as(p.rest, s.bearer)
-	require.NoError(t, order.arrives(t.Context(), walk))
+	walk.API = p.as(p.rest, s.bearer)
+	require.NoError(t, order.AwaitCompletion(t.Context(), walk))
 	moved := [2]int64{s.usd - 100_00, s.coins + 99_50}
 	require.Equal(t, moved, s.treasury(t, p))
 	require.NoError(t, m.Close())
@@ -38,10 +40,10 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	m, p = serveRamp(t, data, "50ms")
-	walk.api = p.as(p.rest, s.bearer)
-	require.NoError(t, order.arrives(t.Context(), walk))
+	walk.API = p.as(p.rest, s.bearer)
+	require.NoError(t, order.AwaitCompletion(t.Context(), walk))
 	require.Equal(t, moved, s.treasury(t, p))
-	require.Zero(t, walk.differences)
+	require.Zero(t, walk.Differences)
 	require.NoError(t, m.Close())
 	require.Contains(t, auditOf(t, data), "agree to the cent")
 }
@@ -52,18 +54,18 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m, p := serveRamp(t, data, "50ms")
-	session, bearer := signUpAs(t, p, 0, tourScopes)
-	session.http.CloseIdleConnections()
+	session, bearer := signUpAs(t, p, 0, demo.Scopes)
+	session.HTTP.CloseIdleConnections()
 	require.NoError(t, m.Close())
 	runs(t, "backup", "--data-dir", data, backup)
 	link := func() {
 		m, p := serveRamp(t, data, "50ms")
-		walk := &tour{out: t.Output(), api: p.as(p.rest, bearer)}
-		_, err := walk.post(t.Context(), walk.api, "/api/ramp/account", fields{}, 200)
+		walk := &demo.Tour{Out: t.Output(), API: p.as(p.rest, bearer)}
+		_, err := walk.Post(t.Context(), walk.API, "/api/ramp/account", fields{}, 200)
 		require.NoError(t, err)
-		require.NoError(t, walk.awaitValue(t.Context(), walk.api, "/api/ramp/account", "linked",
-			func(a answer) string { return a.text("account", "status") }))
-		require.Zero(t, walk.differences)
+		require.NoError(t, walk.AwaitValue(t.Context(), walk.API, "/api/ramp/account", "linked",
+			func(a apiclient.Answer) string { return a.Text("account", "status") }))
+		require.Zero(t, walk.Differences)
 		require.NoError(t, m.Close())
 	}
 	link()

@@ -81,7 +81,7 @@ func (c *RotateCmd) Run(out io.Writer) error {
 // requireFileInUse refuses to make a secret in a file whose place a setting takes: no server would
 // read it.
 func (c *RotateCmd) requireFileInUse() error {
-	set := map[string]string{dataKeyFile: c.DataKey, networkSecretFile: c.NetworkSecret,
+	set := map[string]string{dataKeyFile: c.DataKey, datadir.NetworkSecretFile: c.NetworkSecret,
 		partnerSecretFile:                              c.PartnerSecret,
 		partnerSecretFileOf(httpapi.PartnerBank):       c.PartnerSecretBank,
 		partnerSecretFileOf(httpapi.PartnerRamp):       c.PartnerSecretRamp,
@@ -120,7 +120,7 @@ func holdersOf(file string) string {
 	switch partner := partnerOfSecret(file); {
 	case partner != "":
 		return "the " + partner + " partner"
-	case file == networkSecretFile:
+	case file == datadir.NetworkSecretFile:
 		return "the card network"
 	}
 	return "the partners without a secret of their own"
@@ -218,7 +218,7 @@ func (c *RotateCmd) requireOwn(first string) error {
 		case err != nil:
 			return err
 		}
-		held = append(held, heldSecret{file, splitSecrets(text)})
+		held = append(held, heldSecret{file, datadir.SplitSecrets(text)})
 	}
 	var f faults
 	f.sharedSecrets(held)
@@ -290,7 +290,7 @@ func (c *Config) answerSecret(body []byte) (answer secretAnswer, err error) {
 		return answer, err
 	}
 	for _, held := range c.heldSecrets() {
-		answer.InUse = answer.InUse || held.file == question.Name && slices.Contains(held.values, splitSecrets(text)[0])
+		answer.InUse = answer.InUse || held.file == question.Name && slices.Contains(held.values, datadir.SplitSecrets(text)[0])
 	}
 	return answer, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
+	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -38,14 +39,14 @@ func (m *Main) awaitSealedAnew(t *testing.T) {
 func TestSecretsRotate(t *testing.T) {
 	data := t.TempDir()
 	m := start(t, data)
-	demo(t, data)
+	passDemo(t, data)
 	require.NoError(t, m.Close())
 	before := secretIn(t, data, dataKeyFile)[0]
 
 	rotate := func(args ...string) error {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
-	for _, name := range []string{dataKeyFile, networkSecretFile, partnerSecretFile} {
+	for _, name := range []string{dataKeyFile, datadir.NetworkSecretFile, partnerSecretFile} {
 		require.ErrorContains(t, rotate(name, "--finish"), "nothing is left to drop")
 		old := secretIn(t, data, name)
 		require.NoError(t, rotate(name))
@@ -58,21 +59,21 @@ func TestSecretsRotate(t *testing.T) {
 	require.ErrorContains(t, rotate(dataKeyFile, "--finish"), "may still be sealed under the old data key")
 
 	m = start(t, data)
-	demo(t, data) // both network secrets are valid, and documents under both keys open
+	passDemo(t, data) // both network secrets are valid, and documents under both keys open
 	m.awaitSealedAnew(t)
 	require.Zero(t, m.scrape(t)["purser_reseal_shards_left"])
 	require.Positive(t, m.scrape(t)["purser_resealed_records_total"])
-	for _, secret := range secretIn(t, data, networkSecretFile) {
+	for _, secret := range secretIn(t, data, datadir.NetworkSecretFile) {
 		require.Equal(t, http.StatusBadRequest, m.networkStatus(t, secret), "a valid secret is let in")
 	}
-	for _, name := range []string{dataKeyFile, networkSecretFile, partnerSecretFile} {
+	for _, name := range []string{dataKeyFile, datadir.NetworkSecretFile, partnerSecretFile} {
 		require.NoError(t, rotate(name, "--finish"), "of the running server")
 		require.Len(t, secretIn(t, data, name), 1)
 	}
 	require.NotEqual(t, before, secretIn(t, data, dataKeyFile)[0])
 	require.NoError(t, m.Close())
 	m = start(t, data)
-	demo(t, data)
+	passDemo(t, data)
 	require.NoError(t, m.Close())
 	auditPlace(t, testConfig(t, data))
 
@@ -89,7 +90,7 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
 	own := partnerSecretFileOf(httpapi.PartnerRamp)
-	names := []string{networkSecretFile, partnerSecretFile, own}
+	names := []string{datadir.NetworkSecretFile, partnerSecretFile, own}
 	refused := func() {
 		t.Helper()
 		for _, name := range names {
@@ -114,7 +115,7 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	config.NetworkSecrets = []string{"of a setting, beside the file"}
 	m = NewMain(config, talkative())
 	require.NoError(t, m.Start(t.Context()))
-	require.ErrorContains(t, rotate(networkSecretFile, "--finish"), "no server has started with the new network-secret")
+	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
 	require.NoError(t, m.Close())
 
 	require.NoError(t, start(t, data).Close())
@@ -131,7 +132,7 @@ func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 	require.NoError(t, start(t, data).Close())
 	said := runs(t, "rotate", "--data-dir", data, dataKeyFile)
 	require.Contains(t, said, "backups from before need the old key (the second in the file)")
-	require.NotContains(t, runs(t, "rotate", "--data-dir", data, networkSecretFile), "backups")
+	require.NotContains(t, runs(t, "rotate", "--data-dir", data, datadir.NetworkSecretFile), "backups")
 }
 
 // TestAMissingSecretIsNamedWithItsRepair: no other data key opens the stores; any other secret can
@@ -139,7 +140,7 @@ func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 func TestAMissingSecretIsNamedWithItsRepair(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	for _, name := range []string{dataKeyFile, networkSecretFile} {
+	for _, name := range []string{dataKeyFile, datadir.NetworkSecretFile} {
 		require.NoError(t, os.Remove(filepath.Join(data, name)))
 	}
 	config := testConfig(t, data)
@@ -175,17 +176,17 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 		}
 	}
 	require.NoFileExists(t, filepath.Join(data, own))
-	require.Len(t, secretIn(t, data, networkSecretFile), 1)
-	require.NoError(t, rotate(networkSecretFile))
-	t.Setenv(settingOf(networkSecretFile), "of a setting, beside the file")
-	require.ErrorContains(t, rotate(networkSecretFile, "--finish"), "no server has started with the new network-secret")
+	require.Len(t, secretIn(t, data, datadir.NetworkSecretFile), 1)
+	require.NoError(t, rotate(datadir.NetworkSecretFile))
+	t.Setenv(settingOf(datadir.NetworkSecretFile), "of a setting, beside the file")
+	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
 }
 
 // TestARotationEndsWithASecretOfItsOwn: a file that a person wrote is not taken over.
 func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	network := secretIn(t, data, networkSecretFile)[0]
+	network := secretIn(t, data, datadir.NetworkSecretFile)[0]
 	path := filepath.Join(data, partnerSecretFile)
 	old := secretIn(t, data, partnerSecretFile)[0]
 	require.NoError(t, writeSecret(path, network+", "+old))
@@ -237,8 +238,8 @@ func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(data, name))
 	}
 	for name, says := range map[string]string{
-		networkSecretFile: "network-secret is not there. Where PURSER_NETWORK_SECRET has",
-		partnerSecretFile: "is lost, --lost makes a new one", checkoutSeedFile: "checkout-seed does not rotate",
+		datadir.NetworkSecretFile: "network-secret is not there. Where PURSER_NETWORK_SECRET has",
+		partnerSecretFile:         "is lost, --lost makes a new one", checkoutSeedFile: "checkout-seed does not rotate",
 	} {
 		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), says)
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, "--lost", name}, io.Discard))
@@ -259,14 +260,14 @@ func TestAnEmptyDirectoryBesideAUsedDatabase(t *testing.T) {
 	}
 	m, p := rise(t, onDatabase(t, t.TempDir(), database.URL("postgres")))
 	p.awaitReady(t)
-	demo(t, m.config.DataDir)
+	passDemo(t, m.config.DataDir)
 	require.NoError(t, p.stop())
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
 	m = NewMain(config, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))
 	err := <-m.Failed()
-	require.ErrorContains(t, err, networkSecretFile+" is missing")
+	require.ErrorContains(t, err, datadir.NetworkSecretFile+" is missing")
 	require.ErrorContains(t, err, partnerSecretFile+" is missing")
 	require.NoError(t, m.Close())
-	require.NoFileExists(t, filepath.Join(config.DataDir, networkSecretFile))
+	require.NoFileExists(t, filepath.Join(config.DataDir, datadir.NetworkSecretFile))
 }

@@ -15,6 +15,7 @@ import (
 
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
@@ -107,7 +108,7 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 		ReadHeaderTimeout: bankHeaderWithin, ReadTimeout: bankRequestWithin, IdleTimeout: bankIdle,
 		MaxHeaderBytes: bankHeaderBytes,
 	}
-	log.Info("ready", "bank", listener.Addr().String(), "data", c.dataDir, "reports", c.reportTo, "version", Version)
+	log.Info("ready", "bank", listener.Addr().String(), "data", c.dataDir, "reports", c.reportTo, "version", buildinfo.Version)
 	return serveBank(ctx, cancel, server, listener, bank)
 }
 

@@ -24,7 +24,6 @@ import (
 // The files of secrets in the data directory. Each is there when the setting of the same secret is
 // not.
 const (
-	networkSecretFile = "network-secret"
 	partnerSecretFile = "partner-secret"
 	dataKeyFile       = "data-key"
 	checkoutSeedFile  = "checkout-seed"
@@ -35,7 +34,7 @@ const secretsToKeep = "data-key, network-secret, partner-secret with each partne
 	"(partner-secret-bank, -ramp, -stablecoin) and checkout-seed, or the settings in their place"
 
 // secretSettings says which setting takes the place of a file.
-var secretSettings = map[string]string{networkSecretFile: "PURSER_NETWORK_SECRET",
+var secretSettings = map[string]string{datadir.NetworkSecretFile: "PURSER_NETWORK_SECRET",
 	partnerSecretFile: "PURSER_PARTNER_SECRET",
 	dataKeyFile:       "PURSER_DATA_KEY", checkoutSeedFile: "PURSER_CHECKOUT_XPUB_EVM or PURSER_CHECKOUT_XPUB_BTC"}
 
@@ -53,7 +52,7 @@ func settingOf(file string) string {
 func (c *Config) findSecrets() error {
 	var f faults
 	if len(c.NetworkSecrets) == 0 {
-		c.NetworkSecrets = f.secrets(networkSecretFile, f.secretFile(c, networkSecretFile))
+		c.NetworkSecrets = f.secrets(datadir.NetworkSecretFile, f.secretFile(c, datadir.NetworkSecretFile))
 	}
 	f.findPartnerSecrets(c)
 	f.sharedSecrets(c.heldSecrets())
@@ -96,7 +95,7 @@ type heldSecret struct {
 
 // heldSecrets returns the secrets of the card network and of the partners.
 func (c *Config) heldSecrets() []heldSecret {
-	held := []heldSecret{{networkSecretFile, c.NetworkSecrets}, {partnerSecretFile, c.PartnerSecrets.common}}
+	held := []heldSecret{{datadir.NetworkSecretFile, c.NetworkSecrets}, {partnerSecretFile, c.PartnerSecrets.common}}
 	for _, partner := range httpapi.Partners() {
 		if own := c.PartnerSecrets.own[partner]; len(own) > 0 {
 			held = append(held, heldSecret{partnerSecretFileOf(partner), own})
@@ -107,7 +106,7 @@ func (c *Config) heldSecrets() []heldSecret {
 
 // heldSecretFiles returns the files of all secrets that heldSecrets may return, in its order.
 func heldSecretFiles() []string {
-	files := []string{networkSecretFile, partnerSecretFile}
+	files := []string{datadir.NetworkSecretFile, partnerSecretFile}
 	for _, partner := range httpapi.Partners() {
 		files = append(files, partnerSecretFileOf(partner))
 	}
@@ -207,15 +206,6 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("%s is empty: put the secret back, or remove the file and see what a start says", path)
 	}
 	return secret, nil
-}
-
-// splitSecrets returns the secrets of a setting or a file, which has several with commas.
-func splitSecrets(text string) []string {
-	secrets := strings.Split(text, ",")
-	for i := range secrets {
-		secrets[i] = strings.TrimSpace(secrets[i])
-	}
-	return secrets
 }
 
 // newSecret draws 32 random bytes and returns them in hexadecimal digits.

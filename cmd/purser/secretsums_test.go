@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/datadir"
 )
 
 // eachDamage flips one bit of each byte of a small file (in a full run each bit), truncates the
@@ -42,7 +44,7 @@ func secretsOn(t *testing.T) (data string) {
 	t.Helper()
 	data = t.TempDir()
 	require.NoError(t, (&Config{DataDir: data}).findSecrets())
-	for _, name := range []string{networkSecretFile, "partner-secret-bank"} {
+	for _, name := range []string{datadir.NetworkSecretFile, "partner-secret-bank"} {
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard))
 	}
 	require.NoError(t, (&Config{DataDir: data}).findSecrets())
@@ -53,7 +55,7 @@ func secretsOn(t *testing.T) (data string) {
 // the card network or a partner, or gave checkout links addresses of another seed.
 func TestADamagedSecretIsRefused(t *testing.T) {
 	data := secretsOn(t)
-	for _, name := range []string{networkSecretFile, partnerSecretFile, "partner-secret-bank", dataKeyFile,
+	for _, name := range []string{datadir.NetworkSecretFile, partnerSecretFile, "partner-secret-bank", dataKeyFile,
 		checkoutSeedFile} {
 		path := filepath.Join(data, name)
 		eachDamage(t, path, func(damage string) {
@@ -78,10 +80,10 @@ func TestADamagedSecretIsRefused(t *testing.T) {
 // of checksums.
 func TestASecretChangedByHand(t *testing.T) {
 	data := secretsOn(t)
-	path, sums := filepath.Join(data, networkSecretFile), filepath.Join(data, secretSumsFile)
+	path, sums := filepath.Join(data, datadir.NetworkSecretFile), filepath.Join(data, secretSumsFile)
 	require.NoError(t, os.WriteFile(path, []byte("a secret of the owner"), 0o600))
 	require.ErrorContains(t, (&Config{DataDir: data}).findSecrets(), path+" differs from its checksum")
-	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, networkSecretFile, "--finish"}, io.Discard),
+	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, datadir.NetworkSecretFile, "--finish"}, io.Discard),
 		path+" differs from its checksum")
 	require.NoError(t, dropSum(path))
 	require.NoError(t, (&Config{DataDir: data}).findSecrets())

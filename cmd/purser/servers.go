@@ -15,6 +15,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/authorizer/network"
 	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
 	"purser/httpapi"
 	"purser/httpapi/password"
@@ -216,7 +217,7 @@ func (m *Main) admitOperators(context.Context) error {
 	m.stores.opened()
 	m.onClose(m.stores.close)
 	m.log.Info("ready", "http", m.listeners.http.Addr().String(), "authorizer", m.listeners.authorizer.Addr().String(),
-		"admin", m.listeners.admin.Addr().String(), "data", m.config.DataDir, "version", Version)
+		"admin", m.listeners.admin.Addr().String(), "data", m.config.DataDir, "version", buildinfo.Version)
 	return nil
 }
 

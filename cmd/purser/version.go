@@ -4,19 +4,12 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"purser/cmd/purser/buildinfo"
 )
-
-// Version is the release, which `make release VERSION=…` stamps. The build's revision goes with it
-// when the build knows one.
-var Version = "0.1.0"
-
-// built is the revision that the Makefile and the Dockerfile stamp: the commit, with "+" behind it when the tree, new files too,
-// differed from it.
-var built string
 
 // VersionCmd prints what is running.
 type VersionCmd struct{}
@@ -35,27 +28,10 @@ func (showVersion) BeforeReset(app *kong.Kong) error {
 
 // Run prints the version in one line.
 func (*VersionCmd) Run(out io.Writer) error {
-	words := []string{"purser", Version}
-	if r := revision(); r != "" {
+	words := []string{"purser", buildinfo.Version}
+	if r := buildinfo.Revision(); r != "" {
 		words = append(words, r)
 	}
 	_, err := fmt.Fprintln(out, strings.Join(append(words, runtime.Version()), " "))
 	return err
-}
-
-// revision is the commit that was built, "" when the build does not know.
-func revision() string {
-	if built != "" {
-		return built
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
 }

@@ -5,16 +5,18 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/buildinfo"
 )
 
-// The revision that a build stamps is what the program says of itself, to a person and to who scrapes it.
-func TestTheRevisionIsTheOneThatWasStamped(t *testing.T) {
-	before := built
-	defer func() { built = before }()
-	built = "0123456789ab+"
+// The version command and the metrics show the revision that the build stamped.
+func TestTheStampedRevisionIsShown(t *testing.T) {
+	before := buildinfo.Stamped
+	defer func() { buildinfo.Stamped = before }()
+	buildinfo.Stamped = "0123456789ab+"
 	var out strings.Builder
 	require.NoError(t, run([]string{"version"}, &out))
-	require.Contains(t, out.String(), "purser "+Version+" 0123456789ab+ go")
+	require.Contains(t, out.String(), "purser "+buildinfo.Version+" 0123456789ab+ go")
 	m := start(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	_, text := m.admin(t, "/metrics")

@@ -118,3 +118,16 @@ func Reachable(a net.Addr) string {
 	}
 	return (&net.TCPAddr{IP: loopback, Port: tcp.Port}).String()
 }
+
+// URL returns the URL under which this machine reaches a server that listens on an address. It
+// returns an address of the form unix:/path unchanged.
+func URL(address string) string {
+	if _, isUnix := SocketPath(address); isUnix {
+		return address
+	}
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		address = net.JoinHostPort("localhost", port)
+	}
+	return "http://" + address
+}

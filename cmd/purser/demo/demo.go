@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -8,21 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/datadir"
+	"purser/persistence"
 )
 
-// DemoCmd walks through a running server as a customer and as the card network would, and checks
+// Command walks through a running server as a customer and as the card network would, and checks
 // every answer. It prints one line a step, and each request with its answer when it is verbose or
 // the step has found a difference. It is a client over the wire and shares no code with the server
 // but the form of
 // an id and what agents sign with.
-type DemoCmd struct {
+type Command struct {
 	URL               string `name:"url" env:"PURSER_DEMO_URL" help:"The REST server; http:// and its address when unset."`
 	AuthorizerURL     string `name:"authorizer-url" env:"PURSER_DEMO_AUTHORIZER_URL" help:"The card network's server; http:// and its address when unset."`
 	AdminURL          string `name:"admin-url" env:"PURSER_DEMO_ADMIN_URL" help:"The admin port, which pays on the sandbox chain; http:// and its address when unset."`
@@ -39,21 +39,19 @@ type DemoCmd struct {
 
 // Limits of the demo. It stays well below 100 requests a minute per key.
 const (
-	settlePolls    = 60                    // polls of a path whose answer changes later: about a minute
-	firstPause     = 50 * time.Millisecond // after the first poll
-	pauseGrowth    = 3
-	longestPause   = time.Second
-	mostAnew       = 20       // new swipes in place of one that timed out
-	anewMark       = "-anew-" // precedes the number of a new swipe in its id
-	requestTimeout = 30 * time.Second
-	maxAnswerBytes = 4 << 20
+	settlePolls  = 60                    // polls of a path whose answer changes later: about a minute
+	firstPause   = 50 * time.Millisecond // after the first poll
+	pauseGrowth  = 3
+	longestPause = time.Second
+	mostAnew     = 20       // new swipes in place of one that timed out
+	anewMark     = "-anew-" // precedes the number of a new swipe in its id
 )
 
-// errDiffers ends the demo when an answer was not the one that was expected; the lines above it say which.
-var errDiffers = errors.New("the demo found a difference")
+// ErrDifference ends the demo when an answer was not the one that was expected; the lines above it say which.
+var ErrDifference = errors.New("the demo found a difference")
 
 // Run walks the tour, or checks a saved one.
-func (d *DemoCmd) Run(out io.Writer) error {
+func (d *Command) Run(out io.Writer) error {
 	ctx := context.Background()
 	t, err := d.tour(out)
 	if err != nil {
@@ -77,104 +75,72 @@ func (d *DemoCmd) Run(out io.Writer) error {
 
 // visitStop walks one stop. Unless the tour is verbose it prints a line, and the requests only of a
 // stop that went wrong.
-func (t *tour) visitStop(ctx context.Context, i int) error {
-	stop, out := stops[i], t.out
+func (t *Tour) visitStop(ctx context.Context, i int) error {
+	stop, out := stops[i], t.Out
 	t.remark = ""
 	if t.verbose {
 		fmt.Fprintf(out, "\n%2d. %s\n", i+1, stop.title)
 		return t.nameStop(i, stop.visit(ctx, t))
 	}
 	var requests bytes.Buffer
-	checks, differences := t.checks, t.differences
-	t.out = &requests
+	checks, differences := t.checks, t.Differences
+	t.Out = &requests
 	err := stop.visit(ctx, t)
-	t.out = out
+	t.Out = out
 	line := fmt.Sprintf("%2d. %s: %d checks", i+1, stop.title, t.checks-checks)
 	if t.remark != "" {
 		line += ", " + t.remark
 	}
 	fmt.Fprintln(out, line)
-	if err != nil && !errors.Is(err, errRefusedSecret) || t.differences > differences {
+	if err != nil && !errors.Is(err, apiclient.ErrRefusedSecret) || t.Differences > differences {
 		_, _ = requests.WriteTo(out) // the output of a command: what cannot be printed is not missed
 	}
 	return t.nameStop(i, err)
 }
 
 // nameStop names the stop at which the tour ends.
-func (t *tour) nameStop(i int, err error) error {
+func (t *Tour) nameStop(i int, err error) error {
 	if err != nil {
 		return fmt.Errorf("stop %d, %s: %w", i+1, stops[i].title, err)
 	}
 	return nil
 }
 
-func (d *DemoCmd) tour(out io.Writer) (*tour, error) {
-	secret, source, err := d.secret()
+func (d *Command) tour(out io.Writer) (*Tour, error) {
+	secret, source, err := datadir.NetworkSecret(d.DataDir, d.NetworkSecret, d.NetworkSecretFile)
 	if err != nil {
 		return nil, err
 	}
 	rest, network, admin := d.URL, d.AuthorizerURL, d.AdminURL
 	if rest == "" {
-		rest = urlOf(d.HTTPAddr)
+		rest = adminport.URL(d.HTTPAddr)
 	}
 	if network == "" {
-		network = urlOf(d.AuthorizerAddr)
+		network = adminport.URL(d.AuthorizerAddr)
 	}
 	if admin == "" {
-		admin = urlOf(d.AdminAddr)
+		admin = adminport.URL(d.AdminAddr)
 	}
 	run := strings.ToLower(rand.Text()[:10])
-	return &tour{out: out, verbose: d.Verbose, run: run, anew: map[string]string{},
-		network: newClient(network, secret).withCredential("the server does not know the card network's secret, " +
+	return &Tour{Out: out, verbose: d.Verbose, run: run, anew: map[string]string{},
+		network: apiclient.New(network, secret).WithCredential("the server does not know the card network's secret, " +
 			"the first in " + source + "; while it rotates, restart the server first"),
-		session: newClient(rest, "").withCredential("the server does not know the session that the sign-up has made"),
-		api:     newClient(rest, ""), admin: newClient(admin, ""), cards: map[string]card{}}, nil
+		Session: apiclient.New(rest, "").WithCredential("the server does not know the session that the sign-up has made"),
+		API:     apiclient.New(rest, ""), admin: apiclient.New(admin, ""), cards: map[string]card{}}, nil
 }
 
-// secret is the first secret of the card network: of the file that a flag names, of the settings,
-// or of the data directory. source names that file or setting.
-func (d *DemoCmd) secret() (secret, source string, err error) {
-	text, file := d.NetworkSecret, d.NetworkSecretFile
-	source = "PURSER_NETWORK_SECRET"
-	if file == "" && text == "" {
-		file = filepath.Join(d.DataDir, "network-secret")
-	}
-	if file != "" {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return "", "", fmt.Errorf("the card network's secret: %w (name its file with --network-secret-file, "+
-				"or set PURSER_NETWORK_SECRET to what the server was given)", err)
-		}
-		text, source = string(content), file
-	}
-	return splitSecrets(text)[0], source, nil
-}
-
-// urlOf is where a server on this machine that listens on an address is reached: a URL, or
-// unix:/path as it is.
-func urlOf(address string) string {
-	if _, isUnix := adminport.SocketPath(address); isUnix {
-		return address
-	}
-	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
-		address = net.JoinHostPort("localhost", port)
-	}
-	return "http://" + address
-}
-
-// tour is the state of one walk.
-type tour struct {
-	out                          io.Writer
+// Tour is the state of one walk.
+type Tour struct {
+	Out                          io.Writer
 	run                          string            // makes ids of this walk its own
 	anew                         map[string]string // what ids became whose swipes were made anew
-	session, api, network, admin *client
+	Session, API, network, admin *apiclient.Client
 	firstKey                     string
 	cards                        map[string]card
 	link                         string     // the path of the payment link
 	remark                       string     // where a person can look at what the current stop has made
 	told                         []exchange // what is asked again after a restart
-	checks, differences          int
+	checks, Differences          int
 	verbose                      bool // every request is printed
 }
 
@@ -183,7 +149,7 @@ type card struct{ id, token string }
 // stops of the tour, in order: each needs the ones before it.
 var stops = []struct {
 	title string
-	visit func(context.Context, *tour) error
+	visit func(context.Context, *Tour) error
 }{
 	{"Sign up and make a workspace", visitSignup},
 	{"Make an API key that can do what this tour needs", visitKeys},
@@ -204,74 +170,74 @@ var stops = []struct {
 }
 
 // expect notes one comparison and prints it when it fails.
-func (t *tour) expect(what string, got, want any) {
+func (t *Tour) expect(what string, got, want any) {
 	t.checks++
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.differences++
-		fmt.Fprintf(t.out, "    DIFFERS: %s is %v, expected %v\n", what, got, want)
+		t.Differences++
+		fmt.Fprintf(t.Out, "    DIFFERS: %s is %v, expected %v\n", what, got, want)
 	}
 }
 
-func (t *tour) verdict() error {
-	fmt.Fprintf(t.out, "\n%d checks, %d differences\n", t.checks, t.differences)
-	if t.differences > 0 {
-		return errDiffers
+func (t *Tour) verdict() error {
+	fmt.Fprintf(t.Out, "\n%d checks, %d differences\n", t.checks, t.Differences)
+	if t.Differences > 0 {
+		return ErrDifference
 	}
 	return nil
 }
 
 // send sends a request; the card network's until it is decided.
-func (t *tour) send(ctx context.Context, c *client, r request) (answer, error) {
+func (t *Tour) send(ctx context.Context, c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) {
 	switch c {
 	case t.network:
-		return c.decided(ctx, r)
-	case t.session:
-		return c.patiently(ctx, r)
+		return c.SendUntilDecided(ctx, r)
+	case t.Session:
+		return c.SendUntilRoom(ctx, r)
 	}
-	return c.send(ctx, r)
+	return c.Send(ctx, r)
 }
 
 // call sends a request, prints both directions and expects the status.
-func (t *tour) call(ctx context.Context, c *client, r request, status int) (answer, error) {
+func (t *Tour) call(ctx context.Context, c *apiclient.Client, r apiclient.Request, status int) (apiclient.Answer, error) {
 	a, err := t.send(ctx, c, r)
 	if err != nil {
-		return answer{}, err
+		return apiclient.Answer{}, err
 	}
-	fmt.Fprintf(t.out, "    %s %s %s\n    → %d %s\n", r.method, r.path, brief(r.body), a.status, brief(a.raw))
-	t.expect("status of "+r.method+" "+r.path, a.status, status)
+	fmt.Fprintf(t.Out, "    %s %s %s\n    → %d %s\n", r.Method, r.Path, brief(r.Body), a.Status, brief(a.Raw))
+	t.expect("status of "+r.Method+" "+r.Path, a.Status, status)
 	return a, nil
 }
 
-// post is call for a POST whose answer must be the same when it is sent again.
-func (t *tour) post(ctx context.Context, c *client, path string, body any, status int) (answer, error) {
+// Post is call for a POST whose answer must be the same when it is sent again.
+func (t *Tour) Post(ctx context.Context, c *apiclient.Client, path string, body any, status int) (apiclient.Answer, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return answer{}, err
+		return apiclient.Answer{}, err
 	}
-	r := request{method: "POST", path: path, body: raw}
-	if c == t.api {
-		r.idempotencyKey = newUUID()
+	r := apiclient.Request{Method: "POST", Path: path, Body: raw}
+	if c == t.API {
+		r.IdempotencyKey = apiclient.NewIdempotencyKey()
 	}
 	a, err := t.call(ctx, c, r, status)
-	if err == nil && (c == t.api || c == t.network && !undecided(a)) {
-		t.told = append(t.told, exchange{Network: c == t.network, Method: r.method, Path: path, IdempotencyKey: r.idempotencyKey,
-			Body: string(raw), Status: a.status, Answer: a.raw})
+	if err == nil && (c == t.API || c == t.network && !apiclient.IsUndecided(a)) {
+		t.told = append(t.told, exchange{Network: c == t.network, Method: r.Method, Path: path, IdempotencyKey: r.IdempotencyKey,
+			Body: string(raw), Status: a.Status, Answer: a.Raw})
 	}
 	return a, err
 }
 
-// awaitValue polls a path until read returns want for its answer. A value that differs after
+// AwaitValue polls a path until read returns want for its answer. A value that differs after
 // settlePolls is a difference of the tour.
-func (t *tour) awaitValue(ctx context.Context, c *client, path, want string, read func(answer) string) error {
+func (t *Tour) AwaitValue(ctx context.Context, c *apiclient.Client, path, want string, read func(apiclient.Answer) string) error {
 	got := ""
-	last, err := t.pollUntil(ctx, c, path, func(a answer) bool {
+	last, err := t.pollUntil(ctx, c, path, func(a apiclient.Answer) bool {
 		got = read(a)
 		return got == want
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "    %s: GET %s → %s\n", got, path, brief(last.raw))
+	fmt.Fprintf(t.Out, "    %s: GET %s → %s\n", got, path, brief(last.Raw))
 	t.expect("what GET "+path+" shows", got, want)
 	return nil
 }
@@ -279,14 +245,14 @@ func (t *tour) awaitValue(ctx context.Context, c *client, path, want string, rea
 // pollUntil reads a path until holds accepts the answer, settlePolls times at most, and returns the
 // last answer. The pauses grow, so that a quick server causes no wait and a slow one is not polled
 // often.
-func (t *tour) pollUntil(ctx context.Context, c *client, path string, holds func(answer) bool) (a answer, err error) {
+func (t *Tour) pollUntil(ctx context.Context, c *apiclient.Client, path string, holds func(apiclient.Answer) bool) (a apiclient.Answer, err error) {
 	wait := firstPause
 	for range settlePolls {
-		if a, err = c.send(ctx, request{method: "GET", path: path}); err != nil || holds(a) {
+		if a, err = c.Send(ctx, apiclient.Request{Method: "GET", Path: path}); err != nil || holds(a) {
 			return a, err
 		}
-		if err := pause(ctx, wait); err != nil {
-			return answer{}, err
+		if !persistence.Pause(ctx, wait) {
+			return apiclient.Answer{}, ctx.Err()
 		}
 		wait = min(wait*pauseGrowth, longestPause)
 	}
@@ -294,10 +260,10 @@ func (t *tour) pollUntil(ctx context.Context, c *client, path string, holds func
 }
 
 // create is post for what all later stops stand on: a refusal ends the tour, in the server's words.
-func (t *tour) create(ctx context.Context, c *client, path string, body any) (answer, error) {
-	a, err := t.post(ctx, c, path, body, 200)
-	if err == nil && a.status != 200 {
-		err = fmt.Errorf("the server as it is set does not let the demo go on: %d %s", a.status, brief(a.raw))
+func (t *Tour) create(ctx context.Context, c *apiclient.Client, path string, body any) (apiclient.Answer, error) {
+	a, err := t.Post(ctx, c, path, body, 200)
+	if err == nil && a.Status != 200 {
+		err = fmt.Errorf("the server as it is set does not let the demo go on: %d %s", a.Status, brief(a.Raw))
 	}
 	return a, err
 }

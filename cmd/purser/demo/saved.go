@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+
+	"purser/cmd/purser/apiclient"
 )
 
 // exchange is a request and what it was answered with.
@@ -28,28 +30,28 @@ type saved struct {
 }
 
 // save keeps what was told, and reads once more what a restart must not change.
-func (t *tour) save(ctx context.Context, path string) error {
-	s := saved{APIKey: t.api.bearer, Posts: t.told}
+func (t *Tour) save(ctx context.Context, path string) error {
+	s := saved{APIKey: t.API.Bearer, Posts: t.told}
 	for _, path := range []string{"/api/treasury", "/api/cards", "/api/cards/" + t.cards["grocer"].id,
 		"/api/authorizations?limit=100", "/api/agents", t.link + "/status", "/api/ramp/orders", "/api/auth/keys", "/api/workspaces"} {
-		a, err := t.api.send(ctx, request{method: "GET", path: path})
+		a, err := t.API.Send(ctx, apiclient.Request{Method: "GET", Path: path})
 		if err != nil {
 			return err
 		}
-		t.expect("status of GET "+path, a.status, 200)
-		s.Reads = append(s.Reads, exchange{Method: "GET", Path: path, Status: a.status, Answer: a.raw})
+		t.expect("status of GET "+path, a.Status, 200)
+		s.Reads = append(s.Reads, exchange{Method: "GET", Path: path, Status: a.Status, Answer: a.Raw})
 	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "\n%d posts and %d reads kept in %s\n", len(s.Posts), len(s.Reads), path)
+	fmt.Fprintf(t.Out, "\n%d posts and %d reads kept in %s\n", len(s.Posts), len(s.Reads), path)
 	return os.WriteFile(path, text, 0o600)
 }
 
 // checkAgain sends every saved request once more. A repeated message or Idempotency-Key must get the first answer, and the
 // reads must show what they showed, before the repeats and after them.
-func (t *tour) checkAgain(ctx context.Context, path string) error {
+func (t *Tour) checkAgain(ctx context.Context, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -58,7 +60,7 @@ func (t *tour) checkAgain(ctx context.Context, path string) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	t.api = newClient(t.session.base, s.APIKey).withCredential("the server does not know the API key in " + path)
+	t.API = apiclient.New(t.Session.BaseURL, s.APIKey).WithCredential("the server does not know the API key in " + path)
 	for _, group := range [][]exchange{s.Reads, s.Posts, s.Reads} {
 		for _, e := range group {
 			if err := t.again(ctx, e); err != nil {
@@ -69,28 +71,28 @@ func (t *tour) checkAgain(ctx context.Context, path string) error {
 	return t.verdict()
 }
 
-func (t *tour) again(ctx context.Context, e exchange) error {
-	c := t.api
+func (t *Tour) again(ctx context.Context, e exchange) error {
+	c := t.API
 	if e.Network {
 		c = t.network
 	}
-	r := request{method: e.Method, path: e.Path, idempotencyKey: e.IdempotencyKey}
+	r := apiclient.Request{Method: e.Method, Path: e.Path, IdempotencyKey: e.IdempotencyKey}
 	if e.Body != "" {
-		r.body = []byte(e.Body)
+		r.Body = []byte(e.Body)
 	}
 	a, err := t.send(ctx, c, r)
 	if err != nil {
 		return err
 	}
 	if t.verbose {
-		fmt.Fprintf(t.out, "    %s %s %s → %d\n", e.Method, e.Path, brief([]byte(e.Body)), a.status)
+		fmt.Fprintf(t.Out, "    %s %s %s → %d\n", e.Method, e.Path, brief([]byte(e.Body)), a.Status)
 	}
-	t.expect("status of "+e.Method+" "+e.Path, a.status, e.Status)
-	t.expect("replayed", a.replayed, e.IdempotencyKey != "")
+	t.expect("status of "+e.Method+" "+e.Path, a.Status, e.Status)
+	t.expect("replayed", a.Replayed, e.IdempotencyKey != "")
 	t.checks++
-	if !sameJSON(a.raw, e.Answer) {
-		t.differences++
-		fmt.Fprintf(t.out, "    DIFFERS: answered  %s\n             at first  %s\n", a.raw, compact(e.Answer))
+	if !sameJSON(a.Raw, e.Answer) {
+		t.Differences++
+		fmt.Fprintf(t.Out, "    DIFFERS: answered  %s\n             at first  %s\n", a.Raw, compact(e.Answer))
 	}
 	return nil
 }

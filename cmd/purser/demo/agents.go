@@ -1,0 +1,114 @@
+package demo
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"purser/actors/agent/intent"
+	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/buildinfo"
+)
+
+// intentLife is how long the tour's intents are good for.
+const intentLife = 5 * time.Minute
+
+// visitAgent registers an agent whose private key never leaves the tour, and submits what it signs: a good intent, the same
+// again, and one whose amount was raised after it was signed.
+func visitAgent(ctx context.Context, t *Tour) error {
+	key, err := intent.NewKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	a, err := t.Post(ctx, t.API, "/api/agents", jsonObject{"agentName": "Demo shopper " + t.run, "protocols": []string{"TAP"},
+		"publicKeyPem": intent.PublicKeyPEM(intent.PublicKey(key))}, 200)
+	if err != nil {
+		return err
+	}
+	id := a.Text("agent", "id")
+	t.expect("keyId", a.Text("agent", "keyId"), intent.KeyID(intent.PublicKey(key)))
+	t.expect("no private key in the answer", a.At("privateKeyPem"), nil)
+	signed, err := t.sign(key, id)
+	if err != nil {
+		return err
+	}
+	submit := apiclient.Request{Method: "POST", Path: "/api/agents/" + id + "/intents", Body: signed}
+	if a, err = t.call(ctx, t.API, submit, 200); err != nil {
+		return err
+	}
+	t.expect("accepted", a.At("accepted"), true)
+	if err := t.refused(ctx, submit, 422, "intent_replay", "intent_replay"); err != nil {
+		return err
+	}
+	submit.Body = []byte(strings.Replace(string(signed), fmt.Sprintf(`"cents":%d`, swipeCents), `"cents":9999`, 1))
+	if err := t.refused(ctx, submit, 401, "signature_invalid", "bad_signature"); err != nil {
+		return err
+	}
+	log, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: submit.Path}, 200)
+	t.expect("submissions in the log", len(log.Rows("data")), 3)
+	return err
+}
+
+// sign is the body that submits an intent to pay for a lunch.
+func (t *Tour) sign(key ed25519.PrivateKey, agent string) ([]byte, error) {
+	now := time.Now()
+	asked, err := json.Marshal(intent.Intent{AgentID: agent, Merchant: intent.Merchant{Name: "Corner Grocer", MCC: "5411"},
+		Amount: intent.Amount{Currency: "USD", Cents: swipeCents}, IntentID: t.id("lunch"), IssuedAt: now.Unix(),
+		ExpiresAt: now.Add(intentLife).Unix(), Protocol: "TAP"})
+	if err != nil {
+		return nil, err
+	}
+	submission, err := intent.Sign(key, asked)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(submission)
+}
+
+// refused sends an intent that must be refused for a reason.
+func (t *Tour) refused(ctx context.Context, r apiclient.Request, status int, code, reason string) error {
+	a, err := t.call(ctx, t.API, r, status)
+	t.expect("error", a.Text("error"), code)
+	t.expect("reason", a.Text("reason"), reason)
+	return err
+}
+
+// visitMCP reads as an agent's tool would: what a tool answers is what the REST route answers.
+func visitMCP(ctx context.Context, t *Tour) error {
+	if _, err := t.rpc(ctx, "initialize", jsonObject{"protocolVersion": "2024-11-05", "capabilities": jsonObject{},
+		"clientInfo": jsonObject{"name": "demo", "version": buildinfo.Version}}); err != nil {
+		return err
+	}
+	listed, err := t.rpc(ctx, "tools/list", jsonObject{})
+	if err != nil {
+		return err
+	}
+	t.expect("tools are listed", len(listed.Rows("result", "tools")) > 0, true)
+	called, err := t.rpc(ctx, "tools/call", jsonObject{"name": "list_agents", "arguments": jsonObject{"limit": 10}})
+	if err != nil {
+		return err
+	}
+	read, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/agents?limit=10"}, 200)
+	if err != nil {
+		return err
+	}
+	for _, part := range called.Rows("result", "content") {
+		t.expect("the tool's text", part["text"], string(read.Raw))
+	}
+	unknown, err := t.rpc(ctx, "tools/call", jsonObject{"name": "pay_everybody"})
+	t.expect("code of a tool that is not there", unknown.At("error", "code"), -32601)
+	return err
+}
+
+// rpc sends a message of the Model Context Protocol.
+func (t *Tour) rpc(ctx context.Context, method string, params jsonObject) (apiclient.Answer, error) {
+	body, err := json.Marshal(jsonObject{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return apiclient.Answer{}, err
+	}
+	return t.call(ctx, t.API, apiclient.Request{Method: "POST", Path: "/api/mcp", Body: body}, 200)
+}
