@@ -2,18 +2,13 @@ package httpapi
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
-	"purser/actors/fault"
 	"purser/httpapi/guides"
 	"purser/httpapi/web"
 )
@@ -24,11 +19,11 @@ import (
 var docs embed.FS
 
 // guideNames lists the guides in the order of the list beside each page.
-var guideNames = []string{"quickstart", "cards-and-decisions", "ramp", "agents", "checkout", "webhooks", "errors",
-	"sandbox",
-	"operating"}
+var guideNames = []string{"quickstart", "cards-and-decisions", "treasury-and-payouts", "currencies", "ramp",
+	"agents", "checkout", "webhooks", "errors", "limits", "sandbox", "operating", "security"}
 
-// newLibrary renders the guides. The guide of errors ends with the table of codes.
+// newLibrary renders the guides. The guides of errors and of limits end with tables of
+// the code.
 func newLibrary() (*guides.Library, error) {
 	var sources []guides.Source
 	for _, name := range guideNames {
@@ -37,25 +32,15 @@ func newLibrary() (*guides.Library, error) {
 			return nil, fmt.Errorf("guide %s: %w", name, err)
 		}
 		source := guides.Source{Name: name, Markdown: content}
-		if name == "errors" {
+		switch name {
+		case "errors":
 			source.Markdown = append(source.Markdown, errorTable()...)
+		case "limits":
+			source.Markdown = append(source.Markdown, limitTable()...)
 		}
 		sources = append(sources, source)
 	}
 	return guides.New(sources)
-}
-
-// errorTable returns the table from codes to HTTP statuses as Markdown, sorted by status and code.
-func errorTable() string {
-	var table strings.Builder
-	table.WriteString("\n| Status | `error` | Meaning of the status |\n|---|---|---|\n")
-	codes := slices.SortedFunc(maps.Keys(statuses), func(a, b fault.Code) int {
-		return cmp.Or(cmp.Compare(statuses[a], statuses[b]), cmp.Compare(a, b))
-	})
-	for _, code := range codes {
-		fmt.Fprintf(&table, "| %d | `%s` | %s |\n", statuses[code], code, fasthttp.StatusMessage(statuses[code]))
-	}
-	return table.String()
 }
 
 // mountGuides mounts the guides. They are HTML, outside the described interface.

@@ -117,3 +117,16 @@ func TestSearchOfTheGuidesFindsOperations(t *testing.T) {
 	_, _, _, body := newWorld(t).askAs("/docs/search?q=%2Fv1%2Freversals", "text/html")
 	require.Contains(t, body, `href="/docs/api/network#reverse"`)
 }
+
+func TestEveryErrorCodeHasAMeaning(t *testing.T) {
+	for code := range statuses {
+		require.NotEmpty(t, meanings[code], code)
+	}
+	require.Len(t, meanings, len(statuses))
+}
+
+func TestGuideOfLimitsHasTheLimitsOfTheCode(t *testing.T) {
+	_, _, _, body := newWorld(t).askAs("/docs/limits", "text/html")
+	require.Contains(t, body, "<td>10,000,000</td>\n<td>cards of a workspace</td>")
+	require.Contains(t, body, "<td>366</td>\n<td>days of a statement</td>")
+}
