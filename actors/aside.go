@@ -15,20 +15,20 @@ import (
 )
 
 // A workspace whose entries the journal or its balance refuses is set aside: the relay of its shard
-// carries the entries of the other workspaces on. The authorizer's log keeps everything from the
-// first entry that is not taken, because the mark in both stores stays before it. A start therefore
-// sends these entries again, and drops the entries that were taken, by their numbers. A workspace
-// that is set aside is retried every asideEvery and by `purser relay retry`.
+// continues with the entries of the other workspaces. The authorizer's log keeps every entry from
+// the first refused one, because the mark in both stores stays before it. A start therefore sends
+// these entries again, and the balances drop accepted ones by their numbers. A workspace that is
+// set aside is retried every asideEvery and by `purser relay retry`.
 
-// asideEvery is how often the entries of workspaces that are set aside are sent again.
+// asideEvery is the interval of retries of workspaces that are set aside.
 const asideEvery = time.Minute
 
-// maxUnknownRelays is how many answers outcome_unknown in a row, of a shard whose commits are
-// resolved, count as a refusal: a balance that panics gives no other answer.
+// maxUnknownRelays is the number of consecutive outcome_unknown answers, in a shard whose commits
+// are resolved, that count as a refusal: a balance that panics gives no other answer.
 const maxUnknownRelays = 8
 
-// SetAside is a workspace whose entries the relay passes by. From is the first entry of the shard's
-// log that the workspace has not taken, Entries how many of its entries wait.
+// SetAside is a workspace that the relay skips. From is the first refused entry of the shard's log,
+// Entries the number of the workspace's waiting entries.
 type SetAside struct {
 	Workspace string    `json:"workspace"`
 	Shard     int       `json:"shard"`
@@ -38,7 +38,7 @@ type SetAside struct {
 	Reason    string    `json:"reason"`
 }
 
-// aside is a workspace that is set aside. Entries up to through are counted in entries.
+// aside is the state of one workspace that is set aside. entries counts its entries up to through.
 type aside struct {
 	from, through uint64
 	entries       int64
@@ -56,8 +56,8 @@ type asides struct {
 	all map[ident.UUID]*aside
 }
 
-// passesBy reports whether a run is of a workspace that is set aside, and counts its entries.
-func (a *asides) passesBy(r workspaceRun) bool {
+// skipsRun reports whether a run's workspace is set aside. If so it counts the run's entries.
+func (a *asides) skipsRun(r workspaceRun) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kept := a.all[r.workspace]
@@ -89,8 +89,8 @@ func (a *asides) setAside(workspace ident.UUID, entries []hold.Entry, since time
 	a.all[workspace] = kept
 }
 
-// relayMark is the last entry of the log before which every workspace has taken its entries, when
-// the relay has reached through.
+// relayMark returns the last entry of the log, at most through, before which every workspace has
+// accepted its entries.
 func (a *asides) relayMark(through uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +100,7 @@ func (a *asides) relayMark(through uint64) uint64 {
 	return through
 }
 
-// firstRefused is the first entry that a workspace has not taken; false when the workspace is not
+// firstRefused returns the first entry that a workspace refused; false when the workspace is not
 // set aside.
 func (a *asides) firstRefused(workspace ident.UUID) (seq uint64, is bool) {
 	a.mu.Lock()
@@ -112,8 +112,8 @@ func (a *asides) firstRefused(workspace ident.UUID) (seq uint64, is bool) {
 	return kept.from, true
 }
 
-// noteTaken notes that a workspace has taken so many entries, all that it has before next. A
-// workspace that has taken all is no longer set aside.
+// noteTaken notes that a workspace has accepted so many entries: all of its entries before next.
+// With all the workspace is no longer set aside.
 func (a *asides) noteTaken(workspace ident.UUID, entries int, next uint64, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,14 +125,14 @@ func (a *asides) noteTaken(workspace ident.UUID, entries int, next uint64, all b
 	kept.from, kept.entries = next, kept.entries-int64(entries)
 }
 
-// noteRefusal notes why a workspace still does not take its entries.
+// noteRefusal notes the reason of the last refusal.
 func (a *asides) noteRefusal(workspace ident.UUID, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all[workspace].err = err
 }
 
-func (a *asides) listOf(shard ident.Shard) (all []SetAside) {
+func (a *asides) list(shard ident.Shard) (all []SetAside) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for workspace, kept := range a.all {
@@ -143,18 +143,17 @@ func (a *asides) listOf(shard ident.Shard) (all []SetAside) {
 	return all
 }
 
-// SetAside lists the workspaces that are set aside.
+// SetAside returns the workspaces that are set aside.
 func (s *System) SetAside() []SetAside {
 	all := []SetAside{}
 	for _, sh := range s.shards {
-		all = append(all, sh.asides.listOf(sh.id)...)
+		all = append(all, sh.asides.list(sh.id)...)
 	}
 	return all
 }
 
 // RetrySetAside sends a workspace that is set aside its entries again; "" means every such
-// workspace. The error joins why workspaces did not take them. A workspace that is not set aside is
-// no error.
+// workspace. The error joins the refusals. A workspace that is not set aside is no error.
 func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 	var faults []error
 	for _, one := range s.SetAside() {
@@ -170,25 +169,25 @@ func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 	return errors.Join(faults...)
 }
 
-// retryAsides is the round of every asideEvery.
+// retryAsides retries every workspace that is set aside. It runs every asideEvery.
 func (s *System) retryAsides(ctx context.Context) {
 	if err := s.RetrySetAside(ctx, ""); err != nil && ctx.Err() == nil {
 		s.Complain("a workspace stays set aside from the relay; `purser relay list` shows it", err)
 	}
 }
 
-// retryAside sends entries run after run until none is left. Between two steps the relay of the
-// shard has its turn.
+// retryAside sends a workspace its entries, one run after another. The relay of the shard may run
+// between two runs.
 func (s *System) retryAside(ctx context.Context, sh *shard, workspace ident.UUID) error {
 	for {
-		done, err := s.retryStep(ctx, sh, workspace)
+		done, err := s.retryAsideOnce(ctx, sh, workspace)
 		if done || err != nil {
 			return err
 		}
 	}
 }
 
-func (s *System) retryStep(ctx context.Context, sh *shard, workspace ident.UUID) (done bool, err error) {
+func (s *System) retryAsideOnce(ctx context.Context, sh *shard, workspace ident.UUID) (done bool, err error) {
 	sh.asides.turn.Lock()
 	defer sh.asides.turn.Unlock()
 	from, is := sh.asides.firstRefused(workspace)
@@ -210,7 +209,7 @@ func (s *System) retryStep(ctx context.Context, sh *shard, workspace ident.UUID)
 	}
 	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
 	defer cancel()
-	if _, err := s.relayRun(within, sh, workspace, entries); err != nil {
+	if _, err := s.sendRun(within, sh, workspace, entries); err != nil {
 		sh.asides.noteRefusal(workspace, err)
 		return false, err
 	}
@@ -222,7 +221,7 @@ func (s *System) retryStep(ctx context.Context, sh *shard, workspace ident.UUID)
 	return done, s.markRelayed(ctx, sh, passed)
 }
 
-// setAside has the relay pass a workspace by from the first of the entries on.
+// setAside makes the relay skip a workspace from the first of the entries on.
 func (s *System) setAside(sh *shard, workspace ident.UUID, entries []hold.Entry, err error) {
 	sh.asides.setAside(workspace, entries, s.clock(), err)
 	s.log.Error("a workspace is set aside from the relay: its entries are refused; they are kept and sent again, "+
@@ -230,8 +229,8 @@ func (s *System) setAside(sh *shard, workspace ident.UUID, entries []hold.Entry,
 		"entry", entries[0].Seq, "err", err)
 }
 
-// markRelayed notes in both stores up to where a start may skip the log. Entries up to through are
-// taken or set aside: they leave the backlog.
+// markRelayed stores in both stores the position from which a start reads the log. Entries up to
+// through are accepted or set aside, and leave the backlog.
 func (s *System) markRelayed(ctx context.Context, sh *shard, through uint64) error {
 	mark := sh.asides.relayMark(through)
 	if mark < through {
@@ -251,8 +250,8 @@ func (s *System) markRelayed(ctx context.Context, sh *shard, through uint64) err
 	return nil
 }
 
-// notTaken reports whether an answer leaves open what became of a run although nothing is wrong
-// with the shard.
-func (s *System) notTaken(ctx context.Context, sh *shard, err error) bool {
+// outcomeLeftOpen reports whether an answer leaves the outcome of a run unknown although the shard
+// has no unresolved commit.
+func (s *System) outcomeLeftOpen(ctx context.Context, sh *shard, err error) bool {
 	return fault.Is(err, fault.OutcomeUnknown) && ctx.Err() == nil && !sh.lost.Load()
 }

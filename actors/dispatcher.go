@@ -10,15 +10,15 @@ import (
 
 // Limits of a dispatcher.
 const (
-	maxDue = 16_384 // attempts that wait for another of the same line, or for a place
-	// of them in one line, once half of maxDue wait: a few that hang must not keep the rest out
+	maxDue = 16_384 // attempts that wait behind another of their line, or for a place
+	// of these in one line, once half of maxDue wait, so that lines that hang leave room for others
 	maxLine = 8
 )
 
-// dispatcher makes attempts that are due, outside of the timers' round, one at a time of each line.
-// A receiver that is slow or dead delays its own line, and at most the share of its workspace among
-// the places. The attempts are in memory alone and may be lost or refused: the timer of an attempt
-// that recorded nothing fires again.
+// dispatcher runs due attempts outside of the timer rounds, one at a time of each line. A slow or
+// dead receiver delays its own line, and takes at most its workspace's share of the places.
+// Attempts are in memory only and may be lost or refused: the timer of an attempt without a record
+// fires again.
 type dispatcher[T comparable] struct {
 	sys     *System
 	lineOf  func(T) (line, workspace string)
@@ -26,8 +26,8 @@ type dispatcher[T comparable] struct {
 	places  *fairshare.Limit // each running attempt holds one
 
 	mu    sync.Mutex
-	lines map[string][]T // the first of a line is under way
-	due   int            // in all lines
+	lines map[string][]T // the first attempt of a line is running
+	due   int            // attempts in all lines
 }
 
 func newDispatcher[T comparable](s *System, p *fairshare.Limit, attempt func(context.Context, T),
@@ -35,7 +35,8 @@ func newDispatcher[T comparable](s *System, p *fairshare.Limit, attempt func(con
 	return &dispatcher[T]{sys: s, lineOf: lineOf, attempt: attempt, places: p, lines: map[string][]T{}}
 }
 
-// offer takes an attempt unless it waits already. It never waits.
+// offer queues an attempt, unless the same one waits already or the limits are reached. It never
+// blocks.
 func (d *dispatcher[T]) offer(due T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,14 +49,14 @@ func (d *dispatcher[T]) offer(due T) {
 	d.due++
 	d.lines[name] = append(line, due)
 	if len(line) == 0 {
-		d.sys.Go(func(ctx context.Context) { d.serve(ctx, due) })
+		d.sys.Go(func(ctx context.Context) { d.attemptLine(ctx, due) })
 	}
 }
 
-// serve makes the attempts of a line, beginning with the first, until none is left.
-func (d *dispatcher[T]) serve(ctx context.Context, due T) {
+// attemptLine runs the attempts of a line, beginning with due, until none is left.
+func (d *dispatcher[T]) attemptLine(ctx context.Context, due T) {
 	line, workspace := d.lineOf(due)
-	for more := true; more; due, more = d.next(line) {
+	for more := true; more; due, more = d.nextInLine(line) {
 		free, err := d.places.Acquire(ctx, workspace)
 		if err != nil {
 			return
@@ -65,8 +66,8 @@ func (d *dispatcher[T]) serve(ctx context.Context, due T) {
 	}
 }
 
-// next takes the first attempt out of a line and returns the one behind it.
-func (d *dispatcher[T]) next(of string) (next T, more bool) {
+// nextInLine removes the first attempt of a line and returns the one behind it.
+func (d *dispatcher[T]) nextInLine(of string) (next T, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.due--

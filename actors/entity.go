@@ -18,26 +18,28 @@ import (
 	"purser/persistence/ident"
 )
 
-// errUnreadable: a stored document does not decode, and a retry reads the same.
+// errUnreadable: a stored document does not decode, and a retry would read the same.
 var errUnreadable = errors.New("the stored document does not decode")
 
-// maxDecideTries bounds how often a command is decided anew because the stream had moved under it.
+// maxDecideTries bounds the decisions of one command when other commits move its stream.
 const maxDecideTries = 4
 
-// State is what a domain package gives: a document that decides commands and folds events. See the package decision.
+// State is implemented by the domain packages: a document that decides commands and applies events.
+// See package decision.
 type State interface {
 	Decide(m decision.Meta, command any) (decision.Decision, error)
 	Apply(e decision.Event)
 }
 
-// Envelope addresses a command to an actor. Workspace is the caller's tenant: another tenant's actor answers not_found.
+// Envelope addresses a command to an actor. Workspace is the caller's: an actor of another
+// workspace answers not_found.
 type Envelope struct {
 	Kind, Stream, Workspace string
 	Command                 any
 	Key                     *Key
-	// Prepare, when set, makes the Command: it runs once it is known that the key has not been used, so that a repeat asks no
-	// partner again. It runs anew when the actor finds the command stale: a record that Prepare
-	// read has changed since. Its error is the answer.
+	// Prepare, when set, makes the Command. It runs after the idempotency key is known to be
+	// unused, so that a repeat calls no partner again. It runs again when the actor finds the
+	// command stale because a record that Prepare read has changed. Its error is the answer.
 	Prepare func(ctx context.Context) (any, error)
 }
 
@@ -45,7 +47,7 @@ type request struct {
 	ctx    context.Context
 	env    Envelope
 	entry  *activation
-	answer chan answer // capacity 1: the reply never waits for its reader
+	answer chan answer // capacity 1: sending never blocks
 	tries  int
 	done   atomic.Bool
 }
@@ -55,11 +57,11 @@ type answer struct {
 	err   error
 }
 
-// op is one decided command: staged behind those before it, answered when all of them are.
+// op is one decided command. It is staged behind earlier ones and answered after them.
 type op struct {
 	req     *request
 	batch   *persistence.Batch // nil: nothing to commit
-	onces   []decision.Once    // beside batch.Onces, for the codes of a conflict
+	onces   []decision.Once    // the claims of batch.Onces with their error codes
 	tallies []decision.Tally
 	debit   *decision.Debit
 	reply   any
@@ -72,16 +74,16 @@ type op struct {
 type phase uint8
 
 const (
-	unloaded  phase = iota // the record has not been read, or could not be: the next request reads it
-	loading                // the record is being read
-	open                   // commands are decided as they come
-	fetching               // the order that a command is about is being read
+	unloaded  phase = iota // the state record is not read, or failed to be: the next request reads it
+	loading                // the state record is being read
+	open                   // commands are decided on arrival
+	fetching               // a command's order is being read
 	reserving              // a debit waits for the authorizer
-	draining               // what is staged must finish before the next command is decided
-	dead                   // a panic: answer what is queued, then stop
+	draining               // every staged op must be settled before the next decision
+	dead                   // after a panic: answer queued requests, then stop
 )
 
-// Messages an entity sends itself.
+// Messages that an entity or its lane sends to the entity.
 type (
 	loaded struct {
 		state    State
@@ -95,12 +97,13 @@ type (
 		ok  bool
 		err error
 	}
-	committed struct{ ops []*op }
-	lastWords struct{}
+	committed   struct{ ops []*op }
+	stopMessage struct{}
 )
 
-// entity is the one event-sourced shell. It is the only writer of its stream; it decides against the staged state, so that many
-// commands share one commit, and answers in order after the commit. It never waits inside Receive.
+// entity is the event-sourced actor of every kind. It is the only writer of its stream. It decides
+// against the staged state, so that many commands share one commit, and answers in order after the
+// commit. Receive never blocks.
 type entity struct {
 	sys       *System
 	kind      *Kind
@@ -112,26 +115,26 @@ type entity struct {
 	phase     phase
 	state     State
 	workspace string
-	version   uint64 // of the newest staged event
-	position  uint64 // of the newest committed event, or the shard's head when the record was read
+	version   uint64 // version of the newest staged event
+	position  uint64 // position of the newest committed event, or the shard's head when the record was read
 	waiting   []*request
-	deciding  *request // out of waiting and not yet staged
+	deciding  *request // removed from waiting and not yet staged
 	staged    []*op
 	unsettled int // staged ops that carry events and are not settled
 	failed    bool
 	retry     []*request
 }
 
-// Receive is protoactor's entry point.
+// Receive is called by protoactor with one message at a time.
 func (n *entity) Receive(c actor.Context) {
 	defer n.recoverPanic(c)
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		n.self = c.Self()
-		n.load()
+		n.startLoading()
 	case *request:
 		n.waiting = append(n.waiting, m)
-		n.work()
+		n.decideWaiting()
 	case *loaded:
 		n.onLoaded(m)
 	case *reserved:
@@ -142,19 +145,20 @@ func (n *entity) Receive(c actor.Context) {
 		for _, o := range m.ops {
 			o.settled = true
 		}
-		n.settle()
-	case lastWords:
+		n.settleStaged()
+	case stopMessage:
 		c.Stop(c.Self())
 	}
 }
 
-func (n *entity) load() {
+func (n *entity) startLoading() {
 	n.phase = loading
-	go func() { n.sys.root.Send(n.self, n.read()) }()
+	go func() { n.sys.root.Send(n.self, n.readState()) }()
 }
 
-// read fetches the state document. While the shard's last commit is unresolved nothing may be read: it could still change.
-func (n *entity) read() *loaded {
+// readState reads the state record. While the shard's last commit is unresolved it fails, because
+// that commit could still change the record.
+func (n *entity) readState() *loaded {
 	if n.shard.lost.Load() {
 		return &loaded{err: persistence.ErrUnavailable}
 	}
@@ -169,13 +173,14 @@ func (n *entity) read() *loaded {
 	} else if errors.Is(err, persistence.ErrNotFound) {
 		err = nil
 	}
-	// The head is read after the record, so that an answer waits for whatever the record already shows.
+	// The head is read after the record, so that an answer waits for every event that the record
+	// shows.
 	return &loaded{state: state, record: record, position: n.sys.journal.Head(n.shard.id).Position, err: err}
 }
 
 func (n *entity) onLoaded(m *loaded) {
 	if n.phase == dead {
-		n.work()
+		n.decideWaiting()
 		return
 	}
 	if m.err != nil {
@@ -191,18 +196,18 @@ func (n *entity) onLoaded(m *loaded) {
 	n.state, n.version, n.workspace = m.state, m.record.Version, m.record.Workspace
 	n.position = max(n.position, m.position)
 	n.phase = open
-	n.work()
+	n.decideWaiting()
 }
 
 func (n *entity) failWaiting(err error) {
 	for _, r := range n.waiting {
-		n.finish(r, nil, err)
+		n.answerOnce(r, nil, err)
 	}
 	n.waiting = n.waiting[:0]
 }
 
-// work decides commands for as long as it may.
-func (n *entity) work() {
+// decideWaiting decides waiting commands while the phase permits it.
+func (n *entity) decideWaiting() {
 	if n.phase == dead {
 		n.failWaiting(fault.New(fault.Unavailable, "The actor has stopped; nothing changed."))
 		return
@@ -212,24 +217,24 @@ func (n *entity) work() {
 		n.waiting[0] = nil
 		n.waiting = n.waiting[1:]
 		n.deciding = r
-		n.decide(r)
+		n.decideRequest(r)
 		n.deciding = nil
 	}
 	switch {
 	case n.phase == unloaded && len(n.waiting) > 0:
-		n.load()
+		n.startLoading()
 	case n.phase == draining && len(n.staged) == 0:
-		n.drained()
+		n.resumeDeciding()
 	}
 }
 
-func (n *entity) decide(r *request) {
+func (n *entity) decideRequest(r *request) {
 	switch {
 	case r.ctx.Err() != nil:
-		n.park(&op{req: r, err: fault.New(fault.Unavailable, "The request waited too long; nothing changed.")})
+		n.stageAnswer(&op{req: r, err: fault.New(fault.Unavailable, "The request waited too long; nothing changed.")})
 		return
 	case n.workspace != "" && r.env.Workspace != n.workspace:
-		n.park(&op{req: r, err: fault.New(fault.NotFound, "")})
+		n.stageAnswer(&op{req: r, err: fault.New(fault.NotFound, "")})
 		return
 	}
 	if !n.ordersLoaded(r) {
@@ -237,28 +242,29 @@ func (n *entity) decide(r *request) {
 	}
 	d, err := n.state.Decide(decision.Meta{At: n.sys.clock()}, r.env.Command)
 	if err != nil {
-		n.park(&op{req: r, err: err})
+		n.stageAnswer(&op{req: r, err: err})
 		return
 	}
 	if fire, ok := r.env.Command.(decision.Fire); ok {
-		d.Timers = disarm(d.Timers, fire)
+		d.Timers = removeFiredTimer(d.Timers, fire)
 	}
 	switch empty := len(d.Events)+len(d.Records)+len(d.Timers)+len(d.Onces) == 0 && r.env.Key == nil; {
 	case empty:
-		n.park(&op{req: r, reply: d.Reply})
+		n.stageAnswer(&op{req: r, reply: d.Reply})
 	case len(d.Events) == 0 && n.unsettled > 0:
-		// It rests on events that may yet be refused, and has no event whose version would refuse it with them.
+		// The decision depends on staged events that the journal may refuse, and has no event whose
+		// version would make the journal refuse it with them.
 		n.waiting = append([]*request{r}, n.waiting...)
 		n.phase = draining
 	case d.Debit != nil:
-		n.reserve(r, d)
+		n.startReserving(r, d)
 	default:
-		n.commit(r, d)
+		n.stageAndSubmit(r, d)
 	}
 }
 
-// disarm removes the timer that fired, unless the decision has set it anew.
-func disarm(timers []decision.Timer, fired decision.Fire) []decision.Timer {
+// removeFiredTimer removes the fired timer, unless the decision sets it again.
+func removeFiredTimer(timers []decision.Timer, fired decision.Fire) []decision.Timer {
 	for _, t := range timers {
 		if t.Key == fired.Key {
 			return timers
@@ -267,8 +273,9 @@ func disarm(timers []decision.Timer, fired decision.Fire) []decision.Timer {
 	return append(timers, decision.Timer{Key: fired.Key})
 }
 
-// reserve asks the authorizer for the dollars of a debit; no later command is decided before the answer.
-func (n *entity) reserve(r *request, d decision.Decision) {
+// startReserving asks the authorizer to reserve the dollars of a debit. No later command is decided
+// before its answer.
+func (n *entity) startReserving(r *request, d decision.Decision) {
 	n.phase = reserving
 	go func() {
 		ok, err := n.sys.reserve(r.env.Workspace, d.Debit)
@@ -281,7 +288,7 @@ func (n *entity) onReserved(m *reserved) {
 		if m.ok {
 			n.sys.releaseDebit(m.req.env.Workspace, m.d.Debit)
 		}
-		n.finish(m.req, nil, outcomeUnknown())
+		n.answerOnce(m.req, nil, outcomeUnknown())
 		return
 	}
 	n.phase = open
@@ -293,57 +300,59 @@ func (n *entity) onReserved(m *reserved) {
 		n.retry = append(n.retry, m.req)
 		n.phase = draining
 	case m.err != nil:
-		n.park(&op{req: m.req, err: m.err})
+		n.stageAnswer(&op{req: m.req, err: m.err})
 	case !m.ok:
-		n.park(&op{req: m.req, err: fault.New(fault.InsufficientFunds, "The balance does not cover the amount.")})
+		n.stageAnswer(&op{req: m.req, err: fault.New(fault.InsufficientFunds,
+			"The balance does not cover the amount.")})
 	default:
-		n.commit(m.req, m.d)
+		n.stageAndSubmit(m.req, m.d)
 	}
-	n.work()
+	n.decideWaiting()
 }
 
-// commit stages a decision and hands it to the shard's lane.
-func (n *entity) commit(r *request, d decision.Decision) {
+// stageAndSubmit stages a decision and submits its batch to the shard's lane.
+func (n *entity) stageAndSubmit(r *request, d decision.Decision) {
 	o := &op{req: r, reply: d.Reply, debit: d.Debit, onces: d.Onces, tallies: d.Tallies, pid: n.self}
 	for _, e := range d.Events {
 		n.state.Apply(e)
 	}
-	batch, err := n.batch(r, d)
+	batch, err := n.buildBatch(r, d)
 	if err != nil {
-		// The decision was applied to the staged state and can not be written: drop the state, answer, begin again.
+		// The decision was applied to the staged state and cannot be encoded: answer, and reload
+		// the state.
 		n.sys.log.Error("decision not encoded", "kind", n.key.kind, "err", err)
 		o.settled, o.outcome.Err = true, err
-		n.failed, n.phase = true, draining // nothing may be decided on it
-		n.stage(o)
-		n.settle()
+		n.failed, n.phase = true, draining // no command may be decided on this state
+		n.appendStaged(o)
+		n.settleStaged()
 		return
 	}
 	o.batch = batch
-	n.stage(o)
+	n.appendStaged(o)
 	if !n.shard.lane.submit(o) {
 		o.settled, o.outcome.Err = true, persistence.ErrUnavailable
-		n.settle()
+		n.settleStaged()
 	}
 }
 
-func (n *entity) stage(o *op) {
+func (n *entity) appendStaged(o *op) {
 	n.staged = append(n.staged, o)
 	if o.batch != nil && len(o.batch.Events) > 0 {
 		n.unsettled++
 	}
 }
 
-// park lets a read or a refusal wait for what is staged before it, for it may rest on that.
-func (n *entity) park(o *op) {
+// stageAnswer makes a read or a refusal wait for the ops staged before it, on which it may depend.
+func (n *entity) stageAnswer(o *op) {
 	o.settled = true
 	if len(n.staged) == 0 {
-		n.release(o)
+		n.answerWhenFollowed(o)
 		return
 	}
 	n.staged = append(n.staged, o)
 }
 
-func (n *entity) batch(r *request, d decision.Decision) (*persistence.Batch, error) {
+func (n *entity) buildBatch(r *request, d decision.Decision) (*persistence.Batch, error) {
 	now := n.sys.clock()
 	b := &persistence.Batch{Workspace: r.env.Workspace, Slot: n.slot}
 	b.Records = make([]persistence.Record, 0, 1+len(d.Records)) // with the state's
@@ -355,7 +364,8 @@ func (n *entity) batch(r *request, d decision.Decision) (*persistence.Batch, err
 		if err != nil {
 			return nil, err
 		}
-		b.Records = append(b.Records, persistence.Record{Kind: rec.Kind, Workspace: b.Workspace, Parent: rec.Parent, ID: rec.ID,
+		b.Records = append(b.Records, persistence.Record{Kind: rec.Kind, Workspace: b.Workspace,
+			Parent: rec.Parent, ID: rec.ID,
 			Slot: n.slot, Document: doc, Deleted: rec.Delete, New: rec.New})
 	}
 	if err := n.addOnces(b, r, d); err != nil {
@@ -379,7 +389,8 @@ func (n *entity) addEvents(b *persistence.Batch, d decision.Decision, now time.T
 			return err
 		}
 		n.version++
-		b.Events = append(b.Events, persistence.Event{ID: id.Format(ident.Event), Workspace: b.Workspace, Kind: n.key.kind,
+		b.Events = append(b.Events, persistence.Event{ID: id.Format(ident.Event), Workspace: b.Workspace,
+			Kind:   n.key.kind,
 			Stream: n.key.stream, Version: n.version, Type: e.EventType(), At: now, Payload: payload})
 	}
 	if len(b.Events) == 0 {
@@ -389,14 +400,16 @@ func (n *entity) addEvents(b *persistence.Batch, d decision.Decision, now time.T
 	if err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	b.Records = append(b.Records, persistence.Record{Kind: n.key.kind, Workspace: b.Workspace, ID: n.key.stream, Slot: n.slot,
+	b.Records = append(b.Records, persistence.Record{Kind: n.key.kind, Workspace: b.Workspace, ID: n.key.stream,
+		Slot:     n.slot,
 		Document: doc, Version: n.version})
 	return nil
 }
 
 func (n *entity) addOnces(b *persistence.Batch, r *request, d decision.Decision) error {
 	if k := r.env.Key; k != nil {
-		once := persistence.Once{Scope: k.Scope, Hash: onceHash(k.Scope, k.Key), Fingerprint: k.Fingerprint, Expires: k.Expires}
+		once := persistence.Once{Scope: k.Scope, Hash: onceHash(k.Scope, k.Key), Fingerprint: k.Fingerprint,
+			Expires: k.Expires}
 		if k.Seal != nil {
 			sealed, err := k.Seal(d.Reply)
 			if err != nil {
@@ -411,15 +424,16 @@ func (n *entity) addOnces(b *persistence.Batch, r *request, d decision.Decision)
 		if fingerprint == [32]byte{} {
 			fingerprint = sha256.Sum256([]byte(c.Key))
 		}
-		b.Onces = append(b.Onces, persistence.Once{Scope: c.Scope, Hash: onceHash(c.Scope, c.Key), Fingerprint: fingerprint,
-			Expires: c.Expires, Answer: c.Answer})
+		b.Onces = append(b.Onces, persistence.Once{Scope: c.Scope, Hash: onceHash(c.Scope, c.Key),
+			Fingerprint: fingerprint,
+			Expires:     c.Expires, Answer: c.Answer})
 	}
 	return nil
 }
 
-// settle answers, in order, what is finished. After a refused commit the staged state is not true: what rests on it is decided
-// anew from the record.
-func (n *entity) settle() {
+// settleStaged answers the settled ops at the head of staged, in order. After a failed commit the
+// staged state is invalid: commands decided on it are decided again on the stored state.
+func (n *entity) settleStaged() {
 	for len(n.staged) > 0 && n.staged[0].settled {
 		o := n.staged[0]
 		n.staged[0] = nil
@@ -432,13 +446,13 @@ func (n *entity) settle() {
 	if n.failed && n.phase != dead && n.phase != reserving && n.phase != fetching {
 		n.phase = draining
 	}
-	n.work()
+	n.decideWaiting()
 }
 
 func (n *entity) settleOne(o *op) {
 	switch {
 	case o.outcome.Err == nil && n.failed && o.batch == nil:
-		n.again(o)
+		n.decideAgain(o)
 	case o.outcome.Err == nil:
 		if o.outcome.Last > 0 {
 			n.position = max(n.position, o.outcome.Last)
@@ -446,15 +460,16 @@ func (n *entity) settleOne(o *op) {
 		if n.workspace == "" && o.batch != nil && len(o.batch.Events) > 0 {
 			n.workspace = o.batch.Workspace
 		}
-		n.release(o)
+		n.answerWhenFollowed(o)
 	default:
 		n.failed = true
-		n.refuse(o)
+		n.answerFailedCommit(o)
 	}
 }
 
-// refuse answers a command whose commit failed, or decides it again when only the version was in its way.
-func (n *entity) refuse(o *op) {
+// answerFailedCommit answers a command whose commit failed. After a version conflict the command is
+// decided again.
+func (n *entity) answerFailedCommit(o *op) {
 	var taken *persistence.OnceError
 	var limit *fault.Error
 	err := o.outcome.Err
@@ -463,37 +478,37 @@ func (n *entity) refuse(o *op) {
 	}
 	switch {
 	case errors.Is(err, persistence.ErrVersion):
-		n.again(o)
+		n.decideAgain(o)
 	case errors.As(err, &limit):
-		n.finish(o.req, nil, limit)
+		n.answerOnce(o.req, nil, limit)
 	case errors.As(err, &taken):
 		// Another stream's event may hold the key; the answer reports it.
 		n.position = max(n.position, n.sys.journal.Head(n.shard.id).Position)
-		o.reply, o.err = n.conflict(o, taken.Existing)
-		n.release(o)
+		o.reply, o.err = n.claimConflict(o, taken.Existing)
+		n.answerWhenFollowed(o)
 	case errors.Is(err, persistence.ErrAmbiguous):
-		n.finish(o.req, nil, outcomeUnknown())
+		n.answerOnce(o.req, nil, outcomeUnknown())
 	case errors.Is(err, persistence.ErrUnavailable), errors.Is(err, persistence.ErrFenced):
-		n.finish(o.req, nil, fault.New(fault.Unavailable, "The journal did not take the change; nothing changed."))
-	default: // ErrRefused, ErrTooLarge: it would be refused again
+		n.answerOnce(o.req, nil, fault.New(fault.Unavailable, "The journal did not take the change; nothing changed."))
+	default: // ErrRefused, ErrTooLarge: a retry would be refused again
 		n.sys.log.Error("commit refused", "kind", n.key.kind, "err", err)
-		n.finish(o.req, nil, fault.New(fault.Internal, "The journal can not keep the change; nothing changed."))
+		n.answerOnce(o.req, nil, fault.New(fault.Internal, "The journal can not keep the change; nothing changed."))
 	}
 }
 
-func (n *entity) again(o *op) {
+func (n *entity) decideAgain(o *op) {
 	o.req.tries++
 	if o.req.tries >= maxDecideTries {
-		n.finish(o.req, nil, fault.New(fault.Unavailable, "The record is changing too fast; nothing changed."))
+		n.answerOnce(o.req, nil, fault.New(fault.Unavailable, "The record is changing too fast; nothing changed."))
 		return
 	}
 	n.retry = append(n.retry, o.req)
 }
 
-// conflict turns a taken once-key into what its owner is told.
-func (n *entity) conflict(o *op, existing persistence.Once) (any, error) {
+// claimConflict returns the answer to a command one of whose claims is already taken.
+func (n *entity) claimConflict(o *op, existing persistence.Once) (any, error) {
 	if k := o.req.env.Key; k != nil && k.Scope == existing.Scope && onceHash(k.Scope, k.Key) == existing.Hash {
-		return replay(existing, k.Fingerprint)
+		return replayedAnswer(existing, k.Fingerprint)
 	}
 	for _, c := range o.onces {
 		if c.Scope == existing.Scope && onceHash(c.Scope, c.Key) == existing.Hash && c.Code != "" {
@@ -503,37 +518,39 @@ func (n *entity) conflict(o *op, existing persistence.Once) (any, error) {
 	return Replayed{Answer: existing.Answer}, nil
 }
 
-func replay(existing persistence.Once, fingerprint [32]byte) (any, error) {
+func replayedAnswer(existing persistence.Once, fingerprint [32]byte) (any, error) {
 	if existing.Fingerprint != fingerprint {
 		return nil, fault.New(fault.IdempotencyKeyMismatch, "The Idempotency-Key was used with another request body.")
 	}
 	return Replayed{Answer: existing.Answer}, nil
 }
 
-// drained goes on after the staged ops are answered: from the record when one of them failed.
-func (n *entity) drained() {
+// resumeDeciding continues after every staged op is answered: from the stored state when one
+// failed.
+func (n *entity) resumeDeciding() {
 	n.phase = open
 	if !n.failed {
-		n.work()
+		n.decideWaiting()
 		return
 	}
 	n.failed = false
 	n.waiting = append(n.retry, n.waiting...)
 	n.retry, n.unsettled = nil, 0
-	n.load()
+	n.startLoading()
 }
 
-// release answers when the authorizer has followed what the answer reports.
-func (n *entity) release(o *op) {
+// answerWhenFollowed answers a command once the authorizer has followed the events that the answer
+// reports.
+func (n *entity) answerWhenFollowed(o *op) {
 	if !n.kind.Rules {
-		n.finish(o.req, o.reply, o.err)
+		n.answerOnce(o.req, o.reply, o.err)
 		return
 	}
-	n.shard.followed.whenReached(n.position, func() { n.finish(o.req, o.reply, o.err) })
+	n.shard.followed.whenReached(n.position, func() { n.answerOnce(o.req, o.reply, o.err) })
 }
 
-// finish answers a request, the first time; after a panic a request may be met twice.
-func (n *entity) finish(r *request, reply any, err error) {
+// answerOnce answers a request, unless it is already answered, which happens after a panic.
+func (n *entity) answerOnce(r *request, reply any, err error) {
 	if r.done.CompareAndSwap(false, true) {
 		r.answer <- answer{reply, err}
 		n.sys.directory.noteAnswered(r.entry)
@@ -544,8 +561,8 @@ func outcomeUnknown() error {
 	return fault.New(fault.OutcomeUnknown, "The outcome is not known; retry with the same Idempotency-Key.")
 }
 
-// recoverPanic keeps a bug in one actor from leaving callers without an answer: all of them are told that the outcome is
-// unknown, the incarnation is forgotten, and it stops after what was queued before that is answered too.
+// recoverPanic answers every request of an actor that panicked with outcome_unknown. The directory
+// forgets the activation, which stops after the requests queued before are answered too.
 func (n *entity) recoverPanic(c actor.Context) {
 	cause := recover()
 	if cause == nil {
@@ -556,21 +573,21 @@ func (n *entity) recoverPanic(c actor.Context) {
 	n.sys.directory.forget(n.entry)
 	switch m := c.Message().(type) {
 	case *request:
-		n.finish(m, nil, outcomeUnknown())
+		n.answerOnce(m, nil, outcomeUnknown())
 	case *reserved:
-		n.finish(m.req, nil, outcomeUnknown())
+		n.answerOnce(m.req, nil, outcomeUnknown())
 	case *fetched:
-		n.finish(m.req, nil, outcomeUnknown())
+		n.answerOnce(m.req, nil, outcomeUnknown())
 	}
 	if n.deciding != nil {
-		n.finish(n.deciding, nil, outcomeUnknown())
+		n.answerOnce(n.deciding, nil, outcomeUnknown())
 	}
 	for _, o := range n.staged {
-		n.finish(o.req, nil, outcomeUnknown())
+		n.answerOnce(o.req, nil, outcomeUnknown())
 	}
 	for _, r := range append(n.waiting, n.retry...) {
-		n.finish(r, nil, outcomeUnknown())
+		n.answerOnce(r, nil, outcomeUnknown())
 	}
 	n.staged, n.waiting, n.retry, n.deciding = nil, nil, nil, nil
-	c.Send(c.Self(), lastWords{})
+	c.Send(c.Self(), stopMessage{})
 }

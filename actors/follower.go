@@ -13,15 +13,17 @@ import (
 // Limits of the follower.
 const (
 	followBatch = 512  // events read at a time
-	followLag   = 4096 // positions without a rule or a credit that may pass before the cursor is written
-	// followBytes is how much of such events may pass. A start reads them again before it serves, for all shards: swipes alone,
-	// relayed in runs of hundreds, would make that all of a day.
+	followLag   = 4096 // positions without a rule or a credit after which the cursor is written
+	// followBytes is the payload of such events after which the cursor is written. A start reads
+	// the events after the cursor again, for all shards, before it serves: without the bound this
+	// would be a whole day of relayed swipes.
 	followBytes = 256 << 10
-	followRest  = 500 * time.Millisecond // how long a shard is at rest before its reactions are told that there was nothing for them
+	followIdle  = 500 * time.Millisecond // how long a shard is idle before its reactions save their cursors
 )
 
-// follow carries the journal to the authorizer: rules and credits, in position order, durable before the replies that wait for
-// them leave. What the authorizer can not keep ends the process, for from then on it would decide by old rules.
+// follow applies the journal to the authorizer: rules and credits, in position order, durable
+// before the answers that wait for them. An event that the authorizer cannot apply ends the process
+// (Fatal), because the authorizer would decide by old rules.
 func (s *System) follow(ctx context.Context, sh *shard) {
 	for {
 		if !s.awaitEvent(ctx, sh) {
@@ -39,13 +41,13 @@ func (s *System) follow(ctx context.Context, sh *shard) {
 	}
 }
 
-// awaitEvent waits for the next event, and tells the reactions of the last ones when none comes for a while. It is false when the
-// context ended.
+// awaitEvent waits for the next event. When none comes within followIdle it wakes the reactions for
+// the events before. It returns false when the context has ended.
 func (s *System) awaitEvent(ctx context.Context, sh *shard) bool {
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})
 		if sh.causes.untold() {
-			wait, cancel = context.WithTimeout(ctx, followRest)
+			wait, cancel = context.WithTimeout(ctx, followIdle)
 		}
 		err := s.journal.Wait(wait, sh.id, sh.followed.load())
 		cancel()
@@ -66,7 +68,7 @@ func (s *System) followOnce(ctx context.Context, sh *shard) error {
 	passed := sh.passed
 	for i := range events {
 		passed += len(events[i].Payload)
-		if err := s.collect(&f, &events[i]); err != nil {
+		if err := s.collectFollow(&f, &events[i]); err != nil {
 			return err
 		}
 	}
@@ -84,7 +86,7 @@ func (s *System) followOnce(ctx context.Context, sh *shard) error {
 	return nil
 }
 
-func (s *System) collect(f *authorizer.Follow, e *persistence.Event) error {
+func (s *System) collectFollow(f *authorizer.Follow, e *persistence.Event) error {
 	kind := s.kinds[e.Kind]
 	if kind == nil || kind.Follow == nil {
 		return nil

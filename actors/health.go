@@ -70,7 +70,7 @@ func (s *System) Health() (Health, error) {
 		if found {
 			h.RelayAge = max(h.RelayAge, now.Sub(oldest))
 		}
-		for _, one := range sh.asides.listOf(sh.id) {
+		for _, one := range sh.asides.list(sh.id) {
 			h.SetAside, h.SetAsideEntries = h.SetAside+1, h.SetAsideEntries+one.Entries
 		}
 		faults = append(faults, err, errAge)

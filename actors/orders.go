@@ -10,9 +10,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// OrderState is a State whose orders are records of their own. The shell loads the order that a
-// command is about before the command is decided; what later commands see of it is what the staged
-// events made of it.
+// OrderState is a State whose orders are records of their own. The entity loads a command's order
+// before the decision. Later commands see the order as the staged events changed it.
 type OrderState interface {
 	State
 	Missing(command any) (ref decision.Ref, missing bool)
@@ -21,12 +20,11 @@ type OrderState interface {
 	Forget()
 }
 
-// maxLoadedOrders is how many orders an actor keeps in memory. With more, it waits for its staged
+// maxLoadedOrders is the number of orders in memory from which an actor waits for its staged
 // commits and forgets them.
 const maxLoadedOrders = 1024
 
-// fetched is a message that an entity sends itself: the order that a command is about has been
-// read.
+// fetched is sent by an entity to itself when a command's order has been read.
 type fetched struct {
 	req      *request
 	ref      decision.Ref
@@ -34,8 +32,8 @@ type fetched struct {
 	err      error
 }
 
-// ordersLoaded is false when the command has to wait: for its order to be read, or for the staged
-// commits because the orders in memory are too many.
+// ordersLoaded returns false when the command has to wait: until its order is read, or, with too
+// many orders in memory, until every staged op is settled.
 func (n *entity) ordersLoaded(r *request) bool {
 	orders, has := n.state.(OrderState)
 	if !has {
@@ -56,8 +54,8 @@ func (n *entity) ordersLoaded(r *request) bool {
 	return !missing
 }
 
-// fetchOrder reads the order that a command is about; no later command is decided before the
-// answer. No staged commit has moved the order, for then the state would have it.
+// fetchOrder reads a command's order. No later command is decided before its answer. No staged op
+// has changed the order, for then the state would have loaded it.
 func (n *entity) fetchOrder(r *request, ref decision.Ref) {
 	n.phase = fetching
 	workspace := r.env.Workspace
@@ -67,7 +65,8 @@ func (n *entity) fetchOrder(r *request, ref decision.Ref) {
 	}()
 }
 
-// readOrder returns nil for an order of another workspace, as for one that does not exist.
+// readOrder returns the order's document, or nil for an order that does not exist or belongs to
+// another workspace.
 func (n *entity) readOrder(workspace string, ref decision.Ref) ([]byte, error) {
 	if n.shard.lost.Load() {
 		return nil, persistence.ErrUnavailable
@@ -89,14 +88,14 @@ func (n *entity) readOrder(workspace string, ref decision.Ref) ([]byte, error) {
 
 func (n *entity) onFetched(m *fetched) {
 	if n.phase != fetching { // a panic came in between
-		n.finish(m.req, nil, outcomeUnknown())
+		n.answerOnce(m.req, nil, outcomeUnknown())
 		return
 	}
 	n.phase = open
 	if n.failed {
 		n.retry = append(n.retry, m.req)
 		n.phase = draining
-		n.work()
+		n.decideWaiting()
 		return
 	}
 	err := m.err
@@ -109,9 +108,9 @@ func (n *entity) onFetched(m *fetched) {
 		err = fault.New(fault.Unavailable, "The order could not be read; nothing changed.")
 	}
 	if err != nil {
-		n.park(&op{req: m.req, err: err})
+		n.stageAnswer(&op{req: m.req, err: err})
 	} else {
 		n.waiting = append([]*request{m.req}, n.waiting...)
 	}
-	n.work()
+	n.decideWaiting()
 }

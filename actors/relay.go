@@ -19,27 +19,31 @@ import (
 const (
 	relayRead = relayRun         // entries read from the log at a time
 	relayRun  = balance.MaxRelay // entries of one workspace in one event
-	// relayAtOnce is how many entries are on their way to the journal, over all shards: what they become there is several times
-	// as long, and after a storm the shards together would hold a gigabyte of it.
+	// relayAtOnce bounds the entries of all shards that are being sent to the journal. The events
+	// made of them are several times as long; without the bound a backlog of all shards would take
+	// a gigabyte of memory.
 	relayAtOnce = 16 * relayRead
-	// relayWithin ends a round whose entries are not taken. Its shard then shares relayAtOnce more with others like it until a round
-	// of its own is taken: shards that stand must not keep the rest from sending.
+	// relayWithin bounds a round whose entries are not accepted. Until a later round of its shard
+	// succeeds, the shard uses a second set of relayAtOnce places with others like it, so that
+	// stuck shards do not keep the rest from sending.
 	relayWithin = 10 * time.Second
 	relayCursor = "relay"
 	retryPause  = 100 * time.Millisecond
-	// relayEvery is how far apart rounds are that have read all there was, so that the entries of a busy shard share events and
-	// commits: without it nearly every entry had an event of its own, and the journal took twice the processor time that the swipes
-	// took. The shards have their turns one after the other in it. Who waits for the journal to show an entry ends the rest, but for
-	// relayRest: a workspace that is read all the time has its entries share events too.
-	relayEvery = 250 * time.Millisecond
-	relayRest  = 50 * time.Millisecond
-	// relayResidues is how many groups of shards have their turns one after the other.
+	// relayEvery is the interval of rounds that empty the log, so that the entries of a busy shard
+	// share events and commits. Without it nearly every entry had an event of its own, and the
+	// journal took twice the processor time of the swipes. The shards take turns within the
+	// interval. A read that waits for an entry ends the pause, but not before relayMinPause: the
+	// entries of a workspace that is read all the time share events too.
+	relayEvery    = 250 * time.Millisecond
+	relayMinPause = 50 * time.Millisecond
+	// relayResidues is the number of groups of shards whose turns follow each other.
 	relayResidues = 32
 )
 
-// relay carries the authorizer's log to the journal: each workspace's run of entries to its balance actor, which commits them
-// whole. Only what is synced is read, in order; an entry that was already committed is dropped by its number, so a crash repeats
-// nothing. A workspace whose entries are refused is set aside (aside.go).
+// relay sends the authorizer's log to the journal: each workspace's run of entries goes to its
+// balance actor, which commits the run whole. It reads synced entries only, in order. The balance
+// drops repeated entries by their numbers, so a repeat after a crash changes nothing. A workspace
+// whose entries are refused is set aside (aside.go).
 func (s *System) relay(ctx context.Context, sh *shard) {
 	places := s.relaying
 	for {
@@ -53,13 +57,13 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 			}
 			continue
 		}
-		more, err := s.relayOnce(ctx, sh, places)
+		more, err := s.relayRound(ctx, sh, places)
 		late := errors.Is(err, errRelayLate)
 		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			if !late { // the actor or the journal has logged why a round is late
+			if !late { // the actor or the journal has logged the cause
 				s.Complain("relay", err, "shard", sh.id)
 			}
 		}
@@ -71,7 +75,7 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 		case err != nil:
 			rested = pause(ctx, retryPause)
 		case !more:
-			rested = s.rest(ctx, sh)
+			rested = s.pauseUntilTurn(ctx, sh)
 		}
 		if !rested {
 			return
@@ -79,9 +83,10 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 	}
 }
 
-// rest is the pause after a round, until the shard's next turn; false when the context ended.
-func (s *System) rest(ctx context.Context, sh *shard) bool {
-	if !pause(ctx, relayRest) {
+// pauseUntilTurn pauses after a round until the shard's next turn, at least for relayMinPause. It
+// returns false when the context has ended.
+func (s *System) pauseUntilTurn(ctx context.Context, sh *shard) bool {
+	if !pause(ctx, relayMinPause) {
 		return false
 	}
 	every := s.config.RelayEvery
@@ -96,28 +101,30 @@ func (s *System) rest(ctx context.Context, sh *shard) bool {
 	return true
 }
 
-// relayTurn is the place of a shard's turn among the shards'. Those of one residue follow each other: a store that parts its shards
-// so, as Postgres's lanes do and a topic's partitions, has them together and takes several at a time.
+// relayTurn returns the place of a shard's turn in the interval. The shards of one residue follow
+// each other: stores that partition shards by residue (the lanes of Postgres, the partitions of a
+// topic) get them together and commit several at a time.
 func relayTurn(id ident.Shard) int {
 	return int(id)%relayResidues*(ident.Shards/relayResidues) + int(id)/relayResidues
 }
 
-// awaitRelayed waits until the journal has what was decided by now.
+// awaitRelayed waits until the journal has the decisions that were synced at the call.
 func (s *System) awaitRelayed(ctx context.Context, sh *shard) error {
 	decided := s.authorizer.Synced(sh.id)
 	if sh.relayed.load() < decided {
 		select {
 		case sh.wanted <- struct{}{}:
-		default: // the relay has been told already
+		default: // a wake-up is already pending
 		}
 	}
 	return sh.relayed.wait(ctx, decided)
 }
 
-// relayOnce is one round, as soon as there are places for its entries. It tells whether there are more for another at once.
-func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Weighted) (more bool, err error) {
+// relayRound runs one round once it has acquired places for its entries. more reports that another
+// round should follow without a pause.
+func (s *System) relayRound(ctx context.Context, sh *shard, places *semaphore.Weighted) (more bool, err error) {
 	select {
-	case <-sh.wanted: // this round brings what is waited for
+	case <-sh.wanted: // this round sends the awaited entries
 	default:
 	}
 	waiting := int64(min(relayRead, s.authorizer.Synced(sh.id)-sh.relayed.load()))
@@ -134,7 +141,7 @@ func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Wei
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
-	taken, err := s.relayAll(ctx, sh, entries)
+	taken, err := s.sendRuns(ctx, sh, entries)
 	if err != nil {
 		return false, err
 	}
@@ -145,25 +152,25 @@ func (s *System) relayOnce(ctx context.Context, sh *shard, places *semaphore.Wei
 	sh.exposure.subtractRelayed(entries)
 	sh.relayed.advance(last.Seq)
 	s.listener.Relayed(taken, time.UnixMilli(entries[0].At))
-	// What came while the round had to queue has rested already.
+	// Entries that arrived while the round waited for places have had their pause.
 	return len(entries) == relayRead || queued && s.authorizer.Synced(sh.id) > last.Seq, nil
 }
 
-// relayAll has each workspace take its entries, but for those that are set aside, and returns how
-// many were taken. A workspace that refuses its entries is set aside. errRelayLate: not all have
-// taken theirs within relayWithin.
-func (s *System) relayAll(ctx context.Context, sh *shard, entries []hold.Entry) (taken int, err error) {
+// sendRuns sends each workspace its run, except workspaces that are set aside, and returns the
+// number of accepted entries. It sets aside a workspace that refuses its entries. The error is
+// errRelayLate when not every run was accepted within Config.RelayWithin.
+func (s *System) sendRuns(ctx context.Context, sh *shard, entries []hold.Entry) (taken int, err error) {
 	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
 	defer cancel()
 	runs := splitByWorkspace(entries)
 	rests, errs := make([][]hold.Entry, len(runs)), make([]error, len(runs))
 	var wg sync.WaitGroup
 	for i, r := range runs {
-		if sh.asides.passesBy(r) {
+		if sh.asides.skipsRun(r) {
 			rests[i] = r.entries
 			continue
 		}
-		wg.Go(func() { rests[i], errs[i] = s.relayRun(within, sh, r.workspace, r.entries) })
+		wg.Go(func() { rests[i], errs[i] = s.sendRun(within, sh, r.workspace, r.entries) })
 	}
 	wg.Wait()
 	for i, r := range runs {
@@ -176,19 +183,19 @@ func (s *System) relayAll(ctx context.Context, sh *shard, entries []hold.Entry) 
 	return taken, errors.Join(errs...)
 }
 
-// run is what one workspace has in a round, in the order of the log.
+// workspaceRun is the entries of one workspace in a round, in the order of the log.
 type workspaceRun struct {
 	workspace ident.UUID
 	entries   []hold.Entry
 }
 
-// byWorkspace parts a round into its runs, in the order in which they begin. Entries are long: they are counted first, so that
-// each is copied once, and none when all are of one workspace. Nobody may change them afterwards, for a balance that did not
-// answer in time may still read them.
+// splitByWorkspace splits a round into runs, in the order of their first entries. Entries are
+// large: they are counted first and copied once, or not at all when the round has one workspace.
+// The result must not be modified, because a balance that answers late may still read it.
 func splitByWorkspace(entries []hold.Entry) []workspaceRun {
 	var runs []workspaceRun
 	var lengths []int
-	at := make(map[ident.UUID]int) // of a workspace: which run is its
+	at := make(map[ident.UUID]int) // index of a workspace's run
 	for i := range entries {
 		workspace := entries[i].Workspace
 		r, there := at[workspace]
@@ -214,23 +221,24 @@ func splitByWorkspace(entries []hold.Entry) []workspaceRun {
 	return runs
 }
 
-// errRelayRefused: the journal or the balance refuses a fact. That is a bug, and the workspace is
-// set aside until a repair. errRelayLate: the outcome of an entry is not known in time; the entry
-// is sent again.
+// errRelayRefused: the journal or the balance refuses an entry, which is a bug. The workspace is
+// set aside until a repair. errRelayLate: the outcome of an entry is unknown after
+// Config.RelayWithin; the entry is sent again.
 var (
 	errRelayRefused = errors.New("entries refused")
 	errRelayLate    = errors.New("entries not taken in time")
 )
 
-// relayRun commits one workspace's entries, and returns those that were not committed. Entries are
-// facts: one with an unknown outcome is sent again, and the balance drops repeats by their numbers.
-func (s *System) relayRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry,
+// sendRun commits one workspace's entries, and returns those that were not committed. An entry with
+// an unknown outcome is sent again: the balance drops repeats by their numbers.
+func (s *System) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry,
 	error) {
 	id := workspace.Format(ident.Workspace)
 	for unknown := 0; len(entries) > 0; {
 		n := min(relayRun, len(entries))
-		_, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: id, Workspace: id, Command: balance.Relay{Entries: entries[:n]}})
-		if s.notTaken(ctx, sh, err) {
+		_, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: id, Workspace: id,
+			Command: balance.Relay{Entries: entries[:n]}})
+		if s.outcomeLeftOpen(ctx, sh, err) {
 			unknown++
 		}
 		switch {
@@ -247,7 +255,7 @@ func (s *System) relayRun(ctx context.Context, sh *shard, workspace ident.UUID, 
 	return nil, nil
 }
 
-// pause waits; false when the context ended.
+// pause sleeps for d. It returns false when the context has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -523,7 +523,7 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 				return nil, outcomeUnknown()
 			}
 		}
-		return replay(existing, e.Key.Fingerprint)
+		return replayedAnswer(existing, e.Key.Fingerprint)
 	}
 	return s.tell(ctx, e)
 }

@@ -15,17 +15,18 @@ import (
 // Limits of the timer loop.
 const (
 	timersAtOnce = 128                 // timers of one shard fired in one round
-	timersRead   = persistence.MaxPage // timers of one shard read in one round, from which those of each workspace are taken in turn
-	timerTurns   = 16                  // of a round: were all shards looked at in one, swipes would wait for a processor behind them
-	timerReads   = 16                  // shards whose timers are being read
+	timersRead   = persistence.MaxPage // timers of one shard read in one round, before workspaces take turns
+	timerTurns   = 16                  // parts of a round: visiting all shards at once would delay swipes
+	timerReads   = 16                  // shards whose timers are read at a time
 	timerTimeout = 10 * time.Second
 	sweepAtOnce  = 1024 // expired claims removed per shard and round
 )
 
-// Every shard has its turn.
+// The parts cover every shard.
 const _ = uint(-(ident.Shards % timerTurns))
 
-// timerTurns takes a part of the shards each time it is called, one after the other.
+// timerTurns returns a function whose calls fire the timers of one part of the shards after
+// another.
 func (s *System) timerTurns() func(context.Context) {
 	turn := 0
 	return func(context.Context) {
@@ -35,9 +36,9 @@ func (s *System) timerTurns() func(context.Context) {
 	}
 }
 
-// fireTimers wakes the actors whose timers are due. A timer lives in the journal until the actor's decision removes it, so that a
-// crash between due and done fires it again. No shard waits for another: one that is not through with the last round is left out
-// of this one.
+// fireTimers wakes the actors of due timers. A timer stays in the journal until its actor's
+// decision removes it, so a crash before that fires it again. A shard whose last round still runs
+// is skipped, so that no shard waits for another.
 func (s *System) fireTimers(shards []*shard) {
 	for _, sh := range shards {
 		if sh.firing.CompareAndSwap(false, true) {
@@ -67,16 +68,16 @@ func (s *System) fireShard(ctx context.Context, sh *shard) {
 
 func (s *System) clockSuspect() bool { return s.config.ClockSuspect != nil && s.config.ClockSuspect() }
 
-// asksAgain reports a timer that only calls another party again. Such timers fire while the clock
-// is suspect.
+// asksAgain reports whether a timer only repeats a call to another party. Such timers fire while
+// the clock is suspect.
 func (s *System) asksAgain(t persistence.Timer) bool {
 	kind := s.kinds[t.Kind]
 	return kind != nil && kind.AsksAgain != nil && kind.AsksAgain(t.Key)
 }
 
-// dueTimers reads a shard's timers, when it is its turn, and takes those of each workspace in turn.
-// Where more timers are due than one round reads, the next round continues behind them, so that
-// neither timers that fail nor a workspace with very many hide the others.
+// dueTimers reads a shard's due timers and takes those of the workspaces in turn. When one read
+// does not return all of them, the next round continues behind them, so that neither failing timers
+// nor a workspace with many timers hide the others.
 func (s *System) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
@@ -139,7 +140,7 @@ func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
 	}
 }
 
-// expireHolds ends the holds that have run out. The due index is the authorizer's own.
+// expireHolds expires due holds, which the authorizer finds in its own index.
 func (s *System) expireHolds(ctx context.Context) {
 	for ctx.Err() == nil && !s.clockSuspect() {
 		n, err := s.authorizer.Expire(s.clock())
@@ -152,7 +153,7 @@ func (s *System) expireHolds(ctx context.Context) {
 	}
 }
 
-// housekeep trims what is past its retention.
+// housekeep trims the decision log and sweeps claims past their retention.
 func (s *System) housekeep(ctx context.Context) {
 	s.countDeliveries(ctx)
 	if s.hooks.Housekeep != nil {
