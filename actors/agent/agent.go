@@ -1,9 +1,10 @@
-// Package agent is an AI agent that acts for a workspace: its key, its state, and the log of the payment intents it submitted. It
-// is pure; an actor of the agent's id is the only one that folds its events.
+// Package agent is an AI agent that acts for a workspace: its key, its state, and the log of its
+// submitted payment intents. It is pure; the actor of the agent's id alone folds its events.
 //
-// An intent is judged (State.Judge) outside the actor, against the state that the actor last committed, and then either accepted
-// or refused by a command: both go into the log. The actor looks once more at what may have changed in between, the agent's
-// state. That an intent's id was not accepted before is the claim of the Accept command and not known here.
+// State.Judge checks an intent outside the actor, against the state that the actor last committed.
+// A command then accepts or refuses the intent, and either outcome is logged. The actor checks the
+// agent's state again, which may have changed in between. The claim of the Accept command excludes
+// a second acceptance of one intent id; the state does not.
 package agent
 
 import (
@@ -15,7 +16,7 @@ import (
 	"purser/actors/decision"
 )
 
-// States of an agent. Terminated is for ever.
+// States of an agent. StateTerminated is final.
 const (
 	StateActive     = "active"
 	StateFrozen     = "frozen"
@@ -30,11 +31,12 @@ const (
 	MaxPEM         = intent.MaxPEM
 	// MaxPerWorkspace counts terminated agents too.
 	MaxPerWorkspace = 10_000
-	// MaxLog is how many submissions an agent's log keeps; one more removes the oldest.
+	// MaxLog is the most submissions in an agent's log; one more removes the oldest.
 	MaxLog = 10_000
 )
 
-// RecordIntent is the kind of the records of an agent's log: the agent is their parent, the document is a LogEntry.
+// RecordIntent is the kind of the records of an agent's log. Their parent is the agent, their
+// document a LogEntry.
 const RecordIntent = "agent_intent"
 
 // State is an agent. The zero State is an agent that does not exist.
@@ -45,9 +47,9 @@ type State struct {
 	Description  string            `json:"description"`
 	Protocols    []string          `json:"protocols"`
 	State        string            `json:"state"`
-	PublicKeyPem string            `json:"publicKeyPem"` // as it was given
+	PublicKeyPem string            `json:"publicKeyPem"` // as registered
 	PublicKey    ed25519.PublicKey `json:"publicKey"`
-	Logged       int64             `json:"logged"` // submissions that were ever logged
+	Logged       int64             `json:"logged"` // submissions ever logged
 	CreatedAt    decision.Stamp    `json:"createdAt"`
 }
 
@@ -64,14 +66,15 @@ type View struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 }
 
-// View copies the agent as the interface shows it.
+// View returns a copy of the agent as the interface shows it.
 func (s *State) View() View {
 	return View{ID: s.ID, AgentName: s.AgentName, Description: s.Description, Protocols: slices.Clone(s.Protocols),
 		State: s.State, PublicKeyPem: s.PublicKeyPem, KeyID: intent.KeyID(s.PublicKey),
 		JWKThumbprint: intent.Thumbprint(s.PublicKey), CreatedAt: s.CreatedAt}
 }
 
-// Keys are the keys that what the agent signs may be verified with now: its own while it is active, else none.
+// Keys returns the keys that verify the agent's signatures now: its own while it is active, else
+// none.
 func (s *State) Keys() []intent.JWK {
 	if s.State != StateActive {
 		return []intent.JWK{}
@@ -79,8 +82,8 @@ func (s *State) Keys() []intent.JWK {
 	return []intent.JWK{intent.JWKOf(s.PublicKey)}
 }
 
-// LogEntry is one submission, whatever became of it. What the submission did not have, or had too much of, is null; Intent is the
-// text that came, "" for none.
+// LogEntry is one submission, accepted or refused. A field that the submission lacked, or had too
+// much of, is null. Intent is the submitted text, "" for none.
 type LogEntry struct {
 	LogID           string         `json:"log_id"`
 	IntentID        *string        `json:"intent_id"`
@@ -92,34 +95,35 @@ type LogEntry struct {
 	Intent          string         `json:"intent"`
 }
 
-// entryID is the id of the record of an agent's nth submission, from 1.
-func entryID(agent string, n int64) string { return agent + "/" + strconv.FormatInt(n, 10) }
+// logRecordID returns the id of the record of an agent's nth submission, from 1.
+func logRecordID(agent string, n int64) string { return agent + "/" + strconv.FormatInt(n, 10) }
 
-// Register makes an agent. It answers View.
+// Register creates an agent. The reply is a View.
 type Register struct {
 	ID, Workspace, AgentName, Description string
 	Protocols                             []string // nil for all
 	PublicKeyPem                          string
 }
 
-// Change moves an agent to a state. It answers View.
+// Change sets the state of an agent. The reply is a View.
 type Change struct{ State string }
 
-// Submission is an intent that was submitted, as far as it was understood.
+// Submission is a submitted intent, as far as it could be parsed.
 type Submission struct {
 	LogID     string
-	Intent    string // the text that came, "" when there was none that is kept
-	IntentID  string // "" when there was none
+	Intent    string // the submitted text, "" when none is kept
+	IntentID  string // "" without one
 	Signature string
 	KeyID     string
-	// Parsed is nil when the submission does not have the form of one.
+	// Parsed is nil when the submission is malformed.
 	Parsed *intent.Intent
 }
 
-// Accept logs a submission that Judge found good. It answers the LogEntry. Refused as the agent's state is when that has changed.
+// Accept logs a submission that Judge accepted. The reply is the LogEntry. The refusal is
+// agent_frozen or agent_terminated when the agent's state has changed since.
 type Accept struct{ Submission }
 
-// Refuse logs a submission that was refused. It answers the LogEntry.
+// Refuse logs a refused submission. The reply is the LogEntry.
 type Refuse struct {
 	Submission
 	Reason Reason

@@ -5,7 +5,7 @@ import (
 	"purser/actors/decision"
 )
 
-// Registered says that an agent acts for the workspace, and with which key.
+// Registered records an agent of the workspace and its key.
 type Registered struct {
 	Agent        string            `json:"agent"`
 	Workspace    string            `json:"workspace"`
@@ -18,23 +18,24 @@ type Registered struct {
 	At           decision.Stamp    `json:"at"`
 }
 
-// Moved is what the events of an agent's state have in common.
+// Moved is the common part of the events that change an agent's state.
 type Moved struct {
 	Agent     string         `json:"agent"`
 	Workspace string         `json:"workspace"`
 	At        decision.Stamp `json:"at"`
 }
 
-// Frozen says that the agent may do nothing until it is unfrozen.
+// Frozen records that the agent's intents are refused until it is unfrozen.
 type Frozen struct{ Moved }
 
-// Unfrozen says that the agent is active again.
+// Unfrozen records that the agent is active again.
 type Unfrozen struct{ Moved }
 
-// Terminated says that the agent has ended, for ever.
+// Terminated records the final end of the agent.
 type Terminated struct{ Moved }
 
-// IntentAccepted says that an intent was found good, as the agent's submission of that number. Cents are of the currency.
+// IntentAccepted records an accepted intent; Number counts the agent's submissions. Cents are
+// hundredths of Currency.
 type IntentAccepted struct {
 	Agent     string         `json:"agent"`
 	Workspace string         `json:"workspace"`
@@ -47,7 +48,8 @@ type IntentAccepted struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// IntentRefused says that a submission was refused, and why. What it said is in the log only: it may be anything.
+// IntentRefused records a refused submission and the reason. The submitted text is in the log only,
+// because it may hold anything.
 type IntentRefused struct {
 	Agent     string         `json:"agent"`
 	Workspace string         `json:"workspace"`
@@ -76,7 +78,8 @@ func (IntentAccepted) EventType() string { return "agent.intent_accepted.v1" }
 func (IntentRefused) EventType() string { return "agent.intent_refused.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("agent", Registered{}, Frozen{}, Unfrozen{}, Terminated{}, IntentAccepted{}, IntentRefused{})
+var catalog = decision.NewCatalog("agent", Registered{}, Frozen{}, Unfrozen{}, Terminated{},
+	IntentAccepted{}, IntentRefused{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {

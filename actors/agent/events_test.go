@@ -14,22 +14,23 @@ import (
 
 var (
 	at = time.UnixMilli(1_763_640_000_123)
-	// The keys of the tests: the agent's, and one that is not.
-	key   = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
-	other = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize))
+	// The agent's key, and a key of no agent.
+	agentKey   = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+	foreignKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize))
 )
 
 func TestEventsAreReadForEver(t *testing.T) {
-	stamp, public := decision.StampOf(at), intent.PublicKey(key)
+	stamp, public := decision.StampOf(at), intent.PublicKey(agentKey)
 	moved := agent.Moved{Agent: "agt_1", Workspace: "ws_1", At: stamp}
 	decisiontest.Goldens(t, agent.DecodeEvent,
 		agent.Registered{Agent: "agt_1", Workspace: "ws_1", AgentName: "Travel agent", Description: "Books flights",
 			Protocols: []string{"TAP", "ACP"}, PublicKeyPem: intent.PublicKeyPEM(public), PublicKey: public,
 			KeyID: intent.KeyID(public), At: stamp},
 		agent.Frozen{Moved: moved}, agent.Unfrozen{Moved: moved}, agent.Terminated{Moved: moved},
-		agent.IntentAccepted{Agent: "agt_1", Workspace: "ws_1", LogID: "log_1", Number: 7, IntentID: "order-1", Currency: "USD",
-			Cents: 1999, Protocol: "TAP", At: stamp},
-		agent.IntentRefused{Agent: "agt_1", Workspace: "ws_1", LogID: "log_2", Number: 8, Reason: "bad_signature", At: stamp},
+		agent.IntentAccepted{Agent: "agt_1", Workspace: "ws_1", LogID: "log_1", Number: 7, IntentID: "order-1",
+			Currency: "USD", Cents: 1999, Protocol: "TAP", At: stamp},
+		agent.IntentRefused{Agent: "agt_1", Workspace: "ws_1", LogID: "log_2", Number: 8,
+			Reason: "bad_signature", At: stamp},
 	)
 }
 

@@ -8,13 +8,13 @@ import (
 	"purser/actors/fault"
 )
 
-// maxAhead is how far the clock that issued an intent may be ahead of ours.
-const maxAhead = 60 * time.Second
+// maxClockSkew is how far ahead the clock that issued an intent may be.
+const maxClockSkew = 60 * time.Second
 
-// Reason is why an intent was refused, as the log has it.
+// Reason is the cause of a refused intent, as logged.
 type Reason string
 
-// Reasons of a refusal, in the order in which they are looked for.
+// Reasons of a refusal, in the order of the checks.
 const (
 	InvalidBody     Reason = "invalid_body"
 	AgentFrozen     Reason = "agent_frozen"
@@ -22,23 +22,23 @@ const (
 	KIDMismatch     Reason = "kid_mismatch"
 	BadSignature    Reason = "bad_signature"
 	IntentExpired   Reason = "intent_expired"
-	// NeverValid: the intent ends no later than it was issued. The log and the submitter read
-	// intent_expired.
+	// NeverValid marks an intent that expires no later than it was issued. The log and the
+	// submitter see intent_expired.
 	NeverValid      Reason = "never_valid"
 	IntentIatFuture Reason = "intent_iat_future"
-	// ProtocolNotRegistered: the agent was registered without the intent's protocol.
+	// ProtocolNotRegistered marks an intent of a protocol that the agent was not registered for.
 	ProtocolNotRegistered Reason = "protocol_not_registered"
 	IntentReplay          Reason = "intent_replay"
 )
 
-// Judge says why the submission may not be accepted at a moment: the first reason of the list that applies, but for IntentReplay,
-// or "" when none does. The state is not changed, and must be one that is committed.
+// Judge returns the first reason against accepting the submission at a time, or "" when there is
+// none. It never returns IntentReplay. It does not change the state, which must be a committed one.
 func (s *State) Judge(c Submission, at time.Time) Reason {
 	switch {
 	case c.Parsed == nil || c.Parsed.AgentID != s.ID:
 		return InvalidBody
 	case s.State != StateActive:
-		return s.inactive()
+		return s.inactiveReason()
 	case !intent.SameKeyID(c.KeyID, intent.KeyID(s.PublicKey)):
 		return KIDMismatch
 	case intent.Verify(s.PublicKey, []byte(c.Intent), c.Signature) != nil:
@@ -47,7 +47,7 @@ func (s *State) Judge(c Submission, at time.Time) Reason {
 		return IntentExpired
 	case c.Parsed.ExpiresAt <= c.Parsed.IssuedAt:
 		return NeverValid
-	case c.Parsed.IssuedAt > at.Add(maxAhead).Unix():
+	case c.Parsed.IssuedAt > at.Add(maxClockSkew).Unix():
 		return IntentIatFuture
 	case !slices.Contains(s.Protocols, c.Parsed.Protocol):
 		return ProtocolNotRegistered
@@ -55,23 +55,23 @@ func (s *State) Judge(c Submission, at time.Time) Reason {
 	return ""
 }
 
-// inactive is the reason why an agent that is not active may do nothing.
-func (s *State) inactive() Reason {
+// inactiveReason returns the reason for refusing an agent that is not active.
+func (s *State) inactiveReason() Reason {
 	if s.State == StateTerminated {
 		return AgentTerminated
 	}
 	return AgentFrozen
 }
 
-// shown is the reason as the log and the submitter have it.
-func (r Reason) shown() Reason {
+// publicReason returns the reason that the log and the submitter see.
+func (r Reason) publicReason() Reason {
 	if r == NeverValid {
 		return IntentExpired
 	}
 	return r
 }
 
-// Refusal is what the submitter of an intent is told.
+// Refusal returns the fault that the submitter of a refused intent gets.
 func (r Reason) Refusal() *fault.Error {
 	f := fault.New(fault.Code(r), "")
 	switch r {
@@ -84,7 +84,8 @@ func (r Reason) Refusal() *fault.Error {
 	case KIDMismatch:
 		f.Code, f.Message = fault.SignatureInvalid, "key_id must be the agent's keyId"
 	case BadSignature:
-		f.Code, f.Message = fault.SignatureInvalid, "signature must be the agent's over the canonical JSON of the intent"
+		f.Code = fault.SignatureInvalid
+		f.Message = "signature must be the agent's over the canonical JSON of the intent"
 	case IntentExpired:
 		f.Message = "intent.exp is in the past"
 	case NeverValid:
@@ -96,6 +97,6 @@ func (r Reason) Refusal() *fault.Error {
 	case IntentReplay:
 		f.Message = "intent.intent_id was accepted before"
 	}
-	f.Reason = string(r.shown())
+	f.Reason = string(r.publicReason())
 	return f
 }

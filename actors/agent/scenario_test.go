@@ -16,9 +16,9 @@ import (
 	"purser/actors/decision/decisiontest"
 )
 
-// scenario is one agent that commands are sent to. Its clock stands still but for the step "later". Every step also holds the
-// package to its contract: events read back as they were written, deciding changes nothing, the answer is the agent as it then
-// stands.
+// scenario is one agent. Its clock advances only in the step "later". Every step also checks the
+// package's contract: events decode to themselves, Decide changes nothing, and the reply is the
+// agent as it then is.
 type scenario struct {
 	state agent.State
 	now   time.Time
@@ -34,13 +34,13 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		*s = scenario{now: at}
 		return ""
 	case "register":
-		c := agent.Register{ID: "agt_1", Workspace: "ws_1", PublicKeyPem: intent.PublicKeyPEM(intent.PublicKey(key))}
+		c := agent.Register{ID: "agt_1", Workspace: "ws_1", PublicKeyPem: intent.PublicKeyPEM(intent.PublicKey(agentKey))}
 		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
 		return s.send(t, c)
 	case "move":
 		return s.send(t, agent.Change{State: d.CmdArgs[0].Key})
 	case "keys":
-		return fmt.Sprintf("%d to verify with\n", len(s.state.Keys()))
+		return fmt.Sprintf("%d verification keys\n", len(s.state.Keys()))
 	case "submit":
 		return s.submit(t, d)
 	case "later":
@@ -51,11 +51,12 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// submit signs an intent, issued now and good for a minute unless the arguments say otherwise, and has it judged and logged.
+// submit signs an intent, judges it and logs the outcome. By default it is issued now and valid for
+// a minute.
 func (s *scenario) submit(t *testing.T, d *datadriven.TestData) string {
 	asked := intent.Intent{AgentID: "agt_1", IntentID: "order-1", IssuedAt: s.now.Unix(), ExpiresAt: s.now.Unix() + 60,
 		Amount: intent.Amount{Currency: "USD", Cents: 1999}, Protocol: "TAP"}
-	signer, malformed, tampered, keyID := key, false, false, ""
+	signer, malformed, tampered, keyID := agentKey, false, false, ""
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "agent":
@@ -65,9 +66,9 @@ func (s *scenario) submit(t *testing.T, d *datadriven.TestData) string {
 		case "expires":
 			asked.ExpiresAt = s.now.Add(decisiontest.Duration(t, arg.Vals[0])).Unix()
 		case "other-key":
-			signer = other
+			signer = foreignKey
 		case "names-the-agents-key":
-			keyID = intent.KeyID(intent.PublicKey(key))
+			keyID = intent.KeyID(intent.PublicKey(agentKey))
 		case "malformed":
 			malformed = true
 		case "tampered":
@@ -93,7 +94,7 @@ func (s *scenario) submit(t *testing.T, d *datadriven.TestData) string {
 	}
 	if reason := s.state.Judge(c, s.now); reason != "" {
 		refusal := reason.Refusal()
-		return s.send(t, agent.Refuse{Submission: c, Reason: reason}) + "told: " + refusal.Error() + "\n"
+		return s.send(t, agent.Refuse{Submission: c, Reason: reason}) + "answer: " + refusal.Error() + "\n"
 	}
 	return s.send(t, agent.Accept{Submission: c})
 }
@@ -121,7 +122,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 	return out.String()
 }
 
-func TestAFullLogLosesItsOldest(t *testing.T) {
+func TestSubmissionToAFullLogDeletesTheOldestEntry(t *testing.T) {
 	state := agent.State{ID: "agt_1", Workspace: "ws_1", State: agent.StateActive, Logged: agent.MaxLog - 1}
 	refuse := agent.Refuse{Reason: agent.InvalidBody}
 	for _, want := range []string{"", "agt_1/1", "agt_1/2"} {
@@ -137,7 +138,7 @@ func TestAFullLogLosesItsOldest(t *testing.T) {
 	require.EqualValues(t, agent.MaxLog+2, state.Logged)
 }
 
-// What a submission was refused for may be anything, so that no event repeats it.
+// A refused submission may hold anything, so no event repeats it.
 func TestEventsOfRefusalsHoldNothingOfTheSubmission(t *testing.T) {
 	state := agent.State{ID: "agt_1", Workspace: "ws_1", State: agent.StateActive}
 	d, err := state.Decide(decision.Meta{At: at}, agent.Refuse{Reason: agent.InvalidBody,
@@ -147,9 +148,9 @@ func TestEventsOfRefusalsHoldNothingOfTheSubmission(t *testing.T) {
 	require.NotContains(t, decisiontest.JSON(t, d.Events), "Lovelace")
 }
 
-// The state that is answered is the caller's own.
-func TestAReadIsACopy(t *testing.T) {
-	state := agent.State{ID: "agt_1", Protocols: []string{"TAP"}, PublicKey: intent.PublicKey(key)}
+// The caller owns the State in the reply.
+func TestReadRepliesWithACopy(t *testing.T) {
+	state := agent.State{ID: "agt_1", Protocols: []string{"TAP"}, PublicKey: intent.PublicKey(agentKey)}
 	d, err := state.Decide(decision.Meta{}, decision.Read{})
 	require.NoError(t, err)
 	read := d.Reply.(agent.State)
@@ -159,7 +160,7 @@ func TestAReadIsACopy(t *testing.T) {
 	require.NotEqual(t, state.PublicKey, read.PublicKey)
 }
 
-func TestUnknownCommandsAreBugs(t *testing.T) {
+func TestProgrammingErrorsPanic(t *testing.T) {
 	state := agent.State{ID: "agt_1", State: agent.StateActive}
 	require.Panics(t, func() { _, _ = state.Decide(decision.Meta{}, 7) })
 	require.Panics(t, func() { _, _ = state.Decide(decision.Meta{}, agent.Register{}) })

@@ -12,22 +12,22 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrNumber says that a number of the JSON is none that every reader reads alike: it has no double, or is written as an integer
-// beyond 2^53 - 1, where doubles leave integers out.
+// ErrNumber reports a number that JSON readers interpret differently: it has no double, or is an
+// integer beyond 2^53 - 1, where doubles skip integers.
 var ErrNumber = errors.New("a number is out of range")
 
-// ErrDepth says that the JSON is nested deeper than MaxDepth.
+// ErrDepth reports JSON that is nested deeper than MaxDepth.
 var ErrDepth = errors.New("nested too deeply")
 
-// MaxDepth bounds the objects and arrays that stand in each other.
+// MaxDepth is the most levels of nested objects and arrays.
 const MaxDepth = 32
 
 const maxInteger = 1<<53 - 1
 
-// Canonical returns the canonical form of one JSON value, as RFC 8785 defines it. The value must be I-JSON: no name twice in an
-// object, valid UTF-8 and no half of a surrogate pair. The value is not changed.
+// Canonical returns the canonical form of one JSON value by RFC 8785. The value must be I-JSON: no
+// duplicate names in an object, valid UTF-8 and no lone surrogate. The value is not changed.
 func Canonical(value []byte) ([]byte, error) {
-	if err := check(value); err != nil {
+	if err := checkJSON(value); err != nil {
 		return nil, err
 	}
 	canonical := jsontext.Value(slices.Clone(value))
@@ -37,7 +37,7 @@ func Canonical(value []byte) ([]byte, error) {
 	return canonical, nil
 }
 
-func check(value []byte) error {
+func checkJSON(value []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(value))
 	for {
 		token, err := d.ReadToken()

@@ -18,7 +18,7 @@ import (
 )
 
 // The samples of RFC 8785: section 3.2.2 with its result in 3.2.3, and the order of names of 3.2.3.
-func TestTheSamplesOfTheRFC(t *testing.T) {
+func TestSamplesOfRFC8785(t *testing.T) {
 	f := func(value, want string) {
 		t.Helper()
 		given := []byte(value)
@@ -45,7 +45,7 @@ func TestTheSamplesOfTheRFC(t *testing.T) {
 }
 
 // Appendix B of RFC 8785: doubles by their bits.
-func TestTheNumbersOfTheRFC(t *testing.T) {
+func TestNumbersOfRFC8785(t *testing.T) {
 	for bits, want := range map[uint64]string{
 		0x0000000000000000: "0", 0x8000000000000000: "0", 0x0000000000000001: "5e-324", 0x8000000000000001: "-5e-324",
 		0x7fefffffffffffff: "1.7976931348623157e+308", 0xffefffffffffffff: "-1.7976931348623157e+308",
@@ -66,7 +66,7 @@ func TestTheNumbersOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoCanonicalForm(t *testing.T) {
+func TestInvalidJSONHasNoCanonicalForm(t *testing.T) {
 	for _, value := range []string{"", " ", "{", `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `"\ud800"`, "\"\xff\"",
 		"9007199254740992", "-9007199254740992", `{"a":[9007199254740993]}`, "1e309", "-1e309", "1 2", "01", "NaN", `{"a":1,}`,
 		"[1]x", strings.Repeat("[", intent.MaxDepth+1) + strings.Repeat("]", intent.MaxDepth+1)} {
@@ -81,7 +81,8 @@ func TestWhatHasNoCanonicalForm(t *testing.T) {
 	}
 }
 
-// A hundred times a hundred random values, written with random white space and escapes, agree with a second canonicaliser.
+// Random values, written with random white space and escapes, have the canonical form of a second,
+// independent implementation.
 func TestTwoCanonicalisersAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 100 {
@@ -90,7 +91,7 @@ func TestTwoCanonicalisersAgree(t *testing.T) {
 			writeLoosely(t, &written, value)
 			got, err := intent.Canonical([]byte(written.String()))
 			require.NoError(t, err, written.String())
-			require.Equal(t, naive(value), string(got), written.String())
+			require.Equal(t, naiveCanonical(value), string(got), written.String())
 		}
 	})
 }
@@ -137,7 +138,7 @@ func randomString(t *rapid.T) string {
 		rapid.Int32Range(0xe000, 0xffff), rapid.Int32Range(0x10000, 0x10ffff)), 0, 4).Draw(t, "text"))
 }
 
-// writeLoosely writes a value in one of the many ways in which JSON may be written.
+// writeLoosely writes a value in one of its many JSON spellings.
 func writeLoosely(t *rapid.T, b *strings.Builder, value any) {
 	space := func() { b.WriteString(rapid.SampledFrom([]string{"", "", " ", "\n\t", "\r\n"}).Draw(t, "space")) }
 	space()
@@ -195,8 +196,9 @@ func writeString(t *rapid.T, b *strings.Builder, text string) {
 	b.WriteByte('"')
 }
 
-// naive is a canonicaliser of its own, of values and not of text: names sorted by UTF-16, numbers as ECMAScript writes them.
-func naive(value any) string {
+// naiveCanonical is an independent canonicaliser that works on values, not text: it sorts names by
+// UTF-16 and writes numbers as ECMAScript does.
+func naiveCanonical(value any) string {
 	switch v := value.(type) {
 	case float64:
 		return naiveNumber(v)
@@ -205,7 +207,7 @@ func naive(value any) string {
 	case []any:
 		items := make([]string, len(v))
 		for i := range v {
-			items[i] = naive(v[i])
+			items[i] = naiveCanonical(v[i])
 		}
 		return "[" + strings.Join(items, ",") + "]"
 	case map[string]any:
@@ -213,9 +215,11 @@ func naive(value any) string {
 		for name := range v {
 			names = append(names, name)
 		}
-		slices.SortFunc(names, func(a, b string) int { return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b))) })
+		slices.SortFunc(names, func(a, b string) int {
+			return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
+		})
 		for i, name := range names {
-			names[i] = naiveString(name) + ":" + naive(v[name])
+			names[i] = naiveString(name) + ":" + naiveCanonical(v[name])
 		}
 		return "{" + strings.Join(names, ",") + "}"
 	}
@@ -238,7 +242,8 @@ func naiveString(text string) string {
 	return `"` + b.String() + `"`
 }
 
-// naiveNumber is Number::toString of ECMAScript: the shortest digits, the point placed by their exponent n.
+// naiveNumber implements Number::toString of ECMAScript: the shortest digits, with the point placed
+// by their exponent n.
 func naiveNumber(double float64) string {
 	if double == 0 {
 		return "0"
@@ -265,7 +270,8 @@ func naiveNumber(double float64) string {
 	return fmt.Sprintf("%s%se%+d", sign, digits, n-1)
 }
 
-// FuzzCanonical: what has a canonical form is read alike before and after, and the form of the form is itself.
+// FuzzCanonical checks that a value and its canonical form are equal, and that canonicalising twice
+// changes nothing.
 func FuzzCanonical(f *testing.F) {
 	f.Add([]byte(`{"b":[1e3,-0,"\u00e9"],"a":{}}`))
 	f.Add([]byte(`9007199254740993`))

@@ -1,13 +1,14 @@
-// Package intent is what an agent needs to sign payment intents, and what the service needs to verify them: the canonical form of
-// JSON (RFC 8785), Ed25519 keys as PEM, the names of a key, signatures. An agent may import it; it needs nothing of the rest.
+// Package intent signs and verifies payment intents: the canonical form of JSON (RFC 8785), Ed25519
+// keys as PEM, key ids and signatures. Agents may import it; it depends on no other package of
+// Purser.
 //
 //	key, err := intent.ParsePrivateKeyPEM(pem)
 //	body, err := json.Marshal(intent.Intent{AgentID: id, IntentID: "order-1", …})
-//	submission, err := intent.Sign(key, body) // the body of POST /api/agents/{id}/intents, once encoded as JSON
+//	submission, err := intent.Sign(key, body) // POST /api/agents/{id}/intents
 //
-// What is signed is the canonical form of the intent's JSON as it is sent, so that white space, the order of the fields and the
-// way numbers and strings are written may change on the way. The package holds no opinion on what an intent may say, or when:
-// that is for whoever receives it. It reads no clock and draws no randomness by itself.
+// A signature covers the canonical form of the intent's JSON, so white space, field order and the
+// spelling of numbers and strings may change in transit. The package does not check an intent's
+// content or times: the receiver does. It reads no clock and draws no randomness by itself.
 package intent
 
 import (
@@ -18,42 +19,42 @@ import (
 	"strings"
 )
 
-// ErrSignature says that a signature is not the key's over the intent, or is none at all.
+// ErrSignature reports a signature that is malformed or not the key's over the intent.
 var ErrSignature = errors.New("signature does not verify")
 
-// Intent is a payment that an agent means to make. IssuedAt and ExpiresAt are in Unix seconds.
+// Intent is a payment that an agent intends to make. IssuedAt and ExpiresAt are Unix seconds.
 type Intent struct {
 	AgentID     string   `json:"agent_id"`
 	Merchant    Merchant `json:"merchant"`
 	Amount      Amount   `json:"amount"`
 	Funding     *Funding `json:"funding,omitempty"`
-	IntentID    string   `json:"intent_id"` // the agent's own; no two accepted intents of an agent share it
+	IntentID    string   `json:"intent_id"` // chosen by the agent; unique among its accepted intents
 	IssuedAt    int64    `json:"iat"`
 	ExpiresAt   int64    `json:"exp"`
 	Protocol    string   `json:"protocol"` // TAP, MPP or ACP
 	Description string   `json:"description,omitempty"`
 }
 
-// Merchant is who is to be paid. MCC has four digits.
+// Merchant is the payee. MCC has four digits.
 type Merchant struct {
 	Name              string `json:"name"`
 	MCC               string `json:"mcc"`
 	PartnerMerchantID string `json:"partner_merchant_id,omitempty"`
 }
 
-// Amount is in hundredths of a currency of three letters.
+// Amount is in hundredths of a currency, which has three letters.
 type Amount struct {
 	Currency string `json:"currency"`
 	Cents    int64  `json:"cents"`
 }
 
-// Funding is the crypto asset that the agent means to pay with.
+// Funding is the crypto asset of the payment.
 type Funding struct {
 	Asset string `json:"asset,omitempty"`
 	Chain string `json:"chain,omitempty"`
 }
 
-// Submission is a signed intent, as it is sent. Intent is the JSON that was signed.
+// Submission is a signed intent as sent. Intent is the JSON that was signed.
 type Submission struct {
 	Intent    json.RawMessage `json:"intent"`
 	Signature string          `json:"signature"` // base64url
@@ -70,8 +71,9 @@ func Sign(key ed25519.PrivateKey, intent []byte) (Submission, error) {
 		KeyID: KeyID(PublicKey(key))}, nil
 }
 
-// Verify returns nil when the signature (base64url, with or without padding) is the key's over the canonical form of the intent,
-// and ErrSignature when it is not, or when the intent has no canonical form.
+// Verify checks that the signature (base64url, with or without padding) is the key's over the
+// canonical form of the intent. The error is ErrSignature, also for an intent without a canonical
+// form.
 func Verify(key ed25519.PublicKey, intent []byte, signature string) error {
 	bytes, err := decodeBase64URL(signature)
 	if err != nil || len(bytes) != ed25519.SignatureSize || len(key) != ed25519.PublicKeySize {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// MaxPEM bounds the text of a key, in bytes: the PEM of an Ed25519 key has 113.
+// MaxPEM is the longest text of a key in bytes. The PEM of an Ed25519 key has 113.
 const MaxPEM = 1000
 
 const (
@@ -22,14 +22,14 @@ const (
 	privateBlock = "PRIVATE KEY"
 )
 
-// An Ed25519 key has one DER encoding (RFC 8410): these bytes, then the 32 of the key or of its seed. Anything else is another
-// algorithm, has parameters, or goes on behind the key.
+// An Ed25519 key has one DER encoding (RFC 8410): a prefix below, then the 32 bytes of the key or
+// of its seed. Any other bytes are another algorithm, parameters, or trailing data.
 const (
 	spkiPrefix  = "\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00"
 	pkcs8Prefix = "\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20"
 )
 
-// Reasons why a PEM is no key that may be used. The texts are for whoever sent it.
+// Errors of a PEM that is no usable key. The texts are shown to its sender.
 var (
 	ErrPEM       = errors.New("must be one PEM block and nothing else")
 	ErrBlock     = errors.New("must be a PEM block of type " + publicBlock)
@@ -38,8 +38,8 @@ var (
 	ErrWeak      = errors.New("is a point of small order, for which anybody can make signatures")
 )
 
-// ParsePublicKeyPEM reads a public key in SPKI form. A key that is none, or for which signatures prove nothing, is refused with
-// one of the errors above.
+// ParsePublicKeyPEM parses a public key in SPKI form. A malformed key, and a key whose signatures
+// prove nothing, are refused with one of the errors above.
 func ParsePublicKeyPEM(text string) (ed25519.PublicKey, error) {
 	block, err := onlyBlock(text)
 	if err != nil {
@@ -58,7 +58,7 @@ func ParsePublicKeyPEM(text string) (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
-// ParsePrivateKeyPEM reads a private key in PKCS #8 form, as registration returns it.
+// ParsePrivateKeyPEM parses a private key in PKCS #8 form, as registration returns it.
 func ParsePrivateKeyPEM(text string) (ed25519.PrivateKey, error) {
 	block, err := onlyBlock(text)
 	if err != nil {
@@ -71,7 +71,7 @@ func ParsePrivateKeyPEM(text string) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// onlyBlock reads a text that is one PEM block without headers; white space may stand around it.
+// onlyBlock parses a text of exactly one PEM block without headers. White space may surround it.
 func onlyBlock(text string) (*pem.Block, error) {
 	text = strings.TrimSpace(text)
 	if len(text) > MaxPEM || !strings.HasPrefix(text, "-----BEGIN ") {
@@ -84,7 +84,7 @@ func onlyBlock(text string) (*pem.Block, error) {
 	return block, nil
 }
 
-// NewKey makes a key of 32 bytes of entropy.
+// NewKey makes a key from 32 bytes of entropy.
 func NewKey(entropy io.Reader) (ed25519.PrivateKey, error) {
 	var seed [ed25519.SeedSize]byte
 	if _, err := io.ReadFull(entropy, seed[:]); err != nil {
@@ -93,7 +93,7 @@ func NewKey(entropy io.Reader) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed[:]), nil
 }
 
-// PublicKey is the public half of a key.
+// PublicKey returns the public half of a key.
 func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
@@ -102,25 +102,25 @@ func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey {
 	return public
 }
 
-// PublicKeyPEM writes a public key in SPKI form.
+// PublicKeyPEM encodes a public key in SPKI form.
 func PublicKeyPEM(key ed25519.PublicKey) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: publicBlock, Bytes: spki(key)}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: publicBlock, Bytes: encodeSPKI(key)}))
 }
 
-// PrivateKeyPEM writes a private key in PKCS #8 form.
+// PrivateKeyPEM encodes a private key in PKCS #8 form.
 func PrivateKeyPEM(key ed25519.PrivateKey) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: privateBlock, Bytes: append([]byte(pkcs8Prefix), key.Seed()...)}))
 }
 
-func spki(key ed25519.PublicKey) []byte { return append([]byte(spkiPrefix), key...) }
+func encodeSPKI(key ed25519.PublicKey) []byte { return append([]byte(spkiPrefix), key...) }
 
-// KeyID is the name of a key in a submission: the SHA-256 of its SPKI form, base64url.
-func KeyID(key ed25519.PublicKey) string { return base64Hash(spki(key)) }
+// KeyID returns the id of a key in a submission: the SHA-256 of its SPKI form, base64url.
+func KeyID(key ed25519.PublicKey) string { return base64Hash(encodeSPKI(key)) }
 
-// SameKeyID tells whether two key ids name one key; padding does not tell them apart.
+// SameKeyID reports whether two key ids are equal, disregarding padding.
 func SameKeyID(a, b string) bool { return strings.TrimRight(a, "=") == strings.TrimRight(b, "=") }
 
-// Thumbprint is the name of a key as a JWK (RFC 7638, RFC 8037), base64url.
+// Thumbprint returns the JWK thumbprint of a key (RFC 7638, RFC 8037), base64url.
 func Thumbprint(key ed25519.PublicKey) string {
 	return base64Hash([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + base64.RawURLEncoding.EncodeToString(key) + `"}`))
 }
@@ -130,7 +130,7 @@ func base64Hash(b []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// JWK is a public key as RFC 8037 writes it. Kid is its KeyID.
+// JWK is a public key by RFC 8037. Kid is its KeyID.
 type JWK struct {
 	Kty string `json:"kty"`
 	Crv string `json:"crv"`
@@ -140,14 +140,15 @@ type JWK struct {
 	Alg string `json:"alg"`
 }
 
-// JWKOf writes a public key as a JWK.
+// JWKOf returns a public key as a JWK.
 func JWKOf(key ed25519.PublicKey) JWK {
 	return JWK{Kty: "OKP", Crv: "Ed25519", X: base64.RawURLEncoding.EncodeToString(key), Kid: KeyID(key), Use: "sig",
 		Alg: "EdDSA"}
 }
 
-// CheckPoint refuses 32 bytes that encode no point (RFC 8032, 5.1.3) and the points of small order: the identity, (0, -1), those
-// with y = 0, whose double is (0, -1), and those with x² = -y², whose double has y = 0.
+// CheckPoint refuses 32 bytes that encode no point (RFC 8032, 5.1.3), and points of small order:
+// the identity, (0, -1), points with y = 0, whose double is (0, -1), and points with x² = -y²,
+// whose double has y = 0.
 func CheckPoint(encoded []byte) error {
 	little := slices.Clone(encoded)
 	negative := little[31]&0x80 != 0

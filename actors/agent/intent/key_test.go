@@ -17,8 +17,8 @@ import (
 	"purser/actors/agent/intent"
 )
 
-// Keys are written and read as crypto/x509 does.
-func TestKeysAreWrittenAsX509DoesIt(t *testing.T) {
+// Encoded keys equal those of crypto/x509, which also decodes them.
+func TestKeysAreEncodedAsByX509(t *testing.T) {
 	key, err := intent.NewKey(rand.Reader)
 	require.NoError(t, err)
 	public := intent.PublicKey(key)
@@ -39,41 +39,41 @@ func TestKeysAreWrittenAsX509DoesIt(t *testing.T) {
 	require.Error(t, err)
 }
 
-// RFC 8037, appendix A.3: the thumbprint of the key of appendix A.2.
-func TestTheThumbprintOfTheRFC(t *testing.T) {
+// The sample of RFC 8037, appendix A.3, for the key of appendix A.2.
+func TestThumbprintOfRFC8037(t *testing.T) {
 	x, err := base64.RawURLEncoding.DecodeString("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
 	require.NoError(t, err)
 	require.Equal(t, "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k", intent.Thumbprint(x))
 	require.Equal(t, "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", intent.JWKOf(x).X)
 }
 
-// point is a point of the curve in the test's own arithmetic, which adds by the law of RFC 8032 and knows nothing of small
-// orders.
+// point is a point of the curve in an arithmetic of the test's own, by the addition law of RFC
+// 8032, without special cases for small orders.
 type point struct{ x, y *big.Int }
 
 var (
 	prime, _ = new(big.Int).SetString("57896044618658097711785492504343953926634992332820282019728792003956564819949", 10)
-	curveD   = mod(new(big.Int).Mul(big.NewInt(-121665), new(big.Int).ModInverse(big.NewInt(121666), prime)))
+	curveD   = modPrime(new(big.Int).Mul(big.NewInt(-121665), new(big.Int).ModInverse(big.NewInt(121666), prime)))
 )
 
-func mod(n *big.Int) *big.Int { return n.Mod(n, prime) }
+func modPrime(n *big.Int) *big.Int { return n.Mod(n, prime) }
 
-func mul(a, b *big.Int) *big.Int { return mod(new(big.Int).Mul(a, b)) }
+func mulModPrime(a, b *big.Int) *big.Int { return modPrime(new(big.Int).Mul(a, b)) }
 
 func (p point) double() point {
-	xy := mul(p.x, p.y)
-	k := mul(curveD, mul(xy, xy))
+	xy := mulModPrime(p.x, p.y)
+	k := mulModPrime(curveD, mulModPrime(xy, xy))
 	over := func(numerator, denominator *big.Int) *big.Int {
-		return mul(numerator, new(big.Int).ModInverse(mod(denominator), prime))
+		return mulModPrime(numerator, new(big.Int).ModInverse(modPrime(denominator), prime))
 	}
 	one := big.NewInt(1)
-	return point{over(mod(new(big.Int).Add(xy, xy)), new(big.Int).Add(one, k)),
-		over(mod(new(big.Int).Add(mul(p.x, p.x), mul(p.y, p.y))), new(big.Int).Sub(one, k))}
+	return point{over(modPrime(new(big.Int).Add(xy, xy)), new(big.Int).Add(one, k)),
+		over(modPrime(new(big.Int).Add(mulModPrime(p.x, p.x), mulModPrime(p.y, p.y))), new(big.Int).Sub(one, k))}
 }
 
 func (p point) isIdentity() bool { return p.x.Sign() == 0 && p.y.Cmp(big.NewInt(1)) == 0 }
 
-// pointAt finds the point of an encoding; false when there is none.
+// pointAt decodes a point; ok is false when the bytes encode none.
 func pointAt(encoded []byte) (point, bool) {
 	little := slices.Clone(encoded)
 	odd := uint(little[31] >> 7)
@@ -83,21 +83,22 @@ func pointAt(encoded []byte) (point, bool) {
 	if y.Cmp(prime) >= 0 {
 		return point{}, false
 	}
-	y2 := mul(y, y)
-	under := mod(new(big.Int).Add(mul(curveD, y2), big.NewInt(1)))
-	x := new(big.Int).ModSqrt(mul(mod(new(big.Int).Sub(y2, big.NewInt(1))), new(big.Int).ModInverse(under, prime)), prime)
+	y2 := mulModPrime(y, y)
+	under := modPrime(new(big.Int).Add(mulModPrime(curveD, y2), big.NewInt(1)))
+	over := modPrime(new(big.Int).Sub(y2, big.NewInt(1)))
+	x := new(big.Int).ModSqrt(mulModPrime(over, new(big.Int).ModInverse(under, prime)), prime)
 	if x == nil || x.Sign() == 0 && odd == 1 {
 		return point{}, false
 	}
 	if x.Bit(0) != odd {
-		x = mod(x.Neg(x))
+		x = modPrime(x.Neg(x))
 	}
 	return point{x, y}, true
 }
 
 func pemOf(encoded []byte) string { return intent.PublicKeyPEM(encoded) }
 
-// The eight points whose order divides eight, in each of their encodings, canonical or not.
+// The eight points whose order divides eight, in all their encodings, canonical or not.
 func TestPointsOfSmallOrderAreRefused(t *testing.T) {
 	refused := 0
 	for _, text := range []string{
@@ -121,7 +122,7 @@ func TestPointsOfSmallOrderAreRefused(t *testing.T) {
 		refused++
 	}
 	require.Equal(t, 8, refused)
-	for last := 0xed; last <= 0xff; last++ { // p and what follows, up to 2^255: encodings of small numbers that are not canonical
+	for last := 0xed; last <= 0xff; last++ { // non-canonical encodings: p and the numbers above it, up to 2^255
 		encoded := append([]byte{byte(last)}, slices.Repeat([]byte{0xff}, 31)...)
 		for _, top := range []byte{0x7f, 0xff} {
 			encoded[31] = top
@@ -131,8 +132,9 @@ func TestPointsOfSmallOrderAreRefused(t *testing.T) {
 	}
 }
 
-// Any 32 bytes: taken exactly when they encode a point that eight times itself is not the identity. Real keys are taken.
-func TestPointsAreJudgedAsByASecondArithmetic(t *testing.T) {
+// Any 32 bytes are accepted exactly when they encode a point whose multiple by eight is not the
+// identity. Real keys are accepted.
+func TestCheckPointAgreesWithASecondArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		encoded := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "encoded")
 		p, found := pointAt(encoded)
@@ -175,7 +177,7 @@ func TestSignatures(t *testing.T) {
 	require.ErrorIs(t, err, intent.ErrNumber)
 }
 
-// FuzzParsePublicKeyPEM: what is taken is written as a key that is taken again.
+// FuzzParsePublicKeyPEM checks that an accepted key encodes to a key that is accepted again.
 func FuzzParsePublicKeyPEM(f *testing.F) {
 	f.Add("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEArd6WZ/80xWMocComixF0Wn7m+1VExwLcwWYPy/SFIpU=\n-----END PUBLIC KEY-----\n")
 	f.Add("-----BEGIN PUBLIC KEY-----\nA: b\n\nMCow\n-----END PUBLIC KEY-----")
