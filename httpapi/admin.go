@@ -84,7 +84,7 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	a.base, a.cancel = context.WithCancel(context.Background())
 	a.httpServer = newHTTPServer(a.ownNames(noBrowser(a.newRouter().Handler)), func(ctx *fasthttp.RequestCtx, err error) {
 		f := malformedFault(err)
-		respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
+		respondJSON(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
 	}, c.Logger, c.Edge)
 	// A profile or an audit has no bound on its time.
 	a.httpServer.http.WriteTimeout = 0
@@ -95,8 +95,8 @@ func (a *Admin) newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
 	mountRoute(r, fasthttp.MethodGet, "/healthz",
-		func(ctx *fasthttp.RequestCtx) { respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ok"}) })
-	mountRoute(r, fasthttp.MethodGet, "/readyz", a.readyz)
+		func(ctx *fasthttp.RequestCtx) { respondJSON(ctx, fasthttp.StatusOK, map[string]string{"status": "ok"}) })
+	mountRoute(r, fasthttp.MethodGet, "/readyz", a.showReadiness)
 	r.GET("/metrics", fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(a.cfg.Registry,
 		promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce})))
 	r.GET("/debug/pprof/", fasthttpadaptor.NewFastHTTPHandlerFunc(pprof.Index))
@@ -110,14 +110,14 @@ func (a *Admin) newRouter() *router.Router {
 		r.POST("/"+name, func(ctx *fasthttp.RequestCtx) { a.runCommand(ctx, name, command, running) })
 	}
 	r.NotFound = func(ctx *fasthttp.RequestCtx) {
-		respond(ctx, fasthttp.StatusNotFound, errorBody{Error: fault.NotFound})
+		respondJSON(ctx, fasthttp.StatusNotFound, errorBody{Error: fault.NotFound})
 	}
 	r.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) {
-		respond(ctx, fasthttp.StatusMethodNotAllowed, errorBody{Error: fault.MethodNotAllowed})
+		respondJSON(ctx, fasthttp.StatusMethodNotAllowed, errorBody{Error: fault.MethodNotAllowed})
 	}
 	r.PanicHandler = func(ctx *fasthttp.RequestCtx, cause any) {
 		a.log.Error("admin panic", slog.Any("cause", cause))
-		respond(ctx, fasthttp.StatusInternalServerError, errorBody{Error: fault.Internal, Message: fmt.Sprint(cause)})
+		respondJSON(ctx, fasthttp.StatusInternalServerError, errorBody{Error: fault.Internal, Message: fmt.Sprint(cause)})
 	}
 	return r
 }
@@ -140,7 +140,7 @@ func serveProfile(ctx *fasthttp.RequestCtx) {
 func (a *Admin) ownNames(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if len(ctx.Request.Header.PeekAll(fasthttp.HeaderHost)) > 1 || !a.isOwnName(ctx) {
-			respond(ctx, statuses[hostRefused], errorBody{Error: hostRefused,
+			respondJSON(ctx, statuses[hostRefused], errorBody{Error: hostRefused,
 				Message: "the Host header is not a name of the admin port; PURSER_ADMIN_HOSTS adds names"})
 			return
 		}
@@ -175,7 +175,7 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		site := string(h.Peek("Sec-Fetch-Site"))
 		reads := ctx.IsGet() || ctx.IsHead()
 		if len(h.Peek("Origin")) > 0 || site == "cross-site" || site == "same-site" || site != "" && !reads {
-			respond(ctx, fasthttp.StatusForbidden, errorBody{Error: fault.OriginRefused,
+			respondJSON(ctx, fasthttp.StatusForbidden, errorBody{Error: fault.OriginRefused,
 				Message: "the admin port takes no requests of a browser's pages"})
 			return
 		}
@@ -197,13 +197,13 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 	return a.httpServer.Shutdown(ctx)
 }
 
-func (a *Admin) readyz(ctx *fasthttp.RequestCtx) {
+func (a *Admin) showReadiness(ctx *fasthttp.RequestCtx) {
 	if err := a.cfg.Ready(); err != nil {
-		respond(ctx, fasthttp.StatusServiceUnavailable, map[string]any{"status": "not ready",
+		respondJSON(ctx, fasthttp.StatusServiceUnavailable, map[string]any{"status": "not ready",
 			"reasons": strings.Split(err.Error(), "\n")})
 		return
 	}
-	respond(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})
+	respondJSON(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})
 }
 
 // runCommand runs one call of a command, unless its concurrent calls are at their limit.
@@ -212,7 +212,7 @@ func (a *Admin) runCommand(ctx *fasthttp.RequestCtx, name string, command Comman
 	case running <- struct{}{}:
 		defer func() { <-running }()
 	default:
-		respond(ctx, statuses[commandRunning], errorBody{Error: commandRunning, Message: "the command " + name +
+		respondJSON(ctx, statuses[commandRunning], errorBody{Error: commandRunning, Message: "the command " + name +
 			" is running and goes on without its caller; ask again when it has ended"})
 		return
 	}
@@ -221,19 +221,19 @@ func (a *Admin) runCommand(ctx *fasthttp.RequestCtx, name string, command Comman
 	result, err := command.Do(within, bytes.Clone(ctx.PostBody()))
 	if f, isFault := errors.AsType[*fault.Error](err); isFault {
 		if status, known := statusOf(f.Code); known {
-			respond(ctx, status, errorBody{Error: f.Code, Message: f.Message})
+			respondJSON(ctx, status, errorBody{Error: f.Code, Message: f.Message})
 			return
 		}
 	}
 	if err != nil {
 		a.log.Error("command failed", "command", name, "err", err)
-		respond(ctx, fasthttp.StatusInternalServerError, errorBody{Error: fault.Internal, Message: err.Error()})
+		respondJSON(ctx, fasthttp.StatusInternalServerError, errorBody{Error: fault.Internal, Message: err.Error()})
 		return
 	}
-	respond(ctx, fasthttp.StatusOK, result)
+	respondJSON(ctx, fasthttp.StatusOK, result)
 }
 
-func respond(ctx *fasthttp.RequestCtx, status int, document any) {
+func respondJSON(ctx *fasthttp.RequestCtx, status int, document any) {
 	text, err := json.Marshal(document)
 	if err != nil {
 		status, text = fasthttp.StatusInternalServerError, []byte(`{"error":"internal"}`)

@@ -86,7 +86,7 @@ func (w *world) refusesMoney(e *estate, op operation, field string, bad []string
 	w.ok(w.get(e.tn.all, "/api/workspaces")) // notes the key's use in this minute
 	before := w.settled()
 	for _, value := range bad {
-		w.server.limits = newLimiter(maxWindows, w.clock.elapsed)
+		w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
 		r.body = (&spoiler{t: w.t}).with(tree, field, value)
 		r.who = e.sign(op, r.who, r.body)
 		got := w.send(r)

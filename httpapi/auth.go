@@ -24,14 +24,14 @@ const (
 // maxCachedKeys bounds the secrets whose workspace is cached.
 const maxCachedKeys = 100_000
 
-// unauthorized is the one error of a missing, malformed, unknown or revoked key, so that a caller
+// noValidKey is the one error of a missing, malformed, unknown or revoked key, so that a caller
 // cannot distinguish them.
-func unauthorized() error { return fault.New(fault.Unauthorized, "a valid API key is required") }
+func noValidKey() error { return fault.New(fault.Unauthorized, "a valid API key is required") }
 
 func noSession() error { return fault.New(fault.Unauthorized, "a valid session is required") }
 
-// authenticate identifies the caller. authorize checks the permissions.
-func (e *edge) authenticate(c *call) error {
+// authenticateCaller identifies the caller. authorizeCaller checks the permissions.
+func (e *edge) authenticateCaller(c *call) error {
 	switch kind := c.route.auth; {
 	case kind == authNone:
 		return nil
@@ -41,7 +41,7 @@ func (e *edge) authenticate(c *call) error {
 		if err := e.authenticateKey(c); err != nil {
 			return err
 		}
-		return nil // authorize refuses the key: session_required
+		return nil // authorizeCaller refuses the key: session_required
 	case kind == authSession, kind == authKeyOrSession && !c.header.hasAuthorization:
 		return e.authenticateSession(c)
 	default:
@@ -68,7 +68,7 @@ func (e *edge) authenticateKey(c *call) error {
 	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
 	slot, hash, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret))
 	if err != nil || !strings.EqualFold(scheme, "Bearer") {
-		return unauthorized()
+		return noValidKey()
 	}
 	owner, err := e.workspaceOfSecret(c.ctx, slot, hash)
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *edge) authenticateKey(c *call) error {
 	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: owner, Workspace: owner,
 		Command: workspace.Authenticate{SecretHash: hash}})
 	if fault.Is(err, fault.Unauthorized) || fault.Is(err, fault.NotFound) {
-		return unauthorized()
+		return noValidKey()
 	}
 	if err != nil {
 		return err
@@ -88,18 +88,18 @@ func (e *edge) authenticateKey(c *call) error {
 	}
 	c.who = caller{access: access}
 	if access.UseDue {
-		e.keyUsage.note(access)
+		e.keyUsage.noteUse(access)
 	}
 	return nil
 }
 
 func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash string) (string, error) {
-	if owner, ok := e.keys.get(hash); ok {
+	if owner, ok := e.keys.ownerOf(hash); ok {
 		return owner, nil
 	}
 	record, err := e.actors.Find(ctx, slot, workspace.RecordSecret, hash)
 	if fault.Is(err, fault.NotFound) {
-		return "", unauthorized()
+		return "", noValidKey()
 	}
 	if err != nil {
 		return "", err
@@ -108,12 +108,13 @@ func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash stri
 	if err := json.Unmarshal(record.Document, &document); err != nil {
 		return "", fmt.Errorf("secret's record: %w", err)
 	}
-	e.keys.put(hash, document.WorkspaceID)
+	e.keys.storeOwner(hash, document.WorkspaceID)
 	return document.WorkspaceID, nil
 }
 
-// authorize checks the caller's permissions: the scopes of a key, the origin and role of a session.
-func (e *edge) authorize(c *call) error {
+// authorizeCaller checks the caller's permissions: the scopes of a key, the origin and role of a
+// session.
+func (e *edge) authorizeCaller(c *call) error {
 	r := c.route
 	if c.who.user == "" && c.who.access.Principal.KeyID != "" {
 		if r.auth == authSession {
@@ -146,14 +147,14 @@ type keyCache struct {
 
 func newKeyCache(max int) *keyCache { return &keyCache{owners: map[string]string{}, max: max} }
 
-func (k *keyCache) get(hash string) (string, bool) {
+func (k *keyCache) ownerOf(hash string) (string, bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	owner, ok := k.owners[hash]
 	return owner, ok
 }
 
-func (k *keyCache) put(hash, owner string) {
+func (k *keyCache) storeOwner(hash, owner string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.owners) >= k.max {
@@ -181,7 +182,7 @@ type keyUsage struct {
 
 func newKeyUsage(e *edge) *keyUsage { return &keyUsage{edge: e, slots: make(chan struct{}, maxNotes)} }
 
-func (u *keyUsage) note(access workspace.Access) {
+func (u *keyUsage) noteUse(access workspace.Access) {
 	select {
 	case u.slots <- struct{}{}:
 	default:
@@ -201,4 +202,4 @@ func (u *keyUsage) note(access workspace.Access) {
 	}()
 }
 
-func (u *keyUsage) wait() { u.running.Wait() }
+func (u *keyUsage) waitIdle() { u.running.Wait() }

@@ -40,10 +40,10 @@ func (h *cardHandlers) listAuthorizations(c *call) (answer, error) {
 	}
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
 	walk := authorizationWalk{h: h, c: c, l: l}
-	if err := walk.begin(asked, shown); err != nil {
+	if err := walk.startBehind(asked, shown); err != nil {
 		return answer{}, err
 	}
-	out, err := walk.page(asked.Limit, wanted)
+	out, err := walk.collectPage(asked.Limit, wanted)
 	if err != nil {
 		return answer{}, err
 	}
@@ -62,51 +62,52 @@ func (l listing) ofCard(c *call) listing {
 // that the workspace's index names. Index records are only prepended and never change, so a
 // position in one stays valid.
 type authorizationWalk struct {
-	h       *cardHandlers
-	c       *call
-	l       listing
-	at      persistence.Page     // the page to read after records
-	records []persistence.Record // read, before current
-	ended   bool                 // the list has no more behind records
-	now     persistence.Record   // the record of names
-	names   []string             // the ids of the authorizations of current, in the order of their decisions
-	shown   int                  // the number of names passed, from the last one backwards
+	h        *cardHandlers
+	c        *call
+	l        listing
+	nextPage persistence.Page     // the page to read after records
+	records  []persistence.Record // read, before current
+	ended    bool                 // the list has no more behind records
+	current  persistence.Record   // the record of names
+	ids      []string             // the ids of the authorizations of current, in the order of their decisions
+	shown    int                  // the number of names passed, from the last one backwards
 }
 
-// begin starts behind the record of the cursor, or behind the first shown entries of it.
-func (w *authorizationWalk) begin(asked persistence.Page, shown int) error {
-	w.at = persistence.Page{AfterPosition: asked.AfterPosition, AfterOrdinal: asked.AfterOrdinal,
+// startBehind starts behind the record of the cursor, or behind the first shown entries of it.
+func (w *authorizationWalk) startBehind(asked persistence.Page, shown int) error {
+	w.nextPage = persistence.Page{AfterPosition: asked.AfterPosition, AfterOrdinal: asked.AfterOrdinal,
 		Limit: asked.Limit + 1}
 	if w.l.kind == balance.RecordAuthorizationIndex {
-		w.at.Limit = min(w.at.Limit, indexRecords)
+		w.nextPage.Limit = min(w.nextPage.Limit, indexRecords)
 	}
 	if shown == 0 {
 		return nil
 	}
 	// The ordinal after the cursor's makes the first read begin with the cursor's own record. The
 	// highest ordinal overflows to 0, behind which a position has no record.
-	w.at.AfterOrdinal++
-	there, err := w.next()
+	w.nextPage.AfterOrdinal++
+	there, err := w.nextAuthorization()
 	if err != nil {
 		return err
 	}
-	if !there || w.now.Position != asked.AfterPosition || w.now.Ordinal != asked.AfterOrdinal || shown >= len(w.names) {
+	if !there || w.current.Position != asked.AfterPosition || w.current.Ordinal != asked.AfterOrdinal ||
+		shown >= len(w.ids) {
 		return foreignCursor()
 	}
 	w.shown = shown
 	return nil
 }
 
-// next advances by one authorization and reports whether there was one.
-func (w *authorizationWalk) next() (bool, error) {
-	for w.shown == len(w.names) {
+// nextAuthorization advances by one authorization and reports whether there was one.
+func (w *authorizationWalk) nextAuthorization() (bool, error) {
+	for w.shown == len(w.ids) {
 		if len(w.records) == 0 {
-			if err := w.read(); err != nil || len(w.records) == 0 {
+			if err := w.fetchRecords(); err != nil || len(w.records) == 0 {
 				return false, err
 			}
 		}
-		w.now, w.records, w.shown = w.records[0], w.records[1:], 0
-		if err := w.open(); err != nil {
+		w.current, w.records, w.shown = w.records[0], w.records[1:], 0
+		if err := w.openRecord(); err != nil {
 			return false, err
 		}
 	}
@@ -114,44 +115,44 @@ func (w *authorizationWalk) next() (bool, error) {
 	return true, nil
 }
 
-func (w *authorizationWalk) read() (err error) {
+func (w *authorizationWalk) fetchRecords() (err error) {
 	if w.ended {
 		return nil
 	}
-	if w.records, err = w.h.actors.List(w.c.ctx, w.l.kind, w.l.workspace, w.l.parent, w.at); err != nil {
+	if w.records, err = w.h.actors.List(w.c.ctx, w.l.kind, w.l.workspace, w.l.parent, w.nextPage); err != nil {
 		return err
 	}
-	if w.ended = len(w.records) < w.at.Limit; !w.ended {
+	if w.ended = len(w.records) < w.nextPage.Limit; !w.ended {
 		last := w.records[len(w.records)-1]
-		w.at.AfterPosition, w.at.AfterOrdinal = last.Position, last.Ordinal
+		w.nextPage.AfterPosition, w.nextPage.AfterOrdinal = last.Position, last.Ordinal
 	}
 	return nil
 }
 
-// open sets names to the authorizations of the current record.
-func (w *authorizationWalk) open() error {
+// openRecord sets names to the authorizations of the current record.
+func (w *authorizationWalk) openRecord() error {
 	if w.l.kind == balance.RecordAuthorization {
-		w.names = []string{w.now.ID}
+		w.ids = []string{w.current.ID}
 		return nil
 	}
 	var index balance.AuthorizationIndex
-	if err := json.Unmarshal(w.now.Document, &index); err != nil {
+	if err := json.Unmarshal(w.current.Document, &index); err != nil {
 		return fmt.Errorf("authorizations' index: %w", err)
 	}
-	w.names = index.All()
+	w.ids = index.All()
 	return nil
 }
 
-// page collects a page from the walk's position: the authorizations with the decision wanted, or
-// all for "".
-func (w *authorizationWalk) page(limit int, wanted string) (page, error) {
+// collectPage collects a page from the walk's position: the authorizations with the decision
+// wanted, or all for "".
+func (w *authorizationWalk) collectPage(limit int, wanted string) (page, error) {
 	out := page{Data: []any{}}
 	for scanned := 0; ; scanned++ {
-		last, shown := w.now, w.shown
-		if shown == len(w.names) {
+		last, shown := w.current, w.shown
+		if shown == len(w.ids) {
 			shown = 0
 		}
-		there, err := w.next()
+		there, err := w.nextAuthorization()
 		if err != nil || !there {
 			return out, err
 		}
@@ -159,7 +160,7 @@ func (w *authorizationWalk) page(limit int, wanted string) (page, error) {
 			out.NextCursor = w.l.cursorIn(last, shown)
 			return out, nil
 		}
-		document, err := w.document()
+		document, err := w.readDocument()
 		if err != nil {
 			return page{}, err
 		}
@@ -171,13 +172,13 @@ func (w *authorizationWalk) page(limit int, wanted string) (page, error) {
 	}
 }
 
-// document returns the record of the authorization at the walk's position.
-func (w *authorizationWalk) document() (json.RawMessage, error) {
+// readDocument returns the record of the authorization at the walk's position.
+func (w *authorizationWalk) readDocument() (json.RawMessage, error) {
 	if w.l.kind == balance.RecordAuthorization {
-		return w.c.unmark(w.now.Document), nil
+		return w.c.stripPrefix(w.current.Document), nil
 	}
-	found, err := w.h.actors.Record(w.c.ctx, balance.RecordAuthorization, w.l.workspace, w.names[len(w.names)-w.shown])
-	return w.c.unmark(found.Document), err
+	found, err := w.h.actors.Record(w.c.ctx, balance.RecordAuthorization, w.l.workspace, w.ids[len(w.ids)-w.shown])
+	return w.c.stripPrefix(found.Document), err
 }
 
 func decidedAs(document json.RawMessage, wanted string) (bool, error) {

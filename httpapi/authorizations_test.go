@@ -188,7 +188,7 @@ func TestACursorIntoARecordIsOfItsList(t *testing.T) {
 	require.Equal(t, *workspace.cursorIn(newest, 2), cursor)
 	names, _ = l.page("limit=5", cursor)
 	require.Equal(t, l.all[2:], names)
-	names, _ = l.page("limit=5", *workspace.cursor(newest))
+	names, _ = l.page("limit=5", *workspace.cursorBehind(newest))
 	require.Equal(t, l.all[3:], names, "behind the record, as an earlier version had it")
 
 	card := listing{kind: balance.RecordAuthorization, workspace: l.tn.workspace, parent: l.card}
@@ -203,8 +203,8 @@ func TestACursorIntoARecordIsOfItsList(t *testing.T) {
 			*workspace.cursorIn(at(newest.Position+1, newest.Ordinal), 1), *workspace.cursorIn(at(1, 1), 1),
 			*workspace.cursorIn(at(newest.Position, math.MaxUint32), 1), *workspace.cursorIn(at(math.MaxUint64, 1), 1),
 			*workspace.cursorIn(at(0, 1), 1), *filtered.cursorIn(newest, 2),
-			*workspace.cursor(newest) + "AA", // 18 bytes, of which nothing was shown
-			*workspace.cursor(newest) + "A", cursor + "AA", cursor[:len(cursor)-1],
+			*workspace.cursorBehind(newest) + "AA", // 18 bytes, of which nothing was shown
+			*workspace.cursorBehind(newest) + "A", cursor + "AA", cursor[:len(cursor)-1],
 		},
 		"/api/authorizations?cardId=" + l.card + "&": {*card.cursorIn(newest, 1), cursor},
 		"/api/cards?": {*cards.cursorIn(newest, 1), cursor},

@@ -51,7 +51,8 @@ func TestBadBodies(t *testing.T) {
 func (w *world) refuses(e *estate, op operation, r readyRequest, bad badBody) {
 	w.t.Helper()
 	if !op.key && !op.session && !op.partner {
-		w.server.limits = newLimiter(maxWindows, w.clock.elapsed) // signing in is limited, and this is about bodies
+		// signing in is limited, and this is about bodies
+		w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
 	}
 	r.body, r.who = bad.text, e.sign(op, r.who, bad.text)
 	got := w.onTheWire(r)
@@ -322,7 +323,7 @@ func TestBoundsAreInclusive(t *testing.T) {
 				text, err := json.Marshal(body)
 				require.NoError(t, err)
 				r.body, r.who = string(text), e.sign(op, r.who, string(text))
-				w.server.limits = newLimiter(maxWindows, w.clock.elapsed)
+				w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
 				got := w.send(r)
 				require.NotEqual(t, 400, got.status, "%s with %s %v: %s", op.name, name, value, got.raw)
 				tried++

@@ -29,10 +29,10 @@ func (r *route) bodyLimit() int {
 }
 
 // admitHead checks the head of a request before its body is read: the limit of its address and the
-// form of its credentials. admit authenticates the caller later.
+// form of its credentials. admitCaller authenticates the caller later.
 func (e *edge) admitHead(c *call) error {
 	if c.route.auth == authPartner {
-		if err := e.limitReports(c.peer); err != nil {
+		if err := e.limits.checkReports(c.peer); err != nil {
 			return err
 		}
 		if !webhook.Formed(c.header.signature, e.cfg.PartnerSignatures, c.now) {
@@ -40,13 +40,13 @@ func (e *edge) admitHead(c *call) error {
 		}
 		return nil
 	}
-	if err := e.limitAddress(c.peer); err != nil {
+	if err := e.limits.countAddress(c.peer); err != nil {
 		return err
 	}
 	return c.credentialsForm()
 }
 
-// credentialsForm refuses a malformed credential. authenticate looks it up.
+// credentialsForm refuses a malformed credential. authenticateCaller looks it up.
 func (c *call) credentialsForm() error {
 	switch r := c.route; {
 	case r.auth == authNone:
@@ -60,14 +60,14 @@ func (c *call) credentialsForm() error {
 	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
 	if _, _, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret)); err != nil ||
 		!strings.EqualFold(scheme, "Bearer") {
-		return unauthorized()
+		return noValidKey()
 	}
 	return nil
 }
 
 // refuseUnverified counts a report that fails verification, and returns its refusal.
 func (e *edge) refuseUnverified(c *call) error {
-	if err := e.limit(badReports+c.peer, badReportsPerAddress); err != nil {
+	if err := e.limits.countRequest(badReports+c.peer, badReportsPerAddress); err != nil {
 		return err
 	}
 	return fault.New(fault.SignatureInvalid, "")
@@ -102,15 +102,4 @@ func bodyUnread(err error, limit int) *fault.Error {
 func (e *edge) startTimer(c *call) (cancel context.CancelFunc) {
 	c.ctx, cancel = context.WithTimeout(e.base, requestTimeout)
 	return cancel
-}
-
-// limitReports refuses an address with badReportsPerAddress reports in the last minute that failed
-// verification.
-func (e *edge) limitReports(peer string) error {
-	wait := e.limits.untilFree(badReports+peer, badReportsPerAddress)
-	if wait == 0 {
-		return nil
-	}
-	e.metrics.limited.WithLabelValues(strings.TrimSuffix(badReports, "/")).Inc()
-	return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
 }

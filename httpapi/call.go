@@ -58,16 +58,16 @@ type caller struct {
 // workspace returns the workspace that the request concerns; "" for a session without one.
 func (c *caller) workspace() string { return c.access.Workspace }
 
-func (c *caller) principal() workspace.Principal {
+func (c *caller) asPrincipal() workspace.Principal {
 	if c.user != "" {
 		return workspace.Principal{UserID: c.user}
 	}
 	return c.access.Principal
 }
 
-// tenant returns the scope of idempotency keys: the workspace, or the user of a session without
+// keyScope returns the scope of idempotency keys: the workspace, or the user of a session without
 // one.
-func (c *caller) tenant() string {
+func (c *caller) keyScope() string {
 	if c.workspace() == "" {
 		return c.user
 	}

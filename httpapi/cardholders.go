@@ -46,12 +46,12 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind,
 		Person: body.Person}
 	return h.askIdempotent(c, actors.Envelope{Kind: "cardholder", Stream: create.ID, Workspace: create.Workspace,
-		Prepare: func(ctx context.Context) (any, error) { return h.enrolled(ctx, c, create) }},
+		Prepare: func(ctx context.Context) (any, error) { return h.enrolPerson(ctx, c, create) }},
 		func(created any) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }
 
-// enrolled completes the command with the partner's enrolment of the person.
-func (h *cardHandlers) enrolled(ctx context.Context, c *call, create cardholder.Create) (any, error) {
+// enrolPerson completes the command with the partner's enrolment of the person.
+func (h *cardHandlers) enrolPerson(ctx context.Context, c *call, create cardholder.Create) (any, error) {
 	create.Enrolment.State = cardholder.StatePending
 	if h.cfg.Issuer != IssuerConnected {
 		return create, nil

@@ -97,7 +97,7 @@ func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	if err != nil {
 		return err
 	}
-	last4, err := digits(4, entropy)
+	last4, err := drawDigits(4, entropy)
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	return nil
 }
 
-// digits draws n uniformly distributed decimal digits.
-func digits(n int, entropy io.Reader) (string, error) {
+// drawDigits draws n uniformly distributed decimal digits.
+func drawDigits(n int, entropy io.Reader) (string, error) {
 	const fair = 250 // the multiple of ten below which a byte's remainder is uniform
 	text := make([]byte, 0, n)
 	var b [1]byte
@@ -201,7 +201,7 @@ func (h *cardHandlers) getCard(c *call) (answer, error) {
 	}
 	recent := make([]json.RawMessage, len(records))
 	for i, r := range records {
-		recent[i] = c.unmark(r.Document)
+		recent[i] = c.stripPrefix(r.Document)
 	}
 	return reply(map[string]any{"card": shown, "recentAuthorizations": recent})
 }

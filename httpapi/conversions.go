@@ -72,7 +72,7 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	}
 	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
-			if quote.NoOffer = h.limitQuotes(c, "quotes"); quote.NoOffer != nil {
+			if quote.NoOffer = h.limits.countQuote(c, "quotes"); quote.NoOffer != nil {
 				// The balance's own refusals take precedence.
 				return quote, nil
 			}

@@ -68,8 +68,8 @@ func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	return reply(map[string]bool{"removed": true})
 }
 
-// recipient returns the counterparty that a payout or a quote names.
-func (h *treasuryHandlers) recipient(c *call, id string) (balance.Recipient, error) {
+// recipientNamed returns the counterparty that a payout or a quote names.
+func (h *treasuryHandlers) recipientNamed(c *call, id string) (balance.Recipient, error) {
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")
 	}

@@ -103,7 +103,7 @@ type coverageDocument struct {
 	Reason   fault.Code     `json:"reason,omitempty"`
 }
 
-func coverage() []coverageDocument {
+func currencyCoverage() []coverageDocument {
 	var all []coverageDocument
 	for _, c := range money.Codes() {
 		refusal, converts := balance.Covered(c)
@@ -158,7 +158,7 @@ func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 	connected := !h.cfg.NoCurrencies
 	return reply(map[string]any{
 		"preview": !connected && !view.Onboarded && len(accounts) == 0, "kyb": showOnboarding(&c.who, view.Onboarded),
-		"accounts": accounts, "coverage": map[string]any{"currencies": coverage()},
+		"accounts": accounts, "coverage": map[string]any{"currencies": currencyCoverage()},
 		"features": map[string]bool{"convert": connected && h.cfg.Convert, "estimate": connected, "send": false},
 	})
 }
@@ -384,7 +384,7 @@ func (h *currencyHandlers) estimateRate(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if from == to {
-		return answer{}, unprocessable(fault.SameCurrency, "from and to are the same")
+		return answer{}, unprocessableFault(fault.SameCurrency, "from and to are the same")
 	}
 	for _, currency := range []money.Currency{from, to} {
 		refusal, converts := balance.Covered(currency)
@@ -401,7 +401,7 @@ func (h *currencyHandlers) estimateRate(c *call) (answer, error) {
 	}
 	sell, buy, err := balance.Sides(rate, from, to, side, minor)
 	if err != nil {
-		return answer{}, unprocessable(fault.InvalidAmount, "amount: both sides are 1 to 10^18 smallest units")
+		return answer{}, unprocessableFault(fault.InvalidAmount, "amount: both sides are 1 to 10^18 smallest units")
 	}
 	return reply(map[string]any{"from": from, "to": to, "fixedSide": side, "indicative": true, "rate": rate.String(),
 		"rateDisplay": displayRate(from, rate.String(), to), "asOf": decision.StampOf(c.now),
@@ -424,7 +424,7 @@ func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
 	case errors.Is(err, money.ErrDecimal):
 		return 0, fault.New(fault.InvalidAmount, "amount: a plain decimal")
 	case err != nil:
-		return 0, unprocessable(fault.InvalidAmount,
+		return 0, unprocessableFault(fault.InvalidAmount,
 			"amount: more than nothing, with the decimals of the currency, at most 10^18 smallest units")
 	}
 	return minor, nil

@@ -22,13 +22,13 @@ type sessionHandlers struct {
 
 func (h *sessionHandlers) dashboardRoutes() []route {
 	return []route{
-		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: h.signup},
+		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: h.signUp},
 		{method: "POST", path: "/api/dashboard/login", onFullDisk: true, auth: authNone, signsIn: true,
-			handle: h.login},
+			handle: h.logIn},
 		{method: "POST", path: "/api/dashboard/password", onFullDisk: true, auth: authSession, signsIn: true,
 			handle: h.changePassword},
-		{method: "POST", path: "/api/dashboard/logout", onFullDisk: true, auth: authSession, handle: h.logout},
-		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: h.me},
+		{method: "POST", path: "/api/dashboard/logout", onFullDisk: true, auth: authSession, handle: h.logOut},
+		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: h.showMe},
 	}
 }
 
@@ -66,7 +66,7 @@ func (h *sessionHandlers) readCredentials(c *call) (credentials, error) {
 	return body, nil
 }
 
-func (h *sessionHandlers) signup(c *call) (answer, error) {
+func (h *sessionHandlers) signUp(c *call) (answer, error) {
 	if h.cfg.SignupClosed {
 		return answer{}, fault.New(fault.SignupClosed, "this deployment takes no new users")
 	}
@@ -101,9 +101,9 @@ func (h *sessionHandlers) signup(c *call) (answer, error) {
 	return h.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
 }
 
-// login answers an unknown email like a wrong password, after the same work, so that it discloses
+// logIn answers an unknown email like a wrong password, after the same work, so that it discloses
 // no accounts.
-func (h *sessionHandlers) login(c *call) (answer, error) {
+func (h *sessionHandlers) logIn(c *call) (answer, error) {
 	body, err := h.readCredentials(c)
 	if err != nil {
 		return answer{}, err
@@ -232,7 +232,7 @@ func (h *sessionHandlers) startSession(c *call, who userDocument, start user.Sta
 	return a, err
 }
 
-func (h *sessionHandlers) logout(c *call) (answer, error) {
+func (h *sessionHandlers) logOut(c *call) (answer, error) {
 	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
 		Command: user.EndSession{SecretHash: c.who.session}})
 	if err != nil {
@@ -243,7 +243,7 @@ func (h *sessionHandlers) logout(c *call) (answer, error) {
 	return a, err
 }
 
-func (h *sessionHandlers) me(c *call) (answer, error) {
+func (h *sessionHandlers) showMe(c *call) (answer, error) {
 	view, err := h.readUser(c.ctx, c.who.user)
 	if err != nil {
 		return answer{}, err

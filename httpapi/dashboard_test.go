@@ -186,20 +186,20 @@ func TestTheAddressIsLimitedBeforeAnythingElse(t *testing.T) {
 
 func TestAFullLimiterRefusesAndChangesNothing(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.RateLimits = DefaultRateLimits() })
-	for i := range w.server.limits.shards {
-		w.server.limits.shards[i].max = 1
+	for i := range w.server.limits.counts.shards {
+		w.server.limits.counts.shards[i].max = 1
 	}
 	tn := ""
 	for i := range 1000 {
-		_, err := w.server.limits.take(fmt.Sprint("filler", i), 1)
+		_, err := w.server.limits.counts.admitOne(fmt.Sprint("filler", i), 1)
 		if err != nil {
 			tn = "full"
 			break
 		}
 	}
 	require.Equal(t, "full", tn)
-	for i := 0; w.server.limits.size() < limiterShards; i++ {
-		_, _ = w.server.limits.take(fmt.Sprint("more", i), 1)
+	for i := 0; w.server.limits.counts.windowCount() < limiterShards; i++ {
+		_, _ = w.server.limits.counts.admitOne(fmt.Sprint("more", i), 1)
 	}
 	r := w.get(nil, "/api/v1/openapi.json")
 	w.fails(r, 503, "rate_limit_unavailable")

@@ -17,7 +17,7 @@ func (e *edge) decode(c *call, into any) error {
 	if err := c.jsonOnly(); err != nil {
 		return err
 	}
-	return bodyFault(e.openapi.Decode(c.route.operation(), c.body, into))
+	return bodyFault(e.openapi.Decode(c.route.describedOperation(), c.body, into))
 }
 
 // parse is like decode, but returns a tree.
@@ -25,7 +25,7 @@ func (e *edge) parse(c *call) (map[string]any, error) {
 	if err := c.jsonOnly(); err != nil {
 		return nil, err
 	}
-	tree, err := e.openapi.Parse(c.route.operation(), c.body)
+	tree, err := e.openapi.Parse(c.route.describedOperation(), c.body)
 	if err != nil {
 		return nil, bodyFault(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors/fairshare"
 	"purser/actors/fault"
 	"purser/httpapi/openapi"
 )
@@ -25,9 +24,7 @@ type edge struct {
 	origin   string // scheme://host of BaseURL
 	secure   bool   // cookies are Secure
 	openapi  *openapi.Document
-	limits   *limiter
-	reads    *fairshare.Limit // of the handlers that read, per workspace
-	writes   *fairshare.Limit // of the handlers that write, per workspace
+	limits   *requestLimits
 	keys     *keyCache
 	keyUsage *keyUsage
 	metrics  *metrics
@@ -46,8 +43,7 @@ func newEdge(c Config) (*edge, error) {
 		return nil, fmt.Errorf("httpapi: base URL: %w", err)
 	}
 	e := &edge{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host,
-		secure: base.Scheme == "https", openapi: description, limits: newLimiter(maxWindows, c.Elapsed),
-		reads: fairshare.New(maxConnections, runsPerWorkspace), writes: fairshare.New(maxConnections, runsPerWorkspace),
+		secure: base.Scheme == "https", openapi: description, limits: newRequestLimits(c),
 		keys: newKeyCache(maxCachedKeys)}
 	e.base, e.cancel = context.WithCancel(context.Background())
 	e.keyUsage = newKeyUsage(e)
@@ -65,22 +61,23 @@ func (e *edge) requireRoom(c *call) error {
 	return e.cfg.Full(DownToReserve)
 }
 
-// admit authenticates the caller and checks its limits and permissions. It runs after the body is
-// read: a key that is revoked while a body arrives does nothing.
-func (e *edge) admit(c *call) error {
-	if err := e.authenticate(c); err != nil {
+// admitCaller authenticates the caller and checks its limits and permissions. It runs after the
+// body is read: a key that is revoked while a body arrives does nothing.
+func (e *edge) admitCaller(c *call) error {
+	if err := e.authenticateCaller(c); err != nil {
 		return err
 	}
 	c.authenticated = c.route.auth != authNone
-	if err := e.limitCaller(c); err != nil {
+	if err := e.limits.countCaller(c); err != nil {
 		return err
 	}
-	return e.permit(c)
+	return e.checkPermissions(c)
 }
 
-// permit checks the capability, mode and verification that the route requires, after authorize.
-func (e *edge) permit(c *call) error {
-	if err := e.authorize(c); err != nil {
+// checkPermissions checks the caller's permissions, and the capability, mode and verification that
+// the route requires.
+func (e *edge) checkPermissions(c *call) error {
+	if err := e.authorizeCaller(c); err != nil {
 		return err
 	}
 	switch r, access := c.route, c.who.access; {
@@ -104,7 +101,7 @@ func (e *edge) permit(c *call) error {
 	return nil
 }
 
-func (e *edge) write(ctx *fasthttp.RequestCtx, a answer) {
+func (e *edge) writeAnswer(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(a.status)
 	h := &ctx.Response.Header
@@ -135,11 +132,11 @@ func (e *edge) write(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.SetBodyRaw(a.body)
 }
 
-// refuse writes the error response of a request that reached no route.
-func (e *edge) refuse(ctx *fasthttp.RequestCtx, err error) {
-	id := e.identify(ctx)
-	a := e.refusal(id, fasthttp.MethodGet, err)
+// writeRefusal writes the error response of a request that reached no route.
+func (e *edge) writeRefusal(ctx *fasthttp.RequestCtx, err error) {
+	id := e.assignRequestID(ctx)
+	a := e.refusalOf(id, fasthttp.MethodGet, err)
 	countRefusal(ctx, a)
-	e.write(ctx, a)
-	e.done(id, &route{method: "-", path: "-"}, a, 0)
+	e.writeAnswer(ctx, a)
+	e.recordRequest(id, &route{method: "-", path: "-"}, a, 0)
 }

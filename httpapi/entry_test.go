@@ -70,13 +70,13 @@ func TestTheHostedPageRefusesAsAPage(t *testing.T) {
 	f("/checkout/files/nothing.css", 404, "There is no such link")
 	f("/checkout/cs_nothing/events", 404, "There is no such link")
 	var ctx fasthttp.RequestCtx
-	w.server.refuse(&ctx, errors.New("a fault of ours"))
+	w.server.writeRefusal(&ctx, errors.New("a fault of ours"))
 	w.server.checkouts.showRefusal(&ctx)
 	require.Equal(t, 500, ctx.Response.StatusCode())
 	require.Contains(t, string(ctx.Response.Body()), "This page can not be shown now")
 	require.NotContains(t, string(ctx.Response.Body()), "a fault of ours")
-	w.server.cfg.RateLimits.PerAddress = 1
-	w.server.cfg.RateLimits.Off = false
+	w.server.limits.rates.PerAddress = 1
+	w.server.limits.rates.Off = false
 	f("/checkout/cs_nothing", 404, "There is no such link")
 	f("/checkout/cs_nothing", 429, "Too many requests")
 }

@@ -125,34 +125,34 @@ type errorBody struct {
 	Use       string     `json:"use,omitempty"`
 }
 
-// refusal turns any error into an answer; id is the request's. A change whose context ended may
+// refusalOf turns any error into an answer; id is the request's. A change whose context ended may
 // have committed, so it answers outcome_unknown and never unavailable.
-func (e *edge) refusal(id, method string, err error) answer {
+func (e *edge) refusalOf(id, method string, err error) answer {
 	if own, ok := errors.AsType[*statusError](err); ok {
-		return refused(own.status, own.fault, 0)
+		return refusalAnswer(own.status, own.fault, 0)
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		if status, known := statusOf(f.Code); known {
-			return refused(status, f, waitOf(err))
+			return refusalAnswer(status, f, waitOf(err))
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if method == fasthttp.MethodGet {
-			return refused(fasthttp.StatusServiceUnavailable, fault.New(fault.Unavailable, "no answer in time; nothing changed"),
+			return refusalAnswer(fasthttp.StatusServiceUnavailable, fault.New(fault.Unavailable, "no answer in time; nothing changed"),
 				0)
 		}
 		f := fault.New(fault.OutcomeUnknown, "the outcome is not known; retry with the same Idempotency-Key")
-		return refused(fasthttp.StatusInternalServerError, f, 0)
+		return refusalAnswer(fasthttp.StatusInternalServerError, f, 0)
 	}
-	return e.internal(id, err)
+	return e.internalError(id, err)
 }
 
-// internal logs an error under the request's id and answers with the id alone, because callers must
-// not see the error.
-func (e *edge) internal(id string, err error) answer {
+// internalError logs an error under the request's id and answers with the id alone, because callers
+// must not see the error.
+func (e *edge) internalError(id string, err error) answer {
 	e.log.Error("internal fault", slog.String("request", id), slog.Any("err", err))
 	f := fault.New(fault.Internal, "quote this when asking for help: "+id)
-	return refused(fasthttp.StatusInternalServerError, f, 0)
+	return refusalAnswer(fasthttp.StatusInternalServerError, f, 0)
 }
 
 func waitOf(err error) time.Duration {
@@ -169,7 +169,7 @@ const recordNotFound = "no such record in this workspace"
 // noRoute is the fault of a path outside the route table.
 var noRoute = fault.New(fault.NotFound, "no such path; GET /api/v1/openapi.json lists the paths")
 
-func refused(status int, f *fault.Error, wait time.Duration) answer {
+func refusalAnswer(status int, f *fault.Error, wait time.Duration) answer {
 	body := errorBody{Error: f.Code, Reason: f.Reason, Message: f.Message, KYBStatus: f.KYBStatus, Use: f.Use}
 	if f.Code == fault.NotFound && f != noRoute {
 		body.Message = recordNotFound
@@ -190,6 +190,6 @@ type statusError struct {
 func (e *statusError) Error() string { return e.fault.Error() }
 func (e *statusError) Unwrap() error { return e.fault }
 
-func unprocessable(code fault.Code, message string) error {
+func unprocessableFault(code fault.Code, message string) error {
 	return &statusError{fault: fault.New(code, message), status: fasthttp.StatusUnprocessableEntity}
 }

@@ -29,7 +29,7 @@ func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 		edge.Bodies = drain.NewBudget(drain.DefaultBudget)
 	}
 	f := &Front{}
-	f.httpServer = newHTTPServer(f.handle, f.malformed, log, edge)
+	f.httpServer = newHTTPServer(f.handleRequest, f.refuseMalformed, log, edge)
 	if strings.HasPrefix(baseURL, "https:") {
 		f.httpServer.requireHTTPS()
 	}
@@ -57,25 +57,25 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (f *Front) handle(ctx *fasthttp.RequestCtx) {
+func (f *Front) handleRequest(ctx *fasthttp.RequestCtx) {
 	if s := f.server.Load(); s != nil {
 		s.handler(ctx)
 		return
 	}
-	turnAway(ctx, fault.New(fault.Unavailable, "The server is starting; nothing changed."))
+	respondFault(ctx, fault.New(fault.Unavailable, "The server is starting; nothing changed."))
 	ctx.Response.Header.Set("Retry-After", strconv.Itoa(int(unavailableRetry/time.Second)))
 }
 
-func (f *Front) malformed(ctx *fasthttp.RequestCtx, err error) {
+func (f *Front) refuseMalformed(ctx *fasthttp.RequestCtx, err error) {
 	if s := f.server.Load(); s != nil {
-		s.malformed(ctx, err)
+		s.refuseMalformed(ctx, err)
 		return
 	}
-	turnAway(ctx, malformedFault(err))
+	respondFault(ctx, malformedFault(err))
 }
 
-func turnAway(ctx *fasthttp.RequestCtx, f *fault.Error) {
-	respond(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
+func respondFault(ctx *fasthttp.RequestCtx, f *fault.Error) {
+	respondJSON(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
 	ctx.Response.Header.Set("Cache-Control", "no-store")
 	ctx.Response.Header.Set("X-Content-Type-Options", "nosniff")
 }

@@ -38,17 +38,17 @@ const hostedFiles = "/checkout/files/"
 // mountHosted mounts the hosted pages of a checkout link. They are HTML, outside the described
 // interface, and show the data of a session's public routes.
 func (h *checkoutHandlers) mountHosted(r *router.Router) {
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", h.hosted(h.showHosted))
-	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", h.hosted(h.selectHosted))
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", h.hosted(h.streamHosted))
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/receipt", h.hosted(h.showReceipt))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", h.hostedHandler(h.showHosted))
+	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", h.hostedHandler(h.selectHosted))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", h.hostedHandler(h.streamHosted))
+	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/receipt", h.hostedHandler(h.showReceipt))
 	h.mountGuides(r)
-	mountRoute(r, fasthttp.MethodGet, web.FaviconPath, h.hosted(h.favicon))
-	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hosted(h.hostedFile))
+	mountRoute(r, fasthttp.MethodGet, web.FaviconPath, h.hostedHandler(h.showFavicon))
+	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hostedHandler(h.hostedFile))
 }
 
-// hosted returns a handler that runs the checks of every request before a page's handler.
-func (h *checkoutHandlers) hosted(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
+// hostedHandler returns a handler that runs the checks of every request before a page's handler.
+func (h *checkoutHandlers) hostedHandler(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
 	row := &route{method: "GET", path: "/checkout", auth: authNone, maxBody: maxForm}
 	return func(ctx *fasthttp.RequestCtx) {
 		c := newCall(ctx, row, h.actors.Clock())
@@ -66,7 +66,7 @@ func (h *checkoutHandlers) hosted(handle func(*fasthttp.RequestCtx, *call) error
 			err = handle(ctx, c)
 		}
 		if err != nil {
-			h.refuse(ctx, err)
+			h.writeRefusal(ctx, err)
 			h.showRefusal(ctx)
 		}
 	}
@@ -86,7 +86,7 @@ func protectPage(h *fasthttp.ResponseHeader) {
 // showRefusal replaces the JSON of a 404, a 429 or a server error by a page for the customer. The
 // status and the headers stay. Browsers cause no other refusals.
 func (h *checkoutHandlers) showRefusal(ctx *fasthttp.RequestCtx) {
-	page := web.Page{Step: web.Broken, RequestID: h.identify(ctx)}
+	page := web.Page{Step: web.Broken, RequestID: h.assignRequestID(ctx)}
 	switch status := ctx.Response.StatusCode(); {
 	case status == fasthttp.StatusTooManyRequests:
 		page.Step = web.Busy
@@ -196,12 +196,12 @@ func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error
 		defer cancel()
 		follow := *c
 		follow.ctx = within
-		h.stream(&follow, w)
+		h.streamStatus(&follow, w)
 	})
 	return nil
 }
 
-func (h *checkoutHandlers) stream(c *call, w *bufio.Writer) {
+func (h *checkoutHandlers) streamStatus(c *call, w *bufio.Writer) {
 	ticker := time.NewTicker(streamEvery)
 	defer ticker.Stop()
 	last := ""
@@ -254,16 +254,16 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 		return page, err
 	}
 	page = web.Page{ID: state.ID, State: string(status), Step: stepOf(&state, c.now), Merchant: merchant.Name,
-		Description: text.Description, Reference: text.MerchantReference, Amount: dollars(state.AmountUsdCents),
+		Description: text.Description, Reference: text.MerchantReference, Amount: formatDollars(state.AmountUsdCents),
 		Sandbox: state.Sandbox, Expires: state.End(), Now: c.now, Coins: coinsOf(&state), Seen: state.Confirmations(),
 		Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL, CancelURL: text.CancelURL}
 	if received := state.Money(); received.ReceivedCents > 0 {
-		page.Received = dollars(received.ReceivedCents)
+		page.Received = formatDollars(received.ReceivedCents)
 		if received.DueCents > 0 {
-			page.Due = dollars(received.DueCents)
+			page.Due = formatDollars(received.DueCents)
 		}
 		if received.DueCents < 0 {
-			page.Over = dollars(-received.DueCents)
+			page.Over = formatDollars(-received.DueCents)
 		}
 	}
 	describePayments(&page, &state)
@@ -350,8 +350,8 @@ func paymentLink(p checkout.Pair, units, coins string) string {
 	return fmt.Sprintf("ethereum:%s@%d/transfer?address=%s&uint256=%s", token, network.ID, p.Address, units)
 }
 
-// dollars formats cents as $1,234.56.
-func dollars(cents int64) string {
+// formatDollars formats cents as $1,234.56.
+func formatDollars(cents int64) string {
 	whole := fmt.Sprint(cents / 100)
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]

@@ -146,7 +146,7 @@ func TestBadQueries(t *testing.T) {
 		refused := func(field, query string) {
 			t.Helper()
 			// signing in is limited, and this is about queries
-			w.server.limits = newLimiter(maxWindows, w.clock.elapsed)
+			w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
 			r.path = path + "?" + strings.TrimPrefix(own+"&"+query, "&")
 			got := w.send(r)
 			require.Equal(t, "400 invalid_query", fmt.Sprint(got.status, " ", got.code()), "%s: %s", r.path, got.raw)

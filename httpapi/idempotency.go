@@ -45,7 +45,9 @@ func (c *call) readIdempotencyKey() error {
 }
 
 // onceName returns the name of the idempotency claim: the tenant, the method and path, the key.
-func (c *call) onceName() string { return c.who.tenant() + "|" + c.method + " " + c.path + "|" + c.key }
+func (c *call) onceName() string {
+	return c.who.keyScope() + "|" + c.method + " " + c.path + "|" + c.key
+}
 
 // askIdempotent sends a command and renders its reply. With an Idempotency-Key the rendered answer
 // commits with the effect, and a repeat returns the stored answer. render may run twice and must
@@ -59,7 +61,7 @@ func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(repl
 				if err != nil {
 					return nil, err
 				}
-				return c.seal(a, e.actors.Entropy())
+				return c.sealAnswer(a, e.actors.Entropy())
 			}}
 	}
 	reply, err := e.actors.Ask(c.ctx, envelope)
@@ -67,16 +69,16 @@ func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(repl
 		return answer{}, err
 	}
 	if stored, ok := reply.(actors.Replayed); ok {
-		return c.unseal(stored.Answer)
+		return c.openAnswer(stored.Answer)
 	}
 	return render(reply)
 }
 
-// seal encrypts an answer so that only a holder of the Idempotency-Key can read it. The answer may
-// hold a secret, and the journal stores it for replayLife. The format is a nonce, then AES-256-GCM
-// of two bytes of status and the body.
-func (c *call) seal(a answer, entropy io.Reader) ([]byte, error) {
-	box, err := c.box()
+// sealAnswer encrypts an answer so that only a holder of the Idempotency-Key can read it. The
+// answer may hold a secret, and the journal stores it for replayLife. The format is a nonce, then
+// AES-256-GCM of two bytes of status and the body.
+func (c *call) sealAnswer(a answer, entropy io.Reader) ([]byte, error) {
+	box, err := c.answerCipher()
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +90,8 @@ func (c *call) seal(a answer, entropy io.Reader) ([]byte, error) {
 	return box.Seal(nonce, nonce, plain, nil), nil
 }
 
-func (c *call) unseal(sealed []byte) (answer, error) {
-	box, err := c.box()
+func (c *call) openAnswer(sealed []byte) (answer, error) {
+	box, err := c.answerCipher()
 	if err != nil {
 		return answer{}, err
 	}
@@ -110,9 +112,9 @@ func (c *call) unseal(sealed []byte) (answer, error) {
 	return answer{status: status, body: plain[2:], replayed: true}, nil
 }
 
-// box derives the cipher from the Idempotency-Key and the claim's name, so that one key on two
-// routes makes two ciphers.
-func (c *call) box() (cipher.AEAD, error) {
+// answerCipher derives the cipher from the Idempotency-Key and the claim's name, so that one key on
+// two routes makes two ciphers.
+func (c *call) answerCipher() (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(c.key), []byte(c.onceName()), sealInfo, 32)
 	if err != nil {
 		return nil, fmt.Errorf("seal answer: %w", err)

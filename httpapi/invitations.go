@@ -68,7 +68,7 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 		return answer{}, err
 	}
 	invite.Email, invite.EmailHash, invite.Role, invite.By = body.Email, user.EmailHash(folded), body.Role,
-		c.who.principal()
+		c.who.asPrincipal()
 	var credential user.Credential
 	if invite.UserID, credential, err = h.accounts.credentialOf(c.ctx, folded); err != nil {
 		return answer{}, err
@@ -110,7 +110,7 @@ func (h *workspaceHandlers) newInvitation(c *call) (invite workspace.Invite, tok
 }
 
 func (h *workspaceHandlers) listInvitations(c *call) (answer, error) {
-	read, err := h.askWorkspace(c, workspace.ListInvitations{By: c.who.principal()})
+	read, err := h.askWorkspace(c, workspace.ListInvitations{By: c.who.asPrincipal()})
 	if err != nil {
 		return answer{}, err
 	}
@@ -149,7 +149,7 @@ func (h *workspaceHandlers) withdrawInvitation(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := h.askWorkspace(c, workspace.WithdrawInvitation{ID: id, By: c.who.principal()})
+	reached, err := h.askWorkspace(c, workspace.WithdrawInvitation{ID: id, By: c.who.asPrincipal()})
 	if err != nil {
 		return answer{}, err
 	}

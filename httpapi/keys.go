@@ -44,7 +44,7 @@ func (h *workspaceHandlers) newKey(c *call, slot ident.Slot, label string, scope
 	if err != nil {
 		return workspace.NewKey{}, "", fmt.Errorf("a fresh secret: %w", err)
 	}
-	by := c.who.principal()
+	by := c.who.asPrincipal()
 	return workspace.NewKey{ID: u.Format(ident.Key), Label: label, Scopes: scopes, Prefix: secret[:prefixChars],
 		SecretHash: hash,
 		CreatedBy:  by.KeyID + by.UserID}, secret, nil
@@ -77,7 +77,7 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 	}
 	id := c.who.workspace()
 	return h.askIdempotent(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
-		Command: workspace.CreateKey{NewKey: key, By: c.who.principal()}}, func(reply any) (answer, error) {
+		Command: workspace.CreateKey{NewKey: key, By: c.who.asPrincipal()}}, func(reply any) (answer, error) {
 		made, ok := reply.(workspace.APIKey)
 		if !ok {
 			return answer{}, fmt.Errorf("create key answered %T", reply)
@@ -111,7 +111,7 @@ func (h *workspaceHandlers) revokeKey(c *call) (answer, error) {
 	}
 	id := c.who.workspace()
 	revoked, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
-		Command: workspace.RevokeKey{ID: key, By: c.who.principal()}})
+		Command: workspace.RevokeKey{ID: key, By: c.who.asPrincipal()}})
 	if err != nil {
 		return answer{}, err
 	}

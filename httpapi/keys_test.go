@@ -174,19 +174,19 @@ func TestAStoredAnswerIsReadByItsKeyOnly(t *testing.T) {
 	w := newWorld(t)
 	c := call{method: "POST", path: "/api/auth/keys", key: someUUID,
 		who: caller{access: workspace.Access{Workspace: "ws_1"}}}
-	sealed, err := c.seal(answer{status: 202, body: []byte(`{"secret":"apk_1"}`)}, w.actors.Entropy())
+	sealed, err := c.sealAnswer(answer{status: 202, body: []byte(`{"secret":"apk_1"}`)}, w.actors.Entropy())
 	require.NoError(t, err)
 	require.NotContains(t, string(sealed), "apk_1")
-	got, err := c.unseal(sealed)
+	got, err := c.openAnswer(sealed)
 	require.NoError(t, err)
 	require.Equal(t, answer{status: 202, body: []byte(`{"secret":"apk_1"}`), replayed: true}, got)
 	for _, other := range []call{{method: c.method, path: c.path, key: otherUUID, who: c.who},
 		{method: c.method, path: "/api/cards", key: c.key, who: c.who}, {method: c.method, path: c.path, key: c.key}} {
-		_, err := other.unseal(sealed)
+		_, err := other.openAnswer(sealed)
 		require.Error(t, err)
 	}
 	for i := range sealed {
-		_, err := c.unseal(sealed[:i])
+		_, err := c.openAnswer(sealed[:i])
 		require.Error(t, err)
 	}
 }

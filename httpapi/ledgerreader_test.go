@@ -70,7 +70,7 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 		sum, err := ledger.balanceBefore(at(day))
 		require.NoError(t, err)
 		require.Equal(t, opening, sum)
-		lines, err := ledger.between(at(day), at(day+1))
+		lines, err := ledger.entriesBetween(at(day), at(day+1))
 		require.NoError(t, err)
 		var got []string
 		for _, l := range lines {
@@ -94,10 +94,10 @@ func TestTooManyLines(t *testing.T) {
 		b.book(1, -1, 1, nil)
 	}
 	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
-	_, err := ledger.between(1, 1<<40)
+	_, err := ledger.entriesBetween(1, 1<<40)
 	require.ErrorContains(t, err, "at most 50000 lines")
 	b.lines = b.lines[1:]
-	lines, err := ledger.between(1, 1<<40)
+	lines, err := ledger.entriesBetween(1, 1<<40)
 	require.NoError(t, err)
 	require.Len(t, lines, maxStatementLines)
 }
@@ -114,10 +114,10 @@ func TestCoinsDoNotCountAgainstTheDollars(t *testing.T) {
 	sum, err := ledger.balanceBefore(1 << 40)
 	require.NoError(t, err)
 	require.Equal(t, cents, sum)
-	lines, err := ledger.between(1, 1<<40)
+	lines, err := ledger.entriesBetween(1, 1<<40)
 	require.NoError(t, err)
 	require.Len(t, lines, 1)
 	passed := lineCount{others: maxOtherLines}
-	require.NoError(t, passed.add(&b.lines[0]))
-	require.ErrorContains(t, passed.add(&b.lines[1]), "at most 1000000 lines of other balances")
+	require.NoError(t, passed.countLine(&b.lines[0]))
+	require.ErrorContains(t, passed.countLine(&b.lines[1]), "at most 1000000 lines of other balances")
 }

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"purser/actors/fairshare"
 	"purser/actors/fault"
 	"purser/authorizer/drain"
 )
@@ -36,11 +38,28 @@ const (
 	runsPerWorkspace = 16
 )
 
-func (e *edge) limitAddress(peer string) error {
-	if e.cfg.RateLimits.Off {
+// requestLimits bounds the requests of addresses, callers and workspaces: their number and bytes
+// per minute, and the handlers that run at once. It is safe for concurrent use.
+type requestLimits struct {
+	rates    RateLimits
+	counts   *limiter
+	reads    *fairshare.Limit       // of the handlers that read, per workspace
+	writes   *fairshare.Limit       // of the handlers that write, per workspace
+	refusals *prometheus.CounterVec // by the kind of the count
+}
+
+func newRequestLimits(c Config) *requestLimits {
+	return &requestLimits{rates: c.RateLimits, counts: newLimiter(maxWindows, c.Elapsed),
+		reads:  fairshare.New(maxConnections, runsPerWorkspace),
+		writes: fairshare.New(maxConnections, runsPerWorkspace)}
+}
+
+// countAddress counts a request of an address.
+func (l *requestLimits) countAddress(peer string) error {
+	if l.rates.Off {
 		return nil
 	}
-	return e.limit("address/"+peer, e.cfg.RateLimits.PerAddress)
+	return l.countRequest("address/"+peer, l.rates.PerAddress)
 }
 
 // byteLimit names a count of bytes, and its units per minute.
@@ -57,89 +76,89 @@ func (c *call) byteLimits() [3]byteLimit {
 	}
 }
 
-// limitBytes refuses a request when its key, workspace or address has used up the units of the last
+// checkBytes refuses a request when its key, workspace or address has used up the units of the last
 // minute. A DELETE is never refused: it may revoke the key that uses them up.
-func (e *edge) limitBytes(c *call) error {
+func (l *requestLimits) checkBytes(c *call) error {
 	if c.method == fasthttp.MethodDelete {
 		return nil
 	}
-	for _, l := range c.byteLimits() {
-		if wait := e.limits.untilFree(l.caller, l.units); wait > 0 {
-			return e.rateLimited(l.caller, "the requests and answers of the last minute are too long", wait)
+	for _, b := range c.byteLimits() {
+		if wait := l.counts.untilFree(b.caller, b.units); wait > 0 {
+			return l.refuseOver(b.caller, "the requests and answers of the last minute are too long", wait)
 		}
 	}
 	return nil
 }
 
 // chargeBytes counts the bytes of a request and its answer.
-func (e *edge) chargeBytes(c *call, bytes int) {
+func (l *requestLimits) chargeBytes(c *call, bytes int) {
 	units := min(bytes/byteUnit, unitsPerKey)
 	if units == 0 {
 		return
 	}
-	for _, l := range c.byteLimits() {
-		e.limits.charge(l.caller, l.units, units)
+	for _, b := range c.byteLimits() {
+		l.counts.countAdmitted(b.caller, b.units, units)
 	}
 }
 
 // runHandler runs the handler of an admitted request within the limits of concurrency and bytes.
 // They apply to requests that concern a workspace; partners' reports and anonymous requests concern
 // none.
-func (e *edge) runHandler(c *call) (answer, error) {
-	if !e.countsBytes(c) {
+func (l *requestLimits) runHandler(c *call) (answer, error) {
+	if !l.countsBytes(c) {
 		return c.route.handle(c)
 	}
-	running := e.writes
+	running := l.writes
 	if c.route.method == fasthttp.MethodGet || c.route.rpc {
-		running = e.reads
+		running = l.reads
 	}
 	done, err := running.Acquire(c.ctx, c.who.workspace())
 	if err != nil {
 		return answer{}, fault.New(fault.Unavailable, "other requests of the workspace are running; nothing changed")
 	}
 	defer done()
-	if err := e.limitBytes(c); err != nil {
+	if err := l.checkBytes(c); err != nil {
 		return answer{}, err
 	}
 	a, err := c.route.handle(c)
-	e.chargeBytes(c, len(c.body)+len(a.body)-c.charged)
+	l.chargeBytes(c, len(c.body)+len(a.body)-c.charged)
 	return a, err
 }
 
 // countsBytes reports whether the limits of bytes apply to a request.
-func (e *edge) countsBytes(c *call) bool { return !e.cfg.RateLimits.Off && c.who.workspace() != "" }
+func (l *requestLimits) countsBytes(c *call) bool { return !l.rates.Off && c.who.workspace() != "" }
 
-// limitCaller counts the key (or the user of a session), then its workspace.
-func (e *edge) limitCaller(c *call) error {
-	limits, who := e.cfg.RateLimits, &c.who
-	if limits.Off || who.user == "" && who.workspace() == "" {
+// countCaller counts the key (or the user of a session), then its workspace.
+func (l *requestLimits) countCaller(c *call) error {
+	who := &c.who
+	if l.rates.Off || who.user == "" && who.workspace() == "" {
 		return nil
 	}
-	if err := e.limit(who.rateCaller(), limits.PerKey); err != nil {
+	if err := l.countRequest(who.rateCaller(), l.rates.PerKey); err != nil {
 		return err
 	}
 	if who.workspace() == "" {
 		return nil
 	}
-	return e.limit("workspace/"+who.workspace(), limits.PerWorkspace)
+	return l.countRequest("workspace/"+who.workspace(), l.rates.PerWorkspace)
 }
 
-// limit counts a request of a caller, which is written as "kind/name".
-func (e *edge) limit(caller string, limit int) error {
-	wait, err := e.limits.take(caller, limit)
+// countRequest counts a request of a caller, which is written as "kind/name".
+func (l *requestLimits) countRequest(caller string, limit int) error {
+	wait, err := l.counts.admitOne(caller, limit)
 	switch {
 	case err != nil:
 		return limiterFault()
 	case wait > 0:
-		return e.rateLimited(caller, "", wait)
+		return l.refuseOver(caller, "", wait)
 	}
 	return nil
 }
 
-// rateLimited counts a refusal and returns it.
-func (e *edge) rateLimited(caller, message string, wait time.Duration) error {
-	what, _, _ := strings.Cut(caller, "/")
-	e.metrics.limited.WithLabelValues(what).Inc()
+// refuseOver counts a refusal and returns it.
+func (l *requestLimits) refuseOver(caller, message string, wait time.Duration) error {
+	kind, _, _ := strings.Cut(caller, "/")
+	l.refusals.WithLabelValues(kind).Inc()
 	return &waitError{fault: fault.New(fault.RateLimited, message), wait: wait}
 }
 
@@ -166,10 +185,40 @@ func peerOf(address netip.Addr) string {
 	return address.String()
 }
 
-// limitQuotes counts a quote of a kind against the workspace.
-func (e *edge) limitQuotes(c *call, kind string) error {
-	if e.cfg.RateLimits.Off {
+// countQuote counts a quote of a kind against the workspace.
+func (l *requestLimits) countQuote(c *call, kind string) error {
+	if l.rates.Off {
 		return nil
 	}
-	return e.limit(kind+"/"+c.who.workspace(), quotesPerMinute)
+	return l.countRequest(kind+"/"+c.who.workspace(), quotesPerMinute)
+}
+
+// checkReports refuses an address with badReportsPerAddress reports in the last minute that failed
+// verification.
+func (l *requestLimits) checkReports(peer string) error {
+	wait := l.counts.untilFree(badReports+peer, badReportsPerAddress)
+	if wait == 0 {
+		return nil
+	}
+	l.refusals.WithLabelValues(strings.TrimSuffix(badReports, "/")).Inc()
+	return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
+}
+
+// countAgain counts one more request of an authenticated caller.
+func (l *requestLimits) countAgain(c *call) error {
+	if err := l.countAddress(c.peer); err != nil {
+		return err
+	}
+	if err := l.countCaller(c); err != nil || !l.countsBytes(c) {
+		return err
+	}
+	return l.checkBytes(c)
+}
+
+// chargeTool counts the answer of a tool before the next tool of the batch is called.
+func (l *requestLimits) chargeTool(c *call, bytes int) {
+	if l.countsBytes(c) {
+		c.charged += bytes
+		l.chargeBytes(c, bytes)
+	}
 }

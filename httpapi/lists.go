@@ -34,9 +34,9 @@ type page struct {
 // listing selects the records of a list, and its tenant.
 type listing struct{ kind, workspace, parent, filter string }
 
-// mark returns the fingerprint that binds a cursor to its list and filter. A cursor with another
-// mark is refused.
-func (l listing) mark() [4]byte {
+// cursorMark returns the fingerprint that binds a cursor to its list and filter. A cursor with
+// another mark is refused.
+func (l listing) cursorMark() [4]byte {
 	sum := sha256.Sum256([]byte(l.kind + "|" + l.workspace + "|" + l.parent + "|" + l.filter))
 	return [4]byte(sum[:4])
 }
@@ -46,13 +46,13 @@ const (
 	partBytes   = cursorBytes + 2 // of a cursor that points into a record
 )
 
-// cursor returns the cursor behind a record. Clients treat it as opaque.
-func (l listing) cursor(after persistence.Record) *string { return l.cursorIn(after, 0) }
+// cursorBehind returns the cursor behind a record. Clients treat it as opaque.
+func (l listing) cursorBehind(after persistence.Record) *string { return l.cursorIn(after, 0) }
 
 // cursorIn returns a cursor into a record that holds several entries of the list. It points behind
 // the first shown entries (1 to 65,535) when more follow; with 0 it points behind the record.
 func (l listing) cursorIn(r persistence.Record, shown int) *string {
-	mark := l.mark()
+	mark := l.cursorMark()
 	b := binary.BigEndian.AppendUint64(mark[:], r.Position)
 	b = binary.BigEndian.AppendUint32(b, r.Ordinal)
 	if shown != 0 {
@@ -91,7 +91,7 @@ func (c *call) readPart(l listing) (p persistence.Page, shown int, err error) {
 		return p, 0, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) != cursorBytes && len(b) != partBytes || [4]byte(b[:4]) != l.mark() {
+	if err != nil || len(b) != cursorBytes && len(b) != partBytes || [4]byte(b[:4]) != l.cursorMark() {
 		return p, 0, foreignCursor()
 	}
 	p.AfterPosition = binary.BigEndian.Uint64(b[4:])
@@ -118,7 +118,7 @@ func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, erro
 	}
 	out := page{Data: []any{}}
 	if more {
-		out.NextCursor = l.cursor(records[len(records)-1])
+		out.NextCursor = l.cursorBehind(records[len(records)-1])
 	}
 	for _, record := range records {
 		shown := any(json.RawMessage(record.Document))

@@ -158,8 +158,8 @@ type toolCaller struct {
 
 // May implements mcp.Host. A tool is refused for the same reasons as its route.
 func (t *toolCaller) May(name string) error {
-	if err := t.handlers.permit(t.read(name, nil)); err != nil {
-		return t.refusal(err)
+	if err := t.handlers.checkPermissions(t.routeCall(name, nil)); err != nil {
+		return t.toolError(err)
 	}
 	return nil
 }
@@ -168,41 +168,22 @@ func (t *toolCaller) May(name string) error {
 // like another request.
 func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMessage, error) {
 	if t.calls++; t.calls > 1 {
-		if err := t.handlers.limitAgain(t.call); err != nil {
-			return nil, t.refusal(err)
+		if err := t.handlers.limits.countAgain(t.call); err != nil {
+			return nil, t.toolError(err)
 		}
 	}
-	c := t.read(name, arguments)
+	c := t.routeCall(name, arguments)
 	a, err := c.route.handle(c)
 	if err != nil {
-		return nil, t.refusal(err)
+		return nil, t.toolError(err)
 	}
-	t.handlers.chargeTool(t.call, len(a.body))
+	t.handlers.limits.chargeTool(t.call, len(a.body))
 	return a.body, nil
 }
 
-// limitAgain counts one more request of an authenticated caller.
-func (e *edge) limitAgain(c *call) error {
-	if err := e.limitAddress(c.peer); err != nil {
-		return err
-	}
-	if err := e.limitCaller(c); err != nil || !e.countsBytes(c) {
-		return err
-	}
-	return e.limitBytes(c)
-}
-
-// chargeTool counts the answer of a tool before the next tool of the batch is called.
-func (e *edge) chargeTool(c *call, bytes int) {
-	if e.countsBytes(c) {
-		c.charged += bytes
-		e.chargeBytes(c, bytes)
-	}
-}
-
-// read returns the GET of a tool: the argument with a record's id fills the path, the others the
-// query.
-func (t *toolCaller) read(name string, arguments map[string]string) *call {
+// routeCall returns the GET of a tool: the argument with a record's id fills the path, the others
+// the query.
+func (t *toolCaller) routeCall(name string, arguments map[string]string) *call {
 	c := *t.call
 	c.route, c.method, c.body, c.key = t.handlers.byName[name].route, fasthttp.MethodGet, nil, ""
 	c.path, c.params, c.query = c.route.path, map[string]string{}, map[string]string{}
@@ -216,10 +197,10 @@ func (t *toolCaller) read(name string, arguments map[string]string) *call {
 	return &c
 }
 
-// refusal turns an error of the interface into an error of the protocol, with the response body as
-// its data.
-func (t *toolCaller) refusal(err error) error {
-	return rpcError(t.handlers.refusal(t.call.id, fasthttp.MethodGet, err))
+// toolError turns an error of the interface into an error of the protocol, with the response body
+// as its data.
+func (t *toolCaller) toolError(err error) error {
+	return rpcError(t.handlers.refusalOf(t.call.id, fasthttp.MethodGet, err))
 }
 
 func rpcError(refused answer) *mcp.Error {

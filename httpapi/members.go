@@ -47,7 +47,7 @@ func (h *workspaceHandlers) askWorkspace(c *call, command any) (any, error) {
 }
 
 func (h *workspaceHandlers) listMembers(c *call) (answer, error) {
-	read, err := h.askWorkspace(c, workspace.ListMembers{By: c.who.principal()})
+	read, err := h.askWorkspace(c, workspace.ListMembers{By: c.who.asPrincipal()})
 	if err != nil {
 		return answer{}, err
 	}
@@ -78,7 +78,7 @@ func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, sho
 			continue
 		}
 		if len(out.Data) == asked.Limit {
-			out.NextCursor = l.cursor(last)
+			out.NextCursor = l.cursorBehind(last)
 			break
 		}
 		shown, err := show(all[i])
@@ -106,7 +106,7 @@ func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
 	if member == c.who.user && len(keep) > 0 {
 		return answer{}, fault.New(fault.InvalidQuery, "keepKeys: a member who leaves keeps no keys")
 	}
-	return h.endMembership(c, workspace.RemoveMember{UserID: member, KeepKeys: keep, By: c.who.principal()})
+	return h.endMembership(c, workspace.RemoveMember{UserID: member, KeepKeys: keep, By: c.who.asPrincipal()})
 }
 
 // readKeepKeys reads ids separated by commas.
@@ -122,7 +122,7 @@ func readKeepKeys(text string) ([]string, error) {
 }
 
 func (h *workspaceHandlers) leaveWorkspace(c *call) (answer, error) {
-	return h.endMembership(c, workspace.RemoveMember{UserID: c.who.user, By: c.who.principal()})
+	return h.endMembership(c, workspace.RemoveMember{UserID: c.who.user, By: c.who.asPrincipal()})
 }
 
 func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMember) (answer, error) {

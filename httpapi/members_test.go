@@ -304,9 +304,9 @@ func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	used := func() string {
-		w.server.keyUsage.wait()
+		w.server.keyUsage.waitIdle()
 		list := w.ok(w.get(session(tn.cookie).with("Authorization", "Bearer "+tn.secret), "/api/auth/keys"))
-		w.server.keyUsage.wait()
+		w.server.keyUsage.waitIdle()
 		return list.text("data", 0, "lastUsedAt")
 	}
 	used()

@@ -38,7 +38,7 @@ func newMetrics(r *prometheus.Registry, l *limiter, h *password.Hasher) (*metric
 			Help: "Payouts that the bank reported settled after their reservation was released: an alarm."}),
 	}
 	windows := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_rate_limit_windows",
-		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.size()) })
+		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.windowCount()) })
 	hashes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_password_hashes",
 		Help: "Password hashes that are queued or run."}, func() float64 { return float64(h.Waiting()) })
 	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, m.late,
@@ -50,7 +50,7 @@ func newMetrics(r *prometheus.Registry, l *limiter, h *password.Hasher) (*metric
 	return m, nil
 }
 
-func (m *metrics) observe(r *route, status int, took time.Duration) {
+func (m *metrics) observeRequest(r *route, status int, took time.Duration) {
 	m.requests.WithLabelValues(r.method, r.path, strconv.Itoa(status)).Inc()
 	m.latency.WithLabelValues(r.method, r.path).Observe(took.Seconds())
 }

@@ -481,7 +481,7 @@ var reactions = []string{"bank", "payouts", "conversions", "recipients", "physic
 // settled waits for the background work of the requests, so that the heads no longer change.
 func (w *world) settled() [ident.Shards]uint64 {
 	w.t.Helper()
-	w.server.keyUsage.wait()
+	w.server.keyUsage.waitIdle()
 	for {
 		before := w.positions()
 		require.NoError(w.t, w.system.Settle(context.Background()))

@@ -86,7 +86,7 @@ func (h *reportHandlers) applyReport(c *call, row reportType, r report) error {
 	if err != nil {
 		return err
 	}
-	if err := h.claim(c.ctx, c.route.partner, r, to.claimedFor); err != nil {
+	if err := h.claimReport(c.ctx, c.route.partner, r, to.claimedFor); err != nil {
 		return err
 	}
 	reply, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: to.workspace, Workspace: to.workspace,
@@ -132,10 +132,10 @@ const (
 // Partners lists the partners that send reports.
 func Partners() []string { return []string{PartnerBank, PartnerRamp, PartnerStablecoin} }
 
-// claim binds a report's id to a target before the report is applied there. After a crash in
+// claimReport binds a report's id to a target before the report is applied there. After a crash in
 // between, the partner's repeat finds the claim and is applied under it. A report whose id is bound
 // to another target matches nothing.
-func (h *reportHandlers) claim(ctx context.Context, partner string, r report, target string) error {
+func (h *reportHandlers) claimReport(ctx context.Context, partner string, r report, target string) error {
 	system := ident.System.Format(ident.Workspace)
 	reply, err := h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
 		Command: balance.ClaimReport{EventID: r.ID, Partner: partner, Target: target}})

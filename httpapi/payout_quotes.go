@@ -76,7 +76,7 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: lock.Workspace, Workspace: lock.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			var err error
-			if lock.Recipient, err = h.recipient(c, body.CounterpartyID); err != nil {
+			if lock.Recipient, err = h.recipientNamed(c, body.CounterpartyID); err != nil {
 				return nil, err
 			}
 			lock.Rate, err = h.actors.FirmRate(ctx, lock.Buy.Currency)

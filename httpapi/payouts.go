@@ -81,7 +81,8 @@ type payoutDocument struct {
 func showPayout(p balance.Payout, description string) payoutDocument {
 	return payoutDocument{ID: p.ID, Rail: p.Rail, Status: p.Status, CounterpartyID: p.CounterpartyID,
 		AmountCents: p.AmountCents,
-		FeeCents:    p.FeeCents, Description: description, SameDay: p.SameDay, QuoteID: p.QuoteID, Reference: p.Reference,
+		FeeCents:    p.FeeCents, Description: description, SameDay: p.SameDay, QuoteID: p.QuoteID,
+			Reference: p.Reference,
 		ExpectedOn: p.ExpectedOn, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, History: p.History}
 }
 
@@ -110,7 +111,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.principal().KeyID, Rail: body.Rail,
+	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.asPrincipal().KeyID, Rail: body.Rail,
 		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description, Limits: h.cfg.PayoutLimits,
 		ExpectedOn: h.calendar.Settles(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
 	if err := create.CheckBody(body.QuoteID != ""); err != nil {
@@ -128,7 +129,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: create.Workspace, Workspace: create.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
-			if create.Recipient, err = h.recipient(c, body.CounterpartyID); err != nil {
+			if create.Recipient, err = h.recipientNamed(c, body.CounterpartyID); err != nil {
 				return nil, err
 			}
 			create.Quote, err = h.quoteNamed(c, body.QuoteID)

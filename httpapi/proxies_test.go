@@ -49,7 +49,7 @@ func TestLimitsCountTheClientBehindAProxy(t *testing.T) {
 func (w *world) spend(t *testing.T, caller string, limit int) {
 	t.Helper()
 	for range limit {
-		wait, err := w.server.limits.take(caller, limit)
+		wait, err := w.server.limits.counts.admitOne(caller, limit)
 		require.NoError(t, err)
 		require.Zero(t, wait)
 	}

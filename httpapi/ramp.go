@@ -191,7 +191,7 @@ func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.Qu
 			return fault.New(fault.CapabilityUnavailable, "walletId: the wallet is not approved")
 		}
 	}
-	if err := h.limitQuotes(c, "ramp_quotes"); err != nil {
+	if err := h.limits.countQuote(c, "ramp_quotes"); err != nil {
 		return err
 	}
 	quote.FeeCents, err = h.actors.RampFee(ctx, quote.Direction, quote.AmountCents)

@@ -90,9 +90,9 @@ func newLimiter(maxWindows int, elapsed func() time.Duration) *limiter {
 	return l
 }
 
-// take admits one request of a caller and returns 0, or returns the wait until the next can be
+// admitOne admits one request of a caller and returns 0, or returns the wait until the next can be
 // admitted.
-func (l *limiter) take(caller string, limit int) (time.Duration, error) {
+func (l *limiter) admitOne(caller string, limit int) (time.Duration, error) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,14 +104,14 @@ func (l *limiter) take(caller string, limit int) (time.Duration, error) {
 	if w.count >= limit {
 		return w.times[w.head] + rateWindow - at, nil
 	}
-	w.add(at, limit)
+	w.addTime(at, limit)
 	return 0, nil
 }
 
-// charge counts n requests of a caller that were admitted before. It counts at most up to the
-// limit, so a caller waits a minute at most. When the table has no room for the caller it counts
-// nothing.
-func (l *limiter) charge(caller string, limit, n int) {
+// countAdmitted counts n requests of a caller that were admitted before. It counts at most up to
+// the limit, so a caller waits a minute at most. When the table has no room for the caller it
+// counts nothing.
+func (l *limiter) countAdmitted(caller string, limit, n int) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *limiter) charge(caller string, limit, n int) {
 		return
 	}
 	for range min(n, limit-w.count) {
-		w.add(at, limit)
+		w.addTime(at, limit)
 	}
 }
 
@@ -130,13 +130,13 @@ func (l *limiter) charge(caller string, limit, n int) {
 func (s *limiterShard) windowOf(caller string, at time.Duration) *window {
 	w := s.windows[caller]
 	if w == nil {
-		if !s.room(at) {
+		if !s.makeRoom(at) {
 			return nil
 		}
 		w = &window{}
 		s.windows[caller] = w
 	}
-	w.forget(at)
+	w.dropExpired(at)
 	return w
 }
 
@@ -151,14 +151,14 @@ func (l *limiter) untilFree(caller string, limit int) time.Duration {
 	if w == nil {
 		return 0
 	}
-	if w.forget(at); w.count < limit {
+	if w.dropExpired(at); w.count < limit {
 		return 0
 	}
 	return w.times[w.head] + rateWindow - at
 }
 
-// size returns the number of windows, for the metrics.
-func (l *limiter) size() int {
+// windowCount returns the number of windows, for the metrics.
+func (l *limiter) windowCount() int {
 	n := 0
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -169,50 +169,50 @@ func (l *limiter) size() int {
 	return n
 }
 
-// room reports whether one more window fits. It examines a few windows each time, so that idle ones
-// leave as others arrive.
-func (s *limiterShard) room(at time.Duration) bool {
-	s.sweep(at, sweepPerInsert)
+// makeRoom reports whether one more window fits. It examines a few windows each time, so that idle
+// ones leave as others arrive.
+func (s *limiterShard) makeRoom(at time.Duration) bool {
+	s.sweepIdle(at, sweepPerInsert)
 	if len(s.windows) < s.max {
 		return true
 	}
 	if at-s.swept >= fullSweepPause {
 		s.swept = at
-		s.sweep(at, len(s.windows))
+		s.sweepIdle(at, len(s.windows))
 	}
 	return len(s.windows) < s.max
 }
 
-// sweep examines n windows, in the map's random order, and removes the idle ones.
-func (s *limiterShard) sweep(at time.Duration, n int) {
+// sweepIdle examines n windows, in the map's random order, and removes the idle ones.
+func (s *limiterShard) sweepIdle(at time.Duration, n int) {
 	for caller, w := range s.windows {
 		if n == 0 {
 			return
 		}
 		n--
-		if w.forget(at); w.count == 0 {
+		if w.dropExpired(at); w.count == 0 {
 			delete(s.windows, caller)
 		}
 	}
 }
 
-// forget drops the requests that are older than rateWindow.
-func (w *window) forget(at time.Duration) {
+// dropExpired drops the requests that are older than rateWindow.
+func (w *window) dropExpired(at time.Duration) {
 	for w.count > 0 && w.times[w.head] <= at-rateWindow {
 		w.head = (w.head + 1) % len(w.times)
 		w.count--
 	}
 }
 
-func (w *window) add(at time.Duration, limit int) {
+func (w *window) addTime(at time.Duration, limit int) {
 	if w.count == len(w.times) {
-		w.grow(limit)
+		w.growRing(limit)
 	}
 	w.times[(w.head+w.count)%len(w.times)] = at
 	w.count++
 }
 
-func (w *window) grow(limit int) {
+func (w *window) growRing(limit int) {
 	times := make([]time.Duration, min(max(4, 2*len(w.times)), max(limit, w.count+1)))
 	for i := range w.count {
 		times[i] = w.times[(w.head+i)%len(w.times)]

@@ -25,7 +25,7 @@ func TestTheWindowSlides(t *testing.T) {
 					inWindow = append(inWindow, p)
 				}
 			}
-			wait, err := l.take("a", limit)
+			wait, err := l.admitOne("a", limit)
 			if err != nil {
 				t.Fatalf("take: %v", err)
 			}
@@ -48,20 +48,20 @@ func TestTheTableOfWindowsIsBounded(t *testing.T) {
 	l := newLimiter(limiterShards*10, func() time.Duration { return now })
 	full := 0
 	for i := range 10_000 {
-		if _, err := l.take(fmt.Sprint(i), 1); err != nil {
+		if _, err := l.admitOne(fmt.Sprint(i), 1); err != nil {
 			require.ErrorIs(t, err, errLimiterFull)
 			full++
 		}
 	}
-	require.Equal(t, limiterShards*10, l.size())
+	require.Equal(t, limiterShards*10, l.windowCount())
 	require.Equal(t, 10_000-limiterShards*10, full)
 	// A caller with a window is still counted.
-	wait, err := l.take("0", 2)
+	wait, err := l.admitOne("0", 2)
 	require.NoError(t, err)
 	require.Zero(t, wait)
 	// A minute later no caller has a window.
 	now = rateWindow
-	_, err = l.take("new", 1)
+	_, err = l.admitOne("new", 1)
 	require.NoError(t, err)
 }
 
@@ -83,6 +83,6 @@ func BenchmarkTake(b *testing.B) {
 	l := newLimiter(maxWindows, func() time.Duration { return now })
 	for range b.N {
 		now += time.Microsecond
-		_, _ = l.take("key/key_01kaex5z3ve00s2j7m0q9d4b1c", 100)
+		_, _ = l.admitOne("key/key_01kaex5z3ve00s2j7m0q9d4b1c", 100)
 	}
 }

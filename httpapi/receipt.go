@@ -34,8 +34,8 @@ func (h *checkoutHandlers) showReceipt(ctx *fasthttp.RequestCtx, c *call) error 
 	return nil
 }
 
-// favicon serves the icon under a fixed path; browsers cache it for a day.
-func (h *checkoutHandlers) favicon(ctx *fasthttp.RequestCtx, _ *call) error {
+// showFavicon serves the icon under a fixed path; browsers cache it for a day.
+func (h *checkoutHandlers) showFavicon(ctx *fasthttp.RequestCtx, _ *call) error {
 	icon := h.site.Favicon()
 	ctx.Response.Header.SetContentType(icon.ContentType)
 	ctx.Response.Header.Set("Cache-Control", "public, max-age=86400")
@@ -50,7 +50,7 @@ func describePayments(page *web.Page, state *checkout.State) {
 	}
 	page.Simulated = state.Simulated
 	if state.ShortfallCents > 0 {
-		page.Shortfall = dollars(state.ShortfallCents)
+		page.Shortfall = formatDollars(state.ShortfallCents)
 	}
 	for i := range state.Payments {
 		if p := &state.Payments[i]; p.Received() {

@@ -20,9 +20,9 @@ const (
 	unavailableRetry = time.Second
 )
 
-// identify sets the request's id once: the client's own when plainID accepts it, else a random one.
-// The answer and the log lines of the request carry it.
-func (e *edge) identify(ctx *fasthttp.RequestCtx) string {
+// assignRequestID sets the request's id once: the client's own when plainID accepts it, else a
+// random one. The answer and the log lines of the request carry it.
+func (e *edge) assignRequestID(ctx *fasthttp.RequestCtx) string {
 	if id := ctx.Response.Header.Peek(requestIDHeader); len(id) > 0 {
 		return string(id)
 	}
@@ -66,10 +66,10 @@ func (e *edge) newRequestID() string {
 	return hex.EncodeToString(random[:])
 }
 
-// done counts an answered request and logs it, server errors as warnings and the rest at debug
-// level. The line names the route, never the path, the peer or a part of the body.
-func (e *edge) done(id string, r *route, a answer, took time.Duration) {
-	e.metrics.observe(r, a.status, took)
+// recordRequest counts an answered request and logs it, server errors as warnings and the rest at
+// debug level. The line names the route, never the path, the peer or a part of the body.
+func (e *edge) recordRequest(id string, r *route, a answer, took time.Duration) {
+	e.metrics.observeRequest(r, a.status, took)
 	level := slog.LevelDebug
 	if a.status >= fasthttp.StatusInternalServerError {
 		level = slog.LevelWarn

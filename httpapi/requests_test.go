@@ -145,7 +145,7 @@ func TestMetricsOfTheInterface(t *testing.T) {
 	w.get(nil, "/api/nothing")
 	f("-", "-", "404")
 	w.clock.turn(rateWindow)
-	w.server.keyUsage.wait() // else the note of an earlier use may be what enters
+	w.server.keyUsage.waitIdle() // else the note of an earlier use may be what enters
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
 	let := sync.OnceFunc(func() { close(leave) })
 	defer let() // else a failure here waits for ever

@@ -59,7 +59,7 @@ type route struct {
 	handle     func(*call) (answer, error)
 }
 
-func (r *route) operation() openapi.Operation {
+func (r *route) describedOperation() openapi.Operation {
 	return openapi.Operation{Method: r.method, Path: r.path}
 }
 
@@ -75,8 +75,8 @@ func neverReached(c *call) (answer, error) {
 	return answer{}, fmt.Errorf("%s %s ran though it is not available", c.method, c.path)
 }
 
-// routes returns the whole route table. Each resource lists its rows beside its handlers.
-func (s *Server) routes(treasury *treasuryHandlers, cards *cardHandlers) []route {
+// allRoutes returns the whole route table. Each resource lists its rows beside its handlers.
+func (s *Server) allRoutes(treasury *treasuryHandlers, cards *cardHandlers) []route {
 	workspaces, agents := &workspaceHandlers{s.edge, accountReader{s.actors}}, &agentHandlers{s.edge}
 	currencies, ramp, endpoints := &currencyHandlers{s.edge}, &rampHandlers{s.edge}, &endpointHandlers{s.edge}
 	var all []route
@@ -129,13 +129,13 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	r.HandleOPTIONS = false
 	r.NotFound = s.notFound
 	r.MethodNotAllowed = s.methodNotAllowed
-	r.PanicHandler = s.panicked
+	r.PanicHandler = s.refusePanicked
 	for i := range table {
 		row := &table[i]
 		if row.handle == nil || row.auth == 0 || (row.auth == authPartner) != (row.partner != "") {
 			panic(fmt.Sprintf("BUG: route %s %s is incomplete", row.method, row.path))
 		}
-		mountRoute(r, row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serve(ctx, row) })
+		mountRoute(r, row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serveRoute(ctx, row) })
 	}
 	s.checkouts.mountHosted(r)
 	literal := literalPaths(table)

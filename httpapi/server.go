@@ -220,9 +220,10 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.metrics, err = newMetrics(c.Registry, e.limits, passwords); err != nil {
+	if e.metrics, err = newMetrics(c.Registry, e.limits.counts, passwords); err != nil {
 		return nil, err
 	}
+	e.limits.refusals = e.metrics.limited
 	s := &Server{edge: e, site: site,
 		sessions: &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords,
 			delays: newDelayLine()},
@@ -231,10 +232,10 @@ func New(c Config) (*Server, error) {
 		reports: &reportHandlers{edge: e}}
 	treasury := newTreasuryHandlers(e, calendar)
 	s.tools = &toolHandlers{edge: e}
-	s.table = s.routes(treasury, &cardHandlers{edge: e, calendar: calendar})
+	s.table = s.allRoutes(treasury, &cardHandlers{edge: e, calendar: calendar})
 	s.tools.addTools(s.table, treasury.listLedger)
 	s.handler = s.newRouter(s.table)
-	s.httpServer = newHTTPServer(s.handler, s.malformed, c.Logger, c.Edge)
+	s.httpServer = newHTTPServer(s.handler, s.refuseMalformed, c.Logger, c.Edge)
 	if s.secure {
 		s.httpServer.requireHTTPS()
 	}
@@ -258,19 +259,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // records of key use are written.
 func (s *Server) stopBackground() {
 	s.cancel()
-	s.keyUsage.wait()
+	s.keyUsage.waitIdle()
 }
 
-// serve runs the checks of a route in their order, then its handler.
-func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
-	start, id := s.actors.Clock(), s.identify(ctx)
+// serveRoute runs the checks of a route in their order, then its handler.
+func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
+	start, id := s.actors.Clock(), s.assignRequestID(ctx)
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
 	c := newCall(ctx, r, start)
 	c.id = id
-	a, err := s.run(ctx, c)
+	a, err := s.checkAndRun(ctx, c)
 	if err != nil {
-		a = s.refusal(id, r.method, err)
+		a = s.refusalOf(id, r.method, err)
 		if !c.authenticated {
 			countRefusal(ctx, a)
 		}
@@ -278,8 +279,8 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, r *route) {
 			a = asRPC(a, drain.Arrived(ctx))
 		}
 	}
-	s.write(ctx, a)
-	s.done(id, r, a, s.actors.Clock().Sub(start))
+	s.writeAnswer(ctx, a)
+	s.recordRequest(id, r, a, s.actors.Clock().Sub(start))
 }
 
 // countRefusal counts a refusal with a status below 500 against the client's address.
@@ -289,7 +290,7 @@ func countRefusal(ctx *fasthttp.RequestCtx, a answer) {
 	}
 }
 
-func (s *Server) run(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
+func (s *Server) checkAndRun(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
 	if err := checkFraming(ctx); err != nil {
 		return answer{}, err
 	}
@@ -305,7 +306,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
 	if r.auth != authPartner {
 		drain.EndTurn(ctx)
 	}
-	if err := s.admit(c); err != nil {
+	if err := s.admitCaller(c); err != nil {
 		return answer{}, err
 	}
 	drain.EndTurn(ctx)
@@ -318,7 +319,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
 	if err := c.readQuery(ctx.QueryArgs()); err != nil {
 		return answer{}, err
 	}
-	return s.runHandler(c)
+	return s.limits.runHandler(c)
 }
 
 // FullDisk is the level of free space down to which a request is served.
@@ -380,36 +381,36 @@ func isToken(name []byte) bool {
 
 // notFound answers a path outside the route table. The request counts against its address.
 func (s *Server) notFound(ctx *fasthttp.RequestCtx) {
-	s.unrouted(ctx, noRoute)
+	s.refuseUnrouted(ctx, noRoute)
 }
 
 // methodNotAllowed answers a method that the path does not take. The router has set Allow.
 func (s *Server) methodNotAllowed(ctx *fasthttp.RequestCtx) {
 	allow := strings.TrimPrefix(string(ctx.Response.Header.Peek("Allow")), "OPTIONS, ")
 	allow = strings.TrimSuffix(strings.Replace(allow, ", OPTIONS,", ",", 1), ", OPTIONS")
-	s.unrouted(ctx, fault.New(fault.MethodNotAllowed, "the path takes the methods of the Allow header"))
+	s.refuseUnrouted(ctx, fault.New(fault.MethodNotAllowed, "the path takes the methods of the Allow header"))
 	ctx.Response.Header.Set("Allow", allow)
 }
 
-func (s *Server) unrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
+func (s *Server) refuseUnrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	var err error = f
 	if framing := checkFraming(ctx); framing != nil {
 		err = framing
-	} else if limited := s.limitAddress(peerOf(drain.ClientOf(ctx))); limited != nil {
+	} else if limited := s.limits.countAddress(peerOf(drain.ClientOf(ctx))); limited != nil {
 		err = limited
 	}
-	s.refuse(ctx, err)
+	s.writeRefusal(ctx, err)
 }
 
-// panicked answers a request whose handler panicked. The handler's effects are unknown.
-func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) {
+// refusePanicked answers a request whose handler panicked. The handler's effects are unknown.
+func (s *Server) refusePanicked(ctx *fasthttp.RequestCtx, cause any) {
 	ctx.SetConnectionClose()
-	s.refuse(ctx, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+	s.writeRefusal(ctx, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 }
 
-// malformed answers bytes that fasthttp could not parse as a request.
-func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
-	s.refuse(ctx, malformedFault(err))
+// refuseMalformed answers bytes that fasthttp could not parse as a request.
+func (s *Server) refuseMalformed(ctx *fasthttp.RequestCtx, err error) {
+	s.writeRefusal(ctx, malformedFault(err))
 }
 
 // timeoutError is smaller than net.Error, because not every timeout of a connection implements

@@ -35,7 +35,7 @@ const passwordRetry = time.Second
 
 // limitSignUp bounds the accounts that one address creates. Sign-ins have their own counts.
 func (h *sessionHandlers) limitSignUp(c *call) error {
-	return h.limit("signup-address/"+c.peer, signupsPerAddress)
+	return h.limits.countRequest("signup-address/"+c.peer, signupsPerAddress)
 }
 
 // guardSignIn bounds the guesses of an account's password. Guesses from new places share one count,
@@ -66,7 +66,7 @@ type rateCount struct {
 func (h *sessionHandlers) delayOver(c *call, counts []rateCount, account string) error {
 	over := false
 	for _, count := range counts {
-		wait, err := h.limits.take(count.caller, count.limit)
+		wait, err := h.limits.counts.admitOne(count.caller, count.limit)
 		if err != nil {
 			return limiterFault()
 		}
@@ -75,10 +75,10 @@ func (h *sessionHandlers) delayOver(c *call, counts []rateCount, account string)
 	if !over {
 		return nil
 	}
-	err := h.delays.wait(c.ctx, delayPlace{"address/" + c.peer, delayedPerAddress},
+	err := h.delays.delayRequest(c.ctx, delayPlace{"address/" + c.peer, delayedPerAddress},
 		delayPlace{account, delayedPerAccount})
 	if errors.Is(err, errNoDelay) {
-		h.metrics.limited.WithLabelValues("sign-in").Inc()
+		h.limits.refusals.WithLabelValues("sign-in").Inc()
 		return &waitError{fault: fault.New(fault.RateLimited, "too many attempts wait already"), wait: signInDelay}
 	}
 	return passwordFault(err)
@@ -104,18 +104,18 @@ type delayPlace struct {
 	most int
 }
 
-func newDelayLine() *delayLine { return &delayLine{elapse: elapse, counts: map[string]int{}} }
+func newDelayLine() *delayLine { return &delayLine{elapse: pauseFor, counts: map[string]int{}} }
 
-// wait delays a request by signInDelay. It returns errNoDelay at once when a place is full.
-func (l *delayLine) wait(ctx context.Context, places ...delayPlace) error {
-	if !l.enter(places) {
+// delayRequest delays a request by signInDelay. It returns errNoDelay at once when a place is full.
+func (l *delayLine) delayRequest(ctx context.Context, places ...delayPlace) error {
+	if !l.takePlaces(places) {
 		return errNoDelay
 	}
-	defer l.leave(places)
+	defer l.releasePlaces(places)
 	return l.elapse(ctx, signInDelay)
 }
 
-func (l *delayLine) enter(places []delayPlace) bool {
+func (l *delayLine) takePlaces(places []delayPlace) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.total >= maxDelayed {
@@ -133,7 +133,7 @@ func (l *delayLine) enter(places []delayPlace) bool {
 	return true
 }
 
-func (l *delayLine) leave(places []delayPlace) {
+func (l *delayLine) releasePlaces(places []delayPlace) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total--
@@ -144,7 +144,7 @@ func (l *delayLine) leave(places []delayPlace) {
 	}
 }
 
-func elapse(ctx context.Context, d time.Duration) error {
+func pauseFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -19,18 +19,19 @@ import (
 )
 
 // maxSimulatedID bounds the message ids of a simulation, in characters. The network allows 64; the
-// rest holds the workspace's mark.
+// rest holds the workspace's prefix.
 const maxSimulatedID = 36
 
 func (h *cardHandlers) simulateRoutes() []route {
 	return []route{{method: "POST", path: "/api/dev/cards/{id}/simulate/{message}", onFullDisk: true, auth: authKey,
 		scope:       "write:cards",
-		sandboxOnly: true, handle: h.simulate}}
+		sandboxOnly: true, handle: h.simulateMessage}}
 }
 
-// simulate sends a network message about one of the caller's cards to the authorizer. Network ids
-// are global, so mark keeps one tenant's test messages apart from another's.
-func (h *cardHandlers) simulate(c *call) (answer, error) {
+// simulateMessage sends a network message about one of the caller's cards to the authorizer.
+// Network ids are global, so simulationPrefix keeps one tenant's test messages apart from
+// another's.
+func (h *cardHandlers) simulateMessage(c *call) (answer, error) {
 	message, known := networkRoutes[c.params["message"]]
 	if !known {
 		return answer{}, fault.New(fault.NotFound, "")
@@ -39,7 +40,7 @@ func (h *cardHandlers) simulate(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := h.markIDs(c, body); err != nil {
+	if err := h.prefixIDs(c, body); err != nil {
 		return answer{}, err
 	}
 	if message.route == "" {
@@ -72,7 +73,7 @@ func (h *cardHandlers) simulate(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: status, body: c.unmark(decided)}, nil
+	return answer{status: status, body: c.stripPrefix(decided)}, nil
 }
 
 // networkRoute is the network route and kind of a simulated message. byAuthorization messages name
@@ -117,19 +118,19 @@ func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, err
 	}
 	id, _ := body["id"].(string)
 	a, err := replyWith(fasthttp.StatusOK, map[string]any{"id": id, "authorizationId": text, "heldAmountCents": 0})
-	a.body = c.unmark(a.body)
+	a.body = c.stripPrefix(a.body)
 	return a, err
 }
 
-// mark returns the prefix of the network ids of a workspace's simulations. Network ids are global:
-// without the prefix, one tenant could use or discover another's.
-func (c *call) mark() string {
+// simulationPrefix returns the prefix of the network ids of a workspace's simulations. Network ids
+// are global: without the prefix, one tenant could use or discover another's.
+func (c *call) simulationPrefix() string {
 	return strings.TrimPrefix(c.who.workspace(), ident.Workspace+"_") + "."
 }
 
-// markIDs marks the ids of a message, and draws an id for a message without one. An originalId that
-// is not a string stays, for the authorizer to refuse.
-func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
+// prefixIDs marks the ids of a message, and draws an id for a message without one. An originalId
+// that is not a string stays, for the authorizer to refuse.
+func (h *cardHandlers) prefixIDs(c *call, body map[string]any) error {
 	if _, given := body["id"]; !given {
 		var b [8]byte
 		if _, err := io.ReadFull(h.actors.Entropy(), b[:]); err != nil {
@@ -146,15 +147,15 @@ func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
 			return fault.New(fault.InvalidBody, fmt.Sprintf("%s must have at most %d characters", field,
 				maxSimulatedID))
 		}
-		body[field] = c.mark() + id
+		body[field] = c.simulationPrefix() + id
 	}
 	return nil
 }
 
-// unmark restores the tenant's ids in a JSON document. Only the strings of markIDs begin with the
-// mark.
-func (c *call) unmark(document []byte) []byte {
-	return bytes.ReplaceAll(document, []byte(`"`+c.mark()), []byte(`"`))
+// stripPrefix restores the tenant's ids in a JSON document. Only the strings of prefixIDs begin
+// with the prefix.
+func (c *call) stripPrefix(document []byte) []byte {
+	return bytes.ReplaceAll(document, []byte(`"`+c.simulationPrefix()), []byte(`"`))
 }
 
 // ownAuthorization refuses a message whose authorization belongs to another card or workspace.

@@ -139,7 +139,7 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 	if of.OpeningCents, err = ledger.balanceBefore(first); err != nil {
 		return err
 	}
-	entries, err := ledger.between(first, end)
+	entries, err := ledger.entriesBetween(first, end)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,8 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 func statementLine(c *call, e balance.LedgerEntry, after int64) statement.Line {
 	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents,
 		BalanceCents: after,
-		Reference:    strings.TrimPrefix(e.Reference, c.mark()), TransferGroup: e.TransferGroup, Booked: bookedAt(e),
+		Reference:    strings.TrimPrefix(e.Reference, c.simulationPrefix()), TransferGroup: e.TransferGroup,
+			Booked: bookedAt(e),
 		Made: e.CreatedAt.Time}
 	if e.BalanceCents != nil {
 		line.BalanceCents = *e.BalanceCents
@@ -177,9 +178,10 @@ type ledgerReader struct {
 	workspace string
 }
 
-// older returns a page of the entries before a place, with their records; place 0 begins with the
-// newest.
-func (l ledgerReader) older(place persistence.Page) (entries []balance.LedgerEntry, records []persistence.Record,
+// entriesBefore returns a page of the entries before a place, with their records; place 0 begins
+// with the newest.
+func (l ledgerReader) entriesBefore(place persistence.Page) (entries []balance.LedgerEntry,
+	records []persistence.Record,
 	err error) {
 	records, err = l.actors.List(l.ctx, balance.RecordLedgerEntry, l.workspace, "", place)
 	if err != nil {
@@ -197,7 +199,7 @@ func (l ledgerReader) older(place persistence.Page) (entries []balance.LedgerEnt
 // firstOf returns the place of the first line that was booked at or after a time. Booking times
 // rise with positions, so it searches by bisection.
 func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
-	newest, records, err := l.older(persistence.Page{Limit: 1})
+	newest, records, err := l.entriesBefore(persistence.Page{Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return 1, err
 	}
@@ -208,7 +210,7 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 	// Every line before low was booked before at; the newest line before high was not.
 	for high-low > 1 {
 		middle := low + (high-low)/2
-		entries, records, err := l.older(persistence.Page{AfterPosition: middle, Limit: 1})
+		entries, records, err := l.entriesBefore(persistence.Page{AfterPosition: middle, Limit: 1})
 		switch {
 		case err != nil:
 			return 0, err
@@ -226,7 +228,7 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
 	page := persistence.Page{AfterPosition: place, Limit: 1} // the newest line usually states its balance
 	for read := (lineCount{}); ; page.Limit = statementPage {
-		entries, records, err := l.older(page)
+		entries, records, err := l.entriesBefore(page)
 		if err != nil || len(entries) == 0 {
 			return sum, err
 		}
@@ -235,7 +237,7 @@ func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
 			if e.BalanceCents != nil {
 				return money.Add(sum, *e.BalanceCents)
 			}
-			if err := read.add(e); err != nil {
+			if err := read.countLine(e); err != nil {
 				return 0, err
 			}
 			if ofDollars(e) {
@@ -249,11 +251,11 @@ func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
 	}
 }
 
-// between returns the lines from first up to but excluding end, newest first.
-func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, err error) {
+// entriesBetween returns the lines from first up to but excluding end, newest first.
+func (l ledgerReader) entriesBetween(first, end uint64) (lines []balance.LedgerEntry, err error) {
 	page := persistence.Page{AfterPosition: end, Limit: statementPage}
 	for read := (lineCount{}); ; {
-		entries, records, err := l.older(page)
+		entries, records, err := l.entriesBefore(page)
 		if err != nil {
 			return nil, err
 		}
@@ -261,7 +263,7 @@ func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, e
 			if records[i].Position < first {
 				return lines, nil
 			}
-			if err := read.add(&entries[i]); err != nil {
+			if err := read.countLine(&entries[i]); err != nil {
 				return nil, err
 			}
 			if ofDollars(&entries[i]) {
@@ -279,7 +281,7 @@ func (l ledgerReader) between(first, end uint64) (lines []balance.LedgerEntry, e
 // lineCount counts the lines that were read for a statement.
 type lineCount struct{ dollars, others int }
 
-func (n *lineCount) add(e *balance.LedgerEntry) error {
+func (n *lineCount) countLine(e *balance.LedgerEntry) error {
 	if !ofDollars(e) {
 		if n.others++; n.others > maxOtherLines {
 			return fault.New(fault.LimitExceeded,

@@ -57,7 +57,7 @@ func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	}
 	ledger := make([]json.RawMessage, len(records))
 	for i, r := range records {
-		ledger[i] = c.unmark(r.Document)
+		ledger[i] = c.stripPrefix(r.Document)
 	}
 	return reply(map[string]any{"balances": view.Balances, "snapshot": view.Snapshot, "ledger": ledger})
 }
@@ -67,7 +67,7 @@ func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	id := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, id)
 	return h.list(c, listing{kind: balance.RecordLedgerEntry, workspace: id}, func(r persistence.Record) (any, error) {
-		return json.RawMessage(c.unmark(r.Document)), nil
+		return json.RawMessage(c.stripPrefix(r.Document)), nil
 	})
 }
 

@@ -89,8 +89,8 @@ func (c *call) askEndpoint(id string, command any) actors.Envelope {
 	return actors.Envelope{Kind: "webhook", Stream: id, Workspace: c.who.workspace(), Command: command}
 }
 
-// endpoint returns the endpoint id of the path.
-func (c *call) endpoint() (string, error) {
+// endpointID returns the endpoint id of the path.
+func (c *call) endpointID() (string, error) {
 	if _, err := ident.Parse(ident.Endpoint, c.params["id"]); err != nil {
 		return "", fault.New(fault.NotFound, "")
 	}
@@ -98,7 +98,7 @@ func (c *call) endpoint() (string, error) {
 }
 
 func (h *endpointHandlers) getEndpoint(c *call) (answer, error) {
-	id, err := c.endpoint()
+	id, err := c.endpointID()
 	if err != nil {
 		return answer{}, err
 	}
@@ -116,7 +116,7 @@ func (h *endpointHandlers) getEndpoint(c *call) (answer, error) {
 // removeEndpoint removes an endpoint: no delivery attempt begins after the answer. Removing it
 // again answers the same.
 func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
-	id, err := c.endpoint()
+	id, err := c.endpointID()
 	if err != nil {
 		return answer{}, err
 	}
@@ -127,7 +127,7 @@ func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
 }
 
 func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
-	id, err := c.endpoint()
+	id, err := c.endpointID()
 	if err != nil {
 		return answer{}, err
 	}
@@ -148,7 +148,7 @@ func replyDelivery(delivery any) (answer, error) { return reply(map[string]any{"
 
 // pingEndpoint queues a ping, which is delivered like every other event.
 func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
-	endpoint, err := c.endpoint()
+	endpoint, err := c.endpointID()
 	if err != nil {
 		return answer{}, err
 	}

@@ -63,7 +63,7 @@ func New(sources []Source) (*Library, error) {
 		name, source := s.Name, s.Markdown
 		document := markdown.Parser().Parse(text.NewReader(source))
 		g := &Guide{Name: name}
-		if err := g.read(document, source); err != nil {
+		if err := g.readSections(document, source); err != nil {
 			return nil, fmt.Errorf("guide %s: %w", name, err)
 		}
 		var page bytes.Buffer
@@ -79,8 +79,8 @@ func New(sources []Source) (*Library, error) {
 	return l, nil
 }
 
-// read collects the title, the headings and the searchable passages.
-func (g *Guide) read(document ast.Node, source []byte) error {
+// readSections collects the title, the headings and the searchable passages.
+func (g *Guide) readSections(document ast.Node, source []byte) error {
 	at := Heading{}
 	for node := document.FirstChild(); node != nil; node = node.NextSibling() {
 		plain := plainText(node, source)
@@ -95,7 +95,7 @@ func (g *Guide) read(document ast.Node, source []byte) error {
 			}
 		}
 		if _, ok := node.(*ast.Paragraph); ok && g.Summary == "" {
-			g.Summary = cut(plain)
+			g.Summary = cutText(plain)
 		}
 		g.passages = append(g.passages, Result{Guide: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text,
 			Text: plain})
@@ -131,8 +131,8 @@ func plainText(node ast.Node, source []byte) string {
 	return plain.String()
 }
 
-// cut shortens a text to maxText runes.
-func cut(text string) string {
+// cutText shortens a text to maxText runes.
+func cutText(text string) string {
 	runes := []rune(text)
 	if len(runes) <= maxText {
 		return text
@@ -181,7 +181,7 @@ func appendMatching(found, passages []Result, words []string) []Result {
 		if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(held, word) }) {
 			continue
 		}
-		p.Text = cut(p.Text)
+		p.Text = cutText(p.Text)
 		found = append(found, p)
 	}
 	return found

@@ -109,7 +109,7 @@ func mustJSON(document any) json.RawMessage {
 func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 	switch text := jsontext.Value(body); {
 	case !text.IsValid():
-		return failed(nil, &Error{Code: ParseError, Message: "the body is not valid JSON"}), true
+		return renderError(nil, &Error{Code: ParseError, Message: "the body is not valid JSON"}), true
 	case text.Kind() == '[':
 		return s.answerBatch(text, h)
 	default:
@@ -120,7 +120,7 @@ func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 func (s *Server) answerBatch(text jsontext.Value, h Host) (reply []byte, refused bool) {
 	var batch []jsontext.Value
 	if err := jsonv2.Unmarshal(text, &batch); err != nil || len(batch) == 0 || len(batch) > MaxBatch {
-		return failed(nil, &Error{Code: InvalidRequest,
+		return renderError(nil, &Error{Code: InvalidRequest,
 			Message: fmt.Sprintf("a batch has 1 to %d messages", MaxBatch)}), true
 	}
 	var replies [][]byte
@@ -139,56 +139,56 @@ func (s *Server) answerBatch(text jsontext.Value, h Host) (reply []byte, refused
 func (s *Server) answerOne(text jsontext.Value, h Host) (reply []byte, refused bool) {
 	r, fault := readRequest(text)
 	if fault != nil {
-		return failed(r.ID, fault), true
+		return renderError(r.ID, fault), true
 	}
 	if r.ID == nil {
 		return nil, false // a notification: nothing here changes anything, so there is nothing to do
 	}
-	result, err := s.perform(r, h)
+	result, err := s.runMethod(r, h)
 	if err != nil {
-		return failed(r.ID, shown(err)), false
+		return renderError(r.ID, asError(err)), false
 	}
-	return respond(r.ID, "result", result), false
+	return renderResponse(r.ID, "result", result), false
 }
 
-// shown is an error as the caller may see it.
-func shown(err error) *Error {
+// asError is an error as the caller may see it.
+func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Code: InternalError, Message: "internal error"}
 }
 
-// respond writes a response; a nil id is null.
-func respond(id jsontext.Value, member string, value json.RawMessage) []byte {
+// renderResponse writes a response; a nil id is null.
+func renderResponse(id jsontext.Value, member string, value json.RawMessage) []byte {
 	if id == nil {
 		id = jsontext.Value("null")
 	}
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,%q:%s}`, id, member, value)
 }
 
-func failed(id jsontext.Value, e *Error) []byte { return respond(id, "error", mustJSON(e)) }
+func renderError(id jsontext.Value, e *Error) []byte { return renderResponse(id, "error", mustJSON(e)) }
 
 // Refusal is the answer to a body that is refused whatever it says. It bears the id of the message,
 // if it is one.
 func Refusal(body []byte, e *Error) []byte {
 	if text := jsontext.Value(body); text.IsValid() {
 		r, _ := readRequest(text)
-		return failed(r.ID, e)
+		return renderError(r.ID, e)
 	}
-	return failed(nil, e)
+	return renderError(nil, e)
 }
 
-func (s *Server) perform(r request, h Host) (json.RawMessage, error) {
+func (s *Server) runMethod(r request, h Host) (json.RawMessage, error) {
 	switch r.method {
 	case "initialize":
 		return s.initialize(r.Params)
 	case "ping", "notifications/initialized":
 		return json.RawMessage("{}"), nil
 	case "tools/list":
-		return s.list(r.Params, h)
+		return s.listTools(r.Params, h)
 	case "tools/call":
-		return s.call(r.Params, h)
+		return s.callTool(r.Params, h)
 	}
 	return nil, &Error{Code: MethodNotFound, Message: "method not found"}
 }
@@ -201,8 +201,8 @@ func (s *Server) initialize(params jsontext.Value) (json.RawMessage, error) {
 	return s.initialized, readParams(params, &asked)
 }
 
-// list shows the tools that the caller may call. They are few: there is one page.
-func (s *Server) list(params jsontext.Value, h Host) (json.RawMessage, error) {
+// listTools shows the tools that the caller may call. They are few: there is one page.
+func (s *Server) listTools(params jsontext.Value, h Host) (json.RawMessage, error) {
 	var asked struct {
 		Cursor *string `json:"cursor"`
 	}
@@ -221,8 +221,8 @@ func (s *Server) list(params jsontext.Value, h Host) (json.RawMessage, error) {
 	return mustJSON(map[string]any{"tools": tools}), nil
 }
 
-// call calls a tool and hands on its answer as text.
-func (s *Server) call(params jsontext.Value, h Host) (json.RawMessage, error) {
+// callTool calls a tool and hands on its answer as text.
+func (s *Server) callTool(params jsontext.Value, h Host) (json.RawMessage, error) {
 	var asked struct {
 		Name      *string        `json:"name"`
 		Arguments jsontext.Value `json:"arguments"`
@@ -240,7 +240,7 @@ func (s *Server) call(params jsontext.Value, h Host) (json.RawMessage, error) {
 	if err := h.May(tool.Name); err != nil {
 		return nil, err
 	}
-	arguments, err := tool.read(asked.Arguments)
+	arguments, err := tool.readArguments(asked.Arguments)
 	if err != nil {
 		return nil, err
 	}

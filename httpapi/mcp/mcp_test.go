@@ -130,7 +130,7 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 		require.NoError(t, err)
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		require.NoError(t, err)
-		read, refused := tool.read(text)
+		read, refused := tool.readArguments(text)
 		if strings.Contains(string(text), `\u0000`) {
 			return // which a schema cannot say
 		}

@@ -46,9 +46,9 @@ func (t *Tool) Schema() map[string]any {
 		"additionalProperties": false}
 }
 
-// read checks what a tool is called with. It lets through what the schema lets through, but for
-// integers that are not written as such (1.0, 1e2) and U+0000 in a string.
-func (t *Tool) read(arguments jsontext.Value) (map[string]string, error) {
+// readArguments checks what a tool is called with. It lets through what the schema lets through,
+// but for integers that are not written as such (1.0, 1e2) and U+0000 in a string.
+func (t *Tool) readArguments(arguments jsontext.Value) (map[string]string, error) {
 	var given map[string]jsontext.Value
 	switch arguments.Kind() {
 	case 0, 'n':
@@ -68,21 +68,21 @@ func (t *Tool) read(arguments jsontext.Value) (map[string]string, error) {
 			}
 			continue
 		}
-		text, problem := a.check(value)
+		text, problem := a.readValue(value)
 		if problem != "" {
 			return nil, invalidParams(a.Name + " " + problem)
 		}
 		read[a.Name] = text
 	}
 	if len(read) < len(given) {
-		return nil, invalidParams("an argument is not known; " + t.known())
+		return nil, invalidParams("an argument is not known; " + t.argumentNames())
 	}
 	return read, nil
 }
 
-// known names the arguments, for an error: what was given instead may be anything, a secret
+// argumentNames names the arguments, for an error: what was given instead may be anything, a secret
 // included.
-func (t *Tool) known() string {
+func (t *Tool) argumentNames() string {
 	if len(t.Arguments) == 0 {
 		return t.Name + " takes none"
 	}
@@ -93,8 +93,8 @@ func (t *Tool) known() string {
 	return t.Name + " takes " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
 }
 
-// check returns a value as text, or what is wrong with it.
-func (a *Argument) check(value jsontext.Value) (text, problem string) {
+// readValue returns a value as text, or what is wrong with it.
+func (a *Argument) readValue(value jsontext.Value) (text, problem string) {
 	if a.Max != 0 {
 		n, err := strconv.ParseInt(string(value), 10, 64)
 		if err != nil || n < a.Min || n > a.Max {

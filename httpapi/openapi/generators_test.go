@@ -15,7 +15,7 @@ func eachSchema(node any, place string, visit func(place string, schema map[stri
 	for i, item := range list(node) {
 		eachSchema(item, fmt.Sprintf("%s/%d", place, i), visit)
 	}
-	tree := object(node)
+	tree := asObject(node)
 	if tree != nil {
 		visit(place, tree)
 	}
@@ -31,13 +31,13 @@ var untyped = []string{"/components/schemas/RpcId", "/components/schemas/IntentL
 
 // A generator gives a property without a type the type that holds anything.
 func TestEveryPropertyHasAType(t *testing.T) {
-	tree, _, err := convert(source)
+	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
 	seen := 0
 	eachSchema(tree, "", func(place string, schema map[string]any) {
-		for name, property := range object(schema["properties"]) {
+		for name, property := range asObject(schema["properties"]) {
 			at := place + "/properties/" + name
-			p := object(property)
+			p := asObject(property)
 			if p == nil || slices.Contains(untyped, at) {
 				continue
 			}
@@ -46,8 +46,8 @@ func TestEveryPropertyHasAType(t *testing.T) {
 		}
 	})
 	require.Greater(t, seen, 500)
-	for name, schema := range object(object(tree["components"])["schemas"]) {
-		s := object(schema)
+	for name, schema := range asObject(asObject(tree["components"])["schemas"]) {
+		s := asObject(schema)
 		if !slices.Contains(untyped, "/components/schemas/"+name) {
 			require.True(t, s["type"] != nil || s["oneOf"] != nil, name)
 		}
@@ -58,13 +58,13 @@ func TestEveryPropertyHasAType(t *testing.T) {
 // discriminator. A value or null is no choice of variants, nor are the forms of JSON-RPC, which
 // differ by the members that they have.
 func TestVariantsAreNamedAndTellApart(t *testing.T) {
-	tree, _, err := convert(source)
+	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
 	discriminators := 0
 	eachSchema(tree, "", func(place string, schema map[string]any) {
 		var variants []string
 		for _, variant := range slices.Concat(list(schema["oneOf"]), list(schema["anyOf"])) {
-			v := object(variant)
+			v := asObject(variant)
 			ref, named := v["$ref"].(string)
 			if v["type"] == "null" {
 				continue
@@ -75,9 +75,9 @@ func TestVariantsAreNamedAndTellApart(t *testing.T) {
 		if len(variants) < 2 || isRPC(variants) {
 			return
 		}
-		discriminator := object(schema["discriminator"])
+		discriminator := asObject(schema["discriminator"])
 		mapped := 0
-		for _, ref := range object(discriminator["mapping"]) {
+		for _, ref := range asObject(discriminator["mapping"]) {
 			require.Contains(t, variants, ref, place)
 			mapped++
 		}
@@ -91,18 +91,18 @@ func TestVariantsAreNamedAndTellApart(t *testing.T) {
 // A generator that takes a reference to a named string for the string forgets that it may be null.
 // The name of an object or of an enumeration stays with it.
 func TestNullablesAreObjectsOrEnumerations(t *testing.T) {
-	tree, _, err := convert(source)
+	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
-	schemas := object(object(tree["components"])["schemas"])
+	schemas := asObject(asObject(tree["components"])["schemas"])
 	seen := 0
 	eachSchema(tree, "", func(place string, schema map[string]any) {
 		variants := slices.Concat(list(schema["oneOf"]), list(schema["anyOf"]))
-		if !slices.ContainsFunc(variants, func(v any) bool { return object(v)["type"] == "null" }) {
+		if !slices.ContainsFunc(variants, func(v any) bool { return asObject(v)["type"] == "null" }) {
 			return
 		}
 		for _, variant := range variants {
-			ref, _ := object(variant)["$ref"].(string)
-			if named := object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]); ref != "" {
+			ref, _ := asObject(variant)["$ref"].(string)
+			if named := asObject(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]); ref != "" {
 				require.True(t, named["type"] == "object" || named["enum"] != nil, place)
 				seen++
 			}
@@ -121,11 +121,11 @@ func isRPC(variants []string) bool {
 // send that type as a header. A parameter that must be a UUID therefore has a pattern, and a
 // sample.
 func TestParametersAreUUIDsByPattern(t *testing.T) {
-	tree, _, err := convert(source)
+	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
 	keys := 0
 	eachSchema(tree, "", func(place string, parameter map[string]any) {
-		schema := object(parameter["schema"])
+		schema := asObject(parameter["schema"])
 		require.NotEqual(t, "uuid", schema["format"], place)
 		if parameter["name"] != "Idempotency-Key" {
 			return

@@ -25,7 +25,7 @@ func (f Faults) Error() string {
 		parts = append(parts, fault.Error())
 	}
 	if more := len(f) - maxNamed; more > 0 {
-		parts = append(parts, "and "+counted(more, "more fault"))
+		parts = append(parts, "and "+countOf(more, "more fault"))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -43,37 +43,37 @@ func schemaFault(err error) error {
 		return err
 	}
 	var faults Faults
-	collect(invalid, &faults)
+	collectFaults(invalid, &faults)
 	slices.SortFunc(faults, func(a, b *Fault) int {
 		return strings.Compare(a.Field+"\x00"+a.Problem, b.Field+"\x00"+b.Problem)
 	})
 	return slices.CompactFunc(faults, func(a, b *Fault) bool { return *a == *b })
 }
 
-// collect gathers the leaves. A body that fits none of several variants is held against the variant
-// it comes closest to: one whose type and constant it has, and of those the one with the fewest
-// faults.
-func collect(e *jsonschema.ValidationError, into *Faults) {
+// collectFaults gathers the leaves. A body that fits none of several variants is held against the
+// variant it comes closest to: one whose type and constant it has, and of those the one with the
+// fewest faults.
+func collectFaults(e *jsonschema.ValidationError, into *Faults) {
 	_, oneOf := e.ErrorKind.(*kind.OneOf)
 	_, anyOf := e.ErrorKind.(*kind.AnyOf)
 	if (oneOf || anyOf) && len(e.Causes) > 0 {
-		*into = append(*into, nearest(e.Causes)...)
+		*into = append(*into, nearestVariant(e.Causes)...)
 		return
 	}
 	for _, cause := range e.Causes {
-		collect(cause, into)
+		collectFaults(cause, into)
 	}
 	if len(e.Causes) == 0 {
-		*into = append(*into, leaf(e)...)
+		*into = append(*into, leafFaults(e)...)
 	}
 }
 
-// nearest returns the faults of the variant that a body comes closest to.
-func nearest(variants []*jsonschema.ValidationError) (best Faults) {
+// nearestVariant returns the faults of the variant that a body comes closest to.
+func nearestVariant(variants []*jsonschema.ValidationError) (best Faults) {
 	least := 0
 	for _, variant := range variants {
 		var faults Faults
-		collect(variant, &faults)
+		collectFaults(variant, &faults)
 		distance := len(faults)
 		if otherKind(variant, len(variant.InstanceLocation)) {
 			distance += maxFields
@@ -100,35 +100,35 @@ func otherKind(e *jsonschema.ValidationError, depth int) bool {
 		func(cause *jsonschema.ValidationError) bool { return otherKind(cause, depth) })
 }
 
-func leaf(e *jsonschema.ValidationError) []*Fault {
+func leafFaults(e *jsonschema.ValidationError) []*Fault {
 	at := func(problem string) []*Fault {
 		return []*Fault{{Field: fieldPath(e.InstanceLocation), Problem: problem}}
 	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
-		return named(e, k.Missing, "is required")
+		return faultsNaming(e, k.Missing, "is required")
 	case *kind.AdditionalProperties:
-		return named(e, k.Properties, "is not a known field")
+		return faultsNaming(e, k.Properties, "is not a known field")
 	case *kind.Type:
 		want := slices.Clone(k.Want)
 		slices.SortStableFunc(want, func(a, b string) int { return cmp.Compare(nullLast(a), nullLast(b)) })
 		return at("must be of type " + strings.Join(want, " or "))
 	case *kind.Enum:
-		return at("must be one of " + choices(k.Want))
+		return at("must be one of " + listChoices(k.Want))
 	case *kind.Const:
-		return at("must be " + choices([]any{k.Want}))
+		return at("must be " + listChoices([]any{k.Want}))
 	case *kind.Minimum:
 		return at("must be at least " + k.Want.RatString())
 	case *kind.Maximum:
 		return at("must be at most " + k.Want.RatString())
 	case *kind.MinLength:
-		return at("must have at least " + counted(k.Want, "character"))
+		return at("must have at least " + countOf(k.Want, "character"))
 	case *kind.MaxLength:
-		return at("must have at most " + counted(k.Want, "character"))
+		return at("must have at most " + countOf(k.Want, "character"))
 	case *kind.MinItems:
-		return at("must have at least " + counted(k.Want, "item"))
+		return at("must have at least " + countOf(k.Want, "item"))
 	case *kind.MaxItems:
-		faults := at("must have at most " + counted(k.Want, "item"))
+		faults := at("must have at most " + countOf(k.Want, "item"))
 		faults[0].tooMany = true
 		return faults
 	case *kind.UniqueItems:
@@ -149,15 +149,15 @@ func nullLast(kind string) int {
 	return 0
 }
 
-// counted is a number of things: 1 item, 2 items.
-func counted(n int, thing string) string {
+// countOf is a number of things: 1 item, 2 items.
+func countOf(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-func named(e *jsonschema.ValidationError, names []string, problem string) []*Fault {
+func faultsNaming(e *jsonschema.ValidationError, names []string, problem string) []*Fault {
 	faults := make([]*Fault, len(names))
 	for i, name := range names {
 		faults[i] = &Fault{Field: fieldPath(append(slices.Clone(e.InstanceLocation), name)), Problem: problem}
@@ -165,7 +165,7 @@ func named(e *jsonschema.ValidationError, names []string, problem string) []*Fau
 	return faults
 }
 
-func choices(want []any) string {
+func listChoices(want []any) string {
 	names := make([]string, len(want))
 	for i, w := range want {
 		names[i] = fmt.Sprint(w)

@@ -51,7 +51,7 @@ type Document struct {
 // Load reads the embedded description and compiles the schema of every request body. An error is a
 // fault of the description.
 func Load() (*Document, error) {
-	tree, text, err := convert(source)
+	tree, text, err := fromYAML(source)
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +62,15 @@ func Load() (*Document, error) {
 		return nil, fmt.Errorf("openapi: %w", err)
 	}
 	d := &Document{json: text, bodies: map[Operation]*body{}}
-	schemas := object(object(tree["components"])["schemas"])
-	for path, item := range object(tree["paths"]) {
-		for method, operation := range object(item) {
+	schemas := asObject(asObject(tree["components"])["schemas"])
+	for path, item := range asObject(tree["paths"]) {
+		for method, operation := range asObject(item) {
 			if method == "parameters" {
 				continue // shared by the operations of the path
 			}
 			op := Operation{Method: strings.ToUpper(method), Path: path}
 			d.listing = append(d.listing, op)
-			if err := d.compile(compiler, op, method, object(operation), schemas); err != nil {
+			if err := d.compileOperation(compiler, op, method, asObject(operation), schemas); err != nil {
 				return nil, err
 			}
 		}
@@ -81,8 +81,8 @@ func Load() (*Document, error) {
 	return d, nil
 }
 
-// convert turns the YAML into JSON and into the tree that the schema compiler reads.
-func convert(source []byte) (map[string]any, []byte, error) {
+// fromYAML turns the YAML into JSON and into the tree that the schema compiler reads.
+func fromYAML(source []byte) (map[string]any, []byte, error) {
 	var tree any
 	if err := yaml.Unmarshal(source, &tree); err != nil {
 		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
@@ -95,36 +95,36 @@ func convert(source []byte) (map[string]any, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
 	}
-	return object(parsed), text, nil
+	return asObject(parsed), text, nil
 }
 
-func (d *Document) compile(compiler *jsonschema.Compiler, op Operation, method string, operation,
+func (d *Document) compileOperation(compiler *jsonschema.Compiler, op Operation, method string, operation,
 	schemas map[string]any) error {
 	if operation["requestBody"] == nil {
 		return nil
 	}
-	media := object(object(object(operation["requestBody"])["content"])["application/json"])
-	pointer := "/paths/" + escape(op.Path) + "/" + method + "/requestBody/content/application~1json/schema"
+	media := asObject(asObject(asObject(operation["requestBody"])["content"])["application/json"])
+	pointer := "/paths/" + escapePointer(op.Path) + "/" + method + "/requestBody/content/application~1json/schema"
 	schema, err := compiler.Compile(location + "#" + pointer)
 	if err != nil {
 		return fmt.Errorf("openapi: body of %s %s: %w", op.Method, op.Path, err)
 	}
-	d.bodies[op] = &body{schema: schema, shape: shapeOf(object(media["schema"]), schemas, 0)}
+	d.bodies[op] = &body{schema: schema, shape: shapeOf(asObject(media["schema"]), schemas, 0)}
 	return nil
 }
 
-// escape writes a path as one part of a JSON pointer inside a URL fragment.
-func escape(path string) string {
+// escapePointer writes a path as one part of a JSON pointer inside a URL fragment.
+func escapePointer(path string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
 }
 
 // NetworkJSON returns the description of the card network's port as JSON.
 func NetworkJSON() ([]byte, error) {
-	_, text, err := convert(networkSource)
+	_, text, err := fromYAML(networkSource)
 	return text, err
 }
 
-func object(v any) map[string]any {
+func asObject(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
@@ -156,20 +156,20 @@ func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	if b == nil {
 		return nil, fmt.Errorf("openapi: %s %s describes no body", op.Method, op.Path)
 	}
-	value, err := parse(raw)
+	value, err := parseStrict(raw)
 	if err != nil {
-		return nil, b.refuse(err)
+		return nil, b.checkFields(err)
 	}
 	b.shape.dropNulls(value)
 	if err := b.schema.Validate(value); err != nil {
-		return nil, b.refuse(schemaFault(err))
+		return nil, b.checkFields(schemaFault(err))
 	}
 	return value, nil
 }
 
-// refuse returns the faults of a body as Faults, and marks arrays that are over a limit of the
+// checkFields returns the faults of a body as Faults, and marks arrays that are over a limit of the
 // interface.
-func (b *body) refuse(err error) error {
+func (b *body) checkFields(err error) error {
 	faults, several := errors.AsType[Faults](err)
 	if one, ok := errors.AsType[*Fault](err); ok && !several {
 		faults = Faults{one}

@@ -35,20 +35,20 @@ func TestEveryOperationDescribesTheRefusalOfABody(t *testing.T) {
 
 // A list names what its items hold, and no more.
 func TestAuthorizationsDescribeWhatIsSent(t *testing.T) {
-	tree, _, err := convert(source)
+	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
-	authorization := object(object(object(tree["components"])["schemas"])["Authorization"])
-	for field := range object(authorization["properties"]) {
+	authorization := asObject(asObject(asObject(tree["components"])["schemas"])["Authorization"])
+	for field := range asObject(authorization["properties"]) {
 		require.Contains(t, authorization["required"], field, "described and perhaps never sent")
 	}
 }
 
 // Every amount a request carries is bounded: a body can never bring a sum near the end of int64.
 func TestEveryAmountHasABound(t *testing.T) {
-	tree, _, err := convert(source)
+	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
-	schemas := object(object(tree["components"])["schemas"])
-	amount := object(schemas["Amount"])
+	schemas := asObject(asObject(tree["components"])["schemas"])
+	amount := asObject(schemas["Amount"])
 	require.NotNil(t, amount["maximum"])
 	for name, schema := range schemas {
 		if !strings.HasPrefix(name, "New") && name != "CardChange" {
@@ -63,9 +63,9 @@ func TestEveryAmountHasABound(t *testing.T) {
 }
 
 func walk(schema any, visit func(field string, schema map[string]any)) {
-	s := object(schema)
-	for field, property := range object(s["properties"]) {
-		visit(field, object(property))
+	s := asObject(schema)
+	for field, property := range asObject(s["properties"]) {
+		visit(field, asObject(property))
 	}
 	variants, _ := s["oneOf"].([]any)
 	for _, variant := range variants {
@@ -207,32 +207,32 @@ func TestNullCountsAsAbsent(t *testing.T) {
 // Every optional member of a body may be null, so that a client that validates by the description
 // can send it.
 func TestOptionalMembersAreNullable(t *testing.T) {
-	tree, _, err := convert(source)
+	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
-	schemas := object(object(tree["components"])["schemas"])
+	schemas := asObject(asObject(tree["components"])["schemas"])
 	checked := 0
 	var look func(where string, schema map[string]any)
 	look = func(where string, schema map[string]any) {
 		if ref, ok := schema["$ref"].(string); ok {
-			look(where, object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]))
+			look(where, asObject(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]))
 		}
 		variants, _ := schema["oneOf"].([]any)
 		for _, variant := range variants {
-			look(where, object(variant))
+			look(where, asObject(variant))
 		}
 		required, _ := schema["required"].([]any)
-		for name, property := range object(schema["properties"]) {
+		for name, property := range asObject(schema["properties"]) {
 			if !slices.Contains(required, any(name)) {
-				require.True(t, takesNull(schemas, object(property)), "%s.%s", where, name)
+				require.True(t, takesNull(schemas, asObject(property)), "%s.%s", where, name)
 				checked++
 			}
-			look(where+"."+name, object(property))
+			look(where+"."+name, asObject(property))
 		}
 	}
-	for path, item := range object(tree["paths"]) {
-		for method, operation := range object(item) {
-			body := object(object(operation)["requestBody"])
-			look(method+" "+path, object(object(object(body["content"])["application/json"])["schema"]))
+	for path, item := range asObject(tree["paths"]) {
+		for method, operation := range asObject(item) {
+			body := asObject(asObject(operation)["requestBody"])
+			look(method+" "+path, asObject(asObject(asObject(body["content"])["application/json"])["schema"]))
 		}
 	}
 	require.Greater(t, checked, 40)
@@ -240,10 +240,10 @@ func TestOptionalMembersAreNullable(t *testing.T) {
 
 func takesNull(schemas, schema map[string]any) bool {
 	if ref, ok := schema["$ref"].(string); ok {
-		return takesNull(schemas, object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]))
+		return takesNull(schemas, asObject(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]))
 	}
 	variants := slices.Concat(list(schema["oneOf"]), list(schema["anyOf"]))
-	if slices.ContainsFunc(variants, func(v any) bool { return takesNull(schemas, object(v)) }) {
+	if slices.ContainsFunc(variants, func(v any) bool { return takesNull(schemas, asObject(v)) }) {
 		return true
 	}
 	return schema["type"] == "null" || slices.Contains(list(schema["type"]), any("null"))

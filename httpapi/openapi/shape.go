@@ -30,29 +30,29 @@ type shape struct {
 func shapeOf(schema, schemas map[string]any, depth int) *shape {
 	s := &shape{nullable: map[string]bool{}, members: map[string]*shape{}}
 	if depth < maxShapeDepth {
-		s.add(schema, schemas, depth)
+		s.addSchema(schema, schemas, depth)
 	}
 	return s
 }
 
-func (s *shape) add(schema, schemas map[string]any, depth int) {
+func (s *shape) addSchema(schema, schemas map[string]any, depth int) {
 	if ref, ok := schema["$ref"].(string); ok {
-		s.add(object(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]), schemas, depth)
+		s.addSchema(asObject(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]), schemas, depth)
 	}
 	for _, keyword := range []string{"oneOf", "anyOf", "allOf"} {
 		variants, _ := schema[keyword].([]any)
 		for _, variant := range variants {
-			s.add(object(variant), schemas, depth)
+			s.addSchema(asObject(variant), schemas, depth)
 		}
 	}
 	s.limited = s.limited || schema[overLimitExtension] != nil
-	if items := object(schema["items"]); items != nil {
+	if items := asObject(schema["items"]); items != nil {
 		s.items = shapeOf(items, schemas, depth+1)
 	}
 	required, _ := schema["required"].([]any)
-	for name, property := range object(schema["properties"]) {
-		s.members[name] = shapeOf(object(property), schemas, depth+1)
-		if !slices.Contains(required, any(name)) && object(property)[nullMeansExtension] == nil {
+	for name, property := range asObject(schema["properties"]) {
+		s.members[name] = shapeOf(asObject(property), schemas, depth+1)
+		if !slices.Contains(required, any(name)) && asObject(property)[nullMeansExtension] == nil {
 			s.nullable[name] = true
 		}
 	}

@@ -39,10 +39,10 @@ func (f *Fault) Error() string {
 	return f.Field + " " + f.Problem
 }
 
-// parse reads one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no integer
-// that leaves int64, nothing after it. Integers become int64, other numbers json.Number as they are
-// written, objects map[string]any, arrays []any.
-func parse(raw []byte) (any, error) {
+// parseStrict reads one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no
+// integer that leaves int64, nothing after it. Integers become int64, other numbers json.Number as
+// they are written, objects map[string]any, arrays []any.
+func parseStrict(raw []byte) (any, error) {
 	if len(bytes.TrimLeft(raw, " \t\r\n")) == 0 {
 		return nil, &Fault{Problem: "is empty; a JSON object is required"}
 	}
@@ -59,7 +59,7 @@ func parse(raw []byte) (any, error) {
 
 func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, &Fault{Field: outermost(dec.StackPointer()), Problem: "is nested too deeply"}
+		return nil, &Fault{Field: outermostMember(dec.StackPointer()), Problem: "is nested too deeply"}
 	}
 	token, err := dec.ReadToken()
 	if err != nil {
@@ -71,9 +71,9 @@ func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	case '[':
 		return parseArray(dec, depth)
 	case '"':
-		return text(dec, token.String())
+		return decodeText(dec, token.String())
 	case '0':
-		return number(dec, token.String())
+		return decodeNumber(dec, token.String())
 	case 'n':
 		return nil, nil
 	default:
@@ -128,14 +128,14 @@ func parseArray(dec *jsontext.Decoder, depth int) (any, error) {
 	return array, err
 }
 
-func text(dec *jsontext.Decoder, s string) (any, error) {
+func decodeText(dec *jsontext.Decoder, s string) (any, error) {
 	if strings.ContainsRune(s, 0) {
 		return nil, &Fault{Field: fieldOf(dec.StackPointer()), Problem: "holds the character U+0000"}
 	}
 	return s, nil
 }
 
-func number(dec *jsontext.Decoder, s string) (any, error) {
+func decodeNumber(dec *jsontext.Decoder, s string) (any, error) {
 	if !strings.ContainsAny(s, ".eE") {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
@@ -144,14 +144,14 @@ func number(dec *jsontext.Decoder, s string) (any, error) {
 		return n, nil
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.Abs(f) > maxFloat || !handy(s) {
+	if err != nil || math.Abs(f) > maxFloat || !isPlainDecimal(s) {
 		return nil, &Fault{Field: fieldOf(dec.StackPointer()), Problem: "is out of range"}
 	}
 	return json.Number(s), nil
 }
 
-// handy tells whether a number is written shortly and with a small exponent.
-func handy(s string) bool {
+// isPlainDecimal tells whether a number is written shortly and with a small exponent.
+func isPlainDecimal(s string) bool {
 	at := strings.IndexAny(s, "eE")
 	if at < 0 {
 		return len(s) <= maxFloatChars
@@ -182,9 +182,9 @@ func syntaxFault(raw []byte, err error) error {
 // maxOutermost is deeper than any field that is described.
 const maxOutermost = 4
 
-// outermost names the field that a deep value is in: the start of its path, up to the first item of
-// a list.
-func outermost(pointer jsontext.Pointer) string {
+// outermostMember names the field that a deep value is in: the start of its path, up to the first
+// item of a list.
+func outermostMember(pointer jsontext.Pointer) string {
 	var path []string
 	for part := range pointer.Tokens() {
 		if len(path) == maxOutermost || isIndex(part) {
@@ -214,7 +214,7 @@ func fieldPath(path []string) string {
 		if b.Len() > 0 {
 			b.WriteByte('.')
 		}
-		b.WriteString(printable(part))
+		b.WriteString(printableName(part))
 	}
 	return b.String()
 }
@@ -226,9 +226,9 @@ func isIndex(part string) bool {
 // maxName bounds the name of a field that is repeated in a message.
 const maxName = 40
 
-// printable hides a name the caller chose when it is not shaped like a field: it may be an id or a
-// secret. A field may have digits (line1, last4); an id or a secret has an underscore as well.
-func printable(name string) string {
+// printableName hides a name the caller chose when it is not shaped like a field: it may be an id
+// or a secret. A field may have digits (line1, last4); an id or a secret has an underscore as well.
+func printableName(name string) string {
 	if name == "" || len(name) > maxName {
 		return "(field)"
 	}

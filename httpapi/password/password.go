@@ -61,7 +61,7 @@ func NewHasher(entropy io.Reader, derive Deriver) (*Hasher, error) {
 }
 
 // Waiting counts the hashes that are queued or run.
-func (h *Hasher) Waiting() int { return h.queue.size() }
+func (h *Hasher) Waiting() int { return h.queue.queuedCount() }
 
 // Hash returns the PHC string of a password. It returns ErrFull when the queue has no place for the
 // address, and the context's error when the context ends first.
@@ -70,7 +70,7 @@ func (h *Hasher) Hash(ctx context.Context, c Caller, password string) (string, e
 	if _, err := io.ReadFull(h.entropy, salt); err != nil {
 		return "", fmt.Errorf("password salt: %w", err)
 	}
-	key, err := h.queue.run(ctx, c, Derivation{Password: []byte(password), Salt: salt, Memory: argonMemory,
+	key, err := h.queue.runQueued(ctx, c, Derivation{Password: []byte(password), Salt: salt, Memory: argonMemory,
 		Time: argonTime})
 	if err != nil {
 		return "", err
@@ -90,7 +90,7 @@ func (h *Hasher) Matches(ctx context.Context, c Caller, hash, password string) (
 			return false, err
 		}
 	}
-	got, err := h.queue.run(ctx, c, Derivation{Password: []byte(password), Salt: want.salt, Memory: want.memory,
+	got, err := h.queue.runQueued(ctx, c, Derivation{Password: []byte(password), Salt: want.salt, Memory: want.memory,
 		Time: want.time})
 	if err != nil {
 		return false, err

@@ -86,14 +86,14 @@ func TestAddressesTakeTurns(t *testing.T) {
 	q := newQueue(b.derive)
 	var all sync.WaitGroup
 	enter := func(address, name string) {
-		before := q.size()
+		before := q.queuedCount()
 		all.Go(func() {
-			if _, err := q.run(context.Background(), Caller{Address: address},
+			if _, err := q.runQueued(context.Background(), Caller{Address: address},
 				Derivation{Password: []byte(name)}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
-		for q.size() == before {
+		for q.queuedCount() == before {
 			runtime.Gosched()
 		}
 	}
@@ -104,7 +104,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 	for i := range MaxQueuedPerAddress {
 		enter("flood", fmt.Sprint("f", i+1))
 	}
-	_, err := q.run(t.Context(), Caller{Address: "flood"}, Derivation{})
+	_, err := q.runQueued(t.Context(), Caller{Address: "flood"}, Derivation{})
 	require.ErrorIs(t, err, ErrFull)
 	enter("ada", "a0")
 	enter("bob", "b0")
@@ -112,7 +112,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 	all.Wait()
 	require.Equal(t, []string{"f0", "f1", "a0", "b0", "f2", "f3", "f4"}, b.ran)
 	require.Equal(t, 1, b.most, "one at a time")
-	require.Zero(t, q.size())
+	require.Zero(t, q.queuedCount())
 }
 
 // begun reports whether a derivation runs and none waits.
@@ -130,9 +130,11 @@ func TestTheQueueIsBoundedAndGivesPlacesBack(t *testing.T) {
 	var all sync.WaitGroup
 	enter := func(n int, known bool) {
 		for range n {
-			before := q.size()
-			all.Go(func() { _, _ = q.run(ctx, Caller{Address: fmt.Sprint(known, before), Known: known}, Derivation{}) })
-			for q.size() == before {
+			before := q.queuedCount()
+			all.Go(func() {
+				_, _ = q.runQueued(ctx, Caller{Address: fmt.Sprint(known, before), Known: known}, Derivation{})
+			})
+			for q.queuedCount() == before {
 				runtime.Gosched()
 			}
 		}
@@ -143,16 +145,16 @@ func TestTheQueueIsBoundedAndGivesPlacesBack(t *testing.T) {
 	}
 	strangers := MaxQueued - placesForKnown
 	enter(strangers, false)
-	_, err := q.run(t.Context(), Caller{Address: "a stranger"}, Derivation{})
+	_, err := q.runQueued(t.Context(), Caller{Address: "a stranger"}, Derivation{})
 	require.ErrorIs(t, err, ErrFull)
 	enter(MaxQueued-strangers-1, true)
-	_, err = q.run(t.Context(), Caller{Address: "known", Known: true}, Derivation{})
+	_, err = q.runQueued(t.Context(), Caller{Address: "known", Known: true}, Derivation{})
 	require.ErrorIs(t, err, ErrFull)
 	cancel()
 	all.Wait()
-	require.LessOrEqual(t, q.size(), 1, "a caller who is gone leaves no place taken, but for what runs")
+	require.LessOrEqual(t, q.queuedCount(), 1, "a caller who is gone leaves no place taken, but for what runs")
 	close(b.release)
-	_, err = q.run(t.Context(), Caller{Address: "a stranger"}, Derivation{})
+	_, err = q.runQueued(t.Context(), Caller{Address: "a stranger"}, Derivation{})
 	require.NoError(t, err)
 }
 
@@ -162,9 +164,9 @@ func TestKnownCallersHaveEverySecondTurn(t *testing.T) {
 	q := newQueue(b.derive)
 	var all sync.WaitGroup
 	enter := func(c Caller, name string) {
-		before := q.size()
-		all.Go(func() { _, _ = q.run(context.Background(), c, Derivation{Password: []byte(name)}) })
-		for q.size() == before {
+		before := q.queuedCount()
+		all.Go(func() { _, _ = q.runQueued(context.Background(), c, Derivation{Password: []byte(name)}) })
+		for q.queuedCount() == before {
 			runtime.Gosched()
 		}
 	}

@@ -69,25 +69,25 @@ func newQueue(derive Deriver) *Queue {
 		strangers: line{waiting: map[string][]*queued{}}}
 }
 
-// run waits for the turn of a derivation and returns its key.
-func (q *Queue) run(ctx context.Context, c Caller, d Derivation) ([]byte, error) {
+// runQueued waits for the turn of a derivation and returns its key.
+func (q *Queue) runQueued(ctx context.Context, c Caller, d Derivation) ([]byte, error) {
 	entry := &queued{input: d, done: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !q.add(c, entry) {
+	if !q.addEntry(c, entry) {
 		return nil, ErrFull
 	}
 	select {
 	case <-entry.done:
 		return entry.key, entry.err
 	case <-ctx.Done():
-		q.withdraw(c, entry)
+		q.withdrawEntry(c, entry)
 		return nil, ctx.Err()
 	}
 }
 
-func (q *Queue) add(c Caller, entry *queued) bool {
+func (q *Queue) addEntry(c Caller, entry *queued) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lineOf(c)
@@ -103,13 +103,13 @@ func (q *Queue) add(c Caller, entry *queued) bool {
 	q.queued++
 	if !q.running {
 		q.running = true
-		go q.drain()
+		go q.drainQueue()
 	}
 	return true
 }
 
-// withdraw gives back the place of an entry that has not begun.
-func (q *Queue) withdraw(c Caller, entry *queued) {
+// withdrawEntry gives back the place of an entry that has not begun.
+func (q *Queue) withdrawEntry(c Caller, entry *queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if entry.active {
@@ -127,16 +127,16 @@ func (q *Queue) withdraw(c Caller, entry *queued) {
 	l.turns = slices.DeleteFunc(l.turns, func(other string) bool { return other == c.Address })
 }
 
-// drain runs the queued derivations and ends when the queue is empty.
-func (q *Queue) drain() {
-	for entry := q.next(nil); entry != nil; entry = q.next(entry) {
+// drainQueue runs the queued derivations and ends when the queue is empty.
+func (q *Queue) drainQueue() {
+	for entry := q.nextEntry(nil); entry != nil; entry = q.nextEntry(entry) {
 		entry.key, entry.err = q.derive(entry.input)
 		close(entry.done)
 	}
 }
 
-// next takes the entry whose turn it is, after the one that has run; nil when there is none.
-func (q *Queue) next(ran *queued) *queued {
+// nextEntry takes the entry whose turn it is, after the one that has run; nil when there is none.
+func (q *Queue) nextEntry(ran *queued) *queued {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ran != nil {
@@ -151,13 +151,13 @@ func (q *Queue) next(ran *queued) *queued {
 		return nil
 	}
 	q.strangersNext = l == &q.known
-	entry := l.next()
+	entry := l.nextQueued()
 	entry.active = true
 	return entry
 }
 
-// next takes the entry whose turn it is. There is one.
-func (l *line) next() *queued {
+// nextQueued takes the entry whose turn it is. There is one.
+func (l *line) nextQueued() *queued {
 	address := l.turns[0]
 	l.turns = l.turns[1:]
 	entry := l.waiting[address][0]
@@ -171,7 +171,7 @@ func (l *line) next() *queued {
 	return entry
 }
 
-func (q *Queue) size() int {
+func (q *Queue) queuedCount() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queued

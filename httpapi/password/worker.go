@@ -46,15 +46,15 @@ func NewWorker(command ...string) *Worker { return &Worker{command: command} }
 func (w *Worker) Derive(d Derivation) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key, err := w.ask(d)
+	key, err := w.requestHash(d)
 	if err != nil && !w.closed {
-		key, err = w.ask(d)
+		key, err = w.requestHash(d)
 	}
 	return key, err
 }
 
-func (w *Worker) ask(d Derivation) ([]byte, error) {
-	if err := w.start(); err != nil {
+func (w *Worker) requestHash(d Derivation) ([]byte, error) {
+	if err := w.startProcess(); err != nil {
 		return nil, fmt.Errorf("password worker: %w", err)
 	}
 	process := w.cmd.Process
@@ -72,13 +72,13 @@ func (w *Worker) ask(d Derivation) ([]byte, error) {
 		err = errors.New("the key has another length")
 	}
 	if err != nil {
-		w.stop()
+		w.stopProcess()
 		return nil, fmt.Errorf("password worker: %w", err)
 	}
 	return answer.Key, nil
 }
 
-func (w *Worker) start() (err error) {
+func (w *Worker) startProcess() (err error) {
 	if w.closed {
 		return errors.New("closed")
 	}
@@ -102,8 +102,8 @@ func (w *Worker) start() (err error) {
 	return nil
 }
 
-// stop ends the process and waits for it.
-func (w *Worker) stop() {
+// stopProcess ends the process and waits for it.
+func (w *Worker) stopProcess() {
 	if w.cmd == nil {
 		return
 	}
@@ -118,7 +118,7 @@ func (w *Worker) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	w.stop()
+	w.stopProcess()
 	return nil
 }
 

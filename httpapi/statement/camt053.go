@@ -97,7 +97,7 @@ type (
 // BkTxCd has the ledger's source as a code of Purser's own. The closing balance of a day that is
 // not over is ITBD.
 func (s *Statement) CAMT053(w io.Writer) error {
-	t, err := s.add()
+	t, err := s.sumLines()
 	if err != nil {
 		return err
 	}
@@ -106,14 +106,14 @@ func (s *Statement) CAMT053(w io.Writer) error {
 	}
 	out := xml.NewEncoder(w)
 	out.Indent("", " ")
-	if err := out.Encode(s.document(t)); err != nil {
+	if err := out.Encode(s.newDocument(t)); err != nil {
 		return err
 	}
 	_, err = io.WriteString(w, "\n")
 	return err
 }
 
-func (s *Statement) document(t totals) document {
+func (s *Statement) newDocument(t totals) document {
 	id := fmt.Sprintf("S%s-%s", s.From.Format("20060102"), s.To.Format("20060102"))
 	closing := codeClosing
 	if s.Open {
@@ -121,14 +121,15 @@ func (s *Statement) document(t totals) document {
 	}
 	net := t.creditCents - t.debitCents
 	d := document{
-		MessageID: fmt.Sprintf("%s-%d", id, s.Made.UnixMilli()), Created: moment(s.Made),
+		MessageID: fmt.Sprintf("%s-%d", id, s.Made.UnixMilli()), Created: formatTime(s.Made),
 		Statement: stmt{
-			ID: id, Created: moment(s.Made), From: moment(s.From), To: moment(s.end()), Account: s.Account,
+			ID: id, Created: formatTime(s.Made), From: formatTime(s.From), To: formatTime(s.endOfPeriod()),
+				Account: s.Account,
 			Currency: currency,
 			Balances: []balance{balanceOf(codeOpening, s.OpeningCents, s.From),
-				balanceOf(closing, s.ClosingCents, s.end())},
+				balanceOf(closing, s.ClosingCents, s.endOfPeriod())},
 			Summary: summary{
-				Entries: len(s.Lines), Net: magnitude(net), NetDirection: indicator(net),
+				Entries: len(s.Lines), Net: formatMagnitude(net), NetDirection: creditDebitIndicator(net),
 				Credits: t.credits, CreditSum: money.FormatDollars(t.creditCents), Debits: t.debits,
 				DebitSum: money.FormatDollars(t.debitCents),
 			},
@@ -142,13 +143,15 @@ func (s *Statement) document(t totals) document {
 }
 
 func balanceOf(code string, cents int64, at time.Time) balance {
-	return balance{Code: code, Amount: amount{currency, magnitude(cents)}, Direction: indicator(cents), At: moment(at)}
+	return balance{Code: code, Amount: amount{currency, formatMagnitude(cents)}, Direction: creditDebitIndicator(cents),
+		At: formatTime(at)}
 }
 
 func entryOf(number int, l *Line) entry {
 	e := entry{
 		Reference: strconv.Itoa(number), Amount: amount{currency, money.FormatDollars(l.AmountCents)},
-		Direction: indicator(l.cents()), Status: codeBooked, Booked: moment(l.Booked), Value: moment(l.Made),
+		Direction: creditDebitIndicator(l.signedCents()), Status: codeBooked, Booked: formatTime(l.Booked),
+			Value: formatTime(l.Made),
 		ServicerRef: l.ID,
 		Code:        l.Source, Issuer: issuer,
 		Details: details{TransactionID: l.TransferGroup},
@@ -156,14 +159,14 @@ func entryOf(number int, l *Line) entry {
 	if l.CardID != "" {
 		e.Details.Card = &reference{Type: "CARD", ID: l.CardID}
 	}
-	if text := atMost(clean(l.Reference), maxRemittance); text != "" {
+	if text := atMost(cleanText(l.Reference), maxRemittance); text != "" {
 		e.Details.Remittance = &remittance{text}
 	}
 	return e
 }
 
-// magnitude is an amount without its sign, which the indicator has.
-func magnitude(cents int64) string {
+// formatMagnitude is an amount without its sign, which the indicator has.
+func formatMagnitude(cents int64) string {
 	text := money.FormatDollars(cents)
 	if cents < 0 {
 		return text[1:]
@@ -171,7 +174,7 @@ func magnitude(cents int64) string {
 	return text
 }
 
-func indicator(cents int64) string {
+func creditDebitIndicator(cents int64) string {
 	if cents < 0 {
 		return codeDebit
 	}

@@ -21,7 +21,7 @@ const formulas = "=+-@|%＝＋－＠"
 // balance. Amounts are dollars with two decimals, negative for debits. Text that a spreadsheet
 // would take for a formula has an apostrophe before it.
 func (s *Statement) CSV(w io.Writer) error {
-	if _, err := s.add(); err != nil {
+	if _, err := s.sumLines(); err != nil {
 		return err
 	}
 	out := csv.NewWriter(w)
@@ -35,11 +35,11 @@ func (s *Statement) CSV(w io.Writer) error {
 			return
 		}
 		for i := range s.Lines {
-			if !yield(s.Lines[i].row()) {
+			if !yield(s.Lines[i].csvRow()) {
 				return
 			}
 		}
-		yield(balanceRow(closing, s.end(), s.ClosingCents))
+		yield(balanceRow(closing, s.endOfPeriod(), s.ClosingCents))
 	}
 	for row := range rows {
 		if err := out.Write(row); err != nil {
@@ -52,24 +52,26 @@ func (s *Statement) CSV(w io.Writer) error {
 
 func balanceRow(what string, at time.Time, cents int64) []string {
 	row := make([]string, len(csvHeader))
-	row[0], row[1], row[5], row[6] = what, moment(at), money.FormatDollars(cents), currency
+	row[0], row[1], row[5], row[6] = what, formatTime(at), money.FormatDollars(cents), currency
 	return row
 }
 
-func (l *Line) row() []string {
-	return []string{"entry", moment(l.Booked), cell(l.ID), cell(l.Source), money.FormatDollars(l.cents()),
-		money.FormatDollars(l.BalanceCents), currency, cell(l.Reference), cell(l.TransferGroup), cell(l.CardID),
-		moment(l.Made)}
+func (l *Line) csvRow() []string {
+	return []string{"entry", formatTime(l.Booked), csvCell(l.ID), csvCell(l.Source),
+		money.FormatDollars(l.signedCents()),
+		money.FormatDollars(l.BalanceCents), currency, csvCell(l.Reference), csvCell(l.TransferGroup),
+			csvCell(l.CardID),
+		formatTime(l.Made)}
 }
 
-// cell makes text safe to be opened in a spreadsheet.
-func cell(text string) string {
-	text = clean(text)
+// csvCell makes text safe to be opened in a spreadsheet.
+func csvCell(text string) string {
+	text = cleanText(text)
 	if text != "" && strings.ContainsRune(formulas, []rune(text)[0]) {
 		return "'" + text
 	}
 	return text
 }
 
-// moment is a time as the rest of the interface writes it.
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// formatTime is a time as the rest of the interface writes it.
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -51,8 +51,8 @@ type Line struct {
 	Made          time.Time // when what it is about happened; at or before Booked
 }
 
-// cents is what the line adds to the account.
-func (l *Line) cents() int64 {
+// signedCents is what the line adds to the account.
+func (l *Line) signedCents() int64 {
 	if l.Direction == Debit {
 		return -l.AmountCents
 	}
@@ -65,12 +65,13 @@ type totals struct {
 	creditCents, debitCents int64
 }
 
-// add checks that the statement adds up, line by line, and returns its totals.
-func (s *Statement) add() (t totals, err error) {
+// sumLines checks that the statement adds up, line by line, and returns its totals.
+func (s *Statement) sumLines() (t totals, err error) {
 	balance := s.OpeningCents
 	for i := range s.Lines {
 		l := &s.Lines[i]
-		if balance, err = money.Add(balance, l.cents()); err != nil || balance != l.BalanceCents || l.AmountCents < 0 {
+		if balance, err = money.Add(balance, l.signedCents()); err != nil || balance != l.BalanceCents ||
+			l.AmountCents < 0 {
 			return t, fmt.Errorf("%w: line %s", ErrUnbalanced, l.ID)
 		}
 		if l.Direction == Debit {
@@ -90,17 +91,17 @@ func (s *Statement) add() (t totals, err error) {
 	return t, nil
 }
 
-// end is the last moment of the statement: of one that is open, when it was made.
-func (s *Statement) end() time.Time {
+// endOfPeriod is the last moment of the statement: of one that is open, when it was made.
+func (s *Statement) endOfPeriod() time.Time {
 	if s.Open {
 		return s.Made
 	}
 	return s.To.AddDate(0, 0, 1).Add(-time.Millisecond)
 }
 
-// clean makes text one line of valid UTF-8 without anything that a reader could take for an
+// cleanText makes text one line of valid UTF-8 without anything that a reader could take for an
 // instruction to its terminal or that XML cannot hold, and trims it.
-func clean(text string) string {
+func cleanText(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0xFFFE || r == 0xFFFF {
 			return ' '

@@ -46,7 +46,7 @@ func (s *Statement) line(direction string, cents int64, source, reference, card 
 	if n := len(s.Lines); n > 0 {
 		before = s.Lines[n-1].BalanceCents
 	}
-	l.BalanceCents = before + l.cents()
+	l.BalanceCents = before + l.signedCents()
 	s.Lines, s.ClosingCents = append(s.Lines, l), l.BalanceCents
 }
 
@@ -130,7 +130,7 @@ func TestHostileText(t *testing.T) {
 		require.NoError(rt, err)
 		require.Len(rt, rows, len(s.Lines)+3)
 		for i, row := range rows[2 : len(rows)-1] {
-			require.Equal(rt, money.FormatDollars(s.Lines[i].cents()), row[4])
+			require.Equal(rt, money.FormatDollars(s.Lines[i].signedCents()), row[4])
 			harmless(rt, row[7])
 		}
 		message := s.written(rt, asXML)
@@ -141,7 +141,7 @@ func TestHostileText(t *testing.T) {
 		for i, e := range back.Statement.Entries {
 			require.Equal(rt, money.FormatDollars(s.Lines[i].AmountCents), e.Amount.Decimal)
 			if e.Details.Remittance != nil {
-				require.Equal(rt, atMost(clean(s.Lines[i].Reference), maxRemittance), e.Details.Remittance.Text)
+				require.Equal(rt, atMost(cleanText(s.Lines[i].Reference), maxRemittance), e.Details.Remittance.Text)
 			}
 		}
 	})

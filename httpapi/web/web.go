@@ -162,7 +162,7 @@ func (s *Site) File(name string) (File, bool) {
 func (s *Site) Favicon() File { return s.icon }
 
 // Write renders a whole page.
-func (s *Site) Write(w io.Writer, p Page) error { return s.render(w, "page", p) }
+func (s *Site) Write(w io.Writer, p Page) error { return s.renderTemplate(w, "page", p) }
 
 // Entry is what the page at the server's root shows.
 type Entry struct {
@@ -215,12 +215,12 @@ func (s *Site) WriteReference(w io.Writer, r Reference) error {
 }
 
 // WriteReceipt renders the receipt of a completed link.
-func (s *Site) WriteReceipt(w io.Writer, p Page) error { return s.render(w, "receipt", p) }
+func (s *Site) WriteReceipt(w io.Writer, p Page) error { return s.renderTemplate(w, "receipt", p) }
 
 // WritePart renders the part of a page that changes.
-func (s *Site) WritePart(w io.Writer, p Page) error { return s.render(w, "part", p) }
+func (s *Site) WritePart(w io.Writer, p Page) error { return s.renderTemplate(w, "part", p) }
 
-func (s *Site) render(w io.Writer, name string, p Page) error {
+func (s *Site) renderTemplate(w io.Writer, name string, p Page) error {
 	p.SuccessURL, p.CancelURL = webAddress(p.SuccessURL), webAddress(p.CancelURL)
 	if err := s.page.ExecuteTemplate(w, name, p); err != nil {
 		return fmt.Errorf("page: %w", err)

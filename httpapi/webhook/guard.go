@@ -51,11 +51,11 @@ var usualPorts = []string{"", "443", "8443"}
 // Check refuses a URL that deliveries may not go to now. The error's text is for whoever gave the
 // URL; it echoes nothing of it.
 func (g *Guard) Check(ctx context.Context, text string) error {
-	u, err := g.parse(text)
+	u, err := g.parseURL(text)
 	if err != nil {
 		return err
 	}
-	_, err = g.resolve(ctx, u.Hostname())
+	_, err = g.resolveHost(ctx, u.Hostname())
 	if errors.Is(err, ErrAddress) {
 		return err
 	}
@@ -65,8 +65,8 @@ func (g *Guard) Check(ctx context.Context, text string) error {
 	return nil
 }
 
-// parse checks what can be seen without the network.
-func (g *Guard) parse(text string) (*url.URL, error) {
+// parseURL checks what can be seen without the network.
+func (g *Guard) parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Opaque != "" || !plainHost(u.Hostname()):
@@ -88,8 +88,8 @@ func plainHost(host string) bool {
 	return host != "" && strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:") == ""
 }
 
-// resolve returns the addresses of a host. All of them must be allowed.
-func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+// resolveHost returns the addresses of a host. All of them must be allowed.
+func (g *Guard) resolveHost(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	all := make([]netip.Addr, 1)
@@ -101,7 +101,7 @@ func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 	}
 	for i := range all {
 		all[i] = all[i].Unmap()
-		if !g.allows(all[i]) {
+		if !g.allowsAddress(all[i]) {
 			return nil, ErrAddress
 		}
 	}
@@ -111,12 +111,12 @@ func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 	return all[:min(len(all), maxAddresses)], nil
 }
 
-func (g *Guard) allows(a netip.Addr) bool { return g.allowPrivate || public(a.Unmap()) }
+func (g *Guard) allowsAddress(a netip.Addr) bool { return g.allowPrivate || isPublic(a.Unmap()) }
 
 // notPublic are the ranges that IANA lists as special, as far as netip has no name for them or they
 // lie in unicast space. Those that carry an IPv4 address inside are among them: what they lead to
 // cannot be judged.
-var notPublic = prefixes(
+var notPublic = mustPrefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
 	"203.0.113.0/24", "240.0.0.0/4", // this network, CGNAT, protocols, documentation, 6to4 relays, benchmarks, reserved
 	// Teredo and other protocols, documentation, 6to4, documentation
@@ -127,7 +127,7 @@ var notPublic = prefixes(
 // multicast lie outside.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-func prefixes(texts ...string) []netip.Prefix {
+func mustPrefixes(texts ...string) []netip.Prefix {
 	all := make([]netip.Prefix, len(texts))
 	for i, text := range texts {
 		all[i] = netip.MustParsePrefix(text)
@@ -135,24 +135,24 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-func public(a netip.Addr) bool {
+func isPublic(a netip.Addr) bool {
 	if !a.IsGlobalUnicast() || a.IsPrivate() || a.Zone() != "" || a.Is6() && !globalUnicast.Contains(a) {
 		return false
 	}
 	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// dial connects to a host and port, to the first of its addresses that answers.
-func (g *Guard) dial(ctx context.Context, network, address string, within time.Duration) (net.Conn, error) {
+// dialAllowed connects to a host and port, to the first of its addresses that answers.
+func (g *Guard) dialAllowed(ctx context.Context, network, address string, within time.Duration) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := g.resolve(ctx, host)
+	addresses, err := g.resolveHost(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: within, ControlContext: g.control}
+	dialer := net.Dialer{Timeout: within, ControlContext: g.checkSocket}
 	var conn net.Conn
 	for _, a := range addresses {
 		if conn, err = dialer.DialContext(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
@@ -162,13 +162,13 @@ func (g *Guard) dial(ctx context.Context, network, address string, within time.D
 	return nil, err
 }
 
-// control is asked by the socket before it connects, with the very address.
-func (g *Guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+// checkSocket is asked by the socket before it connects, with the very address.
+func (g *Guard) checkSocket(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("address dialled: %w", err)
 	}
-	if !g.allows(to.Addr()) {
+	if !g.allowsAddress(to.Addr()) {
 		return ErrAddress
 	}
 	return nil

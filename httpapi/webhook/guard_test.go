@@ -102,15 +102,15 @@ func TestNumbersInDisguiseAreJudgedByTheirAddress(t *testing.T) {
 // The socket asks about the very address, whatever was resolved before.
 func TestTheSocketIsJudgedToo(t *testing.T) {
 	guard := NewGuard(false, names{})
-	require.ErrorIs(t, guard.control(t.Context(), "tcp4", "127.0.0.1:443", nil), ErrAddress)
-	require.ErrorIs(t, guard.control(t.Context(), "tcp6", "[::ffff:10.0.0.1]:443", nil), ErrAddress)
-	require.Error(t, guard.control(t.Context(), "tcp6", "nonsense", nil))
-	require.NoError(t, guard.control(t.Context(), "tcp4", "93.184.216.34:443", nil))
-	require.NoError(t, NewGuard(true, nil).control(t.Context(), "tcp4", "127.0.0.1:443", nil))
+	require.ErrorIs(t, guard.checkSocket(t.Context(), "tcp4", "127.0.0.1:443", nil), ErrAddress)
+	require.ErrorIs(t, guard.checkSocket(t.Context(), "tcp6", "[::ffff:10.0.0.1]:443", nil), ErrAddress)
+	require.Error(t, guard.checkSocket(t.Context(), "tcp6", "nonsense", nil))
+	require.NoError(t, guard.checkSocket(t.Context(), "tcp4", "93.184.216.34:443", nil))
+	require.NoError(t, NewGuard(true, nil).checkSocket(t.Context(), "tcp4", "127.0.0.1:443", nil))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
-	dialer := net.Dialer{Timeout: time.Minute, ControlContext: guard.control}
+	dialer := net.Dialer{Timeout: time.Minute, ControlContext: guard.checkSocket}
 	_, err = dialer.DialContext(t.Context(), "tcp", ln.Addr().String())
 	require.ErrorIs(t, err, ErrAddress)
 }

@@ -84,7 +84,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return o.Guard.dial(ctx, network, address, o.ConnectTimeout)
+			return o.Guard.dialAllowed(ctx, network, address, o.ConnectTimeout)
 		},
 		TLSClientConfig:   &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeader,
@@ -98,7 +98,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 // word what kept the receiver from answering. What the receiver says beside its status is dropped.
 func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int,
 	failure string) {
-	if _, err := s.guard.parse(url); err != nil {
+	if _, err := s.guard.parseURL(url); err != nil {
 		return 0, failureAddress // it was allowed when it was registered
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)

@@ -154,13 +154,13 @@ func parseHeader(header string, now time.Time) (h signatureHeader, err error) {
 		*sums = append(*sums, sum)
 	}
 	seconds, err := strconv.ParseInt(h.stamp, 10, 64)
-	if err != nil || !within(seconds, now.Unix()) {
+	if err != nil || !isTimely(seconds, now.Unix()) {
 		return signatureHeader{}, ErrSignature
 	}
 	return h, nil
 }
 
-func within(signed, now int64) bool {
+func isTimely(signed, now int64) bool {
 	const tolerance = int64(Tolerance / time.Second)
 	return signed >= now-tolerance && signed <= now+tolerance
 }

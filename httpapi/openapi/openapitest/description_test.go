@@ -61,7 +61,7 @@ func shown(t *testing.T, what string, content openapi3.Content) {
 // described is of a listed code.
 func TestEveryOperationListsItsErrors(t *testing.T) {
 	eachOperation(t, func(t *testing.T, d *Description, o *openapi3.Operation) {
-		own, common := listed(o.Extensions), d.common()
+		own, common := codesOf(o.Extensions), d.commonCodes()
 		require.NotNil(t, o.Extensions[errorsExtension], "no x-errors")
 		require.Len(t, slices.Compact(slices.Sorted(slices.Values(own))), len(own), "a code twice")
 		for _, code := range own {

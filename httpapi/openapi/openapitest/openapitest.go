@@ -75,14 +75,14 @@ func permitAnyValue(doc *openapi3.T) {
 
 // Judge returns what the description does not say of an answer; nil when it says it all.
 func (d *Description) Judge(a Answer) error {
-	if err := d.judge(a); err != nil {
+	if err := d.judgeAnswer(a); err != nil {
 		return fmt.Errorf("%s %s: %d %.500s: %w", a.Method, a.Path, a.Status, a.Body, err)
 	}
 	return nil
 }
 
-func (d *Description) judge(a Answer) error {
-	if len(a.Body) == 0 && d.silent(a) {
+func (d *Description) judgeAnswer(a Answer) error {
+	if len(a.Body) == 0 && d.isUndescribed(a) {
 		return nil
 	}
 	if d.isFile(a) {
@@ -95,21 +95,21 @@ func (d *Description) judge(a Answer) error {
 	if err := json.Unmarshal(a.Body, &body); err != nil {
 		return err
 	}
-	operation, known := d.find(a)
+	operation, known := d.findOperation(a)
 	switch {
 	case operation != nil:
-		return d.described(operation, a, body)
+		return d.judgeDescribed(operation, a, body)
 	case a.Method == "":
-		return d.refusal(a, body, "invalid_request", "request_timeout", "body_too_large", "header_too_large")
+		return d.judgeRefusal(a, body, "invalid_request", "request_timeout", "body_too_large", "header_too_large")
 	case known:
-		return d.refusal(a, body, append(d.common(), "method_not_allowed")...)
+		return d.judgeRefusal(a, body, append(d.commonCodes(), "method_not_allowed")...)
 	}
-	return d.refusal(a, body, append(d.common(), "not_found")...)
+	return d.judgeRefusal(a, body, append(d.commonCodes(), "not_found")...)
 }
 
-// silent tells whether a status of an operation is described without a body.
-func (d *Description) silent(a Answer) bool {
-	operation, _ := d.find(a)
+// isUndescribed tells whether a status of an operation is described without a body.
+func (d *Description) isUndescribed(a Answer) bool {
+	operation, _ := d.findOperation(a)
 	if operation == nil {
 		return false
 	}
@@ -120,7 +120,7 @@ func (d *Description) silent(a Answer) bool {
 // isFile tells whether an answer is of a content type, other than JSON, that its status of the
 // operation is described with. What is in the file is not judged.
 func (d *Description) isFile(a Answer) bool {
-	operation, _ := d.find(a)
+	operation, _ := d.findOperation(a)
 	if operation == nil {
 		return false
 	}
@@ -129,8 +129,8 @@ func (d *Description) isFile(a Answer) bool {
 	return response != nil && kind != "application/json" && response.Value.Content.Get(kind) != nil
 }
 
-// find returns the operation of a request, and whether its path is known at all.
-func (d *Description) find(a Answer) (operation *openapi3.Operation, known bool) {
+// findOperation returns the operation of a request, and whether its path is known at all.
+func (d *Description) findOperation(a Answer) (operation *openapi3.Operation, known bool) {
 	path, _, _ := strings.Cut(a.Path, "?")
 	if item := d.Doc.Paths.Value(path); item != nil { // before a template that matches it too
 		return item.GetOperation(a.Method), true
@@ -147,8 +147,8 @@ func (d *Description) find(a Answer) (operation *openapi3.Operation, known bool)
 	return nil, known
 }
 
-// described holds an answer against its operation.
-func (d *Description) described(operation *openapi3.Operation, a Answer, body any) error {
+// judgeDescribed holds an answer against its operation.
+func (d *Description) judgeDescribed(operation *openapi3.Operation, a Answer, body any) error {
 	response := operation.Responses.Status(a.Status)
 	if response == nil {
 		return errors.New("the status is not described")
@@ -157,11 +157,11 @@ func (d *Description) described(operation *openapi3.Operation, a Answer, body an
 	if media == nil {
 		return errors.New("no JSON is described")
 	}
-	if err := valid(media.Schema.Value, body); err != nil || a.Status < http.StatusBadRequest {
+	if err := validate(media.Schema.Value, body); err != nil || a.Status < http.StatusBadRequest {
 		return err
 	}
 	code := codeOf(body)
-	if !slices.Contains(append(d.common(), listed(operation.Extensions)...), code) {
+	if !slices.Contains(append(d.commonCodes(), codesOf(operation.Extensions)...), code) {
 		return fmt.Errorf("x-errors of %s lacks %s", operation.OperationID, code)
 	}
 	if media.Examples[code] == nil {
@@ -170,12 +170,12 @@ func (d *Description) described(operation *openapi3.Operation, a Answer, body an
 	return nil
 }
 
-// refusal holds an answer that no operation gave against the codes it may have.
-func (d *Description) refusal(a Answer, body any, codes ...string) error {
+// judgeRefusal holds an answer that no operation gave against the codes it may have.
+func (d *Description) judgeRefusal(a Answer, body any, codes ...string) error {
 	if a.Status < http.StatusBadRequest {
 		return errors.New("answered by an operation that is not described")
 	}
-	if err := valid(d.Doc.Components.Schemas["ApiError"].Value, body); err != nil {
+	if err := validate(d.Doc.Components.Schemas["ApiError"].Value, body); err != nil {
 		return err
 	}
 	if code := codeOf(body); !slices.Contains(codes, code) {
@@ -184,7 +184,7 @@ func (d *Description) refusal(a Answer, body any, codes ...string) error {
 	return nil
 }
 
-func valid(schema *openapi3.Schema, body any) error {
+func validate(schema *openapi3.Schema, body any) error {
 	return schema.VisitJSON(body, openapi3.VisitAsResponse(), openapi3.EnableJSONSchema2020())
 }
 
@@ -203,9 +203,9 @@ func codeOf(body any) string {
 	return name
 }
 
-func (d *Description) common() []string { return listed(d.Doc.Extensions) }
+func (d *Description) commonCodes() []string { return codesOf(d.Doc.Extensions) }
 
-func listed(extensions map[string]any) []string {
+func codesOf(extensions map[string]any) []string {
 	items, _ := extensions[errorsExtension].([]any)
 	codes := make([]string, len(items))
 	for i, item := range items {

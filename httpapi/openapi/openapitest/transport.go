@@ -48,7 +48,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	closed := resp.Body.Close()
 	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), broken{err}))
 	if err == nil && closed == nil {
-		t.judge.note(t.judge.description.Judge(Answer{Method: r.Method, Path: r.URL.RequestURI(),
+		t.judge.noteFault(t.judge.description.Judge(Answer{Method: r.Method, Path: r.URL.RequestURI(),
 			Status:      resp.StatusCode,
 			ContentType: resp.Header.Get("Content-Type"), Body: body}))
 	}
@@ -73,7 +73,7 @@ func (b broken) Read([]byte) (int, error) {
 	return 0, b.err
 }
 
-func (j *Judge) note(complaint error) {
+func (j *Judge) noteFault(complaint error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.judged++
