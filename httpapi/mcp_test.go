@@ -127,8 +127,8 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 		"get_fx_rates":           "read:treasury", "list_cards": "read:cards", "get_card": "read:cards",
 		"list_cardholders": "read:cards",
 		"list_agents":      "read:agents", "list_agent_intents": "read:agents",
-			"list_checkout_sessions": "read:checkout",
-		"get_checkout_session": "read:checkout"}
+		"list_checkout_sessions": "read:checkout",
+		"get_checkout_session":   "read:checkout"}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(scopes)), w.listed(tn.all))
 	checked := 0
 	for _, scope := range workspace.Scopes() {

@@ -82,7 +82,7 @@ func showPayout(p balance.Payout, description string) payoutDocument {
 	return payoutDocument{ID: p.ID, Rail: p.Rail, Status: p.Status, CounterpartyID: p.CounterpartyID,
 		AmountCents: p.AmountCents,
 		FeeCents:    p.FeeCents, Description: description, SameDay: p.SameDay, QuoteID: p.QuoteID,
-			Reference: p.Reference,
+		Reference:  p.Reference,
 		ExpectedOn: p.ExpectedOn, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, History: p.History}
 }
 

@@ -159,8 +159,8 @@ func statementLine(c *call, e balance.LedgerEntry, after int64) statement.Line {
 	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents,
 		BalanceCents: after,
 		Reference:    strings.TrimPrefix(e.Reference, c.simulationPrefix()), TransferGroup: e.TransferGroup,
-			Booked: bookedAt(e),
-		Made: e.CreatedAt.Time}
+		Booked: bookedAt(e),
+		Made:   e.CreatedAt.Time}
 	if e.BalanceCents != nil {
 		line.BalanceCents = *e.BalanceCents
 	}

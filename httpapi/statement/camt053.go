@@ -124,7 +124,7 @@ func (s *Statement) newDocument(t totals) document {
 		MessageID: fmt.Sprintf("%s-%d", id, s.Made.UnixMilli()), Created: formatTime(s.Made),
 		Statement: stmt{
 			ID: id, Created: formatTime(s.Made), From: formatTime(s.From), To: formatTime(s.endOfPeriod()),
-				Account: s.Account,
+			Account:  s.Account,
 			Currency: currency,
 			Balances: []balance{balanceOf(codeOpening, s.OpeningCents, s.From),
 				balanceOf(closing, s.ClosingCents, s.endOfPeriod())},
@@ -151,7 +151,7 @@ func entryOf(number int, l *Line) entry {
 	e := entry{
 		Reference: strconv.Itoa(number), Amount: amount{currency, money.FormatDollars(l.AmountCents)},
 		Direction: creditDebitIndicator(l.signedCents()), Status: codeBooked, Booked: formatTime(l.Booked),
-			Value: formatTime(l.Made),
+		Value:       formatTime(l.Made),
 		ServicerRef: l.ID,
 		Code:        l.Source, Issuer: issuer,
 		Details: details{TransactionID: l.TransferGroup},

@@ -60,7 +60,7 @@ func (l *Line) csvRow() []string {
 	return []string{"entry", formatTime(l.Booked), csvCell(l.ID), csvCell(l.Source),
 		money.FormatDollars(l.signedCents()),
 		money.FormatDollars(l.BalanceCents), currency, csvCell(l.Reference), csvCell(l.TransferGroup),
-			csvCell(l.CardID),
+		csvCell(l.CardID),
 		formatTime(l.Made)}
 }
 
