@@ -92,8 +92,8 @@ func TestAdmin(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A page whose domain was rebound to the port's address asks under its own domain, and reads
-// nothing.
+// A page whose domain was rebound to the port's address sends its own domain as Host, and is
+// refused.
 func TestTheAdminPortAnswersOnlyUnderItsOwnNames(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry(),
 		Names: []string{"purser", "admin.internal"}})
@@ -127,9 +127,8 @@ func TestTheAdminPortAnswersOnlyUnderItsOwnNames(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A second call of a command that runs alone is refused while the first one runs, and taken
-// afterwards.
-func TestACommandThatRunsAloneIsRefusedMeanwhile(t *testing.T) {
+// While a command with AtOnce 1 runs, a second call is refused. Afterwards the command runs again.
+func TestSecondCallOfAnExclusiveCommandIsRefused(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry(),
 		Names: []string{"purser.test"}, Commands: map[string]Command{"audit": {AtOnce: 1,
@@ -175,7 +174,7 @@ func TestACommandThatRunsAloneIsRefusedMeanwhile(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A server that is shut before its Serve has begun does not serve.
+// Serve returns at once when Shutdown came first.
 func TestShutBeforeServing(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
@@ -183,7 +182,7 @@ func TestShutBeforeServing(t *testing.T) {
 	require.NoError(t, admin.Serve(fasthttputil.NewInmemoryListener()))
 }
 
-// A connection that was opened ahead of need does not hold up a shutdown.
+// A connection that was opened ahead of need does not delay a shutdown.
 func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
@@ -201,8 +200,8 @@ func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A client that says nothing in time, or too much, is told so, and nothing of the server's own
-// words.
+// A client that sends too little or malformed bytes gets the matching status, and no text of the
+// server's errors.
 func TestAdminRefusesMalformedRequests(t *testing.T) {
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
@@ -211,7 +210,7 @@ func TestAdminRefusesMalformedRequests(t *testing.T) {
 		"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n": "408", "nonsense\r\n\r\n": "400",
 		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader) + "\r\n\r\n": "431"} {
 		var resp fasthttp.Response
-		require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, admin.httpServer, request)))), "%.20s", request)
+		require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(sendOnce(t, admin.httpServer, request)))), "%.20s", request)
 		require.Equal(t, want, strconv.Itoa(resp.StatusCode()), "%.20s: %s", request, resp.Body())
 		require.NotContains(t, string(resp.Body()), "timeout:")
 		require.NotContains(t, string(resp.Body()), "i/o")

@@ -24,7 +24,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// registerAgent makes an agent whose pair the service makes.
+// registerAgent registers an agent whose key pair the service generates.
 func (w *world) registerAgent(tn tenant) (id string, key ed25519.PrivateKey) {
 	w.t.Helper()
 	made := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"Travel agent"}`))
@@ -38,7 +38,7 @@ func (w *world) freeze(tn tenant, id, state string) testReply {
 	return w.do(tn.all, "PATCH", "/api/agents/"+id, `{"state":"`+state+`"}`)
 }
 
-// The life of an agent: registered, frozen, active again, terminated for ever.
+// An agent is registered, frozen, active again and terminated for good.
 func TestTheLifeOfAnAgent(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -73,9 +73,9 @@ func TestTheLifeOfAnAgent(t *testing.T) {
 	require.NotContains(t, list.raw, "PRIVATE")
 }
 
-// A given key is used as it is: its names are what crypto/x509 and the RFCs make of it, and no
-// private key is answered.
-func TestAGivenKeyIsUsedAsItIs(t *testing.T) {
+// A given public key is stored unchanged. Its key id is the one of the RFCs, and the answer has no
+// private key.
+func TestGivenPublicKeyIsStoredUnchanged(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -107,8 +107,8 @@ func spkiPEM(t testing.TB, public any) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// A key that is no usable Ed25519 public key is refused, and the message names the reason.
-func TestKeysThatAreRefused(t *testing.T) {
+// A value that is not a usable Ed25519 public key is refused, and the message names the reason.
+func TestUnusablePublicKeysAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -137,9 +137,9 @@ func TestKeysThatAreRefused(t *testing.T) {
 	require.Equal(t, []any{}, w.ok(w.get(tn.all, "/api/agents")).at("data"))
 }
 
-// A private key that was made here is in the answer, in the answer's repeat, and in no event,
-// record, claim or line of the log.
-func TestAPrivateKeyIsInItsAnswerOnly(t *testing.T) {
+// A generated private key is in the answer and its stored repeat, and in no event, record, claim or
+// log line.
+func TestPrivateKeyIsOnlyInItsAnswer(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	register := func() testReply {
@@ -175,11 +175,11 @@ func TestAPrivateKeyIsInItsAnswerOnly(t *testing.T) {
 	}
 	require.Greater(t, looked, 4)
 	for form, what := range forms {
-		diary.secrets[form] = what
+		suiteLog.secrets[form] = what
 	}
 }
 
-// formsOf are the ways in which a private key could be written down.
+// formsOf returns the encodings of a private key that must not be stored.
 func formsOf(pemText string, key ed25519.PrivateKey) map[string]string {
 	seed := key.Seed()
 	return map[string]string{strings.Split(pemText, "\n")[1]: "the PEM of a private key", string(seed): "a seed",
@@ -195,8 +195,8 @@ func requireNoneOf(t *testing.T, forms map[string]string, text string) {
 	}
 }
 
-// A workspace has so many agents and no more.
-func TestAWorkspaceHasSoManyAgents(t *testing.T) {
+// A workspace has at most agent.MaxPerWorkspace agents.
+func TestAgentsPerWorkspaceAreBounded(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.haveAlready(tn, "agent", agent.MaxPerWorkspace-1)
@@ -204,7 +204,7 @@ func TestAWorkspaceHasSoManyAgents(t *testing.T) {
 	w.fails(w.post(tn.all, "/api/agents", `{"agentName":"One too many"}`), 422, "limit_exceeded")
 }
 
-// agentLog is the whole of an agent's log as it is kept, newest first.
+// agentLog returns all stored entries of an agent's log, newest first.
 func (w *world) agentLog(tn tenant, id string) []agent.LogEntry {
 	w.t.Helper()
 	var entries []agent.LogEntry

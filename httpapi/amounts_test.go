@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Texts that are no amount, whichever way it is written: as smallest units, as a decimal, as a
-// number of cents.
+// Texts that are not an amount: in every notation, as smallest units, as a decimal and as a number
+// of cents.
 var (
 	noAmount = []string{"", "0", "-1", "+1", "1.", ".5", ".", "1,000", "1e3", "1E3", "1e-2", "0x10", "0b1", "1/2", "１２",
 		"٣",
@@ -28,9 +28,9 @@ var (
 		`9223372036854775808`, `99999999999999999999`, `NaN`, `true`, `[1]`}
 )
 
-// Whatever takes money refuses what is no amount, names the field, and nothing has changed; what is
-// one is exact (see TestAmountsInCurrenciesAreExact, TestRateEstimates).
-func TestNoRouteTakesMoneyItCannotRead(t *testing.T) {
+// Every route with an amount refuses a malformed one, names the field and changes nothing. For
+// valid amounts see TestAmountsInCurrenciesAreExact and TestRateEstimates.
+func TestMalformedAmountsAreRefusedOnEveryRoute(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 100_000_000)
@@ -56,7 +56,7 @@ func TestNoRouteTakesMoneyItCannotRead(t *testing.T) {
 	require.GreaterOrEqual(t, texts, 3, "quotes of both kinds and pay-ins")
 }
 
-// noMoney lists JSON values that an amount field must refuse; nil for a field that is no amount.
+// noMoney lists JSON values that an amount field must refuse; it returns nil for other fields.
 func noMoney(field string, p *openapi3.Schema) []string {
 	texts := func(all ...string) []string {
 		bad := slices.Clone(noText)
@@ -83,7 +83,7 @@ func (w *world) refusesMoney(e *estate, op operation, field string, bad []string
 	r := e.ready(op, nil)
 	var tree map[string]any
 	require.NoError(w.t, json.Unmarshal([]byte(r.body), &tree))
-	w.ok(w.get(e.tn.all, "/api/workspaces")) // notes the key's use in this minute
+	w.ok(w.get(e.tn.all, "/api/workspaces")) // records the key's use in this minute
 	before := w.settled()
 	for _, value := range bad {
 		w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)

@@ -16,13 +16,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// authorizationLog writes authorizations as relayed runs leave them, and keeps their network ids,
-// newest first: all, and those that were declined.
+// authorizationLog writes authorizations in the form of relayed runs. It keeps their network ids,
+// newest first: all, and the declined ones.
 type authorizationLog struct {
 	w             *world
 	tn            tenant
 	card          string
-	every         int // so many of which one is declined; 0: none is
+	every         int // one of this many is declined; 0 declines none
 	all, declined []string
 }
 
@@ -31,9 +31,9 @@ func newAuthorizationLog(w *world) *authorizationLog {
 	return &authorizationLog{w: w, tn: tn, card: w.mint(tn, "").text("card", "id"), every: 3}
 }
 
-// run writes a run of so many authorizations with one record in the workspace's list. An earlier
-// version wrote one for each.
-func (l *authorizationLog) run(n int, earlier bool) {
+// addRun writes n authorizations with one record in the workspace's index. earlier writes one index
+// record each, as an older version did.
+func (l *authorizationLog) addRun(n int, earlier bool) {
 	l.w.t.Helper()
 	slot, err := ident.SlotOf(l.tn.workspace)
 	require.NoError(l.w.t, err)
@@ -51,7 +51,8 @@ func (l *authorizationLog) run(n int, earlier bool) {
 			l.declined = slices.Insert(l.declined, 0, name)
 		}
 		l.all, ids = slices.Insert(l.all, 0, name), append(ids, id)
-		if earlier { // first, so that its place is the one behind that of the run before
+		// The record goes first, so that its position is behind that of the previous run.
+		if earlier {
 			b.Records = append(b.Records, persistence.Record{Kind: balance.RecordAuthorizationIndex, ID: id,
 				Document: []byte(`{"authorizationId":"` + id + `"}`)})
 		}
@@ -73,7 +74,7 @@ func (l *authorizationLog) record(kind, parent, id string, document any) persist
 	return persistence.Record{Kind: kind, Parent: parent, ID: id, Document: text}
 }
 
-// page reads one and returns the network ids on it and the next cursor, "" after the last page.
+// page reads a page and returns its network ids and the next cursor, "" after the last page.
 func (l *authorizationLog) page(query, cursor string) (names []string, next string) {
 	l.w.t.Helper()
 	if cursor != "" {
@@ -86,16 +87,16 @@ func (l *authorizationLog) page(query, cursor string) (names []string, next stri
 	return names, r.text("nextCursor")
 }
 
-// The pages of a list, whatever their limit, show each authorization once and newest first,
-// wherever the runs begin and end that made them. What comes between two pages is none of theirs.
+// The pages of a list show each authorization once, newest first, for every limit and every
+// division into runs. Authorizations that arrive between two pages are not in the later one.
 func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
 	for i, n := range []int{1, 2, 3, 150, 1, 1, 5, 2, 40, 1, 3, 2, 2, 1, 4, 1, 1, 2, 3, 1, 5} {
 		if i%4 == 3 {
-			w.mint(l.tn, "") // the next runs are of another position
+			w.mint(l.tn, "") // the next runs have another position
 		}
-		l.run(n, i%3 == 1)
+		l.addRun(n, i%3 == 1)
 	}
 	for _, limit := range []int{1, 2, 3, 100} {
 		for _, filter := range []string{"", "&decision=declined", "&decision=declined&cardId=" + l.card,
@@ -112,7 +113,7 @@ func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
 				require.LessOrEqual(t, pages, len(want), query)
 				got = append(got, names...)
 				if pages < 3 {
-					l.run(pages+1, pages == 1)
+					l.addRun(pages+1, pages == 1)
 				}
 			}
 			require.Equal(t, want, got, query)
@@ -123,7 +124,7 @@ func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
 	}
 }
 
-// readLimits notes how many records of the index are asked for at a time.
+// readLimits records the limits with which records are listed.
 type readLimits struct {
 	Actors
 	limits []int
@@ -138,17 +139,17 @@ func (r *readLimits) List(
 	return r.Actors.List(ctx, kind, workspace, parent, page)
 }
 
-// A page that finds too few looks at maxScanned authorizations and has a cursor from there, which
-// may be within a run. Of the records that list them it reads few at a time.
-func TestAPageOfAuthorizationsLooksAtSoManyAndNoMore(t *testing.T) {
+// A filtered page examines at most maxScanned authorizations. Its cursor continues there, also
+// within a run. It reads at most indexRecords of the index at a time.
+func TestFilteredPageExaminesBoundedAuthorizations(t *testing.T) {
 	read := new(readLimits)
 	w := newWorld(t, func(c *Config) { read.Actors, c.Actors = c.Actors, read })
 	l := newAuthorizationLog(w)
-	l.run(2, false) // the first is declined
+	l.addRun(2, false) // the first is declined
 	l.every = 0
-	l.run(balance.MaxRelay, false)
+	l.addRun(balance.MaxRelay, false)
 	within := l.newest()
-	l.run(balance.MaxRelay, false)
+	l.addRun(balance.MaxRelay, false)
 	names, cursor := l.page("limit=1&decision=declined", "")
 	require.Empty(t, names)
 	list := listing{kind: balance.RecordAuthorizationIndex, workspace: l.tn.workspace, filter: "declined"}
@@ -162,7 +163,7 @@ func TestAPageOfAuthorizationsLooksAtSoManyAndNoMore(t *testing.T) {
 	require.Equal(t, []int{indexRecords}, read.limits)
 }
 
-// newest is the newest record of the workspace's list.
+// newest returns the newest record of the workspace's index.
 func (l *authorizationLog) newest() persistence.Record {
 	l.w.t.Helper()
 	records, err := l.w.system.List(context.Background(), balance.RecordAuthorizationIndex, l.tn.workspace, "",
@@ -171,13 +172,13 @@ func (l *authorizationLog) newest() persistence.Record {
 	return records[0]
 }
 
-// A cursor into a record is one that a page of this list had: within a record of the list, where
-// more of it is to be shown.
-func TestACursorIntoARecordIsOfItsList(t *testing.T) {
+// A cursor into a record is accepted only when the record is in the list and has more entries to
+// show.
+func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
-	l.run(2, true)
-	l.run(3, false)
+	l.addRun(2, true)
+	l.addRun(3, false)
 	workspace := listing{kind: balance.RecordAuthorizationIndex, workspace: l.tn.workspace}
 	newest := l.newest()
 	at := func(position uint64, ordinal uint32) persistence.Record {
@@ -203,7 +204,7 @@ func TestACursorIntoARecordIsOfItsList(t *testing.T) {
 			*workspace.cursorIn(at(newest.Position+1, newest.Ordinal), 1), *workspace.cursorIn(at(1, 1), 1),
 			*workspace.cursorIn(at(newest.Position, math.MaxUint32), 1), *workspace.cursorIn(at(math.MaxUint64, 1), 1),
 			*workspace.cursorIn(at(0, 1), 1), *filtered.cursorIn(newest, 2),
-			*workspace.cursorBehind(newest) + "AA", // 18 bytes, of which nothing was shown
+			*workspace.cursorBehind(newest) + "AA", // 18 bytes, whose count of shown entries is 0
 			*workspace.cursorBehind(newest) + "A", cursor + "AA", cursor[:len(cursor)-1],
 		},
 		"/api/authorizations?cardId=" + l.card + "&": {*card.cursorIn(newest, 1), cursor},
@@ -217,7 +218,7 @@ func TestACursorIntoARecordIsOfItsList(t *testing.T) {
 	}
 }
 
-// Swipes that the relay brings together are listed in their order.
+// Swipes that the relay stores together are listed in the order of their decisions.
 func TestRelayedSwipesAreListedInTheirOrder(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

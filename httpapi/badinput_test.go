@@ -15,14 +15,14 @@ import (
 
 // badBody is a body that must be refused.
 type badBody struct {
-	what, field string // field "" when the fault is of the whole body
+	what, field string // field is "" when the whole body is at fault
 	text        string
 	status      int
 	code        string
 }
 
-// Every body of every operation, spoilt in every way its schema knows: refused as described, the
-// field named, nothing changed.
+// Every body of every operation, with every fault that its schema can name, is refused as
+// described. The message names the field, and nothing changes.
 func TestBadBodies(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -34,7 +34,7 @@ func TestBadBodies(t *testing.T) {
 		}
 		e := w.newEstate(tn)
 		r := e.ready(op, nil)
-		w.ok(w.get(tn.all, "/api/workspaces")) // notes the key's use in this minute
+		w.ok(w.get(tn.all, "/api/workspaces")) // records the key's use in this minute
 		before := w.settled()
 		bodies := spoil(t, op, r.body)
 		for _, bad := range bodies {
@@ -51,7 +51,7 @@ func TestBadBodies(t *testing.T) {
 func (w *world) refuses(e *estate, op operation, r readyRequest, bad badBody) {
 	w.t.Helper()
 	if !op.key && !op.session && !op.partner {
-		// signing in is limited, and this is about bodies
+		// Sign-ins are limited, and this test is not about limits.
 		w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
 	}
 	r.body, r.who = bad.text, e.sign(op, r.who, bad.text)
@@ -63,8 +63,8 @@ func (w *world) refuses(e *estate, op operation, r readyRequest, bad badBody) {
 	require.NotEmpty(w.t, got.text("message"), "%s: %s", op.name, bad.what)
 }
 
-// onTheWire sends a request; one whose body will not be read to its end goes past the client, which
-// would call that an error.
+// onTheWire sends a request. A body that the server does not read to its end is sent as raw bytes,
+// because the client would report an error.
 func (w *world) onTheWire(r readyRequest) testReply {
 	w.t.Helper()
 	if len(r.body) <= maxBody {
@@ -76,7 +76,7 @@ func (w *world) onTheWire(r readyRequest) testReply {
 	return got
 }
 
-// wire writes a request as bytes. The framing header is the caller's.
+// wire writes a request as bytes. framing is the framing header.
 func wire(r readyRequest, framing string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: purser.test\r\nContent-Type: application/json\r\n", r.method, r.path)
@@ -88,7 +88,7 @@ func wire(r readyRequest, framing string) string {
 
 func shorten(text string) string { return text[:min(len(text), 300)] }
 
-// spoil makes every bad body out of a good one.
+// spoil returns every bad variant of a good body.
 func spoil(t testing.TB, op operation, good string) []badBody {
 	t.Helper()
 	s := &spoiler{t: t, good: good}
@@ -99,7 +99,7 @@ func spoil(t testing.TB, op operation, good string) []badBody {
 	return s.bodies
 }
 
-// spoiler collects bad bodies. It edits the tree of the good one and writes it down.
+// spoiler collects bad bodies. It edits the parsed good body and serializes it.
 type spoiler struct {
 	t      testing.TB
 	good   string
@@ -126,7 +126,7 @@ func (s *spoiler) whole() {
 		status: 413, code: "body_too_large"})
 }
 
-// object spoils each field of an object, which stands at path in the body.
+// object spoils each field of the object at path.
 func (s *spoiler) object(path []string, schema *openapi3.Schema, tree map[string]any) {
 	place := strings.Join(path, ".")
 	if closed := schema.AdditionalProperties.Has; closed != nil && !*closed {
@@ -148,7 +148,7 @@ func (s *spoiler) object(path []string, schema *openapi3.Schema, tree map[string
 		}
 		s.syntax(join(place, name), name, tree)
 		if property.Type == nil && property.Const == nil {
-			continue // its values are judged elsewhere
+			continue // other tests cover its values
 		}
 		s.values(path, name, property, tree)
 		if inner, ok := value.(map[string]any); ok {
@@ -157,7 +157,7 @@ func (s *spoiler) object(path []string, schema *openapi3.Schema, tree map[string
 	}
 }
 
-// orNull is the schema of a property that is a named one or null, with null among its types.
+// orNull returns the schema of a nullable property, with null among its types.
 func orNull(p *openapi3.Schema) *openapi3.Schema {
 	if p == nil || len(p.AnyOf) != 2 || !p.AnyOf[1].Value.Type.Is("null") {
 		return p
@@ -170,7 +170,7 @@ func orNull(p *openapi3.Schema) *openapi3.Schema {
 
 func join(place, name string) string { return strings.TrimPrefix(place+"."+name, ".") }
 
-// inner spoils an object within an object, writing it into its place in the body.
+// inner spoils an object within an object, and writes each result into the body.
 func (s *spoiler) inner(path []string, name string, schema *openapi3.Schema, tree, inner map[string]any) {
 	deeper := &spoiler{t: s.t, good: s.good}
 	deeper.object(append(slices.Clone(path), name), schema, inner)
@@ -180,7 +180,7 @@ func (s *spoiler) inner(path []string, name string, schema *openapi3.Schema, tre
 	}
 }
 
-// text writes an object as JSON; what encloses it is added by inner.
+// text serializes an object. inner adds the enclosing objects.
 func (s *spoiler) text(tree map[string]any) string {
 	text, err := json.Marshal(tree)
 	require.NoError(s.t, err)
@@ -221,8 +221,8 @@ func (s *spoiler) syntax(field, name string, tree map[string]any) {
 	raw("given twice", `1,"`+name+`":2`)
 }
 
-// values spoils one field by its schema: another type, outside its bounds, outside its list, of
-// another form.
+// values spoils one field by its schema: another type, out of bounds, not in the enumeration, or
+// against the format.
 func (s *spoiler) values(path []string, name string, p *openapi3.Schema, tree map[string]any) {
 	field := join(strings.Join(path, "."), name)
 	bad := func(what string, value any) { s.write(what+" for "+name, field, tree, name, value) }
@@ -231,7 +231,7 @@ func (s *spoiler) values(path []string, name string, p *openapi3.Schema, tree ma
 	}
 	for kind, value := range map[string]any{"null": nil, "string": "x", "number": 1.5, "boolean": true,
 		"object": map[string]any{}, "array": []any{[]any{}}} {
-		// A number with a fraction is no integer, and a list in a list is of no field.
+		// A number with a fraction is never an integer, and no field takes a list of lists.
 		if kind == "array" || !p.Type.Permits(kind) {
 			bad(kind, value)
 		}
@@ -250,7 +250,7 @@ func (s *spoiler) values(path []string, name string, p *openapi3.Schema, tree ma
 	}
 }
 
-// items spoils the second item of a list, so that its index is told.
+// items spoils the second item of a list, so that the message must name its index.
 func (s *spoiler) items(field, name string, p *openapi3.Schema, tree map[string]any, bad func(string, any)) {
 	good := "0000"
 	if pattern := p.Items.Value.Pattern; pattern != "" {
@@ -272,7 +272,7 @@ func (s *spoiler) items(field, name string, p *openapi3.Schema, tree map[string]
 	}
 }
 
-// outside are values one step beyond the bounds of a schema.
+// outside returns the values one step beyond the bounds of a schema.
 func outside(p *openapi3.Schema) []any {
 	var all []any
 	if p.Min != nil {
@@ -293,7 +293,7 @@ func outside(p *openapi3.Schema) []any {
 	return all
 }
 
-// variantOf picks the schema that the example is of.
+// variantOf returns the variant of a schema that accepts the example.
 func variantOf(schema *openapi3.Schema, tree map[string]any) *openapi3.Schema {
 	for _, variant := range schema.OneOf {
 		if variant.Value.VisitJSON(any(tree), openapi3.EnableJSONSchema2020()) == nil {
@@ -303,7 +303,7 @@ func variantOf(schema *openapi3.Schema, tree map[string]any) *openapi3.Schema {
 	return schema
 }
 
-// A value on its bound is taken: what is refused one step further is not refused here.
+// A value on its bound is accepted, in contrast to the value one step beyond it.
 func TestBoundsAreInclusive(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -334,7 +334,7 @@ func TestBoundsAreInclusive(t *testing.T) {
 	require.NotZero(t, tried)
 }
 
-// bounds are the values on the bounds of a schema that has no other rule.
+// bounds returns the values on the bounds of a schema without other rules.
 func bounds(p *openapi3.Schema) []any {
 	var all []any
 	if p.Pattern != "" || p.Format != "" && p.Format != "int64" {

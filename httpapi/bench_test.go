@@ -7,8 +7,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// BenchmarkGetWorkspace is a whole request without a commit: parsing, key, limits, one actor, the
-// answer.
+// BenchmarkGetWorkspace measures a whole request without a commit: parsing, key, limits, one actor
+// and the answer.
 func BenchmarkGetWorkspace(b *testing.B) {
 	w := newWorld(b)
 	tn := w.newTenant("ada")

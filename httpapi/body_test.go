@@ -15,8 +15,7 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// headOnly sends the head of a request that announces a body, and none of the body. It returns the
-// answer.
+// headOnly sends the head of a request that announces a body, and no body. It returns the answer.
 func (w *world) headOnly(method, path, header string, announced int) (status int, body string) {
 	w.t.Helper()
 	conn, err := w.listen.Dial()
@@ -31,8 +30,7 @@ func (w *world) headOnly(method, path, header string, announced int) (status int
 	return resp.StatusCode(), string(resp.Body())
 }
 
-// A refusal that follows from the head is answered without a byte of the body. Before, the whole
-// body was read first.
+// A refusal that the head alone determines is sent without reading the body.
 func TestAHeadIsAnsweredBeforeItsBody(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("a")
@@ -58,7 +56,7 @@ func TestAHeadIsAnsweredBeforeItsBody(t *testing.T) {
 	f("POST", "/checkout/cs_x/select", "", maxForm+1, 413, "body_too_large")
 }
 
-// An address over its limit is answered before its body is read, on a route and off them.
+// An address over its limit gets 429 before its body is read, on known and unknown routes.
 func TestALimitedAddressIsAnsweredBeforeItsBody(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 1000, PerWorkspace: 1000, PerAddress: 1} })
 	for i, path := range []string{"/nowhere", "/nowhere", "/api/cards", "/checkout/cs_x/select"} {
@@ -67,9 +65,9 @@ func TestALimitedAddressIsAnsweredBeforeItsBody(t *testing.T) {
 	}
 }
 
-// After sixty unverified reports of an address the next one is refused unread, on every partner
-// path, until a minute has passed. Verified reports do not count.
-func TestAnAddressWhoseReportsFailVerification(t *testing.T) {
+// After badReportsPerAddress unverified reports within a minute, the next one of the address is
+// refused unread, on every partner path. Verified reports do not count.
+func TestUnverifiedReportsLimitTheirAddress(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for i := range 2 * badReportsPerAddress {
@@ -96,8 +94,8 @@ func TestAnAddressWhoseReportsFailVerification(t *testing.T) {
 	w.ok(w.report(received("evt-late", tn.workspace)))
 }
 
-// A full budget refuses the next body with 503, and nothing changed. A short body and a request
-// without one still find room.
+// A full budget of bodies refuses the next body with 503 and changes nothing. A short body and a
+// request without one still fit.
 func TestAFullBudgetOfBodies(t *testing.T) {
 	budget := drain.NewBudget(12 << 10)
 	w := newWorld(t, func(c *Config) { c.Edge = drain.Options{Bodies: budget} })
@@ -126,8 +124,8 @@ func TestAFullBudgetOfBodies(t *testing.T) {
 	require.Eventually(t, func() bool { return budget.Used() == 0 }, waitFor, pause)
 }
 
-// The longest card that the description allows is taken: a thousand merchants of 80 characters,
-// each written as two escapes.
+// The longest card of the description fits: 1,000 merchants of 80 characters, each written as two
+// escapes.
 func TestTheLongestCardFits(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

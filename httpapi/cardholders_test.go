@@ -109,8 +109,8 @@ func TestCardholdersAreBounded(t *testing.T) {
 	require.Empty(t, w.ok(w.get(tn.all, "/api/cardholders")).at("data"))
 }
 
-// What tells of a person is nowhere in the journal but sealed, and birth date and SSN digits are in
-// no answer.
+// Personal fields are in the journal only in sealed form, and no answer has the birth date or the
+// SSN digits.
 func TestPersonalFieldsAreSealed(t *testing.T) {
 	w := newWorld(t, connected)
 	tn := w.newTenant("mia")
@@ -135,8 +135,7 @@ func TestPersonalFieldsAreSealed(t *testing.T) {
 	}
 }
 
-// storedOf is every event and document of the shards of a tenant and of its owner, as the journal
-// has them.
+// storedOf returns every event and document in the shards of a tenant and its owner.
 func (w *world) storedOf(tn tenant) string {
 	w.t.Helper()
 	var all strings.Builder
@@ -162,13 +161,13 @@ func (w *world) storedOf(tn tenant) string {
 	return all.String()
 }
 
-// haveAlready makes a tenant look as if it had n of a kind: the tally is put into the journal
-// beside the system, and read with its next mint.
+// haveAlready makes a tenant count n of a kind: it writes the tally to the journal, where the next
+// mint reads it.
 func (w *world) haveAlready(tn tenant, kind string, n int64) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
 	require.NoError(w.t, err)
-	w.settled() // nothing else writes meanwhile
+	w.settled() // no other writer is active
 	document, err := json.Marshal(actors.Tally{Count: n, First: "of old"})
 	require.NoError(w.t, err)
 	w.write(tn, slot, persistence.Record{Kind: actors.TallyKind(kind), Workspace: tn.workspace, ID: tn.workspace,
@@ -176,7 +175,7 @@ func (w *world) haveAlready(tn tenant, kind string, n int64) {
 		Document: document})
 }
 
-func TestAWorkspaceHasSoManyCardsAndCardholders(t *testing.T) {
+func TestCardsAndCardholdersPerWorkspaceAreBounded(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	w.haveAlready(tn, "card", card.MaxPerWorkspace-2)

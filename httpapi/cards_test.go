@@ -119,7 +119,8 @@ func TestSwipes(t *testing.T) {
 	require.Equal(t, 0, over.cents("heldAmountCents"))
 	require.Equal(t, "invalid_request", w.ok(simulate("authorization", `{"amountCents":-1,`+shop+`}`)).text("reason"))
 	w.fails(simulate("clearing", `{"amountCents":-1,`+shop+`}`), 400, "invalid_body")
-	for _, cents := range []string{"1e3", "100.0"} { // what the network's own port makes of it
+	// The network's port refuses these forms too.
+	for _, cents := range []string{"1e3", "100.0"} {
 		require.Equal(t, "invalid_request", w.ok(simulate("authorization",
 			`{"amountCents":`+cents+`,`+shop+`}`)).text("reason"), cents)
 		w.fails(simulate("clearing", `{"amountCents":`+cents+`,`+shop+`}`), 400, "invalid_body")
@@ -148,7 +149,7 @@ func TestSwipes(t *testing.T) {
 	w.seeTheSwipes(tn, id)
 }
 
-// seeTheSwipes looks at what TestSwipes left behind.
+// seeTheSwipes checks the card, the ledger and the treasury after TestSwipes.
 func (w *world) seeTheSwipes(tn tenant, id string) {
 	t := w.t
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 
 const checkoutPath = "/api/v1/checkout/sessions"
 
-// newCheckout makes a link of 25 dollars; extra is more of the body.
+// newCheckout creates a link of 25 dollars; extra holds more members of the body.
 func (w *world) newCheckout(tn tenant, extra string) testReply {
 	w.t.Helper()
 	return w.ok(w.post(tn.all, checkoutPath, `{"amountUsdCents":2500,"successUrl":"https://shop.example/thanks"`+extra+`}`))
@@ -36,7 +36,7 @@ func (w *world) checkoutStatus(id string) testReply {
 	return w.ok(w.get(nil, checkoutPath+"/"+id+"/status"))
 }
 
-// observe tells a session what a watcher saw at its address on Polygon.
+// observe reports a payment on Polygon to a session, as its watcher would.
 func (w *world) observe(tn tenant, id, tx, units string, confirmations int) {
 	w.t.Helper()
 	address := w.ok(w.get(tn.all, checkoutPath+"/"+id)).text("session", "receivingAddresses", 0, "address")
@@ -195,7 +195,7 @@ func TestCheckoutEnds(t *testing.T) {
 func TestCheckoutRefusals(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
-	w.ok(w.get(tn.all, checkoutPath)) // the first use of a key is noted
+	w.ok(w.get(tn.all, checkoutPath)) // records the key's first use
 	before := w.settled()
 	for body, named := range map[string]string{
 		`{"amountUsdCents":2500}`:                                                                                     "successUrl",
@@ -221,7 +221,7 @@ func TestCheckoutRefusals(t *testing.T) {
 	}
 	require.Equal(t, before, w.settled(), "no index is taken for a link that cannot be")
 
-	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 	live := w.newCheckout(tn, "")
 	require.Equal(t, false, live.at("session", "sandbox"))
 	w.fails(w.post(tn.all, checkoutPath+"/"+live.text("session", "id")+"/simulate", ""), 403, "sandbox_only")
@@ -304,7 +304,7 @@ func TestStablecoinDeposits(t *testing.T) {
 	require.Equal(t, 1500, w.stablecoins(tn))
 }
 
-// What a watcher has to know is there as long as it has to know it.
+// The watch record of a session exists exactly while its addresses need watching.
 func TestCheckoutWatchRecord(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("merchant")

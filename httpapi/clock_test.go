@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stored answer lives 24 hours: a minute before that it is told again, a minute after that the
-// request is a new one.
+// A stored answer is replayed for 24 hours. A minute later the request executes again.
 func TestAStoredAnswerLivesADay(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -33,8 +32,8 @@ func TestAStoredAnswerLivesADay(t *testing.T) {
 	require.Equal(t, 10, w.ok(w.get(tn.all, "/api/treasury")).cents("balances", 0, "incomingCents"))
 }
 
-// overLimit requires 429 with both headers, which say how long until the first request of the
-// minute is forgotten.
+// overLimit requires 429 with both headers. They hold the wait until the oldest request leaves the
+// window.
 func (w *world) overLimit(r testReply, wait time.Duration) {
 	w.t.Helper()
 	w.fails(r, 429, "rate_limited")
@@ -42,9 +41,9 @@ func (w *world) overLimit(r testReply, wait time.Duration) {
 	require.Equal(w.t, strconv.FormatInt(wait.Milliseconds(), 10), r.header("x-ratelimit-reset-ms"))
 }
 
-// The interface's own limits: 100 a minute of a key, 600 of a workspace, 1,200 of an address. One
-// more is refused, and a minute after the first request there is room again.
-func TestOneRequestTooMany(t *testing.T) {
+// The default limits are 100 requests a minute per key, 600 per workspace and 1,200 per address.
+// One more is refused, and a minute after the first request another is admitted.
+func TestDefaultRateLimits(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.RateLimits = DefaultRateLimits() })
 	limits := DefaultRateLimits()
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
@@ -83,11 +82,11 @@ func TestOneRequestTooMany(t *testing.T) {
 	w.ok(w.get(keys[ada.workspace][0], "/api/workspaces"))
 }
 
-// A wall clock that steps by an hour changes neither a limit of requests nor one of sign-ins.
+// A step of the wall clock by an hour changes neither the request limits nor the sign-in limits.
 func TestAStepOfTheWallClockChangesNoLimit(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 2, PerWorkspace: 100, PerAddress: 100} })
 	tn := w.newTenant("ada")
-	delayed := w.heldBack()
+	delayed := w.countDelays()
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		w.clock.turn(rateWindow)
 		*delayed = 0
@@ -109,8 +108,8 @@ func TestAStepOfTheWallClockChangesNoLimit(t *testing.T) {
 	}
 }
 
-// A session lasts 14 days to the moment, whether it is used or not.
-func TestASessionEnds(t *testing.T) {
+// A session lasts exactly 14 days, used or not.
+func TestSessionLastsFourteenDays(t *testing.T) {
 	w := newWorld(t)
 	used, unused := w.ok(w.signup("ada@example.com")).cookie, w.ok(w.signup("bob@example.com")).cookie
 	for range 13 {

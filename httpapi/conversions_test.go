@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// setUp gives a tenant euros, and yen to buy.
+// setUp makes a tenant with euros and an open balance in yen.
 func (w *world) setUp(name string) tenant {
 	w.t.Helper()
 	tn := w.newTenant(name)
@@ -46,7 +46,7 @@ func TestAConversion(t *testing.T) {
 	w.fails(w.convertNow(tn, q.text("id")), 422, "quote_used")
 	require.Equal(t, "90000", w.available(tn, "EUR"))
 	id := r.text("orderId")
-	w.awaits(func() bool {
+	w.awaitCondition(func() bool {
 		return w.ok(w.get(tn.all, "/api/mca/conversions/"+id)).text("status") == "provider_submitted"
 	})
 	for range 2 { // the desk reports twice
@@ -61,11 +61,11 @@ func TestAConversion(t *testing.T) {
 }
 
 // Every other final status releases the hold and reports it.
-func TestConversionsThatFail(t *testing.T) {
+func TestFailedConversionsReleaseTheHold(t *testing.T) {
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	id := w.convert(tn, w.quoteConversion(tn, "EUR", "JPY", "10000").text("id")).text("orderId")
-	w.awaits(func() bool {
+	w.awaitCondition(func() bool {
 		return w.ok(w.get(tn.all, "/api/mca/conversions/"+id)).text("status") == "provider_submitted"
 	})
 	w.ok(w.report(fmt.Sprintf(`{"id":"fx-1","type":"conversion.failed","data":{"conversionId":%q}}`, id)))
@@ -78,11 +78,11 @@ func TestConversionsThatFail(t *testing.T) {
 
 	silent := w.convert(tn, w.quoteConversion(tn, "EUR", "JPY", "20000").text("id")).text("orderId")
 	status := func() string { return w.ok(w.get(tn.all, "/api/mca/conversions/"+silent)).text("status") }
-	w.awaits(func() bool { return status() == "provider_submitted" })
+	w.awaitCondition(func() bool { return status() == "provider_submitted" })
 	w.clock.turn(31 * time.Second)
-	w.awaits(func() bool { return status() == "outcome_unknown" })
+	w.awaitCondition(func() bool { return status() == "outcome_unknown" })
 	w.clock.turn(24 * time.Hour)
-	w.awaits(func() bool { return status() == "abandoned" })
+	w.awaitCondition(func() bool { return status() == "abandoned" })
 	require.Equal(t, "100000", w.available(tn, "EUR"))
 	w.ok(w.report(fmt.Sprintf(`{"id":"fx-3","type":"conversion.completed","data":{"conversionId":%q}}`, silent)))
 	require.Equal(t, []string{"80000", "32508"}, []string{w.available(tn, "EUR"), w.available(tn, "JPY")},
@@ -90,7 +90,7 @@ func TestConversionsThatFail(t *testing.T) {
 }
 
 // The refusals of a quote, in their order.
-func TestQuotesThatAreRefused(t *testing.T) {
+func TestConversionQuoteRefusals(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000,
 			PerAddress: 100_000}
@@ -135,7 +135,7 @@ func (w *world) currencyReport(tn tenant, id, what string) testReply {
 }
 
 // The refusals of a conversion, in their order; nothing is held.
-func TestConversionsThatAreRefused(t *testing.T) {
+func TestConversionRefusals(t *testing.T) {
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	w.fails(w.convertNow(tn, "mcq_01m7wd7tg0ewc8h5zq4n1x2y3w"), 404, "quote_not_found")

@@ -11,8 +11,8 @@ import (
 	"purser/actors/workspace"
 )
 
-// A workspace is set up, opens balances, is told where money is sent, receives some a little later
-// and sees it in the activity.
+// A workspace is onboarded, opens balances, gets their bank details, receives a payment and lists
+// it as activity.
 func TestMoneyInCurrencies(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -36,10 +36,11 @@ func TestMoneyInCurrencies(t *testing.T) {
 	details := w.ok(w.get(tn.owner(), "/api/mca/accounts/EUR/details"))
 	require.Equal(t, "Workspace mine", details.text("details", 0, "holderName"))
 	require.Len(t, details.text("details", 0, "fields", "iban"), 22)
-	w.tell(tn, workspace.SetMode{Mode: workspace.Live}) // where the sandbox's details would send a stranger's money
+	// the sandbox's invented details must not receive real money
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 	live := w.ok(w.get(tn.owner(), "/api/mca/accounts/EUR/details"))
 	require.Equal(t, "pending []", live.text("status")+" "+fmt.Sprint(live.at("details")))
-	w.tell(tn, workspace.SetMode{Mode: workspace.Sandbox})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Sandbox})
 	w.fails(w.get(tn.all, "/api/mca/accounts/GBP/details"), 404, "not_found")
 	w.fails(w.get(tn.all, "/api/mca/accounts/ZZZ/details"), 400, "invalid_currency")
 
@@ -49,7 +50,7 @@ func TestMoneyInCurrencies(t *testing.T) {
 	require.Equal(t, []any{"0", "123456"}, []any{w.balanceOf(tn, "EUR")["availableMinor"],
 		w.balanceOf(tn, "EUR")["pendingMinor"]})
 	w.clock.turn(3 * time.Second)
-	w.awaits(func() bool { return w.balanceOf(tn, "EUR")["availableMinor"] == "123456" })
+	w.awaitCondition(func() bool { return w.balanceOf(tn, "EUR")["availableMinor"] == "123456" })
 	require.Equal(t, "0", w.balanceOf(tn, "JPY")["availableMinor"])
 	lines := w.ok(w.get(tn.all, "/api/mca/activity?currency=EUR"))
 	require.Equal(t, "pay_in credit 1234.56 EUR Invoice 7", strings.Join([]string{lines.text("data", 0, "kind"),
@@ -68,8 +69,7 @@ func (w *world) payInNow(tn tenant, currency, minor string) testReply {
 		fmt.Sprintf(`{"currency":%q,"amountMinor":%q,"reference":"Invoice 7"}`, currency, minor))
 }
 
-// What is no amount as the interface writes it is refused by name; what is one is kept to the last
-// unit.
+// An amount in any other notation is refused by name. A valid amount is exact to the smallest unit.
 func TestAmountsInCurrenciesAreExact(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -93,8 +93,8 @@ func TestAmountsInCurrenciesAreExact(t *testing.T) {
 		require.Equal(t, "202 "+c.display, fmt.Sprint(r.status, " ", r.text("payin", "amount", "display")))
 	}
 	w.clock.turn(3 * time.Second)
-	w.awaits(func() bool { return w.balanceOf(tn, "KWD")["availableMinor"] == "1000000000000000001" })
-	w.awaits(func() bool { return w.balanceOf(tn, "JPY")["availableMinor"] == "1000000000000000000" })
+	w.awaitCondition(func() bool { return w.balanceOf(tn, "KWD")["availableMinor"] == "1000000000000000001" })
+	w.awaitCondition(func() bool { return w.balanceOf(tn, "JPY")["availableMinor"] == "1000000000000000000" })
 	require.EqualValues(t, 3, w.balanceOf(tn, "KWD")["exponent"])
 	require.EqualValues(t, 0, w.balanceOf(tn, "JPY")["exponent"])
 	for range 2 {
@@ -104,7 +104,7 @@ func TestAmountsInCurrenciesAreExact(t *testing.T) {
 }
 
 // Each refusal to open a balance has its code.
-func TestCurrenciesThatAreNotOpened(t *testing.T) {
+func TestRefusalsToOpenACurrency(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	for currency, want := range map[string]string{"INR": "422 currency_unavailable", "BRL": "422 currency_restricted",
@@ -167,7 +167,7 @@ func TestRateEstimates(t *testing.T) {
 	w.fails(w.get(tn.all, "/api/mca/rates?from=USD&to=EUR"), 403, "session_required")
 }
 
-// While multi-currency is not connected what reads answers and what needs it is refused.
+// While multi-currency is not connected, reads are answered and every other request is refused.
 func TestMultiCurrencyNotConnected(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.NoCurrencies = true })
 	tn := w.newTenant("mine")
@@ -185,13 +185,13 @@ func TestMultiCurrencyNotConnected(t *testing.T) {
 	require.Equal(t, before, w.settled())
 }
 
-// What is coming soon is refused whatever is asked, after who asks is known, and writes nothing;
-// what was there before is still shown.
+// Unavailable routes refuse every authenticated request and write nothing. Existing records are
+// still shown.
 func TestInternationalPaymentsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	id := w.newEstate(tn).id("international_payment")
-	w.ok(w.get(tn.all, "/api/workspaces")) // notes the key's use in this minute
+	w.ok(w.get(tn.all, "/api/workspaces")) // records the key's use in this minute
 	before := w.settled()
 	for _, path := range []string{"/api/payments/international/quote", "/api/payments/international"} {
 		for _, body := range []string{"", "{",

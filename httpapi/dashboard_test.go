@@ -95,8 +95,8 @@ func TestAnotherSitesPageCannotAct(t *testing.T) {
 	w.fails(r, 403, "origin_refused")
 }
 
-// Another site's page is refused exactly where x-errors says so: where a session acts or begins.
-// What is for anybody is for any page.
+// A request of another site's page is refused exactly where x-errors lists it: where a session acts
+// or begins. Public routes answer every page.
 func TestAnotherSitesPageOnEveryRoute(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -164,11 +164,11 @@ func TestRateLimitsOfThreeLevels(t *testing.T) {
 	w.fails(r, 429, "rate_limited")
 	require.Equal(t, "56", r.header("Retry-After"))
 	require.Equal(t, "56000", r.header("x-ratelimit-reset-ms"))
-	for range 3 { // the workspace has seen five
+	for range 3 { // the workspace has used five
 		w.ok(w.get(key(other), "/api/workspaces"))
 	}
 	w.fails(w.get(key(other), "/api/workspaces"), 429, "rate_limited")
-	w.clock.turn(56 * time.Second) // the first request leaves the window, and no more
+	w.clock.turn(56 * time.Second) // exactly the first request leaves the window
 	w.ok(w.get(tn.all, "/api/workspaces"))
 	w.ok(w.get(key(other), "/api/workspaces"))
 }

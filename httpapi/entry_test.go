@@ -11,13 +11,13 @@ import (
 	"purser/httpapi/web"
 )
 
-// askAs asks for a path as a client that accepts some media types.
+// askAs requests a path as a client that accepts the given media types.
 func (w *world) askAs(path, accept string) (status int, contentType, policy, body string) {
 	w.t.Helper()
 	return w.showPage(as{"Accept": accept}, path)
 }
 
-// showPage asks for a page as a browser does.
+// showPage requests a page as a browser does.
 func (w *world) showPage(who as, path string) (status int, contentType, policy, body string) {
 	w.t.Helper()
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
@@ -34,7 +34,7 @@ func (w *world) showPage(who as, path string) (status int, contentType, policy, 
 		string(resp.Body())
 }
 
-// The root says where things are: as a page to a browser, as JSON to every other client.
+// The root lists the entry points: HTML to a browser, JSON to every other client.
 func TestRootListsTheEntryPoints(t *testing.T) {
 	w := newWorld(t)
 	status, contentType, policy, body := w.askAs("/", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
@@ -54,7 +54,7 @@ func TestRootListsTheEntryPoints(t *testing.T) {
 	}
 }
 
-// A refused request for the hosted page is answered with a page; the status stays.
+// A refused request for the hosted page is answered with a page of the same status.
 func TestTheHostedPageRefusesAsAPage(t *testing.T) {
 	w := newWorld(t)
 	f := func(path string, want int, text string) {

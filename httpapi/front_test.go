@@ -14,7 +14,8 @@ import (
 	"purser/authorizer/drain"
 )
 
-// TestAFrontRefusesUntilItIsGivenAServer asks the same port before and after, and then shuts both.
+// TestAFrontRefusesUntilItIsGivenAServer calls the same port before and after Open, and then shuts
+// it down.
 func TestAFrontRefusesUntilItIsGivenAServer(t *testing.T) {
 	w := newWorld(t)
 	front, memory := NewFront("http://127.0.0.1", drain.Options{}, slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()

@@ -12,10 +12,11 @@ import (
 	"purser/persistence/ident"
 )
 
-// worldRequests is how many requests one world of the fuzzer sees: what they make stays in memory.
+// worldRequests is the number of requests per fuzzed world, which bounds the memory of their
+// records.
 const worldRequests = 20_000
 
-// lasting is the testing.TB of a world that outlives the call of the fuzz function that made it.
+// lasting is the testing.TB of a world that outlives the fuzz call that created it.
 type lasting struct{ testing.TB }
 
 func (lasting) Helper()                           {}
@@ -23,7 +24,7 @@ func (lasting) Cleanup(func())                    {}
 func (lasting) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 func (lasting) FailNow()                          { panic("FailNow") }
 
-// fuzzWorld is a world and the texts that stand for its secrets and ids in the fuzzer's bytes.
+// fuzzWorld is a world with the placeholders that stand for its secrets and ids in fuzzed bytes.
 type fuzzWorld struct {
 	*world
 	names *strings.Replacer
@@ -44,7 +45,7 @@ func newFuzzWorld(t testing.TB) *fuzzWorld {
 	return f
 }
 
-// seeds are a good request of every operation, the names of the world in place of its secrets.
+// seeds returns a valid request of every operation, with placeholders for the world's secrets.
 func seeds(t testing.TB) (heads, bodies []string) {
 	for _, op := range describe(t).operations(t) {
 		path := strings.NewReplacer("{id}", "{card}", "{userId}", "{user}").Replace(op.path)
@@ -70,8 +71,8 @@ func seeds(t testing.TB) (heads, bodies []string) {
 	return heads, bodies
 }
 
-// FuzzRequest sends whole requests as bytes. Whatever they are: every answer is one of ours, well
-// formed and never 500, and a request that was refused has changed nothing.
+// FuzzRequest sends whole requests as bytes. Every answer is a described one and never 500, and a
+// refused request changes nothing.
 func FuzzRequest(f *testing.F) {
 	heads, bodies := seeds(f)
 	for i := range heads {
@@ -111,8 +112,8 @@ func (w *fuzzWorld) try(t *testing.T, head, body string, framed bool) {
 		if len(resp.Body()) > 0 { // a HEAD has none
 			require.True(t, json.Valid(resp.Body()), "%q %q: %s", head, body, resp.Body())
 		}
-		// A simulated clearing, refund or reversal whose sync is late is a 503 that stands: the
-		// card network repeats it.
+		// A simulated clearing, refund or reversal whose sync is late answers 503 although it is
+		// applied: the card network repeats it.
 		changed = changed || status < 400 || status == 503
 	}
 	if changed {

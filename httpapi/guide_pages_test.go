@@ -11,8 +11,8 @@ import (
 	"purser/httpapi/web"
 )
 
-// Every guide and every group of the reference is a page under the policy of the hosted pages, and every
-// link among them leads to a page and an anchor.
+// Every guide and every group of the reference is a page under the policy of the hosted pages, and
+// every link among them leads to an existing page and anchor.
 func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 	w := newWorld(t)
 	link := regexp.MustCompile(`href="(/docs[^"#?]*)?(#[^"]*)?"`)

@@ -41,8 +41,8 @@ func (w *world) browse(method, path, form string) browsed {
 		string(resp.Header.Peek("Location")), string(resp.Header.ContentType())}
 }
 
-// shows waits until the page has a text.
-func (w *world) shows(id, want string) string {
+// awaitText waits until the page contains a text.
+func (w *world) awaitText(id, want string) string {
 	w.t.Helper()
 	html := ""
 	require.Eventually(w.t, func() bool {
@@ -52,7 +52,8 @@ func (w *world) shows(id, want string) string {
 	return html
 }
 
-// paidAt waits until the watcher has looked at a session, then pays it on the sandbox chain.
+// payOnChain waits until the watcher watches a session's address, and then pays it on the sandbox
+// chain.
 func (w *world) payOnChain(id, asset, units string) {
 	w.t.Helper()
 	html := w.browse("GET", "/checkout/"+id, "").html
@@ -64,7 +65,8 @@ func (w *world) payOnChain(id, asset, units string) {
 	require.NoError(w.t, err)
 }
 
-// A customer picks, pays on the chain, and sees it confirmed; then the merchant has the money.
+// A customer selects a coin, pays on the chain and sees the confirmations; then the merchant is
+// credited.
 func TestHostedPageFromThePickToTheEnd(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
@@ -90,14 +92,14 @@ func TestHostedPageFromThePickToTheEnd(t *testing.T) {
 	w.payOnChain(id, "USDC", "10000000")
 	w.payOnChain(id, "USDC", "15000000")
 	w.clock.turn(20 * time.Second)
-	// the watcher tells of one after the other
-	require.Contains(t, w.shows(id, "$25.00 of $25.00 received"), "Payment seen")
+	// The watcher reports one payment after the other.
+	require.Contains(t, w.awaitText(id, "$25.00 of $25.00 received"), "Payment seen")
 	require.NoError(t, w.chains.Chain("polygon").Reorganise(t.Context(), 2))
 	w.clock.turn(10 * time.Second)
-	w.shows(id, "<strong>0 of 3</strong>")
+	w.awaitText(id, "<strong>0 of 3</strong>")
 	w.clock.turn(time.Minute)
 	require.Equal(t, []any{303, "/checkout/" + id}, w.receiptOf(id), "no receipt before the payment is complete")
-	html = w.shows(id, "Payment complete")
+	html = w.awaitText(id, "Payment complete")
 	require.Contains(t, html, `href="https://shop.example/thanks"`)
 	require.Contains(t, html, "10 USDC on Polygon")
 	require.Contains(t, html, "leads to <strong>shop.example</strong>")
@@ -116,23 +118,23 @@ func TestHostedPageFromThePickToTheEnd(t *testing.T) {
 	require.NotContains(t, html, `id="address"`)
 }
 
-// receiptOf asks for the receipt of a link, and returns the status and the place it leads to.
+// receiptOf requests the receipt of a link, and returns the status and the redirect.
 func (w *world) receiptOf(id string) []any {
 	w.t.Helper()
 	got := w.browse("GET", "/checkout/"+id+"/receipt", "")
 	return []any{got.status, got.location}
 }
 
-// A payment of a live link can be looked at on the network's explorer, by its page and its receipt.
+// The page and the receipt of a live link have a link to the network's explorer for each payment.
 func TestALivePaymentIsOnAnExplorer(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.CheckoutTolerance = checkout.Tolerance{BasisPoints: 50} })
 	tn := w.newTenant("merchant")
-	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 	id := w.newCheckout(tn, `,"acceptedChains":["polygon"]`).text("session", "id")
 	w.browse("POST", "/checkout/"+id+"/select", "pair=USDC%2Fpolygon")
 	w.payOnChain(id, "USDC", "24900000")
 	w.clock.turn(2 * time.Minute)
-	html := w.shows(id, "Payment complete")
+	html := w.awaitText(id, "Payment complete")
 	require.Contains(t, html, "$24.90 of $25.00 has arrived, which completes the payment")
 	hash := w.ok(w.get(tn.all, checkoutPath+"/"+id)).text("session", "txHash")
 	receipt := w.browse("GET", "/checkout/"+id+"/receipt", "").html
@@ -143,7 +145,7 @@ func TestALivePaymentIsOnAnExplorer(t *testing.T) {
 	require.Contains(t, receipt, "$0.10", "the shortfall")
 }
 
-func TestHostedPageOfEveryEnd(t *testing.T) {
+func TestHostedPageOfEveryFinalStatus(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	open := func() string {
@@ -156,12 +158,12 @@ func TestHostedPageOfEveryEnd(t *testing.T) {
 	wrong := open()
 	w.payOnChain(wrong, "USDC.e", "25000000")
 	w.clock.turn(2 * time.Minute)
-	require.Contains(t, w.shows(short, "Some of the payment is missing"), `<span id="coins">5</span> USDC`)
-	w.shows(wrong, "Pay with USDC on Polygon")
+	require.Contains(t, w.awaitText(short, "Some of the payment is missing"), `<span id="coins">5</span> USDC`)
+	w.awaitText(wrong, "Pay with USDC on Polygon")
 
 	cancelled := open()
 	w.ok(w.post(session(tn.cookie), "/api/dashboard/checkout/sessions/"+cancelled+"/cancel", ""))
-	require.Contains(t, w.shows(cancelled, "This link was cancelled"), `href="https://shop.example/cart"`)
+	require.Contains(t, w.awaitText(cancelled, "This link was cancelled"), `href="https://shop.example/cart"`)
 	w.clock.turn(time.Second)
 	to := w.ok(w.get(tn.all, checkoutPath+"/"+cancelled)).text("session", "receivingAddresses", 0, "address")
 	_, err := w.chains.Chain("polygon").Pay(t.Context(), "cancelled", "0xpayer",
@@ -170,20 +172,20 @@ func TestHostedPageOfEveryEnd(t *testing.T) {
 	over := open()
 	w.payOnChain(over, "USDC", "30000000")
 	w.clock.turn(2 * time.Minute)
-	require.Contains(t, w.shows(cancelled, "A payment came after the link had ended"), "This link was cancelled")
-	require.Contains(t, w.shows(over, "Payment complete"), "$5.00 more than was asked has arrived")
+	require.Contains(t, w.awaitText(cancelled, "A payment came after the link had ended"), "This link was cancelled")
+	require.Contains(t, w.awaitText(over, "Payment complete"), "$5.00 more than was asked has arrived")
 
 	late := open()
 	html := w.browse("GET", "/checkout/"+late, "").html
 	_, rest, _ := strings.Cut(html, `<code id="address">`)
 	address, _, _ := strings.Cut(rest, "<")
 	w.clock.turn(31 * time.Minute)
-	require.NotContains(t, w.shows(late, "This link has expired"), address)
+	require.NotContains(t, w.awaitText(late, "This link has expired"), address)
 	_, err = w.chains.Chain("polygon").Pay(t.Context(), "late", "0xpayer",
 		sandbox.ChainPayment{Asset: "USDC", Address: address, Amount: "25000000"})
 	require.NoError(t, err)
 	w.clock.turn(2 * time.Minute)
-	w.shows(late, "A payment came after the link had ended")
+	w.awaitText(late, "A payment came after the link had ended")
 	w.settled()
 	require.Equal(t, 2500, w.stablecoins(tn), "of the link that was paid, what it asked")
 
@@ -214,16 +216,16 @@ func TestHostedFilesAndPart(t *testing.T) {
 	require.Equal(t, 404, w.browse("GET", "/checkout/files/page.html", "").status)
 	icon := w.browse("GET", "/favicon.ico", "")
 	require.Equal(t, []any{200, "image/x-icon", web.Policy}, []any{icon.status, icon.contentType, icon.policy})
-	head, _ := w.plainly("HEAD", "/favicon.ico", "")
+	head, _ := w.headAndRest("HEAD", "/favicon.ico", "")
 	require.Contains(t, head, "Cache-Control: public, max-age=86400")
 	require.Contains(t, whole, `<link rel="icon" href="/favicon.ico"`)
 }
 
-// News reach an open page before its stream ends, which here lasts as long as a busy machine may
-// need.
+// A status change reaches an open page before its stream ends. streamFor is long here, for slow
+// machines.
 func TestHostedPageStreamsStatusChanges(t *testing.T) {
 	w := newWorld(t)
-	// The server cuts off an answer that takes longer than WriteTimeout.
+	// The server aborts an answer that takes longer than WriteTimeout.
 	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
 	tn := w.newTenant("merchant")
 	id := w.newCheckout(tn, "").text("session", "id")
@@ -249,7 +251,7 @@ func TestHostedPageStreamsStatusChanges(t *testing.T) {
 	next(`"status":"awaiting_payment"`)
 }
 
-// A request of the hosted page that waits for an actor leaves the processors to others.
+// A request of the hosted page releases its turn while it waits for an actor.
 func TestTheHostedPageWaitsWithoutATurn(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Edge.AtOnce = 1 })
 	id := w.newCheckout(w.newTenant("shop"), "").text("session", "id")

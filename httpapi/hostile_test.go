@@ -16,9 +16,9 @@ import (
 	"purser/actors/workspace"
 )
 
-// Header lines that two servers in a row could read differently: folded over two lines, names that
-// are no names.
-func TestHeadersThatAreNoHeaders(t *testing.T) {
+// Header lines that two servers in a row could parse differently are refused: folded lines and
+// invalid names.
+func TestMalformedHeaderLinesAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, line := range []string{"X: a\r\n b\r\n", "X: a\r\n\tTransfer-Encoding: chunked\r\n",
@@ -33,8 +33,8 @@ func TestHeadersThatAreNoHeaders(t *testing.T) {
 	}
 }
 
-// One record has one path: no other way of writing it reaches a route, so that what stands before
-// Purser can judge by the path.
+// A record has exactly one path. No other spelling reaches a route, so a proxy in front can filter
+// by path.
 func TestAPathHasOneSpelling(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -66,8 +66,8 @@ func TestAPathHasOneSpelling(t *testing.T) {
 	}
 }
 
-// No method outside of the table has an effect.
-func TestOtherMethods(t *testing.T) {
+// Methods outside the route table have no effect.
+func TestUnlistedMethodsHaveNoEffect(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, method := range []string{"OPTIONS", "TRACE", "CONNECT", "PUT", "get", "PROPFIND"} {
@@ -90,9 +90,9 @@ func TestOtherMethods(t *testing.T) {
 	}
 }
 
-// What follows a request on its connection is the next request, byte for byte, whatever became of
-// the first and its body.
-func TestPipelines(t *testing.T) {
+// The bytes after a request are the next request of its connection, whatever the outcome of the
+// first and its body.
+func TestPipelinedRequestsStayApart(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	caller := " HTTP/1.1\r\nHost: purser.test\r\nAuthorization: Bearer " + tn.secret + "\r\n"
@@ -127,8 +127,7 @@ func TestPipelines(t *testing.T) {
 	f("POST /api/cards"+caller+"Content-Length: 9999999\r\n\r\n", 413, false)
 }
 
-// A query that is not exactly one of the route's is refused by the name of the parameter, and
-// nothing is done.
+// A query parameter that the route does not take is refused by name, and nothing changes.
 func TestBadQueries(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -139,13 +138,13 @@ func TestBadQueries(t *testing.T) {
 			continue // refused before its query is read
 		}
 		r := w.newEstate(tn).ready(op, nil)
-		r.path = strings.ReplaceAll(r.path, "//", "/nothing/") // an id that is of no workspace
-		w.ok(w.get(tn.all, "/api/workspaces"))                 // notes the key's use in this minute
+		r.path = strings.ReplaceAll(r.path, "//", "/nothing/") // an id of no workspace
+		w.ok(w.get(tn.all, "/api/workspaces"))                 // records the key's use in this minute
 		before := w.settled()
 		path, own, _ := strings.Cut(r.path, "?")
 		refused := func(field, query string) {
 			t.Helper()
-			// signing in is limited, and this is about queries
+			// Sign-ins are limited, and this test is not about limits.
 			w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
 			r.path = path + "?" + strings.TrimPrefix(own+"&"+query, "&")
 			got := w.send(r)
@@ -186,8 +185,8 @@ var badParameters = map[string][]string{
 	"decision": {"", "Approved", "pending", "%00"},
 }
 
-// A cursor is good for the list it came from, in its tenant and with its filter, and for no other.
-func TestACursorIsOfOneList(t *testing.T) {
+// A cursor is valid only for its own list, tenant and filter.
+func TestCursorBelongsToOneList(t *testing.T) {
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
 	for _, tn := range []tenant{mine, other} {
@@ -208,9 +207,8 @@ func TestACursorIsOfOneList(t *testing.T) {
 	}
 }
 
-// Who lost the right to act while the request was on its way does not act: the last word is the
-// workspace's.
-func TestRightsThatAreLostOnTheWay(t *testing.T) {
+// A caller who loses the right while the request runs is refused: the workspace checks last.
+func TestRightsLostDuringTheRequest(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
@@ -233,7 +231,7 @@ func TestRightsThatAreLostOnTheWay(t *testing.T) {
 	f := func(r readyRequest, loss any, status int, code string) {
 		t.Helper()
 		w.joinWorkspace(tn, me, workspace.Owner)
-		w.overtaken(tn, loss)
+		w.runCommandBefore(tn, loss)
 		got := w.send(r)
 		w.actors.hook(nil)
 		w.fails(got, status, code)
@@ -246,21 +244,21 @@ func TestRightsThatAreLostOnTheWay(t *testing.T) {
 	require.NotContains(t, w.ok(w.get(tn.all, "/api/auth/keys")).raw, "late")
 }
 
-// overtaken has a command reach the workspace after the caller was let in, and before what the
-// caller asks for.
-func (w *world) overtaken(tn tenant, by any) {
+// runCommandBefore runs a command in the workspace after the caller was authorized and before the
+// caller's own command.
+func (w *world) runCommandBefore(tn tenant, by any) {
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
 		switch e.Command.(type) {
 		case workspace.CreateKey, workspace.Invite, workspace.RemoveMember, workspace.ListMembers:
-			w.tell(tn, by)
+			w.askWorkspace(tn, by)
 		}
 		return w.system.Ask(ctx, e)
 	})
 }
 
-// A page of a neighbouring site can plant a second cookie of the same name, but not take the first
-// away: with two of them nobody is signed in.
-func TestASessionIsOneCookie(t *testing.T) {
+// A neighbouring site can plant a second cookie of the same name, but cannot remove the first. Two
+// cookies authenticate no user.
+func TestTwoSessionCookiesAuthenticateNoUser(t *testing.T) {
 	w := newWorld(t)
 	mine, planted := w.newTenant("mine"), w.newTenant("planted")
 	for _, cookies := range []string{mine.cookie + "; " + sessionCookie + "=" + planted.cookie,
@@ -277,9 +275,9 @@ func TestASessionIsOneCookie(t *testing.T) {
 	require.Equal(t, 401, status, text)
 }
 
-// Signing in gives a session that was not there before, and ends the one of the cookie that came
-// along: a planted session is worth nothing.
-func TestASignInTakesNoSessionFromTheCaller(t *testing.T) {
+// A sign-in creates a new session and ends the one of the request's cookie, so a planted session is
+// useless.
+func TestSignInEndsThePlantedSession(t *testing.T) {
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	planted := w.ok(w.signup("eve@example.com")).cookie
@@ -290,8 +288,9 @@ func TestASignInTakesNoSessionFromTheCaller(t *testing.T) {
 	require.Equal(t, "ada@example.com", w.ok(w.get(session(in.cookie), "/api/dashboard/me")).text("user", "email"))
 }
 
-// A network of IPv6 has more addresses than the table of windows has room: it counts as one peer.
-func TestAPeerIsANetworkOfIPv6(t *testing.T) {
+// An IPv6 client controls more addresses than the limiter has windows, so a /64 network counts as
+// one peer.
+func TestIPv6NetworkIsOnePeer(t *testing.T) {
 	f := func(address, want string) {
 		t.Helper()
 		require.Equal(t, want, peerOf(netip.MustParseAddr(address).Unmap()))
@@ -304,8 +303,8 @@ func TestAPeerIsANetworkOfIPv6(t *testing.T) {
 	f("::1", "::/64")
 }
 
-// A key of another route or another tenant's is another key; one that was refused is free.
-func TestAKeyIsOfOneRouteAndOneTenant(t *testing.T) {
+// An Idempotency-Key belongs to one route of one tenant. A refused request does not use it up.
+func TestIdempotencyKeyBelongsToOneRouteAndTenant(t *testing.T) {
 	w := newWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
 	seen := map[string]string{}
@@ -320,7 +319,7 @@ func TestAKeyIsOfOneRouteAndOneTenant(t *testing.T) {
 			first := w.send(r)
 			require.Less(t, first.status, 300, "%s: %s", op.name, first.raw)
 			require.Empty(t, first.header("Idempotent-Replayed"), "%s was answered with another's answer", op.name)
-			if withoutIDs(first.raw) != first.raw { // else it may well be another's to the letter
+			if withoutIDs(first.raw) != first.raw { // otherwise the answers may be equal
 				require.Empty(t, seen[first.raw], "%s and %s", op.name, seen[first.raw])
 				seen[first.raw] = op.name
 			}

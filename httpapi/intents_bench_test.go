@@ -14,9 +14,9 @@ import (
 	"purser/actors/agent/intent"
 )
 
-// BenchmarkSubmitIntent is submissions a second, each of another intent, of one agent, by 1 and by
-// 64 clients; beside them what one core verifies. The journal is in memory: what is measured is the
-// program, not the disk.
+// BenchmarkSubmitIntent measures accepted intents of one agent per second, from 1 and from 64
+// clients, beside the verification rate of one core. The journal is in memory, so the disk is not
+// measured.
 func BenchmarkSubmitIntent(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprint(clients, " clients"), func(b *testing.B) { benchmarkSubmit(b, clients) })
@@ -56,7 +56,7 @@ func benchmarkSubmit(b *testing.B, clients int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "submitted/s")
 }
 
-// sendAll sends requests over one connection until there are no more.
+// sendAll sends requests over one connection until none is left.
 func sendAll(listener *fasthttputil.InmemoryListener, requests [][]byte, next *atomic.Int64) error {
 	conn, err := listener.Dial()
 	if err != nil {

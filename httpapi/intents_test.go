@@ -24,7 +24,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// intentOf is a good intent of an agent.
+// intentOf returns a valid intent of an agent.
 func (w *world) intentOf(id, intentID string) intent.Intent {
 	now := w.clock.now().Unix()
 	return intent.Intent{AgentID: id, Merchant: intent.Merchant{Name: "Acme <Books> & Co", MCC: "5942"},
@@ -32,7 +32,7 @@ func (w *world) intentOf(id, intentID string) intent.Intent {
 		Protocol: "TAP"}
 }
 
-// signed is the body of a submission.
+// signed returns the body of a submission.
 func (w *world) signed(key ed25519.PrivateKey, asked any) string {
 	w.t.Helper()
 	text, err := json.Marshal(asked)
@@ -44,7 +44,7 @@ func (w *world) signed(key ed25519.PrivateKey, asked any) string {
 	return string(body)
 }
 
-// signIntent makes the intent of an example good at the world's time, and signs it.
+// signIntent makes the intent of an example valid at the world's time, and signs it.
 func (w *world) signIntent(body map[string]any, key ed25519.PrivateKey) {
 	w.t.Helper()
 	asked := body["intent"].(map[string]any)
@@ -62,8 +62,7 @@ func (w *world) submitBody(tn tenant, id, body string) testReply {
 	return w.post(tn.all, "/api/agents/"+id+"/intents", body)
 }
 
-// refusesIntent requires a refusal with its reason, and the newest entry of the log to say the
-// same.
+// refusesIntent requires a refusal with its reason, and an entry of the log with the same reason.
 func (w *world) refusesIntent(tn tenant, id, body string, status int, code, reason string) {
 	w.t.Helper()
 	got := w.submitBody(tn, id, body)
@@ -76,7 +75,8 @@ func (w *world) refusesIntent(tn tenant, id, body string, status int, code, reas
 	require.Equal(w.t, false, newest.at("data", 0, "accepted"))
 }
 
-// Each check has its reason. The answer has the first that fails, and the log has all of them.
+// Each check has its reason. The answer has the first failed check, and the log records every
+// submission.
 func TestIntentsAreCheckedInOrder(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -127,8 +127,8 @@ func TestIntentsAreCheckedInOrder(t *testing.T) {
 	require.Equal(t, "Acme <Books> & Co", log.text("data", 4, "intent", "merchant", "name"))
 }
 
-// An agent signs for the protocols that it was registered with. A refusal takes no id.
-func TestAProtocolThatIsNotRegistered(t *testing.T) {
+// An agent signs only for its registered protocols. A refused intent does not use up its id.
+func TestUnregisteredProtocolIsRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	made := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"shopper","protocols":["MPP"]}`))
@@ -142,9 +142,8 @@ func TestAProtocolThatIsNotRegistered(t *testing.T) {
 	w.ok(w.submit(tn, id, asked, key))
 }
 
-// An id that was accepted is taken for ever; one that was only refused is free, and so is that of
-// another agent.
-func TestOnlyAcceptedIntentsTakeTheirID(t *testing.T) {
+// An accepted id is used for good. A refused id is free, and so is the same id of another agent.
+func TestOnlyAcceptedIntentsUseUpTheirID(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -160,7 +159,7 @@ func TestOnlyAcceptedIntentsTakeTheirID(t *testing.T) {
 	w.refusesIntent(tn, id, w.signed(key, w.intentOf(id, "order-1")), 422, "intent_replay", "intent_replay")
 }
 
-// Whatever is JSON is in the log; what is none is not, and neither is what has no agent.
+// Every JSON body for an existing agent is in the log. Other bodies are not.
 func TestEveryJSONSubmissionIsLogged(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -194,9 +193,9 @@ func TestEveryJSONSubmissionIsLogged(t *testing.T) {
 	require.Equal(t, map[string]any{"intent_id": 7.0}, shown.at("data", logged-8, "intent"))
 }
 
-// The signature is over the canonical form: the same intent written otherwise verifies, and what
-// was received is what is kept.
-func TestAnIntentMayBeWrittenOtherwise(t *testing.T) {
+// The signature covers the canonical form: another serialization of the same intent verifies, and
+// the log has the received bytes.
+func TestSignatureCoversTheCanonicalForm(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -212,7 +211,7 @@ func TestAnIntentMayBeWrittenOtherwise(t *testing.T) {
 	require.Equal(t, string(spaced), w.agentLog(tn, id)[0].Intent)
 }
 
-// Sixty-four at once: one is accepted, the others are replays, and all are in the log.
+// Of 64 concurrent submissions one is accepted, the others are replays, and all are in the log.
 func TestOneIntentSubmittedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -245,9 +244,9 @@ func TestOneIntentSubmittedAtOnce(t *testing.T) {
 	require.Equal(t, map[agent.Reason]int{"accepted": 1, agent.IntentReplay: clients - 1}, reasons)
 }
 
-// A freeze that comes between the judgement and the command is met by the command: the intent is
-// refused and logged, its id is free.
-func TestAFreezeInBetween(t *testing.T) {
+// A freeze between the check and the command is found by the command: the intent is refused and
+// logged, and its id stays free.
+func TestFreezeBetweenCheckAndCommand(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -268,7 +267,7 @@ func TestAFreezeInBetween(t *testing.T) {
 }
 
 // Once a freeze has answered, every later submission is refused, however busy the agent is.
-func TestAFreezeThatAnsweredHolds(t *testing.T) {
+func TestAnsweredFreezeRefusesLaterIntents(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -299,8 +298,8 @@ func TestRefusalThatCannotBeLoggedIsUnavailable(t *testing.T) {
 	w.fails(w.submitBody(tn, id, `{}`), 503, "unavailable")
 }
 
-// The log keeps its newest entries, to the entry; 50 of them are shown.
-func TestTheLogIsBounded(t *testing.T) {
+// The log keeps exactly its newest entries, and 50 of them are shown.
+func TestIntentLogIsBounded(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, _ := w.registerAgent(tn)
@@ -335,7 +334,7 @@ func TestTheLogIsBounded(t *testing.T) {
 	require.Len(t, w.ok(w.get(tn.all, "/api/agents/"+id+"/intents")).at("data"), shownIntents)
 }
 
-// whereCI fails in CI, and says in one line here, that a tool is missing.
+// whereCI finds a tool. A missing tool fails the test in CI and skips it elsewhere.
 func whereCI(t *testing.T, tool string) (path string, found bool) {
 	t.Helper()
 	path, err := exec.LookPath(tool)
@@ -347,8 +346,8 @@ func whereCI(t *testing.T, tool string) (path string, found bool) {
 	return "", false
 }
 
-// Other libraries make an Ed25519 pair, whose private key is in key.pem, print the public key, and
-// then sign what is in the file intent.
+// otherLibraries holds commands that make an Ed25519 pair with the private key in key.pem, print
+// the public key, and sign the file intent.
 var otherLibraries = map[string]struct{ pair, sign [][]string }{
 	"openssl": {
 		pair: [][]string{{"genpkey", "-algorithm", "ed25519", "-out", "key.pem"},
@@ -364,8 +363,8 @@ var otherLibraries = map[string]struct{ pair, sign [][]string }{
 	},
 }
 
-// Keys that OpenSSL and Node's crypto make are taken, and what they sign over the canonical form
-// verifies.
+// Keys of OpenSSL and of Node's crypto are accepted, and their signatures over the canonical form
+// verify.
 func TestOtherLibrariesSign(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -409,8 +408,8 @@ func TestOtherLibrariesSign(t *testing.T) {
 	}
 }
 
-// FuzzSubmitIntent submits whatever the fuzzer makes, once as it is and once as the intent of a
-// good signature. No answer is 500, and what was refused though it is JSON is in the log.
+// FuzzSubmitIntent submits fuzzed bytes, once as the body and once as the intent of a valid
+// signature. No answer is 500, and every refused JSON body is in the log.
 func FuzzSubmitIntent(f *testing.F) {
 	f.Add(`{"intent":{},"signature":"","key_id":""}`)
 	f.Add(`{"agent_id":"agt_1","merchant":{"name":"a","mcc":"5942"},"amount":{"currency":"USD","cents":1},"iat":1,"exp":2,"intent_id":"o"}`)
@@ -446,8 +445,8 @@ func FuzzSubmitIntent(f *testing.F) {
 	}
 }
 
-// FuzzRegisterAgent registers whatever the fuzzer takes for a key. No answer is 500, and what is
-// taken signs.
+// FuzzRegisterAgent registers fuzzed public keys. No answer is 500, and an accepted key verifies
+// signatures.
 func FuzzRegisterAgent(f *testing.F) {
 	f.Add("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEArd6WZ/80xWMocComixF0Wn7m+1VExwLcwWYPy/SFIpU=\n-----END PUBLIC KEY-----\n")
 	f.Add("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA//////////////////////////////////////////8=\n-----END PUBLIC KEY-----\n")

@@ -12,8 +12,8 @@ import (
 	"purser/httpapi/web"
 )
 
-// description is what the tables of this suite are made from, and what every answer of it is held
-// against.
+// description is the OpenAPI description, from which the tables of this suite are made and against
+// which every answer is checked.
 type description struct{ *openapitest.Description }
 
 var loadDescription = sync.OnceValues(openapitest.Load)
@@ -25,10 +25,9 @@ func describe(t testing.TB) *description {
 	return &description{d}
 }
 
-// judged holds every answer of a server against the description, however its request came: through
-// a client, as bytes over a raw connection, in the middle of a pipeline. A benchmark's servers are
-// left alone: to judge an answer takes longer than to give it.
-func (w *world) judged(s *Server) {
+// judgeAnswers checks every answer of a server against the description, over a client, a raw
+// connection or a pipeline. Benchmarks are exempt, because the check takes longer than the answer.
+func (w *world) judgeAnswers(s *Server) {
 	if _, measured := w.t.(*testing.B); measured {
 		return
 	}
@@ -44,11 +43,11 @@ func (w *world) judged(s *Server) {
 		serve(ctx)
 		if path := string(ctx.URI().PathOriginal()); strings.HasPrefix(path, "/checkout/") || path == web.FaviconPath ||
 			path == "/docs" || strings.HasPrefix(path, "/docs/") {
-			return // a page is HTML, or a stream
+			return // HTML, or a stream
 		}
 		method := string(ctx.Method())
 		if method == fasthttp.MethodHead {
-			method = fasthttp.MethodGet // whose answer it is, without the body
+			method = fasthttp.MethodGet // HEAD has the described answer of GET, without the body
 		}
 		judge(ctx, method, string(ctx.URI().PathOriginal()))
 	}
@@ -58,8 +57,8 @@ func (w *world) judged(s *Server) {
 	}
 }
 
-// An answer that is not as described fails the test that caused it.
-func TestTheJudgeNotices(t *testing.T) {
+// An answer that departs from the description fails its test.
+func TestJudgeReportsUndescribedAnswers(t *testing.T) {
 	d := describe(t)
 	f := func(method, path string, status int, body, want string) {
 		t.Helper()

@@ -31,7 +31,7 @@ func TestTheFirstKeyMakesKeysOnly(t *testing.T) {
 	require.Equal(t, made.text("secret")[:12], made.text("apiKey", "prefix"))
 }
 
-func TestARevokedKeyStopsWithAllItMade(t *testing.T) {
+func TestRevocationIncludesDescendantKeys(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	parent := w.ok(w.post(tn.all, "/api/auth/keys", `{"label":"parent","scopes":["read:api_keys","write:api_keys"]}`))
@@ -50,7 +50,7 @@ func TestARevokedKeyStopsWithAllItMade(t *testing.T) {
 		"missing_scope:read:treasury")
 }
 
-// keyID finds the id of the tenant's key for everything.
+// keyID returns the id of the tenant's key with all scopes.
 func (tn tenant) keyID(w *world) string {
 	list := w.ok(w.get(tn.all, "/api/auth/keys"))
 	for i := 0; list.at("data", i) != nil; i++ {
@@ -71,7 +71,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	require.Equal(t, "all", list.text("data", 0, "label")) // newest first
 }
 
-func TestMalformedKeysAreAllTheSame(t *testing.T) {
+func TestMalformedKeysAreIndistinguishable(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	want := w.get(key("apk_x"), "/api/workspaces").raw
@@ -133,7 +133,7 @@ func TestAReplayHandsOutNoScopeThatItsCallerLacks(t *testing.T) {
 }
 
 // Concurrent requests under one idempotency key create one record, and all answers have it.
-func TestRepeatsAtOnce(t *testing.T) {
+func TestConcurrentRepeatsCreateOneRecord(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const callers = 8
@@ -191,23 +191,23 @@ func TestAStoredAnswerIsReadByItsKeyOnly(t *testing.T) {
 	}
 }
 
-func TestLiveModeAsksMore(t *testing.T) {
+func TestLiveModeRequiresVerification(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
-	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 	r := w.post(tn.all, "/api/cards", `{}`)
 	w.fails(r, 403, "kyb_required")
 	require.Equal(t, "not_started", r.text("kybStatus"))
 	w.fails(w.post(tn.all, "/api/treasury/deposits", `{}`), 403, "sandbox_only")
 	w.fails(w.post(tn.all, "/api/dev/cards/"+card+"/simulate/authorization", `{}`), 403, "sandbox_only")
-	w.tell(tn, workspace.SetKYB{Status: workspace.Approved})
+	w.askWorkspace(tn, workspace.SetKYB{Status: workspace.Approved})
 	w.fails(w.post(tn.all, "/api/cards", `{}`), 400, "invalid_body")
 }
 
-// Another workspace's id and one that never was are answered with the same bytes, on every route
+// An id of another workspace and an unknown id are answered with the same bytes, on every route
 // that takes an id.
-func TestTenantsAreWalls(t *testing.T) {
+func TestTenantsAreIsolated(t *testing.T) {
 	w := newWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
 	w.fund(ada, 100_000)
@@ -231,8 +231,8 @@ func TestTenantsAreWalls(t *testing.T) {
 	f("POST", "/api/dev/cards/"+bobs+"/simulate/reversal%.0s", `{"authorizationId":%q}`, auth,
 		auth[:len(auth)-4]+"0000")
 	f("POST", "/api/dev/cards/"+bobs+"/simulate/expiry%.0s", `{"authorizationId":%q}`, auth, auth[:len(auth)-4]+"0000")
-	// Network ids are the tenant's own: no collision, and no way to reach another's authorization
-	// by its network id.
+	// Network ids belong to the tenant: they do not collide, and do not reach another tenant's
+	// authorization.
 	require.Equal(t, "insufficient_funds", w.swipe(bob, bobs, "a1", 1000).text("reason"))
 	r := w.ok(w.post(bob.all, "/api/dev/cards/"+bobs+"/simulate/reversal", `{"id":"r1","originalId":"a1"}`))
 	require.NotEqual(t, auth, r.text("authorizationId"))

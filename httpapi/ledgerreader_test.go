@@ -14,7 +14,7 @@ import (
 	"purser/persistence"
 )
 
-// bookedLines is a ledger of lines that a test wrote, oldest first, two positions apart.
+// bookedLines is a ledger of the test's own lines, oldest first, two positions apart.
 type bookedLines struct {
 	Actors
 	lines []balance.LedgerEntry
@@ -36,8 +36,8 @@ func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.P
 	return records, nil
 }
 
-// book adds a credit that was made and booked on hours of the test; booked -1 is a line of an older
-// version, after nil one of another account.
+// book adds a credit with the hours of its creation and its booking. booked -1 makes a line of an
+// older version; a nil balance makes a line of another account.
 func (b *bookedLines) book(made, booked int, cents int64, after *int64) {
 	hour := func(h int) decision.Stamp { return decision.StampOf(time.Date(2026, 11, 20, h, 0, 0, 0, time.UTC)) }
 	line := balance.LedgerEntry{ID: fmt.Sprint(len(b.lines)), Direction: "credit", AmountCents: cents,
@@ -83,12 +83,12 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 	f(1, 123, "5", "4")
 	f(2, 134, "6")
 	f(3, 634)
-	b.lines = b.lines[:3] // only what has no balance of its own
+	b.lines = b.lines[:3] // the lines without a balance
 	f(1, 120)
 }
 
-// A statement has a most of lines, and so has what is added up before it.
-func TestTooManyLines(t *testing.T) {
+// The lines of a statement are bounded, and so are the lines that are summed before it.
+func TestStatementLinesAreBounded(t *testing.T) {
 	b := &bookedLines{}
 	for range maxStatementLines + 1 {
 		b.book(1, -1, 1, nil)
@@ -102,9 +102,8 @@ func TestTooManyLines(t *testing.T) {
 	require.Len(t, lines, maxStatementLines)
 }
 
-// Lines of the stablecoins are none of the dollars': they are read past, up to a limit of their
-// own.
-func TestCoinsDoNotCountAgainstTheDollars(t *testing.T) {
+// Lines of stablecoins do not belong to the dollars. They are skipped, up to their own limit.
+func TestStablecoinLinesAreSkipped(t *testing.T) {
 	b, cents := &bookedLines{}, int64(700)
 	b.book(1, 1, 700, &cents)
 	for range maxStatementLines + 1 {

@@ -14,11 +14,10 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 )
 
-// BenchmarkLoad measures whole requests from 1 and from 64 clients, over connections in memory and
-// stores on a file system in memory: what the service itself adds. Beside each stands an empty
-// handler of the same HTTP server, measured in the same run; x-empty is how many times slower the
-// route's median is, and x-empty-p99 its 99th percentile. BenchmarkLoad of another machine compares
-// by those.
+// BenchmarkLoad measures whole requests from 1 and from 64 clients, over connections and a file
+// system in memory: the cost of the service alone. An empty handler of the same HTTP server is
+// measured in the same run. x-empty is the ratio of the medians and x-empty-p99 that of the 99th
+// percentiles; they compare across machines.
 func BenchmarkLoad(b *testing.B) {
 	w := newWorld(b, func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	tn := w.newTenant("ada")
@@ -64,7 +63,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// emptyServer answers everything with nothing, through the same HTTP library with the same
+// emptyServer answers every request with an empty response, through the same HTTP library and
 // settings.
 func emptyServer(b *testing.B) (*fasthttputil.InmemoryListener, func()) {
 	ln := fasthttputil.NewInmemoryListener()
@@ -78,14 +77,14 @@ func emptyServer(b *testing.B) (*fasthttputil.InmemoryListener, func()) {
 	}
 }
 
-// load is a number of clients that each send a request after the other.
+// load is a number of clients that send requests one after the other.
 type load struct {
 	listen                     *fasthttputil.InmemoryListener
 	clients                    int
 	method, path, body, secret string
 }
 
-// run sends n requests and returns how long each took, sorted.
+// run sends n requests and returns their durations, sorted.
 func (l load) run(b *testing.B, n int) []time.Duration {
 	client := dial(l.listen)
 	client.MaxConns = l.clients
@@ -104,7 +103,7 @@ func (l load) run(b *testing.B, n int) []time.Duration {
 			req.Header.SetContentType("application/json")
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
 				if l.body != "" {
-					// Another limit each time: a change that changes nothing commits nothing.
+					// Another limit each time, because an unchanged limit commits nothing.
 					req.SetBodyString(fmt.Sprintf(l.body, 10+i))
 				}
 				start := time.Now()

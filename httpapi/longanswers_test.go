@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// longCards mints cards whose allowlists have a thousand merchants of 80 characters.
+// longCards mints n cards whose allowlists have 1,000 merchants of 80 characters.
 func (w *world) longCards(tn tenant, n int) {
 	w.t.Helper()
 	names := make([]string, 1_000)
@@ -28,7 +28,7 @@ func (w *world) longCards(tn tenant, n int) {
 	}
 }
 
-// A page ends at about maxPageBytes, and the pages together have every card once.
+// A page ends near maxPageBytes, and the pages together have every card once.
 func TestAPageOfLongRecordsEnds(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -61,15 +61,15 @@ func (w *world) byKeys(tn tenant) (writers []as, reader as) {
 	return writers, w.keyOf(tn, "read:cards")
 }
 
-// limitedWorld has limits of requests that no test reaches, so that those of bytes show.
+// limitedWorld has request limits that no test reaches, so that only the limits of bytes apply.
 func limitedWorld(t *testing.T, change ...func(*Config)) *world {
 	limits := func(c *Config) { c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000, PerAddress: 10_000} }
 	return newWorld(t, append(change, limits)...)
 }
 
 // Bytes of requests and answers count against the key: a batch of tools ends with rate_limited, and
-// so does the key's next request until a minute has passed. Other keys, other workspaces and a
-// DELETE are answered.
+// so does the key's next request within a minute. Other keys, other workspaces and a DELETE are
+// answered.
 func TestLongAnswersCountByTheirBytes(t *testing.T) {
 	w := limitedWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
@@ -88,7 +88,7 @@ func TestLongAnswersCountByTheirBytes(t *testing.T) {
 	w.ok(w.get(reader, "/api/cards?limit=1"))
 }
 
-// The keys of a workspace use up its bytes together. The workspace can still revoke one of them.
+// The keys of a workspace share its bytes. The workspace can still revoke one of them.
 func TestBytesOfAWorkspace(t *testing.T) {
 	w := limitedWorld(t)
 	ada := w.newTenant("ada")
@@ -106,8 +106,8 @@ func TestBytesOfAWorkspace(t *testing.T) {
 	w.fails(w.get(key(made.text("secret")), "/api/cards?limit=1"), 401, "unauthorized")
 }
 
-// Requests that are refused before their handler, and requests without credentials, count no bytes:
-// a weak key cannot use up the bytes of its workspace, nor a stranger those of an address.
+// Refused and anonymous requests count no bytes: a key without the scope cannot use up the bytes of
+// its workspace, nor a stranger those of an address.
 func TestRefusedRequestsCountNoBytes(t *testing.T) {
 	w := limitedWorld(t)
 	ada := w.newTenant("ada")
@@ -123,7 +123,7 @@ func TestRefusedRequestsCountNoBytes(t *testing.T) {
 	w.ok(w.get(ada.all, "/api/cards?limit=1"))
 }
 
-// gatedActors holds back every list of cards until it is released.
+// gatedActors delays every list of cards until release is closed.
 type gatedActors struct {
 	Actors
 	inside, most atomic.Int64
@@ -142,8 +142,8 @@ func (g *gatedActors) List(ctx context.Context, kind, workspace, parent string,
 	return g.Actors.List(ctx, kind, workspace, parent, page)
 }
 
-// A burst of long answers does not pass before the first of them counts: a workspace has
-// runsPerWorkspace reads at once, and each waits for its place before its bytes are looked at.
+// A burst of long answers is limited before the first of them counts: a workspace has
+// runsPerWorkspace concurrent reads, and each checks the bytes after it has its place.
 func TestABurstOfLongAnswersCounts(t *testing.T) {
 	gate := &gatedActors{release: make(chan struct{})}
 	release := sync.OnceFunc(func() { close(gate.release) })
@@ -175,7 +175,7 @@ func TestABurstOfLongAnswersCounts(t *testing.T) {
 	require.Less(t, passed.Load(), int64(runsPerWorkspace+unitsPerWorkspace*byteUnit/maxPageBytes+len(keys)))
 }
 
-// A workspace makes one statement at a time, and leaves the other places to others.
+// A workspace makes one statement at a time, and leaves the other places to other workspaces.
 func TestAWorkspaceHasOnePlaceForStatements(t *testing.T) {
 	h := newTreasuryHandlers(nil, nil)
 	of := func(ctx context.Context, name string) *call {

@@ -13,81 +13,81 @@ import (
 	"testing"
 )
 
-// secretary writes down all that the suite logs, and all that no log may hold: what the tests sent
-// and were answered.
-type secretary struct {
+// logAuditor records all log output of the suite, and all secrets and personal data that the tests
+// sent or received.
+type logAuditor struct {
 	mu      sync.Mutex
 	logged  strings.Builder
-	secrets map[string]string // and what each is
+	secrets map[string]string // secret to its description
 }
 
-// diary is of the whole suite, which is why it is shared.
-var diary = &secretary{secrets: map[string]string{testSecret: "the partner's secret",
+// suiteLog collects the whole suite, so all tests share it.
+var suiteLog = &logAuditor{secrets: map[string]string{testSecret: "the partner's secret",
 	testNetworkSecret: "the network's secret"}}
 
-// Write is io.Writer's, for the loggers.
-func (s *secretary) Write(b []byte) (int, error) {
+// Write implements io.Writer for the loggers.
+func (s *logAuditor) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.logged.Write(b)
 }
 
-func (s *secretary) logger() *slog.Logger {
+func (s *logAuditor) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// personal are the fields, of requests and answers, whose values no log may hold.
+// personal lists the fields of requests and answers whose values must not be logged.
 var personal = []string{"secret", "password", "email", "dateOfBirth", "phoneNumber", "firstName", "lastName",
 	"displayName",
 	"line1", "holderLabel", "city", "partnerCardToken", "privateKeyPem"}
 
-// leastSecret is how long a value must be to be looked for: a shorter one stands in any text by
+// leastSecret is the length from which a value is searched: shorter ones occur in the log by
 // chance.
 const leastSecret = 6
 
-// note keeps what a request and its answer hold that no log may.
-func (s *secretary) note(who as, cookie string, documents ...string) {
+// recordExchange records the secrets of a request and its answer.
+func (s *logAuditor) recordExchange(who as, cookie string, documents ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keep("a cookie", cookie)
-	s.keep("a session", strings.TrimPrefix(who["Cookie"], sessionCookie+"="))
-	s.keep("a bearer token", strings.TrimPrefix(who["Authorization"], "Bearer "))
-	s.keep("a signature", who["partner-signature"])
+	s.addSecret("a cookie", cookie)
+	s.addSecret("a session", strings.TrimPrefix(who["Cookie"], sessionCookie+"="))
+	s.addSecret("a bearer token", strings.TrimPrefix(who["Authorization"], "Bearer "))
+	s.addSecret("a signature", who["partner-signature"])
 	for _, text := range documents {
 		var document any
 		if json.Unmarshal([]byte(text), &document) == nil {
-			s.search(document)
+			s.collectPersonal(document)
 		}
 	}
 }
 
-func (s *secretary) search(document any) {
+func (s *logAuditor) collectPersonal(document any) {
 	switch v := document.(type) {
 	case map[string]any:
 		for name, value := range v {
 			if text, ok := value.(string); ok && slices.Contains(personal, name) {
-				s.keep(name, text)
+				s.addSecret(name, text)
 			}
-			s.search(value)
+			s.collectPersonal(value)
 		}
 	case []any:
 		for _, item := range v {
-			s.search(item)
+			s.collectPersonal(item)
 		}
 	}
 }
 
-func (s *secretary) keep(what, value string) {
+func (s *logAuditor) addSecret(what, value string) {
 	if len(value) >= leastSecret && strings.Trim(value, "a") != "" && strings.Trim(value, "~") != "" {
 		s.secrets[value] = what
 	}
 }
 
-// shapes are secrets and personal data by their look, for what the tests do not know of.
+// shapes matches secrets and personal data by their form, in case note missed them.
 var shapes = regexp.MustCompile(`(apk|ses|sess)_[0-9a-z]{20,}|\$argon2id\$|[\w.+-]+@example\.com|ssnLast4|dateOfBirth|BEGIN PRIVATE KEY`)
 
-// leaks lists what the log holds and must not.
-func (s *secretary) leaks() []string {
+// leaks lists the secrets and personal data in the log.
+func (s *logAuditor) leaks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text, found := s.logged.String(), shapes.FindAllString(s.logged.String(), -1)
@@ -100,22 +100,23 @@ func (s *secretary) leaks() []string {
 	return slices.Compact(found)
 }
 
-// said is what a log of the whole suite holds: without it the search would have found nothing in
-// nothing.
-var said = []string{"panic: a bug with a secret", "the disk says", "code=invalid_body", "code=invalid_query",
+// expectedLines lists texts that the log of a whole suite contains. It guards the search against an
+// empty log.
+var expectedLines = []string{"panic: a bug with a secret", "the disk says", "code=invalid_body", "code=invalid_query",
 	"code=invalid_request", "code=unauthorized", "code=invalid_credentials", "code=signature_invalid",
 	"code=outcome_unknown",
 	"msg=\"internal fault\""}
 
-// unsaid lists what a log of the whole suite lacks.
-func (s *secretary) unsaid() []string {
+// missingLines lists the texts of said that the log lacks.
+func (s *logAuditor) missingLines() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := s.logged.String()
-	return slices.DeleteFunc(slices.Clone(said), func(line string) bool { return strings.Contains(text, line) })
+	return slices.DeleteFunc(slices.Clone(expectedLines),
+		func(line string) bool { return strings.Contains(text, line) })
 }
 
-// wholeSuite tells whether no test was left out.
+// wholeSuite reports whether all tests run.
 func wholeSuite() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.fuzz", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {
@@ -125,30 +126,31 @@ func wholeSuite() bool {
 	return true
 }
 
-// TestMain reads, after the whole suite, everything that was logged in it.
+// TestMain searches the log of the whole suite after its last test.
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if leaks := diary.leaks(); len(leaks) > 0 {
+	if leaks := suiteLog.leaks(); len(leaks) > 0 {
 		fmt.Printf("FAIL: the log holds %d secrets or personal data:\n%s\n", len(leaks),
 			strings.Join(leaks[:min(len(leaks), 20)], "\n"))
 		status = max(status, 1)
 	}
 	if wholeSuite() {
-		for _, line := range diary.unsaid() {
+		for _, line := range suiteLog.missingLines() {
 			fmt.Printf("FAIL: the log of the whole suite lacks %q\n", line)
 			status = max(status, 1)
 		}
 	}
 	if testing.Verbose() {
-		fmt.Printf("%d bytes of log searched for %d values\n", diary.logged.Len(), len(diary.secrets))
+		fmt.Printf("%d bytes of log searched for %d values\n", suiteLog.logged.Len(), len(suiteLog.secrets))
 	}
 	os.Exit(status)
 }
 
-// The search finds what it looks for, and what it looks for is collected.
-func TestTheSecretaryNotices(t *testing.T) {
-	s := &secretary{secrets: map[string]string{}}
-	s.note(key("apk_of_a_test"), "cookie-value", `{"password":"my password","shipping":[{"line1":"1 Main Street"}]}`)
+// note collects secrets, and leaks finds them in the log.
+func TestLogAuditFindsLeaks(t *testing.T) {
+	s := &logAuditor{secrets: map[string]string{}}
+	s.recordExchange(key("apk_of_a_test"), "cookie-value",
+		`{"password":"my password","shipping":[{"line1":"1 Main Street"}]}`)
 	if len(s.leaks()) != 0 {
 		t.Fatal("an empty log leaks")
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkCallTool is one card read through its tool, beside the same card read by its route, one
-// after the other over one connection.
+// BenchmarkCallTool reads one card through its tool and through its route, sequentially over one
+// connection.
 func BenchmarkCallTool(b *testing.B) {
 	w := newWorld(b)
 	tn := w.newTenant("ada")

@@ -27,7 +27,7 @@ import (
 	"purser/httpapi/mcp"
 )
 
-// rpc posts a body to the endpoint and returns what came back. Its answer may be empty or an array.
+// rpc posts a body to the endpoint and returns the answer, which may be empty or an array.
 func (w *world) rpc(who as, body string) (status int, answered string) {
 	w.t.Helper()
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
@@ -41,7 +41,7 @@ func (w *world) rpc(who as, body string) (status int, answered string) {
 		req.Header.Set(name, value)
 	}
 	require.NoError(w.t, w.client.Do(req, resp))
-	diary.note(who, "", body, string(resp.Body()))
+	suiteLog.recordExchange(who, "", body, string(resp.Body()))
 	return resp.StatusCode(), string(resp.Body())
 }
 
@@ -65,7 +65,7 @@ func (w *world) called(who as, tool, arguments string) (text string, fault *mcp.
 	return response.Result.Content[0].Text, nil
 }
 
-// listed are the names of the tools that a caller is shown.
+// listed returns the names of the tools that a caller may call.
 func (w *world) listed(who as) []string {
 	w.t.Helper()
 	status, answered := w.rpc(who, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
@@ -89,7 +89,7 @@ func (w *world) keyOf(tn tenant, scopes ...string) as {
 	return key(made.text("secret"))
 }
 
-// argumentsOf are those that a call of a tool needs, about an estate's records.
+// argumentsOf returns the required arguments of a tool, for an estate's records.
 func (e *estate) argumentsOf(tool string) string {
 	switch tool {
 	case "get_card":
@@ -102,7 +102,7 @@ func (e *estate) argumentsOf(tool string) string {
 	return `{}`
 }
 
-// pathOf is the path of the GET behind a tool.
+// pathOf returns the path of the GET behind a tool.
 func (e *estate) pathOf(t tool) string {
 	switch t.Name {
 	case "get_card":
@@ -115,7 +115,7 @@ func (e *estate) pathOf(t tool) string {
 	return t.route.path
 }
 
-// Each tool is shown to keys that hold its scope and to no other, and answers them and no other.
+// A tool is listed for and answers exactly the keys that hold its scope.
 func TestEveryToolNeedsItsScope(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -149,7 +149,7 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 	t.Logf("%d pairs of tool and scope", checked)
 }
 
-// A tool's answer equals that of its GET, to the byte and without white space.
+// A tool's answer equals that of its GET, byte for byte and without white space.
 func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -159,7 +159,7 @@ func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 		e.id(kind)
 	}
 	w.refusesIntent(tn, e.id("agent"), `{}`, 400, "invalid_body", "invalid_body")
-	w.settled() // else the ramp's partner may take the order between two reads
+	w.settled() // or the ramp's partner may take the order between two reads
 	for _, tool := range w.server.tools.byName {
 		if tool.Name == "list_ledger_entries" {
 			continue // has no GET of its own
@@ -178,8 +178,8 @@ func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 	require.JSONEq(t, `{"data":`+string(treasury)+`,"nextCursor":null}`, ledger)
 }
 
-// Every schema is one, lets its own examples through, and so does the tool: what it then says is
-// about the records.
+// Every schema is valid and accepts its own examples. The tool accepts them too, and answers about
+// the records.
 func TestEveryToolTakesItsExamples(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -209,7 +209,7 @@ func TestEveryToolTakesItsExamples(t *testing.T) {
 	}
 }
 
-// A list is walked to its end by limit and cursor.
+// limit and cursor page through a list to its end.
 func TestToolsPage(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -243,8 +243,8 @@ func TestToolsPage(t *testing.T) {
 		string(fault.Data))
 }
 
-// Another workspace's record reads as one that never was, through a tool too.
-func TestToolsStopAtTheWall(t *testing.T) {
+// A tool reads another workspace's record as not found.
+func TestToolsReadOnlyTheirWorkspace(t *testing.T) {
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
 	for _, tool := range []string{"get_card", "list_agent_intents", "get_checkout_session"} {
@@ -262,7 +262,7 @@ func TestToolsStopAtTheWall(t *testing.T) {
 	}
 }
 
-// A refused caller gets the status of every route and an error of JSON-RPC.
+// A refused caller gets the common status and an error of JSON-RPC.
 func TestRPCRefusesCallersWithoutAccess(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -290,14 +290,14 @@ func TestRPCRefusesCallersWithoutAccess(t *testing.T) {
 	}
 }
 
-// What a key may do is asked anew for every message: a revoked key stops, and live mode does to a
-// tool what it does to its route, which is nothing where something is only read.
+// A key's permissions are checked for every message: a revoked key stops. Live mode restricts a
+// tool as it restricts its route, and a route that only reads is not restricted.
 func TestToolsFollowTheKeyAndTheMode(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	made := w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`))
 	who := key(made.text("secret"))
-	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 	require.NotEmpty(t, w.listed(who))
 	text, fault := w.called(who, "list_cards", `{}`)
 	require.Nil(t, fault)
@@ -307,8 +307,8 @@ func TestToolsFollowTheKeyAndTheMode(t *testing.T) {
 	require.Equal(t, 401, status, answered)
 }
 
-// Notifications are taken without a word.
-func TestNotificationsAreTaken(t *testing.T) {
+// Notifications get an empty 202.
+func TestNotificationsAreAccepted(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const note = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -320,7 +320,7 @@ func TestNotificationsAreTaken(t *testing.T) {
 	}
 }
 
-// A batch is no way around the limits: each call of it counts like a request.
+// Each call of a batch counts like a request.
 func TestBatchesCountAgainstTheLimits(t *testing.T) {
 	const perKey = 10
 	w := newWorld(t, func(c *Config) {
@@ -339,8 +339,8 @@ func TestBatchesCountAgainstTheLimits(t *testing.T) {
 	require.NotEmpty(t, r.header("Retry-After"))
 }
 
-// through is a client of the official SDK that speaks to the world as a caller. mangle may change
-// what it sends.
+// through returns a transport of the official SDK that sends a caller's headers to the world.
+// mangle may change a body.
 func (w *world) through(who as, mangle func(body string) string) *sdk.StreamableClientTransport {
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return w.listen.Dial() }}
 	w.t.Cleanup(transport.CloseIdleConnections)
@@ -370,7 +370,7 @@ func (w *world) connect(who as, mangle func(body string) string) (*sdk.ClientSes
 	return client.Connect(w.t.Context(), w.through(who, mangle), nil)
 }
 
-// The official client connects, lists, calls and pings.
+// The official client connects, lists tools, calls one and pings.
 func TestTheOfficialClient(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -399,7 +399,7 @@ func TestTheOfficialClient(t *testing.T) {
 	require.Equal(t, w.ok(w.get(tn.all, "/api/cards/"+card)).raw, text.Text)
 }
 
-// The official client sees each code.
+// The official client receives every error code.
 func TestTheOfficialClientSeesEachCode(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -451,13 +451,13 @@ func TestTheOfficialClientSeesEachCode(t *testing.T) {
 	spoilt = true
 	f(c, mcp.InvalidRequest, "get_treasury", nil)
 	require.NoError(t, c.Close())
-	status, answered := w.rpc(tn.all, `{"jsonrpc":"2.0","id":1`) // which no client would send
+	status, answered := w.rpc(tn.all, `{"jsonrpc":"2.0","id":1`) // which no client sends
 	require.Equal(t, 400, status)
 	require.JSONEq(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the body is not valid JSON"}}`,
 		answered)
 }
 
-// An internal error is logged under the request's id, and the answer does not have its text.
+// An internal error is logged under the request's id, and the answer does not contain its text.
 func TestInternalErrorOfAToolIsLoggedUnderItsRequestID(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -473,7 +473,7 @@ func TestInternalErrorOfAToolIsLoggedUnderItsRequestID(t *testing.T) {
 }
 
 // FuzzRPC posts fuzzed bodies. No answer is 500, and every answer is a response or an array of
-// them.
+// responses.
 func FuzzRPC(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[]`,
 		`{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{}}`,

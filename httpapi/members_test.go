@@ -29,8 +29,8 @@ func (w *world) answerInvitation(cookie, how, token string) testReply {
 	return w.post(session(cookie), invitations+"/"+how, fmt.Sprintf(`{"token":%q}`, token))
 }
 
-// listedAs waits until a user's own list shows a workspace in a role; "" waits until it does not
-// show it.
+// listedAs waits until a user's own list shows a workspace in a role, or with "" until the list
+// does not have it.
 func (w *world) listedAs(cookie, id, role string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -55,8 +55,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	require.Nil(t, invited.at("member"))
 	require.Equal(t, "bob@example.com", invited.text("invitation", "email"))
 
-	// An invitation is no membership: the workspace is not in the list, and the session has no say
-	// in it.
+	// An invitation is not a membership: the workspace is not in the list, and the session has no
+	// access to it.
 	at := session(bob.cookie).with("X-Workspace-Id", tn.workspace)
 	w.settled()
 	require.Empty(t, w.ok(w.get(session(bob.cookie), "/api/dashboard/me")).at("workspaces"))
@@ -97,7 +97,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	w.listedAs(bob.cookie, tn.workspace, "")
 }
 
-// The answer and the list are the same for an email with an account and one without.
+// The answer and the list do not disclose whether an email has an account.
 func TestAnInvitationDoesNotTellOfAnAccount(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
@@ -115,8 +115,8 @@ func TestAnInvitationDoesNotTellOfAnAccount(t *testing.T) {
 	require.NotContains(t, rest.raw+list.raw, "invite_")
 }
 
-// An invitation waits for an account of its email. An account of the email has no token by itself,
-// and a leaked token is of no use to an account of another email.
+// An invitation may precede the account of its email. The account does not get the token, and a
+// leaked token is useless for another email.
 func TestAnInvitationNeedsItsTokenAndItsEmail(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
@@ -188,7 +188,7 @@ func TestForeignWorkspacesDoNotCountAgainstOnesOwn(t *testing.T) {
 	w.fails(key(), 400, "workspace_required")
 }
 
-// keptIn is the workspace of a key that was just made.
+// keptIn returns the workspace of a new key.
 func (w *world) keptIn(made testReply) string {
 	w.t.Helper()
 	return w.ok(w.get(key(w.ok(made).text("secret")), "/api/workspaces")).text("workspace", "id")
@@ -265,8 +265,8 @@ func TestTheLastOwnerStays(t *testing.T) {
 	w.ok(w.answerInvitation(bob.cookie, "accept", first.text("token")))
 	w.listedAs(bob.cookie, tn.workspace, "owner")
 
-	// A workspace that a key makes belongs to all owners of the key's workspace. It is the own one
-	// of the owner from whom the key descends.
+	// A workspace that a key creates belongs to all owners of the key's workspace. It counts as own
+	// for the owner from whom the key descends.
 	second := w.ok(w.post(tn.all, "/api/workspaces", `{"name":"Second"}`)).text("workspace", "id")
 	w.listedAs(bob.cookie, second, "owner")
 	w.listedAs(tn.cookie, second, "owner")
@@ -277,8 +277,8 @@ func TestTheLastOwnerStays(t *testing.T) {
 	w.listedAs(tn.cookie, tn.workspace, "")
 }
 
-// The record of a workspace of an older version has members and no invitations: they stay, and
-// invite.
+// A workspace's record of an older version has members and no invitations. The members stay, and
+// can invite.
 func TestMembersOfAnOlderVersionStay(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
@@ -324,13 +324,12 @@ func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {
 	require.Equal(t, workspace.UseResolution, again.Sub(at))
 }
 
-// olderKey puts a key into a workspace's record that could not be made today, as older versions
-// did.
+// olderKey writes a key into a workspace's record that only older versions could create.
 func (w *world) olderKey(tn tenant, id string, scopes ...string) string {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
 	require.NoError(w.t, err)
-	w.settled() // nothing else writes between the reading and the writing
+	w.settled() // no other writer is active
 	secret, err := ident.NewSecret(ident.APISecret, slot, w.system.Entropy())
 	require.NoError(w.t, err)
 	_, hash, err := ident.ParseSecret(ident.APISecret, secret)
@@ -351,8 +350,8 @@ func (w *world) olderKey(tn tenant, id string, scopes ...string) string {
 	return secret
 }
 
-// write puts records into the journal beside the system, and returns when the system has forgotten
-// what it held in memory and has taken the shard back.
+// write appends records to the journal beside the system, and returns when the system has reloaded
+// the shard.
 func (w *world) write(tn tenant, slot ident.Slot, records ...persistence.Record) {
 	w.t.Helper()
 	heads, err := w.journal.Raise(w.t.Context(), slot.Shard())
@@ -368,7 +367,7 @@ func (w *world) write(tn tenant, slot ident.Slot, records ...persistence.Record)
 	}, waitFor, pause)
 }
 
-func TestOlderKeysAndEmptyOnes(t *testing.T) {
+func TestKeysOfOlderVersions(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	star := key(w.olderKey(tn, "key_0000000000e000g0000000000a", "*"))
@@ -385,7 +384,7 @@ func TestOlderKeysAndEmptyOnes(t *testing.T) {
 		require.Contains(t, got.code(), "missing_scope:")
 		r.who = star
 		got = w.send(r)
-		if op.scope == workspace.WriteRamps { // never by a star
+		if op.scope == workspace.WriteRamps { // a star does not include it
 			w.fails(got, 403, "missing_scope:write:ramps")
 		} else {
 			require.NotContains(t, got.code(), "missing_scope", "%s: %s", op.name, got.raw)

@@ -24,22 +24,22 @@ import (
 	"purser/persistence/ident"
 )
 
-// operation is one operation of the description, with what its extensions say: x-scope, x-roles,
-// x-live and x-ids. One whose path has a parameter with listed values stands once for each value.
-// The tables of walls, scopes, roles and bad input are made of these.
-type operation struct {
+// operation is one operation of the description with its extensions x-scope, x-roles, x-live and
+// x-ids. An operation whose path parameter has an enumeration is listed once per value. The tables
+// of isolation, scopes, roles and bad input are made of operations.
+type operation struct { // the path still has its {id}
 	name, method, path string // the path still with its {id}
 	doc                *openapi3.Operation
 	scope              string
 	roles              []string
 	live               string // needsKYB, onlySandbox or ""
 	ids                []idPlace
-	body               map[string]any // the example; nil when it takes none
+	body               map[string]any // the example; nil without a body
 	schema             *openapi3.Schema
-	logsRefusals       bool // a refused request is written down
-	rpc                bool // bad bodies are JSON-RPC's affair
-	unavailable        bool // answers capability_unavailable to who may call it
-	gone               bool // answers gone to who may call it
+	logsRefusals       bool // a refused request is logged
+	rpc                bool // JSON-RPC has its own answers to bad bodies
+	unavailable        bool // answers capability_unavailable to a permitted caller
+	gone               bool // answers gone to a permitted caller
 	key, session       bool
 	partner            bool
 }
@@ -50,16 +50,16 @@ type idPlace struct{ in, field, kind string }
 
 func (p idPlace) String() string { return p.in + "." + p.field }
 
-// What live mode does to an operation.
+// Restrictions of live mode.
 const (
 	needsKYB    = "kyb"
 	onlySandbox = "sandbox-only"
 )
 
-// noRecord is the kind of an id that names nothing of a workspace.
+// noRecord is the kind of an id that does not name a record of a workspace.
 const noRecord = "none"
 
-// operations lists the operations of the description, ordered by name.
+// operations lists the operations of the description, sorted by name.
 func (d *description) operations(t testing.TB) []operation {
 	t.Helper()
 	var all []operation
@@ -75,7 +75,7 @@ func (d *description) operations(t testing.TB) []operation {
 	return all
 }
 
-// expand writes the listed values of a path parameter into the path.
+// expand writes the enumerated values of a path parameter into the path.
 func expand(path string, parameters openapi3.Parameters) map[string]string {
 	for _, p := range parameters {
 		if p.Value.In != "path" || len(p.Value.Schema.Value.Enum) == 0 {
@@ -127,7 +127,7 @@ func newOperation(t testing.TB, method, path, value string, doc *openapi3.Operat
 	return op
 }
 
-// exampleOf takes the example that bears the value of the path, else any.
+// exampleOf returns the example named like the path's value, or else any.
 func exampleOf(t testing.TB, name string, media *openapi3.MediaType, value string) map[string]any {
 	t.Helper()
 	example := media.Example
@@ -141,7 +141,7 @@ func exampleOf(t testing.TB, name string, media *openapi3.MediaType, value strin
 	return object
 }
 
-// serves says that an answer is what the operation gives to who may call it.
+// serves reports whether an answer is the operation's answer to a permitted caller.
 func (op operation) serves(r testReply) bool {
 	if op.unavailable {
 		return r.status == 422 && r.code() == "capability_unavailable"
@@ -152,7 +152,7 @@ func (op operation) serves(r testReply) bool {
 	return r.status < 300
 }
 
-// answersInvitation reports whether the body is the token of an invitation of the caller.
+// answersInvitation reports whether the body is the token of an invitation for the caller.
 func (op operation) answersInvitation() bool {
 	return slices.Contains([]string{"showInvitation", "acceptInvitation", "declineInvitation"}, op.doc.OperationID)
 }
@@ -161,7 +161,7 @@ func (op operation) takesParameter(name string) bool {
 	return slices.ContainsFunc(op.doc.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name == name })
 }
 
-// requiredQuery are the parameters that name no record and must be given, with their examples.
+// requiredQuery returns the required parameters that name no record, with their examples.
 func (op operation) requiredQuery(first bool) (query string) {
 	for _, p := range op.doc.Parameters {
 		names := slices.ContainsFunc(op.ids, func(place idPlace) bool {
@@ -180,7 +180,7 @@ func (op operation) requiredQuery(first bool) (query string) {
 	return query
 }
 
-// example is a copy of the operation's body that may be changed.
+// example returns a copy of the operation's body that may be changed.
 func (op operation) example(t testing.TB) map[string]any {
 	t.Helper()
 	if op.body == nil {
@@ -193,14 +193,14 @@ func (op operation) example(t testing.TB) map[string]any {
 	return body
 }
 
-// estate is a tenant's records, made when they are asked for.
+// estate is a tenant's records, created on demand.
 type estate struct {
 	*world
 	tn   tenant
 	made map[string]string
 	// agentKey is the private key of the estate's agent.
 	agentKey ed25519.PrivateKey
-	// walletKey is that of the estate's wallet.
+	// walletKey is the key of the estate's wallet.
 	walletKey walletKey
 }
 
@@ -217,7 +217,7 @@ func (e *estate) id(kind string) string {
 	return e.made[kind]
 }
 
-// make makes a record of a kind that x-ids may name. A new kind needs a case here.
+// make creates a record of a kind that x-ids may name. A new kind needs a case here.
 func (e *estate) make(kind string) string {
 	e.t.Helper()
 	switch kind {
@@ -235,10 +235,10 @@ func (e *estate) make(kind string) string {
 	case "key":
 		return e.ok(e.post(session(e.tn.cookie), "/api/auth/keys",
 			`{"label":"k","scopes":["read:cards"]}`)).text("apiKey", "id")
-	case "counterparty": // with something to be paid
+	case "counterparty": // abroad, for an international payout
 		e.fund(e.tn, 500_000)
 		return e.newRecipientAbroad(e.tn)
-	case "payout": // a held wire, which nobody sends
+	case "payout": // a held wire, which is never released
 		return e.ok(e.pay(e.tn, `{"rail":"intl_wire","counterpartyId":"`+e.id("counterparty")+`","amountCents":1500,"description":"rent"}`)).
 			text("payout", "id")
 	case "cardholder":
@@ -248,7 +248,7 @@ func (e *estate) make(kind string) string {
 		var id string
 		id, e.agentKey = e.registerAgent(e.tn)
 		return id
-	case "checkout_session": // with a coin and a network that are picked
+	case "checkout_session": // with a selected coin and network
 		id := e.newCheckout(e.tn, "").text("session", "id")
 		e.ok(e.post(nil, "/api/v1/checkout/sessions/"+id+"/select", `{"asset":"USDC","chain":"polygon"}`))
 		return id
@@ -266,7 +266,7 @@ func (e *estate) make(kind string) string {
 		return e.approvedWallet(e.tn)
 	case "ramp_wallet", "ramp_quote", "withdrawal_quote", "ramp_order", "ramp_session":
 		return e.makeOfRamp(kind)
-	case "international_payment": // of the time before the routes were switched off
+	case "international_payment": // from before the routes became unavailable
 		slot, err := ident.SlotOf(e.tn.workspace)
 		require.NoError(e.t, err)
 		id := ident.Derive(slot, e.clock.now(), "payment/"+e.tn.workspace+fmt.Sprint(len(e.made))).Format("pay")
@@ -284,11 +284,11 @@ func (e *estate) make(kind string) string {
 	return ""
 }
 
-// makeOfRamp makes a record of one of the ramp's kinds.
+// makeOfRamp creates a record of one of the ramp's kinds.
 func (e *estate) makeOfRamp(kind string) string {
 	e.t.Helper()
 	switch kind {
-	case "ramp_wallet": // that nobody has proven
+	case "ramp_wallet": // without a proof
 		e.link(e.tn)
 		e.n++
 		e.walletKey = evmKey("base", fmt.Sprint("estate ", e.n))
@@ -306,7 +306,7 @@ func (e *estate) makeOfRamp(kind string) string {
 	return e.olderSession(e.tn, balance.RampOn)
 }
 
-// person signs a user up and gives it a role in the tenant's workspace; "" leaves it a stranger.
+// person signs up a user and gives it a role in the tenant's workspace, or none for "".
 func (w *world) person(tn tenant, role string) (id, cookie string) {
 	w.t.Helper()
 	w.people++
@@ -321,8 +321,8 @@ func (w *world) person(tn tenant, role string) (id, cookie string) {
 	return id, made.cookie
 }
 
-// joinWorkspace gives a user a role in the tenant's workspace, by an invitation when the user is no
-// member.
+// joinWorkspace gives a user a role in the tenant's workspace, with an invitation when the user is
+// not a member.
 func (w *world) joinWorkspace(tn tenant, id, role string) {
 	w.t.Helper()
 	owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
@@ -335,7 +335,7 @@ func (w *world) joinWorkspace(tn tenant, id, role string) {
 				TokenHash: of.TokenHash, UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
 	require.NoError(w.t, err)
 	if _, invited := reply.(workspace.Invitation); invited {
-		w.tell(tn, workspace.AcceptInvitation{Invitee: of})
+		w.askWorkspace(tn, workspace.AcceptInvitation{Invitee: of})
 	}
 }
 
@@ -348,7 +348,7 @@ func (w *world) invitationTo(cookie string) string {
 	return w.ok(w.inviteMember(inviter, email, workspace.Member)).text("token")
 }
 
-// call is a request that is ready to be sent.
+// readyRequest is a complete request.
 type readyRequest struct {
 	who                as
 	method, path, body string
@@ -359,8 +359,8 @@ func (w *world) send(r readyRequest) testReply {
 	return w.do(r.who, r.method, r.path, r.body)
 }
 
-// ready fills the places of an operation with the estate's own ids, but for those given, and writes
-// the example as its body. Places that are optional are filled only when given.
+// ready fills the places of an operation with the given ids, or else the estate's own, and writes
+// the example as its body. Optional places are filled only when given.
 func (e *estate) ready(op operation, given map[string]string) readyRequest {
 	e.t.Helper()
 	r := readyRequest{method: op.method, path: op.path}
@@ -370,12 +370,12 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 	body, query := op.example(e.t), ""
 	cookie := e.tn.cookie
 	switch {
-	case op.doc.OperationID == "leaveWorkspace": // the tenant's session stays
+	case op.doc.OperationID == "leaveWorkspace": // another person leaves, so that the tenant's session stays
 		_, cookie = e.person(e.tn, workspace.Owner)
-	case op.doc.OperationID == "inviteMember": // a person who is no member
+	case op.doc.OperationID == "inviteMember": // a person who is not a member
 		e.n++
 		body["email"] = fmt.Sprintf("invited-%d@example.com", e.n)
-	case op.doc.OperationID == "changePassword": // to the same
+	case op.doc.OperationID == "changePassword": // to the same password
 		_, cookie = e.person(e.tn, "")
 		body["currentPassword"], body["newPassword"] = "a long password", "a long password"
 	case op.answersInvitation():
@@ -385,7 +385,7 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 	if op.names(body, given) {
 		for _, place := range op.ids {
 			if place.in == "body" {
-				delete(body, place.field) // a request names one record in one way
+				delete(body, place.field) // a request names one record in one place
 			}
 		}
 	}
@@ -434,7 +434,7 @@ func (e *estate) ready(op operation, given map[string]string) readyRequest {
 	return r
 }
 
-// names tells whether the body is given an id that its example has not.
+// names reports whether the body has a given id that its example does not have.
 func (op operation) names(body map[string]any, given map[string]string) bool {
 	return slices.ContainsFunc(op.ids, func(p idPlace) bool {
 		_, isGiven := given[p.String()]
@@ -443,8 +443,8 @@ func (op operation) names(body map[string]any, given map[string]string) bool {
 	})
 }
 
-// callerOf returns a caller with every permission: a key with all scopes where a key will do, else
-// the owner.
+// callerOf returns a caller with every permission: a key with all scopes where a key suffices, or
+// else the owner.
 func (e *estate) callerOf(op operation, cookie string) as {
 	switch {
 	case op.key:
@@ -463,7 +463,7 @@ func (e *estate) sign(op operation, who as, body string) as {
 	return as{"partner-signature": webhook.Sign(testSecret, e.clock.now(), []byte(body))}
 }
 
-// positions are the heads of all shards: a request that changed something moved one of them.
+// positions returns the heads of all shards. Every change moves one of them.
 func (w *world) positions() [ident.Shards]uint64 {
 	var all [ident.Shards]uint64
 	for i := range all {
@@ -472,8 +472,7 @@ func (w *world) positions() [ident.Shards]uint64 {
 	return all
 }
 
-// reactions are the names of what follows from an event by itself; each has a cursor in the
-// journal.
+// reactions lists the names of the reactions to events. Each has a cursor in the journal.
 var reactions = []string{"bank", "payouts", "conversions", "recipients", "physical_cards", "membership", "agents",
 	"checkout",
 	"watch"}
@@ -489,7 +488,7 @@ func (w *world) settled() [ident.Shards]uint64 {
 			w.reacted(ident.Shard(shard), head)
 		}
 		if w.pending() {
-			w.awaits(func() bool { return !w.pending() })
+			w.awaitCondition(func() bool { return !w.pending() })
 		}
 		if after := w.positions(); after == before {
 			return after
@@ -497,7 +496,7 @@ func (w *world) settled() [ident.Shards]uint64 {
 	}
 }
 
-// reacted waits until every reaction has seen a shard up to a position.
+// reacted waits until every reaction has processed a shard up to a position.
 func (w *world) reacted(shard ident.Shard, head uint64) {
 	w.t.Helper()
 	for _, name := range reactions {
@@ -509,8 +508,8 @@ func (w *world) reacted(shard ident.Shard, head uint64) {
 	}
 }
 
-// pending tells whether something goes on by itself: a timer is due, the ramp's partner has
-// something to be told of, or what the bank has answered to a payout is not noted yet.
+// pending reports whether background work remains: a due timer, an order that the ramp's partner
+// has not received, or a bank's answer to a payout that is not recorded.
 func (w *world) pending() bool {
 	const most = 1_000 // timers of a shard in any test
 	now := w.clock.now()
@@ -522,7 +521,7 @@ func (w *world) pending() bool {
 			persistence.Timer{}, most)
 		require.NoError(w.t, err)
 		for _, timer := range timers {
-			// An event may be a little younger than the clock. The look at an overdue order is a
+			// An event may be slightly younger than the clock. The check of an overdue order is a
 			// day away.
 			asks := strings.HasPrefix(timer.Key, "ramp/") && !timer.Due.After(now.Add(2*balance.RampAskEvery))
 			if asks || !timer.Due.After(now) || timer.Kind == "ramp" || strings.HasPrefix(timer.Key, "answer/") {
@@ -559,7 +558,8 @@ func newOperationHead(t testing.TB, method, path string, doc *openapi3.Operation
 	return newOperation(t, method, path, "", &head)
 }
 
-// Every field and parameter that is called an id is in x-ids, so that the walls are tried at it.
+// Every field and parameter that is named like an id is in x-ids, so that the isolation tests cover
+// it.
 func TestEveryIDIsDeclared(t *testing.T) {
 	d := describe(t)
 	for path, item := range d.Doc.Paths.Map() {

@@ -23,7 +23,7 @@ func (w *world) fiat(tn tenant) int {
 }
 
 // One event id of the bank moves money once, whichever workspaces its deliveries name.
-func TestAReportsIDMeansOneWorkspace(t *testing.T) {
+func TestReportIDBelongsToOneWorkspace(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.newTenant("ada"), w.newTenant("bob")
 	for _, workspace := range []string{a.workspace, b.workspace, b.workspace, a.workspace} {
@@ -40,7 +40,7 @@ func TestAReportsIDMeansOneWorkspace(t *testing.T) {
 	require.Equal(t, 70, w.fiat(b))
 }
 
-// A report that was claimed and then not applied is applied by its repeat, once.
+// A report that was claimed but not applied is applied by its repeat, once.
 func TestAClaimedReportIsAppliedByItsRepeat(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

@@ -16,9 +16,9 @@ func (w *world) signsBody(secret, body string) as {
 	return as{"partner-signature": webhook.Sign(secret, w.clock.now(), []byte(body))}
 }
 
-// TestAReportOfOnePartnerUnderTheSecretOfAnother: each path knows the secrets of its own partner
-// alone, in both versions of a signature and while a secret rotates.
-func TestAReportOfOnePartnerUnderTheSecretOfAnother(t *testing.T) {
+// Each path accepts the secrets of its own partner alone, in both versions of a signature and while
+// a secret rotates.
+func TestPartnersDoNotShareSecrets(t *testing.T) {
 	secrets := map[string][]string{PartnerBank: {"bank new", "bank old"}, PartnerRamp: {"ramp new", "ramp old"},
 		PartnerStablecoin: {"stablecoin"}}
 	w := newWorld(t, func(c *Config) { c.PartnerSecrets, c.RateLimits = secrets, RateLimits{Off: true} })
@@ -45,9 +45,9 @@ func TestAReportOfOnePartnerUnderTheSecretOfAnother(t *testing.T) {
 	require.Equal(t, 4*5*2, reports)
 }
 
-// TestASignatureOfAPathIsOfNoOther: a signature of version 2 verifies for its method and path
-// alone, and version 1 is refused where it is turned off, before the body is read.
-func TestASignatureOfAPathIsOfNoOther(t *testing.T) {
+// A signature of version 2 is valid for its method and path alone. Version 1 is refused where it is
+// turned off, before the body is read.
+func TestPathSignatureIsValidForItsPathOnly(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.PartnerSignatures = webhook.V2 })
 	body := `{"id":"e1","type":"a.type","data":{}}`
 	w.ok(w.post(w.signsPath(testSecret, offrampPath, body), offrampPath, body))
@@ -62,7 +62,7 @@ func TestASignatureOfAPathIsOfNoOther(t *testing.T) {
 }
 
 // besideSystem puts new workspaces with an Idempotency-Key into the shard of the system workspace,
-// where unmatched reports are kept.
+// where unmatched reports are stored.
 type besideSystem struct{ Actors }
 
 func (besideSystem) TenantSlot(string) ident.Slot { return ident.SystemSlot + 1 }
@@ -82,15 +82,14 @@ func (w *world) tenantBesideSystem(name string) tenant {
 	return tn
 }
 
-// TestAReplayOnAnotherPathTakesNoReportsPlace: a report of version 1 that somebody repeats on
-// another path, before the partner's own delivery arrives, is refused there, and the partner's
-// delivery is applied. Nor does a report of version 2 that the partner itself sends to the wrong
-// path take the place of the right one.
-func TestAReplayOnAnotherPathTakesNoReportsPlace(t *testing.T) {
+// A report of version 1 that is replayed on another path, before the partner's delivery arrives, is
+// refused there, and the delivery is applied. A report of version 2 that the partner itself sends
+// to the wrong path does not take the place of the right one either.
+func TestReplayOnAnotherPathDoesNotReplaceTheReport(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Actors = besideSystem{c.Actors} })
 	tn := w.tenantBesideSystem("ada")
 	w.fund(tn, 100_000)
-	before := w.both(tn)
+	before := w.balances(tn)
 	order := w.rampOrder(tn, balance.RampOn)
 	body := fmt.Sprintf(`{"id":"e1","type":"onramp.completed","data":{"orderId":%q}}`, order)
 	signature := w.signsBody(testSecret, body)
@@ -101,11 +100,10 @@ func TestAReplayOnAnotherPathTakesNoReportsPlace(t *testing.T) {
 	w.ok(w.post(w.signsPath(testSecret, offrampPath, body), offrampPath, body))
 	w.keptUnmatched(1)
 	w.ok(w.post(signature, onrampPath, body))
-	w.holdsBoth(tn, before[0]-10_000, before[1]+9_950)
+	w.awaitBalances(tn, before[0]-10_000, before[1]+9_950)
 }
 
-// TestEachTypeOfAReportHasOnePath: a type that is acted on is refused under a signature of version
-// 1 on every other path, and only there.
+// A supported type is refused under a signature of version 1 on every path but its own.
 func TestEachTypeOfAReportHasOnePath(t *testing.T) {
 	w := newWorld(t)
 	kept := 0

@@ -11,10 +11,10 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// reportsAtOnce is how many repeats of a report arrive together.
+// reportsAtOnce is the number of concurrent repeats of a report.
 const reportsAtOnce = 16
 
-// atOnce sends requests together and returns their replies in order.
+// atOnce sends requests concurrently and returns their replies in order.
 func atOnce(requests ...func() testReply) []testReply {
 	replies := make([]testReply, len(requests))
 	var group sync.WaitGroup
@@ -25,8 +25,7 @@ func atOnce(requests ...func() testReply) []testReply {
 	return replies
 }
 
-// reportedAtOnce sends a report of the bank many times together: each is answered 200, whichever is
-// applied.
+// reportedAtOnce sends a report of the bank concurrently and requires 200 for each delivery.
 func (w *world) reportedAtOnce(what, payout string, event func(i int) string) {
 	w.t.Helper()
 	var requests []func() testReply
@@ -40,9 +39,9 @@ func (w *world) reportedAtOnce(what, payout string, event func(i int) string) {
 	}
 }
 
-// A bank that repeats a report before its first one is answered is answered 200 each time, and one
-// report has an effect.
-func TestAReportThatIsRepeatedAtOnce(t *testing.T) {
+// A bank that repeats a report before the first delivery is answered gets 200 each time, and the
+// report has one effect.
+func TestConcurrentRepeatsOfAReport(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)
@@ -68,9 +67,8 @@ func TestAReportThatIsRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// The dollars of a deposit that is reported many times at once arrive once, and each report is
-// answered 200.
-func TestADepositThatIsReportedAtOnce(t *testing.T) {
+// A deposit that is reported concurrently is credited once, and each delivery is answered 200.
+func TestConcurrentDepositReports(t *testing.T) {
 	const repeats = 64
 	w := newWorld(t)
 	tn := w.newTenant("acme")
@@ -89,8 +87,8 @@ func TestADepositThatIsReportedAtOnce(t *testing.T) {
 	require.EqualValues(t, 4*500, available)
 }
 
-// A release beside a cancel: one of the two happens, and each request is answered by what happened.
-func TestAReleaseBesideACancel(t *testing.T) {
+// Of a concurrent release and cancel one succeeds, and both answers show the outcome.
+func TestConcurrentReleaseAndCancel(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)

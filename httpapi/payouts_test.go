@@ -37,8 +37,8 @@ func (w *world) newRecipient(tn tenant) string {
 		text("counterparty", "id")
 }
 
-// bankSays brings a signed report.
-func (w *world) bankSays(event, what, payout string) {
+// sendBankReport sends a signed report.
+func (w *world) sendBankReport(event, what, payout string) {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"id":%q,"type":%q,"data":{"payoutId":%q}}`, event, what, payout)
 	w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))},
@@ -46,7 +46,7 @@ func (w *world) bankSays(event, what, payout string) {
 		body))
 }
 
-// awaitPayout waits until a payout that is being sent has a status, and returns how it is shown.
+// awaitPayout waits until a payout has a status, and returns the payout.
 func (w *world) awaitPayout(tn tenant, id, status string) (r testReply) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -107,15 +107,15 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 	w.awaitPayout(tn, id, "submitted")
 	available, held := w.dollars(tn)
 	require.Equal(t, [2]int64{70_000, 30_000}, [2]int64{available, held})
-	w.bankSays("b1", "payout.settled", id)
-	w.bankSays("b1", "payout.settled", id)
-	w.bankSays("b2", "payout.settled", id)
+	w.sendBankReport("b1", "payout.settled", id)
+	w.sendBankReport("b1", "payout.settled", id)
+	w.sendBankReport("b2", "payout.settled", id)
 	shown := w.awaitPayout(tn, id, "settled")
 	require.Equal(t, "rent", shown.text("payout", "description"))
 	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw,
 		`"source":"payout","direction":"debit","amountCents":30000`)
-	w.bankSays("b3", "payout.returned", id)
-	w.bankSays("b4", "payout.returned", id)
+	w.sendBankReport("b3", "payout.returned", id)
+	w.sendBankReport("b4", "payout.returned", id)
 	w.awaitPayout(tn, id, "returned")
 	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw,
 		`"source":"payout_return","direction":"credit","amountCents":30000`)
@@ -150,7 +150,7 @@ func TestPayoutRefusals(t *testing.T) {
 }
 
 // A malformed body is refused before the records that it names are looked up.
-func TestABodyIsReadBeforeItsRecipient(t *testing.T) {
+func TestBodyIsCheckedBeforeItsRecipient(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	const nobody = `"counterpartyId":"rcp_01m7wd7tg0ewc8h5zq4n1x2y3t"`
@@ -165,8 +165,8 @@ func TestABodyIsReadBeforeItsRecipient(t *testing.T) {
 	w.fails(w.post(w.keyed(tn), quotes, `{"currency":"EUR","amountMinor":"1",`+nobody+`}`), 404, "not_found")
 }
 
-// A repeat gets the answer to an order even if the recipient has changed since.
-func TestAnOrderIsAnsweredAgainWhenItsRecipientIsGone(t *testing.T) {
+// A repeat returns the stored answer of an order even if the recipient has changed since.
+func TestRepeatOfAnOrderOutlivesItsRecipient(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 1_000_000)
@@ -230,8 +230,7 @@ func TestAWireAbroadAtALockedRate(t *testing.T) {
 	require.Equal(t, "0.9153", w.ok(w.get(tn.all, "/api/treasury/fx-rates")).text("rates", "EUR"))
 }
 
-// A settlement that is reported after the release debits again, below zero if need be, and is an
-// alarm.
+// A settlement after the release debits again, below zero if necessary, and raises an alarm.
 func TestASettlementAfterTheReleaseIsAnAlarm(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, func(c *Config) { c.Registry = registry })
@@ -242,15 +241,15 @@ func TestASettlementAfterTheReleaseIsAnAlarm(t *testing.T) {
 	w.awaitPayout(tn, first, "outcome_unknown")
 	w.clock.turn(balance.LapseAfter)
 	w.awaitPayout(tn, first, "released")
-	w.relayed() // the authorizer has the money back a little later
+	w.relayed() // the authorizer follows the release a little later
 	second := w.ok(w.pay(tn, order)).text("payout", "id")
 	w.awaitPayout(tn, second, "submitted")
-	w.bankSays("b1", "payout.settled", first)
-	w.bankSays("b2", "payout.settled", first)
+	w.sendBankReport("b1", "payout.settled", first)
+	w.sendBankReport("b2", "payout.settled", first)
 	available, held := w.dollars(tn)
 	require.Equal(t, [2]int64{-50_000, 50_000}, [2]int64{available, held})
 	require.Equal(t, 1.0, metric(t, registry, "purser_payouts_settled_after_release_total", nil))
 	require.Zero(t, metric(t, registry, "purser_partner_unmatched_total", nil))
-	w.bankSays("b3", "payout.failed", first)
+	w.sendBankReport("b3", "payout.failed", first)
 	require.Equal(t, 1.0, metric(t, registry, "purser_partner_unmatched_total", nil), "what the table refuses is kept")
 }

@@ -84,9 +84,9 @@ func TestPhysicalCardRefusals(t *testing.T) {
 	w.ok(w.get(tn.all, "/api/physical-cards"))
 }
 
-// What is ordered is charged; while the card cannot be minted the outcome is unknown, and a repeat
-// has the card. A card that can never be minted costs nothing.
-func TestAPhysicalCardThatIsNotMintedAtOnce(t *testing.T) {
+// An order is charged at once. While the card cannot be minted the outcome is unknown, and a repeat
+// returns the card. An order that can never be minted is not charged.
+func TestPhysicalCardWithDelayedMinting(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 2*9_900)
@@ -106,7 +106,7 @@ func TestAPhysicalCardThatIsNotMintedAtOnce(t *testing.T) {
 	w.fails(w.orderPhysical(tn.all, physicalOrder), 422, "limit_exceeded")
 }
 
-// MintOrdered lets a test keep the card of an order from its caller.
+// MintOrdered lets a test fail the minting of an order.
 func (h *hooked) MintOrdered(ctx context.Context, workspace, order string) (card.View, error) {
 	if h.refuseMint != nil {
 		return card.View{}, h.refuseMint()

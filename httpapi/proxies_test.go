@@ -12,23 +12,23 @@ import (
 
 const testProxy, testStranger = "10.9.0.1", "10.8.0.1"
 
-// newProxiedWorld makes a world whose requests come from the address of a trusted proxy.
+// newProxiedWorld makes a world whose requests come through a trusted proxy.
 func newProxiedWorld(t *testing.T, change ...func(*Config)) *world {
 	return newWorld(t, append(change, func(c *Config) {
 		c.Edge.Proxies = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
 	})...)
 }
 
-// clientAt is the header of a request that a proxy has forwarded for a client. The client itself
-// has sent the entry on the left.
+// clientAt returns the header with which a proxy forwards a client's request. The client itself
+// sent the entry on the left.
 func clientAt(n int) as { return as{"X-Forwarded-For": fmt.Sprintf("198.51.100.1, 192.0.2.%d", n)} }
 
 func limitAddresses(most int) func(*Config) {
 	return func(c *Config) { c.RateLimits = RateLimits{PerKey: 1000, PerWorkspace: 1000, PerAddress: most} }
 }
 
-// The limits of an address are those of the client behind a trusted proxy, on routes and beside
-// them. The fields of an untrusted peer are ignored.
+// The limits of an address apply to the client behind a trusted proxy, on known and unknown routes.
+// The fields of an untrusted peer are ignored.
 func TestLimitsCountTheClientBehindAProxy(t *testing.T) {
 	w := newProxiedWorld(t, limitAddresses(2))
 	for i, from := range []string{testProxy, testStranger} {
@@ -55,10 +55,10 @@ func (w *world) spend(t *testing.T, caller string, limit int) {
 	}
 }
 
-// Sign-ups and sign-ins count the client, and so do reports that fail verification.
+// Sign-ups, sign-ins and reports that fail verification count against the client.
 func TestCountersOfSignInAndReportsCountTheClientBehindAProxy(t *testing.T) {
 	w := newProxiedWorld(t)
-	delayed := w.heldBack()
+	delayed := w.countDelays()
 	w.at(testProxy, func() {
 		const ada = `{"email":"ada@example.com","password":"a long password"}`
 		w.spend(t, "signup-address/192.0.2.1", signupsPerAddress)
@@ -82,7 +82,7 @@ func TestCountersOfSignInAndReportsCountTheClientBehindAProxy(t *testing.T) {
 	})
 }
 
-// Strict-Transport-Security is on every answer to a request that came by https, and on no other.
+// Strict-Transport-Security is on every answer to a request over https, and on no other.
 func TestStrictTransportSecurity(t *testing.T) {
 	const header, only = "Strict-Transport-Security", "max-age=31536000"
 	byHTTPS := as{"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.1"}

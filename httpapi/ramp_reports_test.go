@@ -23,42 +23,43 @@ const (
 	offrampPath = "/api/webhooks/partner-offramp"
 )
 
-// rampSays sends a signed report of the ramp's partner about an order; more is more of its data.
-func (w *world) rampSays(path, event, eventType, order, more string) testReply {
+// sendRampReport sends a signed report of the ramp's partner about an order; more holds further
+// members of its data.
+func (w *world) sendRampReport(path, event, eventType, order, more string) testReply {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"id":%q,"type":%q,"data":{"orderId":%q%s}}`, event, eventType, order, more)
 	return w.post(w.signsPath(testSecret, path, body), path, body)
 }
 
-// signsPath returns a partner's signature of version 2 of a report to a path.
+// signsPath returns a partner's signature of version 2 for a report to a path.
 func (w *world) signsPath(secret, path, body string) as {
 	return as{"partner-signature": webhook.SignRequest(secret, w.clock.now(),
 		webhook.Request{Method: http.MethodPost, Path: path, Body: []byte(body)})}
 }
 
-// both are what a tenant has in dollars and in USDC, in cents.
-func (w *world) both(tn tenant) [2]int {
+// balances returns a tenant's dollars and USDC, in cents.
+func (w *world) balances(tn tenant) [2]int {
 	w.t.Helper()
 	return [2]int{w.fiat(tn), w.stablecoins(tn)}
 }
 
-func (w *world) holdsBoth(tn tenant, usd, stablecoin int) {
+func (w *world) awaitBalances(tn tenant, usd, stablecoin int) {
 	w.t.Helper()
-	require.Equal(w.t, [2]int{usd, stablecoin}, w.both(tn))
+	require.Equal(w.t, [2]int{usd, stablecoin}, w.balances(tn))
 }
 
-// rampTenant has 1,000 dollars and 1,000 USDC.
+// rampTenant makes a tenant with 1,000 dollars and 1,000 USDC.
 func (w *world) rampTenant(name string) tenant {
 	w.t.Helper()
 	tn := w.newTenant(name)
 	w.fund(tn, 100_000)
-	w.tellBalance(tn, balance.ReceiveStablecoin{Workspace: tn.workspace, EventID: "coins-" + name, Asset: "USDC",
+	w.askBalance(tn, balance.ReceiveStablecoin{Workspace: tn.workspace, EventID: "coins-" + name, Asset: "USDC",
 		Chain:  "polygon",
 		TxHash: "0x1", AmountUsdCents: 100_000})
 	return tn
 }
 
-func (w *world) tellBalance(tn tenant, command any) any {
+func (w *world) askBalance(tn tenant, command any) any {
 	w.t.Helper()
 	reply, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "balance", Stream: tn.workspace,
 		Workspace: tn.workspace, Command: command})
@@ -74,8 +75,8 @@ func (w *world) idIn(tn tenant, prefix string) string {
 	return ident.Derive(owner.Slot(), w.clock.now(), fmt.Sprint("ramp ", w.n)).Format(prefix)
 }
 
-// rampOrder is an order of 100 dollars or USDC that the partner has yet to answer, at a fee of at
-// most 50 cents.
+// rampOrder creates an order of 100 dollars or USDC, with a fee of at most 50 cents, that the
+// partner has not answered.
 func (w *world) rampOrder(tn tenant, direction string) string {
 	w.t.Helper()
 	quote := balance.QuoteRamp{Workspace: tn.workspace, ID: w.idIn(tn, ident.RampQuote), Direction: direction,
@@ -84,24 +85,23 @@ func (w *world) rampOrder(tn tenant, direction string) string {
 		quote.WalletID = w.idIn(tn, ident.RampWallet)
 	}
 	prefix := map[bool]string{true: ident.Withdrawal, false: ident.RampOrder}[direction == balance.RampWithdraw]
-	q := w.tellBalance(tn, quote).(balance.RampQuote)
-	o := w.tellBalance(tn, balance.CreateRampOrder{Workspace: tn.workspace, ID: w.idIn(tn, prefix), Quote: q,
+	q := w.askBalance(tn, quote).(balance.RampQuote)
+	o := w.askBalance(tn, balance.CreateRampOrder{Workspace: tn.workspace, ID: w.idIn(tn, prefix), Quote: q,
 		Withdrawal: direction == balance.RampWithdraw})
 	return o.(balance.RampOrder).ID
 }
 
-// olderSession is an order of the retired routes, of 30 dollars, that was brought over.
+// olderSession imports a session of the retired routes, of 30 dollars, and returns its id.
 func (w *world) olderSession(tn tenant, direction string) string {
 	w.t.Helper()
 	r := balance.RampSession{ID: w.idIn(tn, ident.RampSession), Direction: direction, Status: balance.RampProcessing,
 		AmountCents: 3_000, HostedURL: "https://ramp.example/s/1", CreatedAt: decision.StampOf(w.clock.now()),
 		UpdatedAt: decision.StampOf(w.clock.now())}
-	w.tellBalance(tn, balance.ImportRampSession{Workspace: tn.workspace, Session: r})
+	w.askBalance(tn, balance.ImportRampSession{Workspace: tn.workspace, Session: r})
 	return r.ID
 }
 
-// What an order and its report do to the two balances of a tenant who gave 100 of one of them:
-// once, however often it comes.
+// A repeated report changes the two balances of a tenant with an order of 100 dollars or USDC once.
 func TestReportsOfTheRamp(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -116,17 +116,17 @@ func TestReportsOfTheRamp(t *testing.T) {
 		"withdrawal.completed": {balance.RampWithdraw, offrampPath, `,"feeCents":50,"txHash":"0x5e1d"`, 0, -10_000},
 		"withdrawal.failed":    {balance.RampWithdraw, offrampPath, "", 0, 0},
 	} {
-		before := w.both(tn)
+		before := w.balances(tn)
 		order := w.rampOrder(tn, c.direction)
 		for _, event := range []string{"1", "1", "2"} {
-			w.ok(w.rampSays(c.path, name+event, name, order, c.more))
-			w.holdsBoth(tn, before[0]+c.usd, before[1]+c.stablecoin)
+			w.ok(w.sendRampReport(c.path, name+event, name, order, c.more))
+			w.awaitBalances(tn, before[0]+c.usd, before[1]+c.stablecoin)
 		}
 		w.keptUnmatched(0)
 	}
 }
 
-// A report that no order allows is kept, and moves nothing.
+// A report that matches no order is stored as unmatched, and moves nothing.
 func TestReportsOfTheRampThatMatchNothing(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -142,7 +142,7 @@ func TestReportsOfTheRampThatMatchNothing(t *testing.T) {
 		{onrampPath, "onramp.completed", out, ""},
 		{onrampPath, "onramp.completed", session, ""},
 		{onrampPath, "onramp.failed", off, ""},
-		{onrampPath, "offramp.completed", off, ""}, // the other door
+		{onrampPath, "offramp.completed", off, ""}, // the path of the other direction
 		{offrampPath, "onramp.completed", on, ""},
 		{offrampPath, "offramp.completed", on, ""},
 		{offrampPath, "offramp.failed", out, ""},
@@ -153,20 +153,20 @@ func TestReportsOfTheRampThatMatchNothing(t *testing.T) {
 		{offrampPath, "offramp.completed", off, `,"feeCents":-1`},
 		{offrampPath, "offramp.completed", off, `,"feeCents":"20"`},
 	} {
-		w.ok(w.rampSays(r.path, fmt.Sprint("evt", i), r.what, r.order, r.more))
+		w.ok(w.sendRampReport(r.path, fmt.Sprint("evt", i), r.what, r.order, r.more))
 		w.keptUnmatched(i + 1)
 	}
-	w.holdsBoth(tn, 90_000, 80_000)
-	w.ok(w.rampSays(offrampPath, "done", "offramp.completed", off, ""))
-	w.ok(w.rampSays(offrampPath, "undone", "offramp.failed", off, ""))
+	w.awaitBalances(tn, 90_000, 80_000)
+	w.ok(w.sendRampReport(offrampPath, "done", "offramp.completed", off, ""))
+	w.ok(w.sendRampReport(offrampPath, "undone", "offramp.failed", off, ""))
 	w.keptUnmatched(19)
-	w.holdsBoth(tn, 99_950, 80_000)
-	w.ok(w.rampSays(offrampPath, "done", "withdrawal.failed", out, ""))
+	w.awaitBalances(tn, 99_950, 80_000)
+	w.ok(w.sendRampReport(offrampPath, "done", "withdrawal.failed", out, ""))
 	w.keptUnmatched(20)
-	w.holdsBoth(tn, 99_950, 80_000)
+	w.awaitBalances(tn, 99_950, 80_000)
 }
 
-// A session of the retired routes was debited before: only what is credited is booked.
+// A session of the retired routes was debited before, so its report books the credit alone.
 func TestReportsOfOlderSessions(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -179,11 +179,11 @@ func TestReportsOfOlderSessions(t *testing.T) {
 		"offramp.completed": {balance.RampOff, offrampPath, 0},
 		"offramp.failed":    {balance.RampOff, offrampPath, 3_000},
 	} {
-		before := w.both(tn)
+		before := w.balances(tn)
 		session := w.olderSession(tn, c.direction)
 		for _, event := range []string{"1", "1", "2"} {
-			w.ok(w.rampSays(c.path, name+event, name, session, ""))
-			w.holdsBoth(tn, before[0], before[1]+c.stablecoin)
+			w.ok(w.sendRampReport(c.path, name+event, name, session, ""))
+			w.awaitBalances(tn, before[0], before[1]+c.stablecoin)
 		}
 		w.keptUnmatched(0)
 	}
@@ -199,12 +199,12 @@ func TestReportsOfTheRampMustBeSigned(t *testing.T) {
 			w.fails(w.post(header, path, body), 401, "signature_invalid")
 		}
 	}
-	w.holdsBoth(tn, 90_000, 100_000)
+	w.awaitBalances(tn, 90_000, 100_000)
 	w.keptUnmatched(0)
 }
 
-// A report that was claimed and then not applied, because the process died in between, is applied
-// by its repeat, once.
+// A report that was claimed but not applied, because of a crash in between, is applied by its
+// repeat, once.
 func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -216,22 +216,22 @@ func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
 		return w.system.Ask(ctx, e)
 	})
 	for _, order := range []string{on, session} {
-		w.fails(w.rampSays(onrampPath, "evt-"+order, "onramp.completed", order, ""), 503, "unavailable")
+		w.fails(w.sendRampReport(onrampPath, "evt-"+order, "onramp.completed", order, ""), 503, "unavailable")
 	}
-	w.holdsBoth(tn, 90_000, 100_000)
+	w.awaitBalances(tn, 90_000, 100_000)
 	w.actors.hook(nil)
 	for range 2 {
 		for _, order := range []string{on, session} {
-			w.ok(w.rampSays(onrampPath, "evt-"+order, "onramp.completed", order, ""))
+			w.ok(w.sendRampReport(onrampPath, "evt-"+order, "onramp.completed", order, ""))
 		}
-		w.holdsBoth(tn, 90_000, 112_950)
+		w.awaitBalances(tn, 90_000, 112_950)
 	}
 	w.keptUnmatched(0)
 }
 
-// Reports that come at once, of one id and of several, end an order and a session once. One that
-// read what has just changed may be told to come again, and then is taken.
-func TestReportsOfTheRampAtOnce(t *testing.T) {
+// Concurrent reports, with one id and with several, end an order and a session once. A report that
+// meets a concurrent change may be answered with a retry, and its repeat is then applied.
+func TestConcurrentRampReports(t *testing.T) {
 	const atOnce = 8
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -243,7 +243,7 @@ func TestReportsOfTheRampAtOnce(t *testing.T) {
 			order := []string{on, session}[i%2]
 			event := fmt.Sprint("evt-", order, i/4)
 			for until := time.Now().Add(waitFor); time.Now().Before(until); {
-				statuses[i] = w.rampSays(onrampPath, event, "onramp.completed", order, "").status
+				statuses[i] = w.sendRampReport(onrampPath, event, "onramp.completed", order, "").status
 				if statuses[i] != http.StatusServiceUnavailable {
 					return
 				}
@@ -254,6 +254,6 @@ func TestReportsOfTheRampAtOnce(t *testing.T) {
 	for _, status := range statuses {
 		require.Equal(t, http.StatusOK, status)
 	}
-	w.holdsBoth(tn, 90_000, 112_950)
+	w.awaitBalances(tn, 90_000, 112_950)
 	w.keptUnmatched(0)
 }

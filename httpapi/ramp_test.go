@@ -16,24 +16,24 @@ import (
 	"purser/actors/workspace"
 )
 
-// order is an order as its own route shows it.
+// order returns an order from its own route.
 func (w *world) order(tn tenant, id string) testReply {
 	w.t.Helper()
 	return w.ok(w.get(tn.all, "/api/ramp/orders/"+id))
 }
 
-func (w *world) becomes(tn tenant, id, status string) {
+func (w *world) awaitOrder(tn tenant, id, status string) {
 	w.t.Helper()
-	w.awaits(func() bool { return w.order(tn, id).text("order", "status") == status })
+	w.awaitCondition(func() bool { return w.order(tn, id).text("order", "status") == status })
 }
 
-// told is an order in one line: status amount fee.
-func told(r testReply, name string) string {
+// orderLine formats an order as "status amount fee".
+func orderLine(r testReply, name string) string {
 	return strings.Join([]string{r.text(name, "status"), r.text(name, "amount"), r.text(name, "fee")}, " ")
 }
 
-// An account is none until it is asked for, pending until the partner has linked it, and asked for
-// once.
+// An account does not exist until it is requested, is pending until the partner links it, and is
+// requested once.
 func TestARampAccount(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -48,7 +48,7 @@ func TestARampAccount(t *testing.T) {
 	require.Equal(t, again.raw, w.ok(w.get(tn.all, "/api/ramp/account")).raw)
 }
 
-// Dollars become USDC: they leave with the order and come, less the fee, when it is reported.
+// An on-ramp debits dollars with the order, and credits USDC less the fee with the report.
 func TestAnOnramp(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -58,44 +58,45 @@ func TestAnOnramp(t *testing.T) {
 	id := q.text("quote", "id")
 	require.JSONEq(t, fmt.Sprintf(`{"quote":{"id":%q,"direction":"onramp","amount":"100.50","receive":"99.50","maxFee":"1.00",
 		"rate":"1","expiresAt":"2026-11-20T12:01:00.000Z"}}`, id), q.raw)
-	w.holdsBoth(tn, 100_000, 100_000)
+	w.awaitBalances(tn, 100_000, 100_000)
 
 	who, body := tn.all.once(), fmt.Sprintf(`{"quoteId":%q}`, id)
 	made := w.ok(w.post(who, "/api/ramp/orders", body))
 	order := made.text("order", "id")
 	require.JSONEq(t, fmt.Sprintf(`{"order":{"id":%q,"direction":"onramp","status":"created","amount":"100.50","fee":"1.00",
 		"createdAt":"2026-11-20T12:00:00.000Z"}}`, order), made.raw)
-	w.holdsBoth(tn, 89_950, 100_000)
-	w.becomes(tn, order, "processing")
+	w.awaitBalances(tn, 89_950, 100_000)
+	w.awaitOrder(tn, order, "processing")
 	require.Equal(t, []partner.RampOrder{{ID: order, WorkspaceID: tn.workspace, Direction: "onramp",
 		AmountCents: 10_050,
 		MaxFeeCents: 100}}, w.ramp.given)
 
-	w.ok(w.rampSays(onrampPath, "done", "onramp.completed", order, `,"feeCents":60`))
-	require.Equal(t, "completed 100.50 0.60", told(w.order(tn, order), "order"))
-	w.holdsBoth(tn, 89_950, 109_990)
+	w.ok(w.sendRampReport(onrampPath, "done", "onramp.completed", order, `,"feeCents":60`))
+	require.Equal(t, "completed 100.50 0.60", orderLine(w.order(tn, order), "order"))
+	w.awaitBalances(tn, 89_950, 109_990)
 	again := w.ok(w.post(who, "/api/ramp/orders", body))
 	require.Equal(t, made.raw, again.raw, "a repeat is answered though the quote is used")
 	require.Equal(t, "true", again.header("Idempotent-Replayed"))
 	w.fails(w.post(who, "/api/ramp/orders", `{"quoteId":"another"}`), 422, "idempotency_key_mismatch")
 	w.fails(w.orderRamp(tn, "orders", id), 422, "quote_used")
-	w.holdsBoth(tn, 89_950, 109_990)
+	w.awaitBalances(tn, 89_950, 109_990)
 }
 
-// USDC become dollars, and a card can spend them.
+// An off-ramp turns USDC into dollars, and a card can spend them.
 func TestAnOfframp(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.link(tn)
 	order := w.orderedRamp(tn, balance.RampOff, "1000")
-	w.holdsBoth(tn, 100_000, 0)
+	w.awaitBalances(tn, 100_000, 0)
 	w.fails(w.orderRamp(tn, "orders", w.quoteRamp(tn, balance.RampOff, "0.01")), 422, "insufficient_funds")
-	w.ok(w.rampSays(offrampPath, "done", "offramp.completed", order, ""))
-	require.Equal(t, "completed 1000.00 10.00", told(w.order(tn, order), "order"))
-	w.holdsBoth(tn, 199_000, 0)
+	w.ok(w.sendRampReport(offrampPath, "done", "offramp.completed", order, ""))
+	require.Equal(t, "completed 1000.00 10.00", orderLine(w.order(tn, order), "order"))
+	w.awaitBalances(tn, 199_000, 0)
 }
 
-// USDC leave for a wallet that is proven and approved, and the order shows the chain's transaction.
+// A withdrawal sends USDC to a proven and approved wallet, and the order shows the chain's
+// transaction.
 func TestAWithdrawal(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -104,19 +105,19 @@ func TestAWithdrawal(t *testing.T) {
 	id := made.text("withdrawal", "id")
 	require.JSONEq(t, fmt.Sprintf(`{"withdrawal":{"id":%q,"direction":"withdraw","status":"created","amount":"250.00","fee":"2.50",
 		"createdAt":"2026-11-20T12:00:00.000Z","walletId":%q,"txHash":null}}`, id, wallet), made.raw)
-	w.holdsBoth(tn, 100_000, 75_000)
-	w.becomes(tn, id, "processing")
+	w.awaitBalances(tn, 100_000, 75_000)
+	w.awaitOrder(tn, id, "processing")
 	require.Equal(t, &partner.RampWallet{ID: wallet, Chain: "base", Address: evmKey("base", "cold").address},
 		w.ramp.given[0].Wallet)
-	w.ok(w.rampSays(offrampPath, "done", "withdrawal.completed", id, `,"txHash":"0x5e1d"`))
+	w.ok(w.sendRampReport(offrampPath, "done", "withdrawal.completed", id, `,"txHash":"0x5e1d"`))
 	done := w.order(tn, id)
-	require.Equal(t, "completed 250.00 2.50", told(done, "order"))
+	require.Equal(t, "completed 250.00 2.50", orderLine(done, "order"))
 	require.Equal(t, wallet+" 0x5e1d", done.text("order", "walletId")+" "+done.text("order", "txHash"))
-	w.holdsBoth(tn, 100_000, 75_000)
+	w.awaitBalances(tn, 100_000, 75_000)
 }
 
-// What fails, at the partner or when it is told, is back, and cost nothing.
-func TestRampOrdersThatFail(t *testing.T) {
+// An order that fails, at the partner or by its report, is returned in full.
+func TestFailedRampOrdersAreReturned(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.approvedWallet(tn)
@@ -127,19 +128,19 @@ func TestRampOrdersThatFail(t *testing.T) {
 			path = onrampPath
 		}
 		reported := w.orderedRamp(tn, direction, "100")
-		w.ok(w.rampSays(path, "failed "+direction, report, reported, ""))
+		w.ok(w.sendRampReport(path, "failed "+direction, report, reported, ""))
 		w.ramp.answer(nil, partner.ErrRefused)
 		refused := w.orderedRamp(tn, direction, "100")
-		w.becomes(tn, refused, "failed")
+		w.awaitOrder(tn, refused, "failed")
 		w.ramp.answer(nil, nil)
 		for _, id := range []string{reported, refused} {
-			require.Equal(t, "failed 100.00 0.00", told(w.order(tn, id), "order"), direction)
+			require.Equal(t, "failed 100.00 0.00", orderLine(w.order(tn, id), "order"), direction)
 		}
-		w.holdsBoth(tn, 100_000, 100_000)
+		w.awaitBalances(tn, 100_000, 100_000)
 	}
 }
 
-// What is no amount is told so, whatever else is wrong but the form of the body.
+// A bad amount is reported before every other fault except the form of the body.
 func TestAmountsOfTheRamp(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -161,9 +162,9 @@ func TestAmountsOfTheRamp(t *testing.T) {
 	}
 }
 
-// The refusals of a quote, in their order. Each changes nothing, and the partner is asked of none
-// but the last.
-func TestRampQuotesThatAreRefused(t *testing.T) {
+// The refusals of a quote, in their order. Each changes nothing, and only the last asks the
+// partner.
+func TestRampQuoteRefusals(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
 	anothers := w.approvedWallet(other)
@@ -197,7 +198,7 @@ func TestRampQuotesThatAreRefused(t *testing.T) {
 	require.Equal(t, "422 capability_unavailable", ask("withdraw", "2999.99", wallet), "unproven")
 	require.Zero(t, w.ramp.asked)
 	w.ok(w.prove(tn.owner(), wallet, w.proofOf(tn, wallet, k)))
-	w.awaits(func() bool { return w.wallet(tn, wallet)["status"] == "approved" })
+	w.awaitCondition(func() bool { return w.wallet(tn, wallet)["status"] == "approved" })
 	require.Equal(t, "422 travel_rule_unsupported", ask("withdraw", "3000", wallet))
 	require.Zero(t, w.ramp.asked)
 	w.ramp.answer(partner.ErrRefused, nil)
@@ -231,14 +232,14 @@ func TestRampQuotesOfAMinute(t *testing.T) {
 }
 
 // The refusals of an order, in their order. Each changes nothing.
-func TestRampOrdersThatAreRefused(t *testing.T) {
+func TestRampOrderRefusals(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.newTenant("eve")
 	w.link(other)
 	on, out := w.quoteRamp(other, balance.RampOn, "1"), w.quoteRamp(tn, balance.RampWithdraw, "1000.01")
 	refused := func(route, quote, code string) {
 		t.Helper()
-		w.ok(w.get(tn.all, "/api/workspaces")) // notes the key's use in this minute
+		w.ok(w.get(tn.all, "/api/workspaces")) // records the key's use in this minute
 		before := w.settled()
 		r := w.orderRamp(tn, route, quote)
 		require.Equal(t, code, fmt.Sprint(r.status, " ", r.code()), r.raw)
@@ -271,8 +272,8 @@ func TestRampOrdersThatAreRefused(t *testing.T) {
 	refused("withdrawals", out, "422 quote_expired")
 }
 
-// No route of the ramp requires an Idempotency-Key. A key that is given must be valid, and
-// identifies a repeat.
+// No route of the ramp requires an Idempotency-Key. A given key must be valid, and identifies a
+// repeat.
 func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -289,7 +290,7 @@ func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
 		`{"chain":"base","address":"`+evmKey("base", "cold").address+`"}`).raw)
 }
 
-// Without a key the single-use quote bounds repeats: the first request makes the one order.
+// Without a key, the single-use quote bounds repeats: the first request creates the only order.
 func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
 	const atOnce = 8
 	w := newWorld(t)
@@ -323,9 +324,9 @@ func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
 	require.Len(t, w.ok(w.get(tn.all, "/api/ramp/orders")).at("data"), 2)
 }
 
-// Of many who use a quote at once one gets an order, and of many who send one request each gets the
-// same answer.
-func TestRampOrdersAtOnce(t *testing.T) {
+// Of concurrent requests with one quote one gets an order. Concurrent repeats of one request get
+// the same answer.
+func TestConcurrentRampOrders(t *testing.T) {
 	const atOnce = 8
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -355,12 +356,12 @@ func TestRampOrdersAtOnce(t *testing.T) {
 			w.fails(r, 422, "quote_used")
 		}
 		require.Len(t, orders, 1)
-		w.holdsBoth(tn, c.usd, c.stablecoin)
+		w.awaitBalances(tn, c.usd, c.stablecoin)
 	}
 }
 
 // Orders of all directions are in one list, newest first. The partner has taken all of them, so
-// that no two reads differ.
+// that reads do not differ.
 func TestTheListOfRampOrders(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
@@ -374,7 +375,8 @@ func TestTheListOfRampOrders(t *testing.T) {
 		}
 	}
 	slices.Reverse(want)
-	w.ok(w.rampSays(onrampPath, "done", "onramp.completed", want[5], "")) // which does not move it in the list
+	// a report does not move an order in the list
+	w.ok(w.sendRampReport(onrampPath, "done", "onramp.completed", want[5], ""))
 	w.settled()
 	var got []string
 	for next := ""; ; {
@@ -396,14 +398,14 @@ func TestTheListOfRampOrders(t *testing.T) {
 	w.fails(w.get(tn.all, "/api/ramp/orders?status=completed"), 400, "invalid_query")
 }
 
-// Sessions of the retired routes are still shown: the list has the on-ramp's, newest first, and any
-// can be looked up.
+// Sessions of the retired routes are still shown: the list has those of the on-ramp, newest first,
+// and every session can be read by its id.
 func TestOlderRampSessions(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
 	first, off, last := w.olderSession(tn, balance.RampOn), w.olderSession(tn, balance.RampOff),
 		w.olderSession(tn, balance.RampOn)
-	w.ok(w.rampSays(onrampPath, "done", "onramp.completed", first, ""))
+	w.ok(w.sendRampReport(onrampPath, "done", "onramp.completed", first, ""))
 	list := w.ok(w.get(tn.all, "/api/ramp/onramp/sessions"))
 	require.JSONEq(t, fmt.Sprintf(`{"data":[
 		{"id":%q,"direction":"onramp","status":"processing","amount":"30.00","hostedUrl":"https://ramp.example/s/1",
@@ -436,18 +438,18 @@ func TestRetiredRampRoutes(t *testing.T) {
 		}
 	}
 	require.Equal(t, before, w.settled())
-	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 	w.fails(w.post(tn.all, "/api/ramp/quote", ""), 410, "gone")
 }
 
-// A deployment without the ramp refuses every write before anything else is looked at, and still
-// shows what there is.
-func TestTheRampIsNotConnected(t *testing.T) {
+// A deployment without the ramp refuses every write before any other check, and still shows
+// existing records.
+func TestUnconnectedRampRefusesWrites(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	wallet := w.approvedWallet(tn)
 	order := w.orderedRamp(tn, balance.RampOff, "1")
-	w.becomes(tn, order, "processing")
+	w.awaitOrder(tn, order, "processing")
 	w.serveAnew(func(c *Config) { c.NoRamp = true })
 	before := w.settled()
 	for _, path := range []string{"account", "wallets", "quotes", "orders", "withdrawals"} {

@@ -12,7 +12,7 @@ import (
 )
 
 // A wallet is registered with a key, proven by a person with the wallet's own key, approved by the
-// partner, and then paid.
+// partner, and then receives a withdrawal.
 func TestAWalletIsProven(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -33,14 +33,14 @@ func TestAWalletIsProven(t *testing.T) {
 		body := w.proofOf(tn, id, k)
 		proven := w.ok(w.prove(tn.owner(), id, body))
 		require.Equal(t, "pending_approval", proven.text("wallet", "status"))
-		w.awaits(func() bool { return w.wallet(tn, id)["status"] == "approved" })
+		w.awaitCondition(func() bool { return w.wallet(tn, id)["status"] == "approved" })
 		require.Equal(t, "approved", w.ok(w.prove(tn.owner(), id, body)).text("wallet", "status"), "again")
 		r := w.post(tn.all.once(), "/api/ramp/quotes", rampBody("withdraw", "1", id))
 		require.Equal(t, 200, r.status, r.raw)
 	}
 }
 
-// Without 0x, in capitals, with v as 0 or 1: wallets write a signature in these ways too.
+// Wallets also write a signature without 0x, in capitals, or with v as 0 or 1.
 func TestAProofAsWalletsWriteIt(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -59,8 +59,8 @@ func TestAProofAsWalletsWriteIt(t *testing.T) {
 	}
 }
 
-// Nothing but the wallet's key over the wallet's challenge proves it.
-func TestProofsThatAreNone(t *testing.T) {
+// Only a signature of the wallet's challenge by the wallet's key proves it.
+func TestInvalidProofsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn, other := w.newTenant("ada"), w.newTenant("eve")
 	w.link(tn)
@@ -94,7 +94,7 @@ func TestProofsThatAreNone(t *testing.T) {
 	}
 }
 
-// evmOrSolana is a wallet of the other kind.
+// evmOrSolana returns a wallet of the other kind.
 func evmOrSolana(k walletKey) walletKey {
 	if k.chain == "solana" {
 		return evmKey("base", "mine")
@@ -102,7 +102,7 @@ func evmOrSolana(k walletKey) walletKey {
 	return solanaKey("mine")
 }
 
-// A proof is a person's, of an owner or an admin: never a key's.
+// A proof requires the session of an owner or an admin; a key is refused.
 func TestOnlyASessionProvesAWallet(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -122,13 +122,13 @@ func TestOnlyASessionProvesAWallet(t *testing.T) {
 	w.fails(w.get(tn.all, "/api/dashboard/ramp/wallets"), 403, "session_required")
 	require.Equal(t, "unproven", w.ok(w.get(in(member), "/api/dashboard/ramp/wallets")).text("data", 0, "status"))
 	w.fails(w.get(session(tn.cookie), "/api/ramp/account"), 401, "unauthorized")
-	w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 	w.fails(w.prove(in(admin), id, body), 403, "sandbox_only")
-	w.tell(tn, workspace.SetMode{Mode: workspace.Sandbox})
+	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Sandbox})
 	w.ok(w.prove(in(admin), id, body))
 }
 
-// An invalid wallet is refused; the same wallet again is the same record.
+// An invalid wallet is refused. The same wallet again is the same record.
 func TestAddingWallets(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -163,8 +163,8 @@ func TestAddingWallets(t *testing.T) {
 	require.Equal(t, first.raw, w.ok(add("base", k.address, "")).raw)
 }
 
-// A wallet that the partner will not have stays as it is, and nothing is withdrawn to it.
-func TestAWalletThatIsRefused(t *testing.T) {
+// A wallet that the partner refuses keeps its status, and nothing is withdrawn to it.
+func TestRefusedWalletGetsNoWithdrawals(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.link(tn)

@@ -21,12 +21,12 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// quietRamp takes whatever it is told and reports nothing: the tests report. It may keep a
-// hundredth of an order. A wallet whose address ends in dead is refused.
+// quietRamp accepts every order and reports nothing: the tests report. It may keep a hundredth of
+// an order. It refuses a wallet whose address ends in dead.
 type quietRamp struct {
 	mu          sync.Mutex
-	fee, orders error // what Fee and Order answer
-	asked       int   // for a fee
+	fee, orders error // returned by Fee and Order
+	asked       int   // calls of Fee
 	given       []partner.RampOrder
 }
 
@@ -65,7 +65,7 @@ type walletKey struct {
 	sign           func(challenge string) string
 }
 
-// evmKey is a wallet on an EVM network, the same for the same name.
+// evmKey returns a wallet on an EVM network, the same for the same name.
 func evmKey(chain, name string) walletKey {
 	key := secp256k1.PrivKeyFromBytes(keccak([]byte(name)))
 	return walletKey{chain: chain, address: address.Checksummed(keccak(key.PubKey().SerializeUncompressed()[1:])[12:]),
@@ -96,7 +96,7 @@ func (w *world) link(tn tenant) {
 	if status() == "none" {
 		w.ok(w.post(tn.all, "/api/ramp/account", ""))
 	}
-	w.awaits(func() bool { return status() == "linked" })
+	w.awaitCondition(func() bool { return status() == "linked" })
 }
 
 // addWallet registers a wallet and returns its id.
@@ -107,7 +107,7 @@ func (w *world) addWallet(tn tenant, k walletKey) string {
 		"id")
 }
 
-// wallet is a tenant's wallet as the dashboard shows it.
+// wallet returns a tenant's wallet as the dashboard shows it.
 func (w *world) wallet(tn tenant, id string) map[string]any {
 	w.t.Helper()
 	for _, shown := range w.ok(w.get(tn.owner(), "/api/dashboard/ramp/wallets?limit=100")).at("data").([]any) {
@@ -119,7 +119,7 @@ func (w *world) wallet(tn tenant, id string) map[string]any {
 	return nil
 }
 
-// proofOf is the body with which a key proves a wallet.
+// proofOf returns the body with which a key proves a wallet.
 func (w *world) proofOf(tn tenant, id string, k walletKey) string {
 	w.t.Helper()
 	return fmt.Sprintf(`{"signature":%q}`, k.sign(w.wallet(tn, id)["challenge"].(string)))
@@ -130,7 +130,7 @@ func (w *world) prove(who as, id, body string) testReply {
 	return w.post(who, "/api/dashboard/ramp/wallets/"+id+"/proof", body)
 }
 
-// approvedWallet is a tenant's wallet that USDC can be withdrawn to, the same each time.
+// approvedWallet returns a tenant's wallet for withdrawals, the same on each call.
 func (w *world) approvedWallet(tn tenant) string {
 	w.t.Helper()
 	w.link(tn)
@@ -139,7 +139,7 @@ func (w *world) approvedWallet(tn tenant) string {
 	if w.wallet(tn, id)["status"] == "unproven" {
 		w.ok(w.prove(tn.owner(), id, w.proofOf(tn, id, k)))
 	}
-	w.awaits(func() bool { return w.wallet(tn, id)["status"] == "approved" })
+	w.awaitCondition(func() bool { return w.wallet(tn, id)["status"] == "approved" })
 	return id
 }
 
@@ -149,16 +149,16 @@ func (w *world) coins(tn tenant, cents int) {
 	w.n++
 	body := fmt.Sprintf(`{"id":"coins-%d","type":"deposit.completed","data":{"workspaceId":%q,"asset":"USDC","chain":"polygon",`+
 		`"amountUsdCents":%d,"txHash":"0x5e1d"}}`, w.n, tn.workspace, cents)
-	w.ok(w.reported("/api/webhooks/partner-stablecoin-deposit", body))
+	w.ok(w.sendReport("/api/webhooks/partner-stablecoin-deposit", body))
 }
 
-// reported sends a partner's signed report.
-func (w *world) reported(path, body string) testReply {
+// sendReport sends a partner's signed report.
+func (w *world) sendReport(path, body string) testReply {
 	w.t.Helper()
 	return w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))}, path, body)
 }
 
-// rampBody asks for a quote; of a withdrawal the wallet is named.
+// rampBody returns the body of a quote request, with the wallet of a withdrawal.
 func rampBody(direction, amount, wallet string) string {
 	if wallet == "" {
 		return fmt.Sprintf(`{"direction":%q,"amount":%q}`, direction, amount)
@@ -166,7 +166,7 @@ func rampBody(direction, amount, wallet string) string {
 	return fmt.Sprintf(`{"direction":%q,"amount":%q,"walletId":%q}`, direction, amount, wallet)
 }
 
-// quoteRamp quotes an order, of a withdrawal to the approved wallet, and returns the quote's id.
+// quoteRamp quotes an order, or a withdrawal to the approved wallet, and returns the quote's id.
 func (w *world) quoteRamp(tn tenant, direction, amount string) string {
 	w.t.Helper()
 	wallet := ""
@@ -184,7 +184,7 @@ func (w *world) orderRamp(tn tenant, route, quote string) testReply {
 	return w.post(tn.all.once(), "/api/ramp/"+route, fmt.Sprintf(`{"quoteId":%q}`, quote))
 }
 
-// orderedRamp makes an order of a quote of its own and returns its id.
+// orderedRamp orders with a new quote and returns the order's id.
 func (w *world) orderedRamp(tn tenant, direction, amount string) string {
 	w.t.Helper()
 	route, name := "orders", "order"

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// In no minute are more requests let through than the limit, no request is refused that would not
-// be one too many, and the wait that is told is exact. The model keeps every request.
+// No minute admits more requests than the limit, no request within the limit is refused, and the
+// returned wait is exact. The model stores every request.
 func TestTheWindowSlides(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Duration(0)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadingsAwaitTheRelay: a client that was answered a swipe and reads on gets what came of it,
-// so a reading of money waits for the relay of its workspace.
+// A client that was answered a swipe reads its effects afterwards, so a read of money waits for the
+// relay of its workspace.
 func TestReadingsAwaitTheRelay(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -22,7 +22,7 @@ func TestReadingsAwaitTheRelay(t *testing.T) {
 	}
 }
 
-// WaitRelayed notes who waits.
+// WaitRelayed records the workspace.
 func (h *hooked) WaitRelayed(ctx context.Context, workspace string) {
 	h.mu.Lock()
 	h.awaited = append(h.awaited, workspace)

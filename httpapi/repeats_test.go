@@ -18,8 +18,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// What a repeat is answered does not depend on what could be done today: the user who made the last
-// workspace that a user may have, and asks again, is told of it.
+// A repeat is answered from the stored answer, whatever the limits are now: a user at the limit of
+// workspaces still gets the answer for the last one.
 func TestARepeatIsAnsweredWhenNoMoreMayBeMade(t *testing.T) {
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
@@ -32,13 +32,12 @@ func TestARepeatIsAnsweredWhenNoMoreMayBeMade(t *testing.T) {
 	require.Equal(t, "true", again.header("Idempotent-Replayed"))
 }
 
-// fillWorkspaces puts as many own workspaces as there may be into a user's record, beside the
-// system.
+// fillWorkspaces writes user.MaxOwn own workspaces into a user's record, beside the system.
 func (w *world) fillWorkspaces(id string) {
 	w.fillList(id, user.MaxOwn, user.Membership{Name: "of old", Role: "owner"})
 }
 
-// fillMemberships is fillWorkspaces for workspaces of others.
+// fillMemberships writes user.MaxForeign workspaces of others into a user's record.
 func (w *world) fillMemberships(id string) {
 	w.fillList(id, user.MaxForeign, user.Membership{Name: "others", Role: "admin", Foreign: true})
 }
@@ -47,7 +46,7 @@ func (w *world) fillList(id string, most int, entry user.Membership) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(id)
 	require.NoError(w.t, err)
-	w.settled() // nothing else writes between the reading and the writing
+	w.settled() // no other writer is active
 	record, err := w.journal.Record(w.t.Context(), slot, "user", id)
 	require.NoError(w.t, err)
 	var state user.State
@@ -60,7 +59,7 @@ func (w *world) fillList(id string, most int, entry user.Membership) {
 	record.Document, err = json.Marshal(state)
 	require.NoError(w.t, err)
 	other := w.newTenant("other")
-	other.workspace = id // the batch is the user's
+	other.workspace = id // the batch belongs to the user
 	w.write(other, slot, record)
 	require.Eventually(w.t, func() bool { // the user's shard is taken back by a write
 		w.n++
@@ -70,8 +69,8 @@ func (w *world) fillList(id string, most int, entry user.Membership) {
 	}, waitFor, pause)
 }
 
-// A card that was minted as a stand-in is answered again by a deployment that has since been
-// connected, though it would mint none.
+// The answer for a fixture card is replayed after the deployment was connected to an issuer,
+// although it would now mint none.
 func TestARepeatOutlivesTheDeploymentsSettings(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -83,7 +82,7 @@ func TestARepeatOutlivesTheDeploymentsSettings(t *testing.T) {
 	w.fails(w.post(tn.all, "/api/cards", plainCard), 409, "cardholder_required")
 }
 
-// So is a physical card that was ordered.
+// The answer to a physical order is replayed likewise.
 func TestARepeatOfAnOrderOutlivesTheDeploymentsSettings(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
@@ -96,8 +95,7 @@ func TestARepeatOfAnOrderOutlivesTheDeploymentsSettings(t *testing.T) {
 	w.fails(w.orderPhysical(tn.all, physicalOrder), 409, "cardholder_required")
 }
 
-// serveAnew has the world's client speak to another server over the same actors, with other
-// settings.
+// serveAnew points the world's client to another server over the same actors, with other settings.
 func (w *world) serveAnew(change func(*Config)) {
 	w.t.Helper()
 	config := w.server.cfg
@@ -105,7 +103,7 @@ func (w *world) serveAnew(change func(*Config)) {
 	change(&config)
 	server, err := New(config)
 	require.NoError(w.t, err)
-	w.judged(server)
+	w.judgeAnswers(server)
 	listen, done := fasthttputil.NewInmemoryListener(), make(chan error, 1)
 	go func() { done <- server.Serve(listen) }()
 	client, before := dial(listen), w.client
@@ -118,8 +116,8 @@ func (w *world) serveAnew(change func(*Config)) {
 	})
 }
 
-// What prepares a command runs inside of an Ask, which holds off the system's stop; to ask again
-// from there would wait for that stop, and the stop for it.
+// Prepare runs inside of an Ask, which delays the system's stop. An Ask from there would deadlock
+// with that stop.
 func TestPrepareDoesNotAskTheSystem(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

@@ -17,7 +17,7 @@ import (
 	"purser/actors/fault"
 )
 
-// lines keeps the lines that a logger writes.
+// lines stores the lines that a logger writes.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -89,8 +89,8 @@ func TestARequestIsLoggedByItsRouteAndNothingElse(t *testing.T) {
 	require.NotContains(t, log.text.String(), "@")
 }
 
-// A fault of ours is logged whole under the id that the caller is told, and at the level that
-// operators run with.
+// An internal fault is logged whole, at the operators' log level, under the id that the caller
+// gets.
 func TestAnInternalFaultIsFoundByItsRequestID(t *testing.T) {
 	log, withLog := logged(slog.LevelWarn)
 	w := newWorld(t, withLog)
@@ -145,10 +145,10 @@ func TestMetricsOfTheInterface(t *testing.T) {
 	w.get(nil, "/api/nothing")
 	f("-", "-", "404")
 	w.clock.turn(rateWindow)
-	w.server.keyUsage.waitIdle() // else the note of an earlier use may be what enters
+	w.server.keyUsage.waitIdle() // or an earlier use's record may enter instead
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
 	let := sync.OnceFunc(func() { close(leave) })
-	defer let() // else a failure here waits for ever
+	defer let() // or a failure here waits for ever
 	w.actors.hook(func(context.Context, actors.Envelope) (any, error) {
 		entered <- struct{}{}
 		<-leave
@@ -167,7 +167,7 @@ func TestMetricsOfTheInterface(t *testing.T) {
 	require.Eventually(t, func() bool { return metric(t, registry, "purser_http_in_flight", nil) == 0 }, waitFor, pause)
 }
 
-// metric reads the value of a counter or gauge; 0 when there is none with these labels.
+// metric returns the value of a counter or gauge; 0 when none has these labels.
 func metric(t *testing.T, r *prometheus.Registry, name string, labels map[string]string) float64 {
 	t.Helper()
 	families, err := r.Gather()

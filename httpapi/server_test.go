@@ -38,8 +38,8 @@ func TestTheTableAndTheDescriptionAgree(t *testing.T) {
 	require.ElementsMatch(t, sharedDescription(t).Operations(), built)
 }
 
-// What the table says of a route, the description says too: who may call it, which keys and
-// parameters it takes.
+// The description lists the checks of each row of the table: its callers, idempotency keys and
+// parameters.
 func TestDescriptionListsTheChecksOfEachRoute(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range w.server.table {
@@ -122,9 +122,9 @@ func (w *world) raw(request string) (int, string) {
 	return resp.StatusCode(), string(resp.Body())
 }
 
-// A header that decides who asks, or whether a request is a repeat, is given once: two servers in a
-// row could read two of them.
-func TestHeadersThatAreGivenTwice(t *testing.T) {
+// A header that identifies the caller or a repeat must be given once: two servers in a row could
+// each read another one.
+func TestRepeatedIdentityHeadersAreRefused(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	caller, once := "Authorization: Bearer "+tn.secret+"\r\n", "Idempotency-Key: "+someUUID+"\r\n"
@@ -199,8 +199,8 @@ func TestAnInternalFaultShowsNothing(t *testing.T) {
 	w.fails(w.get(tn.all, "/api/workspaces"), 500, "internal")
 }
 
-// A change that was not answered in time may have happened; a read has changed nothing.
-func TestTimeRunsOut(t *testing.T) {
+// A change without an answer in time may have happened; a read has changed nothing.
+func TestDeadlineLeavesTheOutcomeUnknown(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("a")
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {

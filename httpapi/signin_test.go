@@ -37,8 +37,8 @@ func (w *world) at(address string, do func()) {
 	w.client = before
 }
 
-// heldBack counts the attempts that were delayed, which takes no time here.
-func (w *world) heldBack() *int {
+// countDelays counts the delayed attempts, and makes the delay take no time.
+func (w *world) countDelays() *int {
 	var mu sync.Mutex
 	n := new(int)
 	w.server.sessions.delays.elapse = func(context.Context, time.Duration) error {
@@ -52,12 +52,12 @@ func (w *world) heldBack() *int {
 
 const right, wrong = "a long password", "a wrong password"
 
-// Strangers who guess an account's password do not lock its owner out: at home the right password
-// is not even delayed, and from a new place it is delayed once.
+// Strangers who guess an account's password do not lock its owner out. From a known place the right
+// password is not delayed, and from a new place it is delayed once.
 func TestGuessesDoNotLockTheOwnerOut(t *testing.T) {
 	w := newWorld(t)
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
-	delayed := w.heldBack()
+	delayed := w.countDelays()
 	for i := range loginsPerAccount {
 		w.at(fmt.Sprint("10.0.1.", i), func() {
 			w.fails(w.login("ada@example.com", wrong), 401,
@@ -78,11 +78,11 @@ func TestGuessesDoNotLockTheOwnerOut(t *testing.T) {
 	require.Equal(t, 2, *delayed, "the minute is over")
 }
 
-// A known place has a limit of its own, and is forgotten in the end.
+// A known place has its own limit, and is forgotten after its lifetime.
 func TestAKnownPlaceIsLimitedAndForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
-	delayed := w.heldBack()
+	delayed := w.countDelays()
 	for range loginsPerPlace {
 		w.fails(w.login("ada@example.com", wrong), 401, "invalid_credentials")
 	}
@@ -102,7 +102,7 @@ func TestAKnownPlaceIsLimitedAndForgotten(t *testing.T) {
 // The attempts of an address count over all accounts. Sign-ups count apart from them.
 func TestAnAddressIsLimitedOverAllAccounts(t *testing.T) {
 	w := newWorld(t)
-	delayed := w.heldBack()
+	delayed := w.countDelays()
 	for i := range signupsPerAddress {
 		w.ok(w.signup(fmt.Sprintf("ada-%d@example.com", i)))
 	}
@@ -115,8 +115,7 @@ func TestAnAddressIsLimitedOverAllAccounts(t *testing.T) {
 	require.Equal(t, 1, *delayed)
 }
 
-// The attempts that wait are few: one more is refused at once, with the time after which a place is
-// free.
+// Delayed attempts are bounded. One more is refused at once, with the wait until a place is free.
 func TestDelayedAttemptsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
@@ -168,8 +167,8 @@ func TestDelayedAttemptsAreBounded(t *testing.T) {
 	require.Empty(t, w.server.sessions.delays.counts)
 }
 
-// A queue of password hashes that is full refuses, and says when to come back; an address fills its
-// share only.
+// A full queue of password hashes refuses with a time to retry. An address fills only its share of
+// it.
 func TestAFullPasswordQueueRefuses(t *testing.T) {
 	release, running := make(chan struct{}), make(chan struct{}, password.MaxQueued)
 	end := sync.OnceFunc(func() { close(release) })
@@ -231,8 +230,7 @@ func TestAPasswordChangeEndsAllOtherSessions(t *testing.T) {
 	w.ok(w.login("ada@example.com", "another password"))
 }
 
-// A sign-in whose password was right when it was checked begins no session after the password has
-// changed.
+// A sign-in whose password was checked before a password change starts no session after it.
 func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
 	w := newWorld(t)
 	made := w.ok(w.signup("ada@example.com"))
@@ -254,9 +252,8 @@ func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
 	w.fails(w.get(session(made.cookie), "/api/dashboard/me"), 401, "unauthorized")
 }
 
-// TestSessionsAndKeysAreStoredAsHashesAlone: a cookie and an API key are random tokens. The journal
-// has the SHA-256 hash by which each is found, and no key of the deployment is part of either, so
-// no cookie key has to rotate.
+// A cookie and an API key are random tokens. The journal has the SHA-256 hash by which each is
+// found. No deployment key is part of either, so no cookie key has to rotate.
 func TestSessionsAndKeysAreStoredAsHashesAlone(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

@@ -20,8 +20,8 @@ func TestAUserOfAnUnkeyedSlotSignsInAndKeepsTheEmail(t *testing.T) {
 	w.fails(w.signup("ada@example.com"), 409, "email_taken")
 }
 
-// TestACallerCannotChooseASlot looks for idempotency keys and emails whose unkeyed hash is in a
-// victim's shard. The workspaces and users made under them lie in other shards.
+// A caller finds idempotency keys and emails whose unkeyed hash lies in a victim's shard. Their
+// workspaces and users lie in other shards.
 func TestACallerCannotChooseASlot(t *testing.T) {
 	const victim ident.Shard = 77
 	w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 
 const statementPath = "/api/treasury/statement?from=%s&to=%s&format=%s"
 
-// statementOf asks for a statement; days are counted from the first day of the test.
+// statementOf requests a statement. Days count from the first day of the test.
 func (w *world) statementOf(tn tenant, first time.Time, from, to int, format string) testReply {
 	w.t.Helper()
 	day := func(n int) string { return first.AddDate(0, 0, n).Format(time.DateOnly) }
@@ -54,7 +54,7 @@ func centsOf(t require.TestingT, decimal string) int64 {
 	return cents
 }
 
-// ledgerOf is the whole ledger as the treasury's list shows it, oldest first.
+// ledgerOf returns the whole ledger from the treasury's list, oldest first.
 func (w *world) ledgerOf(tn tenant) (entries []map[string]any) {
 	w.t.Helper()
 	w.relayed()
@@ -64,9 +64,9 @@ func (w *world) ledgerOf(tn tenant) (entries []map[string]any) {
 	return entries
 }
 
-// Whatever moves the dollars and whenever a statement is asked for: it opens with what the day
-// before closed with, its lines are the ledger's, in order, and it closes with the balance that the
-// treasury shows.
+// Whatever moves the dollars and whenever a statement is requested: its opening balance is the
+// previous day's closing balance, its lines are the ledger's, in order, and its closing balance is
+// the treasury's.
 func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 	w := newWorld(t)
 	owner, since, people := session(w.newTenant("owner").cookie), w.clock.now(), 0
@@ -84,7 +84,7 @@ func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 		first := w.clock.now().UTC().Truncate(24 * time.Hour)
 		w.fund(tn, 100_000)
 		card := w.mint(tn, "").text("card", "id")
-		closed := map[int]string{} // day → its statement, asked when it was over
+		closed := map[int]string{} // day to its statement, requested after the day
 		n := rapid.IntRange(1, 12).Draw(rt, "moves")
 		for i := range n {
 			today := int(w.clock.now().Sub(first) / (24 * time.Hour))
@@ -100,7 +100,7 @@ func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 			case 2:
 				w.clock.turn(time.Duration(rapid.IntRange(1, 60).Draw(rt, "hours")) * time.Hour)
 			case 3:
-				w.agrees(rt, tn, first, today)
+				w.statementsAgree(rt, tn, first, today)
 			case 4:
 				w.relayed()
 				if day := rapid.IntRange(0, max(today-1, 0)).Draw(rt, "day"); day < today {
@@ -113,13 +113,13 @@ func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
 				}
 			}
 		}
-		w.agrees(rt, tn, first, int(w.clock.now().Sub(first)/(24*time.Hour)))
+		w.statementsAgree(rt, tn, first, int(w.clock.now().Sub(first)/(24*time.Hour)))
 	})
 }
 
-// agrees holds the statement of each day up to today, and one over all of them, against the ledger
-// and the balance.
-func (w *world) agrees(t *rapid.T, tn tenant, first time.Time, today int) {
+// statementsAgree compares the statement of each day up to today, and one of all of them, with the
+// ledger and the balance.
+func (w *world) statementsAgree(t *rapid.T, tn tenant, first time.Time, today int) {
 	ledger := w.ledgerOf(tn)
 	dollars := int64(w.ok(w.get(tn.all, "/api/treasury")).cents("snapshot", "fiatUsdCents"))
 	whole := readStatementCSV(t, w.ok(w.statementOf(tn, first, 0, today, "csv")).raw)
@@ -150,7 +150,7 @@ func (w *world) agrees(t *rapid.T, tn tenant, first time.Time, today int) {
 	require.Equal(t, whole, days)
 }
 
-// Stablecoins are no dollars: their lines stand in the same ledger, first and last of a day and
+// Stablecoins are not dollars: their lines are in the same ledger, first and last of a day and
 // alone on one, and no statement shows or counts them.
 func TestStatementsLeaveOutStablecoins(t *testing.T) {
 	w := newWorld(t)
@@ -245,7 +245,7 @@ func TestStatementPeriods(t *testing.T) {
 	w.ok(w.get(tn.all, "/api/treasury/statement?from=0001-01-01&to=0001-01-01&format=csv"))
 }
 
-// No query makes a statement fail in another way than by refusing it.
+// A bad query is refused, and no query makes a statement fail otherwise.
 func FuzzStatementQuery(f *testing.F) {
 	w := newWorld(f)
 	tn := w.newTenant("mine")

@@ -16,7 +16,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// publicHosts resolves every name to one public address, but private.example.com.
+// publicHosts resolves every name to one public address, except private.example.com.
 type publicHosts struct{}
 
 func (publicHosts) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -35,8 +35,8 @@ func endpointBody(url, events string) string {
 	return fmt.Sprintf(`{"url":%q,"events":%s}`, url, events)
 }
 
-// newEndpoint registers an endpoint in the place of those that were there, for a workspace has only
-// so many.
+// newEndpoint registers an endpoint after it removes the existing ones, because a workspace has a
+// limited number.
 func (w *world) newEndpoint(tn tenant, events string) testReply {
 	w.t.Helper()
 	who := session(tn.cookie).with("X-Workspace-Id", tn.workspace)

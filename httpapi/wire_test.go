@@ -17,7 +17,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 )
 
-// impatient is how long the servers of these tests wait for a request.
+// impatient is the time for which the servers of these tests wait for a request.
 const impatient = 50 * time.Millisecond
 
 // impatientServer is a second server over the same actors with short timeouts.
@@ -28,12 +28,12 @@ func (w *world) impatientServer() *Server {
 	s, err := New(config)
 	require.NoError(w.t, err)
 	s.httpServer.http.ReadTimeout, s.httpServer.http.IdleTimeout = impatient, impatient
-	w.judged(s)
+	w.judgeAnswers(s)
 	return s
 }
 
-// Both lengths in either order, on every route: two servers in a row could read two different
-// requests.
+// A request with both lengths, in either order, is refused on every route: two servers in a row
+// could read two different requests.
 func TestNoRouteTakesTwoLengths(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -60,7 +60,7 @@ func TestNoRouteTakesTwoLengths(t *testing.T) {
 	}
 }
 
-// malformed requires that a framing is refused, for the reason given.
+// malformed requires that a framing is refused, for the given reason.
 func (w *world) malformed(op operation, r readyRequest, framing, reason string) {
 	w.t.Helper()
 	got := answersTo(w.t, w.server, []byte(wire(r, framing)))
@@ -72,7 +72,7 @@ func (w *world) malformed(op operation, r readyRequest, framing, reason string) 
 	require.Len(w.t, got, 1, "%s with %q: the connection goes on", op.name, framing)
 }
 
-// A body that comes a byte at a time, or stops coming, is cut off and does nothing.
+// A body that arrives byte by byte, or stops, is refused after the timeout and has no effect.
 func TestSlowBodiesAreCutOff(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -87,7 +87,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 		for _, sent := range []int{len(text) - len(r.body), len(text) - 1} {
 			before := w.settled()
 			var resp fasthttp.Response
-			require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(saysNoMore(t, s.httpServer, text[:sent])))), op.name)
+			require.NoError(t, resp.Read(bufio.NewReader(strings.NewReader(sendOnce(t, s.httpServer, text[:sent])))), op.name)
 			require.Equal(t, 408, resp.StatusCode(), "%s: %s", op.name, resp.Body())
 			require.Contains(t, string(resp.Body()), `"error":"request_timeout"`)
 			require.Equal(t, before, w.settled(), op.name)
@@ -96,10 +96,10 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 	require.NoError(t, s.Shutdown(t.Context()))
 }
 
-// saysNoMore is a client that says something at once and then nothing. It returns what the client
-// is told until the server closes the connection. What is said is there before the server begins to
-// wait, so that an impatient one reads it on any machine.
-func saysNoMore(t testing.TB, d *httpServer, said string) string {
+// sendOnce is a client that sends bytes at once and then nothing. It returns the answer until the
+// server closes the connection. The bytes arrive before the server begins to wait, so the result
+// does not depend on the machine's speed.
+func sendOnce(t testing.TB, d *httpServer, said string) string {
 	t.Helper()
 	pipe := fasthttputil.NewPipeConns()
 	client, server := pipe.Conn1(), pipe.Conn2()
@@ -116,7 +116,7 @@ func saysNoMore(t testing.TB, d *httpServer, said string) string {
 	return string(told)
 }
 
-// oneConn is a listener with one connection, which is there already.
+// oneConn is a listener with one connection, which is already there.
 type oneConn struct{ conn net.Conn }
 
 func (l *oneConn) Accept() (conn net.Conn, err error) {
@@ -130,7 +130,7 @@ func (l *oneConn) Accept() (conn net.Conn, err error) {
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return new(net.TCPAddr) }
 
-// A connection that says nothing, or not even a whole request line, is closed.
+// A connection that sends nothing, or an incomplete request line, is closed.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	w := newWorld(t)
 	s := w.impatientServer()
@@ -140,7 +140,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	for _, said := range []string{"", "G", "GET /api/cards HTTP/1.1\r\nHost", "\r\n"} {
 		conn, err := ln.Dial()
 		require.NoError(t, err)
-		_, _ = io.WriteString(conn, said) // on a busy machine the server has closed by now
+		_, _ = io.WriteString(conn, said) // the server may have closed already
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(waitFor)))
 		told, err := io.ReadAll(conn)
 		require.NoError(t, err, "after %q", said)
@@ -153,14 +153,14 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// memoryConn is a connection whose client has said everything already.
+// memoryConn is a connection whose client has sent all its bytes.
 type memoryConn struct {
-	said io.Reader
-	told bytes.Buffer
+	sent     io.Reader
+	received bytes.Buffer
 }
 
-func (c *memoryConn) Read(b []byte) (int, error)       { return c.said.Read(b) }
-func (c *memoryConn) Write(b []byte) (int, error)      { return c.told.Write(b) }
+func (c *memoryConn) Read(b []byte) (int, error)       { return c.sent.Read(b) }
+func (c *memoryConn) Write(b []byte) (int, error)      { return c.received.Write(b) }
 func (c *memoryConn) Close() error                     { return nil }
 func (c *memoryConn) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 func (c *memoryConn) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2} }
@@ -168,14 +168,14 @@ func (c *memoryConn) SetDeadline(time.Time) error      { return nil }
 func (c *memoryConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *memoryConn) SetWriteDeadline(time.Time) error { return nil }
 
-// answersTo gives bytes to the server and reads every answer. What the server cannot read it may
-// leave unanswered.
+// answersTo sends bytes to the server and reads every answer. The server may leave malformed bytes
+// unanswered.
 func answersTo(t testing.TB, s *Server, said []byte) []*fasthttp.Response {
 	t.Helper()
-	conn := &memoryConn{said: bytes.NewReader(said)}
-	_ = s.httpServer.ServeConn(conn) // its error is that of the last request, which has been answered
+	conn := &memoryConn{sent: bytes.NewReader(said)}
+	_ = s.httpServer.ServeConn(conn) // the error of the last request, which has been answered
 	var all []*fasthttp.Response
-	reader := bufio.NewReader(&conn.told)
+	reader := bufio.NewReader(&conn.received)
 	for {
 		resp := &fasthttp.Response{}
 		resp.SkipBody = false

@@ -43,7 +43,7 @@ const (
 )
 
 // world is the product behind its REST interface: real actors over the embedded journal and the
-// real authorizer, on a file system in memory and a clock that only tests turn.
+// real authorizer, with a file system in memory and a clock that only tests turn.
 type world struct {
 	t       testing.TB
 	clock   *testClock
@@ -57,12 +57,12 @@ type world struct {
 	journal persistence.Journal
 	chains  *sandbox.Chains
 	ramp    *quietRamp
-	people  int // signed up by person
-	n       int // of what must differ each time
+	people  int // users of person
+	n       int // a number for unique names
 	close   func()
 }
 
-// testClock has both clocks of a machine.
+// testClock is the wall clock and the monotonic clock of a machine.
 type testClock struct {
 	mu     sync.Mutex
 	at     time.Time
@@ -94,16 +94,16 @@ func (c *testClock) elapsed() time.Duration {
 	return c.passed
 }
 
-// hooked lets a test come between the interface and the actors.
+// hooked lets a test intercept calls of the interface to the actors.
 type hooked struct {
 	Actors
 	mu  sync.Mutex
 	ask func(ctx context.Context, e actors.Envelope) (any, error)
-	// refuseMint is set while no request runs.
+	// refuseMint may be set only while no request runs.
 	refuseMint func() error
-	awaited    []string // workspaces whose relay was waited for
-	// unkeyed is set while no request runs: new tenants get the slots of a build that did not key
-	// them.
+	awaited    []string // workspaces whose relay a request awaited
+	// unkeyed gives new tenants the slots of a build that did not key them. It may be set only
+	// while no request runs.
 	unkeyed bool
 }
 
@@ -206,20 +206,20 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		WatchEvery: 10 * time.Millisecond, Issuer: sandbox.Issuer{},
 		Config: actors.Config{Journal: journal, Authorizer: w.engine, FollowedWithin: waitFor, RelayedWithin: waitFor,
 			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 10 * time.Millisecond, Fatal: fatal,
-			Logger: diary.logger()}})
+			Logger: suiteLog.logger()}})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
 	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: onePartnerSecret(testSecret),
 		RateLimits: RateLimits{Off: true}, Elapsed: w.clock.elapsed, Convert: true, DepositDelay: 2 * time.Second,
-		Logger: diary.logger()}
+		Logger: suiteLog.logger()}
 	config.WebhookGuard = webhook.NewGuard(false, publicHosts{})
 	for _, c := range change {
 		c(&config)
 	}
 	w.server, err = New(config)
 	require.NoError(t, err)
-	w.judged(w.server)
+	w.judgeAnswers(w.server)
 	w.listen = fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
 	go func() { done <- w.server.Serve(w.listen) }()
@@ -238,7 +238,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	return w
 }
 
-// never is the deadline of a swipe here: no machine is so busy that its answer is "timeout".
+// never is the deadline of a swipe, so that a slow machine never answers "timeout".
 func never() <-chan time.Time { return nil }
 
 func dial(ln *fasthttputil.InmemoryListener) *fasthttp.HostClient {
@@ -260,7 +260,7 @@ func (w *world) newNetwork() (Network, func()) {
 	}
 }
 
-// reply is an answer, its body decoded.
+// testReply is an answer with its decoded body.
 type testReply struct {
 	status int
 	raw    string
@@ -269,7 +269,7 @@ type testReply struct {
 	cookie string
 }
 
-// code is that of an error, also of one in the words of JSON-RPC.
+// code returns the code of an error, also of a JSON-RPC error.
 func (r testReply) code() string {
 	if _, isRPC := r.body["error"].(map[string]any); isRPC {
 		return r.text("error", "data", "error")
@@ -316,7 +316,7 @@ func (r testReply) cents(path ...any) int {
 	return int(f)
 }
 
-// as is a caller: headers that go with each of its requests.
+// as is a caller: the headers of each of its requests.
 type as map[string]string
 
 func key(secret string) as { return as{"Authorization": "Bearer " + secret} }
@@ -363,7 +363,7 @@ func (w *world) do(who as, method, path, body string) testReply {
 	if r.header("Content-Disposition") == "" { // else it is a file
 		require.NoError(w.t, json.Unmarshal(resp.Body(), &r.body), "%s %s: %s", method, path, r.raw)
 	}
-	diary.note(who, r.cookie, body, r.raw)
+	suiteLog.recordExchange(who, r.cookie, body, r.raw)
 	return r
 }
 
@@ -386,13 +386,13 @@ func (w *world) ok(r testReply) testReply {
 	return r
 }
 
-// tenant is a workspace with a user and a key for everything that the tests need.
+// tenant is a workspace with its owner, and a key with all scopes.
 type tenant struct {
 	cookie, workspace, secret, firstSecret string
 	all                                    as
 }
 
-// allScopes are those of the key that may do everything.
+// allScopes lists the scopes of the key with every permission.
 var allScopes = `["` + strings.Join(workspace.Scopes(), `","`) + `"]`
 
 func (w *world) signup(email string) testReply {
@@ -415,7 +415,7 @@ func (w *world) newTenant(name string) tenant {
 // report sends a signed report of the bank.
 func (w *world) report(body string) testReply {
 	w.t.Helper()
-	return w.reported("/api/webhooks/bank-transfer", body)
+	return w.sendReport("/api/webhooks/bank-transfer", body)
 }
 
 // fund deposits dollars and has the bank report them.
@@ -435,14 +435,14 @@ func (w *world) mint(tn tenant, extra string) testReply {
 		`{"holderKind":"agent","holderLabel":"a","monthlyLimitUsdCents":100000,"perTxnLimitUsdCents":50000`+extra+`}`))
 }
 
-// swipe asks for an authorization through the simulation.
+// swipe simulates an authorization.
 func (w *world) swipe(tn tenant, card, id string, cents int) testReply {
 	w.t.Helper()
 	return w.ok(w.post(tn.all, "/api/dev/cards/"+card+"/simulate/authorization",
 		fmt.Sprintf(`{"id":%q,"amountCents":%d,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`, id, cents)))
 }
 
-// relayed waits until the journal shows the authorizer's decisions. A read waits for them too, but
+// relayed waits until the journal has the authorizer's decisions. A read waits for them too, but
 // with a limit.
 func (w *world) relayed() {
 	w.t.Helper()
@@ -451,7 +451,7 @@ func (w *world) relayed() {
 
 var errBroken = errors.New("the disk says: /secret/path is on fire")
 
-// keptUnmatched counts the reports that the system's workspace keeps.
+// keptUnmatched requires a number of unmatched reports in the system's workspace.
 func (w *world) keptUnmatched(want int) {
 	w.t.Helper()
 	system := ident.System.Format(ident.Workspace)
@@ -461,7 +461,7 @@ func (w *world) keptUnmatched(want int) {
 	require.Len(w.t, records, want)
 }
 
-// watched are the sandbox chains, all of them.
+// watched returns all sandbox chains.
 func (w *world) watched() (all []partner.Chain) {
 	for _, name := range checkout.Chains() {
 		all = append(all, w.chains.Chain(name))

@@ -16,9 +16,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// Another workspace's id is answered byte for byte as one that never was, wherever a request may
-// name a record. The estate's own id is the proof that the request would otherwise have done
-// something.
+// An id of another workspace is answered byte for byte like an unknown id, wherever a request may
+// name a record. The estate's own id shows that the request would otherwise have an effect.
 func TestAnothersIDReadsAsUnknown(t *testing.T) {
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
@@ -37,7 +36,7 @@ func TestAnothersIDReadsAsUnknown(t *testing.T) {
 				parent := w.t
 				w.t = t
 				defer func() { w.t = parent }()
-				compared += w.compareIDs(op, place, mine, other)
+				compared += w.compareOneID(op, place, mine, other)
 			})
 		}
 	}
@@ -45,8 +44,8 @@ func TestAnothersIDReadsAsUnknown(t *testing.T) {
 	require.NotZero(t, compared)
 }
 
-// compareIDs tries one place of one operation.
-func (w *world) compareIDs(op operation, place idPlace, mine, other tenant) int {
+// compareOneID tries one place of one operation.
+func (w *world) compareOneID(op operation, place idPlace, mine, other tenant) int {
 	w.t.Helper()
 	own := w.newEstate(mine)
 	r := w.send(own.ready(op, map[string]string{place.String(): own.id(place.kind)}))
@@ -70,7 +69,7 @@ func (w *world) compareIDs(op operation, place idPlace, mine, other tenant) int 
 	}
 	compared := 0
 	for _, unknown := range w.unknownLike(anothers, mine, other) {
-		// Of an answer 200, the estate it is about must be as fresh as the one before.
+		// A 200 changes the estate, so the next request needs a fresh one.
 		fresh := e
 		if strings.HasPrefix(got, "200") {
 			fresh = w.newEstate(mine)
@@ -92,7 +91,7 @@ func (w *world) shardOf(tn tenant) ident.Shard {
 	return slot.Shard()
 }
 
-// unknownLike makes ids that never were: in the shard of either tenant.
+// unknownLike makes unknown ids in the shard of each tenant.
 func (w *world) unknownLike(id string, tenants ...tenant) []string {
 	w.t.Helper()
 	prefix, _, isID := strings.Cut(id, "_")
@@ -108,21 +107,21 @@ func (w *world) unknownLike(id string, tenants ...tenant) []string {
 	return all
 }
 
-// answerOf is a whole answer as text: status, headers, body. The id that was asked about is taken
-// out of what is no refusal.
+// answerOf returns a whole answer as text: status, headers, body. The requested id is removed from
+// an answer that is not a refusal.
 func (w *world) answerOf(r readyRequest, id string) string {
 	w.t.Helper()
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
 	defer fasthttp.ReleaseResponse(resp)
 	req.SetRequestURI("http://purser.test" + r.path)
-	req.Header.Set(requestIDHeader, "the-same") // the one thing that differs from answer to answer
+	req.Header.Set(requestIDHeader, "the-same") // the only header that differs between answers
 	req.Header.SetMethod(r.method)
 	if r.body != "" {
 		req.Header.SetContentType("application/json")
 		req.SetBodyString(r.body)
 	}
-	req.Header.Set("X-Request-Id", "the-same") // else one is drawn
+	req.Header.Set("X-Request-Id", "the-same") // or a random one is drawn
 	for name, value := range r.who {
 		req.Header.Set(name, value)
 	}
@@ -140,7 +139,7 @@ func (w *world) answerOf(r readyRequest, id string) string {
 	return text
 }
 
-// withoutIDs blanks the values that are drawn anew for every record.
+// withoutIDs removes the values that are drawn for every record.
 func withoutIDs(text string) string {
 	words := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(`" ,:{}[]`, c) })
 	for _, word := range words {
@@ -159,8 +158,8 @@ func withoutIDs(text string) string {
 	return text
 }
 
-// A key that holds every scope but the one that a route needs is told which; one that holds only
-// that scope passes.
+// A key with every scope except the required one is refused with its name. A key with only that
+// scope passes.
 func TestEveryRouteNeedsItsScope(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -199,9 +198,8 @@ func TestEveryRouteNeedsItsScope(t *testing.T) {
 	require.NotZero(t, checked)
 }
 
-// What each kind of caller is told by every route that a session may call: who it lets through
-// stands in x-roles.
-func TestEveryDashboardRouteKnowsItsRoles(t *testing.T) {
+// Every route that a session may call admits exactly the roles of x-roles.
+func TestEveryDashboardRouteRequiresItsRoles(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	cookies := map[string]string{workspace.Owner: tn.cookie}
@@ -257,9 +255,8 @@ func (w *world) sendWith(op operation, tn tenant, cookie, workspace string) test
 	return w.send(r)
 }
 
-// cookieFor keeps a caller's session from being ended by the route that ends sessions, and a member
-// from leaving by the route that ends memberships: another session, and another person in the same
-// role, stand in.
+// cookieFor returns the session for an operation. Another session stands in on the route that ends
+// sessions, and another person in the same role on the route that ends memberships.
 func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 	w.t.Helper()
 	who := w.ok(w.get(session(cookie), "/api/dashboard/me"))
@@ -267,7 +264,7 @@ func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 	case "logout":
 		body := fmt.Sprintf(`{"email":%q,"password":"a long password"}`, who.text("user", "email"))
 		return w.ok(w.post(nil, "/api/dashboard/login", body)).cookie
-	case "changePassword": // it ends all sessions of its user
+	case "changePassword": // ends all sessions of its user
 		_, cookie = w.person(tn, "")
 	case "leaveWorkspace":
 		reply, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace,
@@ -279,9 +276,8 @@ func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 	return cookie
 }
 
-// In live mode what moves money asks for an approved verification, whatever else is wrong with the
-// request; what simulates is refused; everything else is as before. Which is which stands in
-// x-live.
+// In live mode, routes that move money require an approved verification before any other check, and
+// simulations are refused. All other routes work as before. x-live lists which is which.
 func TestLiveModeOnEveryRoute(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("mine")
@@ -293,14 +289,14 @@ func TestLiveModeOnEveryRoute(t *testing.T) {
 			continue
 		}
 		counted[op.live]++
-		w.tell(tn, workspace.SetMode{Mode: workspace.Sandbox})
+		w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Sandbox})
 		r := w.newEstate(tn).ready(op, nil)
 		if !op.key {
 			r.who = session(w.cookieFor(op, tn, tn.cookie)).with("X-Workspace-Id", tn.workspace).once()
 		}
-		w.tell(tn, workspace.SetMode{Mode: workspace.Live})
+		w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
 		for _, status := range kyb {
-			w.tell(tn, workspace.SetKYB{Status: status})
+			w.askWorkspace(tn, workspace.SetKYB{Status: status})
 			switch {
 			case op.live == onlySandbox:
 				w.refusedLive(r, "sandbox_only")
@@ -318,8 +314,8 @@ func TestLiveModeOnEveryRoute(t *testing.T) {
 	require.NotZero(t, counted[""])
 }
 
-// tell sends a command that no route sends to a tenant's workspace.
-func (w *world) tell(tn tenant, command any) {
+// askWorkspace sends a command that no route sends to a tenant's workspace.
+func (w *world) askWorkspace(tn tenant, command any) {
 	w.t.Helper()
 	_, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace,
 		Workspace: tn.workspace,
@@ -327,8 +323,8 @@ func (w *world) tell(tn tenant, command any) {
 	require.NoError(w.t, err)
 }
 
-// refusedLive requires that a request, whole or with a body that is none, is refused for the mode
-// and changes nothing.
+// refusedLive requires that a request, with its own body and with a malformed one, is refused for
+// the mode and changes nothing.
 func (w *world) refusedLive(r readyRequest, code string) testReply {
 	w.t.Helper()
 	before := w.settled()

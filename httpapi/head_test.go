@@ -10,9 +10,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// plainly sends one request with a key and returns the status line and headers without those that
-// differ from answer to answer, and what follows them.
-func (w *world) plainly(method, path, secret string) (head, rest string) {
+// headAndRest sends one request with a key. It returns the status line and headers without those
+// that differ between answers, and the rest.
+func (w *world) headAndRest(method, path, secret string) (head, rest string) {
 	w.t.Helper()
 	conn, err := w.listen.Dial()
 	require.NoError(w.t, err)
@@ -56,17 +56,17 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 		}
 	}
 	for _, path := range paths {
-		want, body := w.plainly("GET", path, tn.secret)
-		got, none := w.plainly("HEAD", path, tn.secret)
+		want, body := w.headAndRest("GET", path, tn.secret)
+		got, none := w.headAndRest("HEAD", path, tn.secret)
 		require.Equal(t, want, got, path)
 		require.Contains(t, want, "Content-Length: ", path)
 		require.Empty(t, none, path)
 		require.NotEmpty(t, body, path)
 	}
-	head, none := w.plainly("HEAD", "/checkout/"+id+"/events", tn.secret)
+	head, none := w.headAndRest("HEAD", "/checkout/"+id+"/events", tn.secret)
 	require.Contains(t, head, "200 OK")
 	require.Contains(t, head, "Content-Type: text/event-stream")
 	require.Empty(t, none, "a stream is not begun")
-	head, _ = w.plainly("HEAD", "/api/mcp", tn.secret)
+	head, _ = w.headAndRest("HEAD", "/api/mcp", tn.secret)
 	require.Contains(t, head, "405", "a path without a GET has no HEAD")
 }

@@ -12,7 +12,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// legacy writes a record as an older version of the service left it.
+// legacy writes a record of an older version.
 func (w *world) legacy(kind string, tn tenant, id, document string) {
 	w.t.Helper()
 	slot, err := ident.SlotOf(tn.workspace)
@@ -28,12 +28,12 @@ func (w *world) legacy(kind string, tn tenant, id, document string) {
 	require.NoError(w.t, outcomes[0].Err)
 }
 
-// owner is the session of a tenant's owner.
+// owner returns the session of a tenant's owner.
 func (tn tenant) owner() as { return session(tn.cookie).with("X-Workspace-Id", tn.workspace) }
 
 func (a as) once() as { return a.with("Idempotency-Key", uuid.NewString()) }
 
-// currencies are a tenant's accounts, by currency.
+// currencies returns a tenant's accounts, by currency.
 func (w *world) currencies(tn tenant) map[string]map[string]any {
 	w.t.Helper()
 	accounts, all := w.ok(w.get(tn.all, "/api/mca/accounts")).at("accounts").([]any), map[string]map[string]any{}
@@ -54,10 +54,10 @@ func (w *world) open(tn tenant, currencies ...string) {
 	w.opened(tn, currencies...)
 }
 
-// opened waits until balances whose time has come are active.
+// opened waits until balances whose delay is over are active.
 func (w *world) opened(tn tenant, currencies ...string) {
 	w.t.Helper()
-	w.awaits(func() bool {
+	w.awaitCondition(func() bool {
 		held := w.currencies(tn)
 		for _, currency := range currencies {
 			if held[currency]["status"] != "active" {
@@ -68,12 +68,12 @@ func (w *world) opened(tn tenant, currencies ...string) {
 	})
 }
 
-func (w *world) awaits(condition func() bool) {
+func (w *world) awaitCondition(condition func() bool) {
 	w.t.Helper()
 	require.Eventually(w.t, condition, time.Minute, 5*time.Millisecond)
 }
 
-// payIn lets money arrive and waits for it.
+// payIn announces a payment and waits for its arrival.
 func (w *world) payIn(tn tenant, currency, minor string) {
 	w.t.Helper()
 	r := w.post(tn.owner(), "/api/dev/mca/simulate-payin",
@@ -81,7 +81,7 @@ func (w *world) payIn(tn tenant, currency, minor string) {
 			currency, minor))
 	require.Equal(w.t, 202, r.status, r.raw)
 	w.clock.turn(3 * time.Second)
-	w.awaits(func() bool { return w.balanceOf(tn, currency)["pendingMinor"] == "0" })
+	w.awaitCondition(func() bool { return w.balanceOf(tn, currency)["pendingMinor"] == "0" })
 }
 
 func (w *world) balanceOf(tn tenant, currency string) map[string]any {
@@ -89,8 +89,8 @@ func (w *world) balanceOf(tn tenant, currency string) map[string]any {
 	return w.currencies(tn)[currency]["balance"].(map[string]any)
 }
 
-// currencyFor is what an operation about currencies is tried with: one to be opened, or one with
-// money in it.
+// currencyFor returns the currency for an operation of the estate: one to open, or one with money
+// in it.
 func (e *estate) currencyFor(op operation) string {
 	e.t.Helper()
 	held := e.currencies(e.tn)
@@ -110,7 +110,7 @@ func (e *estate) currencyFor(op operation) string {
 	return "EUR"
 }
 
-// quoteConversion locks a rate for what is sold.
+// quoteConversion locks a rate for an amount to sell.
 func (w *world) quoteConversion(tn tenant, sell, buy, minor string) testReply {
 	w.t.Helper()
 	r := w.post(tn.all.once(), "/api/mca/quotes", fmt.Sprintf(`{"sellCurrency":%q,"buyCurrency":%q,"amountMinor":%q}`,
@@ -120,7 +120,7 @@ func (w *world) quoteConversion(tn tenant, sell, buy, minor string) testReply {
 	return r
 }
 
-// convert uses a quote.
+// convert creates a conversion from a quote.
 func (w *world) convert(tn tenant, quote string) testReply {
 	w.t.Helper()
 	r := w.convertNow(tn, quote)
