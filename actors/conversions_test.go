@@ -81,7 +81,7 @@ func (x *currencyWorkspace) payIn(c money.Currency, minor money.Minor) {
 
 func (x *currencyWorkspace) requestQuote(sell, buy money.Currency, side string,
 	minor money.Minor) (balance.ConversionQuote, error) {
-	offer, err := sandbox.Desk{}.Offer(context.Background(), partner.Wanted{Sell: string(sell), Buy: string(buy)})
+	offer, err := sandbox.Desk{}.Offer(context.Background(), partner.OfferRequest{Sell: string(sell), Buy: string(buy)})
 	require.NoError(x.t, err)
 	rate, err := money.ParseRate(offer.Rate)
 	require.NoError(x.t, err)

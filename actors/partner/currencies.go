@@ -5,32 +5,37 @@ import (
 	"time"
 )
 
-// Receiving is how money reaches a balance in a currency over one rail. Fields are what the sender must write, by name.
-type Receiving struct {
+// ReceivingDetails are the details of one rail by which money reaches a balance in a currency.
+// Fields are the values that the sender must enter, by name.
+type ReceivingDetails struct {
 	Rail   string            `json:"rail"`
 	Fields map[string]string `json:"fields"`
 }
 
-// Wanted is what an offer is asked for: how much of Sell buys how much of Buy, when the amount of the fixed side is given.
-type Wanted struct {
+// OfferRequest asks for a rate at which Sell buys Buy. AmountMinor is the amount of the fixed side,
+// in minor units.
+type OfferRequest struct {
 	Sell, Buy   string // currencies
 	FixedSide   string // sell or buy
 	AmountMinor int64
 }
 
-// Offer is a firm rate, spread included, in units of the bought currency for one of the sold, for as long as Firm says.
+// Offer is a firm rate, spread included, in units bought for one unit sold. It can be used for the
+// duration Firm.
 type Offer struct {
 	Rate string
 	Firm time.Duration
 }
 
-// Currencies is what the desk does about balances in currencies.
+// Currencies is the desk's part for balances in currencies.
 type Currencies interface {
-	// Receiving are the details of a workspace's balance in a currency, the same each time; ErrRefused for a currency in which
-	// none is kept.
-	Receiving(ctx context.Context, workspace, currency string) ([]Receiving, error)
-	// Offer is a firm rate between two currencies; ErrRefused for a pair that it does not deal in.
-	Offer(ctx context.Context, w Wanted) (Offer, error)
-	// Between is the mid rate of two currencies, for display only; ErrRefused as Offer.
-	Between(ctx context.Context, sell, buy string) (rate string, err error)
+	// ReceivingDetails are the details of a workspace's balance in a currency, the same at each
+	// call. ErrRefused says that the desk keeps no balance in the currency.
+	ReceivingDetails(ctx context.Context, workspace, currency string) ([]ReceivingDetails, error)
+	// Offer is a firm rate between two currencies. ErrRefused says that the desk does not trade the
+	// pair.
+	Offer(ctx context.Context, w OfferRequest) (Offer, error)
+	// MidRate is the mid rate of two currencies, for display only. ErrRefused says that the pair
+	// has no rate.
+	MidRate(ctx context.Context, sell, buy string) (rate string, err error)
 }

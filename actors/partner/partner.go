@@ -1,9 +1,10 @@
-// Package partner says what Purser needs of the outside world, as small interfaces: a bank, its desk for foreign exchange, and an
-// issuer of cards. The implementations live elsewhere; package sandbox has some that behave like the real thing.
+// Package partner has the interfaces of Purser's partners: a bank, its desk for foreign exchange, a
+// card issuer, a ramp between dollars and USDC, nodes of blockchains, and a source of prices.
+// Package sandbox has implementations that simulate partners.
 //
-// A partner is told what to do once or many times, for whoever tells it may crash in between: every method but Pay is idempotent
-// by the id it is given. What becomes of an order of money is never an answer here. It comes later, as a signed report through
-// the inbound webhook handlers.
+// Every method except Pay is idempotent by the id that it gets, because its caller may crash and
+// repeat it. No method returns the outcome of an order of money. The partner reports the outcome
+// later, signed, to the inbound webhook handlers.
 package partner
 
 import (
@@ -12,10 +13,10 @@ import (
 	"time"
 )
 
-// ErrFull says that a partner takes no more orders for now. Nothing was kept; a later retry is safe.
+// ErrFull says that a partner takes no orders now. It kept nothing, so that a retry is safe.
 var ErrFull = errors.New("partner takes no more orders now")
 
-// Deposit is money that a customer has announced and the bank is going to see.
+// Deposit is a bank transfer that a customer announced.
 type Deposit struct {
 	ID             string    `json:"id"` // dep_…
 	WorkspaceID    string    `json:"workspaceId"`
@@ -24,27 +25,27 @@ type Deposit struct {
 	ExpectedAt     time.Time `json:"expectedAt"`
 }
 
-// Bank is where the dollars are.
+// Bank is the partner that holds the dollars.
 type Bank interface {
-	// Expect announces a deposit. When it returns nil the bank has kept the order and will report the money's arrival; the same
-	// id again changes nothing.
+	// Expect announces a deposit. After nil the bank has the announcement and will report the
+	// money's arrival. A repeat of an id changes nothing.
 	Expect(ctx context.Context, d Deposit) error
 	Payments
 }
 
-// ErrRefused says that a partner will not do what it was asked: the issuer take a person on, the bank pay. Asking again changes
-// nothing.
+// ErrRefused says that a partner refuses the request for good; a retry gets the same answer.
 var ErrRefused = errors.New("the partner refuses")
 
-// Person is somebody under whom cards are issued. It is personal data: it is sent, and never logged or kept on the way.
+// Person is a cardholder to enrol with the issuer. It is personal data: senders neither log nor
+// store it.
 type Person struct {
-	Reference                               string // the same reference is the same enrolment
+	Reference                               string // equal references are one enrolment
 	FirstName, LastName, Email, PhoneNumber string
 	Address                                 Address
-	DateOfBirth, SsnLast4                   string // "" when they were not given
+	DateOfBirth, SsnLast4                   string // "" when not given
 }
 
-// Address is where a person lives, or a physical card is sent.
+// Address is a person's address, or the destination of a physical card.
 type Address struct {
 	Line1      string `json:"line1"`
 	City       string `json:"city"`
@@ -55,15 +56,16 @@ type Address struct {
 
 // Issuer is the partner that issues the cards.
 type Issuer interface {
-	// Enrol takes a person on and returns the id of their account with the issuer; ErrRefused when it will not. After any other
-	// error it is not known whether the person is enrolled, and the same reference may be sent again.
+	// Enrol enrols a person and returns the issuer's id of the account. ErrRefused says that the
+	// issuer refuses the person. After any other error the outcome is unknown, and the same
+	// reference may be sent again.
 	Enrol(ctx context.Context, p Person) (account string, err error)
-	// Mirror binds agents of a workspace to the issuer and says how they stand now: what was said of one before is replaced.
-	// There are at most 10,000. ErrRefused when the issuer will not have them; after any other error the same may be sent again.
+	// Mirror replaces the issuer's copy of a workspace's agents, at most 10,000 of them. ErrRefused
+	// says that the issuer refuses them. After any other error the same call may be repeated.
 	Mirror(ctx context.Context, workspaceID string, agents []Agent) error
 }
 
-// Agent is an AI agent that acts for a workspace, with the key it signs with.
+// Agent is an AI agent that acts for a workspace, with its public signing key.
 type Agent struct {
 	ID, Name     string
 	PublicKeyPem string // SubjectPublicKeyInfo

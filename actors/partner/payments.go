@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// Account is where a recipient is paid. It is personal data: it is sent, and never logged or kept on the way.
+// Account is a recipient's bank account. It is personal data: senders neither log nor store it.
 type Account struct {
-	Reference     string   `json:"reference"` // the same reference is the same account
+	Reference     string   `json:"reference"` // equal references are one account
 	Kind          string   `json:"kind"`      // us or international
 	Name          string   `json:"name"`
 	RoutingNumber string   `json:"routingNumber,omitempty"`
@@ -19,30 +19,32 @@ type Account struct {
 	Address       *Address `json:"address,omitempty"`
 }
 
-// Payment is an order to pay.
+// Payment is an order to pay a recipient, or a deal of the desk on RailFX.
 type Payment struct {
-	Reference   string `json:"reference"` // ours; what the bank reports names it
-	Account     string `json:"account"`   // the token of the recipient's account
+	Reference   string `json:"reference"` // ours; the bank's reports name it
+	Account     string `json:"account"`   // token of the recipient's account
 	Rail        string `json:"rail"`      // ach, wire, realtime or intl_wire
 	SameDay     bool   `json:"sameDay,omitempty"`
 	AmountCents int64  `json:"amountCents"`
 	Description string `json:"description"`
-	UETR        string `json:"uetr,omitempty"` // of a wire abroad
-	// BuyCurrency and BuyMinor are what the recipient gets by a quote of the desk; "" and 0 without one.
+	UETR        string `json:"uetr,omitempty"` // wires abroad only
+	// BuyCurrency and BuyMinor are the amount that the recipient gets by a quote; "" and 0 without
+	// one.
 	BuyCurrency string `json:"buyCurrency,omitempty"`
 	BuyMinor    int64  `json:"buyMinor,omitempty"`
-	// SellCurrency is that of AmountCents on the rail RailFX, in its smallest units; it has no account.
+	// SellCurrency is the currency of AmountCents on RailFX, in its minor units; RailFX has no
+	// account.
 	SellCurrency string `json:"sellCurrency,omitempty"`
 }
 
-// RailFX is a deal of the bank's desk: it sells what a balance in a currency has set aside, and buys. It is given and reported as
-// payments are.
+// RailFX is the rail of a deal with the bank's desk: it sells the held amount of a balance in a
+// currency and buys another. It is ordered and reported like a payment.
 const RailFX = "fx"
 
-// Standing is what has become of a payment.
+// Standing is the status of a payment at the bank.
 type Standing string
 
-// Standings. A pending payment is reported later.
+// Standings. The bank reports a pending payment's outcome later.
 const (
 	Pending  Standing = "pending"
 	Settled  Standing = "settled"
@@ -50,28 +52,30 @@ const (
 	Returned Standing = "returned"
 )
 
-// ErrUnknown says that the bank has no order of that reference.
+// ErrUnknown says that the bank has no order with the reference.
 var ErrUnknown = errors.New("the bank does not know the payment")
 
-// Payments is how the bank pays.
+// Payments is the bank's part for outgoing payments.
 type Payments interface {
-	// Tokenize hands an account number over and returns the bank's name for the account; ErrRefused when the bank will not pay to
-	// it.
+	// Tokenize registers an account and returns the bank's token for it. ErrRefused says that the
+	// bank does not pay to it.
 	Tokenize(ctx context.Context, a Account) (token string, err error)
-	// Pay orders a payment. It is called once for a payment: it alone is not idempotent. When it returns nil the bank has the
-	// order and reports later what becomes of it; after ErrRefused or ErrFull it has not. After any other error nobody knows.
+	// Pay orders a payment. It is the only method that is not idempotent: call it once per payment.
+	// After nil the bank has the order and reports its outcome later. After ErrRefused or ErrFull
+	// it does not have the order. After any other error the outcome is unknown.
 	Pay(ctx context.Context, p Payment) error
-	// Standing asks, by our reference, what has become of a payment; ErrUnknown when the bank has no such order, ErrFull when
-	// nobody can be asked now.
+	// Standing asks for a payment's status by our reference. ErrUnknown says that the bank has no
+	// such order, ErrFull that the bank cannot be reached now.
 	Standing(ctx context.Context, reference string) (Standing, error)
 }
 
-// Desk sells foreign currencies for dollars. Its rates are decimals, in units bought for a dollar.
+// Desk sells foreign currencies for dollars. Its rates are decimals, in units bought for one
+// dollar.
 type Desk interface {
-	// Firm is the rate, spread included, at which the desk sells a currency for as long as a quote is locked; ErrRefused for a
-	// currency that it does not deal in.
-	Firm(ctx context.Context, currency string) (rate string, err error)
-	// Mid are the rates between buying and selling, by currency, for display only.
-	Mid(ctx context.Context) (map[string]string, error)
+	// FirmRate is the rate, spread included, at which the desk sells a currency while a quote is
+	// locked. ErrRefused says that the desk does not trade the currency.
+	FirmRate(ctx context.Context, currency string) (rate string, err error)
+	// MidRates are the mid rates by currency, for display only.
+	MidRates(ctx context.Context) (map[string]string, error)
 	Currencies
 }

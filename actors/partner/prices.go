@@ -2,8 +2,9 @@ package partner
 
 import "context"
 
-// Prices says what coins are worth.
+// Prices is a source of coin prices.
 type Prices interface {
-	// Price is what one coin of an asset is worth now, in dollars, as a decimal; ErrRefused for an asset that has no price here.
+	// Price is the current price of one coin of an asset in dollars, as a decimal. ErrRefused says
+	// that the asset has no price.
 	Price(ctx context.Context, asset string) (dollars string, err error)
 }

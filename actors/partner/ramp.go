@@ -2,26 +2,31 @@ package partner
 
 import "context"
 
-// Ramp changes dollars and USDC, and sends USDC to wallets. Every method is idempotent by the id it is given. What becomes of an
-// order comes later, as a signed report.
+// Ramp converts between dollars and USDC, and sends USDC to wallets. Every method is idempotent by
+// the id that it gets. The partner reports the outcome of an order later, signed.
 type Ramp interface {
-	// Fee is the most that an order of so many cents costs, in cents; ErrRefused when the partner does not do it.
+	// Fee is the highest fee of an order of cents, in cents. ErrRefused says that the partner does
+	// not take such an order.
 	Fee(ctx context.Context, direction string, cents int64) (int64, error)
-	// Link makes a workspace known under the id of its account. ErrRefused when the partner will not have it.
+	// Link registers a workspace under the id of its account. ErrRefused says that the partner
+	// refuses the workspace.
 	Link(ctx context.Context, account, workspaceID string) error
-	// Approve looks at a wallet that its owner has proven. ErrRefused when the partner will not pay to it.
+	// Approve asks the partner to check a wallet whose ownership was proven. ErrRefused says that
+	// the partner does not pay to it.
 	Approve(ctx context.Context, w RampWallet) error
-	// Order gives an order. When it returns nil the partner has it and reports later what becomes of it; after ErrRefused it has
-	// not, and never will. After any other error the same order may be given again.
+	// Order sends an order. After nil the partner has it and reports its outcome later. After
+	// ErrRefused it does not have the order and never will. After any other error the same order
+	// may be sent again.
 	Order(ctx context.Context, o RampOrder) error
 }
 
-// RampWallet is where USDC is withdrawn to.
+// RampWallet is the destination of a withdrawal of USDC.
 type RampWallet struct {
 	ID, Chain, Address string
 }
 
-// RampOrder is an order to the ramp. AmountCents is what the workspace gives, MaxFeeCents the most that may be kept of it.
+// RampOrder is an order to the ramp. AmountCents is the workspace's amount, MaxFeeCents the highest
+// fee that may be kept from it.
 type RampOrder struct {
 	ID          string      `json:"id"`
 	WorkspaceID string      `json:"workspaceId"`

@@ -27,7 +27,7 @@ func (r *Rates) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, tim
 	if r.desk == nil {
 		return money.Rate{}, 0, noDesk()
 	}
-	offer, err := r.desk.Offer(ctx, partner.Wanted{Sell: string(p.Sell), Buy: string(p.Buy), FixedSide: p.FixedSide,
+	offer, err := r.desk.Offer(ctx, partner.OfferRequest{Sell: string(p.Sell), Buy: string(p.Buy), FixedSide: p.FixedSide,
 		AmountMinor: p.AmountMinor})
 	switch {
 	case errors.Is(err, partner.ErrRefused):
@@ -46,7 +46,7 @@ func (r *Rates) FirmRate(ctx context.Context, currency money.Currency) (money.Ra
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
 	}
-	text, err := r.desk.Firm(ctx, string(currency))
+	text, err := r.desk.FirmRate(ctx, string(currency))
 	switch {
 	case errors.Is(err, partner.ErrRefused):
 		return money.Rate{}, fault.New(fault.InvalidCurrency, "currency: is not sold")
@@ -62,7 +62,7 @@ func (r *Rates) MidRates(ctx context.Context) (map[string]string, error) {
 	if r.desk == nil {
 		return nil, noDesk()
 	}
-	rates, err := r.desk.Mid(ctx)
+	rates, err := r.desk.MidRates(ctx)
 	if err != nil {
 		r.log.Warn("the desk gave no rates", "err", err)
 		return nil, fault.New(fault.Unavailable, "The desk does not answer.")
@@ -76,7 +76,7 @@ func (r *Rates) MidBetween(ctx context.Context, sell, buy money.Currency) (money
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
 	}
-	text, err := r.desk.Between(ctx, string(sell), string(buy))
+	text, err := r.desk.MidRate(ctx, string(sell), string(buy))
 	if err != nil {
 		r.log.Warn("the desk gave no rate", "err", err)
 		return money.Rate{}, fault.New(fault.RateUnavailable, "there is no rate between the currencies now")
@@ -85,7 +85,7 @@ func (r *Rates) MidBetween(ctx context.Context, sell, buy money.Currency) (money
 }
 
 // Receiving is how money reaches a balance over one rail.
-type Receiving = partner.Receiving
+type Receiving = partner.ReceivingDetails
 
 // Receiving returns the account details of a workspace's balance in a currency. There are none for a
 // currency in which the partner keeps no balances.
@@ -93,7 +93,7 @@ func (r *Rates) Receiving(ctx context.Context, workspace string, currency money.
 	if r.desk == nil {
 		return nil, noDesk()
 	}
-	details, err := r.desk.Receiving(ctx, workspace, string(currency))
+	details, err := r.desk.ReceivingDetails(ctx, workspace, string(currency))
 	if err != nil && !errors.Is(err, partner.ErrRefused) {
 		r.log.Warn("the partner gave no account details", "err", err)
 		return nil, fault.New(fault.Unavailable, "The partner does not answer.")

@@ -91,7 +91,7 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 	if err != nil {
 		return err
 	}
-	report := sandbox.Post(&http.Client{}, c.reportTo, httpapi.PathBankReports, reportSigner(c.secrets[0], time.Now))
+	report := sandbox.NewHTTPReporter(&http.Client{}, c.reportTo, httpapi.PathBankReports, reportSigner(c.secrets[0], time.Now))
 	bank, err := openSandboxBank(c.dataDir, c.delay, report, time.Now, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())

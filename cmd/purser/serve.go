@@ -334,7 +334,7 @@ func (m *Main) openBank(context.Context) (err error) {
 		m.onClose(func() error { client.Close(); return nil })
 		return nil
 	}
-	report := sandbox.Post(m.partnerClient(), restInProcess, httpapi.PathBankReports, reportSigner(secret, m.Clock))
+	report := sandbox.NewHTTPReporter(m.partnerClient(), restInProcess, httpapi.PathBankReports, reportSigner(secret, m.Clock))
 	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, report, m.Clock, m.log)
 	if err == nil {
 		m.bank = m.sandbox
@@ -393,7 +393,7 @@ func (m *Main) issuer() partner.Issuer {
 // openRamp opens the ramp of the sandbox.
 func (m *Main) openRamp(context.Context) (err error) {
 	post := func(path string) sandbox.Reporter {
-		return sandbox.Post(m.partnerClient(), restInProcess, path,
+		return sandbox.NewHTTPReporter(m.partnerClient(), restInProcess, path,
 			reportSigner(m.config.PartnerSecrets.secretsOf(httpapi.PartnerRamp)[0], m.Clock))
 	}
 	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(m.config.DataDir), Delay: m.config.SandboxDelay,

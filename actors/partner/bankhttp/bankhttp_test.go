@@ -38,8 +38,8 @@ func verify(signature string, message []byte) error {
 	return nil
 }
 
-// listen serves a sandbox bank that reports to nobody.
-func listen(t *testing.T) (bank *sandbox.Bank, url string) {
+// serveBank serves a sandbox bank whose reports are dropped.
+func serveBank(t *testing.T) (bank *sandbox.Bank, url string) {
 	t.Helper()
 	bank, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: vfs.NewMem(), Clock: func() time.Time { return start },
 		Report: func(context.Context, []byte) (int, error) { return http.StatusOK, nil }})
@@ -52,7 +52,7 @@ func listen(t *testing.T) (bank *sandbox.Bank, url string) {
 	return bank, server.URL
 }
 
-func dial(t *testing.T, url, secret string) *bankhttp.Client {
+func newClient(t *testing.T, url, secret string) *bankhttp.Client {
 	c := bankhttp.NewClient(url, sign(secret))
 	t.Cleanup(c.Close)
 	return c
@@ -63,11 +63,12 @@ func payment(n int, account string, cents int64) partner.Payment {
 	return partner.Payment{Reference: id, Account: account, Rail: "ach", AmountCents: cents, Description: "rent"}
 }
 
-var ada = partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada", RoutingNumber: "021000021", AccountNumber: "987654321"}
+var ada = partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada", RoutingNumber: "021000021",
+	AccountNumber: "987654321"}
 
-func TestABankElsewhereIsLikeOneHere(t *testing.T) {
-	_, url := listen(t)
-	c, ctx := dial(t, url, secret), t.Context()
+func TestTheClientBehavesLikeTheBank(t *testing.T) {
+	_, url := serveBank(t)
+	c, ctx := newClient(t, url, secret), t.Context()
 	deposit := partner.Deposit{ID: ident.Derive(77, start, "deposit").Format(ident.Deposit), AmountUsdCents: 100,
 		ExpectedAt: start}
 	require.NoError(t, c.Expect(ctx, deposit))
@@ -93,10 +94,10 @@ func TestABankElsewhereIsLikeOneHere(t *testing.T) {
 	require.ErrorIs(t, c.Pay(ctx, payment(3, "another account", 1_000)), partner.ErrRefused)
 }
 
-// What the bank does not answer is neither taken nor refused; it may have the order.
-func TestAnAnswerThatIsLostIsNone(t *testing.T) {
-	bank, url := listen(t)
-	c := dial(t, url, secret)
+// An order without an answer is neither taken nor refused: the bank may have it.
+func TestALostAnswerIsNeitherTakenNorRefused(t *testing.T) {
+	bank, url := serveBank(t)
+	c := newClient(t, url, secret)
 	token, err := c.Tokenize(t.Context(), ada)
 	require.NoError(t, err)
 	unanswered := func(p partner.Payment, err error) {
@@ -119,17 +120,17 @@ func TestAnAnswerThatIsLostIsNone(t *testing.T) {
 		orders, err := bank.Paid(never.Reference)
 		return err == nil && orders > 0
 	}, time.Minute, time.Millisecond, "the bank has the order")
-	cancel() // and who waits for its answer gives up
+	cancel() // the client gives up
 	unanswered(never, <-paid)
 }
 
-// The bank counts what it is told, and lists it in pages.
+// The bank counts the orders of each payment and lists them in pages.
 func TestTheBankListsItsOrders(t *testing.T) {
-	_, url := listen(t)
-	c := dial(t, url, secret)
+	_, url := serveBank(t)
+	c := newClient(t, url, secret)
 	token, err := c.Tokenize(t.Context(), ada)
 	require.NoError(t, err)
-	const payments = 501 // one more than a page
+	const payments = 501 // a page and one more payment
 	var group sync.WaitGroup
 	for client := range 8 {
 		group.Go(func() {
@@ -159,9 +160,9 @@ func TestTheBankListsItsOrders(t *testing.T) {
 	require.Equal(t, 1, listed[payment(1, "", 0).Reference])
 }
 
-func TestOnlyThePartnerIsServed(t *testing.T) {
-	bank, url := listen(t)
-	stranger := dial(t, url, "another secret")
+func TestUnsignedRequestsAreRefused(t *testing.T) {
+	bank, url := serveBank(t)
+	stranger := newClient(t, url, "another secret")
 	_, err := stranger.Tokenize(t.Context(), ada)
 	require.ErrorContains(t, err, "401")
 	require.Error(t, stranger.Pay(t.Context(), payment(1, "any", 1_000)))
@@ -185,11 +186,11 @@ func TestOnlyThePartnerIsServed(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 }
 
-// endpoints are what errors of connections tell: a port may have any digits.
+// endpoints match the addresses in connection errors, whose ports may have any digits.
 var endpoints = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
 
-// Whatever the other end answers, an account's number is in no error.
-func TestNoErrorTellsAnAccount(t *testing.T) {
+// For any answer of the server, no error has an account number.
+func TestNoErrorHasAnAccountNumber(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"echoes":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no account 987654321", 500) },
 		"not JSON": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"token":987654321`)) },
@@ -207,7 +208,7 @@ func TestNoErrorTellsAnAccount(t *testing.T) {
 				answer(w, r)
 			}))
 			defer server.Close()
-			_, err := dial(t, server.URL, secret).Tokenize(t.Context(), ada)
+			_, err := newClient(t, server.URL, secret).Tokenize(t.Context(), ada)
 			require.Error(t, err)
 			require.NotContains(t, endpoints.ReplaceAllString(err.Error(), ""), "4321")
 			require.EqualValues(t, 1, calls.Load())
@@ -215,20 +216,21 @@ func TestNoErrorTellsAnAccount(t *testing.T) {
 	}
 }
 
-// A bank that nobody can connect to has no order: that one can be given back at once.
-func TestABankThatIsNotThereHasNoOrder(t *testing.T) {
+// A bank that cannot be connected to has no order, so the payment can be undone at once.
+func TestPayToAnUnreachableBankIsErrFull(t *testing.T) {
 	const nowhere = "http://127.0.0.1:1"
 	order := payment(1, "any", 1_000)
-	require.ErrorIs(t, dial(t, nowhere, secret).Pay(t.Context(), order), partner.ErrFull)
-	_, err := dial(t, nowhere, secret).Standing(t.Context(), order.Reference)
+	require.ErrorIs(t, newClient(t, nowhere, secret).Pay(t.Context(), order), partner.ErrFull)
+	_, err := newClient(t, nowhere, secret).Standing(t.Context(), order.Reference)
 	require.ErrorIs(t, err, partner.ErrFull)
 }
 
-// The NACHA file of a bank elsewhere is the one that it writes, to the byte.
-func TestANACHAFileComesAsItIs(t *testing.T) {
-	bank, url := listen(t)
-	c := dial(t, url, secret)
-	token, err := c.Tokenize(t.Context(), partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada", RoutingNumber: "021000021",
+// The client returns the bank's NACHA file unchanged.
+func TestTheClientReturnsTheNACHAFileUnchanged(t *testing.T) {
+	bank, url := serveBank(t)
+	c := newClient(t, url, secret)
+	token, err := c.Tokenize(t.Context(), partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada",
+		RoutingNumber: "021000021",
 		AccountNumber: "987654321", AccountType: "checking"})
 	require.NoError(t, err)
 	require.NoError(t, c.Pay(t.Context(), payment(1, token, 1_000)))

@@ -25,68 +25,71 @@ type Client struct {
 	sign func(message []byte) string
 }
 
-// NewClient makes a client of the bank at a URL. Its sign makes the signature of a message, now.
+// NewClient returns a client of the bank at a base URL. sign returns the signature header of a
+// message, made at the time of the call.
 func NewClient(base string, sign func(message []byte) string) *Client {
 	dialer := net.Dialer{Timeout: callTimeout}
 	return &Client{base: strings.TrimRight(base, "/"), sign: sign, http: &http.Client{
 		Transport: &http.Transport{DialContext: dialer.DialContext, MaxConnsPerHost: maxConnections,
 			MaxIdleConnsPerHost: maxConnections, IdleConnTimeout: idleTimeout, TLSHandshakeTimeout: callTimeout,
 			DisableCompression: true},
-		// an order goes to one place
+		// an order is never sent to another host
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Close ends the connections that are not in use.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Expect announces a deposit.
 func (c *Client) Expect(ctx context.Context, d partner.Deposit) error {
-	return c.call(ctx, callTimeout, http.MethodPut, "/v1/deposits/"+url.PathEscape(d.ID), d, nil)
+	return c.callJSON(ctx, callTimeout, http.MethodPut, "/v1/deposits/"+url.PathEscape(d.ID), d, nil)
 }
 
-// Tokenize hands an account over.
+// Tokenize registers an account and returns its token.
 func (c *Client) Tokenize(ctx context.Context, a partner.Account) (string, error) {
 	var answer tokenAnswer
-	err := c.call(ctx, callTimeout, http.MethodPut, "/v1/accounts/"+url.PathEscape(a.Reference), a, &answer)
+	err := c.callJSON(ctx, callTimeout, http.MethodPut, "/v1/accounts/"+url.PathEscape(a.Reference), a, &answer)
 	if err == nil && answer.Token == "" {
 		err = errors.New("the bank answered no token")
 	}
 	return answer.Token, err
 }
 
-// Pay orders a payment. A bank that cannot even be connected to has not taken it: that is partner.ErrFull.
+// Pay orders a payment. A failure to connect is partner.ErrFull, because the bank cannot have taken
+// the order.
 func (c *Client) Pay(ctx context.Context, p partner.Payment) error {
-	return orFull(c.call(ctx, payTimeout, http.MethodPost, "/v1/payments", p, nil))
+	return connectErrorAsFull(c.callJSON(ctx, payTimeout, http.MethodPost, "/v1/payments", p, nil))
 }
 
-// orFull says that a bank which cannot be connected to takes nothing now.
-func orFull(err error) error {
+// connectErrorAsFull turns a failure to connect into partner.ErrFull.
+func connectErrorAsFull(err error) error {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return fmt.Errorf("%w: %w", partner.ErrFull, err)
 	}
 	return err
 }
 
-// Standing asks what has become of a payment.
+// Standing asks for the status of a payment. A failure to connect is partner.ErrFull.
 func (c *Client) Standing(ctx context.Context, reference string) (partner.Standing, error) {
 	var answer standingAnswer
-	err := c.call(ctx, callTimeout, http.MethodGet, "/v1/payments/"+url.PathEscape(reference), nil, &answer)
-	return answer.Standing, orFull(err)
+	err := c.callJSON(ctx, callTimeout, http.MethodGet, "/v1/payments/"+url.PathEscape(reference), nil, &answer)
+	return answer.Standing, connectErrorAsFull(err)
 }
 
-// Orders is a page of how often payments were ordered, by reference, after one of them; it is empty at the end.
+// Orders is a page of payments and how often each was ordered, sorted by reference, after a
+// reference. It is empty at the end.
 func (c *Client) Orders(ctx context.Context, after string) ([]sandbox.Order, error) {
 	var answer ordersAnswer
-	err := c.call(ctx, callTimeout, http.MethodGet, "/v1/orders?after="+url.QueryEscape(after), nil, &answer)
+	err := c.callJSON(ctx, callTimeout, http.MethodGet, "/v1/orders?after="+url.QueryEscape(after), nil, &answer)
 	return answer.Orders, err
 }
 
-// WriteACH writes the NACHA file of a bank day.
+// WriteACH writes the NACHA file of a bank day, at most maxFile bytes.
 func (c *Client) WriteACH(ctx context.Context, day time.Time, w io.Writer) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, payTimeout)
 	defer cancel()
-	resp, err := c.send(ctx, http.MethodGet, "/v1/ach/"+day.Format(time.DateOnly), nil)
+	resp, err := c.sendSigned(ctx, http.MethodGet, "/v1/ach/"+day.Format(time.DateOnly), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -110,32 +113,32 @@ func (c *Client) WriteACH(ctx context.Context, day time.Time, w io.Writer) (int,
 	return payments, nil
 }
 
-// call sends a document and reads another. It is sent once: nothing here tries again.
-func (c *Client) call(ctx context.Context, within time.Duration, method, path string, in, out any) error {
+// callJSON sends a document and decodes the answer. It sends once and never retries.
+func (c *Client) callJSON(ctx context.Context, within time.Duration, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var body []byte
 	if in != nil {
 		var err error
 		if body, err = json.Marshal(in); err != nil {
-			return errors.New("the bank's request can not be written") // the cause may name what is in it
+			return errors.New("the bank's request cannot be written") // the cause may have personal data
 		}
 	}
-	resp, err := c.send(ctx, method, path, body)
+	resp, err := c.sendSigned(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	return read(resp, out)
+	return decodeAnswer(resp, out)
 }
 
-func (c *Client) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+func (c *Client) sendSigned(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("the bank's request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(signatureHeader, c.sign(signed(req, body)))
+	req.Header.Set(signatureHeader, c.sign(signedMessage(req, body)))
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask the bank: %w", err)
@@ -143,8 +146,8 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (*h
 	return resp, nil
 }
 
-// read takes the bank's answer; what it says beside its status is not repeated in an error.
-func read(resp *http.Response, out any) error {
+// decodeAnswer decodes the bank's answer. Its errors have the status but no text of the bank.
+func decodeAnswer(resp *http.Response, out any) error {
 	if err := statusError(resp.StatusCode); err != nil {
 		return err
 	}

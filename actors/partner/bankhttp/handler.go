@@ -13,16 +13,17 @@ import (
 	"purser/actors/partner/sandbox"
 )
 
-// NewHandler serves a sandbox bank. Its verify refuses a signature of a message that is not the partner's, or not of now.
+// NewHandler serves a sandbox bank. verify fails for a signature that is not the partner's, or not
+// recent.
 func NewHandler(bank *sandbox.Bank, verify func(signature string, message []byte) error) http.Handler {
 	h := &handler{bank: bank, verify: verify}
 	mux := http.NewServeMux()
-	mux.HandleFunc("PUT /v1/deposits/{id}", h.signed(h.expect))
-	mux.HandleFunc("PUT /v1/accounts/{reference}", h.signed(h.tokenize))
-	mux.HandleFunc("POST /v1/payments", h.signed(h.pay))
-	mux.HandleFunc("GET /v1/payments/{reference}", h.signed(h.standing))
-	mux.HandleFunc("GET /v1/orders", h.signed(h.orders))
-	mux.HandleFunc("GET /v1/ach/{day}", h.signed(h.ach))
+	mux.HandleFunc("PUT /v1/deposits/{id}", h.requireSignature(h.serveExpect))
+	mux.HandleFunc("PUT /v1/accounts/{reference}", h.requireSignature(h.serveTokenize))
+	mux.HandleFunc("POST /v1/payments", h.requireSignature(h.servePay))
+	mux.HandleFunc("GET /v1/payments/{reference}", h.requireSignature(h.serveStanding))
+	mux.HandleFunc("GET /v1/orders", h.requireSignature(h.serveOrders))
+	mux.HandleFunc("GET /v1/ach/{day}", h.requireSignature(h.serveACHFile))
 	return mux
 }
 
@@ -31,18 +32,19 @@ type handler struct {
 	verify func(signature string, message []byte) error
 }
 
-// errBadRequest says that a request is not one of the partner's.
+// errBadRequest says that a request does not have the form of the client's requests.
 var errBadRequest = errors.New("bad request")
 
-// signed lets signed requests through. What is answered is JSON; an error is a status.
-func (h *handler) signed(serve func(r *http.Request, body []byte) (any, error)) http.HandlerFunc {
+// requireSignature serves signed requests only. Answers are JSON; an error is a status without a
+// body.
+func (h *handler) requireSignature(serve func(r *http.Request, body []byte) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
 			return
 		}
-		if h.verify(r.Header.Get(signatureHeader), signed(r, body)) != nil {
+		if h.verify(r.Header.Get(signatureHeader), signedMessage(r, body)) != nil {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -58,7 +60,7 @@ func (h *handler) signed(serve func(r *http.Request, body []byte) (any, error)) 
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // who asked has gone
+		_ = json.NewEncoder(w).Encode(answer) // an error means that the client has gone
 	}
 }
 
@@ -76,7 +78,7 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-func (h *handler) expect(r *http.Request, body []byte) (any, error) {
+func (h *handler) serveExpect(r *http.Request, body []byte) (any, error) {
 	var d partner.Deposit
 	if json.Unmarshal(body, &d) != nil || d.ID != r.PathValue("id") {
 		return nil, errBadRequest
@@ -84,7 +86,7 @@ func (h *handler) expect(r *http.Request, body []byte) (any, error) {
 	return struct{}{}, h.bank.Expect(r.Context(), d)
 }
 
-func (h *handler) tokenize(r *http.Request, body []byte) (any, error) {
+func (h *handler) serveTokenize(r *http.Request, body []byte) (any, error) {
 	var a partner.Account
 	if json.Unmarshal(body, &a) != nil || a.Reference != r.PathValue("reference") {
 		return nil, errBadRequest
@@ -93,8 +95,9 @@ func (h *handler) tokenize(r *http.Request, body []byte) (any, error) {
 	return tokenAnswer{token}, err
 }
 
-// pay orders a payment. A bank whose answer is lost closes the connection.
-func (h *handler) pay(r *http.Request, body []byte) (any, error) {
+// servePay orders a payment. It closes the connection without an answer when the sandbox simulates
+// a lost one.
+func (h *handler) servePay(r *http.Request, body []byte) (any, error) {
 	var p partner.Payment
 	if json.Unmarshal(body, &p) != nil {
 		return nil, errBadRequest
@@ -106,13 +109,13 @@ func (h *handler) pay(r *http.Request, body []byte) (any, error) {
 	return struct{}{}, err
 }
 
-func (h *handler) standing(r *http.Request, _ []byte) (any, error) {
+func (h *handler) serveStanding(r *http.Request, _ []byte) (any, error) {
 	standing, err := h.bank.Standing(r.Context(), r.PathValue("reference"))
 	return standingAnswer{standing}, err
 }
 
-func (h *handler) orders(r *http.Request, _ []byte) (any, error) {
-	orders, err := h.bank.Orders(r.URL.Query().Get("after"), pageOrders)
+func (h *handler) serveOrders(r *http.Request, _ []byte) (any, error) {
+	orders, err := h.bank.Orders(r.URL.Query().Get("after"), ordersPerPage)
 	return ordersAnswer{orders}, err
 }
 
@@ -121,7 +124,7 @@ type achFile struct {
 	text     []byte
 }
 
-func (h *handler) ach(r *http.Request, _ []byte) (any, error) {
+func (h *handler) serveACHFile(r *http.Request, _ []byte) (any, error) {
 	day, err := time.Parse(time.DateOnly, r.PathValue("day"))
 	if err != nil {
 		return nil, errBadRequest

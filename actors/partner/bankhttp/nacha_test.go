@@ -11,12 +11,12 @@ import (
 	"purser/actors/partner"
 )
 
-func TestANACHAFileFromElsewhere(t *testing.T) {
-	bank, url := listen(t)
-	c, ctx := dial(t, url, secret), t.Context()
+func TestTheClientReturnsALargeNACHAFile(t *testing.T) {
+	bank, url := serveBank(t)
+	c, ctx := newClient(t, url, secret), t.Context()
 	token, err := c.Tokenize(ctx, ada)
 	require.NoError(t, err)
-	const many = 700 // a file larger than any other answer may be
+	const many = 700 // the file is larger than the limit of other answers
 	for n := range many {
 		require.NoError(t, bank.Pay(ctx, payment(n, token, int64(1_000+n%80))), fmt.Sprint(n))
 	}
@@ -30,6 +30,6 @@ func TestANACHAFileFromElsewhere(t *testing.T) {
 	require.Equal(t, here.String(), there.String())
 	_, err = c.WriteACH(ctx, day.AddDate(0, 0, 1), &there)
 	require.ErrorIs(t, err, partner.ErrNothingSent)
-	_, err = dial(t, url, "another secret").WriteACH(ctx, day, new(bytes.Buffer))
+	_, err = newClient(t, url, "another secret").WriteACH(ctx, day, new(bytes.Buffer))
 	require.ErrorContains(t, err, "401")
 }

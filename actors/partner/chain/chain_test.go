@@ -29,7 +29,7 @@ func histories(t *testing.T) int {
 	return n
 }
 
-func open(t require.TestingT, name string, threshold int, w *wire) partner.Chain {
+func open(t require.TestingT, name string, threshold int, w *nodeTransport) partner.Chain {
 	n := chain.Networks()[name]
 	n.Threshold, n.Span = threshold, 2*threshold+20
 	w.calls = make(map[string]int)
@@ -46,21 +46,24 @@ func names(o partner.Observation) (tx, block int) {
 
 func evmAddress(n int) string { return fmt.Sprintf("0x%040X", 0xABC000+n) }
 
-// Each kind of node lives random histories behind its own wire, with the same judge.
+// Each kind of node runs random histories behind its own transport, and one model judges them all.
 func TestRandomHistories(t *testing.T) {
 	kinds := []struct {
 		name       string
-		answer     wire
+		answer     nodeTransport
 		assets     []string
 		address    func(int) string
 		thresholds []int
-		fixed      bool // a transfer has the same index in whatever block it is
+		fixed      bool // a transfer keeps its index in each block
 		finalized  bool // blocks are never replaced
 	}{
-		{"arbitrum", wire{answer: evmAnswer}, []string{"USDC", "USDT", "USDC.e"}, evmAddress, []int{1, 3, 12}, false, false},
-		{"bitcoin", wire{answer: bitcoinAnswer}, []string{"BTC"}, func(n int) string { return fmt.Sprint("bc1q", n) },
+		{"arbitrum", nodeTransport{answer: evmAnswer}, []string{"USDC", "USDT", "USDC.e"}, evmAddress, []int{1, 3,
+			12}, false, false},
+		{"bitcoin", nodeTransport{answer: bitcoinAnswer}, []string{"BTC"},
+			func(n int) string { return fmt.Sprint("bc1q", n) },
 			[]int{1, 2}, true, false},
-		{"solana", wire{answer: solanaAnswer}, []string{"USDC", "USDT"}, func(n int) string { return fmt.Sprint("So", n) },
+		{"solana", nodeTransport{answer: solanaAnswer}, []string{"USDC", "USDT"},
+			func(n int) string { return fmt.Sprint("So", n) },
 			[]int{1}, true, true},
 	}
 	for _, k := range kinds {
@@ -76,9 +79,11 @@ func TestRandomHistories(t *testing.T) {
 					if k.finalized {
 						depth = 0
 					}
-					life := &watchtest.Life{T: rt, Node: node, Assets: k.assets, Address: k.address, MaxDepth: depth, Fixed: k.fixed,
-						Wire:  open(rt, k.name, threshold, &wire{node: node, answer: k.answer.answer}),
-						Judge: &watchtest.Judge{T: rt, History: history, Node: node, Threshold: threshold, Names: names}}
+					life := &watchtest.Life{T: rt, Node: node, Assets: k.assets, Address: k.address, MaxDepth: depth,
+						Fixed: k.fixed,
+						Wire:  open(rt, k.name, threshold, &nodeTransport{node: node, answer: k.answer.answer}),
+						Judge: &watchtest.Judge{T: rt, History: history, Node: node, Threshold: threshold,
+							Names: names}}
 					life.Live(rapid.IntRange(1, 40).Draw(rt, "moves"))
 				})
 			}
@@ -86,14 +91,15 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// A thousand addresses are one query for logs for each new block.
+// A thousand addresses cost one query for logs per new block.
 func TestAThousandAddressesAreOneQuery(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(20)
-		w := &wire{node: &watchtest.Node{History: history}, answer: evmAnswer}
+		w := &nodeTransport{node: &watchtest.Node{History: history}, answer: evmAnswer}
 		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: names}
 		for n := range 1000 {
-			judge.Watching = append(judge.Watching, watch.Address{Address: evmAddress(n), Since: history.Now().Add(time.Minute)})
+			judge.Watching = append(judge.Watching, watch.Address{Address: evmAddress(n),
+				Since: history.Now().Add(time.Minute)})
 		}
 		watcher := watch.New(open(rt, "arbitrum", 3, w), judge)
 		require.NoError(rt, watcher.Step(t.Context()))
@@ -112,10 +118,10 @@ func TestEtherIsFoundInTransactionsThatSucceeded(t *testing.T) {
 	history.Mine([]watchtest.Transfer{
 		{Asset: "ETH", Address: evmAddress(1), From: evmAddress(9), Tx: 1, Amount: 5e17},
 		{Asset: "ETH", Address: evmAddress(1), From: evmAddress(9), Tx: 2, Amount: 7, Index: 1}, // fails
-		{Asset: "ETH", Address: evmAddress(2), From: evmAddress(9), Tx: 3, Amount: 7},           // to somebody else
+		{Asset: "ETH", Address: evmAddress(2), From: evmAddress(9), Tx: 3, Amount: 7},           // unwatched
 	})
 	history.Mine(nil)
-	w := &wire{node: &watchtest.Node{History: history}, answer: evmAnswer}
+	w := &nodeTransport{node: &watchtest.Node{History: history}, answer: evmAnswer}
 	c := open(t, "ethereum", 3, w)
 	for range 2 {
 		found, err := c.Transfers(t.Context(), 1, 7, []string{evmAddress(1)})
@@ -129,19 +135,19 @@ func TestEtherIsFoundInTransactionsThatSucceeded(t *testing.T) {
 	require.Equal(t, 7, w.calls["eth_getBlockByHash"], "each block is read once")
 }
 
-// said is a node that always says the same.
-type said struct {
+// fixedAnswers is a node with fixed answers.
+type fixedAnswers struct {
 	status int
 	body   string
 	asked  *http.Request
 }
 
-func (s *said) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *fixedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked = r
 	return &http.Response{StatusCode: s.status, Body: io.NopCloser(bytes.NewReader([]byte(s.body)))}, nil
 }
 
-func TestWhatANodeMayNotSay(t *testing.T) {
+func TestInvalidAnswersOfANodeAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		network, body string
 		status        int
@@ -154,13 +160,16 @@ func TestWhatANodeMayNotSay(t *testing.T) {
 			"indexing is in progress"},
 		{"ethereum", `{"id":1,"result":null}`, 200, "no such block"},
 		{"ethereum", `{"id":1,"result":{"number":"12","hash":"0x1","timestamp":"0x1"}}`, 200, "not a quantity"},
-		{"ethereum", `{"id":1,"result":{"number":"0x1ffffffffffffffff","hash":"0x1","timestamp":"0x1"}}`, 200, "64 bits"},
+		{"ethereum", `{"id":1,"result":{"number":"0x1ffffffffffffffff","hash":"0x1","timestamp":"0x1"}}`, 200,
+			"64 bits"},
 		{"bitcoin", `{"id":1,"result":"h","error":null}`, 200, "getblockheader"},
-		{"bitcoin", `{"id":1,"result":null,"error":{"code":-28,"message":"Loading block index"}}`, 500, "Loading block index"},
+		{"bitcoin", `{"id":1,"result":null,"error":{"code":-28,"message":"Loading block index"}}`, 500,
+			"Loading block index"},
 		{"solana", `{"id":1,"result":"7"}`, 200, "getSlot"},
 	} {
-		node := &said{status: c.status, body: c.body}
-		opened, err := chain.Open(chain.Networks()[c.network], "http://user:secret@node.test/key", &http.Client{Transport: node})
+		node := &fixedAnswers{status: c.status, body: c.body}
+		opened, err := chain.Open(chain.Networks()[c.network], "http://user:secret@node.test/key",
+			&http.Client{Transport: node})
 		require.NoError(t, err)
 		_, err = opened.Head(t.Context())
 		require.ErrorContains(t, err, c.want, c.body)

@@ -16,11 +16,11 @@ import (
 	"purser/actors/partner/chain"
 )
 
-// puppet is a node that answers each method with what a fuzzer has put under its name; an input that is no such object is what it
-// answers to everything, word for word.
-type puppet []byte
+// fuzzedNode answers each method with the input's member of that name. An input that is no such
+// object answers every method, byte for byte.
+type fuzzedNode []byte
 
-func (p puppet) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p fuzzedNode) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -49,14 +49,15 @@ func (p puppet) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(said))}, nil
 }
 
-// fuzz asks a node of a network everything. It may refuse; what it says must be possible.
-func fuzz(f *testing.F, network string, addresses []string, seeds ...string) {
+// fuzzChain calls every method of a chain. The node's answers may be refused; accepted ones must be
+// valid.
+func fuzzChain(f *testing.F, network string, addresses []string, seeds ...string) {
 	for _, seed := range append(seeds, ``, `null`, `[]`, `{"id":1,"result":"0x1"}`, `[{"id":0,"result":{}}]`,
 		`{"id":1,"error":{"code":-32000,"message":"transaction indexing is in progress"}}`) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, says []byte) {
-		c, err := chain.Open(chain.Networks()[network], "http://node.test", &http.Client{Transport: puppet(says)})
+		c, err := chain.Open(chain.Networks()[network], "http://node.test", &http.Client{Transport: fuzzedNode(says)})
 		require.NoError(t, err)
 		for _, ask := range []func() (partner.Head, error){
 			func() (partner.Head, error) { return c.Head(t.Context()) },
@@ -93,14 +94,16 @@ func FuzzEVM(f *testing.F) {
 		"0x000000000000000000000000000000000000000000000000000000000000000c",
 		"0x0000000000000000000000000000000000000000000000000000000000abc001"],"data":"0x17d7840","blockNumber":"0x7",
 		"blockHash":"0xb7","transactionHash":"0xa3","logIndex":"0x3","removed":false}]`
-	const all = `{"eth_getBlockByNumber":` + block + `,"eth_getBlockByHash":` + block + `,` + receipt + `,"eth_getLogs":`
-	fuzz(f, "arbitrum", []string{evmAddress(1)}, all+logs+`}`, all+`[]}`, all+`null}`,
-		strings.Replace(all, `"0x65"`, `"0xffffffffffffffff"`, 1)+logs+`}`, strings.Replace(all+logs+`}`, `"0xa1"`, `""`, 1))
+	const all = `{"eth_getBlockByNumber":` + block + `,"eth_getBlockByHash":` + block + `,` + receipt +
+		`,"eth_getLogs":`
+	fuzzChain(f, "arbitrum", []string{evmAddress(1)}, all+logs+`}`, all+`[]}`, all+`null}`,
+		strings.Replace(all, `"0x65"`, `"0xffffffffffffffff"`, 1)+logs+`}`, strings.Replace(all+logs+`}`, `"0xa1"`,
+			`""`, 1))
 }
 
 func FuzzBitcoin(f *testing.F) {
 	const header = `{"getbestblockhash":"b7","getblockhash":"b7","getblockheader":{"hash":"b7","height":7,"time":1700000000},"getblock":`
-	fuzz(f, "bitcoin", []string{"bc1q1"}, header+`{"hash":"b7","height":7,"time":1700000000,"previousblockhash":"b7","tx":[{"txid":"a1","vout":[
+	fuzzChain(f, "bitcoin", []string{"bc1q1"}, header+`{"hash":"b7","height":7,"time":1700000000,"previousblockhash":"b7","tx":[{"txid":"a1","vout":[
 		{"n":0,"value":0.00250000,"scriptPubKey":{"address":"bc1q1"}},{"n":1,"value":1e-8,"scriptPubKey":{}}]}]}}`, header+`null}`,
 		header+`{"hash":"b7","height":7,"time":253402300800,"previousblockhash":"b7","tx":[{"txid":"","vout":[{"n":-1,"value":1e900000,"scriptPubKey":{"address":"bc1q1"}}]}]}}`)
 }
@@ -108,7 +111,7 @@ func FuzzBitcoin(f *testing.F) {
 func FuzzSolana(f *testing.F) {
 	const mint = `"mint":"EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"`
 	const slots = `{"getSlot":7,"getBlocks":[5,7],"getBlock":`
-	fuzz(f, "solana", []string{"So1"}, slots+`{"blockhash":"b7","previousBlockhash":"b6","blockTime":1700000000,"transactions":[
+	fuzzChain(f, "solana", []string{"So1"}, slots+`{"blockhash":"b7","previousBlockhash":"b6","blockTime":1700000000,"transactions":[
 		{"transaction":{"signatures":["a1"]},"meta":{"err":null,"preTokenBalances":[
 			{"accountIndex":1,`+mint+`,"owner":"So9","uiTokenAmount":{"amount":"9"}}],"postTokenBalances":[
 			{"accountIndex":1,`+mint+`,"owner":"So9","uiTokenAmount":{"amount":"4"}},

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Limits of a conversation with a node.
+// Limits of requests to a node.
 const (
-	callTimeout = 20 * time.Second
-	maxAnswer   = 64 << 20 // bytes: a whole block, or a page of logs
-	maxBatch    = 100      // calls in one request
-	maxQuoted   = 200      // characters of a node's own words in an error
+	callTimeout  = 20 * time.Second
+	maxAnswer    = 64 << 20 // bytes: a whole block, or a page of logs
+	maxBatch     = 100      // calls in one request
+	maxErrorText = 200      // bytes of a node's error message in an error
 )
 
-// rpcClient speaks JSON-RPC to one node. The URL may hold credentials and is in no error.
+// rpcClient is a JSON-RPC client of one node. The URL may hold credentials and is in no error.
 type rpcClient struct {
 	http     *http.Client
 	url      string
@@ -55,7 +55,7 @@ type rpcAnswer struct {
 	Error  *rpcError       `json:"error"`
 }
 
-// rpcError is what a node answers instead of a result.
+// rpcError is a node's answer instead of a result.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -63,18 +63,18 @@ type rpcError struct {
 
 func (e *rpcError) Error() string {
 	text := e.Message
-	if len(text) > maxQuoted {
-		text = text[:maxQuoted]
+	if len(text) > maxErrorText {
+		text = text[:maxErrorText]
 	}
 	return fmt.Sprintf("the node answers %d: %q", e.Code, text)
 }
 
-// call asks one thing. A null result leaves into as it is.
-func (c *rpcClient) call(ctx context.Context, into any, method string, params ...any) error {
+// callMethod calls one method. A null result leaves into unchanged.
+func (c *rpcClient) callMethod(ctx context.Context, into any, method string, params ...any) error {
 	if params == nil {
 		params = []any{}
 	}
-	body, err := c.post(ctx, rpcCall{"2.0", 1, method, params})
+	body, err := c.postJSON(ctx, rpcCall{"2.0", 1, method, params})
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
@@ -82,10 +82,10 @@ func (c *rpcClient) call(ctx context.Context, into any, method string, params ..
 	if err := json.Unmarshal(body, &a); err != nil {
 		return fmt.Errorf("%s: the answer is not JSON-RPC: %w", method, err)
 	}
-	return a.read(method, into)
+	return a.decodeResult(method, into)
 }
 
-func (a *rpcAnswer) read(method string, into any) error {
+func (a *rpcAnswer) decodeResult(method string, into any) error {
 	switch {
 	case a.Error != nil:
 		return fmt.Errorf("%s: %w", method, a.Error)
@@ -98,8 +98,9 @@ func (a *rpcAnswer) read(method string, into any) error {
 	return nil
 }
 
-// batch asks one method many times, maxBatch in a request, and gives each result to take, in the order of the parameters.
-func (c *rpcClient) batch(ctx context.Context, method string, params [][]any,
+// callBatch calls one method with each of the params, maxBatch per request, and passes each result
+// to take in order.
+func (c *rpcClient) callBatch(ctx context.Context, method string, params [][]any,
 	take func(i int, result json.RawMessage) error) error {
 	at := 0
 	for part := range slices.Chunk(params, maxBatch) {
@@ -107,7 +108,7 @@ func (c *rpcClient) batch(ctx context.Context, method string, params [][]any,
 		for i := range part {
 			calls[i] = rpcCall{"2.0", i, method, part[i]}
 		}
-		body, err := c.post(ctx, calls)
+		body, err := c.postJSON(ctx, calls)
 		if err != nil {
 			return fmt.Errorf("%s: %w", method, err)
 		}
@@ -120,7 +121,7 @@ func (c *rpcClient) batch(ctx context.Context, method string, params [][]any,
 			if a.ID == nil || *a.ID < 0 || *a.ID >= len(part) {
 				return fmt.Errorf("%s: an answer to nothing", method)
 			}
-			if err := a.read(method, &results[*a.ID]); err != nil {
+			if err := a.decodeResult(method, &results[*a.ID]); err != nil {
 				return err
 			}
 		}
@@ -134,7 +135,7 @@ func (c *rpcClient) batch(ctx context.Context, method string, params [][]any,
 	return nil
 }
 
-func (c *rpcClient) post(ctx context.Context, body any) ([]byte, error) {
+func (c *rpcClient) postJSON(ctx context.Context, body any) ([]byte, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (c *rpcClient) post(ctx context.Context, body any) ([]byte, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(text))
 	if err != nil {
-		return nil, errors.New("the node can not be asked")
+		return nil, errors.New("the node cannot be asked")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if c.user != nil {
@@ -163,7 +164,7 @@ func (c *rpcClient) post(ctx context.Context, body any) ([]byte, error) {
 		return nil, err
 	case int64(len(answer)) > c.maxBytes:
 		return nil, fmt.Errorf("the node's answer is over %d bytes", c.maxBytes)
-	// bitcoind answers an error with 500 or 404 and says which in the body
+	// bitcoind answers an error with 500 or 404 and names it in the body
 	case resp.StatusCode != http.StatusOK && !bytes.Contains(answer, []byte(`"error"`)):
 		return nil, fmt.Errorf("the node answers HTTP %d", resp.StatusCode)
 	}

@@ -10,30 +10,31 @@ import (
 	"purser/actors/partner"
 )
 
-// finalized is the only commitment that is asked about: what has it is not taken back.
+// finalized is the only commitment used: a finalized block is not taken back.
 const finalized = "finalized"
 
-// Codes with which a node says that a slot has no block: it was left empty, is cleaned up, or is not there yet.
+// Codes of a slot without a block: it was skipped, it was cleaned up, or it is not available yet.
 const (
 	codeSlotSkipped  = -32007
 	codeSlotMissing  = -32009
 	codeNotAvailable = -32004
 )
 
-// solana is a Solana node. A block's number is its slot; a slot without a block stands for the one before it.
+// solana is a Solana node. A block's number is its slot; an empty slot has no block. It is not safe
+// for concurrent use.
 type solana struct {
 	Network
 	rpc    *rpcClient
-	blocks *blocks // by slot: what is finalized stays
+	blocks *blockCache // by slot: finalized blocks stay
 }
 
-// Name is the network's.
+// Name is the network's name.
 func (s *solana) Name() string { return s.Network.Name }
 
-// Threshold is the network's.
+// Threshold is the network's threshold.
 func (s *solana) Threshold() int { return s.Network.Threshold }
 
-// Span is the network's.
+// Span is the network's span.
 func (s *solana) Span() int { return s.Network.Span }
 
 type solanaBlock struct {
@@ -56,26 +57,27 @@ type tokenBalance struct {
 	Amount       struct{ Amount string } `json:"uiTokenAmount"`
 }
 
-// madeAt is when the block was made; zero where the node does not say.
-func (b *solanaBlock) madeAt() (time.Time, error) {
+// blockTime is the time of the block; zero when the node gives none.
+func (b *solanaBlock) blockTime() (time.Time, error) {
 	if b.BlockTime == nil {
 		return time.Time{}, nil
 	}
-	return madeAt(*b.BlockTime)
+	return parseBlockTime(*b.BlockTime)
 }
 
 // Head is the newest finalized block.
 func (s *solana) Head(ctx context.Context) (partner.Head, error) {
 	var slot uint64
-	if err := s.rpc.call(ctx, &slot, "getSlot", map[string]any{"commitment": finalized}); err != nil {
+	if err := s.rpc.callMethod(ctx, &slot, "getSlot", map[string]any{"commitment": finalized}); err != nil {
 		return partner.Head{}, err
 	}
 	return s.Block(ctx, slot)
 }
 
-// Block is what is at a slot. An empty one is named for itself: nothing can be in it, and nothing will.
+// Block is the block of a slot. An empty slot has a hash made from its number, because it stays
+// empty.
 func (s *solana) Block(ctx context.Context, slot uint64) (partner.Head, error) {
-	b, err := s.read(ctx, slot, "none")
+	b, err := s.fetchBlock(ctx, slot, "none")
 	if err != nil {
 		return partner.Head{}, err
 	}
@@ -83,12 +85,12 @@ func (s *solana) Block(ctx context.Context, slot uint64) (partner.Head, error) {
 	if b.Blockhash == "" {
 		h.Hash = fmt.Sprintf("empty slot %d", slot)
 	}
-	h.At, err = b.madeAt()
+	h.At, err = b.blockTime()
 	return h, err
 }
 
-func (s *solana) read(ctx context.Context, slot uint64, details string) (b solanaBlock, err error) {
-	err = s.rpc.call(ctx, &b, "getBlock", slot, map[string]any{"commitment": finalized, "encoding": "json",
+func (s *solana) fetchBlock(ctx context.Context, slot uint64, details string) (b solanaBlock, err error) {
+	err = s.rpc.callMethod(ctx, &b, "getBlock", slot, map[string]any{"commitment": finalized, "encoding": "json",
 		"transactionDetails": details, "maxSupportedTransactionVersion": 0, "rewards": false})
 	if refused, ok := errors.AsType[*rpcError](err); ok {
 		switch refused.Code {
@@ -104,19 +106,21 @@ func (s *solana) read(ctx context.Context, slot uint64, details string) (b solan
 	return b, err
 }
 
-// Transfers are what the addresses have more of a token after a transaction than before it, by the token accounts they own.
+// Transfers are the increases of token balances by transactions, in token accounts that the
+// addresses own.
 func (s *solana) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation,
 	err error) {
 	var slots []uint64
-	if err := s.rpc.call(ctx, &slots, "getBlocks", from, through, map[string]any{"commitment": finalized}); err != nil {
+	if err := s.rpc.callMethod(ctx, &slots, "getBlocks", from, through,
+		map[string]any{"commitment": finalized}); err != nil {
 		return nil, err
 	}
-	to := set(addresses)
+	to := addressSet(addresses)
 	for i, slot := range slots {
 		if slot < from || slot > through || i > 0 && slot <= slots[i-1] {
 			return nil, errors.New("getBlocks: slots that were not asked for")
 		}
-		one, err := s.whole(ctx, slot)
+		one, err := s.readBlock(ctx, slot)
 		if err != nil {
 			return nil, fmt.Errorf("getBlock %d: %w", slot, err)
 		}
@@ -129,23 +133,23 @@ func (s *solana) Transfers(ctx context.Context, from, through uint64, addresses 
 	return found, nil
 }
 
-func (s *solana) whole(ctx context.Context, slot uint64) (one block, err error) {
+func (s *solana) readBlock(ctx context.Context, slot uint64) (one cachedBlock, err error) {
 	key := fmt.Sprint(slot)
 	if one, known := s.blocks.byKey[key]; known {
 		return one, nil
 	}
-	b, err := s.read(ctx, slot, "full")
+	b, err := s.fetchBlock(ctx, slot, "full")
 	if err != nil {
 		return one, err
 	}
-	if one.transfers, err = s.received(slot, b); err == nil {
-		s.blocks.keep(key, one)
+	if one.transfers, err = s.parseTransfers(slot, b); err == nil {
+		s.blocks.addBlock(key, one)
 	}
 	return one, err
 }
 
-func (s *solana) received(slot uint64, b solanaBlock) (found []partner.Observation, err error) {
-	at, err := b.madeAt()
+func (s *solana) parseTransfers(slot uint64, b solanaBlock) (found []partner.Observation, err error) {
+	at, err := b.blockTime()
 	if err != nil {
 		return nil, err
 	}
@@ -154,11 +158,11 @@ func (s *solana) received(slot uint64, b solanaBlock) (found []partner.Observati
 			continue
 		}
 		for _, after := range t.Meta.PostTokenBalances {
-			asset := s.asset(after.Mint)
+			asset := s.assetOf(after.Mint)
 			if asset == "" {
 				continue
 			}
-			amount, err := gained(t.Meta.PreTokenBalances, after)
+			amount, err := balanceIncrease(t.Meta.PreTokenBalances, after)
 			if err != nil {
 				return nil, err
 			}
@@ -168,8 +172,8 @@ func (s *solana) received(slot uint64, b solanaBlock) (found []partner.Observati
 			o := partner.Observation{Chain: s.Network.Name, Asset: asset, Address: after.Owner,
 				TxHash: t.Transaction.Signatures[0], Index: after.AccountIndex, Amount: amount.String(), Block: slot,
 				BlockHash: b.Blockhash, At: at,
-				From: payer(t.Meta.PreTokenBalances, t.Meta.PostTokenBalances, after.Mint)}
-			if err := placed(&o); err != nil {
+				From: payerOf(t.Meta.PreTokenBalances, t.Meta.PostTokenBalances, after.Mint)}
+			if err := checkPosition(&o); err != nil {
 				return nil, err
 			}
 			found = append(found, o)
@@ -178,8 +182,8 @@ func (s *solana) received(slot uint64, b solanaBlock) (found []partner.Observati
 	return found, nil
 }
 
-// asset is the name of a mint, "" of one nobody asks for.
-func (s *solana) asset(mint string) string {
+// assetOf is the name of a mint; "" for an unknown one.
+func (s *solana) assetOf(mint string) string {
 	for name, known := range s.Tokens {
 		if known == mint {
 			return name
@@ -188,14 +192,14 @@ func (s *solana) asset(mint string) string {
 	return ""
 }
 
-func gained(before []tokenBalance, after tokenBalance) (*big.Int, error) {
-	amount, err := smallest(after.Amount.Amount, 0)
+func balanceIncrease(before []tokenBalance, after tokenBalance) (*big.Int, error) {
+	amount, err := parseSmallestUnits(after.Amount.Amount, 0)
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range before {
 		if b.AccountIndex == after.AccountIndex && b.Mint == after.Mint {
-			had, err := smallest(b.Amount.Amount, 0)
+			had, err := parseSmallestUnits(b.Amount.Amount, 0)
 			if err != nil {
 				return nil, err
 			}
@@ -205,8 +209,9 @@ func gained(before []tokenBalance, after tokenBalance) (*big.Int, error) {
 	return amount, nil
 }
 
-// payer is the owner of the first account that has less of a mint than before; "" when there is none.
-func payer(before, after []tokenBalance, mint string) string {
+// payerOf is the owner of the first account whose balance of a mint decreased; "" when there is
+// none.
+func payerOf(before, after []tokenBalance, mint string) string {
 	for _, b := range before {
 		if b.Mint != mint {
 			continue
@@ -218,7 +223,7 @@ func payer(before, after []tokenBalance, mint string) string {
 				left = a
 			}
 		}
-		if less, err := gained(before, left); err == nil && less.Sign() < 0 {
+		if less, err := balanceIncrease(before, left); err == nil && less.Sign() < 0 {
 			return b.Owner
 		}
 	}

@@ -13,14 +13,15 @@ import (
 	"purser/actors/watch/watchtest"
 )
 
-// wire is a node's HTTP side: it shows a watchtest.Node the way a real one of its kind does.
-type wire struct {
+// nodeTransport is the HTTP transport of a node: it shows a watchtest.Node in the format of a real
+// one.
+type nodeTransport struct {
 	node   *watchtest.Node
-	answer func(n *watchtest.Node, method string, params []json.RawMessage) (any, *fault)
+	answer func(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError)
 	calls  map[string]int
 }
 
-type fault struct {
+type nodeError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 }
@@ -31,8 +32,8 @@ type request struct {
 	Params []json.RawMessage
 }
 
-// RoundTrip answers one call or a batch.
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip answers one call or one batch.
+func (w *nodeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if w.node.Fault == watchtest.Unreachable {
 		return nil, errors.New("connection refused")
 	}
@@ -45,7 +46,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if json.Unmarshal(body, &many) == nil {
 		all := []any{}
 		for _, one := range many {
-			all = append(all, w.one(one))
+			all = append(all, w.answerCall(one))
 		}
 		out = all
 	} else {
@@ -53,19 +54,19 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err := json.Unmarshal(body, &one); err != nil {
 			return nil, err
 		}
-		out = w.one(one)
+		out = w.answerCall(one)
 	}
 	text, err := json.Marshal(out)
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(text))}, err
 }
 
-func (w *wire) one(r request) any {
+func (w *nodeTransport) answerCall(r request) any {
 	w.calls[r.Method]++
 	result, refused := w.answer(w.node, r.Method, r.Params)
 	return map[string]any{"jsonrpc": "2.0", "id": r.ID, "result": result, "error": refused}
 }
 
-func arg[T any](params []json.RawMessage, i int) (v T) {
+func parameter[T any](params []json.RawMessage, i int) (v T) {
 	if i < len(params) {
 		if err := json.Unmarshal(params[i], &v); err != nil {
 			panic(err)
@@ -74,14 +75,15 @@ func arg[T any](params []json.RawMessage, i int) (v T) {
 	return v
 }
 
-// contracts of the EVM wire are those of a network.
+// contracts are the tokens of the simulated EVM network.
 func contracts() map[string]string { return chain.Networks()["arbitrum"].Tokens }
 
 func hash32(what string, n int) string { return fmt.Sprintf("0x%s%063x", what, n) }
 
 func evmBlock(b watchtest.Block) map[string]any {
 	return map[string]any{"number": fmt.Sprintf("0x%x", b.Number), "hash": hash32("b", b.Hash),
-		"parentHash": hash32("b", b.Parent), "timestamp": fmt.Sprintf("0x%x", b.At.Unix()), "transactions": evmTransactions(b)}
+		"parentHash": hash32("b", b.Parent), "timestamp": fmt.Sprintf("0x%x", b.At.Unix()),
+		"transactions": evmTransactions(b)}
 }
 
 func evmTransactions(b watchtest.Block) []any {
@@ -95,12 +97,12 @@ func evmTransactions(b watchtest.Block) []any {
 	return all
 }
 
-// evmAnswer is an EVM node.
-func evmAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *fault) {
+// evmAnswer is the answer of an EVM node.
+func evmAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
 	view := n.View()
 	switch method {
 	case "eth_getBlockByNumber":
-		tag := arg[string](params, 0)
+		tag := parameter[string](params, 0)
 		at := uint64(len(view))
 		if tag != "latest" {
 			_, _ = fmt.Sscanf(tag, "0x%x", &at)
@@ -115,7 +117,7 @@ func evmAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any,
 		return b, nil
 	case "eth_getBlockByHash":
 		for _, b := range view {
-			if hash32("b", b.Hash) == arg[string](params, 0) {
+			if hash32("b", b.Hash) == parameter[string](params, 0) {
 				return evmBlock(b), nil
 			}
 		}
@@ -125,24 +127,25 @@ func evmAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any,
 	case "eth_getTransactionReceipt":
 		for _, b := range view {
 			for _, t := range b.Transfers {
-				if hash32("a", t.Tx) == arg[string](params, 0) {
-					return map[string]any{"status": fmt.Sprintf("0x%d", 1-t.Index), "blockHash": hash32("b", b.Hash)}, nil
+				if hash32("a", t.Tx) == parameter[string](params, 0) {
+					return map[string]any{"status": fmt.Sprintf("0x%d", 1-t.Index), "blockHash": hash32("b", b.Hash)},
+						nil
 				}
 			}
 		}
 		return nil, nil
 	}
-	return nil, &fault{-32601, "the method does not exist"}
+	return nil, &nodeError{-32601, "the method does not exist"}
 }
 
-func evmLogs(n *watchtest.Node, view []watchtest.Block, params []json.RawMessage) (any, *fault) {
+func evmLogs(n *watchtest.Node, view []watchtest.Block, params []json.RawMessage) (any, *nodeError) {
 	type filter struct {
 		FromBlock, ToBlock string
 		Address            []string
 		Topics             []json.RawMessage
 	}
-	f := arg[filter](params, 0)
-	to := arg[[]string](f.Topics, 2)
+	f := parameter[filter](params, 0)
+	to := parameter[[]string](f.Topics, 2)
 	var from, through uint64
 	_, _ = fmt.Sscanf(f.FromBlock, "0x%x", &from)
 	_, _ = fmt.Sscanf(f.ToBlock, "0x%x", &through)
@@ -151,11 +154,14 @@ func evmLogs(n *watchtest.Node, view []watchtest.Block, params []json.RawMessage
 		for _, t := range b.Transfers {
 			topic := "0x000000000000000000000000" + strings.ToLower(strings.TrimPrefix(t.Address, "0x"))
 			contract := strings.ToLower(contracts()[t.Asset])
-			if b.Number < from || b.Number > through || !n.Shows(b) || !contains(to, topic) || !contains(f.Address, contract) {
+			if b.Number < from || b.Number > through || !n.Shows(b) || !contains(to, topic) || !contains(f.Address,
+				contract) {
 				continue
 			}
-			logs = append(logs, map[string]any{"address": contract, "topics": []string{string(arg[string](f.Topics, 0)),
-				"0x000000000000000000000000" + strings.TrimPrefix(t.From, "0x"), topic}, "data": fmt.Sprintf("0x%064x", t.Amount),
+			logs = append(logs, map[string]any{"address": contract,
+				"topics": []string{string(parameter[string](f.Topics, 0)),
+					"0x000000000000000000000000" + strings.TrimPrefix(t.From, "0x"), topic},
+				"data":        fmt.Sprintf("0x%064x", t.Amount),
 				"blockNumber": fmt.Sprintf("0x%x", b.Number), "blockHash": hash32("b", b.Hash),
 				"transactionHash": hash32("a", t.Tx), "logIndex": fmt.Sprintf("0x%x", t.Index), "removed": false})
 		}
@@ -172,8 +178,8 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// bitcoinAnswer is bitcoind.
-func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *fault) {
+// bitcoinAnswer is the answer of bitcoind.
+func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
 	view := n.View()
 	find := func(hash string) *watchtest.Block {
 		for _, b := range n.History.All {
@@ -190,15 +196,15 @@ func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (
 		}
 		return hash32("b", view[len(view)-1].Hash), nil
 	case "getblockhash":
-		height := arg[int](params, 0)
+		height := parameter[int](params, 0)
 		if height < 1 || height > len(view) {
-			return nil, &fault{-8, "Block height out of range"}
+			return nil, &nodeError{-8, "Block height out of range"}
 		}
 		return hash32("b", view[height-1].Hash), nil
 	case "getblockheader", "getblock":
-		b := find(arg[string](params, 0))
+		b := find(parameter[string](params, 0))
 		if b == nil || method == "getblock" && !n.Shows(*b) {
-			return nil, &fault{-5, "Block not found"}
+			return nil, &nodeError{-5, "Block not found"}
 		}
 		tx := []any{}
 		for _, t := range b.Transfers {
@@ -210,11 +216,11 @@ func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (
 		return map[string]any{"hash": hash32("b", b.Hash), "height": b.Number, "time": b.At.Unix(),
 			"previousblockhash": hash32("b", b.Parent), "tx": tx}, nil
 	}
-	return nil, &fault{-32601, "Method not found"}
+	return nil, &nodeError{-32601, "Method not found"}
 }
 
-// solanaAnswer is a node of solana. Every seventh slot is empty but for what is paid in it.
-func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *fault) {
+// solanaAnswer is the answer of a Solana node. Every seventh slot is empty unless it has payments.
+func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
 	view := n.View()
 	empty := func(b watchtest.Block) bool { return b.Number%7 == 0 && len(b.Transfers) == 0 }
 	switch method {
@@ -226,22 +232,23 @@ func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (a
 	case "getBlocks":
 		slots := []uint64{}
 		for _, b := range view {
-			if b.Number >= arg[uint64](params, 0) && b.Number <= arg[uint64](params, 1) && !empty(b) && n.Shows(b) {
+			if b.Number >= parameter[uint64](params, 0) && b.Number <= parameter[uint64](params, 1) && !empty(b) &&
+				n.Shows(b) {
 				slots = append(slots, b.Number)
 			}
 		}
 		return slots, nil
 	case "getBlock":
-		slot := arg[int](params, 0)
+		slot := parameter[int](params, 0)
 		switch {
 		case slot > len(view):
-			return nil, &fault{-32004, "Block not available for slot"}
+			return nil, &nodeError{-32004, "Block not available for slot"}
 		case empty(view[slot-1]):
-			return nil, &fault{-32007, "Slot was skipped"}
+			return nil, &nodeError{-32007, "Slot was skipped"}
 		}
 		return solanaBlock(view[slot-1]), nil
 	}
-	return nil, &fault{-32601, "Method not found"}
+	return nil, &nodeError{-32601, "Method not found"}
 }
 
 func solanaBlock(b watchtest.Block) any {
@@ -253,12 +260,16 @@ func solanaBlock(b watchtest.Block) any {
 	txs := []any{balance{"transaction": balance{"signatures": []string{"vote"}}, "meta": balance{"err": nil}}}
 	for _, t := range b.Transfers {
 		mint := chain.Networks()["solana"].Tokens[t.Asset]
-		txs = append(txs, balance{"transaction": balance{"signatures": []string{hash32("a", t.Tx)}}, "meta": balance{"err": nil,
-			"preTokenBalances":  []balance{of(9, t.From, mint, 1e13), of(t.Index, t.Address, mint, 4)},
-			"postTokenBalances": []balance{of(9, t.From, mint, 1e13-t.Amount), of(t.Index, t.Address, mint, 4+t.Amount)}}})
-		txs = append(txs, balance{"transaction": balance{"signatures": []string{"failed"}}, "meta": balance{"err": "no funds",
-			"preTokenBalances": []balance{}, "postTokenBalances": []balance{of(t.Index, t.Address, mint, 5)}}})
+		txs = append(txs, balance{"transaction": balance{"signatures": []string{hash32("a", t.Tx)}},
+			"meta": balance{"err": nil,
+				"preTokenBalances": []balance{of(9, t.From, mint, 1e13), of(t.Index, t.Address, mint, 4)},
+				"postTokenBalances": []balance{of(9, t.From, mint, 1e13-t.Amount), of(t.Index, t.Address, mint,
+					4+t.Amount)}}})
+		txs = append(txs, balance{"transaction": balance{"signatures": []string{"failed"}},
+			"meta": balance{"err": "no funds",
+				"preTokenBalances": []balance{}, "postTokenBalances": []balance{of(t.Index, t.Address, mint, 5)}}})
 	}
-	return balance{"blockhash": hash32("b", b.Hash), "previousBlockhash": hash32("b", b.Parent), "blockTime": b.At.Unix(),
+	return balance{"blockhash": hash32("b", b.Hash), "previousBlockhash": hash32("b", b.Parent),
+		"blockTime":    b.At.Unix(),
 		"transactions": txs}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// againBytes is how much of the orders one commit of ReportAgain writes.
-const againBytes = 4 << 20
+// reportAgainBatch is the size in bytes at which ReportAgain commits a batch of orders.
+const reportAgainBatch = 4 << 20
 
-// Exists tells whether a directory holds a store of the sandbox's, a bank's, a ramp's or that of its chains; a nil fs is the
-// disk. It makes nothing.
+// Exists reports whether a directory has a sandbox store: of a bank, a ramp or the chains. A nil fs
+// is the disk. It creates nothing.
 func Exists(fs vfs.FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -23,15 +23,16 @@ func Exists(fs vfs.FS, dir string) bool {
 	return err == nil && d.Exists
 }
 
-// Checkpoint writes the orders as they are now into a new directory, while the partner works.
-func (b *office) Checkpoint(dir string) error { return checkpoint(b.store.db, dir) }
+// Checkpoint writes a snapshot of the orders into a new directory. The partner may work meanwhile.
+func (b *orderProcessor) Checkpoint(dir string) error { return checkpoint(b.store.db, dir) }
 
-// Checkpoint writes what was paid on the chains until now, and their reorganisations, into a new directory.
+// Checkpoint writes a snapshot of the transfers and reorganisations into a new directory.
 func (c *Chains) Checkpoint(dir string) error { return checkpoint(c.store.db, dir) }
 
-// Checkpoint is that of a Bank, a Ramp or Chains, of a directory that nobody has open; a nil fs is the disk.
+// Checkpoint copies the store of a Bank, a Ramp or Chains that no process has open; a nil fs is the
+// disk.
 func Checkpoint(fs vfs.FS, from, to string) error {
-	return withStore(fs, from, func(s *store) error { return checkpoint(s.db, to) })
+	return withStore(fs, from, func(s *orderStore) error { return checkpoint(s.db, to) })
 }
 
 func checkpoint(db *pebble.DB, dir string) error {
@@ -41,11 +42,11 @@ func checkpoint(db *pebble.DB, dir string) error {
 	return nil
 }
 
-// ReportAgain makes the bank or ramp of a directory, that nobody has open, report once more whatever it has reported and not
-// forgotten: who was restored to an older state may not know of it. They are due at once, whatever the clock of who opens it next
-// shows. Reports are known by their ids; a repeat changes nothing.
+// ReportAgain makes a bank or ramp repeat every report of the orders that it still keeps. No
+// process may have the directory open. A Purser restored from an older backup may have lost
+// reports; it recognizes repeats by their ids. The reports are due at once, for any clock.
 func ReportAgain(fs vfs.FS, dir string) error {
-	return withStore(fs, dir, func(s *store) error {
+	return withStore(fs, dir, func(s *orderStore) error {
 		if err := s.reportAgain(); err != nil {
 			return fmt.Errorf("sandbox: report again: %w", err)
 		}
@@ -53,7 +54,7 @@ func ReportAgain(fs vfs.FS, dir string) error {
 	})
 }
 
-func withStore(fs vfs.FS, dir string, do func(s *store) error) error {
+func withStore(fs vfs.FS, dir string, do func(s *orderStore) error) error {
 	if fs == nil {
 		fs = vfs.Default
 	}
@@ -64,8 +65,8 @@ func withStore(fs vfs.FS, dir string, do func(s *store) error) error {
 	return errors.Join(do(s), s.close())
 }
 
-// reportAgain reads what was there before its first write.
-func (s *store) reportAgain() (err error) {
+// reportAgain iterates over the orders as they were before its first write.
+func (s *orderStore) reportAgain() (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {
 		return err
@@ -77,13 +78,13 @@ func (s *store) reportAgain() (err error) {
 		if err := json.Unmarshal(it.Value(), &o); err != nil {
 			return errors.Join(err, b.Close())
 		}
-		if !o.toldSomething() {
+		if !o.hasReported() {
 			continue
 		}
-		if err := again(b, o); err != nil {
+		if err := setUnreported(b, o); err != nil {
 			return errors.Join(err, b.Close())
 		}
-		if b.Len() >= againBytes {
+		if b.Len() >= reportAgainBatch {
 			if err := b.Commit(pebble.Sync); err != nil {
 				return err
 			}
@@ -93,20 +94,21 @@ func (s *store) reportAgain() (err error) {
 	return errors.Join(it.Error(), b.Commit(pebble.Sync))
 }
 
-// toldSomething says whether a report of the order has been taken.
-func (o *order) toldSomething() bool {
+// hasReported reports whether a report of the order was taken.
+func (o *order) hasReported() bool {
 	if o.Payment != nil || o.Ramp != nil {
-		return o.Reports < len(o.outcomes())
+		return o.Reports < len(o.reportOutcomes())
 	}
 	return o.Reports == 0 && o.Deposit.AmountUsdCents%100 != EndingNever
 }
 
-// again makes an order due that has reported something: a deposit with one report, any other with all of its, in their order.
-func again(b *pebble.Batch, o order) error {
-	id := o.id()
+// setUnreported makes an order due again: a deposit with one report, any other with all of its
+// reports in order.
+func setUnreported(b *pebble.Batch, o order) error {
+	id := o.orderID()
 	old := dueKey(o.Due, id)
-	o.Reports, o.Due = 1, time.UnixMilli(0) // before any clock
-	if outcomes := o.outcomes(); outcomes != nil {
+	o.Reports, o.Due = 1, time.UnixMilli(0) // due for any clock
+	if outcomes := o.reportOutcomes(); outcomes != nil {
 		o.Reports = len(outcomes)
 	}
 	value, err := json.Marshal(o)

@@ -9,19 +9,20 @@ import (
 	"purser/actors/partner/sandbox"
 )
 
-// A checkpoint has the orders of its moment; whatever was reported before it is reported again, under the same ids, once.
+// A checkpoint has the orders of its time. Reports sent before it are sent again once, with the
+// same ids.
 func TestACheckpointReportsAgain(t *testing.T) {
-	d, fs := newDesk(), vfs.NewMem()
-	b := d.open(t, fs)
+	d, fs := newReportServer(), vfs.NewMem()
+	b := d.openBank(t, fs)
 	for n, cents := range []int64{100, 191, 193} { // plain, twice, never
 		require.NoError(t, b.Expect(t.Context(), deposit(n, cents)))
 	}
-	d.turn(delay)
+	d.advance(delay)
 	for range 3 {
 		_, err := b.Step(t.Context())
 		require.NoError(t, err)
 	}
-	before := d.taken()
+	before := d.receivedReports()
 	require.Len(t, before, 3)
 	require.NoError(t, b.Expect(t.Context(), deposit(3, 100)))
 	require.NoError(t, b.Checkpoint("copy"))
@@ -35,37 +36,37 @@ func TestACheckpointReportsAgain(t *testing.T) {
 	require.NoError(t, sandbox.Checkpoint(fs, "copy", "copy2"))
 	require.NoError(t, fs.RemoveAll("bank"))
 	require.NoError(t, fs.Rename("copy2", "bank"))
-	b = d.open(t, fs)
+	b = d.openBank(t, fs)
 	defer func() { require.NoError(t, b.Close()) }()
 	_, err := b.Step(t.Context())
 	require.NoError(t, err)
-	require.Len(t, d.taken(), len(before)+2, "at once, by the bank's clock")
+	require.Len(t, d.receivedReports(), len(before)+2, "at once, by the bank's clock")
 	for range 3 {
-		d.turn(delay)
+		d.advance(delay)
 		_, err := b.Step(t.Context())
 		require.NoError(t, err)
 	}
 	var again []string
-	for _, r := range d.taken()[len(before):] {
+	for _, r := range d.receivedReports()[len(before):] {
 		again = append(again, r.Data.DepositID)
 	}
 	require.ElementsMatch(t, []string{deposit(0, 0).ID, deposit(1, 0).ID, deposit(3, 0).ID}, again)
 }
 
-// Payments report again too, all that they had reported and in its order; one that is never reported stays so.
+// Payments repeat all their reports in order. A payment that is never reported stays unreported.
 func TestPaymentsReportAgain(t *testing.T) {
-	d, fs := newDesk(), vfs.NewMem()
-	b := d.open(t, fs)
+	d, fs := newReportServer(), vfs.NewMem()
+	b := d.openBank(t, fs)
 	for n, ending := range []int64{0, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingUnreported} {
 		require.NoError(t, b.Pay(t.Context(), payout(t, b, n, 1_000+ending)))
 	}
 	before := outcomes(t, d, b)
 	require.Len(t, before, 3)
-	told := reportIDs(d.taken())
-	half := payout(t, b, 4, 1_000+sandbox.EndingReturned) // has settled, and is not returned yet
+	told := reportIDs(d.receivedReports())
+	half := payout(t, b, 4, 1_000+sandbox.EndingReturned) // has settled, and is not yet returned
 	require.NoError(t, b.Pay(t.Context(), half))
-	d.turn(delay)
-	settle(t, b)
+	d.advance(delay)
+	runSteps(t, b)
 	require.NoError(t, b.Checkpoint("copy"))
 	require.NoError(t, b.Close())
 	require.NoError(t, sandbox.ReportAgain(fs, "copy"))
@@ -73,15 +74,15 @@ func TestPaymentsReportAgain(t *testing.T) {
 	require.NoError(t, fs.RemoveAll("bank"))
 	require.NoError(t, fs.Rename("copy", "bank"))
 
-	reported := len(d.taken())
-	b = d.open(t, fs)
+	reported := len(d.receivedReports())
+	b = d.openBank(t, fs)
 	defer func() { require.NoError(t, b.Close()) }()
 	outcomes(t, d, b)
-	again := reportIDs(d.taken()[reported:])
+	again := reportIDs(d.receivedReports()[reported:])
 	require.Subset(t, again, told)
 	require.Len(t, again, len(told)+2)
 	var ofHalf []string
-	for _, r := range d.taken()[reported:] {
+	for _, r := range d.receivedReports()[reported:] {
 		if r.Data.PayoutID == half.Reference {
 			ofHalf = append(ofHalf, r.Type)
 		}

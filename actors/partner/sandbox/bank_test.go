@@ -22,8 +22,8 @@ import (
 
 const delay = 2 * time.Second
 
-// desk is the other side: it takes reports, or does not, and holds the clock.
-type desk struct {
+// reportServer receives reports, or refuses them, and has the clock.
+type reportServer struct {
 	mu      sync.Mutex
 	now     time.Time
 	status  int
@@ -39,19 +39,25 @@ type report struct {
 	}
 }
 
-func newDesk() *desk { return &desk{now: time.UnixMilli(1_700_000_000_000), status: http.StatusOK} }
+func newReportServer() *reportServer {
+	return &reportServer{now: time.UnixMilli(1_700_000_000_000), status: http.StatusOK}
+}
 
-func (d *desk) clock() time.Time { d.mu.Lock(); defer d.mu.Unlock(); return d.now }
+func (d *reportServer) clock() time.Time { d.mu.Lock(); defer d.mu.Unlock(); return d.now }
 
-func (d *desk) turn(by time.Duration) { d.mu.Lock(); defer d.mu.Unlock(); d.now = d.now.Add(by) }
+func (d *reportServer) advance(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now = d.now.Add(by)
+}
 
-func (d *desk) answer(status int, err error) {
+func (d *reportServer) setAnswer(status int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.status, d.err = status, err
 }
 
-func (d *desk) take(_ context.Context, body []byte) (int, error) {
+func (d *reportServer) receiveReport(_ context.Context, body []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var r report
@@ -62,15 +68,16 @@ func (d *desk) take(_ context.Context, body []byte) (int, error) {
 	return d.status, d.err
 }
 
-func (d *desk) taken() []report {
+func (d *reportServer) receivedReports() []report {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]report(nil), d.reports...)
 }
 
-func (d *desk) open(t *testing.T, fs vfs.FS) *sandbox.Bank {
+func (d *reportServer) openBank(t *testing.T, fs vfs.FS) *sandbox.Bank {
 	t.Helper()
-	b, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: fs, Delay: delay, Report: d.take, Clock: d.clock})
+	b, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: fs, Delay: delay, Report: d.receiveReport,
+		Clock: d.clock})
 	require.NoError(t, err)
 	return b
 }
@@ -80,13 +87,13 @@ func deposit(n int, cents int64) partner.Deposit {
 	return partner.Deposit{ID: id, WorkspaceID: "ws", Rail: "ach", AmountUsdCents: cents}
 }
 
-// steps is a bank or a ramp.
-type steps interface {
+// stepper is a bank or a ramp.
+type stepper interface {
 	Step(ctx context.Context) (time.Duration, error)
 }
 
-// settle runs steps until there is nothing due.
-func settle(t *testing.T, b steps) {
+// runSteps calls Step until nothing is due.
+func runSteps(t *testing.T, b stepper) {
 	t.Helper()
 	for {
 		wait, err := b.Step(t.Context())
@@ -98,79 +105,79 @@ func settle(t *testing.T, b steps) {
 }
 
 func TestReportsAfterTheDelayAndOnce(t *testing.T) {
-	d := newDesk()
-	b := d.open(t, vfs.NewMem())
+	d := newReportServer()
+	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
 	require.NoError(t, b.Expect(t.Context(), deposit(1, 5000)))
-	d.turn(delay - time.Millisecond)
-	settle(t, b)
-	require.Empty(t, d.taken())
-	d.turn(time.Millisecond)
-	settle(t, b)
-	require.Len(t, d.taken(), 1)
-	require.Equal(t, "deposit.settled", d.taken()[0].Type)
-	require.Equal(t, deposit(1, 0).ID, d.taken()[0].Data.DepositID)
+	d.advance(delay - time.Millisecond)
+	runSteps(t, b)
+	require.Empty(t, d.receivedReports())
+	d.advance(time.Millisecond)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 1)
+	require.Equal(t, "deposit.settled", d.receivedReports()[0].Type)
+	require.Equal(t, deposit(1, 0).ID, d.receivedReports()[0].Data.DepositID)
 
 	require.NoError(t, b.Expect(t.Context(), deposit(1, 5000)), "an order already carried out changes nothing")
-	d.turn(time.Hour)
-	settle(t, b)
-	require.Len(t, d.taken(), 1)
+	d.advance(time.Hour)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 1)
 }
 
 func TestMagicAmounts(t *testing.T) {
-	d := newDesk()
-	b := d.open(t, vfs.NewMem())
+	d := newReportServer()
+	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
 	for i, ending := range []int64{sandbox.EndingTwice, sandbox.EndingLate, sandbox.EndingNever} {
 		require.NoError(t, b.Expect(t.Context(), deposit(i, 5000+ending)))
 	}
-	d.turn(delay)
-	settle(t, b)
-	require.Len(t, d.taken(), 2, "twice")
-	require.Equal(t, d.taken()[0], d.taken()[1], "with one event id")
-	d.turn(9 * delay)
-	settle(t, b)
-	require.Len(t, d.taken(), 3)
-	require.Equal(t, deposit(1, 0).ID, d.taken()[2].Data.DepositID, "late")
-	d.turn(30 * 24 * time.Hour)
-	settle(t, b)
-	require.Len(t, d.taken(), 3, "never")
+	d.advance(delay)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 2, "twice")
+	require.Equal(t, d.receivedReports()[0], d.receivedReports()[1], "with one event id")
+	d.advance(9 * delay)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 3)
+	require.Equal(t, deposit(1, 0).ID, d.receivedReports()[2].Data.DepositID, "late")
+	d.advance(30 * 24 * time.Hour)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 3, "never")
 }
 
-func TestAsksUntilTaken(t *testing.T) {
-	d := newDesk()
-	b := d.open(t, vfs.NewMem())
+func TestReportsAreRetriedUntilTaken(t *testing.T) {
+	d := newReportServer()
+	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
 	require.NoError(t, b.Expect(t.Context(), deposit(1, 5000)))
-	d.turn(delay)
-	d.answer(http.StatusServiceUnavailable, nil)
-	settle(t, b)
-	settle(t, b)
-	require.Len(t, d.taken(), 1, "no retry before the backoff is over")
-	d.turn(time.Minute)
-	d.answer(0, errors.New("connection refused"))
-	settle(t, b)
-	require.Len(t, d.taken(), 2)
-	d.turn(time.Minute)
-	d.answer(http.StatusOK, nil)
-	settle(t, b)
-	require.Len(t, d.taken(), 3)
-	d.turn(time.Hour)
-	settle(t, b)
-	require.Len(t, d.taken(), 3, "taken is taken")
+	d.advance(delay)
+	d.setAnswer(http.StatusServiceUnavailable, nil)
+	runSteps(t, b)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 1, "no retry before the backoff is over")
+	d.advance(time.Minute)
+	d.setAnswer(0, errors.New("connection refused"))
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 2)
+	d.advance(time.Minute)
+	d.setAnswer(http.StatusOK, nil)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 3)
+	d.advance(time.Hour)
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 3, "taken is taken")
 }
 
-// TestPowerLoss crashes the machine after the order was acknowledged, and again after a report that was sent but whose taking
-// was not kept: the report is sent again with the same event id.
+// The machine loses power after the order was acknowledged, and again after a report whose
+// acceptance was not stored. The report is then sent again with the same event id.
 func TestPowerLoss(t *testing.T) {
-	d, fs := newDesk(), vfs.NewCrashableMem()
-	b := d.open(t, fs)
+	d, fs := newReportServer(), vfs.NewCrashableMem()
+	b := d.openBank(t, fs)
 	require.NoError(t, b.Expect(t.Context(), deposit(1, 5000)))
 	crashed := fs.CrashClone(vfs.CrashCloneCfg{})
 	require.NoError(t, b.Close())
 
-	b = d.open(t, crashed)
-	d.turn(delay)
+	b = d.openBank(t, crashed)
+	d.advance(delay)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := b.Step(ctx)
@@ -178,11 +185,11 @@ func TestPowerLoss(t *testing.T) {
 	again := crashed.CrashClone(vfs.CrashCloneCfg{})
 	require.NoError(t, b.Close())
 
-	b = d.open(t, again)
+	b = d.openBank(t, again)
 	defer b.Close()
-	settle(t, b)
-	require.Len(t, d.taken(), 2)
-	require.Equal(t, d.taken()[0], d.taken()[1])
+	runSteps(t, b)
+	require.Len(t, d.receivedReports(), 2)
+	require.Equal(t, d.receivedReports()[0], d.receivedReports()[1])
 }
 
 func TestRunPostsOverHTTP(t *testing.T) {
@@ -190,16 +197,17 @@ func TestRunPostsOverHTTP(t *testing.T) {
 	signed := func(method, path string, body []byte) string { return method + " " + path + " " + string(body) }
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.URL.Path == "/base/reports" && r.Header.Get("Partner-Signature") == signed(http.MethodPost, "/reports", body) {
+		if r.URL.Path == "/base/reports" && r.Header.Get("Partner-Signature") == signed(http.MethodPost, "/reports",
+			body) {
 			select {
 			case got <- string(body):
-			default: // a repeat: the answer to the first report came too late
+			default: // a repeat, when the answer to the first report came too late
 			}
 		}
 	}))
 	defer server.Close()
 	b, err := sandbox.NewBank(sandbox.Config{Dir: t.TempDir(), Clock: time.Now,
-		Report: sandbox.Post(server.Client(), server.URL+"/base", "/reports", signed)})
+		Report: sandbox.NewHTTPReporter(server.Client(), server.URL+"/base", "/reports", signed)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -211,9 +219,9 @@ func TestRunPostsOverHTTP(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
-func TestRefusesWhatIsNoDeposit(t *testing.T) {
-	d := newDesk()
-	b := d.open(t, vfs.NewMem())
+func TestExpectRefusesAnInvalidID(t *testing.T) {
+	d := newReportServer()
+	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
 	require.Error(t, b.Expect(t.Context(), partner.Deposit{ID: "card_x"}))
 	_, err := sandbox.NewBank(sandbox.Config{})

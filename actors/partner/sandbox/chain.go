@@ -20,28 +20,29 @@ import (
 
 // Limits of the sandbox chains.
 const (
-	MaxTransfers   = 100_000 // kept for each chain; one more is partner.ErrFull
-	MaxForks       = 10_000  // reorganisations of each chain; one more is partner.ErrFull
-	maxPerPayment  = 16      // transfers in one transaction
-	chainSpan      = 1 << 20 // blocks of one query: a block without a transfer is not kept anywhere
-	leastBlockTime = time.Millisecond
+	MaxTransfers  = 100_000 // per chain; one more is partner.ErrFull
+	MaxForks      = 10_000  // reorganisations per chain; one more is partner.ErrFull
+	maxPerPayment = 16      // transfers in one transaction
+	chainSpan     = 1 << 20 // blocks of one query; blocks without a transfer are not stored
+	minBlockTime  = time.Millisecond
 )
 
-// ErrNoTransfer says that a chain has no transaction of a hash.
+// ErrNoTransfer says that a chain has no transaction with the hash.
 var ErrNoTransfer = errors.New("sandbox chain: no such transaction")
 
-// ChainsConfig says which chains there are and where they are kept. All fields are required but FS.
+// ChainsConfig has the chains and their store. All fields except FS are required.
 type ChainsConfig struct {
 	Dir   string
 	FS    vfs.FS         // nil: the disk
-	Chain map[string]int // threshold by name, as partner.Chain has it
-	// Final is how long a transfer takes to be final: so long is a threshold of blocks.
+	Chain map[string]int // threshold by name, as partner.Chain.Threshold
+	// Final is the time until a transfer is final; the threshold's blocks take that long.
 	Final time.Duration
 	Clock func() time.Time
 }
 
-// Chains are blockchains that nobody mines: blocks follow from the clock, one after another, and only transfers and
-// reorganisations are kept. A test can pay, take back and turn the clock. They survive a restart and a power loss.
+// Chains are simulated blockchains. Blocks follow from the clock; only transfers and
+// reorganisations are stored. A test can pay, reorganise and advance the clock. They survive a
+// restart and a power loss.
 type Chains struct {
 	store  *chainStore
 	clock  func() time.Time
@@ -50,52 +51,52 @@ type Chains struct {
 
 // Chain is a partner.Chain of the sandbox.
 type Chain struct {
-	store *chainStore
-	clock func() time.Time
-	name  string
-	every time.Duration // between two blocks
+	store     *chainStore
+	clock     func() time.Time
+	name      string
+	blockTime time.Duration // interval of blocks
 
-	mu        sync.Mutex // over all below
+	mu        sync.Mutex // guards all fields below
 	threshold int
-	base      base
+	anchor    anchorBlock
 	forks     []fork // by From
 	transfers []*transfer
 	byAddress map[string][]*transfer
 }
 
-// base is a block and when it was made; later blocks follow from it.
-type base struct {
+// anchorBlock is a block and its time, from which the other blocks follow.
+type anchorBlock struct {
 	Number uint64        `json:"number"`
 	At     time.Time     `json:"at"`
 	Every  time.Duration `json:"every"`
 }
 
-// fork says that the blocks from From on are not those that were there before.
+// fork replaces all blocks from From on.
 type fork struct {
 	From uint64 `json:"from"`
 	Salt uint64 `json:"salt"`
 }
 
-// transfer is a partner.Observation that is kept; its block's hash follows from the number.
+// transfer is a stored partner.Observation; its block's hash follows from the number.
 type transfer struct {
 	Asset   string    `json:"asset"`
 	Address string    `json:"address"`
 	TxHash  string    `json:"txHash"`
 	Index   int       `json:"index"`
 	Amount  string    `json:"amount"`
-	Block   uint64    `json:"block"` // 0: dropped, it is in no block
+	Block   uint64    `json:"block"` // 0 for a dropped transfer
 	At      time.Time `json:"at"`
 	From    string    `json:"from"`
 }
 
-// ChainPayment is one transfer of a transaction on a sandbox chain. Asset is any name: what is no coin of the network is a
-// wrong token.
+// ChainPayment is one transfer of a transaction. An Asset that is no coin of the network is a wrong
+// token.
 type ChainPayment struct {
 	Asset, Address string
-	Amount         string // whole smallest units
+	Amount         string // decimal integer of smallest units
 }
 
-// NewChains opens the store and finds there what an earlier run left.
+// NewChains opens the store and loads the chains of an earlier run.
 func NewChains(c ChainsConfig) (*Chains, error) {
 	if c.Dir == "" || len(c.Chain) == 0 || c.Final < 0 || c.Clock == nil {
 		return nil, errors.New("sandbox chains: Dir, Chain and Clock are required, Final is not negative")
@@ -109,9 +110,10 @@ func NewChains(c ChainsConfig) (*Chains, error) {
 	}
 	all := &Chains{store: s, clock: c.Clock, chains: make(map[string]*Chain)}
 	for name, threshold := range c.Chain {
-		chain := &Chain{store: s, clock: c.Clock, name: name, threshold: threshold, byAddress: make(map[string][]*transfer),
-			every: max(c.Final/time.Duration(max(threshold, 1)), leastBlockTime)}
-		if err := chain.load(); err != nil {
+		chain := &Chain{store: s, clock: c.Clock, name: name, threshold: threshold,
+			byAddress: make(map[string][]*transfer),
+			blockTime: max(c.Final/time.Duration(max(threshold, 1)), minBlockTime)}
+		if err := chain.loadOrStart(); err != nil {
 			return nil, errors.Join(fmt.Errorf("sandbox chain %s: %w", name, err), s.close())
 		}
 		all.chains[name] = chain
@@ -119,71 +121,73 @@ func NewChains(c ChainsConfig) (*Chains, error) {
 	return all, nil
 }
 
-// Close closes the store. No chain may be asked any more.
+// Close closes the store. No chain may be used afterwards.
 func (c *Chains) Close() error { return c.store.close() }
 
-// Chain is the chain of a name, nil when there is none.
+// Chain is the chain of a name; nil when there is none.
 func (c *Chains) Chain(name string) *Chain { return c.chains[name] }
 
-// load finds out where the chain is. When the time between blocks is another than before, blocks go on from the newest.
-func (c *Chain) load() (err error) {
-	known, err := c.store.load(c)
+// loadOrStart loads the chain, or starts it at block 1. After a change of the block time, blocks
+// continue from the newest.
+func (c *Chain) loadOrStart() (err error) {
+	known, err := c.store.loadChain(c)
 	if err != nil {
 		return err
 	}
 	now := c.clock()
 	switch {
 	case !known:
-		c.base = base{Number: 1, At: now, Every: c.every}
-	case c.base.Every != c.every:
-		c.base = base{Number: c.number(now), At: now, Every: c.every}
+		c.anchor = anchorBlock{Number: 1, At: now, Every: c.blockTime}
+	case c.anchor.Every != c.blockTime:
+		c.anchor = anchorBlock{Number: c.headNumber(now), At: now, Every: c.blockTime}
 	default:
 		return nil
 	}
-	return c.store.saveBase(c.name, c.base)
+	return c.store.saveAnchor(c.name, c.anchor)
 }
 
-// Name is the chain's.
+// Name is the chain's name.
 func (c *Chain) Name() string { return c.name }
 
-// Threshold is how many blocks make a transfer final.
+// Threshold is the number of blocks that makes a transfer final.
 func (c *Chain) Threshold() int { return c.threshold }
 
-// Span is the most blocks of one query.
+// Span is the largest number of blocks in one query.
 func (c *Chain) Span() int { return chainSpan }
 
-// number is the newest block at a time. A clock that is turned back takes blocks away, as a node restored from a copy does.
-func (c *Chain) number(now time.Time) uint64 {
-	since := now.Sub(c.base.At)
+// headNumber is the newest block at a time. A clock that is set back removes blocks, like a node
+// restored from a backup.
+func (c *Chain) headNumber(now time.Time) uint64 {
+	since := now.Sub(c.anchor.At)
 	if since < 0 {
-		return c.base.Number - min(c.base.Number-1, uint64(-since/c.base.Every))
+		return c.anchor.Number - min(c.anchor.Number-1, uint64(-since/c.anchor.Every))
 	}
-	return c.base.Number + uint64(since/c.base.Every)
+	return c.anchor.Number + uint64(since/c.anchor.Every)
 }
 
 // Head is the newest block.
 func (c *Chain) Head(ctx context.Context) (partner.Head, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.block(c.number(c.clock())), ctx.Err()
+	return c.blockAt(c.headNumber(c.clock())), ctx.Err()
 }
 
-// Block is a block by its number.
+// Block is the block of a number.
 func (c *Chain) Block(ctx context.Context, number uint64) (partner.Head, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if number == 0 || number > c.number(c.clock()) {
+	if number == 0 || number > c.headNumber(c.clock()) {
 		return partner.Head{}, partner.ErrNoBlock
 	}
-	return c.block(number), ctx.Err()
+	return c.blockAt(number), ctx.Err()
 }
 
-func (c *Chain) block(number uint64) partner.Head {
-	at := c.base.At.Add(time.Duration(int64(number)-int64(c.base.Number)) * c.base.Every)
-	return partner.Head{Number: number, Hash: c.hash("block", number, c.salt(number)), At: at}
+func (c *Chain) blockAt(number uint64) partner.Head {
+	at := c.anchor.At.Add(time.Duration(int64(number)-int64(c.anchor.Number)) * c.anchor.Every)
+	return partner.Head{Number: number, Hash: c.deriveHash("block", number, c.forkSalt(number)), At: at}
 }
 
-func (c *Chain) salt(number uint64) uint64 {
+func (c *Chain) forkSalt(number uint64) uint64 {
 	after, _ := slices.BinarySearchFunc(c.forks, number+1, func(f fork, n uint64) int { return cmp.Compare(f.From, n) })
 	if after == 0 {
 		return 0
@@ -191,23 +195,26 @@ func (c *Chain) salt(number uint64) uint64 {
 	return c.forks[after-1].Salt
 }
 
-func (c *Chain) hash(what string, n, salt uint64) string {
+func (c *Chain) deriveHash(what string, n, salt uint64) string {
 	text := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte(c.name+"|"+what+"|"), n), salt)
 	sum := sha256.Sum256(text)
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Transfers are those in the blocks that are there.
-func (c *Chain) Transfers(ctx context.Context, from, through uint64, addresses []string) ([]partner.Observation, error) {
+// Transfers are the transfers to the addresses in existing blocks.
+func (c *Chain) Transfers(ctx context.Context, from, through uint64, addresses []string) ([]partner.Observation,
+	error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	through = min(through, c.number(c.clock()))
+	through = min(through, c.headNumber(c.clock()))
 	var found []partner.Observation
 	for _, address := range addresses {
 		for _, t := range c.byAddress[address] {
 			if t.Block >= max(from, 1) && t.Block <= through {
-				found = append(found, partner.Observation{Chain: c.name, Asset: t.Asset, Address: t.Address, TxHash: t.TxHash,
-					Index: t.Index, Amount: t.Amount, Block: t.Block, BlockHash: c.block(t.Block).Hash, At: t.At, From: t.From})
+				found = append(found, partner.Observation{Chain: c.name, Asset: t.Asset, Address: t.Address,
+					TxHash: t.TxHash,
+					Index:  t.Index, Amount: t.Amount, Block: t.Block, BlockHash: c.blockAt(t.Block).Hash, At: t.At,
+					From: t.From})
 			}
 		}
 	}
@@ -217,8 +224,8 @@ func (c *Chain) Transfers(ctx context.Context, from, through uint64, addresses [
 	return found, ctx.Err()
 }
 
-// Pay makes one transaction of transfers, kept when it returns, and in the next block. The same reference is the same
-// transaction, whatever it was to pay the first time.
+// Pay stores one transaction of transfers, in the next block. Equal references are one transaction:
+// a repeat returns the first one.
 func (c *Chain) Pay(_ context.Context, reference, from string, payments ...ChainPayment) (txHash string, err error) {
 	if len(payments) == 0 || len(payments) > maxPerPayment {
 		return "", fmt.Errorf("sandbox chain: a transaction has 1 to %d transfers", maxPerPayment)
@@ -237,28 +244,28 @@ func (c *Chain) Pay(_ context.Context, reference, from string, payments ...Chain
 	made := make([]*transfer, len(payments))
 	for i, p := range payments {
 		made[i] = &transfer{Asset: p.Asset, Address: p.Address, TxHash: txHash, Index: i, Amount: p.Amount,
-			Block: c.number(now) + 1, At: now, From: from}
+			Block: c.headNumber(now) + 1, At: now, From: from}
 	}
 	if err := c.store.saveTransfers(c.name, made, c.forks); err != nil {
 		return "", fmt.Errorf("sandbox chain: %w", err)
 	}
 	for _, t := range made {
-		c.keep(t)
+		c.indexTransfer(t)
 	}
 	return txHash, nil
 }
 
-func (c *Chain) keep(t *transfer) {
+func (c *Chain) indexTransfer(t *transfer) {
 	c.transfers = append(c.transfers, t)
 	c.byAddress[t.Address] = append(c.byAddress[t.Address], t)
 }
 
-// Reorganise replaces the newest blocks, so many. What was paid in them is in the next block instead, but for the dropped
-// transactions, which are in none: as when the payer has spent the same coins another way.
+// Reorganise replaces the newest depth blocks. Their transfers move to the next block, except those
+// of the dropped transactions, which are in no block, as after a double spend.
 func (c *Chain) Reorganise(_ context.Context, depth int, dropped ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	head := c.number(c.clock())
+	head := c.headNumber(c.clock())
 	if depth < 1 || uint64(depth) > head {
 		return fmt.Errorf("sandbox chain: there are 1 to %d blocks to replace", head)
 	}

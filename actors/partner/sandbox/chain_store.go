@@ -11,14 +11,14 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// chainStore keeps all sandbox chains. Keys, each after the chain's name and "/": "b" → the base; "f" → all forks; "t" +
-// transaction hash + "/" + index → a transfer. All values are JSON.
+// chainStore keeps all sandbox chains. Keys, each after the chain's name and "/": "b" → the anchor
+// block; "f" → all forks; "t" + transaction hash + "/" + index → a transfer. All values are JSON.
 type chainStore struct {
 	db *pebble.DB
 }
 
 func openChainStore(dir string, fs vfs.FS) (*chainStore, error) {
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: quiet{}})
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: silentLogger{}})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox chains' store: %w", err)
 	}
@@ -27,8 +27,8 @@ func openChainStore(dir string, fs vfs.FS) (*chainStore, error) {
 
 func (s *chainStore) close() error { return s.db.Close() }
 
-// load fills in what is kept of a chain; known is false when nothing is.
-func (s *chainStore) load(c *Chain) (known bool, err error) {
+// loadChain loads a chain's stored state; known is false when there is none.
+func (s *chainStore) loadChain(c *Chain) (known bool, err error) {
 	prefix := c.name + "/"
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: []byte(c.name + "0")})
 	if err != nil {
@@ -38,13 +38,13 @@ func (s *chainStore) load(c *Chain) (known bool, err error) {
 	for it.First(); it.Valid(); it.Next() {
 		switch it.Key()[len(prefix)] {
 		case 'b':
-			known, err = true, json.Unmarshal(it.Value(), &c.base)
+			known, err = true, json.Unmarshal(it.Value(), &c.anchor)
 		case 'f':
 			err = json.Unmarshal(it.Value(), &c.forks)
 		case 't':
 			t := new(transfer)
 			if err = json.Unmarshal(it.Value(), t); err == nil {
-				c.keep(t)
+				c.indexTransfer(t)
 			}
 		}
 		if err != nil {
@@ -54,7 +54,7 @@ func (s *chainStore) load(c *Chain) (known bool, err error) {
 	return known, it.Error()
 }
 
-func (s *chainStore) saveBase(name string, b base) error {
+func (s *chainStore) saveAnchor(name string, b anchorBlock) error {
 	value, err := json.Marshal(b)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *chainStore) saveBase(name string, b base) error {
 	return s.db.Set([]byte(name+"/b"), value, pebble.Sync)
 }
 
-// saveTransfers keeps transfers and the chain's forks in one synced commit.
+// saveTransfers stores transfers and the chain's forks in one synced commit.
 func (s *chainStore) saveTransfers(name string, transfers []*transfer, forks []fork) error {
 	b := s.db.NewBatch()
 	value, err := json.Marshal(forks)

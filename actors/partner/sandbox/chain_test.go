@@ -12,19 +12,24 @@ import (
 	"purser/actors/partner/sandbox"
 )
 
-// watch is a clock that is turned by hand.
-type watch struct {
+// manualClock is a clock that a test advances.
+type manualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (w *watch) clock() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now }
+func (w *manualClock) clock() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now }
 
-func (w *watch) turn(by time.Duration) { w.mu.Lock(); defer w.mu.Unlock(); w.now = w.now.Add(by) }
+func (w *manualClock) advance(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(by)
+}
 
-func (w *watch) open(t *testing.T, fs vfs.FS, final time.Duration) (*sandbox.Chains, *sandbox.Chain) {
+func (w *manualClock) openChains(t *testing.T, fs vfs.FS, final time.Duration) (*sandbox.Chains, *sandbox.Chain) {
 	t.Helper()
-	all, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: "chains", FS: fs, Chain: map[string]int{"ethereum": 12, "bitcoin": 2},
+	all, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: "chains", FS: fs, Chain: map[string]int{"ethereum": 12,
+		"bitcoin": 2},
 		Final: final, Clock: w.clock})
 	require.NoError(t, err)
 	return all, all.Chain("ethereum")
@@ -45,12 +50,12 @@ func paid(t *testing.T, c *sandbox.Chain, to ...string) []partner.Observation {
 }
 
 func TestBlocksFollowTheClock(t *testing.T) {
-	w := &watch{now: time.UnixMilli(1_700_000_000_000).UTC()}
-	all, c := w.open(t, vfs.NewMem(), 12*time.Second)
+	w := &manualClock{now: time.UnixMilli(1_700_000_000_000).UTC()}
+	all, c := w.openChains(t, vfs.NewMem(), 12*time.Second)
 	defer func() { require.NoError(t, all.Close()) }()
 	require.Nil(t, all.Chain("dogecoin"))
 	require.Equal(t, uint64(1), head(t, c).Number)
-	w.turn(10 * time.Second)
+	w.advance(10 * time.Second)
 	h := head(t, c)
 	require.Equal(t, uint64(11), h.Number)
 	require.Equal(t, w.now, h.At)
@@ -61,19 +66,19 @@ func TestBlocksFollowTheClock(t *testing.T) {
 		_, err := c.Block(t.Context(), none)
 		require.ErrorIs(t, err, partner.ErrNoBlock)
 	}
-	w.turn(-5 * time.Second)
+	w.advance(-5 * time.Second)
 	require.Equal(t, uint64(6), head(t, c).Number, "a clock turned back takes blocks away")
 }
 
 func TestOneTransactionOfTwoTransfersIsInTheNextBlock(t *testing.T) {
-	w := &watch{now: time.UnixMilli(1_700_000_000_000).UTC()}
-	all, c := w.open(t, vfs.NewMem(), 12*time.Second)
+	w := &manualClock{now: time.UnixMilli(1_700_000_000_000).UTC()}
+	all, c := w.openChains(t, vfs.NewMem(), 12*time.Second)
 	defer func() { require.NoError(t, all.Close()) }()
 	tx, err := c.Pay(t.Context(), "one", "0xpayer", sandbox.ChainPayment{Asset: "USDC", Address: "a", Amount: "5"},
 		sandbox.ChainPayment{Asset: "USDC.e", Address: "b", Amount: "7"})
 	require.NoError(t, err)
 	require.Empty(t, paid(t, c, "a", "b"))
-	w.turn(time.Second)
+	w.advance(time.Second)
 	require.Len(t, paid(t, c, "a"), 1)
 	found := paid(t, c, "b", "a")
 	require.Len(t, found, 2)
@@ -82,21 +87,21 @@ func TestOneTransactionOfTwoTransfersIsInTheNextBlock(t *testing.T) {
 	again, err := c.Pay(t.Context(), "one", "0xpayer", sandbox.ChainPayment{Asset: "USDC", Address: "a", Amount: "9"})
 	require.NoError(t, err)
 	require.Equal(t, tx, again, "the same reference is the same transaction")
-	w.turn(time.Minute)
+	w.advance(time.Minute)
 	require.Len(t, paid(t, c, "a"), 1)
 	_, err = c.Pay(t.Context(), "two", "0xpayer")
 	require.Error(t, err)
 }
 
-func TestAReorganisationMovesOrDrops(t *testing.T) {
-	w := &watch{now: time.UnixMilli(1_700_000_000_000).UTC()}
-	all, c := w.open(t, vfs.NewMem(), 12*time.Second)
+func TestAReorganisationMovesOrDropsTransfers(t *testing.T) {
+	w := &manualClock{now: time.UnixMilli(1_700_000_000_000).UTC()}
+	all, c := w.openChains(t, vfs.NewMem(), 12*time.Second)
 	defer func() { require.NoError(t, all.Close()) }()
 	kept, err := c.Pay(t.Context(), "kept", "", sandbox.ChainPayment{Asset: "USDC", Address: "a", Amount: "5"})
 	require.NoError(t, err)
 	lost, err := c.Pay(t.Context(), "lost", "", sandbox.ChainPayment{Asset: "USDC", Address: "b", Amount: "5"})
 	require.NoError(t, err)
-	w.turn(3 * time.Second)
+	w.advance(3 * time.Second)
 	before, second := paid(t, c, "a")[0], head(t, c)
 	require.ErrorIs(t, c.Reorganise(t.Context(), 3, "0xnothing"), sandbox.ErrNoTransfer)
 	require.Error(t, c.Reorganise(t.Context(), 5))
@@ -106,7 +111,7 @@ func TestAReorganisationMovesOrDrops(t *testing.T) {
 	b, err := c.Block(t.Context(), before.Block)
 	require.NoError(t, err)
 	require.NotEqual(t, before.BlockHash, b.Hash)
-	w.turn(time.Second)
+	w.advance(time.Second)
 	found := paid(t, c, "a", "b")
 	require.Len(t, found, 1)
 	require.Equal(t, kept, found[0].TxHash)
@@ -119,29 +124,30 @@ func TestAReorganisationMovesOrDrops(t *testing.T) {
 	require.Equal(t, first, unmoved)
 }
 
-// What was answered is there after a power loss: blocks, forks, transfers. With another pace blocks go on from where they were.
+// Acknowledged blocks, forks and transfers survive a power loss. With another block time, blocks
+// continue from the newest.
 func TestChainsSurviveAPowerLoss(t *testing.T) {
-	w, fs := &watch{now: time.UnixMilli(1_700_000_000_000).UTC()}, vfs.NewCrashableMem()
-	all, c := w.open(t, fs, 12*time.Second)
+	w, fs := &manualClock{now: time.UnixMilli(1_700_000_000_000).UTC()}, vfs.NewCrashableMem()
+	all, c := w.openChains(t, fs, 12*time.Second)
 	_, err := c.Pay(t.Context(), "one", "0xpayer", sandbox.ChainPayment{Asset: "USDC", Address: "a", Amount: "5"})
 	require.NoError(t, err)
-	w.turn(5 * time.Second)
+	w.advance(5 * time.Second)
 	require.NoError(t, c.Reorganise(t.Context(), 2))
 	newest, found := head(t, c), paid(t, c, "a")
 	crashed := fs.CrashClone(vfs.CrashCloneCfg{})
 	require.NoError(t, all.Close())
 
-	all, c = w.open(t, crashed, 12*time.Second)
+	all, c = w.openChains(t, crashed, 12*time.Second)
 	require.Equal(t, newest, head(t, c))
 	require.Equal(t, found[0].At.UnixNano(), paid(t, c, "a")[0].At.UnixNano())
 	found[0].At = paid(t, c, "a")[0].At
 	require.Equal(t, found, paid(t, c, "a"))
 	require.NoError(t, all.Close())
 
-	all, c = w.open(t, crashed, 120*time.Second)
+	all, c = w.openChains(t, crashed, 120*time.Second)
 	defer func() { require.NoError(t, all.Close()) }()
 	require.Equal(t, newest.Number, head(t, c).Number)
-	w.turn(10 * time.Second)
+	w.advance(10 * time.Second)
 	require.Equal(t, newest.Number+1, head(t, c).Number)
 	_, err = sandbox.NewChains(sandbox.ChainsConfig{})
 	require.Error(t, err)

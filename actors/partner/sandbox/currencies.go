@@ -11,7 +11,7 @@ import (
 // Terms of the desk between two currencies.
 const (
 	offerFirm         = 30 * time.Second
-	EndingShort       = 89 // of the fixed amount: the offer is firm for shortOffer only
+	EndingShort       = 89 // an offer for such a fixed amount is firm for shortOffer only
 	shortOffer        = 2 * time.Second
 	crossRateDecimals = money.MaxRateDecimals
 	// UnratedSell to UnratedBuy is the pair without a mid rate: an estimate of it is
@@ -20,8 +20,8 @@ const (
 )
 
 // Offer is the cross of the mid rates less the spread.
-func (Desk) Offer(_ context.Context, w partner.Wanted) (partner.Offer, error) {
-	rate, err := cross(w.Sell, w.Buy, SpreadBasisPoints)
+func (Desk) Offer(_ context.Context, w partner.OfferRequest) (partner.Offer, error) {
+	rate, err := crossRate(w.Sell, w.Buy, SpreadBasisPoints)
 	firm := offerFirm
 	if w.AmountMinor%100 == EndingShort {
 		firm = shortOffer
@@ -29,20 +29,20 @@ func (Desk) Offer(_ context.Context, w partner.Wanted) (partner.Offer, error) {
 	return partner.Offer{Rate: rate, Firm: firm}, err
 }
 
-// Between is the cross of the mid rates. It refuses UnratedSell to UnratedBuy.
-func (Desk) Between(_ context.Context, sell, buy string) (string, error) {
+// MidRate is the cross of the mid rates. It refuses UnratedSell to UnratedBuy.
+func (Desk) MidRate(_ context.Context, sell, buy string) (string, error) {
 	if sell == UnratedSell && buy == UnratedBuy {
 		return "", partner.ErrRefused
 	}
-	return cross(sell, buy, 0)
+	return crossRate(sell, buy, 0)
 }
 
-func cross(sell, buy string, points int64) (string, error) {
-	base, err := mid(sell)
+func crossRate(sell, buy string, points int64) (string, error) {
+	base, err := midRate(sell)
 	if err != nil {
 		return "", err
 	}
-	rate, err := mid(buy)
+	rate, err := midRate(buy)
 	if err != nil {
 		return "", err
 	}
@@ -50,8 +50,8 @@ func cross(sell, buy string, points int64) (string, error) {
 	return rate.String(), err
 }
 
-// mid is what a dollar buys.
-func mid(currency string) (money.Rate, error) {
+// midRate is the mid rate of a currency, in units for one dollar.
+func midRate(currency string) (money.Rate, error) {
 	text, dealt := midRates()[currency]
 	if currency == string(money.USD) {
 		text, dealt = "1", true

@@ -15,7 +15,7 @@ import (
 	"purser/persistence/pebblegate/damagetest"
 )
 
-// acknowledgedSandbox lists the orders and chains that were acknowledged.
+// acknowledgedSandbox lists the acknowledged orders and chains.
 type acknowledgedSandbox struct{ orders, chains []string }
 
 // afterDamage opens the stores on a damaged disk and counts missing orders and chains. A fatal
@@ -31,7 +31,7 @@ func (k acknowledgedSandbox) afterDamage(fs vfs.FS) (lost int, err error) {
 		return 0, err
 	}
 	for _, id := range k.orders {
-		o, ok, err := s.load(id)
+		o, ok, err := s.loadOrder(id)
 		if err != nil {
 			return 0, errors.Join(err, s.close())
 		}
@@ -47,7 +47,7 @@ func (k acknowledgedSandbox) afterDamage(fs vfs.FS) (lost int, err error) {
 		return 0, err
 	}
 	for _, name := range k.chains {
-		known, err := chains.load(&Chain{name: name})
+		known, err := chains.loadChain(&Chain{name: name})
 		if err != nil {
 			return 0, errors.Join(err, chains.close())
 		}
@@ -58,8 +58,8 @@ func (k acknowledgedSandbox) afterDamage(fs vfs.FS) (lost int, err error) {
 	return lost, chains.close()
 }
 
-// TestAttackDamageToTheSandboxIsRefused alters single places of the files of the sandbox's stores:
-// orders and chains are there, or the start or the process ends.
+// Single places of the stores' files are altered. Afterwards all orders and chains are there, or
+// opening fails, or the process ends.
 func TestAttackDamageToTheSandboxIsRefused(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 7))
 	fs := vfs.NewCrashableMem()
@@ -73,9 +73,9 @@ func TestAttackDamageToTheSandboxIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		for i := range 30 {
 			o := order{Deposit: partner.Deposit{ID: fmt.Sprint(name, i)}, Due: time.Unix(int64(i), 0)}
-			require.NoError(t, s.save(nil, &o))
+			require.NoError(t, s.saveOrder(nil, &o))
 			k.orders = append(k.orders, o.Deposit.ID)
-			require.NoError(t, chains.saveBase(o.Deposit.ID, base{}))
+			require.NoError(t, chains.saveAnchor(o.Deposit.ID, anchorBlock{}))
 			k.chains = append(k.chains, o.Deposit.ID)
 		}
 		had := k

@@ -7,8 +7,8 @@ import (
 	"purser/persistence/money"
 )
 
-// Terms of the desk: what it takes off the mid rate for itself, in hundredths of a percent, and to how many decimals its firm
-// rates are rounded, half-even.
+// SpreadBasisPoints is the desk's spread below the mid rate, in hundredths of a percent. Firm rates
+// are rounded half-even to rateDecimals.
 const (
 	SpreadBasisPoints = 50
 	rateDecimals      = 6
@@ -20,13 +20,14 @@ type Desk struct{}
 // midRates are units bought for a dollar.
 func midRates() map[string]string {
 	return map[string]string{
-		"EUR": "0.9153", "GBP": "0.7842", "JPY": "149.52", "KWD": "0.3072", "AUD": "1.5305", "CAD": "1.3914", "CHF": "0.8841",
+		"EUR": "0.9153", "GBP": "0.7842", "JPY": "149.52", "KWD": "0.3072", "AUD": "1.5305", "CAD": "1.3914",
+		"CHF": "0.8841",
 		"SGD": "1.3377", "HKD": "7.7741", "MXN": "18.4520", "BRL": "5.4310", "INR": "84.2650",
 	}
 }
 
-// Firm is the mid rate less the spread.
-func (Desk) Firm(_ context.Context, currency string) (string, error) {
+// FirmRate is the mid rate less the spread.
+func (Desk) FirmRate(_ context.Context, currency string) (string, error) {
 	mid, dealt := midRates()[currency]
 	if !dealt {
 		return "", partner.ErrRefused
@@ -38,5 +39,5 @@ func (Desk) Firm(_ context.Context, currency string) (string, error) {
 	return rate.LessBasisPoints(SpreadBasisPoints, rateDecimals).String(), nil
 }
 
-// Mid are the mid rates.
-func (Desk) Mid(context.Context) (map[string]string, error) { return midRates(), nil }
+// MidRates are the mid rates.
+func (Desk) MidRates(context.Context) (map[string]string, error) { return midRates(), nil }

@@ -9,22 +9,23 @@ import (
 	"purser/actors/partner"
 )
 
-// Last names that steer the issuer.
+// Magic last names choose the issuer's behaviour.
 const (
-	LastNameRefused = "Refused" // the issuer will not take the person on
+	LastNameRefused = "Refused" // the issuer refuses the person
 	LastNameSilent  = "Silent"  // the issuer does not answer
 )
 
-var errSilent = errors.New("sandbox issuer: no answer")
+var errIssuerNoAnswer = errors.New("sandbox issuer: no answer")
 
-// Issuer is a partner.Issuer. It keeps nothing: an account's id follows from the reference it was opened under, so that the same
-// reference finds the same account, after a restart too.
+// Issuer is a partner.Issuer without a store: an account's id is derived from its reference, so
+// that equal references give the same account after a restart too.
 type Issuer struct{}
 
-// Enrol takes on everyone whose data is complete.
+// Enrol accepts every person with complete data.
 func (Issuer) Enrol(_ context.Context, p partner.Person) (string, error) {
 	a := p.Address
-	for _, needed := range []string{p.Reference, p.FirstName, p.LastName, p.Email, p.PhoneNumber, a.Line1, a.City, a.PostalCode,
+	for _, needed := range []string{p.Reference, p.FirstName, p.LastName, p.Email, p.PhoneNumber, a.Line1, a.City,
+		a.PostalCode,
 		a.Country} {
 		if needed == "" {
 			return "", partner.ErrRefused
@@ -34,13 +35,13 @@ func (Issuer) Enrol(_ context.Context, p partner.Person) (string, error) {
 	case LastNameRefused:
 		return "", partner.ErrRefused
 	case LastNameSilent:
-		return "", errSilent
+		return "", errIssuerNoAnswer
 	}
 	sum := sha256.Sum256([]byte("sandbox issuer account|" + p.Reference))
 	return "ich_" + hex.EncodeToString(sum[:12]), nil
 }
 
-// Mirror takes every agent that has a name, a key and a state.
+// Mirror accepts agents that each have a name, a key and a state.
 func (Issuer) Mirror(_ context.Context, workspaceID string, agents []partner.Agent) error {
 	for _, a := range agents {
 		for _, needed := range []string{workspaceID, a.ID, a.Name, a.PublicKeyPem, a.KeyID, a.State} {

@@ -9,7 +9,7 @@ import (
 	"purser/actors/partner/sandbox"
 )
 
-func TestTheIssuerTakesOnWhoIsComplete(t *testing.T) {
+func TestTheIssuerEnrolsCompletePersons(t *testing.T) {
 	var issuer partner.Issuer = sandbox.Issuer{}
 	ada := partner.Person{Reference: "r1", FirstName: "Ada", LastName: "Lovelace", Email: "ada@example.com",
 		PhoneNumber: "+14155550100", Address: partner.Address{Line1: "1 Main St", City: "Oakland", Region: "CA",
@@ -40,7 +40,7 @@ func TestTheIssuerTakesOnWhoIsComplete(t *testing.T) {
 	require.NotErrorIs(t, err, partner.ErrRefused)
 }
 
-func TestTheIssuerTakesAgentsThatAreComplete(t *testing.T) {
+func TestTheIssuerMirrorsCompleteAgents(t *testing.T) {
 	var issuer partner.Issuer = sandbox.Issuer{}
 	whole := partner.Agent{ID: "agt_1", Name: "Travel agent", PublicKeyPem: "-----BEGIN PUBLIC KEY-----", KeyID: "k",
 		State: "frozen"}

@@ -19,14 +19,15 @@ import (
 
 // Limits of a NACHA file.
 const (
-	maxACHCents   = 99_999_999_99 // of one entry, by its ten digits
+	maxACHCents   = 99_999_999_99 // per entry: the format has ten digits
 	maxACHEntries = 50_000
 	maxACHName    = 22
 	maxACHID      = 15
 	maxACHAddenda = 80
 )
 
-// What the file says of the sandbox bank, whose number is a test number with a valid check digit.
+// Identity of the sandbox bank in the file. Its routing number is a test number with a valid check
+// digit.
 const (
 	railACH       = "ach"
 	achOperator   = "061000146" // FedACH
@@ -40,8 +41,8 @@ const (
 	achOriginator = 1 // a depository institution
 )
 
-// leaves is the bank day on which a payment of the rail ach is handed to the operator, midnight in UTC.
-func (p *payment) leaves(calendar *bankday.Calendar) time.Time {
+// sendingDay is the bank day on which an ACH payment is sent to the operator, as midnight UTC.
+func (p *payment) sendingDay(calendar *bankday.Calendar) time.Time {
 	cutOff := bankday.CutOffACH
 	if p.SameDay {
 		cutOff = bankday.CutOffSameDayACH
@@ -49,8 +50,9 @@ func (p *payment) leaves(calendar *bankday.Calendar) time.Time {
 	return calendar.Leaves(p.Taken, cutOff)
 }
 
-// WriteACH writes the payments of a bank day, one batch (CCD, credits) for each effective entry date: next-day and same-day
-// payments. A payment that was ordered twice is in it twice. The addendum has our reference and the description.
+// WriteACH writes the ACH payments of a bank day. Each effective entry date is one batch (CCD,
+// credits): next-day and same-day payments. A payment ordered twice has two entries. The addendum
+// has our reference and the description.
 func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (payments int, err error) {
 	calendar, err := bankday.New()
 	if err != nil {
@@ -58,7 +60,7 @@ func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (paymen
 	}
 	var standard, sameDay []*ach.EntryDetail
 	err = b.store.eachPayment(ctx, func(p *payment) error {
-		if p.Rail != railACH || !p.leaves(calendar).Equal(day) {
+		if p.Rail != railACH || !p.sendingDay(calendar).Equal(day) {
 			return nil
 		}
 		batch := &standard
@@ -69,7 +71,7 @@ func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (paymen
 			if payments++; payments > maxACHEntries {
 				return fmt.Errorf("sandbox bank: a NACHA file has at most %d entries", maxACHEntries)
 			}
-			entry, err := b.achEntry(p, payments)
+			entry, err := b.buildACHEntry(p, payments)
 			if err != nil {
 				return err
 			}
@@ -83,21 +85,22 @@ func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (paymen
 	case payments == 0:
 		return 0, partner.ErrNothingSent
 	}
-	file, err := achFile(day, calendar.After(day.Add(noonInNewYork), 1), standard, sameDay)
+	file, err := buildACHFile(day, calendar.After(day.Add(noonInNewYork), 1), standard, sameDay)
 	if err != nil {
-		return 0, withoutValues("the file", err)
+		return 0, redactedACHError("the file", err)
 	}
 	out := ach.NewWriter(w)
 	if err := out.Write(file); err != nil {
-		return 0, withoutValues("the file", err)
+		return 0, redactedACHError("the file", err)
 	}
 	return payments, out.Flush()
 }
 
-// noonInNewYork keeps a day of New York the same day when it is read as a moment in UTC.
+// noonInNewYork is added to midnight UTC of a date, so that the instant has the same date in New
+// York.
 const noonInNewYork = 17 * time.Hour
 
-func achFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*ach.File, error) {
+func buildACHFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*ach.File, error) {
 	file := ach.NewFile()
 	header := ach.NewFileHeader()
 	header.ImmediateDestination, header.ImmediateDestinationName = achOperator, "FEDACH"
@@ -112,7 +115,7 @@ func achFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*ach.Fi
 		if len(of.entries) == 0 {
 			continue
 		}
-		batch, err := achBatch(of.effective, of.described, of.entries)
+		batch, err := buildACHBatch(of.effective, of.described, of.entries)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +124,7 @@ func achFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*ach.Fi
 	return file, file.Create()
 }
 
-func achBatch(effective time.Time, described string, entries []*ach.EntryDetail) (ach.Batcher, error) {
+func buildACHBatch(effective time.Time, described string, entries []*ach.EntryDetail) (ach.Batcher, error) {
 	header := ach.NewBatchHeader()
 	header.ServiceClassCode, header.StandardEntryClassCode = ach.CreditsOnly, ach.CCD
 	header.CompanyName, header.CompanyIdentification = achCompany, achCompanyID
@@ -138,9 +141,9 @@ func achBatch(effective time.Time, described string, entries []*ach.EntryDetail)
 	return batch, batch.Create()
 }
 
-// achEntry is the line of a payment. The number is its own in the file.
-func (b *Bank) achEntry(p *payment, number int) (*ach.EntryDetail, error) {
-	account, known, err := b.store.account(p.Account)
+// buildACHEntry is the entry of a payment. number is unique in the file.
+func (b *Bank) buildACHEntry(p *payment, number int) (*ach.EntryDetail, error) {
+	account, known, err := b.store.loadAccount(p.Account)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox bank: %w", err)
 	}
@@ -156,20 +159,21 @@ func (b *Bank) achEntry(p *payment, number int) (*ach.EntryDetail, error) {
 	entry.DFIAccountNumber = account.AccountNumber
 	entry.Amount = int(p.AmountCents)
 	entry.IdentificationNumber = p.Reference[max(0, len(p.Reference)-maxACHID):]
-	entry.SetReceivingCompany(cmp.Or(plainText(account.Name, maxACHName), achNoName))
+	entry.SetReceivingCompany(cmp.Or(printableASCII(account.Name, maxACHName), achNoName))
 	entry.SetTraceNumber(achBank[:8], number)
 	addendum := ach.NewAddenda05()
-	addendum.PaymentRelatedInformation = plainText(p.Reference+" "+p.Description, maxACHAddenda)
+	addendum.PaymentRelatedInformation = printableASCII(p.Reference+" "+p.Description, maxACHAddenda)
 	entry.AddAddenda05(addendum)
 	entry.AddendaRecordIndicator, entry.Category = 1, ach.CategoryForward
 	if err := entry.Validate(); err != nil {
-		return nil, withoutValues("payment "+p.Reference, err)
+		return nil, redactedACHError("payment "+p.Reference, err)
 	}
 	return entry, nil
 }
 
-// plainText is text in printable ASCII, which is all that every reader of the format takes, cut to a length.
-func plainText(text string, most int) string {
+// printableASCII replaces other characters by "?", trims spaces, and cuts to most bytes. Every
+// reader of the format accepts printable ASCII.
+func printableASCII(text string, most int) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'
@@ -179,9 +183,9 @@ func plainText(text string, most int) string {
 	return text[:min(len(text), most)]
 }
 
-// withoutValues says what is wrong with a part of the file, and in which field, without what stands there: it may be an account
-// number.
-func withoutValues(what string, err error) error {
+// redactedACHError names the part and the field that do not fit the format, without the value,
+// which may be an account number.
+func redactedACHError(what string, err error) error {
 	field := "a record"
 	if f, ok := errors.AsType[*ach.FieldError](err); ok {
 		field = f.FieldName
@@ -192,8 +196,8 @@ func withoutValues(what string, err error) error {
 	return fmt.Errorf("sandbox bank: %s does not fit the NACHA format: %s", what, field)
 }
 
-// eachPayment calls do with every payment that is kept, in the order of references, until it returns an error.
-func (s *store) eachPayment(ctx context.Context, do func(*payment) error) (err error) {
+// eachPayment calls do with every stored payment in the order of references, until do fails.
+func (s *orderStore) eachPayment(ctx context.Context, do func(*payment) error) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {
 		return err

@@ -22,25 +22,26 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// achBank is a bank and the desk that has its clock.
+// achBank is a bank with the clock of a reportServer.
 type achBank struct {
-	*desk
+	*reportServer
 	bank *sandbox.Bank
 }
 
-// achBankOf is a bank with two recipients, on a Friday noon in New York.
+// achBankOf returns a bank with two recipients, at noon of a Friday in New York.
 func achBankOf(t *testing.T) (*achBank, map[string]string) {
 	t.Helper()
-	d := newDesk()
-	f := &achBank{desk: d, bank: d.open(t, vfs.NewMem())}
+	d := newReportServer()
+	f := &achBank{reportServer: d, bank: d.openBank(t, vfs.NewMem())}
 	t.Cleanup(func() { require.NoError(t, f.bank.Close()) })
 	f.now = time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)
 	tokens := map[string]string{}
 	for _, a := range []partner.Account{
 		{Reference: "ada", Name: "Ada Lovelace", RoutingNumber: "021000021", AccountNumber: "000123456789",
 			AccountType: "checking"},
-		{Reference: "zoe", Name: "Zoë & Daughters, Overland Freight", RoutingNumber: "011401533", AccountNumber: "987654321",
-			AccountType: "savings"},
+		{Reference: "zoe", Name: "Zoë & Daughters, Overland Freight", RoutingNumber: "011401533",
+			AccountNumber: "987654321",
+			AccountType:   "savings"},
 	} {
 		token, err := f.bank.Tokenize(t.Context(), a)
 		require.NoError(t, err)
@@ -70,7 +71,7 @@ func (f *achBank) nacha(t *testing.T, day string) (string, int) {
 	return out.String(), n
 }
 
-// readACH reads a file with moov's reader and holds it against moov's validator.
+// readACH decodes a file with moov's reader and validates it with moov's validator.
 func readACH(t *testing.T, text string) ach.File {
 	t.Helper()
 	file, err := ach.NewReader(strings.NewReader(text)).Read()
@@ -105,7 +106,8 @@ func TestNACHAFileOfADay(t *testing.T) {
 	require.Equal(t, string(want), text)
 }
 
-// A payment is in the file of the day on which it leaves, by the hour at which the bank took it.
+// A payment is in the file of the day on which the bank sends it, by the time at which the bank
+// took it.
 func TestNACHADays(t *testing.T) {
 	f, account := achBankOf(t)
 	newYork, err := time.LoadLocation("America/New_York")
@@ -140,9 +142,10 @@ func TestNACHADays(t *testing.T) {
 	require.Empty(t, text, "no bank day")
 }
 
-func TestNACHAFileHasWhatTheFormatCannotHold(t *testing.T) {
+func TestTextBeyondTheNACHAFormatIsReplacedOrCut(t *testing.T) {
 	f, _ := achBankOf(t)
-	token, err := f.bank.Tokenize(t.Context(), partner.Account{Reference: "odd", Name: "日本\n5200\x00", RoutingNumber: "021000021",
+	token, err := f.bank.Tokenize(t.Context(), partner.Account{Reference: "odd", Name: "日本\n5200\x00",
+		RoutingNumber: "021000021",
 		AccountNumber: "1234", AccountType: "checking"})
 	require.NoError(t, err)
 	reference := ident.Derive(16, time.UnixMilli(9), "odd").Format(ident.Payout)
@@ -154,15 +157,17 @@ func TestNACHAFileHasWhatTheFormatCannotHold(t *testing.T) {
 	for line := range strings.Lines(text) {
 		require.Len(t, strings.TrimSuffix(line, "\n"), 94)
 	}
-	err = f.bank.Pay(t.Context(), partner.Payment{Reference: ident.Derive(16, time.UnixMilli(10), "much").Format(ident.Payout),
+	err = f.bank.Pay(t.Context(), partner.Payment{Reference: ident.Derive(16, time.UnixMilli(10),
+		"much").Format(ident.Payout),
 		Account: token, Rail: "ach", AmountCents: 99_999_999_99 + 1})
 	require.ErrorIs(t, err, partner.ErrRefused, "ten digits hold no more")
 }
 
-// What is wrong with a file is told without an account's number.
+// An error about a file names no account number.
 func TestNACHAErrorsHaveNoNumbers(t *testing.T) {
 	f, _ := achBankOf(t)
-	token, err := f.bank.Tokenize(t.Context(), partner.Account{Reference: "bad", Name: "Bad", RoutingNumber: "021000029",
+	token, err := f.bank.Tokenize(t.Context(), partner.Account{Reference: "bad", Name: "Bad",
+		RoutingNumber: "021000029",
 		AccountNumber: "55501\u20acXYZ", AccountType: "checking"})
 	require.NoError(t, err)
 	reference := f.order(t, 7, token, "ach", false, 1_000)

@@ -12,33 +12,34 @@ import (
 	"purser/persistence/ident"
 )
 
-// More endings, of the amount of a payment. EndingTwice and EndingLate are about its settlement; EndingNever is a bank that
-// neither answers the order, which it has taken, nor reports, nor says what has become of it.
+// Magic endings of the amount of a payment. EndingTwice and EndingLate apply to its settlement.
+// With EndingNever the bank takes the order, but neither answers it, nor reports, nor answers
+// inquiries about it.
 const (
 	EndingUnreported  = 90 // the order is taken, and nothing is ever reported
-	EndingFails       = 94 // it is taken, and fails
-	EndingReturned    = 95 // it settles, and is returned a delay later
+	EndingFails       = 94 // it is taken and fails
+	EndingReturned    = 95 // it settles, and is returned one delay later
 	EndingRefused     = 96 // the order is not taken
-	EndingAfterLapse  = 97 // it is not answered, and reported settled after reportsLapsed
+	EndingAfterLapse  = 97 // it is not answered, and is reported settled after lateReportDelay
 	EndingAnswersLost = 98 // it is taken, the answer is lost, and it settles
 )
 
-// silentFor is how long a bank that says nothing of an order does not answer inquiries about it
-// either. Then it says that it does not have the order.
-const silentFor = time.Hour
+// inquirySilence is how long the bank leaves inquiries about an EndingNever order unanswered.
+// Afterwards it denies the order.
+const inquirySilence = time.Hour
 
-// reportsLapsed is later than a customer waits for a report.
-const reportsLapsed = 25 * time.Hour
+// lateReportDelay exceeds the time after which Purser asks about an order without a report.
+const lateReportDelay = 25 * time.Hour
 
-// Names of recipients that steer the bank.
+// Magic names of recipients choose the bank's behaviour.
 const (
-	NameRefused = "Refused" // the bank will not pay to the account
-	NameSilent  = "Silent"  // the bank does not take the account
+	NameRefused = "Refused" // the bank refuses the account
+	NameSilent  = "Silent"  // the bank does not answer
 )
 
-var errLost = errors.New("sandbox bank: no answer")
+var errNoAnswer = errors.New("sandbox bank: no answer")
 
-// payment is an order to pay, how often it was given, and what becomes of it: an outcome for each report that is sent.
+// payment is a payment order, the number of times it was received, and one outcome for each report.
 type payment struct {
 	partner.Payment
 	Taken    time.Time          `json:"taken"`
@@ -46,44 +47,47 @@ type payment struct {
 	Outcomes []partner.Standing `json:"outcomes"`
 }
 
-// prefixOf is that of the references of a kind of payment.
-func prefixOf(p *partner.Payment) string {
+// referencePrefix is the id prefix of a payment's reference.
+func referencePrefix(p *partner.Payment) string {
 	if p.Rail == partner.RailFX {
 		return ident.Conversion
 	}
 	return ident.Payout
 }
 
-// dealEvents are what a deal's outcomes are reported as.
-var dealEvents = map[partner.Standing]string{partner.Settled: "conversion.completed", partner.Failed: "conversion.failed"}
+// fxReportTypes are the report types of a deal by outcome.
+var fxReportTypes = map[partner.Standing]string{partner.Settled: "conversion.completed",
+	partner.Failed: "conversion.failed"}
 
-// news is what the report says that is due when so many are left.
-func (p *payment) news(left int) news {
-	field, eventType := "payoutId", "payout."+string(outcome(p.Outcomes, left))
+// reportWith is the report that is due when left reports remain.
+func (p *payment) reportWith(left int) reportContent {
+	field, eventType := "payoutId", "payout."+string(dueOutcome(p.Outcomes, left))
 	if p.Rail == partner.RailFX {
-		field, eventType = "conversionId", dealEvents[outcome(p.Outcomes, left)]
+		field, eventType = "conversionId", fxReportTypes[dueOutcome(p.Outcomes, left)]
 	}
-	return news{prefixOf(&p.Payment), "sandbox bank " + eventType + " " + p.Reference, eventType,
+	return reportContent{referencePrefix(&p.Payment), "sandbox bank " + eventType + " " + p.Reference, eventType,
 		map[string]string{field: p.Reference}}
 }
 
-// planPayment decides what the bank will do about a payment.
+// planPayment sets the reports of a payment by the ending of its amount.
 func planPayment(p partner.Payment, now time.Time, delay time.Duration) order {
 	o := order{Payment: &payment{Payment: p, Taken: now, Orders: 1}}
-	o.Payment.Outcomes, o.Due = planned(p.AmountCents, p.Rail != partner.RailFX, now, delay)
+	o.Payment.Outcomes, o.Due = planOutcomes(p.AmountCents, p.Rail != partner.RailFX, now, delay)
 	o.Reports = len(o.Payment.Outcomes)
 	return o
 }
 
-// planned is what becomes of an amount, by its ending, and when the first report of it is due. Only what can be returned is.
-func planned(cents int64, returns bool, now time.Time, delay time.Duration) (outcomes []partner.Standing, due time.Time) {
+// planOutcomes are the outcomes of an amount by its ending, and the due time of the first report.
+// Without returns EndingReturned is ignored.
+func planOutcomes(cents int64, returns bool, now time.Time, delay time.Duration) (outcomes []partner.Standing,
+	due time.Time) {
 	switch cents % 100 {
 	case EndingTwice:
 		return []partner.Standing{partner.Settled, partner.Settled}, now.Add(delay)
 	case EndingLate:
-		delay *= lateFactor
+		delay *= lateDelays
 	case EndingAfterLapse:
-		delay = reportsLapsed
+		delay = lateReportDelay
 	case EndingFails:
 		return []partner.Standing{partner.Failed}, now.Add(delay)
 	case EndingReturned:
@@ -91,18 +95,18 @@ func planned(cents int64, returns bool, now time.Time, delay time.Duration) (out
 			return []partner.Standing{partner.Settled, partner.Returned}, now.Add(delay)
 		}
 	case EndingNever, EndingUnreported:
-		return nil, now.Add(remembers)
+		return nil, now.Add(orderRetention)
 	}
 	return []partner.Standing{partner.Settled}, now.Add(delay)
 }
 
-// Tokenize keeps the account, synced, under a token that follows from the reference.
+// Tokenize stores the account, synced, under a token derived from its reference.
 func (b *Bank) Tokenize(_ context.Context, a partner.Account) (string, error) {
 	switch {
 	case a.Reference == "" || a.Name == NameRefused:
 		return "", partner.ErrRefused
 	case a.Name == NameSilent:
-		return "", errLost
+		return "", errNoAnswer
 	}
 	sum := sha256.Sum256([]byte("sandbox bank account|" + a.Reference))
 	token := "bat_" + hex.EncodeToString(sum[:12])
@@ -112,12 +116,13 @@ func (b *Bank) Tokenize(_ context.Context, a partner.Account) (string, error) {
 	return token, nil
 }
 
-// Pay takes the order, synced. Like a real bank it pays what it is told twice a second time: it counts, and Paid tells.
+// Pay stores the order, synced. Like a real bank it pays a repeated order again: Paid counts the
+// orders.
 func (b *Bank) Pay(ctx context.Context, p partner.Payment) error {
-	if _, err := ident.Parse(prefixOf(&p), p.Reference); err != nil {
+	if _, err := ident.Parse(referencePrefix(&p), p.Reference); err != nil {
 		return partner.ErrRefused
 	}
-	if err := b.take(p); err != nil {
+	if err := b.recordOrder(p); err != nil {
 		return err
 	}
 	switch p.AmountCents % 100 {
@@ -125,13 +130,13 @@ func (b *Bank) Pay(ctx context.Context, p partner.Payment) error {
 		<-ctx.Done()
 		return ctx.Err()
 	case EndingAnswersLost:
-		return errLost
+		return errNoAnswer
 	}
 	return nil
 }
 
-func (b *Bank) take(p partner.Payment) error {
-	_, known, err := b.store.account(p.Account)
+func (b *Bank) recordOrder(p partner.Payment) error {
+	_, known, err := b.store.loadAccount(p.Account)
 	if err != nil {
 		return fmt.Errorf("sandbox bank: %w", err)
 	}
@@ -141,24 +146,24 @@ func (b *Bank) take(p partner.Payment) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old, again, err := b.store.load(p.Reference)
+	old, again, err := b.store.loadOrder(p.Reference)
 	if err != nil {
 		return fmt.Errorf("sandbox bank: %w", err)
 	}
 	if again {
 		more := old
 		more.Payment.Orders++
-		return b.store.save(&old, &more)
+		return b.store.saveOrder(&old, &more)
 	}
-	if b.open >= MaxOpen {
+	if b.openOrders >= MaxOpen {
 		return partner.ErrFull
 	}
-	return b.keep(planPayment(p, b.cfg.Clock(), b.cfg.Delay))
+	return b.addOrder(planPayment(p, b.cfg.Clock(), b.cfg.Delay))
 }
 
-// Standing says what has become of a payment so far, reported or not.
+// Standing is the status of a payment, reported or due to be reported.
 func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing, error) {
-	o, known, err := b.store.load(reference)
+	o, known, err := b.store.loadOrder(reference)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("sandbox bank: %w", err)
@@ -167,7 +172,7 @@ func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing
 	}
 	switch o.Payment.AmountCents % 100 {
 	case EndingNever:
-		if b.cfg.Clock().Sub(o.Payment.Taken) >= silentFor {
+		if b.cfg.Clock().Sub(o.Payment.Taken) >= inquirySilence {
 			return "", partner.ErrUnknown
 		}
 		<-ctx.Done()
@@ -182,14 +187,14 @@ func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing
 		standing = o.Payment.Outcomes[reported-1]
 	}
 	if o.Reports > 0 && !b.cfg.Clock().Before(o.Due) {
-		standing = outcome(o.Payment.Outcomes, o.Reports)
+		standing = dueOutcome(o.Payment.Outcomes, o.Reports)
 	}
 	return standing, nil
 }
 
-// Paid is how often the bank was ordered to make a payment.
+// Paid is the number of times that a payment was ordered.
 func (b *Bank) Paid(reference string) (int, error) {
-	o, known, err := b.store.load(reference)
+	o, known, err := b.store.loadOrder(reference)
 	if err != nil || !known || o.Payment == nil {
 		return 0, err
 	}

@@ -15,7 +15,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// payout hands an account over and returns an order to pay to it.
+// payout registers an account and returns an order to pay to it.
 func payout(t *testing.T, b *sandbox.Bank, n int, cents int64) partner.Payment {
 	t.Helper()
 	token, err := b.Tokenize(t.Context(), partner.Account{Reference: "rcp_1", Name: "Ada", AccountNumber: "123456789"})
@@ -24,26 +24,26 @@ func payout(t *testing.T, b *sandbox.Bank, n int, cents int64) partner.Payment {
 	return partner.Payment{Reference: id, Account: token, Rail: "ach", AmountCents: cents, Description: "rent"}
 }
 
-// outcomes turns the clock, delay by delay, and returns what was reported when.
-func outcomes(t *testing.T, d *desk, b steps) map[string]time.Duration {
+// outcomes advances the clock by one delay at a time, and returns the times of the reports.
+func outcomes(t *testing.T, d *reportServer, b stepper) map[string]time.Duration {
 	t.Helper()
 	began, out := d.clock(), map[string]time.Duration{}
 	for d.clock().Sub(began) < 30*time.Hour {
-		before := len(d.taken())
-		settle(t, b)
-		for _, r := range d.taken()[before:] {
+		before := len(d.receivedReports())
+		runSteps(t, b)
+		for _, r := range d.receivedReports()[before:] {
 			out[r.Type] = d.clock().Sub(began)
 		}
 		step := delay
 		if d.clock().Sub(began) > time.Minute {
 			step = time.Hour
 		}
-		d.turn(step)
+		d.advance(step)
 	}
 	return out
 }
 
-func TestWhatBecomesOfAPayment(t *testing.T) {
+func TestOutcomesOfAPaymentByItsEnding(t *testing.T) {
 	for ending, want := range map[int64]struct {
 		reports  map[string]time.Duration
 		count    int
@@ -58,8 +58,8 @@ func TestWhatBecomesOfAPayment(t *testing.T) {
 		sandbox.EndingUnreported:  {map[string]time.Duration{}, 0, partner.Pending},
 		sandbox.EndingAnswersLost: {map[string]time.Duration{"payout.settled": delay}, 1, partner.Settled},
 	} {
-		d := newDesk()
-		b := d.open(t, vfs.NewMem())
+		d := newReportServer()
+		b := d.openBank(t, vfs.NewMem())
 		p := payout(t, b, 1, 5000+ending)
 		err := b.Pay(t.Context(), p)
 		require.Equal(t, ending == sandbox.EndingAnswersLost, err != nil, ending)
@@ -67,7 +67,7 @@ func TestWhatBecomesOfAPayment(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, partner.Pending, standing)
 		require.Equal(t, want.reports, outcomes(t, d, b), ending)
-		require.Len(t, d.taken(), want.count, ending)
+		require.Len(t, d.receivedReports(), want.count, ending)
 		standing, err = b.Standing(t.Context(), p.Reference)
 		require.NoError(t, err)
 		require.Equal(t, want.standing, standing, ending)
@@ -76,11 +76,11 @@ func TestWhatBecomesOfAPayment(t *testing.T) {
 }
 
 func TestASilentBankHasTakenTheOrder(t *testing.T) {
-	d := newDesk()
-	b := d.open(t, vfs.NewMem())
+	d := newReportServer()
+	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // nobody waits for the answer that does not come
+	cancel() // the client gives up
 	never, lapsed := payout(t, b, 1, sandbox.EndingNever), payout(t, b, 2, sandbox.EndingAfterLapse)
 	require.ErrorIs(t, b.Pay(ctx, never), context.Canceled)
 	require.ErrorIs(t, b.Pay(ctx, lapsed), context.Canceled)
@@ -96,9 +96,9 @@ func TestASilentBankHasTakenTheOrder(t *testing.T) {
 	}
 }
 
-func TestWhatTheBankDoesNotTake(t *testing.T) {
-	d := newDesk()
-	b := d.open(t, vfs.NewMem())
+func TestTheBankRefusesInvalidOrders(t *testing.T) {
+	d := newReportServer()
+	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
 	_, err := b.Tokenize(t.Context(), partner.Account{Reference: "rcp_2", Name: sandbox.NameRefused})
 	require.ErrorIs(t, err, partner.ErrRefused)
@@ -116,14 +116,14 @@ func TestWhatTheBankDoesNotTake(t *testing.T) {
 	require.ErrorIs(t, err, partner.ErrUnknown)
 }
 
-func TestTheBankPaysTwiceWhatItIsToldTwice(t *testing.T) {
-	d, fs := newDesk(), vfs.NewMem()
-	b := d.open(t, fs)
+func TestTheBankCountsRepeatedOrdersOfOnePayment(t *testing.T) {
+	d, fs := newReportServer(), vfs.NewMem()
+	b := d.openBank(t, fs)
 	p := payout(t, b, 1, 100)
 	require.NoError(t, b.Pay(t.Context(), p))
 	require.NoError(t, b.Pay(t.Context(), p))
 	require.NoError(t, b.Close())
-	b = d.open(t, fs) // and remembers it
+	b = d.openBank(t, fs) // the count survives a restart
 	defer b.Close()
 	orders, err := b.Paid(p.Reference)
 	require.NoError(t, err)
@@ -134,32 +134,32 @@ func TestTheBankPaysTwiceWhatItIsToldTwice(t *testing.T) {
 }
 
 func TestAReturnWaitsUntilTheSettlementIsTaken(t *testing.T) {
-	d := newDesk()
-	b := d.open(t, vfs.NewMem())
+	d := newReportServer()
+	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
 	require.NoError(t, b.Pay(t.Context(), payout(t, b, 1, sandbox.EndingReturned)))
-	d.answer(http.StatusServiceUnavailable, nil)
-	d.turn(delay)
-	settle(t, b)
-	d.turn(delay)
-	d.answer(http.StatusOK, nil)
-	settle(t, b)
-	reports := d.taken()
+	d.setAnswer(http.StatusServiceUnavailable, nil)
+	d.advance(delay)
+	runSteps(t, b)
+	d.advance(delay)
+	d.setAnswer(http.StatusOK, nil)
+	runSteps(t, b)
+	reports := d.receivedReports()
 	require.Equal(t, "payout.settled", reports[len(reports)-1].Type)
 }
 
-func TestTheDesksTerms(t *testing.T) {
+func TestFirmRatesOfTheDesk(t *testing.T) {
 	var desk sandbox.Desk
-	mid, err := desk.Mid(t.Context())
+	mid, err := desk.MidRates(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "0.9153", mid["EUR"])
-	firm, err := desk.Firm(t.Context(), "EUR")
+	firm, err := desk.FirmRate(t.Context(), "EUR")
 	require.NoError(t, err)
 	require.Equal(t, "0.910724", firm, "0.9153 less half a percent, 0.9107235 to the even digit")
 	for currency := range mid {
-		_, err := desk.Firm(t.Context(), currency)
+		_, err := desk.FirmRate(t.Context(), currency)
 		require.NoError(t, err, currency)
 	}
-	_, err = desk.Firm(t.Context(), "USD")
+	_, err = desk.FirmRate(t.Context(), "USD")
 	require.ErrorIs(t, err, partner.ErrRefused)
 }

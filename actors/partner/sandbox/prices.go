@@ -6,10 +6,10 @@ import (
 	"purser/actors/partner"
 )
 
-// Prices is a partner.Prices whose prices do not move.
+// Prices is a partner.Prices with fixed prices.
 type Prices struct{}
 
-// Price is fixed.
+// Price is the fixed price of an asset.
 func (Prices) Price(_ context.Context, asset string) (string, error) {
 	switch asset {
 	case "ETH":

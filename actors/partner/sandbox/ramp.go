@@ -17,15 +17,15 @@ import (
 	"purser/persistence/money"
 )
 
-// Terms of the ramp: the part of what is given that it keeps, rounded half-even to the cent. An order that ends in EndingCheaper
-// costs RampLowFee; any other what was said to be the most.
+// Fees of the ramp as a part of the amount, rounded half-even to the cent. An order of
+// EndingCheaper costs RampLowFee, any other RampFee.
 const (
 	RampFee       = "0.005"
 	RampLowFee    = "0.0025"
 	EndingCheaper = 88
 )
 
-// WalletRefused is the ending of an address, in capitals or not, that the ramp does not pay to.
+// WalletRefused is the ending of refused wallet addresses, in any case.
 const WalletRefused = "dead"
 
 // Directions of orders, as partner.RampOrder names them.
@@ -35,11 +35,11 @@ const (
 	rampWithdraw = "withdraw"
 )
 
-// Ramp is a partner.Ramp. The endings of a payment steer it too: EndingReturned is none of its, for what is done is done, and an
-// order that ends in EndingNever or EndingAfterLapse is never answered, however often it is given.
-type Ramp struct{ *office }
+// Ramp is a partner.Ramp. The magic endings of payments apply, except EndingReturned. An order of
+// EndingNever or EndingAfterLapse is never answered, even when it is repeated.
+type Ramp struct{ *orderProcessor }
 
-// rampOrder is an order, how often it was given, and what becomes of it: an outcome for each report that is sent.
+// rampOrder is an order, the number of times it was received, and one outcome for each report.
 type rampOrder struct {
 	partner.RampOrder
 	Orders   int                `json:"orders"`
@@ -47,12 +47,13 @@ type rampOrder struct {
 	Outcomes []partner.Standing `json:"outcomes"`
 }
 
-// NewRamp opens the ramp's store. What becomes of an on-ramp goes to cfg.Report, of the others to off.
+// NewRamp opens the ramp's store. cfg.Report gets the reports of on-ramps, off those of all other
+// orders.
 func NewRamp(cfg Config, off Reporter) (*Ramp, error) {
 	if off == nil {
 		return nil, errors.New("sandbox ramp: a Reporter of off-ramps is required")
 	}
-	o, err := openOffice(cfg, func(o *order) Reporter {
+	o, err := openOrderProcessor(cfg, func(o *order) Reporter {
 		if o.Ramp.Direction == rampOn {
 			return cfg.Report
 		}
@@ -64,7 +65,7 @@ func NewRamp(cfg Config, off Reporter) (*Ramp, error) {
 	return &Ramp{o}, nil
 }
 
-// Fee is the most that an order costs.
+// Fee is the highest fee of an order, in cents.
 func (r *Ramp) Fee(_ context.Context, direction string, cents int64) (int64, error) {
 	switch direction {
 	case rampOn, rampOff, rampWithdraw:
@@ -73,7 +74,7 @@ func (r *Ramp) Fee(_ context.Context, direction string, cents int64) (int64, err
 	return 0, partner.ErrRefused
 }
 
-// rampFee is that part of an amount; ErrRefused for an amount that has none.
+// rampFee is a part of an amount in cents; partner.ErrRefused for an amount that is not positive.
 func rampFee(cents int64, part string) (int64, error) {
 	if cents <= 0 {
 		return 0, partner.ErrRefused
@@ -85,27 +86,27 @@ func rampFee(cents int64, part string) (int64, error) {
 	return rate.Proceeds(money.USD, money.USD, cents)
 }
 
-// Link keeps which account is a workspace's, synced. A workspace has one.
+// Link stores the account of a workspace, synced. A workspace has one account.
 func (r *Ramp) Link(_ context.Context, account, workspaceID string) error {
 	if account == "" || workspaceID == "" {
 		return partner.ErrRefused
 	}
-	return r.settle("l"+workspaceID, account)
+	return r.saveOnce("l"+workspaceID, account)
 }
 
-// Approve keeps the wallet, synced.
+// Approve stores the wallet, synced.
 func (r *Ramp) Approve(_ context.Context, w partner.RampWallet) error {
 	if w.ID == "" || w.Address == "" || strings.HasSuffix(strings.ToLower(w.Address), WalletRefused) {
 		return partner.ErrRefused
 	}
-	return r.settle("w"+w.ID, w.Chain+" "+w.Address)
+	return r.saveOnce("w"+w.ID, w.Chain+" "+w.Address)
 }
 
-// settle keeps a text under a key; ErrRefused when another is kept there.
-func (r *Ramp) settle(key, text string) error {
+// saveOnce stores a text under a key; partner.ErrRefused when the key has another text.
+func (r *Ramp) saveOnce(key, text string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kept, err := r.store.saveFact(key, text)
+	kept, err := r.store.saveTextOnce(key, text)
 	if err != nil {
 		return fmt.Errorf("sandbox ramp: %w", err)
 	}
@@ -115,10 +116,10 @@ func (r *Ramp) settle(key, text string) error {
 	return nil
 }
 
-// Order takes the order, synced. It refuses a workspace that is not linked, a wallet that is not approved, and a most that is
-// under its fee.
+// Order stores the order, synced. It refuses an unlinked workspace, an unapproved wallet, and a
+// MaxFeeCents below its fee.
 func (r *Ramp) Order(ctx context.Context, o partner.RampOrder) error {
-	again, err := r.take(o)
+	again, err := r.recordOrder(o)
 	if err != nil {
 		return err
 	}
@@ -128,39 +129,39 @@ func (r *Ramp) Order(ctx context.Context, o partner.RampOrder) error {
 		return ctx.Err()
 	case EndingAnswersLost:
 		if !again {
-			return errLost
+			return errNoAnswer
 		}
 	}
 	return nil
 }
 
-func (r *Ramp) take(o partner.RampOrder) (again bool, err error) {
+func (r *Ramp) recordOrder(o partner.RampOrder) (again bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old, again, err := r.store.load(o.ID)
+	old, again, err := r.store.loadOrder(o.ID)
 	if err != nil {
 		return again, fmt.Errorf("sandbox ramp: %w", err)
 	}
 	if again {
 		more := old
 		more.Ramp.Orders++
-		return true, r.store.save(&old, &more)
+		return true, r.store.saveOrder(&old, &more)
 	}
-	if err := r.accepts(o); err != nil {
+	if err := r.checkOrder(o); err != nil {
 		return false, err
 	}
-	if r.open >= MaxOpen {
+	if r.openOrders >= MaxOpen {
 		return false, partner.ErrFull
 	}
 	planned, err := planRamp(o, r.cfg.Clock(), r.cfg.Delay)
 	if err != nil {
 		return false, err
 	}
-	return false, r.keep(planned)
+	return false, r.addOrder(planned)
 }
 
-// accepts refuses what the ramp does not do.
-func (r *Ramp) accepts(o partner.RampOrder) error {
+// checkOrder refuses orders that the ramp does not take.
+func (r *Ramp) checkOrder(o partner.RampOrder) error {
 	if _, err := ident.Parse(rampPrefix(o.Direction), o.ID); err != nil || o.AmountCents%100 == EndingRefused {
 		return partner.ErrRefused
 	}
@@ -168,7 +169,7 @@ func (r *Ramp) accepts(o partner.RampOrder) error {
 	if err != nil || fee > o.MaxFeeCents || (o.Wallet != nil) != (o.Direction == rampWithdraw) {
 		return partner.ErrRefused
 	}
-	account, err := r.store.fact("l" + o.WorkspaceID)
+	account, err := r.store.loadText("l" + o.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("sandbox ramp: %w", err)
 	}
@@ -178,7 +179,7 @@ func (r *Ramp) accepts(o partner.RampOrder) error {
 	if o.Wallet == nil {
 		return nil
 	}
-	wallet, err := r.store.fact("w" + o.Wallet.ID)
+	wallet, err := r.store.loadText("w" + o.Wallet.ID)
 	if err != nil {
 		return fmt.Errorf("sandbox ramp: %w", err)
 	}
@@ -188,7 +189,7 @@ func (r *Ramp) accepts(o partner.RampOrder) error {
 	return nil
 }
 
-// planRamp decides what the ramp will do about an order.
+// planRamp sets the fee and the reports of an order by the ending of its amount.
 func planRamp(of partner.RampOrder, now time.Time, delay time.Duration) (order, error) {
 	part := RampFee
 	if of.AmountCents%100 == EndingCheaper {
@@ -196,12 +197,12 @@ func planRamp(of partner.RampOrder, now time.Time, delay time.Duration) (order, 
 	}
 	fee, err := rampFee(of.AmountCents, part)
 	o := order{Ramp: &rampOrder{RampOrder: of, Orders: 1, FeeCents: fee}}
-	o.Ramp.Outcomes, o.Due = planned(of.AmountCents, false, now, delay)
+	o.Ramp.Outcomes, o.Due = planOutcomes(of.AmountCents, false, now, delay)
 	o.Reports = len(o.Ramp.Outcomes)
 	return o, err
 }
 
-// rampPrefix is that of the ids of orders of a direction.
+// rampPrefix is the id prefix of orders of a direction.
 func rampPrefix(direction string) string {
 	if direction == rampWithdraw {
 		return ident.Withdrawal
@@ -209,30 +210,30 @@ func rampPrefix(direction string) string {
 	return ident.RampOrder
 }
 
-// rampEvents are what reports call orders of a direction.
-var rampEvents = map[string]string{rampOn: "onramp", rampOff: "offramp", rampWithdraw: "withdrawal"}
+// rampReportTypes are the prefixes of report types by direction.
+var rampReportTypes = map[string]string{rampOn: "onramp", rampOff: "offramp", rampWithdraw: "withdrawal"}
 
-// rampReport is what a report says of an order. A fee and a transaction are those of one that is done.
+// rampReport is the data of a report. FeeCents and TxHash belong to completed orders.
 type rampReport struct {
 	OrderID  string `json:"orderId"`
 	FeeCents *int64 `json:"feeCents,omitempty"`
 	TxHash   string `json:"txHash,omitempty"`
 }
 
-// news is what the report says that is due when so many are left.
-func (r *rampOrder) news(left int) news {
-	eventType, data := rampEvents[r.Direction]+".failed", rampReport{OrderID: r.ID}
-	if outcome(r.Outcomes, left) == partner.Settled {
-		eventType, data.FeeCents = rampEvents[r.Direction]+".completed", &r.FeeCents
+// reportWith is the report that is due when left reports remain.
+func (r *rampOrder) reportWith(left int) reportContent {
+	eventType, data := rampReportTypes[r.Direction]+".failed", rampReport{OrderID: r.ID}
+	if dueOutcome(r.Outcomes, left) == partner.Settled {
+		eventType, data.FeeCents = rampReportTypes[r.Direction]+".completed", &r.FeeCents
 		if r.Wallet != nil {
-			data.TxHash = transactionOf(r.ID, r.Wallet.Chain)
+			data.TxHash = withdrawalTxHash(r.ID, r.Wallet.Chain)
 		}
 	}
-	return news{rampPrefix(r.Direction), "sandbox ramp " + eventType + " " + r.ID, eventType, data}
+	return reportContent{rampPrefix(r.Direction), "sandbox ramp " + eventType + " " + r.ID, eventType, data}
 }
 
-// transactionOf names the transaction of a withdrawal as its chain would.
-func transactionOf(order, chain string) string {
+// withdrawalTxHash is the transaction hash of a withdrawal in the format of its chain.
+func withdrawalTxHash(order, chain string) string {
 	seed := []byte("sandbox ramp transaction|" + order)
 	if chain == "solana" {
 		signature := sha512.Sum512(seed)

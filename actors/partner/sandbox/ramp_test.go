@@ -19,8 +19,8 @@ import (
 
 const rampWorkspace = "ws"
 
-// openRamp opens a ramp that reports on-ramps and everything else to two doors of the desk, which hold what they take apart.
-func (d *desk) openRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
+// openRamp opens a ramp with two reporters, one for on-ramps. Each refuses the other's reports.
+func (d *reportServer) openRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
 	t.Helper()
 	door := func(ons bool) sandbox.Reporter {
 		return func(ctx context.Context, body []byte) (int, error) {
@@ -28,7 +28,7 @@ func (d *desk) openRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
 			if err := json.Unmarshal(body, &r); err != nil || strings.HasPrefix(r.Type, "onramp.") != ons {
 				return http.StatusNotFound, err
 			}
-			return d.take(ctx, body)
+			return d.receiveReport(ctx, body)
 		}
 	}
 	r, err := sandbox.NewRamp(sandbox.Config{Dir: "ramp", FS: fs, Delay: delay, Report: door(true),
@@ -39,8 +39,8 @@ func (d *desk) openRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
 
 var rampWallet = partner.RampWallet{ID: "wal_1", Chain: "base", Address: "0x52908400098527886E0F7030069857D2E4169EE7"}
 
-// linkedRamp is a ramp that knows the workspace and its wallet.
-func (d *desk) linkedRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
+// linkedRamp is a ramp with a linked workspace and an approved wallet.
+func (d *reportServer) linkedRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
 	t.Helper()
 	r := d.openRamp(t, fs)
 	require.NoError(t, r.Link(t.Context(), "ramp_1", rampWorkspace))
@@ -51,16 +51,17 @@ func (d *desk) linkedRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
 func rampOrder(n int, direction string, cents int64) partner.RampOrder {
 	prefix := map[bool]string{true: ident.Withdrawal, false: ident.RampOrder}[direction == "withdraw"]
 	id := ident.Derive(7, time.UnixMilli(1_700_000_000_000), "ramp"+strconv.Itoa(n)).Format(prefix)
-	o := partner.RampOrder{ID: id, WorkspaceID: rampWorkspace, Direction: direction, AmountCents: cents, MaxFeeCents: cents}
+	o := partner.RampOrder{ID: id, WorkspaceID: rampWorkspace, Direction: direction, AmountCents: cents,
+		MaxFeeCents: cents}
 	if direction == "withdraw" {
 		o.Wallet = &rampWallet
 	}
 	return o
 }
 
-// Every method is idempotent: what was linked, approved and ordered is kept, and a repeat changes nothing.
-func TestTheRampDoesEachThingOnce(t *testing.T) {
-	d, fs := newDesk(), vfs.NewMem()
+// Every method is idempotent: links, approvals and orders are stored, and a repeat changes nothing.
+func TestTheRampIsIdempotent(t *testing.T) {
+	d, fs := newReportServer(), vfs.NewMem()
 	r := d.linkedRamp(t, fs)
 	require.NoError(t, r.Link(t.Context(), "ramp_1", rampWorkspace))
 	require.ErrorIs(t, r.Link(t.Context(), "ramp_2", rampWorkspace), partner.ErrRefused, "a workspace has one account")
@@ -73,47 +74,47 @@ func TestTheRampDoesEachThingOnce(t *testing.T) {
 	r = d.openRamp(t, fs)
 	defer func() { require.NoError(t, r.Close()) }()
 	require.NoError(t, r.Order(t.Context(), o))
-	d.turn(delay)
-	settle(t, r)
-	require.Len(t, d.taken(), 1)
+	d.advance(delay)
+	runSteps(t, r)
+	require.Len(t, d.receivedReports(), 1)
 	require.NoError(t, r.Order(t.Context(), o), "after its report")
-	d.turn(time.Hour)
-	settle(t, r)
-	require.Len(t, d.taken(), 1)
+	d.advance(time.Hour)
+	runSteps(t, r)
+	require.Len(t, d.receivedReports(), 1)
 	orders, err := r.Orders("", 10)
 	require.NoError(t, err)
 	require.Equal(t, []sandbox.Order{{Reference: o.ID, Orders: 5}}, orders)
 }
 
-// An order that is given again while its report is on the way is counted as given twice: neither write undoes the other.
-func TestAnOrderGivenAgainWhileItIsReported(t *testing.T) {
-	d := newDesk()
+// An order repeated during its report counts as two orders: neither write overwrites the other.
+func TestARepeatedOrderDuringItsReportIsCounted(t *testing.T) {
+	d := newReportServer()
 	var r *sandbox.Ramp
 	o := rampOrder(1, "onramp", 10_000)
 	report := func(ctx context.Context, body []byte) (int, error) {
 		require.NoError(t, r.Order(ctx, o))
-		return d.take(ctx, body)
+		return d.receiveReport(ctx, body)
 	}
 	r, err := sandbox.NewRamp(sandbox.Config{Dir: "ramp", FS: vfs.NewMem(), Delay: delay, Report: report,
-		Clock: d.clock}, d.take)
+		Clock: d.clock}, d.receiveReport)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	require.NoError(t, r.Link(t.Context(), "ramp_1", rampWorkspace))
 	require.NoError(t, r.Order(t.Context(), o))
-	d.turn(delay)
-	settle(t, r)
-	require.Len(t, d.taken(), 1)
+	d.advance(delay)
+	runSteps(t, r)
+	require.Len(t, d.receivedReports(), 1)
 	orders, err := r.Orders("", 10)
 	require.NoError(t, err)
 	require.Equal(t, []sandbox.Order{{Reference: o.ID, Orders: 2}}, orders)
 }
 
-func TestWhatBecomesOfARampOrder(t *testing.T) {
+func TestOutcomesOfARampOrderByItsEnding(t *testing.T) {
 	for ending, want := range map[int64]struct {
 		outcome string
 		at      time.Duration
 		count   int
-		fee     int64 // of 200 dollars and the ending, at half a percent
+		fee     int64 // for 200 dollars plus the ending, at half a percent
 	}{
 		0:                         {"completed", delay, 1, 100},
 		sandbox.EndingCheaper:     {"completed", delay, 1, 50},
@@ -124,8 +125,9 @@ func TestWhatBecomesOfARampOrder(t *testing.T) {
 		sandbox.EndingReturned:    {"completed", delay, 1, 100},
 		sandbox.EndingAnswersLost: {"completed", delay, 1, 100},
 	} {
-		for direction, name := range map[string]string{"onramp": "onramp", "offramp": "offramp", "withdraw": "withdrawal"} {
-			d := newDesk()
+		for direction, name := range map[string]string{"onramp": "onramp", "offramp": "offramp",
+			"withdraw": "withdrawal"} {
+			d := newReportServer()
 			r := d.linkedRamp(t, vfs.NewMem())
 			o := rampOrder(1, direction, 20_000+ending)
 			err := r.Order(t.Context(), o)
@@ -136,7 +138,7 @@ func TestWhatBecomesOfARampOrder(t *testing.T) {
 				when[name+"."+want.outcome] = want.at
 			}
 			require.Equal(t, when, outcomes(t, d, r), "%d of %s", ending, direction)
-			reports := d.taken()
+			reports := d.receivedReports()
 			require.Len(t, reports, want.count, ending)
 			for _, report := range reports {
 				require.Equal(t, reports[0], report, "with one event id")
@@ -151,13 +153,13 @@ func TestWhatBecomesOfARampOrder(t *testing.T) {
 	}
 }
 
-// A ramp that says nothing has the order all the same.
+// A ramp that does not answer has the order.
 func TestASilentRampHasTakenTheOrder(t *testing.T) {
-	d := newDesk()
+	d := newReportServer()
 	r := d.linkedRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // nobody waits for the answer that does not come
+	cancel() // the client gives up
 	lapsed := rampOrder(2, "offramp", 100+sandbox.EndingAfterLapse)
 	for range 2 {
 		require.ErrorIs(t, r.Order(ctx, rampOrder(1, "onramp", sandbox.EndingNever)), context.Canceled)
@@ -166,14 +168,15 @@ func TestASilentRampHasTakenTheOrder(t *testing.T) {
 	reports := outcomes(t, d, r)
 	require.Len(t, reports, 1)
 	require.Greater(t, reports["offramp.completed"], 24*time.Hour)
-	require.Equal(t, lapsed.ID, d.taken()[0].Data.OrderID)
+	require.Equal(t, lapsed.ID, d.receivedReports()[0].Data.OrderID)
 }
 
 func TestTheRampsFees(t *testing.T) {
-	d := newDesk()
+	d := newReportServer()
 	r := d.openRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
-	for cents, want := range map[int64]int64{1: 0, 100: 0, 101: 1, 300: 2, 500: 2, 501: 3, 10_000: 50, 1 << 61: 1<<61/200 + 1} {
+	for cents, want := range map[int64]int64{1: 0, 100: 0, 101: 1, 300: 2, 500: 2, 501: 3, 10_000: 50,
+		1 << 61: 1<<61/200 + 1} {
 		for _, direction := range []string{"onramp", "offramp", "withdraw"} {
 			fee, err := r.Fee(t.Context(), direction, cents)
 			require.NoError(t, err)
@@ -188,8 +191,8 @@ func TestTheRampsFees(t *testing.T) {
 	require.ErrorIs(t, err, partner.ErrRefused)
 }
 
-func TestWhatTheRampDoesNotTake(t *testing.T) {
-	d := newDesk()
+func TestTheRampRefusesInvalidOrders(t *testing.T) {
+	d := newReportServer()
 	r := d.linkedRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
 	require.ErrorIs(t, r.Approve(t.Context(), partner.RampWallet{ID: "wal_2", Chain: "base", Address: "0x1DeaD"}),
@@ -198,13 +201,16 @@ func TestWhatTheRampDoesNotTake(t *testing.T) {
 	other.Address = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
 	require.ErrorIs(t, r.Approve(t.Context(), other), partner.ErrRefused, "another address under one id")
 	for name, change := range map[string]func(*partner.RampOrder){
-		"its ending":                func(o *partner.RampOrder) { o.AmountCents = 10_000 + sandbox.EndingRefused },
-		"no id of an order":         func(o *partner.RampOrder) { o.ID = "po_1" },
-		"a workspace not linked":    func(o *partner.RampOrder) { o.WorkspaceID = "ws2" },
-		"a fee over the most":       func(o *partner.RampOrder) { o.MaxFeeCents = 49 },
-		"no direction":              func(o *partner.RampOrder) { o.Direction = "sideways" },
-		"a withdrawal to nowhere":   func(o *partner.RampOrder) { o.Wallet = nil },
-		"a wallet not approved":     func(o *partner.RampOrder) { o.Wallet = &partner.RampWallet{ID: "wal_3", Address: "0x1"} },
+		"its ending":              func(o *partner.RampOrder) { o.AmountCents = 10_000 + sandbox.EndingRefused },
+		"no id of an order":       func(o *partner.RampOrder) { o.ID = "po_1" },
+		"a workspace not linked":  func(o *partner.RampOrder) { o.WorkspaceID = "ws2" },
+		"a fee over the most":     func(o *partner.RampOrder) { o.MaxFeeCents = 49 },
+		"no direction":            func(o *partner.RampOrder) { o.Direction = "sideways" },
+		"a withdrawal to nowhere": func(o *partner.RampOrder) { o.Wallet = nil },
+		"a wallet not approved": func(o *partner.RampOrder) {
+			o.Wallet = &partner.RampWallet{ID: "wal_3",
+				Address: "0x1"}
+		},
 		"another address":           func(o *partner.RampOrder) { o.Wallet = &other },
 		"an on-ramp with a wallet":  func(o *partner.RampOrder) { o.Direction = "onramp" },
 		"an amount that is nothing": func(o *partner.RampOrder) { o.AmountCents = 0 },
@@ -216,28 +222,30 @@ func TestWhatTheRampDoesNotTake(t *testing.T) {
 	orders, err := r.Orders("", 10)
 	require.NoError(t, err)
 	require.Empty(t, orders)
-	_, err = sandbox.NewRamp(sandbox.Config{}, d.take)
+	_, err = sandbox.NewRamp(sandbox.Config{}, d.receiveReport)
 	require.Error(t, err)
-	_, err = sandbox.NewRamp(sandbox.Config{Dir: "x", Report: d.take, Clock: d.clock}, nil)
+	_, err = sandbox.NewRamp(sandbox.Config{Dir: "x", Report: d.receiveReport, Clock: d.clock}, nil)
 	require.Error(t, err)
 }
 
-// The transaction of a withdrawal is the same each time it is told, another one of each order, and looks like its chain's.
-func TestTheTransactionOfAWithdrawal(t *testing.T) {
-	d := newDesk()
+// A withdrawal's transaction hash is the same in each report, unique per order, and in its chain's
+// format.
+func TestTheTransactionHashOfAWithdrawalIsStable(t *testing.T) {
+	d := newReportServer()
 	r := d.linkedRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
 	sol := partner.RampWallet{ID: "wal_9", Chain: "solana", Address: "4Nd1mYxB"}
 	require.NoError(t, r.Approve(t.Context(), sol))
 	onSolana := rampOrder(3, "withdraw", 10_000)
 	onSolana.Wallet = &sol
-	for _, o := range []partner.RampOrder{rampOrder(1, "withdraw", 10_000), rampOrder(2, "withdraw", 10_000), onSolana} {
+	for _, o := range []partner.RampOrder{rampOrder(1, "withdraw", 10_000), rampOrder(2, "withdraw", 10_000),
+		onSolana} {
 		require.NoError(t, r.Order(t.Context(), o))
 	}
-	d.turn(delay)
-	settle(t, r)
+	d.advance(delay)
+	runSteps(t, r)
 	hashes := map[string]string{}
-	for _, report := range d.taken() {
+	for _, report := range d.receivedReports() {
 		hashes[report.Data.OrderID] = report.Data.TxHash
 	}
 	one, two := hashes[rampOrder(1, "withdraw", 0).ID], hashes[rampOrder(2, "withdraw", 0).ID]
@@ -247,10 +255,10 @@ func TestTheTransactionOfAWithdrawal(t *testing.T) {
 	require.Regexp(t, "^[1-9A-HJ-NP-Za-km-z]{86,88}$", hashes[onSolana.ID])
 }
 
-// A ramp that loses its power after the order was taken, and again after a report whose taking it did not note, reports once
-// more under the same id; so does one whose store was restored.
+// After a power loss during an order or its report, the ramp repeats the report with the same id. A
+// restored ramp does the same.
 func TestTheRampReportsAgain(t *testing.T) {
-	d, fs := newDesk(), vfs.NewCrashableMem()
+	d, fs := newReportServer(), vfs.NewCrashableMem()
 	r := d.linkedRamp(t, fs)
 	done, never := rampOrder(1, "withdraw", 10_000), rampOrder(2, "onramp", 100+sandbox.EndingUnreported)
 	require.NoError(t, r.Order(t.Context(), done))
@@ -259,15 +267,15 @@ func TestTheRampReportsAgain(t *testing.T) {
 	require.NoError(t, r.Close())
 
 	r = d.openRamp(t, crashed)
-	d.turn(delay)
+	d.advance(delay)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := r.Step(ctx)
 	require.NoError(t, err)
-	settle(t, r)
+	runSteps(t, r)
 	require.NoError(t, r.Checkpoint("copy"))
 	require.NoError(t, r.Close())
-	require.Len(t, d.taken(), 2)
+	require.Len(t, d.receivedReports(), 2)
 
 	require.True(t, sandbox.Exists(crashed, "copy"))
 	require.NoError(t, sandbox.ReportAgain(crashed, "copy"))
@@ -275,8 +283,8 @@ func TestTheRampReportsAgain(t *testing.T) {
 	require.NoError(t, crashed.Rename("copy", "ramp"))
 	r = d.openRamp(t, crashed)
 	defer func() { require.NoError(t, r.Close()) }()
-	settle(t, r)
-	reports := d.taken()
+	runSteps(t, r)
+	reports := d.receivedReports()
 	require.Len(t, reports, 3)
 	for _, report := range reports {
 		require.Equal(t, reports[0], report)

@@ -9,15 +9,16 @@ import (
 	"purser/actors/partner"
 )
 
-// sandboxBIC is the code of a bank that is not there, in a country.
+// sandboxBIC is the code of a fictional bank in a country.
 func sandboxBIC(country string) string { return "PURS" + country + "2X" }
 
-// Receiving makes details that follow from the workspace and the currency. Their checksums are right; no bank knows them.
-func (Desk) Receiving(_ context.Context, workspace, currency string) ([]partner.Receiving, error) {
+// ReceivingDetails are derived from the workspace and the currency. Their check digits are valid,
+// their banks are fictional.
+func (Desk) ReceivingDetails(_ context.Context, workspace, currency string) ([]partner.ReceivingDetails, error) {
 	sum := sha256.Sum256([]byte("sandbox receiving account|" + workspace + "|" + currency))
 	digits := fmt.Sprintf("%020d", binary.BigEndian.Uint64(sum[:8]))
-	f := func(rail string, pairs ...string) partner.Receiving {
-		r := partner.Receiving{Rail: rail, Fields: map[string]string{}}
+	f := func(rail string, pairs ...string) partner.ReceivingDetails {
+		r := partner.ReceivingDetails{Rail: rail, Fields: map[string]string{}}
 		for i := 0; i < len(pairs); i += 2 {
 			r.Fields[pairs[i]] = pairs[i+1]
 		}
@@ -25,37 +26,44 @@ func (Desk) Receiving(_ context.Context, workspace, currency string) ([]partner.
 	}
 	switch account := digits[10:]; currency {
 	case "USD":
-		routing := aba("0210000" + digits[10:11])
-		return []partner.Receiving{f("ach", "routingNumber", routing, "accountNumber", account, "accountType", "checking"),
+		routing := withABACheckDigit("0210000" + digits[10:11])
+		return []partner.ReceivingDetails{f("ach", "routingNumber", routing, "accountNumber", account, "accountType",
+			"checking"),
 			f("wire", "routingNumber", routing, "accountNumber", account, "bic", sandboxBIC("US"))}, nil
 	case "EUR":
-		return []partner.Receiving{f("sepa", "iban", iban("DE", "50010000"+account), "bic", sandboxBIC("DE"))}, nil
+		return []partner.ReceivingDetails{f("sepa", "iban", withIBANCheckDigits("DE", "50010000"+account), "bic",
+			sandboxBIC("DE"))}, nil
 	case "GBP":
 		sort, number := "040075", account[2:]
-		return []partner.Receiving{f("faster_payments", "sortCode", sort, "accountNumber", number),
-			f("chaps", "iban", iban("GB", "PURS"+sort+number), "bic", sandboxBIC("GB"))}, nil
+		return []partner.ReceivingDetails{f("faster_payments", "sortCode", sort, "accountNumber", number),
+			f("chaps", "iban", withIBANCheckDigits("GB", "PURS"+sort+number), "bic", sandboxBIC("GB"))}, nil
 	case "JPY":
-		return []partner.Receiving{f("zengin", "bankCode", "0310", "branchCode", digits[10:13], "accountType", "ordinary",
+		return []partner.ReceivingDetails{f("zengin", "bankCode", "0310", "branchCode", digits[10:13], "accountType",
+			"ordinary",
 			"accountNumber", digits[13:])}, nil
 	case "KWD":
-		return []partner.Receiving{f("swift", "iban", iban("KW", "PURS"+digits+"00"), "bic", sandboxBIC("KW"))}, nil
+		return []partner.ReceivingDetails{f("swift", "iban", withIBANCheckDigits("KW", "PURS"+digits+"00"), "bic",
+			sandboxBIC("KW"))}, nil
 	case "AUD":
-		return []partner.Receiving{f("direct_entry", "bsb", "802985", "accountNumber", account[1:])}, nil
+		return []partner.ReceivingDetails{f("direct_entry", "bsb", "802985", "accountNumber", account[1:])}, nil
 	case "CAD":
-		return []partner.Receiving{f("eft", "institutionNumber", "621", "transitNumber", "16001", "accountNumber", account[:9])},
+		return []partner.ReceivingDetails{f("eft", "institutionNumber", "621", "transitNumber", "16001",
+				"accountNumber", account[:9])},
 			nil
 	case "CHF":
-		return []partner.Receiving{f("sic", "iban", iban("CH", "08799"+"00"+account), "bic", sandboxBIC("CH"))}, nil
+		return []partner.ReceivingDetails{f("sic", "iban", withIBANCheckDigits("CH", "08799"+"00"+account), "bic",
+			sandboxBIC("CH"))}, nil
 	case "SGD":
-		return []partner.Receiving{f("fast", "bankCode", "7171", "accountNumber", account)}, nil
+		return []partner.ReceivingDetails{f("fast", "bankCode", "7171", "accountNumber", account)}, nil
 	case "MXN":
-		return []partner.Receiving{f("spei", "clabe", clabe("646180"+"0"+account))}, nil
+		return []partner.ReceivingDetails{f("spei", "clabe", withCLABECheckDigit("646180"+"0"+account))}, nil
 	}
 	return nil, partner.ErrRefused
 }
 
-// iban puts the check digits of ISO 13616 between a country and an account number.
-func iban(country, number string) string {
+// withIBANCheckDigits is an IBAN: the country, the check digits of ISO 13616, and the account
+// number.
+func withIBANCheckDigits(country, number string) string {
 	rest := 0
 	for _, c := range []byte(number + country + "00") {
 		if c >= 'A' {
@@ -67,14 +75,15 @@ func iban(country, number string) string {
 	return fmt.Sprintf("%s%02d%s", country, 98-rest, number)
 }
 
-// aba adds the ninth digit to eight of a routing number.
-func aba(eight string) string { return eight + weighted(eight, 3, 7, 1) }
+// withABACheckDigit is a routing number from its first eight digits.
+func withABACheckDigit(eight string) string { return eight + checkDigit(eight, 3, 7, 1) }
 
-// clabe adds the eighteenth digit to seventeen of a CLABE: each weighted digit counts modulo 10.
-func clabe(seventeen string) string { return seventeen + weighted(seventeen, 3, 7, 1) }
+// withCLABECheckDigit is a CLABE from its first seventeen digits: each weighted digit counts modulo
+// 10.
+func withCLABECheckDigit(seventeen string) string { return seventeen + checkDigit(seventeen, 3, 7, 1) }
 
-// weighted is the digit that brings the weighted sum of the digits to a multiple of ten.
-func weighted(digits string, weights ...int) string {
+// checkDigit brings the weighted sum of the digits to a multiple of ten.
+func checkDigit(digits string, weights ...int) string {
 	sum := 0
 	for i, c := range []byte(digits) {
 		sum += weights[i%len(weights)] * int(c-'0') % 10

@@ -12,17 +12,18 @@ import (
 	"purser/actors/partner/sandbox"
 )
 
-// The details of a balance have the form and the checksums of their rails, are another workspace's own, and stay the same.
+// Details have the format and check digits of their rails, differ by workspace, and stay the same.
 func TestReceivingDetailsAreValid(t *testing.T) {
-	lengths := map[string]int{"routingNumber": 9, "sortCode": 6, "bsb": 6, "clabe": 18, "bic": 8, "institutionNumber": 3,
-		"transitNumber": 5, "bankCode": 4, "branchCode": 3}
+	lengths := map[string]int{"routingNumber": 9, "sortCode": 6, "bsb": 6, "clabe": 18, "bic": 8,
+		"institutionNumber": 3,
+		"transitNumber":     5, "bankCode": 4, "branchCode": 3}
 	for _, currency := range []string{"USD", "EUR", "GBP", "JPY", "KWD", "AUD", "CAD", "CHF", "SGD", "MXN"} {
 		seen := map[string]bool{}
 		for n := range 100 {
 			workspace := fmt.Sprint("ws_", n)
-			details, err := sandbox.Desk{}.Receiving(t.Context(), workspace, currency)
+			details, err := sandbox.Desk{}.ReceivingDetails(t.Context(), workspace, currency)
 			require.NoError(t, err)
-			again, err := sandbox.Desk{}.Receiving(t.Context(), workspace, currency)
+			again, err := sandbox.Desk{}.ReceivingDetails(t.Context(), workspace, currency)
 			require.NoError(t, err)
 			require.Equal(t, details, again)
 			require.NotEmpty(t, details)
@@ -44,11 +45,11 @@ func TestReceivingDetailsAreValid(t *testing.T) {
 			}
 		}
 	}
-	_, err := sandbox.Desk{}.Receiving(t.Context(), "ws_1", "INR")
+	_, err := sandbox.Desk{}.ReceivingDetails(t.Context(), "ws_1", "INR")
 	require.ErrorIs(t, err, partner.ErrRefused)
 }
 
-// modulo97 is the check of ISO 13616, with the whole number.
+// modulo97 checks an IBAN by ISO 13616 over the whole number.
 func modulo97(iban string) bool {
 	var digits strings.Builder
 	for _, c := range iban[4:] + iban[:4] {
@@ -62,7 +63,8 @@ func modulo97(iban string) bool {
 	return ok && new(big.Int).Mod(n, big.NewInt(97)).Int64() == 1
 }
 
-// weightedSum is that of routing numbers and CLABEs, modulo 10, the check digit included.
+// weightedSum is the weighted sum of routing numbers and CLABEs modulo 10, the check digit
+// included.
 func weightedSum(digits string) (sum int) {
 	weights := []int{3, 7, 1}
 	for i, c := range digits[:len(digits)-1] {

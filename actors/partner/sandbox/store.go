@@ -14,28 +14,29 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// store keeps orders by id and by the time at which something is to be done about them. Keys: "o" + order id → the order as
-// JSON; "d" + 8 bytes of due time + order id → nothing. Both change in one batch. "a" + token → the account as JSON. Of the
-// ramp "l" + workspace → the id of its account; "w" + wallet id → the wallet as it was approved.
-type store struct {
+// orderStore keeps orders by id and by due time. Keys: "o" + order id → the order as JSON; "d" + 8
+// bytes of due time + order id → nothing; both change in one batch. "a" + token → the account as
+// JSON. Of the ramp: "l" + workspace → the id of its account; "w" + wallet id → the approved
+// wallet.
+type orderStore struct {
 	db *pebble.DB
 }
 
-// openTables is how many tables of a sandbox's store are kept open.
+// openTables is the number of a sandbox store's tables kept open.
 const openTables = 64
 
-func openStore(dir string, fs vfs.FS) (*store, error) {
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: quiet{}})
+func openStore(dir string, fs vfs.FS) (*orderStore, error) {
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: silentLogger{}})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox store: %w", err)
 	}
-	return &store{db: db}, nil
+	return &orderStore{db: db}, nil
 }
 
-func (s *store) close() error { return s.db.Close() }
+func (s *orderStore) close() error { return s.db.Close() }
 
-// load returns the order of an id; ok is false when there is none.
-func (s *store) load(id string) (o order, ok bool, err error) {
+// loadOrder returns the order of an id; ok is false when there is none.
+func (s *orderStore) loadOrder(id string) (o order, ok bool, err error) {
 	value, closer, err := s.db.Get(orderKey(id))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return order{}, false, nil
@@ -47,11 +48,12 @@ func (s *store) load(id string) (o order, ok bool, err error) {
 	return o, err == nil, errors.Join(err, closer.Close())
 }
 
-// save replaces old (nil: there was none) by o, synced. A nil o forgets the order.
-func (s *store) save(old, o *order) error {
+// saveOrder replaces old (nil for none) by o, synced. A nil o deletes the order.
+func (s *orderStore) saveOrder(old, o *order) error {
 	b := s.db.NewBatch()
 	if old != nil {
-		if err := errors.Join(b.Delete(dueKey(old.Due, old.id()), nil), b.Delete(orderKey(old.id()), nil)); err != nil {
+		if err := errors.Join(b.Delete(dueKey(old.Due, old.orderID()), nil), b.Delete(orderKey(old.orderID()),
+			nil)); err != nil {
 			return err
 		}
 	}
@@ -60,15 +62,16 @@ func (s *store) save(old, o *order) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(b.Set(dueKey(o.Due, o.id()), nil, nil), b.Set(orderKey(o.id()), value, nil)); err != nil {
+		if err := errors.Join(b.Set(dueKey(o.Due, o.orderID()), nil, nil), b.Set(orderKey(o.orderID()), value,
+			nil)); err != nil {
 			return err
 		}
 	}
 	return b.Commit(pebble.Sync)
 }
 
-// saveAccount keeps an account under its token, synced.
-func (s *store) saveAccount(token string, a partner.Account) error {
+// saveAccount stores an account under its token, synced.
+func (s *orderStore) saveAccount(token string, a partner.Account) error {
 	value, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -76,8 +79,8 @@ func (s *store) saveAccount(token string, a partner.Account) error {
 	return s.db.Set(accountKey(token), value, pebble.Sync)
 }
 
-// account returns the account of a token; ok is false when there is none.
-func (s *store) account(token string) (a partner.Account, ok bool, err error) {
+// loadAccount returns the account of a token; ok is false when there is none.
+func (s *orderStore) loadAccount(token string) (a partner.Account, ok bool, err error) {
 	value, closer, err := s.db.Get(accountKey(token))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return a, false, nil
@@ -89,16 +92,17 @@ func (s *store) account(token string) (a partner.Account, ok bool, err error) {
 	return a, err == nil, errors.Join(err, closer.Close())
 }
 
-// saveFact keeps a text under a key for good, synced, unless there is one. It returns the text that is kept.
-func (s *store) saveFact(key, text string) (kept string, err error) {
-	if kept, err = s.fact(key); kept != "" || err != nil {
+// saveTextOnce stores a text under a key, synced, unless the key has one. It returns the stored
+// text.
+func (s *orderStore) saveTextOnce(key, text string) (kept string, err error) {
+	if kept, err = s.loadText(key); kept != "" || err != nil {
 		return kept, err
 	}
 	return text, s.db.Set([]byte(key), []byte(text), pebble.Sync)
 }
 
-// fact is the text of a key; "" when there is none.
-func (s *store) fact(key string) (string, error) {
+// loadText is the text of a key; "" when there is none.
+func (s *orderStore) loadText(key string) (string, error) {
 	value, closer, err := s.db.Get([]byte(key))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return "", nil
@@ -110,8 +114,9 @@ func (s *store) fact(key string) (string, error) {
 	return text, closer.Close()
 }
 
-// due returns at most limit orders due at or before now, earliest first, and when the next one after them is due (zero: none).
-func (s *store) due(now time.Time, limit int) (orders []order, next time.Time, err error) {
+// dueOrders returns at most limit orders due at or before now, earliest first, and the due time of
+// the next one; zero for none.
+func (s *orderStore) dueOrders(now time.Time, limit int) (orders []order, next time.Time, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("d"), UpperBound: []byte("e")})
 	if err != nil {
 		return nil, time.Time{}, err
@@ -122,7 +127,7 @@ func (s *store) due(now time.Time, limit int) (orders []order, next time.Time, e
 		if at.After(now) || len(orders) == limit {
 			return orders, at, nil
 		}
-		o, ok, err := s.load(id)
+		o, ok, err := s.loadOrder(id)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
@@ -133,8 +138,8 @@ func (s *store) due(now time.Time, limit int) (orders []order, next time.Time, e
 	return orders, time.Time{}, it.Error()
 }
 
-// told lists at most limit payments and orders of the ramp after a reference.
-func (s *store) told(after string, limit int) (orders []Order, err error) {
+// listOrders lists at most limit payments and ramp orders after a reference.
+func (s *orderStore) listOrders(after string, limit int) (orders []Order, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: append(orderKey(after), 0), UpperBound: []byte("p")})
 	if err != nil {
 		return nil, err
@@ -148,16 +153,16 @@ func (s *store) told(after string, limit int) (orders []Order, err error) {
 		}
 		switch {
 		case o.Payment != nil:
-			orders = append(orders, Order{Reference: o.id(), Orders: o.Payment.Orders})
+			orders = append(orders, Order{Reference: o.orderID(), Orders: o.Payment.Orders})
 		case o.Ramp != nil:
-			orders = append(orders, Order{Reference: o.id(), Orders: o.Ramp.Orders})
+			orders = append(orders, Order{Reference: o.orderID(), Orders: o.Ramp.Orders})
 		}
 	}
 	return orders, it.Error()
 }
 
-// count returns how many orders are still open, for the bound on them at a start.
-func (s *store) count() (open int, err error) {
+// countOpenOrders returns the number of open orders, which MaxOpen bounds.
+func (s *orderStore) countOpenOrders() (open int, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {
 		return 0, err
@@ -187,11 +192,11 @@ func parseDueKey(key []byte) (time.Time, string) {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(key[1:9]))), string(key[9:])
 }
 
-// quiet keeps the store's own chatter out of the program's log; its errors come back from its calls.
-type quiet struct{}
+// silentLogger drops the store's log; the calls of the store return its errors.
+type silentLogger struct{}
 
-func (quiet) Infof(string, ...any)  {}
-func (quiet) Errorf(string, ...any) {}
-func (quiet) Fatalf(format string, args ...any) {
+func (silentLogger) Infof(string, ...any)  {}
+func (silentLogger) Errorf(string, ...any) {}
+func (silentLogger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("sandbox store: "+format, args...))
 }
