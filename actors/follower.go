@@ -46,7 +46,7 @@ func (s *System) follow(ctx context.Context, sh *shard) {
 func (s *System) awaitEvent(ctx context.Context, sh *shard) bool {
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})
-		if sh.causes.untold() {
+		if sh.causeIndex.needsWake() {
 			wait, cancel = context.WithTimeout(ctx, followIdle)
 		}
 		err := s.journal.Wait(wait, sh.id, sh.followed.load())
@@ -54,7 +54,7 @@ func (s *System) awaitEvent(ctx context.Context, sh *shard) bool {
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
-		sh.causes.tell()
+		sh.causeIndex.wakeReactions()
 	}
 }
 
@@ -81,7 +81,7 @@ func (s *System) followOnce(ctx context.Context, sh *shard) error {
 		passed = 0
 	}
 	sh.passed = passed
-	sh.causes.note(events)
+	sh.causeIndex.addPage(events)
 	sh.followed.advance(through)
 	return nil
 }

@@ -216,7 +216,7 @@ func (s *System) Ready() error {
 		}
 	}
 	return errors.Join(
-		s.away.err(),
+		s.outage.current(),
 		shardsNotReady(lost, "the last commit is being resolved"),
 		shardsNotReady(late, fmt.Sprintf("the authorizer is more than %s behind the journal", followerTolerance)))
 }

@@ -12,63 +12,66 @@ import (
 	"purser/persistence/ident"
 )
 
-// Limits of what is said and asked while a store is away.
+// Limits of logging and probing while a store is unavailable.
 const (
-	// complainEvery is how often the log repeats what fails again and again, whatever shard it fails for.
-	complainEvery = 10 * time.Second
-	// probeEvery is how often the journal is asked whether it is there, and probeWithin how long it has.
+	// logEvery is the interval at which an error of one operation is logged again, whatever shard
+	// it occurs in.
+	logEvery = 10 * time.Second
+	// probeEvery is the interval of probes of the journal, probeWithin the timeout of one.
 	probeEvery  = time.Second
 	probeWithin = 2 * time.Second
 )
 
-// complaints keep the log readable while 256 shards meet the same trouble: one line a while for each thing that fails.
-type complaints struct {
-	mu   sync.Mutex
-	said map[string]*complaint // as many as there are loops and reactions
+// logThrottle limits the log to one line for each failing operation and logEvery, while 256 shards
+// meet the same error. It is safe for concurrent use.
+type logThrottle struct {
+	mu    sync.Mutex
+	lines map[string]*throttledLine // by operation: the loops and reactions
 }
 
-type complaint struct {
-	at      time.Time
-	leftOut int
+type throttledLine struct {
+	loggedAt time.Time
+	leftOut  int
 }
 
-// next tells whether it is time to say it again, and how often it was not said since.
-func (c *complaints) next(what string, now time.Time) (leftOut int, speak bool) {
+// allow reports whether an operation's error may be logged now, and how many were left out since
+// the last line.
+func (c *logThrottle) allow(operation string, now time.Time) (leftOut int, log bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.said == nil {
-		c.said = make(map[string]*complaint)
+	if c.lines == nil {
+		c.lines = make(map[string]*throttledLine)
 	}
-	last := c.said[what]
+	last := c.lines[operation]
 	if last == nil {
-		last = &complaint{}
-		c.said[what] = last
-	} else if now.Sub(last.at) < complainEvery {
+		last = &throttledLine{}
+		c.lines[operation] = last
+	} else if now.Sub(last.loggedAt) < logEvery {
 		last.leftOut++
 		return 0, false
 	}
-	leftOut, last.at, last.leftOut = last.leftOut, now, 0
+	leftOut, last.loggedAt, last.leftOut = last.leftOut, now, 0
 	return leftOut, true
 }
 
-// Complain logs an error of an operation that is retried, at most every complainEvery for each
+// Complain logs an error of an operation that is retried, at most every logEvery for each
 // operation. The attributes are those of slog.
-func (s *System) Complain(what string, err error, attributes ...any) {
-	if leftOut, speak := s.complaints.next(what, s.clock()); speak {
-		s.log.Error(what, append(attributes, "err", err, "left_out", leftOut)...)
+func (s *System) Complain(operation string, err error, attributes ...any) {
+	if leftOut, allowed := s.throttle.allow(operation, s.clock()); allowed {
+		s.log.Error(operation, append(attributes, "err", err, "left_out", leftOut)...)
 	}
 }
 
-// probe asks the journal for something small that is stored, so that an outage is known though nobody wants anything, and though
-// the journal remembers much.
-func (s *System) probe(ctx context.Context) {
+// probeJournal reads a small stored value from the journal, past its caches, so that an outage is
+// detected without any request. It logs the begin and the end of an outage.
+func (s *System) probeJournal(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
 	_, err := s.journal.Cursor(persistence.AsStored(within), relayCursor, ident.SystemSlot.Shard())
 	if ctx.Err() != nil {
 		return
 	}
-	switch was := s.away.note(err); {
+	switch was := s.outage.setOutcome(err); {
 	case err != nil && was == nil:
 		s.log.Error("the journal does not answer", "err", err)
 	case err == nil && was != nil:
@@ -76,27 +79,28 @@ func (s *System) probe(ctx context.Context) {
 	}
 }
 
-// absence is why the journal does not answer; the zero value: it does.
-type absence struct{ why atomic.Pointer[string] }
+// journalOutage is the reason why the journal does not answer. The zero value means that it
+// answers.
+type journalOutage struct{ why atomic.Pointer[string] }
 
-// note keeps the outcome of a probe and returns the one before.
-func (a *absence) note(err error) (was error) {
-	was = a.err()
+// setOutcome stores the outcome of a probe and returns the one before.
+func (a *journalOutage) setOutcome(err error) (was error) {
+	was = a.current()
 	if err == nil {
 		a.why.Store(nil)
 		return was
 	}
-	text := "the journal does not answer: " + strings.Join(strings.Fields(err.Error()), " ") // one line: it is one reason
+	text := "the journal does not answer: " + strings.Join(strings.Fields(err.Error()), " ") // on one line
 	a.why.Store(&text)
 	return was
 }
 
-func (a *absence) err() error {
+func (a *journalOutage) current() error {
 	if why := a.why.Load(); why != nil {
 		return errors.New(*why)
 	}
 	return nil
 }
 
-// JournalUp tells whether the journal has answered when it was last asked.
-func (s *System) JournalUp() bool { return s.away.err() == nil }
+// JournalUp reports whether the last probe of the journal succeeded.
+func (s *System) JournalUp() bool { return s.outage.current() == nil }

@@ -13,27 +13,27 @@ import (
 
 // Limits of reactions.
 const (
-	reactBatch    = 64 // events read at a time, and payloads kept in memory of a reaction in a shard
+	reactBatch    = 64 // events read at a time, and events kept in memory for each reaction and shard
 	reactPause    = 200 * time.Millisecond
 	reactPauseMax = 30 * time.Second
 	reactTimeout  = 15 * time.Second
-	// maxPendingCauses is how many causes of a shard a reaction has read and not handled. One
-	// workspace has at most 10,000 open payouts, so that it alone does not reach it.
+	// maxPendingCauses bounds the causes that a reaction has read in a shard and not handled. One
+	// workspace cannot reach it alone: it has at most 10,000 open payouts.
 	maxPendingCauses = 65_536
-	// maxReactWorkers is how many workspaces of a shard a reaction serves at a time.
+	// maxReactWorkers bounds the workspaces of a shard that a reaction serves at a time.
 	maxReactWorkers = 8
 )
 
-// Reaction turns an event of one actor into a command to another actor or a call of a partner. It has
-// a durable cursor in each shard. After a crash between the effect and the cursor it runs again for
-// the same event, so that its effects must be repeatable: the ids and idempotency keys of its commands
-// derive from the event. An event whose handling fails is handled again until it succeeds.
+// Reaction turns an event of one actor into a command to another actor or a call of a partner. It
+// has a durable cursor in each shard. After a crash between the effect and the cursor it runs again
+// for the same event, so that its effects must be repeatable: the ids and idempotency keys of its
+// commands derive from the event. An event whose handling fails is handled again until it succeeds.
 //
 // The causes of one workspace are handled in order. Workspaces are served in turn and concurrently,
 // so that a partner that does not answer for one workspace, or a command that fails, delays that
 // workspace alone. The cursor is the position before the oldest cause that is not handled.
 type Reaction struct {
-	Name   string           // of its cursor; stored
+	Name   string           // name of its stored cursor
 	Events []decision.Event // zero values of the event types that cause it
 	Handle func(ctx context.Context, e persistence.Event) error
 }
@@ -42,8 +42,8 @@ func (r *Reaction) causedBy(e *persistence.Event) bool {
 	return slices.ContainsFunc(r.Events, func(of decision.Event) bool { return of.EventType() == e.Type })
 }
 
-// reacting is the progress of a reaction in a shard. One goroutine, react, reads causes, saves the
-// cursor and starts workers; saved is its own. The mutex guards the rest.
+// reacting is the progress of a reaction in a shard. The goroutine of react reads causes, saves the
+// cursor, starts workers, and alone uses saved. mu guards the fields below it.
 type reacting struct {
 	sh       *shard
 	reaction Reaction
@@ -53,8 +53,8 @@ type reacting struct {
 	mu      sync.Mutex
 	read    uint64                    // every cause through this position is handled or pending
 	pending []*pendingCause           // ascending; the first one is not handled
-	lines   map[string]*workspaceLine // those with pending causes, by workspace
-	ready   []*workspaceLine          // those that wait for a worker
+	lines   map[string]*workspaceLine // lines with pending causes, by workspace
+	ready   []*workspaceLine          // lines that wait for a worker
 	workers int
 }
 
@@ -65,8 +65,8 @@ type pendingCause struct {
 	handled  bool
 }
 
-// workspaceLine has the pending causes of one workspace, in order. A line is in ready, or with a
-// worker, or waits for its next attempt after a failure.
+// workspaceLine is the queue of one workspace's pending causes. A line is in ready, or served by a
+// worker, or delayed after a failure.
 type workspaceLine struct {
 	workspace string
 	causes    []*pendingCause
@@ -93,7 +93,8 @@ func (s *System) react(ctx context.Context, sh *shard, r Reaction) {
 	}
 }
 
-// reactOnce reads the next page of causes, or waits until there are some or others were handled.
+// reactOnce starts workers for the ready lines and reads the next page of causes. Without one it
+// saves the cursor and waits for new causes or for handled ones.
 func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	for range p.takeWorkers() {
 		s.Go(func(ctx context.Context) { s.reactWorker(ctx, p) })
@@ -115,15 +116,15 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 	return nil
 }
 
-// readCauses takes the next page of causes into the lines. more is false when there is none yet,
-// which wake reports, or no room. The cursor is saved on the way, so that a crash repeats a bounded
-// part.
+// readCauses reads the next page of causes into the lines. more is false when there is no next
+// cause, in which case wake is closed when there is, or no room. It saves the cursor every
+// wakeEvery positions, which bounds the events that are read again after a crash.
 func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
 	room, read := p.readRoom()
 	if room == 0 {
 		return nil, false, nil
 	}
-	next, through, wake := p.sh.causes.after(read)
+	next, through, wake := p.sh.causeIndex.nextAfter(read)
 	if next == 0 {
 		p.skipThrough(through)
 		return wake, false, nil
@@ -133,7 +134,7 @@ func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struc
 		return nil, false, err
 	}
 	p.addCauses(events)
-	if p.handledThrough() >= p.saved+tellAfter {
+	if p.handledThrough() >= p.saved+wakeEvery {
 		err = s.saveReaction(ctx, p)
 	}
 	return nil, true, err
@@ -163,7 +164,7 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uin
 	}
 }
 
-// reactWorker handles causes, one of each line in turn, until no line is ready.
+// reactWorker handles causes, one of each ready line in turn, until no line is ready.
 func (s *System) reactWorker(ctx context.Context, p *reacting) {
 	for {
 		line, cause := p.nextCause(ctx.Err() != nil)
@@ -197,21 +198,21 @@ func (s *System) reactTo(ctx context.Context, p *reacting, cause *pendingCause) 
 	return err
 }
 
-// readRoom returns how many more causes may be read, and the position after which to read.
+// readRoom returns the number of causes that may be read, and the position after which to read.
 func (p *reacting) readRoom() (room int, read uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, maxPendingCauses-len(p.pending)), p.read
 }
 
-// skipThrough notes that there is no cause through a position.
+// skipThrough notes that no event up to a position is a cause.
 func (p *reacting) skipThrough(through uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.read = max(p.read, through)
 }
 
-// addCauses puts the causes of a page into their lines.
+// addCauses appends the causes of a page to their lines.
 func (p *reacting) addCauses(events []persistence.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +238,7 @@ func (p *reacting) addCauses(events []persistence.Event) {
 	}
 }
 
-// takeWorkers returns how many workers are to be started for the lines that are ready.
+// takeWorkers returns the number of workers to start for the ready lines, and counts them.
 func (p *reacting) takeWorkers() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,8 +247,8 @@ func (p *reacting) takeWorkers() int {
 	return n
 }
 
-// nextCause gives a worker the line that has waited longest, and its first cause. Without one, or
-// when the runtime stops, it returns nil and counts the worker off.
+// nextCause returns the line that has waited longest, and its first cause. Without a ready line, or
+// when stop is set, it returns nil and subtracts the worker.
 func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +261,7 @@ func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
 	return line, line.causes[0]
 }
 
-// settleCause takes the first cause of a line away when it was handled. After a failure the line is
+// settleCause removes the first cause of a line after it was handled. After a failure the line is
 // ready again after a pause, which doubles up to reactPauseMax.
 func (p *reacting) settleCause(line *workspaceLine, err error) {
 	p.mu.Lock()
@@ -284,7 +285,7 @@ func (p *reacting) settleCause(line *workspaceLine, err error) {
 	p.signalChange()
 }
 
-// resumeLine ends the wait of a line after a failure; a line that does not wait stays as it is.
+// resumeLine makes a delayed line ready. It does nothing for another line.
 func (p *reacting) resumeLine(line *workspaceLine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,7 +300,7 @@ func (p *reacting) resumeLine(line *workspaceLine) {
 func (p *reacting) signalChange() {
 	select {
 	case p.changed <- struct{}{}:
-	default: // react has not seen the last one yet
+	default: // a signal is already pending
 	}
 }
 

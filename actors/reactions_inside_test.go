@@ -20,48 +20,49 @@ import (
 	"purser/persistence/ident"
 )
 
-// pages is a journal of one shard that records reads and saved cursors.
-type pages struct {
+// eventJournal is a journal of one shard that records reads and saved cursors.
+type eventJournal struct {
 	persistence.Journal
-	events []persistence.Event
-	read   []uint64 // the positions after which Events was called
-	saved  []uint64
-	fails  error // returned by the next SaveCursor
+	events    []persistence.Event
+	read      []uint64 // the positions after which Events was called
+	saved     []uint64
+	saveError error // returned by the next SaveCursor
 }
 
-func (p *pages) Events(_ context.Context, _ ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
+func (p *eventJournal) Events(_ context.Context, _ ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	p.read = append(p.read, past)
 	return p.events[past:min(past+uint64(limit), uint64(len(p.events)))], nil
 }
 
-func (p *pages) SaveCursor(_ context.Context, _ string, _ ident.Shard, position uint64) error {
-	if err := p.fails; err != nil {
-		p.fails = nil
+func (p *eventJournal) SaveCursor(_ context.Context, _ string, _ ident.Shard, position uint64) error {
+	if err := p.saveError; err != nil {
+		p.saveError = nil
 		return err
 	}
 	p.saved = append(p.saved, position)
 	return nil
 }
 
-func (p *pages) add(n int, eventType string) {
+func (p *eventJournal) addEvents(n int, eventType string) {
 	for range n {
 		p.events = append(p.events, persistence.Event{Type: eventType, Position: uint64(len(p.events)) + 1})
 	}
 }
 
-// follow notes the added events, as the follower does.
-func (p *pages) follow(c *causes) { c.note(p.events[c.through:]) }
+// noteAdded adds the new events to the index, as the follower does.
+func (p *eventJournal) noteAdded(c *reactionIndex) { c.addPage(p.events[c.through:]) }
 
-// reactingOn returns a reaction over the events of j. The test runs its workers.
-func reactingOn(j *pages, cursor uint64, handle func(context.Context, persistence.Event) error) (*System, *reacting) {
+// newReactingOver returns a reaction over the events of j. The test runs its workers.
+func newReactingOver(j *eventJournal, cursor uint64, handle func(context.Context,
+	persistence.Event) error) (*System, *reacting) {
 	r := Reaction{Name: "x", Events: []decision.Event{balance.DepositCreated{}}, Handle: handle}
-	sh := &shard{causes: causes{types: causing([]Reaction{r, {Name: "y",
+	sh := &shard{causeIndex: reactionIndex{causeTypes: typesOfCauses([]Reaction{r, {Name: "y",
 		Events: []decision.Event{agent.Registered{}}}})}}
 	s := &System{journal: j, listener: silent{}, clock: time.Now, log: slog.New(slog.DiscardHandler)}
 	return s, newReacting(sh, r, cursor)
 }
 
-// runWorker has one worker handle the ready causes.
+// runWorker runs one worker until no line is ready.
 func (p *reacting) runWorker(s *System) {
 	if p.takeWorkers() > 0 {
 		p.workers = 1
@@ -86,36 +87,36 @@ func (p *reacting) retryLines() {
 	}
 }
 
-// TestDecisionsAreNotReadByReactions: a reaction wakes for a possible cause and reads from it on,
+// TestReactionsReadFromTheNextCause: a reaction wakes for a possible cause and reads from it on,
 // without the decisions and other events before it. Its cursor is saved after a cause, and when it
 // learns that there was none.
-func TestDecisionsAreNotReadByReactions(t *testing.T) {
+func TestReactionsReadFromTheNextCause(t *testing.T) {
 	var handled []uint64
 	refused := errors.New("refused")
 	var answer error
-	j := &pages{}
-	s, p := reactingOn(j, 0, func(_ context.Context, e persistence.Event) error {
+	j := &eventJournal{}
+	s, p := newReactingOver(j, 0, func(_ context.Context, e persistence.Event) error {
 		handled = append(handled, e.Position)
 		return answer
 	})
 	decisions, other := balance.Relayed{}.EventType(), balance.DepositCreated{}.EventType()
 
-	j.add(2, decisions)
-	j.add(1, card.LimitsChanged{}.EventType())
-	j.follow(&p.sh.causes)
-	require.True(t, p.sh.causes.untold())
-	j.add(1, other)
-	j.follow(&p.sh.causes)
-	require.False(t, p.sh.causes.untold())
+	j.addEvents(2, decisions)
+	j.addEvents(1, card.LimitsChanged{}.EventType())
+	j.noteAdded(&p.sh.causeIndex)
+	require.True(t, p.sh.causeIndex.needsWake())
+	j.addEvents(1, other)
+	j.noteAdded(&p.sh.causeIndex)
+	require.False(t, p.sh.causeIndex.needsWake())
 	reactRound(t, s, p)
 	require.Equal(t, []uint64{4}, j.saved)
 	require.Equal(t, []uint64{3}, j.read, "it reads from the cause on")
 	reactRound(t, s, p)
 	require.Equal(t, []uint64{4}, j.saved, "it is saved")
 
-	j.add(2, decisions)
-	j.add(1, other)
-	j.follow(&p.sh.causes)
+	j.addEvents(2, decisions)
+	j.addEvents(1, other)
+	j.noteAdded(&p.sh.causeIndex)
 	answer = refused
 	reactRound(t, s, p)
 	require.EqualValues(t, 6, p.handledThrough(), "the refused cause is pending")
@@ -125,17 +126,17 @@ func TestDecisionsAreNotReadByReactions(t *testing.T) {
 	p.retryLines()
 	reactRound(t, s, p)
 	require.Equal(t, []uint64{4, 7, 7}, handled)
-	j.add(2, decisions)
-	j.follow(&p.sh.causes)
-	p.sh.causes.tell()
+	j.addEvents(2, decisions)
+	j.noteAdded(&p.sh.causeIndex)
+	p.sh.causeIndex.wakeReactions()
 	reactRound(t, s, p)
 	require.Equal(t, []uint64{4, 6, 7, 9}, j.saved)
 	require.Equal(t, []uint64{4, 7, 7}, handled)
 }
 
-// TestSwipesAndLimitsCauseNothing: these events are too many to wake a reaction for each.
-func TestSwipesAndLimitsCauseNothing(t *testing.T) {
-	types := causing((&System{}).reactions())
+// TestSwipesAndLimitsTriggerNoReaction: these events are too many to wake a reaction for each.
+func TestSwipesAndLimitsTriggerNoReaction(t *testing.T) {
+	types := typesOfCauses((&System{}).reactions())
 	require.NotContains(t, types, balance.Relayed{}.EventType())
 	require.NotContains(t, types, card.LimitsChanged{}.EventType())
 }
@@ -144,14 +145,14 @@ func TestSwipesAndLimitsCauseNothing(t *testing.T) {
 // again with all decisions since.
 func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	handled := 0
-	j := &pages{}
-	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error {
+	j := &eventJournal{}
+	s, p := newReactingOver(j, 0, func(context.Context, persistence.Event) error {
 		handled++
 		return nil
 	})
-	j.add(1, balance.DepositCreated{}.EventType())
-	j.follow(&p.sh.causes)
-	j.fails = persistence.ErrUnavailable
+	j.addEvents(1, balance.DepositCreated{}.EventType())
+	j.noteAdded(&p.sh.causeIndex)
+	j.saveError = persistence.ErrUnavailable
 	reactRound(t, s, p)
 	require.Empty(t, j.saved)
 	reactRound(t, s, p)
@@ -159,12 +160,12 @@ func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {
 	require.Equal(t, 1, handled, "the cause is not handled again for it")
 }
 
-// TestAReactionThatIsFarBehindReadsEverything: before the first noted event, and before the causes
+// TestALaggingReactionReadsEveryEvent: before the first indexed event, and before the positions
 // that are kept, any event may be a cause.
-func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
+func TestALaggingReactionReadsEveryEvent(t *testing.T) {
 	handled := 0
-	j := &pages{}
-	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error {
+	j := &eventJournal{}
+	s, p := newReactingOver(j, 0, func(context.Context, persistence.Event) error {
 		handled++
 		return nil
 	})
@@ -172,23 +173,23 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	causes := 0
 	add := func(n int) {
 		for range n {
-			j.add(1, cause)
-			j.add(2, decisions)
+			j.addEvents(1, cause)
+			j.addEvents(2, decisions)
 			causes++
 		}
 	}
-	j.add(2*tellAfter, decisions)
-	p.sh.causes.begin(uint64(len(j.events)))
-	for p.read < 2*tellAfter {
+	j.addEvents(2*wakeEvery, decisions)
+	p.sh.causeIndex.startAfter(uint64(len(j.events)))
+	for p.read < 2*wakeEvery {
 		_, more, err := s.readCauses(t.Context(), p)
 		require.NoError(t, err)
 		require.True(t, more)
 	}
-	require.Equal(t, []uint64{tellAfter, 2 * tellAfter}, j.saved, "a crash does not find all of it again")
+	require.Equal(t, []uint64{wakeEvery, 2 * wakeEvery}, j.saved, "a crash does not find all of it again")
 	add(100)
-	p.sh.causes.begin(uint64(len(j.events)))
+	p.sh.causeIndex.startAfter(uint64(len(j.events)))
 	add(maxCauses + 100)
-	j.follow(&p.sh.causes)
+	j.noteAdded(&p.sh.causeIndex)
 	for p.read < uint64(len(j.events)) {
 		reactRound(t, s, p)
 	}
@@ -196,12 +197,12 @@ func TestAReactionThatIsFarBehindReadsEverything(t *testing.T) {
 	require.EqualValues(t, len(j.events), p.saved)
 }
 
-// TestARefusedCauseDelaysItsOwnWorkspaceAlone: causes of other workspaces are handled, and the
-// cursor stays before the refused one.
-func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
+// TestARefusedCauseDelaysOnlyItsWorkspace: causes of other workspaces are handled, and the cursor
+// stays before the refused one.
+func TestARefusedCauseDelaysOnlyItsWorkspace(t *testing.T) {
 	var handled []uint64
-	refuses, j := true, &pages{}
-	s, p := reactingOn(j, 0, func(_ context.Context, e persistence.Event) error {
+	refuses, j := true, &eventJournal{}
+	s, p := newReactingOver(j, 0, func(_ context.Context, e persistence.Event) error {
 		if e.Workspace == "hostile" && refuses {
 			return errors.New("refused")
 		}
@@ -209,10 +210,10 @@ func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
 		return nil
 	})
 	for _, workspace := range []string{"first", "hostile", "hostile", "other", "first"} {
-		j.add(1, balance.DepositCreated{}.EventType())
+		j.addEvents(1, balance.DepositCreated{}.EventType())
 		j.events[len(j.events)-1].Workspace = workspace
 	}
-	j.follow(&p.sh.causes)
+	j.noteAdded(&p.sh.causeIndex)
 	reactRound(t, s, p)
 	require.ElementsMatch(t, []uint64{1, 4, 5}, handled)
 	require.Equal(t, []uint64{1}, j.saved)
@@ -225,10 +226,10 @@ func TestARefusedCauseDelaysItsOwnWorkspaceAlone(t *testing.T) {
 
 // TestALineIsResumedOnce: the end of a pause that was cut short does not make the line ready again.
 func TestALineIsResumedOnce(t *testing.T) {
-	j := &pages{}
-	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error { return errors.New("refused") })
-	j.add(1, balance.DepositCreated{}.EventType())
-	j.follow(&p.sh.causes)
+	j := &eventJournal{}
+	s, p := newReactingOver(j, 0, func(context.Context, persistence.Event) error { return errors.New("refused") })
+	j.addEvents(1, balance.DepositCreated{}.EventType())
+	j.noteAdded(&p.sh.causeIndex)
 	reactRound(t, s, p)
 	line := p.lines[""]
 	p.resumeLine(line)
@@ -239,16 +240,16 @@ func TestALineIsResumedOnce(t *testing.T) {
 // TestPendingCausesAreBounded: a reaction whose causes are refused reads no more than
 // maxPendingCauses.
 func TestPendingCausesAreBounded(t *testing.T) {
-	handled, refuses, j := 0, true, &pages{}
-	s, p := reactingOn(j, 0, func(context.Context, persistence.Event) error {
+	handled, refuses, j := 0, true, &eventJournal{}
+	s, p := newReactingOver(j, 0, func(context.Context, persistence.Event) error {
 		if refuses {
 			return errors.New("refused")
 		}
 		handled++
 		return nil
 	})
-	j.add(maxPendingCauses+10, balance.DepositCreated{}.EventType())
-	j.follow(&p.sh.causes)
+	j.addEvents(maxPendingCauses+10, balance.DepositCreated{}.EventType())
+	j.noteAdded(&p.sh.causeIndex)
 	for more := true; more; {
 		var err error
 		_, more, err = s.readCauses(t.Context(), p)
@@ -266,57 +267,57 @@ func TestPendingCausesAreBounded(t *testing.T) {
 	require.EqualValues(t, len(j.events), p.saved)
 }
 
-// TestDecisionsWakeReactionsNowAndThen: the cursor moves after tellAfter decisions, which bounds
-// what a reaction reads again after a crash.
-func TestDecisionsWakeReactionsNowAndThen(t *testing.T) {
-	j, c := &pages{}, &causes{types: map[string]bool{balance.DepositCreated{}.EventType(): true}}
-	woken := func(told <-chan struct{}) bool {
+// TestManyDecisionsWakeReactions: reactions wake after wakeEvery decisions and save their cursors,
+// which bounds the events that are read again after a crash.
+func TestManyDecisionsWakeReactions(t *testing.T) {
+	j, c := &eventJournal{}, &reactionIndex{causeTypes: map[string]bool{balance.DepositCreated{}.EventType(): true}}
+	woken := func(wake <-chan struct{}) bool {
 		select {
-		case <-told:
+		case <-wake:
 			return true
 		default:
 			return false
 		}
 	}
-	_, _, told := c.after(0)
-	j.add(tellAfter-1, balance.Relayed{}.EventType())
-	j.follow(c)
-	require.False(t, woken(told))
-	j.add(1, balance.Relayed{}.EventType())
-	j.follow(c)
-	require.True(t, woken(told))
-	require.False(t, c.untold())
-	_, through, told := c.after(0)
-	require.EqualValues(t, tellAfter, through)
-	c.note([]persistence.Event{{Type: balance.DepositCreated{}.EventType(), Position: through + 1}})
-	require.True(t, woken(told))
-	next, _, _ := c.after(through)
+	_, _, wake := c.nextAfter(0)
+	j.addEvents(wakeEvery-1, balance.Relayed{}.EventType())
+	j.noteAdded(c)
+	require.False(t, woken(wake))
+	j.addEvents(1, balance.Relayed{}.EventType())
+	j.noteAdded(c)
+	require.True(t, woken(wake))
+	require.False(t, c.needsWake())
+	_, through, wake := c.nextAfter(0)
+	require.EqualValues(t, wakeEvery, through)
+	c.addPage([]persistence.Event{{Type: balance.DepositCreated{}.EventType(), Position: through + 1}})
+	require.True(t, woken(wake))
+	next, _, _ := c.nextAfter(through)
 	require.Equal(t, through+1, next)
 	for position := through + 2; position < through+2*maxCauses; position++ {
-		_, _, told = c.after(position - 1)
-		c.note([]persistence.Event{{Type: balance.DepositCreated{}.EventType(), Position: position}})
-		require.True(t, woken(told), "however many there are")
+		_, _, wake = c.nextAfter(position - 1)
+		c.addPage([]persistence.Event{{Type: balance.DepositCreated{}.EventType(), Position: position}})
+		require.True(t, woken(wake), "however many there are")
 	}
 }
 
 // Wait returns when the context ends.
-func (p *pages) Wait(ctx context.Context, _ ident.Shard, _ uint64) error {
+func (p *eventJournal) Wait(ctx context.Context, _ ident.Shard, _ uint64) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// TestReactionsAreToldAtRest: decisions move the cursors also when no cause follows them.
-func TestReactionsAreToldAtRest(t *testing.T) {
-	j := &pages{}
-	s, p := reactingOn(j, 0, nil)
+// TestAnIdleShardWakesItsReactions: decisions move the cursors also when no cause follows them.
+func TestAnIdleShardWakesItsReactions(t *testing.T) {
+	j := &eventJournal{}
+	s, p := newReactingOver(j, 0, nil)
 	sh := p.sh
-	_, _, told := sh.causes.after(0)
-	j.add(1, balance.Relayed{}.EventType())
-	j.follow(&sh.causes)
+	_, _, wake := sh.causeIndex.nextAfter(0)
+	j.addEvents(1, balance.Relayed{}.EventType())
+	j.noteAdded(&sh.causeIndex)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
 	go func() { ended <- s.awaitEvent(ctx, sh) }()
-	<-told
+	<-wake
 	cancel()
 	require.False(t, <-ended)
 }
@@ -326,8 +327,8 @@ func TestReactionsAreToldAtRest(t *testing.T) {
 // and the refusals are random.
 func TestEveryCauseIsHandledOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		handled, causes, j := map[string][]uint64{}, map[string][]uint64{}, &pages{}
-		s, p := reactingOn(j, 0, nil)
+		handled, causes, j := map[string][]uint64{}, map[string][]uint64{}, &eventJournal{}
+		s, p := newReactingOver(j, 0, nil)
 		patient := false
 		p.reaction.Handle = func(_ context.Context, e persistence.Event) error {
 			if !patient && rapid.IntRange(0, 5).Draw(rt, "refuses") == 0 {
@@ -340,12 +341,12 @@ func TestEveryCauseIsHandledOnce(t *testing.T) {
 			for range n {
 				kind := rapid.SampledFrom([]string{balance.Relayed{}.EventType(), card.LimitsChanged{}.EventType(),
 					balance.DepositCreated{}.EventType()}).Draw(rt, "kind")
-				j.add(1, kind)
+				j.addEvents(1, kind)
 				j.events[len(j.events)-1].Workspace = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "workspace")
 			}
 		}
 		add(rapid.IntRange(0, 40).Draw(rt, "before"))
-		p.sh.causes.begin(uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "begin")))
+		p.sh.causeIndex.startAfter(uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "begin")))
 		p.read = uint64(rapid.IntRange(0, len(j.events)).Draw(rt, "cursor"))
 		p.saved = p.read
 		start := p.read
@@ -370,8 +371,8 @@ func TestEveryCauseIsHandledOnce(t *testing.T) {
 			case 0:
 				add(rapid.IntRange(0, 60).Draw(rt, "events"))
 			case 1:
-				if c := &p.sh.causes; c.through < uint64(len(j.events)) {
-					c.note(j.events[c.through:min(c.through+uint64(rapid.IntRange(1, 50).Draw(rt, "page")),
+				if c := &p.sh.causeIndex; c.through < uint64(len(j.events)) {
+					c.addPage(j.events[c.through:min(c.through+uint64(rapid.IntRange(1, 50).Draw(rt, "page")),
 						uint64(len(j.events)))])
 				}
 			case 2:
@@ -381,8 +382,8 @@ func TestEveryCauseIsHandledOnce(t *testing.T) {
 			}
 			check()
 		}
-		if p.sh.causes.through < uint64(len(j.events)) {
-			j.follow(&p.sh.causes)
+		if p.sh.causeIndex.through < uint64(len(j.events)) {
+			j.noteAdded(&p.sh.causeIndex)
 		}
 		for patient = true; p.saved < uint64(len(j.events)); p.retryLines() {
 			reactRound(rt, s, p)

@@ -107,7 +107,7 @@ func (s *System) Settle(ctx context.Context) error {
 		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {
 			return fmt.Errorf("shard %d: follower: %w", sh.id, err)
 		}
-		sh.causes.tell()
+		sh.causeIndex.wakeReactions()
 	}
 	return nil
 }

@@ -226,8 +226,8 @@ type System struct {
 	asking   sync.RWMutex // held shared by each request, exclusively by Stop
 	ready    atomic.Bool
 
-	complaints complaints
-	away       absence
+	throttle logThrottle
+	outage   journalOutage
 }
 
 // shard is one of the 256 columns: lane, follower, relay.
@@ -239,7 +239,7 @@ type shard struct {
 	timersAfter persistence.Timer
 	lost        atomic.Bool   // the last commit is unresolved: nothing is read or written before the fence
 	followed    progress      // the authorizer has applied the journal up to here
-	causes      causes        // what the reactions need of it
+	causeIndex  reactionIndex // what the reactions need of it
 	passed      int           // bytes of events that it knows nothing of: they had nothing for it; the follower's own
 	relayed     progress      // the journal has the authorizer's log up to here, but for workspaces that are set aside
 	asides      asides        // workspaces that the relay passes by
@@ -328,13 +328,13 @@ func (s *System) takeShards(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take the shards: %w", err)
 	}
-	types := causing(s.allReactions())
+	types := typesOfCauses(s.allReactions())
 	for i, head := range heads {
 		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
-		sh.causes.types = types
-		sh.causes.begin(sh.followed.value)
+		sh.causeIndex.causeTypes = types
+		sh.causeIndex.startAfter(sh.followed.value)
 		s.shards[i] = sh
 		if err := s.checkShard(ctx, sh, head); err != nil {
 			return err
@@ -441,7 +441,7 @@ func (s *System) startLoops() {
 	s.Every(s.config.TimerEvery/timerTurns, s.timerTurns())
 	s.Every(s.config.ExpireEvery, s.expireHolds)
 	s.Every(s.config.HousekeepEvery, s.housekeep)
-	s.Every(probeEvery, s.probe)
+	s.Every(probeEvery, s.probeJournal)
 	s.Every(s.config.AsideEvery, s.retryAsides)
 	s.watchChains()
 	for _, run := range s.hooks.Loops {
