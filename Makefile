@@ -96,10 +96,10 @@ fuzz-edge:
 pages: build
 	.ci/pages bin/pages
 
-# 200,000 random histories of chains with bad nodes, and 20,000 of links that are paid. make test lives 20,000 and 100.
+# 200,000 random histories of chains with bad nodes, and 20,000 of links that are paid. make test runs 20,000 and 100.
 histories:
 	PURSER_HISTORIES=200000 go test -count=1 -timeout 30m -run TestEveryTransferOfARandomHistoryIsReportedTruthfully -v ./actors/watch
-	go test -count=1 -timeout 30m -run TestRandomHistories -v ./actors/checkout -rapid.checks=20000
+	go test -count=1 -timeout 30m -run TestRandomHistoriesAgreeWithTheModel -v ./actors/checkout -rapid.checks=20000
 
 # Linters find nothing in the description, and clients that generators make of it (Python, TypeScript,
 # Go) go from sign-up to a webhook against a server. Needs Node, Python and Java.

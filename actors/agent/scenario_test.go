@@ -34,7 +34,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		*s = scenario{now: at}
 		return ""
 	case "register":
-		c := agent.Register{ID: "agt_1", Workspace: "ws_1", PublicKeyPem: intent.PublicKeyPEM(intent.PublicKey(agentKey))}
+		c := agent.Register{ID: "agt_1", Workspace: "ws_1",
+			PublicKeyPem: intent.PublicKeyPEM(intent.PublicKey(agentKey))}
 		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
 		return s.send(t, c)
 	case "move":
@@ -133,7 +134,8 @@ func TestSubmissionToAFullLogDeletesTheOldestEntry(t *testing.T) {
 			require.Len(t, d.Records, 1)
 			continue
 		}
-		require.Equal(t, decision.Record{Kind: agent.RecordIntent, Parent: "agt_1", ID: want, Delete: true}, d.Records[1])
+		require.Equal(t, decision.Record{Kind: agent.RecordIntent, Parent: "agt_1", ID: want, Delete: true},
+			d.Records[1])
 	}
 	require.EqualValues(t, agent.MaxLog+2, state.Logged)
 }
@@ -142,8 +144,9 @@ func TestSubmissionToAFullLogDeletesTheOldestEntry(t *testing.T) {
 func TestEventsOfRefusalsHoldNothingOfTheSubmission(t *testing.T) {
 	state := agent.State{ID: "agt_1", Workspace: "ws_1", State: agent.StateActive}
 	d, err := state.Decide(decision.Meta{At: at}, agent.Refuse{Reason: agent.InvalidBody,
-		Submission: agent.Submission{LogID: "log_1", Intent: `{"x":"Lovelace"}`, IntentID: "Lovelace", Signature: "Lovelace",
-			KeyID: "Lovelace"}})
+		Submission: agent.Submission{LogID: "log_1", Intent: `{"x":"Lovelace"}`, IntentID: "Lovelace",
+			Signature: "Lovelace",
+			KeyID:     "Lovelace"}})
 	require.NoError(t, err)
 	require.NotContains(t, decisiontest.JSON(t, d.Events), "Lovelace")
 }

@@ -45,7 +45,8 @@ func TestHolderLabelIsInASealedRecordOnly(t *testing.T) {
 	require.NotContains(t, decisiontest.JSON(t, d.Events), "Lovelace")
 	state.Apply(d.Events[0])
 	require.NotContains(t, decisiontest.JSON(t, state), "Lovelace")
-	require.Equal(t, []decision.Record{{Kind: card.RecordLabel, ID: cardID, Document: card.Label{HolderLabel: "Ada Lovelace"},
+	require.Equal(t, []decision.Record{{Kind: card.RecordLabel, ID: cardID,
+		Document: card.Label{HolderLabel: "Ada Lovelace"},
 		Personal: true}}, d.Records)
 	require.Equal(t, []decision.Tally{{Name: "card", ID: cardID, Max: card.MaxPerWorkspace}}, d.Tallies)
 

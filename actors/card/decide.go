@@ -81,7 +81,8 @@ func (c Update) onlyTerminates() bool {
 }
 
 func (c Update) changesNoRule() bool {
-	return c.MonthlyLimitUsdCents == nil && c.PerTxnLimitUsdCents == nil && !c.AllowedMccs.Set && !c.AllowedMerchants.Set
+	return c.MonthlyLimitUsdCents == nil && c.PerTxnLimitUsdCents == nil && !c.AllowedMccs.Set &&
+		!c.AllowedMerchants.Set
 }
 
 // changeEvents returns an event for each difference, the state last, so that the final state is
@@ -162,8 +163,9 @@ func (s *State) Apply(e decision.Event) {
 func (s *State) View() View {
 	v := View{
 		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, State: s.State, Last4: s.Last4,
-		PartnerCardToken: s.Token, MonthlyLimitUsdCents: s.MonthlyLimitUsdCents, PerTxnLimitUsdCents: s.PerTxnLimitUsdCents,
-		AllowedMccs: cloneList(s.AllowedMccs), AllowedMerchants: cloneList(s.AllowedMerchants),
+		PartnerCardToken: s.Token, MonthlyLimitUsdCents: s.MonthlyLimitUsdCents,
+		PerTxnLimitUsdCents: s.PerTxnLimitUsdCents,
+		AllowedMccs:         cloneList(s.AllowedMccs), AllowedMerchants: cloneList(s.AllowedMerchants),
 		Physical: s.Physical, Fixture: s.Fixture, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if holder := s.CardholderID; holder != "" {

@@ -79,7 +79,8 @@ func (s *scenario) rule() string {
 	if !ok {
 		return "none\n"
 	}
-	return fmt.Sprintf("version %d: %s, %d a month, %d per transaction, categories %s, merchants %s\n", rule.Version, rule.State,
+	return fmt.Sprintf("version %d: %s, %d a month, %d per transaction, categories %s, merchants %s\n",
+		rule.Version, rule.State,
 		rule.MonthCents, rule.PerTxnCents, anyOr(rule.MCCs, "%v"), anyOr(rule.Merchants, "%q"))
 }
 

@@ -23,7 +23,8 @@ func Check(kind string, p Person, now time.Time) error {
 	for _, text := range []struct {
 		field, value string
 		most         int
-	}{{"displayName", p.DisplayName, MaxDisplayName}, {"firstName", p.FirstName, MaxName}, {"lastName", p.LastName, MaxName}} {
+	}{{"displayName", p.DisplayName, MaxDisplayName}, {"firstName", p.FirstName, MaxName},
+		{"lastName", p.LastName, MaxName}} {
 		if utf8.RuneCountInString(text.value) > text.most {
 			return invalidBody("%s: at most %d characters", text.field, text.most)
 		}
@@ -70,12 +71,14 @@ func (a *Address) validate() error {
 // isBirthDate compares dates as text. A past date is before today in UTC.
 func isBirthDate(text string, now time.Time) bool {
 	day, err := time.Parse(time.DateOnly, text)
-	return err == nil && text >= earliestBirthDate && day.Format(time.DateOnly) == text && text < now.UTC().Format(time.DateOnly)
+	return err == nil && text >= earliestBirthDate && day.Format(time.DateOnly) == text &&
+		text < now.UTC().Format(time.DateOnly)
 }
 
 func isEmail(text string) bool {
 	local, domain, found := strings.Cut(text, "@")
-	return found && local != "" && domain != "" && !strings.ContainsAny(text, " \t\r\n") && !strings.Contains(domain, "@") &&
+	return found && local != "" && domain != "" && !strings.ContainsAny(text, " \t\r\n") &&
+		!strings.Contains(domain, "@") &&
 		utf8.RuneCountInString(text) <= MaxEmail
 }
 

@@ -27,7 +27,8 @@ func runStep(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd != "save" {
 		d.Fatalf(t, "no such step")
 	}
-	c := cardholder.Create{ID: "chld_1", Workspace: "ws_1", Enrolment: cardholder.Enrolment{State: cardholder.StatePending}}
+	c := cardholder.Create{ID: "chld_1", Workspace: "ws_1",
+		Enrolment: cardholder.Enrolment{State: cardholder.StatePending}}
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "kind":

@@ -11,44 +11,45 @@ import (
 	"purser/actors/fault"
 )
 
-// Check refuses what a link cannot be. It needs neither Accepted nor what comes with it.
+// Check refuses values that no link can have; the fault names the field. It ignores Accepted and
+// the fields that depend on it.
 func (c *Create) Check() error {
 	switch {
 	case c.AmountUsdCents < 1 || c.AmountUsdCents > MaxAmountCents:
-		return invalid("amountUsdCents: 1 to %d", MaxAmountCents)
+		return invalidBody("amountUsdCents: 1 to %d", MaxAmountCents)
 	case !isWebAddress(c.Text.SuccessURL):
-		return invalid("successUrl: an http or https address of at most %d bytes", MaxURL)
+		return invalidBody("successUrl: an http or https address of at most %d bytes", MaxURL)
 	case c.Text.CancelURL != "" && !isWebAddress(c.Text.CancelURL):
-		return invalid("cancelUrl: an http or https address of at most %d bytes", MaxURL)
+		return invalidBody("cancelUrl: an http or https address of at most %d bytes", MaxURL)
 	case utf8.RuneCountInString(c.Text.MerchantReference) > MaxReference:
-		return invalid("merchantReference: 1 to %d characters", MaxReference)
+		return invalidBody("merchantReference: 1 to %d characters", MaxReference)
 	case utf8.RuneCountInString(c.Text.Description) > MaxDescription:
-		return invalid("description: at most %d characters", MaxDescription)
+		return invalidBody("description: at most %d characters", MaxDescription)
 	case c.Expires < MinExpires || c.Expires > MaxExpires:
-		return invalid("expiresInSeconds: %d to %d", int(MinExpires.Seconds()), int(MaxExpires.Seconds()))
+		return invalidBody("expiresInSeconds: %d to %d", int(MinExpires.Seconds()), int(MaxExpires.Seconds()))
 	case c.SettlementOption != HoldStablecoin && c.SettlementOption != ConvertToFiat:
-		return invalid("settlementOption: %s or %s", HoldStablecoin, ConvertToFiat)
+		return invalidBody("settlementOption: %s or %s", HoldStablecoin, ConvertToFiat)
 	}
 	metadata, err := json.Marshal(c.Text.Metadata)
 	if err != nil || len(metadata) > MaxMetadata {
-		return invalid("metadata: at most %d bytes of JSON", MaxMetadata)
+		return invalidBody("metadata: at most %d bytes of JSON", MaxMetadata)
 	}
 	return nil
 }
 
-func invalid(format string, args ...any) error {
+func invalidBody(format string, args ...any) error {
 	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
 }
 
-// isWebAddress says whether a browser can be sent to an address and goes where it reads: http(s), a host, nothing before the
-// host.
+// isWebAddress reports whether a browser can be sent to an address and shows where it goes: http or
+// https, a host, no user and no opaque part.
 func isWebAddress(text string) bool {
-	if len(text) > MaxURL || strings.ContainsFunc(text, unfit) {
+	if len(text) > MaxURL || strings.ContainsFunc(text, isUnsafeRune) {
 		return false
 	}
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.Opaque == ""
 }
 
-// unfit are characters that browsers read in their own way.
-func unfit(r rune) bool { return r == '\\' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
+// isUnsafeRune reports a character that browsers interpret differently.
+func isUnsafeRune(r rune) bool { return r == '\\' || unicode.IsSpace(r) || !unicode.IsPrint(r) }

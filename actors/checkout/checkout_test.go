@@ -12,22 +12,24 @@ import (
 	"purser/actors/decision"
 )
 
-// link is a session of 25 dollars that accepts USDC and ETH on Ethereum and Arbitrum, and is picked.
-func link(t require.TestingT) *checkout.State {
-	accepted, err := checkout.Accept([]string{"USDC", "ETH"}, []string{"ethereum", "arbitrum"}, served)
+// pickedLink returns a session of 25 dollars that accepts USDC and ETH on Ethereum and Arbitrum,
+// with USDC on Ethereum chosen.
+func pickedLink(t require.TestingT) *checkout.State {
+	accepted, err := checkout.Accept([]string{"USDC", "ETH"}, []string{"ethereum", "arbitrum"}, servedEverywhere)
 	require.NoError(t, err)
 	for i := range accepted.Pairs {
 		accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
 	}
 	s := &checkout.State{}
-	decided(t, s, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted,
-		Expires: checkout.DefaultExpires, Prices: map[string]string{"ETH": "3150.42"}, SettlementOption: checkout.HoldStablecoin,
-		Text: checkout.Text{SuccessURL: "https://shop.example"}})
-	decided(t, s, checkout.Select{Asset: "USDC", Chain: "ethereum"})
+	decideAndApply(t, s, checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2_500, Accepted: accepted,
+		Expires: checkout.DefaultExpires, Prices: map[string]string{"ETH": "3150.42"},
+		SettlementOption: checkout.HoldStablecoin,
+		Text:             checkout.Text{SuccessURL: "https://shop.example"}})
+	decideAndApply(t, s, checkout.Select{Asset: "USDC", Chain: "ethereum"})
 	return s
 }
 
-func decided(t require.TestingT, s *checkout.State, command any) decision.Decision {
+func decideAndApply(t require.TestingT, s *checkout.State, command any) decision.Decision {
 	d, err := s.Decide(decision.Meta{At: began}, command)
 	require.NoError(t, err)
 	for _, e := range d.Events {
@@ -36,12 +38,14 @@ func decided(t require.TestingT, s *checkout.State, command any) decision.Decisi
 	return d
 }
 
-// Nobody fills a session by sending dust, by sending much, or by picking again and again; what was kept is kept.
-func TestASessionStaysSmall(t *testing.T) {
-	s := link(t)
+// Dust, many payments and repeated choices do not grow a session beyond its limits, and stored
+// payments stay.
+func TestSessionSizeIsBounded(t *testing.T) {
+	s := pickedLink(t)
 	seen := func(asset, units string, n int) any {
-		return decided(t, s, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"),
-			TxHash: fmt.Sprint(asset, n), Amount: units, BlockHash: "0xb", Confirmations: 1, Threshold: 12, At: began}).Reply
+		return decideAndApply(t, s, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"),
+			TxHash: fmt.Sprint(asset, n), Amount: units, BlockHash: "0xb", Confirmations: 1, Threshold: 12,
+			At: began}).Reply
 	}
 	for n := range checkout.MaxStrays {
 		require.Equal(t, checkout.NotedNew, seen("FAKE", "25000000", n))
@@ -49,39 +53,40 @@ func TestASessionStaysSmall(t *testing.T) {
 	require.Equal(t, checkout.NotedFull, seen("FAKE", "25000000", checkout.MaxStrays))
 	require.Equal(t, checkout.NotedFull, seen("USDC", "9999", 0), "less than a cent")
 	for n := range checkout.MaxPayments {
-		require.Equal(t, checkout.NotedNew, seen("USDC", "10000", n+1), "strays take no room of payments")
+		require.Equal(t, checkout.NotedNew, seen("USDC", "10000", n+1), "strays do not count towards MaxPayments")
 	}
 	require.Equal(t, checkout.NotedFull, seen("USDC", "25000000", checkout.MaxPayments+1))
 	require.Equal(t, int64(checkout.MaxPayments), s.Money().ReceivedCents)
 
 	for block := range 3 * checkout.MaxSightings {
-		o := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "USDC1", Amount: "10000",
+		o := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "USDC1",
+			Amount:    "10000",
 			BlockHash: fmt.Sprint("0x", block), Threshold: 12, At: began}
-		decided(t, s, o)
+		decideAndApply(t, s, o)
 		if o.Removed = true; block > 0 {
-			decided(t, s, o)
+			decideAndApply(t, s, o)
 		}
 	}
 	p := s.Payments[checkout.MaxStrays]
 	require.Len(t, p.Sightings, checkout.MaxSightings)
-	require.Equal(t, "0x0", p.Sightings[1].BlockHash, "what was withdrawn is forgotten first")
+	require.Equal(t, "0x0", p.Sightings[1].BlockHash, "the oldest withdrawn block is dropped first")
 	require.Equal(t, fmt.Sprint("0x", 3*checkout.MaxSightings-1), p.Sightings[checkout.MaxSightings-1].BlockHash)
 
-	s = link(t)
+	s = pickedLink(t)
 	events := 0
 	for n := range 3 * checkout.MaxPicks {
-		d := decided(t, s, checkout.Select{Asset: "ETH", Chain: []string{"ethereum", "arbitrum"}[n%2]})
+		d := decideAndApply(t, s, checkout.Select{Asset: "ETH", Chain: []string{"ethereum", "arbitrum"}[n%2]})
 		require.Equal(t, "ETH", d.Reply.(checkout.Picked).Pair.Asset)
 		events += len(d.Events)
 	}
 	require.Equal(t, checkout.MaxPicks-1, events)
 }
 
-// The coins that are asked for pay the amount, have at most 8 decimals, and one step of the last
-// decimal less does not pay it.
-func TestUnitsPayTheAmountAndNoMore(t *testing.T) {
+// The requested coins pay the amount with at most 8 decimals, and one step of the last decimal less
+// does not.
+func TestUnitsAreTheLeastThatPayTheAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := link(t)
+		s := pickedLink(t)
 		s.AmountUsdCents = rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents")
 		asset := rapid.SampledFrom([]string{"USDC", "ETH"}).Draw(t, "asset")
 		s.Prices["ETH"] = rapid.SampledFrom([]string{"3150.42", "0.07", "99999.9999999999", "3"}).Draw(t, "price")
@@ -94,9 +99,11 @@ func TestUnitsPayTheAmountAndNoMore(t *testing.T) {
 			pays  bool
 		}{{units, true}, {less, false}} {
 			paid := *s
-			decided(t, &paid, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"), TxHash: "0x1",
+			decideAndApply(t, &paid, checkout.Observed{Chain: "ethereum", Asset: asset,
+				Address: addressOf("ethereum"), TxHash: "0x1",
 				Amount: c.units.String(), BlockHash: "0xb", Confirmations: 12, Threshold: 12, At: began})
-			require.Equal(t, c.pays, paid.Status == checkout.Completed, "%s units of %s for %d", c.units, asset, s.AmountUsdCents)
+			require.Equal(t, c.pays, paid.Status == checkout.Completed, "%s units of %s for %d", c.units, asset,
+				s.AmountUsdCents)
 		}
 		coins, ok := new(big.Rat).SetString(checkout.CoinsOf(asset, units))
 		require.True(t, ok)
@@ -106,8 +113,9 @@ func TestUnitsPayTheAmountAndNoMore(t *testing.T) {
 	})
 }
 
-// The bound is half a percent or one cent, whichever is more, and always less than the amount.
-func TestTheBoundsOfATolerance(t *testing.T) {
+// The tolerance is at most half a percent or one cent, whichever is more, and always less than the
+// amount.
+func TestToleranceIsWithinItsBounds(t *testing.T) {
 	for text, want := range map[string]checkout.Tolerance{"0,0": {}, "50,1": {BasisPoints: 50, Cents: 1},
 		" 7 , 1 ": {BasisPoints: 7, Cents: 1}} {
 		got, err := checkout.ParseTolerance(text)
@@ -129,9 +137,10 @@ func TestTheBoundsOfATolerance(t *testing.T) {
 	})
 }
 
-// An observation that no chain makes is refused, and one of an amount beyond all money is taken for much.
-func TestObservationsThatCannotBe(t *testing.T) {
-	good := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "0x1", Amount: "1",
+// An impossible observation is refused, and an amount beyond money.MaxAmount counts as the maximum.
+func TestImpossibleObservationsAreRefused(t *testing.T) {
+	good := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "0x1",
+		Amount:    "1",
 		BlockHash: "0xb", Threshold: 12, At: began}
 	for name, spoil := range map[string]func(*checkout.Observed){
 		"no amount":         func(o *checkout.Observed) { o.Amount = "" },
@@ -146,13 +155,13 @@ func TestObservationsThatCannotBe(t *testing.T) {
 	} {
 		o := good
 		spoil(&o)
-		_, err := link(t).Decide(decision.Meta{At: began}, o)
+		_, err := pickedLink(t).Decide(decision.Meta{At: began}, o)
 		require.Error(t, err, name)
 	}
-	s := link(t)
+	s := pickedLink(t)
 	huge := good
 	huge.Amount, huge.Confirmations = "99999999999999999999999999999999999999999999", 12
-	decided(t, s, huge)
+	decideAndApply(t, s, huge)
 	require.Equal(t, checkout.Completed, s.Status)
 	require.Equal(t, int64(2_500-1_000_000_000_000), s.Money().DueCents)
 }

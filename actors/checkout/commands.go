@@ -4,13 +4,14 @@ import (
 	"time"
 )
 
-// Create makes a link. Pairs have their addresses, and Prices every coin of them that is priced. It answers View.
+// Create creates a link. Every pair has its address, and Prices has each of its priced coins. The
+// reply is a View.
 type Create struct {
 	ID, Workspace    string
 	AmountUsdCents   int64
 	Text             Text
 	Accepted         Accepted
-	Indexes          map[string]uint32 // of the addresses, by family
+	Indexes          map[string]uint32 // index of each family's address
 	Prices           map[string]string
 	Expires          time.Duration
 	SettlementOption string
@@ -18,25 +19,27 @@ type Create struct {
 	Tolerance        Tolerance
 }
 
-// Select is the customer's pick. It answers Picked. It is refused with pair_not_supported, payment_seen or link_ended.
+// Select is the customer's choice of a pair. The reply is Picked. Refusals are pair_not_supported,
+// payment_seen and link_ended.
 type Select struct{ Asset, Chain string }
 
-// Picked answers Select.
+// Picked is the reply to Select.
 type Picked struct {
 	Pair  Pair
-	Units string // smallest units that are due
+	Units string // smallest units to pay
 	Coins string // the same in whole coins
 	View  View
 }
 
-// Cancel ends a link that nobody has paid. It answers View, again and without effect when it was cancelled before.
+// Cancel ends a link without payments. The reply is a View; cancelling again changes nothing.
 type Cancel struct{}
 
-// Simulate completes a link without a payment. It answers View.
+// Simulate completes a link without a payment. The reply is a View.
 type Simulate struct{}
 
-// Observed is what a chain is seen to say of a transfer to an address. It is partner.Observation, field by field, so that one
-// converts into the other. It answers Noted, and a repeat of the newest word changes nothing.
+// Observed is an observation of a transfer to an address. It has the fields of partner.Observation,
+// so that one converts into the other. The reply is a Noted. A repeat of the newest observation
+// changes nothing.
 type Observed struct {
 	Chain         string
 	Asset         string
@@ -53,16 +56,17 @@ type Observed struct {
 	Removed       bool
 }
 
-// Noted answers Observed.
+// Noted is the reply to Observed.
 type Noted string
 
-// What became of an observation.
+// Outcomes of an observation.
 const (
-	NotedNew        Noted = "new"
-	NotedKnown      Noted = "known"       // nothing new
-	NotedNotWatched Noted = "not_watched" // the session has never been picked, or is through; or it is not its address
-	NotedFull       Noted = "full"        // MaxPayments or MaxStrays are kept already
+	NotedNew   Noted = "new"
+	NotedKnown Noted = "known" // no change
+	// no pair was ever chosen, the watch has ended, or the address is not the session's
+	NotedNotWatched Noted = "not_watched"
+	NotedFull       Noted = "full" // MaxPayments or MaxStrays transfers are stored
 )
 
-// Credit notes that the workspace's balance has the money of a completed link. It answers nothing.
+// Credit records that the workspace's balance has the money of a completed link. There is no reply.
 type Credit struct{}

@@ -10,14 +10,14 @@ import (
 
 // Keys of the timers.
 const (
-	timerEnd   = "end"   // the link's end, then the last look
-	timerWatch = "watch" // the end of the grace, then the day for what has not confirmed
+	timerEnd   = "end"   // the link's end, then the end of the last look
+	timerWatch = "watch" // the end of the grace, then the last time for unconfirmed payments
 )
 
-// Decide says what follows from a command. Errors are faults.
+// Decide returns the decision for a command. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if create, ok := command.(Create); ok {
-		return s.create(m, create)
+		return s.createLink(m, create)
 	}
 	if s.ID == "" {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
@@ -26,22 +26,22 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	case Select:
 		return s.selectPair(m, c)
 	case Cancel:
-		return s.cancel(m)
+		return s.cancelLink(m)
 	case Simulate:
-		return s.simulate(m)
+		return s.simulatePayment(m)
 	case Observed:
-		return s.observed(m, c)
+		return s.recordObservation(m, c)
 	case Credit:
-		return s.credit(m), nil
+		return s.recordCredit(m), nil
 	case decision.Fire:
-		return s.fire(m, c), nil
+		return s.fireTimer(m, c), nil
 	case decision.Read:
 		return decision.Decision{Reply: s.View(m.At)}, nil
 	}
 	panic(fmt.Sprintf("BUG: checkout command %T", command))
 }
 
-func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
+func (s *State) createLink(m decision.Meta, c Create) (decision.Decision, error) {
 	if s.ID != "" || c.ID == "" || c.Workspace == "" {
 		panic("BUG: session without an id, or created twice")
 	}
@@ -70,16 +70,13 @@ func (s *State) create(m decision.Meta, c Create) (decision.Decision, error) {
 	}, nil
 }
 
-// statusFor is the status in which a request of somebody finds the link. One that nobody has paid and that is past its end is
-// expired, whatever is still looked for.
-func (s *State) statusFor(m decision.Meta) string { return s.StatusAt(m.At) }
-
 func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error) {
-	pair, accepted := s.pair(c.Asset, c.Chain)
+	pair, accepted := s.pairOf(c.Asset, c.Chain)
 	if !accepted {
-		return decision.Decision{}, fault.New(fault.PairNotSupported, "the link cannot be paid with that asset on that chain")
+		return decision.Decision{}, fault.New(fault.PairNotSupported,
+			"the link cannot be paid with that asset on that chain")
 	}
-	if _, err := after(s.statusFor(m), stepSelect); err != nil {
+	if _, err := nextStatus(s.StatusAt(m.At), onSelect); err != nil {
 		return decision.Decision{}, err
 	}
 	work := s.clone()
@@ -99,12 +96,12 @@ func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error)
 	return d, nil
 }
 
-// cancel ends the link now. What was picked is looked at once more, like at an end by time.
-func (s *State) cancel(m decision.Meta) (decision.Decision, error) {
+// cancelLink ends the link now. A chosen pair gets a last look, as at an end by time.
+func (s *State) cancelLink(m decision.Meta) (decision.Decision, error) {
 	if s.CancelledAt != nil && s.StatusAt(m.At) == Expired {
 		return decision.Decision{Reply: s.View(m.At)}, nil
 	}
-	to, err := after(s.statusFor(m), stepCancel)
+	to, err := nextStatus(s.StatusAt(m.At), onCancel)
 	if err != nil {
 		return decision.Decision{}, err
 	}
@@ -112,7 +109,7 @@ func (s *State) cancel(m decision.Meta) (decision.Decision, error) {
 	at := decision.StampOf(m.At)
 	d := decision.Decision{Events: []decision.Event{Cancelled{ID: s.ID, Workspace: s.Workspace, At: at}}}
 	if to == Expired {
-		d.Events = append(d.Events, s.moved(m, to))
+		d.Events = append(d.Events, s.statusEvent(m, to))
 		d.Timers = []decision.Timer{{Key: timerEnd}}
 	} else {
 		d.Timers = []decision.Timer{{Key: timerEnd, Due: at.Add(LastLook)}, {Key: timerWatch, Due: at.Add(Grace)}}
@@ -124,15 +121,15 @@ func (s *State) cancel(m decision.Meta) (decision.Decision, error) {
 	return d, nil
 }
 
-func (s *State) simulate(m decision.Meta) (decision.Decision, error) {
-	if _, err := after(s.statusFor(m), stepSimulate); err != nil {
+func (s *State) simulatePayment(m decision.Meta) (decision.Decision, error) {
+	if _, err := nextStatus(s.StatusAt(m.At), onSimulate); err != nil {
 		return decision.Decision{}, err
 	}
 	if s.Status == Completed {
 		return decision.Decision{Reply: s.View(m.At)}, nil
 	}
 	work := s.clone()
-	completed := s.completed(m, Payment{TxHash: "simulated_" + s.ID, From: "simulated"})
+	completed := s.completionBy(m, Payment{TxHash: "simulated_" + s.ID, From: "simulated"})
 	completed.Simulated = true
 	work.Apply(completed)
 	d := decision.Decision{Events: []decision.Event{completed}, Timers: []decision.Timer{{Key: timerEnd}}}
@@ -143,27 +140,28 @@ func (s *State) simulate(m decision.Meta) (decision.Decision, error) {
 	return d, nil
 }
 
-func (s *State) moved(m decision.Meta, to string) Moved {
+func (s *State) statusEvent(m decision.Meta, to string) Moved {
 	return Moved{ID: s.ID, Workspace: s.Workspace, From: s.Status, To: to, At: decision.StampOf(m.At)}
 }
 
-// filled is the completion by the payments that are confirmed.
-func (s *State) filled(m decision.Meta, st standing) SessionCompleted {
-	mustGo(s.Status, stepFill)
-	completed := s.completed(m, s.filledBy())
+// completionByPayments returns the completion by confirmed payments.
+func (s *State) completionByPayments(m decision.Meta, st paymentTotals) SessionCompleted {
+	mustMove(s.Status, onComplete)
+	completed := s.completionBy(m, s.Payments.completing())
 	completed.ShortfallCents = max(0, s.AmountUsdCents-st.confirmedCents)
 	return completed
 }
 
-func (s *State) completed(m decision.Meta, by Payment) SessionCompleted {
-	return SessionCompleted{ID: s.ID, Workspace: s.Workspace, From: s.Status, AmountUsdCents: s.AmountUsdCents, TxHash: by.TxHash,
+func (s *State) completionBy(m decision.Meta, by Payment) SessionCompleted {
+	return SessionCompleted{ID: s.ID, Workspace: s.Workspace, From: s.Status, AmountUsdCents: s.AmountUsdCents,
+		TxHash:       by.TxHash,
 		PayerAddress: by.From, At: decision.StampOf(m.At)}
 }
 
-// credit notes the credit once.
-func (s *State) credit(m decision.Meta) decision.Decision {
+// recordCredit records the credit once.
+func (s *State) recordCredit(m decision.Meta) decision.Decision {
 	if s.Status != Completed {
-		panic("BUG: a credit of a link that is " + s.Status)
+		panic("BUG: a credit of a link in status " + s.Status)
 	}
 	if s.CreditedAt != nil {
 		return decision.Decision{}
@@ -173,7 +171,7 @@ func (s *State) credit(m decision.Meta) decision.Decision {
 		PayerAddress: s.PayerAddress, At: decision.StampOf(m.At)}}}
 }
 
-func (s *State) fire(m decision.Meta, f decision.Fire) decision.Decision {
+func (s *State) fireTimer(m decision.Meta, f decision.Fire) decision.Decision {
 	switch f.Key {
 	case timerEnd:
 		return s.fireEnd(m)
@@ -183,7 +181,7 @@ func (s *State) fire(m decision.Meta, f decision.Fire) decision.Decision {
 	panic("BUG: checkout timer " + f.Key)
 }
 
-// fireEnd expires a link that nobody has paid: at its end when nobody picked a way to pay either, else after the last look.
+// fireEnd expires an unpaid link: at its end when no pair was chosen, else after the last look.
 func (s *State) fireEnd(m decision.Meta) decision.Decision {
 	due := s.End()
 	if s.Status == Awaiting {
@@ -195,13 +193,12 @@ func (s *State) fireEnd(m decision.Meta) decision.Decision {
 	case m.At.Before(due):
 		return decision.Decision{Timers: []decision.Timer{{Key: timerEnd, Due: due}}}
 	}
-	return decision.Decision{Events: []decision.Event{s.moved(m, mustGo(s.Status, stepEnd))}}
+	return decision.Decision{Events: []decision.Event{s.statusEvent(m, mustMove(s.Status, onExpire))}}
 }
 
-// fireWatch ends the watch after the grace, but for a link that waits for confirmations, or for a
-// payment to come back: that has until a day after its time to live. A link whose confirmed
-// payments are within its tolerance is completed then, because the payment that is still
-// unconfirmed will not be the rest.
+// fireWatch ends the watch after the grace. A link with unconfirmed or withdrawn payments is
+// watched until StaleAfter past its time to live. A link whose confirmed payments are within its
+// tolerance then completes, because the unconfirmed payment will not be the rest.
 func (s *State) fireWatch(m decision.Meta) decision.Decision {
 	if !s.Watching {
 		return decision.Decision{}
@@ -211,26 +208,27 @@ func (s *State) fireWatch(m decision.Meta) decision.Decision {
 		return decision.Decision{Timers: []decision.Timer{{Key: timerWatch, Due: due}}}
 	}
 	var d decision.Decision
-	switch st := s.standing(); {
+	switch st := s.totalPayments(); {
 	case s.Status == Confirming && s.isTolerable(st):
-		d.Events = append(d.Events, s.filled(m, st))
+		d.Events = append(d.Events, s.completionByPayments(m, st))
 	case s.Status == Confirming && st.live > 0:
-		d.Events = append(d.Events, s.moved(m, mustGo(Confirming, stepStale)))
+		d.Events = append(d.Events, s.statusEvent(m, mustMove(Confirming, onGiveUp)))
 	case s.Status == Confirming:
-		d.Events = append(d.Events, s.moved(m, mustGo(Confirming, stepLose)))
+		d.Events = append(d.Events, s.statusEvent(m, mustMove(Confirming, onFail)))
 	}
 	return s.endWatch(m, d)
 }
 
-// watchUntil is when nothing more can come of a payment, as things stand: one that was withdrawn may be in a later block.
+// watchUntil returns the time after which no payment can change the status, as things are. A
+// withdrawn payment may return in a later block.
 func (s *State) watchUntil() time.Time {
-	if s.Status == Confirming || s.Status == Underpaid && s.misses() {
+	if s.Status == Confirming || s.Status == Underpaid && s.Payments.hasWithdrawn() {
 		return s.ExpiresAt.Add(StaleAfter)
 	}
 	return s.End().Add(Grace)
 }
 
-// endWatch adds to a decision that nothing is watched any more.
+// endWatch adds the end of the watch to a decision.
 func (s *State) endWatch(m decision.Meta, d decision.Decision) decision.Decision {
 	if !s.Watching {
 		return d

@@ -7,7 +7,7 @@ import (
 	"purser/actors/decision"
 )
 
-// Created says that a link was made. What the merchant wrote is in the record only.
+// Created records a new link. The merchant's text is in RecordText only.
 type Created struct {
 	ID               string            `json:"id"`
 	Workspace        string            `json:"workspace"`
@@ -24,7 +24,8 @@ type Created struct {
 	At               decision.Stamp    `json:"at"`
 }
 
-// Selected says which way to pay the customer picked. From the first one on, all of Pairs are watched.
+// Selected records the customer's choice of a pair. From the first choice on, all of Pairs are
+// watched.
 type Selected struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -33,14 +34,14 @@ type Selected struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// Cancelled says that the merchant ended the link.
+// Cancelled records that the merchant ended the link.
 type Cancelled struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
 	At        decision.Stamp `json:"at"`
 }
 
-// Moved says that the link went from one status to another.
+// Moved records a change of the status.
 type Moved struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -49,7 +50,8 @@ type Moved struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// PaymentSeen says that a block holds a payment: a new one, or one that was seen in another block. Payment has that one sighting.
+// PaymentSeen records a payment found in a block: a new payment, or a known payment in another
+// block. Payment has that one sighting.
 type PaymentSeen struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -57,7 +59,8 @@ type PaymentSeen struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// PaymentConfirmed says how far a payment is confirmed in a block, out of ShownConfirmations. A block that was withdrawn is back.
+// PaymentConfirmed records a payment's confirmations in a block, scaled to ShownConfirmations. A
+// withdrawn block becomes valid again.
 type PaymentConfirmed struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -69,7 +72,7 @@ type PaymentConfirmed struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// PaymentWithdrawn says that the chain no longer has a block that held a payment.
+// PaymentWithdrawn records that the chain dropped a block that held a payment.
 type PaymentWithdrawn struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -80,7 +83,7 @@ type PaymentWithdrawn struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// SessionCompleted says that the link is paid. AmountUsdCents is the amount of the link; the
+// SessionCompleted records that the link is paid. AmountUsdCents is the amount of the link; the
 // credit is AmountUsdCents less ShortfallCents, which the tolerance covers.
 type SessionCompleted struct {
 	ID             string         `json:"id"`
@@ -94,8 +97,9 @@ type SessionCompleted struct {
 	At             decision.Stamp `json:"at"`
 }
 
-// SessionCredited says that the workspace's balance has the money. It is what webhooks tell of: who hears of it can see it.
-// AmountUsdCents and ShortfallCents are those of SessionCompleted.
+// SessionCredited records that the workspace's balance has the money. Webhooks announce this event,
+// so that a receiver finds the credit when it looks. AmountUsdCents and ShortfallCents equal those
+// of SessionCompleted.
 type SessionCredited struct {
 	ID             string         `json:"id"`
 	Workspace      string         `json:"workspace"`
@@ -106,7 +110,7 @@ type SessionCredited struct {
 	At             decision.Stamp `json:"at"`
 }
 
-// WatchEnded says that the addresses of the session need not be watched any more.
+// WatchEnded records that the session's addresses are no longer watched.
 type WatchEnded struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -144,7 +148,8 @@ func (SessionCredited) EventType() string { return "checkout.credited.v1" }
 func (WatchEnded) EventType() string { return "checkout.watch_ended.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("checkout", Created{}, Selected{}, Cancelled{}, Moved{}, PaymentSeen{}, PaymentConfirmed{},
+var catalog = decision.NewCatalog("checkout", Created{}, Selected{}, Cancelled{}, Moved{}, PaymentSeen{},
+	PaymentConfirmed{},
 	PaymentWithdrawn{}, SessionCompleted{}, SessionCredited{}, WatchEnded{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
@@ -156,8 +161,10 @@ func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Created:
-		*s = State{ID: e.ID, Workspace: e.Workspace, Status: Pending, AmountUsdCents: e.AmountUsdCents, Assets: e.Assets,
-			Chains: e.Chains, Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption, Sandbox: e.Sandbox,
+		*s = State{ID: e.ID, Workspace: e.Workspace, Status: Pending, AmountUsdCents: e.AmountUsdCents,
+			Assets: e.Assets,
+			Chains: e.Chains, Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption,
+			Sandbox:        e.Sandbox,
 			ToleranceCents: e.ToleranceCents, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
 	case Selected:
 		chosen := e.Chosen
@@ -171,15 +178,16 @@ func (s *State) Apply(e decision.Event) {
 	case PaymentSeen:
 		s.applySeen(e)
 	case PaymentConfirmed:
-		p := &s.Payments[s.paymentIn(e.Chain, e.TxHash, e.Index, e.BlockHash)]
-		sighting := &p.Sightings[p.sighting(e.BlockHash)]
+		p := &s.Payments[s.Payments.inBlock(e.Chain, e.TxHash, e.Index, e.BlockHash)]
+		sighting := &p.Sightings[p.sightingIndex(e.BlockHash)]
 		sighting.Shown, sighting.Withdrawn = e.Shown, false
 	case PaymentWithdrawn:
-		p := &s.Payments[s.paymentIn(e.Chain, e.TxHash, e.Index, e.BlockHash)]
-		p.Sightings[p.sighting(e.BlockHash)].Withdrawn = true
+		p := &s.Payments[s.Payments.inBlock(e.Chain, e.TxHash, e.Index, e.BlockHash)]
+		p.Sightings[p.sightingIndex(e.BlockHash)].Withdrawn = true
 	case SessionCompleted:
 		at := e.At
-		s.Status, s.CompletedAt, s.TxHash, s.PayerAddress, s.Simulated = Completed, &at, e.TxHash, e.PayerAddress, e.Simulated
+		s.Status, s.CompletedAt, s.TxHash, s.PayerAddress, s.Simulated = Completed, &at, e.TxHash, e.PayerAddress,
+			e.Simulated
 		s.ShortfallCents = e.ShortfallCents
 	case SessionCredited:
 		at := e.At
@@ -191,9 +199,10 @@ func (s *State) Apply(e decision.Event) {
 	}
 }
 
-// applySeen adds a payment, or the block of one that is known. Of too many blocks the oldest that was withdrawn is forgotten.
+// applySeen adds a payment, or another block of a known payment. Beyond MaxSightings it drops the
+// oldest withdrawn block.
 func (s *State) applySeen(e PaymentSeen) {
-	i := s.paymentOf(&e.Payment, e.Payment.Sightings[0].BlockHash)
+	i := s.Payments.matching(&e.Payment, e.Payment.Sightings[0].BlockHash)
 	if i < 0 {
 		s.Payments = append(s.Payments, e.Payment)
 		return

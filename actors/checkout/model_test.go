@@ -13,7 +13,7 @@ import (
 	"purser/actors/decision"
 )
 
-// Extent of a random history.
+// Size of a random history.
 const (
 	modelSteps    = 40
 	modelPayments = 4
@@ -21,10 +21,11 @@ const (
 	modelCents    = 2_500
 )
 
-// model is another reading of a link: nothing moves in it. It keeps what happened and says from all of that what must be.
-type model struct {
+// linkModel is a second, stateless specification of a link: it keeps the inputs and derives the
+// status from all of them.
+type linkModel struct {
 	now               time.Time
-	ends, lives       time.Time // the end as it is, and by the time to live
+	ends, lives       time.Time // the end, and the end by the time to live
 	picked, cancelled bool
 	completed         int
 	short             int64
@@ -52,8 +53,9 @@ func (p *modelPayment) shown() (live bool, shown int) {
 	return live, shown
 }
 
-// sums are what counts: payments that are there, that wait, cents that are confirmed; and what was received, late ones included.
-func (m *model) sums() (there, waiting int, confirmed, received int64, ever bool) {
+// sums returns the counted payments on chain and unconfirmed, the confirmed cents, the received
+// cents including late payments, and whether a counted payment was ever observed.
+func (m *linkModel) sums() (there, waiting int, confirmed, received int64, ever bool) {
 	for i := range m.payments {
 		p := &m.payments[i]
 		live, shown := p.shown()
@@ -76,7 +78,7 @@ func (m *model) sums() (there, waiting int, confirmed, received int64, ever bool
 	return there, waiting, confirmed, received, ever
 }
 
-func (m *model) status() string {
+func (m *linkModel) status() string {
 	there, waiting, confirmed, _, ever := m.sums()
 	switch {
 	case m.completed > 0:
@@ -95,8 +97,8 @@ func (m *model) status() string {
 	return checkout.Pending
 }
 
-// turn moves the clock on, over the moment at which the watch ends when that comes on the way.
-func (m *model) turn(d time.Duration) {
+// advanceClock advances the time, through the ends of the watch on the way.
+func (m *linkModel) advanceClock(d time.Duration) {
 	until := m.now.Add(d)
 	for _, moment := range []time.Time{m.ends.Add(checkout.Grace), m.lives.Add(checkout.StaleAfter)} {
 		if moment.After(until) {
@@ -105,13 +107,13 @@ func (m *model) turn(d time.Duration) {
 		if moment.After(m.now) {
 			m.now = moment
 		}
-		m.close(moment)
+		m.closeAt(moment)
 	}
 	m.now = until
 }
 
-// waits says whether something may still come of the payments when the grace is over.
-func (m *model) waits() bool {
+// maySettle reports whether payments can still change the status after the grace.
+func (m *linkModel) maySettle() bool {
 	gone := false
 	for i := range m.payments {
 		live, _ := m.payments[i].shown()
@@ -120,12 +122,13 @@ func (m *model) waits() bool {
 	return m.status() == checkout.Confirming || m.status() == checkout.Underpaid && gone
 }
 
-// close ends the watch at the grace's end, or, while a payment waits to be confirmed, a day after the time to live.
-func (m *model) close(moment time.Time) {
+// closeAt ends the watch at the grace's end or, while a payment is unconfirmed, at StaleAfter past
+// the time to live.
+func (m *linkModel) closeAt(moment time.Time) {
 	if !m.picked || m.closed {
 		return
 	}
-	if m.waits() && moment.Before(m.lives.Add(checkout.StaleAfter)) {
+	if m.maySettle() && moment.Before(m.lives.Add(checkout.StaleAfter)) {
 		return
 	}
 	status := m.status()
@@ -143,7 +146,7 @@ func (m *model) close(moment time.Time) {
 	}
 }
 
-func (m *model) see(i, block, shown int, removed bool, sent time.Time) {
+func (m *linkModel) recordPayment(i, block, shown int, removed bool, sent time.Time) {
 	if !m.picked || m.closed {
 		return
 	}
@@ -168,49 +171,49 @@ func (m *model) see(i, block, shown int, removed bool, sent time.Time) {
 	m.closeNow()
 }
 
-// completeIfPaid completes a link that is confirmed in full, or within the tolerance with no
-// payment unconfirmed.
-func (m *model) completeIfPaid() {
+// completeIfPaid completes a link that is confirmed in full, or within the tolerance without an
+// unconfirmed payment.
+func (m *linkModel) completeIfPaid() {
 	_, waiting, confirmed, _, _ := m.sums()
 	if confirmed >= modelCents || waiting == 0 && confirmed >= modelCents-m.tolerance {
 		m.complete()
 	}
 }
 
-func (m *model) complete() {
+func (m *linkModel) complete() {
 	if m.completed == 0 {
 		_, _, confirmed, _, _ := m.sums()
 		m.completed, m.short = 1, max(0, modelCents-confirmed)
 	}
 }
 
-// due is the missing part of the amount without the accepted shortfall; negative when more was
-// paid.
-func (m *model) due(received int64) int64 {
+// dueCents returns the missing part of the amount without the accepted shortfall, negative after an
+// overpayment.
+func (m *linkModel) dueCents(received int64) int64 {
 	if missing := modelCents - received; missing <= 0 {
 		return missing
 	}
 	return max(0, modelCents-received-m.short)
 }
 
-// closeNow ends the watch when the grace is over and nothing is waited for.
-func (m *model) closeNow() {
-	if !m.now.Before(m.ends.Add(checkout.Grace)) && !m.waits() {
+// closeNow ends the watch when the grace is over and no payment can change the status.
+func (m *linkModel) closeNow() {
+	if !m.now.Before(m.ends.Add(checkout.Grace)) && !m.maySettle() {
 		m.closed, m.closedAs = true, m.status()
 	}
 }
 
-// history is the package and the model, told the same.
-type history struct {
+// randomHistory sends the same inputs to the package and to the model.
+type randomHistory struct {
 	t *rapid.T
 	*scenario
-	model model
-	// once completed is never taken back and never comes twice
+	model linkModel
+	// a completion is never undone and never repeated
 	completions int
 	credit      int64
 }
 
-func (h *history) tell(command any) error {
+func (h *randomHistory) sendCommand(command any) error {
 	d, err := h.state.Decide(decision.Meta{At: h.now}, command)
 	if err != nil {
 		return err
@@ -237,8 +240,8 @@ func (h *history) tell(command any) error {
 	return nil
 }
 
-// turn fires what comes due on the way, in its order.
-func (h *history) turn(d time.Duration) {
+// fireTimersUntil advances the clock and fires the due timers in order.
+func (h *randomHistory) fireTimersUntil(d time.Duration) {
 	until := h.now.Add(d)
 	for range 100 {
 		key := ""
@@ -254,70 +257,73 @@ func (h *history) turn(d time.Duration) {
 		if h.timers[key].After(h.now) {
 			h.now = h.timers[key]
 		}
-		require.NoError(h.t, h.tell(decision.Fire{Key: key}))
+		require.NoError(h.t, h.sendCommand(decision.Fire{Key: key}))
 	}
-	require.Fail(h.t, "timers without an end")
+	require.Fail(h.t, "the timers never end")
 }
 
-func (h *history) observe() {
+func (h *randomHistory) sendObservation() {
 	i := rapid.IntRange(0, modelPayments-1).Draw(h.t, "payment")
 	block, confirmations := rapid.IntRange(0, modelBlocks-1).Draw(h.t, "block"),
 		rapid.SampledFrom([]int{0, 1, 4, 8, 12, 30}).Draw(h.t, "blocks")
 	removed := rapid.IntRange(0, 4).Draw(h.t, "removed") == 0
 	sent := h.now.Add(-time.Duration(rapid.IntRange(0, 90).Draw(h.t, "minutes ago")) * time.Minute)
 	p := &h.model.payments[i]
-	o := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: fmt.Sprint("0x", i/2),
-		Index: i % 2, Amount: fmt.Sprint(p.cents * 10_000), Block: uint64(block), BlockHash: fmt.Sprint("0xb", block),
+	o := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"),
+		TxHash: fmt.Sprint("0x", i/2),
+		Index:  i % 2, Amount: fmt.Sprint(p.cents * 10_000), Block: uint64(block), BlockHash: fmt.Sprint("0xb", block),
 		Confirmations: confirmations, Threshold: 12, At: sent, Removed: removed}
 	if !p.good {
 		o.Asset = "USDC.e"
 	}
-	h.model.see(i, block, min(3, confirmations*3/12), removed, sent)
-	require.NoError(h.t, h.tell(o))
+	h.model.recordPayment(i, block, min(3, confirmations*3/12), removed, sent)
+	require.NoError(h.t, h.sendCommand(o))
 }
 
-func (h *history) step() {
+func (h *randomHistory) makeStep() {
 	switch rapid.IntRange(0, 11).Draw(h.t, "step") {
 	case 0:
 		d := time.Duration(rapid.SampledFrom([]int{1, 10, 29, 31, 61, 600, 1500}).Draw(h.t, "minutes")) * time.Minute
-		h.model.turn(d)
-		h.turn(d)
+		h.model.advanceClock(d)
+		h.fireTimersUntil(d)
 	case 1, 2:
 		open := h.model.status() == checkout.Pending || h.model.status() == checkout.Awaiting
-		err := h.tell(checkout.Select{Asset: "USDC", Chain: "polygon"})
+		err := h.sendCommand(checkout.Select{Asset: "USDC", Chain: "polygon"})
 		require.Equal(h.t, open, err == nil)
 		h.model.picked = h.model.picked || open
 	case 3:
 		open := h.model.status() == checkout.Pending || h.model.status() == checkout.Awaiting
-		err := h.tell(checkout.Cancel{})
+		err := h.sendCommand(checkout.Cancel{})
 		if open {
 			require.NoError(h.t, err)
 			h.model.cancelled, h.model.ends = true, h.now
 		}
 	case 4:
-		if rapid.IntRange(0, 9).Draw(h.t, "simulate") == 0 && h.tell(checkout.Simulate{}) == nil {
+		if rapid.IntRange(0, 9).Draw(h.t, "simulate") == 0 && h.sendCommand(checkout.Simulate{}) == nil {
 			h.model.completed = 1
 			h.model.closed = h.model.closed || h.model.picked && !h.now.Before(h.model.ends.Add(checkout.Grace))
 		}
 	default:
-		h.observe()
+		h.sendObservation()
 	}
 }
 
-// Random histories of customers, chains and clocks: the package and the model agree after every step on status, on what was
-// received, and on the completion, which comes once at the most.
-func TestRandomHistories(t *testing.T) {
+// The package and the model agree after every step on status, money received, and the completion,
+// which happens at most once.
+func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, scenario: newScenario()}
-		accepted, err := checkout.Accept([]string{"USDC"}, []string{"polygon"}, served)
+		h := &randomHistory{t: t, scenario: newScenario()}
+		accepted, err := checkout.Accept([]string{"USDC"}, []string{"polygon"}, servedEverywhere)
 		require.NoError(t, err)
 		accepted.Pairs[0].Address = addressOf("polygon")
 		tolerance := checkout.Tolerance{BasisPoints: rapid.SampledFrom([]int64{0, 50}).Draw(t, "points")}
-		require.NoError(t, h.tell(checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: modelCents, Accepted: accepted,
+		require.NoError(t, h.sendCommand(checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: modelCents,
+			Accepted:  accepted,
 			Tolerance: tolerance,
 			Expires:   checkout.DefaultExpires, SettlementOption: checkout.HoldStablecoin,
 			Text: checkout.Text{SuccessURL: "https://shop.example"}}))
-		h.model = model{now: h.now, ends: h.now.Add(checkout.DefaultExpires), lives: h.now.Add(checkout.DefaultExpires),
+		h.model = linkModel{now: h.now, ends: h.now.Add(checkout.DefaultExpires),
+			lives:     h.now.Add(checkout.DefaultExpires),
 			tolerance: tolerance.Of(modelCents)}
 		for i := range h.model.payments {
 			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_240, 1_250, 2_490, 2_500, 4_000}).Draw(t,
@@ -325,10 +331,11 @@ func TestRandomHistories(t *testing.T) {
 			h.model.payments[i].good = rapid.IntRange(0, 5).Draw(t, "good") > 0
 		}
 		for range rapid.IntRange(1, modelSteps).Draw(t, "steps") {
-			h.step()
+			h.makeStep()
 			_, _, _, received, _ := h.model.sums()
 			require.Equal(t, h.model.status(), h.state.StatusAt(h.now))
-			require.Equal(t, checkout.Money{ReceivedCents: received, DueCents: h.model.due(received)}, h.state.Money())
+			require.Equal(t, checkout.Money{ReceivedCents: received, DueCents: h.model.dueCents(received)},
+				h.state.Money())
 			require.Equal(t, h.model.completed, h.completions)
 			require.Equal(t, int64(h.model.completed)*(modelCents-h.model.short), h.credit)
 			require.Equal(t, h.model.picked && !h.model.closed, h.state.Watching)

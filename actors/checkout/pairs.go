@@ -9,16 +9,17 @@ import (
 	"purser/actors/fault"
 )
 
-// Assets and networks that a request may name, in the order in which they are shown.
+// Assets returns the assets that a request may name, in display order. The caller owns the list.
 func Assets() []string { return []string{"USDC", "USDT", "ETH", "BTC", "SOL"} }
 
-// Chains are the networks, in the order in which they are shown.
+// Chains returns the networks that a request may name, in display order. The caller owns the list.
 func Chains() []string {
 	return []string{"ethereum", "polygon", "arbitrum", "base", "optimism", "solana", "bitcoin"}
 }
 
-// payable are the networks on which an asset can be paid. SOL cannot be paid anywhere for now.
-func payable(asset string) []string {
+// chainsOf returns the networks on which an asset can be paid. SOL cannot be paid on any network
+// for now.
+func chainsOf(asset string) []string {
 	switch asset {
 	case "USDC":
 		return []string{"ethereum", "polygon", "arbitrum", "base", "optimism", "solana"}
@@ -32,10 +33,10 @@ func payable(asset string) []string {
 	return nil
 }
 
-// usual are the networks of a link that lists none.
-func usual() []string { return []string{"ethereum", "polygon", "arbitrum", "base", "solana"} }
+// defaultChains returns the networks of a link whose request lists none.
+func defaultChains() []string { return []string{"ethereum", "polygon", "arbitrum", "base", "solana"} }
 
-// FamilyOf says with which accounts a network's addresses are derived.
+// FamilyOf returns the family of accounts that a network's addresses derive from.
 func FamilyOf(chain string) address.Family {
 	switch chain {
 	case "bitcoin":
@@ -46,11 +47,11 @@ func FamilyOf(chain string) address.Family {
 	return address.EVM
 }
 
-// Priced says whether a coin's worth in dollars must be asked for; the others are dollars.
+// Priced reports whether a coin needs a price in dollars; the other coins are dollars.
 func Priced(asset string) bool { return asset == "ETH" || asset == "BTC" }
 
-// decimals are how many an asset's smallest unit is away from the coin.
-func decimals(asset string) int64 {
+// unitDecimals returns the decimals of an asset's smallest unit.
+func unitDecimals(asset string) int64 {
 	switch asset {
 	case "ETH":
 		return 18
@@ -60,16 +61,15 @@ func decimals(asset string) int64 {
 	return 6
 }
 
-// Accepted is what a link accepts: the assets, the networks that were kept, and the pairs of them that can be paid, without
-// addresses.
+// Accepted is the accepted assets and networks of a link, and its payable pairs without addresses.
 type Accepted struct {
 	Assets, Chains []string
 	Pairs          []Pair
 }
 
-// Accept works out what a link accepts of what a request lists; nil is what it lists nothing of. served says on which networks
-// there are addresses. An asset that can be paid on none of the networks is invalid_body, and the message names those on which it
-// can.
+// Accept returns the accepted pairs for the assets and chains of a request, in which nil takes the
+// defaults. served reports whether a network has addresses. An asset that none of the networks
+// supports is invalid_body, and the message names the networks that do.
 func Accept(assets, chains []string, served func(chain string) bool) (Accepted, error) {
 	if assets == nil {
 		assets = []string{"USDC"}
@@ -82,13 +82,13 @@ func Accept(assets, chains []string, served func(chain string) bool) (Accepted, 
 			return Accepted{}, err
 		}
 	}
-	a := Accepted{Assets: once(assets)}
-	listed := once(chains)
+	a := Accepted{Assets: withoutDuplicates(assets)}
+	listed := withoutDuplicates(chains)
 	if chains == nil {
-		listed = unlisted(a.Assets)
+		listed = impliedChains(a.Assets)
 	}
 	for _, asset := range a.Assets {
-		if err := a.add(asset, listed, served); err != nil {
+		if err := a.addPairs(asset, listed, served); err != nil {
 			return Accepted{}, err
 		}
 	}
@@ -100,16 +100,17 @@ func Accept(assets, chains []string, served func(chain string) bool) (Accepted, 
 	return a, nil
 }
 
-// add adds the pairs of an asset.
-func (a *Accepted) add(asset string, listed []string, served func(string) bool) error {
+// addPairs adds the pairs of an asset.
+func (a *Accepted) addPairs(asset string, listed []string, served func(string) bool) error {
 	var can []string
-	for _, chain := range payable(asset) {
+	for _, chain := range chainsOf(asset) {
 		if served(chain) {
 			can = append(can, chain)
 		}
 	}
 	if len(can) == 0 {
-		return fault.New(fault.InvalidBody, fmt.Sprintf("acceptedAssets: %s cannot be paid on any network for now", asset))
+		return fault.New(fault.InvalidBody, fmt.Sprintf("acceptedAssets: %s cannot be paid on any network for now",
+			asset))
 	}
 	before := len(a.Pairs)
 	for _, chain := range listed {
@@ -125,15 +126,16 @@ func (a *Accepted) add(asset string, listed []string, served func(string) bool) 
 	return nil
 }
 
-// unlisted are the networks of a link that lists none: the usual ones, and those of an asset that none of these takes.
-func unlisted(assets []string) []string {
-	chains := usual()
+// impliedChains returns the networks of a link whose request lists none: the default ones, and
+// every network of an asset that no default one supports.
+func impliedChains(assets []string) []string {
+	chains := defaultChains()
 	for _, asset := range assets {
-		if !slices.ContainsFunc(payable(asset), func(chain string) bool { return slices.Contains(chains, chain) }) {
-			chains = append(chains, payable(asset)...)
+		if !slices.ContainsFunc(chainsOf(asset), func(chain string) bool { return slices.Contains(chains, chain) }) {
+			chains = append(chains, chainsOf(asset)...)
 		}
 	}
-	return once(chains)
+	return withoutDuplicates(chains)
 }
 
 func checkListed(field string, items, known []string) error {
@@ -148,8 +150,8 @@ func checkListed(field string, items, known []string) error {
 	return nil
 }
 
-// once is a list without what it has already.
-func once(items []string) []string {
+// withoutDuplicates returns the items in order, each once.
+func withoutDuplicates(items []string) []string {
 	var out []string
 	for _, item := range items {
 		if !slices.Contains(out, item) {
@@ -159,7 +161,7 @@ func once(items []string) []string {
 	return out
 }
 
-// Families are the accounts that the pairs need an address of, in order.
+// Families returns the families that the pairs need an address of, sorted.
 func (a *Accepted) Families() []address.Family {
 	var families []address.Family
 	for _, p := range a.Pairs {

@@ -21,8 +21,9 @@ import (
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// scenario is one link, its timers and its records. Every step also holds the package to its contract: deciding changes nothing,
-// events read back as they were written, and the merchant's words stand in the sealed record only.
+// scenario is one link with its timers and records. Every step also checks the package's contract:
+// Decide changes nothing, events decode to themselves, and the merchant's text is in the sealed
+// record only.
 type scenario struct {
 	state   checkout.State
 	now     time.Time
@@ -32,7 +33,7 @@ type scenario struct {
 
 func newScenario() *scenario { return &scenario{now: began, timers: map[string]time.Time{}} }
 
-const merchantsWords = "order of Jane Doe"
+const merchantText = "order of Jane Doe"
 
 func TestScenarios(t *testing.T) {
 	decisiontest.Scenarios(t, func() decisiontest.Step {
@@ -78,7 +79,7 @@ func (s *scenario) step(t *testing.T, a arguments) string {
 		*s = *newScenario()
 		return ""
 	case "accept":
-		return accept(a)
+		return describeAccepted(a)
 	case "create":
 		return s.create(t, a)
 	case "pick":
@@ -92,23 +93,24 @@ func (s *scenario) step(t *testing.T, a arguments) string {
 	case "see", "gone":
 		return s.send(t, s.observation(a))
 	case "wait":
-		return s.wait(t, a.duration("for", 0))
+		return s.advanceClock(t, a.duration("for", 0))
 	case "status":
-		return s.status()
+		return s.describeStatus()
 	case "payments":
-		return s.payments()
+		return s.describePayments()
 	case "table":
-		return table(t)
+		return transitionTable(t)
 	}
 	a.d.Fatalf(t, "no such step")
 	return ""
 }
 
-func served(string) bool { return true }
+func servedEverywhere(string) bool { return true }
 
-func accept(a arguments) string {
+func describeAccepted(a arguments) string {
 	without := a.text("without", "")
-	accepted, err := checkout.Accept(a.list("assets"), a.list("chains"), func(chain string) bool { return chain != without })
+	accepted, err := checkout.Accept(a.list("assets"), a.list("chains"),
+		func(chain string) bool { return chain != without })
 	if err != nil {
 		return "refused: " + err.Error() + "\n"
 	}
@@ -121,17 +123,18 @@ func accept(a arguments) string {
 }
 
 func (s *scenario) create(t *testing.T, a arguments) string {
-	accepted, err := checkout.Accept(a.list("assets"), a.list("chains"), served)
+	accepted, err := checkout.Accept(a.list("assets"), a.list("chains"), servedEverywhere)
 	require.NoError(t, err)
 	for i := range accepted.Pairs {
 		accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
 	}
-	c := checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: int64(a.number("cents", 2_500)), Accepted: accepted,
-		Expires: a.duration("expires", checkout.DefaultExpires), SettlementOption: checkout.HoldStablecoin,
+	c := checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: int64(a.number("cents", 2_500)),
+		Accepted: accepted,
+		Expires:  a.duration("expires", checkout.DefaultExpires), SettlementOption: checkout.HoldStablecoin,
 		Prices:    map[string]string{"ETH": "3150.42", "BTC": "97000"},
 		Tolerance: checkout.Tolerance{BasisPoints: int64(a.number("points", 0)), Cents: int64(a.number("cent", 0))},
 		Text: checkout.Text{SuccessURL: a.text("success", "https://shop.example/thanks"), CancelURL: a.text("back", ""),
-			Description: merchantsWords, MerchantReference: strings.Repeat("é", a.number("reference", 1)),
+			Description: merchantText, MerchantReference: strings.Repeat("é", a.number("reference", 1)),
 			Metadata: map[string]json.RawMessage{"note": json.RawMessage(`"` + strings.Repeat("x",
 				a.number("metadata", 1)) + `"`)}}}
 	return s.send(t, c)
@@ -139,7 +142,7 @@ func (s *scenario) create(t *testing.T, a arguments) string {
 
 func addressOf(chain string) string { return "address-" + string(checkout.FamilyOf(chain)) }
 
-// observation is what a chain says of a transfer. "coins" are whole coins.
+// observation returns the observation of a transfer. "coins" are whole coins.
 func (s *scenario) observation(a arguments) checkout.Observed {
 	asset, chain := a.text("asset", "USDC"), a.text("chain", "polygon")
 	decimals := map[string]int64{"ETH": 18, "BTC": 8}[asset]
@@ -150,14 +153,15 @@ func (s *scenario) observation(a arguments) checkout.Observed {
 	require.True(a.t, ok)
 	units := coins.Mul(coins, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(decimals), nil)))
 	require.True(a.t, units.IsInt())
-	return checkout.Observed{Chain: chain, Asset: asset, Address: a.text("to", addressOf(chain)), TxHash: a.text("tx", "0xa"),
-		Index: a.number("index", 0), Amount: units.Num().String(), Block: 100, BlockHash: a.text("block", "0xb1"),
+	return checkout.Observed{Chain: chain, Asset: asset, Address: a.text("to", addressOf(chain)),
+		TxHash: a.text("tx", "0xa"),
+		Index:  a.number("index", 0), Amount: units.Num().String(), Block: 100, BlockHash: a.text("block", "0xb1"),
 		Confirmations: a.number("blocks", 0), Threshold: a.number("of", 12), At: s.now.Add(-a.duration("ago", 0)),
 		From: "0xpayer", Removed: a.d.Cmd == "gone"}
 }
 
-// wait turns the clock and fires what comes due on the way.
-func (s *scenario) wait(t *testing.T, d time.Duration) string {
+// advanceClock advances the clock and fires the due timers.
+func (s *scenario) advanceClock(t *testing.T, d time.Duration) string {
 	var out strings.Builder
 	until := s.now.Add(d)
 	for {
@@ -191,8 +195,8 @@ func (s *scenario) send(t *testing.T, command any) string {
 		delete(s.timers, fire.Key)
 	}
 	s.store(t, &out, d)
-	require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state), merchantsWords)
-	s.answer(t, &out, d.Reply)
+	require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state), merchantText)
+	s.describeReply(t, &out, d.Reply)
 	if out.Len() == 0 {
 		return "nothing\n"
 	}
@@ -200,7 +204,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 }
 
 func (s *scenario) apply(t *testing.T, out *strings.Builder, e decision.Event) {
-	told := decisiontest.Apply(t, &s.state, checkout.DecodeEvent, e)
+	types := decisiontest.Apply(t, &s.state, checkout.DecodeEvent, e)
 	switch e := e.(type) {
 	case checkout.Moved:
 		fmt.Fprintf(out, "%s → %s\n", e.From, e.To)
@@ -212,7 +216,7 @@ func (s *scenario) apply(t *testing.T, out *strings.Builder, e decision.Event) {
 	case checkout.SessionCredited:
 		fmt.Fprintf(out, "credited %d\n", e.AmountUsdCents-e.ShortfallCents)
 	default:
-		out.WriteString(told)
+		out.WriteString(types)
 	}
 }
 
@@ -242,7 +246,7 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 	}
 }
 
-func (s *scenario) answer(t *testing.T, out *strings.Builder, reply any) {
+func (s *scenario) describeReply(t *testing.T, out *strings.Builder, reply any) {
 	switch r := reply.(type) {
 	case checkout.Picked:
 		fmt.Fprintf(out, "to %s: %s %s (%s units)\n", r.Pair.Address, r.Coins, r.Pair.Asset, r.Units)
@@ -251,14 +255,15 @@ func (s *scenario) answer(t *testing.T, out *strings.Builder, reply any) {
 			fmt.Fprintf(out, "%s\n", r)
 		}
 	case checkout.View:
-		require.Equal(t, s.state.View(s.now), r, "the answer shows what was decided")
+		require.Equal(t, s.state.View(s.now), r, "the reply shows the state after the events")
 	}
 }
 
-func (s *scenario) status() string {
+func (s *scenario) describeStatus() string {
 	v := s.state.CustomerView(s.now)
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s, %d of %d, received %d, due %d", v.Status, v.Confirmations.Seen, v.Confirmations.Of, v.ReceivedUsdCents,
+	fmt.Fprintf(&out, "%s, %d of %d, received %d, due %d", v.Status, v.Confirmations.Seen, v.Confirmations.Of,
+		v.ReceivedUsdCents,
 		v.DueUsdCents)
 	if v.Cancelled {
 		out.WriteString(", cancelled")
@@ -273,10 +278,11 @@ func (s *scenario) status() string {
 	return out.String()
 }
 
-func (s *scenario) payments() string {
+func (s *scenario) describePayments() string {
 	var out strings.Builder
 	for _, p := range s.state.View(s.now).Payments {
-		fmt.Fprintf(&out, "%s/%d: %s units of %s on %s, %s, %d of 3", p.TxHash, p.Index, p.Units, p.Asset, p.Chain, p.Status,
+		fmt.Fprintf(&out, "%s/%d: %s units of %s on %s, %s, %d of 3", p.TxHash, p.Index, p.Units, p.Asset, p.Chain,
+			p.Status,
 			p.Confirmations.Seen)
 		if p.Reason != nil {
 			fmt.Fprintf(&out, ", does not count: %s", *p.Reason)
@@ -286,10 +292,11 @@ func (s *scenario) payments() string {
 	return out.String()
 }
 
-// table brings a link into each status and does there whatever somebody can do to it.
-func table(t *testing.T) string {
-	usdc := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: "0x1", BlockHash: "0xb",
-		Block: 1, Threshold: 12, At: began}
+// transitionTable brings a link into each status and applies each action to it.
+func transitionTable(t *testing.T) string {
+	usdc := checkout.Observed{Chain: "polygon", Asset: "USDC", Address: addressOf("polygon"), TxHash: "0x1",
+		BlockHash: "0xb",
+		Block:     1, Threshold: 12, At: began}
 	pay := func(tx, units string, blocks int) checkout.Observed {
 		o := usdc
 		o.TxHash, o.Amount, o.Confirmations = tx, units, blocks
@@ -315,7 +322,8 @@ func table(t *testing.T) string {
 		name    string
 		command any
 	}{
-		{"pick", checkout.Select{Asset: "USDC", Chain: "base"}}, {"cancel", checkout.Cancel{}}, {"simulate", checkout.Simulate{}},
+		{"pick", checkout.Select{Asset: "USDC", Chain: "base"}}, {"cancel", checkout.Cancel{}},
+		{"simulate", checkout.Simulate{}},
 		{"a payment in full", pay("0x2", "25000000", 12)}, {"a part of it", pay("0x2", "1000000", 12)},
 		{"a payment to confirm", pay("0x2", "25000000", 1)},
 		{"a withdrawal", func() any { o := gone; return o }()}, {"a repeat of the pick", pick},
@@ -324,7 +332,7 @@ func table(t *testing.T) string {
 	for _, way := range ways {
 		for _, try := range tries {
 			s := newScenario()
-			accepted, err := checkout.Accept([]string{"USDC"}, nil, served)
+			accepted, err := checkout.Accept([]string{"USDC"}, nil, servedEverywhere)
 			require.NoError(t, err)
 			for i := range accepted.Pairs {
 				accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
@@ -335,14 +343,14 @@ func table(t *testing.T) string {
 			for _, step := range way.steps {
 				s.send(t, step)
 			}
-			s.wait(t, way.wait)
+			s.advanceClock(t, way.wait)
 			require.Equal(t, way.status, s.state.Status)
-			said := s.send(t, try.command)
+			reply := s.send(t, try.command)
 			outcome := "stays"
 			if s.state.Status != way.status {
 				outcome = "→ " + s.state.Status
-			} else if strings.HasPrefix(said, "refused") {
-				outcome = strings.TrimSpace(said)
+			} else if strings.HasPrefix(reply, "refused") {
+				outcome = strings.TrimSpace(reply)
 			}
 			fmt.Fprintf(&out, "%-17s %-21s %s\n", way.status, try.name, outcome)
 		}

@@ -14,7 +14,7 @@ const (
 
 // Tolerance is the shortfall that a link accepts: basis points of its amount, rounded down to whole
 // cents, or a number of cents, whichever is more. The zero Tolerance accepts no shortfall. A link
-// keeps the cents that its amount gave when it was made; a customer never sees them.
+// stores the resulting cents when it is created; a customer never sees them.
 type Tolerance struct{ BasisPoints, Cents int64 }
 
 // ParseTolerance reads "basis points,cents".
@@ -36,19 +36,19 @@ func (t Tolerance) IsValid() bool {
 		t.Cents <= MaxToleranceCents
 }
 
-// Of returns the largest shortfall, in cents, that completes a link of an amount. It is less than
-// the amount.
+// Of returns the largest accepted shortfall, in cents, for a link of an amount. The result is less
+// than the amount.
 func (t Tolerance) Of(amountCents int64) int64 {
 	return min(max(amountCents*t.BasisPoints/10_000, t.Cents), amountCents-1)
 }
 
 // isFilled reports whether the confirmed payments complete the link. A shortfall is accepted only
 // while no payment is unconfirmed, because that payment may be the rest.
-func (s *State) isFilled(st standing) bool {
+func (s *State) isFilled(st paymentTotals) bool {
 	return st.confirmedCents >= s.AmountUsdCents || st.unconfirmed == 0 && s.isTolerable(st)
 }
 
 // isTolerable reports whether the confirmed payments fall short by no more than the tolerance.
-func (s *State) isTolerable(st standing) bool {
+func (s *State) isTolerable(st paymentTotals) bool {
 	return st.confirmedCents >= s.AmountUsdCents-s.ToleranceCents
 }

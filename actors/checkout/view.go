@@ -8,7 +8,7 @@ import (
 	"purser/actors/decision"
 )
 
-// View is a session as the merchant sees it, but for what the merchant wrote.
+// View is a session as the merchant sees it, without the merchant's text.
 type View struct {
 	ID                 string            `json:"id"`
 	Status             string            `json:"status"`
@@ -20,7 +20,7 @@ type View struct {
 	AcceptedAssets     []string          `json:"acceptedAssets"`
 	AcceptedChains     []string          `json:"acceptedChains"`
 	ReceivingAddresses []Pair            `json:"receivingAddresses"`
-	Asset              *string           `json:"asset"` // the pair the customer picked last
+	Asset              *string           `json:"asset"` // the customer's last choice
 	Chain              *string           `json:"chain"`
 	Address            *string           `json:"address"`
 	Prices             map[string]string `json:"prices"`
@@ -37,20 +37,20 @@ type View struct {
 	CompletedAt        *decision.Stamp   `json:"completedAt"`
 }
 
-// Confirmed is how many confirmations are shown, out of how many.
+// Confirmed is a number of confirmations out of ShownConfirmations.
 type Confirmed struct {
 	Seen int `json:"seen"`
 	Of   int `json:"of"`
 }
 
-// Conditions of a payment as it is shown.
+// Shown statuses of a payment.
 const (
 	PaymentConfirming = "confirming"
 	PaymentDone       = "confirmed"
 	PaymentGone       = "withdrawn"
 )
 
-// PaymentView is a payment as the merchant sees it. Reason says why it does not count.
+// PaymentView is a payment as the merchant sees it. Reason is set when it does not count.
 type PaymentView struct {
 	Asset         string         `json:"asset"`
 	Chain         string         `json:"chain"`
@@ -65,31 +65,36 @@ type PaymentView struct {
 	SeenAt        decision.Stamp `json:"seenAt"`
 }
 
-// View is the session at a time. A cancelled link ended when it was cancelled.
+// View returns the session at a time. A cancelled link ended when it was cancelled.
 func (s *State) View(now time.Time) View {
 	received := s.Money()
-	v := View{ID: s.ID, Status: s.StatusAt(now), AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents,
-		DueUsdCents: received.DueCents, ToleranceUsdCents: s.ToleranceCents, ShortfallUsdCents: s.ShortfallCents,
+	v := View{ID: s.ID, Status: s.StatusAt(now), AmountUsdCents: s.AmountUsdCents,
+		ReceivedUsdCents: received.ReceivedCents,
+		DueUsdCents:      received.DueCents, ToleranceUsdCents: s.ToleranceCents, ShortfallUsdCents: s.ShortfallCents,
 		AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
-		ReceivingAddresses: append([]Pair{}, s.Pairs...), Prices: maps.Clone(s.Prices), SettlementOption: s.SettlementOption,
-		Confirmations: Confirmed{s.Confirmations(), ShownConfirmations}, Payments: []PaymentView{}, TxHash: optional(s.TxHash),
-		PayerAddress: optional(s.PayerAddress), Cancelled: s.CancelledAt != nil, Simulated: s.Simulated, Sandbox: s.Sandbox,
+		ReceivingAddresses: append([]Pair{}, s.Pairs...), Prices: maps.Clone(s.Prices),
+		SettlementOption: s.SettlementOption,
+		Confirmations:    Confirmed{s.Confirmations(), ShownConfirmations}, Payments: []PaymentView{},
+		TxHash:       nullable(s.TxHash),
+		PayerAddress: nullable(s.PayerAddress), Cancelled: s.CancelledAt != nil, Simulated: s.Simulated,
+		Sandbox:   s.Sandbox,
 		CreatedAt: s.CreatedAt, ExpiresAt: decision.StampOf(s.End()), CompletedAt: s.CompletedAt}
 	if v.Prices == nil {
 		v.Prices = map[string]string{}
 	}
 	if s.Chosen != nil {
-		v.Asset, v.Chain, v.Address = optional(s.Chosen.Asset), optional(s.Chosen.Chain), optional(s.Chosen.Address)
+		v.Asset, v.Chain, v.Address = nullable(s.Chosen.Asset), nullable(s.Chosen.Chain), nullable(s.Chosen.Address)
 	}
 	for i := range s.Payments {
-		v.Payments = append(v.Payments, s.Payments[i].view())
+		v.Payments = append(v.Payments, s.Payments[i].paymentView())
 	}
 	return v
 }
 
-func (p *Payment) view() PaymentView {
-	v := PaymentView{Asset: p.Asset, Chain: p.Chain, TxHash: p.TxHash, Index: p.Index, Units: p.Units, From: optional(p.From),
-		Status: PaymentConfirming, Confirmations: Confirmed{p.Shown(), ShownConfirmations}, Reason: optional(p.Reason),
+func (p *Payment) paymentView() PaymentView {
+	v := PaymentView{Asset: p.Asset, Chain: p.Chain, TxHash: p.TxHash, Index: p.Index, Units: p.Units,
+		From:   nullable(p.From),
+		Status: PaymentConfirming, Confirmations: Confirmed{p.Shown(), ShownConfirmations}, Reason: nullable(p.Reason),
 		SentAt: p.SentAt, SeenAt: p.SeenAt}
 	switch {
 	case !p.Live():
@@ -100,20 +105,20 @@ func (p *Payment) view() PaymentView {
 	return v
 }
 
-func optional(text string) *string {
+func nullable(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
 }
 
-// CustomerView is what anybody who has the link may see.
+// CustomerView is the part of a session that every holder of the link may see.
 type CustomerView struct {
 	Status             string          `json:"status"`
 	AcceptedAssets     []string        `json:"acceptedAssets"`
 	AcceptedChains     []string        `json:"acceptedChains"`
-	ReceivingAddresses []Pair          `json:"receivingAddresses"` // that can still be paid
-	Asset              *string         `json:"asset"`              // where a payment was seen
+	ReceivingAddresses []Pair          `json:"receivingAddresses"` // pairs that can still be paid
+	Asset              *string         `json:"asset"`              // the pair of the first counted payment
 	Chain              *string         `json:"chain"`
 	Address            *string         `json:"address"`
 	AmountUsdCents     int64           `json:"amountUsdCents"`
@@ -126,19 +131,22 @@ type CustomerView struct {
 	CompletedAt        *decision.Stamp `json:"completedAt"`
 }
 
-// CustomerView is the session at a time for who pays it.
+// CustomerView returns the session at a time as its payer sees it.
 func (s *State) CustomerView(now time.Time) CustomerView {
 	received := s.Money()
-	v := CustomerView{Status: s.StatusAt(now), AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
+	v := CustomerView{Status: s.StatusAt(now), AcceptedAssets: slices.Clone(s.Assets),
+		AcceptedChains:     slices.Clone(s.Chains),
 		ReceivingAddresses: []Pair{}, AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents,
-		DueUsdCents: received.DueCents, Confirmations: Confirmed{s.Confirmations(), ShownConfirmations}, Sandbox: s.Sandbox,
-		Cancelled: s.CancelledAt != nil && s.StatusAt(now) == Expired, ExpiresAt: decision.StampOf(s.End()), CompletedAt: s.CompletedAt}
+		DueUsdCents: received.DueCents, Confirmations: Confirmed{s.Confirmations(), ShownConfirmations},
+		Sandbox:   s.Sandbox,
+		Cancelled: s.CancelledAt != nil && s.StatusAt(now) == Expired, ExpiresAt: decision.StampOf(s.End()),
+		CompletedAt: s.CompletedAt}
 	if !s.Ended(now) && s.Status != Completed {
 		v.ReceivingAddresses = append(v.ReceivingAddresses, s.Pairs...)
 	}
 	for i := range s.Payments {
 		if p := &s.Payments[i]; p.Reason == "" {
-			v.Asset, v.Chain, v.Address = optional(p.Asset), optional(p.Chain), optional(p.Address)
+			v.Asset, v.Chain, v.Address = nullable(p.Asset), nullable(p.Chain), nullable(p.Address)
 			break
 		}
 	}

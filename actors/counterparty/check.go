@@ -114,7 +114,8 @@ func isRoutingNumber(text string) bool {
 
 // isBIC checks the form of ISO 9362: institution, country, location and an optional branch.
 func isBIC(text string) bool {
-	return (len(text) == 8 || len(text) == 11) && isAlphanumeric(text[:4]) && isUpper(text[4:6]) && isAlphanumeric(text[6:])
+	return (len(text) == 8 || len(text) == 11) && isAlphanumeric(text[:4]) && isUpper(text[4:6]) &&
+		isAlphanumeric(text[6:])
 }
 
 // bicCountry returns the country of a valid BIC.

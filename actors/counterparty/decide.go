@@ -21,7 +21,8 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		if c.Token == "" {
 			panic("BUG: an empty token")
 		}
-		return s.finishHandOver(Tokenized{ID: s.ID, Workspace: s.Workspace, Token: c.Token, At: decision.StampOf(m.At)}), nil
+		return s.finishHandOver(Tokenized{ID: s.ID, Workspace: s.Workspace, Token: c.Token,
+			At: decision.StampOf(m.At)}), nil
 	case Refuse:
 		return s.finishHandOver(Refused{ID: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}), nil
 	case Remove:
@@ -111,7 +112,8 @@ func (s *State) isHandedOver() bool { return s.Token != "" || s.Refused }
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Saved:
-		*s = State{ID: e.ID, Workspace: e.Workspace, Kind: e.Kind, Currency: e.Currency, Country: e.Country, CreatedAt: e.At}
+		*s = State{ID: e.ID, Workspace: e.Workspace, Kind: e.Kind, Currency: e.Currency, Country: e.Country,
+			CreatedAt: e.At}
 	case Tokenized:
 		s.Token = e.Token
 	case Refused:

@@ -12,7 +12,8 @@ import (
 func TestEventsAreReadForEver(t *testing.T) {
 	at := decision.StampOf(time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC))
 	decisiontest.Goldens(t, counterparty.DecodeEvent,
-		counterparty.Saved{ID: "rcp_1", Workspace: "ws_1", Kind: "international", Currency: "EUR", Country: "DE", At: at},
+		counterparty.Saved{ID: "rcp_1", Workspace: "ws_1", Kind: "international", Currency: "EUR", Country: "DE",
+			At: at},
 		counterparty.Tokenized{ID: "rcp_1", Workspace: "ws_1", Token: "bat_1", At: at},
 		counterparty.Refused{ID: "rcp_1", Workspace: "ws_1", At: at},
 		counterparty.Removed{ID: "rcp_1", Workspace: "ws_1", At: at},

@@ -104,7 +104,10 @@ func requireNoPersonalData(t *testing.T, a counterparty.Account, text string) {
 func TestUnknownCommandsAndEventsPanic(t *testing.T) {
 	saved := counterparty.State{ID: "rcp_1"}
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, 7) })
-	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, counterparty.Save{ID: "rcp_1", Workspace: "ws_1"}) })
+	require.Panics(t, func() {
+		_, _ = saved.Decide(decision.Meta{},
+			counterparty.Save{ID: "rcp_1", Workspace: "ws_1"})
+	})
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, counterparty.Tokenize{}) })
 	require.Panics(t, func() { _, _ = saved.Decide(decision.Meta{}, decision.Fire{Key: "other"}) })
 	require.Panics(t, func() { saved.Apply(nil) })

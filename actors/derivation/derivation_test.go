@@ -18,7 +18,8 @@ var at = time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC)
 
 func TestEventsAreReadForEver(t *testing.T) {
 	decisiontest.Goldens(t, derivation.DecodeEvent,
-		derivation.IndexesTaken{Session: "cs_1", Indexes: map[string]uint32{"evm": 7, "bitcoin": 3}, At: decision.StampOf(at)})
+		derivation.IndexesTaken{Session: "cs_1", Indexes: map[string]uint32{"evm": 7, "bitcoin": 3},
+			At: decision.StampOf(at)})
 }
 
 func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, derivation.DecodeEvent) }

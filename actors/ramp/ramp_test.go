@@ -160,7 +160,8 @@ func (s *scenario) send(t *testing.T, command any) string {
 		fmt.Fprintf(&out, "account %s: %s\n", reply.ID, reply.Status)
 	case ramp.Wallet:
 		require.Equal(t, s.wallet(reply.ID), reply)
-		fmt.Fprintf(&out, "wallet %s: %s on %s, %q, %s\n", reply.ID, reply.Address, reply.Chain, reply.Label, reply.Status)
+		fmt.Fprintf(&out, "wallet %s: %s on %s, %q, %s\n", reply.ID, reply.Address, reply.Chain, reply.Label,
+			reply.Status)
 	case ramp.Due:
 		fmt.Fprintf(&out, "ask the partner about %s %s\n", reply.Kind, reply.ID)
 	}

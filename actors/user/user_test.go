@@ -108,7 +108,8 @@ func TestMembershipStoredByAnOlderVersionCountsAsOwn(t *testing.T) {
 func TestPersonalDataStaysInTheCredential(t *testing.T) {
 	s := &user.State{}
 	d := send(t, s, start, user.Register{ID: userID, Email: "Ann@Example.com", PasswordHash: "$argon2id$secret"})
-	for what, document := range map[string]string{"events": decisiontest.JSON(t, d.Events), "state": decisiontest.JSON(t, s),
+	for what, document := range map[string]string{"events": decisiontest.JSON(t, d.Events),
+		"state": decisiontest.JSON(t, s),
 		"onces": decisiontest.JSON(t, d.Onces)} {
 		require.NotContains(t, strings.ToLower(document), "ann@", what)
 		require.NotContains(t, document, "argon2id", what)
@@ -135,7 +136,8 @@ func TestProgrammingErrorsPanic(t *testing.T) {
 	send(t, s, start, user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)})
 	for _, command := range []any{
 		7, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "x"},
-		user.StartSession{SecretHash: "late", Expires: start}, user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)},
+		user.StartSession{SecretHash: "late", Expires: start},
+		user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)},
 	} {
 		require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: start}, command) })
 	}

@@ -213,7 +213,8 @@ func (s *State) replayDelivery(m decision.Meta, c Replay) (decision.Decision, er
 	at := decision.StampOf(m.At)
 	doc.Runs++
 	doc.Status, doc.Failure, doc.NextAttemptAt = StatusPending, "", &at
-	d := s.deliveryDecision(doc, Replayed{Delivery: doc.ID, Workspace: s.Workspace, Attempts: len(doc.Attempts), Due: at,
+	d := s.deliveryDecision(doc, Replayed{Delivery: doc.ID, Workspace: s.Workspace, Attempts: len(doc.Attempts),
+		Due:   at,
 		Until: decision.StampOf(m.At.Add(runDuration)), At: at})
 	d.Timers = []decision.Timer{{Key: doc.ID, Due: at.Time}}
 	// The record may be older than another replay that has finished since. The claim starts each

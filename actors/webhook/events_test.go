@@ -13,8 +13,9 @@ func TestEventsAreReadForEver(t *testing.T) {
 	at := decision.StampOf(time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC))
 	until := decision.StampOf(at.Add(72 * time.Hour))
 	decisiontest.Goldens(t, webhook.DecodeEvent,
-		webhook.Registered{ID: "whe_1", Workspace: "ws_1", Events: []string{webhook.CheckoutCompleted, webhook.PingEvent},
-			At: at},
+		webhook.Registered{ID: "whe_1", Workspace: "ws_1",
+			Events: []string{webhook.CheckoutCompleted, webhook.PingEvent},
+			At:     at},
 		webhook.Removed{ID: "whe_1", Workspace: "ws_1", At: at},
 		webhook.Queued{Delivery: "whd_1", Workspace: "ws_1", Event: "ping", Due: at, Until: until, At: at},
 		webhook.Dropped{Delivery: "whd_1", Workspace: "ws_1", Event: "ping", At: at},

@@ -171,7 +171,8 @@ type DeliveryView struct {
 
 // View returns the delivery as the interface shows it.
 func (d Delivery) View() DeliveryView {
-	v := DeliveryView{ID: d.ID, EndpointID: d.EndpointID, Event: d.Event, Status: d.Status, Payload: json.RawMessage(d.Body),
+	v := DeliveryView{ID: d.ID, EndpointID: d.EndpointID, Event: d.Event, Status: d.Status,
+		Payload:  json.RawMessage(d.Body),
 		Attempts: append([]Attempt{}, d.Attempts...), NextAttemptAt: d.NextAttemptAt, CreatedAt: d.CreatedAt}
 	if d.Failure != "" {
 		v.Failure = &d.Failure

@@ -26,8 +26,10 @@ func TestKeysAreEncodedAsByX509(t *testing.T) {
 	require.NoError(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
-	require.Equal(t, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki})), intent.PublicKeyPEM(public))
-	require.Equal(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})), intent.PrivateKeyPEM(key))
+	require.Equal(t, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki})),
+		intent.PublicKeyPEM(public))
+	require.Equal(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})),
+		intent.PrivateKeyPEM(key))
 
 	readPublic, err := intent.ParsePublicKeyPEM("\n" + intent.PublicKeyPEM(public) + "\n")
 	require.NoError(t, err)

@@ -1,10 +1,11 @@
-// Package address derives the addresses at which customers pay, one per checkout session and family of chains, from the public
-// part of an account: no key that could spend is ever here. The same index always gives the same address; which index is next,
-// package derivation knows.
+// Package address derives receiving addresses, one per checkout session and family of chains, from
+// the public part of an account. It never has a key that can spend. An index always gives the same
+// address; package derivation allocates the indexes.
 //
-// An account is an extended public key of BIP-32, at depth three: m/44'/60'/0' for the chains of the EVM, which share one
-// address, and m/84'/0'/0' for Bitcoin, both then followed by /0/index. Solana derives nothing from a public key, so only a
-// sandbox has addresses there. It watches nothing and sends nothing.
+// An account is an extended public key of BIP-32, at depth three: m/44'/60'/0' for EVM chains,
+// which share one address, and m/84'/0'/0' for Bitcoin, both followed by /0/index. Solana has no
+// derivation from a public key, so only a sandbox has Solana addresses. The package watches nothing
+// and sends nothing.
 package address
 
 import (
@@ -22,12 +23,12 @@ import (
 	"golang.org/x/crypto/sha3"
 )
 
-// Family is a group of chains on which one address is good.
+// Family is a group of chains that share addresses.
 type Family string
 
 // Families.
 const (
-	EVM     Family = "evm" // ethereum and what is built like it
+	EVM     Family = "evm" // ethereum and compatible chains
 	Bitcoin Family = "bitcoin"
 	Solana  Family = "solana"
 )
@@ -40,33 +41,35 @@ const SeedBytes = 32
 
 const (
 	accountDepth = 3 // purpose, coin, account
-	external     = 0 // the branch of addresses that are handed out
+	external     = 0 // the branch of receiving addresses
 )
 
-// Errors of a key that is configured.
+// Errors of a configured key.
 var (
 	ErrKey     = errors.New("address: not an extended public key")
-	ErrPrivate = errors.New("address: an extended private key; give the public one, and move the funds: it was where it should not be")
-	ErrDepth   = errors.New("address: not the key of an account (depth 3)")
-	// ErrFamily: there is no account of the family.
+	ErrPrivate = errors.New("address: an extended private key; configure the public key, and move the funds, " +
+		"because the private key is exposed")
+	ErrDepth = errors.New("address: not the key of an account (depth 3)")
+	// ErrFamily reports a family without an account.
 	ErrFamily = errors.New("address: no account for the chain")
 )
 
-// Accounts derive addresses. They are read only and safe for concurrent use.
+// Accounts derives addresses. It is read-only and safe for concurrent use.
 type Accounts struct {
 	branches map[Family]*hdkeychain.ExtendedKey // the external branch of each account
 	solana   []byte                             // a sandbox's seed
 	sandbox  bool
 }
 
-// New makes the accounts of extended public keys, as wallets export them (xpub, or zpub for Bitcoin); "" is none of that family.
+// New returns the accounts of extended public keys in the form that wallets export (xpub, or zpub
+// for Bitcoin). "" gives no account of that family.
 func New(evm, bitcoin string) (*Accounts, error) {
 	a := &Accounts{branches: map[Family]*hdkeychain.ExtendedKey{}}
 	for family, text := range map[Family]string{EVM: evm, Bitcoin: bitcoin} {
 		if text == "" {
 			continue
 		}
-		key, err := parse(text)
+		key, err := parseAccountKey(text)
 		if err != nil {
 			return nil, err
 		}
@@ -77,8 +80,9 @@ func New(evm, bitcoin string) (*Accounts, error) {
 	return a, nil
 }
 
-// parse reads an account's key. Its errors never quote the text, which may be a private key.
-func parse(text string) (*hdkeychain.ExtendedKey, error) {
+// parseAccountKey parses an account's key. Its errors never quote the text, which may be a private
+// key.
+func parseAccountKey(text string) (*hdkeychain.ExtendedKey, error) {
 	key, err := hdkeychain.NewKeyFromString(text)
 	switch {
 	case err != nil:
@@ -91,7 +95,8 @@ func parse(text string) (*hdkeychain.ExtendedKey, error) {
 	return key, nil
 }
 
-// Sandbox makes accounts of all families from SeedBytes of randomness. Nobody should send anything of worth to their addresses.
+// Sandbox returns accounts of all families, made from SeedBytes of randomness. Their addresses must
+// not receive real funds.
 func Sandbox(seed []byte) (*Accounts, error) {
 	if len(seed) != SeedBytes {
 		return nil, fmt.Errorf("address: a seed has %d bytes", SeedBytes)
@@ -116,15 +121,15 @@ func Sandbox(seed []byte) (*Accounts, error) {
 	return a, nil
 }
 
-// IsSandbox says that the accounts were made from a seed.
+// IsSandbox reports whether the accounts were made by Sandbox.
 func (a *Accounts) IsSandbox() bool { return a.sandbox }
 
-// Has says whether there are addresses of a family.
+// Has reports whether a family has addresses.
 func (a *Accounts) Has(f Family) bool {
 	return a.branches[f] != nil || f == Solana && a.solana != nil
 }
 
-// At is the address of an index, spelled as its chain spells it: EIP-55, bech32 of BIP-173, base58.
+// At returns the address of an index in its chain's spelling: EIP-55, bech32 of BIP-173, base58.
 func (a *Accounts) At(f Family, index uint32) (string, error) {
 	if index > MaxIndex {
 		return "", fmt.Errorf("address: index %d is past the account's last", index)
@@ -136,7 +141,7 @@ func (a *Accounts) At(f Family, index uint32) (string, error) {
 	if branch == nil {
 		return "", fmt.Errorf("%w: %s", ErrFamily, f)
 	}
-	child, err := branch.Derive(index) // one index in 2^127 has no key
+	child, err := branch.Derive(index) // fails for one index in 2^127
 	if err != nil {
 		return "", fmt.Errorf("address: index %d: %w", index, err)
 	}
@@ -145,27 +150,29 @@ func (a *Accounts) At(f Family, index uint32) (string, error) {
 		return "", fmt.Errorf("address: index %d: %w", index, err)
 	}
 	if f == EVM {
-		return Checksummed(keccak(key.SerializeUncompressed()[1:])[12:]), nil
+		return Checksummed(keccak256(key.SerializeUncompressed()[1:])[12:]), nil
 	}
-	witness, err := address.NewAddressWitnessPubKeyHash(address.Hash160(key.SerializeCompressed()), &chaincfg.MainNetParams)
+	witness, err := address.NewAddressWitnessPubKeyHash(address.Hash160(key.SerializeCompressed()),
+		&chaincfg.MainNetParams)
 	if err != nil {
 		return "", fmt.Errorf("address: index %d: %w", index, err)
 	}
 	return witness.EncodeAddress(), nil
 }
 
-// solanaAt is the address of a key pair of the seed and the index.
+// solanaAt returns the address of the key pair derived from the seed and the index.
 func (a *Accounts) solanaAt(index uint32) string {
-	sum := sha512.Sum512_256(binary.BigEndian.AppendUint32(append([]byte("purser sandbox solana "), a.solana...), index))
+	sum := sha512.Sum512_256(binary.BigEndian.AppendUint32(append([]byte("purser sandbox solana "), a.solana...),
+		index))
 	key := ed25519.NewKeyFromSeed(sum[:])
 	return base58.Encode(key[ed25519.SeedSize:])
 }
 
-// Checksummed spells an EVM address as EIP-55 says: a letter is a capital when the digit of the text's hash at its place is 8 or
-// more.
+// Checksummed returns an EVM address in EIP-55 spelling: a letter is a capital when the hex digit
+// of the text's hash at its position is 8 or more.
 func Checksummed(account []byte) string {
 	text := []byte(hex.EncodeToString(account))
-	digits := hex.EncodeToString(keccak(text))
+	digits := hex.EncodeToString(keccak256(text))
 	for i, c := range text {
 		if c >= 'a' && digits[i] >= '8' {
 			text[i] = c - 'a' + 'A'
@@ -174,7 +181,7 @@ func Checksummed(account []byte) string {
 	return "0x" + string(text)
 }
 
-func keccak(b []byte) []byte {
+func keccak256(b []byte) []byte {
 	h := sha3.NewLegacyKeccak256()
 	h.Write(b)
 	return h.Sum(nil)

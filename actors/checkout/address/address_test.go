@@ -14,15 +14,16 @@ import (
 	"purser/actors/checkout/address"
 )
 
-// The seed of "abandon … about", whose accounts are published: BIP-84 has the Bitcoin ones, every EVM wallet shows the other.
+// The seed of the mnemonic "abandon … about" has published accounts: BIP-84 lists the Bitcoin
+// addresses, and every EVM wallet shows the others.
 const (
-	abandon     = "5eb00bbddcf069084889a8ab9155568165f5c453ccb85e70811aaed6f6da5fc19a5ac40b389cd370d086206dec8aa6c43daea6690f20ad3d8d48b2d2ce9e38e4"
-	abandonZpub = "zpub6rFR7y4Q2AijBEqTUquhVz398htDFrtymD9xYYfG1m4wAcvPhXNfE3EfH1r1ADqtfSdVCToUG868RvUUkgDKf31mGDtKsAYz2oz2AGutZYs"
+	publishedSeed = "5eb00bbddcf069084889a8ab9155568165f5c453ccb85e70811aaed6f6da5fc19a5ac40b389cd370d086206dec8aa6c43daea6690f20ad3d8d48b2d2ce9e38e4"
+	publishedZpub = "zpub6rFR7y4Q2AijBEqTUquhVz398htDFrtymD9xYYfG1m4wAcvPhXNfE3EfH1r1ADqtfSdVCToUG868RvUUkgDKf31mGDtKsAYz2oz2AGutZYs"
 )
 
-// account derives the text of an account's public key, and of its private one.
-func account(t *testing.T, purpose, coin uint32) (public, private string) {
-	seed, err := hex.DecodeString(abandon)
+// deriveAccount returns the extended public and private key of an account.
+func deriveAccount(t *testing.T, purpose, coin uint32) (public, private string) {
+	seed, err := hex.DecodeString(publishedSeed)
 	require.NoError(t, err)
 	key, err := hdkeychain.NewMaster(seed, &chaincfg.MainNetParams)
 	require.NoError(t, err)
@@ -35,9 +36,9 @@ func account(t *testing.T, purpose, coin uint32) (public, private string) {
 	return neutered.String(), key.String()
 }
 
-func TestPublishedAddresses(t *testing.T) {
-	evm, _ := account(t, 44, 60)
-	a, err := address.New(evm, abandonZpub)
+func TestPublishedSeedGivesPublishedAddresses(t *testing.T) {
+	evm, _ := deriveAccount(t, 44, 60)
+	a, err := address.New(evm, publishedZpub)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		family address.Family
@@ -61,8 +62,8 @@ func TestPublishedAddresses(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestOnlyTheKeyOfAnAccountIsTaken(t *testing.T) {
-	public, private := account(t, 44, 60)
+func TestOnlyExtendedPublicKeysOfAccountsAreAccepted(t *testing.T) {
+	public, private := deriveAccount(t, 44, 60)
 	_, err := address.New(private, "")
 	require.ErrorIs(t, err, address.ErrPrivate)
 	require.NotContains(t, err.Error(), private)

@@ -43,7 +43,8 @@ func Goldens(t *testing.T, decode Decode, samples ...decision.Event) {
 		got, err := decode(eventType, golden)
 		require.NoError(t, err, eventType)
 		require.Equal(t, sample, got, eventType)
-		require.JSONEq(t, string(golden), string(written), "%s is encoded differently than before: it needs a new version",
+		require.JSONEq(t, string(golden), string(written),
+			"%s is encoded differently than before: it needs a new version",
 			eventType)
 		delete(byType, eventType)
 	}

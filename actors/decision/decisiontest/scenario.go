@@ -32,7 +32,8 @@ func Scenarios(t *testing.T, begin func() Step) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { datadriven.RunTest(t, file, begin()) })
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"),
+			func(t *testing.T) { datadriven.RunTest(t, file, begin()) })
 	}
 }
 

@@ -34,7 +34,8 @@ func TestPublishedSignaturesOfTheEVM(t *testing.T) {
 	require.NoError(t, proof.EVM(publishedAddress, publishedText, strings.ToUpper(body)+"01"), "as Ledger writes v")
 	for name, signature := range map[string]string{
 		"the other v": body + "1b", "a v of EIP-155": body + "25", "no v": body, "nothing": "", "0x alone": "0x",
-		"no hex": strings.Repeat("zz", 65), "a byte more": body + "1c00", "r is 0": strings.Repeat("00", 32) + body[64:] + "1c",
+		"no hex": strings.Repeat("zz", 65), "a byte more": body + "1c00",
+		"r is 0": strings.Repeat("00", 32) + body[64:] + "1c",
 		"s is 0": body[:64] + strings.Repeat("00", 32) + "1c", "s is the order": body[:64] + groupOrder + "1c",
 		"r is over the order": strings.Repeat("ff", 32) + body[64:] + "1c", "the other s": malleatedS(t, body) + "1b",
 		"v of a compressed key": body + "20",
@@ -72,7 +73,8 @@ func TestSignatureOfTheWalletKeyVerifies(t *testing.T) {
 
 func TestAddressesOfTheEVM(t *testing.T) {
 	// samples of EIP-55
-	for _, spelled := range []string{"0x52908400098527886E0F7030069857D2E4169EE7", "0xde709f2102306220921060314715629080e2fb77",
+	for _, spelled := range []string{"0x52908400098527886E0F7030069857D2E4169EE7",
+		"0xde709f2102306220921060314715629080e2fb77",
 		"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
 		"0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB", "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb"} {
 		for _, text := range []string{spelled, strings.ToLower(spelled)} {
@@ -81,7 +83,8 @@ func TestAddressesOfTheEVM(t *testing.T) {
 			require.Equal(t, spelled, got)
 		}
 	}
-	for _, bad := range []string{"", "0x", "5aaeb6053f3e94c9b9a09f33669435e7ef1beaed", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD",
+	for _, bad := range []string{"", "0x", "5aaeb6053f3e94c9b9a09f33669435e7ef1beaed",
+		"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD",
 		"0x5AAEB6053F3E94C9B9A09F33669435E7EF1BEAED", "0X5aaeb6053f3e94c9b9a09f33669435e7ef1beaed",
 		"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beae", "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed00",
 		"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beagg"} {
@@ -103,7 +106,8 @@ func TestPublishedSignaturesOfSolana(t *testing.T) {
 		account, signature := base58OfHex(t, v.key), base58OfHex(t, v.signature)
 		require.NoError(t, proof.Solana(account, v.text, signature))
 		require.ErrorIs(t, proof.Solana(account, v.text+" ", signature), proof.ErrSignature)
-		for _, bad := range []string{"", signature + "1", "1" + signature, signature[1:], v.signature, "0" + signature[1:],
+		for _, bad := range []string{"", signature + "1", "1" + signature, signature[1:], v.signature,
+			"0" + signature[1:],
 			strings.Repeat("z", 1<<20)} {
 			require.ErrorIs(t, proof.Solana(account, v.text, bad), proof.ErrSignature)
 		}
