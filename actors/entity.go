@@ -360,7 +360,7 @@ func (n *entity) buildBatch(r *request, d decision.Decision) (*persistence.Batch
 		return nil, err
 	}
 	for _, rec := range d.Records {
-		doc, err := n.sys.document(rec)
+		doc, err := n.sys.encodeDocument(rec)
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (pe
 	case err != nil:
 		return record, fault.New(fault.Unavailable, "The record could not be read.")
 	}
-	if err := s.open(&record); err != nil {
+	if err := s.openDocument(&record); err != nil {
 		return record, err
 	}
 	return record, s.waitRules(ctx, slot, kind)
@@ -64,7 +64,7 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string,
 		return nil, fault.New(fault.Unavailable, "The records could not be read.")
 	}
 	for i := range records {
-		if err := s.open(&records[i]); err != nil {
+		if err := s.openDocument(&records[i]); err != nil {
 			return nil, err
 		}
 	}

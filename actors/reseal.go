@@ -171,7 +171,7 @@ func (s *System) resealPage(ctx context.Context, sh *shard, kind, after string) 
 // resealRecord seals a record's document under the first data key, unless it already is. stale
 // reports whether the document was changed.
 func (s *System) resealRecord(r *persistence.Record) (stale bool, err error) {
-	if bytes.HasPrefix(r.Document, sealedMark) {
+	if bytes.HasPrefix(r.Document, sealedPrefix) {
 		var d sealedDocument
 		if err := json.Unmarshal(r.Document, &d); err != nil {
 			return false, fmt.Errorf("record %s: %w", r.Kind, err)
@@ -180,7 +180,7 @@ func (s *System) resealRecord(r *persistence.Record) (stale bool, err error) {
 			return false, nil
 		}
 	}
-	if err := s.open(r); err != nil {
+	if err := s.openDocument(r); err != nil {
 		return false, err
 	}
 	r.Document, err = s.sealDocument(r.Kind, r.ID, r.Document)
@@ -212,7 +212,7 @@ func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) er
 func (s *System) deleteOldSamples(ctx context.Context) error {
 	sh := s.shards[ident.SystemSlot.Shard()]
 	return s.onLane(ctx, sh, func(ctx context.Context) error {
-		samples, err := s.journal.Records(ctx, sh.id, sampleKind, "", maxSamples)
+		samples, err := s.journal.Records(ctx, sh.id, keySampleKind, "", maxKeySamples)
 		if err != nil {
 			return err
 		}

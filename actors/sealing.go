@@ -11,15 +11,15 @@ import (
 	"purser/persistence/ident"
 )
 
-// sealedDocument is what the journal keeps of a personal document.
+// sealedDocument is the stored form of a personal document.
 type sealedDocument struct {
 	Sealed []byte `json:"sealed"`
 }
 
-var sealedMark = []byte(`{"sealed":"`)
+var sealedPrefix = []byte(`{"sealed":"`)
 
-// document encodes a record's document; a personal one is sealed for its record. See package seal.
-func (s *System) document(rec decision.Record) (json.RawMessage, error) {
+// encodeDocument encodes a record's document, and seals it when it is personal. See package seal.
+func (s *System) encodeDocument(rec decision.Record) (json.RawMessage, error) {
 	if rec.Delete {
 		return nil, nil
 	}
@@ -36,7 +36,7 @@ func (s *System) document(rec decision.Record) (json.RawMessage, error) {
 	return s.sealDocument(rec.Kind, rec.ID, document)
 }
 
-// sealDocument seals a document for its record.
+// sealDocument seals a document under the name of its record, kind/id.
 func (s *System) sealDocument(kind, id string, document []byte) (json.RawMessage, error) {
 	sealed, err := s.sealer.Seal(kind+"/"+id, document)
 	if err != nil {
@@ -45,13 +45,13 @@ func (s *System) sealDocument(kind, id string, document []byte) (json.RawMessage
 	return json.Marshal(sealedDocument{Sealed: sealed})
 }
 
-// open gives a record its document back as it was before it was sealed. One that was stored plain stays as it is.
-func (s *System) open(r *persistence.Record) error { return OpenRecord(s.sealer, r) }
+// openDocument replaces a sealed document by its plain form. It leaves a plain document as it is.
+func (s *System) openDocument(r *persistence.Record) error { return OpenRecord(s.sealer, r) }
 
-// OpenRecord opens the document of a record that was read past a System. A plain document stays as
-// it is.
+// OpenRecord replaces the sealed document of a record that was not read through a System. It leaves
+// a plain document as it is.
 func OpenRecord(sealer Sealer, r *persistence.Record) error {
-	if !bytes.HasPrefix(r.Document, sealedMark) {
+	if !bytes.HasPrefix(r.Document, sealedPrefix) {
 		return nil
 	}
 	var d sealedDocument
@@ -66,19 +66,19 @@ func OpenRecord(sealer Sealer, r *persistence.Record) error {
 	return nil
 }
 
-// sampleKind is the kind of the records that name the data keys under which a journal's personal
-// documents may be sealed: one sample for each key, with the key's id, sealed under that key. The
+// keySampleKind is the kind of the records that name the data keys under which documents of a
+// journal may be sealed: one sample for each key, with the key's id, sealed under that key. The
 // sample of an earlier version has the system workspace's id.
-const sampleKind = "data_key_sample"
+const keySampleKind = "data_key_sample"
 
-// maxSamples is how many samples a start reads. Each is of a key that one rotation left before it
-// was complete.
-const maxSamples = 64
+// maxKeySamples bounds the samples that a start reads. Every rotation that did not finish leaves
+// one.
+const maxKeySamples = 64
 
-// DataKeysInUse lists the ids of the data keys under which documents of a journal may be sealed. An
-// earlier version's key, whose id is not known, has the system workspace's.
+// DataKeysInUse returns the ids of the data keys under which documents of a journal may be sealed.
+// The key of an earlier version, whose id is unknown, has the system workspace's id.
 func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, error) {
-	samples, err := journal.Records(ctx, ident.SystemSlot.Shard(), sampleKind, "", maxSamples)
+	samples, err := journal.Records(ctx, ident.SystemSlot.Shard(), keySampleKind, "", maxKeySamples)
 	keys := make([]string, 0, len(samples))
 	for _, r := range samples {
 		keys = append(keys, r.ID)
@@ -86,33 +86,33 @@ func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, 
 	return keys, err
 }
 
-// checkDataKeys refuses to start without a data key under which documents of this journal may be
-// sealed: they could not be read. It leaves a sample of the first key before a document is sealed
-// under it.
+// checkDataKeys fails when a data key under which documents of this journal may be sealed is
+// missing, because they could not be read. It stores a sample of the first key before any document
+// is sealed under it.
 func (s *System) checkDataKeys(ctx context.Context) error {
 	sh := s.shards[ident.SystemSlot.Shard()]
-	samples, err := s.journal.Records(ctx, sh.id, sampleKind, "", maxSamples)
+	samples, err := s.journal.Records(ctx, sh.id, keySampleKind, "", maxKeySamples)
 	if err != nil {
 		return fmt.Errorf("data key: %w", err)
 	}
 	known := false
 	for _, r := range samples {
 		known = known || r.ID == s.sealer.KeyID()
-		if err := s.open(&r); err != nil {
-			return fmt.Errorf("%w: the data key is not the one that the journal's personal data is sealed under; PURSER_DATA_KEY takes "+
-				"it after the new one and a comma (sample %s): %w", ErrStores, r.ID, err)
+		if err := s.openDocument(&r); err != nil {
+			return fmt.Errorf("%w: the data key is not the one that the journal's personal data is sealed under; "+
+				"PURSER_DATA_KEY takes it after the new one and a comma (sample %s): %w", ErrStores, r.ID, err)
 		}
 	}
 	if known {
 		return nil
 	}
-	document, err := s.sealDocument(sampleKind, s.sealer.KeyID(), []byte(`"sample"`))
+	document, err := s.sealDocument(keySampleKind, s.sealer.KeyID(), []byte(`"sample"`))
 	if err != nil {
 		return err
 	}
 	system := ident.System.Format(ident.Workspace)
 	err = sh.lane.appendRecords(ctx, []*persistence.Batch{{Workspace: system, Slot: ident.SystemSlot,
-		Records: []persistence.Record{{Kind: sampleKind, Workspace: system, ID: s.sealer.KeyID(),
+		Records: []persistence.Record{{Kind: keySampleKind, Workspace: system, ID: s.sealer.KeyID(),
 			Document: document}}}})
 	if err != nil {
 		return fmt.Errorf("data key: %w", err)
