@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits of what is read after a refusal.
+// Limits of reading after a refusal.
 const (
 	lingerBytes = 2 << 20
 	lingerTime  = 500 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// refusing is a server that refuses what is longer than a kilobyte, and lingers for so long.
+// refusing starts a server that refuses bodies longer than a kilobyte, and lingers for lingerFor.
 func refusing(t *testing.T, lingerFor time.Duration) (address string) {
 	_, address = refusingWith(t, lingerFor, Options{})
 	return address
@@ -33,7 +33,7 @@ func refusingWith(t *testing.T, lingerFor time.Duration, o Options) (s *Server, 
 	return s, ln.Addr().String()
 }
 
-// begin sends the head of a request with a body of so many bytes.
+// begin sends the head of a request with a body of the given length.
 func begin(t *testing.T, address string, body int) net.Conn {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -44,8 +44,8 @@ func begin(t *testing.T, address string, body int) net.Conn {
 	return conn
 }
 
-// A peer that sends more than is read still gets the refusal, and the connection ends in good
-// order.
+// A peer that sends more than the server reads still gets the refusal, and the connection closes
+// without a reset.
 func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
 	const body, rest = 1 << 20, 64 << 10
 	conn := begin(t, refusing(t, time.Hour), body)
@@ -59,19 +59,20 @@ func TestARefusalReachesAPeerThatStillSends(t *testing.T) {
 	require.NoError(t, err, "the rest is still taken")
 }
 
-// A peer that sends for ever is not read for ever: the shutdown, which waits for its
-// connection, ends.
+// The server does not read an endless peer for ever: the shutdown, which waits for its connection,
+// ends.
 func TestLingeringEnds(t *testing.T) {
 	address := refusing(t, time.Millisecond)
 	conn := begin(t, address, 1<<20)
 	answer, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.Contains(t, string(answer), "HTTP/1.1 413")
-	require.Eventually(t, func() bool { _, err := conn.Write([]byte("x")); return err != nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := conn.Write([]byte("x")); return err != nil }, time.Minute,
+		time.Millisecond)
 }
 
-// Refused connections that wait for their peers to read count as open. They keep half of the pool
-// free: a refusal beyond that ends its connection at once.
+// Refused connections that linger count as open. They leave half of the pool free: one more refusal
+// closes its connection at once.
 func TestLingeringConnectionsCountAndLeaveHalfOfThePool(t *testing.T) {
 	const most = 8
 	s, address := refusingWith(t, time.Hour, Options{Connections: most})
@@ -85,7 +86,7 @@ func TestLingeringConnectionsCountAndLeaveHalfOfThePool(t *testing.T) {
 	}
 	for range most {
 		conn := begin(t, address, 1<<20)
-		_, _ = io.ReadAll(conn) // a reset may take the answer away
+		_, _ = io.ReadAll(conn) // a reset may discard the answer
 		require.Eventually(t, func() bool { return open() == most/2 }, time.Minute, time.Millisecond)
 	}
 }

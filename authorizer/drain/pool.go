@@ -144,8 +144,8 @@ func (p *pool) openCount() int {
 	return p.counted
 }
 
-// hasRoomToLinger reports whether a refused connection may stay open for its peer. Beyond half of the
-// pool none does, so that refusals cannot fill it.
+// hasRoomToLinger reports whether a refused connection may stay open for its peer. Beyond half of
+// the pool none does, so that refusals cannot fill it.
 func (p *pool) hasRoomToLinger() bool {
 	most := p.server.options.Connections
 	return most == 0 || float64(p.openCount()) <= calm*float64(most)

@@ -15,20 +15,21 @@ const (
 	maxRefusedPeers = 65_536           // peers with a bucket; the refusals of further peers are not counted
 	sweepEvery      = time.Second      // between two removals of empty buckets
 	handshakeCost   = 5                // refusals that a TLS handshake counts for: the server has signed for it
-	provenFor       = 24 * time.Hour   // how long a peer counts as authenticated after Vouch and after that connection's end
+	// how long a peer counts as authenticated after Vouch and after that connection's end
+	provenFor       = 24 * time.Hour
 	maxProvenPeers  = 65_536           // peers that count as authenticated; further peers do not
 )
 
 // refusals is a leaky bucket for each unauthenticated peer. A refused request and a connection that
-// ends without a request each add one refusal. The first refusal of a connection, or its end without
-// a request, adds handshakeCost more if the server has answered its TLS handshake. The bucket leaks
-// Options.Refusals a second. An open connection that has sent no request yet takes the room of one
-// refusal: otherwise a bucket with room for one lets in as many at once as a peer may have. While
-// the bucket of a peer is full, its new connections are closed as they are accepted, because
-// closing a connection costs less than refusing a request. From half a bucket on a refusal ends its
-// connection, and the rest of the request is not read: otherwise a peer whose bucket stays near
-// full has the server read all its bodies. A peer that has authenticated has no bucket:
-// an attacker or a wrong secret behind the address of the card network must not shut the network out.
+// ends without a request each add one refusal. The first refusal of a connection, or its end
+// without a request, adds handshakeCost more if the server has answered its TLS handshake. The
+// bucket leaks Options.Refusals a second. An open connection that has sent no request yet takes the
+// room of one refusal: otherwise a bucket with room for one lets in as many at once as a peer may
+// have. While the bucket of a peer is full, its new connections are closed as they are accepted,
+// because closing a connection costs less than refusing a request. From half a bucket on a refusal
+// ends its connection, and the rest of the request is not read: otherwise a peer whose bucket stays
+// near full has the server read all its bodies. A peer that has authenticated has no bucket: an
+// attacker or a wrong secret behind the address of the card network must not shut the network out.
 // All methods are safe for concurrent use.
 type refusals struct {
 	every   time.Duration // between two refusals at the allowed rate; 0 counts nothing

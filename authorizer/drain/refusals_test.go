@@ -60,8 +60,8 @@ func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, again))
 }
 
-// A peer that has authenticated is answered, whatever else comes from its address, until a day after
-// its last authenticated connection has ended.
+// A peer that has authenticated is answered, whatever else comes from its address, until a day
+// after its last authenticated connection has ended.
 func TestThePeerOfAnAuthenticatedConnectionIsNotClosed(t *testing.T) {
 	s, address := startRefusing(t, 1)
 	refuse := func(times int) {
@@ -102,8 +102,8 @@ func TestAConnectionWithoutARequestIsARefusal(t *testing.T) {
 	}
 }
 
-// A client that a PROXY head names is answered again as soon as its bucket has leaked, however often
-// it tries meanwhile: a connection that is closed for the bucket does not fill it.
+// A client that a PROXY head names is answered again as soon as its bucket has leaked, however
+// often it tries meanwhile: a connection that is closed for the bucket does not fill it.
 func TestAClientOfAProxyIsNotCountedWhileItIsClosed(t *testing.T) {
 	s, address := startServer(t, Options{Refusals: 1, Proxies: proxies(t, "127.0.0.9"), ProxyProtocol: true},
 		func(ctx *fasthttp.RequestCtx) {

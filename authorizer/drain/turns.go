@@ -8,10 +8,11 @@ import (
 
 // turns bounds how many unauthenticated connections use a processor at once, so that a flood of a
 // port leaves the other processors to authenticated callers and to the other ports. A connection
-// takes a turn when bytes have arrived. It gives the turn back before it waits for anything: for its
-// peer to send or to take bytes, or, after EndTurn, for whatever the handler waits for. So a turn
-// lasts microseconds. A free turn goes to the peers that wait in rounds, and to the connections of a
-// peer in order: a flood from one address delays its own connections, and others by one turn.
+// takes a turn when bytes have arrived. It gives the turn back before it waits for anything: for
+// its peer to send or to take bytes, or, after EndTurn, for whatever the handler waits for. So a
+// turn lasts microseconds. A free turn goes to the peers that wait in rounds, and to the
+// connections of a peer in order: a flood from one address delays its own connections, and others
+// by one turn.
 type turns struct {
 	mu      sync.Mutex
 	free    int

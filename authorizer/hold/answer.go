@@ -7,31 +7,34 @@ import (
 	"purser/persistence/money"
 )
 
-// AnswerWithin is how long a message waits for its sync before it is answered without.
+// AnswerWithin is the longest wait of a message for its sync before it is answered "timeout".
 const AnswerWithin = 150 * time.Millisecond
 
-// Statuses of an Answer, as HTTP writes them.
+// HTTP statuses of an Answer.
 const (
 	StatusOK       = 200
-	StatusConflict = 409 // a reversal, clearing or refund whose id was seen with other content
-	StatusFull     = 503 // a reversal, clearing or refund that the full backlog cannot take; nothing changed
+	StatusConflict = 409 // a reversal, clearing or refund whose id was used with other content
+	StatusFull     = 503 // a reversal, clearing or refund that the full backlog cannot accept; nothing changed
 )
 
-// Answer is what the network is told of one message.
+// Answer is the answer to one message.
 type Answer struct {
-	Status int    // StatusOK, StatusConflict or StatusFull; 0 must not leave: the outcome is not known and never will be
+	// Status is StatusOK, StatusConflict or StatusFull. With 0 the outcome is unknown, and no
+	// answer may be sent.
+	Status int
 	ID     string // the network's id; may alias the message's
-	// Authorization is zero when the message concerns none that is known.
+	// Authorization is zero when the message concerns no known authorization.
 	Authorization ident.UUID
 	Decision      Decision
 	Reason        Reason
-	Approved      money.Cents // what this message was approved for; less than asked is a partial approval
-	Held          money.Cents // what the authorization holds after it
+	Approved      money.Cents // the approved part of this message; less than requested is a partial approval
+	Held          money.Cents // held by the authorization after this message
 	Message       string      // for a person; names the field of an invalid request
 }
 
-// Decider decides the messages of the card network. Submit is safe for concurrent use, returns when the answer may leave, and
-// keeps none of the message's strings. authorizer.Engine is one.
+// Decider decides the messages of the card network; authorizer.Engine implements it. Submit is safe
+// for concurrent use, returns when the answer may be sent, and does not retain the message's
+// strings.
 type Decider interface {
 	Submit(m *Message) Answer
 }

@@ -14,9 +14,9 @@ import (
 	"purser/persistence/money"
 )
 
-// The bytes that AppendJSON must write: what package json makes of entryJSON.
+// marshalEntry and its helpers are the reference of AppendJSON: the encoding of package json.
 
-// marshalEntry writes the entry by way of entryJSON and package json.
+// marshalEntry encodes the entry through entryJSON and package json.
 func marshalEntry(e *Entry) ([]byte, error) {
 	at, err := formatTime(e.At)
 	if err != nil {
@@ -26,9 +26,12 @@ func marshalEntry(e *Entry) ([]byte, error) {
 		Seq: e.Seq, WsSeq: e.WsSeq, At: at, Kind: e.Kind, Decision: e.Decision, Reason: e.Reason, Shard: e.Shard,
 		Workspace: formatID(ident.Workspace, e.Workspace), Card: formatID(ident.Card, e.Card),
 		NetworkID: e.NetworkID, OriginalID: e.OriginalID, Fingerprint: hex.EncodeToString(e.Fingerprint[:]),
-		Amount: e.Amount, Approved: e.Approved, Currency: formatCurrency(e.Currency), Merchant: writeMerchant(&e.Merchant),
-		Final: e.Final, Tombstone: e.Tombstone, CardDelta: e.CardDelta, HoldDelta: e.HoldDelta, SpendDelta: e.SpendDelta,
-		Posted: e.Posted, Month: e.Spend.Month, SpendCents: e.Spend.Cents, Checked: writeChecked(e.HasChecked, e.Checked),
+		Amount: e.Amount, Approved: e.Approved, Currency: formatCurrency(e.Currency),
+		Merchant: writeMerchant(&e.Merchant),
+		Final:    e.Final, Tombstone: e.Tombstone, CardDelta: e.CardDelta, HoldDelta: e.HoldDelta,
+		SpendDelta: e.SpendDelta,
+		Posted:     e.Posted, Month: e.Spend.Month, SpendCents: e.Spend.Cents,
+		Checked: writeChecked(e.HasChecked, e.Checked),
 	}
 	if !e.After.ID.IsZero() {
 		if j.Authorization, err = writeHold(&e.After); err != nil {
@@ -109,7 +112,8 @@ func drawEntry(t *rapid.T) Entry {
 		return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, what)
 	}
 	id := func(what string) (id ident.UUID) {
-		copy(id[:], rapid.OneOf(rapid.Just(make([]byte, len(id))), rapid.SliceOfN(rapid.Byte(), len(id), len(id))).Draw(t, what))
+		copy(id[:], rapid.OneOf(rapid.Just(make([]byte, len(id))),
+			rapid.SliceOfN(rapid.Byte(), len(id), len(id))).Draw(t, what))
 		return id
 	}
 	merchant := func() Merchant {
@@ -119,7 +123,8 @@ func drawEntry(t *rapid.T) Entry {
 		return Merchant{ID: rapid.String().Draw(t, "merchant"), Name: rapid.String().Draw(t, "name"),
 			Country: rapid.String().Draw(t, "country"), MCC: rapid.Uint16().Draw(t, "mcc")}
 	}
-	// Some are beyond RFC 3339 and some names do not exist: those are errors of both.
+	// Some times are beyond RFC 3339 and some names do not exist. Both encodings report them as
+	// errors.
 	moment := func(what string) int64 {
 		return rapid.Int64Range(-62_200_000_000_000, 253_500_000_000_000).Draw(t, what)
 	}
@@ -131,13 +136,15 @@ func drawEntry(t *rapid.T) Entry {
 		Reason: Reason(small("reason", 0, uint8(reasons)-1)),
 		Shard:  ident.Shard(small("shard", 0, 255)), Workspace: id("workspace"), Card: id("card"),
 		NetworkID: rapid.String().Draw(t, "network id"), OriginalID: rapid.String().Draw(t, "original id"),
-		Amount: cents("amount"), Approved: cents("approved"), Merchant: merchant(), Final: rapid.Bool().Draw(t, "final"),
+		Amount: cents("amount"), Approved: cents("approved"), Merchant: merchant(),
+		Final:     rapid.Bool().Draw(t, "final"),
 		Tombstone: rapid.Bool().Draw(t, "tombstone"), CardDelta: cents("card delta"), HoldDelta: cents("hold delta"),
 		SpendDelta: cents("spend delta"), Posted: cents("posted"),
 		Spend: Spend{Month: money.Month(rapid.Uint32().Draw(t, "month")), Cents: cents("spend")},
 		After: Hold{ID: id("hold"), Card: id("card of hold"), Workspace: id("workspace of hold"),
-			NetworkID: rapid.String().Draw(t, "network id of hold"), At: moment("at of hold"), ExpiresAt: moment("expires"),
-			Asked: cents("asked"), Approved: cents("approved of hold"), Held: cents("held"), Cleared: cents("cleared"),
+			NetworkID: rapid.String().Draw(t, "network id of hold"), At: moment("at of hold"),
+			ExpiresAt: moment("expires"),
+			Asked:     cents("asked"), Approved: cents("approved of hold"), Held: cents("held"), Cleared: cents("cleared"),
 			Refunded: cents("refunded"), Month: money.Month(rapid.Uint32().Draw(t, "month of hold")),
 			MonthCents: cents("month cents"), Decision: Decision(small("decision of hold", 1, 5)),
 			Reason: Reason(small("reason of hold", 0, uint8(reasons)-1)), Status: Status(small("status", 0, 7)),

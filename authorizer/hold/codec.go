@@ -9,9 +9,10 @@ import (
 	"purser/persistence/money"
 )
 
-// The binary forms are what the authorizer's store keeps. Each begins with its version. Integers are varints (signed ones in
-// zigzag) of the least length, strings carry their length, ids are their 16 bytes, a boolean is one byte. There is one encoding
-// of a value, so that what was read is written again byte for byte.
+// The authorizer's store keeps binary forms. Each begins with its version. Integers are varints
+// (signed ones in zigzag) of the least length, strings carry their length, ids are their 16 bytes,
+// and a boolean is one byte. A value has exactly one encoding, so a decoded value is encoded to the
+// same bytes again.
 const (
 	entryVersion = 1
 	holdVersion  = 1
@@ -19,7 +20,7 @@ const (
 	spendVersion = 1
 )
 
-// ErrCorrupt says that bytes are not an encoding of what was asked for.
+// ErrCorrupt means that bytes are not an encoding of the requested type.
 var ErrCorrupt = errors.New("corrupt encoding")
 
 // AppendEntry appends the binary form of e.
@@ -54,37 +55,40 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	return dst
 }
 
-// DecodeEntry reads what AppendEntry wrote and nothing else. e does not alias b; after an error its content is undefined.
+// DecodeEntry reads exactly the output of AppendEntry. e does not alias b; after an error its
+// content is undefined.
 func DecodeEntry(b []byte, e *Entry) error {
 	d := decoder{b: b}
-	d.version(entryVersion)
+	d.readVersion(entryVersion)
 	*e = Entry{
-		Seq: d.uvarint(), WsSeq: d.uvarint(), At: d.varint(),
-		Kind: Kind(d.enum(kindNames)), Decision: Decision(d.enum(decisionNames)), Reason: Reason(d.enum(reasonNames)),
-		Shard: ident.Shard(d.byte()), Workspace: d.uuid(), Card: d.uuid(),
-		NetworkID: d.string(), OriginalID: d.string(), Fingerprint: d.uuid(),
-		Amount: d.varint(), Approved: d.varint(), Currency: d.currency(), Merchant: d.merchant(),
-		Final: d.bool(), Tombstone: d.bool(),
-		CardDelta: d.varint(), HoldDelta: d.varint(), SpendDelta: d.varint(), Posted: d.varint(),
-		Spend: d.spend(),
+		Seq: d.readUvarint(), WsSeq: d.readUvarint(), At: d.readVarint(),
+		Kind: Kind(d.readEnum(kindNames)), Decision: Decision(d.readEnum(decisionNames)),
+		Reason: Reason(d.readEnum(reasonNames)),
+		Shard:  ident.Shard(d.readByte()), Workspace: d.readUUID(), Card: d.readUUID(),
+		NetworkID: d.readString(), OriginalID: d.readString(), Fingerprint: d.readUUID(),
+		Amount: d.readVarint(), Approved: d.readVarint(), Currency: d.readCurrency(), Merchant: d.readMerchant(),
+		Final: d.readBool(), Tombstone: d.readBool(),
+		CardDelta: d.readVarint(), HoldDelta: d.readVarint(), SpendDelta: d.readVarint(), Posted: d.readVarint(),
+		Spend: d.readSpend(),
 	}
-	e.HasChecked, e.Checked = d.checked()
-	if d.bool() {
-		e.After = d.hold()
+	e.HasChecked, e.Checked = d.readChecked()
+	if d.readBool() {
+		e.After = d.readHold()
 		d.require(!e.After.ID.IsZero())
 	}
-	return d.end()
+	return d.endOfValue()
 }
 
 // AppendHold appends the binary form of h.
 func AppendHold(dst []byte, h *Hold) []byte { return appendHold(append(dst, holdVersion), h) }
 
-// DecodeHold reads what AppendHold wrote and nothing else. h does not alias b; after an error its content is undefined.
+// DecodeHold reads exactly the output of AppendHold. h does not alias b; after an error its content
+// is undefined.
 func DecodeHold(b []byte, h *Hold) error {
 	d := decoder{b: b}
-	d.version(holdVersion)
-	*h = d.hold()
-	return d.end()
+	d.readVersion(holdVersion)
+	*h = d.readHold()
+	return d.endOfValue()
 }
 
 // AppendRule appends the binary form of r.
@@ -108,39 +112,40 @@ func AppendRule(dst []byte, r *Rule) []byte {
 	return dst
 }
 
-// DecodeRule reads what AppendRule wrote and nothing else. r does not alias b; after an error its content is undefined.
+// DecodeRule reads exactly the output of AppendRule. r does not alias b; after an error its content
+// is undefined.
 func DecodeRule(b []byte, r *Rule) error {
 	d := decoder{b: b}
-	d.version(ruleVersion)
+	d.readVersion(ruleVersion)
 	*r = Rule{}
-	copy(r.Token[:], d.take(len(r.Token)))
-	r.Card, r.Workspace, r.Version = d.uuid(), d.uuid(), d.uvarint()
-	r.State = CardState(d.enum(cardStateNames))
-	r.PerTxnCents, r.MonthCents = d.varint(), d.varint()
-	if n, ok := d.count(2); ok {
+	copy(r.Token[:], d.takeBytes(len(r.Token)))
+	r.Card, r.Workspace, r.Version = d.readUUID(), d.readUUID(), d.readUvarint()
+	r.State = CardState(d.readEnum(cardStateNames))
+	r.PerTxnCents, r.MonthCents = d.readVarint(), d.readVarint()
+	if n, ok := d.readCount(2); ok {
 		r.MCCs = make([]uint16, n)
 		for i := range r.MCCs {
 			r.MCCs[i] = d.uint16()
 		}
 	}
-	if n, ok := d.count(1); ok {
+	if n, ok := d.readCount(1); ok {
 		r.Merchants = make([]string, n)
 		for i := range r.Merchants {
-			r.Merchants[i] = d.string()
+			r.Merchants[i] = d.readString()
 		}
 	}
-	return d.end()
+	return d.endOfValue()
 }
 
 // AppendSpend appends the binary form of s.
 func AppendSpend(dst []byte, s *Spend) []byte { return appendSpend(append(dst, spendVersion), s) }
 
-// DecodeSpend reads what AppendSpend wrote and nothing else.
+// DecodeSpend reads exactly the output of AppendSpend.
 func DecodeSpend(b []byte, s *Spend) error {
 	d := decoder{b: b}
-	d.version(spendVersion)
-	*s = d.spend()
-	return d.end()
+	d.readVersion(spendVersion)
+	*s = d.readSpend()
+	return d.endOfValue()
 }
 
 func appendHold(dst []byte, h *Hold) []byte {
@@ -194,7 +199,7 @@ func appendBool(dst []byte, v bool) []byte {
 	return append(dst, 0)
 }
 
-// appendCount writes 0 for a nil list, else its length and one.
+// appendCount writes 0 for a nil list, or else its length plus one.
 func appendCount(dst []byte, isNil bool, n int) []byte {
 	if isNil {
 		return append(dst, 0)
@@ -202,7 +207,8 @@ func appendCount(dst []byte, isNil bool, n int) []byte {
 	return binary.AppendUvarint(dst, uint64(n)+1)
 }
 
-// decoder reads fields in order. After the first fault every read yields zeros and end reports it.
+// decoder reads fields in order. After the first fault every read returns zero, and endOfValue
+// reports the fault.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -214,14 +220,14 @@ func (d *decoder) require(ok bool) {
 	}
 }
 
-func (d *decoder) end() error {
+func (d *decoder) endOfValue() error {
 	if d.bad || len(d.b) != 0 {
 		return ErrCorrupt
 	}
 	return nil
 }
 
-func (d *decoder) take(n int) []byte {
+func (d *decoder) takeBytes(n int) []byte {
 	if d.require(n <= len(d.b)); d.bad {
 		return nil
 	}
@@ -230,35 +236,35 @@ func (d *decoder) take(n int) []byte {
 	return taken
 }
 
-func (d *decoder) byte() byte {
-	if b := d.take(1); b != nil {
+func (d *decoder) readByte() byte {
+	if b := d.takeBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (d *decoder) version(want byte) { d.require(d.byte() == want) }
+func (d *decoder) readVersion(want byte) { d.require(d.readByte() == want) }
 
-func (d *decoder) enum(names []string) byte {
-	v := d.byte()
-	d.require(d.bad || v == 0 || named(names, v))
+func (d *decoder) readEnum(names []string) byte {
+	v := d.readByte()
+	d.require(d.bad || v == 0 || isNamed(names, v))
 	return v
 }
 
-func (d *decoder) bool() bool {
-	v := d.byte()
+func (d *decoder) readBool() bool {
+	v := d.readByte()
 	d.require(v <= 1)
 	return v == 1
 }
 
 func (d *decoder) uint16() uint16 {
-	if b := d.take(2); b != nil {
+	if b := d.takeBytes(2); b != nil {
 		return binary.BigEndian.Uint16(b)
 	}
 	return 0
 }
 
-func (d *decoder) uvarint() uint64 {
+func (d *decoder) readUvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	// A last byte of zero would be a longer encoding of the same number.
 	if d.require(n > 0 && (n == 1 || d.b[n-1] != 0)); d.bad {
@@ -268,33 +274,34 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-func (d *decoder) varint() int64 {
-	u := d.uvarint()
+func (d *decoder) readVarint() int64 {
+	u := d.readUvarint()
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-func (d *decoder) uuid() (u [16]byte) {
-	copy(u[:], d.take(len(u)))
+func (d *decoder) readUUID() (u [16]byte) {
+	copy(u[:], d.takeBytes(len(u)))
 	return u
 }
 
-func (d *decoder) currency() (c [3]byte) {
-	copy(c[:], d.take(len(c)))
+func (d *decoder) readCurrency() (c [3]byte) {
+	copy(c[:], d.takeBytes(len(c)))
 	return c
 }
 
-func (d *decoder) string() string {
-	n := d.uvarint()
+func (d *decoder) readString() string {
+	n := d.readUvarint()
 	d.require(n <= uint64(len(d.b)))
 	if d.bad {
 		return ""
 	}
-	return string(d.take(int(n)))
+	return string(d.takeBytes(int(n)))
 }
 
-// count reads the length of a list that is not nil, and refuses one that the bytes left cannot hold.
-func (d *decoder) count(itemBytes int) (int, bool) {
-	n := d.uvarint()
+// readCount reads the length of a list that is not nil. It refuses a length that the remaining
+// bytes cannot hold.
+func (d *decoder) readCount(itemBytes int) (int, bool) {
+	n := d.readUvarint()
 	if n == 0 {
 		return 0, false
 	}
@@ -302,33 +309,36 @@ func (d *decoder) count(itemBytes int) (int, bool) {
 	return int(n - 1), !d.bad
 }
 
-func (d *decoder) month() money.Month {
-	v := d.uvarint()
+func (d *decoder) readMonth() money.Month {
+	v := d.readUvarint()
 	d.require(v <= math.MaxUint32)
 	return money.Month(v)
 }
 
-func (d *decoder) spend() Spend { return Spend{Month: d.month(), Cents: d.varint()} }
+func (d *decoder) readSpend() Spend { return Spend{Month: d.readMonth(), Cents: d.readVarint()} }
 
-func (d *decoder) checked() (has bool, c Checked) {
-	if !d.bool() {
+func (d *decoder) readChecked() (has bool, c Checked) {
+	if !d.readBool() {
 		return false, c
 	}
-	return true, Checked{LimitCents: d.varint(), SpentCents: d.varint(), AskedCents: d.varint()}
+	return true, Checked{LimitCents: d.readVarint(), SpentCents: d.readVarint(), AskedCents: d.readVarint()}
 }
 
-func (d *decoder) merchant() Merchant {
-	return Merchant{ID: d.string(), Name: d.string(), Country: d.string(), MCC: d.uint16()}
+func (d *decoder) readMerchant() Merchant {
+	return Merchant{ID: d.readString(), Name: d.readString(), Country: d.readString(), MCC: d.uint16()}
 }
 
-func (d *decoder) hold() Hold {
+func (d *decoder) readHold() Hold {
 	h := Hold{
-		ID: d.uuid(), Card: d.uuid(), Workspace: d.uuid(), NetworkID: d.string(), At: d.varint(), ExpiresAt: d.varint(),
-		Asked: d.varint(), Approved: d.varint(), Held: d.varint(), Cleared: d.varint(), Refunded: d.varint(),
-		Month: d.month(), MonthCents: d.varint(),
-		Decision: Decision(d.enum(decisionNames)), Reason: Reason(d.enum(reasonNames)), Status: Status(d.enum(statusNames)),
+		ID: d.readUUID(), Card: d.readUUID(), Workspace: d.readUUID(), NetworkID: d.readString(), At: d.readVarint(),
+		ExpiresAt: d.readVarint(),
+		Asked:     d.readVarint(), Approved: d.readVarint(), Held: d.readVarint(), Cleared: d.readVarint(),
+		Refunded: d.readVarint(),
+		Month:    d.readMonth(), MonthCents: d.readVarint(),
+		Decision: Decision(d.readEnum(decisionNames)), Reason: Reason(d.readEnum(reasonNames)),
+		Status: Status(d.readEnum(statusNames)),
 	}
-	h.HasChecked, h.Checked = d.checked()
-	h.Merchant = d.merchant()
+	h.HasChecked, h.Checked = d.readChecked()
+	h.Merchant = d.readMerchant()
 	return h
 }

@@ -5,17 +5,17 @@ import (
 	"purser/persistence/money"
 )
 
-// maxBalance is the size of a sum beyond which a clearing or refund is kept unmatched and not posted. With amounts of at most
-// money.MaxAmount it leaves room for every hold to come back, so that no sum in this package can overflow.
+// maxBalance bounds a sum: beyond it a clearing or refund is unmatched and not posted. With amounts
+// of at most money.MaxAmount every hold can still be released, so no sum in this package overflows.
 const maxBalance money.Cents = 1 << 61
 
-// Decide makes the entry that follows from a message. It fills e completely but for Seq, WsSeq and Shard, which the log gives.
-// It never fails and never allocates; strings of e alias those of m and v.
+// Decide makes the entry of a new message. It fills all of e except Seq, WsSeq and Shard, which the
+// log assigns. It never fails and never allocates; the strings of e alias those of m and v.
 //
-// v.Spend is the counter of the card that moves: the presented one's, or for a reversal, which presents none, that of v.Hold.
-// Repeats are not its business: a message is new when it comes here.
+// v.Spend is the counter of the card whose spend changes: the presented card's, or for a reversal,
+// which presents none, that of v.Hold. Repeats never reach Decide.
 func Decide(v *View, m *Message, e *Entry) {
-	begin(v, m, e)
+	beginEntry(v, m, e)
 	switch m.Kind {
 	case Authorization:
 		authorize(v, m, e)
@@ -32,29 +32,31 @@ func Decide(v *View, m *Message, e *Entry) {
 	}
 }
 
-// Expire makes the entry that lets go of v.Hold, whose time has come at v.Now. v.Spend is the counter of its card.
+// Expire makes the entry that releases v.Hold, which expired at v.Now. v.Spend is the counter of
+// its card.
 func Expire(v *View, e *Entry) {
 	*e = Entry{At: v.Now, Kind: Expiry, Decision: Applied, Amount: v.Hold.Held, Currency: usd}
-	resume(v, e)
+	resumeHold(v, e)
 	if e.After.Held > 0 {
-		e.release(e.After.Held)
-		e.After.close(StatusExpired)
+		e.releaseAmount(e.After.Held)
+		e.After.closeEmpty(StatusExpired)
 	}
 }
 
-// TakeBack makes the entry of kind TimeoutReturn: it takes back an approval (the entry given) that was answered "timeout" for
-// want of a sync. v.Hold is the authorization as it stands now; what was cleared or given back since cannot be taken back again.
+// TakeBack makes the entry of kind TimeoutReturn. It undoes an approval that was answered "timeout"
+// because its sync was late. v.Hold is the current authorization; cents that were cleared or
+// released since then stay.
 func TakeBack(v *View, approval, e *Entry) {
 	*e = Entry{
 		At: v.Now, Kind: TimeoutReturn, Decision: Applied, Reason: ReasonTimeout, NetworkID: approval.NetworkID,
 		OriginalID: approval.OriginalID, Fingerprint: approval.Fingerprint, Amount: approval.Approved, Currency: usd,
 		Merchant: approval.Merchant,
 	}
-	resume(v, e)
+	resumeHold(v, e)
 	h := &e.After
 	if h.Held > 0 {
-		e.release(min(approval.Approved, h.Held))
-		h.close(StatusReversed)
+		e.releaseAmount(min(approval.Approved, h.Held))
+		h.closeEmpty(StatusReversed)
 	}
 	if approval.Kind == Incremental {
 		h.Asked -= approval.Approved
@@ -67,14 +69,15 @@ func TakeBack(v *View, approval, e *Entry) {
 	}
 }
 
-// usd is the one currency that is supported.
+// usd is the only supported currency.
 var usd = [3]byte{'U', 'S', 'D'}
 
-// begin writes what every entry says whatever is decided: the message, whose it is, and the month's counter before it.
+// beginEntry writes the fields that do not depend on the decision: the message, its card and
+// workspace, and the month's counter before it.
 //
-// A literal of the entry would be made elsewhere and copied, half a kilobyte of it, and so would what one statement gives to
-// several fields.
-func begin(v *View, m *Message, e *Entry) {
+// Assignments field by field avoid a copy: the compiler builds a literal of the entry, half a
+// kilobyte, elsewhere and copies it.
+func beginEntry(v *View, m *Message, e *Entry) {
 	*e = Entry{}
 	e.At = v.Now
 	e.Kind = m.Kind
@@ -91,23 +94,23 @@ func begin(v *View, m *Message, e *Entry) {
 	}
 	e.Workspace = v.Rule.Workspace
 	e.Card = v.Rule.Card
-	e.Spend = v.spend()
+	e.Spend = v.currentSpend()
 }
 
-// resume starts from the authorization as it stands, which brings its card and workspace, with the current month as its month:
-// what an earlier month counted is no longer given back.
-func resume(v *View, e *Entry) {
+// resumeHold starts from the current authorization, its card and its workspace, and moves it to the
+// current month. Amounts that an earlier month counted are not returned to the spend.
+func resumeHold(v *View, e *Entry) {
 	e.Workspace, e.Card, e.After = v.Hold.Workspace, v.Hold.Card, *v.Hold
-	e.Spend = v.spend()
+	e.Spend = v.currentSpend()
 	if e.After.Month != e.Spend.Month {
 		e.After.Month, e.After.MonthCents = e.Spend.Month, 0
 	}
 }
 
-// spend is the card's counter in the month of v.Now. A month never goes back, whatever the clock
-// does, and a counter that has a month keeps it while the clock is suspect: a new month would open
-// the monthly limit again.
-func (v *View) spend() Spend {
+// currentSpend returns the card's counter in the month of v.Now. A month never goes back, whatever
+// the clock does. A counter keeps its month while the clock is suspect, because a new month would
+// reset the monthly limit.
+func (v *View) currentSpend() Spend {
 	if v.MonthStays && v.Spend.Month != 0 {
 		return v.Spend
 	}
@@ -117,28 +120,30 @@ func (v *View) spend() Spend {
 	return v.Spend
 }
 
-// take moves a from the card's funds into the hold and counts it in the current month.
-func (e *Entry) take(a money.Cents) {
+// holdAmount moves a from the card's funds into the hold and counts it in the current month.
+func (e *Entry) holdAmount(a money.Cents) {
 	e.CardDelta -= a
 	e.HoldDelta += a
 	e.After.Held += a
 	e.After.MonthCents += a
-	e.count(a)
+	e.countSpend(a)
 }
 
-// release moves r from the hold back to the card's funds; of the month's spend it gives back what the hold had counted there.
-func (e *Entry) release(r money.Cents) {
+// releaseAmount moves r from the hold to the card's funds. It returns to the month's spend the part
+// that the hold had counted there.
+func (e *Entry) releaseAmount(r money.Cents) {
 	counted := min(r, e.After.MonthCents, e.Spend.Cents)
 	e.CardDelta += r
 	e.HoldDelta -= r
 	e.After.Held -= r
 	e.After.MonthCents -= min(r, e.After.MonthCents)
-	e.count(-counted)
+	e.countSpend(-counted)
 }
 
-// clear posts c: u of it out of the hold, the rest out of the card's funds and into the current month's spend. What remains of
-// the hold is what this month counted, as far as it reaches: the older part is cleared first.
-func (e *Entry) clear(c money.Cents) {
+// clearAmount posts c, first out of the hold and the rest out of the card's funds and into the
+// current month's spend. The older part of the hold is cleared before the part that this month
+// counted.
+func (e *Entry) clearAmount(c money.Cents) {
 	u := min(c, e.After.Held)
 	e.HoldDelta -= u
 	e.After.Held -= u
@@ -146,17 +151,18 @@ func (e *Entry) clear(c money.Cents) {
 	e.CardDelta -= c - u
 	e.After.Cleared += c
 	e.Posted = c
-	e.count(c - u)
+	e.countSpend(c - u)
 }
 
-func (e *Entry) count(a money.Cents) {
+func (e *Entry) countSpend(a money.Cents) {
 	e.SpendDelta += a
 	e.Spend.Cents += a
 }
 
-// close ends an authorization that holds nothing more: as cleared when anything was, else the way it came to zero. An
-// authorization is held or partially cleared exactly as long as it holds something.
-func (h *Hold) close(way Status) {
+// closeEmpty ends an authorization without a held amount: as cleared if any amount was cleared, or
+// else with the given status. An authorization is held or partially cleared exactly while it holds
+// an amount.
+func (h *Hold) closeEmpty(way Status) {
 	if h.Held > 0 {
 		return
 	}
@@ -172,20 +178,20 @@ func authorize(v *View, m *Message, e *Entry) {
 	if v.Rule == nil {
 		return
 	}
-	h := open(v, m, e)
+	h := openHold(v, m, e)
 	h.Asked, h.Approved, h.Decision, h.Reason = m.Amount, e.Approved, e.Decision, e.Reason
 	h.HasChecked, h.Checked = e.HasChecked, e.Checked
 	if e.Decision == Declined {
 		h.Status = StatusDeclined
 		return
 	}
-	e.take(e.Approved)
-	h.Status, h.ExpiresAt = StatusHeld, expiry(v.Now, m.HoldExpiresAt)
-	h.close(StatusCleared) // an account check holds nothing
+	e.holdAmount(e.Approved)
+	h.Status, h.ExpiresAt = StatusHeld, expiryOf(v.Now, m.HoldExpiresAt)
+	h.closeEmpty(StatusCleared) // an account check holds nothing
 }
 
-// open makes e.After, which is zero, a new authorization of the presented card, with nothing decided.
-func open(v *View, m *Message, e *Entry) *Hold {
+// openHold makes e.After, which is zero, a new undecided authorization of the presented card.
+func openHold(v *View, m *Message, e *Entry) *Hold {
 	h := &e.After
 	h.ID = v.NewID
 	h.Card = v.Rule.Card
@@ -197,16 +203,16 @@ func open(v *View, m *Message, e *Entry) *Hold {
 	return h
 }
 
-func expiry(now, asked int64) int64 {
+func expiryOf(now, asked int64) int64 {
 	if asked == 0 {
 		return now + DefaultHoldLife.Milliseconds()
 	}
 	return min(asked, now+MaxHoldLife.Milliseconds())
 }
 
-// increment adds to an authorization or changes nothing of it; it makes no authorization of its own.
+// increment adds to an authorization or leaves it unchanged; it never creates one.
 func increment(v *View, m *Message, e *Entry) {
-	h := presented(v)
+	h := presentedHold(v)
 	e.judge(v, m, h)
 	switch {
 	case h == nil:
@@ -215,17 +221,18 @@ func increment(v *View, m *Message, e *Entry) {
 		e.After = *h
 		return
 	}
-	resume(v, e)
-	e.take(e.Approved)
+	resumeHold(v, e)
+	e.holdAmount(e.Approved)
 	e.After.Asked += e.Approved
 	e.After.Approved += e.Approved
 	if m.HoldExpiresAt != 0 {
-		e.After.ExpiresAt = expiry(v.Now, m.HoldExpiresAt)
+		e.After.ExpiresAt = expiryOf(v.Now, m.HoldExpiresAt)
 	}
 }
 
-// presented is the authorization that a message names if it is the presented card's. Another card's is as unknown.
-func presented(v *View) *Hold {
+// presentedHold returns the message's authorization if it belongs to the presented card. Another
+// card's reads as unknown.
+func presentedHold(v *View) *Hold {
 	if v.Rule == nil || v.Hold == nil || v.Hold.Card != v.Rule.Card {
 		return nil
 	}
@@ -238,7 +245,7 @@ func reverse(v *View, m *Message, e *Entry) {
 		e.Tombstone = m.OriginalID != ""
 		return
 	}
-	resume(v, e)
+	resumeHold(v, e)
 	h := &e.After
 	if m.WholeHold {
 		e.Amount = h.Held
@@ -246,33 +253,33 @@ func reverse(v *View, m *Message, e *Entry) {
 	if h.Held == 0 {
 		return
 	}
-	e.release(min(max(e.Amount, 0), h.Held))
-	h.close(StatusReversed)
+	e.releaseAmount(min(max(e.Amount, 0), h.Held))
+	h.closeEmpty(StatusReversed)
 }
 
 func clearing(v *View, m *Message, e *Entry) {
-	h := presented(v)
+	h := presentedHold(v)
 	if unmatched(v, m, h, e) {
 		return
 	}
 	e.Decision = Posted
 	if h == nil {
 		e.Reason = ReasonForcedPost
-		h = open(v, m, e)
+		h = openHold(v, m, e)
 		h.Asked, h.Approved, h.Decision, h.Reason = m.Amount, m.Amount, Approved, ReasonForcedPost
 	} else {
-		resume(v, e)
+		resumeHold(v, e)
 	}
-	e.clear(m.Amount)
+	e.clearAmount(m.Amount)
 	if m.Final && e.After.Held > 0 {
-		e.release(e.After.Held)
+		e.releaseAmount(e.After.Held)
 	}
 	e.After.Status = StatusPartiallyCleared
-	e.After.close(StatusCleared)
+	e.After.closeEmpty(StatusCleared)
 }
 
 func refund(v *View, m *Message, e *Entry) {
-	h := presented(v)
+	h := presentedHold(v)
 	if unmatched(v, m, h, e) {
 		return
 	}
@@ -285,11 +292,12 @@ func refund(v *View, m *Message, e *Entry) {
 	e.Posted = -m.Amount
 }
 
-// unmatched keeps a clearing or refund that no card's balance takes: of an unknown card (posted to suspense), in another
-// currency or beyond every bound (kept, not posted).
+// unmatched records a clearing or refund that no card's balance takes and reports true. One of an
+// unknown card is posted to suspense; one in another currency or out of bounds is recorded and not
+// posted.
 func unmatched(v *View, m *Message, h *Hold, e *Entry) bool {
 	postable := m.Currency == usd && m.Amount > 0 && m.Amount <= money.MaxAmount
-	if postable && v.Rule != nil && bounded(v, h) {
+	if postable && v.Rule != nil && withinBounds(v, h) {
 		return false
 	}
 	e.Decision = Unmatched
@@ -302,7 +310,7 @@ func unmatched(v *View, m *Message, h *Hold, e *Entry) bool {
 	return true
 }
 
-func bounded(v *View, h *Hold) bool {
+func withinBounds(v *View, h *Hold) bool {
 	if h != nil && max(h.Cleared, h.Refunded) > maxBalance {
 		return false
 	}

@@ -29,12 +29,13 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Every entry says what its message said, and whose it is, whatever was decided before it in the same memory.
-func TestAnEntrySaysItsMessage(t *testing.T) {
+// An entry carries its message, card and workspace, whatever the memory held before.
+func TestEntryCarriesItsMessage(t *testing.T) {
 	sample, rule := sampleEntry(), sampleRule()
 	rule.State, rule.MCCs, rule.Merchants = hold.CardActive, nil, nil
 	for _, known := range []bool{true, false} {
-		for _, kind := range []hold.Kind{hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing, hold.Refund} {
+		for _, kind := range []hold.Kind{hold.Authorization, hold.Incremental, hold.Reversal, hold.Clearing,
+			hold.Refund} {
 			m := message(kind, 100)
 			m.ID, m.OriginalID, m.Fingerprint, m.Final = "net-2", "net-3", [16]byte{7}, true
 			m.Merchant = hold.Merchant{ID: "acq-1", Name: "Kiosk", Country: "FR", MCC: 5999}
@@ -50,34 +51,41 @@ func TestAnEntrySaysItsMessage(t *testing.T) {
 			e := sampleEntry()
 			hold.Decide(&v, &m, &e)
 			got := hold.Entry{Workspace: e.Workspace, Card: e.Card, At: e.At, Kind: e.Kind, NetworkID: e.NetworkID,
-				OriginalID: e.OriginalID, Fingerprint: e.Fingerprint, Amount: e.Amount, Currency: e.Currency, Merchant: e.Merchant, Final: e.Final}
-			want.At, want.Kind, want.NetworkID, want.OriginalID, want.Fingerprint = v.Now, kind, m.ID, m.OriginalID, m.Fingerprint
+				OriginalID: e.OriginalID, Fingerprint: e.Fingerprint, Amount: e.Amount, Currency: e.Currency,
+				Merchant: e.Merchant, Final: e.Final}
+			want.At, want.Kind, want.NetworkID, want.OriginalID, want.Fingerprint = v.Now, kind, m.ID, m.OriginalID,
+				m.Fingerprint
 			want.Amount, want.Currency, want.Merchant, want.Final = m.Amount, m.Currency, m.Merchant, m.Final
 			require.Equal(t, want, got, "%v, known: %t", kind, known)
 			require.Zero(t, e.Seq+e.WsSeq+uint64(e.Shard), "the log gives them")
 			if kind == hold.Authorization && known {
-				h := hold.Hold{ID: e.After.ID, Card: e.After.Card, Workspace: e.After.Workspace, NetworkID: e.After.NetworkID, At: e.After.At,
+				h := hold.Hold{ID: e.After.ID, Card: e.After.Card, Workspace: e.After.Workspace,
+					NetworkID: e.After.NetworkID, At: e.After.At,
 					Month: e.After.Month, Merchant: e.After.Merchant}
-				require.Equal(t, hold.Hold{ID: v.NewID, Card: rule.Card, Workspace: rule.Workspace, NetworkID: m.ID, At: v.Now,
+				require.Equal(t, hold.Hold{ID: v.NewID, Card: rule.Card, Workspace: rule.Workspace, NetworkID: m.ID,
+					At:    v.Now,
 					Month: sample.Spend.Month, Merchant: m.Merchant}, h)
 			}
 		}
 	}
 }
 
-// Whatever is known and asked, Decide gives an entry whose deltas are the differences it says, and nothing overflows.
+// For every view and message, Decide makes an entry whose deltas equal its changes, and no sum
+// overflows.
 func TestDecideIsTotal(t *testing.T) {
 	edges := []int64{0, 1, -1, math.MaxInt64, math.MinInt64, money.MaxAmount, money.MaxAmount + 1}
 	edge := rapid.OneOf(rapid.Int64(), rapid.SampledFrom(edges))
 	amount := rapid.Int64Range(0, money.MaxAmount)
 	rapid.Check(t, func(t *rapid.T) {
-		m := message(hold.Kind(rapid.IntRange(int(hold.Authorization), int(hold.Refund)).Draw(t, "kind")), edge.Draw(t, "amount"))
+		m := message(hold.Kind(rapid.IntRange(int(hold.Authorization), int(hold.Refund)).Draw(t, "kind")),
+			edge.Draw(t, "amount"))
 		m.Final, m.PartialApproval = rapid.Bool().Draw(t, "final"), rapid.Bool().Draw(t, "partial")
 		rule := hold.Rule{Card: ident.UUID{1}, Workspace: ident.UUID{2}, State: hold.CardActive,
 			PerTxnCents: amount.Draw(t, "limit"), MonthCents: amount.Draw(t, "month")}
 		held := hold.Hold{ID: ident.UUID{3}, Card: rule.Card, Held: amount.Draw(t, "held"),
 			Cleared: max(0, edge.Draw(t, "cleared")), Refunded: max(0, edge.Draw(t, "refunded")), Month: 202611}
-		v := hold.View{Now: 1_795_000_000_000, Rule: &rule, Spendable: edge.Draw(t, "funds"), Hold: &held, NewID: ident.UUID{4},
+		v := hold.View{Now: 1_795_000_000_000, Rule: &rule, Spendable: edge.Draw(t, "funds"), Hold: &held,
+			NewID: ident.UUID{4},
 			Spend: hold.Spend{Month: 202611, Cents: max(0, edge.Draw(t, "spent"))}}
 		held.MonthCents = min(held.Held, v.Spend.Cents)
 		var e hold.Entry
@@ -224,7 +232,8 @@ func TestFingerprintTellsMessagesApart(t *testing.T) {
 	same := base
 	same.Merchant.Name, same.PartialApproval, same.Final, same.Invalid = "shop", true, true, "x"
 	require.Equal(t, sum, same.Sum())
-	require.Equal(t, "444eb604b807771dc3586b0d40f442eb", hex.EncodeToString(sum[:]), "a stored fingerprint must stay what it is")
+	require.Equal(t, "444eb604b807771dc3586b0d40f442eb", hex.EncodeToString(sum[:]),
+		"a stored fingerprint must stay what it is")
 }
 
 func BenchmarkDecide(b *testing.B) {

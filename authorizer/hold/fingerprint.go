@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// Sum is the fingerprint that tells a repeat of a message from another one under the same network id: another kind, card,
-// amount, currency or authorization is another message; the merchant's spelling and the options are not compared. It is kept
-// with the decision and must stay what it is for ever.
+// Sum returns the fingerprint that distinguishes a repeat from another message with the same
+// network id. Kind, card, amount, currency and authorization are compared; the merchant's spelling
+// and the options are not. The store keeps it with the decision, so it must never change.
 func (m *Message) Sum() [16]byte {
 	var buffer [160 + 4*MaxNetworkID]byte
 	b := append(buffer[:0], 1, byte(m.Kind))

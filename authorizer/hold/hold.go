@@ -1,9 +1,10 @@
-// Package hold is the life of a card authorization, pure: what the network asks (Message), what is known of the card, the funds
-// and the authorization at that moment (View), and the one Entry that follows and says everything that changes. Decide makes the
-// entry; Apply folds it. There is no clock, no lock and no store here; the authorizer brings those.
+// Package hold is the life of a card authorization as pure functions. Decide makes the one Entry of
+// a Message from a View, which is the card, the funds and the authorization at that moment. Apply
+// folds the entry into them. The package has no clock, lock or store; the authorizer brings those.
 //
-// An Entry is a row of the decision log. It carries the amounts by which each balance moves and the state of the authorization
-// after it, so that whoever reads the log (the balance actor, the audit, a rebuild) needs no other source.
+// An Entry is a row of the decision log. It carries the changes of each balance and the
+// authorization's state after it. A reader of the log (the balance actor, the audit, a rebuild)
+// therefore needs no other source.
 package hold
 
 import (
@@ -13,7 +14,7 @@ import (
 	"purser/persistence/money"
 )
 
-// Kind is what the network sent, or what time did.
+// Kind is the type of a network message, or of an event of time.
 type Kind uint8
 
 // Kinds of messages and entries.
@@ -23,15 +24,15 @@ const (
 	Reversal
 	Clearing
 	Refund
-	Expiry        // the hold ran out
-	TimeoutReturn // an approval that was answered "timeout" for want of a sync is taken back
+	Expiry        // the hold expired
+	TimeoutReturn // an approval is undone that was answered "timeout" because its sync was late
 )
 
 // Decision is the outcome of a message.
 type Decision uint8
 
-// Decisions. Approved and Declined answer authorizations; Posted and Unmatched answer clearings and refunds; Applied answers
-// the rest.
+// Decisions. Approved and Declined answer authorizations, Posted and Unmatched answer clearings and
+// refunds, and Applied answers the rest.
 const (
 	Approved Decision = 1 + iota
 	Declined
@@ -40,8 +41,9 @@ const (
 	Applied
 )
 
-// Reason says why, in the order in which it is checked: the first that holds is the answer. Those from ReasonDuplicateMismatch
-// on stand beside that order; judge says where Decide checks its own two of them.
+// Reason is the reason of a decision. The reasons before ReasonDuplicateMismatch are in the order
+// of precedence: the first that applies is the answer. refusalReason defines the place of the
+// others that Decide checks.
 type Reason uint8
 
 // Reasons.
@@ -63,11 +65,11 @@ const (
 	ReasonTimeout
 	ReasonBacklogFull
 	ReasonSystemUnavailable
-	ReasonForcedPost // a clearing without an authorization made this one
+	ReasonForcedPost // a clearing without an authorization created this one
 	reasons
 )
 
-// Status is where an authorization stands.
+// Status is the state of an authorization.
 type Status uint8
 
 // Statuses of an authorization.
@@ -81,7 +83,7 @@ const (
 	StatusDeclined
 )
 
-// CardState is the state of a card as the network sees it.
+// CardState is the state of a card for the network.
 type CardState uint8
 
 // Card states.
@@ -101,7 +103,8 @@ const (
 	MaxAllowlist    = 1000
 )
 
-// Rule is what the authorizer knows of a card. Version is the card stream's; an older one never replaces a newer.
+// Rule is the authorizer's copy of a card. Version is the card stream's; an older version never
+// replaces a newer one.
 type Rule struct {
 	Token       ident.Token `json:"-"`
 	State       CardState   `json:"-"`
@@ -110,48 +113,52 @@ type Rule struct {
 	Version     uint64      `json:"-"`
 	PerTxnCents money.Cents `json:"-"`
 	MonthCents  money.Cents `json:"-"`
-	// MCCs nil allows every category, empty none. Merchants the same; see MatchMerchant for their form.
+	// A nil MCCs allows every category, an empty one none, and so does Merchants. See MatchMerchant
+	// for the form of its entries.
 	MCCs      []uint16 `json:"-"`
 	Merchants []string `json:"-"`
 }
 
-// Merchant is who asks.
+// Merchant is the merchant of a message.
 type Merchant struct {
 	ID, Name, Country string
 	MCC               uint16
 }
 
-// Message is one message of the card network, decoded and checked for shape. Its strings may alias the request.
+// Message is one message of the card network, parsed and checked for form. Its strings may alias
+// the request.
 type Message struct {
 	Kind      Kind
 	ID        string // the network's id, 1 to 64 characters
 	Token     ident.Token
 	Amount    money.Cents
-	WholeHold bool // a reversal that names no amount
+	WholeHold bool // a reversal without an amount
 	Currency  [3]byte
 	Merchant  Merchant
-	// AuthorizationID or OriginalID (the network id of the first message) names the authorization it belongs to.
+	// AuthorizationID or OriginalID (the network id of the first message) names the message's
+	// authorization.
 	AuthorizationID ident.UUID
 	OriginalID      string
 	PartialApproval bool
 	Final           bool
 	HoldExpiresAt   int64 // Unix milliseconds, 0 for the default
 	Fingerprint     [16]byte
-	// Waited is how long the message has lain in its socket before it was read. No decision looks
-	// at it.
+	// Waited is the time between the message's arrival in its socket and its reading. Decide
+	// ignores it.
 	Waited time.Duration
-	// Invalid is the refusal of an authorization whose other fields are bad; the message names the field.
+	// Invalid is the refusal of an authorization with a bad field, which it names.
 	Invalid string
 }
 
-// Checked is what a decision compared.
+// Checked holds the compared amounts of a decision.
 type Checked struct {
 	LimitCents money.Cents `json:"limitCents"`
 	SpentCents money.Cents `json:"spentCents"`
 	AskedCents money.Cents `json:"askedCents"`
 }
 
-// Hold is an authorization as it stands. MonthCents is the part of HeldCents that is counted in Month's spend.
+// Hold is the current state of an authorization. MonthCents is the part of HeldCents that counts in
+// Month's spend.
 type Hold struct {
 	ID         ident.UUID // auth_
 	Card       ident.UUID
@@ -160,7 +167,7 @@ type Hold struct {
 	At         int64 // Unix milliseconds
 	ExpiresAt  int64 // 0 when nothing is held
 	Asked      money.Cents
-	Approved   money.Cents // what was ever approved; less than Asked is a partial approval
+	Approved   money.Cents // total approved; less than Asked is a partial approval
 	Held       money.Cents
 	Cleared    money.Cents
 	Refunded   money.Cents
@@ -174,21 +181,22 @@ type Hold struct {
 	Merchant   Merchant
 }
 
-// Spend is a card's counter: what is authorized and cleared in Month.
+// Spend is a card's counter: the cents authorized and cleared in Month.
 type Spend struct {
 	Month money.Month
 	Cents money.Cents
 }
 
-// View is what Decide may look at. Rule is nil for an unknown card, Hold for an unknown authorization.
+// View is the input of Decide beside the message. Rule is nil for an unknown card, Hold for an
+// unknown authorization.
 type View struct {
 	Now        int64 // Unix milliseconds
-	MonthStays bool  // Now may be wrong: a counter stays in its month
+	MonthStays bool  // Now is suspect: a counter stays in its month
 	Rule       *Rule
 	Spend      Spend
 	Spendable  money.Cents // ledgerCents + cardCents − reservedCents
 	Hold       *Hold
-	Tombstoned bool // a reversal came before this authorization
+	Tombstoned bool // a reversal arrived before this authorization
 	NewID      ident.UUID
 }
 
@@ -206,20 +214,20 @@ type Entry struct {
 	NetworkID   string
 	OriginalID  string
 	Fingerprint [16]byte
-	Amount      money.Cents // as asked
-	Approved    money.Cents // what this message was approved for
+	Amount      money.Cents // requested
+	Approved    money.Cents // the approved part of this message's Amount
 	Currency    [3]byte
 	Merchant    Merchant
 	Final       bool
 	Tombstone   bool // this reversal waits for an authorization with network id OriginalID
 
-	// By how much each balance moves.
+	// Changes of each balance.
 	CardDelta  money.Cents // the workspace's cardCents
 	HoldDelta  money.Cents // the hold
 	SpendDelta money.Cents // the card's spend of Spend.Month
-	Posted     money.Cents // a clearing's (positive) or refund's (negative) amount, to be booked
-	Spend      Spend       // after
-	After      Hold        // after; ID zero when the entry concerns no authorization
+	Posted     money.Cents // amount to book: positive of a clearing, negative of a refund
+	Spend      Spend       // after this entry
+	After      Hold        // after this entry; a zero ID: the entry concerns no authorization
 	HasChecked bool
 	Checked    Checked
 }

@@ -11,8 +11,8 @@ import (
 	"purser/persistence/money"
 )
 
-// The JSON of an entry is what the journal keeps for ever: relayed entries are events, and the authorizer is rebuilt from them.
-// It reads back as exactly the same entry.
+// The journal keeps the JSON of an entry for good: relayed entries are events, and the authorizer
+// is rebuilt from them. It decodes to exactly the same entry.
 
 const journalTime = "2006-01-02T15:04:05.000Z"
 
@@ -73,10 +73,12 @@ type merchantJSON struct {
 	Country string `json:"country,omitempty"`
 }
 
-// MarshalJSON writes the entry for the journal. A time that RFC 3339 cannot write and a value without a name are errors.
+// MarshalJSON encodes the entry for the journal. A time that RFC 3339 cannot represent and a value
+// without a name are errors.
 func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil) }
 
-// UnmarshalJSON reads what MarshalJSON wrote. A field it does not know is an error: to drop it would be to change the entry.
+// UnmarshalJSON decodes the output of MarshalJSON. An unknown field is an error, because dropping
+// it would change the entry.
 func (e *Entry) UnmarshalJSON(b []byte) error {
 	var j entryJSON
 	strict := json.NewDecoder(bytes.NewReader(b))
@@ -86,16 +88,19 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	}
 	r := reader{}
 	*e = Entry{
-		Seq: j.Seq, WsSeq: j.WsSeq, At: r.time(j.At), Kind: j.Kind, Decision: j.Decision, Reason: j.Reason, Shard: j.Shard,
-		Workspace: r.id(ident.Workspace, j.Workspace), Card: r.id(ident.Card, j.Card),
-		NetworkID: j.NetworkID, OriginalID: j.OriginalID, Fingerprint: r.fingerprint(j.Fingerprint),
-		Amount: j.Amount, Approved: j.Approved, Currency: r.currency(j.Currency), Merchant: r.merchant(j.Merchant),
-		Final: j.Final, Tombstone: j.Tombstone, CardDelta: j.CardDelta, HoldDelta: j.HoldDelta, SpendDelta: j.SpendDelta,
-		Posted: j.Posted, Spend: Spend{Month: j.Month, Cents: j.SpendCents},
+		Seq: j.Seq, WsSeq: j.WsSeq, At: r.readTime(j.At), Kind: j.Kind, Decision: j.Decision, Reason: j.Reason,
+		Shard:     j.Shard,
+		Workspace: r.readID(ident.Workspace, j.Workspace), Card: r.readID(ident.Card, j.Card),
+		NetworkID: j.NetworkID, OriginalID: j.OriginalID, Fingerprint: r.readFingerprint(j.Fingerprint),
+		Amount: j.Amount, Approved: j.Approved, Currency: r.readCurrency(j.Currency),
+		Merchant: r.readMerchant(j.Merchant),
+		Final:    j.Final, Tombstone: j.Tombstone, CardDelta: j.CardDelta, HoldDelta: j.HoldDelta,
+		SpendDelta: j.SpendDelta,
+		Posted:     j.Posted, Spend: Spend{Month: j.Month, Cents: j.SpendCents},
 	}
 	e.HasChecked, e.Checked = readChecked(j.Checked)
 	if j.Authorization != nil {
-		e.After = r.hold(j.Authorization)
+		e.After = r.readHold(j.Authorization)
 	}
 	return r.err
 }
@@ -107,69 +112,70 @@ func readChecked(c *Checked) (bool, Checked) {
 	return true, *c
 }
 
-// reader turns the journal's strings back; the first fault stays.
+// reader decodes the journal's strings and keeps the first error.
 type reader struct{ err error }
 
-func (r *reader) fail(what, s string, err error) {
+func (r *reader) failAt(what, s string, err error) {
 	if r.err == nil && err != nil {
 		r.err = fmt.Errorf("entry: %s %q: %w", what, s, err)
 	}
 }
 
-func (r *reader) time(s string) int64 {
+func (r *reader) readTime(s string) int64 {
 	at, err := time.Parse(journalTime, s)
-	r.fail("time", s, err)
+	r.failAt("time", s, err)
 	return at.UnixMilli()
 }
 
-func (r *reader) id(prefix, s string) ident.UUID {
+func (r *reader) readID(prefix, s string) ident.UUID {
 	if s == "" {
 		return ident.UUID{}
 	}
 	id, err := ident.Parse(prefix, s)
-	r.fail(prefix, s, err)
+	r.failAt(prefix, s, err)
 	return id
 }
 
-func (r *reader) fingerprint(s string) (f [16]byte) {
+func (r *reader) readFingerprint(s string) (f [16]byte) {
 	b, err := hex.DecodeString(s)
 	if err == nil && len(b) != len(f) {
 		err = ErrCorrupt
 	}
-	r.fail("fingerprint", s, err)
+	r.failAt("fingerprint", s, err)
 	copy(f[:], b)
 	return f
 }
 
-func (r *reader) currency(s string) (c [3]byte) {
+func (r *reader) readCurrency(s string) (c [3]byte) {
 	if s != "" && len(s) != len(c) {
-		r.fail("currency", s, ErrCorrupt)
+		r.failAt("currency", s, ErrCorrupt)
 	}
 	copy(c[:], s)
 	return c
 }
 
-func (r *reader) merchant(j *merchantJSON) Merchant {
+func (r *reader) readMerchant(j *merchantJSON) Merchant {
 	if j == nil {
 		return Merchant{}
 	}
 	mcc, ok := ParseMCC(j.MCC)
 	if !ok {
-		r.fail("mcc", j.MCC, ErrCorrupt)
+		r.failAt("mcc", j.MCC, ErrCorrupt)
 	}
 	return Merchant{ID: j.ID, Name: j.Name, Country: j.Country, MCC: mcc}
 }
 
-func (r *reader) hold(j *holdJSON) Hold {
+func (r *reader) readHold(j *holdJSON) Hold {
 	h := Hold{
-		ID: r.id(ident.Authorization, j.ID), Card: r.id(ident.Card, j.Card), Workspace: r.id(ident.Workspace, j.Workspace),
-		NetworkID: j.NetworkID, At: r.time(j.At),
+		ID: r.readID(ident.Authorization, j.ID), Card: r.readID(ident.Card, j.Card),
+		Workspace: r.readID(ident.Workspace, j.Workspace),
+		NetworkID: j.NetworkID, At: r.readTime(j.At),
 		Asked: j.Asked, Approved: j.Approved, Held: j.Held, Cleared: j.Cleared, Refunded: j.Refunded,
 		Month: j.Month, MonthCents: j.MonthCents, Decision: j.Decision, Reason: j.Reason, Status: j.Status,
-		Merchant: r.merchant(j.Merchant),
+		Merchant: r.readMerchant(j.Merchant),
 	}
 	if j.ExpiresAt != "" {
-		h.ExpiresAt = r.time(j.ExpiresAt)
+		h.ExpiresAt = r.readTime(j.ExpiresAt)
 	}
 	h.HasChecked, h.Checked = readChecked(j.Checked)
 	return h

@@ -6,9 +6,10 @@ import (
 	"purser/persistence/money"
 )
 
-// judge decides an authorization or an increment of h, and keeps what it compared. h is nil for a new or an unknown one.
+// judge decides an authorization or an increment of h, and records the compared amounts. h is nil
+// for a new or an unknown authorization.
 func (e *Entry) judge(v *View, m *Message, h *Hold) {
-	e.Reason = refusal(v, m, h)
+	e.Reason = refusalReason(v, m, h)
 	if e.Reason == ReasonApproved {
 		e.Reason, e.Approved = e.judgeAmount(v, m, h)
 	}
@@ -18,9 +19,9 @@ func (e *Entry) judge(v *View, m *Message, h *Hold) {
 	}
 }
 
-// refusal is the first reason, in the order of precedence, to refuse whatever the amount: the request, the card, what the card
-// may be used for, and the authorization that the message belongs to.
-func refusal(v *View, m *Message, h *Hold) Reason {
+// refusalReason returns the first reason to refuse at any amount, in the order of precedence: the
+// request, the card, its restrictions, and the message's authorization.
+func refusalReason(v *View, m *Message, h *Hold) Reason {
 	switch r := v.Rule; {
 	case m.Invalid != "" || m.Amount < 0 || m.Amount > money.MaxAmount:
 		return ReasonInvalidRequest
@@ -28,7 +29,7 @@ func refusal(v *View, m *Message, h *Hold) Reason {
 		return ReasonCardNotFound
 	case r.State == CardTerminated:
 		return ReasonCardTerminated
-	case r.State != CardActive: // a state that is not known is no permission
+	case r.State != CardActive: // an unknown state permits nothing
 		return ReasonCardFrozen
 	case m.Currency != usd:
 		return ReasonCurrencyNotSupported
@@ -44,20 +45,21 @@ func refusal(v *View, m *Message, h *Hold) Reason {
 	return ReasonApproved
 }
 
-// judgeAmount compares the amount with the limits and the funds, in this order, and returns what is approved. Differences are
-// compared rather than sums: limits and spends are never negative, so that none of them can overflow.
+// judgeAmount compares the amount with the limits and the funds, in this order, and returns the
+// approved amount. It compares differences instead of sums: limits and spends are never negative,
+// so no difference overflows.
 func (e *Entry) judgeAmount(v *View, m *Message, h *Hold) (Reason, money.Cents) {
 	asked, before := m.Amount, money.Cents(0)
 	if h != nil {
 		before = h.Held + min(h.Cleared, maxBalance)
 	}
-	e.check(v.Rule.PerTxnCents, before, asked)
+	e.recordCheck(v.Rule.PerTxnCents, before, asked)
 	if asked > v.Rule.PerTxnCents-before {
 		return ReasonPerTransactionLimitExceeded, 0
 	}
-	e.check(v.Rule.MonthCents, e.Spend.Cents, asked)
+	e.recordCheck(v.Rule.MonthCents, e.Spend.Cents, asked)
 	if asked == 0 {
-		return ReasonApproved, 0 // an account check asks for no money
+		return ReasonApproved, 0 // an account check requests no money
 	}
 	least := asked
 	if m.PartialApproval && m.Kind == Authorization {
@@ -68,13 +70,13 @@ func (e *Entry) judgeAmount(v *View, m *Message, h *Hold) (Reason, money.Cents) 
 		return ReasonMonthlyLimitExceeded, 0
 	}
 	if room = min(room, v.Spendable); room < least {
-		e.check(v.Spendable, 0, asked)
+		e.recordCheck(v.Spendable, 0, asked)
 		return ReasonInsufficientFunds, 0
 	}
 	return ReasonApproved, room
 }
 
-func (e *Entry) check(limit, spent, asked money.Cents) {
+func (e *Entry) recordCheck(limit, spent, asked money.Cents) {
 	e.HasChecked = true
 	e.Checked = Checked{LimitCents: limit, SpentCents: spent, AskedCents: asked}
 }

@@ -13,8 +13,8 @@ import (
 	"purser/persistence/money"
 )
 
-// life is a card's random life. Beside the package under test runs a model that keeps no sums: it remembers every cent held with
-// the month that counted it, and every movement of a month, and adds up afresh whenever it is asked.
+// life is a card's random life beside a model. The model keeps no sums: it stores each held cent
+// with the month that counted it and each movement of a month, and sums them anew.
 type life struct {
 	now       int64
 	rule      hold.Rule
@@ -29,7 +29,7 @@ type life struct {
 	ids       int
 }
 
-// layered is the model of an authorization: what is held of each month, and its totals.
+// layered is the model of an authorization: the held cents of each month, and its totals.
 type layered struct {
 	held              map[money.Month]money.Cents
 	cleared, refunded money.Cents
@@ -43,7 +43,7 @@ func (h *layered) total() (sum money.Cents) {
 	return sum
 }
 
-// shed takes cents out of the layers: the current month's first or last.
+// shed removes cents from the layers, from the current month's first or last.
 func (h *layered) shed(cents money.Cents, current money.Month, currentFirst bool) (ofCurrent money.Cents) {
 	older := h.total() - h.held[current]
 	ofCurrent = min(cents, h.held[current])
@@ -96,7 +96,7 @@ func message(kind hold.Kind, amount money.Cents) hold.Message {
 
 func drawAmount(t *rapid.T) money.Cents { return rapid.Int64Range(1, 60).Draw(t, "amount") }
 
-// pick draws an authorization that there is, or makes the step no step.
+// pick draws an existing authorization, or skips the step.
 func (l *life) pick(t *rapid.T) int {
 	if len(l.holds) == 0 {
 		t.Skip("no authorization yet")
@@ -133,7 +133,7 @@ func (l *life) take(i int, cents money.Cents) {
 	l.movements[l.month] += cents
 }
 
-// checkApproval is promise 3: no approval takes a limit or the funds below zero.
+// checkApproval checks promise 3: no approval takes a limit or the funds below zero.
 func (l *life) checkApproval(t *rapid.T, e *hold.Entry) {
 	if e.Decision == hold.Approved && e.Approved > 0 {
 		require.GreaterOrEqual(t, l.funds+l.cardCents, money.Cents(0))
@@ -245,7 +245,7 @@ func (l *life) timeOut(t *rapid.T) {
 	}
 }
 
-// check holds the sums of the package against the model's counting.
+// check compares the sums of the package with the model's.
 func (l *life) check(t *rapid.T) {
 	require.Equal(t, l.spendable(), l.funds+l.cardCents)
 	require.GreaterOrEqual(t, l.spend.Cents, money.Cents(0))
@@ -270,14 +270,17 @@ func (l *life) check(t *rapid.T) {
 func TestLifeAgreesWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &life{
-			now: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC).UnixMilli(), funds: rapid.Int64Range(0, 300).Draw(t, "funds"),
+			now:       time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC).UnixMilli(),
+			funds:     rapid.Int64Range(0, 300).Draw(t, "funds"),
 			movements: map[money.Month]money.Cents{},
 			rule: hold.Rule{Card: ident.Derive(3, time.UnixMilli(1), "card"), State: hold.CardActive,
-				PerTxnCents: rapid.Int64Range(0, 100).Draw(t, "limit"), MonthCents: rapid.Int64Range(0, 300).Draw(t, "month")},
+				PerTxnCents: rapid.Int64Range(0, 100).Draw(t, "limit"),
+				MonthCents:  rapid.Int64Range(0, 300).Draw(t, "month")},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":          l.check,
-			"authorize": l.authorize, "increment": l.increment, "reverse": l.reverse, "clear": l.clear, "force": l.force,
+			"authorize": l.authorize, "increment": l.increment, "reverse": l.reverse, "clear": l.clear,
+			"force":  l.force,
 			"refund": l.refund, "expire": l.expire, "timeOut": l.timeOut,
 			"time": func(t *rapid.T) { l.now += rapid.Int64Range(-3, 20).Draw(t, "days") * 86_400_000 },
 			"rule": func(t *rapid.T) {

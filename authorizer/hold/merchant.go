@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// An entry of a merchant allowlist is kept as its folded name and, when folding changed it, the entry as written after a
-// separator: merchants match by id as written and by name folded. U+0000 is in no request.
+// A normalised entry of a merchant allowlist is its folded name. When folding changed it, the entry
+// as written follows after a separator, because merchants match by exact id and by folded name.
+// U+0000 is in no request.
 const rawSeparator = "\x00"
 
-// NormalizeMerchant brings an entry of an allowlist into the form that MatchMerchant reads. It is called once, when the rule is
-// made.
+// NormalizeMerchant converts an entry of an allowlist into the form that MatchMerchant reads. Call
+// it once, when the rule is made.
 func NormalizeMerchant(entry string) string {
 	folded := string(appendFolded(make([]byte, 0, len(entry)), entry))
 	if folded == entry {
@@ -20,9 +21,10 @@ func NormalizeMerchant(entry string) string {
 	return folded + rawSeparator + entry
 }
 
-// MatchMerchant tells whether an allowlist of normalised entries allows a merchant: nil allows all, an empty one none. An entry
-// matches the merchant's id as written, or its name after case folding and collapsing spaces; with
-// a trailing * the beginning of either. It does not allocate.
+// MatchMerchant reports whether an allowlist of normalised entries allows a merchant: nil allows
+// all, an empty list none. An entry matches the exact id of the merchant, or its name after case
+// folding and collapsing of spaces. An entry with a trailing * matches the beginning of either. It
+// does not allocate.
 func MatchMerchant(allowed []string, m *Merchant) bool {
 	if allowed == nil {
 		return true
@@ -57,7 +59,7 @@ func matchPrefix(folded, raw string, name []byte, id string) bool {
 	return wild && id != "" && strings.HasPrefix(id, begin)
 }
 
-// appendFolded appends s in folded case, without spaces at its ends and with single ones inside.
+// appendFolded appends s with folded case, trimmed, and with single spaces inside.
 func appendFolded(dst []byte, s string) []byte {
 	gap := false
 	for _, r := range s {
@@ -68,13 +70,13 @@ func appendFolded(dst []byte, s string) []byte {
 		if gap {
 			dst, gap = append(dst, ' '), false
 		}
-		dst = utf8.AppendRune(dst, fold(r))
+		dst = utf8.AppendRune(dst, foldRune(r))
 	}
 	return dst
 }
 
-// fold returns one rune for all that differ by case only.
-func fold(r rune) rune {
+// foldRune returns the same rune for all runes that differ only by case.
+func foldRune(r rune) rune {
 	if r >= utf8.RuneSelf {
 		least := r
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
@@ -88,7 +90,7 @@ func fold(r rune) rune {
 	return r
 }
 
-// ParseMCC reads a merchant category code: four digits.
+// ParseMCC reads a merchant category code of four digits.
 func ParseMCC[T string | []byte](s T) (uint16, bool) {
 	if len(s) != 4 {
 		return 0, false

@@ -15,8 +15,9 @@ import (
 	"purser/persistence/money"
 )
 
-// The scenarios tell the life of a card in the words of its trade: amounts are dollars, a step names the authorization it belongs
-// to, and "left" is what the workspace can spend and the card has spent in the month.
+// The scenarios describe the life of a card in the field's terms. Amounts are dollars, a step names
+// its authorization, and "left" is the spendable balance of the workspace and the card's spend in
+// the month.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		w := &world{}
@@ -24,15 +25,15 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// world is one workspace with two cards ("the card" and "other"), and all that is known of them.
+// world is one workspace with two cards ("the card" and "other"), and their state.
 type world struct {
 	now    int64
 	ledger money.Cents
 	card   money.Cents // the workspace's cardCents
 	cards  map[string]*plastic
 	holds  map[string]*hold.Hold // by network id
-	owner  map[string]string     // the card's name of each hold
-	early  map[string]bool       // tombstones
+	owner  map[string]string     // the name of each hold's card
+	early  map[string]bool       // tombstones by network id
 	last   map[string]hold.Entry // by network id
 	ids    int
 }
@@ -75,12 +76,14 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 
 func (w *world) issue(t *testing.T, d *datadriven.TestData) string {
 	*w = world{
-		now: when(t, arg(d, "at")), ledger: cents(t, d, "funds"), cards: map[string]*plastic{}, holds: map[string]*hold.Hold{},
+		now: when(t, arg(d, "at")), ledger: cents(t, d, "funds"), cards: map[string]*plastic{},
+		holds: map[string]*hold.Hold{},
 		owner: map[string]string{}, early: map[string]bool{}, last: map[string]hold.Entry{},
 	}
 	workspace := w.id()
 	for _, name := range []string{"card", "other"} {
-		p := &plastic{rule: hold.Rule{Card: w.id(), Workspace: workspace, State: hold.CardActive, MonthCents: money.MaxAmount,
+		p := &plastic{rule: hold.Rule{Card: w.id(), Workspace: workspace, State: hold.CardActive,
+			MonthCents:  money.MaxAmount,
 			PerTxnCents: money.MaxAmount}}
 		w.change(t, d, &p.rule)
 		w.cards[name] = p
@@ -180,7 +183,7 @@ func (w *world) decide(d *datadriven.TestData, name string, m *hold.Message) str
 	return w.apply(name, card, &e)
 }
 
-// time is what no message asks for: an expiry or the return of a timed-out approval.
+// time applies an entry without a message: an expiry or the return of a timed-out approval.
 func (w *world) time(_ *testing.T, d *datadriven.TestData, decide func(*hold.View, *hold.Entry)) string {
 	name := d.CmdArgs[0].Key
 	card := w.owner[name]
@@ -202,7 +205,7 @@ func (w *world) apply(name, card string, e *hold.Entry) string {
 	}
 	if !after.ID.IsZero() {
 		if known := w.holds[name]; known != nil && known.ID != after.ID {
-			name += "'" // a forced post beside the authorization of that name
+			name += "'" // a forced post beside the authorization with that name
 		}
 		w.holds[name], w.owner[name] = &after, card
 	}

@@ -3,7 +3,7 @@ package hold
 import "slices"
 
 // Stricter returns a rule that allows no more than either of two rules of one card. It has the
-// version of the first, so that the card's next change replaces it.
+// version of the first, so the card's next change replaces it.
 func Stricter(r, other *Rule) Rule {
 	s := *r
 	s.State = max(r.State, other.State)
@@ -14,7 +14,7 @@ func Stricter(r, other *Rule) Rule {
 	return s
 }
 
-// allowedByBoth returns the entries of both allowlists. A nil list allows all.
+// allowedByBoth returns the common entries of two allowlists. A nil list allows all.
 func allowedByBoth[T comparable](a, b []T) []T {
 	switch {
 	case a == nil:

@@ -10,45 +10,46 @@ import (
 	"purser/authorizer/hold"
 )
 
-// A process that is stopped or starved does not run its timers: messages then wait in the sockets,
-// and their 150 ms would begin when the process reads them. The server therefore notices its own
-// gaps and asks the kernel for the age of the bytes that it reads after one. Neither the process's
-// clock nor that age counts the sleep of a machine, which the difference of the kernel's two
-// clocks since boot shows.
+// The timers of a stopped or starved process do not run. Messages then wait in the sockets, and
+// their 150 ms would begin when the process reads them. The server therefore detects its own gaps,
+// and asks the kernel for the age of the bytes that it reads after one. Neither the process's clock
+// nor that age counts the sleep of a machine, which the difference of the kernel's two clocks since
+// boot shows.
 const (
-	// pulseEvery is the pause between two beats. A gap of frozenAfter is ten of them.
+	// pulseEvery is the pause between two beats. frozenAfter is a gap of ten beats.
 	pulseEvery  = 10 * time.Millisecond
 	frozenAfter = 100 * time.Millisecond
-	// doubtFor is how long after a gap the kernel is asked. A server with a full backlog of
-	// connections reads all that waited sooner.
+	// doubtFor is the time after a gap in which the kernel is asked. A server with a full backlog
+	// of connections reads all waiting bytes sooner.
 	doubtFor = 10 * time.Second
 	// kernelTick is the coarsest unit of the kernel's age of bytes.
 	kernelTick = 10 * time.Millisecond
-	// sleepReadWithin is how far apart two readings of the kernel's clocks may be to be compared.
+	// sleepReadWithin is the longest distance between two comparable readings of the kernel's
+	// clocks.
 	sleepReadWithin = time.Millisecond
 )
 
-// pulse knows when this process did not run. Its methods are safe for concurrent use; the zero
-// value knows of no gap.
+// pulse detects when this process did not run. It is safe for concurrent use. The zero value has no
+// gap.
 type pulse struct {
 	began time.Time
-	last  atomic.Int64 // the last beat, nanoseconds after began; 0: there was none
-	awake atomic.Int64 // the first beat after the last gap; 0: there was no gap
-	slept atomic.Int64 // how long the machine slept in the last gap, nanoseconds
-	// asleep is the machine's sleep since boot at the last beat; the beats alone use it.
+	last  atomic.Int64 // the last beat, in nanoseconds after began; 0: none
+	awake atomic.Int64 // the first beat after the last gap; 0: no gap
+	slept atomic.Int64 // the machine's sleep in the last gap, in nanoseconds
+	// asleep is the machine's sleep since boot at the last beat. Only recordBeat uses it.
 	asleep time.Duration
 
 	once   sync.Once
 	cancel context.CancelFunc
 }
 
-// begin beats until end. Later calls do nothing.
-func (p *pulse) begin() {
+// start starts the beats, which stop ends. Later calls do nothing.
+func (p *pulse) start() {
 	p.once.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		p.began, p.cancel = time.Now(), cancel
 		p.asleep, _ = machineSleep()
-		p.beat(p.elapsed(), p.asleep)
+		p.recordBeat(p.sinceStart(), p.asleep)
 		go func() {
 			ticker := time.NewTicker(pulseEvery)
 			defer ticker.Stop()
@@ -59,7 +60,7 @@ func (p *pulse) begin() {
 					if !known {
 						asleep = p.asleep
 					}
-					p.beat(p.elapsed(), asleep)
+					p.recordBeat(p.sinceStart(), asleep)
 				case <-ctx.Done():
 					return
 				}
@@ -68,18 +69,18 @@ func (p *pulse) begin() {
 	})
 }
 
-// end stops the beats, and keeps a later begin from starting them.
-func (p *pulse) end() {
+// stop ends the beats, and keeps a later start from starting them.
+func (p *pulse) stop() {
 	p.once.Do(func() {})
 	if p.cancel != nil {
 		p.cancel()
 	}
 }
 
-func (p *pulse) elapsed() int64 { return max(1, int64(time.Since(p.began))) }
+func (p *pulse) sinceStart() int64 { return max(1, int64(time.Since(p.began))) }
 
-// beat notes that the process runs. asleep is the machine's sleep since boot.
-func (p *pulse) beat(at int64, asleep time.Duration) {
+// recordBeat records that the process runs. asleep is the machine's sleep since boot.
+func (p *pulse) recordBeat(at int64, asleep time.Duration) {
 	slept := max(0, int64(asleep-p.asleep))
 	if last := p.last.Load(); last != 0 && at-last+slept >= int64(frozenAfter) {
 		p.slept.Store(slept)
@@ -89,10 +90,10 @@ func (p *pulse) beat(at int64, asleep time.Duration) {
 	p.last.Store(at)
 }
 
-// gap reports whether the process may not have run since a message came that is read at a moment.
-// sinceAwake is the time since the process runs again, 0 when the gap is not over or its first beat
-// is still to come.
-func (p *pulse) gap(at int64) (sinceAwake time.Duration, frozen bool) {
+// gapBefore reports whether the process may not have run between the arrival of a message and its
+// reading at a time. sinceAwake is the time since the process runs again; it is 0 while the gap
+// lasts and until its first beat.
+func (p *pulse) gapBefore(at int64) (sinceAwake time.Duration, frozen bool) {
 	last := p.last.Load()
 	switch awake := p.awake.Load(); {
 	case last == 0:
@@ -105,16 +106,16 @@ func (p *pulse) gap(at int64) (sinceAwake time.Duration, frozen bool) {
 	return 0, false
 }
 
-// waited returns how long a message that was just read has lain in the socket, as far as anyone can
-// know. Without a gap it is 0: the message was read when it came. After a gap the kernel knows when
-// the connection's last bytes came; the message is at least as old. Bytes that came before the end
-// of a machine's sleep are older by that sleep. Where the kernel cannot be asked, a message that is
-// read within AnswerWithin of the gap's end counts as old.
-func (p *pulse) waited(conn net.Conn) time.Duration {
+// waitedInSocket returns how long a message has waited in the socket, as far as known. Without a
+// gap it is 0. After a gap the kernel knows the arrival of the connection's last bytes, and the
+// message is at least as old. Bytes from before the end of a machine's sleep are older by that
+// sleep. Where the kernel cannot be asked, a message that is read within AnswerWithin of the gap's
+// end counts as AnswerWithin old.
+func (p *pulse) waitedInSocket(conn net.Conn) time.Duration {
 	if p.last.Load() == 0 {
 		return 0
 	}
-	sinceAwake, frozen := p.gap(p.elapsed())
+	sinceAwake, frozen := p.gapBefore(p.sinceStart())
 	if !frozen {
 		return 0
 	}
@@ -130,7 +131,7 @@ func (p *pulse) waited(conn net.Conn) time.Duration {
 	return 0
 }
 
-// socketOf finds the kernel's connection below those that wrap it.
+// socketOf returns the kernel's connection below its wrappers.
 func socketOf(conn net.Conn) net.Conn {
 	for {
 		wrapped, ok := conn.(interface{ NetConn() net.Conn })

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receivedAgo asks the kernel how long ago the last bytes of a TCP connection came.
+// receivedAgo asks the kernel for the age of the last bytes of a TCP connection.
 func receivedAgo(conn net.Conn) (age time.Duration, known bool) {
 	tcp, ok := socketOf(conn).(syscall.Conn)
 	if !ok {
@@ -27,8 +27,8 @@ func receivedAgo(conn net.Conn) (age time.Duration, known bool) {
 	return age, known && err == nil
 }
 
-// machineSleep returns how long the machine has slept since boot: CLOCK_BOOTTIME counts its sleep
-// and CLOCK_MONOTONIC does not. It is not known when the reader was interrupted.
+// machineSleep returns the machine's sleep since boot: CLOCK_BOOTTIME counts it and CLOCK_MONOTONIC
+// does not. It is unknown when the readings were interrupted.
 func machineSleep() (slept time.Duration, known bool) {
 	var before, boot, after unix.Timespec
 	for _, reading := range []struct {

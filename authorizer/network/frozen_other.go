@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// receivedAgo does not know where the kernel does not say.
+// receivedAgo is unknown on this platform.
 func receivedAgo(conn net.Conn) (age time.Duration, known bool) {
 	_ = socketOf(conn)
 	return 0, false
 }
 
-// machineSleep is not known here.
+// machineSleep is unknown on this platform.
 func machineSleep() (slept time.Duration, known bool) { return 0, false }

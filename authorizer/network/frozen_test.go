@@ -12,26 +12,26 @@ import (
 	"purser/authorizer/hold"
 )
 
-func TestThePulseKnowsItsGaps(t *testing.T) {
+func TestPulseDetectsGaps(t *testing.T) {
 	var p pulse
 	second := int64(time.Second)
-	_, frozen := p.gap(second)
+	_, frozen := p.gapBefore(second)
 	require.False(t, frozen, "it has not begun")
-	p.beat(second, 0)
-	_, frozen = p.gap(second + int64(frozenAfter) - 1)
+	p.recordBeat(second, 0)
+	_, frozen = p.gapBefore(second + int64(frozenAfter) - 1)
 	require.False(t, frozen)
-	since, frozen := p.gap(5 * second)
+	since, frozen := p.gapBefore(5 * second)
 	require.True(t, frozen, "the message is read before the first beat")
 	require.Zero(t, since)
-	p.beat(5*second, 0)
-	since, frozen = p.gap(5*second + 7)
+	p.recordBeat(5*second, 0)
+	since, frozen = p.gapBefore(5*second + 7)
 	require.True(t, frozen)
 	require.Equal(t, 7*time.Nanosecond, since)
-	p.beat(5*second+int64(pulseEvery), 0)
-	_, frozen = p.gap(5*second + int64(pulseEvery))
+	p.recordBeat(5*second+int64(pulseEvery), 0)
+	_, frozen = p.gapBefore(5*second + int64(pulseEvery))
 	require.True(t, frozen, "the kernel is asked for a while")
 	p.last.Store(5*second + int64(doubtFor))
-	_, frozen = p.gap(5*second + int64(doubtFor))
+	_, frozen = p.gapBefore(5*second + int64(doubtFor))
 	require.False(t, frozen)
 }
 
@@ -49,57 +49,66 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// After a gap the kernel gives the age of the bytes in a socket; a connection that the kernel does
-// not know is old for a while.
-func TestTheAgeOfAMessageIsTheKernels(t *testing.T) {
+// After a gap the kernel gives the age of the bytes in a socket. Messages of other connections
+// count as old for AnswerWithin.
+func TestKernelGivesTheAgeOfAMessage(t *testing.T) {
 	var p pulse
 	p.began = time.Now().Add(-time.Hour)
 	client, conn := tcpPair(t)
 	_, err := client.Write([]byte("message"))
 	require.NoError(t, err)
-	require.Zero(t, p.waited(conn), "without a pulse nothing is known")
-	p.beat(p.elapsed(), 0)
-	p.awake.Store(p.elapsed())
+	require.Zero(t, p.waitedInSocket(conn), "without a pulse nothing is known")
+	p.recordBeat(p.sinceStart(), 0)
+	p.awake.Store(p.sinceStart())
 	_, known := receivedAgo(conn)
 	require.True(t, known)
-	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) >= hold.AnswerWithin }, time.Minute,
+	require.Eventually(t, func() bool {
+		p.recordBeat(p.sinceStart(),
+			0)
+		return p.waitedInSocket(conn) >= hold.AnswerWithin
+	}, time.Minute,
 		time.Millisecond)
 	_, err = client.Write([]byte("another"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { p.beat(p.elapsed(), 0); return p.waited(conn) < hold.AnswerWithin }, time.Minute,
+	require.Eventually(t, func() bool {
+		p.recordBeat(p.sinceStart(),
+			0)
+		return p.waitedInSocket(conn) < hold.AnswerWithin
+	}, time.Minute,
 		time.Millisecond)
 
 	inside, outside := net.Pipe()
 	defer inside.Close()
 	defer outside.Close()
-	p.awake.Store(p.elapsed())
-	require.Equal(t, hold.AnswerWithin, p.waited(inside))
+	p.awake.Store(p.sinceStart())
+	require.Equal(t, hold.AnswerWithin, p.waitedInSocket(inside))
 }
 
 // Neither the process's clock nor the kernel's age of bytes counts the sleep of a machine. A
-// message from before the wake-up is older by the sleep; a message from after it is not.
-func TestAMessageThatCameBeforeAMachinesSleepIsOld(t *testing.T) {
+// message from before the wake-up is older by the sleep; a later message is not.
+func TestMachineSleepAgesEarlierMessages(t *testing.T) {
 	var p pulse
 	p.began = time.Now().Add(-time.Hour)
 	client, conn := tcpPair(t)
-	p.beat(p.elapsed(), time.Minute)
+	p.recordBeat(p.sinceStart(), time.Minute)
 	_, err := client.Write([]byte("before"))
 	require.NoError(t, err)
-	p.last.Store(p.elapsed())
-	p.beat(p.elapsed(), time.Minute+hold.AnswerWithin)
+	p.last.Store(p.sinceStart())
+	p.recordBeat(p.sinceStart(), time.Minute+hold.AnswerWithin)
 	require.Eventually(t, func() bool { age, _ := receivedAgo(conn); return age > 0 }, time.Minute, time.Millisecond)
-	require.GreaterOrEqual(t, p.waited(conn), hold.AnswerWithin)
+	require.GreaterOrEqual(t, p.waitedInSocket(conn), hold.AnswerWithin)
 
-	awake := p.elapsed()
-	require.Eventually(t, func() bool { return p.elapsed()-awake > int64(20*time.Millisecond) }, time.Minute,
+	awake := p.sinceStart()
+	require.Eventually(t, func() bool { return p.sinceStart()-awake > int64(20*time.Millisecond) }, time.Minute,
 		time.Millisecond)
 	_, err = client.Write([]byte("after"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.waited(conn) < hold.AnswerWithin }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return p.waitedInSocket(conn) < hold.AnswerWithin }, time.Minute,
+		time.Millisecond)
 }
 
-// The sleep that the kernel's clocks show never shrinks.
-func TestTheSleepOfTheMachineIsKnown(t *testing.T) {
+// The machine's sleep by the kernel's clocks never shrinks.
+func TestMachineSleepNeverShrinks(t *testing.T) {
 	first, known := machineSleep()
 	for !known {
 		first, known = machineSleep()
@@ -108,11 +117,11 @@ func TestTheSleepOfTheMachineIsKnown(t *testing.T) {
 	require.GreaterOrEqual(t, again+sleepReadWithin, first)
 }
 
-// The pulse of a server ends with it.
-func TestThePulseEnds(t *testing.T) {
+// Shutdown stops the pulse of a server for good.
+func TestPulseStopsWithItsServer(t *testing.T) {
 	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now})
 	require.NoError(t, err)
 	require.NoError(t, server.Shutdown(context.Background()))
-	server.pulse.begin()
+	server.pulse.start()
 	require.Zero(t, server.pulse.last.Load())
 }

@@ -8,17 +8,19 @@ import (
 	"unsafe"
 )
 
-// lexer reads the tokens of one JSON text in place. It allocates nothing: strings alias the text, and one with escapes is
-// unescaped over itself, so that the text is spent afterwards. The text must be valid UTF-8.
+// lexer parses the tokens of one JSON text in place. It allocates nothing: strings alias the text,
+// and a string with escapes is unescaped over itself, which destroys the text. The text must be
+// valid UTF-8.
 //
-// Integers are the only numbers it takes; others it can skip. After the first fault `bad` stays set and the reads yield zeros.
+// Integers are the only numbers that it reads; it can skip others. After the first fault bad stays
+// set and every read returns zero.
 type lexer struct {
 	text []byte
 	at   int
 	bad  bool
 }
 
-func (l *lexer) fail() { l.bad = true }
+func (l *lexer) markBad() { l.bad = true }
 
 // peek skips white space and returns the next byte, 0 at the end.
 func (l *lexer) peek() byte {
@@ -32,18 +34,18 @@ func (l *lexer) peek() byte {
 	return 0
 }
 
-// expect takes one byte of punctuation.
+// expect consumes one byte of punctuation.
 func (l *lexer) expect(c byte) {
 	if l.peek() != c || l.bad {
-		l.fail()
+		l.markBad()
 		return
 	}
 	l.at++
 }
 
-// more steps to the next member of an object: over the opening brace the first time, else over a comma. It is false after the
-// closing brace or a fault.
-func (l *lexer) more(first bool) bool {
+// nextMember moves to the next member of an object: over the opening brace the first time, later
+// over a comma. It returns false after the closing brace or a fault.
+func (l *lexer) nextMember(first bool) bool {
 	if first {
 		l.expect('{')
 		if l.peek() == '}' {
@@ -60,8 +62,8 @@ func (l *lexer) more(first bool) bool {
 	return !l.bad
 }
 
-// literal takes a word such as null if it is next.
-func (l *lexer) literal(word string) bool {
+// takeLiteral consumes a word such as null when it is next.
+func (l *lexer) takeLiteral(word string) bool {
 	l.peek()
 	if len(l.text)-l.at < len(word) || string(l.text[l.at:l.at+len(word)]) != word {
 		return false
@@ -70,18 +72,18 @@ func (l *lexer) literal(word string) bool {
 	return true
 }
 
-func (l *lexer) boolean() bool {
-	if l.literal("true") {
+func (l *lexer) readBool() bool {
+	if l.takeLiteral("true") {
 		return true
 	}
-	if !l.literal("false") {
-		l.fail()
+	if !l.takeLiteral("false") {
+		l.markBad()
 	}
 	return false
 }
 
-// integer takes a number without fraction and exponent that an int64 holds.
-func (l *lexer) integer() int64 {
+// readInteger reads a number without fraction and exponent that fits an int64.
+func (l *lexer) readInteger() int64 {
 	negative := l.peek() == '-'
 	if negative {
 		l.at++
@@ -94,15 +96,15 @@ func (l *lexer) integer() int64 {
 	for l.at < len(l.text) && isDigit(l.text[l.at]) {
 		d := uint64(l.text[l.at] - '0')
 		if n > (limit-d)/10 {
-			l.fail()
+			l.markBad()
 			return 0
 		}
 		n = n*10 + d
 		l.at++
 	}
 	digits := l.at - start
-	if digits == 0 || digits > 1 && l.text[start] == '0' || l.fraction() {
-		l.fail()
+	if digits == 0 || digits > 1 && l.text[start] == '0' || l.hasFraction() {
+		l.markBad()
 		return 0
 	}
 	if negative {
@@ -111,8 +113,8 @@ func (l *lexer) integer() int64 {
 	return int64(n)
 }
 
-// fraction tells whether a number goes on past its integer.
-func (l *lexer) fraction() bool {
+// hasFraction reports whether the number continues with a fraction or an exponent.
+func (l *lexer) hasFraction() bool {
 	if l.at == len(l.text) {
 		return false
 	}
@@ -120,7 +122,8 @@ func (l *lexer) fraction() bool {
 	return c == '.' || c|0x20 == 'e'
 }
 
-// wholeNumber tells whether a number without fraction and exponent is next; it may still be none that integer takes.
+// wholeNumber reports whether the next value is a number without fraction and exponent. readInteger
+// may still refuse it.
 func (l *lexer) wholeNumber() bool {
 	if c := l.peek(); c != '-' && !isDigit(c) {
 		return false
@@ -130,33 +133,34 @@ func (l *lexer) wholeNumber() bool {
 		end++
 	}
 	ahead := lexer{text: l.text, at: end}
-	return !ahead.fraction()
+	return !ahead.hasFraction()
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// string takes a string. It aliases the lexer's text.
-func (l *lexer) string() string {
+// readString reads a string. It aliases the lexer's text.
+func (l *lexer) readString() string {
 	if l.expect('"'); l.bad {
 		return ""
 	}
 	start := l.at
-	l.at += plain(l.text[start:])
+	l.at += plainLength(l.text[start:])
 	switch {
 	case l.at == len(l.text):
 	case l.text[l.at] == '"':
 		l.at++
-		return alias(l.text[start : l.at-1])
+		return unsafeString(l.text[start : l.at-1])
 	case l.text[l.at] == '\\':
-		return l.escaped(start)
+		return l.readEscaped(start)
 	}
-	l.fail()
+	l.markBad()
 	return ""
 }
 
-// plain is how many bytes stand before the first quote, backslash or control character. It looks at eight at a time: the lowest
-// byte in which a subtraction borrows is one of those, whatever it borrows from the bytes above.
-func plain(text []byte) int {
+// plainLength returns the number of bytes before the first quote, backslash or control character.
+// It examines eight bytes at a time: the lowest byte in which a subtraction borrows is such a byte,
+// because borrows only spread upwards.
+func plainLength(text []byte) int {
 	const each, top = 0x0101010101010101, 0x8080808080808080
 	at := 0
 	for ; len(text)-at >= 8; at += 8 {
@@ -172,37 +176,38 @@ func plain(text []byte) int {
 	return at
 }
 
-// escaped goes on with a string from its first backslash. What an escape stands for is never longer than the escape.
-func (l *lexer) escaped(start int) string {
+// readEscaped reads the rest of a string from its first backslash. An unescaped character is never
+// longer than its escape.
+func (l *lexer) readEscaped(start int) string {
 	end := l.at
 	for l.at < len(l.text) {
 		c := l.text[l.at]
 		l.at++
 		switch {
 		case c == '"':
-			return alias(l.text[start:end])
+			return unsafeString(l.text[start:end])
 		case c < ' ':
-			l.fail()
+			l.markBad()
 			return ""
 		case c != '\\':
 			l.text[end] = c
 			end++
 		default:
-			r := l.escape()
+			r := l.readEscape()
 			if l.bad {
 				return ""
 			}
 			end += utf8.EncodeRune(l.text[end:], r)
 		}
 	}
-	l.fail()
+	l.markBad()
 	return ""
 }
 
-// escape takes what follows a backslash. U+0000 and half a surrogate pair are faults.
-func (l *lexer) escape() rune {
+// readEscape reads an escape after its backslash. U+0000 and a lone surrogate are faults.
+func (l *lexer) readEscape() rune {
 	if l.at == len(l.text) {
-		l.fail()
+		l.markBad()
 		return 0
 	}
 	c := l.text[l.at]
@@ -223,7 +228,7 @@ func (l *lexer) escape() rune {
 	case 'u':
 		return l.codePoint()
 	}
-	l.fail()
+	l.markBad()
 	return 0
 }
 
@@ -231,23 +236,23 @@ func (l *lexer) codePoint() rune {
 	r := l.hex4()
 	if utf16.IsSurrogate(r) {
 		if len(l.text)-l.at < 2 || l.text[l.at] != '\\' || l.text[l.at+1] != 'u' {
-			l.fail()
+			l.markBad()
 			return 0
 		}
 		l.at += 2
 		if r = utf16.DecodeRune(r, l.hex4()); r == utf8.RuneError {
-			l.fail()
+			l.markBad()
 		}
 	}
 	if r == 0 {
-		l.fail()
+		l.markBad()
 	}
 	return r
 }
 
 func (l *lexer) hex4() rune {
 	if len(l.text)-l.at < 4 {
-		l.fail()
+		l.markBad()
 		return 0
 	}
 	r := rune(0)
@@ -260,7 +265,7 @@ func (l *lexer) hex4() rune {
 		case c >= 'A' && c <= 'F':
 			c -= 'A' - 10
 		default:
-			l.fail()
+			l.markBad()
 			return 0
 		}
 		r = r<<4 | rune(c)
@@ -269,10 +274,10 @@ func (l *lexer) hex4() rune {
 	return r
 }
 
-// end tells whether the text is read to its end without a fault.
-func (l *lexer) end() bool { return l.peek() == 0 && l.at == len(l.text) && !l.bad }
+// atEnd reports whether the whole text was read without a fault.
+func (l *lexer) atEnd() bool { return l.peek() == 0 && l.at == len(l.text) && !l.bad }
 
-func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 const hexDigits = "0123456789abcdef"
 
@@ -292,5 +297,5 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// unsafeBytes is the other way; what it returns must not be written to.
+// unsafeBytes returns the bytes of a string, which must not be written.
 func unsafeBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -10,7 +10,7 @@ import (
 	"purser/persistence/money"
 )
 
-// field is a set of the fields that a body of the card network may have.
+// field is a set of fields of a body.
 type field uint16
 
 const (
@@ -37,7 +37,7 @@ const (
 	cardFields     = fieldID | fieldCardToken | fieldAmount | fieldCurrency | fieldMerchant
 )
 
-// form is what the body of a route looks like.
+// form holds the fields that a route's body may and must have.
 type form struct {
 	kind            hold.Kind
 	allowed, needed field
@@ -46,7 +46,8 @@ type form struct {
 func formOf(kind hold.Kind) form {
 	switch kind {
 	case hold.Authorization:
-		return form{kind, cardFields | fieldKind | fieldAuthorization | fieldOriginal | fieldPartial | fieldExpires, cardFields}
+		return form{kind, cardFields | fieldKind | fieldAuthorization | fieldOriginal | fieldPartial | fieldExpires,
+			cardFields}
 	case hold.Reversal:
 		return form{kind, fieldID | fieldAuthorization | fieldOriginal | fieldAmount, fieldID}
 	case hold.Clearing:
@@ -57,7 +58,7 @@ func formOf(kind hold.Kind) form {
 	panic("BUG: no form for a body of kind " + kind.String())
 }
 
-// Refusals of a body. Each names the field.
+// Refusals of a body; each names the field.
 const (
 	badBody          = "the body is not one JSON object"
 	badUTF8          = "the body is not valid UTF-8"
@@ -83,7 +84,8 @@ const (
 	badFinal         = "final: true or false"
 )
 
-// body is a message being read. Its first refusal of a well-formed value is `invalid`; `broken` is a fault of form.
+// body is a message that is being parsed. broken is the first fault of form, invalid the first bad
+// value in a well-formed body.
 type body struct {
 	lexer
 	form
@@ -92,23 +94,24 @@ type body struct {
 	seen    field
 	broken  string
 	invalid string
-	refs    field // references given, well-formed or not
+	refs    field // references that the body has, valid or not
 }
 
-// Scan reads the body of a message of the card network into m, which it overwrites. kind is the route's: Authorization (which
-// may turn out Incremental), Reversal, Clearing or Refund. now is in Unix milliseconds.
+// Scan parses the body of a message into m, which it overwrites. kind is the route's: Authorization
+// (which may turn into Incremental), Reversal, Clearing or Refund. now is in Unix milliseconds.
 //
-// It returns "" or why the body is refused. A field of an authorization (other than its id) with a value of another type, or one
-// that cannot be, is no refusal: it is m.Invalid. Scan allocates nothing for a good body; the strings of m alias text, which is
-// spent (unescaped in place).
+// It returns "" or the refusal of the body. In an authorization, a wrong type or a bad value in a
+// field other than the id is no refusal but m.Invalid, which makes a decline. Scan allocates
+// nothing for a valid body. The strings of m alias text, which Scan overwrites when it unescapes in
+// place.
 func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal string) {
 	*m = hold.Message{Kind: kind}
 	if !utf8.Valid(text) {
 		return badUTF8
 	}
 	b := body{lexer: lexer{text: text}, form: formOf(kind), m: m, now: now}
-	b.object()
-	if b.broken == "" && !b.end() {
+	b.readObject()
+	if b.broken == "" && !b.atEnd() {
 		b.broken = badBody
 	}
 	if b.broken == "" && !usableID(m.ID) {
@@ -117,7 +120,7 @@ func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal stri
 	if b.broken != "" {
 		return b.broken
 	}
-	b.complete()
+	b.checkRequired()
 	m.Fingerprint = m.Sum()
 	if b.invalid == "" || kind == hold.Authorization {
 		m.Invalid = b.invalid
@@ -128,35 +131,35 @@ func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal stri
 
 func usableID(id string) bool { return id != "" && utf8.RuneCountInString(id) <= hold.MaxNetworkID }
 
-// breaks ends the reading with a fault of form.
-func (b *body) breaks(why string) {
+// breakForm records a fault of form and ends the parsing.
+func (b *body) breakForm(why string) {
 	if b.broken == "" {
 		b.broken = why
 	}
-	b.fail()
+	b.markBad()
 }
 
-// refuse notes a value that cannot be; the first one is told.
-func (b *body) refuse(why string) {
+// refuseValue records the first bad value.
+func (b *body) refuseValue(why string) {
 	if b.invalid == "" {
 		b.invalid = why
 	}
 }
 
-func (b *body) object() {
-	for first := true; b.more(first); first = false {
-		f := fieldOf(b.string())
+func (b *body) readObject() {
+	for first := true; b.nextMember(first); first = false {
+		f := fieldOf(b.readString())
 		if b.expect(':'); b.bad {
-			b.breaks(badBody)
+			b.breakForm(badBody)
 			return
 		}
-		b.member(f, b.allowed)
+		b.readMember(f, b.allowed)
 		if b.bad {
 			return
 		}
 	}
 	if b.bad {
-		b.breaks(badBody)
+		b.breakForm(badBody)
 	}
 }
 
@@ -188,37 +191,37 @@ func fieldOf(name string) field {
 	return 0
 }
 
-// member reads the value of a field that is allowed once. A value of another type is refused in an authorization, where it makes
-// a decline, and breaks the form of everything else, and of an id.
-func (b *body) member(f, allowed field) {
+// readMember reads the value of an allowed field, once. A wrong type is a bad value in an
+// authorization, and a fault of form in every other message and in an id.
+func (b *body) readMember(f, allowed field) {
 	switch {
 	case f&allowed == 0:
-		b.breaks(badUnknown)
+		b.breakForm(badUnknown)
 		return
 	case b.seen&f != 0:
-		b.breaks(badDuplicate)
+		b.breakForm(badDuplicate)
 		return
 	}
 	b.seen |= f
-	if b.literal("null") {
+	if b.takeLiteral("null") {
 		if f&(b.needed|merchantNeeded) != 0 {
-			b.breaks(complaint(f))
+			b.breakForm(requirementOf(f))
 		}
 		return
 	}
-	if b.kind == hold.Authorization && f != fieldID && b.mistyped(f) {
-		b.refuse(complaint(f))
-		b.skip(maxSkipped)
+	if b.kind == hold.Authorization && f != fieldID && b.isMistyped(f) {
+		b.refuseValue(requirementOf(f))
+		b.skipValue(maxSkipped)
 	} else {
-		b.value(f)
+		b.readValue(f)
 	}
 	if b.bad {
-		b.breaks(complaint(f))
+		b.breakForm(requirementOf(f))
 	}
 }
 
-// mistyped tells whether what comes next is no beginning of a value of the field's type.
-func (b *body) mistyped(f field) bool {
+// isMistyped reports whether the next byte cannot begin a value of the field's type.
+func (b *body) isMistyped(f field) bool {
 	c := b.peek()
 	switch f {
 	case fieldAmount:
@@ -231,37 +234,37 @@ func (b *body) mistyped(f field) bool {
 	return c != '"'
 }
 
-func (b *body) value(f field) {
+func (b *body) readValue(f field) {
 	switch f {
 	case fieldID:
-		b.m.ID = b.string()
+		b.m.ID = b.readString()
 	case fieldCardToken:
-		b.cardToken(b.string())
+		b.setCardToken(b.readString())
 	case fieldAmount:
-		b.amount(b.integer())
+		b.setAmount(b.readInteger())
 	case fieldCurrency:
-		b.currency(b.string())
+		b.setCurrency(b.readString())
 	case fieldMerchant:
-		b.merchant()
+		b.readMerchant()
 	case fieldKind:
-		b.kindOf(b.string())
+		b.setKind(b.readString())
 	case fieldAuthorization:
-		b.authorization(b.string())
+		b.setAuthorization(b.readString())
 	case fieldOriginal:
-		b.original(b.string())
+		b.setOriginal(b.readString())
 	case fieldPartial:
-		b.m.PartialApproval = b.boolean()
+		b.m.PartialApproval = b.readBool()
 	case fieldExpires:
-		b.expires(b.string())
+		b.setExpiry(b.readString())
 	case fieldFinal:
-		b.m.Final = b.boolean()
+		b.m.Final = b.readBool()
 	default:
-		b.merchantValue(f)
+		b.readMerchantField(f)
 	}
 }
 
-// complaint is what is said of a field that is missing, null or of another type.
-func complaint(f field) string {
+// requirementOf returns the refusal of a field that is missing, null or of another type.
+func requirementOf(f field) string {
 	switch f {
 	case fieldID:
 		return badID
@@ -297,9 +300,9 @@ func complaint(f field) string {
 	return badBody
 }
 
-// cardToken keeps a string that is no token of ours as a token of slot 0, where no card is: an unknown card, and the same one
-// every time.
-func (b *body) cardToken(s string) {
+// setCardToken maps a malformed token to a token of slot 0, where no card is. Equal strings map to
+// the same unknown card.
+func (b *body) setCardToken(s string) {
 	token, err := ident.ParseToken(unsafeBytes(s))
 	if err != nil {
 		sum := sha256.Sum256(unsafeBytes(s))
@@ -309,24 +312,24 @@ func (b *body) cardToken(s string) {
 	b.m.Token = token
 }
 
-// amount keeps no amount out of range: nothing after here needs to fear it.
-func (b *body) amount(cents int64) {
+// setAmount accepts only amounts in range, so later code need not check.
+func (b *body) setAmount(cents int64) {
 	if cents < 0 || cents > money.MaxAmount || cents == 0 && b.kind != hold.Authorization {
-		b.refuse(badAmount)
+		b.refuseValue(badAmount)
 		return
 	}
 	b.m.Amount = cents
 }
 
-func (b *body) currency(s string) {
-	if !letters(s, len(b.m.Currency)) {
-		b.refuse(badCurrency)
+func (b *body) setCurrency(s string) {
+	if !isLetters(s, len(b.m.Currency)) {
+		b.refuseValue(badCurrency)
 		return
 	}
 	copy(b.m.Currency[:], s)
 }
 
-func letters(s string, n int) bool {
+func isLetters(s string, n int) bool {
 	for i := range len(s) {
 		if c := s[i] | 0x20; c < 'a' || c > 'z' {
 			return false
@@ -335,60 +338,60 @@ func letters(s string, n int) bool {
 	return len(s) == n
 }
 
-func (b *body) kindOf(s string) {
+func (b *body) setKind(s string) {
 	switch s {
 	case "authorization":
 	case "incremental":
 		b.m.Kind = hold.Incremental
 	default:
-		b.refuse(badKind)
+		b.refuseValue(badKind)
 	}
 }
 
-func (b *body) authorization(s string) {
+func (b *body) setAuthorization(s string) {
 	b.refs |= fieldAuthorization
 	id, err := ident.Parse(ident.Authorization, s)
 	if err != nil {
-		b.refuse(badAuthorization)
+		b.refuseValue(badAuthorization)
 	}
 	b.m.AuthorizationID = id
 }
 
-func (b *body) original(s string) {
+func (b *body) setOriginal(s string) {
 	b.refs |= fieldOriginal
 	if !usableID(s) {
-		b.refuse(badOriginal)
+		b.refuseValue(badOriginal)
 		return
 	}
 	b.m.OriginalID = s
 }
 
-func (b *body) expires(s string) {
+func (b *body) setExpiry(s string) {
 	var at time.Time
 	if err := at.UnmarshalText(unsafeBytes(s)); err != nil {
-		b.refuse(badExpires)
+		b.refuseValue(badExpires)
 		return
 	}
 	ms := at.UnixMilli()
 	if ms <= b.now || ms > b.now+hold.MaxHoldLife.Milliseconds() {
-		b.refuse(badExpires)
+		b.refuseValue(badExpires)
 		return
 	}
 	b.m.HoldExpiresAt = ms
 }
 
-func (b *body) merchant() {
+func (b *body) readMerchant() {
 	if b.peek() != '{' {
-		b.fail()
+		b.markBad()
 		return
 	}
-	for first := true; b.more(first); first = false {
-		f := merchantField(b.string())
+	for first := true; b.nextMember(first); first = false {
+		f := merchantField(b.readString())
 		if b.expect(':'); b.bad {
-			b.breaks(badBody)
+			b.breakForm(badBody)
 			return
 		}
-		if b.member(f, merchantFields); b.bad {
+		if b.readMember(f, merchantFields); b.bad {
 			return
 		}
 	}
@@ -408,48 +411,48 @@ func merchantField(name string) field {
 	return 0
 }
 
-func (b *body) merchantValue(f field) {
-	s := b.string()
+func (b *body) readMerchantField(f field) {
+	s := b.readString()
 	to := &b.m.Merchant
 	switch f {
 	case fieldMerchantID:
-		b.bounded(s, 0, hold.MaxMerchantID, &to.ID, badMerchantID)
+		b.setBounded(s, 0, hold.MaxMerchantID, &to.ID, badMerchantID)
 	case fieldMerchantName:
-		b.bounded(s, 1, hold.MaxMerchantName, &to.Name, badMerchantName)
+		b.setBounded(s, 1, hold.MaxMerchantName, &to.Name, badMerchantName)
 	case fieldMCC:
 		mcc, ok := hold.ParseMCC(s)
 		if !ok {
-			b.refuse(badMCC)
+			b.refuseValue(badMCC)
 		}
 		to.MCC = mcc
 	case fieldCountry:
-		if !letters(s, 2) {
-			b.refuse(badCountry)
+		if !isLetters(s, 2) {
+			b.refuseValue(badCountry)
 			return
 		}
 		to.Country = s
 	}
 }
 
-func (b *body) bounded(s string, least, most int, to *string, why string) {
+func (b *body) setBounded(s string, least, most int, to *string, why string) {
 	if n := utf8.RuneCountInString(s); n < least || n > most {
-		b.refuse(why)
+		b.refuseValue(why)
 		return
 	}
 	*to = s
 }
 
-// complete checks what no field says alone: those that are missing, and the references among them.
-func (b *body) complete() {
+// checkRequired checks for missing fields and for the combination of references.
+func (b *body) checkRequired() {
 	for f := fieldID; f <= fieldMerchant; f <<= 1 {
 		if b.needed&^b.seen&f != 0 {
-			b.refuse(complaint(f))
+			b.refuseValue(requirementOf(f))
 		}
 	}
 	if b.seen&fieldMerchant != 0 {
 		for f := fieldMerchantName; f <= fieldMCC; f <<= 1 {
 			if b.seen&f == 0 {
-				b.refuse(complaint(f))
+				b.refuseValue(requirementOf(f))
 			}
 		}
 	}
@@ -457,13 +460,13 @@ func (b *body) complete() {
 	one := b.refs == fieldAuthorization || b.refs == fieldOriginal
 	switch m := b.m; {
 	case m.Kind == hold.Authorization && b.refs != 0:
-		b.refuse(badNoReference)
+		b.refuseValue(badNoReference)
 	case (m.Kind == hold.Incremental || m.Kind == hold.Reversal) && !one:
-		b.refuse(badReference)
+		b.refuseValue(badReference)
 	case b.refs != 0 && !one:
-		b.refuse(badBothNamed)
+		b.refuseValue(badBothNamed)
 	}
 	if b.m.Kind == hold.Incremental && b.m.Amount == 0 {
-		b.refuse(badAmount)
+		b.refuseValue(badAmount)
 	}
 }

@@ -90,8 +90,8 @@ func TestScanReadsEveryField(t *testing.T) {
 	require.True(t, m.WholeHold)
 }
 
-// What breaks the form is refused on every route, with the field named.
-func TestScanRefusesWhatIsNotStrict(t *testing.T) {
+// A fault of form is refused on every route, with the field named.
+func TestScanRefusesFaultsOfForm(t *testing.T) {
 	good := goodAuthorization()
 	for name, c := range map[string]struct{ from, to, why string }{
 		"not json":          {good, `hello`, "JSON"},
@@ -144,8 +144,9 @@ func TestScanRefusesWhatIsNotStrict(t *testing.T) {
 	}
 }
 
-// A field of another type is a decline of an authorization and a refusal of everything else; both name the field.
-func TestScanReadsOverAValueOfAnotherType(t *testing.T) {
+// A field of another type declines an authorization and refuses every other message. Both name the
+// field.
+func TestScanSkipsAValueOfAnotherType(t *testing.T) {
 	token := `"` + scanToken.String() + `"`
 	for name, c := range map[string]struct{ from, to, why string }{
 		"token a number":    {token, `4111`, "cardToken"},
@@ -187,7 +188,7 @@ func TestScanReadsOverAValueOfAnotherType(t *testing.T) {
 	}
 }
 
-// A value that cannot be is a decline of an authorization and a refusal of everything else.
+// A bad value declines an authorization and refuses every other message. Both name the field.
 func TestScanNamesTheFieldOfAnImpossibleValue(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, why string }{
 		"no token":      {`"cardToken":"` + scanToken.String() + `",`, ``, "cardToken"},
@@ -269,7 +270,7 @@ func TestScanChecksTheReferences(t *testing.T) {
 	}
 }
 
-// A card token that is none of ours is an unknown card, not a bad request; the same one twice is the same card.
+// A malformed card token is an unknown card, not a bad request. Equal tokens are the same card.
 func TestScanKeepsAForeignToken(t *testing.T) {
 	foreign := func(token string) hold.Message {
 		m, why := scan(hold.Authorization, strings.Replace(goodAuthorization(), scanToken.String(), token, 1))
@@ -302,7 +303,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// FuzzScan holds the scanner against a slow reading by a strict JSON library.
+// FuzzScan compares the scanner with a slow reference on a strict JSON library.
 func FuzzScan(f *testing.F) {
 	for _, kind := range messageKinds {
 		f.Add(byte(kind), []byte(goodBody(kind)))
@@ -334,7 +335,7 @@ var allowedFields = map[hold.Kind]string{
 	hold.Refund:        "id cardToken amountCents currency merchant authorizationId originalId",
 }
 
-// slow is a body as the reference reads it: members first, then one by one.
+// slow is a body in the reference: all members first, then one by one.
 type slow struct {
 	members map[string]jsontext.Value
 	needed  []string
@@ -343,20 +344,21 @@ type slow struct {
 	lenient bool // a value of another type is invalid, not broken
 }
 
-// mistyped notes a value of another type. It breaks the form when it could not stand anywhere.
+// mistyped records a value of another type. It breaks the form when no field could have the value.
 func (s *slow) mistyped(value jsontext.Value) {
 	s.invalid = true
 	s.broken = s.broken || !s.lenient || !strict(value)
 }
 
-// strict tells whether a value nests at most 16 deep and holds neither U+0000 nor an integer beyond int64.
+// strict reports whether a value nests at most 16 deep and holds neither U+0000 nor an integer
+// beyond int64.
 func strict(value jsontext.Value) bool {
 	dec := jsontext.NewDecoder(bytes.NewReader(value))
 	for {
 		depth := dec.StackDepth()
 		token, err := dec.ReadToken()
 		if err != nil {
-			return true // the end: the body was valid JSON
+			return true // the end of a body that is valid JSON
 		}
 		text := token.String()
 		switch token.Kind() {
@@ -404,7 +406,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// read decodes a member strictly and checks its value; it tells whether there is a good one.
+// read decodes a member strictly and checks its value. ok reports a valid one.
 func read[T any](s *slow, name string, good func(T) bool) (v T, ok bool) {
 	value, given := s.members[name]
 	if !given {
@@ -459,7 +461,7 @@ func reference(kind hold.Kind, text []byte) (m hold.Message, accepted bool) {
 		m.Token, _ = ident.ParseToken([]byte(token))
 		if m.Token == (ident.Token{}) {
 			own, _ := scan(hold.Authorization, `{"id":"x","cardToken":`+string(s.members["cardToken"])+`}`)
-			m.Token = own.Token // what it becomes is the scanner's own affair
+			m.Token = own.Token // the token is the scanner's own choice
 		}
 	}
 	currency, _ := read(s, "currency", matches("[A-Za-z]{3}"))

@@ -6,13 +6,13 @@ import (
 	"errors"
 )
 
-// MaxSecrets is how many secrets of the card network are valid at once: two, while one replaces the other.
+// MaxSecrets is the number of secrets that are valid at once: two during a rotation.
 const MaxSecrets = 2
 
 var errSecrets = errors.New("network secrets: one, or two while rotating, none of them empty")
 
-// secrets are the SHA-256 of the valid secrets; hashing makes the comparison independent of where and in how many characters
-// a guess differs.
+// secrets holds the SHA-256 sums of the valid secrets. Hashing makes the time of a comparison
+// independent of the length and the position of a difference.
 type secrets struct {
 	sums  [MaxSecrets][sha256.Size]byte
 	count int
@@ -33,7 +33,7 @@ func newSecrets(plain []string) (secrets, error) {
 	return s, nil
 }
 
-// admits tells in constant time whether a given secret is one of the valid ones.
+// admits reports in constant time whether a secret is valid.
 func (s *secrets) admits(given []byte) bool {
 	sum := sha256.Sum256(given)
 	ok := 0

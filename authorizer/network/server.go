@@ -19,7 +19,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// Limits of the network-facing server, where its options name no other.
+// Defaults of the server's limits.
 const (
 	DefaultMaxBody        = 16 << 10
 	DefaultMaxHeader      = 16 << 10
@@ -27,35 +27,35 @@ const (
 	DefaultWriteTimeout   = 5 * time.Second
 	DefaultIdleTimeout    = 2 * time.Minute
 	DefaultMaxConnections = 16_384
-	spareWorkers          = 64 // connections that are closing, or come from inside, beside MaxConnections
+	spareWorkers          = 64 // for connections that are closing or refused, beside MaxConnections
 )
 
-// Options configure a Server. Zero values of the limits mean their defaults.
+// Options configures a Server. Zero values of the limits mean their defaults.
 type Options struct {
 	Decider hold.Decider
-	// Secrets are the bearer secrets of the card network: one, or two while rotating.
+	// Secrets are the card network's bearer secrets: one, or two during a rotation.
 	Secrets []string
-	// Clock gives the time against which holdExpiresAt is checked and latency measured.
+	// Clock returns the time for the check of holdExpiresAt and for latencies.
 	Clock func() time.Time
-	// Answered is told of every message that was decided; it must not block. It may be nil.
+	// Answered is called for every decided message. It must not block; nil calls nothing.
 	Answered func(kind hold.Kind, status int, took time.Duration)
 
 	MaxBody, MaxHeader                     int // bytes
 	MaxConnections                         int
-	MaxPerPeer                             int // connections of one peer that have not shown the secret; 0: MaxConnections
+	MaxPerPeer                             int // connections of a peer that has not shown the secret; 0: MaxConnections
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
-	// AtOnce is how many connections that have not shown the secret use a processor at once, with
-	// their handshakes; 0: no bound.
+	// AtOnce bounds the connections without the secret that use a processor at once, handshakes
+	// included; 0: no bound.
 	AtOnce int
-	// Refusals is how many messages of a peer without the secret may be refused in a second; see
+	// Refusals bounds the refused messages per second of a peer without the secret; see
 	// drain.Options.
 	Refusals int
 	// Proxies, ProxyProtocol and TLS are those of drain.Options.
 	Proxies       forwarded.Networks
 	ProxyProtocol bool
 	TLS           *tls.Config
-	// IgnoreStops leaves the age of messages after a stop of the process unjudged, for tests on a
-	// machine so busy that it looks stopped.
+	// IgnoreStops turns off the check of messages' age after a stop of the process, for tests on a
+	// machine that is busy enough to look stopped.
 	IgnoreStops bool
 }
 
@@ -90,18 +90,18 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Server is the door of the card network: four routes over HTTP, behind a shared secret. It reads a message, has it decided and
-// writes the answer, without an allocation of its own; it keeps nothing.
+// Server is the card network's HTTP server: four routes behind a shared secret. It is safe for
+// concurrent use.
 type Server struct {
 	options  Options
 	secrets  secrets
 	http     fasthttp.Server
-	door     *drain.Server // of http
+	drained  *drain.Server // serves http
 	pulse    pulse
 	messages sync.Pool // holds *hold.Message
 }
 
-// NewServer makes a server that does not listen yet.
+// New makes a server that does not listen yet.
 func New(options Options) (*Server, error) {
 	options.ensureDefaults()
 	if err := options.validate(); err != nil {
@@ -114,7 +114,7 @@ func New(options Options) (*Server, error) {
 	s := &Server{options: options, secrets: valid}
 	s.messages.New = func() any { return new(hold.Message) }
 	s.http = fasthttp.Server{
-		Handler:                      s.handle,
+		Handler:                      s.handleRequest,
 		ErrorHandler:                 s.refuseUnread,
 		Concurrency:                  options.MaxConnections + spareWorkers,
 		ReadBufferSize:               options.MaxHeader,
@@ -128,37 +128,39 @@ func New(options Options) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		Logger:                       quiet{},
 	}
-	s.door = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer, AtOnce: options.AtOnce,
+	s.drained = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer, AtOnce: options.AtOnce,
 		Refusals: options.Refusals, Proxies: options.Proxies, ProxyProtocol: options.ProxyProtocol, TLS: options.TLS})
 	return s, nil
 }
 
-// quiet drops what the HTTP library would log: faults of peers, which the answers tell them.
+// quiet discards fasthttp's log: errors of peers, which get them as answers.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// Serve answers connections of ln until Shutdown or a fault of ln; after Shutdown it returns at once.
+// Serve answers connections of ln until Shutdown or an error of ln. After Shutdown it returns at
+// once.
 func (s *Server) Serve(ln net.Listener) error {
 	if !s.options.IgnoreStops {
-		s.pulse.begin()
+		s.pulse.start()
 	}
-	if err := s.door.Serve(ln); err != nil {
+	if err := s.drained.Serve(ln); err != nil {
 		return fmt.Errorf("network server: %w", err)
 	}
 	return nil
 }
 
-// Counts is what the server has counted of its connections.
-func (s *Server) Counts() drain.Counts { return s.door.Counts() }
+// Counts returns the server's connection counters.
+func (s *Server) Counts() drain.Counts { return s.drained.Counts() }
 
-// Shutdown takes no new connection, lets the requests under way be answered, and returns when they are or ctx ends.
+// Shutdown accepts no new connection, waits for the running requests and returns when they are
+// answered or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.pulse.end()
-	return s.door.Shutdown(ctx)
+	s.pulse.stop()
+	return s.drained.Shutdown(ctx)
 }
 
-// Codes of the errors that the card network is answered.
+// Error codes of the answers.
 const (
 	codeInvalidBody    = "invalid_body"
 	codeUnauthorized   = "unauthorized"
@@ -171,26 +173,27 @@ const (
 	codeUnavailable    = "unavailable"
 )
 
-func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	kind, known := route(ctx.URI().PathOriginal())
+func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
+	kind, known := routeKind(ctx.URI().PathOriginal())
 	switch {
 	case !framed(ctx.Request.Header.RawHeaders()):
-		ctx.SetConnectionClose() // where the next request begins is not certain
-		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the body must be plain and have one length")
+		// The next request's first byte is uncertain.
+		ctx.SetConnectionClose()
+		respondError(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the body must be plain and have one length")
 	case !known:
-		turnAway(ctx, fasthttp.StatusNotFound, codeNotFound, "")
+		respondError(ctx, fasthttp.StatusNotFound, codeNotFound, "")
 	case !ctx.IsPost():
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, fasthttp.MethodPost)
-		turnAway(ctx, fasthttp.StatusMethodNotAllowed, codeMethod, "")
-	case !s.admits(ctx):
-		turnAway(ctx, fasthttp.StatusUnauthorized, codeUnauthorized, "")
+		respondError(ctx, fasthttp.StatusMethodNotAllowed, codeMethod, "")
+	case !s.admitsRequest(ctx):
+		respondError(ctx, fasthttp.StatusUnauthorized, codeUnauthorized, "")
 	default:
 		drain.Vouch(ctx)
 		s.decide(ctx, kind)
 	}
 }
 
-func route(path []byte) (hold.Kind, bool) {
+func routeKind(path []byte) (hold.Kind, bool) {
 	switch string(path) {
 	case "/v1/authorizations":
 		return hold.Authorization, true
@@ -204,7 +207,7 @@ func route(path []byte) (hold.Kind, bool) {
 	return 0, false
 }
 
-func (s *Server) admits(ctx *fasthttp.RequestCtx) bool {
+func (s *Server) admitsRequest(ctx *fasthttp.RequestCtx) bool {
 	given := ctx.Request.Header.PeekAll(fasthttp.HeaderAuthorization)
 	if len(given) != 1 {
 		return false
@@ -213,7 +216,7 @@ func (s *Server) admits(ctx *fasthttp.RequestCtx) bool {
 	return s.secrets.admits(secret) && ok
 }
 
-// The names of headers, as they are compared.
+// Header names, in the form for comparison.
 var (
 	bearer           = []byte("Bearer ")
 	contentEncoding  = []byte("content-encoding")
@@ -221,8 +224,8 @@ var (
 	transferEncoding = []byte("transfer-encoding")
 )
 
-// framed tells whether the headers leave no doubt about the body: no Content-Encoding, and not both Content-Length and
-// Transfer-Encoding, of which the HTTP library drops one in silence.
+// framed reports whether the headers determine the body: no Content-Encoding, and not both
+// Content-Length and Transfer-Encoding, of which fasthttp silently drops one.
 func framed(headers []byte) bool {
 	length, transfer := false, false
 	for len(headers) > 0 {
@@ -244,31 +247,33 @@ func framed(headers []byte) bool {
 	return !length || !transfer
 }
 
-// decide reads the message, has it decided and answers. The message lives no longer than that: its strings are the request's.
+// decide parses a message, submits it and writes the answer. The message is valid only for that
+// time, because its strings alias the request.
 func (s *Server) decide(ctx *fasthttp.RequestCtx, kind hold.Kind) {
 	start := s.options.Clock()
 	m := s.messages.Get().(*hold.Message)
 	defer func() {
-		*m = hold.Message{} // the pool keeps no request alive
+		*m = hold.Message{} // the pool must not keep the request alive
 		s.messages.Put(m)
 	}()
 	if why := Scan(kind, ctx.PostBody(), start.UnixMilli(), m); why != "" {
-		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, why)
+		respondError(ctx, fasthttp.StatusBadRequest, codeInvalidBody, why)
 		return
 	}
-	m.Waited = s.pulse.waited(ctx.Conn())
+	m.Waited = s.pulse.waitedInSocket(ctx.Conn())
 	answer := s.options.Decider.Submit(m)
 	if answer.Status == 0 {
-		_ = ctx.Conn().Close() // the peer learns nothing, which is the truth
+		// An unknown outcome has no answer: the closed connection states none.
+		_ = ctx.Conn().Close()
 		return
 	}
 	var buffer [answerBytes]byte
 	body := AppendAnswer(buffer[:0], m, &answer)
-	respond(ctx, answer.Status, body)
+	respondJSON(ctx, answer.Status, body)
 	s.options.Answered(kind, answer.Status, s.options.Clock().Sub(start))
 }
 
-// refuseUnread answers what could not be read as a request.
+// refuseUnread answers a request that could not be parsed.
 func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	var (
 		header  *fasthttp.ErrSmallBuffer
@@ -276,26 +281,26 @@ func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	)
 	switch {
 	case errors.As(err, &header):
-		turnAway(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, codeHeaderTooLarge, "")
+		respondError(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, codeHeaderTooLarge, "")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		turnAway(ctx, fasthttp.StatusRequestEntityTooLarge, codeBodyTooLarge, "")
+		respondError(ctx, fasthttp.StatusRequestEntityTooLarge, codeBodyTooLarge, "")
 	case errors.As(err, &network) && network.Timeout():
-		turnAway(ctx, fasthttp.StatusRequestTimeout, codeTimeout, "")
+		respondError(ctx, fasthttp.StatusRequestTimeout, codeTimeout, "")
 	default:
-		turnAway(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the request is not HTTP")
+		respondError(ctx, fasthttp.StatusBadRequest, codeInvalidBody, "the request is not HTTP")
 	}
 }
 
-// answerBytes holds an answer with the longest id, every character of it escaped, and a message.
+// answerBytes holds an answer with the longest id, fully escaped, and a message.
 const answerBytes = 1024
 
-func turnAway(ctx *fasthttp.RequestCtx, status int, code, message string) {
+func respondError(ctx *fasthttp.RequestCtx, status int, code, message string) {
 	var buffer [answerBytes]byte
-	respond(ctx, status, appendError(buffer[:0], code, message))
+	respondJSON(ctx, status, appendError(buffer[:0], code, message))
 	drain.CountRefusal(ctx)
 }
 
-func respond(ctx *fasthttp.RequestCtx, status int, body []byte) {
+func respondJSON(ctx *fasthttp.RequestCtx, status int, body []byte) {
 	ctx.Response.SetStatusCode(status)
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
 	ctx.Response.SetBody(body)
@@ -311,7 +316,8 @@ func appendError(dst []byte, code, message string) []byte {
 	return append(dst, '}')
 }
 
-// AppendAnswer appends the body of an answer in the shape of its route; a.Status is the HTTP status that goes with it.
+// AppendAnswer appends the body of an answer in the format of its route. Its HTTP status is
+// a.Status.
 func AppendAnswer(dst []byte, m *hold.Message, a *hold.Answer) []byte {
 	switch a.Status {
 	case hold.StatusConflict:

@@ -34,16 +34,16 @@ func approve(m *hold.Message) hold.Answer {
 	return hold.Answer{Status: hold.StatusOK, ID: m.ID, Decision: hold.Approved, Approved: m.Amount}
 }
 
-// door is a server that listens.
-type door struct {
+// testServer is a server that listens.
+type testServer struct {
 	t       *testing.T
 	server  *Server
 	address string
 	served  chan error
 }
 
-// openDoor opens one for which no peer is too slow: a machine that is must not decide what is tested.
-func openDoor(t *testing.T, d decider, change ...func(*Options)) *door {
+// openServer opens a server with timeouts that no slow machine reaches.
+func openServer(t *testing.T, d decider, change ...func(*Options)) *testServer {
 	options := Options{Decider: d, Secrets: []string{testSecret, nextSecret}, Clock: func() time.Time { return epoch },
 		ReadTimeout: time.Hour, WriteTimeout: time.Hour, IdleTimeout: time.Hour}
 	for _, c := range change {
@@ -53,7 +53,7 @@ func openDoor(t *testing.T, d decider, change ...func(*Options)) *door {
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	o := &door{t: t, server: server, address: ln.Addr().String(), served: make(chan error, 1)}
+	o := &testServer{t: t, server: server, address: ln.Addr().String(), served: make(chan error, 1)}
 	go func() { o.served <- server.Serve(ln) }()
 	t.Cleanup(func() {
 		require.NoError(t, server.Shutdown(context.Background()))
@@ -62,7 +62,7 @@ func openDoor(t *testing.T, d decider, change ...func(*Options)) *door {
 	return o
 }
 
-func (o *door) do(method, path, secret, body string, headers ...string) (int, string) {
+func (o *testServer) do(method, path, secret, body string, headers ...string) (int, string) {
 	request, err := http.NewRequest(method, "http://"+o.address+path, strings.NewReader(body))
 	require.NoError(o.t, err)
 	request.Header.Set("Authorization", "Bearer "+secret)
@@ -79,8 +79,8 @@ func (o *door) do(method, path, secret, body string, headers ...string) (int, st
 	return response.StatusCode, string(answer)
 }
 
-// raw sends bytes as they are and returns all that comes back until the peer closes.
-func (o *door) raw(request string) string {
+// raw sends bytes and returns all answers until the peer closes.
+func (o *testServer) raw(request string) string {
 	conn, err := net.Dial("tcp", o.address)
 	require.NoError(o.t, err)
 	defer func() { _ = conn.Close() }()
@@ -100,7 +100,7 @@ func TestServerAnswersInTheShapeOfTheRoute(t *testing.T) {
 	id := ident.Derive(7, epoch, "auth")
 	var answer hold.Answer
 	told := make(chan int, 1)
-	o := openDoor(t, func(m *hold.Message) hold.Answer { return answer }, func(options *Options) {
+	o := openServer(t, func(m *hold.Message) hold.Answer { return answer }, func(options *Options) {
 		options.Answered = func(_ hold.Kind, status int, _ time.Duration) { told <- status }
 	})
 	auth, swiped := id.Format(ident.Authorization), `{"id":"n\"1","authorizationId":`
@@ -110,14 +110,18 @@ func TestServerAnswersInTheShapeOfTheRoute(t *testing.T) {
 		status     int
 		want       string
 	}{
-		{"authorizations", swipeBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1250}, 200,
+		{"authorizations", swipeBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved,
+			Approved: 1250}, 200,
 			swiped + `"` + auth + `","decision":"approved","reason":"approved","responseCode":"00","approvedAmountCents":1250}`},
-		{"authorizations", swipeBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1249}, 200,
+		{"authorizations", swipeBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved,
+			Approved: 1249}, 200,
 			swiped + `"` + auth + `","decision":"approved","reason":"approved","responseCode":"10","approvedAmountCents":1249}`},
-		{"authorizations", swipeBody, hold.Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonCardNotFound}, 200,
+		{"authorizations", swipeBody, hold.Answer{Status: 200, Decision: hold.Declined,
+			Reason: hold.ReasonCardNotFound}, 200,
 			swiped + `null,"decision":"declined","reason":"card_not_found","responseCode":"14","approvedAmountCents":0}`},
 		{"authorizations", swipeBody,
-			hold.Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonInvalidRequest, Message: `mcc: "x"`}, 200,
+			hold.Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonInvalidRequest, Message: `mcc: "x"`},
+			200,
 			swiped + `null,"decision":"declined","reason":"invalid_request","responseCode":"30","approvedAmountCents":0,` +
 				`"message":"mcc: \"x\""}`},
 		{"reversals", returnBody, hold.Answer{Status: 200, Authorization: id, Decision: hold.Applied, Held: 7}, 200,
@@ -125,7 +129,8 @@ func TestServerAnswersInTheShapeOfTheRoute(t *testing.T) {
 		{"reversals", returnBody, hold.Answer{Status: 200, Decision: hold.Applied}, 200,
 			`{"id":"n3","authorizationId":null,"heldAmountCents":0}`},
 		{"clearings", factBody, hold.Answer{Status: 200, Decision: hold.Posted}, 200, `{"id":"n2","status":"posted"}`},
-		{"refunds", factBody, hold.Answer{Status: 200, Decision: hold.Unmatched}, 200, `{"id":"n2","status":"unmatched"}`},
+		{"refunds", factBody, hold.Answer{Status: 200, Decision: hold.Unmatched}, 200,
+			`{"id":"n2","status":"unmatched"}`},
 		{"refunds", factBody, hold.Answer{Status: hold.StatusConflict}, 409, `{"error":"duplicate_mismatch"}`},
 		{"reversals", returnBody, hold.Answer{Status: hold.StatusFull}, 503, `{"error":"unavailable"}`},
 	} {
@@ -137,10 +142,11 @@ func TestServerAnswersInTheShapeOfTheRoute(t *testing.T) {
 	}
 }
 
-func TestServerHandsOverTheMessage(t *testing.T) {
+func TestServerSubmitsTheMessage(t *testing.T) {
 	kinds := make(chan hold.Message, 1)
-	o := openDoor(t, func(m *hold.Message) hold.Answer {
-		kinds <- hold.Message{Kind: m.Kind, ID: strings.Clone(m.ID), Amount: m.Amount, WholeHold: m.WholeHold, Invalid: m.Invalid}
+	o := openServer(t, func(m *hold.Message) hold.Answer {
+		kinds <- hold.Message{Kind: m.Kind, ID: strings.Clone(m.ID), Amount: m.Amount, WholeHold: m.WholeHold,
+			Invalid: m.Invalid}
 		return approve(m)
 	})
 	for _, c := range []struct {
@@ -158,8 +164,8 @@ func TestServerHandsOverTheMessage(t *testing.T) {
 	}
 }
 
-func TestServerTurnsAway(t *testing.T) {
-	o := openDoor(t, func(m *hold.Message) hold.Answer {
+func TestServerRefusals(t *testing.T) {
+	o := openServer(t, func(m *hold.Message) hold.Answer {
 		t.Errorf("decided %+v", m)
 		return approve(m)
 	}, func(options *Options) { options.MaxBody = 1000 })
@@ -169,15 +175,16 @@ func TestServerTurnsAway(t *testing.T) {
 		status                     int
 		code                       string
 	}{
-		"wrong secret":    {"POST", "/v1/authorizations", testSecret + "x", swipeBody, 401, "unauthorized"},
-		"no secret":       {"POST", "/v1/authorizations", "", swipeBody, 401, "unauthorized"},
-		"both secrets":    {"POST", "/v1/authorizations", testSecret + nextSecret, swipeBody, 401, "unauthorized"},
-		"unknown path":    {"POST", "/v1/authorization", testSecret, swipeBody, 404, "not_found"},
-		"root":            {"POST", "/", testSecret, swipeBody, 404, "not_found"},
-		"wrong method":    {"PUT", "/v1/authorizations", testSecret, swipeBody, 405, "method_not_allowed"},
-		"not json":        {"POST", "/v1/authorizations", testSecret, "hello", 400, "invalid_body"},
-		"too large":       {"POST", "/v1/authorizations", testSecret, long, 413, "body_too_large"},
-		"bad field":       {"POST", "/v1/clearings", testSecret, strings.Replace(factBody, "5411", "54", 1), 400, "invalid_body"},
+		"wrong secret": {"POST", "/v1/authorizations", testSecret + "x", swipeBody, 401, "unauthorized"},
+		"no secret":    {"POST", "/v1/authorizations", "", swipeBody, 401, "unauthorized"},
+		"both secrets": {"POST", "/v1/authorizations", testSecret + nextSecret, swipeBody, 401, "unauthorized"},
+		"unknown path": {"POST", "/v1/authorization", testSecret, swipeBody, 404, "not_found"},
+		"root":         {"POST", "/", testSecret, swipeBody, 404, "not_found"},
+		"wrong method": {"PUT", "/v1/authorizations", testSecret, swipeBody, 405, "method_not_allowed"},
+		"not json":     {"POST", "/v1/authorizations", testSecret, "hello", 400, "invalid_body"},
+		"too large":    {"POST", "/v1/authorizations", testSecret, long, 413, "body_too_large"},
+		"bad field": {"POST", "/v1/clearings", testSecret, strings.Replace(factBody, "5411", "54", 1), 400,
+			"invalid_body"},
 		"of another form": {"POST", "/v1/reversals", testSecret, factBody, 400, "invalid_body"},
 	} {
 		status, body := o.do(c.method, c.path, c.secret, c.body)
@@ -195,7 +202,7 @@ func TestServerTurnsAway(t *testing.T) {
 }
 
 func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
-	o := openDoor(t, func(m *hold.Message) hold.Answer {
+	o := openServer(t, func(m *hold.Message) hold.Answer {
 		t.Errorf("decided %+v", m)
 		return approve(m)
 	})
@@ -214,15 +221,15 @@ func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
 	require.Contains(t, o.raw("nonsense\r\n\r\n"), `{"error":"invalid_body"`)
 }
 
-func TestServerTakesOneSecret(t *testing.T) {
-	o := openDoor(t, approve)
+func TestServerRequiresOneSecret(t *testing.T) {
+	o := openServer(t, approve)
 	secret := "Authorization: Bearer " + testSecret + "\r\n"
 	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + secret + secret +
 		fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(returnBody), returnBody))
 	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 401"), answer)
 }
 
-// A connection that never sends anything is no request under way.
+// A connection that never sends anything does not delay the shutdown.
 func TestServerShutsDespiteASilentConnection(t *testing.T) {
 	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now,
 		ReadTimeout: time.Hour, WriteTimeout: time.Hour})
@@ -234,8 +241,8 @@ func TestServerShutsDespiteASilentConnection(t *testing.T) {
 	silent, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer silent.Close()
-	o := &door{t: t, address: ln.Addr().String()}
-	status, _ := o.do("POST", "/v1/authorizations", testSecret, swipeBody) // accepted after the silent one
+	o := &testServer{t: t, address: ln.Addr().String()}
+	status, _ := o.do("POST", "/v1/authorizations", testSecret, swipeBody) // accepted after the silent connection
 	require.Equal(t, 200, status)
 	within, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -244,14 +251,14 @@ func TestServerShutsDespiteASilentConnection(t *testing.T) {
 }
 
 func TestServerTakesAChunkedBody(t *testing.T) {
-	o := openDoor(t, approve)
+	o := openServer(t, approve)
 	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + testSecret +
 		"\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(returnBody), returnBody))
 	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 200"), answer)
 }
 
-func TestServerSaysNothingWhenTheOutcomeIsNotKnown(t *testing.T) {
-	o := openDoor(t, func(*hold.Message) hold.Answer { return hold.Answer{} })
+func TestServerClosesWhenTheOutcomeIsUnknown(t *testing.T) {
+	o := openServer(t, func(*hold.Message) hold.Answer { return hold.Answer{} })
 	answer := o.raw("POST /v1/reversals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + testSecret +
 		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n%s", len(returnBody), returnBody))
 	require.Empty(t, answer)
@@ -272,7 +279,7 @@ func TestShutdownLetsTheRequestUnderWayBeAnswered(t *testing.T) {
 	require.NoError(t, err)
 	served, answered, down := make(chan error, 1), make(chan string, 1), make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
-	o := &door{t: t, address: ln.Addr().String()}
+	o := &testServer{t: t, address: ln.Addr().String()}
 	go func() {
 		_, body := o.do("POST", "/v1/authorizations", testSecret, swipeBody)
 		answered <- body
@@ -314,8 +321,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// prepared is a request as the HTTP library hands it over.
-func prepared(t testing.TB) (*Server, func()) {
+// prepareHandler returns a server and a handler call on a request in the form of fasthttp.
+func prepareHandler(t testing.TB) (*Server, func()) {
 	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret, nextSecret}, Clock: time.Now})
 	require.NoError(t, err)
 	ctx := &fasthttp.RequestCtx{}
@@ -323,7 +330,7 @@ func prepared(t testing.TB) (*Server, func()) {
 		fmt.Sprintf("\r\nContent-Type: application/json\r\n"+"Content-Length: %d\r\n\r\n%s", len(factBody), factBody)
 	require.NoError(t, ctx.Request.Read(bufio.NewReader(strings.NewReader(raw))))
 	return server, func() {
-		server.handle(ctx)
+		server.handleRequest(ctx)
 		if ctx.Response.StatusCode() != fasthttp.StatusOK {
 			t.Fatalf("%s", ctx.Response.Body())
 		}
@@ -331,12 +338,12 @@ func prepared(t testing.TB) (*Server, func()) {
 }
 
 func TestParseAndAnswerDoNotAllocate(t *testing.T) {
-	_, handle := prepared(t)
+	_, handle := prepareHandler(t)
 	require.Zero(t, testing.AllocsPerRun(1000, handle))
 }
 
 func BenchmarkHandle(b *testing.B) {
-	_, handle := prepared(b)
+	_, handle := prepareHandler(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		handle()

@@ -2,41 +2,41 @@ package network
 
 import "slices"
 
-// maxSkipped is how deep arrays and objects may lie in a value that is read over.
+// maxSkipped bounds the nesting of a skipped value.
 const maxSkipped = 16
 
-// skip reads over one value, whatever its type, as strictly as one that is kept: no name twice, no integer beyond int64, no
-// U+0000. It may allocate.
-func (l *lexer) skip(levels int) {
+// skipValue skips a value of any type as strictly as a read one: no duplicate name, no integer
+// beyond int64, no U+0000. It may allocate.
+func (l *lexer) skipValue(levels int) {
 	switch c := l.peek(); {
 	case levels == 0:
-		l.fail()
+		l.markBad()
 	case c == '"':
-		l.string()
+		l.readString()
 	case c == '{':
 		l.skipObject(levels - 1)
 	case c == '[':
 		l.skipArray(levels - 1)
 	case c == '-' || isDigit(c):
 		l.skipNumber()
-	case !l.literal("true") && !l.literal("false") && !l.literal("null"):
-		l.fail()
+	case !l.takeLiteral("true") && !l.takeLiteral("false") && !l.takeLiteral("null"):
+		l.markBad()
 	}
 }
 
 func (l *lexer) skipObject(levels int) {
 	var names []string
-	for first := true; l.more(first); first = false {
-		name := l.string()
+	for first := true; l.nextMember(first); first = false {
+		name := l.readString()
 		if slices.Contains(names, name) {
-			l.fail()
+			l.markBad()
 			return
 		}
 		names = append(names, name)
 		if l.expect(':'); l.bad {
 			return
 		}
-		if l.skip(levels); l.bad {
+		if l.skipValue(levels); l.bad {
 			return
 		}
 	}
@@ -49,7 +49,7 @@ func (l *lexer) skipArray(levels int) {
 		return
 	}
 	for !l.bad {
-		l.skip(levels)
+		l.skipValue(levels)
 		if l.peek() == ']' {
 			l.at++
 			return
@@ -60,26 +60,26 @@ func (l *lexer) skipArray(levels int) {
 
 func (l *lexer) skipNumber() {
 	if l.wholeNumber() {
-		l.integer()
+		l.readInteger()
 		return
 	}
-	l.take('-')
-	if !l.take('0') {
-		l.digits()
+	l.takeByte('-')
+	if !l.takeByte('0') {
+		l.skipDigits()
 	}
-	if l.take('.') {
-		l.digits()
+	if l.takeByte('.') {
+		l.skipDigits()
 	}
-	if l.take('e') || l.take('E') {
-		if !l.take('+') {
-			l.take('-')
+	if l.takeByte('e') || l.takeByte('E') {
+		if !l.takeByte('+') {
+			l.takeByte('-')
 		}
-		l.digits()
+		l.skipDigits()
 	}
 }
 
-// take steps over one byte if it is next; white space is not skipped.
-func (l *lexer) take(c byte) bool {
+// takeByte consumes one byte if it is next, without skipping white space.
+func (l *lexer) takeByte(c byte) bool {
 	if l.at == len(l.text) || l.text[l.at] != c {
 		return false
 	}
@@ -87,13 +87,13 @@ func (l *lexer) take(c byte) bool {
 	return true
 }
 
-// digits takes one digit or more.
-func (l *lexer) digits() {
+// skipDigits skips one or more digits.
+func (l *lexer) skipDigits() {
 	start := l.at
 	for l.at < len(l.text) && isDigit(l.text[l.at]) {
 		l.at++
 	}
 	if l.at == start {
-		l.fail()
+		l.markBad()
 	}
 }
