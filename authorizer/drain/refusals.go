@@ -16,8 +16,8 @@ const (
 	sweepEvery      = time.Second      // between two removals of empty buckets
 	handshakeCost   = 5                // refusals that a TLS handshake counts for: the server has signed for it
 	// how long a peer counts as authenticated after Vouch and after that connection's end
-	provenFor       = 24 * time.Hour
-	maxProvenPeers  = 65_536           // peers that count as authenticated; further peers do not
+	provenFor      = 24 * time.Hour
+	maxProvenPeers = 65_536 // peers that count as authenticated; further peers do not
 )
 
 // refusals is a leaky bucket for each unauthenticated peer. A refused request and a connection that
