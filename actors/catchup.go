@@ -37,11 +37,8 @@ type CatchUpTarget interface {
 
 // CatchUp makes an authorizer that serves no requests follow the journal to its heads, as Start
 // does.
-func CatchUp(ctx context.Context, journal persistence.Journal, a CatchUpTarget) error {
-	kinds := make(map[string]*Kind)
-	for _, k := range Kinds() {
-		kinds[k.Name] = &k
-	}
+func CatchUp(ctx context.Context, journal persistence.Journal, a CatchUpTarget, table []Kind) error {
+	kinds := kindsByName(table)
 	for i := range ident.Shards {
 		if err := catchUpShard(ctx, journal, a, kinds, ident.Shard(i)); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)

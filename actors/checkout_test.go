@@ -16,6 +16,7 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/checkout/address"
 	"purser/actors/decision"
+	"purser/actors/processes"
 	"purser/actors/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -119,7 +120,7 @@ func (w *testStack) startAnnouncer() (stop func()) {
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	handler := w.system.Announcer(actors.WebhookAnnouncements())
+	handler := w.system.Announcer(processes.WebhookAnnouncements())
 	go func() { done <- subscription.Run(ctx, handler) }()
 	return func() {
 		cancel()

@@ -240,7 +240,7 @@ type counterSystem struct {
 	authorizer *reservingAuthorizer
 	system     *processes.Product
 	config     func(*actors.Config)
-	poster     actors.Poster
+	poster     processes.Poster
 }
 
 func newCounterSystem(t *testing.T, config func(*actors.Config)) *counterSystem {
@@ -271,8 +271,9 @@ func (r *counterSystem) start() {
 	if r.config != nil {
 		r.config(&c)
 	}
-	r.system, err = processes.Start(r.t.Context(),
-		processes.Config{Config: c, Bank: unavailableBank{}, Poster: r.poster})
+	product := processes.Config{Config: c, Bank: unavailableBank{}, Poster: r.poster}
+	product.Listener, _ = c.Listener.(processes.Listener)
+	r.system, err = processes.Start(r.t.Context(), product)
 	require.NoError(r.t, err)
 	r.journal.appends.Store(0)
 }

@@ -34,7 +34,7 @@ func (s *System) follow(ctx context.Context, sh *shard) {
 				return
 			}
 			s.Complain("follower", err, "shard", sh.id)
-			if !pause(ctx, retryPause) {
+			if !persistence.Pause(ctx, retryPause) {
 				return
 			}
 		}

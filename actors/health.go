@@ -43,8 +43,6 @@ type Health struct {
 	// SetAsideEntries is the number of their waiting entries.
 	SetAside, SetAsideEntries int64
 
-	Overdue int64 // orders that the bank has and does not report; an operator has to resolve them
-
 	Reservations   int // reserved debits that the authorizer has not followed
 	ReservationAge time.Duration
 }
@@ -75,7 +73,6 @@ func (s *System) Health() (Health, error) {
 		}
 		faults = append(faults, err, errAge)
 	}
-	h.Overdue = s.overdueCount()
 	return h, errors.Join(append(faults, s.countReservations(&h, now))...)
 }
 

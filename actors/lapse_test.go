@@ -10,11 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
+	"purser/actors/processes"
 )
 
 var errConnectionLost = errors.New("connection lost")
@@ -97,7 +97,7 @@ func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 
 			w.clock.turn(10 * 24 * time.Hour)
 			w.awaitOverdue(1)
-			overdue, err := w.system.OverdueOrders(t.Context())
+			overdue, err := w.system.ListOverdue(t.Context())
 			require.NoError(t, err)
 			require.Len(t, overdue, 1)
 			require.Equal(t, []string{order.ID, ws, status},
@@ -115,10 +115,7 @@ func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 
 func (w *bankStack) awaitOverdue(n int64) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
-		h, err := w.system.Health()
-		return err == nil && h.Overdue == n
-	}, eventuallyWithin, pollEvery)
+	require.Eventually(w.t, func() bool { return w.system.OverdueCount() == n }, eventuallyWithin, pollEvery)
 }
 
 // TestAPayoutWithoutAnExpectedDayIsListed has a payout of an earlier version, without an expected
@@ -136,10 +133,10 @@ func TestAPayoutWithoutAnExpectedDayIsListed(t *testing.T) {
 		w.mustAsk("balance", ws, ws, order)
 		w.awaitStatus(order.ID, balance.PayoutSubmitted)
 	}
-	listed := func() map[bool]actors.OverdueOrder {
-		overdue, err := w.system.OverdueOrders(t.Context())
+	listed := func() map[bool]processes.OverdueOrder {
+		overdue, err := w.system.ListOverdue(t.Context())
 		require.NoError(t, err)
-		byDay := map[bool]actors.OverdueOrder{}
+		byDay := map[bool]processes.OverdueOrder{}
 		for _, o := range overdue {
 			byDay[!o.Since.IsZero()] = o
 		}

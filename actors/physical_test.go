@@ -14,6 +14,7 @@ import (
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/processes"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -61,7 +62,7 @@ func TestAnOrderedCardIsMinted(t *testing.T) {
 	w.deposit(ws, 9_900+500)
 	o := w.newPhysicalOrder(ws, balance.UnlockPremium99)
 	placed := w.mustAsk("balance", ws, ws, o).(balance.PhysicalOrder)
-	promised, err := actors.OrderedCard(ws, placed, "Ada")
+	promised, err := processes.OrderedCard(ws, placed, "Ada")
 	require.NoError(t, err)
 	w.clock.turn(time.Minute)
 	require.Equal(t, promised, w.awaitMinted(o))
@@ -96,7 +97,7 @@ func (s *unmintableCard) Decide(m decision.Meta, command any) (decision.Decision
 func TestAnOrderWhoseCardCanNeverBeMintedIsUndone(t *testing.T) {
 	w := &testStack{t: t, fs: vfs.NewMem(), clock: newClock(), bank: &recordingBank{expected: map[string]int{}}}
 	w.options.fatal = func(err error) { t.Errorf("fatal: %v", err) }
-	w.options.kinds = actors.Kinds()
+	w.options.kinds = processes.Kinds()
 	for i, kind := range w.options.kinds {
 		if kind.Name == "card" {
 			w.options.kinds[i].New = func() actors.State { return new(unmintableCard) }

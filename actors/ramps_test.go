@@ -335,11 +335,7 @@ func TestARampOrderIsNotReleasedByTime(t *testing.T) {
 	r.awaitCondition(func() bool { return known.callCount(lost) > 0 })
 	require.ErrorContains(t, w.system.ResolveOrder(t.Context(), taken, true), "not overdue before")
 
-	overdue := func() int64 {
-		h, err := w.system.Health()
-		require.NoError(t, err)
-		return h.Overdue
-	}
+	overdue := w.system.OverdueCount
 	require.Zero(t, overdue())
 	before := known.callCount(lost)
 	w.clock.turn(30 * 24 * time.Hour)
@@ -347,7 +343,7 @@ func TestARampOrderIsNotReleasedByTime(t *testing.T) {
 	require.Equal(t, balance.RampProcessing, r.readOrder(taken).Status)
 	require.Equal(t, balance.RampCreated, r.readOrder(lost).Status)
 	r.requireBalances(20_000, 0)
-	listed, err := w.system.OverdueOrders(t.Context())
+	listed, err := w.system.ListOverdue(t.Context())
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{taken, lost}, []string{listed[0].ID, listed[1].ID})
 
@@ -359,7 +355,7 @@ func TestARampOrderIsNotReleasedByTime(t *testing.T) {
 	r.requireBalances(40_000, 9_950)
 	w.clock.turn(3 * balance.LapseAskEvery)
 	require.Zero(t, overdue())
-	listed, err = w.system.OverdueOrders(t.Context())
+	listed, err = w.system.ListOverdue(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, listed)
 	w.requireCleanAudit()

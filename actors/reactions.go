@@ -88,7 +88,7 @@ func (s *System) react(ctx context.Context, sh *shard, r Reaction) {
 		}
 		if err != nil {
 			s.Complain("reaction "+r.Name, err, "shard", sh.id)
-			ok = pause(ctx, reactPause)
+			ok = persistence.Pause(ctx, reactPause)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uin
 		if ctx.Err() == nil {
 			s.Complain("cursor of reaction "+r.Name, err, "shard", sh.id)
 		}
-		if !pause(ctx, reactPause) {
+		if !persistence.Pause(ctx, reactPause) {
 			return 0, false
 		}
 	}

@@ -134,13 +134,6 @@ func TestReactionsReadFromTheNextCause(t *testing.T) {
 	require.Equal(t, []uint64{4, 7, 7}, handled)
 }
 
-// TestSwipesAndLimitsTriggerNoReaction: these events are too many to wake a reaction for each.
-func TestSwipesAndLimitsTriggerNoReaction(t *testing.T) {
-	types := typesOfCauses((&System{}).reactions())
-	require.NotContains(t, types, balance.Relayed{}.EventType())
-	require.NotContains(t, types, card.LimitsChanged{}.EventType())
-}
-
 // TestACursorThatWasNotSavedIsSavedAgain: otherwise a start after a crash would read the cause
 // again with all decisions since.
 func TestACursorThatWasNotSavedIsSavedAgain(t *testing.T) {

@@ -28,11 +28,9 @@ type Relayed [ident.Shards]uint64
 // decisions from the relayed entries. Decisions that the lost authorizer had not relayed are lost;
 // NoteLost records their numbers. No other process may use either store meanwhile. Rebuild does not
 // write to the journal, whose relay cursors belong to the old authorizer until SaveRelayed.
-func Rebuild(ctx context.Context, journal persistence.Journal, a RebuildTarget) (relayed Relayed, err error) {
-	kinds := make(map[string]*Kind)
-	for _, k := range Kinds() {
-		kinds[k.Name] = &k
-	}
+func Rebuild(ctx context.Context, journal persistence.Journal, a RebuildTarget, table []Kind,
+) (relayed Relayed, err error) {
+	kinds := kindsByName(table)
 	for i := range ident.Shards {
 		shard := ident.Shard(i)
 		if a.Synced(shard) > 0 || a.Followed(shard) > 0 {
@@ -94,7 +92,7 @@ func rebuildShard(ctx context.Context, journal persistence.Journal, a RebuildTar
 }
 
 func rebuildFromEvent(e *persistence.Event, f *authorizer.Follow, kinds map[string]*Kind) ([]hold.Entry, error) {
-	if e.Kind == "balance" && e.Type == (balance.Relayed{}).EventType() {
+	if e.Kind == KindBalance && e.Type == (balance.Relayed{}).EventType() {
 		event, err := balance.DecodeEvent(e.Type, e.Payload)
 		if err != nil {
 			return nil, err

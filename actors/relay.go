@@ -12,6 +12,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/authorizer/hold"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -52,7 +53,7 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 				return
 			}
 			s.Complain("relay", err, "shard", sh.id)
-			if !pause(ctx, retryPause) {
+			if !persistence.Pause(ctx, retryPause) {
 				return
 			}
 			continue
@@ -73,7 +74,7 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 		rested := more
 		switch {
 		case err != nil:
-			rested = pause(ctx, retryPause)
+			rested = persistence.Pause(ctx, retryPause)
 		case !more:
 			rested = s.pauseUntilTurn(ctx, sh)
 		}
@@ -86,7 +87,7 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 // pauseUntilTurn pauses after a round until the shard's next turn, at least for relayMinPause. It
 // returns false when the context has ended.
 func (s *System) pauseUntilTurn(ctx context.Context, sh *shard) bool {
-	if !pause(ctx, relayMinPause) {
+	if !persistence.Pause(ctx, relayMinPause) {
 		return false
 	}
 	every := s.config.RelayEvery
@@ -236,7 +237,7 @@ func (s *System) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, e
 	id := workspace.Format(ident.Workspace)
 	for unknown := 0; len(entries) > 0; {
 		n := min(relayRun, len(entries))
-		_, err := s.Ask(ctx, Envelope{Kind: "balance", Stream: id, Workspace: id,
+		_, err := s.Ask(ctx, Envelope{Kind: KindBalance, Stream: id, Workspace: id,
 			Command: balance.Relay{Entries: entries[:n]}})
 		if s.outcomeLeftOpen(ctx, sh, err) {
 			unknown++
@@ -245,7 +246,7 @@ func (s *System) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, e
 		case err == nil:
 			entries, unknown = entries[n:], 0
 		case unknown < maxUnknownRelays && (fault.Is(err, fault.Unavailable) || fault.Is(err, fault.OutcomeUnknown)):
-			if !pause(ctx, retryPause) {
+			if !persistence.Pause(ctx, retryPause) {
 				return entries, context.Cause(ctx)
 			}
 		default:
@@ -253,14 +254,4 @@ func (s *System) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, e
 		}
 	}
 	return nil, nil
-}
-
-// pause sleeps for d. It returns false when the context has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/card"
 	"purser/actors/decision"
+	"purser/actors/processes"
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -140,7 +141,7 @@ func TestABrokenBalanceDoesNotStopItsShard(t *testing.T) {
 	panicWorkspace.Store(panics)
 	w.restartActors(func(c *actors.Config) {
 		c.Journal = &garblingJournal{Journal: w.journal, id: garbled}
-		c.Kinds = actors.Kinds()
+		c.Kinds = processes.Kinds()
 		for i := range c.Kinds {
 			if c.Kinds[i].Name == "balance" {
 				c.Kinds[i].New = func() actors.State { return new(panickingBalance) }

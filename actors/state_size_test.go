@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors"
 	"purser/actors/agent"
 	"purser/actors/balance"
 	"purser/actors/card"
 	"purser/actors/checkout"
 	"purser/actors/decision"
 	"purser/actors/derivation"
+	"purser/actors/processes"
 	"purser/actors/ramp"
 	"purser/actors/user"
 	"purser/actors/webhook"
@@ -71,7 +71,7 @@ var stateBounds = map[string]map[string]any{
 
 // TestEveryStateFitsItsRecord fills every state to its limits and compares the document's size.
 func TestEveryStateFitsItsRecord(t *testing.T) {
-	for _, kind := range actors.Kinds() {
+	for _, kind := range processes.Kinds() {
 		full := kind.New()
 		used := map[string]bool{}
 		fillState(t, kind.Name, "", reflect.ValueOf(full).Elem(), used)

@@ -14,13 +14,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"golang.org/x/sync/semaphore"
 
-	"purser/actors/bankday"
 	"purser/actors/decision"
-	"purser/actors/fairshare"
 	"purser/actors/fault"
-	"purser/actors/partner"
-	"purser/actors/watch"
-	"purser/actors/webhook"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence"
@@ -54,24 +49,14 @@ type Listener interface {
 	Reacted(name string, err error)
 	// Fired is called for each timer whose actor was woken, by the actor's kind.
 	Fired(kind string, err error)
-	// Posted is called for each attempt to deliver a webhook, with its outcome: "status_2xx" or another class, or what kept the
-	// receiver from answering.
-	Posted(outcome string, took time.Duration)
-	// Deliveries is called now and then with how many deliveries of webhooks are pending.
-	Deliveries(pending int)
-	// Watched is called after each look at a chain, with what its watcher has come to and why the look failed.
-	Watched(chain string, p watch.Progress, err error)
 }
 
 type silent struct{}
 
-func (silent) Committed(int, time.Duration, error)   {}
-func (silent) Relayed(int, time.Time)                {}
-func (silent) Reacted(string, error)                 {}
-func (silent) Fired(string, error)                   {}
-func (silent) Posted(string, time.Duration)          {}
-func (silent) Deliveries(int)                        {}
-func (silent) Watched(string, watch.Progress, error) {}
+func (silent) Committed(int, time.Duration, error) {}
+func (silent) Relayed(int, time.Time)              {}
+func (silent) Reacted(string, error)               {}
+func (silent) Fired(string, error)                 {}
 
 // Sealer keeps personal documents unreadable where they are stored; package seal has one. A sealed document opens for the record
 // of the same name only.
@@ -85,14 +70,10 @@ type Sealer interface {
 	Rotating() bool
 }
 
-// Config is what Start needs. Journal, Authorizer, Bank, Sealer, Clock and Entropy are required.
+// Config is what Start needs. Journal, Authorizer, Kinds, Sealer, Clock and Entropy are required.
 type Config struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
-	Bank       partner.Bank
-	Ramp       partner.Ramp    // nil: no dollars are changed into USDC, nor back
-	Poster     Poster          // nil: no webhook is sent, deliveries stay pending
-	Chains     []partner.Chain // of the networks that payments are looked for on
 	Sealer     Sealer
 	Secrets    []Secret // the deployment's; without any, none is compared with the last start
 	Clock      func() time.Time
@@ -105,15 +86,15 @@ type Config struct {
 	// Fatal is called when nothing may go on: the authorizer can not keep what the journal says. nil panics.
 	Fatal func(error)
 	// Still is for a command that looks after the stores while no server runs: commands are answered and the authorizer follows,
-	// and nothing else happens by itself. Then there need be no Bank.
+	// and nothing else happens by itself.
 	Still bool
-	// Kinds is the table of actors; nil means Kinds().
+	// Kinds is the table of actors.
 	Kinds []Kind
 	// Attach builds the processes over a new System and returns what the runtime calls of them. Start
 	// calls it once, before the System answers any request. nil: there are no processes.
 	Attach func(*System) Hooks
 	// These pace the loops; zero means the defaults.
-	TimerEvery, ExpireEvery, HousekeepEvery, WatchEvery, RelayEvery, AsideEvery time.Duration
+	TimerEvery, ExpireEvery, HousekeepEvery, RelayEvery, AsideEvery time.Duration
 	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
 	FenceWithin time.Duration
 	// RelayWithin bounds how long a round of the relay waits for its entries to be taken.
@@ -140,7 +121,7 @@ const (
 func (c *Config) ensureDefaults() error {
 	var faults []error
 	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil,
-		"Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
+		"Kinds": c.Kinds == nil, "Sealer": c.Sealer == nil, "Clock": c.Clock == nil, "Entropy": c.Entropy == nil} {
 		if missing {
 			faults = append(faults, fmt.Errorf("actors.Config.%s is required", name))
 		}
@@ -154,13 +135,9 @@ func (c *Config) ensureDefaults() error {
 	if c.Fatal == nil {
 		c.Fatal = func(err error) { panic(err) }
 	}
-	if c.Kinds == nil {
-		c.Kinds = Kinds()
-	}
 	c.TimerEvery = max(orDefault(c.TimerEvery, defaultTimerEvery), timerTurns*time.Nanosecond)
 	c.ExpireEvery = orDefault(c.ExpireEvery, defaultExpireEvery)
 	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
-	c.WatchEvery = orDefault(c.WatchEvery, defaultWatchEvery)
 	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
 	c.RelayEvery = orDefault(c.RelayEvery, relayEvery)
 	c.RelayWithin = orDefault(c.RelayWithin, relayWithin)
@@ -182,9 +159,6 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 type System struct {
 	journal    persistence.Journal
 	authorizer Authorizer
-	bank       partner.Bank
-	ramp       partner.Ramp
-	poster     Poster
 	sealer     Sealer
 	clock      func() time.Time
 	entropy    io.Reader
@@ -196,23 +170,14 @@ type System struct {
 	actors    *actor.ActorSystem
 	root      *actor.RootContext
 	directory *directory
-	// dispatcher sends webhooks, a line for each endpoint; ramps tells the ramp's partner, a line for each workspace
-	dispatcher *dispatcher[webhook.Due]
-	ramps      *dispatcher[rampDue]
-	// lapses asks the bank about orders that it has not reported, a line for each order
-	lapses   *dispatcher[lapse]
-	overdue  overdue
-	calendar *bankday.Calendar
-	lookout  *lookout
-	kinds    map[string]*Kind
-	personal map[string]bool // kinds of records that may be sealed
-	hooks    Hooks
-	resealer resealer
-	keys     keysInFlight
-	shards   [ident.Shards]*shard
+	kinds     map[string]*Kind
+	personal  map[string]bool // kinds of records that may be sealed
+	hooks     Hooks
+	resealer  resealer
+	keys      keysInFlight
+	shards    [ident.Shards]*shard
 	// timerReads has a place for each shard whose timers are being read.
 	timerReads chan struct{}
-	bankCalls  *fairshare.Limit // calls about payouts and conversions that wait for the bank
 	// relaying and relayingLate have relayAtOnce places each, one for each entry.
 	relaying, relayingLate *semaphore.Weighted
 
@@ -258,21 +223,16 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, bank: c.Bank, ramp: c.Ramp,
-		poster: c.Poster, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
-		listener: c.Listener, fatal: c.Fatal, config: c, kinds: make(map[string]*Kind), personal: make(map[string]bool),
-		timerReads: make(chan struct{}, timerReads), bankCalls: fairshare.New(maxBankCalls, maxWorkspaceBankCalls),
-		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
+		listener: c.Listener, fatal: c.Fatal, config: c, kinds: kindsByName(c.Kinds), personal: make(map[string]bool),
+		timerReads: make(chan struct{}, timerReads),
+		relaying:   semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
 	for i := range c.Kinds {
-		s.kinds[c.Kinds[i].Name] = &c.Kinds[i]
 		for _, kind := range c.Kinds[i].Personal {
 			s.personal[kind] = true
 		}
 	}
 	var err error
-	if s.calendar, err = bankday.New(); err != nil {
-		return nil, fmt.Errorf("calendar of bank days: %w", err)
-	}
 	s.resealer.left.Store(ident.Shards)
 	s.keys.keys = make(map[[32]byte]chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -282,13 +242,6 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}))
 	s.root = s.actors.Root
 	s.directory = newDirectory(s.root, s.props)
-	s.dispatcher = newDispatcher(s, fairshare.New(maxSending, maxWorkspaceSending), s.deliver,
-		func(d webhook.Due) (line, workspace string) { return d.Endpoint, d.Workspace })
-	s.lapses = newDispatcher(s, fairshare.New(maxLapseCalls, lapsesOfTenant), s.askLapse,
-		func(l lapse) (line, workspace string) { return l.id, l.workspace })
-	s.ramps = newDispatcher(s, fairshare.New(maxRampCalls, 1), s.tellRamp,
-		func(d rampDue) (line, workspace string) { return d.workspace, d.workspace })
-	s.lookout = newLookout(s)
 	if c.Attach != nil {
 		s.hooks = c.Attach(s)
 	}
@@ -309,12 +262,10 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		s.Stop()
 		return nil, err
 	}
-	abandoned := s.abandonedOrders(ctx)
 	if s.hooks.BeforeLoops != nil && !c.Still {
 		s.hooks.BeforeLoops(ctx)
 	}
 	s.startLoops()
-	s.Go(func(ctx context.Context) { s.silenceOrders(ctx, abandoned) })
 	s.ready.Store(true)
 	return s, nil
 }
@@ -328,7 +279,7 @@ func (s *System) takeShards(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take the shards: %w", err)
 	}
-	types := typesOfCauses(s.allReactions())
+	types := typesOfCauses(s.hooks.Reactions)
 	for i, head := range heads {
 		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1)}
 		sh.lane = newLane(s, sh, head.Epoch)
@@ -431,7 +382,7 @@ func (s *System) startLoops() {
 			continue
 		}
 		s.Go(func(ctx context.Context) { s.relay(ctx, sh) })
-		for _, r := range s.allReactions() {
+		for _, r := range s.hooks.Reactions {
 			s.Go(func(ctx context.Context) { s.react(ctx, sh, r) })
 		}
 	}
@@ -443,7 +394,6 @@ func (s *System) startLoops() {
 	s.Every(s.config.HousekeepEvery, s.housekeep)
 	s.Every(probeEvery, s.probeJournal)
 	s.Every(s.config.AsideEvery, s.retryAsides)
-	s.watchChains()
 	for _, run := range s.hooks.Loops {
 		s.Go(run)
 	}

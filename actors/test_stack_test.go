@@ -426,7 +426,7 @@ func (w *testStack) rebuildAuthorizerIn(dir string, journal persistence.Journal)
 	if err != nil {
 		return relayed, err
 	}
-	relayed, err = actors.Rebuild(context.Background(), journal, engine)
+	relayed, err = actors.Rebuild(context.Background(), journal, engine, processes.Kinds())
 	return relayed, errors.Join(err, engine.Close())
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"purser/actors/decision"
-	"purser/actors/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -130,11 +129,6 @@ func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
 	if err != nil && ctx.Err() == nil {
 		s.Complain("timer of a "+t.Kind, err, "key", t.Key)
 	}
-	if due, ok := reply.(webhook.Due); ok && s.poster != nil {
-		s.dispatcher.offer(due)
-	}
-	s.offerRamp(t.Workspace, reply)
-	s.offerLapse(t.Workspace, reply)
 	if s.hooks.TimerAnswered != nil {
 		s.hooks.TimerAnswered(t.Workspace, reply)
 	}
@@ -155,7 +149,6 @@ func (s *System) expireHolds(ctx context.Context) {
 
 // housekeep trims the decision log and sweeps claims past their retention.
 func (s *System) housekeep(ctx context.Context) {
-	s.countDeliveries(ctx)
 	if s.hooks.Housekeep != nil {
 		s.hooks.Housekeep(ctx)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/decision"
+	"purser/actors/processes"
 	"purser/actors/webhook"
 	outbound "purser/httpapi/webhook"
 	"purser/persistence"
@@ -90,7 +91,7 @@ func newSender(t testing.TB) *outbound.Sender {
 	return s
 }
 
-func newWebhookSystem(t *testing.T, poster actors.Poster, change ...func(*actors.Config)) *webhookSystem {
+func newWebhookSystem(t *testing.T, poster processes.Poster, change ...func(*actors.Config)) *webhookSystem {
 	h := &webhookSystem{owner: counterID(5)}
 	h.counterSystem = &counterSystem{t: t, poster: poster, fs: vfs.NewCrashableMem(), clock: newClock(),
 		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}},
@@ -338,8 +339,8 @@ type cursorLosingJournal struct{ persistence.Journal }
 
 func (cursorLosingJournal) SaveCursor(context.Context, string, ident.Shard, uint64) error { return nil }
 
-func announceAdded(e persistence.Event) (actors.Announcement, error) {
-	return actors.Announcement{Event: webhook.CheckoutCompleted, Body: `{"cause":"` + e.ID + `"}`}, nil
+func announceAdded(e persistence.Event) (processes.Announcement, error) {
+	return processes.Announcement{Event: webhook.CheckoutCompleted, Body: `{"cause":"` + e.ID + `"}`}, nil
 }
 
 // TestAnAnnouncementIsDeliveredOncePerSubscriber: every endpoint of the workspace that subscribes
@@ -354,7 +355,7 @@ func TestAnAnnouncementIsDeliveredOncePerSubscriber(t *testing.T) {
 	require.NoError(t, err)
 	_, err = h.ask(counterID(6), add{By: 1}, nil) // another tenant's
 	require.NoError(t, err)
-	handler := h.system.Announcer(actors.Announcements{"counter.added.v1": announceAdded})
+	handler := h.system.Announcer(processes.Announcements{"counter.added.v1": announceAdded})
 	shard := h.ownerSlot().Shard()
 	events, err := h.journal.Events(t.Context(), shard, 0, 100)
 	require.NoError(t, err)
@@ -386,9 +387,9 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 	h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 200)
 	h.registerEndpoint(v.URL, "*")
 	var failed atomic.Bool
-	table := actors.Announcements{"counter.added.v1": func(e persistence.Event) (actors.Announcement, error) {
+	table := processes.Announcements{"counter.added.v1": func(e persistence.Event) (processes.Announcement, error) {
 		if failed.CompareAndSwap(false, true) {
-			return actors.Announcement{}, io.ErrUnexpectedEOF
+			return processes.Announcement{}, io.ErrUnexpectedEOF
 		}
 		return announceAdded(e)
 	}}
@@ -419,7 +420,7 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 
 // recordingListener records what the runtime reports about webhooks.
 type recordingListener struct {
-	actors.Listener
+	processes.Listener
 	mu      sync.Mutex
 	posted  map[string]int
 	pending atomic.Int64

@@ -11,6 +11,7 @@ import (
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/processes"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -91,7 +92,7 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 			if !ok {
 				return answer{}, fmt.Errorf("order answered %T", ordered)
 			}
-			view, err := actors.OrderedCard(workspace, o, text.HolderLabel)
+			view, err := processes.OrderedCard(workspace, o, text.HolderLabel)
 			if err != nil {
 				return answer{}, err
 			}
@@ -149,7 +150,7 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 		ArrivesTo:   h.calendar.After(c.now, mostShippingDays).Format(time.DateOnly),
 	}, Text: balance.PhysicalText{HolderLabel: body.HolderLabel, Shipping: body.Shipping}}
 	// An order of a card that cannot be minted must not be charged.
-	_, err = actors.OrderedCard(order.Workspace, order.Order, body.HolderLabel)
+	_, err = processes.OrderedCard(order.Workspace, order.Order, body.HolderLabel)
 	return order, err
 }
 
@@ -181,7 +182,7 @@ func (h *cardHandlers) listPhysical(c *call) (answer, error) {
 func (h *cardHandlers) orderedCard(c *call, order balance.PhysicalOrder, holderLabel string) (cardDocument, error) {
 	view, err := h.readCard(c, order.Card.ID)
 	if fault.Is(err, fault.NotFound) {
-		view, err = actors.OrderedCard(c.who.workspace(), order, holderLabel)
+		view, err = processes.OrderedCard(c.who.workspace(), order, holderLabel)
 		return cardDocument{View: view, HolderLabel: holderLabel}, err
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"purser/actors"
 	"purser/actors/agent"
 	"purser/actors/partner"
 	"purser/actors/workspace"
@@ -31,7 +32,7 @@ func (m *agentMirror) mirrorChange(ctx context.Context, e persistence.Event) err
 		return m.mirror(ctx, e.Workspace, func() ([]agent.State, error) { return m.listAgents(ctx, e.Workspace) })
 	}
 	return m.mirror(ctx, e.Workspace, func() ([]agent.State, error) {
-		state, err := readDocument[agent.State](ctx, m.runtime, KindAgent, e.Workspace, e.Stream)
+		state, err := readDocument[agent.State](ctx, m.runtime, actors.KindAgent, e.Workspace, e.Stream)
 		return []agent.State{state}, err
 	})
 }
@@ -39,7 +40,7 @@ func (m *agentMirror) mirrorChange(ctx context.Context, e persistence.Event) err
 // mirror gives the partner the agents that read returns, unless their workspace is in sandbox mode.
 // Agents that the partner refuses stay as the partner has them; the refusal is logged.
 func (m *agentMirror) mirror(ctx context.Context, workspaceID string, read func() ([]agent.State, error)) error {
-	owner, err := readDocument[workspace.State](ctx, m.runtime, KindWorkspace, workspaceID, workspaceID)
+	owner, err := readDocument[workspace.State](ctx, m.runtime, actors.KindWorkspace, workspaceID, workspaceID)
 	if err != nil || owner.Mode != workspace.Live {
 		return err
 	}
@@ -64,7 +65,7 @@ func (m *agentMirror) mirror(ctx context.Context, workspaceID string, read func(
 func (m *agentMirror) listAgents(ctx context.Context, workspaceID string) (states []agent.State, err error) {
 	page := persistence.Page{Limit: persistence.MaxPage}
 	for {
-		records, err := m.runtime.List(ctx, KindAgent, workspaceID, "", page)
+		records, err := m.runtime.List(ctx, actors.KindAgent, workspaceID, "", page)
 		if err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []
 		names[i] = string(f)
 	}
 	system, journal := ident.System.Format(ident.Workspace), p.identity()
-	reply, err := p.runtime.AskInPrepare(ctx, actors.Envelope{Kind: KindDerivation, Stream: system, Workspace: system,
+	reply, err := p.runtime.AskInPrepare(ctx, actors.Envelope{Kind: actors.KindDerivation, Stream: system, Workspace: system,
 		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(journal.Store[:]),
 			// A new deployment's journal has the deployment's time, a restored journal a later one.
 			Restored: !journal.Store.Time().Equal(journal.Deployment.Time())}})
@@ -151,7 +151,7 @@ func (p *Checkouts) creditCompleted(ctx context.Context, e persistence.Event) er
 	if err != nil {
 		return err
 	}
-	_, err = p.runtime.Ask(ctx, actors.Envelope{Kind: KindCheckout, Stream: completed.ID, Workspace: e.Workspace,
+	_, err = p.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: completed.ID, Workspace: e.Workspace,
 		Command: checkout.Credit{}})
 	return err
 }

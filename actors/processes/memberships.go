@@ -47,7 +47,7 @@ func (m *memberships) listMembership(ctx context.Context, e persistence.Event) e
 
 // changeList sends a user's actor a command that an event causes. A deleted user has no list.
 func (m *memberships) changeList(ctx context.Context, cause persistence.Event, id string, command any) error {
-	_, err := m.runtime.Ask(ctx, actors.Envelope{Kind: KindUser, Stream: id, Workspace: id, Command: command,
+	_, err := m.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindUser, Stream: id, Workspace: id, Command: command,
 		Key: &actors.Key{Scope: "reaction", Key: "membership/" + cause.ID + "/" + id,
 			Expires: m.runtime.Clock().Add(reactionKeyLife)}})
 	if fault.Is(err, fault.NotFound) {

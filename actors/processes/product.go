@@ -3,15 +3,17 @@ package processes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"purser/actors"
+	"purser/actors/bankday"
 	"purser/actors/partner"
 )
 
-// Config has the settings of the runtime, whose Attach must be nil, and the partners of the processes.
-// Bank is required, but for a runtime that is Still.
+// Config has the settings of the runtime and the partners of the processes. Bank is required, except
+// for a runtime that is Still. Attach is set by Start, and so are Kinds when they are nil.
 type Config struct {
 	actors.Config
 	Bank     partner.Bank
@@ -20,26 +22,41 @@ type Config struct {
 	Ramp     partner.Ramp    // nil: dollars are not exchanged for USDC, nor back
 	Prices   partner.Prices  // nil: only stablecoins are accepted at a checkout
 	Accounts Accounts        // nil: no checkout
-	Poster   actors.Poster   // nil: no webhook is sent, deliveries stay pending
+	Poster   Poster          // nil: no webhook is sent, deliveries stay pending
 	Chains   []partner.Chain // on which payments are looked for
 	// WatchEvery is how often each chain is looked at; 0: every second.
 	WatchEvery time.Duration
+	Listener   Listener // nil: Config.Listener receives the runtime's part
 }
 
-// Product is the runtime with the processes of Purser over it.
+// Product is the runtime with the processes of Purser over it. Its methods are those of the System and
+// of the processes that handlers and commands call.
 type Product struct {
 	*actors.System
 	*Checkouts
 	*Enrolments
+	*OverdueOrders
+	*PhysicalCards
+	*Ramps
 	*Rates
+	*Webhooks
 }
 
-// processes are those that the runtime calls.
+// processes are the processes that the runtime calls.
 type processes struct {
+	abandoned   *abandonedOrders
 	agents      *agentMirror
 	checkouts   *Checkouts
+	conversions *conversions
 	deposits    *deposits
+	inquiries   *orderInquiries
 	memberships *memberships
+	payouts     *payouts
+	physical    *PhysicalCards
+	ramps       *Ramps
+	recipients  *recipients
+	watch       *chainWatch
+	webhooks    *Webhooks
 }
 
 // Start starts the runtime with the processes. See actors.Start.
@@ -50,28 +67,60 @@ func Start(ctx context.Context, c Config) (*Product, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.Config.Bank, c.Config.Ramp = c.Bank, c.Ramp
-	c.Config.Poster, c.Config.Chains, c.Config.WatchEvery = c.Poster, c.Chains, c.WatchEvery
-	p := &Product{}
-	c.Attach = func(runtime *actors.System) actors.Hooks { return p.attach(runtime, &c) }
-	system, err := actors.Start(ctx, c.Config)
+	if c.Kinds == nil {
+		c.Kinds = Kinds()
+	}
+	if c.Listener == nil {
+		c.Listener = silent{}
+	} else {
+		c.Config.Listener = c.Listener
+	}
+	calendar, err := bankday.New()
 	if err != nil {
+		return nil, fmt.Errorf("calendar of bank days: %w", err)
+	}
+	p := &Product{}
+	c.Attach = func(runtime *actors.System) actors.Hooks { return p.attach(runtime, &c, calendar) }
+	if p.System, err = actors.Start(ctx, c.Config); err != nil {
 		return nil, err
 	}
-	p.System = system
 	return p, nil
 }
 
 // attach makes the processes over a runtime.
-func (p *Product) attach(runtime *actors.System, c *Config) actors.Hooks {
-	p.Enrolments = &Enrolments{c.Issuer, c.Logger}
-	p.Rates = &Rates{c.Desk, c.Logger}
+func (p *Product) attach(runtime *actors.System, c *Config, calendar *bankday.Calendar) actors.Hooks {
 	p.Checkouts = &Checkouts{runtime, c.Accounts, c.Prices, c.Chains, c.Journal.Identity, c.Logger}
+	p.Enrolments = &Enrolments{c.Issuer, c.Logger}
+	p.OverdueOrders = &OverdueOrders{runtime: runtime, journal: c.Journal, calendar: calendar, log: c.Logger}
+	p.PhysicalCards = &PhysicalCards{runtime, c.Logger}
+	p.Ramps = newRamps(runtime, c.Ramp, c.Logger)
+	p.Rates = &Rates{c.Desk, c.Logger}
+	p.Webhooks = newWebhooks(runtime, c)
+
+	orders := newBankOrders(runtime, c.Bank, c.Logger)
+	recipients := &recipients{runtime, c.Bank, c.Logger}
+	payouts := &payouts{runtime, orders, recipients, c.Logger}
+	conversions := &conversions{runtime, orders, c.Logger}
 	called := &processes{
+		abandoned:   &abandonedOrders{runtime: runtime, journal: c.Journal},
 		agents:      &agentMirror{runtime, c.Issuer, c.Logger},
 		checkouts:   p.Checkouts,
+		conversions: conversions,
 		deposits:    &deposits{c.Bank},
+		inquiries:   newOrderInquiries(runtime, c.Bank, payouts, conversions, p.OverdueOrders),
 		memberships: &memberships{runtime},
+		payouts:     payouts,
+		physical:    p.PhysicalCards,
+		ramps:       p.Ramps,
+		recipients:  recipients,
+		watch:       newChainWatch(runtime, c),
+		webhooks:    p.Webhooks,
 	}
-	return actors.Hooks{Reactions: called.reactions()}
+	return actors.Hooks{
+		Reactions:     called.reactions(),
+		TimerAnswered: called.handleTimer,
+		BeforeLoops:   called.abandoned.find,
+		Loops:         []func(context.Context){called.watch.run, called.abandoned.fireTimers},
+		Housekeep:     called.webhooks.countDeliveries,
+	}
 }

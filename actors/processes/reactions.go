@@ -5,6 +5,7 @@ import (
 	"purser/actors/agent"
 	"purser/actors/balance"
 	"purser/actors/checkout"
+	"purser/actors/counterparty"
 	"purser/actors/decision"
 	"purser/actors/workspace"
 )
@@ -13,10 +14,25 @@ import (
 func (p *processes) reactions() []actors.Reaction {
 	return []actors.Reaction{
 		{Name: "bank", Handle: p.deposits.announce, Events: []decision.Event{balance.DepositCreated{}}},
+		{Name: "payouts", Handle: p.payouts.handlePayout,
+			Events: []decision.Event{balance.PayoutCreated{}, balance.PayoutMoved{}}},
+		{Name: "conversions", Handle: p.conversions.handleConversion,
+			Events: []decision.Event{balance.ConversionCreated{}, balance.ConversionMoved{}}},
+		{Name: "recipients", Handle: p.recipients.tokenizeNew, Events: []decision.Event{counterparty.Saved{}}},
+		{Name: "physical_cards", Handle: p.physical.mintAfterOrder,
+			Events: []decision.Event{balance.PhysicalCardOrdered{}}},
 		{Name: "membership", Handle: p.memberships.listMembership, Events: []decision.Event{
 			workspace.WorkspaceCreated{}, workspace.MemberAdded{}, workspace.MemberRoleChanged{}, workspace.MemberRemoved{}}},
 		{Name: "agents", Handle: p.agents.mirrorChange, Events: []decision.Event{
 			agent.Registered{}, agent.Frozen{}, agent.Unfrozen{}, agent.Terminated{}, workspace.ModeChanged{}}},
 		{Name: "checkout", Handle: p.checkouts.creditCompleted, Events: []decision.Event{checkout.SessionCompleted{}}},
+		{Name: "watch", Handle: p.watch.handleSession, Events: []decision.Event{checkout.Selected{}, checkout.WatchEnded{}}},
 	}
+}
+
+// handleTimer gives an actor's answer to its timer to the processes that such an answer may start.
+func (p *processes) handleTimer(workspace string, reply any) {
+	p.webhooks.handleTimer(workspace, reply)
+	p.ramps.handleTimer(workspace, reply)
+	p.inquiries.handleTimer(workspace, reply)
 }

@@ -28,6 +28,8 @@ type Runtime interface {
 	Every(pace time.Duration, do func(context.Context))
 	// Complain logs an error of an operation that is retried, not more often than the log can bear.
 	Complain(operation string, err error, attributes ...any)
+	// FireTimer has the actor of a timer decide the timer. The actor's answer goes to handleTimer.
+	FireTimer(ctx context.Context, t persistence.Timer)
 	Clock() time.Time
 }
 

@@ -15,6 +15,7 @@ import (
 // sight is what one scrape sees.
 type sight struct {
 	actors     actors.Health
+	overdue    int64
 	resealing  actors.Resealing
 	cache      authorizer.CacheStats
 	backlog    int64
@@ -79,7 +80,7 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g.add(now, "purser_relay_set_aside_entries", "Decisions of these workspaces that wait in the authorizer's log.",
 		func(s *sight) float64 { return float64(s.actors.SetAsideEntries) })
 	g.add(now, "purser_orders_overdue", "Payouts, conversions and ramp orders that a partner has and does not report; a person has to decide.",
-		func(s *sight) float64 { return float64(s.actors.Overdue) })
+		func(s *sight) float64 { return float64(s.overdue) })
 	g.add(now, "purser_reservations", "Debits reserved in the authorizer and not yet followed.",
 		func(s *sight) float64 { return float64(s.actors.Reservations) })
 	g.add(now, "purser_reservation_age_seconds", "Age of the oldest reservation.",
@@ -190,6 +191,7 @@ func (m *Main) lookAtSwipes(s *sight) error {
 
 func (m *Main) lookAtActors(s *sight) (err error) {
 	s.actors, err = m.system.Health()
+	s.overdue = m.system.OverdueCount()
 	s.resealing = m.system.Resealing()
 	return err
 }

@@ -49,10 +49,7 @@ var (
 		},
 
 		"actors": {
-			"actors/agent", "actors/balance", "actors/bankday", "actors/card", "actors/cardholder",
-			"actors/checkout", "actors/counterparty", "actors/decision", "actors/derivation",
-			"actors/fairshare", "actors/fault", "actors/partner", "actors/ramp", "actors/user",
-			"actors/watch", "actors/webhook", "actors/workspace", "authorizer", "authorizer/hold",
+			"actors/balance", "actors/decision", "actors/fault", "authorizer", "authorizer/hold",
 			"persistence", "persistence/ident",
 		},
 		"actors/agent":        {"actors/agent/intent", "actors/decision", "actors/fault"},
@@ -86,10 +83,11 @@ var (
 			"persistence/pebblegate",
 		},
 		"actors/processes": {
-			"actors", "actors/agent", "actors/balance", "actors/cardholder", "actors/checkout",
-			"actors/checkout/address", "actors/decision", "actors/derivation", "actors/fault",
-			"actors/partner", "actors/user", "actors/workspace", "persistence", "persistence/ident",
-			"persistence/money",
+			"actors", "actors/agent", "actors/balance", "actors/bankday", "actors/card", "actors/cardholder",
+			"actors/checkout", "actors/checkout/address", "actors/counterparty", "actors/decision",
+			"actors/derivation", "actors/fairshare", "actors/fault", "actors/partner", "actors/ramp",
+			"actors/user", "actors/watch", "actors/webhook", "actors/workspace", "authorizer", "persistence",
+			"persistence/ident", "persistence/money",
 		},
 		"actors/ramp":            {"actors/decision", "actors/fault", "actors/ramp/proof"},
 		"actors/ramp/proof":      {"actors/agent/intent", "actors/checkout/address"},

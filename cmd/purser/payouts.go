@@ -7,7 +7,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"purser/actors"
 	"purser/actors/processes"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
@@ -44,7 +43,7 @@ type payoutsQuestion struct {
 
 // payoutsAnswer lists the overdue orders after the command.
 type payoutsAnswer struct {
-	Overdue []actors.OverdueOrder `json:"overdue"`
+	Overdue []processes.OverdueOrder `json:"overdue"`
 }
 
 // payoutsOf is the command of the admin port.
@@ -61,7 +60,7 @@ func payoutsOf(ctx context.Context, system *processes.Product, body []byte) (ans
 			return answer, fmt.Errorf("order %s: %w", question.ID, err)
 		}
 	}
-	answer.Overdue, err = system.OverdueOrders(ctx)
+	answer.Overdue, err = system.ListOverdue(ctx)
 	return answer, err
 }
 

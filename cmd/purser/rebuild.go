@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/actors/processes"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
 	"purser/persistence"
@@ -163,7 +164,7 @@ func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (
 	if err != nil {
 		return made, err
 	}
-	if made.relayed, err = actors.Rebuild(ctx, journal, engine); err == nil {
+	if made.relayed, err = actors.Rebuild(ctx, journal, engine, processes.Kinds()); err == nil {
 		err = made.count(engine)
 	}
 	closed := engine.Close() // a commit may still fail in it

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"purser/actors"
+	"purser/actors/processes"
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/cmd/purser/datadir"
@@ -145,7 +146,7 @@ func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l
 	if err != nil {
 		return err
 	}
-	err = actors.CatchUp(ctx, journal, engine)
+	err = actors.CatchUp(ctx, journal, engine, processes.Kinds())
 	if err := errors.Join(err, engine.Close(), failed); err != nil {
 		return err
 	}

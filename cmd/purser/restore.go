@@ -17,6 +17,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/partner/sandbox"
+	"purser/actors/processes"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
 	"purser/persistence"
@@ -271,7 +272,7 @@ func (s *restoration) buildJournal(ctx context.Context, plan restorePlan) (err e
 	if err != nil {
 		return err
 	}
-	return errors.Join(actors.CatchUp(ctx, journal, engine), engine.Close())
+	return errors.Join(actors.CatchUp(ctx, journal, engine, processes.Kinds()), engine.Close())
 }
 
 func (s *restoration) loadJournal(ctx context.Context, identity persistence.Identity) error {

@@ -306,7 +306,7 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(m.config.DataDir), Deployment: deployment,
 		CacheBytes: m.config.AuthorizerCacheBytes, OpenTables: m.shares.openTables,
 		BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
-		Clock: m.Clock, ClockSuspect: m.clockSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
+		Clock: m.Clock, ClockSuspect: m.clockSuspect, Entropy: m.Entropy, Fatal: m.Fatal})
 	if err != nil {
 		return datadir.WithRepair(err, datadir.AuthorizerDir(m.config.DataDir), datadir.RepairEngine)
 	}
@@ -351,11 +351,11 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m.system, err = processes.Start(ctx, processes.Config{Bank: m.bank, Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster,
+	m.system, err = processes.Start(ctx, processes.Config{Bank: m.bank, Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Listener: m.metrics,
 		Chains: m.chains, Accounts: m.config.CheckoutAccounts, Prices: sandbox.Prices{}, Ramp: m.ramp,
 		Config: actors.Config{Journal: m.journal, Authorizer: m.authorizer, Sealer: m.sealer,
 			Secrets: m.config.fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.clockSuspect,
-			Entropy: m.Entropy, Logger: m.log, Listener: m.metrics, Fatal: m.Fatal}})
+			Entropy: m.Entropy, Logger: m.log, Fatal: m.Fatal}})
 	if missing, ok := errors.AsType[actors.MissingSecret](err); ok {
 		return missingSecret(m.config.DataDir, missing.Name)
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"purser/actors"
+	"purser/actors/processes"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
@@ -26,7 +26,7 @@ func consumers() []consumer {
 	return []consumer{
 		{name: "book", open: openBook},
 		{name: "webhooks", open: func(_ context.Context, m *Main) (persistence.Handler, error) {
-			return m.system.Announcer(actors.WebhookAnnouncements()), nil
+			return m.system.Announcer(processes.WebhookAnnouncements()), nil
 		}},
 	}
 }

@@ -1,4 +1,4 @@
-package actors
+package processes
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const (
 // Attempts are in memory only and may be lost or refused: the timer of an attempt without a record
 // fires again.
 type dispatcher[T comparable] struct {
-	sys     *System
+	runtime Runtime
 	lineOf  func(T) (line, workspace string)
 	attempt func(context.Context, T)
 	places  *fairshare.Limit // each running attempt holds one
@@ -30,9 +30,9 @@ type dispatcher[T comparable] struct {
 	due   int            // attempts in all lines
 }
 
-func newDispatcher[T comparable](s *System, p *fairshare.Limit, attempt func(context.Context, T),
+func newDispatcher[T comparable](runtime Runtime, p *fairshare.Limit, attempt func(context.Context, T),
 	lineOf func(T) (line, workspace string)) *dispatcher[T] {
-	return &dispatcher[T]{sys: s, lineOf: lineOf, attempt: attempt, places: p, lines: map[string][]T{}}
+	return &dispatcher[T]{runtime: runtime, lineOf: lineOf, attempt: attempt, places: p, lines: map[string][]T{}}
 }
 
 // offer queues an attempt, unless the same one waits already or the limits are reached. It never
@@ -49,7 +49,7 @@ func (d *dispatcher[T]) offer(due T) {
 	d.due++
 	d.lines[name] = append(line, due)
 	if len(line) == 0 {
-		d.sys.Go(func(ctx context.Context) { d.attemptLine(ctx, due) })
+		d.runtime.Go(func(ctx context.Context) { d.attemptLine(ctx, due) })
 	}
 }
 

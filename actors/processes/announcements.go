@@ -1,0 +1,133 @@
+package processes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"purser/actors"
+	"purser/actors/checkout"
+	"purser/actors/webhook"
+	"purser/persistence"
+	"purser/persistence/ident"
+)
+
+// Announcement is an event as the endpoints of a workspace receive it: the event type that they
+// subscribe to, and the JSON body.
+type Announcement struct{ Event, Body string }
+
+// Announcements makes the announcement of each type of event that webhooks announce. It must make the
+// same announcement of the same event each time. An error, for a damaged event, blocks the event's
+// shard.
+type Announcements map[string]func(e persistence.Event) (Announcement, error)
+
+// WebhookAnnouncements is the table of the product. Pings need no row: an endpoint makes its own.
+func WebhookAnnouncements() Announcements {
+	return Announcements{checkout.SessionCredited{}.EventType(): announceCheckout}
+}
+
+// announceCheckout announces a link that is paid and credited.
+func announceCheckout(e persistence.Event) (Announcement, error) {
+	event, err := checkout.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return Announcement{}, err
+	}
+	credited, ok := event.(checkout.SessionCredited)
+	if !ok {
+		return Announcement{}, fmt.Errorf("a credit is %T", event)
+	}
+	body, err := json.Marshal(struct {
+		ID             string `json:"id"`
+		AmountUsdCents int64  `json:"amountUsdCents"`
+		TxHash         string `json:"txHash"`
+		PayerAddress   string `json:"payerAddress"`
+	}{credited.ID, credited.AmountUsdCents, credited.TxHash, credited.PayerAddress})
+	return Announcement{Event: webhook.CheckoutCompleted, Body: string(body)}, err
+}
+
+const (
+	// announcerCursor names the announcer's cursors in the journal.
+	announcerCursor = "consumer/webhooks"
+	announceTimeout = 15 * time.Second // for one event
+)
+
+// announcer queues announcements at the endpoints that subscribe to them. A crash may set its cursor
+// back; idempotency keys that derive from the event keep an event from being queued twice.
+type announcer struct {
+	runtime  Runtime
+	journal  persistence.Journal
+	listener Listener
+	table    Announcements
+}
+
+// Announcer returns the consumer of the journal that queues webhooks. It is for one subscription; a nil
+// table announces nothing.
+func (w *Webhooks) Announcer(table Announcements) persistence.Handler {
+	return &announcer{w.runtime, w.journal, w.listener, table}
+}
+
+// Position implements persistence.Handler.
+func (a *announcer) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
+	return a.journal.Cursor(ctx, announcerCursor, shard)
+}
+
+// Handle implements persistence.Handler. It saves the cursor of the events before an error.
+func (a *announcer) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
+	at, err := a.Position(ctx, shard)
+	if err != nil {
+		return err
+	}
+	if at+1 != events[0].Position {
+		return persistence.ErrMoved
+	}
+	start := at
+	for i := range events {
+		within, cancel := context.WithTimeout(ctx, announceTimeout)
+		err = a.announce(within, &events[i])
+		cancel()
+		a.listener.Reacted("webhooks", err)
+		if err != nil {
+			break
+		}
+		at = events[i].Position
+	}
+	if at > start {
+		if saved := a.journal.SaveCursor(ctx, announcerCursor, shard, at); err == nil {
+			err = saved
+		}
+	}
+	return err
+}
+
+func (a *announcer) announce(ctx context.Context, e *persistence.Event) error {
+	announcementOf, announced := a.table[e.Type]
+	if !announced {
+		return nil
+	}
+	announcement, err := announcementOf(*e)
+	if err != nil {
+		return fmt.Errorf("announce %s: %w", e.Type, err)
+	}
+	// The records only list the endpoints. Each endpoint decides by its state whether it subscribes.
+	endpoints, err := a.runtime.List(ctx, webhook.RecordEndpoint, e.Workspace, "", persistence.Page{Limit: webhook.MaxPerWorkspace})
+	for i := range endpoints {
+		if err == nil {
+			err = a.enqueue(ctx, e, endpoints[i].ID, announcement)
+		}
+	}
+	return err
+}
+
+func (a *announcer) enqueue(ctx context.Context, e *persistence.Event, endpoint string, announcement Announcement) error {
+	slot, err := ident.SlotOf(endpoint)
+	if err != nil {
+		return fmt.Errorf("endpoint's record: %w", err)
+	}
+	cause := "webhook/" + e.ID + "/" + endpoint
+	_, err = a.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWebhook, Stream: endpoint, Workspace: e.Workspace,
+		Command: webhook.Enqueue{ID: ident.Derive(slot, e.At, cause).Format(ident.Delivery),
+			Event: announcement.Event, Body: announcement.Body},
+		Key: &actors.Key{Scope: "reaction", Key: cause, Expires: a.runtime.Clock().Add(reactionKeyLife)}})
+	return err
+}

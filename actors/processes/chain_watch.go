@@ -1,0 +1,262 @@
+package processes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"purser/actors"
+	"purser/actors/checkout"
+	"purser/actors/fault"
+	"purser/actors/partner"
+	"purser/actors/watch"
+	"purser/persistence"
+	"purser/persistence/ident"
+)
+
+// Limits of the watchers of chains.
+const (
+	maxWatched        = 1_000_000 // sessions whose addresses are watched; a further one waits until one ends
+	defaultWatchEvery = time.Second
+	watchTimeout      = 2 * time.Minute // of one step of a watcher
+	watchReadPause    = 200 * time.Millisecond
+	watchCursor       = "watch/" // begins the name of a chain's cursor, whose value is the saved block plus one
+)
+
+var errTooManyWatched = errors.New("too many sessions are watched")
+
+// chainWatch finds payments to the addresses of checkout sessions and reports them to the sessions. The
+// records of package checkout are the truth about which addresses are watched: chainWatch reads all of
+// them at a start, and the record of a session whenever the session changes. It is the
+// watch.PaymentSink of every chain.
+type chainWatch struct {
+	runtime  Runtime
+	journal  persistence.Journal
+	chains   []partner.Chain
+	every    time.Duration
+	listener Listener
+	max      int
+	read     chan struct{} // closed when all records have been read
+
+	mu        sync.Mutex
+	sessions  map[string]checkout.Watch
+	byAddress map[watchedAddress]string
+	unsettled map[string][]partner.Observation // by chain, as of the start
+}
+
+type watchedAddress struct{ chain, address string }
+
+func newChainWatch(runtime Runtime, c *Config) *chainWatch {
+	every := c.WatchEvery
+	if every == 0 {
+		every = defaultWatchEvery
+	}
+	return &chainWatch{runtime: runtime, journal: c.Journal, chains: c.Chains, every: every, listener: c.Listener,
+		max: maxWatched, read: make(chan struct{}), sessions: make(map[string]checkout.Watch),
+		byAddress: make(map[watchedAddress]string), unsettled: make(map[string][]partner.Observation)}
+}
+
+// run reads the watched sessions and then starts the watcher of each chain, which works at a pace of its
+// own until the runtime stops.
+func (w *chainWatch) run(ctx context.Context) {
+	if len(w.chains) == 0 || !w.readAll(ctx) {
+		return
+	}
+	close(w.read)
+	for _, chain := range w.chains {
+		w.watchChain(chain)
+	}
+}
+
+func (w *chainWatch) watchChain(chain partner.Chain) {
+	watcher := watch.New(chain, w)
+	w.runtime.Every(w.every, func(ctx context.Context) {
+		within, cancel := context.WithTimeout(ctx, watchTimeout)
+		defer cancel()
+		err := watcher.Step(within)
+		if ctx.Err() != nil {
+			return
+		}
+		w.listener.Watched(chain.Name(), watcher.Progress(), err)
+		if err != nil {
+			w.runtime.Complain("watch "+chain.Name(), err)
+		}
+	})
+}
+
+// readAll reads the watched sessions of all shards, and retries until it has them; false when the
+// context has ended.
+func (w *chainWatch) readAll(ctx context.Context) bool {
+	for shard := range ident.Shards {
+		for {
+			err := w.readShard(ctx, ident.Shard(shard))
+			if err == nil {
+				break
+			}
+			if ctx.Err() == nil {
+				w.runtime.Complain("read the watched sessions", err, "shard", ident.Shard(shard))
+			}
+			if !persistence.Pause(ctx, watchReadPause) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {
+	for after := ""; ; {
+		records, err := w.journal.Records(ctx, shard, checkout.RecordWatch, after, persistence.MaxPage)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			after = records[i].ID
+			open, err := w.openPayments(ctx, records[i].Workspace, after)
+			if err == nil {
+				err = w.add(records[i].Document, open)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if len(records) < persistence.MaxPage {
+			return nil
+		}
+	}
+}
+
+// openPayments returns the payments that a session knows and that need more confirmations.
+func (w *chainWatch) openPayments(ctx context.Context, workspace, session string) (open []partner.Observation, err error) {
+	state, err := readDocument[checkout.State](ctx, w.runtime, actors.KindCheckout, workspace, session)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range state.Payments {
+		for _, seen := range p.Sightings {
+			if seen.Withdrawn || seen.Shown >= checkout.ShownConfirmations {
+				continue
+			}
+			open = append(open, partner.Observation{Chain: p.Chain, Asset: p.Asset, Address: p.Address, TxHash: p.TxHash,
+				Index: p.Index, Amount: p.Units, Block: seen.Block, BlockHash: seen.BlockHash, Threshold: 1, At: p.SentAt.Time,
+				From: p.From})
+		}
+	}
+	return open, nil
+}
+
+// add has the addresses of a session watched, by the document of its record.
+func (w *chainWatch) add(document []byte, open []partner.Observation) error {
+	var session checkout.Watch
+	if err := json.Unmarshal(document, &session); err != nil {
+		return fmt.Errorf("record %s: %w", checkout.RecordWatch, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, known := w.sessions[session.Session]; !known && len(w.sessions) >= w.max {
+		return errTooManyWatched
+	}
+	w.sessions[session.Session] = session
+	for _, p := range session.Pairs {
+		w.byAddress[watchedAddress{p.Chain, p.Address}] = session.Session
+	}
+	for _, o := range open {
+		w.unsettled[o.Chain] = append(w.unsettled[o.Chain], o)
+	}
+	return nil
+}
+
+func (w *chainWatch) remove(session string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.sessions[session].Pairs {
+		delete(w.byAddress, watchedAddress{p.Chain, p.Address})
+	}
+	delete(w.sessions, session)
+}
+
+// handleSession reads the record of a session that has changed, once all records have been read: an
+// older state of the record must not be added after this one.
+func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) error {
+	if len(w.chains) == 0 {
+		return nil
+	}
+	select {
+	case <-w.read:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	record, err := w.runtime.Record(ctx, checkout.RecordWatch, e.Workspace, e.Stream)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		w.remove(e.Stream)
+		return nil
+	case err != nil:
+		return err
+	}
+	return w.add(record.Document, nil)
+}
+
+// Addresses implements watch.PaymentSink. A session's address was not paid before the session existed.
+func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for at, session := range w.byAddress {
+		if at.chain != chain {
+			continue
+		}
+		id, err := ident.Parse(ident.Checkout, session)
+		if err != nil {
+			panic("BUG: a watched session's id: " + err.Error())
+		}
+		addresses = append(addresses, watch.Address{Address: at.address, Since: id.Time()})
+	}
+	return addresses
+}
+
+// Report implements watch.PaymentSink: it gives the session the observation. A session drops a repeat.
+// An observation for a session that is no longer watched is dropped.
+func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
+	w.mu.Lock()
+	session, watched := w.byAddress[watchedAddress{o.Chain, o.Address}]
+	workspace := w.sessions[session].Workspace
+	w.mu.Unlock()
+	if !watched {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	_, err := w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: session, Workspace: workspace,
+		Command: checkout.Observed(o)})
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.InvalidBody) { // a repeat would be refused too
+		w.runtime.Complain("a session does not take an observation", err, "session", session, "chain", o.Chain, "tx", o.TxHash)
+		return nil
+	}
+	return err
+}
+
+// Unsettled implements watch.PaymentSink. It is called once for a chain.
+func (w *chainWatch) Unsettled(_ context.Context, chain string) ([]partner.Observation, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	open := w.unsettled[chain]
+	delete(w.unsettled, chain)
+	return open, nil
+}
+
+// Cursor implements watch.PaymentSink.
+func (w *chainWatch) Cursor(ctx context.Context, chain string) (block uint64, known bool, err error) {
+	position, err := w.journal.Cursor(ctx, watchCursor+chain, ident.SystemSlot.Shard())
+	if err != nil || position == 0 {
+		return 0, false, err
+	}
+	return position - 1, true, nil
+}
+
+// SaveCursor implements watch.PaymentSink.
+func (w *chainWatch) SaveCursor(ctx context.Context, chain string, block uint64) error {
+	return w.journal.SaveCursor(ctx, watchCursor+chain, ident.SystemSlot.Shard(), block+1)
+}

@@ -1,0 +1,128 @@
+package processes
+
+import (
+	"context"
+	"log/slog"
+
+	"purser/actors/balance"
+	"purser/actors/partner"
+	"purser/persistence"
+)
+
+// payouts sends payouts to the bank, and asks about those without an answer.
+//
+// A payout is sent once. Its balance grants it to one sender, and commits the grant before the
+// answer; the sender then calls the bank. When that process dies no process calls again: the payout's
+// timer, which was committed with it, makes the outcome unknown. The bank is then asked by our
+// reference, which changes nothing there. So a call without an answer takes one of maxBankCalls
+// places and delays no other payout.
+type payouts struct {
+	runtime    Runtime
+	orders     *bankOrders
+	recipients *recipients
+	log        *slog.Logger
+}
+
+// handlePayout sends a payout that is reserved and asks about one whose outcome is unknown.
+func (p *payouts) handlePayout(ctx context.Context, e persistence.Event) error {
+	event, err := balance.DecodeEvent(e.Type, e.Payload)
+	if err != nil {
+		return err
+	}
+	switch event := event.(type) {
+	case balance.PayoutCreated:
+		if event.Payout.Status == balance.PayoutReserved {
+			return p.sendPayout(ctx, e, event.Payout.ID)
+		}
+	case balance.PayoutMoved:
+		switch event.To {
+		case balance.PayoutReserved:
+			return p.sendPayout(ctx, e, event.Payout)
+		case balance.PayoutUnknown:
+			return p.orders.callInBackground(ctx, e.Workspace,
+				func(ctx context.Context) { p.inquire(ctx, e.Workspace, event.Payout) })
+		}
+	}
+	return nil
+}
+
+// sendPayout reads the payout, waits for a place among the calls, and then has the balance grant the
+// payout. A payout whose account the bank has not taken within accountWithin fails without being sent.
+func (p *payouts) sendPayout(ctx context.Context, e persistence.Event, id string) error {
+	workspace := e.Workspace
+	payout, err := readDocument[balance.Payout](ctx, p.runtime, balance.RecordPayout, workspace, id)
+	if err != nil || payout.Status != balance.PayoutReserved {
+		return err
+	}
+	text, err := readDocument[balance.PayoutText](ctx, p.runtime, balance.RecordPayoutText, workspace, id)
+	if err != nil {
+		return err
+	}
+	token, err := p.recipients.bankToken(ctx, workspace, payout.CounterpartyID)
+	if err != nil && !p.recipients.givesUp(e, err) {
+		return err
+	}
+	free, err := p.orders.acquirePlace(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	reply, err := p.runtime.Ask(ctx, toBalance(workspace, balance.SubmitPayout{ID: id}))
+	if submission, ok := reply.(balance.Submission); err != nil || !ok || !submission.Send {
+		free()
+		return err
+	}
+	p.runtime.Go(func(ctx context.Context) {
+		defer free()
+		answer := p.orders.pay(ctx, paymentOf(payout, text.Description, token))
+		p.orders.recordAnswer(ctx, workspace, id, balance.AnswerPayout{ID: id, Answer: answer})
+	})
+	return nil
+}
+
+func paymentOf(p balance.Payout, description, token string) partner.Payment {
+	payment := partner.Payment{Reference: p.Reference, Account: token, Rail: p.Rail, SameDay: p.SameDay,
+		AmountCents: p.AmountCents, Description: description, UETR: p.UETR}
+	if p.Buy != nil {
+		payment.BuyCurrency, payment.BuyMinor = string(p.Buy.Currency), p.Buy.AmountMinor
+	}
+	return payment
+}
+
+// inquire asks the bank about a payout that it did not answer, and reports a final standing. With any
+// other standing the payout waits for the bank's report or for the end of its reservation.
+func (p *payouts) inquire(ctx context.Context, workspace, id string) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	standing, err := p.orders.standing(ctx, id)
+	if err == nil {
+		err = p.reportStanding(ctx, workspace, id, standing)
+	}
+	if err != nil {
+		p.log.Warn("the bank was asked about a payout", "payout", id, "err", err)
+	}
+}
+
+// reportStanding gives a final standing to the balance as the bank's report. The bank's own report
+// then changes nothing.
+func (p *payouts) reportStanding(ctx context.Context, workspace, id string, standing partner.Standing) error {
+	var outcomes []string
+	switch standing {
+	case partner.Settled:
+		outcomes = []string{balance.PayoutSettled}
+	case partner.Failed:
+		outcomes = []string{balance.PayoutFailed}
+	case partner.Returned:
+		outcomes = []string{balance.PayoutSettled, balance.PayoutReturned}
+	}
+	for _, outcome := range outcomes {
+		reply, err := p.runtime.Ask(ctx, toBalance(workspace,
+			balance.ReportPayout{EventID: askedReportID + id + "/" + outcome, ID: id, Outcome: outcome}))
+		if err != nil {
+			return err
+		}
+		if reported, ok := reply.(balance.ReportedPayout); ok && reported.Late {
+			p.log.Error("a payout settled after its reservation was released", "payout", id)
+		}
+	}
+	return nil
+}
