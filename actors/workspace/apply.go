@@ -17,20 +17,20 @@ func (s *State) Apply(e decision.Event) {
 	case KeysRevoked:
 		s.applyRevoked(e)
 	case KeyUsed:
-		if i := s.key(e.Key); i >= 0 {
+		if i := s.Keys.index(e.Key); i >= 0 {
 			s.Keys[i].LastUsedAt = e.At
 		}
 	case MemberAdded:
 		s.Members = append(s.Members, Person{UserID: e.User, Role: e.Role, Since: e.At})
 	case MemberRoleChanged:
-		if i := s.member(e.User); i >= 0 {
+		if i := s.Members.index(e.User); i >= 0 {
 			s.Members[i].Role = e.Role
 		}
 	case MemberRemoved:
 		s.Members = slices.DeleteFunc(s.Members, func(p Person) bool { return p.UserID == e.User })
 	case KeysKept:
 		for _, id := range e.Keys {
-			if i := s.key(id); i >= 0 {
+			if i := s.Keys.index(id); i >= 0 {
 				s.Keys[i].CreatedBy = e.By
 			}
 		}
@@ -55,7 +55,8 @@ func (s *State) Apply(e decision.Event) {
 
 func (s *State) applyCreated(e WorkspaceCreated) {
 	*s = State{
-		ID: e.ID, Name: e.Name, Plan: e.Plan, Mode: e.Mode, KYBStatus: e.KYBStatus, BankStatus: Placeholder, Issuer: e.Issuer,
+		ID: e.ID, Name: e.Name, Plan: e.Plan, Mode: e.Mode, KYBStatus: e.KYBStatus, BankStatus: Placeholder,
+		Issuer:    e.Issuer,
 		CreatedAt: e.At, Members: []Person{}, Keys: []Key{e.FirstKey.clone()}, RevokedKeys: []string{},
 	}
 	for _, owner := range e.Owners {

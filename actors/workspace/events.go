@@ -6,22 +6,23 @@ import (
 	"purser/actors/decision"
 )
 
-// WorkspaceCreated says that a workspace was made, with its owners and its first key.
+// WorkspaceCreated records a new workspace with its owners and its first key.
 type WorkspaceCreated struct {
-	ID        string         `json:"id"`
-	Name      string         `json:"name"`
-	Plan      string         `json:"plan"`
-	Mode      string         `json:"mode"`
-	KYBStatus string         `json:"kybStatus"`
-	Issuer    Issuer         `json:"issuer"`
-	Owners    []string       `json:"owners"`
-	Founder   string         `json:"founder,omitempty"` // the owner who made it; unknown in events of older versions
-	FirstKey  Key            `json:"firstKey"`
-	At        decision.Stamp `json:"at"`
+	ID        string   `json:"id"`
+	Name      string   `json:"name"`
+	Plan      string   `json:"plan"`
+	Mode      string   `json:"mode"`
+	KYBStatus string   `json:"kybStatus"`
+	Issuer    Issuer   `json:"issuer"`
+	Owners    []string `json:"owners"`
+	// the owner who created it; unknown in events of older versions
+	Founder  string         `json:"founder,omitempty"`
+	FirstKey Key            `json:"firstKey"`
+	At       decision.Stamp `json:"at"`
 }
 
-// MadeBy is the user who made the workspace; "" when a key made it that descends from none of the
-// owners. In an event of an older version it is the maker of the first key.
+// MadeBy returns the user who created the workspace, and "" for a key that descends from none of
+// the owners. For an event of an older version it returns the maker of the first key.
 func (e WorkspaceCreated) MadeBy() string {
 	if e.Founder == "" && slices.Contains(e.Owners, e.FirstKey.CreatedBy) {
 		return e.FirstKey.CreatedBy
@@ -29,14 +30,14 @@ func (e WorkspaceCreated) MadeBy() string {
 	return e.Founder
 }
 
-// KeyCreated says that a key was made.
+// KeyCreated records a new key.
 type KeyCreated struct {
 	Workspace string         `json:"workspace"`
 	Key       Key            `json:"key"`
 	At        decision.Stamp `json:"at"`
 }
 
-// KeysRevoked says that keys ended, all at once.
+// KeysRevoked records the end of keys, all at once.
 type KeysRevoked struct {
 	Workspace string         `json:"workspace"`
 	Keys      []string       `json:"keys"`
@@ -44,14 +45,14 @@ type KeysRevoked struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// KeyUsed says that a key was used; it is noted now and then, not at every use.
+// KeyUsed records a use of a key, at most once per UseResolution.
 type KeyUsed struct {
 	Workspace string         `json:"workspace"`
 	Key       string         `json:"key"`
 	At        decision.Stamp `json:"at"`
 }
 
-// MemberAdded says that a user became a member. Name is the workspace's, for the user's list.
+// MemberAdded records a new member. Name is the workspace's, for the user's list.
 type MemberAdded struct {
 	Workspace string         `json:"workspace"`
 	Name      string         `json:"name"`
@@ -60,7 +61,7 @@ type MemberAdded struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// MemberRoleChanged says that a member has another role.
+// MemberRoleChanged records a member's new role.
 type MemberRoleChanged struct {
 	Workspace string         `json:"workspace"`
 	Name      string         `json:"name"`
@@ -69,14 +70,14 @@ type MemberRoleChanged struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// MemberRemoved says that a user is no longer a member.
+// MemberRemoved records the end of a membership.
 type MemberRemoved struct {
 	Workspace string         `json:"workspace"`
 	User      string         `json:"user"`
 	At        decision.Stamp `json:"at"`
 }
 
-// KeysKept says that keys of a removed member became those of the owner who kept them.
+// KeysKept records keys of a removed member that became those of the owner who kept them.
 type KeysKept struct {
 	Workspace string         `json:"workspace"`
 	Keys      []string       `json:"keys"`
@@ -84,14 +85,14 @@ type KeysKept struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// MemberInvited says that the holder of an email may become a member.
+// MemberInvited records an invitation of the holder of an email.
 type MemberInvited struct {
 	Workspace  string         `json:"workspace"`
 	Invitation Invitation     `json:"invitation"`
 	At         decision.Stamp `json:"at"`
 }
 
-// InvitationAnswered says that the invited user accepted or declined; Status says which.
+// InvitationAnswered records the invited user's answer; Status is accepted or declined.
 type InvitationAnswered struct {
 	Workspace  string         `json:"workspace"`
 	Invitation string         `json:"invitation"`
@@ -100,7 +101,7 @@ type InvitationAnswered struct {
 	At         decision.Stamp `json:"at"`
 }
 
-// InvitationEnded says that an invitation can no longer be answered; Cause is withdrawn, replaced,
+// InvitationEnded records the end of an invitation without an answer; Cause is withdrawn, replaced,
 // inviter or expired.
 type InvitationEnded struct {
 	Workspace  string         `json:"workspace"`
@@ -109,14 +110,14 @@ type InvitationEnded struct {
 	At         decision.Stamp `json:"at"`
 }
 
-// ModeChanged says that the workspace runs in another mode.
+// ModeChanged records a new mode.
 type ModeChanged struct {
 	Workspace string         `json:"workspace"`
 	Mode      string         `json:"mode"`
 	At        decision.Stamp `json:"at"`
 }
 
-// KYBChanged says where the business verification stands, and the bank account with it.
+// KYBChanged records the statuses of the business verification and of the bank account.
 type KYBChanged struct {
 	Workspace  string         `json:"workspace"`
 	Status     string         `json:"status"`
@@ -165,7 +166,8 @@ func (ModeChanged) EventType() string { return "workspace.mode_changed.v1" }
 func (KYBChanged) EventType() string { return "workspace.kyb_changed.v1" }
 
 // catalog has every version of every event.
-var catalog = decision.NewCatalog("workspace", WorkspaceCreated{}, KeyCreated{}, KeysRevoked{}, KeyUsed{}, MemberAdded{},
+var catalog = decision.NewCatalog("workspace", WorkspaceCreated{}, KeyCreated{}, KeysRevoked{}, KeyUsed{},
+	MemberAdded{},
 	MemberRoleChanged{}, MemberRemoved{}, KeysKept{}, MemberInvited{}, InvitationAnswered{}, InvitationEnded{},
 	ModeChanged{}, KYBChanged{})
 

@@ -22,8 +22,9 @@ var (
 func TestEventsAreReadForEver(t *testing.T) {
 	stamp := decision.StampOf(start)
 	key := workspace.Key{
-		ID: keyID, Label: "ci", Scopes: []string{"*", "read:cards"}, Prefix: "apk_0123abcd", SecretHash: strings.Repeat("0f", 32),
-		CreatedBy: userID, CreatedAt: stamp,
+		ID: keyID, Label: "ci", Scopes: []string{"*", "read:cards"}, Prefix: "apk_0123abcd",
+		SecretHash: strings.Repeat("0f", 32),
+		CreatedBy:  userID, CreatedAt: stamp,
 	}
 	decisiontest.Goldens(t, workspace.DecodeEvent,
 		workspace.WorkspaceCreated{

@@ -8,7 +8,7 @@ import (
 	"purser/actors/fault"
 )
 
-// Statuses of an invitation. One that is withdrawn, replaced or expired is not kept.
+// Statuses of an invitation. An invitation that was withdrawn, replaced or expired is not stored.
 const (
 	InvitationPending  = "pending"
 	InvitationAccepted = "accepted"
@@ -18,16 +18,15 @@ const (
 // Causes of an invitation's end without an answer.
 const (
 	causeWithdrawn = "withdrawn" // by an owner
-	causeReplaced  = "replaced"  // by a newer one for the same email, or by newer answers
-	causeInviter   = "inviter"   // its sender lost the role of owner
+	causeReplaced  = "replaced"  // by a newer invitation for the same email, or by newer answers
+	causeInviter   = "inviter"   // its sender is no longer an owner
 	causeExpired   = "expired"
 )
 
-// Invitation asks the holder of an email to become a member. The right to answer it is the token,
-// which the inviting owner hands over, together with an account of that email. The email alone
-// proves nothing, because an account's email is not verified; the token alone is worth nothing to
-// another account. An answered invitation is remembered until ExpiresAt, so that a repeated answer
-// is answered again.
+// Invitation asks the holder of an email to become a member. To answer it needs its token, which
+// the inviting owner hands over, and an account of that email. The email alone proves nothing,
+// because an account's email is not verified. The token alone is useless to another account. An
+// answered invitation is remembered until ExpiresAt, so that a repeated answer gets the same reply.
 type Invitation struct {
 	ID         string         `json:"id"`
 	EmailHash  string         `json:"emailHash"` // user.EmailHash
@@ -40,18 +39,18 @@ type Invitation struct {
 	AnsweredBy string         `json:"answeredBy,omitempty"` // usr_ id
 }
 
-// InvitationDocument is an invitation's record.
+// InvitationDocument is the record of an invitation.
 type InvitationDocument struct {
-	Email string `json:"email"` // as the owner wrote it
+	Email string `json:"email"` // as the owner entered it
 }
 
-// InvitationToken finds the workspace of a token.
+// InvitationToken maps a token to its workspace.
 type InvitationToken struct {
 	WorkspaceID string `json:"workspaceId"`
 }
 
-// Invite invites the holder of an email; a pending invitation of the same email is replaced. When
-// UserID is a member already, it gives the member the role at once. Owners only. It answers an
+// Invite invites the holder of an email and replaces a pending invitation of the same email. If
+// UserID is a member already, Invite sets the member's role at once. Owners only. The reply is an
 // Invitation, or the Person of a member.
 type Invite struct {
 	ID, Email, EmailHash, TokenHash, Role string
@@ -59,10 +58,11 @@ type Invite struct {
 	By                                    Principal
 }
 
-// ListInvitations answers the pending []Invitation to an owner, oldest first.
+// ListInvitations lists the pending invitations for an owner, oldest first. The reply is
+// []Invitation.
 type ListInvitations struct{ By Principal }
 
-// WithdrawInvitation ends a pending invitation. Owners only. It answers the Invitation.
+// WithdrawInvitation ends a pending invitation. Owners only. The reply is the Invitation.
 type WithdrawInvitation struct {
 	ID string
 	By Principal
@@ -71,41 +71,74 @@ type WithdrawInvitation struct {
 // Invitee is an account that presents a token, with the hash of the account's email.
 type Invitee struct{ TokenHash, UserID, EmailHash string }
 
-// ShowInvitation answers the Invited of a token to its Invitee. It changes nothing.
+// ShowInvitation shows an invitation to its Invitee. The reply is Invited. It changes nothing.
 type ShowInvitation struct{ Invitee }
 
-// AcceptInvitation makes the invitee a member. It answers Invited.
+// AcceptInvitation makes the invitee a member. The reply is Invited.
 type AcceptInvitation struct{ Invitee }
 
-// DeclineInvitation ends the invitation. It answers Invited.
+// DeclineInvitation ends the invitation. The reply is Invited.
 type DeclineInvitation struct{ Invitee }
 
 // Invited is an invitation as its invitee sees it.
 type Invited struct {
 	Invitation Invitation
 	Workspace  string
-	Name       string // the workspace's
+	Name       string // the workspace's name
+}
+
+// invitationList is the pending and the remembered invitations of a workspace, oldest first.
+type invitationList []Invitation
+
+// pendingForOthers counts the pending invitations of other emails.
+func (l invitationList) pendingForOthers(emailHash string, at decision.Stamp) int {
+	n := 0
+	for i := range l {
+		if l[i].isPending(at) && l[i].EmailHash != emailHash {
+			n++
+		}
+	}
+	return n
+}
+
+// oldestAnswered returns the index of the answered invitation to drop for one more, or -1 below
+// MaxAnswered.
+func (l invitationList) oldestAnswered() int {
+	oldest, n := -1, 0
+	for i := range l {
+		if l[i].Status == InvitationPending {
+			continue
+		}
+		if n++; oldest < 0 {
+			oldest = i
+		}
+	}
+	if n < MaxAnswered {
+		return -1
+	}
+	return oldest
 }
 
 func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, error) {
-	if err := s.mustBe(c.By, Owner); err != nil {
+	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
 	}
 	if !slices.Contains([]string{Owner, Admin, Member}, c.Role) {
-		return decision.Decision{}, invalid("role: owner, admin or member")
+		return decision.Decision{}, invalidBody("role: owner, admin or member")
 	}
-	if i := s.member(c.UserID); i >= 0 {
+	if i := s.Members.index(c.UserID); i >= 0 {
 		return s.changeRole(m, i, c)
 	}
 	at := decision.StampOf(m.At)
-	if s.pendingBeside(c.EmailHash, at) >= MaxInvitations {
-		return decision.Decision{}, limit("at most %d pending invitations", MaxInvitations)
+	if s.Invitations.pendingForOthers(c.EmailHash, at) >= MaxInvitations {
+		return decision.Decision{}, limitExceeded("at most %d pending invitations", MaxInvitations)
 	}
 	if c.ID == "" || c.EmailHash == "" || c.TokenHash == "" || c.Email == "" {
 		panic("BUG: invitation without an id, a token or an email")
 	}
 	invitation := Invitation{
-		ID: c.ID, EmailHash: c.EmailHash, TokenHash: c.TokenHash, Role: c.Role, InvitedBy: c.By.id(), CreatedAt: at,
+		ID: c.ID, EmailHash: c.EmailHash, TokenHash: c.TokenHash, Role: c.Role, InvitedBy: c.By.principalID(),
+		CreatedAt: at,
 		ExpiresAt: decision.StampOf(at.Add(InvitationLife)), Status: InvitationPending,
 	}
 	d := decision.Decision{Reply: invitation}
@@ -126,19 +159,8 @@ func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, erro
 	return d, nil
 }
 
-// pendingBeside counts the pending invitations of other emails.
-func (s *State) pendingBeside(emailHash string, at decision.Stamp) int {
-	n := 0
-	for i := range s.Invitations {
-		if s.Invitations[i].isPending(at) && s.Invitations[i].EmailHash != emailHash {
-			n++
-		}
-	}
-	return n
-}
-
 func (s *State) listInvitations(m decision.Meta, c ListInvitations) (decision.Decision, error) {
-	if err := s.mustBe(c.By, Owner); err != nil {
+	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
 	}
 	pending := []Invitation{}
@@ -151,7 +173,7 @@ func (s *State) listInvitations(m decision.Meta, c ListInvitations) (decision.De
 }
 
 func (s *State) withdrawInvitation(m decision.Meta, c WithdrawInvitation) (decision.Decision, error) {
-	if err := s.mustBe(c.By, Owner); err != nil {
+	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
 	}
 	at := decision.StampOf(m.At)
@@ -164,15 +186,15 @@ func (s *State) withdrawInvitation(m decision.Meta, c WithdrawInvitation) (decis
 	return d, nil
 }
 
-// findPresented returns the invitation of a token, for its invitee. A token that is unknown, ended,
-// for another email or answered otherwise is not_found, and so is an accepted token whose member
-// was removed.
+// findPresented returns the invitation of a token for its invitee. The fault is not_found for a
+// token that is unknown, ended, for another email or answered differently. It is not_found too for
+// an accepted token whose member was removed.
 func (s *State) findPresented(m decision.Meta, by Invitee, statuses ...string) (Invitation, error) {
 	for _, invitation := range s.Invitations {
 		if invitation.TokenHash != by.TokenHash || invitation.EmailHash != by.EmailHash {
 			continue
 		}
-		gone := invitation.Status == InvitationAccepted && s.member(by.UserID) < 0
+		gone := invitation.Status == InvitationAccepted && s.Members.index(by.UserID) < 0
 		if invitation.ExpiresAt.After(m.At) && slices.Contains(statuses, invitation.Status) && !gone {
 			return invitation, nil
 		}
@@ -194,10 +216,10 @@ func (s *State) acceptInvitation(m decision.Meta, c AcceptInvitation) (decision.
 		return decision.Decision{Reply: s.viewInvited(invitation)}, nil
 	}
 	if len(s.Members) >= MaxMembers {
-		return decision.Decision{}, limit("at most %d members", MaxMembers)
+		return decision.Decision{}, limitExceeded("at most %d members", MaxMembers)
 	}
 	d := s.noteAnswer(m, invitation, c.Invitee, InvitationAccepted)
-	if s.member(c.UserID) < 0 {
+	if s.Members.index(c.UserID) < 0 {
 		at := decision.StampOf(m.At)
 		d.Events = append(d.Events,
 			MemberAdded{Workspace: s.ID, Name: s.Name, User: c.UserID, Role: invitation.Role, At: at})
@@ -216,12 +238,12 @@ func (s *State) declineInvitation(m decision.Meta, c DeclineInvitation) (decisio
 	return s.noteAnswer(m, invitation, c.Invitee, InvitationDeclined), nil
 }
 
-// noteAnswer notes the answer. The email goes with it; the token is remembered for a repeat.
+// noteAnswer records the answer. The email is deleted; the token is remembered for a repeat.
 func (s *State) noteAnswer(m decision.Meta, invitation Invitation, by Invitee, status string) decision.Decision {
 	at := decision.StampOf(m.At)
 	invitation.Status, invitation.AnsweredBy = status, by.UserID
 	d := decision.Decision{Reply: s.viewInvited(invitation)}
-	if oldest := s.oldestAnswered(); oldest >= 0 {
+	if oldest := s.Invitations.oldestAnswered(); oldest >= 0 {
 		s.endInvitation(&d, s.Invitations[oldest], causeReplaced, at)
 	}
 	d.Events = append(d.Events, InvitationAnswered{
@@ -231,29 +253,12 @@ func (s *State) noteAnswer(m decision.Meta, invitation Invitation, by Invitee, s
 	return d
 }
 
-// oldestAnswered is the answered invitation that makes room for one more, or -1.
-func (s *State) oldestAnswered() int {
-	oldest, n := -1, 0
-	for i := range s.Invitations {
-		if s.Invitations[i].Status == InvitationPending {
-			continue
-		}
-		if n++; oldest < 0 {
-			oldest = i
-		}
-	}
-	if n < MaxAnswered {
-		return -1
-	}
-	return oldest
-}
-
 func (s *State) viewInvited(invitation Invitation) Invited {
 	return Invited{Invitation: invitation, Workspace: s.ID, Name: s.Name}
 }
 
-// fireTimer ends an invitation whose time has come. The timer of an invitation that is gone is
-// removed; an early timer is set again.
+// fireTimer ends an expired invitation. It removes the timer of an ended invitation and resets an
+// early timer.
 func (s *State) fireTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	at := decision.StampOf(m.At)
 	id := strings.TrimPrefix(c.Key, invitationTimerPrefix)
@@ -269,7 +274,7 @@ func (s *State) fireTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	return d
 }
 
-// endInvitationsOf ends the pending invitations that a user sent.
+// endInvitationsOf ends the pending invitations sent by a user.
 func (s *State) endInvitationsOf(d *decision.Decision, userID string, at decision.Stamp) {
 	for _, invitation := range s.Invitations {
 		if invitation.InvitedBy == userID && invitation.Status == InvitationPending {

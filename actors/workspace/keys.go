@@ -9,7 +9,7 @@ import (
 )
 
 func (s *State) createKey(m decision.Meta, c CreateKey) (decision.Decision, error) {
-	held, err := s.mayHandOut(c.By)
+	held, err := s.requireKeyManager(c.By)
 	if err != nil {
 		return decision.Decision{}, err
 	}
@@ -26,50 +26,50 @@ func (s *State) createKey(m decision.Meta, c CreateKey) (decision.Decision, erro
 		}
 	}
 	if len(s.Keys) >= MaxLiveKeys {
-		return decision.Decision{}, limit("at most %d keys that are not revoked", MaxLiveKeys)
+		return decision.Decision{}, limitExceeded("at most %d keys that are not revoked", MaxLiveKeys)
 	}
-	if s.key(c.ID) >= 0 || slices.Contains(s.RevokedKeys, c.ID) {
+	if s.Keys.index(c.ID) >= 0 || slices.Contains(s.RevokedKeys, c.ID) {
 		panic("BUG: key created twice")
 	}
 	at := decision.StampOf(m.At)
-	key := c.NewKey.key(scopes, at)
-	key.CreatedBy = c.By.id()
+	key := c.NewKey.liveKey(scopes, at)
+	key.CreatedBy = c.By.principalID()
 	return decision.Decision{
 		Events:  []decision.Event{KeyCreated{Workspace: s.ID, Key: key, At: at}},
-		Reply:   key.view(),
+		Reply:   key.apiKey(),
 		Records: s.keyRecords(key),
 	}, nil
 }
 
-// mayHandOut checks that a principal may make and revoke keys. The scopes of a key are returned,
-// because they bound the keys that it makes and revokes. A session of an owner or admin is bound by
-// no scope.
-func (s *State) mayHandOut(by Principal) ([]string, error) {
+// requireKeyManager checks that a principal may create and revoke keys. For a key it returns the
+// scopes, which bound the keys that it creates and revokes. An owner's or admin's session is not
+// bound by scopes.
+func (s *State) requireKeyManager(by Principal) ([]string, error) {
 	if by.KeyID == "" {
-		return nil, s.mustBe(by, Owner, Admin)
+		return nil, s.requireRole(by, Owner, Admin)
 	}
 	return s.keyScopes(by)
 }
 
-// keyScopes returns the scopes of a calling key, which must hold write:api_keys. A key that was revoked since it was
-// authenticated is nobody.
+// keyScopes returns the scopes of a calling key, which must hold write:api_keys. A key revoked
+// since its authentication is unauthorized.
 func (s *State) keyScopes(by Principal) ([]string, error) {
-	i := s.key(by.KeyID)
+	i := s.Keys.index(by.KeyID)
 	if i < 0 {
 		return nil, fault.New(fault.Unauthorized, "")
 	}
 	if !Holds(s.Keys[i].Scopes, WriteKeys) {
-		return nil, missing(WriteKeys)
+		return nil, missingScope(WriteKeys)
 	}
 	return s.Keys[i].Scopes, nil
 }
 
 func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, error) {
-	held, err := s.mayHandOut(c.By)
+	held, err := s.requireKeyManager(c.By)
 	if err != nil {
 		return decision.Decision{}, err
 	}
-	i := s.key(c.ID)
+	i := s.Keys.index(c.ID)
 	if i < 0 {
 		if slices.Contains(s.RevokedKeys, c.ID) {
 			return decision.Decision{Reply: Revoked{Revoked: []string{}}}, nil
@@ -81,41 +81,26 @@ func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, erro
 			return decision.Decision{}, err
 		}
 	}
-	ids := s.descent(c.ID)
+	ids := s.Keys.descendants(c.ID)
 	d := decision.Decision{Reply: Revoked{Revoked: slices.Clone(ids)}}
 	s.revokeKeys(&d, ids, c.By, decision.StampOf(m.At))
 	return d, nil
 }
 
-// revokeKeys ends live keys, all at once.
+// revokeKeys ends live keys in one event.
 func (s *State) revokeKeys(d *decision.Decision, ids []string, by Principal, at decision.Stamp) {
 	for _, id := range ids {
-		key := s.Keys[s.key(id)]
-		view := key.view()
+		key := s.Keys[s.Keys.index(id)]
+		view := key.apiKey()
 		view.RevokedAt = &at
 		d.Records = append(d.Records,
 			decision.Record{Kind: RecordKey, ID: id, Document: view},
 			decision.Record{Kind: RecordSecret, ID: key.SecretHash, Delete: true})
 	}
-	d.Events = append(d.Events, KeysRevoked{Workspace: s.ID, Keys: ids, By: by.id(), At: at})
+	d.Events = append(d.Events, KeysRevoked{Workspace: s.ID, Keys: ids, By: by.principalID(), At: at})
 }
 
-// descent lists a live key and all that were made by it, directly or not. Live keys are in the order they were made, so one pass
-// finds every maker before what it made.
-func (s *State) descent(id string) []string {
-	ids := []string{id}
-	in := map[string]bool{id: true}
-	for _, key := range s.Keys {
-		if in[key.CreatedBy] {
-			in[key.ID] = true
-			ids = append(ids, key.ID)
-		}
-	}
-	return ids
-}
-
-// OwnersBehind lists the owners, and names the one from whom a live key descends; "" when it
-// descends from none of them.
+// OwnersBehind returns the owners, and the owner from whom a live key descends, "" without one.
 func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {
 	maker := keyID
 	for i := len(s.Keys) - 1; i >= 0; i-- { // a key's maker comes before the key
@@ -137,58 +122,46 @@ func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {
 
 func (s *State) noteUse(m decision.Meta, c NoteUse) (decision.Decision, error) {
 	at := decision.StampOf(m.At)
-	i := s.key(c.KeyID)
+	i := s.Keys.index(c.KeyID)
 	if i < 0 {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
 	key := s.Keys[i]
 	if !key.useDue(at) {
-		return decision.Decision{Reply: key.view()}, nil
+		return decision.Decision{Reply: key.apiKey()}, nil
 	}
 	key.LastUsedAt = at
 	return decision.Decision{
 		Events:  []decision.Event{KeyUsed{Workspace: s.ID, Key: key.ID, At: at}},
-		Reply:   key.view(),
-		Records: []decision.Record{{Kind: RecordKey, ID: key.ID, Document: key.view()}},
+		Reply:   key.apiKey(),
+		Records: []decision.Record{{Kind: RecordKey, ID: key.ID, Document: key.apiKey()}},
 	}, nil
 }
 
-func (s *State) authenticate(m decision.Meta, c Authenticate) (decision.Decision, error) {
-	i := s.find(func(k *Key) bool { return k.SecretHash == c.SecretHash })
+func (s *State) authenticateKey(m decision.Meta, c Authenticate) (decision.Decision, error) {
+	i := s.Keys.find(func(k *Key) bool { return k.SecretHash == c.SecretHash })
 	if i < 0 || c.SecretHash == "" {
 		return decision.Decision{}, fault.New(fault.Unauthorized, "")
 	}
 	key := s.Keys[i]
-	access := s.access(Principal{KeyID: key.ID})
+	access := s.newAccess(Principal{KeyID: key.ID})
 	access.Scopes = slices.Clone(key.Scopes)
 	access.UseDue = key.useDue(decision.StampOf(m.At))
 	return decision.Decision{Reply: access}, nil
 }
 
-func (s *State) access(p Principal) Access {
+func (s *State) newAccess(p Principal) Access {
 	return Access{Workspace: s.ID, Principal: p, Mode: s.Mode, KYBStatus: s.KYBStatus}
-}
-
-func (s *State) key(id string) int { return s.find(func(k *Key) bool { return k.ID == id }) }
-
-// find does not copy keys: every request of the API comes through here.
-func (s *State) find(is func(*Key) bool) int {
-	for i := range s.Keys {
-		if is(&s.Keys[i]) {
-			return i
-		}
-	}
-	return -1
 }
 
 func (s *State) keyRecords(key Key) []decision.Record {
 	return []decision.Record{
-		{Kind: RecordKey, ID: key.ID, Document: key.view()},
+		{Kind: RecordKey, ID: key.ID, Document: key.apiKey()},
 		{Kind: RecordSecret, ID: key.SecretHash, Document: SecretDocument{WorkspaceID: s.ID, KeyID: key.ID}},
 	}
 }
 
-func (k NewKey) key(scopes []string, at decision.Stamp) Key {
+func (k NewKey) liveKey(scopes []string, at decision.Stamp) Key {
 	if k.ID == "" || k.SecretHash == "" || k.Prefix == "" {
 		panic("BUG: key without an id or secret")
 	}
@@ -198,7 +171,7 @@ func (k NewKey) key(scopes []string, at decision.Stamp) Key {
 	}
 }
 
-func (k Key) view() APIKey {
+func (k Key) apiKey() APIKey {
 	v := APIKey{
 		ID: k.ID, Label: k.Label, Scopes: append([]string{}, k.Scopes...), Prefix: k.Prefix, CreatedBy: k.CreatedBy,
 		CreatedAt: k.CreatedAt,
@@ -213,7 +186,7 @@ func (k Key) useDue(at decision.Stamp) bool {
 	return k.LastUsedAt.IsZero() || at.Sub(k.LastUsedAt.Time) >= UseResolution
 }
 
-func (p Principal) id() string {
+func (p Principal) principalID() string {
 	if (p.KeyID == "") == (p.UserID == "") {
 		panic("BUG: a principal is a key or a user")
 	}
@@ -222,7 +195,7 @@ func (p Principal) id() string {
 
 func checkLabel(label string) error {
 	if n := utf8.RuneCountInString(label); n < 1 || n > MaxLabel {
-		return invalid("label: 1 to %d characters", MaxLabel)
+		return invalidBody("label: 1 to %d characters", MaxLabel)
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 	"purser/actors/workspace"
 )
 
-// scenario is one workspace, a minute between steps. Keys and users are called by their names; a key's secret is its name.
+// scenario is one workspace whose commands are a second apart. Keys and users are identified by
+// their names; a key's secret is derived from its name.
 type scenario struct {
 	state workspace.State
 	now   time.Time
@@ -42,14 +43,16 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "create":
 		return workspace.Create{
 			ID: workspaceID, Name: text("name"), Plan: text("plan"),
-			OwnerIDs: strings.Fields(strings.ReplaceAll(text("owners"), "+", " ")), IssuerID: "iss_1", IssuerFixture: true,
-			FirstKey: newKey("first", text("label"), nil),
+			OwnerIDs: strings.Fields(strings.ReplaceAll(text("owners"), "+", " ")), IssuerID: "iss_1",
+			IssuerFixture: true,
+			FirstKey:      newKey("first", text("label"), nil),
 		}
 	case "create-key":
 		return workspace.CreateKey{By: by, NewKey: newKey(text("id"), text("label"), strings.Fields(d.Input))}
-	case "older-key": // made when * could still be given
+	case "older-key": // created when * could still be granted
 		s.state.Apply(workspace.KeyCreated{Workspace: s.state.ID, Key: workspace.Key{
-			ID: text("id"), Label: "older", Scopes: []string{"*"}, Prefix: "apk_older", SecretHash: "secret of " + text("id"),
+			ID: text("id"), Label: "older", Scopes: []string{"*"}, Prefix: "apk_older",
+			SecretHash: "secret of " + text("id"),
 		}})
 		return workspace.Authenticate{SecretHash: "secret of " + text("id")}
 	case "revoke-key":
@@ -155,7 +158,8 @@ func describe(reply any) string {
 	case workspace.Revoked:
 		return fmt.Sprintf("revoked: %v\n", v.Revoked)
 	case workspace.Access:
-		return fmt.Sprintf("%s%s may %s%s in %s mode, verification %s, use due %v\n", v.Principal.KeyID, v.Principal.UserID,
+		return fmt.Sprintf("%s%s may %s%s in %s mode, verification %s, use due %v\n", v.Principal.KeyID,
+			v.Principal.UserID,
 			strings.Join(v.Scopes, " "), v.Role, v.Mode, v.KYBStatus, v.UseDue)
 	case workspace.Person:
 		return fmt.Sprintf("%s is %s\n", v.UserID, v.Role)

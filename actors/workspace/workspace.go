@@ -1,9 +1,11 @@
-// Package workspace holds a business and its people: mode and verification, members with their
-// roles, pending invitations, and API keys with their scopes. It is pure; only the actor of the
-// workspace's id folds its events.
+// Package workspace is a business and its people: mode and verification, members with their roles,
+// pending invitations, and API keys with their scopes. It is pure; the actor of the workspace's id
+// alone folds its events.
 //
-// The package authenticates and checks what depends on its own state (roles, the subset rule of keys). It holds no money and no
-// secret: a key is known by the SHA-256 of its secret. Which route needs which scope is the edge's business.
+// The package authenticates, and checks permissions that depend on its own state (roles, the subset
+// rule of keys). It holds no money and no secret: the SHA-256 of its secret identifies a key. The
+// HTTP edge decides the scope that a route needs. keyring.go looks keys up; keys.go, members.go and
+// invitations.go decide the commands.
 package workspace
 
 import (
@@ -14,17 +16,19 @@ import (
 
 // Limits of a workspace.
 const (
-	MinName       = 2 // characters
-	MaxName       = 80
-	MaxLabel      = 40          // characters of a key's label
-	MaxLiveKeys   = 1000        // not revoked
-	MaxMembers    = 100         // owners, admins and members together
-	MaxRevoked    = 1000        // revoked ids that are remembered, newest first, to tell a second revocation from an unknown id
-	UseResolution = time.Minute // a key's last use is noted at most so often
+	MinName     = 2 // characters
+	MaxName     = 80
+	MaxLabel    = 40   // characters of a key's label
+	MaxLiveKeys = 1000 // keys that are not revoked
+	MaxMembers  = 100  // owners, admins and members together
+	// remembered ids of revoked keys, the newest, which distinguish a second revocation from an
+	// unknown id
+	MaxRevoked    = 1000
+	UseResolution = time.Minute // shortest time between two recorded uses of a key
 
-	MaxInvitations = 100 // pending ones
-	MaxAnswered    = 100 // answered invitations that are remembered; the oldest goes first
-	MaxKeptKeys    = 400 // keys that one removal keeps by name
+	MaxInvitations = 100 // pending invitations
+	MaxAnswered    = 100 // remembered answered invitations; the oldest is dropped first
+	MaxKeptKeys    = 400 // keys that one removal can keep by name
 	InvitationLife = 7 * 24 * time.Hour
 )
 
@@ -67,28 +71,28 @@ type State struct {
 	BankStatus  string         `json:"bankStatus"`
 	Issuer      Issuer         `json:"issuer"`
 	CreatedAt   decision.Stamp `json:"createdAt"`
-	Members     []Person       `json:"members"`               // in the order they came
-	Keys        []Key          `json:"keys"`                  // live ones, oldest first
+	Members     memberList     `json:"members"`               // in the order in which they joined
+	Keys        keyring        `json:"keys"`                  // live keys, oldest first
 	RevokedKeys []string       `json:"revokedKeys"`           // the newest MaxRevoked, oldest first
-	Invitations []Invitation   `json:"invitations,omitempty"` // oldest first
-	// KYBBySandbox: the sandbox accepted the verification, which counts for nothing in live mode.
+	Invitations invitationList `json:"invitations,omitempty"` // oldest first
+	// KYBBySandbox marks a verification accepted by the sandbox, which has no effect in live mode.
 	KYBBySandbox bool `json:"kybBySandbox,omitempty"`
 }
 
-// Issuer is the workspace's account with the card issuing partner; a fixture is a stand-in.
+// Issuer is the workspace's account with the card issuing partner. A fixture is a stand-in for one.
 type Issuer struct {
 	ID      string `json:"id"`
 	Fixture bool   `json:"fixture"`
 }
 
-// Person is a member in a role.
+// Person is a member with a role.
 type Person struct {
 	UserID string         `json:"userId"`
 	Role   string         `json:"role"`
 	Since  decision.Stamp `json:"since"`
 }
 
-// Key is a live API key. CreatedBy is the key_ or usr_ id of who made it.
+// Key is a live API key. CreatedBy is the key_ or usr_ id of its maker.
 type Key struct {
 	ID         string         `json:"id"`
 	Label      string         `json:"label"`
@@ -117,7 +121,7 @@ type BankAccount struct {
 	Status string `json:"status"`
 }
 
-// APIKey is a key as the interface shows it, and its record.
+// APIKey is a key as the interface shows it, and the document of its record.
 type APIKey struct {
 	ID         string          `json:"id"`
 	Label      string          `json:"label"`
@@ -129,16 +133,17 @@ type APIKey struct {
 	RevokedAt  *decision.Stamp `json:"revokedAt"`
 }
 
-// SecretDocument finds the key of a secret.
+// SecretDocument maps a secret to its key.
 type SecretDocument struct {
 	WorkspaceID string `json:"workspaceId"`
 	KeyID       string `json:"keyId"`
 }
 
-// Principal is who asks: a key or a user with a session; one of the two is set.
+// Principal is the caller: a key, or a user with a session. Exactly one of the two is set.
 type Principal struct{ KeyID, UserID string }
 
-// NewKey is a key to be made; its secret is the caller's. CreateKey fills CreatedBy from its principal.
+// NewKey is a key to create. The caller makes its secret. CreateKey sets CreatedBy from its
+// principal.
 type NewKey struct {
 	ID, Label  string
 	Scopes     []string
@@ -147,48 +152,51 @@ type NewKey struct {
 	CreatedBy  string // key_ or usr_ id
 }
 
-// Create makes the workspace. FirstKey gets FirstKeyScopes, whatever it names. Plan "" is alpha. It answers Created.
+// Create creates the workspace. FirstKey gets FirstKeyScopes and ignores its own Scopes. Plan "" is
+// alpha. The reply is Created.
 type Create struct {
 	ID, Name, Plan string
 	OwnerIDs       []string // at least one
-	Founder        string   // the owner who makes it; "" when a key makes it that descends from none of the owners
+	Founder        string   // the owner who creates it; "" for a key that descends from none of the owners
 	IssuerID       string
 	IssuerFixture  bool
 	FirstKey       NewKey
 }
 
-// Created answers Create.
+// Created is the reply to Create.
 type Created struct {
 	Workspace View   `json:"workspace"`
 	APIKey    APIKey `json:"apiKey"`
 }
 
-// CreateKey makes a key with scopes that By may hand out. It answers APIKey.
+// CreateKey creates a key with scopes that By may grant. The reply is an APIKey.
 type CreateKey struct {
 	NewKey
 	By Principal
 }
 
-// RevokeKey ends a key and every key made by it, directly or not. A key needs WriteKeys and every
-// scope of the key that ends; an owner or admin needs none. It answers Revoked.
+// RevokeKey ends a key and every key made by it, directly or not. A calling key needs WriteKeys and
+// every scope of the ended key; an owner or admin needs no scope. The reply is Revoked.
 type RevokeKey struct {
 	ID string
 	By Principal
 }
 
-// Revoked names the keys that ended, the one asked for first; none when it had ended already.
+// Revoked lists the ended keys, the requested one first. The list is empty when it had ended
+// before.
 type Revoked struct {
 	Revoked []string `json:"revoked"`
 }
 
-// Authenticate finds the live key of a secret. It answers Access.
+// Authenticate finds the live key of a secret. The reply is an Access.
 type Authenticate struct{ SecretHash string }
 
-// Role finds what a user is here. It answers Access; a stranger is told not_found.
+// Role looks up the role of a user. The reply is an Access, and not_found for a user outside the
+// workspace.
 type Role struct{ UserID string }
 
-// Access is who asks and what they may. A key has Scopes, a user a Role. UseDue asks for a NoteUse: the key's last noted use is
-// older than UseResolution.
+// Access is the caller and its permissions. A key has Scopes, a user a Role. UseDue asks the caller
+// to send a NoteUse, because the recorded last use is older than UseResolution.
 type Access struct {
 	Workspace string
 	Principal Principal
@@ -199,32 +207,32 @@ type Access struct {
 	UseDue    bool
 }
 
-// NoteUse keeps that a key was used now, unless that is known within UseResolution.
+// NoteUse records a use of a key now, unless the last record is within UseResolution.
 type NoteUse struct{ KeyID string }
 
-// ListMembers answers []Person to an owner.
+// ListMembers lists the members for an owner. The reply is []Person.
 type ListMembers struct{ By Principal }
 
-// RemoveMember takes a user out, with the keys and the pending invitations that descend from the
-// user. An owner may keep keys by name: a kept key whose maker ends becomes the owner's. Other
-// members remove themselves only, and keep no key. It answers Removed.
+// RemoveMember removes a user, with the keys and the pending invitations that descend from the
+// user. An owner may keep keys by name; the owner becomes the maker of a kept key whose maker ends.
+// Other members remove only themselves and keep no key. The reply is Removed.
 type RemoveMember struct {
 	UserID   string
 	KeepKeys []string
 	By       Principal
 }
 
-// Removed answers RemoveMember.
+// Removed is the reply to RemoveMember.
 type Removed struct {
 	Person  Person
 	Revoked []string // keys, oldest first
 }
 
-// SetMode and SetKYB are reached by code only: no route of the sandbox moves a workspace to live.
+// SetMode sets the mode. Only code sends it: no route of the sandbox moves a workspace to live.
 type SetMode struct{ Mode string }
 
-// SetKYB records where the business verification stands. BySandbox is the sandbox's acceptance,
-// which changes no approval; else see SetMode.
+// SetKYB sets the status of the business verification. BySandbox is the sandbox's acceptance, which
+// does not change an approval; otherwise only code sends it, as SetMode.
 type SetKYB struct {
 	Status    string
 	BySandbox bool

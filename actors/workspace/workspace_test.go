@@ -15,7 +15,7 @@ import (
 	"purser/actors/workspace"
 )
 
-func created(t require.TestingT) *workspace.State {
+func newWorkspace(t require.TestingT) *workspace.State {
 	s := &workspace.State{}
 	d, err := s.Decide(decision.Meta{At: start}, workspace.Create{
 		ID: workspaceID, Name: "Acme", OwnerIDs: []string{"ann"}, FirstKey: newKey("first", "first", nil),
@@ -35,11 +35,12 @@ func send(s *workspace.State, command any) (decision.Decision, error) {
 	return d, err
 }
 
-func TestLimits(t *testing.T) {
-	s := created(t)
+func TestKeysAndMembersAreLimited(t *testing.T) {
+	s := newWorkspace(t)
 	byAnn := workspace.Principal{UserID: "ann"}
 	for i := range workspace.MaxLiveKeys - 1 {
-		_, err := send(s, workspace.CreateKey{By: byAnn, NewKey: newKey(fmt.Sprint("k", i), "x", []string{"read:cards"})})
+		_, err := send(s, workspace.CreateKey{By: byAnn,
+			NewKey: newKey(fmt.Sprint("k", i), "x", []string{"read:cards"})})
 		require.NoError(t, err)
 	}
 	_, err := send(s, workspace.CreateKey{By: byAnn, NewKey: newKey("more", "x", []string{"read:cards"})})
@@ -54,12 +55,14 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, err, "a role can change when the workspace is full")
 
 	_, err = new(workspace.State).Decide(decision.Meta{At: start}, workspace.Create{
-		ID: workspaceID, Name: "Acme", OwnerIDs: make([]string, workspace.MaxMembers+1), FirstKey: newKey("first", "first", nil),
+		ID: workspaceID, Name: "Acme", OwnerIDs: make([]string, workspace.MaxMembers+1),
+		FirstKey: newKey("first", "first", nil),
 	})
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 }
 
-// invitationOf is ann's for a user, whose email, token and invitation are named for the user.
+// invitationOf returns ann's invitation of a user, whose email, token and invitation are derived
+// from the user's name.
 func invitationOf(userID, role string) workspace.Invite {
 	return workspace.Invite{ID: "invitation of " + userID, Email: userID, EmailHash: userID, TokenHash: userID,
 		Role:   role,
@@ -76,7 +79,7 @@ func joinWorkspace(s *workspace.State, userID string) error {
 }
 
 func TestInvitationsAreBounded(t *testing.T) {
-	s := created(t)
+	s := newWorkspace(t)
 	for i := range workspace.MaxInvitations {
 		_, err := send(s, invitationOf(fmt.Sprint("u", i), workspace.Member))
 		require.NoError(t, err)
@@ -119,8 +122,8 @@ func TestFieldLengthsAreInCharacters(t *testing.T) {
 	require.ErrorContains(t, create("Acme", strings.Repeat("é", 41)), "label")
 }
 
-func TestRevokedKeysAreRememberedWithinABound(t *testing.T) {
-	s := created(t)
+func TestRememberedRevokedKeysAreBounded(t *testing.T) {
+	s := newWorkspace(t)
 	all := []string{"read:cards", "write:api_keys"}
 	_, err := send(s, workspace.CreateKey{By: workspace.Principal{UserID: "ann"}, NewKey: newKey("root", "x", all)})
 	require.NoError(t, err)
@@ -142,7 +145,7 @@ func TestRevokedKeysAreRememberedWithinABound(t *testing.T) {
 // Every live key descends through live keys from a member, after any additions and removals.
 func TestNoKeyOutlivesItsMaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := created(t)
+		s := newWorkspace(t)
 		people, ids := []string{"ann", "u0", "u1", "u2"}, []string{"first"}
 		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			person := rapid.SampledFrom(people).Draw(t, "person")
@@ -171,17 +174,18 @@ func TestNoKeyOutlivesItsMaker(t *testing.T) {
 				makers[member.UserID] = true
 			}
 			for _, key := range s.Keys {
-				require.True(t, makers[key.CreatedBy], "%s lives on after %s", key.ID, key.CreatedBy)
+				require.True(t, makers[key.CreatedBy], "key %s is live after its maker %s ended", key.ID, key.CreatedBy)
 				makers[key.ID] = true
 			}
 		}
 	})
 }
 
-// Whatever keys make keys, none ever holds a scope that its maker does not, and after a revocation no descendant lives.
-func TestKeysNeverGrow(t *testing.T) {
+// In any tree of keys no key holds a scope that its maker lacks, and a revocation ends every
+// descendant.
+func TestNoKeyHoldsAScopeThatItsMakerLacks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := created(t)
+		s := newWorkspace(t)
 		ids := []string{"first"}
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			by := workspace.Principal{UserID: "ann"}
@@ -197,12 +201,12 @@ func TestKeysNeverGrow(t *testing.T) {
 					ids = append(ids, id)
 				}
 			}
-			requireSound(t, s)
+			requireScopesWithinMakers(t, s)
 		}
 	})
 }
 
-func requireSound(t *rapid.T, s *workspace.State) {
+func requireScopesWithinMakers(t *rapid.T, s *workspace.State) {
 	live := map[string]workspace.Key{}
 	for _, key := range s.Keys {
 		live[key.ID] = key
@@ -212,7 +216,7 @@ func requireSound(t *rapid.T, s *workspace.State) {
 			continue
 		}
 		maker, ok := live[key.CreatedBy]
-		require.True(t, ok, "%s lives on after %s", key.ID, key.CreatedBy)
+		require.True(t, ok, "key %s is live after its maker %s ended", key.ID, key.CreatedBy)
 		for _, scope := range key.Scopes {
 			require.Contains(t, maker.Scopes, scope)
 		}
@@ -220,8 +224,8 @@ func requireSound(t *rapid.T, s *workspace.State) {
 	}
 }
 
-func TestAnswersAreCopies(t *testing.T) {
-	s := created(t)
+func TestRepliesAreCopies(t *testing.T) {
+	s := newWorkspace(t)
 	before := decisiontest.JSON(t, s)
 	for _, command := range []any{workspace.Authenticate{SecretHash: "secret of first"},
 		workspace.ListMembers{By: workspace.Principal{UserID: "ann"}}} {
@@ -237,8 +241,8 @@ func TestAnswersAreCopies(t *testing.T) {
 	require.Equal(t, before, decisiontest.JSON(t, s))
 }
 
-func TestUseIsDueAfterAMinute(t *testing.T) {
-	s := created(t)
+func TestUseOfAKeyIsRecordedOnceAMinute(t *testing.T) {
+	s := newWorkspace(t)
 	_, err := send(s, workspace.NoteUse{KeyID: "first"})
 	require.NoError(t, err)
 	for age, due := range map[time.Duration]bool{workspace.UseResolution - time.Millisecond: false,
@@ -251,7 +255,7 @@ func TestUseIsDueAfterAMinute(t *testing.T) {
 
 func TestHolds(t *testing.T) {
 	require.True(t, workspace.Holds([]string{"read:cards"}, "read:cards"))
-	require.False(t, workspace.Holds([]string{"write:cards"}, "read:cards"), "to write is not to read")
+	require.False(t, workspace.Holds([]string{"write:cards"}, "read:cards"), "a write scope does not grant reading")
 	require.False(t, workspace.Holds(nil, "read:cards"))
 	for _, scope := range workspace.Scopes() {
 		require.Equal(t, scope != "write:ramps", workspace.Holds([]string{"*"}, scope), scope)
@@ -259,13 +263,14 @@ func TestHolds(t *testing.T) {
 	require.Len(t, workspace.Scopes(), 15)
 }
 
-func TestMisuseIsABug(t *testing.T) {
-	s := created(t)
+func TestProgrammingErrorsPanic(t *testing.T) {
+	s := newWorkspace(t)
 	_, err := s.Decide(decision.Meta{At: start}, workspace.RevokeKey{ID: "first"})
-	require.True(t, fault.Is(err, fault.SessionRequired), "nobody asks: %v", err)
+	require.True(t, fault.Is(err, fault.SessionRequired), "no principal: %v", err)
 	for _, command := range []any{
 		7, workspace.Create{}, workspace.Invite{Role: workspace.Member, By: workspace.Principal{UserID: "ann"}},
-		workspace.CreateKey{By: workspace.Principal{UserID: "ann"}, NewKey: newKey("first", "again", []string{"read:cards"})},
+		workspace.CreateKey{By: workspace.Principal{UserID: "ann"},
+			NewKey: newKey("first", "again", []string{"read:cards"})},
 	} {
 		require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: start}, command) })
 	}
@@ -273,7 +278,7 @@ func TestMisuseIsABug(t *testing.T) {
 }
 
 func BenchmarkAuthenticateTheNewestOfAThousandKeys(b *testing.B) {
-	s := created(b)
+	s := newWorkspace(b)
 	hash := func(i int) string { return fmt.Sprintf("%064x", i) }
 	for i := range workspace.MaxLiveKeys - 1 {
 		key := newKey(fmt.Sprint("k", i), "x", []string{"read:cards"})
