@@ -45,7 +45,7 @@ func (i *scriptedIssuer) Mirror(_ context.Context, workspaceID string, agents []
 	return nil
 }
 
-func (i *scriptedIssuer) agentAndCalls(id string) (a partner.Agent, told int) {
+func (i *scriptedIssuer) agentAndCalls(id string) (a partner.Agent, calls int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.known[id], i.calls
@@ -128,8 +128,8 @@ func TestAgentsOfASandboxAreNotMirrored(t *testing.T) {
 	w.mustAsk("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
 	issuer.awaitAgent(t, active, agent.StateActive)
 	issuer.awaitAgent(t, frozen, agent.StateFrozen)
-	_, told := issuer.agentAndCalls(active)
-	require.Equal(t, 1, told, "an agent of a sandbox was mirrored")
+	_, calls := issuer.agentAndCalls(active)
+	require.Equal(t, 1, calls, "an agent of a sandbox was mirrored")
 }
 
 // awaitReaction waits until a reaction's cursor has reached the head of a shard.

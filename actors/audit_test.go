@@ -60,12 +60,12 @@ func TestAnAuditThatAReactionOvertakesIsClean(t *testing.T) {
 	w.mustAsk("counterparty", id, ws, counterparty.Save{ID: id, Workspace: ws,
 		Account: counterparty.Account{Name: "Ada",
 			RoutingNumber: "021000021", AccountNumber: "987654321", AccountType: "checking"}})
-	told := func() string { return w.mustAsk("counterparty", id, ws, decision.Read{}).(counterparty.State).Token }
-	require.Empty(t, told())
+	token := func() string { return w.mustAsk("counterparty", id, ws, decision.Read{}).(counterparty.State).Token }
+	require.Empty(t, token())
 	journal := &interleavingJournal{Journal: w.journal, shard: slotOf(ws).Shard(), interleave: func() {
 		close(bank.open)
-		require.Eventually(t, func() bool { return told() != "" }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return token() != "" }, time.Minute, time.Millisecond)
 	}}
 	require.Empty(t, w.runAuditOn(journal).Findings)
-	require.NotEmpty(t, told(), "the reaction did not run during the audit")
+	require.NotEmpty(t, token(), "the reaction did not run during the audit")
 }

@@ -137,7 +137,7 @@ func (d *conversionClients) awaitDeskOrders() {
 // stays unknown. A conversion that reached the desk after it was abandoned, and that the desk fails
 // or does not report, stays abandoned.
 func (d *conversionClients) settleAndLapse() {
-	heard := func(quiet ...string) func(balance.Conversion) bool {
+	settledOr := func(quiet ...string) func(balance.Conversion) bool {
 		return func(v balance.Conversion) bool {
 			switch v.Status {
 			case balance.ConversionCompleted, balance.ConversionRejected, balance.ConversionFailed,
@@ -151,10 +151,10 @@ func (d *conversionClients) settleAndLapse() {
 			return slices.Contains(quiet, v.Status) && err == nil && stays
 		}
 	}
-	d.awaitAllConversions(heard(balance.ConversionUnknown, balance.ConversionAbandoned), time.Second)
+	d.awaitAllConversions(settledOr(balance.ConversionUnknown, balance.ConversionAbandoned), time.Second)
 	d.clock.turn(balance.LapseAfter)
-	over := heard(balance.ConversionAbandoned)
-	d.awaitAllConversions(func(v balance.Conversion) bool { return over(v) || d.heldByDesk(v) }, time.Second)
+	finished := settledOr(balance.ConversionAbandoned)
+	d.awaitAllConversions(func(v balance.Conversion) bool { return finished(v) || d.heldByDesk(v) }, time.Second)
 }
 
 // heldByDesk reports whether the desk has a conversion of unknown outcome that it does not report.
@@ -262,22 +262,22 @@ func (d *conversionClients) checkAgainst(p *conversionCrash) {
 	for _, v := range d.listConversions() {
 		require.False(d.t, used[v.QuoteID], "a quote is used twice after a power failure at write %d", p.write)
 		known[v.ID], used[v.QuoteID] = true, true
-		switch told := atDesk[v.ID]; v.Status {
+		switch sent := atDesk[v.ID]; v.Status {
 		case balance.ConversionRejected, balance.ConversionCancelled:
-			require.Zero(d.t, told)
+			require.Zero(d.t, sent)
 		case balance.ConversionFailed:
-			require.Equal(d.t, 1, told)
+			require.Equal(d.t, 1, sent)
 		case balance.ConversionUnknown:
-			require.Equal(d.t, 1, told)
+			require.Equal(d.t, 1, sent)
 			held += v.Sell.AmountMinor
 		case balance.ConversionCompleted:
-			require.LessOrEqual(d.t, told, 1)
+			require.LessOrEqual(d.t, sent, 1)
 			sold, bought = sold+v.Sell.AmountMinor, bought+v.Buy.AmountMinor
 		}
 	}
-	for id, told := range atDesk {
+	for id, sent := range atDesk {
 		require.True(d.t, known[id])
-		require.Equal(d.t, 1, told, "the desk was told of %s so often after a power failure at write %d", id, p.write)
+		require.Equal(d.t, 1, sent, "orders at the desk of %s after a power failure at write %d", id, p.write)
 	}
 	for _, a := range p.answered {
 		if c, made := a.rest.command.(balance.CreateConversion); made {

@@ -145,8 +145,8 @@ func TestConversionStatusByDeskOutcome(t *testing.T) {
 	for ending, id := range ids {
 		if ending != sandbox.EndingRefused {
 			require.Eventually(t, func() bool {
-				told, err := w.sandbox.Paid(id)
-				return err == nil && told == 1
+				orders, err := w.sandbox.Paid(id)
+				return err == nil && orders == 1
 			}, time.Minute, time.Millisecond)
 		}
 	}
@@ -180,8 +180,8 @@ func TestAnUnansweredConversionIsQueriedByReference(t *testing.T) {
 		id, err := x.convert(q)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
-			told, err := w.sandbox.Paid(id)
-			return err == nil && told == 1
+			orders, err := w.sandbox.Paid(id)
+			return err == nil && orders == 1
 		}, eventuallyWithin, pollEvery)
 		w.clock.turn(balance.AnswerWithin)
 		require.Eventually(t, func() bool { return x.readConversion(id).Status == outcome }, eventuallyWithin,
@@ -238,7 +238,7 @@ func convertConcurrently(t *testing.T, database string) {
 	require.Len(t, ids, clients*each/2)
 	require.Equal(t, clients*each/2, refused)
 	for _, id := range ids {
-		require.Eventually(t, func() bool { told, err := w.sandbox.Paid(id); return err == nil && told == 1 },
+		require.Eventually(t, func() bool { orders, err := w.sandbox.Paid(id); return err == nil && orders == 1 },
 			eventuallyWithin,
 			pollEvery)
 	}

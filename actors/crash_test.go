@@ -98,11 +98,11 @@ func (c *snapshotDisk) onWrite(op errorfs.Op) error {
 }
 
 func (c *snapshotDisk) captureDisk(n int64) {
-	told := c.answers.snapshot() // before the clone, which must contain these answers
+	answered := c.answers.snapshot() // before the clone, which must contain these answers
 	clone := c.disk.CrashClone(vfs.CrashCloneCfg{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failures = append(c.failures, powerFailure{write: n, fs: clone, answered: told})
+	c.failures = append(c.failures, powerFailure{write: n, fs: clone, answered: answered})
 }
 
 // shortCrashes is the number of power failures that short mode recovers from.
@@ -263,13 +263,14 @@ func TestNothingAnsweredIsLostWhenThePowerFails(t *testing.T) {
 		points = crashPoints / 6
 	}
 	step := max(1, len(crashes)/points)
-	tried, told := 0, 0
+	tried, repeated := 0, 0
 	for i := len(crashes) - 1; i >= 0; i -= step {
 		wrong := crashes[i].recoverAndCheck(t, false)
 		require.Empty(t, wrong, "power failure at write %d", crashes[i].write)
-		tried, told = tried+1, told+len(crashes[i].answered)
+		tried, repeated = tried+1, repeated+len(crashes[i].answered)
 	}
-	t.Logf("%d power failures over %d writes, %d answers repeated, in %v", tried, crashes[len(crashes)-1].write, told,
+	t.Logf("%d power failures over %d writes, %d answers repeated, in %v", tried, crashes[len(crashes)-1].write,
+		repeated,
 		time.Since(began).Round(time.Second))
 }
 

@@ -89,18 +89,18 @@ func (x *conversionModel) reportRampOrder() {
 	if x.drawUpTo(3, "fails") == 0 {
 		outcome = balance.RampFailed
 	}
-	var said *int64
+	var reportedFee *int64
 	if x.drawUpTo(2, "silent about the fee") > 0 {
-		said = &fee
+		reportedFee = &fee
 	} else {
 		fee = o.MaxFeeCents
 	}
 	if fee > o.MaxFeeCents {
-		require.True(x.rt, fault.Is(x.ramp.reportOrder(o.ID, outcome, said), fault.RampConflict))
+		require.True(x.rt, fault.Is(x.ramp.reportOrder(o.ID, outcome, reportedFee), fault.RampConflict))
 		return
 	}
 	for range 1 + x.drawUpTo(1, "twice") {
-		require.NoError(x.rt, x.ramp.reportOrder(o.ID, outcome, said))
+		require.NoError(x.rt, x.ramp.reportOrder(o.ID, outcome, reportedFee))
 	}
 	x.ramp.open = slices.Delete(x.ramp.open, i, i+1)
 	x.ramp.finished = append(x.ramp.finished, x.ramp.readOrder(o.ID))

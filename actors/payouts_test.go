@@ -590,8 +590,8 @@ func crashDuringPayouts(t *testing.T, every int64) (ws string, crashes []payoutC
 	w.stopAndCloseBank()
 	for _, photo := range c.failures {
 		p := payoutCrash{write: photo.write, fs: photo.fs}
-		for _, told := range photo.answered {
-			p.acked = append(p.acked, told.rest.key)
+		for _, answer := range photo.answered {
+			p.acked = append(p.acked, answer.rest.key)
 		}
 		crashes = append(crashes, p)
 	}

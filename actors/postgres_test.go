@@ -82,13 +82,13 @@ func TestNothingAnsweredIsLostWhenPostgresCrashesToo(t *testing.T) {
 	if server == nil {
 		return
 	}
-	told := 0
+	repeated := 0
 	for i := range crashes {
 		c := crashStackAndPostgres(t, server, createDatabase(t, server, fmt.Sprint("crash_", i)))
 		require.Empty(t, c.recoverAndCheck(t, false), "power failure after %d answers", len(c.answered))
-		told += len(c.answered)
+		repeated += len(c.answered)
 	}
-	t.Logf("%d power failures, %d answers repeated", crashes, told)
+	t.Logf("%d power failures, %d answers repeated", crashes, repeated)
 }
 
 // crashStackAndPostgres crashes Postgres while clients work, and captures the authorizer's disk
