@@ -36,8 +36,8 @@ type bankOrders struct {
 	log     *slog.Logger
 }
 
-func newBankOrders(runtime Runtime, bank partner.Bank, log *slog.Logger) *bankOrders {
-	return &bankOrders{runtime, bank, fairshare.New(maxBankCalls, maxWorkspaceBankCalls), log}
+func newBankOrders(runtime Runtime, c *Config) *bankOrders {
+	return &bankOrders{runtime, c.Bank, fairshare.New(c.bankCalls(), maxWorkspaceBankCalls), c.Logger}
 }
 
 // acquirePlace waits for one of the workspace's places among the calls. The caller must free it.

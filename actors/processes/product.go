@@ -27,6 +27,9 @@ type Config struct {
 	// WatchEvery is how often each chain is looked at; 0: every second.
 	WatchEvery time.Duration
 	Listener   Listener // nil: Config.Listener receives the runtime's part
+	// OutboundCalls bounds the calls that are under way to bank, ramp and webhook endpoints, because
+	// each takes a descriptor. 0: no bound beyond those of each kind.
+	OutboundCalls int
 }
 
 // Product is the runtime with the processes of Purser over it. Its methods are those of the System and
@@ -93,11 +96,11 @@ func (p *Product) attach(runtime *actors.System, c *Config, calendar *bankday.Ca
 	p.Enrolments = &Enrolments{c.Issuer, c.Logger}
 	p.OverdueOrders = &OverdueOrders{runtime: runtime, journal: c.Journal, calendar: calendar, log: c.Logger}
 	p.PhysicalCards = &PhysicalCards{runtime, c.Logger}
-	p.Ramps = newRamps(runtime, c.Ramp, c.Logger)
+	p.Ramps = newRamps(runtime, c)
 	p.Rates = &Rates{c.Desk, c.Logger}
 	p.Webhooks = newWebhooks(runtime, c)
 
-	orders := newBankOrders(runtime, c.Bank, c.Logger)
+	orders := newBankOrders(runtime, c)
 	recipients := &recipients{runtime, c.Bank, c.Logger}
 	payouts := &payouts{runtime, orders, recipients, c.Logger}
 	conversions := &conversions{runtime, orders, c.Logger}

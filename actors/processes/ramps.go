@@ -36,9 +36,9 @@ type Ramps struct {
 // rampCall names an account, wallet or order that the partner is to be given, by its record.
 type rampCall struct{ workspace, kind, id string }
 
-func newRamps(runtime Runtime, ramp partner.Ramp, log *slog.Logger) *Ramps {
-	r := &Ramps{runtime: runtime, ramp: ramp, log: log}
-	r.calls = newDispatcher(runtime, fairshare.New(maxRampCalls, 1), r.call,
+func newRamps(runtime Runtime, c *Config) *Ramps {
+	r := &Ramps{runtime: runtime, ramp: c.Ramp, log: c.Logger}
+	r.calls = newDispatcher(runtime, fairshare.New(c.rampCalls(), 1), r.call,
 		func(c rampCall) (line, workspace string) { return c.workspace, c.workspace })
 	return r
 }

@@ -46,7 +46,7 @@ type Webhooks struct {
 
 func newWebhooks(runtime Runtime, c *Config) *Webhooks {
 	w := &Webhooks{runtime: runtime, journal: c.Journal, poster: c.Poster, entropy: c.Entropy, listener: c.Listener}
-	w.attempts = newDispatcher(runtime, fairshare.New(maxSending, maxWorkspaceSending), w.deliver,
+	w.attempts = newDispatcher(runtime, fairshare.New(c.webhookCalls(), maxWorkspaceSending), w.deliver,
 		func(d webhook.Due) (line, workspace string) { return d.Endpoint, d.Workspace })
 	return w
 }

@@ -15,8 +15,9 @@ const (
 	storeDescriptors   = 16  // of the journal and the authorizer, beside their tables
 	leastOpenTables    = 128 // for each of the journal and the authorizer
 	mostOpenTables     = 1000
-	leastOutbound      = 128 // to bank, webhook endpoints, Postgres, Kafka and chains
-	mostOutbound       = 512
+	leastOutbound      = 128 // to bank, ramp, webhook endpoints, Postgres, Kafka and chains
+	mostOutbound       = 1536
+	serverConnections  = 64 // of the outbound ones, to Postgres, Kafka and chains
 	leastRESTPlaces    = 128
 	leastNetworkPlaces = 64
 	keptShare          = 8 // an eighth of the limit is for the tables of a store, an eighth for outbound calls
@@ -33,6 +34,7 @@ type Connections struct {
 type descriptorShares struct {
 	openTables    int // the journal and the authorizer have so many each
 	rest, network int // connections
+	calls         int // outbound calls to bank, ramp and webhook endpoints at once
 }
 
 // shareDescriptors shares out a limit of open files. Connections are bounded by most, and by what
@@ -49,10 +51,11 @@ func shareDescriptors(limit uint64, most Connections) (descriptorShares, error) 
 			"`ulimit -n %d` or LimitNOFILE= of the service", limit, least, least)
 	}
 	tables := max(share, leastOpenTables)
-	outbound := min(max(share, leastOutbound), mostOutbound)
+	outbound := max(int(min(limit/keptShare, mostOutbound)), leastOutbound)
 	left := int(min(limit, 1<<30)) - kept(tables, outbound)
 	network := min(max(left/networkShare, leastNetworkPlaces), most.Network)
-	return descriptorShares{openTables: tables, network: network, rest: min(left-network, most.REST)}, nil
+	return descriptorShares{openTables: tables, network: network, rest: min(left-network, most.REST),
+		calls: outbound - serverConnections}, nil
 }
 
 // fileLimit is how many descriptors the process may have open.

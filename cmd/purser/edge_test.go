@@ -21,18 +21,18 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	f(928, descriptorShares{openTables: 128, network: 64, rest: 128})
-	f(1024, descriptorShares{openTables: 128, network: 96, rest: 192})
-	f(4096, descriptorShares{openTables: 512, network: 736, rest: 1472})
-	f(20_000, descriptorShares{openTables: 1000, network: 5712, rest: 8192})
-	f(1<<20, descriptorShares{openTables: 1000, network: 16384, rest: 8192})
-	f(1<<63, descriptorShares{openTables: 1000, network: 16384, rest: 8192}) // unlimited
+	f(928, descriptorShares{openTables: 128, network: 64, rest: 128, calls: 64})
+	f(1024, descriptorShares{openTables: 128, network: 96, rest: 192, calls: 64})
+	f(4096, descriptorShares{openTables: 512, network: 736, rest: 1472, calls: 448})
+	f(20_000, descriptorShares{openTables: 1000, network: 5370, rest: 8192, calls: 1472})
+	f(1<<20, descriptorShares{openTables: 1000, network: 16384, rest: 8192, calls: 1472})
+	f(1<<63, descriptorShares{openTables: 1000, network: 16384, rest: 8192, calls: 1472}) // unlimited
 	_, err := shareDescriptors(927, most)
 	require.EqualError(t, err, "the limit of open files is 927, and purser needs 928: raise it, with `ulimit -n 928` or "+
 		"LimitNOFILE= of the service")
 	shares, err := shareDescriptors(20_000, Connections{REST: 10, Network: 20})
 	require.NoError(t, err)
-	require.Equal(t, descriptorShares{openTables: 1000, network: 20, rest: 10}, shares)
+	require.Equal(t, descriptorShares{openTables: 1000, network: 20, rest: 10, calls: 1472}, shares)
 }
 
 // brokenOnce is a server whose first listener fails; it serves the second until it is shut.

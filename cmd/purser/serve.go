@@ -353,6 +353,7 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 	}
 	m.system, err = processes.Start(ctx, processes.Config{Bank: m.bank, Desk: sandbox.Desk{}, Issuer: m.issuer(), Poster: poster, Listener: m.metrics,
 		Chains: m.chains, Accounts: m.config.CheckoutAccounts, Prices: sandbox.Prices{}, Ramp: m.ramp,
+		OutboundCalls: m.shares.calls,
 		Config: actors.Config{Journal: m.journal, Authorizer: m.authorizer, Sealer: m.sealer,
 			Secrets: m.config.fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.clockSuspect,
 			Entropy: m.Entropy, Logger: m.log, Fatal: m.Fatal}})
